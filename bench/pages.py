@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the commands that a page of docs/measurements names for its tables again and says which cells have moved.
+"""Runs the commands that a page of docs/measurements names for its tables, and reports cells that have changed.
 
     bench/pages.py PAGE.md ... [--tactus build/release/tactus] [--tolerance 1] [--only TEXT] [--needing TEXT]
                                [--also "ARGUMENTS"] [--narrow "ARGUMENTS"] [--write] [--list]
@@ -10,18 +10,18 @@ A page links a table to its command in a comment on the lines directly before it
     | | 0.25/s | of the first | of the best fixed |
 
 The command is a script of this repository that prints Markdown tables. The table is the printed one with the same
-header; where several have it, `<!-- table "load 0.7": ... -->` names the one whose last line of text before it contains
-that. Rows are found by their first cells, as many as make the page's rows differ; where they find two printed rows the
-table is refused. A table that takes more than a simulation has `<!-- table, needs a GPU: ... -->` and is skipped with a
-line that says so. Tables without a comment are not looked at.
+header; if several have it, `<!-- table "load 0.7": ... -->` selects the one whose last preceding line of text contains
+that. Rows are matched by their first cells, as many as distinguish the page's rows; if they match two printed rows the
+table is rejected. A table that needs more than a simulation has `<!-- table, needs a GPU: ... -->` and is skipped with
+a message. Tables without a comment are ignored.
 
-A cell has moved where a number in it differs by more than `--tolerance` percent, or any other text. The exit status is
-1 if one has, if the command failed, or if it prints no such table or row; 0 if all stand. `--write` puts the printed
-rows in the page's place, command by command; rows that only one of the two has stay as they are. `--only` runs the
-commands that contain the text. `--also` adds arguments to each that do not change what is printed (`--jobs 1`),
-`--narrow` such as leave rows out (`--only 13B`): then rows of the page that are not printed are not missed, and tables
-that sum up all that a command runs, marked `<!-- table, whole: ... -->`, are skipped. Nothing is kept between two runs.
-An interrupted one leaves the page as the last whole command left it (exit status 130).
+A cell has changed if a number in it differs by more than `--tolerance` percent, or other text differs. The exit status
+is 1 if a cell has changed, the command failed, or a table or row is missing in its output; 0 otherwise. `--write` puts
+the printed rows in the page's place, command by command; rows that only one of the two has stay as they are. `--only`
+runs the commands that contain the text. `--also` adds arguments to each that do not change what is printed (`--jobs
+1`), `--narrow` such as leave rows out (`--only 13B`): then rows of the page that are not printed are not missed, and
+tables that sum up all that a command runs, marked `<!-- table, whole: ... -->`, are skipped. Nothing is kept between
+two runs. An interrupted one leaves the page as the last whole command left it (exit status 130).
 """
 
 import argparse
@@ -41,7 +41,7 @@ COMMENT = re.compile(
     r"\s*(?P<command>.*?)\s*-->",
     re.S | re.M,
 )
-LOOKS_LIKE = re.compile(r"^<!--\s*table\b(?!\s*-->)", re.M)  # not the place of a table that a program writes
+LOOKS_LIKE = re.compile(r"^<!--\s*table\b(?!\s*-->)", re.M)  # not the place of a table written by a program
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -50,10 +50,10 @@ class PageError(Exception):
 
 
 class Table:
-    """Of Markdown lines: header, rule, rows."""
+    """A Markdown table: header, rule, rows."""
 
     def __init__(self, lines, at=0, title=""):
-        self.at, self.title = at, title  # of the header, from 0; the last line of text before it
+        self.at, self.title = at, title  # line of the header, from 0; the last line of text before it
         self.header, *rows = [cells_of(line) for line in (lines[0], *lines[2:])]
         self.rows = rows
 
@@ -61,7 +61,7 @@ class Table:
         return {tuple(row[:cells]): row for row in self.rows}
 
     def key_cells(self):
-        """As few first cells as make all rows differ."""
+        """The smallest number of first cells that distinguishes all rows."""
         for cells in range(1, len(self.header)):
             if len(self.keyed(cells)) == len(self.rows):
                 return cells
@@ -73,7 +73,7 @@ def cells_of(line):
 
 
 def tables_in(lines):
-    """Every table of some Markdown."""
+    """Every table in a Markdown text."""
     tables, title, at = [], "", 0
     while at < len(lines):
         line = lines[at].strip()
@@ -98,7 +98,7 @@ class Link:
 
 
 def links_of(path):
-    """The tables of a page that name their command."""
+    """The tables of a page with a command."""
     text = path.read_text()
     lines = text.splitlines()
     tables = {table.at: table for table in tables_in(lines)}
@@ -130,7 +130,8 @@ def arguments_of(command, args):
 
 
 def run(arguments):
-    """What a command prints on standard output; its progress goes to ours. It ends with us, and all that it began."""
+    """A command's standard output; its progress goes to our standard error. The command and its children end with this
+    program."""
     child = subprocess.Popen(arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         printed = child.communicate()[0]
@@ -159,7 +160,7 @@ def printed_for(link, tables):
 
 
 def moved(old, new, tolerance):
-    """None where the cell stands, else by how much the number that has moved most did."""
+    """None if the cell is unchanged, else the largest change of its numbers."""
     if old == new:
         return None
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
@@ -173,7 +174,7 @@ def moved(old, new, tolerance):
 
 
 def compare(link, printed, tolerance, partly):
-    """Lines that say what has moved, and the page's rows by key as they are printed now."""
+    """Messages about changes, and the page's rows by key with their new contents."""
     said, new_rows = [], {}
     cells = link.table.key_cells()
     for key, row in link.table.keyed(cells).items():
@@ -200,7 +201,7 @@ def compare(link, printed, tolerance, partly):
 
 
 def write(path, link, new_rows):
-    """Rows that the command printed, in their old places; the file is whole at any time."""
+    """Writes the printed rows in place; the file is complete at any time."""
     lines = path.read_text().splitlines()
     cells = link.table.key_cells()
     for i, row in enumerate(link.table.rows):
@@ -218,11 +219,11 @@ def parse_arguments():
     parse.add_argument("--tactus", type=pathlib.Path, default=ROOT / "build/release/tactus")
     parse.add_argument("--tolerance", type=float, default=1, help="percent by which a number may differ")
     parse.add_argument("--only", default="", help="commands that contain this text")
-    parse.add_argument("--also", default="", help="arguments that each command gets beside its own")
-    parse.add_argument("--narrow", default="", help="the same, of which fewer rows are printed")
+    parse.add_argument("--also", default="", help="arguments added to each command")
+    parse.add_argument("--narrow", default="", help="the same, for arguments with which fewer rows are printed")
     parse.add_argument("--needing", help="also the commands whose need contains this text")
-    parse.add_argument("--write", action="store_true", help="put what is printed in the page's place")
-    parse.add_argument("--list", action="store_true", help="say what would run, and run nothing")
+    parse.add_argument("--write", action="store_true", help="replace the page's rows by the printed ones")
+    parse.add_argument("--list", action="store_true", help="print the commands without running them")
     args = parse.parse_args()
     args.tactus = args.tactus.resolve()
     if args.tolerance < 0:
@@ -234,7 +235,7 @@ def parse_arguments():
 
 
 def look_at(page, args):
-    """How many cells and tables do not stand."""
+    """The number of changed cells and failed tables."""
     links = [link for link in links_of(page) if args.only in link.command]
     if not links:
         raise PageError(f"{page}: no table names {'a command' if not args.only else repr(args.only)}")
@@ -280,7 +281,7 @@ def look_at(page, args):
 
 def main():
     args = parse_arguments()
-    # A plain `kill` ends the command that runs, too.
+    # A plain `kill` also ends the running command.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     wrong = 0
     try:

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Two builds of tactus against each other, in turn, so that a machine whose speed drifts is fair to both: 1,000 streams
-at
+"""Compares two builds of tactus in turn, so that drift of the machine's speed affects both equally: 1,000 streams at
 once, the first answer of an idle server, and the simulator. Prints one Markdown row per figure: medians, and the
 median, least and largest of the ratios new/old pair by pair.
 
     bench/paired.py OLD_BINARY NEW_BINARY [--rounds 5] [--model FILE] [-o FILE.json]
 
-Without --model both serve random weights of a tiny shape, so that the server is what is measured. One client, the old
-binary's, loads both. CPU seconds are the measured program's own.
+Without --model both serve random weights of a tiny shape, so that mainly the server is measured. One client, the old
+binary's, loads both. CPU seconds are those of the measured program.
 """
 
 import argparse
@@ -57,7 +56,7 @@ SIMULATION = [
     "--ignore-eos",
     "off",
     "--json",
-]  # whatever a build's defaults are
+]  # independent of a build's defaults
 
 
 class Server:

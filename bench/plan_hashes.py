@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
-"""Whether two builds plan alike: the proof that a change of structure changed nothing.
+"""Checks that two builds make the same plans: proof that a refactoring changed nothing.
 
-    bench/plan_hashes.py build/release -o before.json             # also records two server runs beside it
-    (before.traces/)
-    bench/plan_hashes.py build/release --against before.json      # after the change: exit status 1 and a list where
-    plans differ
+    bench/plan_hashes.py build/release -o before.json             # also records two server runs next to it
+                                                                  # (before.traces/)
+    bench/plan_hashes.py build/release --against before.json      # after the change: exit status 1 and a list of
+                                                                  # differences
 
-What is compared: the plans of every conformance and Vidur case (their tests write them into their reports), of
-simulations with every
-preset in six settings, of the fixed benchmark of bench/sim, and of the recorded server runs played again by the new
-build.
-TACTUS_DATA adds the cases that want data. Options after `--` go to every `tactus sim`.
+Compared are the plans of every conformance and Vidur case (written into the tests' reports), of simulations with every
+preset in six settings, of the fixed benchmark of bench/sim, and of the recorded server runs replayed by the new build.
+TACTUS_DATA adds the cases that need data. Options after `--` go to every `tactus sim`.
 """
 
 import argparse
@@ -110,13 +108,13 @@ def of_tests(build):
                     if "plans" in case:
                         found[f"{case['classname']}.{case['name']}"] = case["plans"]
             if done.returncode != 0:
-                sys.exit(f"{name}_test fails: mend that first")
+                sys.exit(f"{name}_test fails: fix that first")
     return found
 
 
 def simulate(binary, arguments):
     done = subprocess.run([binary, "sim", *arguments, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:  # a combination that is refused stays refused
+    if done.returncode != 0:  # a rejected combination must stay rejected
         return "refused"
     result = json.loads(done.stdout)
     return f"{result['steps']} steps {result['plan_hash']}"

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""First tokens of prompts that the server has not seen, has in memory, and has on disk after it was killed
+"""Time to first token of prompts that are new, cached in memory, and cached on disk after the server was killed
 (docs/prompt_cache.md).
 
   bench/prompt_cache.py build/release/tactus MODEL [--prompts 20] [--tokens 1500]
 
-Also what keeping costs: processor time of the cold prompts, until all is written, with --kv-cache-dir beside that
-without; the runs in
-turn.
+Also the cost of storing: CPU time of the cold prompts until everything is written, with and without --kv-cache-dir, in
+turns.
 """
 
 import argparse
@@ -40,7 +39,7 @@ class Server:
         self.ask([5, 6, 7])
 
     def ask(self, prompt):
-        """Milliseconds to the first token, and the text."""
+        """Returns the milliseconds to the first token, and the text."""
         body = json.dumps({"prompt": prompt, "max_tokens": 8, "temperature": 0}).encode()
         headers = {"Content-Type": "application/json", "x-tactus-explain": "1"}
         with urllib.request.urlopen(

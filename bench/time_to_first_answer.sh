@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Time from a fresh clone to the first answer, as a new user has it: clone into an empty folder, no compiler cache, no cached
-# model, what scripts/serve.sh does step by step, one question. Prints one line of JSON: seconds and CPU seconds of each step
-# and of all, and the sources that took longest to compile. Packages that are installed already stay installed.
+# Time from a fresh clone to the first answer, for a new user: clone into an empty folder, no compiler cache, no cached
+# model, what scripts/serve.sh does step by step, one question. Prints one line of JSON: seconds and CPU seconds of each
+#   step and in total, and the sources that took longest to compile. Installed packages stay installed.
 #   bench/time_to_first_answer.sh [PORT]
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +13,7 @@ export CCACHE_DISABLE=1 TACTUS_CACHE_DIR=$work/cache
 TIMEFORMAT='%R %U %S'
 start=$(date +%s.%N)
 
-step() {  # name, command: its time as a line of $work/steps, its output in $work/log
+step() {  # name, command: writes its time to $work/steps, its output to $work/log
   local name=$1
   shift
   printf '%s ' "$name" >> "$work/steps"
@@ -37,7 +37,7 @@ ready=$(date +%s.%N)
 answer=$(curl -s "http://127.0.0.1:$port/v1/chat/completions" -H 'Content-Type: application/json' \
   -d '{"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}')
 end=$(date +%s.%N)
-# The server's CPU time so far: it ends below and took what it took by now.
+# The server's CPU time so far; the server ends below.
 read -r -a stat < "/proc/$server/stat"
 python3 - "$work" "$start" "$begun" "$ready" "$end" "$answer" "$(git rev-parse --short=12 HEAD)" "${stat[13]} ${stat[14]} ${stat[15]} ${stat[16]}" <<'EOF'
 import json, os, pathlib, sys

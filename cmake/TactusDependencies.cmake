@@ -1,4 +1,4 @@
-# Everything from outside, in one place. Versions are Debian 12's; docs/third_party.md lists licences and why each is here.
+# All external dependencies. Versions are Debian 12's; docs/third_party.md lists licences and the purpose of each.
 set(CMAKE_FIND_PACKAGE_PREFER_CONFIG ON)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Threads REQUIRED)
@@ -14,13 +14,13 @@ pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(libarchive REQUIRED IMPORTED_TARGET libarchive>=3.6)   # run files
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.40)
-# The prompt of `tactus run`. Without it the rest is built, and `run` reads plain lines.
+# For the prompt of `tactus run`. Optional: without it `run` reads plain lines.
 pkg_check_modules(libedit IMPORTED_TARGET libedit>=3.1)
 if(NOT libedit_FOUND)
   message(WARNING "no libedit: `tactus run` has no line editing (libedit-dev)")
 endif()
-# The endpoint picker's (src/fleet/picker). Without it the rest is built, and `tactus epp` says what is missing.
-# One call of pkg-config: pkg_check_modules makes twenty, and each takes half a second for gRPC's hundred packages.
+# For the endpoint picker (src/fleet/picker). Optional: without it `tactus epp` reports what is missing. Calls
+# pkg-config once: pkg_check_modules calls it twenty times, each taking half a second for gRPC's hundred packages.
 execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --cflags --libs "grpc++ >= 1.51" "protobuf >= 3.21"
                 RESULT_VARIABLE grpcpp_missing OUTPUT_VARIABLE grpcpp_flags ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT grpcpp_missing)

@@ -1,12 +1,12 @@
 # `cmake --install build/release --prefix P`: the program, one shared library with the public headers, and a package
-# configuration, so that an outside project needs two lines:
+# configuration, so that an external project needs two lines:
 #   find_package(tactus REQUIRED)
 #   target_link_libraries(app PRIVATE tactus::tactus)
 include(CMakePackageConfigHelpers)
 
 if(TARGET tactus_engine)
-  # The modules are static libraries. The shared one holds the objects of the public API's modules (engine, base) whole, and of
-  # the others what those need.
+  # The modules are static libraries. The shared library contains all objects of the public API's modules (engine,
+  # base), and of the others those that are needed.
   add_library(tactus_shared SHARED $<TARGET_OBJECTS:tactus_engine> $<TARGET_OBJECTS:tactus_base>)
   set_target_properties(tactus_shared PROPERTIES OUTPUT_NAME tactus EXPORT_NAME tactus
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
@@ -23,7 +23,7 @@ if(TARGET tactus_engine)
   install(FILES ${CMAKE_BINARY_DIR}/tactusConfig.cmake ${CMAKE_BINARY_DIR}/tactusConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tactus COMPONENT lib)
 endif()
-# llguidance's library, where scripts/get_llguidance.sh has put it: loaded at run time from lib/tactus beside bin and lib.
+# llguidance's library, as fetched by scripts/get_llguidance.sh; loaded at run time from lib/tactus next to bin and lib.
 set(cache "$ENV{TACTUS_CACHE_DIR}")
 if(NOT cache)
   set(cache "$ENV{XDG_CACHE_HOME}")
@@ -39,7 +39,8 @@ if(TACTUS_LLGUIDANCE)
 endif()
 if(TARGET tactus)
   install(TARGETS tactus tactus-tools tactus-grammar RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-  install(TARGETS tactus-grammar RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT lib OPTIONAL)  # the library looks for it there
+  # the library looks for it there
+  install(TARGETS tactus-grammar RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT lib OPTIONAL)
 endif()
 if(TARGET tactus-epp)
   install(TARGETS tactus-epp RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)

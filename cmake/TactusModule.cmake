@@ -1,24 +1,24 @@
-# The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests: both of
-# one set of flags. What a module adds to them must not change what a header says.
+# The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests, with one
+# set of flags. Definitions that a module adds must not change the contents of these headers.
 
-# Sources of one target are compiled 36 at a time (docs/build.md): their names without linkage must differ, as if they
-# were in one file. Sources with flags of their own are compiled alone. A change of one file compiles those beside it
-# again, so the preset `dev` does without.
+# Compiles the sources of a target in units of 36 (docs/build.md): their names without linkage must be unique within the
+# unit. Sources with extra flags are compiled alone. Changing one file recompiles its unit, so the preset `dev` does not
+# use this.
 function(tactus_unity target)
   if(TACTUS_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 36)
   endif()
 endfunction()
 
-# What fuzzers call: in the preset fuzz_ci it alone has sanitizers, which are half of clang's compile time, and of kernels'
-# five sixths. Fuzzers of model files compute nothing: they link kernels and call none.
+# Modules that fuzzers call. In the preset fuzz_ci only these have sanitizers, which take half of clang's compile time,
+# five sixths for kernels. Fuzzers of model files compute nothing: they link kernels but call none.
 set(TACTUS_FUZZED base results_obs results_report compute_tensor compute_config compute_weights compute_model language_text engine_kv_store cost fleet_balance http fleet_router api)
 set(TACTUS_NOT_FUZZED compute_kernels)
 function(tactus_fuzzed_flags target)
   target_compile_options(${target} PRIVATE ${TACTUS_FUZZED_FLAGS})
 endfunction()
 
-# Libraries and programs that share the precompiled header, which one set of flags made: that of shared code, for all.
+# Libraries and programs share one precompiled header, so they need the same flags: those of position-independent code.
 function(tactus_pch target)
   if(NOT TACTUS_PCH)
     return()
@@ -46,8 +46,9 @@ function(tactus_pch target)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# The rooms that a room includes, as src/layers.txt has them: tactus_layers(core_loop VARIABLE). A room's target is
-# tactus_<district>_<room>, or tactus_<district> for the room `.`; those without sources have none and are left out.
+# Sets VARIABLE to the rooms that a room includes, from src/layers.txt: tactus_layers(core_loop VARIABLE). A room's
+# target is tactus_<district>_<room>, or tactus_<district> for the room `.`; rooms without sources have no target and
+# are left out.
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/layers.txt)
 set(TACTUS_HEADERS_ONLY core_interfaces)
 function(tactus_layers name out)
@@ -84,7 +85,7 @@ function(tactus_layers name out)
   message(FATAL_ERROR "room ${name} is not in src/layers.txt")
 endfunction()
 
-# The folders of all rooms below src/, lower ones first.
+# Lists the folders of all rooms below src/, lower layers first.
 function(tactus_rooms out)
   file(STRINGS ${CMAKE_SOURCE_DIR}/src/layers.txt lines REGEX "^ *[a-z_.]+:")
   set(rooms)
@@ -101,8 +102,8 @@ function(tactus_rooms out)
 endfunction()
 
 # tactus_module(NAME core_kv SOURCES a.cc b.cc [LIBS fmt::fmt ...])
-#   A static library tactus_<district>_<room> from src/<district>/<room>/, linked to the rooms that src/layers.txt allows
-#   it; LIBS are outside libraries.
+#   A static library tactus_<district>_<room> from src/<district>/<room>/, linked to the rooms that src/layers.txt
+#   allows; LIBS are external libraries.
 function(tactus_module)
   cmake_parse_arguments(M "" "NAME" "SOURCES;LIBS" ${ARGN})
   tactus_layers(${M_NAME} M_DEPS)
@@ -133,12 +134,12 @@ endfunction()
 
 include(GoogleTest)
 
-# Tests call optimised code and need not be it themselves: a third of their compile time.
+# Test code is not optimised, only the code it calls: saves a third of the tests' compile time.
 function(tactus_test_flags target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
 endfunction()
 
-# main() of every test program and the paths of the sources, made on first use.
+# main() of every test program and the source paths; created on first use.
 function(tactus_test_main)
   if(TARGET tactus_test_main)
     return()
@@ -152,7 +153,7 @@ function(tactus_test_main)
   target_link_libraries(tactus_test_main PUBLIC GTest::gtest PRIVATE tactus_flags)
   tactus_test_flags(tactus_test_main)
   if(TACTUS_PCH)
-    # As programs are compiled, or they could not use its header.
+    # Same flags as programs, whose precompiled header it uses.
     set_target_properties(tactus_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(tactus_test_main PRIVATE -fPIE)
     target_precompile_headers(tactus_test_main PRIVATE ${root}/cmake/pch.h <gtest/gtest.h>)
@@ -160,9 +161,9 @@ function(tactus_test_main)
 endfunction()
 
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS core_kv [LABELS fast|slow] [TIMEOUT s])
-#   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
-#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name.
-#   A file whose names are in another one too has a namespace of its own, named as the file (docs/build.md).
+#   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case
+#   is a ctest test, `kv_test.Suite.Case`, so that a case that skips itself is listed as skipped. A file whose names
+#   also occur in another file has its own namespace, named like the file (docs/build.md).
 function(tactus_test)
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   tactus_test_main()
@@ -183,11 +184,11 @@ function(tactus_test)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 300)
   endif()
-  # Under ThreadSanitizer some tests take minutes on an idle machine already.
+  # Under ThreadSanitizer some tests take minutes even on an idle machine.
   if(TACTUS_SANITIZE)
     math(EXPR T_TIMEOUT "${T_TIMEOUT} * 4")
   endif()
-  # Discovered when ctest starts: a build needs no run of its own results, and sanitizer builds no options for it.
+  # Discovers tests when ctest starts, so that building does not run the test programs.
   gtest_discover_tests(${T_NAME} TEST_PREFIX ${T_NAME}. NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES LABELS ${T_LABELS} TIMEOUT ${T_TIMEOUT})
 endfunction()

@@ -1,6 +1,6 @@
-# The kernel sets that the CPU of this machine runs best with, by what Linux says of it (src/compute/kernels/select.cc asks the
-# CPU itself): tactus_native_kernels(VARIABLE). With them come the sets that they hand products to, and the portable
-# one, which rounds weights by the same sums on every machine (src/compute/model/calibrate.cc).
+# tactus_native_kernels(VARIABLE): the best kernel sets for this machine's CPU, by Linux's CPU flags
+# (src/compute/kernels/select.cc queries the CPU itself). Adds the sets to which they delegate products, and the
+# portable set, which quantises weights with the same sums on every machine (src/compute/model/calibrate.cc).
 function(tactus_native_kernels out)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     set(${out} scalar neon_dotprod neon_i8mm PARENT_SCOPE)

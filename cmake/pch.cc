@@ -1,1 +1,1 @@
-// The source that a target must have: this one is only there for pch.h.
+// A target needs a source; this one exists only for pch.h.

@@ -1,5 +1,5 @@
-// The standard headers that most files use. Precompiled once for all modules; nothing of ours belongs here, so that
-// a change in our headers never rebuilds the world.
+// The most used standard headers, precompiled once for all modules. No header of the project belongs here: changing it
+// would rebuild everything.
 #pragma once
 #include <algorithm>
 #include <array>

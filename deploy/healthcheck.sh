@@ -1,8 +1,8 @@
 #!/bin/bash
 # Exit status 0 when a Tactus on this machine answers GET /health (or the path given) with 200 within 4 s:
-# healthcheck.sh [PATH] [PORT]. The port is else TACTUS_PORT, else 8000. Needs bash alone.
+# healthcheck.sh [PATH] [PORT]. The port defaults to TACTUS_PORT, then 8000. Needs only bash.
 set -u
-trap '' PIPE   # who hangs up early has perhaps answered
+trap '' PIPE   # a server that closes early may have answered
 path=${1:-/health}
 port=${2:-${TACTUS_PORT:-8000}}
 fail() { echo "health: $1" >&2; exit 1; }

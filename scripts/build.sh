@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Configures and builds a preset: scripts/build.sh [--serving] PRESET [target ...]. Targets: tactus (what serves),
-# programs (every command), anything that ninja knows; without one everything, tests too.
-# --serving makes a new build folder for what serves on this machine alone: no kernels of other CPUs, no tests. Any other
-# build adds what the folder lacks. Shows percent and time left, and what the compiler says where something fails.
+# Configures and builds a preset: scripts/build.sh [--serving] PRESET [target ...]. Targets: tactus (the server),
+# programs (every command), or any ninja target; default: everything, including tests. --serving configures a new build
+# folder only for serving on this machine: no kernels for other CPUs, no tests. Any other build adds what the folder
+# lacks. Shows percent and time left, and the compiler's output on errors.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 serving=0
 case ${1:-} in
   --serving) serving=1; shift ;;
-  --all-kernels) shift ;;  # as without: every other build has all
+  --all-kernels) shift ;;  # default: every other build has all kernels
 esac
 preset=$1
 shift
@@ -37,8 +37,8 @@ if [ ${#configure[@]} -gt 0 ] && ! cmake "${configure[@]}" > "$log" 2>&1; then c
 args=()
 [ $# -gt 0 ] && args=(--target "$@")
 echo "build: preset '$preset', ${*:-everything} (the first build takes minutes, later ones seconds)" >&2
-# Ninja's "[3/50] Building ..." becomes percent and time left: on a terminal in place, else a line for every tenth. What
-# else is printed (the compiler's errors) is passed on.
+# Converts Ninja's "[3/50] Building ..." to percent and time left: in place on a terminal, else a line for every tenth.
+# Other output (the compiler's errors) is passed through.
 progress() {
   local line percent left text start=$SECONDS shown=-1 clear=
   [ ! -t 2 ] || clear=$'\r\e[K'
@@ -46,7 +46,7 @@ progress() {
     if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
       percent=$((100 * BASH_REMATCH[1] / BASH_REMATCH[2]))
       text=$(printf 'build: %3d %%' "$percent")
-      # The first steps are the longest ones: they say nothing of the rest.
+      # The first steps are the longest and would distort the estimate.
       if [ "$percent" -ge 25 ]; then
         left=$(((SECONDS - start) * (BASH_REMATCH[2] - BASH_REMATCH[1]) / BASH_REMATCH[1]))
         text+=$(printf ', about %d:%02d min left' $((left / 60)) $((left % 60)))

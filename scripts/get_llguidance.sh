@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fetches llguidance (MIT), which keeps answers to JSON schemas, regexes and grammars, keeps its library in the cache folder and
-# prints its path. The library comes out of the Python package llguidance; its symbols of Python are marked weak, so that a
-# program without Python can load it (scripts/weaken_python_symbols.py). A second call only prints the path.
+# Fetches llguidance (MIT), which constrains answers to JSON schemas, regexes and grammars, stores its library in the
+# cache folder and prints its path. The library is extracted from the Python package llguidance; its Python symbols are
+# marked weak, so that a program without Python can load it (scripts/weaken_python_symbols.py). Later calls only print
+# the path.
 set -euo pipefail
 scripts=$(cd "$(dirname "$0")" && pwd)
 version=1.9.1
@@ -9,7 +10,7 @@ cache=${TACTUS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/tactus}
 folder=$cache/lib
 file=$folder/libllguidance-$version.so
 
-# Of the wheel, and of the library made of it.
+# SHA-256 of the wheel, and of the library extracted from it.
 case $(uname -m) in
   x86_64)
     platform=manylinux_2_31_x86_64
@@ -51,7 +52,7 @@ fi
 python3 -m zipfile --extract "$wheel" "$work/wheel"
 "$scripts/weaken_python_symbols.py" "$work/wheel/llguidance/_lib.abi3.so" "$work/library.so"
 if ! check "$work/library.so" "$sha256"; then
-  echo "grammars: the library made of the wheel has another SHA-256 than $sha256; not used" >&2
+  echo "grammars: the SHA-256 of the library extracted from the wheel is not $sha256; not used" >&2
   exit 1
 fi
 mv "$work/library.so" "$file"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the named groups (build, test, python, slow, fuzz) that are missing. Does nothing when all are there.
+# Installs the missing Debian packages of the named groups (build, test, python, slow, fuzz).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -15,20 +15,20 @@ done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "setup: this is no Debian or Ubuntu system. Install by hand what scripts/debian_packages.txt names, then run again." >&2
+  echo "setup: this is not a Debian or Ubuntu system. Install the packages of scripts/debian_packages.txt by hand, then run again." >&2
   exit 1
 fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null; then as_root=(sudo); else
-    echo "setup: missing packages, and neither root nor sudo is at hand. Run as root: apt-get install ${missing[*]}" >&2
+    echo "setup: packages are missing, and this user is not root and has no sudo. Run as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
 fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq >&2 || echo "setup: apt-get update failed; trying with the lists at hand" >&2
-# The tests start a Prometheus themselves: the package's own service stays off where it was not there before.
+"${as_root[@]}" apt-get update -qq >&2 || echo "setup: apt-get update failed; trying with the existing lists" >&2
+# The tests start Prometheus themselves: the package's service stays disabled if it did not exist before.
 service=
 case " ${missing[*]} " in *" prometheus "*) [ -d /run/systemd/system ] && service=prometheus.service ;; esac
 [ -z "$service" ] || "${as_root[@]}" systemctl --quiet mask "$service"

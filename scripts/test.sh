@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs the fast tests. More, by name:
+# Installs missing packages, builds and runs the fast tests. Other modes:
 #   scripts/test.sh            build + every fast test (unit, property, conformance, golden, lint, install, end to end)
 #   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser and grammar comparisons, the benchmarks compiled
 #   scripts/test.sh asan       the fast C++ tests under AddressSanitizer, LeakSanitizer and UBSan, every kernel set included
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
-#   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; then part names and --seed N)
-#   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; half an hour; further options pass)
+#   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; also part names and --seed N)
+#   scripts/test.sh mutants    how many small bugs, inserted one at a time, the fast tests detect (tools/mutants; passes further options)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 4 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 mode=${1:-fast}
 
-venv() {  # folder, requirements, further options of pip: a Python environment with these packages, made when they change
+venv() {  # folder, requirements, further options of pip: a Python environment with these packages, updated when they change
   if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
     echo "test: installing the Python packages of $2 into $1" >&2
     python3 -m venv "$1"
@@ -22,11 +22,11 @@ venv() {  # folder, requirements, further options of pip: a Python environment w
   fi
 }
 
-python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, what the Python package is built with
+python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, build requirements of the Python package
 
-clients_venv() { venv .venv-clients tests/clients/requirements.txt; }  # clients that nobody here wrote
+clients_venv() { venv .venv-clients tests/clients/requirements.txt; }  # third-party clients
 
-python_package() {  # preset: its build has the package's native part, for the Python of .venv
+python_package() {  # preset: builds the package's native part for the Python of .venv
   python_venv
   local python=$root/.venv/bin/python log=build/$1/configure.log
   grep -q "^TACTUS_PYTHON:.*=$python$" "build/$1/CMakeCache.txt" 2>/dev/null && return
@@ -34,14 +34,14 @@ python_package() {  # preset: its build has the package's native part, for the P
   if ! cmake --preset "$1" -DTACTUS_PYTHON="$python" > "$log" 2>&1; then cat "$log" >&2; exit 1; fi
 }
 
-test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside the clone where there is one; tests that want it skip
+test_data() {  # traces, tokeniser cases, other engines' logs: a folder next to the clone, if it exists; otherwise tests that need it are skipped
   if [ -z "${TACTUS_DATA:-}" ] && [ -d "$root/../shared/data" ]; then
     TACTUS_DATA=$(cd "$root/../shared/data" && pwd)
     export TACTUS_DATA
   fi
 }
 
-default_model() {  # the tests that want it skip, with the reason, where it cannot be had
+default_model() {  # if it cannot be fetched, tests that need it are skipped with the reason
   if model=$(scripts/get_default_model.sh); then export TACTUS_DEFAULT_MODEL=$model; fi
 }
 
@@ -63,7 +63,7 @@ run_fuzzer() {  # preset, name, seconds
   echo "fuzz: $name, $3 s, $(grep -E 'stat::number_of_executed_units' "$log")" >&2
 }
 
-fuzz() {  # preset, seconds for each fuzzer, further targets; as many at once as there are cores
+fuzz() {  # preset, seconds per fuzzer, further targets; one fuzzer per core in parallel
   scripts/setup.sh build fuzz
   scripts/build.sh "$1" fuzzers "${@:3}"
   export -f run_fuzzer
@@ -83,7 +83,7 @@ case $mode in
     preset=release
     [ "$mode" = ci ] && preset=ci
     python_package "$preset"
-    clients_venv & installs=$!  # waits for the network, while the build computes
+    clients_venv & installs=$!  # downloads while the build computes
     scripts/build.sh "$preset"
     wait "$installs"
     default_model
@@ -113,7 +113,7 @@ case $mode in
     echo "test: tokenisers against their references on random odd strings" >&2
     .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines --count 10000 --seed 1 \
       ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
-    # xgrammar wants packages of gigabytes that these comparisons never call: what is wanted is listed in full.
+    # xgrammar depends on gigabytes of packages that these comparisons never use: the needed ones are listed in full.
     venv .venv-xgrammar tests/language/grammar/requirements.txt --no-deps
     scripts/build.sh release grammar_lines
     echo "test: verdicts on 3,000 instances of 309 schemas against jsonschema and xgrammar" >&2
@@ -156,5 +156,5 @@ case $mode in
     venv .venv-mutants tools/mutants/requirements.txt
     .venv-mutants/bin/python tools/mutants/mutants.py "$@"
     ;;
-  *) echo "test: unknown mode '$mode'; the head of scripts/test.sh lists them" >&2; exit 2 ;;
+  *) echo "test: unknown mode '$mode'; see the top of scripts/test.sh" >&2; exit 2 ;;
 esac

@@ -2,8 +2,8 @@
 """Makes a Python extension loadable by programs without Python: weaken_python_symbols.py IN OUT
 
 Marks the undefined symbols of CPython (Py*, _Py*) in the dynamic symbol table of a 64-bit little-endian ELF library as
-weak: the loader then leaves at 0 what nobody defines, instead of refusing the library. What calls one would crash, so
-only functions that need no Python may be used. No byte but the bindings of those symbols changes."""
+weak: the loader then sets undefined ones to 0 instead of rejecting the library. Calling one would crash, so only
+functions that do not need Python may be used. Only the bindings of those symbols change."""
 
 import pathlib
 import struct
@@ -15,7 +15,7 @@ STB_GLOBAL, STB_WEAK = 1, 2
 
 
 def weaken(elf):
-    """Changes `elf` (a bytearray) in place; the number of symbols weakened."""
+    """Changes `elf` (a bytearray) in place; returns the number of weakened symbols."""
     if elf[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit little-endian ELF file")
     (sections_at,) = struct.unpack_from("<Q", elf, 0x28)

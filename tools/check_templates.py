@@ -4,9 +4,9 @@
     check_templates.py DIR --render build/release/tests/language/text/jinja_render [--history PROGRAM] [--verbose]
 
 DIR holds *.jinja files. Without DIR the source package of llama-cpp-python is downloaded with pip for its templates.
-Both sides see the same clock (UTC). An error must meet an error; texts must be equal. Exit 1 on any difference.
---history build/release/tests/api/api_test: also sends every kind of answer back as history under every template.
-Needs transformers (which brings jinja2 where it is asked to).
+Both sides use the same clock (UTC). Errors must occur on both sides; texts must be equal. Exit 1 on any difference.
+--history build/release/tests/api/api_test: also sends every kind of answer back as history with every template. Needs
+transformers with jinja2.
 """
 
 import argparse
@@ -67,7 +67,7 @@ TOOLS = [
 ]
 
 
-# Some templates know no more of JSON schema than this.
+# Some templates support only this part of JSON schema.
 SIMPLE_TOOLS = [
     tool(
         "add",
@@ -321,7 +321,7 @@ def reference(source, variables):
             **variables,
         )
         return {"text": rendered[0]}
-    except Exception as error:  # whatever it is, the other side must fail too
+    except Exception as error:  # any error: the other side must fail too
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -348,7 +348,7 @@ def download(folder):
 
 
 def history_holds(program, folder):
-    """Whether what the server says is valid history under every template of the folder (tests/api/history_test.cc)."""
+    """Whether the server's answers are valid history for every template of the folder (tests/api/history_test.cc)."""
     run = subprocess.run(
         [program, "--gtest_filter=*/History.*/file_*", "--gtest_brief=1"],
         check=False,

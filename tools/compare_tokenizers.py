@@ -4,9 +4,9 @@
   tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines \
     [--gguf MODEL.gguf] [--count 10000] [--seed 1]
 
-Every tokenizer.json and tokenizer.model in tests/language/text/data, and a GGUF file's tokeniser where one is given:
-encoding with special tokens read, encoding with them left as text, and decoding of random ids. Needs the packages
-that make_tokenizer_golden.py needs.
+Every tokenizer.json and tokenizer.model in tests/language/text/data, and the tokeniser of a given GGUF file: encoding
+with special tokens parsed, encoding with them as text, and decoding of random ids. Needs the packages that
+make_tokenizer_golden.py needs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def compare(name, inputs, expected, got):
 def random_ids(tokenizer, count, seed):
     """Without added tokens with `normalized` (their decoding depends on the reference's version) and, for
     SentencePiece,
-    without byte tokens: the reference turns a whole run of them with one bad byte into U+FFFD, which cannot be
+    without byte tokens: the reference decodes a whole run of them with one invalid byte as U+FFFD, which cannot be
     streamed.
     """
     added = tokenizer.get_added_tokens_decoder()

@@ -5,8 +5,7 @@
 
 Writes config.json, model.safetensors (F32), tokenizer.model (SentencePiece BPE) and generation_config.json. llama2.c
 rotates neighbouring pairs (2i, 2i + 1); transformers rotates halves (i, i + d/2), so the rows of q and k are reordered
-within
-each head. Standard library only.
+within each head. Standard library only.
 """
 
 import json
@@ -87,7 +86,7 @@ def read_tensors(c):
                 tensor = pairs_to_halves(tensor, c.heads if kind.endswith("q_proj") else c.kv_heads)
             tensors[f"model.layers.{layer}.{kind}.weight"] = tensor
     tensors["model.norm.weight"] = c.take(c.dim)
-    c.take(2, c.context, c.head_dim // 2)  # cosines and sines: recomputed
+    c.take(2, c.context, c.head_dim // 2)  # cosines and sines are recomputed
     if not c.tied:
         tensors["lm_head.weight"] = c.take(c.vocab, c.dim)
     return tensors
@@ -179,7 +178,7 @@ def main():
         )
         + "\n"
     )
-    # llama2.c ends a text at BOS as well: its training texts follow one another.
+    # llama2.c ends a text at BOS as well, because its training texts were concatenated.
     (out / "generation_config.json").write_text(json.dumps({"bos_token_id": 1, "eos_token_id": [1, 2]}) + "\n")
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, and what gguf.quants makes
-of them.
+"""Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, with their values by
+gguf.quants.
 
-Needs `pip install gguf numpy`. Run from the repository root; the output depends on the seed below alone.
+Needs `pip install gguf numpy`. Run from the repository root; the output depends only on the seed below.
 
 One line per case, hexadecimal, little endian:
   dequantize NAME BLOCK_BYTES VALUES_F32
@@ -43,7 +43,7 @@ def main() -> None:
         count = 3 if block > 1 else 16
         for case in range(2):
             data = rng.integers(0, 256, (count, size), dtype=np.uint8)
-            # Random bytes, but finite scales: ordinary ones, then extreme ones (subnormal, large, negative).
+            # Random bytes with finite scales: first ordinary, then extreme ones (subnormal, large, negative).
             for at in HALF_SCALES.get(name, []):
                 scale = rng.uniform(1e-3, 0.1, count) if case == 0 else np.array([6e-8, -30000.0, -0.0])
                 data[:, at : at + 2] = scale.astype(np.float16).view(np.uint8).reshape(count, 2)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/language/text/data/templates/golden.json: small templates with what Python's jinja2 makes of them.
+"""Writes tests/language/text/data/templates/golden.json: small templates with the output of Python's jinja2.
 
     make_template_golden.py [OUTPUT]
 
-The environment is set up as transformers.apply_chat_template sets up its own. The clock stands at NOW_S, in UTC.
+The environment is the same as in transformers.apply_chat_template. The clock is fixed at NOW_S, in UTC.
 """
 
 import datetime
@@ -238,7 +238,7 @@ def chats():
             )
 
 
-# Templates that must fail, at run time or before; with jinja2's message where ours is the same.
+# Templates that must fail, at run time or before; with jinja2's message if ours is the same.
 FAIL = r"""
 {{ missing.x }}
 {{ missing['x'] }}
@@ -368,7 +368,7 @@ def run(env, template, variables):
         return case
     try:
         case["text"] = compiled.render(**variables)
-    except Exception as error:  # every kind counts
+    except Exception as error:  # any kind of error counts
         case["error"] = str(error)
         case["raised"] = type(error) is jinja2.exceptions.TemplateError
     return case

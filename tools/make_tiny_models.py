@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Makes the tiny random models and golden outputs under tests/golden/data.
 
-Only for regenerating them: what it writes is committed. Needs torch, transformers, safetensors, tokenizers and gguf.
+Only for regenerating them: the output is committed. Needs torch, transformers, safetensors, tokenizers and gguf.
 
     tools/make_tiny_models.py OUT                      all tiny models
     tools/make_tiny_models.py OUT llama-gqa gguf-q4_k  some of them
     tools/make_tiny_models.py OUT --default FILE.gguf  only the goldens of the default model, out of its GGUF file
 
-The reference is transformers' own implementation in float32 with eager attention. tests/golden/data/README.md says
-what the files hold.
+The reference is transformers' own implementation in float32 with eager attention. tests/golden/data/README.md describes
+the files.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 
 PROMPT_TOKENS = 48
 GREEDY_TOKENS = 24
-MIN_MARGIN = 0.01  # seeds are tried until every greedy choice is this clear, so that a test can ask for equal tokens
+MIN_MARGIN = 0.01  # seeds are tried until every greedy choice has this margin, so that a test can require equal tokens
 LOGIT_STRIDE = 4
 SHAPE = dict(
     hidden_size=32,
@@ -48,7 +48,7 @@ LLAMA3_ROPE = rope(
     "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16
 )
 
-# name -> (config class, what differs from SHAPE, storage dtype, shards)
+# name -> (config class, differences from SHAPE, storage dtype, shards)
 HF_MODELS = {
     "llama-mha": (LlamaConfig, dict(num_key_value_heads=4), "bf16", 1),
     "llama-gqa": (LlamaConfig, dict(vocab_size=320, rope_parameters=LLAMA3_ROPE, tie_word_embeddings=True), "f32", 1),
@@ -83,8 +83,9 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def randomize(model, seed):
-    """Weights at which every part matters: logits of some spread, attention that is neither flat nor one-hot."""
-    embedding_gain = 0.25 if model.config.tie_word_embeddings else 0.7  # tied and large, it only repeats its input
+    """Weights for which every part matters: spread logits, attention that is neither flat nor one-hot."""
+    # tied and large, the model would only repeat its input
+    embedding_gain = 0.25 if model.config.tie_word_embeddings else 0.7
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -109,7 +110,7 @@ def run_case(model, name, prompt, max_model_len, greedy_count, out, top=None):
     """Logits of the prompt and a greedy continuation; returns the entry of golden.json."""
     with torch.no_grad():
         if model.config.rope_parameters.get("rope_type") == "dynamic":
-            # One pass over max_model_len tokens fixes the base that Tactus uses for all of them.
+            # One pass over max_model_len tokens fixes the RoPE base that Tactus uses for all of them.
             model(torch.ones((1, max_model_len), dtype=torch.long))
         ids = torch.tensor([prompt])
         result = model(ids, use_cache=True)
@@ -157,7 +158,7 @@ def fresh(out):
 
 
 def config_json(config, storage):
-    """config.json in the spelling that most published models have; two models keep the newer one."""
+    """config.json in the form of most published models; two models keep the newer form."""
     values = config.to_dict()
     keep = [
         "model_type",
@@ -309,8 +310,7 @@ K_BLOCK_BYTES = {"Q4_K": 144, "Q5_K": 176, "Q6_K": 210}
 
 
 def random_k_blocks(kind, rows, cols, generator):
-    """Random but valid blocks: any bits are valid but the f16 scales, which are set so that values have a spread of
-    1/16."""
+    """Random but valid blocks: any bits are valid except the f16 scales, which give values a spread of 1/16."""
     blocks = generator.integers(0, 256, size=(rows, cols // 256, K_BLOCK_BYTES[kind]), dtype=np.uint8)
     d = generator.uniform(0.5, 1.5, size=blocks.shape[:2])
     if kind == "Q6_K":  # d * int8 scale * (q - 32)
@@ -323,7 +323,7 @@ def random_k_blocks(kind, rows, cols, generator):
 
 
 GGUF_MODELS = ["f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", "mixed"]
-# mixed: every format in one file, as Q4_K_M files mix several.
+# mixed: every format in one file, as in Q4_K_M files.
 MIXED = ["Q4_K", "Q6_K", "Q5_K", "Q8_0", "F16", "Q4_0", "BF16", "Q5_1", "Q4_1", "Q5_0"]
 
 
@@ -430,8 +430,7 @@ SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 def make_default(gguf_path, root):
-    """Greedy tokens and top logits of a few chats; token ids are made with the vocabulary and merges of the file
-    itself."""
+    """Greedy tokens and top logits of a few chats; token ids come from the file's vocabulary and merges."""
     path = pathlib.Path(gguf_path).resolve()
     model = AutoModelForCausalLM.from_pretrained(
         str(path.parent), gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tokeniser test data in tests/language/text/data with the reference implementations.
 
-  tools/make_tokenizer_golden.py                      small tokenisers of every kind, and what they make of odd strings
+  tools/make_tokenizer_golden.py                      small tokenisers of every kind, with their output on odd strings
   tools/make_tokenizer_golden.py --gguf MODEL.gguf    ids of the same strings for the default model's vocabulary
   tools/make_tokenizer_golden.py --fields MODEL.gguf OUT.json   the tokeniser's metadata as JSON, for tokenize_lines
 
@@ -38,7 +38,7 @@ The model reads tokens, writes tokens, and counts tokens: one two three four fiv
     * 3
 )
 
-# Strings on which tokenisers differ from each other. Written out, so that a reader sees what is covered.
+# Strings on which tokenisers differ, written out so that a reader sees the coverage.
 ODD = [
     "",
     " ",
@@ -232,13 +232,13 @@ ODD = [
 
 
 def odd_strings(count, seed, specials=()):
-    """Random concatenations of what tokenisers find hard; assigned characters only."""
+    """Random concatenations of strings that are hard for tokenisers; only assigned characters."""
     rng = random.Random(seed)
 
     def assigned(low, high):
         while True:
             c = chr(rng.randrange(low, high))
-            # Unassigned ones depend on the Unicode version of the reference's regex engine and of ours.
+            # Unassigned characters depend on the Unicode versions of both regex engines.
             if unicodedata.category(c) not in ("Cs", "Cn"):
                 return c
 
@@ -361,7 +361,7 @@ def train_sentencepiece(path):
 
 
 def llama2_json(processor, metaspace_scheme):
-    """The conversion to tokenizer.json as Llama 2 has it: a normalizer, or Metaspace in the newer form."""
+    """The conversion to tokenizer.json in the form of Llama 2: a normalizer, or Metaspace in the newer form."""
     size = processor.get_piece_size()
     vocab = {processor.id_to_piece(i): i for i in range(size)}
     scores = {processor.id_to_piece(i): processor.get_score(i) for i in range(size)}
@@ -387,7 +387,7 @@ def llama2_json(processor, metaspace_scheme):
 
 
 def cases_of(tokenizer, strings):
-    # How the reference decodes an added token with `normalized` depends on its version: not compared.
+    # The decoding of an added token with `normalized` depends on the reference's version: not compared.
     normalized = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.normalized}
     tokenizer.encode_special_tokens = False
     cases = []
@@ -469,7 +469,8 @@ def gguf_fields(path):
 
 
 def tokenizer_of_gguf(fields):
-    """The reference for a GGUF file: its vocabulary and merges in the tokenizers package, its own pre-tokenisation."""
+    """The reference for a GGUF file: its vocabulary and merges in the tokenizers package, with the file's
+    pre-tokenisation."""
     pre = {
         "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
         "smollm": digits_then_gpt2,
@@ -503,7 +504,7 @@ def make_default(path):
     for text in strings:
         cases.append({"text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids})
         decoded = tokenizer.decode(cases[-1]["ids"], skip_special_tokens=False)
-        if decoded != text:  # a byte that this vocabulary lacks
+        if decoded != text:  # a byte that this vocabulary does not have
             cases[-1]["decoded"] = decoded
     write(DATA / "smollm2_135m.golden.json", {"cases": cases})
 

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Fits the built-in workloads to public traces, and says how far they are from them.
+"""Fits the built-in workloads to public traces, and reports their distances.
 
   tools/workload_fit.py DATA              prints docs/workloads.md's table of distances
-  tools/workload_fit.py DATA --write      writes src/sim/named_workloads.def too
+  tools/workload_fit.py DATA --write      also writes src/sim/named_workloads.def
 
 A workload is two quantile tables (prompt and output tokens at KNOTS, the logarithm interpolated between them) and the
-rank
-correlation of the two, which a Gaussian copula carries. Distances are Kolmogorov-Smirnov's, the largest gap between two
-cumulative distributions (0: equal, 1: disjoint): of the whole fit to the whole trace, and of a fit of the even rows to
-the odd ones, which it has not seen.
+rank correlation of the two, which a Gaussian copula carries. Distances are Kolmogorov-Smirnov's, the largest gap
+between two cumulative distributions (0: equal, 1: disjoint): of the whole fit to the whole trace, and of a fit of the
+even rows to the odd ones, which it has not seen.
 """
 
 import argparse
@@ -72,7 +71,7 @@ def quantiles(values):
 
 
 def cdf(table, value):
-    """Share of the fit's whole numbers that are at most `value`: a draw is rounded, so the edge is half a token
+    """Share of the fit's whole numbers that are at most `value`: draws are rounded, so the edge is half a token
     above."""
     edge = value + 0.5
     if edge < table[0]:

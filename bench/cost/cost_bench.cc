@@ -1,4 +1,4 @@
-// What asking for a step's time costs, and what building a model costs.
+// Cost of a step-time query and of building a model.
 #include <benchmark/benchmark.h>
 
 #include "base/rng.h"
@@ -15,7 +15,7 @@ Deployment Of(const char* model, const char* device, int32_t tp) {
   return d;
 }
 
-// Steps as a server has them: some chunks of a budget of 512 and a number of decodes.
+// Steps of a server: some chunks within a budget of 512 tokens and a number of decodes.
 void StepTime(benchmark::State& state) {
   const auto model = std::move(CostModel::Create(Of("codellama-34b", "a100", 2))).value();
   const int64_t chunks = state.range(0), decodes = state.range(1);

@@ -1,8 +1,7 @@
-// Step times for the comparisons of bench/validate: reads steps on stdin, one a line, and prints the milliseconds of
-// each.
-//   predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] [--weights D] [--kv
-//   D] [--describe]
-// A line is "chunk:context[,chunk:context...] decodes decode_context_tokens logit_rows"; "-" for no chunk.
+// Step times for the comparisons of bench/validate: reads steps on stdin, one per line, and prints the milliseconds of
+//   each. predict_steps MODEL DEVICE [--tp N] [--pp N] [--source S] [--backend B] [--cpu-overhead-us X] [--weights D]
+//   [--kv D] [--describe] A line is "chunk:context[,chunk:context...] decodes decode_context_tokens logit_rows"; "-"
+//   for no chunk.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,5 @@
-"""What a result's figures say: speeds, ratios to the best peer, shares of the ceiling, and each aim with "met" or by
-how much it is missed.
-Nothing here measures.
+"""Evaluates a result: speeds, ratios to the best peer, shares of the ceiling, and each aim with "met" or its shortfall.
+Measures nothing.
 """
 
 from __future__ import annotations
@@ -12,24 +11,23 @@ import shape
 
 FORMATS = ["bf16", "int8", "int4"]
 DEFAULT, LIKE = "default", "like for like"
-CEILING_SHARE = 0.75  # in every cell that arithmetic bounds
+CEILING_SHARE = 0.75  # in every cell bound by arithmetic
 LOADED = 0.03
 
 
 def first_of(result: dict) -> str:
-    """How our ways run whose name says nothing of activations. In results of before 2026-11-25 they had 8-bit
+    """The activations of our variants without activations in their name. In results before 2026-11-25 they had 8-bit
     activations."""
     return result.get("first", LIKE)
 
 
 def basis(name: str, first: str) -> str | None:
-    """Whether a way of ours is what a user gets who asks for nothing, or has the peers' 8-bit activations; None:
-    neither. bf16 is both and
-    counts as the first."""
+    """Whether a variant of ours is the default, or has the peers' 8-bit activations; None: neither. bf16 is both and
+    counts as the default."""
     if "int8 activations" in name:
         return LIKE
     if "default numerics" in name:
-        return DEFAULT  # older results' name for it; 16-bit activations were the default before
+        return DEFAULT  # older name; 16-bit activations were the default before
     if "int16 activations" in name:
         return None if first == DEFAULT else DEFAULT
     return first
@@ -40,12 +38,13 @@ def is_ours(name: str) -> bool:
 
 
 def is_peers_default(name: str) -> bool:
-    """Of served peers: llama-server without more flags, and OpenVINO's own step of 256 tokens."""
+    """Whether a served peer has its default settings: llama-server without extra flags, and OpenVINO with its step of
+    256 tokens."""
     return name.endswith((", default", ", chunks of 256"))
 
 
 def turns_of(samples: list) -> list[list[float]]:
-    """Steps turn by turn; results of before turns were kept apart are one flat list."""
+    """Steps by turn; older results have one flat list."""
     return samples if samples and isinstance(samples[0], list) else [samples] if samples else []
 
 
@@ -59,20 +58,20 @@ def ceilings_from(c: dict[str, float]) -> shape.Ceilings:
 
 
 def ceilings_of(cell: dict) -> shape.Ceilings | None:
-    """Of a whole cell: the medians."""
+    """The medians over a whole cell."""
     c = {k: statistics.median(v) for k, v in cell.get("ceilings", {}).items() if v}
     return ceilings_from(c) if c else None
 
 
 def ceilings_of_turns(cell: dict, name: str) -> list[shape.Ceilings]:
-    """Of each turn of this engine, else of the whole cell; [] where none were measured."""
+    """The ceilings of each turn of this engine, else of the whole cell; [] if none were measured."""
     own = [ceilings_from(c) for c in cell.get(name, {}).get("ceilings", []) if c]
     whole = ceilings_of(cell)
     return own or ([whole] if whole else [])
 
 
 def kv_of(name: str, kv: str) -> str:
-    """The format of K and V: the run's, but for ways of ours that say theirs."""
+    """The format of K and V: the run's, unless a variant of ours names its own."""
     return "int8" if "int8 KV" in name else kv
 
 
@@ -81,7 +80,7 @@ def work_of(key: str) -> tuple[shape.Work, int]:
     words = key.split()
     if words[0] == "prefill":
         return shape.prefill(int(words[1])), int(words[1])
-    # Steps after the context: the measured ones begin right there.
+    # The measured steps start right after the context.
     return shape.decode(int(words[1]), int(words[3])), int(words[1])
 
 
@@ -107,7 +106,7 @@ def share_of(cell: dict, name: str, limits: list[float]) -> float:
 def cell_rows(fmt: str, cells: dict, kv: str = "bf16") -> list[dict]:
     """One row per cell and engine of ours: tokens/s, the best peer's name and our ratio to it, the ceiling in tokens/s
     and our share of it,
-    and whether arithmetic is what bounds the cell there (in most of our turns)."""
+    and whether the cell is bound by arithmetic (in most of our turns)."""
     rows = []
     for key, cell in cells.items():
         work, tokens = work_of(key)
@@ -166,7 +165,7 @@ def at_least(
 
 
 def wanted_ratio(fmt: str, key: str) -> float | None:
-    """To the best peer; None: this cell has no aim."""
+    """The required ratio to the best peer; None: this cell has no aim."""
     words = key.split()
     if words[0] == "prefill":
         return 1.15 if fmt == "bf16" else 1.5
@@ -216,9 +215,8 @@ def hybrid(result: dict) -> list[dict]:
 
 
 def saturation(result: dict) -> list[dict]:
-    """Our default beside the best peer at its default, 8-bit activations beside the best of all. A server that its time
-    box cut counts with
-    what it had done by then."""
+    """Our default against the best peer with its default, 8-bit activations against the best of all. A server cut off
+    by its time box counts with its work until then."""
     rows = result.get("served", {}).get("saturation", {})
     done = {
         n: r["output_tokens_per_s"]
@@ -273,7 +271,7 @@ def mean_ttft(row: dict) -> float:
 
 
 def stall_points(result: dict) -> tuple[dict, dict]:
-    """Our points of the stall test, those of one way to run the format, and the peers'."""
+    """Our points of the stall test for one variant of the format, and the peers'."""
     first = first_of(result)
     rows = {n: r for n, r in result.get("stall", {}).items() if r["ttft_s"]}
     return {n: r for n, r in rows.items() if is_ours(n) and basis(n, first) == first}, {
@@ -333,7 +331,7 @@ def stall(result: dict) -> list[dict]:
 
 
 def undominated(ours: dict, theirs: dict) -> list[str]:
-    """The peers' points (gap P99, TTFT) that no point of ours is at least as good as in both."""
+    """The peers' points (gap P99, TTFT) that no point of ours matches or beats in both values."""
     return [
         n
         for n, t in theirs.items()

@@ -1,6 +1,5 @@
-"""The cells: prefill, decode, the hybrid step and the operators of one format, every engine taking its turn with every
-cell and the
-ceilings measured before and after each turn.
+"""The cells: prefill, decode, the hybrid step and the operators of one format, with engines taking turns at every cell,
+and ceilings measured before and after each turn.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ import engines
 import plan
 from engines import CellError
 
-SLOW_TURN_S = 12.0  # who takes longer has one turn at that cell
+SLOW_TURN_S = 12.0  # slower engines have one turn at that cell
 CEILINGS = ("bf16_ops", "int8_ops", "f32_ops", "read_bytes")
 
 
 class Bench:
-    """The processes of one format, plus the ceilings' process. `run` keeps the result, notes and progress (run.py);
-    `label` is what they
-    call this bench."""
+    """The processes of one format, plus the ceilings' process. `run` stores the result, notes and progress (run.py);
+    `label` names this bench in them."""
 
     def __init__(self, run, fmt: str, limits: engines.Limits = engines.Limits(), label: str = ""):
         self.run, self.fmt, self.limits, self.label = run, fmt, limits, label or fmt
@@ -56,7 +54,7 @@ class Bench:
             return None
 
     def revive(self) -> None:
-        """Starts an engine again that a cell has ended: the next cells are still its own."""
+        """Restarts an engine that died in a cell, for the next cells."""
         for i, process in enumerate(self.processes):
             if process.process.poll() is not None:
                 process.close()
@@ -75,7 +73,7 @@ class Bench:
             return {}
 
     def ask(self, process: engines.Process, key: str, line: str) -> list[float] | None:
-        """Seconds of each step; None once this engine has failed at this cell."""
+        """Seconds of each step; None if this engine has failed at this cell."""
         name = process.spec.name
         if (name, key) in self.broken or process.process.poll() is not None:
             return None
@@ -87,11 +85,9 @@ class Bench:
             return None
 
     def turns(self, cells: dict, key: str, commands: dict[str, str], count: int, warm: str = "", skip: int = 0) -> None:
-        """cells[key]: every engine's turn with every command, `count` times, beginning with another engine each time.
-        `warm` is sent once
-        to every engine before the first turn; the first `skip` steps of every answer are not kept. A turn's ceilings
-        are the mean of
-        those just before it and just after it."""
+        """cells[key]: every engine's turn with every command, `count` times, starting with a different engine each
+        time. `warm` is sent once to every engine before the first turn; the first `skip` steps of every answer are
+        dropped. A turn's ceilings are the mean of those just before it and just after it."""
         self.revive()
         cell = cells[key] = {"ceilings": {}}
         for process in self.processes if warm else []:
@@ -142,7 +138,7 @@ def run_cells(run, bench: Bench) -> None:
             run.progress(f"{bench.fmt}: decode {batch} at context {context}")
             turns, steps = plan.decode_turns(batch, rounds)
             cell = f"decode batch={batch} context={context}"
-            # Contexts first, all of them, so that the turns themselves are short and follow each other closely.
+            # All contexts first, so that the turns themselves are short and close together.
             bench.turns(
                 cells,
                 f"decode {batch} at {context}",
@@ -168,7 +164,7 @@ def run_hybrid(run, bench: Bench) -> None:
 
 
 def run_operators(run, bench: Bench) -> None:
-    """With our default's activations, then with 8-bit ones; what has 16 bits counts as twice the operations."""
+    """With our default activations, then with 8-bit ones; 16-bit operands count as twice the operations."""
     kept = [o for o in run.result["operators"] if o["format"].split(",")[0] != bench.fmt]
     others = [(f"{bench.fmt}, int8 activations", "int8")] if bench.fmt != "bf16" and not run.args.quick else []
     for label, rounding in [(bench.fmt, "mixed"), *others]:
@@ -186,7 +182,7 @@ def run_operators(run, bench: Bench) -> None:
         run.save()
 
 
-# --- What the plan says of each ---------------------------------------------------------------------------------------
+# --- Estimates for the plan -------------------------------------------------------------------------------------------
 
 
 def cells_s(run, fmt: str, names: list[str]) -> float:

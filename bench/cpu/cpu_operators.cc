@@ -39,17 +39,17 @@ using compute::Rounding;
 constexpr int64_t kHidden = 2048, kInner = 5632, kVocab = 32000;
 constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlockSize = 16;
 constexpr int64_t kKvWidth = kKvHeads * kHeadDim;
-constexpr int64_t kColdBytes = 320 << 20;  // weights of one operator, in as many copies as it takes
+constexpr int64_t kColdBytes = 320 << 20;  // weights of one operator, in as many copies as needed
 constexpr double kSecondsPerRow = 0.12;
 
-// In huge pages where there are enough bytes, as the engine's weights and KV are.
+// Uses huge pages for large buffers, like the engine's weights and KV.
 struct Bytes {
   explicit Bytes(int64_t n) {
     const size_t page = n < (2 << 20) ? 4096 : 2 << 20, bytes = (static_cast<size_t>(n) + page - 1) / page * page;
     data = static_cast<std::byte*>(std::aligned_alloc(page, bytes));
     if (data == nullptr) std::abort();
 #ifdef MADV_HUGEPAGE
-    (void)madvise(data, bytes, MADV_HUGEPAGE);  // advice: refused is fine
+    (void)madvise(data, bytes, MADV_HUGEPAGE);  // only advice: failure is harmless
 #endif
     std::memset(data, 0, bytes);
   }
@@ -75,7 +75,7 @@ struct Weights {
 
 struct Cost {
   double integer_ops = 0, bf16_ops = 0, f32_ops = 0, bytes = 0;
-  bool cached = false;  // its input was written just before, in the model as here: no share of memory's speed
+  bool cached = false;  // its input was just written, as in the model: no share of memory bandwidth
 };
 
 struct Row {
@@ -145,7 +145,7 @@ class Operators {
     return w;
   }
 
-  // The least time of a call; `call(i)` is the i-th. Ends after kSecondsPerRow or 400 calls, but not before 5.
+  // The minimum time of a call; `call(i)` is the i-th. Ends after kSecondsPerRow or 400 calls, but not before 5.
   void Time(const std::string& name, const std::string& shape, const Cost& cost,
             const std::function<void(int64_t)>& call) {
     const Ceilings before = bench::MeasureCeilings(pool_, ops_);
@@ -158,7 +158,7 @@ class Operators {
       call(i);
       least = std::min(least, static_cast<double>(SystemClock().NowNs() - start) * 1e-9);
     }
-    // Memory's speed swings with the machine's neighbours: only what was seen right beside the row counts.
+    // Memory speed varies with other load on the machine: only measurements next to the row count.
     const Ceilings after = bench::MeasureCeilings(pool_, ops_);
     rows_.push_back({name,
                      shape,
@@ -168,7 +168,7 @@ class Operators {
                       std::max(before.int8_ops, after.int8_ops), std::max(before.read_bytes, after.read_bytes)}});
   }
 
-  // Least times against the best ceilings seen just before and just after.
+  // Minimum times against the best ceilings just before and after.
   Json Table() const {
     Json table = Json::array();
     for (const Row& r : rows_) {
@@ -195,7 +195,7 @@ class Operators {
     return cost;
   }
 
-  // Of an integer of a token, on average: what has 16 bits is multiplied twice.
+  // Multiplications per element of a token, on average: 16-bit operands are multiplied twice.
   double Multiplies(const PackedMatrix& form) const {
     const compute::TokenFormat f = compute::TokensFor(form, rounding_);
     return f.integer() ? static_cast<double>(f.multiplies(compute::kTokenBlock)) / compute::kTokenBlock : 1;
@@ -208,7 +208,7 @@ class Operators {
     return x;
   }
 
-  // A product with one matrix per part (q, k, v in one go).
+  // A product with one matrix per part (q, k, v in one call).
   void Linear(const std::string& name, int64_t tokens, std::span<const int64_t> rows, int64_t cols, bool add) {
     std::vector<Weights> parts;
     int64_t all_rows = 0;
@@ -282,7 +282,7 @@ class Operators {
     if (tokens < 512) Linear("output matrix", tokens, vocabulary, kHidden, false);
   }
 
-  // `items` sequences of `count` new tokens after `context`; as many layers' KV as caches do not hold.
+  // `items` sequences with `count` new tokens after `context`; enough layers of KV to exceed the caches.
   void Attention(const std::string& name, int32_t items, int32_t context, int32_t count) {
     compute::KvLayer layer;
     layer.block_size = kBlockSize;

@@ -1,6 +1,6 @@
-"""The engines as processes that answer one line with one JSON line, so that they can take turns cell by cell with their
-weights
-loaded once. The commands are in bench/model/model_speed.cc, llama_driver.cc and openvino_driver.py, which share them.
+"""The engines as processes that answer one line with one JSON line, so that they take turns cell by cell with their
+weights loaded once. The commands are in bench/model/model_speed.cc, llama_driver.cc and openvino_driver.py, which share
+them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class CellError(Exception):
-    """This engine cannot run this cell; the run goes on."""
+    """This engine cannot run this cell; the run continues."""
 
 
 @dataclasses.dataclass
 class Spec:
-    """An engine in one format: how its process starts and what is said about it."""
+    """An engine in one format: its process's command line and its description."""
 
     name: str
     command: list[str]
@@ -67,7 +67,7 @@ class Process:
         while True:
             while b"\n" in self.buffer:
                 line, self.buffer = self.buffer.split(b"\n", 1)
-                if line.startswith(b"{"):  # libraries print to stdout too
+                if line.startswith(b"{"):  # libraries also print to stdout
                     return json.loads(line)
             if not self.selector.select(max(0.0, end - time.monotonic())):
                 self.close()
@@ -95,7 +95,7 @@ class Process:
 
 @dataclasses.dataclass
 class Places:
-    """Where everything is; any peer may be missing."""
+    """The locations of all programs; any peer may be missing."""
 
     models: pathlib.Path
     build: pathlib.Path
@@ -104,7 +104,7 @@ class Places:
     llama: pathlib.Path | None  # folder with bin/llama-server and llama_driver
     ik: pathlib.Path | None
     tactus_args: list[str]
-    variants: int = 2  # of each format, in the order of VARIANTS; 0: all
+    variants: int = 2  # per format, in the order of VARIANTS; 0: all
 
     @property
     def tactus(self) -> pathlib.Path:
@@ -113,7 +113,7 @@ class Places:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The most that cells ask of an engine: tokens of a prompt and of a context, decodes at once."""
+    """The largest requirements of the cells: tokens of a prompt and of a context, concurrent decodes."""
 
     prompt: int = 2048
     context: int = 1024
@@ -124,11 +124,11 @@ class Limits:
         return self.context > 2048
 
 
-STEPS = 256  # room behind a long context
+STEPS = 256  # room after a long context
 
-# Our own ways to run a format: (label, whose file, flags). int4_nearest has int4's form and speed; noise needs no
-# minutes of least squares. First what a user gets who asks for nothing, then 8-bit activations, which
-# the peers have under quantised weights. The others are measured on request (--variants).
+# Our variants of a format: (label, file, flags). int4_nearest has int4's form and speed, and noise weights need no
+# least-squares fit of minutes. First the default, then 8-bit activations, which the peers use with quantised weights.
+# The others are measured on request (--variants).
 VARIANTS = {
     "bf16": [("tactus", "bf16", [])],
     "int8": [
@@ -149,7 +149,7 @@ VARIANTS = {
 
 
 def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
-    """(label, model and flags) of the variants that are run."""
+    """(label, model and flags) of the selected variants."""
     chosen = VARIANTS[fmt][: places.variants] or VARIANTS[fmt]
     return [(label, [str(make_models.gguf_path(places.models, file)), *flags]) for label, file, flags in chosen]
 
@@ -202,11 +202,9 @@ def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) 
 
 
 def llama_layout(label: str, limits: Limits) -> list[str]:
-    """Sequences, tokens of each, and whether they share one KV stream. llama.cpp has a stream per sequence where there
-    are several, and the
-    longest prompt must fit into one; the fork has one for all. A single long context is put together from copies, which
-    takes a second
-    sequence and one stream (llama_driver.cc)."""
+    """Number of sequences, tokens of each, and whether they share one KV stream. llama.cpp has a stream per sequence if
+    there are several, and the longest prompt must fit into one; the fork has one for all. A single long context is
+    assembled from copies, which needs a second sequence and one stream (llama_driver.cc)."""
     if limits.is_long and limits.batch == 1:
         return ["2", str((limits.context + 2 * STEPS) // 2), "1"]
     if limits.is_long:

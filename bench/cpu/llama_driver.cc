@@ -1,12 +1,11 @@
 // A llama.cpp (or ik_llama.cpp) model behind the line protocol of bench/cpu/engines.py: one command per line on stdin,
-// one JSON object per line on stdout. The calls are those of llama-batched-bench; a process of our own lets the engines
-// take turns cell by cell with the weights loaded once. Compiled by setup.sh against each of the two, TACTUS_IK for the
+// one JSON object per line on stdout. The calls are those of llama-batched-bench; our own process lets the engines take
+// turns cell by cell with the weights loaded once. Compiled by setup.sh against each of the two, TACTUS_IK for the
 // fork.
 //
-//   prefill tokens=N repeat=R [box=T]     whole prompts on an empty cache; an error once one has taken T seconds
-//   decode batch=B context=C steps=S      B sequences of C tokens of their own, one token each per step
-//   hybrid chunk=N batch=B context=C steps=S   a prompt of N tokens of another sequence and those B decodes in one
-//   batch
+//   prefill tokens=N repeat=R [box=T]     whole prompts on an empty cache; an error after T seconds decode batch=B
+//   context=C steps=S      B sequences with separate contexts of C tokens, one token each per step hybrid chunk=N
+//   batch=B context=C steps=S   a prompt of N tokens of another sequence and those B decodes in one batch
 // Every answer: {"seconds": [...]} per prompt or step. Sampling is not included, as in llama-batched-bench.
 #include <algorithm>
 #include <chrono>
@@ -26,7 +25,7 @@ struct Settings {
   int threads = 2, repack = 1, ubatch = 512, sequences = 33, context = 1280, unified = 0;
 };
 
-constexpr int kChunk = 2048;  // tokens of a prompt in one call; there is room for 64 decodes besides
+constexpr int kChunk = 2048;  // prompt tokens per call; leaves room for 64 decodes
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -56,7 +55,7 @@ class Engine {
 #else
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     cp.kv_unified =
-        s.unified != 0;  // 0: each sequence attends to its own cells only, which suits prompts that share nothing
+        s.unified != 0;  // 0: each sequence attends only to its own cells, for prompts without shared prefixes
     cp.no_perf = true;
 #endif
     ctx_ = llama_init_from_model(model_, cp);
@@ -68,8 +67,8 @@ class Engine {
     return true;
   }
 
-  // `error` says how far a prompt came that took longer than `box_s` (0: any time will do). The last prompt stays: it
-  // is a context that Contexts need not compute again.
+  // `error`: how far a prompt came that took longer than `box_s` (0: no limit). The last prompt stays in the cache: a
+  // context that Contexts need not compute again.
   std::vector<double> Prefill(int tokens, int repeat, double box_s, std::string* error) {
     std::vector<double> seconds;
     for (int r = 0; r < repeat; ++r) {
@@ -137,9 +136,9 @@ class Engine {
     return Now() - start;
   }
 
-  // Sequences [0, batch) hold `context` tokens each: one is computed, the others get copies of its state in cells of
-  // their own. A larger set of the same context is cut down; its last cells were those of the last sequences. In a
-  // unified cache a long one consists of copies of its first tokens, moved to their positions.
+  // Sequences [0, batch) get `context` tokens each: one is computed, the others get copies of its state in separate
+  // cells. A larger set with the same context is reduced; its last cells belong to the last sequences. In a unified
+  // cache a long context consists of copies of its first tokens, moved to their positions.
   void Contexts(int batch, int context) {
     if (context_ == context && batch_size_ >= batch) {
       for (int s = batch; s < batch_size_; ++s) Remove(s, 0);
@@ -159,8 +158,7 @@ class Engine {
     batch_size_ = batch;
   }
 
-  // Sequence 0 holds `computed` tokens and has `context` afterwards. The last sequence is the one that copies go
-  // through.
+  // Extends sequence 0 from `computed` to `context` tokens. The last sequence is used for the copies.
   void Extend(int computed, int context) {
     const std::vector<uint8_t> state = State();
     for (int at = computed; at < context; at += computed) {

@@ -1,5 +1,5 @@
-"""The served scenarios: the stall test, saturation, and Poisson arrivals with bursts of long prompts; and what is said
-about each.
+"""The served scenarios: the stall test, saturation, and Poisson arrivals with bursts of long prompts; and their
+reports.
 
 Lengths, arrival times and token ids are drawn once per scenario from a seed, so every server gets the same requests.
 """
@@ -17,7 +17,7 @@ VOCABULARY = 32000
 
 
 def percentile(values: list[float], q: float) -> float:
-    """Linear interpolation between the two nearest ranks, as `tactus bench` does it."""
+    """Linear interpolation between the two nearest ranks, as in `tactus bench`."""
     if not values:
         return math.nan
     v = sorted(values)
@@ -47,8 +47,7 @@ async def stall(
     server: Server, streams: int = 6, prompts: int = 2, quiet_s: float = 6.0, long_prompt: int = 2048
 ) -> dict:
     """Gaps between tokens of `streams` decodes (128-token prompts) for `quiet_s`, then while long prompts arrive one
-    after the other, each
-    a moment after the one before has its first token; and those prompts' times to first token."""
+    after another, each shortly after the previous one's first token; and those prompts' times to first token."""
     rng = random.Random(11)
     running: list[Served] = []
     first = asyncio.Event()
@@ -78,14 +77,14 @@ async def stall(
                 ttfts.append(long.ttft_s)
             await asyncio.sleep(0.3)
         end = time.monotonic()
-        await asyncio.sleep(0.5)  # the gap that the last prompt's end cut in two
+        await asyncio.sleep(0.5)  # until the gap that contains the last prompt's end has ended
     finally:
         waiter.cancel()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     without = [g for r in running for t, g in r.gaps() if quiet_start < t <= quiet_end]
-    # A gap belongs to the prompts when it overlaps their time at all.
+    # A gap counts as disturbed if it overlaps the prompts' time at all.
     disturbed = [g for r in running for t, g in r.gaps() if t > quiet_end and t - g < end]
     return {
         "streams": streams,
@@ -99,8 +98,8 @@ async def stall(
 
 
 async def streams(server: Server, count: int, prompt_tokens: int, max_tokens: int) -> dict:
-    """`count` streams at once: how long a step takes while all of them decode, from the mean over all gaps that lie
-    within that time."""
+    """`count` concurrent streams: the step time while all of them decode, from the mean of the gaps within that
+    time."""
     rng = random.Random(12)
     served = await asyncio.gather(*(server.send(Request(prompt(rng, prompt_tokens), max_tokens)) for _ in range(count)))
     errors = sorted({s.error for s in served if s.error})
@@ -121,9 +120,8 @@ def saturation_requests(count: int = 20, seed: int = 5) -> list[Request]:
 
 
 def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> list[Request]:
-    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at once; `bursts` times, evenly spread, two
-    prompts of 2,000 tokens
-    besides."""
+    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at time 0; plus `bursts` evenly spaced bursts of
+    two prompts of 2,000 tokens."""
     rng = random.Random(seed)
     requests, at = [], 0.0
     for i in range(count):
@@ -136,8 +134,8 @@ def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> lis
 
 
 async def saturate(server: Server, requests: list[Request], at_once: int = 8, box_s: float = math.inf) -> dict:
-    """`at_once` requests at any time until all are done, or until `box_s` is over: what has arrived by then is what
-    counts."""
+    """Keeps `at_once` requests in flight until all are done, or until `box_s` is over: tokens received by then
+    count."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(request: Request) -> Served:
@@ -148,7 +146,7 @@ async def saturate(server: Server, requests: list[Request], at_once: int = 8, bo
 
 
 async def arrive(server: Server, requests: list[Request], box_s: float = math.inf) -> dict:
-    """Every request at its own time; `box_s` after the last arrival what still runs is given up."""
+    """Sends every request at its arrival time; requests still running `box_s` after the last arrival are cancelled."""
     start = time.monotonic()
 
     async def one(request: Request) -> Served:
@@ -164,7 +162,7 @@ async def boxed(server: Server, sending: list, requests: list[Request], box_s: f
     _, late = await asyncio.wait(tasks, timeout=None if math.isinf(box_s) else box_s)
     end = time.monotonic()
     for task in late:
-        task.cancel()  # send() then answers with what it has; a request that was not sent yet has nothing
+        task.cancel()  # send() then returns its partial result; a request that was not sent yet has none
     served = []
     for task, request in zip(tasks, requests):
         try:
@@ -175,15 +173,14 @@ async def boxed(server: Server, sending: list, requests: list[Request], box_s: f
 
 
 def load_report(served: list[Served], start: float, server: Server, cut_s: float | None = None) -> dict:
-    """`cut_s`: when the time box closed, if it did. Tokens that had arrived by then count, of requests that had not
-    ended too; prompts
-    count once their first token is there."""
+    """`cut_s`: the time at which the time box closed, if it did. Tokens received by then count, also of unfinished
+    requests; prompts count once their first token has arrived."""
     good = [s for s in served if not s.error and s.done_s]
     begun = [s for s in served if s.token_times and (s in good or cut_s is not None)]
     end = cut_s if cut_s is not None else max((s.done_s for s in good), default=start)
     tokens = sum(
         s.request.max_tokens if s in good else s.tokens for s in begun
-    )  # every engine was told to ignore the end of the text
+    )  # every engine was set to ignore the end of text
     seconds = end - start
     rate = lambda amount: amount / seconds if seconds > 0 else 0.0
     errors = {s.error for s in served if s.error and (cut_s is None or s.error not in ("cancelled", "not sent"))}

@@ -1,7 +1,6 @@
 """Long contexts: decode after 8,192 and 32,768 tokens and prompts of these lengths, in --serve-format, ours with K and
-V in bf16 and in
-int8. Every engine's limit is a setting of its process; no model file is changed for it. Positions beyond the file's own
-`context_length` cost what others cost.
+V in bf16 and in int8. Every engine's limit is a setting of its process; model files are unchanged. Positions beyond the
+file's `context_length` cost the same as others.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from cells import Bench
 @dataclasses.dataclass(frozen=True)
 class Shape:
     context: int
-    batches: list[int]  # descending: OpenVINO's larger set is cut down
-    prompt_box_s: int  # what a whole prompt may take; 0: any time will do
+    batches: list[int]  # descending: OpenVINO reduces its larger set
+    prompt_box_s: int  # time limit of a whole prompt; 0: none
 
 
 SHAPES = [Shape(8192, [4, 1], 0), Shape(32768, [1], 60)]
 
 
 def shapes(quick: bool) -> list[Shape]:
-    """--quick has no prompts: only contexts that most engines fill with copies."""
+    """--quick has no prompts, only contexts that most engines fill with copies."""
     return [Shape(8192, [1], 0)] if quick else SHAPES
 
 
@@ -72,8 +71,7 @@ def prompt(run, bench: Bench, cells: dict, shape: Shape) -> None:
 
 
 def least_s(cells: dict, name: str, tokens: int) -> float:
-    """What a prompt takes at least: as many seconds per token as the longest shorter one took. 0 where none is
-    known."""
+    """Lower bound of a prompt's time, with the seconds per token of the longest shorter one. 0 if there is none."""
     known = {
         int(key.split()[1]): cell[name]["all"]
         for key, cell in cells.items()
@@ -84,7 +82,7 @@ def least_s(cells: dict, name: str, tokens: int) -> float:
 
 
 def turns_of(rounds: int) -> tuple[int, int]:
-    """Turns, and counted steps in each."""
+    """The number of turns, and of counted steps in each."""
     return rounds, 4
 
 

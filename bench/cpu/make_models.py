@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Writes the models of the comparison, seeded noise in TinyLlama's shape, for every engine: GGUF files (bf16, Q8_0,
-Q4_0) and
-OpenVINO folders (bf16, int8 per channel, int4 in groups of 64), the latter as `optimum-cli export openvino` makes them.
+Q4_0) and OpenVINO folders (bf16, int8 per channel, int4 in groups of 64), the latter in the form of `optimum-cli export
+openvino`.
 
   make_models.py --out DIR [--only gguf|openvino] [--formats bf16,int8,int4]
 
-About 8 GB with the Hugging Face folder in between, 7 GB without; what exists is kept. Every engine gets the same seeds,
-not the same
-values: speed does not depend on them.
+About 8 GB with the Hugging Face folder in between, 7 GB without; existing files are kept. Every engine gets the same
+seeds, not the same values: speed does not depend on them.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def write_gguf(path: pathlib.Path, fmt: str) -> None:
     part = path.with_suffix(".part")
     w = gguf.GGUFWriter(part, "llama")
     w.add_name(f"tinyllama-shape-{fmt}")
-    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])  # OpenVINO GenAI reads no file without it
+    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])  # OpenVINO GenAI rejects files without it
     w.add_context_length(s.CONTEXT)
     w.add_embedding_length(s.HIDDEN)
     w.add_block_count(s.LAYERS)
@@ -137,7 +136,7 @@ def write_openvino(hugging_face: pathlib.Path, folder: pathlib.Path, fmt: str) -
 
 
 def write_openvino_tokenizer(hugging_face: pathlib.Path, folder: pathlib.Path) -> None:
-    """GenAI's pipelines want one beside the model; the drivers pass token ids."""
+    """GenAI's pipelines need a tokenizer next to the model, although the drivers pass token ids."""
     import openvino
     import openvino_tokenizers
     import transformers

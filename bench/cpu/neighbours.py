@@ -1,6 +1,5 @@
-"""Beside a neighbour: cells undisturbed and with a busy process on one core, in turns, in --serve-format. The neighbour
-is bound to the
-first core, the engines are not; every process has a session of its own.
+"""Cells with and without a neighbour, a busy process on one core, in turns, in --serve-format. The neighbour is bound
+to the first core, the engines are not; every process has its own session.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ NEIGHBOURS = {
     "computing": "while True: pass",
     "copying memory": "a, b = memoryview(bytearray(1 << 28)), memoryview(bytearray(1 << 28))\nwhile True: a[:] = b",
 }
-BATCHES = [32, 8, 1]  # descending: OpenVINO's larger set is cut down
+BATCHES = [32, 8, 1]  # descending: OpenVINO reduces its larger set
 PROMPT = 512
-SETTLES_S = 0.5  # for the neighbour to be at it
+SETTLES_S = 0.5  # until the neighbour is running
 
 
 @contextlib.contextmanager
@@ -59,7 +58,7 @@ def run_neighbours(run) -> None:
     cells.clear()
     with Bench(run, fmt, label=f"{fmt}, neighbours") as bench:
         bench.load()
-        for key, line in lines().items():  # contexts first
+        for key, line in lines().items():  # all contexts first
             for process in bench.processes:
                 bench.ask(process, key, line)
         for turn in range(run.args.rounds):
@@ -88,7 +87,7 @@ def planned(run) -> list[tuple[str, float]]:
 
 
 def kept(row: dict) -> dict[str, float]:
-    """Of the undisturbed speed, beside each neighbour: medians over the turns."""
+    """The share of the undisturbed speed with each neighbour: medians over the turns."""
     if not row.get(ALONE):
         return {}
     return {kind: statistics.median(row[ALONE]) / statistics.median(row[kind]) for kind in NEIGHBOURS if row.get(kind)}

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
 """OpenVINO GenAI's ContinuousBatchingPipeline behind the line protocol of engines.py, and as the serving back end of
-servers.py: it
-has no server of its own, so this process is one, with lines instead of HTTP (which is in its favour).
+servers.py: it has no server, so this process is one, with lines instead of HTTP (which is in its favour).
 
   openvino_driver.py FOLDER [--threads 2] [--chunk N | --no-split-fuse] [--cache-gib 3] [--max-seqs 33]
 
 Cells (one JSON line per answer, {"seconds": [...]} of every step):
   prefill tokens=N repeat=R [box=T] | decode batch=B context=C steps=S | hybrid chunk=N batch=B context=C steps=S
-An answer is an error once a prompt has taken T seconds.
-Serving: "serve" switches to it for good. Then every line {"id": 7, "prompt": [ids], "max_tokens": 32} is a request, and
-the answers are
-{"id": 7, "tokens": n, "time": t} as tokens appear and {"id": 7, "done": true}; t is CLOCK_MONOTONIC in seconds, taken
-here.
+A prompt that exceeds T seconds is an error.
+Serving: "serve" switches to it permanently. Then every line {"id": 7, "prompt": [ids], "max_tokens": 32} is a request,
+and the answers are {"id": 7, "tokens": n, "time": t} as tokens appear and {"id": 7, "done": true}; t is CLOCK_MONOTONIC
+in seconds, taken here.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-STEPS = 2048  # more than a set of decodes is ever asked for
+STEPS = 2048  # more than any set of decodes needs
 
 
 def generation(max_tokens: int) -> genai.GenerationConfig:
@@ -41,7 +39,7 @@ def generation(max_tokens: int) -> genai.GenerationConfig:
 
 
 class Driver:
-    """Owns the pipeline; everything but the reader of stdin runs on the main thread."""
+    """Owns the pipeline; everything except the reader of stdin runs on the main thread."""
 
     def __init__(self, args: argparse.Namespace):
         scheduler = genai.SchedulerConfig()
@@ -81,7 +79,7 @@ class Driver:
         for handle in handles:
             handle.cancel()
         if handles:
-            self.pipeline.step()  # what was cancelled leaves in the next step
+            self.pipeline.step()  # cancelled requests leave in the next step
         for handle in handles:
             drain(handle)
 
@@ -102,8 +100,8 @@ class Driver:
         return seconds
 
     def fill(self, batch: int, context: int) -> None:
-        """`batch` sequences that hold about `context` tokens; a larger set of the same context is cut down, which costs
-        nothing."""
+        """Provides `batch` sequences with about `context` tokens; a larger set with the same context is reduced, which
+        costs nothing."""
         if self.context == context and len(self.running) > batch:
             self.stop(self.running[batch:])
             del self.running[batch:]
@@ -113,7 +111,7 @@ class Driver:
         self.running, self.context = [], context
         self.running = [self.add(context, STEPS) for _ in range(batch)]
         waiting = list(self.running)
-        while waiting:  # the first ones decode a few tokens while the last ones' prompts are computed
+        while waiting:  # the first ones decode a few tokens while the last prompts are computed
             self.pipeline.step()
             waiting = [h for h in waiting if not h.can_read()]
         self.drain_all()
@@ -129,9 +127,8 @@ class Driver:
         return seconds
 
     def hybrid(self, chunk: int, batch: int, context: int, steps: int) -> list[float]:
-        """Steps that hold a prompt's chunk and the decodes. The pipeline decides what a step holds: --chunk must leave
-        room for
-        chunk + batch, or the prompt takes several (their sum is the answer)."""
+        """Steps with a prompt's chunk and the decodes. The pipeline composes the steps: --chunk must leave room for
+        chunk + batch, or the prompt needs several steps (their sum is the result)."""
         self.fill(batch, context)
         seconds = []
         for _ in range(steps):
@@ -173,14 +170,13 @@ class Driver:
 
 
 class Lines:
-    """Standard input by lines. No thread reads it: none would run while the pipeline steps, which keeps the
-    interpreter's lock."""
+    """Standard input by lines, without a thread: it would not run during the pipeline's steps, which hold the GIL."""
 
     def __init__(self, fd: int = 0):
         self.fd, self.buffer, self.open = fd, b"", True
 
     def next(self, timeout_s: float | None = None) -> str | None:
-        """The next line, waited for so long (None: however long); None where none came or the input has ended."""
+        """The next line, waiting at most this time (None: no limit); None on timeout or at the end of input."""
         while b"\n" not in self.buffer:
             if not self.open or not select.select([self.fd], [], [], timeout_s)[0]:
                 return None
@@ -192,7 +188,7 @@ class Lines:
 
 
 def drain(handle: genai.GenerationHandle) -> int:
-    """How many new tokens the handle had."""
+    """The number of the handle's new tokens."""
     count = 0
     while handle.can_read():
         for output in handle.read().values():
@@ -215,7 +211,7 @@ def main() -> None:
     parser.add_argument("--max-seqs", type=int, default=33)
     parser.add_argument("--prefix-caching", action="store_true")
     parser.add_argument("--vocab", type=int, default=32000)
-    parser.add_argument("--tokenizer", help="a GGUF file whose tokenizer is used, where GenAI cannot read the model's")
+    parser.add_argument("--tokenizer", help="a GGUF file whose tokenizer is used if GenAI cannot read the model's")
     args = parser.parse_args()
     start = time.monotonic()
     driver = Driver(args)
@@ -236,7 +232,7 @@ def main() -> None:
         try:
             cell = {"prefill": driver.prefill, "decode": driver.decode, "hybrid": driver.hybrid}[op]
             say({"seconds": cell(**values)})
-        except Exception as error:  # the run goes on with the other cells and says what this one met
+        except Exception as error:  # the run continues with the other cells and reports this error
             say({"error": f"{type(error).__name__}: {error}"})
 
 

@@ -1,4 +1,4 @@
-"""The parts of a run, in the order in which they are done. One more is one more entry here, and its module."""
+"""The parts of a run, in execution order. A new part needs an entry here and its module."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def no_aims(result: dict) -> list[dict]:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part keeps what it measures in result[name] and calls run.save() whenever there is more.
+    """A part stores its measurements in result[name] and calls run.save() after each.
 
-    Parts with `per_format` are played one after the other in the loaded engines of each of --formats: `planned` then is
-    (run, format, engines' names) -> seconds and `play` (run, cells.Bench) -> None. The others start what they need, in
-    --serve-format:
-    `planned` is (run) -> [(what, seconds)] and `play` (run) -> None. The estimates are plan.py's.
+    Parts with `per_format` run one after the other in the loaded engines of each of --formats: `planned` then is (run,
+    format, engines' names) -> seconds and `play` (run, cells.Bench) -> None. The others start their own engines, in
+    --serve-format: `planned` is (run) -> [(what, seconds)] and `play` (run) -> None. The estimates are plan.py's.
     """
 
     name: str
@@ -40,8 +39,8 @@ class Part:
     play: typing.Callable
     section: typing.Callable[
         [dict], list[str]
-    ]  # of the whole result, Markdown by lines; [] where it has nothing of this part
-    aims: typing.Callable[[dict], list[dict]] = no_aims  # of the whole result, as aims.aim() makes them
+    ]  # of the whole result, as lines of Markdown; [] without this part's measurements
+    aims: typing.Callable[[dict], list[dict]] = no_aims  # of the whole result, in the form of aims.aim()
     programs: tuple[str, ...] = ()  # of --build
     per_format: bool = False
     empty: typing.Callable[[], dict | list] = dict

@@ -1,15 +1,16 @@
-"""How long a run should take, from nominal speeds of two cores of a Zen 5: the estimate that run.py prints first,
-nothing that is reported.
+"""The expected duration of a run, from nominal speeds of two Zen 5 cores. run.py prints it first; no reported figure
+depends on it.
 
-Every constant was read off a run; a machine of half the speed takes twice as long, which the progress lines show early.
+Every constant is from a measured run; a machine of half the speed takes twice as long, which the progress lines show
+early.
 """
 
 from __future__ import annotations
 
 PREFILLS = [128, 512, 2048]
-BATCHES = [32, 16, 8, 4, 1]  # descending: OpenVINO's larger set is cut down, which saves its prompts
+BATCHES = [32, 16, 8, 4, 1]  # descending: OpenVINO reduces its larger set, which saves its prompts
 CONTEXTS = [128, 1024]
-BOX_S = {"saturation": 90.0, "poisson": 40.0}  # per server: as a whole; after the last arrival
+BOX_S = {"saturation": 90.0, "poisson": 40.0}  # per server: in total; after the last arrival
 
 # Prompt tokens per second, ours with its default activations.
 PREFILL = {
@@ -17,13 +18,13 @@ PREFILL = {
     "int8": {"tactus": 640, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
     "int4": {"tactus": 600, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320},
 }
-INT8_ACTIVATIONS = 1.1  # times as fast as the default's
+INT8_ACTIVATIONS = 1.1  # factor on the default's speed
 CEILINGS_S = 0.05  # before and after every engine's turn
 LOAD_S = {"tactus": 3, "OpenVINO": 4, "llama.cpp": 4, "ik_llama.cpp": 6}
 
 
 def kind(name: str) -> str:
-    """The table's name for an engine or a server: "tactus int8, default numerics" is a tactus."""
+    """The engine's name in the tables here: "tactus" for "tactus int8, default numerics"."""
     return next((k for k in ("tactus", "OpenVINO", "ik_llama.cpp", "llama.cpp") if name.startswith(k)), "tactus")
 
 
@@ -32,7 +33,7 @@ def prefill_rate(name: str, fmt: str) -> float:
 
 
 def prompt_s(name: str, fmt: str, tokens: int) -> float:
-    """Of a long prompt, whose attention grows with its square."""
+    """The time of a long prompt, whose attention grows with its square."""
     return tokens / prefill_rate(name, fmt) * (1 + tokens / 16384)
 
 
@@ -46,7 +47,7 @@ def decode_step_s(name: str, batch: int, context: int) -> float:
     if engine == "OpenVINO":
         return (0.03 + 0.0028 * batch) * (1.7 if far else 1)
     if engine == "ik_llama.cpp" and far:
-        return 0.03 + 0.0014 * batch * batch  # every query passes over every sequence's cells
+        return 0.03 + 0.0014 * batch * batch  # every query reads every sequence's cells
     return 0.03 + 0.008 * batch * (1.5 if far else 1)
 
 
@@ -55,7 +56,7 @@ def prefill_turns(rounds: int) -> int:
 
 
 def decode_turns(batch: int, rounds: int) -> tuple[int, int]:
-    """Turns, and steps in each besides its first, which warms up and is not counted."""
+    """The number of turns, and of steps in each without the first, which is a warm-up."""
     return 2 * rounds, 2 if batch >= 16 else 4
 
 
@@ -65,8 +66,8 @@ def fill_s(name: str, fmt: str, batch: int, context: int) -> float:
 
 
 def long_fill_s(name: str, fmt: str, batch: int, context: int, has_prompt: bool) -> float:
-    """Ours copies what 2,048 tokens have left, the llama.cpp family too where there is one sequence, else the prompt
-    before."""
+    """Ours copies the contexts of 2,048 tokens, as does the llama.cpp family with one sequence, otherwise that of the
+    previous prompt."""
     engine = kind(name)
     if engine == "OpenVINO":
         return batch * prompt_s(name, fmt, context)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""A run's JSON as Markdown: each aim with "met" or by how much it is missed, every cell beside the best peer and beside
-the cell's own
-ceiling, the operators' shares, the stall test's trade-off curve and the load tests.
+"""A run's JSON as Markdown: each aim with "met" or its shortfall, every cell compared with the best peer and with the
+cell's ceiling, the operators' shares, the stall test's trade-off curve and the load tests.
 
   report.py FILE.json
 """
@@ -18,7 +17,7 @@ from tables import spread, table
 
 
 def check(result: object) -> None:
-    """Raises ValueError with what is missing in something that run.py did not write."""
+    """Raises ValueError with the missing fields of a file that run.py did not write."""
     keys = {
         "date",
         "command",
@@ -41,12 +40,12 @@ def check(result: object) -> None:
 
 
 def cells_first() -> list[Part]:
-    """The parts in the order of the report, whatever was measured first."""
+    """The parts in the order of the report, independent of the measuring order."""
     return sorted(PARTS, key=lambda p: not p.per_format)
 
 
 def judged(result: dict) -> list[dict]:
-    """Every aim that this run can judge."""
+    """Every aim that this run can evaluate."""
     return [aim for part in cells_first() for aim in part.aims(result)]
 
 
@@ -71,7 +70,7 @@ def ceilings_line(result: dict) -> list[str]:
 
 
 def head(result: dict) -> list[str]:
-    """What was run where, when, and of which commit; one line for every command that added to the result."""
+    """Command, machine, date and commit; one line for every command that added to the result."""
     out = []
     for run in result.get("runs") or [result]:
         m = run["machine"]

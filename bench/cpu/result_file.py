@@ -1,4 +1,4 @@
-"""The result of a long run, written after every cell, and what is said while it runs: for bench/cpu and bench/slo."""
+"""The result of a long run, written after every cell, and its progress messages: for bench/cpu and bench/slo."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from engines import warn
 
 
 class ResultFile:
-    """`result` has the lists `runs` (the last is this one) and `notes`. `expected_s`: about how long everything
-    takes."""
+    """`result` has the lists `runs` (the last is this one) and `notes`. `expected_s`: the estimated total time."""
 
     def __init__(self, output: pathlib.Path):
         self.output = output

@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
-"""One run of everything: this engine beside OpenVINO GenAI, llama.cpp and ik_llama.cpp, taking turns cell by cell, with
-the machine's
-ceilings measured in the same turns.
+"""One run of everything: this engine, OpenVINO GenAI, llama.cpp and ik_llama.cpp, taking turns cell by cell, with the
+machine's ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
   bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts
   served,stall,loaded,operators,cells,hybrid,long,neighbours] [--formats int8,bf16,int4]
                    [--minutes N] [--append] [--plan]
 
-Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after
-every cell, so
-Ctrl-C keeps what is done; `report.py FILE.json` prints the report again. Nothing else should run on the machine. What
-each engine runs
-with is in the report.
+Prints its plan and estimated time, then progress, then a Markdown report. The JSON is written after every cell, so
+Ctrl-C keeps the completed cells; `report.py FILE.json` prints the report again. Nothing else should run on the machine.
+The report has each engine's settings.
 """
 
 from __future__ import annotations
@@ -44,11 +41,11 @@ PEERS = ["OpenVINO GenAI", "llama.cpp", "ik_llama.cpp"]
 
 
 class OutOfTime(Exception):
-    """--minutes are over; what is done stays."""
+    """--minutes are over; completed cells are kept."""
 
 
 def kv_format(tactus_args: str) -> str:
-    """Of our K and V, which decides how many bytes a cell must read; the peers keep theirs as they do by default."""
+    """The format of our K and V, which determines the bytes that a cell must read; the peers use their defaults."""
     words = tactus_args.replace("=", " ").split()
     return (
         "int8"
@@ -58,7 +55,7 @@ def kv_format(tactus_args: str) -> str:
 
 
 class Run(ResultFile):
-    """The result so far and where it goes."""
+    """The result so far and its file."""
 
     def __init__(self, args: argparse.Namespace, places: engines.Places):
         super().__init__(args.output)
@@ -104,7 +101,7 @@ class Run(ResultFile):
 
 
 def planned(run: Run) -> list[tuple[str, float]]:
-    """(what, about how many seconds), in the order in which it is done."""
+    """(description, estimated seconds), in execution order."""
     args, rows = run.args, []
     for per_format, parts in wanted_parts(args):
         if not per_format:
@@ -118,7 +115,7 @@ def planned(run: Run) -> list[tuple[str, float]]:
 
 
 def wanted_parts(args: argparse.Namespace) -> list[tuple[bool, list[Part]]]:
-    """The chosen parts in their order, in groups of those that are played format by format and those that are not."""
+    """The chosen parts in their order, in groups of parts that run per format and parts that do not."""
     chosen_ones = [p for p in PARTS if p.name in args.parts]
     return [
         (per_format, list(group)) for per_format, group in itertools.groupby(chosen_ones, key=lambda p: p.per_format)
@@ -130,10 +127,10 @@ def print_plan(run: Run) -> None:
     run.expected_s = sum(s for _, s in rows)
     for what, seconds in rows:
         warn(f"{seconds:6.0f} s  {what}")
-    limit = f", and nothing new begins after {run.args.minutes:g} minutes" if run.args.minutes else ""
+    limit = f", and no cell starts after {run.args.minutes:g} minutes" if run.args.minutes else ""
     if run.result["machine"]["load_average"] > 0.5:
         warn(
-            f"  ! the load average is {run.result['machine']['load_average']:.1f}: what else runs here will show in"
+            f"  ! the load average is {run.result['machine']['load_average']:.1f}: other programs here affect"
             " every figure"
         )
     warn(f"About {run.expected_s / 60:.0f} minutes on two cores of a Zen 5{limit}; into {run.args.output}")
@@ -154,7 +151,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--ik",
         type=pathlib.Path,
-        help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it",
+        help="folder with ik_llama.cpp's bin/llama-server and llama_driver, if setup.sh did not build it",
     )
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
     parser.add_argument("--parts", default=",".join(NAMES), help=f"default: {','.join(NAMES)}")
@@ -163,18 +160,18 @@ def parse() -> argparse.Namespace:
         "--serve-format",
         default="int8",
         choices=["bf16", "int8", "int4"],
-        help="of the stall test, the load tests and long contexts",
+        help="format of the stall test, the load tests and long contexts",
     )
     parser.add_argument(
         "--engines",
         default="",
-        help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp",
+        help="only engines whose names start with these, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp",
     )
     parser.add_argument(
         "--variants",
         type=int,
         default=2,
-        help="how many of our own ways to run a format (engines.py lists them); 0: all",
+        help="number of our variants per format (listed in engines.py); 0: all",
     )
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(
@@ -185,15 +182,13 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
-    parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
+    parser.add_argument("--tactus-args", default="", help="more flags for tactus, space-separated")
     parser.add_argument("--quick", action="store_true", help="a few cells of everything in one format, one turn each")
-    parser.add_argument("--minutes", type=float, default=0, help="begin nothing new after so long; 0: no limit")
+    parser.add_argument("--minutes", type=float, default=0, help="start no cell after this time; 0: no limit")
     parser.add_argument(
-        "--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again"
+        "--append", action="store_true", help="add to the results in --output, replacing cells that are measured again"
     )
-    parser.add_argument(
-        "--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing"
-    )
+    parser.add_argument("--plan", action="store_true", help="print the plan and its estimated time without running it")
     args = parser.parse_args()
     args.parts = chosen(parser, "--parts", args.parts, NAMES)
     args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
@@ -225,7 +220,7 @@ def chosen(
 
 
 def public(words: list[str]) -> list[str]:
-    """The command with this machine's folders named by what they are."""
+    """The command with this machine's folders replaced by placeholders."""
     names = {"--cache": "CACHE", "--build": "BUILD", "--ik": "IK", "-o": "FILE", "--output": "FILE"}
     found = []
     for word in words:
@@ -238,7 +233,7 @@ def public(words: list[str]) -> list[str]:
 
 
 def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """What is missing is said before anything is measured."""
+    """Reports missing files before anything is measured."""
     script = "bench/cpu/setup.sh"
     if not args.cache.is_dir():
         parser.error(f"--cache {args.cache}: no such folder; {script} {args.cache} fills it")
@@ -276,7 +271,7 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
             parser.error(f"--append: {args.output} is not a result of this program: {error}")
         if aims.first_of(before) != aims.DEFAULT:
             parser.error(
-                f"--append: {args.output} is older than the names of today, a plain one of which is the default: give"
+                f"--append: {args.output} has older names, in which a plain name is not the default: give"
                 " another file to -o"
             )
 
@@ -286,7 +281,7 @@ def is_wanted(args: argparse.Namespace, name: str) -> bool:
 
 
 def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
-    """Where a peer is; None where setup.sh has not put it."""
+    """The path of a peer; None if setup.sh has not installed it."""
     cache = args.cache.resolve()
     folder = {
         "OpenVINO GenAI": cache / "venv",
@@ -322,8 +317,8 @@ def main() -> None:
     if args.output.exists() and not args.append:
         before = args.output.with_suffix(".json.before")
         args.output.rename(before)
-        warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
+        warn(f"{args.output} already existed: it is now {before.name} (--append would have added to it)")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         for per_format, parts in wanted_parts(args):
@@ -335,9 +330,7 @@ def main() -> None:
                     for part in parts:
                         part.play(run, bench)
     except (KeyboardInterrupt, OutOfTime) as reason:
-        run.note(
-            f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing"
-        )
+        run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: the rest is missing")
     run.save()
     warn(f"written to {args.output} after {run.gone_s() / 60:.1f} minutes; engines' messages are in {run.logs}")
     print(report.markdown(run.result))

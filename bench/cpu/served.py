@@ -16,7 +16,7 @@ STALL_BUDGETS = [32, 64, 128, 256, 512]  # 2,048 gives no earlier first token th
 OPENVINO_STEPS = [
     (256, True),
     (2048, False),
-]  # max_num_batched_tokens, dynamic_split_fuse: its default and what is fastest at saturation
+]  # max_num_batched_tokens, dynamic_split_fuse: its default and the fastest at saturation
 LIKE = "tactus, int8 activations"
 # in the stall test: 31 s to a first token; the fork's gap is a third of its, in a third of the time (2026-11-21)
 NOT_CHOSEN = "llama.cpp, -b 64"
@@ -42,7 +42,7 @@ def wanted(run, name: str) -> bool:
 
 
 def peers(run, llama_flags: list[list[str]], steps: list[tuple[int, bool]]) -> list[Row]:
-    """OpenVINO in each of `steps`, the llama.cpp family with each of `llama_flags`."""
+    """OpenVINO with each of `steps`, the llama.cpp family with each of `llama_flags`."""
     places, fmt = run.places, run.args.serve_format
     found = []
     if places.openvino_python:
@@ -57,8 +57,8 @@ def peers(run, llama_flags: list[list[str]], steps: list[tuple[int, bool]]) -> l
 
 
 def tactus(run, label: str, args: list[str], variant: int = 0) -> list[Row]:
-    """Our server; `variant` counts the ways to run the format (engines.VARIANTS): 0 is the default, 1 rounds
-    activations to 8 bits as the peers do."""
+    """Our server; `variant`: index of the format's variant (engines.VARIANTS): 0 is the default, 1 rounds activations
+    to 8 bits like the peers."""
     models = engines.tactus_models(run.places, run.args.serve_format)
     if variant >= len(models) or not wanted(run, "tactus"):
         return []
@@ -69,9 +69,8 @@ def tactus(run, label: str, args: list[str], variant: int = 0) -> list[Row]:
 
 
 async def profile(run) -> pathlib.Path | None:
-    """Step times of this machine for --tbt-slo, measured by `tactus profile` in this run; once more with twice the time
-    where it was not
-    enough."""
+    """Step times of this machine for --tbt-slo, measured by `tactus profile` in this run; again with twice the time if
+    it was not enough."""
     path = run.logs / "profile.csv"
     model = engines.tactus_models(run.places, run.args.serve_format)[0][1]
     for limit_s in (profile_limit_s(run.args.quick), 2 * profile_limit_s(run.args.quick)):
@@ -109,7 +108,8 @@ def profile_limit_s(quick: bool) -> int:
 
 
 def slo_s(run) -> float:
-    """What the aim allows a gap, less a tenth: 1.5 times our undisturbed gap, or the best peer's, whichever is more."""
+    """The gap that the aim allows, minus a tenth: 1.5 times our undisturbed gap or the best peer's, whichever is
+    larger."""
     quiet = {name: row["quiet"]["p99_s"] for name, row in run.result["stall"].items()}
     theirs = [v for name, v in quiet.items() if not name.startswith("tactus")]
     return 0.9 * 1.5 * max(quiet.get("tactus", 0.0), min(theirs, default=0.0))
@@ -131,9 +131,8 @@ def stall_rows(run) -> list[Row]:
 
 
 def stall_shape(run, name: str) -> tuple[int, float]:
-    """How many long prompts, and the undisturbed seconds before them. One where a prompt takes tens of seconds, or all
-    at once: its single
-    gap is the same every time."""
+    """The number of long prompts, and the undisturbed seconds before them. One prompt if it takes tens of seconds, or
+    is computed at once: its single gap is the same every time."""
     once = is_llama(name) or "2048" in name or "no split fuse" in name
     return (1, 3.0) if run.args.quick else (1 if once else 2, 4.0)
 
@@ -205,7 +204,7 @@ async def run_served(run) -> None:
 
 
 async def run_loaded(run) -> None:
-    """What HTTP and the engine cost: 32 streams through the server against 32 sequences in the bare executor, in
+    """The cost of HTTP and the engine: 32 streams through the server against 32 sequences in the bare executor, in
     turns."""
     rows = tactus(run, "tactus", ["--max-num-seqs", "32"])
     if not rows:
@@ -233,7 +232,7 @@ async def run_loaded(run) -> None:
             run.save()
 
 
-# --- What the plan says of each ---------------------------------------------------------------------------------------
+# --- Estimates for the plan -------------------------------------------------------------------------------------------
 
 
 def plan_served(run) -> list[tuple[str, float]]:

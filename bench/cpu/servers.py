@@ -1,8 +1,8 @@
 """The servers under load, all behind one interface: start, send a request of token ids, get token times, stop.
 
 tactus, llama-server and the fork speak HTTP with server-sent events; OpenVINO GenAI has no server and is driven by
-lines
-(openvino_driver.py). Times are CLOCK_MONOTONIC seconds: here when bytes arrive, in the driver when a step has ended.
+lines (openvino_driver.py). Times are CLOCK_MONOTONIC seconds: when bytes arrive here, or when a step ends in the
+driver.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class Request:
 
 @dataclasses.dataclass
 class Served:
-    """What came back. token_times has one entry per arrival that carried text, counts how many tokens each was taken
-    for."""
+    """The received answer. token_times has one entry per arrival with text, counts the number of tokens of each."""
 
     request: Request
     sent_s: float
@@ -67,7 +66,7 @@ class Server:
 
 
 class HttpServer(Server):
-    """A process that listens on a port: subclasses say how it is started and what a request looks like."""
+    """A process that listens on a port: subclasses define its command line and its requests."""
 
     ready_path = "/health"
     path = "/v1/completions"
@@ -81,7 +80,7 @@ class HttpServer(Server):
         raise NotImplementedError
 
     def count(self, event: dict) -> int:
-        """Tokens that an event stands for; 0: it carries none."""
+        """The number of tokens in an event; 0: none."""
         raise NotImplementedError
 
     async def start(self) -> None:
@@ -97,9 +96,9 @@ class HttpServer(Server):
                 str(self.port),
                 stdout=log,
                 stderr=log,
-                cwd=self.log.resolve().parent,  # ik_llama.cpp writes a llama.log where it stands
+                cwd=self.log.resolve().parent,  # ik_llama.cpp writes a llama.log into its working folder
                 start_new_session=True,
-            )  # Ctrl-C is the run's to handle
+            )  # the run handles Ctrl-C
         end = time.monotonic() + 180
         while time.monotonic() < end:
             if self.process.returncode is not None:

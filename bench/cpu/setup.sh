@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Puts what bench/cpu/run.py compares with into a folder outside the repository, and does nothing that is already done:
+# Installs the engines that bench/cpu/run.py compares with into a folder outside the repository; finished steps are
+# skipped:
 #
 #   bench/cpu/setup.sh CACHE [IK_SOURCE]
 #
 #   CACHE/venv          Python packages (requirements.txt): OpenVINO GenAI, and optimum-intel with torch for the export (8 GB)
 #   CACHE/llama.cpp     built from the source package of llama-cpp-python
-#   CACHE/ik_llama.cpp  built from IK_SOURCE, a checkout of that fork, where one is given
-#   CACHE/models        seeded weights in every engine's format (make_models.py, 7 GB, 2 more while it works)
+#   CACHE/ik_llama.cpp  built from IK_SOURCE, a checkout of that fork, if given CACHE/models        seeded weights in
+#   every engine's format (make_models.py, 7 GB, 2 more while it works)
 #
-# SHARED_SITE_PACKAGES=DIR: packages that are there (torch, say) are used from there. JOBS=N: how many compilers run at once (all cores).
-# SERVING=on: only what bench/slo needs, which is no torch and one model file (3 GB).
+# SHARED_SITE_PACKAGES=DIR: uses packages of this folder, such as torch. JOBS=N: number of parallel compilers (default:
+# all cores). SERVING=on: only the parts for bench/slo, without torch and with one model file (3 GB).
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
   sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
@@ -27,19 +28,19 @@ done_mark=.done
 [ -z "$serving" ] || done_mark=.serving
 llama_package=llama_cpp_python==0.3.36
 
-# Everything that can be wrong is found before anything is fetched.
+# Everything is checked before anything is fetched.
 for tool in python3 cmake c++ make tar; do
   command -v "$tool" > /dev/null || fail "$tool is missing: install build-essential, cmake, python3 and python3-venv"
 done
 python3 -c 'import ensurepip, venv' 2> /dev/null || fail "Python cannot make virtual environments: install python3-venv"
-case $jobs in '' | *[!0-9]* | 0) fail "JOBS='$jobs' is not a number of compilers; say JOBS=2" ;; esac
+case $jobs in '' | *[!0-9]* | 0) fail "JOBS='$jobs' is not a number of compilers; use for example JOBS=2" ;; esac
 if [ -n "$ik" ]; then
   [ -f "$ik/CMakeLists.txt" ] || fail "IK_SOURCE '$ik' is not a checkout of ik_llama.cpp: it has no CMakeLists.txt"
   ik=$(cd "$ik" && pwd)
 fi
 [ -z "$shared" ] || [ -d "$shared" ] || fail "SHARED_SITE_PACKAGES '$shared' is not a folder"
-mkdir -p "$1" 2> /dev/null || fail "cannot make the folder '$1': give one of yours"
-[ -w "$1" ] || fail "cannot write to '$1': give a folder of yours"
+mkdir -p "$1" 2> /dev/null || fail "cannot create the folder '$1': give a writable path"
+[ -w "$1" ] || fail "cannot write to '$1': give a writable folder"
 cache=$(cd "$1" && pwd)
 need=0
 has() { [ -e "$cache/$1/.done" ] || [ -e "$cache/$1/$done_mark" ]; }
@@ -47,7 +48,7 @@ has venv || need=$((need + $([ -n "$shared$serving" ] && echo 1 || echo 8)))
 has models || need=$((need + $([ -n "$serving" ] && echo 1 || echo 9)))
 [ -x "$cache/llama.cpp/llama_driver" ] || need=$((need + 1))
 free=$(($(df -Pk "$cache" | awk 'NR == 2 { print $4 }') / 1048576))
-[ "$free" -ge "$need" ] || fail "$cache has $free GiB free and what is missing takes $need; give a folder on a larger disk"
+[ "$free" -ge "$need" ] || fail "$cache has $free GiB free and the missing files need $need; give a folder on a larger disk"
 
 log=$cache/setup.log
 step="checking"
@@ -64,7 +65,7 @@ if ! has venv; then
   wanted=$here/requirements.txt
   if [ -n "$serving" ]; then
     wanted=$cache/venv/requirements.txt
-    grep -E '^(openvino|gguf|numpy)' "$here/requirements.txt" > "$wanted"      # what exports models is left out
+    grep -E '^(openvino|gguf|numpy)' "$here/requirements.txt" > "$wanted"      # without the packages that export models
   fi
   "$cache/venv/bin/pip" install -q --disable-pip-version-check -r "$wanted" >> "$log" 2>&1
   touch "$cache/venv/$done_mark"

@@ -1,4 +1,4 @@
-"""The model shape that every engine runs, and what a cell must at least cost: operations and bytes, counted.
+"""The model shape of every engine, and the minimum cost of a cell: its counted operations and bytes.
 
 The shape is TinyLlama's (1.1B). Weights are seeded noise: speed does not depend on their values.
 """
@@ -10,17 +10,16 @@ import dataclasses
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, CONTEXT = 2048, 22, 32, 4, 64, 5632, 32000, 4096
 KV_WIDTH = KV_HEADS * HEAD_DIM
 
-# Bytes per weight. Only the best case of a format counts: int8 without scales worth mentioning, int4 with one f16 scale
-# per 64.
+# Bytes per weight, in the best case of a format: int8 with negligible scales, int4 with one f16 scale per 64.
 FORMATS = {"bf16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
-# The formats as each engine's users know them.
+# The formats' names in each engine.
 GGUF_NAMES = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
 KV_BYTES = {"bf16": 2.0, "int8": 1.0}  # per element of K and V
 
 
 @dataclasses.dataclass(frozen=True)
 class Ceilings:
-    """What the machine did in this run: operations per second (a multiply-add is two) and bytes read per second."""
+    """The machine's speed in this run: operations per second (a multiply-add is two) and bytes read per second."""
 
     bf16: float
     int8: float
@@ -37,8 +36,7 @@ def layer_weights() -> int:
 @dataclasses.dataclass(frozen=True)
 class Work:
     """One step: `tokens` through the layers, `rows` through the output matrix; `pairs` query-key pairs of attention;
-    `kv_tokens`
-    contexts whose K and V must be read (each sequence's once)."""
+    `kv_tokens` contexts whose K and V must be read (each sequence's once)."""
 
     tokens: int
     rows: int
@@ -76,7 +74,7 @@ def bytes_read(w: Work, fmt: str, kv: str = "bf16") -> float:
 
 
 def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
-    """Linear operators in the format's own arithmetic; attention in bf16, whatever the weights are."""
+    """Linear operators in the format's own arithmetic; attention in bf16, for any format of weights."""
     return linear_ops(w) / c.arithmetic(fmt) + attention_ops(w) / c.bf16
 
 
@@ -85,5 +83,5 @@ def reading_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
 
 
 def least_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
-    """No step of this work is faster: the larger of its arithmetic and its bytes."""
+    """The minimum time of this work: the larger of its arithmetic's and its bytes' time."""
     return max(arithmetic_s(w, fmt, c), reading_s(w, fmt, c, kv))

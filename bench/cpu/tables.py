@@ -1,4 +1,4 @@
-"""The report's tables: each function takes a whole result and gives Markdown by lines, [] where there is nothing of its
+"""The report's tables: each function gets a whole result and returns lines of Markdown, [] without measurements of its
 part."""
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def stall(result: dict) -> list[str]:
 
 
 def trade_off(result: dict) -> list[str]:
-    """Both curves, side by side: what each point of theirs pays for, and what ours gives for no more of the other."""
+    """Compares the curves: for each point of theirs, our best gap at no later first token, and our best TTFT at no
+    longer gap."""
     ours, theirs = stall_points(result)
     if not ours or not theirs:
         return []

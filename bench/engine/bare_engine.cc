@@ -1,6 +1,7 @@
 // The engine without a server: --streams requests at a time through the library's own interface, each followed by the
 // next until --requests are done. Prompts and lengths are those of `tactus bench --workload random:in=I,out=O`, so that
-// bench/engine/server_loss.py can say what HTTP, JSON and streaming cost a loaded machine. One JSON object on stdout.
+// bench/engine/server_loss.py can measure the cost of HTTP, JSON and streaming on a loaded machine. One JSON object on
+// stdout.
 #include <fmt/format.h>
 
 #include <condition_variable>
@@ -32,7 +33,7 @@ class Load {
  public:
   Load(Engine& engine, const Options& options) : engine_(engine), options_(options) {}
 
-  // Seconds from the first request to the last answer, and the tokens that came.
+  // Seconds from the first request to the last answer, and the number of generated tokens.
   Result<std::pair<double, int64_t>> Run() {
     const TimeNs start = SystemClock().NowNs();
     for (int64_t i = 0; i < options_.streams; ++i) TACTUS_RETURN_IF_ERROR(Next());

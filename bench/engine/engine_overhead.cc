@@ -1,9 +1,9 @@
-// What the engine and the scheduler cost beside the model: whole passes of the step loop (drain, commit, plan, apply,
-// submit, events) over an executor that does nothing. One JSON line per case on stdout.
+// The cost of the engine and the scheduler, without the model: whole passes of the step loop (drain, commit, plan,
+// apply, submit, events) with an executor that does nothing. One JSON line per case on stdout.
 //   bench_engine [scheduler [case]]
 //   bench_engine decisions [repetitions [scheduler [case]]]   decision times of every preset, as a table
-//   bench_engine steps [repetitions [scheduler [case]]]       the slowest decisions, and what they decide
-// pass_us is by the wall clock (p50 is the honest figure on a busy machine), cpu_us_per_pass the thread's own time.
+//   bench_engine steps [repetitions [scheduler [case]]]       the slowest decisions and their contents
+// pass_us is wall-clock time (on a busy machine use p50), cpu_us_per_pass the thread's CPU time.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -34,14 +34,13 @@ int64_t ThreadCpuNs() {
   return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
 }
 
-// What the thread itself has worked: decisions of milliseconds because something else had the core are not the
-// scheduler's.
+// The thread's CPU time: time while another thread has the core is not the scheduler's.
 class ThreadClock final : public Clock {
  public:
   TimeNs NowNs() override { return ThreadCpuNs(); }
 };
 
-// What the plans decide, and nothing else.
+// The contents of plans.
 struct Decided {
   size_t items = 0, starts = 0, preempts = 0, blocks = 0;
 };
@@ -81,18 +80,18 @@ class CountingSink final : public core::EventSink {
 struct Case {
   const char* name;
   int32_t running;   // max_num_seqs
-  int32_t requests;  // submitted at the start; what does not run waits
+  int32_t requests;  // submitted at the start; those that do not run wait
   int32_t prompt_tokens;
-  int32_t output_tokens;    // of each
-  bool memory_full;         // KV holds just the running ones: the head of the queue is tried in every step
-  bool churn;               // every request that ends is replaced, outputs of different length
-  int64_t steps;            // measured
-  bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running` of them,
-                            // places for more
+  int32_t output_tokens;    // per request
+  bool memory_full;         // KV memory has room only for the running requests: the head of the queue is tried in every
+                            // step
+  bool churn;               // every ended request is replaced; outputs have different lengths
+  int64_t steps;            // number of measured steps
+  bool objectives = false;  // prompts of 16 to prompt_tokens, objectives of many kinds, KV for about `running`
+                            // requests,
   bool late = false;        // steps of 25 ms on a virtual clock: many objectives are missed
   bool simulated = false;   // no tokens, the short form of results, metrics on, virtual clock, no prefix caching
   bool settled = false;  // as `late`, with step times of a GPU and --tbt-slo 50ms, measured after as many steps as are
-                         // measured
 };
 
 const StepTimeModel& GpuStepTimes() {
@@ -170,7 +169,7 @@ struct Bench {
 
   void Start() {
     for (int32_t i = 0; i < spec.requests; ++i) Submit();
-    // Some presets never run so many at once: they are measured with as many as they do.
+    // Some presets never run that many requests at once: they are measured with fewer.
     for (int i = 0; i < 1000 && loop->Stats().running < spec.running; ++i) Pass();
   }
   void Pass() {
@@ -179,11 +178,11 @@ struct Bench {
   }
   bool Slow() const { return spec.late || spec.settled; }
 
-  // Decisions alone, of `steps` steps after the start.
+  // Only decisions, of `steps` steps after the start.
   void RunDecisions() {
     RunDecisions([](int64_t) {});
   }
-  template <class Visit>  // of each step's number, behind it
+  template <class Visit>  // called after each step, with its number
   void RunDecisions(Visit visit) {
     Start();
     for (int64_t i = spec.settled ? -spec.steps : 0; i < spec.steps; ++i) {
@@ -260,8 +259,8 @@ bool KnowsObjectives(const core::PresetInfo& preset) {
   return false;
 }
 
-// Every preset, one run of a case after the other and all of it again, so that what else the machine does falls on all
-// alike. A cell: median p50 / median p99 (least to most p99), in microseconds of the thread's own time.
+// Every preset, all runs of a case in turn and then repeated, so that other load on the machine affects all equally. A
+// cell: median p50 / median p99 (least to most p99), in microseconds of the thread's CPU time.
 void Decisions(int repetitions, const std::string& only, const std::string& only_case) {
   struct Times {
     std::vector<double> p50, p99;
@@ -304,8 +303,8 @@ void Decisions(int repetitions, const std::string& only, const std::string& only
   }
 }
 
-// Of every step of a case the least time of all repetitions, for cases that plan the same in every run: what a decision
-// costs where nothing else had a part of the machine. Quantiles, and the slowest with what they decide.
+// The minimum time of each step of a case over all repetitions, for cases with the same plans in every run: the cost of
+// a decision without interference. Prints quantiles, and the slowest decisions with their contents.
 void Steps(int repetitions, const std::string& only, const std::string& only_case) {
   struct Step {
     int64_t least_ns = INT64_MAX;

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What a loaded server loses against the bare engine: the same closed loop of streams, once through the library and
-once
-over HTTP with streaming, taking turns. The client of the server runs on the same cores and counts as loss.
+"""Throughput loss of a loaded server against the bare engine: the same closed loop of streams through the library and
+over HTTP with streaming, in turns. The client of the server runs on the same cores and counts as loss.
 
     bench/engine/server_loss.py MODEL [--build build/release] [--streams 32] [--rounds 3] [-- flags of the engine]
 """

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""What a loaded server needs beside the model: how soon it is ready and answers, what its threads work per token of
---streams streams,
-how often each gives its core up or loses it, and where its memory lies. Counts of work and memory, which other
-processes on the machine
-change little; speeds are server_loss.py's.
+"""The cost of a loaded server without the model: time until it is ready and answers, CPU time of its threads per token
+with --streams streams, their context switches, and its memory by kind. Counts of work and memory depend little on other
+processes; server_loss.py measures speeds.
 
     bench/engine/server_work.py MODEL [--build build/release] [--streams 32] [-- flags of the server]
 """
@@ -52,7 +50,7 @@ def start(args):
 
 
 def threads(pid):
-    """By name and id: nanoseconds that it ran, switches that it asked for, others."""
+    """By thread name and id: nanoseconds of CPU time, voluntary switches, other switches."""
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         status = (task / "status").read_text()

@@ -1,6 +1,6 @@
-// What the router costs a stream: the time from the write of an event at a replica to its arrival at the client, of
-// many streams at once, directly and through `tactus route`, in turns in one run. The replica writes an event to each
-// stream every so often; nothing is computed.
+// Measures the delay that the router adds to streams: the time from the write of an event at a replica to its arrival
+// at the client, for many concurrent streams, in turns directly and through `tactus route`. The replica writes events
+// at a fixed rate and computes nothing.
 //
 //   bench_route [--streams 1000] [--rate 20] [--seconds 5] [--rounds 3]
 //
@@ -33,7 +33,7 @@ struct Options {
   int64_t streams = 1000, rate = 20, seconds = 5, rounds = 3;
 };
 
-// Streams events that carry the time at which they were written.
+// Streams events that contain the time of their write.
 class Replica final : public http::Handler {
  public:
   explicit Replica(int64_t rate) : rate_(rate) {
@@ -76,7 +76,7 @@ class Replica final : public http::Handler {
   }
 
  private:
-  // Each millisecond the streams whose turn it is.
+  // Writes, each millisecond, to the streams that are due.
   void Pace() {
     const auto period = static_cast<size_t>(1000 / rate_);
     for (size_t tick = 0; !stop_.load(); ++tick) {
@@ -142,7 +142,7 @@ results::Histogram Measure(const std::string& url, Replica* replica, const Optio
   return histogram;
 }
 
-// Decisions of a fleet of 512, every balancer.
+// Measures decisions in a fleet of 512 replicas, for every balancer.
 void Decisions() {
   for (const fleet::BalancerInfo& info : fleet::Balancers()) {
     auto fleet = std::move(fleet::Fleet::Create(512, info.name, 1)).value();
@@ -172,7 +172,7 @@ int Main(int argc, char** argv) {
     const auto flag = flags.find(argv[i]);
     const int64_t value = i + 1 < argc ? std::atoll(argv[i + 1]) : 0;
     if (flag == flags.end() || value < 1) {
-      std::fprintf(stderr, "bench_route: '%s' is not known or has no number above 0; see the head of its source\n",
+      std::fprintf(stderr, "bench_route: '%s' is unknown or has no number above 0; see the head of its source\n",
                    argv[i]);
       return 2;
     }

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""What Llumnix's three mechanisms do in simulated fleets whose KV memory is short: sequences that move while they run,
-headroom for requests of high priority, and replicas that come and go by load. Prints Markdown tables.
+"""Measures Llumnix's three mechanisms in simulated fleets with little KV memory: migration of running sequences,
+headroom for requests of high priority, and replicas that are started and drained by load. Prints Markdown tables.
 
     bench/fleet/llumnix.py [TACTUS] [-o FILE.json] [--parts moves,headroom,scaling] [--requests 4000] [--seeds 1,2,3]
     [--jobs 2]
 
-  moves     every balancer, and llumnix with and without moves, at loads and in bursts: preemptions, latencies, how
-            many moves there were and how many came to nothing, by cause
-  headroom  one request in ten is of high priority (its own order in the queue, as the paper has it): latencies of both
+  moves     every balancer, and llumnix with and without migration, at several loads and in bursts: preemptions,
+            latencies, migrations, and failed migrations by cause
+  headroom  one request in ten has high priority (its own order in the queue, as in the paper): latencies of both
             kinds without and with headroom
-  scaling   fixed fleets beside one that grows and shrinks, in a load that rises and falls: latencies against the
+  scaling   fixed fleets and one that grows and shrinks, under a load that rises and falls: latencies against the
             replicas in use
 
 Llama-2-7B on an L4 of 24 GB: 882 blocks of KV memory, 14,112 tokens, about ten chats (the paper's machine has an A10 of
 24 GB). Lengths of Azure's chat trace of 2023, up to the model's context of 4,096; steps of 512 tokens, sarathi-serve,
-prefix caching off. Load is the arrival rate as a share of the rate at which one replica works off requests that are all
-there at once, times the replicas. gamma:CV: gaps whose coefficient of variation is CV. A figure is the median of the
-seeds; counts are their sum.
+prefix caching off. Load is the arrival rate as a share of the fleet's capacity: the replicas times the throughput of
+one replica when all requests arrive at once. gamma:CV: gaps whose coefficient of variation is CV. A figure is the
+median of the seeds; counts are their sum.
 """
 
 import argparse
@@ -78,7 +78,7 @@ class Bench:
         return ["--rate", f"{load * REPLICAS * self.most:.6g}"]
 
     def high_priority(self):
-        """The trace's lengths, one row in ten of high priority and of another class, so that both are reported."""
+        """The trace's lengths, one row in ten with high priority and a separate class, so that both are reported."""
         path = self.folder / "priorities.csv"
         draw = random.Random(1)
         with open(self.trace, newline="") as trace, open(path, "w", newline="") as file:
@@ -91,7 +91,7 @@ class Bench:
         return f"lengths:{path}"
 
     def waves(self, seed, hours=2):
-        """A load that rises and falls: three waves an hour between a tenth and nine tenths of what the fleet holds."""
+        """A load that rises and falls: three waves an hour between a tenth and nine tenths of the fleet's capacity."""
         path = self.folder / f"waves_{seed}.csv"
         draw = random.Random(seed)
         with open(self.trace, newline="") as trace:
@@ -131,7 +131,7 @@ def total(results, *keys):
 
 
 def in_turn(pool, jobs):
-    """name -> results, of name -> arguments of a call."""
+    """Runs jobs, a dict of name -> arguments of a call; returns name -> results."""
     futures = {name: pool.submit(*job) for name, job in jobs.items()}
     return {name: future.result() for name, future in futures.items()}
 
@@ -204,7 +204,7 @@ def scaling(bench, pool):
     found = in_turn(
         pool, {name: (bench.seeds, ["--balancer", "llumnix", *flags], files.get) for name, flags in rows.items()}
     )
-    print("\nTwo hours, three waves an hour between 0.1 and 0.9 of what 8 replicas hold\n")
+    print("\nTwo hours, three waves an hour between 0.1 and 0.9 of the capacity of 8 replicas\n")
     print("| | replicas on average | started | drained | TTFT P50, s | P95 | P99 | answer P50, s | P99 | moved |")
     print("|---|" + "---|" * 9)
     for name, r in found.items():
@@ -221,7 +221,7 @@ def scaling(bench, pool):
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
-    parse.add_argument("-o", "--output", type=pathlib.Path, help="write all results there, as JSON")
+    parse.add_argument("-o", "--output", type=pathlib.Path, help="file for all results, as JSON")
     parse.add_argument("--parts", default=",".join(PARTS))
     parse.add_argument("--requests", type=int, default=4000)
     parse.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
@@ -232,9 +232,9 @@ def main():
     args = parse.parse_args()
     parts = args.parts.split(",")
     if unknown := [p for p in parts if p not in PARTS]:
-        sys.exit(f"llumnix.py: part '{unknown[0]}' is not known; there are {', '.join(PARTS)}")
+        sys.exit(f"llumnix.py: part '{unknown[0]}' is unknown; the parts are {', '.join(PARTS)}")
     if not (args.data / "traces").is_dir():
-        sys.exit(f"llumnix.py: no traces in {args.data}; set TACTUS_DATA or give --data")
+        sys.exit(f"llumnix.py: no traces in {args.data}; set TACTUS_DATA or pass --data")
     kept = {}
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         bench = Bench(args, pathlib.Path(folder))

@@ -1,26 +1,20 @@
 #!/usr/bin/env python3
-"""A fleet of the default model on this machine behind `tactus route`: its balancers beside each other while one replica
-is slowed, and a soak
-in which replicas are stopped, killed, drained and started again.
+"""Measures a fleet of the default model on this machine behind `tactus route`: compares balancers while one replica is
+slowed, and runs a soak test in which replicas are stopped, killed, drained and started again.
 
     bench/fleet/real.py [--parts balancers,disaggregation,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed
     1] [-o FILE.json]
 
-  balancers  the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats times;
-  one replica stands still
-             for a part of every second (SIGSTOP, SIGCONT)
-  disaggregation  the same load in turns on the same cores: one process of two threads; two of one thread that both do
-  everything
-             (stall-free steps, sal); two of which one computes prompts and hands each sequence over to the other, which
-             decodes
-  soak       streams and whole answers from --clients clients for --minutes, while every few seconds a replica is
-  stopped for a while, killed
-             with -9 and started again, or drained, so that what runs there moves. Each answer is checked: whole (the
-             usage object and [DONE]
-             are there, and the text is that of every other answer to this prompt, whoever gave it and wherever it
-             moved), refused before
-             it began (502, 503), or ended by an error in its stream once it had begun. Anything else is silence, and
-             the exit status 1.
+  balancers       the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats
+                  times; one replica is stopped for a part of every second (SIGSTOP, SIGCONT)
+  disaggregation  the same load in turns on the same cores: one process of two threads; two of one thread that both
+                  prefill and decode (stall-free steps, sal); two of which one prefills and hands each sequence over to
+                  the other, which decodes
+  soak            streams and whole answers from --clients clients for --minutes; every few seconds a replica is stopped
+                  for a while, killed with -9 and started again, or drained, so that its sequences move. Each answer is
+                  checked: whole (usage object and [DONE] present, and the same text as every other answer to this
+                  prompt, whichever replicas computed it), refused before its start (502, 503), or ended by an error in
+                  its stream after its start. Anything else is silence, and the exit status is 1.
 """
 
 import argparse
@@ -50,14 +44,14 @@ def say(text):
 
 
 class Process:
-    """A program whose standard error is watched for a line."""
+    """A program; waits for a line of its standard error."""
 
     def __init__(self, command, pattern, log):
         self.command, self.pattern, self.log = command, pattern, log
         self.start()
 
     def start(self):
-        self.match, self.heard = None, threading.Event()  # of this start: the reader of the one before may still end
+        self.match, self.heard = None, threading.Event()  # for this start: the reader of the last one may still end
         self.process = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
@@ -143,7 +137,7 @@ class Fleet:
         self.args, self.log = args, log
         self.replicas = [serve(args, log, "--threads", "1") for _ in range(args.replicas)]
         self.urls = [r.wait() for r in self.replicas]
-        for replica, url in zip(self.replicas, self.urls):  # started again, it has the same port
+        for replica, url in zip(self.replicas, self.urls):  # a restarted replica has the same port
             replica.command[replica.command.index("--port") + 1] = url.rsplit(":", 1)[1]
 
     def router(self, balancer, *args):
@@ -198,8 +192,8 @@ def mixed(folder, seed):
 
 
 def disaggregation(args, log):
-    """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand
-    still meanwhile."""
+    """One process, two equal ones, and a prefill and a decode process, in turns; the other processes are stopped
+    meanwhile."""
     started, cells = [], []
 
     def start(*flags):
@@ -222,8 +216,8 @@ def disaggregation(args, log):
                     other.signal(signal.SIGSTOP)
                 for process in ways[name]:
                     process.signal(signal.SIGCONT)
-                # The router knows all; what is drained gets what is handed over alone, and nothing is moved away from
-                # it meanwhile.
+                # The router watches all replicas; a drained one only receives handed-over sequences, and none is moved
+                # away from it meanwhile.
                 router, url = route(
                     args, log, [p.match.group(1) for p in ways[name]], "sal", "--rebalance-interval", "1h"
                 )
@@ -264,7 +258,7 @@ def disaggregation(args, log):
 def balancers(args, fleet):
     stop = threading.Event()
 
-    def slow():  # it computes six tenths of the time
+    def slow():  # it computes for six tenths of the time
         while not stop.is_set():
             fleet.replicas[0].signal(signal.SIGSTOP)
             time.sleep(0.4)
@@ -295,7 +289,7 @@ def balancers(args, fleet):
 
 
 def ask(url, body, limit_s):
-    """(status, text) of an answer; an exception is silence."""
+    """Returns (status, text) of an answer; an exception is silence."""
     host = url.removeprefix("http://")
     connection = http.client.HTTPConnection(host, timeout=limit_s)
     try:
@@ -488,7 +482,7 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()
     if unknown := set(args.parts.split(",")) - {"balancers", "disaggregation", "soak"}:
-        sys.exit(f"real.py: part '{min(unknown)}' is not known; there are balancers, disaggregation, soak")
+        sys.exit(f"real.py: part '{min(unknown)}' is unknown; the parts are balancers, disaggregation, soak")
     args.model = (
         args.model
         or subprocess.run(
@@ -506,7 +500,7 @@ def main():
         tempfile.TemporaryDirectory() as folder,
     ):
         say(f"log: {log.name}")
-        args.secret = pathlib.Path(folder) / "secret"  # with it what runs at a drained replica moves
+        args.secret = pathlib.Path(folder) / "secret"  # with it, sequences at a drained replica move
         args.secret.write_text(secrets.token_hex(32))
         args.secret.chmod(0o600)
         args.workload = args.workload or mixed(folder, args.seed)

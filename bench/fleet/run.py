@@ -1,23 +1,21 @@
 #!/usr/bin/env python3
-"""What LARRY/SAL claims of load balancers, simulated on its deployments: every balancer with several engine schedulers
-on public lengths of a
-coding assistant and of chats. Prints Markdown tables.
+"""Checks what LARRY/SAL claims about load balancers, in simulations of its deployments: every balancer with several
+engine schedulers, on public lengths of a coding assistant and of chats. Prints Markdown tables.
 
     bench/fleet/run.py [TACTUS] [-o FILE.json] [--parts balancers,polls,speeds,fleets] [--requests 4000] [--seeds 1,2,3]
     [--jobs 2]
     bench/fleet/run.py --report FILE.json
 
   balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, TTFT per prompt token, and the time to the whole
-  answer (TGT)
-  polls      sal asked 1 to 100 times a second, and once in a hundred seconds
-  speeds     one replica in four half as fast, which nobody is told
+             answer (TGT)
+  polls      sal with 1 to 100 polls a second, and one in a hundred seconds
+  speeds     one replica in four half as fast, unknown to the balancer
   fleets     64 and 512 replicas of 70b
 
 The paper's replicas: Llama-3-70B in FP8 on two H100 (70b), Llama-3-8B on an A100 of 40 GB (8b), steps of 1,024 tokens.
---load is the arrival
-rate as a share of the rate at which one replica works off requests that are all there at once, times the replicas. Its
-arrivals, those of
-Azure Functions, are not at hand: Poisson. A figure is the median of the seeds.
+--load is the arrival rate as a share of the fleet's capacity: the replicas times the throughput of one replica when all
+requests arrive at once. The paper's arrivals, those of Azure Functions, are not available: Poisson. A figure is the
+median of the seeds.
 """
 
 import argparse
@@ -90,7 +88,7 @@ def run(args, model, trace, flags, requests, rate, seed, queue="1048576"):
 
 
 def wanted(parts):
-    """(part, model, trace, replicas, scheduler, balancer, polls, slow) of each cell."""
+    """Returns (part, model, trace, replicas, scheduler, balancer, polls, slow) of each cell."""
     cells = []
     for model, own in (("70b", 4), ("8b", 8)):
         for trace in TRACES:
@@ -135,7 +133,7 @@ def simulate(args, most, cell):
         speed = sum(1 / f for f in factors)
     seeds = args.seeds if replicas <= 8 else args.seeds[:1]
     requests = min(args.requests * replicas // 4, 16 * args.requests)
-    queue = "4096" if replicas > 8 else "1048576"  # every place in it takes memory, at every replica
+    queue = "4096" if replicas > 8 else "1048576"  # every entry uses memory at every replica
     runs = [
         run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed, queue) for seed in seeds
     ]
@@ -159,7 +157,7 @@ def simulate(args, most, cell):
 
 
 def gains(runs):
-    """sal over the best of the other two of the paper, with each scheduler: how much lower."""
+    """How much lower sal is than the better of the paper's other two balancers, with each scheduler."""
     lines = [
         "| replicas, scheduler | "
         + " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95"))
@@ -180,7 +178,7 @@ def gains(runs):
 
 
 def matrix(runs, row, metric, unit=1.0, digits=0):
-    """P50 and P95 of a metric: a line for each value of `row`, a column for each deployment."""
+    """P50 and P95 of a metric: a row for each value of `row`, a column for each deployment."""
     deployment = lambda r: f"{r['replicas']} x {r['model']}, {r['trace']}"
     columns = list(dict.fromkeys(map(deployment, runs)))
     lines = [f"| {METRICS[metric]}, P50 / P95 | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
@@ -238,7 +236,7 @@ def main():
         "--requests",
         type=int,
         default=4000,
-        help="with four replicas; in proportion with more, up to sixteen times as many",
+        help="for four replicas; proportional to the replicas, up to sixteen times this number",
     )
     parser.add_argument("--load", type=float, default=0.8)
     parser.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
@@ -246,7 +244,7 @@ def main():
     parser.add_argument(
         "--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("TACTUS_DATA", ROOT.parent / "shared/data"))
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the output file of the same command")
+    parser.add_argument("--resume", action="store_true", help="continue the output file of the same command")
     parser.add_argument("--report", type=pathlib.Path)
     args = parser.parse_args()
     if args.report:
@@ -254,9 +252,9 @@ def main():
         return
     parts = args.parts.split(",")
     if unknown := [p for p in parts if p not in PARTS]:
-        sys.exit(f"run.py: part '{unknown[0]}' is not known; there are {', '.join(PARTS)}")
+        sys.exit(f"run.py: part '{unknown[0]}' is unknown; the parts are {', '.join(PARTS)}")
     if not (args.data / "traces").is_dir():
-        sys.exit(f"run.py: no traces in {args.data}; set TACTUS_DATA or give --data")
+        sys.exit(f"run.py: no traces in {args.data}; set TACTUS_DATA or pass --data")
     result = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
@@ -270,7 +268,7 @@ def main():
     if args.resume and args.output and args.output.exists():
         before = json.loads(args.output.read_text())
         if (before["requests"], before["seeds"], before["load"]) != (args.requests, args.seeds, args.load):
-            sys.exit(f"run.py: {args.output} has other requests, seeds or load; leave out --resume")
+            sys.exit(f"run.py: {args.output} has other requests, seeds or load; omit --resume")
         known = {tuple(r[k] for k in CELL): r for r in before["runs"]}
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         try:

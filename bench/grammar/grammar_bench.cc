@@ -1,8 +1,8 @@
-// What rules cost: compiling one, beginning an answer, and the mask before each token of an answer.
-//   bench_grammar MODEL       a GGUF file or Hugging Face folder, whose tokeniser alone is read
-//   bench_grammar RANKS 256   a file of tokens in base64 with their ranks (tiktoken's format; the tokenizer.model of
-//                             Llama 3 is one), and how many special tokens come after them; texts are spelled by the
-//                             longest tokens
+// The cost of grammars: compiling one, starting an answer, and the mask before each token.
+//   bench_grammar MODEL       a GGUF file or Hugging Face folder, of which only the tokeniser is read bench_grammar
+//   RANKS 256   a file of tokens in base64 with their ranks (tiktoken's format; the tokenizer.model of
+//                             Llama 3 is one), and the number of special tokens after them; texts use the longest
+//                             tokens
 // One thread; times of this machine.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -72,7 +72,7 @@ double NowUs() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Of sorted values.
+// `sorted` must be sorted.
 double Quantile(const std::vector<double>& sorted, double q) {
   return sorted[std::min(sorted.size() - 1, static_cast<size_t>(q * static_cast<double>(sorted.size())))];
 }
@@ -117,13 +117,13 @@ language::Vocabulary OfRanks(const char* path, int64_t specials) {
   return v;
 }
 
-// Resident memory of a process, and the CPU time that its children have taken, which it has waited for.
+// Resident memory of a process, and the CPU time of its finished children.
 struct ProcessCost {
   double mib = 0, children_s = 0;
 };
 
 ProcessCost CostOf(pid_t process) {
-  constexpr int kBeforeChildren = 15, kBeforeResident = 7;  // fields of /proc/PID/stat behind the name
+  constexpr int kBeforeChildren = 15, kBeforeResident = 7;  // fields of /proc/PID/stat after the name
   ProcessCost cost;
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
@@ -181,7 +181,7 @@ int Main(int argc, char** argv) {
     std::vector<TokenId> forced;
     int64_t tokens = 0, tokens_forced = 0;
     for (int i = 0; i < kAnswers; ++i) {
-      // Another text for the same rule each time, so that none is found compiled.
+      // A different text for the same rule each time, so that no compiled rule is reused.
       std::string rule = c.rule;
       for (int k = 0; k < i; ++k) rule = c.kind == Kind::kRegex ? "(?:" + rule + ")" : rule + "\n";
       from = NowUs();

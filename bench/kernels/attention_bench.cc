@@ -1,13 +1,12 @@
-// Attention against what the machine gives: share of the bf16 arithmetic and of the read bandwidth, each ceiling
-// measured between the calls, the best of many short turns on both sides, so that neighbours on the machine move
-// neither.
+// Attention against the machine's ceilings: its share of the bf16 arithmetic and of the read bandwidth. The ceilings
+// are measured between the calls; both are the best of many short turns, which excludes other load on the machine.
 //
-//   attention_bench [THREADS] [NAME_PART]      NAME_PART: only rows whose name holds it
+//   attention_bench [THREADS] [NAME_PART]      NAME_PART: only rows whose name contains it
 //
-// Decodes walk through a cache far larger than the processor's. Beside reading straight on ("reading"), which no paged
-// cache can, stands reading the same blocks in the same order and nothing else, fetched ahead by software ("blocks"). A
-// prefill of n tokens is measured as chunks of 16 queries spread over it. One thread is measured in its own CPU time,
-// several by the wall.
+// Decodes read a cache far larger than the processor's. Ceilings: a sequential read ("reading"), impossible with a
+// paged cache, and a read of the same blocks in the same order, prefetched by software ("blocks"). A prefill of n
+// tokens is measured as chunks of 16 queries spread over it. One thread is measured in thread CPU time, several threads
+// in wall-clock time.
 #include <sys/mman.h>
 #include <time.h>
 
@@ -46,7 +45,7 @@ std::vector<float> RandomFloats(int64_t n) {
   return x;
 }
 
-// As the KV cache of an executor: huge pages where there are any.
+// Like an executor's KV cache: huge pages where available.
 struct Mapping {
   explicit Mapping(int64_t n) : bytes(static_cast<size_t>(n)) {
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -62,7 +61,7 @@ struct Mapping {
   void* data;
 };
 
-// The ceilings' turns.
+// Measures the ceilings' turns.
 class Ceiling {
  public:
   explicit Ceiling(compute::ThreadPool& pool) : pool_(pool), loops_(Loops()), data_(kFloats * 16) {
@@ -79,7 +78,7 @@ class Ceiling {
   }
   static double read() { return 4.0 * kFloats; }
 
-  // Adds up every head of every block of `work`, K and V, in tasks of one item and head, as attention's are.
+  // Sums every head of every block of `work`, K and V, in tasks of one item and head, like attention's.
   void Blocks(const compute::KvLayer& kv, const std::vector<compute::AttentionItem>& work) {
     const int64_t head_bytes = compute::KvBlockBytes(kv) / kv.kv_heads;
     const int64_t ahead = std::max<int64_t>(1, (16 << 10) / head_bytes / 2);
@@ -110,10 +109,10 @@ class Ceiling {
 #if defined(__x86_64__)
     if (compute::SelectOps("avx512") != nullptr && Avx512Loops().bf16 != nullptr) return Avx512Loops();
 #endif
-    std::fprintf(stderr, "no bf16 arithmetic on this machine: nothing to compare with\n");
+    std::fprintf(stderr, "no bf16 arithmetic on this machine\n");
     std::exit(2);
   }
-  static constexpr int64_t kFloats = int64_t{12} << 18, kRounds = 4000;  // 12 MiB a turn
+  static constexpr int64_t kFloats = int64_t{12} << 18, kRounds = 4000;  // 12 MiB per turn
   compute::ThreadPool& pool_;
   CeilingLoops loops_;
   std::vector<float> data_;
@@ -125,7 +124,8 @@ class Bench {
  public:
   Bench(int32_t threads, std::string part) : pool_(threads, SystemClock()), ceiling_(pool_), part_(std::move(part)) {}
 
-  // `items` sequences of `context`, the last `count` of them asked for; a prefill takes chunks at several depths.
+  // `items` sequences of `context`, with queries in the last `count` positions; a prefill uses chunks at several
+  // depths.
   void Row(const Heads& h, compute::DType dtype, const std::string& what, int32_t items, int32_t context,
            int32_t count) {
     const std::string name = what + " " + h.name + " " + compute::InfoOf(dtype).name;
@@ -165,7 +165,7 @@ class Bench {
       const auto piece = static_cast<int32_t>(turn % pieces);
       std::vector<compute::AttentionItem> work;
       for (int32_t i = 0; i < items; ++i) {
-        // Chunks whose mean depth is that of the whole prefill.
+        // The chunks' mean depth is that of the whole prefill.
         const int32_t first = prefill ? (context - chunk) * (2 * piece + 1) / (2 * pieces) : context - 1;
         work.push_back({i * chunk, first, chunk, table.data() + (turn % sets * items + i) * blocks_each});
       }

@@ -1,15 +1,15 @@
-// Decodes that share a prefix: a step's attention with the prefix read once for all (on) and by each sequence (off),
-// alternating.
+// Decodes that share a prefix: a step's attention with the prefix read once for all sequences (on) and once per
+// sequence (off), alternating.
 //
 //   cascade_bench [THREADS] [NAME_PART] [SECONDS] [OWN]
 //
-// NAME_PART: only rows whose name holds it; "groups": what finding groups takes. OWN: positions of each sequence behind
-// the prefix, 64 unless told
+// NAME_PART: only rows whose name contains it; "groups": the time to find groups. OWN: positions of each sequence
+// behind the prefix, 64 by default
 //
-// A turn is one step: a call per layer of a model of this shape, every layer with a cache of its own, so that a turn
-// finds in the processor's caches what a step would. One thread is measured in its own CPU time, several by the wall;
-// medians and quartiles of turns, and of the ratios of neighbouring ones.
-// Before it is measured, on and off are compared bit by bit.
+// A turn is one step: a call per layer of a model of this shape, each layer with its own cache, so the processor's
+// caches hold what they would in a step. One thread is measured in thread CPU time, several threads in wall-clock time;
+// medians and quartiles of turns, and of the ratios of neighbouring turns. Before the measurement the results of on and
+// off are compared bit by bit.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,7 +34,7 @@ constexpr Model kModels[] = {
     {"30 x 9/3x64", 9, 3, 64, 30}, {"22 x 32/4x64", 32, 4, 64, 22}, {"8 x 32/8x128", 32, 8, 128, 8}};
 constexpr int32_t kBlock = 16;
 
-// All that turns of one row of the table need.
+// The data of one table row's turns.
 class Scene {
  public:
   Scene(const Model& m, compute::DType dtype, int32_t sequences, int32_t prefix, int32_t own_tokens,
@@ -68,7 +68,7 @@ class Scene {
       for (int64_t b = 0; b < blocks_; ++b) {
         int64_t slots[kBlock];
         for (int32_t i = 0; i < kBlock; ++i) slots[i] = b * kBlock + i;
-        one[static_cast<size_t>(b) % one.size()] += 0.125f;  // blocks differ
+        one[static_cast<size_t>(b) % one.size()] += 0.125f;  // makes blocks differ
         ops_.store_kv(pool_, one.data(), one.data(), slots, kBlock, layers_.back());
       }
     }
@@ -78,7 +78,7 @@ class Scene {
     scratch_.resize(static_cast<size_t>(compute::WorkspaceBytes(sequences, 64, m.heads, m.head_dim, pool.threads())));
   }
 
-  // A step's attention; returns its seconds.
+  // Runs a step's attention; returns its seconds.
   double Turn(bool on) {
     for (compute::AttentionItem& item : items_) item.prefix_group = on ? 0 : -1;
     const int64_t row = int64_t{model_.heads} * model_.head_dim;
@@ -147,8 +147,8 @@ void Row(const Model& m, compute::DType dtype, int32_t sequences, int32_t prefix
   std::fflush(stdout);
 }
 
-// What finding groups takes, once a step: 256 sequences behind one prefix of 4,096, behind nothing, and in eight groups
-// of different lengths behind one of 128.
+// Time to find groups, once per step: 256 sequences behind one prefix of 4,096, without a prefix, and in eight groups
+// of different lengths behind a prefix of 128.
 void TimeGroups() {
   constexpr int32_t kSequences = 256, kBlocks = 260;
   std::vector<std::vector<int32_t>> tables(kSequences, std::vector<int32_t>(kBlocks));

@@ -28,8 +28,7 @@ CeilingLoops LoopsFor(std::string_view set) {
 
 constexpr int kTries = 16;
 
-// Best of many tries of about a millisecond each: the ceiling is what the machine can do, not what a neighbour leaves
-// of it.
+// Best of many tries of about a millisecond each: a ceiling is the machine's capability, without other load.
 template <class Fn>
 double BestRate(double amount, Fn fn) {
   double best = 0;
@@ -49,15 +48,15 @@ double Rate(ThreadPool& pool, float (*loop)(int64_t), int64_t flops_per_round) {
                   [&](int) { pool.ParallelFor(pool.threads(), [&](int64_t, int32_t) { sink = loop(kRounds); }); });
 }
 
-// Floats in huge pages where the system has them, as weights and KV are: in small ones one core read 33 GB/s, not 42.
-// Lives as long as the process.
+// Floats in huge pages where available, like weights and KV: in small pages one core read 33 GB/s, not 42. Lives as
+// long as the process.
 const float* ReadBuffer(int64_t floats) {
   constexpr size_t kHuge = 2 << 20;
   const size_t bytes = (static_cast<size_t>(floats) * sizeof(float) + kHuge - 1) / kHuge * kHuge;
   auto* const data = static_cast<float*>(std::aligned_alloc(kHuge, bytes));
   if (data == nullptr) std::abort();
 #ifdef MADV_HUGEPAGE
-  (void)madvise(data, bytes, MADV_HUGEPAGE);  // advice: refused is fine
+  (void)madvise(data, bytes, MADV_HUGEPAGE);  // advice only: refusal is harmless
 #endif
   std::fill_n(data, floats, 1.0f);
   return data;
@@ -68,7 +67,7 @@ Ceilings Measure(ThreadPool& pool, const CeilingLoops& loops) {
   c.f32_flops = Rate(pool, loops.f32, loops.f32_flops_per_round);
   if (loops.bf16 != nullptr) c.bf16_flops = Rate(pool, loops.bf16, loops.bf16_flops_per_round);
   if (loops.int8 != nullptr) c.int8_ops = Rate(pool, loops.int8, loops.int8_ops_per_round);
-  // Each try reads its own 64 MiB of 1 GiB: what it reads has long left every cache.
+  // Each try reads its own 64 MiB of 1 GiB, which no cache holds any more.
   constexpr int64_t kPiece = 64 << 10, kPieces = 256;  // floats
   static const float* const buffer = ReadBuffer(kPiece * kPieces * kTries);
   c.read_bytes = BestRate(static_cast<double>(kPiece * kPieces * 4), [&](int part) {

@@ -1,4 +1,4 @@
-// What this machine can do at best, measured in the same run as the kernels: the denominators of every share printed.
+// The machine's best rates, measured in the same run as the kernels: the denominators of every printed share.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct Ceilings {
   double read_bytes = 0;  // bytes per second read from memory, all threads, buffer far beyond the caches
 };
 
-// Measured once (about a second) for the kernel set that `ops` names.
+// Measured once (about a second) for the kernel set `ops`.
 const Ceilings& MeasuredCeilings(compute::ThreadPool& pool, const compute::Ops& ops);
-// Measured now, best of five short tries each (about 0.1 s): for runs in which the machine's swings matter.
+// Measured at each call, best of five short tries each (about 0.1 s): for runs in which the machine's speed varies.
 Ceilings MeasureCeilings(compute::ThreadPool& pool, const compute::Ops& ops);
 
-// One thread's register-only loops and its sweep over a buffer; each returns a value that depends on all of the work.
+// One thread's register-only loops and its read of a buffer; each returns a value that depends on all of the work.
 // `rounds` x kFlopsPerRound operations.
 struct CeilingLoops {
   float (*f32)(int64_t rounds);
@@ -29,7 +29,7 @@ struct CeilingLoops {
   float (*read)(const float* data, int64_t floats);
   float (*int8)(int64_t rounds) = nullptr;  // null: none
   int64_t int8_ops_per_round = 0;
-  float (*int4)(int64_t rounds) = nullptr;  // codes of 4 bits by 8, where they have a faster way; null: int8
+  float (*int4)(int64_t rounds) = nullptr;  // 4-bit codes by 8, if the set has a faster way; null: int8
   int64_t int4_ops_per_round = 0;
   bool int8_takes_16 = false;  // products of 8 by 16 bits cost the same
 };

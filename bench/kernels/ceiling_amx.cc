@@ -1,4 +1,4 @@
-// Matrix tiles: four tiles of sums, as the kernels keep them. What has no tiles, and reading, is AVX-512's.
+// Matrix tiles: four tiles of sums, as in the kernels. Other arithmetic and reads use AVX-512's loops.
 #include <cstdint>
 
 #include "ceiling.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kSums = 4, kRows = 16, kColumns = 16;
 
-// As ldtilecfg reads it.
+// The format of ldtilecfg.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

@@ -13,8 +13,8 @@ struct Vec {
   static float First(F v) { return _mm256_cvtss_f32(v); }
 };
 
-// Sums in the registers that 16 leave: 12, or 10 where an instruction's result is added by another. In assembly: the
-// compiler may neither see that all rounds do the same nor move sums to memory.
+// Sums in the remaining of 16 registers: 12, or 10 where a second instruction adds the result. In assembly, so that the
+// compiler neither merges the identical rounds nor moves sums to memory.
 constexpr int kSums = 12, kAddedSums = 10;
 
 #define TACTUS_SUMS(type, one) \
@@ -39,7 +39,7 @@ float FirstOf(__m256i v) {
   return static_cast<float>(_mm_cvtsi128_si32(_mm256_castsi256_si128(v)));
 }
 
-// Codes of 8 bits, widened: 16 products by vpmaddwd and vpaddd.
+// 8-bit codes, widened: 16 products by vpmaddwd and vpaddd.
 float WideLoop(int64_t rounds) {
   TACTUS_SUMS(__m256i, _mm256_set1_epi32(1));
   const __m256i a = _mm256_set1_epi16(3), b = _mm256_set1_epi16(-5);
@@ -50,7 +50,7 @@ float WideLoop(int64_t rounds) {
   return FirstOf(s0);
 }
 
-// Codes of 4 bits: 32 products by vpmaddubsw and vpaddw, widened once for eight of those.
+// 4-bit codes: 32 products by vpmaddubsw and vpaddw, widened once per eight of them.
 float NibbleLoop(int64_t rounds) {
   TACTUS_SUMS(__m256i, _mm256_set1_epi32(1));
   const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(-5);

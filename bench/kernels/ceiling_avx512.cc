@@ -31,12 +31,12 @@ float Bf16Loop(int64_t rounds) {
   return Vec::First(acc[0]);
 }
 
-// In one piece of assembly: the compiler would fold integer rounds into one product, or move sums between registers and
+// One block of assembly: the compiler would fold integer rounds into one product, or move sums between registers and
 // memory and halve the ceiling.
 constexpr int kInt8Chains = 12;
 
-// One block of instructions over registers: the compiler may neither see that all rounds do the same (integer sums
-// would become one product) nor put moves between.
+// One block of assembly over registers, so that the compiler neither merges the identical rounds (integer sums would
+// become one product) nor inserts moves.
 constexpr int kIntegerChains = 12;
 float Int8Loop(int64_t rounds) {
   __m512i s0 = _mm512_set1_epi32(1), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0,

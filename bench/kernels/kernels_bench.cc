@@ -3,7 +3,7 @@
 //
 //   TACTUS_KERNELS=avx2 TACTUS_BENCH_THREADS=1 kernels_bench --benchmark_filter=bf16
 //
-// Weights rotate over copies that exceed the caches together, as the layers of a model do.
+// Weights rotate over copies that together exceed the caches, like the layers of a model.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -56,7 +56,7 @@ void Report(benchmark::State& state, double flops, double bytes) {
 void Linear(benchmark::State& state, compute::DType dtype, int64_t rows, int64_t cols) {
   const int64_t tokens = state.range(0), row_bytes = compute::RowBytes(dtype, cols);
   const int64_t copies = std::max<int64_t>(1, (int64_t{192} << 20) / (rows * row_bytes));
-  // At 32 bytes, as a GGUF file's tensors are.
+  // Aligned to 32 bytes, like a GGUF file's tensors.
   std::vector<std::byte> storage(static_cast<size_t>(copies * rows * row_bytes + 128));
   std::byte* weights = storage.data() + 64 - reinterpret_cast<uintptr_t>(storage.data()) % 64;
   if (std::getenv("TACTUS_BENCH_MISALIGN") != nullptr) weights += 32;

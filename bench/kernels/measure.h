@@ -1,4 +1,4 @@
-// What the benchmarks of operators share: a clock and memory as the executor has it.
+// Shared by the benchmarks of operators: a clock, and memory like the executor's.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,14 +11,14 @@
 
 namespace tactus::bench {
 
-// Seconds; `cpu`: of this thread's own running, which neighbours on the machine do not lengthen.
+// Seconds; `cpu`: CPU time of this thread, independent of other load on the machine.
 inline double Now(bool cpu) {
   timespec t;
   clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-// Memory in huge pages where there are any, every byte `fill`.
+// Memory in huge pages where available, every byte set to `fill`.
 struct Mapping {
   explicit Mapping(int64_t n, int fill = 0) : bytes(static_cast<size_t>(n)) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

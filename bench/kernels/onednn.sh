@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# oneDNN beside our own products, in turns: bench/kernels/onednn.sh FOLDER [BUILD]
-# FOLDER gets the library (PyPI: onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2.0, oneDNN 3.2, Apache-2.0).
+# Compares oneDNN's products with our own, alternating: bench/kernels/onednn.sh FOLDER [BUILD]
+# Installs the library in FOLDER (PyPI: onednn-cpu-gomp and onednn-devel-cpu-gomp 2023.2.0, oneDNN 3.2, Apache-2.0).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 mkdir -p "$1"

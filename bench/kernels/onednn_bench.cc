@@ -1,6 +1,6 @@
-// oneDNN's matrix products on the shapes of packed_bench, for the decision which one to use: bf16 x bf16 -> f32 and s8
-// x s8 -> f32 with one scale per output column, weights in the format that the library asks for. Built by
-// bench/kernels/onednn.sh alone; the program does not use oneDNN.
+// oneDNN's matrix products on the shapes of packed_bench, to decide which to use: bf16 x bf16 -> f32 and s8 x s8 -> f32
+// with one scale per output column, weights in the library's preferred format. Built only by bench/kernels/onednn.sh;
+// the program does not use oneDNN.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -29,12 +29,12 @@ int main() {
         if (format.bytes == 1) attributes.set_scales_mask(DNNL_ARG_WEIGHTS, 1 << 1);
         const matmul::primitive_desc described(cpu, x, any, y, attributes);
         const matmul product(described);
-        // More copies of the weights than caches hold, in turns.
+        // The turns rotate over copies of the weights that together exceed the caches.
         const int64_t copies = std::max<int64_t>(2, (int64_t{128} << 20) / (n * k * format.bytes));
         std::vector<memory> weights;
         for (int64_t i = 0; i < copies; ++i) {
           weights.emplace_back(described.weights_desc(), cpu);
-          std::memset(weights.back().get_data_handle(), 1, described.weights_desc().get_size());  // pages of its own
+          std::memset(weights.back().get_data_handle(), 1, described.weights_desc().get_size());  // touches its pages
         }
         memory from(x, cpu), to(y, cpu), scales({{n}, memory::data_type::f32, memory::format_tag::a}, cpu);
         for (int64_t i = 0; i < n; ++i) static_cast<float*>(scales.get_data_handle())[i] = 0.01f;

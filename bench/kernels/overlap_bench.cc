@@ -1,12 +1,11 @@
-// Would decode attention, which waits for memory, and products over a prompt chunk, which wait for arithmetic, gain
-// from sharing one queue? The same tasks of both, on the same threads, one kind after the other with a barrier between,
-// or mixed: the most that an executor could gain, since here nothing of the one depends on the other and no weight is
-// read twice.
+// Would decode attention, which is memory-bound, and products over a prompt chunk, which are compute-bound, gain from
+// sharing one queue? The same tasks on the same threads, one kind after the other with a barrier between, or mixed: the
+// upper bound of an executor's gain, since the two kinds are independent here and no weight is read twice.
 //
 //   overlap_bench [THREADS]
 //
-// One task of attention is one sequence, one of products 128 rows of weights by all tokens of the chunk. Orders take
-// turns; a turn takes about 2 ms; medians over 2 s per row. KV and weights walk through copies that exceed the caches.
+// A task is one sequence of attention, or 128 rows of weights by all tokens of the chunk. Orders alternate; a turn
+// takes about 2 ms; medians over 2 s per row. KV and weights rotate over copies that exceed the caches.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +30,7 @@ constexpr int64_t kRows = 5632, kCols = 2048, kSliceRows = 128;
 constexpr int64_t kColdBytes = int64_t{192} << 20;
 constexpr double kProductsSeconds = 1.5e-3, kRowSeconds = 2.0;
 
-// Attention of kDecodes sequences at one context, each a task.
+// Attention of kDecodes sequences at one context, one task each.
 class Decodes {
  public:
   Decodes(const compute::Ops& ops, ThreadPool& pool, int32_t context)
@@ -80,7 +79,7 @@ class Decodes {
   std::vector<std::vector<std::byte>> scratch_;
 };
 
-// Products of a chunk's tokens with slices of a matrix, each a task; as many slices as take about kProductsSeconds.
+// Products of a chunk's tokens with slices of a matrix, one task each; the slices take about kProductsSeconds in total.
 class Products {
  public:
   Products(const compute::Ops& ops, ThreadPool& pool, bool int8, int64_t tokens)
@@ -144,7 +143,7 @@ void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool
     const double t1 = Now(false);
     pool.ParallelFor(p, [&](int64_t i, int32_t thread) { product(2 * turn, i, thread); });
     const double t2 = Now(false);
-    // Task i is attention where the running count of attention tasks goes up: as evenly spread as they can be.
+    // Task i is attention where the running count of attention tasks increases: spread as evenly as possible.
     pool.ParallelFor(a + p, [&](int64_t i, int32_t thread) {
       const int64_t before = i * a / (a + p), after = (i + 1) * a / (a + p);
       if (after > before)

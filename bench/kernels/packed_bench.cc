@@ -1,14 +1,14 @@
-// The linear operators over packed weights against what the machine gives: bytes, operations and the share of the
-// larger of the two bounds, each ceiling measured between the calls, the best of many short turns on both sides, so
-// that neighbours on the machine move neither.
+// The linear operators over packed weights against the machine's ceilings: bytes, operations and the share of the
+// larger of the two bounds. The ceilings are measured between the calls; both are the best of many short turns, which
+// excludes other load on the machine.
 //
-//   packed_bench [THREADS] [NAME_PART] [TOKENS]      NAME_PART: only rows whose "format shape" holds it; TOKENS: only
-//   that many
+//   packed_bench [THREADS] [NAME_PART] [TOKENS]      NAME_PART: only rows whose "format shape" contains it; TOKENS:
+//   only that number of tokens
 //
-// Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about
-// a millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is
-// measured in its own CPU time, several by the wall. Operations are those done: what has 16 bits counts twice, unless
-// the set multiplies 16 bits as fast as 8.
+// Weights rotate over copies that together exceed the caches, like the layers of a model. A call takes at most about a
+// millisecond: if that covers only a part of the matrix, the row states the number of rows used. One thread is measured
+// in thread CPU time, several threads in wall-clock time. Operations are those executed: 16-bit inputs count twice,
+// unless the set multiplies 16 bits as fast as 8.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -99,7 +99,7 @@ class Bench {
     const int64_t multiplies = loops_.int8_takes_16 || !token_format.integer() ? cols : token_format.multiplies(cols);
     const double token_rows = static_cast<double>(tokens * multiplies) / static_cast<double>(cols);
     const bool nibbles = m.code == compute::PackedCode::kU4 && !loops_.int8_takes_16;
-    // A slice that takes about kCallSeconds at guessed rates.
+    // A slice that takes about kCallSeconds at estimated rates.
     const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
                                           token_rows * 128.0 * static_cast<double>(cols) /
                                               (token_format.integer()                               ? 0.8e12

@@ -1,4 +1,4 @@
-// What the KV bookkeeping costs per operation. Pool of 32768 blocks of 16 tokens, as 8 GiB hold of a 1B model.
+// Cost of KV bookkeeping per operation. A pool of 32768 blocks of 16 tokens, as 8 GiB hold for a 1B model.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -21,7 +21,7 @@ std::vector<Hash128> Keys(int32_t tokens, TokenId first) {
   return keys;
 }
 
-// A prompt starts, is computed, ends; its prefix is found every time. Per iteration: match, pin, allocate, release.
+// A prompt starts, is computed and ends; its prefix is found every time. Per iteration: match, pin, allocate, release.
 void BM_StartAndReleaseAHit(benchmark::State& state) {
   const auto tokens = static_cast<int32_t>(state.range(0));
   core::KvCache kv({kBlocks, kBlock, 16, 4096, true});

@@ -1,10 +1,10 @@
-// Whole decode steps of sequences behind one prefix, with the prefix read once for all (on) and by each (off), in turn.
+// Whole decode steps of sequences behind one prefix, read once for all (on) and once per sequence (off), alternating.
 //
 //   cascade_steps MODEL [THREADS] [SECONDS] [KV_DTYPE] [SEQUENCES,... PREFIX,...]
 //
-// Two executors of the same weights take the same plans; the tokens that they sample are compared. One thread is
-// measured in its own CPU time, several by the wall. Every sequence has 64 tokens of its own when the measurement
-// begins and grows by one a step.
+// Two executors of the same weights execute the same plans; their sampled tokens are compared. One thread is measured
+// in thread CPU time, several threads in wall-clock time. Every sequence has 64 tokens behind the prefix at the start
+// and grows by one per step.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -35,7 +35,7 @@ double Median(std::vector<double> x, double at = 0.5) {
   return x[static_cast<size_t>(at * static_cast<double>(x.size() - 1))];
 }
 
-// One executor and where it spends its time.
+// One executor and its measured times.
 struct Engine {
   std::unique_ptr<compute::StepRunner> runner;
   std::unique_ptr<compute::OperatorProfile> profile;
@@ -84,7 +84,7 @@ Engine MakeEngine(const std::string& model, const std::string& kv_dtype, int32_t
   return engine;
 }
 
-// The same plans for both engines.
+// The plans for both engines.
 class Scene {
  public:
   Scene(const std::string& model, const std::string& kv_dtype, int32_t threads, int32_t sequences, int32_t prefix)

@@ -1,13 +1,12 @@
-// Speed of a model on the CPU executor, without server or scheduler: whole prompts, decode steps at each
-// batch size and context, and the hybrid step of a prompt's chunk with decodes. Either one run with a JSON object on
-// stdout, or
-// (--serve) the line protocol of bench/cpu/engines.py, which lets engines take turns cell by cell:
+// Speed of a model on the CPU executor, without server or scheduler: whole prompts, decode steps at each batch size and
+// context, and the hybrid step of a prompt's chunk with decodes. Either one run with a JSON object on stdout, or
+// (--serve) the line protocol of bench/cpu/engines.py, which alternates engines cell by cell:
 //
 //   prefill tokens=N repeat=R [box=T]          whole prompts, in steps of at most 2,048 tokens; an error once one has
 //                                              taken T seconds
 //   decode batch=B context=C steps=S           B sequences after C tokens each, one token each per step
-//   hybrid chunk=N batch=B context=C steps=S   one step with a whole prompt of N tokens and those decodes
-// Every answer: {"seconds": [...]} per prompt or step, from Submit until the result is there, greedy sampling included.
+//   hybrid chunk=N batch=B context=C steps=S   one step with a whole prompt of N tokens and the decodes
+// Every reply: {"seconds": [...]} per prompt or step, from Submit to the result, greedy sampling included.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,34 +49,33 @@ struct SpeedOptions {
     v.Field("repeat", repeat, {.unit = "times", .min = 1, .max = 1000, .help = "repetitions; medians are reported"});
     v.Field("batches", batches, {.help = "decode batch sizes, comma-separated"});
     v.Field("kernels", kernels, {.help = "force a kernel set"});
-    v.Field("operators", operators, {.help = "also where the time of each cell goes, in ms of one step by operator"});
-    v.Group("Numerics, as `tactus serve` has them");
+    v.Field("operators", operators, {.help = "also report each cell's time by operator, in ms per step"});
+    v.Group("Numerics, as in `tactus serve`");
     v.Field("dtype", dtype, {.choices = "auto|float32|bfloat16", .help = "float32 is the reference mode"});
-    v.Field("activation-dtype", activation_dtype,
-            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
-             .help = "what the inputs of linear operators are rounded to"});
+    v.Field(
+        "activation-dtype", activation_dtype,
+        {.choices = "auto|float32|bfloat16|mixed|int16|int8", .help = "rounding of the inputs of linear operators"});
     v.Field("quantization", quantization,
             {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "quantise the weights at load"});
     v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32|int8", .help = "format of K and V"});
-    v.Field("weight-cache", weight_cache, {.help = "folder that keeps packed weights for the next start"});
+    v.Field("weight-cache", weight_cache, {.help = "folder of packed weights for later starts"});
     v.Group("Line protocol");
-    v.Field("serve", serve, {.help = "take commands from stdin (see the head of model_speed.cc)"});
-    v.Field("max-prefill", max_prefill, {.unit = "tokens", .min = 1, .max = 65536, .help = "longest prompt asked for"});
-    v.Field("max-context", max_context,
-            {.unit = "tokens", .min = 1, .max = 65536, .help = "longest context asked for"});
-    v.Field("max-batch", max_batch, {.unit = "sequences", .min = 1, .max = 1024, .help = "most decodes asked for"});
+    v.Field("serve", serve, {.help = "read commands from stdin (see the head of model_speed.cc)"});
+    v.Field("max-prefill", max_prefill, {.unit = "tokens", .min = 1, .max = 65536, .help = "longest prompt"});
+    v.Field("max-context", max_context, {.unit = "tokens", .min = 1, .max = 65536, .help = "longest context"});
+    v.Field("max-batch", max_batch, {.unit = "sequences", .min = 1, .max = 1024, .help = "largest decode batch"});
   }
 };
 
-constexpr int32_t kSpareTokens = 256;  // steps that a context may be followed by
+constexpr int32_t kSpareTokens = 256;  // steps that may follow a context
 constexpr int32_t kChunk = 2048;       // most tokens of a prompt in one step
 
-// Runs plans one at a time. Slot 0 is the prompt's, slots 1 to max_batch decode; each owns a fixed range of blocks.
+// Executes plans one at a time. Slot 0 is the prompt's, slots 1 to max_batch decode; each has a fixed range of blocks.
 class Runner {
  public:
   static Result<std::unique_ptr<Runner>> Create(const SpeedOptions& options, Json* about);
 
-  // An error once a prompt has taken `box_s` seconds; 0: never.
+  // Returns an error once a prompt has taken `box_s` seconds; 0: never.
   Result<std::vector<double>> Prefill(int32_t tokens, int64_t repeat, double box_s = 0) {
     std::vector<double> seconds;
     for (int64_t r = 0; r < repeat; ++r) {
@@ -99,7 +97,7 @@ class Runner {
     return seconds;
   }
 
-  // With `chunk` > 0 every step holds a whole prompt too and the decodes' contexts do not grow.
+  // With `chunk` > 0 every step also has a whole prompt, and the decodes' contexts do not grow.
   Result<std::vector<double>> Steps(int32_t chunk, int32_t batch, int32_t context, int64_t steps) {
     TACTUS_RETURN_IF_ERROR(FillContexts(batch, context));
     std::vector<double> seconds;
@@ -114,7 +112,7 @@ class Runner {
     return seconds;
   }
 
-  // Milliseconds of one step by operator, and what is left of it; begins anew.
+  // Milliseconds per step by operator, and the remainder; resets the counts.
   Json TakeOperators(const std::vector<double>& seconds) {
     Json out;
     double rest = 0;
@@ -143,8 +141,8 @@ class Runner {
  private:
   static constexpr SlotId kPromptSlot = 0;
 
-  // Slots 1 to batch hold `context` tokens each: slot 1's first kChunk are computed, the rest of it and the others are
-  // copies of these in blocks of their own.
+  // Slots 1 to batch get `context` tokens each: slot 1's first kChunk are computed; its rest and the other slots are
+  // copies in separate blocks.
   Status FillContexts(int32_t batch, int32_t context) {
     if (filled_context_ == context && filled_batch_ >= batch) return Status();
     plan_.Clear();
@@ -190,7 +188,7 @@ class Runner {
     plan_.num_tokens += count;
   }
 
-  // Sleeps while the executor works: a waiting loop here would take one of its cores.
+  // Sleeps while the executor works: a spinning wait would occupy one of its cores.
   Result<double> Run() {
     plan_.step = next_step_++;
     const TimeNs start = SystemClock().NowNs();
@@ -225,7 +223,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, Json
   exec.clock = &SystemClock();
   exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : compute::UsableCores();
   exec.ops = compute::SelectOps(options.kernels);
-  if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
+  if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run on this machine");
   exec.kv_dtype = numerics.kv_dtype;
   exec.clock = &SystemClock();
   compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Token ids of stretches of a text, a line each, by the SentencePiece vocabulary of a GGUF file: for models that tactus
-does not serve,
-whose tokeniser `tactus tokenize` does not read. Slow, one merge after the other.
+"""Token ids of stretches of a text, one line each, with the SentencePiece vocabulary of a GGUF file, for models whose
+tokeniser `tactus tokenize` does not read. Slow: one merge at a time.
 
   gguf_ids.py MODEL.gguf TEXT.txt --first 2000 --characters 1200 --count 2 > TEXT.ids
 """
@@ -15,8 +14,7 @@ import gguf
 
 
 def encode(text: str, ids: dict[str, int], scores: list[float]) -> list[int]:
-    """Neighbours that make a piece of the vocabulary are joined, the one of the highest score first; what is left is
-    bytes."""
+    """Joins neighbours that form a piece of the vocabulary, highest score first; the rest becomes bytes."""
     parts = list(text.replace(" ", "\u2581"))
     while True:
         joined = [(scores[ids[a + b]], -at) for at, (a, b) in enumerate(zip(parts, parts[1:])) if a + b in ids]
@@ -34,13 +32,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("text", type=Path)
-    parser.add_argument("--first", type=int, default=0, help="character that the first stretch begins at")
-    parser.add_argument("--characters", type=int, default=1000, help="of a stretch")
-    parser.add_argument("--count", type=int, default=1, help="stretches")
+    parser.add_argument("--first", type=int, default=0, help="first character of the first stretch")
+    parser.add_argument("--characters", type=int, default=1000, help="characters per stretch")
+    parser.add_argument("--count", type=int, default=1, help="number of stretches")
     options = parser.parse_args()
     fields = gguf.GGUFReader(str(options.model)).fields
     if fields["tokenizer.ggml.model"].contents() != "llama":
-        raise SystemExit(f"{options.model}: its vocabulary is not SentencePiece's; 'tactus tokenize' may read it")
+        raise SystemExit(f"{options.model}: its vocabulary is not SentencePiece's; try 'tactus tokenize'")
     ids = {piece: i for i, piece in enumerate(fields["tokenizer.ggml.tokens"].contents())}
     scores, bos = fields["tokenizer.ggml.scores"].contents(), fields["tokenizer.ggml.bos_token_id"].contents()
     text = options.text.read_text()

@@ -1,20 +1,17 @@
 #!/usr/bin/env python3
-"""What more bytes would buy `--quantization int4`: the KL divergence to the file's weights of variants of its rounding
-by least squares,
-and bits per weight.
+"""What more bytes improve in `--quantization int4`: the KL divergence to the file's weights, and bits per weight, for
+variants of its rounding by least squares.
 
 Emulated in f32 (rounding_model.py), with the engine's grid and algorithm (src/compute/kernels/fit/least_squares.h,
-quantize_blocks.cc). Embedding
-and output matrix have 8 bits, a scale per row. --calibrate: sequences of one length, a line each (the engine has the
-model write them).
+quantize_blocks.cc). Embedding and output matrix have 8 bits and a scale per row. --calibrate: sequences of one length,
+one per line (the engine generates its own with the model).
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
-  int4_bytes.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids --calibrate WRITTEN.ids [--only
-  down] [--threads 2]
+  int4_bytes.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids --calibrate WRITTEN.ids
+    [--only down] [--threads 2]
 
-Weights that a file has in blocks of 32 make groups of 32 look better than they are: a group then has a grid that its
-block has already.
-"Apart" moves the groups by 16 columns.
+Weights stored in blocks of 32 flatter groups of 32: a group's grid then equals its block's. "Apart" shifts the groups
+by 16 columns.
 """
 
 from __future__ import annotations
@@ -43,17 +40,17 @@ SHORT = {
 class Variant:
     name: str
     group: int = 64
-    apart: int = 0  # columns of the first group, which moves the others
+    apart: int = 0  # columns of the first group, which shifts the others
     eight: tuple[str, ...] = ()  # matrices in 8 bits, a scale per row
-    layers: tuple[int, ...] = ()  # in 8 bits, from the end where negative
-    columns: float = 0  # share of each matrix's columns that have 8 bits, those of the largest expected error
-    neighbours: int = 1  # columns that are chosen together
-    output_8: bool = True  # embedding and output matrix; else as they are stored
+    layers: tuple[int, ...] = ()  # in 8 bits; negative: from the end
+    columns: float = 0  # share of each matrix's columns in 8 bits, those with the largest expected error
+    neighbours: int = 1  # columns chosen together
+    output_8: bool = True  # embedding and output matrix in 8 bits; else as stored
     nearest: bool = False
 
 
 def grid(x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """A quarter step and a zero point in such for each row of x [rows, columns], as QuantizeInt4 finds them."""
+    """A quarter step, and a zero point in quarter steps, for each row of x [rows, columns], as in QuantizeInt4."""
 
     def fit(step: torch.Tensor, minimum: torch.Tensor) -> tuple[torch.Tensor, ...]:
         d = (step / 4).half().float()
@@ -79,13 +76,13 @@ def grid(x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Te
 
 
 def codes(x: torch.Tensor, d: torch.Tensor, zero: torch.Tensor, finer: int = 1) -> torch.Tensor:
-    """In steps of which 8 bits have 16 for one of 4."""
+    """Codes in steps of 1/finer; 8 bits have 16 steps per step of 4 bits."""
     at = torch.where(d == 0, 0, (x / d + zero) / 4)
     return (torch.round(at * finer) / finer).clamp(0, 15 + 1 - 1 / finer)
 
 
 def factor(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """U above the diagonal, D, and the diagonal of H = (I + U) D (I + U)^T, as FactorInputs."""
+    """U above the diagonal, D, and the diagonal of H = (I + U) D (I + U)^T, as in FactorInputs."""
     h = x.T @ x
     h.diagonal().add_(0.01 * h.diagonal().mean())
     root = torch.linalg.cholesky(h.flip(0, 1)).flip(0, 1)
@@ -102,8 +99,7 @@ def starts(columns: int, v: Variant) -> list[int]:
 
 
 def fine_columns(w: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: Variant) -> torch.Tensor:
-    """Marks those that have 8 bits: by the error that a step makes in the operator's output, once later columns made up
-    for it."""
+    """Marks the columns with 8 bits, by the error of a step in the operator's output after later columns compensate."""
     steps = torch.zeros(w.shape[1])
     at = starts(w.shape[1], v)
     for first, end in zip(at, [*at[1:], w.shape[1]]):
@@ -117,7 +113,7 @@ def fine_columns(w: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: 
 def least_squares(
     w: torch.Tensor, u: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: Variant
 ) -> torch.Tensor:
-    """w [rows, columns] rounded, columns in their order, as RoundInt4."""
+    """w [rows, columns] rounded, columns in order, as in RoundInt4."""
     fine = fine_columns(w, d, importance, v) if v.columns else torch.zeros(w.shape[1], dtype=torch.bool)
     done = torch.zeros_like(w)
     at = starts(w.shape[1], v)
@@ -145,12 +141,12 @@ class Done(Exception):
     pass
 
 
-Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # as factor() gives them
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # results of factor()
 
 
 class Rounder:
-    """A rounding of activations that leaves them and rounds each matrix when its input is there, so that later ones
-    make up for earlier."""
+    """A rounding of activations that returns them unchanged and rounds each matrix once its input is known, so that
+    later matrices compensate for earlier ones."""
 
     def __init__(self, model: Model, v: Variant) -> None:
         self.model, self.v = model, v
@@ -166,7 +162,7 @@ class Rounder:
         names = {"q": ["q"], "kv": ["k", "v"], "o": ["o"], "gu": ["gate", "up"], "d": ["down"]}[site]
         keys = {name: f"blk.{layer}.{SHORT[name]}.weight" for name in names}
         if site != "kv" and not self.v.nearest:
-            self.inputs = factor(x)  # k and v have q's
+            self.inputs = factor(x)  # k and v have the input of q
         for name, key in keys.items():
             w = self.model.weights[key]
             self.count += w.numel()
@@ -205,12 +201,12 @@ def variants(model: Model) -> Iterator[Variant]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_inputs(parser)
-    parser.add_argument("--calibrate", type=Path, required=True, help="ids, sequences of one length")
+    parser.add_argument("--calibrate", type=Path, required=True, help="token ids, sequences of equal length")
     options = parser.parse_args()
     model, texts = read_inputs(options)
     sequences = [ids for ids, _ in read_texts(options.calibrate, options.most, len(model.weights["token_embd.weight"]))]
     if len({len(ids) for ids in sequences}) > 1:
-        raise SystemExit(f"{options.calibrate}: lines of different lengths; cut them to one")
+        raise SystemExit(f"{options.calibrate}: lines of different lengths; cut them to one length")
     calibration = torch.stack(sequences)
     reference = {
         name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()

@@ -1,6 +1,6 @@
-// kernel_errors: every operator of every kernel set of this machine against ref/ on the default model's shapes with
-// seeded random inputs, as a markdown table: the largest difference of an element, as a part of the largest element;
-// "equal" is bit for bit.
+// kernel_errors: every operator of every kernel set of this machine against ref/, on the default model's shapes with
+// seeded random inputs, as a markdown table: an element's largest difference, relative to the largest element; "equal"
+// means bit for bit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ std::vector<float> Packed(const Ops& ops, Machine& m, Quantization quantization,
   return y;
 }
 
-// silu(gate) * up, rounded for a matrix of the same form, and that matrix's product.
+// silu(gate) * up, rounded for a matrix of the same form, and its product with that matrix.
 std::vector<float> Gated(const Ops& ops, Machine& m, Quantization quantization, Rounding rounding) {
   PackedInput gate, up, down;
   Prepare(ops, m, quantization, rounding, true, kCols, 4, &gate);
@@ -105,7 +105,7 @@ std::vector<float> Norm(const Ops& ops, Machine& m) {
   return y;
 }
 
-// RoPE, the cache's rounding and attention of a prompt's last chunk and of a decode.
+// RoPE, the cache's rounding, and attention of a prompt's last chunk and of a decode.
 std::vector<float> Attention(const Ops& ops, Machine& m, compute::DType kv_dtype) {
   constexpr int32_t kBlocks = kPositions / kBlockSize + 1;
   std::vector<float> q = Random(int64_t{kPositions} * kHeads * kHeadDim, 7);

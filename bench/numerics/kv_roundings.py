@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
-"""Which rounding of cached K and V costs how much accuracy and how many bytes: the KL divergence to f32 of every
-rounding that was tried.
+"""Accuracy and bytes of each tried rounding of cached K and V: the KL divergence to f32.
 
 Everything else is f32 (rounding_model.py). Models and texts are those of roundings.py.
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   kv_roundings.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids [--only turned] [--threads 2]
 
-"Bits" are of a value that is old enough to be rounded, scales included, half of them K's; "bytes" are what a token
-takes in all layers.
-Scales and zero points are f16, int8's f32. Groups are of one head, the whole head where it is smaller. "Turned": by the
-Hadamard matrix
-of the head, before rounding and back after it, as the engine does to K.
+"Bits" are per value that is old enough to be rounded, scales included, the mean of K and V; "bytes" are per token in
+all layers. Scales and zero points are f16, those of int8 f32. A group is within one head, at most the whole head.
+"Turned": by the head's Hadamard matrix before rounding, and back after it, as the engine does to K.
 """
 
 from __future__ import annotations
@@ -31,10 +28,10 @@ class Form:
 
     bits: int = 4  # 16: bf16
     group: int = 32  # values of a head under one scale; 0: the head
-    positions: int = 0  # instead: as many positions of one dimension
+    positions: int = 0  # not 0: a group is this number of positions of one dimension
     asymmetric: bool = False  # a minimum beside each scale
     turned: bool = False
-    searched: bool = False  # each scale is the one of 8 that errs least
+    searched: bool = False  # each scale is the best of 8
 
     def bits_of_value(self, head: int) -> float:
         if self.bits == 16:
@@ -43,7 +40,7 @@ class Form:
         return self.bits + (32 if self.bits == 8 else 32 if self.asymmetric else 16) / count
 
     def of(self, x: torch.Tensor) -> torch.Tensor:
-        """x [positions, heads, head], as it is read back."""
+        """x [positions, heads, head] after storing and reading it."""
         if self.bits == 16:
             return x.bfloat16().float()
         count, heads, head = x.shape
@@ -57,13 +54,13 @@ class Form:
         return self._rounded(x.reshape(count, heads, -1, min(self.group or head, head))).view(x.shape)
 
     def _rounded(self, x: torch.Tensor) -> torch.Tensor:
-        """Groups along the last dimension."""
+        """Rounds groups along the last dimension."""
         low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
         if self.asymmetric:
             middle, step, least, most = low.half().float(), (high - low) / (2**self.bits - 1), 0, 2**self.bits - 1
         elif self.bits == 8:
             middle, step, least, most = torch.zeros_like(low), torch.maximum(-low, high) / 127, -127, 127
-        else:  # the value that is largest is -8 steps, as in q4_0
+        else:  # the largest value is -8 steps, as in q4_0
             most = 2 ** (self.bits - 1) - 1
             middle, step, least = torch.zeros_like(low), torch.where(-low > high, low, high) / -(most + 1), -most - 1
         best, error = x, torch.full_like(low, torch.inf)
@@ -76,7 +73,7 @@ class Form:
 
 
 BF16 = Form(16)
-INT8 = Form(8, 0, turned=True), Form(8, 0)  # K and V, as the engine has them
+INT8 = Form(8, 0, turned=True), Form(8, 0)  # the engine's K and V
 
 
 @dataclass(frozen=True)
@@ -84,11 +81,11 @@ class Scheme:
     name: str
     k: Form
     v: Form
-    block: int = 1  # positions that are rounded together, once the last of them is there and they are old enough
-    recent: int = 0  # blocks before a query's that are read as they were; its own are too where block > 1
+    block: int = 1  # positions rounded together, once all of them exist and are old enough
+    recent: int = 0  # blocks before a query's that have recent_forms; its own block has too if block > 1
     recent_forms: tuple[Form, Form] = (BF16, BF16)
-    first: int = 0  # positions at a sequence's beginning that keep recent_forms
-    centred: int = 0  # the mean K of so many positions at its beginning is taken off K
+    first: int = 0  # positions at a sequence's start that keep recent_forms
+    centred: int = 0  # not 0: the mean K of this number of positions at the start is subtracted from K
 
     def bytes_of_token(self, model: Model) -> float:
         return (
@@ -100,7 +97,7 @@ class Scheme:
         )
 
     def __call__(self, k: torch.Tensor, v: torch.Tensor) -> Copies:
-        if self.centred:  # the same for all scores of a query: softmax does not see it
+        if self.centred:  # the same shift of all scores of a query, which softmax ignores
             k = k - k[: self.centred].mean(0)
         old = self.k.of(k), self.v.of(v)
         if self.block == 1 and not self.recent and not self.first:

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""The rows of llama.cpp for numerics_table: its next-token distributions, asked of a running llama-server position by
-position, against the f32 reference that numerics_table wrote with --dump; for the chat answers, and for TOKENS where
-given
-(as many as the dump holds).
+"""The rows of llama.cpp for numerics_table: next-token distributions of a running llama-server, position by position,
+against the f32 reference that numerics_table wrote with --dump; for the chat answers, and for TOKENS if given (as far
+as the dump goes).
 
   llama-server -m MODEL.gguf --port 8099 -c 1024 -np 1
   numerics_table MODEL.gguf CHATS.json TOKENS.txt 512 --dump reference.f32
   llama_cpp_row.py http://127.0.0.1:8099 CHATS.json reference.f32 TOKENS.txt
 
-The server names the 1000 most likely tokens; the others count as one. KL of such a coarsened distribution is a lower
+The server returns the 1000 most likely tokens; the others count as one. KL of this coarser distribution is a lower
 bound.
 """
 
@@ -56,7 +55,7 @@ class Scores:
         self.kls, self.same, self.likelihood, self.predicted, self.unnamed = [], 0, 0.0, 0, 0
 
     def add(self, url, prompt, following, row):
-        """`row`: the reference's logits after `prompt`; `following`: the token that comes next, or None."""
+        """`row`: the reference's logits after `prompt`; `following`: the next token, or None."""
         reference = log_softmax(row)
         reply = complete(url, prompt, 1, TOP)
         theirs = {t["id"]: t["logprob"] for t in reply["completion_probabilities"][0]["top_logprobs"]}

@@ -3,16 +3,16 @@
 // numerics_table MODEL CHATS.json --dump FILE
 //
 // How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x)
-// in nats and how often the most likely token is the same, position by position on given text (teacher forcing), as a
-// markdown table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer
-// each arithmetic must give by itself; -: none. TOKENS.txt: token ids (`tactus tokenize MODEL --ids`), a line a text,
-// in windows of 512.
-// --operators: which linear operators int8 activations hurt, instead of the engine's choices.
-// --activations: every rounding of activations that these weights, quantised at load or as stored (none), can have,
-// with its arithmetic: multiplications of 8 bits over those of 8 bits everywhere, without the output matrix (prompts)
-// and with it (decodes). Against f32 activations and the same weights; of weights quantised at load: against int16
-// activations and f32 KV, which leave a KL of 4e-8.
-// --only: the arithmetics alone whose names hold NAME, beside the reference.
+// in nats, and how often the most likely token is the same, position by position on given text (teacher forcing), as a
+// markdown table. CHATS.json: tests/golden/data/smollm2-135m.json; its answers are scored, and each arithmetic must
+// generate its first answer; -: none. TOKENS.txt: token ids (`tactus tokenize MODEL --ids`), one text per line, in
+// windows of 512.
+// --operators: which linear operators int8 activations affect, instead of the engine's choices.
+// --activations: every rounding of activations for these weights, quantised at load or as stored (none), with its
+// arithmetic: 8-bit multiplications, relative to 8 bits everywhere, without the output matrix (prompts) and with it
+// (decodes). The reference is f32 activations and the same weights; for weights quantised at load: int16 activations
+// and f32 KV, whose KL is 4e-8.
+// --only: only the arithmetics whose names contain NAME, beside the reference.
 // --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for
 // llama_cpp_row.py. One arithmetic is in memory at a time; the reference's logits are kept.
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ compute::CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
   o.num_blocks = kWindow / 16 + 1;
   o.max_slots = 1;
   o.max_step_tokens = kWindow;
-  o.max_step_items = 64;  // rows of logits at a time
+  o.max_step_items = 64;  // rows of logits at once
   o.max_model_len = kWindow + 16;
   return o;
 }
@@ -108,7 +108,7 @@ void RunPassage(compute::StepRunner& runner, const Passage& passage,
   if (!result.status.ok()) throw std::runtime_error(result.status.ToString());
 }
 
-// `reference`: one vector of logits per scored row; filled by the first runner of a passage.
+// `reference`: one vector of logits per scored row, filled by the first runner of a passage.
 void AddScore(compute::StepRunner& runner, const Passage& passage, std::vector<std::vector<float>>* reference,
               Score* score) {
   const size_t rows = passage.tokens.size() - passage.first_scored;

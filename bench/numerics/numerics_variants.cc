@@ -16,7 +16,7 @@ float LargestOf(const float* x, int64_t begin, int64_t end) {
   return largest;
 }
 
-// A row to int8 with a scale for each `block` columns (compute/kernels/packed/packed.h), kept as f32.
+// Rounds a row to int8 with a scale per `block` columns (compute/kernels/packed/packed.h); the result is f32.
 void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
   for (int64_t b = 0; b < n; b += block) {
     const int64_t end = std::min(b + block, n);
@@ -26,7 +26,7 @@ void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
   }
 }
 
-// What integer products over such blocks give, up to f32 sums: the same numbers through the f32 kernel.
+// Integer products over such blocks, up to f32 sums: the same numbers through the f32 kernel.
 void LinearInt8(compute::ThreadPool& pool, const float* x, int64_t tokens, const compute::MatrixView& w,
                 const float* bias, float* y, compute::Workspace scratch) {
   if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, y, scratch);
@@ -169,7 +169,7 @@ Result<LoadedVariant> LoadVariant(const compute::ModelDescription& description, 
   TACTUS_ASSIGN_OR_RETURN(loaded.numerics, compute::ChooseNumerics(variant.options, description.config.weight_dtype));
   compute::LoadWeightsOptions load = compute::LoadOptionsFor(loaded.numerics);
   load.threads = compute::UsableCores();
-  load.pack = load.pack && !variant.emulate;  // what is emulated stands in for the operator over rows
+  load.pack = load.pack && !variant.emulate;  // the emulation replaces the operator over rows
   TACTUS_ASSIGN_OR_RETURN(loaded.weights, compute::LoadWeights(description, load, SystemClock()));
   loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : compute::SelectOps();
   return loaded;

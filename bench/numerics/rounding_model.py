@@ -1,11 +1,9 @@
-"""Forward passes in f32 whose linear operators take rounded activations: llama and gemma3 of GGUF files, and
+"""Forward passes in f32 whose linear operators read rounded activations: llama and gemma3 of GGUF files, and
 llama2.c's.
 
 A rounding is a function (site, layer, x) -> x' of the activations x [tokens, columns] that an operator reads. Sites: q,
-kv (the same
-activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's. A cache is a
-function of K and
-V [positions, heads, head] that gives what attention reads of them.
+kv (the same activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's.
+A cache is a function of K and V [positions, heads, head] that returns the copies that attention reads.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from torch.nn import functional
 
 SITES = ("q", "kv", "o", "gu", "d", "lm")
 Rounding = Callable[[str, int, torch.Tensor], torch.Tensor]
-# K, V and which (query, position) read this copy of them [queries, positions], None: all. Each pair reads one copy.
+# K, V, and which (query, position) pairs read this copy [queries, positions], None: all. Each pair reads one copy.
 Copies = list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]
 Cache = Callable[[torch.Tensor, torch.Tensor], Copies]
 
@@ -39,7 +37,7 @@ def f32_cache(k: torch.Tensor, v: torch.Tensor) -> Copies:
 
 
 class Model:
-    """Weights [rows, columns] by GGUF's names, and what of the shape a pass needs."""
+    """Weights [rows, columns] by GGUF's names, and the shape that a pass needs."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.stem
@@ -120,7 +118,7 @@ class Model:
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps) * self.weights[name]
 
     def _rope(self, x: torch.Tensor, base: float, positions: torch.Tensor) -> torch.Tensor:
-        """x: [tokens, heads, head]. Pairs are neighbours in llama's files, halves in gemma3's."""
+        """x: [tokens, heads, head]. Pairs are neighbours in llama's files, one of each half in gemma3's."""
         half = self.head // 2
         angle = positions[:, None].float() * base ** (-torch.arange(half).float() / half)
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
@@ -131,7 +129,7 @@ class Model:
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
     def _attention(self, q: torch.Tensor, copies: Copies, seen: torch.Tensor) -> torch.Tensor:
-        """[tokens, heads * head] of q [tokens, heads, head]; seen [tokens, positions]."""
+        """Returns [tokens, heads * head] for q [tokens, heads, head] and seen [tokens, positions]."""
 
         def of_queries(x: torch.Tensor) -> torch.Tensor:
             return x.repeat_interleave(self.heads // self.kv_heads, 1)
@@ -150,7 +148,7 @@ class Model:
     def log_probabilities(
         self, ids: torch.Tensor, rounding: Rounding = exact, cache: Cache = bf16_cache
     ) -> torch.Tensor:
-        """[tokens, vocabulary], after each token of `ids` [tokens]; or of [sequences, length], one after the other."""
+        """Returns [tokens, vocabulary], after each token of `ids` [tokens] or [sequences, length] in this order."""
         gemma = self.kind == "gemma3"
         length, tokens = ids.shape[-1], ids.numel()
         positions = torch.arange(length)

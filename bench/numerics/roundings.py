@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Which rounding of activations costs how much accuracy and how much arithmetic: the KL divergence to f32 of every
-rounding that was tried.
+"""Accuracy and arithmetic of each tried rounding of activations: the KL divergence to f32.
 
 Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token
-ids, white space
-between ids, a line a text, or golden files (tests/golden/data); --calibrate takes others than those that are measured.
+ids, separated by white space, one text per line, or golden files (tests/golden/data); --calibrate needs other texts
+than the measured ones.
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   roundings.py MODEL.gguf --text TEXT.ids --text CHAT.ids --calibrate OTHER.ids [--only centred] [--threads 2]
 
-"Arithmetic" is integer multiplications of a prompt's token (of a decode: with the output matrix) over those of 8 bits
-everywhere: what
-has two planes counts twice. The first positions of a sequence are left out where a rounding treats them alone.
+"Arithmetic" is integer multiplications per prompt token (of a decode: with the output matrix), relative to 8 bits
+everywhere: two planes count twice. The first positions of a sequence are excluded where a rounding treats them
+separately.
 """
 
 from __future__ import annotations
@@ -34,32 +33,33 @@ LIMIT, MOST_SHIFT = 127, 7
 class Scheme:
     name: str
     scale_columns: int = 128  # columns under one f32 scale
-    shift_columns: int = 32  # under one power of two; 0: none
-    planes: frozenset[str] = frozenset({"kv", "lm"})  # sites of 16 bits
-    layers: tuple[int, ...] = ()  # of 16 bits, from the end where negative
-    first: int = 0  # positions of 16 bits at a sequence's beginning
-    centred: bool = False  # the mean of the calibration's activations is taken off and comes back as a bias
-    crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
-    blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
-    wide: int = 0  # of each 32 columns so many have 16 bits, those of the largest mean square in the calibration
-    wide_by: str = (
-        "calibration"  # or "weights": those that norms and the weights before them make largest; "token": see groups
-    )
-    # with "token": of each 32 columns so many groups of four neighbours, those that hold the token's largest values
+    shift_columns: int = 32  # columns under one power of two; 0: none
+    planes: frozenset[str] = frozenset({"kv", "lm"})  # sites with 16 bits
+    layers: tuple[int, ...] = ()  # with 16 bits; negative: from the end
+    first: int = 0  # positions with 16 bits at a sequence's start
+    centred: bool = False  # the mean of the calibration's activations is subtracted, and restored as a bias
+    crest: float = (
+        math.inf
+    )  # 16 bits for 32 columns whose largest exceeds this multiple of the token's root mean square
+    blocks: float = 0  # share of a matrix's blocks of 128 columns with 16 bits, by the calibration's error
+    wide: int = 0  # columns of each 32 with 16 bits, those of the largest mean square in the calibration
+    wide_by: str = "calibration"  # or "weights": columns made largest by norms and earlier weights; "token": see groups
+    # with "token": number of groups of four neighbours in each 32 columns, those with the token's largest values
     groups: int = 0
-    groups_down: int = 0  # as many for d; 0: as for all
-    hadamard: int = 0  # columns that are turned before they are rounded, as weights are that can be turned
+    groups_down: int = 0  # the number for d; 0: as for all
+    hadamard: int = 0  # columns turned before rounding, like the weights that can be turned
     asymmetric: bool = False  # a zero point beside each scale
-    clipped: bool = False  # each scale is the one of 8 that errs least
+    clipped: bool = False  # each scale is the best of 8
 
 
 def blocks_of(x: torch.Tensor, columns: int) -> torch.Tensor:
-    """[tokens, blocks, columns], the last one filled with zeros."""
+    """Returns [tokens, blocks, columns], the last block padded with zeros."""
     return functional.pad(x, (0, -x.shape[1] % columns)).view(len(x), -1, columns)
 
 
 def turned(x: torch.Tensor, columns: int) -> torch.Tensor:
-    """By an orthonormal Hadamard matrix of so many columns, or the half that divides them; its own inverse."""
+    """Multiplies by an orthonormal Hadamard matrix of this number of columns, halved until it divides x's; its own
+    inverse."""
     while x.shape[1] % columns:
         columns //= 2
     y, step = blocks_of(x, columns), 1
@@ -92,8 +92,8 @@ def to_8_bits(x: torch.Tensor, s: Scheme) -> torch.Tensor:
 
 
 class Calibration:
-    """Of each site and layer: the mean activation, and how much each block of 128 columns errs in the operator's
-    output, in parts of it."""
+    """For each site and layer: the mean activation, and each block of 128 columns' relative error in the operator's
+    output."""
 
     def __init__(self, model: Model, texts: Sequence[torch.Tensor]) -> None:
         kept: dict[tuple[str, int], list[torch.Tensor]] = {}
@@ -118,8 +118,7 @@ class Calibration:
 
 
 def column_sizes(model: Model, site: str, layer: int) -> torch.Tensor:
-    """How large an operator's columns are likely to be, by the weights alone: those of the norm or of the operators
-    before it."""
+    """The likely sizes of an operator's input columns, from the weights of the norm or operators before it."""
 
     def w(name: str) -> torch.Tensor:
         return model.weights[f"blk.{layer}.{name}.weight"]
@@ -146,18 +145,18 @@ def largest_of_32(sizes: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def largest_neighbours(x: torch.Tensor, groups: int) -> torch.Tensor:
-    """Marks of each 32 columns of each token the groups of four neighbours that hold its largest values."""
+    """Marks the groups of four neighbours with the largest values in each 32 columns of each token."""
     tops = blocks_of(x, 32).abs().unflatten(-1, (8, 4)).amax(-1)
     chosen = torch.zeros_like(tops, dtype=torch.bool).scatter_(-1, tops.topk(groups, -1).indices, True)
     return chosen.repeat_interleave(4, -1).reshape(len(x), -1)[:, : x.shape[1]]
 
 
 class Rounded:
-    """A scheme as a rounding, which counts what has two planes."""
+    """A scheme as a rounding, which counts the elements with two planes."""
 
     def __init__(self, model: Model, calibration: Calibration, scheme: Scheme) -> None:
         self.model, self.calibration, self.scheme = model, calibration, scheme
-        self.twice = dict.fromkeys(SITES, 0.0)  # share of the elements, summed up
+        self.twice = dict.fromkeys(SITES, 0.0)  # sums of the shares of elements with two planes
         self.counted = dict.fromkeys(SITES, 0)
 
     def __call__(self, site: str, layer: int, x: torch.Tensor) -> torch.Tensor:
@@ -277,10 +276,10 @@ def schemes() -> list[Scheme]:
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument(
-        "--text", type=Path, action="append", required=True, help="ids to measure on; may be given again"
+        "--text", type=Path, action="append", required=True, help="token ids to measure on; may be repeated"
     )
-    parser.add_argument("--most", type=int, default=512, help="positions of a text (default 512)")
-    parser.add_argument("--only", default="", help="only rows with this in their name")
+    parser.add_argument("--most", type=int, default=512, help="positions per text (default 512)")
+    parser.add_argument("--only", default="", help="only rows whose name contains this")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
 
 
@@ -299,10 +298,9 @@ def read_inputs(options: argparse.Namespace) -> tuple[Model, dict[str, Texts]]:
 
 
 def read_texts(path: Path, most: int, vocabulary: int) -> Texts:
-    """Of a file of ids, all of whose positions count, or of a golden file, whose conversations are its texts: from the
-    position that gives
-    an answer's first token to that which gives its last."""
-    give = "give ids, a line a text, as 'tactus tokenize MODEL --ids on' prints them"
+    """Reads a file of ids, whose positions all count, or a golden file, whose texts are its conversations: those count
+    from the position that predicts an answer's first token to the one that predicts its last."""
+    give = "give ids, one text per line, as printed by 'tactus tokenize MODEL --ids on'"
     try:
         if path.suffix == ".json":
             cases = json.loads(path.read_text())["cases"]
@@ -320,7 +318,7 @@ def read_texts(path: Path, most: int, vocabulary: int) -> Texts:
     for text, _ in texts:
         if not 0 <= min(text) <= max(text) < vocabulary:
             raise SystemExit(
-                f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?"
+                f"{path}: ids from {min(text)} to {max(text)}, but the model has {vocabulary}: ids of another model?"
             )
     return [(torch.tensor(text[:most]), counts) for text, counts in texts]
 
@@ -344,7 +342,7 @@ def main() -> None:
         type=Path,
         action="append",
         default=[],
-        help="ids that the means and errors are taken of (default: two texts of 256 random ids)",
+        help="token ids for the means and errors (default: two texts of 256 random ids)",
     )
     options = parser.parse_args()
     model, texts = read_inputs(options)

@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
-"""Jobs for offline scheduling, made as BlendServe makes its own (appendix A.1): a compute-heavy trace and a
-memory-heavy one are mixed until the job has a given density, and prompts that share prefixes are added until it has a
-given sharing. Writes a CSV for `tactus sim --workload lengths:FILE`, and prints what came out.
+"""Jobs for offline scheduling, generated as in BlendServe (appendix A.1): a compute-heavy trace and a memory-heavy one
+are mixed until the job has a given density, and prompts that share prefixes are added until it has a given sharing.
+Writes a CSV for `tactus sim --workload lengths:FILE`, and prints the job's properties.
 
     bench/offline/mixes.py --density 1.4 --sharing 0.35 [--requests 40000] [--dense burstgpt] [--seed 1] -o FILE.csv
     bench/offline/mixes.py --sources
 
 Density and sharing are those of the paper, with its figures for Llama-3.1-8B on an A100-80GB (section 2.3):
-rho = (1 - s) sum Comp / sum Mem, s: the share of prompt tokens that no order need compute twice.
+rho = (1 - s) sum Comp / sum Mem, s: the share of prompt tokens that need not be computed again in any order.
 
-Where lengths come from:
+Sources of lengths:
   sharegpt, azure   public traces (DATA/traces/sharegpt_nanoflow.csv, azure2023_code.csv)
-  burstgpt          the trace cannot be had here: lognormal lengths, with answers as long as the paper's density asks
+  burstgpt          trace not available: lognormal lengths, with answer lengths that give the paper's density
   wildchat          likewise, answers of 256 tokens on average
-  openvid           likewise, answers of 16K tokens on average (as the paper normalises them) and at most 32,768:
-                    the public frame counts that the paper takes are not among the data here, and it names no longest
-                    answer. --openvid has it otherwise: "long", up to 98,304 tokens, a source as dense as the paper's,
-                    of which a few answers take as long alone as a job of 40,000 requests; "cut", those of a mean of 16K
-                    cut at 32,768, which leaves 14.5K
+  openvid           likewise, answers of 16K tokens on average (normalised as in the paper) and at most 32,768: the
+                    paper's public frame counts are not available here, and the paper states no maximum. Other values
+                    of --openvid: "long" has up to 98,304 tokens and the paper's density, but a few of its answers take
+                    as long as a job of 40,000 requests; "cut" cuts lengths with a mean of 16K at 32,768, which leaves
+                    a mean of 14.5K
   mmlu              likewise, prompts of 57 subjects with a few examples each, answers of 2 tokens
-Every source begins with a system prompt of its own, mmlu with its subject's examples instead.
+Every source starts with its own system prompt, mmlu with its subject's examples instead.
 """
 
 import argparse
@@ -34,7 +34,7 @@ import sys
 PARAMETERS, HIDDEN, LAYERS, KV_WIDTH = 8.03e9, 4096, 32, 1024
 FLOPS, BANDWIDTH = 312e12, 2039e9
 SUBJECTS = 57
-# (mean that is drawn, most) of OpenVid's answers, in tokens.
+# (mean that is drawn, maximum) of OpenVid's answers, in tokens.
 OPENVID = {"capped": (19_300, 32_768), "cut": (16_384, 32_768), "long": (16_384, 98_304)}
 CONTEXT = 131_072
 
@@ -58,7 +58,7 @@ def lognormal(draw, mean, cv):
 
 
 def lengths(draw, prompt, output):
-    """Endless rows: prompt and output are (mean, coefficient of variation, least, most)."""
+    """An endless stream of rows: prompt and output are (mean, coefficient of variation, least, most)."""
     while True:
         p, d = (min(max(round(lognormal(draw, mean, cv)), least), most) for mean, cv, least, most in (prompt, output))
         yield {"prompt": p, "output": d}
@@ -144,7 +144,7 @@ class Totals:
 
     @property
     def exact_density(self):
-        """What is computed once counted once (docs/batch.md)."""
+        """Totals in which shared tokens are computed once (docs/batch.md)."""
         return (self.compute - self.saved) / self.memory
 
 
@@ -166,12 +166,12 @@ def means(rows):
 
 
 def shares(density, sharing, samples):
-    """What parts of (dense, openvid, mmlu) come nearest, by their means."""
+    """The shares of (dense, openvid, mmlu) that come nearest, by their means."""
     dense, openvid, mmlu_means = map(means, samples)
     best = None
-    for k in range(0, 1000):  # of mmlu
+    for k in range(0, 1000):  # thousandths of mmlu
         share = k / 1000
-        low, high = 0.0, 1.0  # of openvid among the rest
+        low, high = 0.0, 1.0  # share of openvid among the rest
         for _ in range(50):
             middle = (low + high) / 2
             parts = [(dense, (1 - share) * (1 - middle)), (openvid, (1 - share) * middle), (mmlu_means, share)]
@@ -191,8 +191,8 @@ def make(density, sharing, requests, dense, seed, data, openvid="capped"):
     rows = []
     for stream, part in ((streams[0], parts[0]), (streams[2], parts[2])):
         rows += [next(stream) for _ in range(round(part * requests))]
-    # Few long answers weigh as much as all the rest: they are counted by what they weigh, and one that is too long for
-    # what is left is passed over.
+    # A few long answers outweigh the rest: answers are counted by weight, and one that exceeds the remaining weight is
+    # skipped.
     t = totals(rows)
     left_s = (1 - t.sharing) * t.compute / density - t.memory
     passed = 0
@@ -211,7 +211,7 @@ def write(path, rows):
     with open(path, "w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["prompt_tokens", "output_tokens", "prefix_id", "shared_tokens", "slo_class"])
-        ids = {}  # prefixes are numbered as they come
+        ids = {}  # prefixes are numbered in order of occurrence
         for row in rows:
             prefix = ids.setdefault(row["prefix"], len(ids))
             out.writerow([row["prompt"], row["output"], prefix, row["shared"], row["source"]])
@@ -258,9 +258,9 @@ def main():
     parser.add_argument("--requests", type=int, default=40000)
     parser.add_argument("--dense", default="burstgpt", choices=("burstgpt", "wildchat", "sharegpt", "azure"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--openvid", default="capped", choices=tuple(OPENVID), help="how long its answers are")
+    parser.add_argument("--openvid", default="capped", choices=tuple(OPENVID), help="the lengths of OpenVid's answers")
     parser.add_argument("--data", default="")
-    parser.add_argument("--sources", action="store_true", help="print each source's density and sharing, and end")
+    parser.add_argument("--sources", action="store_true", help="print each source's density and sharing, and exit")
     parser.add_argument("-o", "--output")
     args = parser.parse_args()
     data = data_folder(args.data)

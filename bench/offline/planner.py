@@ -1,17 +1,13 @@
 #!/usr/bin/env python3
-"""How long `tactus batch` takes to tokenise and plan a job of many real prompts, and the memory that takes. The job is
-made here and ended
-as soon as its plan is there.
+"""Time and memory of `tactus batch` for tokenising and planning a job of many real prompts. The job is generated here
+and stopped once its plan is ready.
 
     bench/offline/planner.py [TACTUS] [--model MODEL] [--prompts 1000000] [--words 590] [--planner-memory 1GiB,0]
 
-A prompt is one of 50 long instructions (a third of its words) and sentences of this repository's pages, shuffled: words
-that a tokeniser
-has met and has not, of which no two prompts have the same. Prints a line of Markdown for each limit: the input's size,
-the mean tokens of a
-prompt (of the first 200), seconds of reading and tokenising, seconds of planning, and the largest resident memory, the
-weights and the KV
-memory included.
+A prompt is one of 50 long instructions (a third of its words) and shuffled sentences of this repository's pages: known
+and unknown words, different in every prompt. Prints a line of Markdown for each limit: the input's size, the mean
+tokens of a prompt (of the first 200), seconds of reading and tokenising, seconds of planning, and the largest resident
+memory, the weights and the KV memory included.
 """
 
 import argparse
@@ -48,7 +44,7 @@ def prose(rng, pool, words):
 
 
 def write_job(path, prompts, words):
-    """A JSON line for each prompt."""
+    """Writes one JSON line per prompt."""
     rng, pool = random.Random(1), sentences()
     starts = [prose(rng, pool, words // 3) for _ in range(INSTRUCTIONS)]
     with open(path, "w") as out:
@@ -78,7 +74,7 @@ def mean_tokens(args, job, count=200):
 
 
 def plan(args, folder, limit):
-    """Figures of the plan (docs/api.md), and the largest resident memory in bytes."""
+    """The figures of the plan (docs/api.md), and the largest resident memory in bytes."""
     command = [
         args.tactus,
         "batch",
@@ -107,7 +103,7 @@ def plan(args, folder, limit):
             for line in lines[seen:]:
                 print(f"planner.py: {line}", file=sys.stderr)
             seen = len(lines)
-            if any(re.match(r" *\d+ %", line) for line in lines):  # it generates: the plan is there
+            if any(re.match(r" *\d+ %", line) for line in lines):  # it generates: the plan is ready
                 break
             if time.monotonic() - started > PATIENCE_S:
                 raise SystemExit(f"planner.py: no plan within {PATIENCE_S} s; see {log}")
@@ -126,8 +122,8 @@ def main():
     parser.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("--model", default="smollm2-135m", help="a file, a folder or a name")
     parser.add_argument("--prompts", type=int, default=1_000_000)
-    parser.add_argument("--words", type=int, default=590, help="of each prompt")
-    parser.add_argument("--planner-memory", default="1GiB,0", help="limits, by commas; 0: none")
+    parser.add_argument("--words", type=int, default=590, help="words per prompt")
+    parser.add_argument("--planner-memory", default="1GiB,0", help="limits, separated by commas; 0: none")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -1,22 +1,17 @@
 #!/usr/bin/env python3
 """Jobs of many requests on this machine: every order of `tactus batch`, llama.cpp's server and OpenVINO GenAI's
-pipeline, on the same
-prompts in one run. Prints a Markdown table of tokens per second (prompt and answer tokens over the time from the first
-request to the last
-answer, what the planner took included, loading the model not).
+pipeline, on the same prompts in one run. Prints a Markdown table of tokens per second (prompt and answer tokens over
+the time from the first request to the last answer, including planning, without loading the model).
 
   SERVING=on bench/cpu/setup.sh CACHE                       once: the peers and the weights of the 1.1B shape
   bench/offline/real.py --cache CACHE [-o FILE.json]        everything
   bench/offline/real.py --cache CACHE --models default --jobs dense-shared --repeats 1
 
 Four jobs of three kinds of requests (counts below): `classify` has one of 32 long instructions before a short question,
-and a word as its
-answer; `chat` is short both ways; `write` generates much. Prompts are token ids, answers end by their length alone, and
-everybody shares
-prefixes as well as it can. Tactus has so little KV memory (--kv-cache-memory) that not all instructions fit it, or an
-order could not
-matter; the peers have as much as they want. Who is measured takes turns job by job, and each repeat begins with another
-one.
+and a word as its answer; `chat` is short both ways; `write` generates much. Prompts are token ids, answers end only by
+length, and every engine shares prefixes as well as it can. Tactus has too little KV memory (--kv-cache-memory) for all
+instructions, or the order would not matter; the peers have as much as they need. Engines take turns job by job, and
+each repeat starts with a different one.
 """
 
 from __future__ import annotations
@@ -46,8 +41,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ORDERS = ("blend", "dfs", "balance", "random", "fcfs")
 PEERS = ("llama.cpp", "OpenVINO GenAI")
 VOCABULARY = 32000
-SLOTS = 32  # sequences at once, of everybody
-TIMEOUT_S = 600  # for a job
+SLOTS = 32  # concurrent sequences, for every engine
+TIMEOUT_S = 600  # per job
 SLOT_CONTEXT = 1536  # the longest request fits
 INSTRUCTIONS = 32
 # Requests of each kind.
@@ -90,7 +85,7 @@ class Model:
 
 
 class LlamaServer(servers.Llama):
-    """With its prompt cache, and as many slots as everybody has sequences."""
+    """llama.cpp's server with its prompt cache, and SLOTS slots."""
 
     def __init__(self, places: engines.Places, model: Model, log: pathlib.Path):
         flags = [
@@ -139,7 +134,7 @@ class OpenVino(servers.OpenVino):
 
 
 async def run_peer(server: servers.Server, requests: list[Request]) -> dict:
-    """All requests are there from the start; as many are under way as the peer runs, twice over."""
+    """All requests are present from the start; twice the peer's number of sequences are in flight."""
     await server.start()
     try:
         warm = await server.send(Request([7] * 32, 4))
@@ -252,10 +247,12 @@ def main() -> None:
     parser.add_argument("--who", default=",".join([*ORDERS, *PEERS]), help="orders of tactus batch, and peers")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--scale", type=float, default=1.0, help="so many times the requests of each kind")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of requests of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--kv-cache-memory", default="256MiB", help="of tactus; 256 MiB are 11,900 tokens of the default model"
+        "--kv-cache-memory",
+        default="256MiB",
+        help="KV memory of tactus; 256 MiB are 11,900 tokens of the default model",
     )
     parser.add_argument("--tactus-args", type=str.split, default=[])
     parser.add_argument("-o", "--output", type=pathlib.Path)
@@ -285,7 +282,7 @@ def main() -> None:
         ("contender", who, (*ORDERS, *PEERS)),
     ):
         if unknown := [n for n in names if n not in all_names]:
-            sys.exit(f"real.py: {kind} '{unknown[0]}' is not known; there are {', '.join(all_names)}")
+            sys.exit(f"real.py: {kind} '{unknown[0]}' is unknown; known are {', '.join(all_names)}")
     with tempfile.TemporaryDirectory() as folder:
         run = ResultFile(args.output or pathlib.Path(folder) / "result.json")
         run.result = {

@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""What BlendServe claims, simulated: every order on jobs of given density and sharing, with and without overlap. Prints
-Markdown tables with
-the paper's values beside ours.
+"""Simulates the claims of BlendServe: every order on jobs of given density and sharing, with and without overlap.
+Prints Markdown tables with the paper's values next to ours.
 
     bench/offline/run.py [TACTUS] [-o FILE.json] [--parts mixes,scan,grid,sources,sample,shards,planning,flat]
     [--jobs 2] [--requests 400000] [--openvid capped]
     bench/offline/run.py --report FILE.json
 
   mixes     the four jobs of the paper's table 2: fcfs, dfs, random, balance, blend, each with --overlap off and nano,
-  on every deployment
-  scan      the four jobs in three sizes: blend beside the paper's dual scanner, with caps on the KV that is held and
-  on the KV that is expected
-  grid      density 0.80 to 1.40 x sharing 0.05 to 0.45: dfs, blend and the paper's scanner, of 40,000 requests each as
-  the paper's; with lengths known, too
+            on every deployment
+  scan      the four jobs in three sizes: blend and the paper's dual scanner, with caps on the allocated and on the
+            expected KV
+  grid      density 0.80 to 1.40 x sharing 0.05 to 0.45: dfs, blend and the paper's scanner, with 40,000 requests each
+            as in the paper; also with known lengths
   sources   the first two mixes with other compute-heavy sources (the paper's appendix A.2)
-  sample    blend that has sampled 0.1 to 10 % of the answers, against blend that knows all lengths
+  sample    blend with 0.1 to 10 % of the answers sampled, against blend with all lengths known
   shards    1 to 16 replicas, each with its shard, against one planner over all
   planning  how long planning takes, by the number of requests
-  flat      what the steps of dfs and blend ask of compute and memory (FILE.svg)
+  flat      compute and memory use of the steps of dfs and blend (FILE.svg)
   overlap   the first two mixes with more and with less interference than assumed
 
-The result is written after every simulation, so Ctrl-C keeps what is done. Jobs are made by mixes.py in a temporary
+The result is written after every simulation, so Ctrl-C keeps completed ones. mixes.py generates jobs in a temporary
 folder.
 """
 
@@ -52,10 +51,10 @@ DEPLOYMENTS = {
     "70B on 8 H100": ("--model", "llama-3.1-70b", "--device", "h100", "--tp", "8"),
 }
 FIRST = "8B on A100"  # the paper's
-# Steps are as large as the presets make them, the KV memory alone limits how many sequences run, and answers may be as
-# long as the context.
+# Steps have the presets' sizes, only the KV memory limits the number of running sequences, and the context limits
+# answers.
 ENGINE = ("--max-num-seqs", "8192", "--tbt-slo", "none", "--default-max-tokens", str(mixes.CONTEXT), "--offline")
-# Depth first runs one kind of request after the other, which larger steps suit better: it is compared at its best.
+# Depth first runs one kind of request after another, for which larger steps are better: it is compared at its best.
 LARGE_STEPS = ("--token-budget", "2048")
 GRID_REQUESTS = 40000
 SAMPLES = (0.001, 0.01, 0.1)
@@ -84,7 +83,7 @@ class Bench:
         self.total = self.done = 0
 
     def file(self, spec):
-        """The job's file, made once."""
+        """The job's file, generated once."""
         key = json.dumps(spec, sort_keys=True)
         with self.lock:
             if key not in self.files:
@@ -259,8 +258,7 @@ def wanted(args):
 
 
 def asks(step):
-    """Seconds of compute and of memory that a step asks for, by the paper's cost model (section 2.3), as its figure 8
-    has them."""
+    """Seconds of compute and memory of a step, by the paper's cost model (section 2.3), as in its figure 8."""
     tokens = int(step["prompt_tokens"]) + int(step["decodes"])
     return (
         2 * mixes.PARAMETERS * tokens / mixes.FLOPS,
@@ -281,7 +279,7 @@ def smooth(steps, points=400):
 
 
 def flat(bench):
-    """Of the job with the most memory: how much each kind of work varies from one stretch of steps to the next."""
+    """Variation of each kind of work between sections of the run, for the job with the most memory."""
     curves = {}
     for order in ("dfs", "blend"):
         path = bench.folder / f"steps-{order}.csv"
@@ -308,15 +306,15 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--parts", default="mixes,scan,grid,sources,sample,shards,planning,flat,overlap")
     parser.add_argument("--deployments", default=",".join(DEPLOYMENTS))
-    parser.add_argument("--overlaps", default=",".join(OVERLAPS), help="of the part mixes")
+    parser.add_argument("--overlaps", default=",".join(OVERLAPS), help="deployments of the part mixes")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at once")
     parser.add_argument("--requests", type=int, default=400_000)
-    parser.add_argument("--grid-requests", type=int, default=GRID_REQUESTS, help="of each job of the grid")
+    parser.add_argument("--grid-requests", type=int, default=GRID_REQUESTS, help="requests of each job of the grid")
     parser.add_argument(
-        "--openvid", default="capped", choices=tuple(mixes.OPENVID), help="how long its answers are (mixes.py)"
+        "--openvid", default="capped", choices=tuple(mixes.OPENVID), help="lengths of OpenVid's answers (mixes.py)"
     )
     parser.add_argument("--data", default="")
-    parser.add_argument("--report", type=pathlib.Path, help="print the tables of this file, and end")
+    parser.add_argument("--report", type=pathlib.Path, help="print the tables of this file, and exit")
     args = parser.parse_args()
     if args.report:
         result = json.loads(args.report.read_text())
@@ -328,7 +326,7 @@ def main():
         ("overlap", args.overlaps, ",".join(OVERLAPS)),
     ):
         if unknown := [n for n in names.split(",") if n not in known.split(",")]:
-            sys.exit(f"run.py: {kind} '{unknown[0]}' is not known; there are {known}")
+            sys.exit(f"run.py: {kind} '{unknown[0]}' is unknown; known are {known}")
     args.data = mixes.data_folder(args.data)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, folder)

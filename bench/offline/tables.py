@@ -1,15 +1,15 @@
-"""Markdown tables and the picture of what run.py has measured, beside the paper's values."""
+"""Markdown tables and the picture of run.py's measurements, with the paper's values."""
 
 import statistics
 
-# What the tables have columns of; run.py runs them.
+# Columns of the tables; run.py runs them.
 ORDERS = ("fcfs", "dfs", "random", "balance", "blend")
 OVERLAPS = ("off", "nano")
 LARGE_DFS = "dfs, large steps"
-SHARD_REQUESTS = 100_000  # of each: the job grows with the shards, or its longest answers alone would decide
+SHARD_REQUESTS = 100_000  # each: the job grows with the shards, or its longest answers alone would decide
 SHARDED = {"dfs": ("dfs",), "blend": ("blend",), "blend, lengths known": ("blend", "--planner-lengths", "known")}
-# The paper's scanner, with its caps on the KV that the ends hold, and on what they are expected to hold; with the step
-# size of blend, which shows what the scanner alone costs; and with lengths known, as those of the paper's videos are.
+# The paper's scanner, with its limits on the KV held by the two ends, or on the expected KV; with the step size of
+# blend, which shows the cost of the scanner alone; and with known lengths, as for the paper's videos.
 SCANS = {
     "blend": ("blend",),
     "dual scan": ("blend-dual-scan",),
@@ -293,7 +293,7 @@ def flat_table(result):
 
 
 def picture(result):
-    """Both orders, compute and memory of the steps over the run."""
+    """The picture of both orders: compute and memory time of the steps over the run."""
     width, height, margin = 560, 130, 40
     top = max(max(c[k]) for c in result["flat"].values() for k in ("compute_s", "memory_s"))
     parts = []

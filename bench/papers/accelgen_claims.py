@@ -1,5 +1,5 @@
-"""AccelGen: objectives per request. Other systems beside it are in accelgen_systems.py; here are its parts, what the
-paper measures before it (section 3.2), sensitivity and overheads."""
+"""AccelGen: objectives per request. Comparisons with other systems are in accelgen_systems.py; this file has its parts,
+the measurements of section 3.2, sensitivity and overheads."""
 
 import itertools
 
@@ -48,7 +48,7 @@ def claims():
 
 
 def ablations():
-    """Section 6.3, figure 12: a section of the paper left out."""
+    """Section 6.3, figure 12: ablations, one part left out."""
     names = ("accelgen", "no-chunk", "no-order", "no-batch")
     below = both(names, lambda name: run("opt-13b", name, rate=0.2))
     prompts = both(names, lambda name: run("opt-13b", name, rate=2.9, lengths=PROMPT_LENGTHS, also=("compute_use",)))
@@ -121,7 +121,7 @@ def ablations():
 
 
 def section_3():
-    """Section 3.2: what the paper measures of the others, and of its two ideas by themselves."""
+    """Section 3.2: measurements of other systems, and of the paper's two ideas separately."""
     here = dict(model="opt-13b a100", stands_in=STANDS_IN)
     slack = {
         name: run(
@@ -200,8 +200,8 @@ def section_3():
 
 
 def exclusive():
-    """Exclusive request allocation, one long prompt at a time: figure 6 of section 3.2, which has Sarathi-Serve beside
-    it, and the same policy without it (ours)."""
+    """Exclusive request allocation, one long prompt at a time: figure 6 of section 3.2, which compares with
+    Sarathi-Serve; ours also compares the policy without it."""
     base = deployment("opt-13b").replace("--override-context 16384", "--override-context 12288")
 
     def together(name, blocks=FIGURES.blocks_of(FIGURES.SETTINGS["opt-13b"])):
@@ -260,7 +260,7 @@ def sensitivity():
     """Sections 6.4 and 6.5, and objectives on the time to completion."""
 
     def along(values, make):
-        """Of each side's policy, by the value."""
+        """The runs of each side's policy, by value."""
         sides = [both(("accelgen",), lambda name, value=value: make(name, value)) for value in values]
         return {
             side: {f"{value}": two[side]["accelgen"] for value, two in zip(values, sides)}
@@ -359,7 +359,7 @@ def sensitivity():
 
 
 def overheads():
-    """Sections 6.2 and 6.3: the scheduler's own time."""
+    """Sections 6.2 and 6.3: the time of the scheduler itself."""
     runs = against("opt-13b")
     here = dict(unit="%", model="opt-13b a100", perturb=False)
     own = (

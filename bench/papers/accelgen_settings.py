@@ -1,7 +1,7 @@
-"""What AccelGen's claims are made of: settings, reasons, runs and figures. Its own settings contradict each other
-(bench/policies/accelgen.py), so claims are measured under objectives that can be kept, and once under the paper's.
-`runs` is the policy as published, `accelgen-paper`, and decides the verdict; `shipped` is `accelgen`, which has this
-project's amendments (docs/policies_accelgen.md)."""
+"""Parts of AccelGen's claims: settings, reasons, runs and figures. Its own settings contradict each other
+(bench/policies/accelgen.py), so claims are measured with objectives that can be met, and once with the paper's. `runs`
+is the policy as published, `accelgen-paper`, and decides the verdict; `shipped` is `accelgen`, with this project's
+amendments (docs/policies_accelgen.md)."""
 
 import shared
 from claims import Sim
@@ -24,8 +24,8 @@ MODELS = {
 OTHERS = ("orca", "vllm", "fastgen", "sarathi-serve", "fastserve")
 PAGED = OTHERS[:4]
 
-# What AccelGen's names stand for: the paper's policy without the whole of a section (4.2, 4.3, 4.4), and the same
-# sections left out of what ships. A part of 4.4 alone (`accelgen-no-batch`) is no ablation of the paper's.
+# The variants of AccelGen: the paper's policy without one whole section (4.2, 4.3, 4.4), and the shipped policy without
+# the same sections. Leaving out only a part of 4.4 (`accelgen-no-batch`) is not one of the paper's ablations.
 PUBLISHED = {
     "accelgen": "accelgen-paper",
     "no-chunk": "accelgen-paper-no-chunk",
@@ -41,7 +41,7 @@ SHIPPED = {
     "era off": "accelgen --era off",
 }
 
-# Settings, as claims name them. In the second one prompts fill the KV, not answers: there alone steps are as full as in
+# Settings, as named in claims. In the second one prompts fill the KV, not answers: only there are steps as full as in
 # the paper (section 3.2: sarathi-serve uses 64 % of its budget).
 ANSWERS = "OPT-13B, 12 GB of KV"
 PROMPTS = "OPT-13B, 12 GB of KV, answers of 1 to 32 tokens, 2.9 requests/s"
@@ -65,7 +65,7 @@ USE = (
 IN_WINDOW = "the window is from a fifth to four fifths of the arrivals; " + STANDS_IN
 NO_FASTSERVE = "FastServe is left out: under this overload it swaps more than it computes; "
 
-# Why ours differs: what of the paper contradicts its figure, or what happens here instead.
+# Reasons for differences: contradictions within the paper, or what happens here instead.
 SHORT = (
     "steps of 768 tokens take 92 ms here (OPT-13B), so every system with small steps keeps gaps of 140 to 234 ms. In"
     " the paper 66 to 84 % of the others' steps are longer than 187.5 ms (3.2), at 64 % of 768 tokens a step: 68"
@@ -109,7 +109,7 @@ SHARES_ADD_UP = "6.3 contradicts itself: three parts of one decision cannot be 6
 
 def scheduler(name, model):
     pivot = FIGURES.SETTINGS[model]["pivot"]
-    if name == "orca":  # 8 sequences, each with memory for the longest; the paper's has 8K
+    if name == "orca":  # 8 sequences, each with memory for the longest request; the paper's has 8K
         return f"orca --max-num-seqs 8 --reserve-full on --max-model-len {FIGURES.SETTINGS[model]['longest'] + 2048}"
     if name == "fastserve":
         return "fastserve --max-num-seqs 8"
@@ -138,7 +138,7 @@ def run(model, name, rate=None, lengths=None, slo=FEASIBLE, requests=1000, quick
 
 
 def both(names, make):
-    """A claim's runs and those of what ships, of the same names; `make` gets what each stands for."""
+    """A claim's runs and those of the shipped policy, with the same names; `make` gets each variant."""
     return {
         side: {name: make(stands_for.get(name, name)) for name in names}
         for side, stands_for in (("runs", PUBLISHED), ("shipped", SHIPPED))
@@ -150,7 +150,7 @@ def against(model, **how):
 
 
 def only(two, *names):
-    """Of both sets of runs those of the names."""
+    """The runs of the given names, from both sets."""
     return {side: {name: runs[name] for name in names} for side, runs in two.items()}
 
 
@@ -171,7 +171,7 @@ def tokens_per_step(r):
 
 
 def compute_use(r):
-    """Tokens over budget, mean over steps; a system without a budget against the pivot of OPT-13B."""
+    """Tokens over budget, mean over steps; for a system without a budget, over the pivot of OPT-13B."""
     bound = not r["scheduler"].startswith(("orca", "fastserve"))
     return r["compute_use"] if bound else tokens_per_step(r) / FIGURES.SETTINGS["opt-13b"]["pivot"]
 
@@ -193,8 +193,8 @@ def jct(which):
 
 
 def over(figure, which=min, others=OTHERS):
-    """The least (over the best of the others) or the largest ratio. An other that keeps nothing counts as one request
-    in 10,000 s."""
+    """The least (over the best of the others) or the largest ratio. A system that keeps no request counts as one
+    request in 10,000 s."""
     return lambda r: which(figure(r["accelgen"]) / max(1e-4, figure(r[name])) for name in others)
 
 
@@ -207,5 +207,5 @@ def sooner(which=min, others=OTHERS, figure=jct("mean")):
 
 
 def change(figure, name):
-    """Percent that a variant has more than accelgen."""
+    """Percent by which a variant exceeds accelgen."""
     return lambda r: 100 * (figure(r[name]) / figure(r["accelgen"]) - 1)

@@ -142,7 +142,7 @@ def of_models():
 
 
 def up_to():
-    """Section 6.2: the largest gains of any model, over the worst system."""
+    """Section 6.2: the largest gains over the worst system, of any model."""
     sides = [against(model) for model in MODELS]
     runs = {
         side: {f"{model}: {name}": one for model, two in zip(MODELS, sides) for name, one in two[side].items()}
@@ -207,7 +207,7 @@ def up_to():
 
 
 def of_a_step():
-    """Section 6.2 where the paper has requests/s and what steps hold, and section 3.1's own objectives."""
+    """Section 6.2, requests/s and contents of steps, and the objectives of section 3.1."""
     here = dict(model="opt-13b a100", stands_in=STANDS_IN)
     for where, says, runs in (
         ("", "to the drain", against("opt-13b")),
@@ -315,7 +315,7 @@ def of_a_step():
 
 
 def oracle():
-    """Section 6.2, at a quarter of what the machine completes."""
+    """Section 6.2, at a quarter of the machine's capacity."""
     lengths = dict(requests=120, quick=60)
     all_at_once = run("opt-13b", "sarathi-serve", rate=100, **lengths)
     two = both(

@@ -1,6 +1,5 @@
 """BlendServe: offline jobs that mix compute-heavy and memory-heavy requests, on Llama-3.1-8B and an A100. Interference,
-shards and flatness over time are
-parts of bench/offline/run.py alone."""
+shards and flatness over time are only in bench/offline/run.py."""
 
 import dataclasses
 import statistics
@@ -48,7 +47,7 @@ def run(job, order, overlap="nano", requests=400_000, quick=100_000, extra=""):
 
 
 def orders(job, order="blend", known=False, **how):
-    """An order and two step sizes of depth first, with overlap. `known`: the order's plan knows all lengths."""
+    """An order, and depth first with two step sizes, with overlap. `known`: the order's plan knows all lengths."""
     return {
         order: run(job, order, extra="--planner-lengths known" if known else "", **how),
         "dfs": run(job, "dfs", **how),
@@ -56,7 +55,7 @@ def orders(job, order="blend", known=False, **how):
     }
 
 
-# What BlendServe compares with, and the two that are ours: fcfs with cached prefixes, and balance.
+# The baselines of BlendServe, and two of ours: fcfs with cached prefixes, and balance.
 OTHERS = ("dfs", "dfs, large steps", "random", "fcfs", "balance")
 
 
@@ -82,7 +81,7 @@ def of_all(name_of_runs):
 
 
 def over_jobs(value, jobs=JOBS):
-    """value of each job's runs."""
+    """The value of each job's runs."""
     return lambda r: [
         value({key.split(": ", 1)[1]: result for key, result in r.items() if key.startswith(f"{name}: ")})
         for name in jobs
@@ -102,8 +101,8 @@ FLAT_COLUMNS = ("prompt_tokens", "decodes", "decode_context_tokens")
 
 
 def varies(result, kind):
-    """Standard deviation over mean of what steps ask of compute (0) or memory (1), by the paper's cost model, over 400
-    stretches."""
+    """Standard deviation over mean of the steps' compute (0) or memory (1) time, by the paper's cost model, over 400
+    sections of the run."""
     stretches = [stretch[kind] for stretch in FIGURES.smooth([FIGURES.asks(step) for step in result["steps_out"]])]
     return statistics.pstdev(stretches) / statistics.mean(stretches)
 

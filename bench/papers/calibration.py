@@ -1,7 +1,6 @@
-"""How far off the cost model is where the claims use it, and step times that are as wrong. A factor is the 90th
-percentile of the operators' errors on
-shapes that their fits have not seen (docs/measurements/cost_model_fits.md); of the network what a decode step of
-published systems is off.
+"""The cost model's error where the claims use it, and step times perturbed by that error. A factor is the 90th
+percentile of the operators' errors on shapes outside their fits (docs/measurements/cost_model_fits.md); for the network
+it is the error of decode steps of published systems.
 """
 
 import dataclasses
@@ -9,15 +8,16 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Error:
-    text: str  # what is known
-    products: float  # factors, above 1; tried as they are and inverted
+    text: str  # the known errors
+    products: float  # factors, above 1; tried as given and inverted
     prompt_attention: float
     decode_attention: float
-    # Of decodes beside a chunk. 2.5: whether the engine runs one kernel for both is not known.
+    # Factor on decodes in a step with a chunk. 2.5: it is unknown whether the engine runs one kernel for both.
     beside_chunk: float = 2.5
-    network: float = 1  # only longer: pipelines are too fast
-    host_us: int = 500  # of a step: a Python engine's, measured of vLLM
-    # What is neither stated of the paper's engine nor bounded by a measurement here: (name, flags) of what it may be.
+    network: float = 1  # factor, only upwards: pipelines are too fast
+    host_us: int = 500  # per step: measured for vLLM, a Python engine
+    # Properties of the paper's engine that are neither stated nor bounded by a measurement here: (name, flags) of each
+    # possibility.
     unknowns: tuple = ()
     interference: tuple = ()  # of overlapped steps, instead of 0.26 (docs/cost_model.md, "Overlap")
 
@@ -26,12 +26,10 @@ A100 = dict(products=1.14, prompt_attention=1.27, decode_attention=1.27)
 A40 = dict(products=1.16, prompt_attention=1.37, decode_attention=1.44)
 A6000 = dict(products=1.20, prompt_attention=1.37, decode_attention=1.42)
 # Two kernels, one for chunks and one for decodes. Sarathi's table 2 has 1.73 ms of attention for each of three decodes
-# beside a chunk, 1.65 here; four
-# decodes alone take 5.68 ms there and 6.71 here.
+# in a step with a chunk, 1.65 here; four decodes alone take 5.68 ms there and 6.71 here.
 SARATHI = dict(beside_chunk=1.2)
-# Steps of this engine (bench/validate/engine_steps.py): three decodes beside a chunk attend for 4.0 ms, 2.1 here. Its
-# host is in the step already; tried is
-# a host that hides nearly all of its work.
+# Steps of this engine (bench/validate/engine_steps.py): attention of three decodes in a step with a chunk takes 4.0 ms,
+# 2.1 here. The step already includes its host; the perturbation is a host that hides nearly all of its work.
 SARATHI_SERVE = dict(beside_chunk=1.9, host_us=50)
 
 ERRORS = {
@@ -104,7 +102,7 @@ def error_text(model):
 
 
 def variants(model):
-    """name -> flags of every perturbed cost model; {} where no errors are known."""
+    """name -> flags of every perturbed cost model; {} if no errors are known."""
     if model not in ERRORS:
         return {}
     e, found = ERRORS[model], {}
@@ -131,12 +129,12 @@ def variants(model):
 
 
 def unknowns(model):
-    """Of the variants those that no measurement rules out, and the paper does not: name -> flags."""
+    """Variants that neither a measurement nor the paper rules out: name -> flags."""
     return dict(ERRORS[model].unknowns) if model in ERRORS else {}
 
 
 def what_ifs(model):
-    """As variants, of another engine than the paper's: no error of the cost model."""
+    """Variants of an engine other than the paper's, which are not errors of the cost model."""
     if model not in ERRORS or ERRORS[model].beside_chunk >= 2.5:
         return {}
     return {WHAT_IF: ("--attention-kernels", "one")}

@@ -1,4 +1,4 @@
-"""What a claim of a paper is, and what is said of ours beside it. No simulation is run here."""
+"""The structure of a paper's claim, and its comparison with our result. Runs no simulation."""
 
 import dataclasses
 import math
@@ -11,8 +11,8 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 @dataclasses.dataclass(frozen=True)
 class Sim:
     """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`:
-    what every step took is kept too, under `steps_out` of the result, or of it the columns that are named. `also`:
-    figures that a file of the run has and its result has not (simulations.ALSO), by name."""
+    also stores the step log as `steps_out` of the result, or the named columns of it. `also`: names of figures that
+    come from a file of the run instead of its result (simulations.ALSO)."""
 
     flags: str
     requests: int = 1000
@@ -23,17 +23,18 @@ class Sim:
 
 @dataclasses.dataclass(frozen=True)
 class Capacity:
-    """The largest rate of `sim` at which `keeps(result)` holds, requests/s, to 3 %; 0 where none of the grid does."""
+    """The largest rate of `sim` at which `keeps(result)` holds, requests/s, to 3 %; 0 if it holds nowhere on the
+    grid."""
 
     sim: Sim
     keeps: typing.Callable[[dict], bool]
-    says: str  # of `keeps`, as `tactus sim` would be told
+    says: str  # of `keeps`, as an option of `tactus sim`
 
 
 @dataclasses.dataclass(frozen=True)
 class AtLoad:
-    """`sim` at so many times the requests/s that `probe` completes, whose requests are all there at once: of the same
-    seed and under the same step times."""
+    """`sim` at `load` times the requests/s that `probe` completes with all requests present at once: with the same seed
+    and step times."""
 
     sim: Sim
     probe: Sim
@@ -41,7 +42,7 @@ class AtLoad:
 
 
 def sim_of(run):
-    """The simulation whose result a run is."""
+    """The simulation of a run's result."""
     return run if isinstance(run, Sim) else run.sim
 
 
@@ -58,8 +59,7 @@ def points_alike(x, edge, neutral):
 @dataclasses.dataclass(frozen=True)
 class Near:
     """Within `within` of the paper's value: a share of it, absolute, or a share of the effect, which is its distance
-    from `neutral`. `neutral` is what says
-    neither: 1 of a ratio, 0 of a difference."""
+    from `neutral`. `neutral` is the value without effect: 1 for a ratio, 0 for a difference."""
 
     value: float
     within: float
@@ -75,7 +75,7 @@ class Near:
         )
 
     def aim(self):
-        """The paper's value, and from where to where ours counts as reproduced."""
+        """The paper's value, and the range in which ours counts as reproduced."""
         return {"value": self.value, "low": self.value - self.margin(), "high": self.value + self.margin()}
 
     def holds(self, x):
@@ -90,14 +90,14 @@ class Near:
 
 @dataclasses.dataclass(frozen=True)
 class Between:
-    """From `low` to `high`, either may be None. `neutral` as of Near; None: outside there is no direction."""
+    """From `low` to `high`, either may be None. `neutral` as in Near; None: no direction outside the range."""
 
     low: float | None
     high: float | None
     neutral: float | None = None
 
     def edge(self):
-        """The end that is the paper's value: where one has to come to, from no effect."""
+        """The end of the range that is the paper's value, seen from no effect."""
         if self.low is None or self.high is None:
             return self.high if self.low is None else self.low
         return self.low if self.neutral is None or self.low >= self.neutral else self.high
@@ -126,31 +126,31 @@ class Between:
 
 Expectation = Near | Between
 
-# Of ratios, where a paper says which way and not how much: a hundredth counts as a way.
+# For ratios, if a paper states the direction but not the size: an effect of one percent counts.
 ABOVE_ONE, BELOW_ONE = Between(1.01, None, 1), Between(None, 0.99, 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
     id: str
-    section: str  # of the paper
-    says: str  # the claim, in our words
-    paper: str  # its value, as text
+    section: str  # in the paper
+    says: str  # the claim in our words
+    paper: str  # the paper's value, as text
     expects: Expectation
     runs: dict  # name -> Sim | Capacity | AtLoad
-    value: typing.Callable[[dict], float]  # of a seed's results by name: the result object, of a Capacity the rate
+    value: typing.Callable[[dict], float]  # of one seed's results by name: a result object, or the rate of a Capacity
     unit: str = ""
     seeds: tuple = (1, 2)
-    why: str = ""  # where ours disagrees: the reason, as far as it is known
-    derived: str = ""  # how `paper` follows from a rounded number of the paper, where the paper does not print it
-    stands_in: str = ""  # what was used in place of what the paper has and does not publish
-    model: str = ""  # deployment, a key of calibration.ERRORS: whose error the cost model has here
-    perturb: bool = True  # whether the calibration repeats it with perturbed step times
-    # The same runs with this project's own variant of the paper's algorithm in its place, under the same names; empty:
-    # the claim has no such algorithm in it, or what ships is the paper's. The verdict is that of `runs`; this one's
-    # stands beside it.
+    why: str = ""  # if ours disagrees: the reason, as far as known
+    derived: str = ""  # how `paper` was derived from a rounded number, if the paper does not print it
+    stands_in: str = ""  # replacements for data that the paper does not publish
+    model: str = ""  # deployment, a key of calibration.ERRORS: the cost model's error here
+    perturb: bool = True  # whether calibration repeats it with perturbed step times
+    # The same runs with this project's variant of the paper's algorithm, under the same names; empty: the claim has no
+    # such algorithm, or the shipped one is the paper's. The verdict is that of `runs`; the variant's is shown next to
+    # it.
     shipped: dict = dataclasses.field(default_factory=dict)
-    shipped_why: str = ""  # as `why`, where this one disagrees; empty: the same
+    shipped_why: str = ""  # like `why`, if the variant disagrees; empty: the same
 
     def __post_init__(self):
         if not self.runs or not self.seeds:
@@ -159,12 +159,12 @@ class Claim:
             raise ValueError(f"claim {self.id}: what ships has other runs ({', '.join(self.shipped)}) than the paper's")
 
     def measured_runs(self, shipped):
-        """What is run for the paper's algorithm, or for what ships."""
+        """The runs of the paper's algorithm, or of the shipped one."""
         return self.shipped if shipped else self.runs
 
 
 def verdict(claim, value):
-    """reproduced, direction only, disagrees; not measured for None or no number."""
+    """reproduced, direction only, disagrees; not measured for None or NaN."""
     if value is None or not math.isfinite(value):
         return FAILED
     if claim.expects.holds(value):
@@ -173,8 +173,8 @@ def verdict(claim, value):
 
 
 def side(claim, value):
-    """On which side of no effect a value is: 1, -1, or 0 where it is within a hundredth of none. Of a claim that has no
-    such point, 1 where it holds, else -1."""
+    """The side of no effect on which a value is: 1, -1, or 0 within one percent of none. Without a neutral value: 1 if
+    the claim holds, else -1."""
     neutral = claim.expects.neutral
     if neutral is None:
         return 1 if claim.expects.holds(value) else -1
@@ -183,13 +183,13 @@ def side(claim, value):
 
 
 def measured(values):
-    """Median, least and largest of the seeds' values; None where nothing is a number."""
+    """Median, least and largest of the seeds' values; None if there is no number."""
     values = [v for v in values if v is not None and math.isfinite(v)]
     return (statistics.median(values), min(values), max(values)) if values else None
 
 
 def check(claims):
-    """Faults of a table of claims, as text; [] where there are none."""
+    """Errors in a table of claims, as text; [] if there are none."""
     faults, seen = [], set()
     for c in claims:
         if c.id in seen:

@@ -9,8 +9,8 @@ PAPER = "Is the GPU Half-Empty or Half-Full? Practical Scheduling Techniques for
 FIGURES = shared.load("policies/larry.py")
 SETTINGS = tuple(FIGURES.SETTINGS)
 LENGTHS = {"code": "{azure2023_code}", "chat": "{azure2023_conv}"}
-# The paper scales a trace of Azure Functions, which comes in bursts and is not at hand. What stands in: `--arrivals
-# gamma:CV`, gaps of a gamma distribution whose coefficient of variation is CV (1 would be Poisson).
+# The paper scales a bursty trace of Azure Functions, which is not available. Its replacement is `--arrivals gamma:CV`:
+# gaps of a gamma distribution with coefficient of variation CV (1 would be Poisson).
 ARRIVALS = {"": "poisson", "-gamma2": "gamma:2", "-gamma4": "gamma:4"}
 
 
@@ -27,11 +27,11 @@ POLICIES["no-preempt"] = [
     *POLICIES["no-preempt"],
     "--reserve-full",
     "on",
-]  # 2: the most memory that a request may come to need
+]  # 2: the largest memory that a request may need
 
 
 def run(setting, flags, load=0.8, replicas=1, requests=4000, arrivals="poisson"):
-    """At a share of what so many replicas hold (fcfs)."""
+    """The runs at a share of the capacity of `replicas` replicas (fcfs)."""
     model, data = setting.split("-")
     deployment = " ".join(FIGURES.LARGE if model == "70b" else FIGURES.SMALL)
     base = (
@@ -44,7 +44,7 @@ def run(setting, flags, load=0.8, replicas=1, requests=4000, arrivals="poisson")
 
 
 def everywhere(rows, load=0.8, arrivals="poisson"):
-    """Runs of every setting by "setting: row"."""
+    """The runs of every setting by "setting: row"."""
     return {
         f"{setting}: {row}": run(setting, " ".join(POLICIES[row]), load, arrivals=arrivals)
         for setting in SETTINGS
@@ -53,7 +53,7 @@ def everywhere(rows, load=0.8, arrivals="poisson"):
 
 
 def ratios(figure, new, old):
-    """figure of `new` over that of `old` in every setting that was run."""
+    """The figure of `new` over that of `old` in every setting."""
     return lambda r: [
         figure(r[f"{setting}: {new}"]) / figure(r[f"{setting}: {old}"])
         for setting in SETTINGS
@@ -106,7 +106,8 @@ def fleet(balancers=BALANCERS, schedulers=SCHEDULERS, arrivals="poisson"):
 
 
 def fleet_ratios(figure, new, old):
-    """figure of `new` over the least of `old` in every fleet, with each scheduler where the names have {scheduler}."""
+    """The figure of `new` over the least of `old` in every fleet, with each scheduler if the names contain
+    {scheduler}."""
     return lambda r: [
         figure(r[f"{name}: {new.format(scheduler=s)}"])
         / min(figure(r[f"{name}: {o.format(scheduler=s)}"]) for o in old)
@@ -119,7 +120,7 @@ def of(combine, ratios):
     return lambda r: combine(ratios(r))
 
 
-# Why a row disagrees, by its id.
+# The reason why a row disagrees, by its id.
 IDLE = "half of the chats on the 8B model do not queue at this load, under any order; in bursts they do"
 TAILS = (
     "with lambda 0.01 long prompts wait longest, and P99 is theirs; the paper takes a higher lambda for tails, and"
@@ -159,7 +160,7 @@ WHY = {
     ),
     "ls-lambda-p99": "chats on the 8B model hardly queue at this load; in bursts the claim is reproduced",
     "ls-lambda-high-gamma2": (
-        "10 is a finite lambda: in bursts requests wait so long that memory still counts beside the wait; inf is fcfs"
+        "10 is a finite lambda: in bursts memory still counts besides the long waits; inf is fcfs"
     ),
     "ls-lambda-high-gamma4": "as with gamma:2",
     "ls-rate-p95-gamma4": (
@@ -181,9 +182,9 @@ WHY = {
 
 
 def adder(rows, suffix, arrivals, also=""):
-    """A function that adds a claim to rows, with what all rows of the arrivals have alike."""
+    """A function that adds a claim to rows, with the properties common to all rows of these arrivals."""
 
-    seeds = (1, 2) if arrivals == "poisson" else (1, 2, 3, 4)  # bursts differ more from draw to draw
+    seeds = (1, 2) if arrivals == "poisson" else (1, 2, 3, 4)  # bursts vary more between draws
 
     def add(name, *rest):
         claim = f"ls-{name}{suffix}"
@@ -195,7 +196,7 @@ def adder(rows, suffix, arrivals, also=""):
 
 
 def orders(suffix, arrivals):
-    """Section 6: one replica, larry beside the other orders."""
+    """Section 6: one replica, larry compared with other orders."""
     rows = []
     add = adder(rows, suffix, arrivals)
     runs = lambda *names: everywhere(names, arrivals=arrivals)
@@ -214,9 +215,9 @@ def orders(suffix, arrivals):
                     worst(metric, percentile, low, baseline),
                     "x",
                 )
-    # "LARRY is able to outperform FCFS for all latency percentiles in Figures 8, 8, 11, and 11": so the text at hand
-    # prints figures 7, 8, 10 and 11, of which 7 and 8 are of one replica. Here with the lambda that the same paragraph
-    # has for tails.
+    # "LARRY is able to outperform FCFS for all latency percentiles in Figures 8, 8, 11, and 11": the available text
+    # prints figures 7, 8, 10 and 11 like this, of which 7 and 8 are of one replica. Here with the lambda that the same
+    # paragraph has for tails.
     add = adder(rows, suffix, arrivals, "the text at hand lacks the lambda of figures 7 and 8: 0.1 is taken; ")
     for percentile in ("p50", "p95", "p99"):
         add(

@@ -1,13 +1,13 @@
-"""A paper's claims as one picture (SVG): ours over the paper's value, a row a claim, on a logarithmic axis."""
+"""A paper's claims as one picture (SVG): ours over the paper's value, one row per claim, on a logarithmic axis."""
 
 import html
 import math
 
 from claims import DIRECTION, DISAGREES, REPRODUCED
 
-LABEL, WIDTH, ROW, TOP, BOTTOM, MARGIN = 250, 520, 17, 66, 46, 14  # pixels; LABEL and WIDTH: of the ids and of the axis
-LEAST, MOST = 1 / 8, 8  # of the axis; what lies beyond is drawn at its end, with its number
-# Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in form too.
+LABEL, WIDTH, ROW, TOP, BOTTOM, MARGIN = 250, 520, 17, 66, 46, 14  # pixels; LABEL: width of the ids, WIDTH: of the axis
+LEAST, MOST = 1 / 8, 8  # limits of the axis; values beyond are drawn at its end with their number
+# Okabe and Ito's colours, which are distinguishable with colour-blindness; the marks also differ in form.
 COLOUR = {REPRODUCED: "#0072B2", DIRECTION: "#B07800", DISAGREES: "#C04000"}
 BAND, LINE, INK = "#e4e4e4", "#9a9a9a", "#222222"
 
@@ -63,7 +63,7 @@ def claim(row, y):
 
 
 def svg(title, rows):
-    """The picture; of `rows` (run.py) those without a ratio are left out and counted below."""
+    """The picture; `rows` (run.py) without a ratio are left out and counted below."""
     shown = [row for row in rows if drawable(row)]
     bottom = TOP + ROW * len(shown)
     width, height = LABEL + WIDTH + 2 * MARGIN, bottom + BOTTOM

@@ -1,4 +1,4 @@
-"""What bench/papers prints: a table for a terminal, the same in Markdown, and the list of claims with their
+"""The output of bench/papers: a table for a terminal, the same in Markdown, and the list of claims with their
 commands."""
 
 import collections
@@ -10,7 +10,7 @@ from simulations import commands_of
 
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 ORDER = (REPRODUCED, DIRECTION, DISAGREES, FAILED)
-# What a row says of ours. A row whose claim has a shipped variant says the same of it under `shipped`.
+# Columns of our results. A row with a shipped variant has the same columns for it under `shipped`.
 OURS = (
     "ours",
     "least",
@@ -38,12 +38,12 @@ def number(x, unit=""):
 
 
 def shipped(row):
-    """What the row says of what ships; None where that is the paper's algorithm."""
+    """The row of the shipped variant; None if it is the paper's algorithm."""
     return row | row["shipped"] if row.get("shipped") else None
 
 
 def both(rows):
-    """(label, row of what it says) of all that was measured: the paper's algorithms, then what ships."""
+    """(label, row) of everything measured: the paper's algorithm, then the shipped one."""
     return [(PUBLISHED if shipped(r) else "", r) for r in rows] + [(SHIPPED, shipped(r)) for r in rows if shipped(r)]
 
 
@@ -57,7 +57,7 @@ def ours(row):
 
 
 def range_text(row):
-    """Least and largest value under the perturbed cost models; beside them what another engine would have."""
+    """Least and largest value with the perturbed cost models, and the values of other engines."""
     if not row["variants"]:
         return ""
     values = [v for v in row["variants"].values() if v is not None]
@@ -73,7 +73,7 @@ def paper_value(row):
 
 
 def verdict_text(row):
-    """The verdict; that it is a tie, and which step times within what is known would make it another."""
+    """The verdict, whether it is a tie, and the perturbed step times that would change it."""
     other = ", ".join(row.get("other_with", []))
     return (
         row["verdict"]
@@ -83,7 +83,8 @@ def verdict_text(row):
 
 
 def within_tenth(row):
-    """Whether ours is within 10 % of a figure of the paper: yes, no, or - where it has a bound and no figure."""
+    """Whether ours is within 10 % of a figure of the paper: yes, no, or - if the paper has a bound instead of a
+    figure."""
     aim, ours = row["aim"], row["ours"]
     if ours is None or None in (aim["low"], aim["high"]) or not aim["low"] < aim["value"] < aim["high"]:
         return "-"
@@ -96,14 +97,14 @@ def counts(rows):
 
 
 def sides(rows):
-    """label -> rows to count: one side, or as published and as shipped where the two differ."""
+    """label -> rows to count: one side, or as published and as shipped if the two differ."""
     if not any(shipped(r) for r in rows):
         return {"": rows}
     return {PUBLISHED: rows, SHIPPED: [shipped(r) or r for r in rows]}
 
 
 def by_paper(results):
-    """(run, name, title, its rows) of every paper that was run."""
+    """(run, name, title, rows) of every paper that was run."""
     for result in results:
         for name, title in result["papers"].items():
             if rows := [row for row in result["rows"] if row["paper"] == name]:
@@ -149,7 +150,7 @@ def plain(results):
 
 
 def reproduced_if(row):
-    """From where to where ours counts as reproduced."""
+    """The range in which ours counts as reproduced."""
     low, high = row["aim"]["low"], row["aim"]["high"]
     unit = row["unit"]
     if low is None or high is None:
@@ -162,7 +163,7 @@ def cell(text):
 
 
 def pictures(results, folder):
-    """One of each paper, which the tables show."""
+    """The columns of the tables."""
     folder.mkdir(parents=True, exist_ok=True)
     for _, name, title, mine in by_paper(results):
         two = any(shipped(r) for r in mine)
@@ -170,7 +171,7 @@ def pictures(results, folder):
 
 
 def table_heads(rows):
-    """Of the columns that say what came out."""
+    """The heads of the result columns."""
     more = ["difference", "within 10 %", "verdict"] + (
         ["with wrong step times"] if any(r["variants"] for r in rows) else []
     )
@@ -179,14 +180,14 @@ def table_heads(rows):
 
 
 def figures(row, heads):
-    """A row's cells under those heads. A claim without a variant of this project has the same twice."""
+    """A row's cells under these heads. A claim without a variant has the same cells twice."""
     wrong = "with wrong step times" in heads
     cells = lambda r: [ours(r), r["difference"], within_tenth(r), verdict_text(r)] + [range_text(r)] * wrong
     return cells(row) + (cells(shipped(row) or row) if SHIPPED in heads else [])
 
 
 def reasons(rows):
-    """Why ours differs, what was not measured, and where no reason is known."""
+    """Reasons for differences, failed measurements, and differences without a known reason."""
     lines, grouped = [], {}
     for label, r in both(rows):
         if r["why"]:
@@ -212,7 +213,7 @@ def reasons(rows):
 
 
 def markdown(results, folder="papers"):
-    """The tables of docs/papers.md; the pictures are in `folder` beside it."""
+    """The tables of docs/papers.md; the pictures are in `folder` next to it."""
     lines = ["| paper | claims | " + " | ".join(ORDER) + " | within 10 % |", "|---" * (3 + len(ORDER)) + "|"]
     for _, _, title, mine in by_paper(results):
         for label, rows in sides(mine).items():
@@ -255,7 +256,7 @@ def markdown(results, folder="papers"):
 
 
 def write(path, text):
-    """Replaces what stands between the marks of `path`; a file without them, or that is not there, becomes `text`."""
+    """Replaces the text between the marks of `path`; a file without marks, or a new file, becomes `text`."""
     old = path.read_text() if path.exists() else ""
     if BEGIN in old and END in old:
         text = old[: old.index(BEGIN) + len(BEGIN)] + "\n" + text + old[old.index(END) :]

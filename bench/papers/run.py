@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Every claim of the five papers that the schedulers come from, by simulation: the paper's value, ours, the difference,
-and whether it is
-reproduced. One command for all, one for each:
+and whether it is reproduced. One command runs all of them, or one:
 
     bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick]
     [--data DIR]
@@ -9,14 +8,11 @@ reproduced. One command for all, one for each:
     bench/papers/run.py --report FILE.json ... [--markdown FILE.md]
     bench/papers/run.py --list
 
-A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the
-paper has. --calibrate
-repeats the claims with step times that are as wrong as the cost model is known to be (calibration.py). Results of
-simulations are kept in
---cache under command, workload and program, so an interrupted run goes on where it was. --quick takes a tenth to a
-third of the requests
-and one seed. --data (or TACTUS_DATA) names the folder of the public traces; claims that need it say what stands in
-where it is absent.
+A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): its runs, the value read from the results, the paper's
+value. --calibrate repeats the claims with step times perturbed by the cost model's known errors (calibration.py).
+Results of simulations are stored in --cache by command, workload and program, so that an interrupted run resumes.
+--quick uses a tenth to a third of the requests and one seed. --data (or TACTUS_DATA) names the folder of the public
+traces; claims that need it name the replacement used without it.
 """
 
 import argparse
@@ -71,7 +67,7 @@ def tables(names):
 
 
 class Progress:
-    """A line every ten seconds, on a terminal twice a second over the one before."""
+    """A line every ten seconds; on a terminal updated twice a second."""
 
     def __init__(self, total):
         self.total, self.done, self.begin, self.next, self.lock = total, 0, time.monotonic(), 0.0, threading.Lock()
@@ -98,7 +94,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """A claim's value for one seed; `variant`: under a perturbed cost model, as UNCHANGED beside it."""
+    """A claim's value for one seed; `variant`: with a perturbed cost model, or UNCHANGED for the comparison."""
 
     paper: str
     claim: object
@@ -106,15 +102,15 @@ class Measurement:
     quick: bool
     variant: str = ""
     extra: tuple = ()
-    shipped: bool = False  # of what ships, not of the paper's algorithm
+    shipped: bool = False  # of the shipped algorithm, not the paper's
 
 
 UNCHANGED = "unchanged"
-MOST_PERTURBED = 100_000  # requests: larger jobs are perturbed with their quick number
+MOST_PERTURBED = 100_000  # requests: larger jobs are perturbed with their quick number of requests
 
 
 def measurements(papers, quick, calibrate):
-    """`calibrate`: beginnings of the ids of claims that perturbed cost models are for; () all, None: none."""
+    """`calibrate`: prefixes of the ids of claims to run with perturbed cost models; (): all, None: none."""
     for paper, (_, claims) in papers.items():
         for claim in claims:
             for shipped in (False, True) if claim.shipped else (False,):
@@ -131,7 +127,7 @@ def measurements(papers, quick, calibrate):
 
 
 def measure(simulations, m):
-    """(value, what went wrong)"""
+    """(value, error)"""
     try:
         value = m.claim.value(
             {
@@ -150,7 +146,7 @@ def measure(simulations, m):
         KeyError,
         TypeError,
         ValueError,
-    ) as error:  # nothing to divide by, no such step, no such figure
+    ) as error:  # division by zero, no such step, no such figure
         return None, f"{type(error).__name__}: {error}"
 
 
@@ -185,7 +181,7 @@ def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
 
 
 def finished(row):
-    """A row of the result: of the paper's algorithm, or, in the same form, of what ships."""
+    """A row of the result, for the paper's algorithm or, in the same form, for the shipped one."""
     claim, found, shipped = row["claim"], measured(row["values"]), row.get("shipped", False)
     value = found[0] if found else None
     said = verdict(claim, value)
@@ -222,7 +218,7 @@ def finished(row):
 
 
 def command_line(tactus):
-    """This command, without what depends on the machine: paths of the program, the cache and the data."""
+    """This command without machine-dependent parts: paths of the program, the cache and the data."""
     words, shown = iter(sys.argv[1:]), ["bench/papers/run.py"]
     for word in words:
         if word in ("--cache", "--data", "-o", "--output", "--markdown", "--jobs"):
@@ -233,7 +229,7 @@ def command_line(tactus):
 
 
 def turns(claim, variants):
-    """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost
+    """The perturbed cost models with which ours is on the other side of no effect: the ranking depends on the cost
     model's error."""
     if UNCHANGED not in variants:
         return []
@@ -241,8 +237,7 @@ def turns(claim, variants):
 
 
 def other_with(claim, said, variants):
-    """The unknowns of the paper's engine under which a claim that is reproduced would not be, or one that is not would
-    be."""
+    """The unknowns of the paper's engine that would change whether the claim is reproduced."""
     return [
         name
         for name in calibration.unknowns(claim.model)
@@ -254,13 +249,13 @@ def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parse.add_argument("--paper", choices=PAPERS, action="append", help="only this paper; may be repeated")
-    parse.add_argument("--claim", action="append", help="only the claims whose id begins so; may be repeated")
+    parse.add_argument("--claim", action="append", help="only claims whose id starts with this; may be repeated")
     parse.add_argument("--quick", action="store_true", help="fewer requests, one seed")
     parse.add_argument(
         "--calibrate",
         nargs="*",
         metavar="ID",
-        help="also with step times that are as wrong as the cost model may be; only claims whose id begins so",
+        help="also with step times perturbed by the cost model's errors; only claims whose id starts with this",
     )
     parse.add_argument("--data", type=pathlib.Path, help="folder of the public traces; default: TACTUS_DATA")
     parse.add_argument(
@@ -272,17 +267,20 @@ def main():
     parse.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores"
     )
-    parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
+    parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything to this file, as JSON")
     parse.add_argument(
         "--markdown",
         type=pathlib.Path,
         help=(
-            "write the tables there: between its marks where it has them, as docs/papers.md does; pictures into a"
-            " folder of its name beside it"
+            "write the tables to this file: between its marks if it has them, like docs/papers.md; pictures go to a"
+            " folder of its name next to it"
         ),
     )
     parse.add_argument(
-        "--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing"
+        "--report",
+        type=pathlib.Path,
+        nargs="+",
+        help="print the results that earlier runs wrote with -o, and run nothing",
     )
     parse.add_argument(
         "--list",
@@ -310,12 +308,12 @@ def main():
                 for name, (title, claims) in papers.items()
             }
             if not any(claims for _, claims in papers.values()):
-                parse.error(f"--claim {' '.join(args.claim)}: no claim's id begins so; --list prints them")
+                parse.error(f"--claim {' '.join(args.claim)}: no claim's id starts with this; --list prints them")
         if args.list:
             print(report.commands(papers), end="")
             return 0
         if not pathlib.Path(args.tactus).is_file():
-            parse.error(f"{args.tactus} is not there: build it (scripts/build.sh release programs), or name another")
+            parse.error(f"{args.tactus} does not exist: build it (scripts/build.sh release programs), or name another")
         if args.cache:
             args.cache.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,17 +1,16 @@
 """Sarathi (2023): decode-maximal batching and chunked prompts. Every request of its experiments on one device has P
-prompt and D answer tokens
-with P + D = L, P / D = R; a batch has B sequences, a step C tokens."""
+prompt and D answer tokens with P + D = L, P / D = R; a batch has B sequences, a step C tokens."""
 
 import statistics
 
 from claims import ABOVE_ONE, BELOW_ONE, Between, Claim, Near, Sim
 
 PAPER = "Sarathi: Efficient LLM Inference by Piggybacking Decodes with Chunked Prefills (2023)"
-KERNELS = "--attention-kernels two"  # 4.3.1: chunks and decodes attend separately
+KERNELS = "--attention-kernels two"  # 4.3.1: separate attention kernels for chunks and decodes
 SMALL = f"--model llama-13b --device a6000 {KERNELS} --override-context 4096"
 LARGE = f"--model llama-33b --device a100 {KERNELS} --override-context 4096"
-# All requests are there from the beginning. The papers' own memory is stated by the batch size: as many blocks as B
-# sequences of L need.
+# All requests are present from the start. The batch size determines the papers' memory: as many blocks as B sequences
+# of L need.
 AT_ONCE = "--rate 1000000 --arrivals constant --as-paper --ignore-eos on --prefix-caching off --seed {seed}"
 
 
@@ -32,7 +31,7 @@ def chunks(size):
     return f"--scheduler sarathi --token-budget {size}"
 
 
-# Its best case (5.2): the whole prompt of one request beside the ongoing decodes.
+# Its best case (5.2): one request's whole prompt in a step with the running decodes.
 ORCA_AT_BEST = "--scheduler orca-best"
 
 
@@ -40,7 +39,7 @@ def gain(new="new", old="old"):
     return lambda r: r[old]["duration_s"] / r[new]["duration_s"]
 
 
-# Sequences that fit, as the paper has them: 18, 9 and 6 at 1K, 2K and 3K of LLaMA-13B on an A6000.
+# Sequences that fit, from the paper: 18, 9 and 6 at 1K, 2K and 3K for LLaMA-13B on an A6000.
 FITS = {1024: 18, 2048: 9, 3072: 6}
 
 
@@ -67,7 +66,7 @@ def ms(step):
 
 
 def step_ms(result, prompt_tokens, decodes):
-    """The first step of so many prompt tokens and decodes."""
+    """The first step with these numbers of prompt tokens and decodes."""
     for step in result["steps_out"]:
         if (step["prompt_tokens"], step["decodes"]) == (prompt_tokens, decodes):
             return ms(step)
@@ -75,7 +74,7 @@ def step_ms(result, prompt_tokens, decodes):
 
 
 def one_step(deployment, workload, requests):
-    """What single steps take: prompts are computed whole."""
+    """Runs for single steps: prompts are computed whole."""
     return Sim(
         f"{deployment} --workload {workload} --requests {requests} --scheduler orca --as-paper --ignore-eos on"
         " --prefix-caching off --seed {seed}",
@@ -86,7 +85,7 @@ def one_step(deployment, workload, requests):
 
 
 def part_ms(step, of="attention of decodes"):
-    """A part of what `tactus sim step` prints."""
+    """A part of the output of `tactus sim step`."""
     return next(part["ms"] for part in step["parts"] if part["name"] == of)
 
 
@@ -94,7 +93,7 @@ def prompt_alone(deployment, tokens):
     return one_step(deployment, f"random:in={tokens},out=2 --concurrency 1", 1)
 
 
-BESIDE = one_step(SMALL, "trace:{mix_1021_3_1024}", 4)  # 1,024 tokens in the step, as in the prompt's alone
+BESIDE = one_step(SMALL, "trace:{mix_1021_3_1024}", 4)  # 1,024 tokens in the step, as in the step of the prompt alone
 ALONE = prompt_alone(SMALL, 1024)
 FOUR = one_step(SMALL, "random:in=1024,out=8 --concurrency 4", 4)
 # Figure 8's batches, up to the largest that fit, and table 4's.
@@ -109,9 +108,9 @@ def marginal_ms(r):
 
 
 def speedups(deployment, batches, chunk=256):
-    """Largest over `batches` (tokens of a sequence, sequences) of: a decode in a step of their own, over what one adds
-    to a chunk, both in one step of `chunk`
-    tokens. The paper: the difference to a step of the prompt's tokens alone."""
+    """The largest ratio over `batches` (tokens of a sequence, sequences) of a decode's time in a separate step to the
+    time that it adds to a step with a chunk, `chunk` tokens in total. The paper: the difference to a step of the
+    prompt's tokens alone."""
     runs = {}
     for length, size in batches:
         memory = f" --kv-blocks {(size + 1) * (length // 16 + 2)}"  # the paper's batches fit
@@ -133,7 +132,7 @@ def speedups(deployment, batches, chunk=256):
 
 
 def prefill(deployment, length, chunk):
-    """A prompt alone, in chunks or (None) at once."""
+    """A prompt alone, in chunks or (None) whole."""
     return Sim(
         f"{deployment} --workload random:in={length},out=1 --requests 8 --concurrency 1 --as-paper --ignore-eos on"
         " --prefix-caching off --seed {seed} "
@@ -182,12 +181,12 @@ def best(gains):
 
 
 def ratios_over(gains, *others):
-    """At every P:D a system's gain over the best of the others'."""
+    """A system's gain over the best of the others', at every P:D."""
     return [gain / max(other[ratio] for other in others) for ratio, gain in gains.items()]
 
 
 def prompt_attention(*sizes, length=1024):
-    """Attention of a prompt in chunks of the first size, over that in chunks of the second."""
+    """Attention time of a prompt in chunks of the first size over that in chunks of the second."""
     runs = {
         f"{size} from {first}": one(f"--chunk {size}@{first}") for size in sizes for first in range(0, length, size)
     }
@@ -202,7 +201,7 @@ def one(shape):
 
 
 def decode_cost(size):
-    """A token of a step of so many decodes over one of a prompt."""
+    """Time of a token in a step of `size` decodes over that of a prompt token."""
     return {
         "decodes": one(f"--decodes {size}x1024"),
         "prompt": one("--chunk 1024"),
@@ -218,13 +217,13 @@ FUSED = {
 
 
 def reduction(r, parts):
-    """By how much less time these operators take than in the baseline's steps, of whole prompts and of 18 decodes: as
-    many tokens of each as a step of 256."""
+    """Reduction of these operators' time in percent, against the baseline's steps of whole prompts and of 18 decodes,
+    with the token counts of a step of 256."""
     ms = lambda step: sum(part_ms(step, part) for part in parts)
     return 100 * (1 - ms(r["fused"]) / (ms(r["chunk"]) * 239 / 1024 + ms(r["decodes"]) * 17 / 18))
 
 
-# GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is a stage's; eight are in
+# GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is per stage; eight are in
 # flight.
 GPT = (
     f"--model gpt-3 --device a100 --tp 8 {KERNELS} --override-context 4096 --workload lengths:{{zipf}} --requests"
@@ -250,7 +249,7 @@ def claims():
         Claim(
             "s23-prefill-step",
             "4.3, table 2",
-            "a prompt of 1,024 tokens alone takes so long (LLaMA-13B, A6000)",
+            "time of a prompt of 1,024 tokens alone (LLaMA-13B, A6000)",
             "234.8 ms",
             Near(234.8, 0.2, None),
             {"alone": ALONE},
@@ -264,7 +263,7 @@ def claims():
         Claim(
             "s23-decode-step",
             "4.3, table 2",
-            "a step of four decodes behind 1,024 tokens each takes so long",
+            "time of a step of four decodes after 1,024 tokens each",
             "49.96 ms",
             Near(49.96, 0.2, None),
             {"four": FOUR},
@@ -277,7 +276,7 @@ def claims():
         Claim(
             "s23-marginal",
             "4.3, table 2",
-            "what a decode adds to a step of a chunk, both steps of 1,024 tokens in all",
+            "time that a decode adds to a step with a chunk, both steps of 1,024 tokens in total",
             "1.2 ms",
             Near(1.2, 0.35, 12.49),
             {"beside": BESIDE, "alone": ALONE},
@@ -293,7 +292,7 @@ def claims():
         Claim(
             "s23-attention",
             "4.3, table 2",
-            "of it the attention of a decode beside the chunk: a third of what three add in the table",
+            "attention of a decode in a step with a chunk: a third of what three add in the table",
             "1.73 ms",
             Near(1.73, 0.2, None),
             {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)},
@@ -307,8 +306,8 @@ def claims():
         Claim(
             "s23-decode-speedup",
             "5.1.1, figure 8",
-            "decodes are up to so many times cheaper beside a chunk than in a step of their own: C = 256, ten batches"
-            " of 2 to 18 sequences (LLaMA-13B, A6000)",
+            "largest cost of a decode in a separate step over that in a step with a chunk: C = 256, ten batches of 2 to"
+            " 18 sequences (LLaMA-13B, A6000)",
             "10",
             Near(10, 0.35),
             *speedups(SMALL, SMALL_BATCHES),
@@ -319,7 +318,7 @@ def claims():
         Claim(
             "s23-decode-speedup-33b",
             "5.1.1, table 4",
-            "the same of LLaMA-33B on an A100, batches of 10, 5 and 3 sequences of 1K, 2K and 3K",
+            "that ratio for LLaMA-33B on an A100, batches of 10, 5 and 3 sequences of 1K, 2K and 3K",
             "4.25",
             Near(4.25, 0.35),
             *speedups(LARGE, LARGE_BATCHES),
@@ -398,7 +397,7 @@ def claims():
         Claim(
             "s23-tile",
             "5.4, figure 13c",
-            "a chunk of 256, a multiple of the tile, does better than 320",
+            "throughput with chunks of 256, a multiple of the tile, over that with chunks of 320",
             "above 1",
             ABOVE_ONE,
             {
@@ -414,7 +413,7 @@ def claims():
             Claim(
                 f"s23-step-{tokens}",
                 "4.4, figure 7",
-                f"a prompt of {tokens} tokens alone takes so long (LLaMA-13B, A6000)",
+                f"time of a prompt of {tokens} tokens alone (LLaMA-13B, A6000)",
                 f"{paper} ms",
                 Near(paper, 0.2, None),
                 {"alone": prompt_alone(SMALL, tokens)},
@@ -430,7 +429,7 @@ def claims():
         Claim(
             "s23-tile-step",
             "4.4, figure 7",
-            "one token more than 256 makes a step so much longer",
+            "increase of a step's time from 256 to 257 tokens",
             "32 %",
             Near(32, 0.3, 0),
             {"256": prompt_alone(SMALL, 256), "257": prompt_alone(SMALL, 257)},
@@ -444,7 +443,7 @@ def claims():
         Claim(
             "s23-orca-best",
             "5.2, figure 11a",
-            "Orca at its best gains so much at 1K",
+            "gain of Orca at its best at 1K",
             "1.11",
             Near(1.11, 0.5, of_effect=True),
             {
@@ -463,7 +462,7 @@ def claims():
         Claim(
             "s23-orca-worst",
             "5.2, figure 11a",
-            "Orca at its worst, all requests beginning and ending together, gains nothing",
+            "gain of Orca at its worst, all requests starting and ending together",
             "1",
             Near(1, 0.03, None),
             {
@@ -482,7 +481,7 @@ def claims():
             Claim(
                 f"s23-chunk-{chunk}",
                 "5.4, figure 13b",
-                f"chunks of {chunk} lose at most so much prefill speed",
+                f"loss of prefill speed with chunks of {chunk}",
                 f"at most {most} %",
                 Between(None, most),
                 runs,
@@ -500,7 +499,7 @@ def claims():
             Claim(
                 f"s23-cost-{size}",
                 "3.1, figure 3",
-                f"a decoded token costs so many times one of a prompt, in steps of {size} (1K)",
+                f"cost of a decoded token over that of a prompt token, in steps of {size} (1K)",
                 f"{paper}",
                 Near(paper, 0.3),
                 *decode_cost(size),
@@ -513,7 +512,7 @@ def claims():
         Claim(
             "s23-prefill-flat",
             "3.1, figure 3",
-            "a prompt's token costs as much in a step of four prompts as in one of one (1K)",
+            "cost of a prompt token in a step of four prompts over that in a step of one (1K)",
             "almost constant",
             Near(1, 0.1, None),
             {"four": one("--chunk 1024 " * 4), "one": one("--chunk 1024")},
@@ -525,7 +524,7 @@ def claims():
         Claim(
             "s23-others",
             "3.1, figure 3",
-            "all but the products and attention take less than so much of a layer's time (a prompt of 1K)",
+            "share of a layer's time outside products and attention (a prompt of 1K)",
             "at most 5 %",
             Between(None, 5),
             {"one": one("--chunk 1024")},
@@ -542,7 +541,7 @@ def claims():
         Claim(
             "s23-saturates",
             "3.1, figure 4a",
-            "a layer computes so many tokens of prompts per ms at best (1K; one of 40 layers)",
+            "most prompt tokens per ms in a layer (1K; one of 40 layers)",
             "180",
             Near(180, 0.2, None),
             {"one": one("--chunk 1024")},
@@ -609,7 +608,7 @@ def claims():
         Claim(
             "s23-peak-moves-orca",
             "5.2, figure 11b",
-            "and Orca's is at a much higher one: over that of 256",
+            "the best P:D of Orca over that of C = 256",
             "above 1",
             ABOVE_ONE,
             *over_ratios(lambda a, b: best(a) / best(b), "orca", "C 256"),
@@ -676,7 +675,7 @@ def claims():
         Claim(
             "s23-256-512",
             "5.1.4, figure 10",
-            "balanced, C = 256 gains more than C = 512: the one's gain over the other's",
+            "gain of C = 256 over that of C = 512, both balanced",
             "above 1",
             ABOVE_ONE,
             *over_ratios(
@@ -691,7 +690,7 @@ def claims():
             Claim(
                 f"s23-chunk-{small}-{large}",
                 "5.4, figure 13b",
-                f"smaller chunks are slower in prefill: a prompt of 1K by {small} over by {large}",
+                f"prefill time of a prompt of 1K in chunks of {small} over chunks of {large}",
                 "above 1",
                 ABOVE_ONE,
                 {"small": prefill(SMALL, 1024, small), "large": prefill(SMALL, 1024, large)},
@@ -704,7 +703,7 @@ def claims():
         Claim(
             "s23-attention-64",
             "5.4, figure 13a",
-            "chunks of 64 make the attention of a prompt of 1K slower: over it as a whole",
+            "attention time of a prompt of 1K in chunks of 64 over the whole prompt",
             "above 1",
             ABOVE_ONE,
             *prompt_attention(64, 1024),
@@ -714,7 +713,7 @@ def claims():
         Claim(
             "s23-attention-512",
             "5.4, figure 13a",
-            "and large ones less: chunks of 64 over chunks of 512",
+            "attention time of a prompt of 1K in chunks of 64 over chunks of 512",
             "above 1",
             ABOVE_ONE,
             *prompt_attention(64, 512),
@@ -724,7 +723,7 @@ def claims():
         Claim(
             "s23-ffn",
             "5.1.4, figure 10",
-            "linear operators take less time: the feed-forward, C = 256, B 18 at 1K, of its time in the baseline",
+            "reduction of the feed-forward's time against the baseline, C = 256, B 18 at 1K",
             "less",
             Between(1, None, 0),
             FUSED,
@@ -735,7 +734,7 @@ def claims():
         Claim(
             "s23-ffn-most",
             "5.1.4, figure 10",
-            "and it more than the projections: its reduction over theirs",
+            "that reduction over the reduction of the projections' time",
             "above 1",
             ABOVE_ONE,
             FUSED,
@@ -769,7 +768,7 @@ def claims():
         Claim(
             "s23-pipeline",
             "5.3, figure 12b",
-            "10,000 requests are done so many times sooner than with Orca on the same pipeline",
+            "time of 10,000 requests with Orca on the same pipeline over Sarathi's",
             "1.91",
             Near(1.91, 0.5, of_effect=True),
             some("orca", "sarathi"),
@@ -785,7 +784,7 @@ def claims():
         Claim(
             "s23-pipeline-replicas",
             "5.3, figure 12b",
-            "and so many times sooner than with eight replicas of TP 8",
+            "time of 10,000 requests with eight replicas of TP 8 over Sarathi's",
             "1.48",
             Near(1.48, 0.5, of_effect=True),
             some("replicas", "sarathi"),
@@ -797,7 +796,7 @@ def claims():
         Claim(
             "s23-replicas-orca",
             "5.3, figure 12b",
-            "the replicas in turn are so many times faster than the pipeline with Orca",
+            "time of 10,000 requests on the pipeline with Orca over that on the replicas",
             "1.28",
             Near(1.28, 0.5, of_effect=True),
             some("orca", "replicas"),

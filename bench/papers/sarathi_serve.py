@@ -8,7 +8,7 @@ from simulations import GRID, LEAST
 PAPER = "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve (OSDI 2024)"
 FIGURES = shared.load("policies/sarathi_serve.py")
 ETHERNET = "--devices-per-node 4 --network-gbytes-per-s 3.125"  # four devices share a node's 100 Gb/s
-BACKEND = (  # the paper's engine: vLLM's of 2024, a kernel each for chunks and decodes, Ray workers, no graphs (4.4)
+BACKEND = (  # the paper's engine: vLLM of 2024, separate kernels for chunks and decodes, Ray workers, no graphs (4.4)
     "--backend vllm-ray"
 )
 MODELS = {  # flags, strict and relaxed objective in ms, their budgets, the cost model's error
@@ -76,7 +76,7 @@ def baselines(model, data, slo):
 
 
 def ratio(new, *old):
-    """Over the best of `old`. What holds no rate of the search counts as its least."""
+    """The capacity over the best of `old`. A scheduler without a valid rate counts with the search's least rate."""
     return lambda r: r[new] / max(LEAST_RATE, *(r[name] for name in old))
 
 
@@ -103,9 +103,8 @@ ALL = tuple(f"{data}, {slo}" for data in DATA for slo in SLOS)
 
 
 def decode_batch(flags):
-    """A step of 32 requests that decode behind 4,096 tokens, through all stages: what the paper's objectives are
-    multiples of. (A closed loop of as many
-    requests does not show it: two stages then share them as they come, 62 and 2 of 64.)"""
+    """A step of 32 decodes after 4,096 tokens, through all stages, of which the paper's objectives are multiples. (A
+    closed loop of 64 requests does not show it: two stages then divide them unevenly, 62 and 2.)"""
     return Sim(f"step {flags} --decodes 32x4096", 1, 1)
 
 
@@ -148,8 +147,8 @@ LENGTHS = (2048, 4096, 8192, 16384)
 
 def chunking(budget):
     flags = MODELS["yi"][0]
-    # The figure is of prefill runtime. What the driver does between steps is left out: four times as many steps of a
-    # prompt are four times as much of it.
+    # The figure is about prefill time. The driver's time between steps is left out: with four times the steps a prompt
+    # has four times as much of it.
     base = "--scheduler {} --cpu-overhead 0us --as-paper --ignore-eos on --prefix-caching off --seed {{seed}}"
     runs = {}
     for length in LENGTHS:
@@ -192,7 +191,7 @@ def claims():
             Claim(
                 f"ss-step-{model}",
                 "5.1, table 3",
-                f"a step of 32 decodes behind 4,096 tokens each takes so long ({flags.split()[1]}; a fifth of the"
+                f"time of a step of 32 decodes after 4,096 tokens each ({flags.split()[1]}; a fifth of the"
                 " strict objective)",
                 f"{paper} ms",
                 Near(paper, 0.25, None),
@@ -236,7 +235,7 @@ def claims():
             " first"
         ),
     }
-    # 5.1 names the setting of Yi's, and the data of LLaMA2's.
+    # 5.1 names the setting for Yi, and the data for LLaMA2.
     for model, baseline, paper, where in (
         ("mistral", "vllm-v0", 2.6, ALL),
         ("yi", "vllm-v0", 3.7, ("chat, strict",)),
@@ -346,7 +345,7 @@ def claims():
         Claim(
             "ss-tp8-tbt",
             "5.3, figure 13a",
-            "TP 8 across nodes makes the gap between tokens of 32 decodes so many times that of TP 4 PP 2",
+            "gap between tokens of 32 decodes with TP 8 across nodes over that with TP 4 PP 2",
             "2",
             Near(2, 0.25),
             {"tp8": decode_batch(FALCON_TP8), "pp": decode_batch(flags)},
@@ -362,7 +361,7 @@ def claims():
         Claim(
             "ss-bubble-prompt",
             "3.3",
-            "Falcon-180B: a prompt of 4,096 tokens takes a stage so long",
+            "Falcon-180B: time of a prompt of 4,096 tokens in a stage",
             "about 1,150 ms",
             Near(1150, 0.25, None),
             {"prompt": prompt_alone(flags, 4096)},
@@ -376,7 +375,7 @@ def claims():
         Claim(
             "ss-bubble",
             "3.3",
-            "and longer than 32 decodes, which is a bubble of so long",
+            "bubble: that time less the time of 32 decodes",
             "950 ms",
             Near(950, 0.3, 0),
             {"prompt": prompt_alone(flags, 4096), "decodes": decode_batch(flags)},
@@ -443,8 +442,8 @@ def claims():
         Claim(
             "ss-hybrid-step",
             "4.2, figure 9",
-            "a whole prompt in a step of decodes makes it up to so many times longer (Mistral-7B, 8,192 tokens beside"
-            " 32 decodes)",
+            "largest time of a step with a whole prompt over that of its decodes (Mistral-7B, 8,192 tokens and 32"
+            " decodes)",
             "28.3",
             Near(28.3, 0.4),
             {"mixed": one_step(MODELS["mistral"][0], "trace:{mix_8192_32_1024}", 33)},
@@ -494,7 +493,7 @@ def claims():
             Claim(
                 f"ss-chunking-{budget}",
                 "5.4.1, figure 14",
-                f"chunks of {budget} make a prompt of 2K to 16K at most so much slower (Yi-34B)",
+                f"slowdown of a prompt of 2K to 16K in chunks of {budget} (Yi-34B)",
                 f"at most ~{most} %" if budget == 512 else "almost none (at most 5 %)",
                 Between(None, most * 1.1, 25 if budget == 2048 else None),
                 runs,

@@ -1,4 +1,4 @@
-"""Other benchmarks' settings, so that a deployment or a draw of lengths is written once."""
+"""Imports settings of other benchmarks, so that each deployment and length distribution is defined once."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""Runs the claims' simulations: each command once, kept under what decides its result (command, workload file,
+"""Runs the claims' simulations: each command once, cached by the inputs of its result (command, workload file,
 program), on all cores."""
 
 import concurrent.futures
@@ -35,7 +35,7 @@ def hash_of(path):
 
 
 def kept_all(row):
-    """Whether a request of --requests-out kept all the objectives that it stated."""
+    """Whether a request of --requests-out met all its objectives."""
     arrival = float(row["arrival_s"])
     times = {"ttft": row["first_token_s"], "jct": row["done_s"]}
     took = {name: float(at) - arrival if at else math.inf for name, at in times.items()}
@@ -47,7 +47,7 @@ def kept_all(row):
 
 
 def kept_tokens_per_s(requests, result):
-    """Tokens per second, prompts and answers, of the requests that kept all that they stated."""
+    """Tokens per second, prompts and answers, of the requests that met all their objectives."""
     kept = (int(row["prompt_tokens"]) + int(row["output_tokens"]) for row in requests if kept_all(row))
     return sum(kept) / result["duration_s"]
 
@@ -57,7 +57,7 @@ def compute_use(steps, result):
     return statistics.fmean((int(s["prompt_tokens"]) + int(s["decodes"])) / int(s["budget_tokens"]) for s in steps)
 
 
-# Figures that only a file of the run has: the flag that writes it, and what is made of its rows.
+# Figures that only a file of the run has: the flag that writes it, and a function of its rows.
 ALSO = {
     "kept_tokens_per_s": ("--requests-out", kept_tokens_per_s),
     "compute_use": ("--steps-out", compute_use),
@@ -65,14 +65,14 @@ ALSO = {
 
 
 def hash_of_program(tactus):
-    """Of the program and of the one beside it that simulates."""
+    """The digest of the program and of the simulating program next to it."""
     tools = pathlib.Path(f"{tactus}-tools")
     return hash_of(tactus) + (hash_of(tools) if tools.is_file() else "")
 
 
 class Simulations:
     """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any
-    thread may ask."""
+    thread."""
 
     def __init__(self, tactus, files, cache=None, jobs=None, progress=None, limit_s=600):
         self.tactus, self.files, self.progress, self.limit_s = str(tactus), files, progress, limit_s
@@ -86,7 +86,7 @@ class Simulations:
                     entry = json.loads(line)
                     self.found[entry["key"]] = entry["result"]
                 except (ValueError, KeyError):
-                    continue  # the line that an interrupted run was writing
+                    continue  # an incomplete line of an interrupted run
         self.running = {}
 
     def command(self, sim, seed, extra=(), rate=None, quick=False):
@@ -194,7 +194,7 @@ class Simulations:
 
 
 def commands_of(claim, shipped=False):
-    """What a claim runs, as text, for one seed."""
+    """The commands of a claim, as text, for one seed."""
     for name, run in claim.measured_runs(shipped).items():
         text = lambda sim: sim.flags.format_map(Placeholders(requests=str(sim.requests)))
         found = ""
@@ -206,7 +206,7 @@ def commands_of(claim, shipped=False):
 
 
 def without(words, flags):
-    """The words of a command but those flags and their values: what is stated anew stands once."""
+    """The words of a command without the given flags and their values, which are given again."""
     kept, skip = [], False
     for word in words:
         if not skip and word not in flags:
@@ -216,7 +216,7 @@ def without(words, flags):
 
 
 class Placeholders(dict):
-    """{seed} and files stay names; {requests} is filled in."""
+    """{seed} and files remain names; {requests} is filled in."""
 
     def __missing__(self, name):
         return TRACES.get(name) or {"seed": "SEED"}.get(name, name.upper() + ".csv")

@@ -1,24 +1,23 @@
 #!/usr/bin/env python3
-"""Goodput under objectives per request: AccelGen's presets against sarathi-serve, on a setting whose objectives can be
-kept. Prints a Markdown table: requests per second that kept all their objectives (mean over the seeds, least and
-largest), and that as a multiple of the first row and of the best fixed budget of sarathi-serve.
+"""Goodput under objectives per request: AccelGen's presets against sarathi-serve, on a setting with achievable
+objectives. Prints a Markdown table: requests per second that met all their objectives (mean over the seeds, minimum and
+maximum), also as a multiple of the first row and of sarathi-serve's best fixed budget.
 
     bench/policies/accelgen.py [TACTUS] [--part goodput|published|window] [--setting NAME] [--rates 0.8,1.0]
                                [--seeds 1,2,3] [--requests 1000] [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
 
-`--part published` has the policy as published, its ablations and each of this project's amendments by itself, a column
-for each setting (without `--setting` for the paper's four models). `--part window` prints throughput and times to
-completion, a table for each rate. Requests and tokens per second stand there twice: over the whole run, until the last
-request is answered, and in a window from a fifth to four fifths of the arrivals (`--warmup`, `--measure` of
-`tactus sim`), while the load lasts.
+`--part published` compares the policy as published, its ablations and each of this project's amendments alone, with a
+column per setting (without `--setting` for the paper's four models). `--part window` prints throughput and times to
+completion, one table per rate. Requests and tokens per second are given twice: over the whole run, until the last
+request completes, and over a window from a fifth to four fifths of the arrivals (`--warmup`, `--measure` of `tactus
+sim`), under constant load.
 
-The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its
-own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to 16,384
-(8,192 where the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first
-token is due after
-U[0.5, 1.5] x 10 x the time of the prompt alone (of its bin of 512 tokens), each later one after 187.5 ms x
-U[0.75, 1.25]. In the setting `opt-13b-prompts` answers have up to 32 tokens, so that prompts fill a KV memory that is
-short, not answers. `--keep` leaves the files there, for `tactus sim --workload trace:FILE`.
+The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws
+separate requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to
+16,384 (8,192 if the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The
+first token is due after U[0.5, 1.5] x 10 x the isolated time of the prompt (by bins of 512 tokens), each later one
+after 187.5 ms x U[0.75, 1.25]. In the setting `opt-13b-prompts` answers have up to 32 tokens, so that prompts, not
+answers, fill a scarce KV memory. `--keep` writes the workload files to FOLDER, for `tactus sim --workload trace:FILE`.
 """
 
 import argparse
@@ -34,9 +33,9 @@ import tempfile
 BIN = 512
 TBT_MS = 187.5
 
-# `kv_gb`: GB (1e9 bytes) of KV, of `kv_token_bytes` each token; `pivot`: the step size at which the paper finds that
-# throughput saturates; `longest`: prompt, so that prompt and answer fit the KV; `answers`: longest answer, else by the
-# paper's figure 8.
+# `kv_gb`: GB (1e9 bytes) of KV, with `kv_token_bytes` per token; `pivot`: the step size at which throughput saturates
+# in the paper; `longest`: the longest prompt, so that prompt and answer fit the KV; `answers`: the longest answer, else
+# drawn by the paper's figure 8.
 SETTINGS = {
     "llama-3-70b": {
         "deployment": ["--model", "llama-3.1-70b", "--tp", "4"],
@@ -75,7 +74,7 @@ PAPERS = tuple(SETTINGS)
 # The regime with the paper's own compute use (section 3.2: 61 to 64 % of the budget).
 SETTINGS["opt-13b-prompts"] = SETTINGS["opt-13b"] | {"answers": 32, "rates": "2.9"}
 BLOCK = 32
-# This project's amendments of the published policy, each by itself; and the kinder reading of what is urgent.
+# This project's amendments of the published policy, each alone; and the weaker definition of urgency.
 AMENDMENTS = (
     ("accelgen-missed", "behind"),
     ("accelgen-missed", "first"),
@@ -89,7 +88,7 @@ ALL = ("goodput", "published", "window")
 
 
 def policies(pivot, part):
-    """name -> flags of the part's rows."""
+    """Row name -> flags, for one part."""
     rows = []
 
     def add(name, flags, *parts):
@@ -135,7 +134,7 @@ def simulate(tactus, deployment, flags):
 
 
 def isolated_ms(tactus, deployment, longest):
-    """Time to the first token of a prompt alone on the machine, computed in one step, per bin."""
+    """Time to the first token of a prompt on an idle machine, computed in one step, per bin."""
     times = []
     for end in range(BIN, longest + 1, BIN):
         result = simulate(
@@ -159,8 +158,8 @@ def isolated_ms(tactus, deployment, longest):
 
 
 def draw_lengths(draw, longest, long_share=0.14, answers=None):
-    """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions. `answers`:
-    the most tokens of an answer, in place of the figure's."""
+    """Prompt and answer tokens of a request: the paper's figure 8; prompts that are not long keep their proportions.
+    `answers`: the longest answer, instead of the figure's."""
     kind = draw.random()
     prompt = (
         draw.randint(10, 512)
@@ -189,11 +188,11 @@ def write_workload(path, seed, rate, requests, isolated, answers=None):
 
 
 REFERENCES = ("sarathi-serve, pivot", "fastgen")
-WINDOW = (0.2, 0.6)  # shares of the requests: those that arrive before the window, and those that arrive in it
+WINDOW = (0.2, 0.6)  # shares of the requests: arriving before the window, and within it
 
 
 def window_flags(requests):
-    """The part of the load that is measured, as `tactus sim` takes it: no empty machine before it, no drain after."""
+    """The flags of `tactus sim` for the measured window: no empty machine before it, no drain after."""
     before, inside = (int(share * requests) for share in WINDOW)
     return ["--warmup", str(before), "--measure", str(inside)]
 
@@ -206,10 +205,10 @@ def throughput(result):
 
 
 def figures_of(tactus, deployment, flags, requests, part):
-    """What a row has of one workload."""
+    """A row's values for one workload."""
     result = simulate(tactus, deployment, flags)
     if result["goodput"] is None:
-        sys.exit(f"{tactus} reads no objectives from a workload's columns")
+        sys.exit(f"{tactus} ignores objectives in the columns of a workload file")
     found = {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")}
     if part == "window":
         inside = simulate(tactus, deployment, flags + window_flags(requests))
@@ -219,13 +218,13 @@ def figures_of(tactus, deployment, flags, requests, part):
 
 
 def spread(runs):
-    """Mean, least and largest goodput."""
+    """Mean, minimum and maximum of the goodput."""
     goodput = [run["goodput"] for run in runs]
     return f"{statistics.mean(goodput):.3f} ({min(goodput):.3f} to {max(goodput):.3f})"
 
 
 def published_table(columns):
-    """`columns`: what was measured, by the column's name."""
+    """`columns`: column name -> measurements."""
     print("| | " + " | ".join(columns) + " |\n|---" + "|---" * len(columns) + "|")
     for name in next(iter(columns.values())):
         print(f"| {name} | " + " | ".join(spread(runs[name]) for runs in columns.values()) + " |")
@@ -261,7 +260,7 @@ def goodput_table(figures, rates):
 
 
 def window_table(figures, rate):
-    """Means over the seeds; in brackets multiples of the first row."""
+    """Means over the seeds, with multiples of the first row in brackets."""
 
     def mean(name, *keys):
         values = figures[name][rate]
@@ -285,7 +284,7 @@ def window_table(figures, rate):
 
 
 def measure(args, name):
-    """Row -> rate -> what each seed has, in the setting of that name."""
+    """Row -> rate -> results of each seed, for setting `name`."""
     setting = SETTINGS[name]
     deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks_of(setting))]
     rows = policies(setting["pivot"], args.part)
@@ -322,7 +321,7 @@ def main():
     parse.add_argument("--seeds", default="1,2,3")
     parse.add_argument("--requests", type=int, default=1000)
     parse.add_argument("--only", help="rows of the table by name, separated by /")
-    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
+    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workload files")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     names = [args.setting] if args.setting else PAPERS if args.part == "published" else PAPERS[:1]
@@ -332,7 +331,7 @@ def main():
             if name not in rows:
                 parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
     if args.rates and len(names) > 1:
-        parse.error(f"--rates {args.rates} is of one setting: name it with --setting")
+        parse.error(f"--rates {args.rates} applies to one setting: name it with --setting")
     found = {name: measure(args, name) for name in names}
     if args.part == "published":
         published_table(

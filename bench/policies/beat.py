@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
-"""Whether streams keep their beat while a long prompt comes: a few streams decode, a prompt of 2,048 tokens is sent
-beside them, and
-every gap between two tokens of a stream until that prompt's first token counts. The same on servers with and without an
-objective, one
-after the other in every round, so that a machine whose speed drifts is fair to all. Prints a Markdown table: medians
-over the rounds
-(least to largest).
+"""Whether streams keep their pace during a long prompt: a few streams decode, a prompt of 2,048 tokens is added, and
+every gap between two tokens of a stream until that prompt's first token counts. Servers with and without an objective
+take turns in every round, so that a drift of the machine's speed affects all equally. Prints a Markdown table: medians
+over the rounds (minimum to maximum).
 
     bench/policies/beat.py build/release/tactus --model FILE [--rounds 3] [--streams 4] [--prompts 2] [-o FILE.json]
 
-Step times that are stored for the model are left alone: the servers look for them in an empty folder and measure their
-own at the start.
+Stored step times of the model are not used: the servers get an empty cache folder and measure their own at the start.
 """
 
 import argparse
@@ -77,7 +73,7 @@ class Server:
 
 
 class Stream(threading.Thread):
-    """One request; `times` holds when each event with text came."""
+    """One request; `times` has the time of each event with text."""
 
     def __init__(self, address, tokens, max_tokens, stop=None):
         super().__init__(daemon=True)
@@ -126,7 +122,7 @@ def wait_for(what, limit_s=180):
     end = time.monotonic() + limit_s
     while not what():
         if time.monotonic() > end:
-            sys.exit("nothing came for too long")
+            sys.exit("timed out waiting for an event")
         time.sleep(0.002)
 
 
@@ -147,7 +143,7 @@ def measure(server, args, draw):
         wait_for(lambda: long.times or long.error)
         if long.error:
             sys.exit(f"the long prompt failed: {long.error}")
-        time.sleep(0.3)  # the gap in which its first token came has ended
+        time.sleep(0.3)  # until the gap that contains its first token has ended
         ttft.append(long.times[0] - sent)
         beside += gaps(streams, sent, long.times[0] + 0.3)
         time.sleep(0.5)

@@ -1,19 +1,16 @@
 #!/usr/bin/env python3
 """Capacity of sarathi-serve under an objective on the gap between tokens, as Sarathi-Serve's evaluation defines it: the
-largest Poisson
-rate at which the P99 of all gaps keeps the objective and half of the requests start within 2 s. One size for all steps
-(five of them,
-and the one that `--budget profile` chooses) against one for every step (`--tbt-slo`). Prints a Markdown table:
-requests/s, mean over
-the seeds; in brackets the P99 of the gaps at the rate of the best fixed size, as a share of the objective.
+largest Poisson rate at which the P99 of all gaps keeps the objective and half of the requests start within 2 s. One
+step size for the whole run (five sizes, and the one that `--budget profile` chooses) against a size chosen per step
+(`--tbt-slo`). Prints a Markdown table: requests/s, mean over the seeds; in brackets the P99 of the gaps at the rate of
+the best fixed size, as a share of the objective.
 
     bench/policies/capacity.py [TACTUS] [--only NAME,NAME] [--seeds 1,2] [--requests 1000] [--precision 0.02] [-o
     FILE.json]
 
 Lengths are drawn log-normally with the papers' medians and P90s: openchat_sharegpt4 (prompts 1730 / 5696, answers 415 /
-834, 8,192 in
-all) and arxiv_summarization (7059 / 12985, 208 / 371, 16,384 in all). Objectives are the paper's strict and relaxed
-ones.
+834, 8,192 in all) and arxiv_summarization (7059 / 12985, 208 / 371, 16,384 in all). Objectives are the paper's strict
+and relaxed ones.
 """
 
 import argparse

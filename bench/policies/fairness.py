@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What a flood by one client does to the others: ten clients that send alike, of which one sends many times its rate
-for a
-third of the time. Prints a Markdown table: TTFT of the nine others with and without the flood, median over the seeds.
+"""The effect of one client's flood on the others: ten clients with equal rates, one of which sends many times its rate
+for a third of the time. Prints a Markdown table: TTFT of the nine others with and without the flood, median over the
+seeds.
 
     bench/policies/fairness.py [TACTUS] [--seeds 1,2,3] [--rates 16,20,24] [--flood 60] [-o FILE.json]
 
-Llama-3.1-8B on an H100; prompts of 100 to 1,500 tokens, answers of 20 to 300, Poisson arrivals for 300 s. Rates are of
-all ten
-clients in requests per second; the machine holds about 27.
+Llama-3.1-8B on an H100; prompts of 100 to 1,500 tokens, answers of 20 to 300, Poisson arrivals for 300 s. Rates are the
+total of all ten clients in requests per second; the machine's capacity is about 27.
 """
 
 import argparse

@@ -1,17 +1,15 @@
 #!/usr/bin/env python3
-"""Whether a server's intake throttles its queue: the rate at which a load test sends requests, beside the rate at which
-the scheduler gets them. A scheduler
-can order only what it has; LARRY's paper (4) found that its engine's driver added requests to the queue more slowly
-than they were issued.
+"""Whether a server's intake throttles its queue: the rate at which a load test sends requests, and the rate at which
+the scheduler receives them. A scheduler can order only requests that it has received; LARRY's paper (4) found that its
+engine's driver added requests to the queue more slowly than they were issued.
 
     bench/policies/intake.py MODEL [TACTUS] [--rates 50,100,200,400,800] [--seconds 5] [--workload random:in=32,out=2]
     [--repeats 3] [-o FILE.json]
 
-The server and the client share the machine. Steps are of 64 tokens, so that they count often. Issued: by the client's
-own clock, from the first request to the last. Enqueued: by the server's
-steps, from the first in which one request was known (waiting, running or done) to the first in which all of the last
-were. Both are counts over spans; a row is the
-median of the repeats. The load is open: nobody waits for an answer before sending the next request.
+The server and the client share the machine. Steps have 64 tokens, so that counts are frequent. Issued: by the client's
+clock, from the first request to the last. Enqueued: by the server's steps, from the first with a known request
+(waiting, running or done) to the first in which all requests are known. Both are counts over time spans; a row is the
+median of the repeats. The load is open: requests are sent without waiting for answers.
 """
 
 import argparse
@@ -40,7 +38,7 @@ def table(run, name):
 
 
 def enqueued_rate(path):
-    """Requests/s, and the longest that one waited for its first share of a step."""
+    """Requests/s, and the longest wait of a request for its first share of a step."""
     with zipfile.ZipFile(path) as run:
         requests, steps = table(run, "requests"), table(run, "steps")
     done = sorted(float(r["done_s"]) for r in requests)
@@ -64,9 +62,9 @@ def wait_until_ready(server, url, said):
         try:
             urllib.request.urlopen(url + "/ready").read()
             return
-        except OSError:  # 503 while it loads; none that answers once it has ended
+        except OSError:  # 503 while it loads; refused once it has ended
             time.sleep(0.05)
-    sys.exit(f"the server ended before it was ready: {said[-1].strip() if said else 'it said nothing'}")
+    sys.exit(f"the server ended before it was ready: {said[-1].strip() if said else 'no output'}")
 
 
 def measure(args, rate, folder):

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Time to first token under LARRY beside fcfs, no-preempt and trail-oracle, on the deployments and lengths of its
-paper.
-Prints one Markdown table per setting, arrivals and load: percentiles of the time to the first token, in seconds, of
-that time per prompt token, in milliseconds, and of the time to the whole answer, in seconds; each the median over the
-seeds. The last columns count the seeds in which LARRY's percentile of the time to the first token is the lower one.
+"""Time to first token under LARRY compared with fcfs, no-preempt and trail-oracle, on the deployments and lengths of
+its paper. Prints one Markdown table per setting, arrivals and load: percentiles of the time to the first token, in
+seconds, of that time per prompt token, in milliseconds, and of the time to the whole answer, in seconds; each the
+median over the seeds. The last columns count the seeds in which LARRY's percentile of the time to the first token is
+lower.
 
     bench/policies/larry.py [TACTUS] [--settings 70b-code,8b-chat,...] [--loads 0.7,0.8,0.95] [--seeds 1,2,3,4,5]
                             [--requests 4000] [--arrivals poisson,gamma:2] [--lambdas 0.001,0.1,1] [-o FILE.json]
 
-Load is the arrival rate as a share of the rate at which the deployment works off requests that are all there at once
-(fcfs, mean over the seeds). The paper's arrivals, those of Azure Functions, are not at hand: `--arrivals` stands in.
-gamma:CV draws gaps of a gamma distribution whose coefficient of variation is CV: 1 would be Poisson, 2 and 4 are
-bursts.
-Every scheduler has steps of 1,024 tokens and learns nothing of an answer's length, trail-oracle excepted.
+Load is the arrival rate as a share of the deployment's throughput when all requests arrive at time 0 (fcfs, mean over
+the seeds). The paper's arrivals, from Azure Functions, are not available: `--arrivals` replaces them. gamma:CV draws
+gaps of a gamma distribution whose coefficient of variation is CV: 1 would be Poisson, 2 and 4 are bursts. Every
+scheduler has steps of 1,024 tokens; only trail-oracle knows answer lengths.
 """
 
 import argparse
@@ -112,8 +111,8 @@ def main():
     parse.add_argument("--loads", default="0.7,0.8,0.95")
     parse.add_argument("--seeds", default="1,2,3,4,5")
     parse.add_argument("--requests", type=int, default=4000)
-    parse.add_argument("--arrivals", default="poisson", help="as tactus sim has them, a table each")
-    parse.add_argument("--lambdas", default="", help="further values of --larry-lambda, a row each")
+    parse.add_argument("--arrivals", default="poisson", help="arrival processes of tactus sim, one table each")
+    parse.add_argument("--lambdas", default="", help="additional values of --larry-lambda, one row each")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     seeds = [int(seed) for seed in args.seeds.split(",")]

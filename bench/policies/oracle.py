@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""How far each preset is from what could be kept at all: requests that kept all their objectives, as a share of those
-of the oracle (the best schedule that a search finds, `tactus sim --scheduler oracle`) and of the upper bound (a number
-of requests that no schedule keeps more than). Prints Markdown: a table for each setting, with a row per preset and two
-columns per load.
+"""How far each preset is from the best possible: requests that met all their objectives, as a share of the oracle's
+(the best schedule that a search finds, `tactus sim --scheduler oracle`) and of the upper bound (which no schedule
+exceeds). Prints Markdown: a table for each setting, with a row per preset and two columns per load.
 
     bench/policies/oracle.py [TACTUS] [--settings kv-short,chat] [--loads 0.5,1,1.5,2,3] [--seeds 1,2]
                              [--requests 150] [--without tactus] [--presets A,B] [-o FILE.json]
 
 Settings, traces (their second half), loads and presets are those of bench/policies/tactus.py. The oracle knows every
-length and every arrival and begins with every preset but those of `--without`; the presets run as a server runs them
-and know neither. All runs of a cell are of the same requests. A cell is the sum over the seeds; the first row has
-numbers of requests.
+length and arrival and starts its search from every preset except those of `--without`; the presets run as in a server
+and know neither. All runs of a cell have the same requests. A cell is the sum over the seeds; the first row counts
+requests.
 """
 
 import argparse
@@ -30,7 +29,7 @@ ORACLE_LIMIT_S = 1800
 
 
 def kept(run):
-    """Requests that kept what they stated, and those that stated something; a run that was given up kept none."""
+    """Requests that met their objectives, and requests with objectives; an aborted run counts none as met."""
     classes = run.get("classes", {}).values()
     return sum(c["kept"] for c in classes), sum(c["stated"] for c in classes)
 
@@ -43,7 +42,7 @@ def simulate(simulations, machine, path, flags):
 
 
 def cell(args, simulations, searches, traces, setting, load, presets):
-    """Sums over the seeds: stated, oracle, bound, and of each preset what it kept."""
+    """Sums over the seeds: requests with objectives, and those met by the oracle, the bound and each preset."""
     machine, trace, mix = setting
     sums = dict.fromkeys(("stated", "oracle", "bound", *presets), 0)
     for seed in (int(text) for text in args.seeds.split(",")):
@@ -82,12 +81,14 @@ def table(loads, cells, presets):
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default="build/release/tactus")
-    parse.add_argument("--settings", default="kv-short,chat", help=f"by comma, of {', '.join(SETTINGS)}")
-    parse.add_argument("--loads", default="0.5,1,1.5,2,3", help="shares of what sarathi-serve completes")
+    parse.add_argument("--settings", default="kv-short,chat", help=f"comma-separated, of {', '.join(SETTINGS)}")
+    parse.add_argument("--loads", default="0.5,1,1.5,2,3", help="loads, as shares of sarathi-serve's throughput")
     parse.add_argument("--seeds", default="1,2")
     parse.add_argument("--requests", type=int, default=150)
-    parse.add_argument("--without", default="tactus", help="presets that the oracle does not begin with; '': all count")
-    parse.add_argument("--presets", default=",".join(("tactus", *OTHERS)), help="rows, by comma")
+    parse.add_argument(
+        "--without", default="tactus", help="presets excluded from the oracle's starting points; '': none"
+    )
+    parse.add_argument("--presets", default=",".join(("tactus", *OTHERS)), help="rows, comma-separated")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     for name in args.settings.split(","):

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Throughput of Response Length Perception's sequence scheduling (PiA): requests that are all there at once, in batches
-of
-16. Prints a Markdown table: requests per second (mean over the seeds, least and largest), as a multiple of the first
-row,
-and the share that was stopped and computed again.
+"""Throughput of Response Length Perception's sequence scheduling (PiA): all requests arrive at time 0, in batches of
+16. Prints a Markdown table: requests per second (mean over the seeds, minimum and maximum), as a multiple of the first
+row, and the share of requests that was stopped and recomputed.
 
     bench/policies/pia.py [TACTUS] [--seeds 1,2,3] [--requests 1024] [-o FILE.json]
 
-Lengths and predictions have the figures that the authors publish of theirs (Vicuna-7B, Alpaca, at most 512 tokens):
-answers are lognormal with mean 126, predictions miss by 60 tokens on average, 54 % by at most 50 and 83 % by at most
-100, and lean to the long side.
+Lengths and predictions match the authors' published statistics (Vicuna-7B, Alpaca, at most 512 tokens): answers are
+lognormal with mean 126, predictions miss by 60 tokens on average, 54 % by at most 50 and 83 % by at most 100, and tend
+to be too long.
 """
 
 import argparse

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Capacity of sarathi-serve over vllm-v0 and orca: the largest Poisson rate at which the 99th percentile of all gaps
-between two tokens keeps the objective and half the requests start within two seconds. Prints a Markdown table: requests
-per second (mean over the seeds, least and largest) and sarathi-serve's as a multiple of each.
+between two tokens meets the objective and half of the requests start within two seconds. Prints a Markdown table:
+requests per second (mean over the seeds, minimum and maximum) and sarathi-serve's as a multiple of each.
 
     bench/policies/sarathi_serve.py [TACTUS] [--settings mistral-strict,mistral-relaxed,yi-strict,yi-relaxed]
                                     [--workloads chat,summaries] [--seeds 1,2,3] [--requests 2000] [-o FILE.json]
 
 The settings are Sarathi-Serve's: its deployments, objectives (5 and 25 times a decode step) and token budgets (512 and
-2,048). `chat` are lengths like openchat_sharegpt4's (`--workload sharegpt`), cut to 8,192 tokens together. `summaries`
-stand in for arxiv_summarization, whose long version is not at hand: lognormal lengths with the paper's medians and 90th
-percentiles, together at most 16,384. A search doubles the rate until the objective is missed and then halves the
-bracket
-to 3 %.
+2,048). `chat` has lengths like openchat_sharegpt4's (`--workload sharegpt`), prompt and answer cut to 8,192 tokens.
+`summaries` replaces arxiv_summarization, whose long version is not available: lognormal lengths with the paper's
+medians and 90th percentiles, prompt and answer at most 16,384. A search doubles the rate until the objective is missed
+and then halves the bracket to 3 %.
 """
 
 import argparse

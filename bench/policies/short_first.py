@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Latency of policies that let short answers go first, against first come, first served. Prints a Markdown table for
-each
-rate: medians over the seeds.
+"""Latency of policies that prefer short answers, against first come, first served. Prints one Markdown table per rate:
+medians over the seeds.
 
     bench/policies/short_first.py [TACTUS] [--setting ltr|fastserve|fastserve-skewed] [--rates 16,32,64] [--seeds 1,2,3]
     [--requests 2000]
@@ -9,12 +8,10 @@ rate: medians over the seeds.
 
 `ltr`: Llama-3-8B on an A100, 2,048 tokens per step, 256 sequences, prompts of 150 and answers of 242 tokens on average
 (lognormal, medians 67 and 148, up to 2,048: conversations as in LMSYS-Chat-1M). `fastserve`: OPT-13B on an A100, 16
-sequences
-in a step, prompts of 200 and answers of 217 tokens on average (medians 110 and 122, up to 1,000). `fastserve-skewed`:
-answers
-with a longer tail (median 33, mean 147, up to 1,500). Every seed draws its own requests and arrivals (Poisson). Without
---requests each rate has a minute of requests (ltr) or 1,000 (fastserve). `--keep` leaves the files there, for
-`tactus sim --workload trace:FILE`.
+sequences in a step, prompts of 200 and answers of 217 tokens on average (medians 110 and 122, up to 1,000).
+`fastserve-skewed`: answers with a longer tail (median 33, mean 147, up to 1,500). Every seed draws separate requests
+and arrivals (Poisson). Without --requests each rate has one minute of requests (ltr) or 1,000 (fastserve). `--keep`
+writes the workload files to FOLDER, for `tactus sim --workload trace:FILE`.
 """
 
 import argparse
@@ -31,7 +28,7 @@ NO_GUARD = ["--ltr-starvation-steps", "1000000000"]
 LTR = ["--scheduler", "ltr", "--swap-space", "16GiB"]
 OPT = ["--model", "opt-13b", "--device", "a100", "--max-num-seqs", "16"]
 FASTSERVE = ["--scheduler", "fastserve", "--swap-space", "56GiB"]
-# deployment, rates, requests per rate, prompts, answers, rows; lengths: mean and deviation of the logarithm, most
+# deployment, rates, requests per rate, prompts, answers, rows; lengths: mean and deviation of the logarithm, maximum
 SETTINGS = {
     "ltr": (
         ["--model", "llama-3-8b", "--device", "a100", "--token-budget", "2048", "--max-num-seqs", "256"],
@@ -138,7 +135,7 @@ def main():
     parse.add_argument("--seeds", default="1,2,3")
     parse.add_argument("--requests", type=int, help="per rate; default: the setting's")
     parse.add_argument("--only", help="rows of the table by name, separated by /")
-    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
+    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workload files")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     deployment, default_rates, default_requests, prompts, answers, rows = SETTINGS[args.setting]

@@ -1,39 +1,31 @@
 #!/usr/bin/env python3
-"""The `tactus` preset against every other preset that a server can run: requests per second that met all that they
-stated (goodput), on
-models x traces x mixes of objectives x loads. Prints Markdown: a row per setting, the worst ratio to the best of the
-others, and with
-`--part` what each choice of the preset gives, how requests without objectives are served, and what a backlog of best
-effort costs
-interactive requests.
+"""The `tactus` preset against every other preset that a server can run: requests per second that met all their
+objectives (goodput), on models x traces x mixes of objectives x loads. Prints Markdown: a row per setting, the worst
+ratio to the best of the others, and with `--part` the gain of each choice of the preset, the service of requests
+without objectives, and the cost of a best-effort backlog to interactive requests.
 
     bench/policies/tactus.py [TACTUS] [--part goodput|regimes|ablation|plain|batch] [--half first|second]
                              [--seeds 1,2,3] [--requests 500] [--only TEXT] [--presets A,B] [--jobs 2]
                              [--cache FILE] [-o FILE.json]
 
 Lengths, arrivals and shared prefixes are those of the public traces in `$TACTUS_DATA/traces`, cut by their time span
-(by their rows where
-a trace has no times): the preset was tuned on the first half, tables are of the second. A seed picks a window of
-consecutive requests
-and draws the objectives. Arrivals are the trace's own, scaled to the load; Poisson where it has none. A load is a share
-of what
-`sarathi-serve` completes per second when all requests come at once. Nobody knows how long an answer will be
-(`--ignore-eos off`).
+(by rows if a trace has no times): the preset was tuned on the first half; tables use the second. A seed picks a window
+of consecutive requests and draws the objectives. Arrivals are the trace's own, scaled to the load; Poisson where it has
+none. A load is a share of the requests per second that `sarathi-serve` completes when all arrive at once. No scheduler
+knows answer lengths (`--ignore-eos off`).
 
-`regimes` are what the traces do not have: prompts that fill a memory that is short (lengths of AccelGen's figure 8,
-answers of 1 to 32 tokens), arrivals in bursts (gaps by a gamma distribution whose coefficient of variation is 2 or 4,
-LARRY's reading of the Azure Functions trace), gaps near what the smallest step takes, and fleets behind a balancer
-(with --requests a replica).
+`regimes` covers cases that the traces lack: prompts that fill a scarce memory (lengths of AccelGen's figure 8, answers
+of 1 to 32 tokens), arrivals in bursts (gamma-distributed gaps with a coefficient of variation of 2 or 4, LARRY's
+reading of the Azure Functions trace), objectives on gaps near the time of the smallest step, and fleets behind a
+balancer (with --requests per replica).
 
-`plain` runs without objectives, against `sarathi-serve`: figures as a multiple of its own; plans are compared with the
-same number of KV
-blocks, because `tactus` plans memory for steps of 2,048 tokens. `batch` puts an endless backlog of prompts that state
-nothing (2,000
-tokens, 200 of answer) beside interactive requests. `ablation` swaps one choice for that of sarathi-serve or accelgen.
+`plain` runs without objectives: figures as a multiple of `sarathi-serve`'s; plans are compared with equal numbers of KV
+blocks, because `tactus` reserves memory for steps of 2,048 tokens. `batch` adds an endless backlog of requests without
+objectives (2,000 prompt tokens, 200 of answer) to interactive requests. `ablation` replaces one choice by that of
+sarathi-serve or accelgen.
 
-Noise: the spread between the seeds (largest less least) of the ratio to the best other preset, and no less than half a
-percent. `--cache` keeps every result under its
-command line; a result of a program that has changed since must not be in it.
+Noise: the range over the seeds (maximum minus minimum) of the ratio to the best other preset, at least half a percent.
+`--cache` stores every result under its command line; delete the file after a change of the program.
 """
 
 import argparse
@@ -83,8 +75,8 @@ TRACES = {
     "sharegpt": "sharegpt_nanoflow",
     "long": "mooncake_conversation",
 }
-DRAWN = "prompts"  # lengths that no trace has: half of the prompts beyond 512 tokens, short answers
-# Multiples are of what the request takes with the machine to itself.
+DRAWN = "prompts"  # no trace's lengths: half of the prompts beyond 512 tokens, short answers
+# Objectives as multiples of the request's time on an idle machine.
 MIXES = {
     "strict": "chat:1:ttft=4..8x,tbt=3..6x",
     "relaxed": "chat:1:ttft=10..30x,tbt=5..15x",
@@ -113,7 +105,7 @@ SETTINGS = [
     ("13B A100, 12 GB of KV", "conversation", "all kinds"),
     ("180B A100 TP4-PP2", "conversation", "relaxed"),
 ]
-# Beyond the traces: what stands after a trace is the coefficient of variation of the gaps between arrivals.
+# Beyond the traces: the number after a trace is the coefficient of variation of the gaps between arrivals.
 REGIMES = [
     ("OPT-13B A100, 12 GB of KV", f"{DRAWN} 1", "accelgen"),
     ("OPT-13B A100, 12 GB of KV", f"{DRAWN} 4", "accelgen"),
@@ -127,7 +119,7 @@ REGIMES = [
     ("4 x 8B H100, sal", "conversation 2", "all kinds"),
     ("4 x 13B A100, 12 GB of KV, p2c", "openchat 2", "relaxed"),
 ]
-NOISE = 0.005  # at least: a request more or less in a run
+NOISE = 0.005  # minimum: one request more or less in a run
 LOADS = (0.5, 1.0, 1.3, 1.8)
 ABLATIONS = {
     "order fcfs (sarathi-serve)": ["--order", "fcfs"],
@@ -229,10 +221,8 @@ class Simulations:
             done = subprocess.run(
                 command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s
             )
-        except (
-            subprocess.TimeoutExpired
-        ):  # it preempts for ever (ltr where KV is short): nothing of what it keeps is counted
-            print(f"given up after {self.limit_s} s: {' '.join(command)}", file=sys.stderr)
+        except subprocess.TimeoutExpired:  # it preempts forever (ltr with scarce KV): the whole run counts as nothing
+            print(f"aborted after {self.limit_s} s: {' '.join(command)}", file=sys.stderr)
             self.cache.put(key, {"given_up": True})
             return {"given_up": True}
         if done.returncode != 0:
@@ -275,7 +265,8 @@ class Traces:
         return timed, [row for row in rows if fits(row)]
 
     def window(self, machine, trace, seed, rate):
-        """`rate`: requests per second; None: all at once. `trace`: its name, and how much its arrivals vary."""
+        """`rate`: requests per second; None: all at once. `trace`: its name and the coefficient of variation of its
+        gaps."""
         most = 120000 if "long" in machine else 8000
         name, _, varies = trace.partition(" ")
         timed, rows = self.half_of(name, most)
@@ -291,7 +282,7 @@ class Traces:
             arrivals = [(float(row["arrival_s"]) - begin) * len(rows) / rate / max(span, 1e-9) for row in rows]
         else:
             arrivals, now = [], 0.0
-            shape = float(varies or 1) ** -2  # of the gamma distribution with that coefficient of variation
+            shape = float(varies or 1) ** -2  # of the gamma distribution with this coefficient of variation
             for _ in rows:
                 now += draw.expovariate(rate) if shape == 1 else draw.gammavariate(shape, 1 / (shape * rate))
                 arrivals.append(now)
@@ -325,7 +316,7 @@ def cells(args, settings):
 
 
 def run_cells(args, simulations, traces, rows, settings):
-    """figures[setting][row] = result of each seed."""
+    """figures[setting][row] = results by seed."""
     seeds = [int(seed) for seed in args.seeds.split(",")]
     pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
     pending = {}
@@ -457,7 +448,7 @@ def part_plain(args, simulations, traces):
     return figures
 
 
-# Interactive requests (lengths and arrivals of a trace) and their objectives, at a share of what the machine holds.
+# Interactive requests (lengths and arrivals of a trace) with objectives, at a share of the machine's capacity.
 BESIDE = [
     ("8B H100", "conversation", 2000, 50),
     ("8B H100", "code", 2000, 50),
@@ -474,7 +465,8 @@ def percentile(values, share):
 
 
 def beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, backlog, preset):
-    """What interactive requests get, and how many of the backlog's end while these arrive, per second."""
+    """Results of the interactive requests, and completions of backlog requests per second while interactive requests
+    arrive."""
     rows = []
     if rate:
         with open(traces.window(machine, trace, seed, rate), newline="") as file:
@@ -581,9 +573,9 @@ def main():
     parse.add_argument("--half", choices=("first", "second"), default="second")
     parse.add_argument("--seeds", default="1,2,3")
     parse.add_argument("--requests", type=int, default=500)
-    parse.add_argument("--only", default="", help="settings whose name has this text")
-    parse.add_argument("--presets", help="the others, by comma; default: all that a server can run")
-    parse.add_argument("--jobs", type=int, default=2, help="simulations at a time")
+    parse.add_argument("--only", default="", help="settings whose name contains this text")
+    parse.add_argument("--presets", help="the other presets, comma-separated; default: all that a server can run")
+    parse.add_argument("--jobs", type=int, default=2, help="concurrent simulations")
     parse.add_argument("--cache", type=pathlib.Path)
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()

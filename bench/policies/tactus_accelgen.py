@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The `tactus` preset on AccelGen's own settings (bench/policies/accelgen.py): requests per second that kept all their
+"""The `tactus` preset on AccelGen's own settings (bench/policies/accelgen.py): requests per second that met all their
 objectives, mean over the seeds. Prints a Markdown table.
 
     bench/policies/tactus_accelgen.py [TACTUS] [--seeds 1] [--requests 1000] [--presets accelgen,tactus]
@@ -12,7 +12,7 @@ import tempfile
 
 import accelgen
 
-# Of each setting one rate, in requests per second.
+# One rate for each setting, in requests per second.
 ROWS = {
     "Llama-3-70B, 1.0/s": ("llama-3-70b", 1.0),
     "OPT-13B, 12 GB of KV, 0.25/s": ("opt-13b", 0.25),
@@ -25,7 +25,7 @@ def main():
     parse.add_argument("tactus", nargs="?", default="build/release/tactus")
     parse.add_argument("--seeds", default="1")
     parse.add_argument("--requests", type=int, default=1000)
-    parse.add_argument("--presets", default="accelgen,tactus", help="columns, by comma")
+    parse.add_argument("--presets", default="accelgen,tactus", help="columns, comma-separated")
     args = parse.parse_args()
     presets = args.presets.split(",")
     print("| |" + "".join(f" `{preset}` |" for preset in presets))

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""What it costs to shard an offline job: one planner over all against a shard for each of n workers.
+"""The cost of sharding an offline job: one planner over all requests against one shard for each of n workers.
 
   shards.py [--model FILE] [--requests 240] [--plan-only] [--seed 1]
 
-Part 1 counts, by the planner alone: the prompt tokens that all shards compute together, over those of the whole job in
-one,
-and how even the shards are. Part 2 runs the job: in one LLM, and on a local Ray cluster of two workers with half of the
-machine's threads each. Needs the package and, for part 2, Ray (tests/python/requirements_ray.txt).
+Part 1 uses only the planner: the prompt tokens computed by all shards over those of the unsharded job, and the balance
+of the shards. Part 2 runs the job: in one LLM, and on a local Ray cluster of two workers with half of the machine's
+threads each. Needs the package and, for part 2, Ray (tests/python/requirements_ray.txt).
 """
 
 import argparse
@@ -20,7 +19,8 @@ WORKERS = 2
 
 
 def job(requests, seed):
-    """Token ids with shared heads, and lengths of answers: from short questions on long documents to long answers."""
+    """Token ids with shared prefixes, and lengths of answers: from short questions on long documents to long
+    answers."""
     rng = random.Random(seed)
     heads = [
         [rng.randrange(5, 20000) for _ in range(rng.choice((64, 128, 256, 512)))] for _ in range(max(2, requests // 16))
@@ -33,7 +33,7 @@ def job(requests, seed):
 
 
 def computed(made):
-    """Prompt tokens that the plan computes, with what its cache finds left out."""
+    """The prompt tokens that the plan computes, without cache hits."""
     return made.summary["prompt_tokens"] * (1 - made.summary["planned_sharing"])
 
 
@@ -159,7 +159,7 @@ def main():
         return
     prompts, lengths = job(args.requests, args.seed)
     cores = len(os.sched_getaffinity(0))
-    # The default model's shape; rates of these processors, of which the plan needs only their relation.
+    # The default model's shape; rates of these processors, of which the plan needs only their ratio.
     costs = PlanCosts(
         flops_per_token=2 * 134.5e6,
         attention_flops=4 * 576 * 30,
@@ -176,7 +176,7 @@ def main():
     print("answers:", "the same" if one == two else f"{sum(a != b for a, b in zip(one, two))} differ")
 
 
-KV_TOKENS = 11_000  # of 256 MiB: what is planned for, as the engines have it
+KV_TOKENS = 11_000  # capacity of 256 MiB: the planner assumes the engines' memory
 TimedWorker = None
 
 if __name__ == "__main__":

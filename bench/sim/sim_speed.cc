@@ -1,11 +1,11 @@
-// How fast a simulation is: the fixed configuration, and a million requests. One JSON line per case on stdout.
-//   bench_sim [speed|million|caching]       TACTUS_DATA: the folder with azure2023_conv.csv; else the built-in `chat`
-//   lengths
+// The speed of a simulation: a fixed configuration, and a million requests. One JSON line per case on stdout.
+//   bench_sim [speed|million|caching]       TACTUS_DATA: the folder with azure2023_conv.csv; otherwise the built-in
+//   `chat` lengths
 // speed: codellama-34b on two a100, sarathi-serve with 512 tokens, closed loop sized for a mean batch of 37 (checked:
-// +- 1). million: the same engine, Poisson arrivals at 80 % of what the closed loop with a full batch gives, 1,000,000
-// requests. caching: `speed` with every request's blocks cached (--identities all) against prefix caching off, in turn.
-// Metrics on, step trace off; the lengths share no text, so nothing is in the prefix cache. Speeds are by the
-// thread's own CPU time; the wall clock's are beside them.
+// +- 1). million: the same engine, Poisson arrivals at 80 % of the throughput of the closed loop with a full batch,
+// 1,000,000 requests. caching: `speed` with every request's blocks cached (--identities all) against prefix caching
+// off, in turn. Metrics on, step trace off; the lengths share no text, so there are no prefix cache hits. Speeds use
+// the thread's CPU time; wall-clock speeds are printed too.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -122,7 +122,7 @@ int Million() {
   return out.result.completed == 1000000 ? 0 : 1;
 }
 
-// The plans differ in block ids alone: what is cached is not free to be taken again.
+// The plans differ only in block ids: cached blocks are not free for reuse.
 int Caching() {
   constexpr int kRepetitions = 5;
   sim::SimOptions off = Base(), on = Base();

@@ -1,4 +1,4 @@
-"""The cells of a run: one server of one model under one load of one scenario, once."""
+"""The cells of a run: one server with one model under one load of one scenario, in one repeat."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Who is measured: every preset of `tactus serve`, llama.cpp's server, and OpenVINO GenAI behind openvino_server.py.
-How each is started,
-what it knows of objectives, and what it said of itself.
+"""The measured servers: every preset of `tactus serve`, llama.cpp's server, and OpenVINO GenAI behind
+openvino_server.py. How each is started, and whether it uses objectives.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import servers  # noqa: E402
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 ENGINES = ("tactus", "llama.cpp", "OpenVINO GenAI")
-SLOTS = 32  # of llama.cpp's server: requests at once; more wait in its queue
+SLOTS = 32  # concurrent requests of llama.cpp's server; others wait in its queue
 SLOT_CONTEXT = 2304  # the longest prompt with its answer fits
 
 
@@ -32,14 +31,14 @@ class Model:
     name: str
     file: pathlib.Path
     objectives: str
-    vocabulary: int  # ids of prompts are drawn below this
+    vocabulary: int  # prompt token ids are below this
     tokenizer: pathlib.Path | None = None  # for OpenVINO GenAI, which reads the tokenizer of some GGUF files only
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
     engine: str
-    preset: str = ""  # of ours
+    preset: str = ""  # our scheduler preset
     flags: tuple[str, ...] = ()
 
     @property
@@ -52,7 +51,7 @@ class Contender:
 
 
 def models(cache: pathlib.Path, default: pathlib.Path, objectives: dict[str, str]) -> dict[str, Model]:
-    """Objectives are durations, not multiples of what this machine takes: an engine must keep what a user would ask."""
+    """Objectives are durations, not multiples of this machine's step times: they are a user's requirements."""
     known = [
         Model("default", default, "chat:ttft=1s,tbt=100ms;long:ttft=10s", 32000),
         Model(
@@ -67,14 +66,13 @@ def models(cache: pathlib.Path, default: pathlib.Path, objectives: dict[str, str
 
 
 def parse_presets(text: str, known: list[str]) -> list[Contender]:
-    """ "accelgen,sarathi-serve+tbt-slo=60ms": names of presets, each with flags of `tactus serve`; "all": every one.
-    Raises ValueError with
-    what is wrong."""
+    """ "accelgen,sarathi-serve+tbt-slo=60ms": presets, each with flags of `tactus serve`; "all": every preset. Raises
+    ValueError."""
     found = []
     for word in [w for word in text.split(",") for w in (known if word == "all" else [word]) if w]:
         name, *flags = word.split("+")
         if name not in known:
-            raise ValueError(f"'{name}' is no preset of this build; there are {', '.join(known)}")
+            raise ValueError(f"'{name}' is no preset of this build; presets: {', '.join(known)}")
         if any("=" not in f for f in flags):
             raise ValueError(f"'{word}': flags are NAME=VALUE, as in {name}+tbt-slo=60ms")
         found.append(Contender("tactus", name, tuple(f"--{f}" for f in flags)))
@@ -82,13 +80,13 @@ def parse_presets(text: str, known: list[str]) -> list[Contender]:
 
 
 def parse_name(name: str) -> Contender:
-    """One of ours by its name in a result."""
+    """Parses the name of one of our servers in a result."""
     _, preset, *flags = name.split(" ")
     return Contender("tactus", preset, tuple(flags))
 
 
 def presets_in(help_text: str) -> list[str]:
-    """The presets that `tactus serve --help` lists, less those for simulations only."""
+    """The presets that `tactus serve --help` lists, without those for simulations only."""
     block = re.search(r"^Schedulers \(--scheduler\).*?\n(.*?)\n\n", help_text + "\n\n", re.M | re.S)
     rows = re.findall(r"^  (\S+) +(\S.*)$", block.group(1), re.M) if block else []
     return [name for name, about in rows if "simulation only" not in about]
@@ -102,7 +100,7 @@ def presets_of(tactus: pathlib.Path) -> list[str]:
 
 @dataclasses.dataclass
 class Workshop:
-    """Where everything is. Peers that are missing are None."""
+    """The locations of all programs. Missing peers are None."""
 
     tactus: pathlib.Path
     llama: pathlib.Path | None  # folder with bin/llama-server
@@ -113,7 +111,7 @@ class Workshop:
     started: list[servers.HttpServer] = dataclasses.field(default_factory=list)
 
     def serving_flags(self, c: Contender) -> list[str]:
-        """What server and simulation have in common."""
+        """Flags that server and simulation share."""
         return ["--scheduler", c.preset, *c.flags]
 
     def server(
@@ -123,7 +121,7 @@ class Workshop:
         return self.started[0]
 
     def kill_what_is_left(self) -> None:
-        """For a Ctrl-C in the middle of stopping a server after a Ctrl-C."""
+        """For a second Ctrl-C while a server is being stopped."""
         for server in self.started:
             if server.process and server.process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -180,7 +178,7 @@ class Workshop:
 
 
 class Ready(servers.HttpServer):
-    """A server that `tactus bench` loads: only its start and its end are ours."""
+    """A server under `tactus bench`: only start and stop are ours."""
 
     def __init__(self, ready_path: str, name: str, command: list[str], log: pathlib.Path):
         super().__init__(
@@ -193,14 +191,14 @@ class Ready(servers.HttpServer):
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        """Of the process and those it started, so far."""
+        """CPU time so far of the process and its descendants."""
         return tree_cpu_s(self.process.pid)
 
 
 def tree_cpu_s(root: int) -> float:
     of: dict[int, tuple[int, float]] = {}  # pid: parent, CPU seconds
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended since
+        with contextlib.suppress(OSError):  # the process may have ended
             fields = path.read_text().rsplit(")", 1)[1].split()
             of[int(path.parent.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     tree = {root}
@@ -210,7 +208,7 @@ def tree_cpu_s(root: int) -> float:
 
 
 def machine_cpu_s() -> float:
-    """That all processes together have had."""
+    """CPU time of all processes together."""
     user, nice, system, _, _, irq, soft, *_ = map(
         int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     )

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What `--gate predict` lets in far beyond capacity, and how much of it misses the TTFT that was predicted to hold.
+"""Requests that `--gate predict` admits far beyond capacity, and how many of them miss the predicted TTFT.
 
   bench/slo/gate.py [--program NAME=PATH ...] [--seeds 3] [--load 7] [--requests 120] [--ttft 1s] [-o FILE.json]
 
-Each program (default: build/release/tactus) serves the same model, the default one or --model, from a cold start for
-each seed, the programs in turn. The rate is --load times one over the time of a request alone, as the first program
-measures it. A request has 1,000 prompt tokens and 32 of an answer. Prints one Markdown row per program.
+Each program (default: build/release/tactus) serves the same model, the default one or --model. Programs take turns and
+start cold for each seed. The rate is --load divided by the time of a single request, measured on the first program. A
+request has 1,000 prompt tokens and 32 answer tokens. Prints one Markdown row per program.
 """
 
 import argparse
@@ -25,7 +25,7 @@ START_LIMIT_S = 120
 
 
 class Server:
-    """One program on a free port, with a cache of its own: it knows no step times of an earlier run."""
+    """One program on a free port, with a separate cache folder: no step times of an earlier run."""
 
     def __init__(self, program: pathlib.Path, model: str) -> None:
         self.cache = tempfile.TemporaryDirectory(prefix="tactus-gate-")
@@ -80,7 +80,7 @@ def load(client: pathlib.Path, url: str, *args: object) -> dict:
 
 
 def missed(metrics: str) -> int:
-    """Requests that were let in and missed their objective, whatever the cause."""
+    """Admitted requests that missed their objective, for any reason."""
     lines = re.findall(r"^tactus_slo_misses_total\{(.*)\} (\S+)$", metrics, flags=re.MULTILINE)
     return int(sum(float(value) for labels, value in lines if 'cause="refused"' not in labels))
 
@@ -88,18 +88,18 @@ def missed(metrics: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", action="append", metavar="NAME=PATH", help="default: now=build/release/tactus")
-    parser.add_argument("--model", help="default: what scripts/get_default_model.sh fetches")
+    parser.add_argument("--model", help="default: the model of scripts/get_default_model.sh")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--load", type=float, default=7, help="times what one request after the other would be")
+    parser.add_argument("--load", type=float, default=7, help="rate, as a multiple of one request at a time")
     parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--ttft", default="1s")
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="JSON file of every run")
+    parser.add_argument("-o", "--output", type=pathlib.Path, help="writes all runs as JSON")
     args = parser.parse_args()
     programs = {}
     for text in args.program or [f"now={ROOT / 'build/release/tactus'}"]:
         name, _, path = text.partition("=")
         if not os.access(path, os.X_OK):
-            parser.error(f"--program {text}: no program there; give NAME=PATH")
+            parser.error(f"--program {text}: no such program; NAME=PATH expected")
         programs[name] = pathlib.Path(path)
     model = (
         args.model

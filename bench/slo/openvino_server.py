@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""OpenVINO GenAI's ContinuousBatchingPipeline behind the part of the OpenAI API that `tactus bench` speaks. The wrapper
-is ours: GenAI has
-no server in Python, and OpenVINO Model Server is not on PyPI. HTTP runs here and the pipeline in a process of its own
-(bench/cpu/openvino_driver.py): a step keeps its interpreter's lock, so events would wait for it.
+"""OpenVINO GenAI's ContinuousBatchingPipeline behind the part of the OpenAI API that `tactus bench` uses. The wrapper
+is ours: GenAI has no server in Python, and OpenVINO Model Server is not on PyPI. HTTP runs here and the pipeline in a
+separate process (bench/cpu/openvino_driver.py): a step holds its interpreter's lock, which would delay events.
 
   openvino_server.py MODEL --port N [options of the driver: --threads 2, --chunk 256, --max-seqs 64, --cache-gib 2,
   --tokenizer GGUF]
 
 POST /v1/completions takes token ids and streams one event per step and request. The text of a token is a placeholder,
-which saves it
-the detokenizer. A client that goes away cancels its request.
+which avoids detokenization. A disconnect of the client cancels its request.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ DRIVER = pathlib.Path(__file__).resolve().parents[1] / "cpu/openvino_driver.py"
 
 
 class Pipeline:
-    """The driver's process. An answer's queue gets counts of tokens, then None, or a message of what went wrong."""
+    """The driver's process. An answer's queue receives counts of tokens, then None, or an error message."""
 
     def __init__(self, process: asyncio.subprocess.Process):
         self.process = process
@@ -47,9 +45,9 @@ class Pipeline:
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
 
     async def read(self) -> None:
-        """Until the driver ends, which it does not do by itself."""
+        """Runs until the driver ends; the driver does not end by itself."""
         while line := await self.process.stdout.readline():
-            if not line.startswith(b"{"):  # libraries print to stdout too
+            if not line.startswith(b"{"):  # libraries also print to stdout
                 continue
             message = json.loads(line)
             answer = self.answers.get(message.get("id"))
@@ -62,7 +60,7 @@ class Pipeline:
 
 
 class Front:
-    """HTTP before the pipeline."""
+    """The HTTP front end of the pipeline."""
 
     def __init__(self, name: str, pipeline: Pipeline):
         self.name, self.pipeline = name, pipeline
@@ -98,7 +96,7 @@ class Front:
             return
         number, events = self.pipeline.start(prompt, max_tokens)
         gone = asyncio.create_task(reader.read(1))
-        gone.add_done_callback(lambda _: events.put_nowait("the client went away"))
+        gone.add_done_callback(lambda _: events.put_nowait("the client disconnected"))
         try:
             await stream(writer, events, len(prompt), max_tokens)
         finally:

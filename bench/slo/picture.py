@@ -1,8 +1,6 @@
-"""The picture of a run, as SVG, of its cells with bursts. For each model a bar per server at the load that most of them
-had: goodput, best
-first, and the chat's TBT P99 (logarithmic). Below, for the servers that had several loads, both over load. Medians over
-repeats, with a line from least to
-largest.
+"""Draws the cells with bursts of a run as SVG. For each model a bar per server at the most common load: goodput, best
+first, and the chat's TBT P99 (logarithmic). Below, both over load for the servers measured at several loads. Medians
+over repeats, with a line from minimum to maximum.
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ PEER_COLOURS = {"llama.cpp": "#000000", "OpenVINO GenAI": "#777777"}
 PANELS = [
     ("goodput, requests/s", ("goodput",), False),
     ("chat TBT P99, ms", ("classes", "chat", "tbt_ms", "p99"), True),
-]  # the last: logarithmic
-Point = tuple[float, float, float, float]  # load, median, least, largest
+]  # the last is logarithmic
+Point = tuple[float, float, float, float]  # load, median, minimum, maximum
 
 
 def points(cells: list[dict], who: str, path: tuple[str, ...]) -> list[Point]:
@@ -45,7 +43,7 @@ def tidy_top(value: float) -> float:
 
 
 def scale(values: list[float], logarithmic: bool) -> tuple[list[float], typing.Callable[[float], float]]:
-    """Ticks, and where a value lies between the first (0) and the last (1)."""
+    """Ticks, and a function from a value to its position: 0 at the first tick, 1 at the last."""
     above = [v for v in values if v > 0]
     if not logarithmic or not above:
         top = tidy_top(max(values, default=1.0))
@@ -70,7 +68,7 @@ def colour_of(names: list[str], who: str) -> str:
 
 
 def usual_load(cells: list[dict]) -> float:
-    """The one that most servers had; of several the highest."""
+    """The load measured for the most servers; the highest on a tie."""
     return max(distinct(cells, "load"), key=lambda load: (len(distinct(select(cells, load=load), "who")), load))
 
 
@@ -136,7 +134,7 @@ def names_width(cells: list[dict]) -> float:
 
 
 def model_rows(cells: list[dict], model: str, x0: float, y: float) -> tuple[list[str], float]:
-    """What is drawn of a model from `y` on, and where that ends."""
+    """The drawing of a model from `y` on, and its bottom."""
     out: list[str] = []
     load = usual_load(cells)
     now = select(cells, load=load)
@@ -160,7 +158,7 @@ def model_rows(cells: list[dict], model: str, x0: float, y: float) -> tuple[list
 
 
 def svg(result: dict) -> str:
-    """Where a run has no cells with bursts, of what it has."""
+    """Draws the other cells if a run has none with bursts."""
     cells = select(result["cells"], scenario="bursts") or result["cells"]
     out, x0, y = [], MARGIN + names_width(cells), 0.0
     for model in distinct(cells, "model"):

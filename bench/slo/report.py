@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""A run's JSON as Markdown: goodput and attainment of every server at every load, latencies by class, each aim with
-what was found, and how far
-the simulations were off. Every figure of a request or a class is `tactus bench`'s own; here are medians and ratios over
-repeats only.
+"""A run's JSON as Markdown: goodput and attainment of every server at every load, latencies by class, each aim with its
+result, and the errors of the simulations. `tactus bench` computes every figure of a request or a class; this program
+adds only medians and ratios over repeats.
 
   report.py FILE.json [--judge PRESET] [--picture FILE.svg]
 """
@@ -25,7 +24,7 @@ LATENCIES = ("p50", "p90", "p99")
 
 
 def check(result: object) -> None:
-    """Raises ValueError with what is missing in something that run.py did not write."""
+    """Raises ValueError with the missing fields if run.py did not write this file."""
     missing = (
         sorted({"runs", "models", "cells", "simulated", "notes"} - set(result))
         if isinstance(result, dict)
@@ -36,7 +35,7 @@ def check(result: object) -> None:
 
 
 def check_tokens(found: dict, requests: int, prompt: int, answer: int) -> None:
-    """Raises ValueError where the server counted other tokens than were asked for: such an engine had another load."""
+    """Raises ValueError if the server counted other tokens than requested: such an engine had another load."""
     said = {name: round((found[f"{name}_token_throughput"] or 0) * found["duration_s"]) for name in ("input", "output")}
     if (found["requests"]["completed"], said["input"], said["output"]) != (requests, prompt, answer):
         raise ValueError(
@@ -47,9 +46,8 @@ def check_tokens(found: dict, requests: int, prompt: int, answer: int) -> None:
 
 
 def check_same_load(served: dict, simulated: dict) -> None:
-    """Raises ValueError where a cell was served under another load than it was simulated under: their measured parts
-    have other requests. An
-    arrival at the very edge may fall on either side."""
+    """Raises ValueError if a cell was served and simulated under different loads: their measured parts have other
+    requests. An arrival at the very edge may fall on either side."""
 
     def counts(found: dict) -> dict[str, int]:
         return {"all": sum(v or 0 for v in found["requests"].values())} | {
@@ -63,12 +61,12 @@ def check_same_load(served: dict, simulated: dict) -> None:
         if abs(a.get(k, 0) - b.get(k, 0)) > 1
     ]:
         raise ValueError(
-            f"not the load that was served ({'; '.join(wrong)} requests): give the --seconds, --warmup and --seed of"
-            " the run that served it"
+            f"not the load that was served ({'; '.join(wrong)} requests): pass the --seconds, --warmup and --seed of"
+            " the serving run"
         )
 
 
-# --- What is kept of a result ---------------------------------------------------------------------------------------
+# --- The stored part of a result ------------------------------------------------------------------------------------
 
 
 def rounded(value: object) -> object:
@@ -80,7 +78,7 @@ def rounded(value: object) -> object:
 
 
 def trimmed(found: dict) -> dict:
-    """The fields that are looked at, of what `tactus bench` or `tactus sim` printed."""
+    """The fields used here, of the output of `tactus bench` or `tactus sim`."""
     keep = (
         "duration_s",
         "requests",
@@ -106,8 +104,7 @@ def trimmed(found: dict) -> dict:
 
 
 def step_ratios(text: str) -> dict:
-    """How long the served steps took over what the profile says of them (a file of `tactus sim --steps-out`):
-    percentiles."""
+    """Percentiles of served step time over profiled step time (from a file of `tactus sim --steps-out`)."""
     found: dict[str, list[float]] = {"with prompts": [], "decodes only": []}
     for row in csv.DictReader(io.StringIO(text)):
         if float(row["predicted_ms"]) > 0:
@@ -160,7 +157,7 @@ def spread(values: list[float], digits: int = 2) -> str:
 
 
 def ratios(cells: list[dict], over: list[dict], *path: str) -> list[float]:
-    """Repeat by repeat; a repeat that one of the two lacks, or that has nothing to divide by, is left out."""
+    """Repeat by repeat, without repeats that one side lacks or whose divisor is 0."""
     below = {c["repeat"]: value_of(c, *path) for c in over}
     return [
         value_of(c, *path) / below[c["repeat"]]
@@ -174,7 +171,7 @@ def is_ours(who: str) -> bool:
 
 
 def best_other(cells: list[dict], judge: str, loads: list[float]) -> str | None:
-    """The preset with the highest goodput of those that are not judged, by the mean over loads of its medians."""
+    """The preset with the highest goodput other than `judge`, by the mean over loads of its medians."""
 
     def mean(who: str) -> float:
         of = [[value_of(c, "goodput") or 0.0 for c in select(cells, who=who, load=load)] for load in loads]
@@ -184,7 +181,7 @@ def best_other(cells: list[dict], judge: str, loads: list[float]) -> str | None:
 
 
 def judged(result: dict, asked: str | None = None) -> str:
-    """Who is held against the others: the preset `tactus` where the run has it, else the default's."""
+    """The preset that is compared with the others: `tactus` if the run has it, else the default."""
     ours = [w for w in distinct(result["cells"], "who") if is_ours(w)]
     for name in [f"tactus {asked}"] if asked else ["tactus tactus", "tactus sarathi-serve"]:
         if name in ours:
@@ -196,7 +193,7 @@ def judged(result: dict, asked: str | None = None) -> str:
 
 
 def aims(result: dict, judge: str) -> list[dict]:
-    """Each aim at each model and load: what was found, and whether it is met."""
+    """Each aim at each model and load: the result, and whether it is met."""
     found = []
     for model in distinct(result["cells"], "model"):
         cells = select(result["cells"], model=model)
@@ -256,7 +253,7 @@ def aim(
 
 
 def differences(result: dict) -> list[dict]:
-    """Simulated less served, in points of attainment, cell by cell."""
+    """Simulated minus served, in points of attainment, cell by cell."""
     found = []
     for s in result["simulated"]:
         key = {k: s[k] for k in ("model", "repeat", "load", "scenario", "who")}
@@ -461,8 +458,8 @@ def markdown(result: dict, judge: str | None = None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--judge", help="the preset that the aims are of; default: tactus, else sarathi-serve")
-    parser.add_argument("--picture", type=pathlib.Path, help="write the picture there")
+    parser.add_argument("--judge", help="the preset that the aims apply to; default: tactus, else sarathi-serve")
+    parser.add_argument("--picture", type=pathlib.Path, help="writes the picture to this file")
     args = parser.parse_args()
     try:
         result = json.loads(args.file.read_text())

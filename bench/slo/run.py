@@ -1,20 +1,18 @@
 #!/usr/bin/env python3
-"""Who keeps promises on this machine: every preset of ours, llama.cpp's server and OpenVINO GenAI under the same chat,
-bursts of long
-prompts and best-effort work, at rising load; then the same load simulated from this machine's measured step times.
+"""Which servers keep objectives on this machine: all our presets, llama.cpp's server and OpenVINO GenAI under the same
+chat, bursts of long prompts and best-effort work, at rising load; then the same load simulated from this machine's
+measured step times.
 
   bench/cpu/setup.sh CACHE                            once: the peers and the weights of the 1.1B shape
   bench/slo/run.py --cache CACHE [-o FILE.json]       everything (hours)
-  bench/slo/run.py --cache CACHE --quick              a thin path through everything (minutes)
+  bench/slo/run.py --cache CACHE --quick              a short run of everything (minutes)
   bench/slo/run.py --cache CACHE -o FILE.json --append --parts sim --profile default=PROFILE
-                                                      the cells of ours in FILE simulated again, nothing served
+                                                      simulates our cells in FILE again, serves nothing
 
-`tactus bench` loads every server, scores every request and defines every figure. Says first what it will do and about
-how long that
-takes; then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps what is done (and
-ends the servers);
-FILE.svg is the picture. `report.py FILE.json` prints the report again. Run nothing else on the machine; what else ran
-is in the report.
+`tactus bench` loads every server, scores every request and defines every figure. Prints its plan and the estimated time
+first, then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps finished cells (and
+stops the servers); FILE.svg is the picture. `report.py FILE.json` prints the report again. Run nothing else on the
+machine; the report shows the load of other programs.
 """
 
 from __future__ import annotations
@@ -50,14 +48,14 @@ from result_file import ResultFile  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = {"requests": 3, "prompt": 200, "answer": 8}
-START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}  # until ready and probed; of the plan's estimate only
-SIMULATED_S = 1  # a cell, about
-CLOSED_LOOP = 32  # requests in flight when the machine's capacity is asked
+START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}  # until ready and probed; only for the plan's estimate
+SIMULATED_S = 1  # about, per cell
+CLOSED_LOOP = 32  # requests in flight while the machine's capacity is measured
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What a workload file follows from, beside the model: a seed, a share of the capacity, and how long."""
+    """The parameters of a workload file, besides the model: seed, share of the capacity, and duration."""
 
     seed: int
     share: float
@@ -67,7 +65,7 @@ class Load:
 
 
 class Run(ResultFile):
-    """The result so far and where it goes."""
+    """The result so far and its file."""
 
     def __init__(self, args: argparse.Namespace, shop: contenders.Workshop):
         super().__init__(args.output)
@@ -117,8 +115,8 @@ def versions(shop: contenders.Workshop) -> dict[str, str]:
 
 
 async def client(run: Run, *words: str) -> dict:
-    """What `tactus bench` or `tactus sim` printed as JSON. Requests that fail are a result: only an answer without one
-    is an error."""
+    """The JSON output of `tactus bench` or `tactus sim`. Failed requests are a result; only missing JSON is an
+    error."""
     process = await asyncio.create_subprocess_exec(
         str(run.shop.tactus),
         *words,
@@ -143,7 +141,7 @@ async def client(run: Run, *words: str) -> dict:
 
 
 async def probe(run: Run, url: str, vocabulary: int) -> None:
-    """Whether the server counts prompts and answers as we do; it also touches every page once."""
+    """Checks that the server's token counts match ours; it also touches every page once."""
     n, prompt, answer = PROBE["requests"], PROBE["prompt"], PROBE["answer"]
     found = await client(
         run,
@@ -222,18 +220,18 @@ async def serve_cell(run: Run, model: Model, c: Contender, load: Load) -> dict:
 
 
 def recording_of(run: Run) -> pathlib.Path:
-    return run.shop.logs / "recording"  # of the last server of ours
+    return run.shop.logs / "recording"  # of our last server
 
 
 def limits_of(url: str) -> dict:
-    """What a simulation must know of our server's memory."""
+    """The limits of our server's memory, for a simulation."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as page:
         text = page.read().decode()
     with urllib.request.urlopen(f"{url}/v1/models", timeout=30) as page:
         context = json.load(page)["data"][0]["max_model_len"]
     blocks = re.search(r'cache_config_info{[^}]*num_gpu_blocks="(\d+)"', text)
     if not blocks:
-        raise CellError("/metrics says nothing of KV blocks")
+        raise CellError("/metrics has no metric of KV blocks")
     return {"kv_blocks": int(blocks.group(1)), "context": context}
 
 
@@ -266,8 +264,7 @@ async def simulate_cell(run: Run, model: Model, c: Contender, load: Load) -> dic
 
 
 def step_noise(profile: pathlib.Path) -> list[str]:
-    """Simulated steps vary as the profile says that the machine's do; one that was measured before profiles said so
-    says nothing."""
+    """The flags for simulated steps to vary as in the profile; [] if it does not record the variation."""
     with profile.open(errors="replace") as lines:
         return (
             ["--step-noise", "profile"]
@@ -277,7 +274,7 @@ def step_noise(profile: pathlib.Path) -> list[str]:
 
 
 async def served_steps(run: Run, model: Model) -> dict:
-    """How long the steps of the last server of ours took over what the profile says."""
+    """Step times of our last server over those of the profile."""
     steps = run.shop.logs / "steps.csv"
     await client(
         run,
@@ -298,8 +295,7 @@ async def served_steps(run: Run, model: Model) -> dict:
 
 
 async def prepare(run: Run, model: Model) -> None:
-    """Step times of this machine, and how many of our requests per second it then serves at most: loads are shares of
-    that."""
+    """Measures step times of this machine and its capacity in requests per second: loads are shares of it."""
     info = run.result["models"].setdefault(model.name, {"file": model.file.name, "objectives": model.objectives})
     name = info["profile_file"] = f"profile-{model.name}.csv"
     if model.name in run.args.profile:
@@ -331,8 +327,8 @@ async def prepare(run: Run, model: Model) -> None:
                 await process.wait()
         if process.returncode:
             raise CellError(
-                f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; give"
-                " more --profile-limit"
+                f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; raise"
+                " --profile-limit"
             )
         info["profile_said"] = errors.decode(errors="replace").strip().splitlines()[-1]
     if "capacity" not in info or model.name in run.args.capacity:
@@ -342,13 +338,13 @@ async def prepare(run: Run, model: Model) -> None:
 
 
 def take_profile(run: Run, model: Model) -> None:
-    """The one that was given."""
+    """Takes the given profile."""
     name = run.result["models"][model.name]["profile_file"] = f"profile-{model.name}.csv"
     shutil.copy(run.args.profile[model.name], run.shop.logs / name)
     if not step_noise(run.shop.logs / name):
         run.note(
-            f"{model.name}: the profile does not say how much single steps vary, so simulated ones take exactly what it"
-            " says; `tactus profile` measures it"
+            f"{model.name}: the profile does not state the variation of single steps, so simulated ones take exactly"
+            " its times; `tactus profile` measures the variation"
         )
 
 
@@ -376,7 +372,7 @@ async def capacity(run: Run, model: Model) -> float:
 
 
 def in_turn(names: list, repeat: int) -> list:
-    """The order of a repeat: every second one goes backwards."""
+    """The order in a repeat: reversed in every second one."""
     return list(names) if repeat % 2 == 0 else list(reversed(names))
 
 
@@ -416,7 +412,7 @@ async def measure(run: Run, model: Model, who: list[Contender]) -> None:
 
 
 def cells_again(args: argparse.Namespace, cells: list[dict], model: str) -> list[dict]:
-    """The served cells of ours that are asked for; every load and preset where none is named."""
+    """The selected served cells of ours; all loads and presets if none is named."""
     return [
         c
         for c in cells
@@ -429,8 +425,7 @@ def cells_again(args: argparse.Namespace, cells: list[dict], model: str) -> list
 
 
 async def simulate_again(run: Run, model: Model) -> None:
-    """Cells that were served in an earlier run, under the load that they had then. What is known of their steps
-    stays."""
+    """Simulates cells that an earlier run served, under the same load. Their measured step times are kept."""
     info = run.result["models"][model.name]
     model = dataclasses.replace(model, objectives=info["objectives"])
     take_profile(run, model)
@@ -443,7 +438,7 @@ async def simulate_again(run: Run, model: Model) -> None:
         asked = run.load(cell["repeat"], cell["load"], cell["scenario"])
         load = dataclasses.replace(
             asked, **{k: cell[k] for k in ("seed", "warmup_s", "measured_s") if k in cell}
-        )  # earlier files do not say
+        )  # earlier files lack them
         try:
             again = await simulate_cell(run, model, contenders.parse_name(cell["who"]), load)
             report.check_same_load(cell["result"], again["result"])
@@ -459,7 +454,7 @@ async def simulate_again(run: Run, model: Model) -> None:
 
 
 def put(cells: list[dict], key: dict, what: dict) -> None:
-    """A cell that is measured again replaces the one before it."""
+    """Adds a cell, or replaces the earlier measurement of the same cell."""
     cells[:] = [c for c in cells if any(c[k] != v for k, v in key.items())]
     cells.append(key | what)
 
@@ -483,86 +478,86 @@ def pairs(parser: argparse.ArgumentParser, flag: str, values: list[str], known: 
 
 def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=pathlib.Path, required=True, help="the folder that bench/cpu/setup.sh filled")
+    parser.add_argument("--cache", type=pathlib.Path, required=True, help="cache folder of bench/cpu/setup.sh")
     parser.add_argument("--tactus", type=pathlib.Path, default=ROOT / "build/release/tactus", help="the program")
     parser.add_argument(
         "--default-model",
         type=pathlib.Path,
         default=os.environ.get("TACTUS_DEFAULT_MODEL"),
-        help="its GGUF file; also TACTUS_DEFAULT_MODEL, else as scripts/get_default_model.sh prints it",
+        help="GGUF file of the default model; default: TACTUS_DEFAULT_MODEL, else from scripts/get_default_model.sh",
     )
     parser.add_argument(
-        "-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-slo.json; beside it the picture, .svg"
+        "-o",
+        "--output",
+        type=pathlib.Path,
+        help="default: bench/results/DATE-slo.json; the picture goes next to it, as .svg",
     )
     parser.add_argument("--models", default="default,1.1b", help="default: default,1.1b")
     parser.add_argument(
         "--engines",
         default="",
         help=(
-            "of tactus, llama.cpp, OpenVINO GenAI, comma-separated; names that begin so will do; default: all that are"
-            " there"
+            "comma-separated, of tactus, llama.cpp, OpenVINO GenAI; prefixes suffice; default: all that are installed"
         ),
     )
     parser.add_argument(
         "--presets",
         help=(
-            "of ours, comma-separated, each with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all,"
+            "our presets, comma-separated, with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all,"
             " which is what `tactus serve` lists; with --quick sarathi-serve"
         ),
     )
     parser.add_argument(
         "--loads",
         default="",
-        help="shares of what the machine can serve of this load; default 0.5,0.8,1.1, with --quick 0.8",
+        help="loads as shares of the machine's capacity; default 0.5,0.8,1.1, with --quick 0.8",
     )
     parser.add_argument(
         "--scenarios",
         default=",".join(workload.SCENARIOS),
-        help="calm: chat and batch; bursts: long prompts beside them; default: both",
+        help="calm: chat and batch; bursts: also long prompts; default: both",
     )
     parser.add_argument(
         "--parts",
         default="serve,sim",
         help=(
-            "sim: each cell of ours simulated too; default: serve,sim. sim alone, with --append: cells of ours in"
-            " --output are simulated again, with a --profile, and nothing is served"
+            "sim: also simulates our cells; default: serve,sim. sim alone, with --append: simulates our cells in"
+            " --output again, with a --profile, and serves nothing"
         ),
     )
     parser.add_argument(
-        "--repeats", type=int, help="default 3, with --quick 1; each has its own arrivals, the same for all"
+        "--repeats", type=int, help="default 3, with --quick 1; arrivals differ between repeats but not between servers"
     )
     parser.add_argument(
         "--first-repeat", type=int, default=0, help="number of the first repeat, to add some with --append"
     )
-    parser.add_argument("--seconds", type=float, help="measured part of a cell; default 60, with --quick 10")
-    parser.add_argument("--warmup", type=float, help="before it; default 8, with --quick 3")
+    parser.add_argument("--seconds", type=float, help="seconds of a cell's measured part; default 60, with --quick 10")
+    parser.add_argument("--warmup", type=float, help="seconds before it; default 8, with --quick 3")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of every engine")
+    parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="threads of every engine")
     parser.add_argument("--objectives", action="append", default=[], help="MODEL=chat:ttft=1s,tbt=100ms;long:ttft=10s")
     parser.add_argument(
         "--capacity",
         action="append",
         default=[],
-        help="MODEL=REQUESTS_PER_S: what load 1 is, instead of asking the simulator",
+        help="MODEL=REQUESTS_PER_S: the rate of load 1, instead of the simulator's",
     )
     parser.add_argument(
         "--profile", action="append", default=[], help="MODEL=FILE of `tactus profile`, instead of measuring one"
     )
-    parser.add_argument("--profile-limit", type=int, help="seconds; default 90, with --quick 20")
+    parser.add_argument("--profile-limit", type=int, help="seconds of `tactus profile`; default 90, with --quick 20")
     parser.add_argument(
         "--tactus-args",
         default="",
-        help="more flags of `tactus serve` and `profile`, space-separated, for every preset",
+        help="additional flags of `tactus serve` and `profile`, space-separated, for every preset",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="a thin path: one load, short cells, one repeat, one preset"
+        "--quick", action="store_true", help="a short run: one load, short cells, one repeat, one preset"
     )
     parser.add_argument(
-        "--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again"
+        "--append", action="store_true", help="add to --output, replacing cells that are measured again"
     )
-    parser.add_argument(
-        "--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing"
-    )
+    parser.add_argument("--plan", action="store_true", help="print the plan and the estimated time, and do nothing")
     args = parser.parse_args(words)
     args.public = public(words)
     args.again = words_of(args.parts) == ["sim"]
@@ -583,10 +578,10 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, li
 def check(
     parser: argparse.ArgumentParser, args: argparse.Namespace
 ) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
-    """What is missing or wrong is said before anything is measured."""
+    """Reports missing or wrong arguments before anything is measured."""
     setup = f"bench/cpu/setup.sh {args.cache}"
     if not args.cache.is_dir():
-        parser.error(f"--cache {args.cache}: no such folder; {setup} fills it")
+        parser.error(f"--cache {args.cache}: no such folder; {setup} creates it")
     if not os.access(args.tactus, os.X_OK):
         parser.error(f"--tactus {args.tactus}: no such program; scripts/build.sh release programs builds it")
     try:
@@ -598,7 +593,7 @@ def check(
     for flag, known in (("scenarios", workload.SCENARIOS), ("parts", ("serve", "sim"))):
         values = words_of(getattr(args, flag))
         if not values or set(values) - set(known):
-            parser.error(f"--{flag} {getattr(args, flag)}: some of {', '.join(known)}")
+            parser.error(f"--{flag} {getattr(args, flag)}: must be some of {', '.join(known)}")
         setattr(args, flag, values)
     for name in ("repeats", "seconds", "warmup", "threads", "profile_limit"):
         if getattr(args, name) <= 0:
@@ -619,7 +614,7 @@ def check(
         args.cache.resolve(), pathlib.Path() if args.again else default_model(parser, args), objectives
     )
     if set(words_of(args.models)) - set(known) or not words_of(args.models):
-        parser.error(f"--models {args.models}: some of {', '.join(known)}")
+        parser.error(f"--models {args.models}: must be some of {', '.join(known)}")
     models = [known[m] for m in words_of(args.models)]
     for model in models:
         if not args.again and not model.file.is_file():
@@ -650,17 +645,15 @@ def check_again(parser: argparse.ArgumentParser, args: argparse.Namespace, model
     for model in models:
         if not cells_again(args, before["cells"], model.name):
             parser.error(
-                f"--parts sim: {args.output} has no such cell of ours for model {model.name}; see --models, --loads,"
-                " --scenarios and --presets"
+                f"--parts sim: {args.output} has no selected cell of ours for model {model.name}; see --models,"
+                " --loads, --scenarios and --presets"
             )
         if lacking := [
             k
             for k in ("objectives", "capacity", "kv_blocks", "context")
             if k not in before["models"].get(model.name, {})
         ]:
-            parser.error(
-                f"--parts sim: {args.output} does not say of model {model.name}: {', '.join(lacking)}; serve it again"
-            )
+            parser.error(f"--parts sim: {args.output} lacks {', '.join(lacking)} of model {model.name}; serve it again")
         if model.name not in args.profile:
             parser.error(
                 f"--parts sim: no step times of model {model.name}; give --profile {model.name}=FILE, of `tactus"
@@ -674,13 +667,13 @@ def default_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
         return pathlib.Path(args.default_model)
     done = subprocess.run([str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True)
     if done.returncode:
-        parser.error(f"the default model is not there: {done.stderr.strip()[-200:]}; say --default-model FILE")
+        parser.error(f"no default model: {done.stderr.strip()[-200:]}; pass --default-model FILE")
     return pathlib.Path(done.stdout.strip().splitlines()[-1])
 
 
 def workshop(args: argparse.Namespace) -> contenders.Workshop:
     cache = args.cache.resolve()
-    llama, python = cache / "llama.cpp", cache / "venv/bin/python"  # a link: what it names has no packages
+    llama, python = cache / "llama.cpp", cache / "venv/bin/python"  # the link itself: its target has no packages
     return contenders.Workshop(
         args.tactus.resolve(),
         llama if (llama / "bin/llama-server").exists() else None,
@@ -699,9 +692,9 @@ def who(
     for word in asked:
         fits = [e for e in contenders.ENGINES if e.startswith(word)]
         if not fits:
-            parser.error(f"--engines: {word} unknown; there are {', '.join(contenders.ENGINES)}")
+            parser.error(f"--engines: {word} unknown; engines: {', '.join(contenders.ENGINES)}")
         if not there[fits[0]]:
-            parser.error(f"--engines asks for {fits[0]}, which is not in {args.cache}: {setup} puts it there")
+            parser.error(f"--engines: {fits[0]} is not in {args.cache}; {setup} installs it")
     wanted = [e for e in contenders.ENGINES if (any(e.startswith(w) for w in asked) if asked else there[e])]
     args.missing = [e for e in contenders.ENGINES if not asked and not there[e]]
     presets = contenders.presets_of(shop.tactus)
@@ -715,7 +708,7 @@ def who(
 
 
 def public(words: list[str]) -> list[str]:
-    """The command with this machine's folders named by what they are."""
+    """The command with placeholders for this machine's folders."""
     names = {"--cache": "CACHE", "--tactus": "TACTUS", "--default-model": "FILE", "-o": "FILE", "--output": "FILE"}
     found: list[str] = []
     for i, word in enumerate(words):
@@ -749,8 +742,8 @@ def print_plan(run: Run, models: list[Model], contenders_: list[Contender]) -> N
     warn(f"        {', '.join(c.name for c in contenders_)}")
     load = run.result["runs"][-1]["machine"]["load_average"]
     if load > 0.5:
-        warn(f"  ! the load average is {load:.1f}: what else runs here will show in every figure")
-    warn(f"About {run.expected_s / 60:.0f} minutes, longer where servers fall behind; into {args.output}")
+        warn(f"  ! the load average is {load:.1f}: other programs will affect every figure")
+    warn(f"About {run.expected_s / 60:.0f} minutes, longer if servers fall behind; output: {args.output}")
 
 
 def main() -> int:
@@ -766,8 +759,8 @@ def main() -> int:
     if args.output.exists() and not args.append:
         before = args.output.with_suffix(".json.before")
         args.output.rename(before)
-        warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
+        warn(f"{args.output} existed: renamed to {before.name} (--append adds to it instead)")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with SIGINT ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     stopped = False
     try:
@@ -778,7 +771,7 @@ def main() -> int:
                 run.note(f"{model.name}: {error}")
     except KeyboardInterrupt:
         stopped = True
-        warn(f"stopped; what is done is in {args.output}")
+        warn(f"stopped; finished cells are in {args.output}")
     finally:
         shop.kill_what_is_left()
     run.save()

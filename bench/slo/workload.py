@@ -1,8 +1,7 @@
 """The load: a chat, bursts of long prompts and best-effort work, drawn from a seed, as a workload file of `tactus
 bench` and `tactus sim`.
 
-Chat and batch arrivals do not depend on whether bursts come, so a run without them ("calm") has the same chat at the
-same times.
+Chat and batch arrivals do not depend on bursts: a run without them ("calm") has the same chat at the same times.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pathlib
 import random
 
 SHARES = {"chat": 0.70, "batch": 0.25, "long": 0.05}  # of requests
-BURST = 2  # long prompts at one instant
+BURST = 2  # simultaneous long prompts
 LONG_PROMPT, LONG_ANSWER = 2000, 32
 SCENARIOS = ("calm", "bursts")
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms", "slo_jct_ms", "slo_class")
@@ -40,7 +39,7 @@ def clip(value: float, low: int, high: int) -> int:
 
 
 def draw_rows(seed: int, rate: float, seconds: float, scenario: str) -> list[Row]:
-    """`rate` requests per second of all classes together, when bursts are among them."""
+    """`rate`: requests per second of all classes together, including bursts."""
     found = []
     for label in ("chat", "batch"):
         draw = random.Random(f"{seed} {label}")
@@ -50,23 +49,23 @@ def draw_rows(seed: int, rate: float, seconds: float, scenario: str) -> list[Row
             at += draw.expovariate(rate * SHARES[label])
     if scenario == "bursts":
         count = max(1, round(rate * SHARES["long"] * seconds / BURST))
-        for b in range(count):  # evenly spread, so that each has time to be felt
+        for b in range(count):  # evenly spread, so that each has time to take effect
             found += [Row(round(seconds * (b + 0.5) / count, 4), *lengths(random.Random(), "long"), "long")] * BURST
     return sorted(found, key=lambda r: r.arrival_s)
 
 
 def parse_objectives(text: str) -> dict[str, dict[str, float]]:
-    """ "chat:ttft=1s,tbt=100ms;long:ttft=10s" as milliseconds; raises ValueError with what is wrong."""
+    """ "chat:ttft=1s,tbt=100ms;long:ttft=10s" as milliseconds; raises ValueError."""
     found: dict[str, dict[str, float]] = {}
     for part in filter(None, text.split(";")):
         label, _, values = part.partition(":")
         if label not in SHARES:
-            raise ValueError(f"'{label}' is no class; there are {', '.join(SHARES)}")
+            raise ValueError(f"'{label}' is no class; classes: {', '.join(SHARES)}")
         found[label] = {}
         for value in filter(None, values.split(",")):
             name, _, duration = value.partition("=")
             if name not in ("ttft", "tbt", "jct"):
-                raise ValueError(f"'{name}' is no objective; there are ttft, tbt, jct")
+                raise ValueError(f"'{name}' is no objective; objectives: ttft, tbt, jct")
             found[label][name] = milliseconds(duration)
     return found
 
@@ -80,7 +79,7 @@ def milliseconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise ValueError(f"'{text}' is no duration above 0; say 500ms or 2s")
+        raise ValueError(f"'{text}' is no duration above 0, as in 500ms or 2s")
     return value
 
 
@@ -102,7 +101,7 @@ def write(path: pathlib.Path, rows: list[Row], objectives: dict[str, dict[str, f
 
 
 def hopeless_after_s(rows: list[Row], objectives: dict[str, dict[str, float]]) -> float:
-    """Who takes longer than this has missed whatever it stated."""
+    """A request that takes longer has certainly missed all its objectives."""
     latest = [30.0]
     for r in rows:
         of = objectives.get(r.label, {})

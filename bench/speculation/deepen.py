@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""A model that says what another one says, at several times the cost: each layer is followed by layers whose attention
-and
-feed-forward outputs are multiplied by zero. With it a draft model's gain can be measured where no larger model of the
-same vocabulary is at hand: a layer's time is a real one, and the agreement of the two models is that of the weights.
+"""A model with another model's outputs at several times the cost: each layer is followed by layers whose attention and
+feed-forward outputs are multiplied by zero. It serves to measure a draft model's gain without a larger model of the
+same vocabulary: layer times are real, and the agreement of the two models is that of the weights.
 
     bench/speculation/deepen.py MODEL.gguf OUT.gguf --times 8     the model that is served
     bench/speculation/deepen.py MODEL.gguf OUT.gguf --requantize Q4_0   a draft model that sometimes errs
@@ -35,8 +34,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("output")
-    parser.add_argument("--times", type=int, default=1, help="layers for each of the model's")
-    parser.add_argument("--requantize", choices=["Q4_0", "Q5_0", "Q8_0"], help="of the layers' matrices")
+    parser.add_argument("--times", type=int, default=1, help="output layers per input layer")
+    parser.add_argument("--requantize", choices=["Q4_0", "Q5_0", "Q8_0"], help="format of the layers' matrices")
     args = parser.parse_args()
     reader = gguf.GGUFReader(args.model)
     arch = reader.fields["general.architecture"].contents()
@@ -53,7 +52,7 @@ def main():
             kind = gguf.GGMLQuantizationType[args.requantize]
             data = gguf.quants.quantize(gguf.quants.dequantize(data, tensor.tensor_type), kind)
         for copy in range(args.times):
-            zero = copy > 0 and part in OUTPUTS  # all bits zero are zero in every format
+            zero = copy > 0 and part in OUTPUTS  # zero bits are the value zero in every format
             writer.add_tensor(
                 f"blk.{int(layer) * args.times + copy}.{part}", np.zeros_like(data) if zero else data, raw_dtype=kind
             )

@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""What speculation brings and costs: two servers of one build and one model, with and without it, asked the same things
-in
-turn, so that a machine whose speed drifts is fair to both. Every answer of the one must be the other's, byte by byte.
+"""The gain and cost of speculation: two servers of one build and one model, with and without it, get the same requests
+in turn, so that a drift of the machine's speed affects both equally. Their answers must be equal, byte by byte.
 
     bench/speculation/run.py BINARY [--rounds 5] [--streams 8,32] [--on '--speculation ngram'] [-o FILE.json]
-    bench/speculation/run.py BINARY --restarts 20 --kinds chat     # how much it costs where it brings nothing
+    bench/speculation/run.py BINARY --restarts 20 --kinds chat     # the cost where nothing is gained
 
-Kinds of text: `copy` and `edit` repeat the prompt, `json` fills in records of one form, `chat` is ordinary questions at
-temperature 0.7. One stream at a time, then the same kinds mixed by several streams at once. The figure of a round is
-the
-time of all its answers, decode and prompt; the ratio is without / with, so 2 is twice as fast.
+Kinds of text: `copy` and `edit` repeat the prompt, `json` fills in records of one shape, `chat` is ordinary questions
+at temperature 0.7. First one stream at a time, then the kinds mixed over several concurrent streams. The figure of a
+round is the total time of its answers, decode and prompt; the ratio is without / with, so 2 is twice as fast.
 
-Two servers that are alike differ too, by what memory each was given. So a small loss shows only over many pairs of
-servers: with `--restarts N` N trios are started, a third server being as the one without, and ratios are means over the
-trios with their 95 % interval, the third server's beside them. Ctrl-C ends it with the trios that are done.
+Two equal servers also differ in speed, by the memory that each happens to get. A small loss shows only over many pairs
+of servers: `--restarts N` starts N trios, in which the third server equals the one without speculation. Ratios are
+means over the trios with their 95 % interval, next to the third server's. Ctrl-C stops the program with the finished
+trios.
 """
 
 import argparse
@@ -94,7 +93,7 @@ class Server:
     def __init__(self, binary, flags):
         command = [binary, "serve", "--port", "0", "--max-model-len", "2048", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)  # an interrupted start leaves none behind
+        atexit.register(self.process.kill)  # no server survives an interrupted start
         lines = []
         for line in self.process.stderr:
             lines.append(line)
@@ -164,7 +163,7 @@ def compare(name, servers, requests, tokens, streams, rounds):
         row = {which: run(servers[which], requests, tokens, streams) for which in order}
         if row["on"]["texts"] != row["off"]["texts"]:
             sys.exit(f"{name}: the answers differ")
-        if r > 0:  # the first fills caches
+        if r > 0:  # the first round fills caches
             rows.append(row)
     ratios = [row["off"]["seconds"] / row["on"]["seconds"] for row in rows]
     on = rows[-1]["on"]
@@ -214,7 +213,7 @@ T95 = {
 
 
 def interval(ratios):
-    """Geometric mean of ratios and its 95 % interval by Student's t: (mean, least, most)."""
+    """Geometric mean of ratios and its 95 % interval by Student's t: (mean, lower, upper)."""
     logs = [math.log(r) for r in ratios]
     mean = statistics.mean(logs)
     t = T95[max(n for n in T95 if n <= len(logs))]
@@ -259,7 +258,7 @@ def trio(args, n):
                 row = {name: run(servers[name], requests, tokens, streams) for name in names[turn:] + names[:turn]}
                 if any(row[name]["texts"] != row["off"]["texts"] for name in names):
                     sys.exit(f"{kind}: the answers differ")
-                for name in names if r > 0 else ():  # the first fills caches
+                for name in names if r > 0 else ():  # the first round fills caches
                     totals[name][0] += row[name]["seconds"]
                     totals[name][1] += row[name]["cpu_s"]
     finally:
@@ -277,7 +276,7 @@ def restarts(args):
                     ratios.append([totals["off"][i] / totals[arm][i] for i in (0, 1)])
             done += 1
             print(f"{done} of {args.restarts} trios", file=sys.stderr, flush=True)
-    except KeyboardInterrupt:  # what is there counts
+    except KeyboardInterrupt:  # finished trios count
         if done < 2:
             sys.exit(f"stopped after {done} of at least 2 trios")
     print(
@@ -314,11 +313,11 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--restarts", type=int, default=0, help="trios of servers, at least 2; the rounds are then of each trio"
+        "--restarts", type=int, default=0, help="trios of servers, at least 2; --rounds then counts rounds per trio"
     )
     parser.add_argument("--streams", default="8,32")
-    parser.add_argument("--requests", type=int, default=3, help="of one stream, per round")
-    parser.add_argument("--tokens", type=int, default=200, help="most of an answer")
+    parser.add_argument("--requests", type=int, default=3, help="requests of one stream, per round")
+    parser.add_argument("--tokens", type=int, default=200, help="maximum tokens of an answer")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--on", default="--speculation ngram", help="flags of the server with speculation")
     parser.add_argument("--flags", default="", help="flags of both servers")

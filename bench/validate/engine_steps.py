@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Whole steps of Python engines that launch their kernels one by one, measured and predicted: with the kernels' times
-alone, and with the host's.
+"""Whole steps of Python engines that launch their kernels one by one, measured and predicted, with the kernels' times
+only, and with the host's time.
 
   bench/validate/engine_steps.py --tactus build/release/tactus --data DIR [--rows]
 
 DIR/profiles/e2e_splitwise.csv: decode steps and prompts of Llama-2-70B and BLOOM-176B on DGX machines (vLLM of 2023).
-Decode steps of Llama-2-70B
-with tp 8 and up to 8 sequences are what a layer's launch was fitted to (tools/cost/host_fit.py) and are left out.
-sarathi_osdi_yi34b_a100_tp2.csv:
-steps of Sarathi-Serve's authors, Yi-34B on two A100; it does not say behind how many tokens its decodes are: 1,024, the
-length of its prompts.
+Decode steps of Llama-2-70B with tp 8 and up to 8 sequences are left out: a layer's launch time was fitted to them
+(tools/cost/host_fit.py). sarathi_osdi_yi34b_a100_tp2.csv: steps of Sarathi-Serve's authors, Yi-34B on two A100; the
+decodes' context is not stated: 1,024, the length of the prompts, is used.
 """
 
 import argparse
@@ -36,7 +34,7 @@ def splitwise(data):
     with open(data / "profiles/e2e_splitwise.csv", newline="") as file:
         for r in csv.DictReader(file):
             if r["hardware"] not in DEVICES:
-                continue  # clocks held down
+                continue  # reduced clocks
             tp, prompt, batch, output = (int(r[k]) for k in ("tp", "prompt_tokens", "batch_size", "output_tokens"))
             flags = (
                 "--model",
@@ -68,7 +66,7 @@ def sarathi_serve(data):
             if r["experiment"].startswith("fig9") and r["chunk_size"] != "16384":
                 continue  # several steps
             if r["experiment"] == "fig2_prefill" and prompt <= 256:
-                continue  # the first that it ran
+                continue  # its first step
             yield (
                 "yi-34b, 2 a100: " + ("decodes" if not prompt else "prompts" if not decodes else "both"),
                 flags,

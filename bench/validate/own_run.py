@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
-"""A loaded run of our own server against its own simulation, on this machine.
+"""Compares a loaded run of our server with its simulation, on this machine.
 
   bench/validate/own_run.py --tactus build/release/tactus [MODEL] [-o FILE.json] [--keep DIR]
 
 Measures the model's step times (`tactus profile`), serves it with `--trace-out` while `tactus bench` loads it, then
-replays the recording
-twice: with the recorded times, where every plan must be the same, and with the profile's times, whose error is printed.
-The profile
-is taken before the run and sees nothing of it. Nothing else should run on the machine meanwhile; --profile reuses an
-earlier file.
+replays the recording twice: with the recorded times, where every plan must be the same, and with the profile's times,
+whose error is printed. The profile is measured before the run and independent of it. Nothing else should run on the
+machine meanwhile; --profile reuses an earlier file.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def wait_until_ready(url: str, server: subprocess.Popen, seconds: float) -> None
 
 
 def loaded_run(args: argparse.Namespace, trace: pathlib.Path, engine: list[str]) -> dict:
-    """Serves, loads, stops; the benchmark's result object."""
+    """Starts the server, loads it and stops it; returns the benchmark's result object."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [
@@ -154,7 +152,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", help="default: the default model")
     parser.add_argument("--tactus", default="build/release/tactus")
-    parser.add_argument("--profile", type=pathlib.Path, help="a file of `tactus profile`; default: measure now")
+    parser.add_argument("--profile", type=pathlib.Path, help="a file of `tactus profile`; default: measure it now")
     parser.add_argument("--time-limit", default="120s", help="of measuring")
     parser.add_argument("--scheduler", default="sarathi-serve")
     parser.add_argument("--token-budget", default="512")
@@ -162,12 +160,15 @@ def main() -> int:
     parser.add_argument(
         "--threads",
         default=str(max(1, len(os.sched_getaffinity(0)) - 1)),
-        help="compute threads; default: one core less than there are, which the load generator and HTTP take",
+        help="compute threads; default: all cores but one, which the load generator and HTTP use",
     )
     parser.add_argument("--workload", default="random:in=200,out=50")
     parser.add_argument("--requests", type=int, default=240)
     parser.add_argument(
-        "--rate", type=float, default=1.5, help="requests per second; two thirds of what one core of 2026 can do"
+        "--rate",
+        type=float,
+        default=1.5,
+        help="requests per second; the default is two thirds of the capacity of one core of 2026",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the profile and the recording")

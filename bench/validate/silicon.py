@@ -4,12 +4,9 @@
   bench/validate/silicon.py --tactus build/release/tactus --wheel aiconfigurator_core-0.12.0-*.whl
 
 The wheel (PyPI aiconfigurator-core, Apache-2.0) carries systems/silicon_sample.csv: measured TTFT and TPOT at a
-concurrency, an input and an
-output length. Each dense-model row is simulated by `tactus sim` in a closed loop at its concurrency, everyone starting
-at once, and the
-means are compared. Nothing is fitted to these rows; docs/validation_silicon.md says what is assumed of each group and
-why. Without --wheel
-the wheel is fetched by pip into --cache.
+concurrency, an input and an output length. Each dense-model row is simulated by `tactus sim` in a closed loop at its
+concurrency, with all requests starting at once, and the means are compared. Nothing is fitted to these rows;
+docs/validation_silicon.md has the assumptions for each group. Without --wheel the wheel is fetched by pip into --cache.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ OVERLAPPED_HOST = "100us"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One measured row and how it is simulated."""
+    """One measured row and the settings of its simulation."""
 
     key: str
     group: tuple[str, str, str]  # model, system, backend
@@ -65,16 +62,16 @@ class Row:
     kv_dtype: str
     token_budget: int
     max_seqs: int
-    overlapped: bool  # the host prepares a step while the device runs the one before
-    batch_wait: bool  # a prompt waits 20 steps for others, unless nobody decodes
+    overlapped: bool  # the host prepares a step while the device runs the previous one
+    batch_wait: bool  # a prompt waits 20 steps for others if any sequence decodes
     memory: float  # share of the device's memory
     spread: bool  # lengths uniform in [0.8, 1] of isl and osl instead of fixed
     suspect: bool
 
 
 def setting(raw: dict[str, str]) -> Row | None:
-    """The assumptions of docs/validation_silicon.md, row by row. None: a row that is not simulated (another model,
-    system or mode)."""
+    """The assumptions of docs/validation_silicon.md, row by row. None: the row is not simulated (another model, system
+    or mode)."""
     model, device = MODELS.get(raw["model_path"]), SYSTEMS.get(raw["system"])
     if model is None or device is None or raw["mode"] != "agg":
         return None
@@ -113,7 +110,7 @@ def setting(raw: dict[str, str]) -> Row | None:
 
 
 def load(row: Row, lengths: pathlib.Path, cached: bool) -> list[str]:
-    """`cached`: prompts of the suspect rows are alike but for their last block."""
+    """`cached`: prompts of the suspect rows are the same except for their last block."""
     if not (cached and row.suspect):
         return ["--prefix-caching", "off", "--workload", f"lengths:{lengths}"]
     shared = (row.isl - 1) // 16 * 16
@@ -126,8 +123,8 @@ def command(tactus: str, row: Row, lengths: pathlib.Path, cached: bool = False) 
         "sglang": ["vllm-v0"],
         "trtllm": ["no-preempt", "--composition", "whole-prompt-hybrid"],
     }[row.backend]
-    # Servers are started for what the benchmark sends. SGLang's prefill step takes 8192 tokens at most, which
-    # prefill-first has from here.
+    # Servers are configured for the benchmark's requests. SGLang's prefill step has at most 8192 tokens, which
+    # prefill-first gets from here.
     context = max(row.token_budget if row.backend == "sglang" else 0, row.isl + round(row.osl * 1.25) + 20)
     return [
         tactus,
@@ -203,7 +200,7 @@ def simulate(tactus: str, row: Row, output_spread: float, cached: bool, extra: l
         if result["requests"]["completed"] != PROMPTS_PER_CLIENT * row.concurrency:
             return {"error": f"requests {result['requests']}"}
         ttft_ms, tpot_ms = result["ttft_ms"]["mean"], result["tpot_ms"]["mean"]
-        if row.batch_wait:  # all but the first wave meet decoding sequences, whose steps take a TPOT
+        if row.batch_wait:  # all but the first wave meet decoding sequences, whose steps take one TPOT
             ttft_ms += BATCH_WAIT_STEPS * tpot_ms * (1 - 1 / PROMPTS_PER_CLIENT)
         return {
             "ttft_ms": ttft_ms,
@@ -245,7 +242,7 @@ def summary(pairs: list[tuple[Row, dict]]) -> dict:
             "median": round(statistics.median(values), 1),
             "p90": round(quantile(values, 0.9), 1),
         }
-    for name in ("ttft_ms", "tpot_ms"):  # which way: the median of predicted over measured
+    for name in ("ttft_ms", "tpot_ms"):  # direction: the median of predicted over measured
         out[name.replace("_ms", "_ratio")] = round(
             statistics.median(r[name] / getattr(row, name) for row, r in pairs), 3
         )
@@ -267,7 +264,7 @@ def table(pairs: list[tuple[Row, dict]], by: list[str]) -> list[str]:
         ("all", pairs),
     ]:
         if not own:
-            continue  # only suspect rows were asked for
+            continue  # only suspect rows were requested
         s = summary(own)
         cells = [" / ".join(str(s[name][k]) for k in ("mape", "median", "p90")) for name in ("ttft", "tpot", "request")]
         lines.append(f"| {label} | {s['rows']} | {' | '.join(cells)} | {s['ttft_ratio']}, {s['tpot_ratio']} |")
@@ -294,8 +291,8 @@ def read_rows(wheel: pathlib.Path) -> list[Row]:
 
 
 def record_text(rows: list[Row], results: list[dict], done: list[tuple[Row, dict]], seconds: int) -> str:
-    """JSON: the summaries, then one line per row: key, measured TTFT and TPOT, predicted ones (or the reason why
-    not)."""
+    """JSON: the summaries, then one line per row: key, measured TTFT and TPOT, predicted ones (or the reason for
+    none)."""
     head = {
         "package": f"{PACKAGE} {VERSION}",
         "seconds": seconds,
@@ -318,7 +315,7 @@ def record_text(rows: list[Row], results: list[dict], done: list[tuple[Row, dict
 
 
 def write_into_page(page: pathlib.Path, lines: list[str]) -> None:
-    """Replaces what stands between the page's two markers."""
+    """Replaces the text between the page's two markers."""
     before, rest = page.read_text().split("<!-- table -->\n", 1)
     _, after = rest.split("<!-- end of table -->", 1)
     page.write_text(before + "<!-- table -->\n" + "\n".join(lines) + "\n<!-- end of table -->" + after)
@@ -333,18 +330,18 @@ def main() -> int:
         "--output-spread",
         type=float,
         default=OUTPUT_SPREAD,
-        help="where the load generator is not known: output lengths uniform within this share of osl",
+        help="if the load generator is unknown: output lengths uniform within this share of osl",
     )
     parser.add_argument(
         "--budget",
         type=int,
         default=0,
-        help="tokens per step of vLLM where the settings of the server are not known, instead of its default",
+        help="tokens per step of vLLM if the server's settings are unknown, instead of its default",
     )
     parser.add_argument(
         "--suspect-cached",
         action="store_true",
-        help="as if the prompts of the suspect rows were in the prefix cache, all but their last block",
+        help="assume that prompts of the suspect rows are in the prefix cache except for their last block",
     )
     parser.add_argument("--every", type=int, default=1, help="simulate every n-th row only")
     parser.add_argument("--only", default="", help="groups whose name contains this, such as 'h100 vllm'")

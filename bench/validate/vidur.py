@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Our engine against the step logs of the Vidur simulator: every column of every row, and every time.
+"""Compares our engine with the step logs of the Vidur simulator: every column of every row, and every time.
 
   bench/validate/vidur.py --data DIR [--build build/release]
 
-DIR/vidur holds its tables, requests and logs (its README has the rules). Each run goes through the simulator with the
-rules of theirs that
-are not ours injected (tests/vidur/vidur_policies.cc), and once more with a preset of ours as it is. For a log of other
-parameters:
-BUILD/tests/vidur/vidur_check --help.
+DIR/vidur holds its tables, requests and logs (its README has the rules). Each run is simulated with Vidur's differing
+rules injected (tests/vidur/vidur_policies.cc), and again with an unchanged preset of ours. For a log with other
+parameters: BUILD/tests/vidur/vidur_check --help.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""Real vLLM servers against simulation: per-request TTFT, mean TBT and end-to-end latency at P50, P90 and P99.
+"""Compares real vLLM servers with their simulation: per-request TTFT, mean TBT and end-to-end latency at P50, P90 and
+P99.
 
   bench/validate/vllm_runs.py --tactus build/release/tactus --data DIR [-o FILE.json]
 
-DIR/runs holds what five real servers recorded per request (its README says of each run what it is). Every run is
-simulated by `tactus
+DIR/runs has the per-request records of five real servers (described in its README). Every run is simulated by `tactus
 sim --scheduler vllm --backend vllm` with the recorded arrivals, lengths, token budget and sequence limit. The KV memory
-is the recorded one
-(--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time per step is
-docs/cost_model.md's.
+is the recorded one (--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time
+per step is docs/cost_model.md's.
 
-What the records leave open: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not
-recorded, so they
-are taken as one prefix group; the run on the RTX PRO 6000 does not tell its KV memory, so ours is used.
+Not in the records: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not recorded, so
+they form one prefix group; the run on the RTX PRO 6000 has no KV memory, so ours is used.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ RUNS = {
 }
 QUANTILES = (0.5, 0.9, 0.99)
 METRICS = ("ttft", "tbt", "e2e")
-# vLLM's own defaults where a run's record has none.
+# vLLM's defaults, if a run's record has none.
 DEFAULT_UTILIZATION = 0.9
 
 
@@ -47,8 +45,7 @@ def quantile(values: list[float], q: float) -> float:
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Milliseconds. rows: ttft, e2e in seconds, output tokens; TBT is a request's mean gap, as that is what was
-    recorded."""
+    """Milliseconds. rows: ttft, e2e in seconds, output tokens; TBT is a request's mean gap, as recorded."""
     series = {
         "ttft": [r["ttft"] for r in rows],
         "tbt": [(r["e2e"] - r["ttft"]) / (r["output"] - 1) for r in rows if r["output"] > 1],

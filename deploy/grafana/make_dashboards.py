@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the dashboards of panels.py as Grafana imports them: tactus.json (replicas), tactus_fleet.json. --check writes
-nothing and
-fails where a file is another."""
+"""Writes the dashboards of panels.py in Grafana's import format: tactus.json (replicas), tactus_fleet.json. --check
+writes nothing and fails if a file differs."""
 
 import json
 import pathlib
@@ -15,7 +14,7 @@ SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
 def choice(name, label, query):
-    """All of them means those that the query gives: routers have metrics of replicas' names too."""
+    """ "All" means the values of the query: routers also have metrics with replicas' names."""
     return {
         "name": name,
         "label": label,
@@ -104,7 +103,7 @@ def dashboard(uid, title, rows, choices):
 
 
 def made():
-    """Files' names and texts."""
+    """The names and texts of the files."""
     replicas = choice("replica", "Replica", 'label_values(vllm:num_requests_running{model_name=~"$model"}, instance)')
     boards = {
         "tactus.json": dashboard(
@@ -129,7 +128,7 @@ def main():
             (HERE / name).write_text(text)
         elif not (HERE / name).is_file() or (HERE / name).read_text() != text:
             print(
-                f"deploy/grafana/{name} is not what panels.py gives; run deploy/grafana/make_dashboards.py",
+                f"deploy/grafana/{name} differs from panels.py; run deploy/grafana/make_dashboards.py",
                 file=sys.stderr,
             )
             return 1

@@ -1,9 +1,7 @@
-"""The panels of the dashboards, and nothing else: make_dashboards.py writes them as Grafana reads them. A panel is
-(title, unit, [(expression, legend)]), a row a title with its panels. `$replica` is the choice of replicas, `$model` of
-models.
-tests/deploy/dashboards_test.py checks that every expression parses and that a server has every metric; what a server
-has and no
-panel shows stands in NOT_SHOWN."""
+"""The panels of the dashboards; make_dashboards.py writes them for Grafana. A panel is (title, unit, [(expression,
+legend)]), a row a title with its panels. `$replica` selects replicas, `$model` models. tests/deploy/dashboards_test.py
+checks that every expression parses and that a server has every metric; metrics without a panel are listed in
+NOT_SHOWN."""
 
 OF = 'model_name=~"$model",instance=~"$replica"'
 AT = 'instance=~"$replica"'
@@ -40,17 +38,17 @@ SERVER = [
             ),
             ("Tokens generated", "short", [(rate("vllm:generation_tokens_total", "instance"), "{{instance}}")]),
             ("Prompt tokens computed", "short", [(rate("vllm:prompt_tokens_total", "instance"), "{{instance}}")]),
-            ("Sequences that run", "short", [(f"vllm:num_requests_running{{{OF}}}", "{{instance}}")]),
-            ("Sequences that wait", "short", [(f"vllm:num_requests_waiting{{{OF}}}", "{{instance}}")]),
+            ("Running sequences", "short", [(f"vllm:num_requests_running{{{OF}}}", "{{instance}}")]),
+            ("Waiting sequences", "short", [(f"vllm:num_requests_waiting{{{OF}}}", "{{instance}}")]),
         ],
     ),
     (
         "Latency",
         [
             ("Time to first token", "s", quantiles("vllm:time_to_first_token_seconds", 0.5, 0.9, 0.99)),
-            ("Gap between tokens, every gap", "s", quantiles("vllm:inter_token_latency_seconds", 0.5, 0.9, 0.99)),
+            ("Gap between tokens, all gaps", "s", quantiles("vllm:inter_token_latency_seconds", 0.5, 0.9, 0.99)),
             ("Whole request", "s", quantiles("vllm:e2e_request_latency_seconds", 0.5, 0.9, 0.99)),
-            ("In the queue", "s", quantiles("vllm:request_queue_time_seconds", 0.5, 0.9, 0.99)),
+            ("Time in the queue", "s", quantiles("vllm:request_queue_time_seconds", 0.5, 0.9, 0.99)),
             ("Prompt", "s", quantiles("vllm:request_prefill_time_seconds", 0.5, 0.9, 0.99)),
             ("Answer", "s", quantiles("vllm:request_decode_time_seconds", 0.5, 0.9, 0.99)),
             ("Prompt length", "short", quantiles("vllm:request_prompt_tokens", 0.5, 0.99)),
@@ -80,7 +78,7 @@ SERVER = [
                 [(rate("tactus_slo_misses_total", "objective, cause"), "{{objective}}: {{cause}}")],
             ),
             (
-                "Slack left, lowest tenth",
+                "Slack, 10th percentile",
                 "percentunit",
                 [
                     (
@@ -92,7 +90,7 @@ SERVER = [
                     )
                 ],
             ),
-            ("Refused", "reqps", [(rate("tactus_requests_rejected_total", "instance"), "{{instance}}")]),
+            ("Rejected", "reqps", [(rate("tactus_requests_rejected_total", "instance"), "{{instance}}")]),
             (
                 "Time to first token / predicted (gate)",
                 "none",
@@ -105,17 +103,17 @@ SERVER = [
         [
             ("Step time", "s", quantiles("tactus_step_seconds", 0.5, 0.99)),
             ("Steps", "short", [(rate("tactus_steps_total", "instance"), "{{instance}}")]),
-            ("Tokens in a step", "short", quantiles("vllm:iteration_tokens_total", 0.5, 0.99)),
+            ("Tokens per step", "short", quantiles("vllm:iteration_tokens_total", 0.5, 0.99)),
             ("Token budget used", "percentunit", [(f"tactus_token_budget_utilization{{{OF}}}", "{{instance}}")]),
             ("Measured / predicted step time", "none", quantiles("tactus_step_measured_to_predicted", 0.05, 0.5, 0.95)),
             ("Correction of step times", "none", [(f"tactus_step_time_correction{{{OF}}}", "{{instance}}")]),
             ("Time to plan a step", "s", [(f"tactus_decision_seconds{{{OF}}}", "{{instance}} p{{quantile}}")]),
             (
-                "Guessed tokens",
+                "Draft tokens",
                 "short",
                 [
                     (rate("tactus_draft_tokens_total", "source"), "{{source}} verified"),
-                    (rate("tactus_accepted_draft_tokens_total", "source"), "{{source}} right"),
+                    (rate("tactus_accepted_draft_tokens_total", "source"), "{{source}} accepted"),
                 ],
             ),
             ("Failed steps", "short", [(f"increase(tactus_executor_errors_total{{{OF}}}{RATE})", "{{instance}}")]),
@@ -155,9 +153,9 @@ SERVER = [
                     (f"tactus_disk_kv_bytes_limit{{{OF}}}", "{{instance}}: limit"),
                 ],
             ),
-            ("Disk takes blocks (0: it is full)", "short", [(f"tactus_disk_kv_writing{{{OF}}}", "{{instance}}")]),
+            ("Disk accepts blocks (0: full)", "short", [(f"tactus_disk_kv_writing{{{OF}}}", "{{instance}}")]),
             (
-                "Blocks from and to the disk",
+                "Blocks read from and written to disk",
                 "short",
                 [
                     (rate("tactus_disk_kv_read_blocks_total", "instance"), "{{instance}} read"),
@@ -166,7 +164,7 @@ SERVER = [
                 ],
             ),
             ("Preemptions", "short", [(rate("vllm:num_preemptions_total", "instance"), "{{instance}}")]),
-            ("Tokens computed again", "short", [(rate("tactus_recomputed_tokens_total", "instance"), "{{instance}}")]),
+            ("Recomputed tokens", "short", [(rate("tactus_recomputed_tokens_total", "instance"), "{{instance}}")]),
             ("Swapped sequences", "short", [(rate("tactus_swapped_sequences_total", "instance"), "{{instance}}")]),
             (
                 "Swapped blocks",
@@ -181,12 +179,12 @@ SERVER = [
                 "short",
                 [
                     (f"tactus_swap_blocks_used{{{OF}}}", "{{instance}}"),
-                    (f"tactus_swap_blocks{{{OF}}}", "{{instance}}: all"),
+                    (f"tactus_swap_blocks{{{OF}}}", "{{instance}}: total"),
                 ],
             ),
             ("Sequences moved", "short", [(rate("tactus_migrated_sequences_total", "direction"), "{{direction}}")]),
             (
-                "Blocks read out for other replicas",
+                "Blocks sent to other replicas",
                 "short",
                 [(rate("tactus_migrated_out_blocks_total", "instance"), "{{instance}}")],
             ),
@@ -197,7 +195,7 @@ SERVER = [
         [
             ("Answers by status", "reqps", [(rate("tactus_http_responses_total", "code", AT), "{{code}}")]),
             ("Connections", "short", [(f"tactus_http_connections{{{AT}}}", "{{instance}}")]),
-            ("Requests being answered", "short", [(f"tactus_http_exchanges{{{AT}}}", "{{instance}}")]),
+            ("Requests in progress", "short", [(f"tactus_http_exchanges{{{AT}}}", "{{instance}}")]),
             (
                 "New connections",
                 "short",
@@ -207,12 +205,12 @@ SERVER = [
                 ],
             ),
             (
-                "Clients gone before the end",
+                "Clients that disconnected early",
                 "reqps",
                 [(rate("tactus_http_client_gone_total", "instance", AT), "{{instance}}")],
             ),
             (
-                "Bodies not parsed yet",
+                "Unparsed request bodies",
                 "bytes",
                 [
                     (f"tactus_http_body_bytes{{{AT}}}", "{{instance}}"),
@@ -226,7 +224,7 @@ SERVER = [
         "Files and batches",
         [
             ("Batches", "short", [(f"sum by (status) (tactus_batches{{{AT}}})", "{{status}}")]),
-            ("Batches that run", "short", [(f"tactus_batches_running{{{AT}}}", "{{instance}}")]),
+            ("Running batches", "short", [(f"tactus_batches_running{{{AT}}}", "{{instance}}")]),
             ("Lines", "short", [(rate("tactus_batch_lines_total", "result", AT), "{{result}}")]),
             (
                 "Files",
@@ -243,27 +241,27 @@ SERVER = [
 NOT_SHOWN = {
     "vllm:cache_config_info": "settings, for gateways",
     "tactus_token_budget": "a setting",
-    "tactus_kv_utilization": "a mean since the start; vllm:kv_cache_usage_perc is of now",
+    "tactus_kv_utilization": "a mean since the start; vllm:kv_cache_usage_perc is the current value",
     "tactus_slo_attainment": "since the start; tactus_slo_requests_total has a rate",
     "tactus_predicted_step_seconds_total": "tactus_step_measured_to_predicted shows more",
     "tactus_measured_step_seconds_total": "tactus_step_measured_to_predicted shows more",
-    "vllm:spec_decode_num_drafts_total": "tactus_draft_tokens_total tells by source",
-    "vllm:spec_decode_num_draft_tokens_total": "tactus_draft_tokens_total tells by source",
-    "vllm:spec_decode_num_accepted_tokens_total": "tactus_accepted_draft_tokens_total tells by source",
-    "tactus_disk_kv_blocks": "their bytes are what is limited",
-    "tactus_disk_kv_requests_total": "blocks read tell more",
-    "tactus_disk_kv_evicted_blocks_total": "bytes beside the limit tell as much",
-    "tactus_files": "their bytes are what is limited",
+    "vllm:spec_decode_num_drafts_total": "tactus_draft_tokens_total has sources",
+    "vllm:spec_decode_num_draft_tokens_total": "tactus_draft_tokens_total has sources",
+    "vllm:spec_decode_num_accepted_tokens_total": "tactus_accepted_draft_tokens_total has sources",
+    "tactus_disk_kv_blocks": "the limit is in bytes",
+    "tactus_disk_kv_requests_total": "blocks read show more",
+    "tactus_disk_kv_evicted_blocks_total": "bytes compared with the limit show the same",
+    "tactus_files": "the limit is in bytes",
 }
 
-# What stands before the replicas, and what moves between them: deploy/prometheus/fleet_metrics.json has their metrics.
+# Routers, endpoint pickers and migrations; deploy/prometheus/fleet_metrics.json lists their metrics.
 FLEET = [
     (
         "Router",
         [
             ("Answers by status", "reqps", [(rate("tactus_route_requests_total", "code", AT), "{{code}}")]),
             ("Requests by replica", "reqps", [(rate("tactus_route_requests_total", "replica", AT), "{{replica}}")]),
-            ("Requests under way", "short", [(f"sum by (replica) (tactus_route_in_flight{{{AT}}})", "{{replica}}")]),
+            ("Requests in flight", "short", [(f"sum by (replica) (tactus_route_in_flight{{{AT}}})", "{{replica}}")]),
             ("Replicas by state", "short", [(f"max by (state) (tactus_route_replicas{{{AT}}})", "{{state}}")]),
             (
                 "Retries, hedges",
@@ -274,28 +272,28 @@ FLEET = [
                 ],
             ),
             (
-                "Replicas taken out",
+                "Replica ejections",
                 "short",
                 [(f"sum by (replica) (increase(tactus_route_ejections_total{{{AT}}}{RATE}))", "{{replica}}")],
             ),
             (
-                "Failures at replicas",
+                "Replica failures",
                 "reqps",
                 [(rate("tactus_route_replica_failures_total", "replica", AT), "{{replica}}")],
             ),
             ("Answers cut off", "reqps", [(rate("tactus_route_cut_streams_total", "instance", AT), "{{instance}}")]),
             (
-                "Sequences that run, as replicas say",
+                "Running sequences, reported by replicas",
                 "short",
                 [(f"max by (replica) (tactus_route_replica_running{{{AT}}})", "{{replica}}")],
             ),
             (
-                "Requests that wait, as replicas say",
+                "Waiting requests, reported by replicas",
                 "short",
                 [(f"max by (replica) (tactus_route_replica_waiting{{{AT}}})", "{{replica}}")],
             ),
             (
-                "Free KV tokens, as replicas say",
+                "Free KV tokens, reported by replicas",
                 "short",
                 [(f"min by (replica) (tactus_route_replica_free_kv_tokens{{{AT}}})", "{{replica}}")],
             ),
@@ -321,24 +319,24 @@ FLEET = [
             ("Requests ended", "reqps", [(rate("tactus_epp_ended_total", "outcome", AT), "{{outcome}}")]),
             ("Requests refused", "reqps", [(rate("tactus_epp_refused_total", "reason", AT), "{{reason}}")]),
             (
-                "Requests under way",
+                "Requests in flight",
                 "short",
                 [
                     (f"tactus_epp_requests_in_flight{{{AT}}}", "{{instance}}"),
-                    (f"tactus_epp_streams{{{AT}}}", "{{instance}}: with those that wait"),
+                    (f"tactus_epp_streams{{{AT}}}", "{{instance}}: including waiting ones"),
                 ],
             ),
             (
-                "Replicas that are ready",
+                "Ready replicas",
                 "short",
                 [(f"sum by (instance) (tactus_epp_endpoint_ready{{{AT}}})", "{{instance}}")],
             ),
             (
-                "Served elsewhere than chosen",
+                "Served by another replica than chosen",
                 "reqps",
                 [(rate("tactus_epp_moved_total", "instance", AT), "{{instance}}")],
             ),
-            ("Bodies not whole yet", "bytes", [(f"tactus_epp_body_bytes{{{AT}}}", "{{instance}}")]),
+            ("Incomplete request bodies", "bytes", [(f"tactus_epp_body_bytes{{{AT}}}", "{{instance}}")]),
             (
                 "Time to pick",
                 "s",
@@ -356,21 +354,21 @@ FLEET = [
         ],
     ),
     (
-        "Sequences that move",
+        "Migrations",
         [
             (
-                "Migrations, by what replicas did",
+                "Migrations, by action of replicas",
                 "short",
                 [(rate("tactus_fleet_migrations_total", "what", AT), "{{what}}")],
             ),
             (
-                "Migrations, as the router saw them",
+                "Migrations, by result at the router",
                 "short",
                 [(rate("tactus_route_migrations_total", "result", AT), "{{result}}")],
             ),
             ("KV sent", "Bps", [(rate("tactus_fleet_sent_kv_bytes_total", "instance", AT), "{{instance}}")]),
             (
-                "Arrived and not asked for",
+                "Arrived sequences that were never claimed",
                 "short",
                 [(rate("tactus_fleet_tickets_expired_total", "instance", AT), "{{instance}}")],
             ),

@@ -1,7 +1,6 @@
 """A fleet of `tactus serve` on Ray Serve (docs/ray_serve.md): each replica of the deployment runs the program on its
-node and passes
-requests on, so that what clients get is the whole API, streams included. Needs Ray Serve and the program, no Python
-package of ours.
+node and forwards requests, so that clients get the whole API, including streams. Needs Ray Serve and the program, but
+not the Python package.
 
     serve run tactus_serve:app model=/models/model.gguf replicas=2 cpus=8
 """
@@ -26,11 +25,11 @@ from ray import serve
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-# Ends the program when the replica's process is gone, however it went: its end of the pipe closes then.
+# Ends the program when the replica's process has ended in any way: its end of the pipe closes then.
 GUARD = '"$@" < /dev/null & child=$!; exec > /dev/null 2>&1; cat; kill "$child"; wait "$child"'
 LAST_LINES = 20
 HEALTH_LIMIT_S = 5.0
-# Of the connection, not of the request: each side has its own.
+# Headers of a connection, not of the request: each side has its own.
 HOP_HEADERS = {
     "connection",
     "keep-alive",
@@ -43,27 +42,28 @@ HOP_HEADERS = {
     "content-length",
     "expect",
 }
-# All clients come from one address, Ray's proxy.
+# All clients have one address, that of Ray's proxy.
 CLIENT_LIMITS = ["--max-connections-per-client", "4096", "--max-streams-per-client", "2048"]
-# Flags that this file gives the program, which takes each once only; what to give instead.
+# Flags that this file sets and that may occur only once; the text says what to use instead.
 OWN_FLAGS = {
     "--host": "give host=",
-    "--port": "it is any free one",
+    "--port": "a free port is used",
     "--shutdown-timeout": "give stop_limit_s=",
-    **{flag: "the limit is for Ray's proxy, all clients together" for flag in CLIENT_LIMITS[::2]},
+    **{flag: "the limit applies to Ray's proxy, so to all clients together" for flag in CLIENT_LIMITS[::2]},
 }
 
 
 class TactusServer:
-    """One replica: a `tactus serve` of its own, on a port of its own.
+    """One replica: a `tactus serve` process on its own port.
 
     Args:
-        arguments: of `tactus serve`, as on a command line, without --host and --port.
+        arguments: command line of `tactus serve`, without --host and --port.
         binary: the program.
-        host: where it listens; another than the loopback lets Prometheus and others reach it, and wants an API key.
-        targets_dir: a folder in which each replica keeps a file for Prometheus' file_sd_configs, with its address.
-        start_limit_s: how long the model may take to load.
-        stop_limit_s: how long running requests may take to finish when the replica goes.
+        host: address to listen on; other than the loopback makes it reachable for Prometheus and others, and needs an
+            API key.
+        targets_dir: a folder in which each replica writes a file with its address for Prometheus' file_sd_configs.
+        start_limit_s: time limit for loading the model.
+        stop_limit_s: time limit for running requests when the replica stops.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TactusServer:
             raise FileNotFoundError(
                 f"binary: no program {binary!r} on {socket.gethostname()}; give its path, on every node"
             )
-        with socket.socket() as free:  # port 0 would do, were the program's answer not text for people
+        with socket.socket() as free:  # a free port, chosen here because the program prints its own only for people
             free.bind((host, 0))
             port = free.getsockname()[1]
         self._stop_limit_s = stop_limit_s
@@ -118,7 +118,7 @@ class TactusServer:
             self._lines = self._lines[1 - LAST_LINES :] + [line]
 
     def _wait_until_ready(self, end: float) -> None:
-        # Its log ends with it: the guard keeps none of it.
+        # The log ends with the program: the guard does not keep it open.
         while time.monotonic() < end and self._reader.is_alive():
             if any(line.startswith("ready: ") for line in self._lines):
                 return
@@ -127,7 +127,7 @@ class TactusServer:
         raise RuntimeError(f"tactus serve {why}; its last lines:\n{''.join(self._lines)}")
 
     async def check_health(self) -> None:
-        """Ray starts a replica again that raises here three times."""
+        """Ray restarts a replica that raises here three times."""
         if not self._reader.is_alive():
             raise RuntimeError(f"tactus serve has ended; its last lines:\n{''.join(self._lines)}")
         async with self._client().get(
@@ -137,7 +137,7 @@ class TactusServer:
                 raise RuntimeError(f"GET /health: {answer.status} {await answer.text()}")
 
     def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:  # within the loop that uses it
+        if self._session is None:  # created within the loop that uses it
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
                 connector=aiohttp.TCPConnector(limit=0),
@@ -170,18 +170,18 @@ class TactusServer:
             async for piece in answer.content.iter_any():
                 yield piece
         finally:
-            answer.close()  # a client that goes away ends its request
+            answer.close()  # a client that disconnects cancels its request
 
     async def address(self) -> str:
-        """Of the program, for a deployment handle."""
+        """The program's address, for a deployment handle."""
         return self.url
 
     def _end(self) -> None:
-        """Again: no effect."""
+        """Stops the program; idempotent."""
         if self._targets is not None:
             self._targets.unlink(missing_ok=True)
         if self._process.stdin is not None:
-            self._process.stdin.close()  # the guard sends SIGTERM: what runs may finish
+            self._process.stdin.close()  # the guard sends SIGTERM: running requests may finish
         try:
             self._process.wait(self._stop_limit_s + 10)
         except subprocess.TimeoutExpired:
@@ -191,37 +191,36 @@ class TactusServer:
             self._process.stderr.close()
 
     def __del__(self) -> None:
-        """Ray calls it when the replica goes and its requests have ended."""
-        if getattr(self, "_process", None) is None:  # it never began
+        """Called by Ray when the replica stops and its requests have ended."""
+        if getattr(self, "_process", None) is None:  # it never started
             return
         self._end()
         if self._session is None:
             return
-        try:  # Ray calls it within the loop
+        try:  # Ray may call this within the loop
             self._closing = asyncio.get_running_loop().create_task(self._session.close())
         except RuntimeError:
             self._session.detach()
 
 
 def _tell(folder: pathlib.Path, host: str, port: int) -> pathlib.Path:
-    """Writes the file of a replica, and takes away those of replicas of this node that were killed."""
+    """Writes the replica's file, and removes those of killed replicas of this node."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob(f"{socket.gethostname()}-*.json"):
         with socket.socket() as probe:
             if probe.connect_ex((host, int(left.stem.rsplit("-", 1)[1]))) == errno.ECONNREFUSED:
                 left.unlink(missing_ok=True)
     file = folder / f"{socket.gethostname()}-{port}.json"
-    part = file.with_suffix(".part")  # Prometheus reads whole files only
+    part = file.with_suffix(".part")  # Prometheus reads only complete files
     part.write_text(json.dumps([{"targets": [f"{host}:{port}"], "labels": {}}]))
     part.replace(file)
     return file
 
 
 def app(args: dict[str, str]) -> serve.Application:
-    """What `serve run` and a configuration file name: model (a path, on every node), replicas or max_replicas, cpus of
-    each, and the
-    arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated by blanks, without
-    OWN_FLAGS.
+    """The application for `serve run` and configuration files: model (a path, on every node), replicas or max_replicas,
+    cpus per replica, and the arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated
+    by blanks, without OWN_FLAGS.
     """
     known = {
         "model",
@@ -245,7 +244,7 @@ def app(args: dict[str, str]) -> serve.Application:
     flags = {word.split("=")[0] for word in given}
     for flag, instead in OWN_FLAGS.items():
         if flag in flags:
-            raise ValueError(f"arguments: {flag} cannot be given, tactus_serve.py gives it: {instead}")
+            raise ValueError(f"arguments: {flag} cannot be given, because tactus_serve.py sets it: {instead}")
     arguments = [args["model"], *given, *CLIENT_LIMITS]
     if "--threads" not in flags:
         arguments += ["--threads", str(max(1, int(cpus)))]
@@ -276,13 +275,13 @@ def app(args: dict[str, str]) -> serve.Application:
 
 
 def _keys() -> dict[str, str]:
-    """A key goes through the environment: a command line is there for all to read. It is that of the process that runs
-    app():
-    `serve run`'s own, or with `serve deploy` one of the cluster's, with the configuration's runtime_env."""
+    """Passes keys through the environment, because command lines are public. It is the environment of the process that
+    runs app(): of `serve run` itself, or with `serve deploy` a process of the cluster, with the configuration's
+    runtime_env."""
     keys = {name: os.environ[name] for name in ("TACTUS_API_KEY",) if name in os.environ}
     for name, value in keys.items():
         if not value:
             raise ValueError(
-                f"{name} is empty: give a key, or leave out {name} to serve everybody who reaches the port"
+                f"{name} is empty: give a key, or leave out {name} to serve every client that reaches the port"
             )
     return keys

@@ -12,7 +12,7 @@
 //   };
 //
 // A field's type is one of bool, int64_t, double, std::string, std::vector<std::string>, DurationText or BytesText
-// below, or std::optional of a number: nothing until it is given.
+// below, or std::optional of a number, empty until given.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@
 
 namespace tactus {
 
-// What a field may be, and what is said of it.
+// Limits and description of a field.
 struct FieldSpec {
   const char* unit = "";                                  // "tokens", "duration", "bytes"; shown in the help
   double min = -std::numeric_limits<double>::infinity();  // of a number, inclusive
   double max = std::numeric_limits<double>::infinity();
   bool infinite = false;  // a number that may be "inf"
-  // "auto|float32|bfloat16"; empty: any. Of a duration: words that it may be instead, "auto" (kAutoDuration) and "none"
-  // (0); without "none" 0 is a duration like any other, with it 0 is refused.
+  // "auto|float32|bfloat16"; empty: any. For a duration: words allowed instead, "auto" (kAutoDuration) and "none" (0).
+  // With "none", a 0 is refused; without it, 0 is an ordinary duration.
   const char* choices = "";
   const char* alias = "";  // "token-budget" for max-num-batched-tokens
   const char* help = "";   // one clause; range and default are added to it
   bool secret = false;     // --print-config and run files leave it out
-  // Of a list: words behind the flag's value are values too, where no positional argument is left that they could be.
+  // For a list: words after the flag's value are values too, unless a positional argument still needs them.
   bool several = false;
-  // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and they are not given.
+  // For a bool that is on: values of other fields that are not given, as "max-queue=9 ignore-eos=off".
   const char* implies = "";
 };
 
@@ -44,7 +44,7 @@ struct DurationText {
   int64_t ns = 0;
   bool operator==(const DurationText&) const = default;
 };
-inline constexpr int64_t kAutoDuration = -1;  // ns of a duration that is left to the program, where its field allows it
+inline constexpr int64_t kAutoDuration = -1;  // ns of a duration left to the program, where its field allows it
 // A size typed as 8GiB, 512MiB, 4096 (bytes); kept in bytes.
 struct BytesText {
   int64_t bytes = 0;

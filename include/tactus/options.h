@@ -1,4 +1,4 @@
-// The engine's options, each declared once (tactus/option_fields.h says how they become flags, TACTUS_* variables, TOML
+// The engine's options, each declared once (tactus/option_fields.h: how they become flags, TACTUS_* variables, TOML
 // keys, help and docs).
 #pragma once
 
@@ -22,11 +22,11 @@ struct EngineOptions : SchedulingOptions {
   std::string quantization = "none";
   std::string weight_cache;         // folder; empty: none
   std::string chat_template;        // a .jinja file instead of the model's own
-  int64_t seed = 0;                 // dummy weights, and the source of per-request seeds that clients leave out
+  int64_t seed = 0;                 // for dummy weights, and for per-request seeds that clients leave out
   std::string draft_model;          // as `model`; empty: none
   std::string profile;              // step times of this machine; empty: the default place, for --tbt-slo
-  bool measure_step_times = false;  // at this start, although an earlier one has kept some
-  StatedSampling sampling;          // of requests that do not say
+  bool measure_step_times = false;  // at this start, even if an earlier start has stored some
+  StatedSampling sampling;          // where requests leave values open
   // KV cache
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
@@ -36,12 +36,12 @@ struct EngineOptions : SchedulingOptions {
   int64_t threads = 0;
   std::string kernels;
   bool cascade_attention = true;
-  // Memory that requests take outside the engine (bodies, parsing, buffers of streams). Not a flag: who serves says it.
+  // Memory for requests outside the engine (bodies, parsing, stream buffers). Not a flag: the front end sets it.
   int64_t front_end_bytes = 0;
-  // Step times of this machine are loaded where they are stored, although no policy asks for them. Not a flag.
+  // Loads stored step times of this machine even if no policy needs them. Not a flag.
   bool likes_step_times = false;
-  // What block keys come from, so that engines with the same one compare prefixes and move sequences; empty: they are
-  // drawn. Not a flag: a command reads it from a file.
+  // Secret that block keys derive from: engines with equal secrets can compare prefixes and move sequences; empty:
+  // drawn at random. Not a flag: a command reads it from a file.
   std::string kv_secret;
 
   template <class V>
@@ -73,13 +73,14 @@ struct EngineOptions : SchedulingOptions {
             {.help = "folder that keeps packed weights and measured step times for the next start; default: every "
                      "start packs, and step times are kept in the cache folder"});
     v.Field("chat-template", chat_template, {.help = "Jinja file that replaces the model's own chat template"});
-    v.Field("seed", seed, {.help = "seed of dummy weights, and of the requests that state none"});
+    v.Field("seed", seed, {.help = "seed of dummy weights, and of requests without one"});
     v.Field("profile", profile,
             {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
                      "`tactus profile` writes it"});
-    v.Field("measure-step-times", measure_step_times,
-            {.help = "measure step times at this start, although an earlier one has left some in the cache folder, and "
-                     "keep them in their place"});
+    v.Field(
+        "measure-step-times", measure_step_times,
+        {.help = "measure step times at this start, even if an earlier one has stored some in the cache folder, and "
+                 "replace those"});
     v.Field(
         "draft-model", draft_model,
         {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
@@ -87,18 +88,18 @@ struct EngineOptions : SchedulingOptions {
     sampling.VisitFields(v);
     SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
-    v.Field("kv-cache-memory", kv_cache_memory,
-            {.unit = "bytes",
-             .help = "most memory for KV, which is taken as it is needed; 0: half of what is left, at most 8 GiB"});
+    v.Field(
+        "kv-cache-memory", kv_cache_memory,
+        {.unit = "bytes", .help = "most memory for KV, allocated as needed; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8",
              .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
     v.Field("kv-cache-dir", kv_cache_dir,
             {.help = "folder that keeps the KV of prompts and answers for the next start; one process at a time; "
-                     "default: none is kept"});
+                     "default: no KV is kept"});
     v.Field("kv-cache-dir-size", kv_cache_dir_size,
             {.unit = "bytes",
-             .help = "most that --kv-cache-dir may hold; what was not used for longest goes first; never more than "
+             .help = "size limit of --kv-cache-dir; the least recently used KV is removed first; never more than "
                      "half of what is free on its disk"});
     v.Group("Execution");
     v.Field("threads", threads,
@@ -110,7 +111,7 @@ struct EngineOptions : SchedulingOptions {
             {.choices = "|ref|scalar|avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm",
              .help = "kernel set; default: the fastest that this machine runs"});
     v.Field("cascade-attention", cascade_attention,
-            {.help = "read the KV of a prefix that decodes share once for all of them; changes no token"});
+            {.help = "read the KV of a prefix that decodes share once for all of them; does not change tokens"});
   }
 };
 

@@ -1,7 +1,7 @@
-// The knobs of scheduling policies. A policy declares its knobs beside its code (src/core/sched/), its row in the table
-// of choices names them, and everything else follows: flags of the group "Policies" with their environment and TOML
-// names, entries of a recording's header, values that the policy reads when it is made. Nothing here knows a policy;
-// docs/policies.md says what each knob does and where its default comes from.
+// The knobs of scheduling policies. A policy declares its knobs beside its code (src/core/sched/) and lists them in its
+// row of the table of choices. Everything else follows from that: flags of the group "Policies" with their environment
+// and TOML names, entries of a recording's header, values that the policy reads when it is made. Nothing here knows a
+// particular policy; docs/policies.md describes each knob and the source of its default.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct KnobDeclaration {
   const char* name;  // of the flag
   std::variant<bool, int64_t, double, const char*, DurationText> initial;
   FieldSpec spec;
-  // Why it is refused beside choices that do not declare it; empty: there it has no effect.
+  // Why the knob is refused if no chosen policy declares it; empty: then it has no effect.
   const char* elsewhere = "";
 };
 
-// What a policy's file declares, as a constant: Knob<double> kLambda{"larry-lambda", 0.1, {.unit = "1/s", ...}}. T is
-// bool, int64_t, double, std::string or DurationText.
+// A knob as a policy's file declares it, a constant: Knob<double> kLambda{"larry-lambda", 0.1, {.unit = "1/s", ...}}.
+// T is bool, int64_t, double, std::string or DurationText.
 template <class T>
 struct Knob : KnobDeclaration {
   using Initial = std::conditional_t<std::is_same_v<T, std::string>, const char*, T>;
@@ -35,24 +35,23 @@ struct Knob : KnobDeclaration {
                         why_not_elsewhere} {}
 };
 
-// The value of a knob that leaves it to the preset.
+// A knob with this value takes the preset's.
 inline constexpr const char* kAutoKnob = "auto";
 
-// Every knob that some choice declares, each once, in the order of the table of choices.
+// Every knob that some choice declares, each once, in the order of choices.def.
 std::span<const KnobDeclaration* const> DeclaredKnobs();
 
-// A value for each of them.
+// A value for each knob.
 class PolicyOptions {
  public:
   PolicyOptions();  // as declared
 
-  // Precondition: the row of a choice names the knob.
+  // Precondition: a row of choices.def lists the knob.
   template <class T>
   const T& operator[](const Knob<T>& knob) const {
     return std::get<T>(Declared(knob).value);
   }
-  // By the name of the flag; null: there is no such knob, or it is of another type. Ranges are checked when a scheduler
-  // is made.
+  // By flag name; null: no such knob, or it has another type. Ranges are checked when a scheduler is made.
   template <class T>
   T* Find(std::string_view name) {
     for (Entry& entry : entries_) {
@@ -60,7 +59,7 @@ class PolicyOptions {
     }
     return nullptr;
   }
-  // Whether the knob stands as it was declared.
+  // Whether the knob has its declared initial value.
   bool IsInitial(const KnobDeclaration& knob) const;
 
   template <class V>

@@ -1,5 +1,5 @@
-// Values of sampling that one place states and another may leave open: the command line, a model's file. Who says
-// nothing leaves a value to the next: request, command line, model, built in (docs/api.md).
+// Sampling values that one source sets and another may leave open, in order of precedence: request, command line, model
+// file, built-in default (docs/api.md).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct StatedSampling {
 
   template <class V>
   void VisitFields(V& v) {
-    v.Group("Sampling, of requests that do not say");
+    v.Group("Sampling, for values that a request leaves open");
     v.Field("temperature", temperature, {.min = 0, .max = 2, .help = "0 is greedy; default: the model's, else 0.8"});
     v.Field("top-p", top_p,
             {.min = 1e-6,
@@ -30,7 +30,7 @@ struct StatedSampling {
             {.unit = "tokens",
              .min = -1,
              .max = 2147483647,
-             .help = "how many of the likeliest tokens are sampled from; 0 or -1: all; default: the model's, else 40"});
+             .help = "number of the likeliest tokens to sample from; 0 or -1: all; default: the model's, else 40"});
     v.Field(
         "min-p", min_p,
         {.min = 0,
@@ -41,16 +41,16 @@ struct StatedSampling {
         "repetition-penalty", repetition_penalty,
         {.min = kMinRepetitionPenalty,
          .max = kMaxRepetitionPenalty,
-         .help =
-             "divides the logits of tokens that prompt or answer have; default: the model's, else 1, which is none"});
+         .help = "divides the logits of tokens in the prompt or answer; default: the model's, else 1, which is none"});
     v.Field("presence-penalty", presence_penalty,
             {.min = -2,
              .max = 2,
-             .help = "taken off the logits of tokens that the answer has; default: the model's, else 0"});
-    v.Field("frequency-penalty", frequency_penalty,
-            {.min = -2,
-             .max = 2,
-             .help = "taken off for each time that the answer has the token; default: the model's, else 0"});
+             .help = "subtracted from the logits of tokens in the answer; default: the model's, else 0"});
+    v.Field(
+        "frequency-penalty", frequency_penalty,
+        {.min = -2,
+         .max = 2,
+         .help = "subtracted from a token's logit for each time it is in the answer; default: the model's, else 0"});
   }
 };
 

@@ -1,5 +1,5 @@
-// What a server and a simulation of it have in common, each option declared once: the same flags with the same
-// defaults, so that what is simulated is what is served.
+// Options that a server and its simulation share, each declared once: the same flags with the same defaults, so that a
+// simulation matches what is served.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tactus {
 
 struct SchedulingOptions {
   std::string scheduler = "tactus";
-  std::string order, admission, composition, budget, preemption, predictor;  // each empty: as the preset says
+  std::string order, admission, composition, budget, preemption, predictor;  // empty: the preset's
   std::string gate = "queue";
   int64_t token_budget = 0;  // 0: the preset's (512)
   DurationText tbt_slo{kAutoDuration};
@@ -50,7 +50,7 @@ struct SchedulingOptions {
             {.help = "which sequence gives its KV back when memory is short, and how; default: the preset's"});
     v.Field("gate", gate,
             {.help = "which request may queue: none, queue (--max-queue), or predict (a request that is predicted to "
-                     "miss its time to first token is refused at once, 503); classes may say otherwise (--slo-class)"});
+                     "miss its time to first token is refused at once, 503); classes may have others (--slo-class)"});
     v.Field("predictor", predictor,
             {.help = "predicts output lengths: none or history; in simulation also oracle, noisy:SIGMA and stated; "
                      "default: history where the preset needs one"});
@@ -64,12 +64,11 @@ struct SchedulingOptions {
             {.unit = "duration",
              .choices = "auto|none",
              .help = "largest gap between two tokens of a stream, kept by the size of every step (budgets promise "
-                     "and tbt-slo; profile: by one size for all); auto: reading speed, 187.5 ms, or twice what the "
-                     "step's decodes "
-                     "take where that is more, unless --token-budget is given"});
+                     "and tbt-slo; profile: by one size for all); auto: reading speed, 187.5 ms, or twice the time "
+                     "of the step's decodes where that is more, unless --token-budget is given"});
     v.Field("step-limit", step_limit,
             {.choices = "context|none",
-             .help = "most tokens in a step of a preset without a token budget; context: as many as the context has, "
+             .help = "most tokens in a step of a preset without a token budget; context: the context length, "
                      "so that memory can be planned; none: any number (simulation only)"});
     v.Field("max-num-seqs", max_num_seqs,
             {.unit = "sequences", .min = 1, .max = 65536, .help = "most sequences that hold KV at once"});
@@ -84,18 +83,18 @@ struct SchedulingOptions {
             {.help = "admission max-length reserves the whole context instead of prompt + max_tokens"});
     v.Field(
         "slo-class", slo_class,
-        {.help = "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,share=20%,gate=shed (each optional); "
-                 "may be repeated: "
-                 "what its requests are promised that state nothing else, what they weigh where clients share, the "
-                 "least share of prompt tokens that start which is theirs while they wait, and "
-                 "whether they queue (off, queue or shed: --gate none, queue or predict)"});
+        {.help =
+             "a class of service, NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,share=20%,gate=shed (each optional); "
+             "may be repeated: the objectives of its requests that state none, their weight where clients share, their "
+             "least share of the prompt tokens that start while some of them wait, and whether they queue (off, "
+             "queue or shed: --gate none, queue or predict)"});
     policy.VisitFields(v);
     v.Group("Speculation");
     v.Field(
         "speculation", speculation,
         {.choices = "none|ngram|draft",
-         .help = "guesses at what follows, of which a step verifies as many as are predicted to pay; they change no "
-                 "token. ngram: what followed where the text was the same before; draft: a smaller model "
+         .help = "guesses of the next tokens, of which a step verifies as many as are predicted to pay; they change no "
+                 "token. ngram: what followed the same text before; draft: a smaller model "
                  "(--draft-model)"});
     v.Field("draft-tokens", draft_tokens,
             {.unit = "tokens", .min = 1, .max = 64, .help = "most guesses of one sequence in one step"});

@@ -1,6 +1,6 @@
-// Errors as values. A fault of a client or of a configuration is a Status; a shortage (no block free) is an ordinary
-// value of the function that meets it; a broken invariant is TACTUS_CHECK (base/check.h). The library never prints,
-// never exits and lets no exception cross a public function.
+// Errors as values. A fault of a client or of a configuration is a Status; a shortage (no free block) is an ordinary
+// return value; a broken invariant is TACTUS_CHECK (base/check.h). The library never prints, never exits and lets no
+// exception cross a public function.
 #pragma once
 
 #include <cassert>
@@ -11,7 +11,7 @@
 
 namespace tactus {
 
-// The codes follow what an HTTP front end needs to tell apart; serve/ maps each to one status line.
+// One code per case that an HTTP front end distinguishes; serve/ maps each to one status line.
 enum class StatusCode {
   kOk = 0,
   kInvalidArgument,    // 400: a value that can never work; names the value, the limit and the fix
@@ -19,13 +19,13 @@ enum class StatusCode {
   kNotFound,           // 404: model, route, file
   kTooLarge,           // 413: body or prompt over its limit
   kResourceExhausted,  // 503: queue full; try again later
-  kTooManyRequests,    // 429: this client has too much open; try again later
+  kTooManyRequests,    // 429: this client has too many open requests; try again later
   kUnavailable,        // 503: draining or not ready
   kCancelled,          // 499: the client or an operator stopped it
   kDeadlineExceeded,   // 408: request time-out
   kDataLoss,           // a corrupt, truncated or hostile file
-  kUnimplemented,      // 400: known, but not built; never ignored
-  kInternal,           // 500: ours
+  kUnimplemented,      // 400: known, but not implemented; never ignored
+  kInternal,           // 500: a fault of this program
 };
 
 const char* StatusCodeName(StatusCode code);
@@ -41,7 +41,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
   const std::string& param() const { return param_; }
-  // kResourceExhausted: when to try again, in nanoseconds; 0: not known.
+  // kResourceExhausted: nanoseconds until a retry makes sense; 0: unknown.
   int64_t retry_after_ns() const { return retry_after_ns_; }
   void set_retry_after_ns(int64_t ns) { retry_after_ns_ = ns; }
   std::string ToString() const;
@@ -69,7 +69,7 @@ inline Status Unimplemented(std::string message, std::string param = {}) {
   return Status(StatusCode::kUnimplemented, std::move(message), std::move(param));
 }
 
-// A value or the Status that says why there is none. Reading the value of a failed Result is a programming error.
+// A value, or the Status that explains its absence. Reading the value of a failed Result is a programming error.
 template <class T>
 class [[nodiscard]] Result {
  public:

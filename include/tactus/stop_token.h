@@ -1,5 +1,5 @@
-// Asks work under way to end soon: a flag that another thread sets and the work looks at every few thousand steps. The
-// flag's owner outlives the work, and never takes the flag back.
+// Requests that running work end soon: a flag that another thread sets and the work polls every few thousand steps. The
+// flag's owner outlives the work and never clears the flag.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-"""From what the native part gives to the objects of outputs.py."""
+"""Converts answers of the native part to the objects of outputs.py."""
 
 from __future__ import annotations
 

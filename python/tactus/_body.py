@@ -1,4 +1,4 @@
-"""Requests as the bodies that the HTTP API takes."""
+"""Request bodies of the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ._check import json_value, plain, wrong
 
 
 def body_text(body: Mapping[str, Any]) -> bytes:
-    """As JSON. Raises for what JSON cannot hold, with its place."""
+    """As JSON. Raises for a value that JSON cannot represent, naming its place."""
     try:
         return _encoder.encode(body).encode()
-    except (TypeError, ValueError, RecursionError):  # rare: look for the place
+    except (TypeError, ValueError, RecursionError):  # rare: search for the place
         return _encoder.encode({name: json_value(name, value) for name, value in body.items()}).encode()
 
 
@@ -24,7 +24,7 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, tuple | list):
         return list(value)
-    raise wrong("", value, "")  # body_text says where
+    raise wrong("", value, "")  # body_text names the place
 
 
 _encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=_plain)

@@ -1,5 +1,6 @@
-"""Arguments as plain values, or an error that names the argument, its type and what to pass. Numbers are taken by
-``__index__`` and ``__float__``, arrays of numpy and the like by ``tolist``. Bytes are no text and no list of ids."""
+"""Converts arguments to plain values, or raises an error with the argument, its type and the expected value. Numbers
+are converted by ``__index__`` or ``__float__``, arrays (numpy, torch) by ``tolist``. Bytes are neither text nor a list
+of ids."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from typing import Any, NoReturn, Protocol, SupportsFloat, SupportsIndex, Union,
 from .errors import ArgumentTypeError, InvalidArgumentError
 
 MOST_ID = 2**31 - 1
-_DEEPEST = 64  # of a JSON value, as the parser has it
+_DEEPEST = 64  # limit of a JSON value's nesting, as in the parser
 _BYTES = (bytes, bytearray, memoryview)
-_PLAIN = frozenset((str, int, float, bool, list, tuple, dict, type(None)))  # most values are
+# checked first, because most values have these types
+_PLAIN = frozenset((str, int, float, bool, list, tuple, dict, type(None)))
 
 Whole = Union[SupportsIndex, SupportsFloat]  # a whole number: int, numpy's integers, 4.0
 Number = Union[SupportsFloat, SupportsIndex]
@@ -22,7 +24,7 @@ Number = Union[SupportsFloat, SupportsIndex]
 
 @runtime_checkable
 class Array(Protocol):
-    """What gives its numbers as a list: arrays of numpy, tensors of torch."""
+    """Objects that convert to a list of numbers: numpy arrays, torch tensors."""
 
     def tolist(self) -> Any: ...
 
@@ -42,7 +44,7 @@ def wrong(name: str, value: object, give: str) -> ArgumentTypeError:
 
 
 def plain(value: Any) -> Any:
-    """Arrays and numbers of numpy and the like as lists and numbers; anything else as it is."""
+    """Converts arrays and numbers of numpy, torch and so on to lists and numbers; returns anything else unchanged."""
     if type(value) in _PLAIN or isinstance(value, (type, memoryview)) or not hasattr(value, "tolist"):
         return value
     return value.tolist()
@@ -53,8 +55,8 @@ def utf8(name: str, value: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(
-            f"{name}: {value[error.start]!a} at position {error.start} is half of a surrogate pair, which is no text; "
-            "give it without (text.encode('utf-8', 'replace') has '?' there)",
+            f"{name}: {value[error.start]!a} at position {error.start} is a lone surrogate, which is not text; "
+            "remove it (text.encode('utf-8', 'replace') puts '?' there)",
             name,
         ) from None
 
@@ -74,7 +76,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def _converted(name: str, value: Any, give: str) -> int | float:
-    """By __index__, else by __float__."""
+    """Converts by __index__, else by __float__."""
     found = plain(value)
     if not isinstance(found, (bool, str, complex, *_BYTES)):
         try:
@@ -101,15 +103,15 @@ def whole(name: str, value: Any, least: int, most: int | None = None, give: str 
 
 
 def number(name: str, value: Any, infinite: bool = False) -> int | float:
-    """Not NaN; infinite only where that is said."""
+    """A number, not NaN; infinite only with `infinite`."""
     found = _converted(name, value, "a finite number")
     if isinstance(found, float) and (math.isnan(found) or (math.isinf(found) and not infinite)):
-        raise InvalidArgumentError(f"{name}: {found} is no finite number; give one", name)
+        raise InvalidArgumentError(f"{name}: {found} is not finite; give a finite number", name)
     return found
 
 
 def items(name: str, value: Any, give: str) -> list[Any]:
-    """The items of a list, or of anything else that has an order."""
+    """The items of a list or another ordered iterable."""
     if type(value) is list:
         return list(value)
     value = plain(value)
@@ -119,7 +121,7 @@ def items(name: str, value: Any, give: str) -> list[Any]:
 
 
 def ids(name: str, value: Any) -> list[int]:
-    """Token ids, from 0; whether the model has them is not known here."""
+    """Token ids from 0; the model's vocabulary is checked elsewhere."""
     listed = items(name, value, "a list of token ids")
     if not (set(map(type, listed)) <= {int} and (not listed or (min(listed) >= 0 and max(listed) <= MOST_ID))):
         listed = [_id(name, item) for item in listed]
@@ -133,12 +135,12 @@ def _id(name: str, value: Any) -> int:
             raise wrong(name, value, "whole numbers as token ids")
         found = int(found)
     if not 0 <= found <= MOST_ID:
-        raise InvalidArgumentError(f"{name}: {found} is no token id; give whole numbers from 0", name)
+        raise InvalidArgumentError(f"{name}: {found} is not a token id; give whole numbers from 0", name)
     return found
 
 
 def _key(name: str, value: object) -> str:
-    """A key of the dict `name`; a fault names the dict."""
+    """A key of the dict `name`; errors name the dict."""
     try:
         if isinstance(value, str):
             return text(f"{name}: its key", value)
@@ -148,7 +150,7 @@ def _key(name: str, value: object) -> str:
 
 
 def json_value(name: str, value: Any, depth: int = 0) -> Any:
-    """What JSON can hold, as JSON's own types."""
+    """Converts a value to JSON types."""
     if depth > _DEEPEST:
         raise InvalidArgumentError(f"{name[:60]}: it is nested deeper than {_DEEPEST}; give less", name[:60])
     value = plain(value)

@@ -7,7 +7,7 @@ from .errors import TactusError
 version: str
 
 OptionTexts = list[tuple[str, bytes]]
-LogprobRows = list[list[tuple[int, float]]]  # per token: the chosen one, then the best
+LogprobRows = list[list[tuple[int, float]]]  # per token: the chosen one, then the most likely
 # kind, text, name, id, call; None: all of the text is content
 Parts = list[tuple[int, str, str, str, int]] | None
 # text, token ids, logprobs, finish reason, stop reason, parts

@@ -1,4 +1,4 @@
-"""Options by the names of their flags: ``max_num_seqs=64`` is ``--max-num-seqs 64``."""
+"""Options named like flags: ``max_num_seqs=64`` is ``--max-num-seqs 64``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import SupportsFloat, SupportsIndex, Union
 from ._check import Array, number, plain, shown, whole, wrong
 from .errors import ArgumentTypeError, InvalidArgumentError, TactusError
 
-_ANY = 2**200  # ranges are judged with their limits, elsewhere
+_ANY = 2**200  # accepted range; the option's real limits are checked elsewhere
 
 OptionScalar = Union[str, bool, SupportsIndex, SupportsFloat, "os.PathLike[str]", "os.PathLike[bytes]"]
 OptionValue = Union[OptionScalar, Sequence[OptionScalar], Array, None]
@@ -27,11 +27,12 @@ _GIVE = {
     "size": "text such as '2GiB', or a number of bytes",
     "name": "a string",
     "path": "a string or a path",
-}  # by kind; "text": anything that has a text
+}  # by kind; "text": anything with a text form
 
 
 def _check(name: str, given: object, kind: str) -> None:
-    """Types that can never be right. What a text says, and whether a number is in range, is judged with the limits."""
+    """Rejects types that can never be valid. The content of texts and the range of numbers are checked with the
+    limits."""
     value = plain(given)
     if isinstance(value, str) or kind not in _GIVE:
         return
@@ -58,11 +59,11 @@ def _text(name: str, given: object, kind: str) -> bytes:
             return _without_nul(name, value)
     if isinstance(value, str):
         try:
-            return _without_nul(name, value.encode("utf-8", "surrogateescape"))  # a path may be no UTF-8
+            return _without_nul(name, value.encode("utf-8", "surrogateescape"))  # a path may be invalid UTF-8
         except UnicodeEncodeError as error:
             raise InvalidArgumentError(
-                f"{name}: {value[error.start]!a} at position {error.start} is half of a surrogate pair, which is no "
-                "text; give it without",
+                f"{name}: {value[error.start]!a} at position {error.start} is a lone surrogate, which is not "
+                "text; remove it",
                 name,
             ) from None
     if isinstance(value, (bytes, bytearray, memoryview)) or not (
@@ -79,15 +80,15 @@ def _text(name: str, given: object, kind: str) -> bytes:
 
 def _without_nul(name: str, value: bytes) -> bytes:
     if b"\0" in value:
-        raise InvalidArgumentError(f"{name}: {shown(value)} has a NUL character; give text without", name)
+        raise InvalidArgumentError(f"{name}: {shown(value)} has a NUL character; remove it", name)
     return value
 
 
 def option_texts(call: str, options: Mapping[str, OptionValue], known: Mapping[str, str]) -> list[tuple[str, bytes]]:
-    """What a command line would have. ``None`` leaves an option at its default. ``known``: names, each with its kind.
+    """The option texts of a command line. ``None`` leaves an option at its default. ``known``: names with kinds.
 
     Raises:
-        ArgumentTypeError: an option that ``call`` does not have, or a value of a type that it cannot have.
+        ArgumentTypeError: an unknown option of ``call``, or a value of an invalid type.
     """
     names = {name.replace("-", "_"): name for name in known}
     texts: list[tuple[str, bytes]] = []
@@ -106,7 +107,7 @@ def option_texts(call: str, options: Mapping[str, OptionValue], known: Mapping[s
 
 @contextmanager
 def argument_names(known: Iterable[str]) -> Iterator[None]:
-    """Messages name options as Python spells them: --max-num-seqs is max_num_seqs."""
+    """Within it, messages use Python names: max_num_seqs for --max-num-seqs."""
     flags = "|".join(map(re.escape, sorted(known, key=len, reverse=True)))
     try:
         yield

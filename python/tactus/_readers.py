@@ -1,4 +1,4 @@
-"""One reader of a stream at a time."""
+"""Allows one reader of a stream at a time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .errors import UnavailableError
 
 
 class Readers:
-    """Each loop over a stream is a reader, an object of its own. The first one reads to its end, or until it is
-    dropped, and another one meanwhile is refused. A loop may go from thread to thread. ``next`` on the stream itself is
-    refused while another thread reads."""
+    """Each loop over a stream is a separate reader object. The first one reads until its end or until it is dropped;
+    meanwhile others are rejected. A loop may move between threads. ``next`` on the stream itself is rejected while
+    another thread reads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # held while a piece is waited for
+        self._lock = threading.Lock()  # held while waiting for a piece
         self._owner: weakref.ref[Any] | None = None
-        self._thread = 0  # of the owner's last piece
+        self._thread = 0  # thread of the owner's last piece
 
     def begin(self, reader: object | None) -> None:
-        """Before a piece is waited for. `reader`: a loop; None: the stream itself was asked."""
+        """Called before waiting for a piece. `reader`: a loop; None: ``next`` on the stream itself."""
         if not self._lock.acquire(blocking=False):
             raise _refusal()
         owner = self._owner() if self._owner is not None else None
@@ -37,6 +37,6 @@ class Readers:
 
 def _refusal() -> UnavailableError:
     return UnavailableError(
-        "the stream has another reader; one thread, task or loop reads a stream: make a stream for each, or hand its "
-        "pieces on"
+        "the stream has another reader; only one thread, task or loop may read a stream: create one per reader, "
+        "or pass its pieces on"
     )

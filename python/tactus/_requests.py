@@ -1,4 +1,4 @@
-"""From the arguments of LLM and AsyncLLM to what the native part is asked."""
+"""Converts arguments of LLM and AsyncLLM to requests of the native part."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _is_ids(listed: list[Any]) -> bool:
 
 
 def prompts_of(prompts: Any) -> tuple[list[Any], bool]:
-    """Each of them, and whether it was one prompt and no list."""
+    """The list of prompts, and whether a single prompt was given."""
     prompts = plain(prompts)
     if isinstance(prompts, (str, Mapping)):
         return [prompts], True
@@ -102,11 +102,13 @@ def completion(name: str, prompt: Any, params: SamplingParams) -> Asked:
 
 
 def _salt(name: str, value: Any) -> Any:
-    return value if isinstance(value, (bool, int, float, list, dict)) else text(name, value)  # else the parser's error
+    return (
+        value if isinstance(value, (bool, int, float, list, dict)) else text(name, value)
+    )  # otherwise the parser's error
 
 
 def _parts(name: str, prompt: Mapping[Any, Any]) -> tuple[Any, Any]:
-    """The text or the ids, and the salt."""
+    """The text or the token ids, and the salt."""
     unknown = [key for key in prompt if key not in ("prompt", "prompt_token_ids", "cache_salt")]
     if unknown:
         raise ArgumentTypeError(
@@ -125,7 +127,7 @@ def _parts(name: str, prompt: Mapping[Any, Any]) -> tuple[Any, Any]:
 
 
 def conversations_of(messages: Any) -> tuple[list[Any], bool]:
-    """Each of them, and whether it was one conversation and no list."""
+    """The list of conversations, and whether a single one was given."""
     listed = items("messages", messages, f"{_MESSAGES}, or a list of such lists")
     return ([listed], True) if listed and isinstance(listed[0], Mapping) else (listed, False)
 
@@ -169,10 +171,10 @@ def places_of(places: Places | None, count: int) -> list[tuple[int, int]] | None
     pairs = []
     for i, place in enumerate(one_of_each("places", places, count)):
         name = f"places[{i}]"
-        pair = items(name, place, "a pair (position, tokens of KV), as Plan.places has it")
+        pair = items(name, place, "a pair (position, tokens of KV), as in Plan.places")
         if len(pair) != 2:
             raise InvalidArgumentError(
-                f"{name}: {len(pair)} numbers; give a pair (position, tokens of KV), as Plan.places has it", name
+                f"{name}: {len(pair)} numbers; give a pair (position, tokens of KV), as in Plan.places", name
             )
         pairs.append((whole(name, pair[0], -1, _INT32 - 1), whole(name, pair[1], 0, _INT32 - 1)))
     return pairs

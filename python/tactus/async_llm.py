@@ -1,4 +1,4 @@
-"""The engine in this process, for programs of asyncio."""
+"""The engine in this process, for asyncio programs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from .llm import LLM, Conversations, Prompts, _chats, _completions
 from .outputs import OutputDelta, RequestOutput
 from .sampling_params import Ids, SamplingParams
 
-_ROOM_S = 0.05  # between two tries of a request for which the engine had no room
+_ROOM_S = 0.05  # retry interval for a request for which the engine had no room
 
 
 class AsyncLLM:
-    """:class:`LLM` for programs of asyncio: the same arguments and answers, awaited. Cancelling the task that waits for
-    an answer, or leaving the loop over a stream, ends the request in the engine. Loading the model blocks: call
-    ``await asyncio.to_thread(AsyncLLM, "model.gguf")`` where a loop of events already runs.
+    """:class:`LLM` for asyncio programs: the same arguments and answers, awaited. Cancelling the waiting task, or
+    leaving the loop over a stream, ends the request in the engine. Loading the model blocks: call ``await
+    asyncio.to_thread(AsyncLLM, "model.gguf")`` if an event loop is already running.
 
     Args:
-        model: as LLM's.
-        options: as LLM's arguments and options.
+        model: as in LLM.
+        options: arguments and options of LLM.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class AsyncLLM:
         priority: Wholes | None = None,
         places: Places | None = None,
     ) -> list[RequestOutput]:
-        """As :meth:`LLM.generate`: continues one prompt or a list of them, and gives the answers in their order."""
+        """Like :meth:`LLM.generate`: continues one prompt or a list of them; answers are in the order of the
+        prompts."""
         asked, one = _completions(prompts, sampling_params)
         set_priorities(asked, priority)
         return await self._answers(asked, one, places_of(places, len(asked)))
@@ -96,15 +97,15 @@ class AsyncLLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """As :meth:`LLM.chat`: answers one conversation or a list of them."""
+        """Like :meth:`LLM.chat`: answers one conversation or a list of them."""
         asked, one = _chats(messages, sampling_params, add_generation_prompt, chat_template_kwargs)
         return await self._answers(asked, one, None)
 
     # --- Pieces ---
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AsyncAnswerStream:
-        """Continues one text, piece by piece: ``async for piece in llm.stream(...)``. The request begins with the first
-        piece that is awaited. Errors of arguments come at once."""
+        """Continues one text, piece by piece: ``async for piece in llm.stream(...)``. The request starts when the first
+        piece is awaited. Errors of arguments are raised at once."""
         return AsyncAnswerStream(self, completion("prompt", prompt, one_params(sampling_params)))
 
     def stream_chat(
@@ -115,14 +116,14 @@ class AsyncLLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AsyncAnswerStream:
-        """Answers one conversation, piece by piece; as :meth:`stream`."""
+        """Answers one conversation, piece by piece; see :meth:`stream`."""
         params = one_params(sampling_params)
         return AsyncAnswerStream(self, chat("messages", messages, params, add_generation_prompt, chat_template_kwargs))
 
-    # --- The rest, as LLM's: none of it waits for the engine ---
+    # --- Other methods of LLM, which do not wait for the engine ---
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text."""
+        """The token ids of a text."""
         return self._llm.encode(text, add_special_tokens=add_special_tokens)
 
     def encode_chat(
@@ -138,7 +139,7 @@ class AsyncLLM:
         )
 
     def decode(self, token_ids: Wholes | Ids) -> str:
-        """Text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
+        """The text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
         return self._llm.decode(token_ids)
 
     @property
@@ -147,15 +148,15 @@ class AsyncLLM:
         return self._llm.model
 
     def outcome(self) -> dict[str, Any]:
-        """What the engine has done so far: the result object of docs/api.md."""
+        """The engine's results so far: the result object of docs/api.md."""
         return self._llm.outcome()
 
     def metrics_text(self) -> str:
-        """The engine's metrics as Prometheus reads them."""
+        """The engine's metrics in Prometheus text format."""
         return self._llm.metrics_text()
 
     def close(self) -> None:
-        """Cancels what runs and frees the model. What waits raises CancelledError of this package."""
+        """Cancels running requests and frees the model. Waiting calls raise this package's CancelledError."""
         self._llm.close()
 
     async def __aenter__(self) -> AsyncLLM:
@@ -170,9 +171,9 @@ class AsyncLLM:
         return f"Async{self._llm!r}"
 
     def __reduce__(self) -> Any:
-        no_pickle("an AsyncLLM", "make one in each process")
+        no_pickle("an AsyncLLM", "create one in each process")
 
-    # --- Within ---
+    # --- Internal ---
 
     def _inbox(self) -> _Inbox:
         loop = asyncio.get_running_loop()
@@ -207,7 +208,7 @@ class AsyncLLM:
 
 
 class _Waiter:
-    """What has come of one request, and the task that waits for more."""
+    """The received part of one request, and the task that waits for more."""
 
     def __init__(self, inbox: _Inbox, index: int) -> None:
         self._inbox, self._index = inbox, index
@@ -220,7 +221,7 @@ class _Waiter:
             self._wake.set_result(None)
 
     async def more(self) -> None:
-        """Until there is a piece or the end."""
+        """Waits for a piece or the end."""
         while not self.pieces and self.ended is None:
             self._wake = self._inbox.loop.create_future()
             await self._wake
@@ -233,13 +234,13 @@ class _Waiter:
         return self.ended
 
     def cancel(self) -> None:
-        """Ends the request, if it has not ended."""
+        """Cancels the request if it is running."""
         if self.ended is None:
             self._inbox.forget(self._index)
 
 
 class _Inbox:
-    """The answers of the requests that one loop of events waits for."""
+    """The answers for one event loop."""
 
     def __init__(self, engine: _native.Engine, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -275,7 +276,7 @@ class _Inbox:
             self.loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
-        # In this order: what ended has no piece after it.
+        # In this order: an ended answer has no later pieces.
         all_ended = self._answers.take_ended()
         for piece in self._answers.take_pieces():
             if (waiter := self._waiters.get(piece[0])) is not None:
@@ -291,7 +292,7 @@ class _Inbox:
 
 class AsyncAnswerStream:
     """The pieces of one answer, an asynchronous iterator of :class:`OutputDelta`. Leaving its loop, or cancelling its
-    task, ends the request. It has one reader: another task that reads it meanwhile gets UnavailableError."""
+    task, ends the request. Only one task may read it; others get UnavailableError."""
 
     def __init__(self, llm: AsyncLLM, asked: Asked) -> None:
         self._llm, self._asked = llm, asked
@@ -321,7 +322,7 @@ class AsyncAnswerStream:
         if self._waiter is None:
             engine = self._llm._engine
             request = await asyncio.to_thread(self._asked.prepare, engine)
-            if self._closed:  # meanwhile
+            if self._closed:  # closed while waiting
                 raise StopAsyncIteration
             self._waiter = await self._llm._inbox().submit(request, True)
         waiter = self._waiter
@@ -335,7 +336,7 @@ class AsyncAnswerStream:
         return output_delta(self._llm._engine, piece, self._asked.params.logprobs is not None)
 
     def close(self) -> None:
-        """Ends the request; the iterator is at its end."""
+        """Cancels the request and ends the iterator."""
         self._closed = True
         if (waiter := self._waiter) is not None:
             waiter.cancel()

@@ -1,5 +1,5 @@
-"""Exceptions, one class per kind of failure. Each is also the built-in exception that fits, so that
-``except ValueError`` works as well as ``except tactus.InvalidArgumentError``."""
+"""Exceptions, one class per kind of failure. Each also derives from the matching built-in exception, so that ``except
+ValueError`` works as well as ``except tactus.InvalidArgumentError``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ class TactusError(Exception):
     """An error of the library.
 
     Attributes:
-        message: what is wrong, with the value, the limit and the fix.
-        param: the argument, field or option at fault; empty where there is none.
+        message: the error, with the value, the limit and the fix.
+        param: the faulty argument, field or option; empty if none.
     """
 
     def __init__(self, message: str, param: str = "") -> None:
@@ -22,15 +22,15 @@ class TactusError(Exception):
 
 
 class InvalidArgumentError(TactusError, ValueError):
-    """A value that can never work."""
+    """An invalid value."""
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument of a type that can never work, or a name of one that there is not."""
+    """An argument of an invalid type, or an unknown argument."""
 
 
 class NotFoundError(TactusError, FileNotFoundError):
-    """A model or a file that is not there."""
+    """A model or file does not exist."""
 
     def __str__(self) -> str:  # OSError would print its own fields
         return self.message
@@ -49,7 +49,7 @@ class CancelledError(TactusError, RuntimeError):
 
 
 class DeadlineExceededError(TactusError, TimeoutError):
-    """It took longer than it may."""
+    """A time limit was exceeded."""
 
     def __str__(self) -> str:
         return self.message
@@ -60,11 +60,11 @@ class DataLossError(TactusError, ValueError):
 
 
 class UnimplementedError(TactusError, NotImplementedError):
-    """Known, but not built; never ignored."""
+    """Known, but not implemented; never ignored silently."""
 
 
 class InternalError(TactusError, RuntimeError):
-    """A fault of the library."""
+    """An error within the library."""
 
 
 _BY_CODE: dict[str, type[TactusError]] = {

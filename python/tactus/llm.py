@@ -40,9 +40,9 @@ from .sampling_params import Ids, SamplingParams
 Prompts = Union[Prompt, Iterable[Prompt]]
 Conversations = Union[Sequence[Message], Iterable[Messages]]
 
-_LOOK_S = 0.02  # between two looks at Python's signals
+_LOOK_S = 0.02  # interval of checks for Python's signals
 _log = logging.getLogger("tactus")
-# Options that are a name or a path: no number is one.
+# Options that are a name or a path, so that numbers are rejected.
 _KINDS = {
     **dict.fromkeys(("model", "chat-template", "draft-model", "weight-cache", "kv-cache-dir", "profile"), "path"),
     **dict.fromkeys(("dtype", "load-format", "activation-dtype", "quantization", "kv-cache-dtype", "kernels"), "name"),
@@ -51,27 +51,27 @@ _KINDS = {
 
 
 class LLM:
-    """A model, loaded and ready. Use it in a ``with`` statement, or call :meth:`close`.
+    """A loaded model. Use it in a ``with`` statement, or call :meth:`close`.
 
-    Several threads may call it. A process that was forked after it was made cannot use it.
+    Several threads may call it. A forked process cannot use an LLM that its parent created.
 
     Args:
         model: a GGUF file, a Hugging Face folder, or a name of ``tactus models list``; None: the default model.
         dtype: "auto", "float32" or "bfloat16".
-        seed: of the requests that state none, and of dummy weights.
-        max_model_len: longest prompt and answer together, in tokens; None: the model's own.
-        max_num_seqs: most answers that are generated at once.
-        max_num_batched_tokens: most tokens of a step.
+        seed: for requests without a seed, and for dummy weights.
+        max_model_len: most tokens of prompt and answer together; None: the model's limit.
+        max_num_seqs: most answers generated concurrently.
+        max_num_batched_tokens: most tokens per step.
         kv_cache_dtype: "auto", "bfloat16", "float32" or "int8".
         quantization: "q8_0", "int8" or "int4": quantise the weights at load.
-        chat_template: a Jinja file instead of the model's own template.
-        options: every other option of ``tactus serve`` that concerns the engine, by its flag's name with underscores
-            (``threads=2``, ``kv_cache_memory="2GiB"``, ``prefix_caching=False``). Sizes are text such as "2GiB" or a
-            number of bytes; durations text with a unit such as "50ms"; None is the default.
+        chat_template: a Jinja file instead of the model's template.
+        options: every other engine option of ``tactus serve``, named like its flag with underscores (``threads=2``,
+            ``kv_cache_memory="2GiB"``, ``prefix_caching=False``). Sizes are text such as "2GiB" or a number of bytes;
+            durations text with a unit such as "50ms"; None means the default.
 
     Raises:
-        ArgumentTypeError: an option that there is not, or a value of a wrong type.
-        ValueError: a value that cannot work, with its limit (InvalidArgumentError); a damaged file (DataLossError).
+        ArgumentTypeError: an unknown option, or a value of an invalid type.
+        ValueError: an invalid value, with its limit (InvalidArgumentError); a damaged file (DataLossError).
         FileNotFoundError: no such model (NotFoundError).
         RuntimeError: no memory or threads (ResourceExhaustedError).
     """
@@ -104,7 +104,7 @@ class LLM:
         }
         if isinstance(model, str) and not model:
             raise InvalidArgumentError(
-                "model: it is empty; give a file, a folder or a name, or leave it out for the default model", "model"
+                "model: empty; give a file, a folder or a name, or leave it out for the default model", "model"
             )
         known = {**_native.engine_options(), "model": "path"}
         known.update((name, kind) for name, kind in _KINDS.items() if name in known)
@@ -151,23 +151,23 @@ class LLM:
         priority: Wholes | None = None,
         places: Places | None = None,
     ) -> list[RequestOutput]:
-        """Continues texts; the answers come in the order of the prompts.
+        """Continues texts; answers are in the order of the prompts.
 
-        Ctrl-C raises KeyboardInterrupt and cancels the call's requests. So does any error of one of them.
+        Ctrl-C raises KeyboardInterrupt and cancels the call's requests. An error of one request cancels the others too.
 
         Args:
             prompts: one prompt or a list: strings, lists of token ids, or dicts with "prompt" or "prompt_token_ids",
                 and "cache_salt" (prompts with different salts share nothing in the prefix cache).
-            sampling_params: for all prompts, or one for each; None: SamplingParams().
-            use_tqdm: show a progress bar where tqdm is installed; or what to call instead of ``tqdm.tqdm``.
-            priority: of each prompt; lower runs first.
-            places: of each prompt in a plan (:attr:`Plan.places`): with ``order="blend"``, "balance" or "dfs" the
-                engine goes by them.
+            sampling_params: for all prompts, or one per prompt; None: SamplingParams().
+            use_tqdm: show a progress bar if tqdm is installed; or a callable to use instead of ``tqdm.tqdm``.
+            priority: one per prompt; lower runs first.
+            places: one per prompt, from a plan (:attr:`Plan.places`): used by the engine with ``order="blend"``,
+                "balance" or "dfs".
 
         Raises:
-            InvalidArgumentError: a prompt or parameter that cannot work; nothing has run then. ArgumentTypeError, which
-                is one, where its type is at fault.
-            RuntimeError: the engine failed, or was closed.
+            InvalidArgumentError: an invalid prompt or parameter; nothing has run. Its subclass ArgumentTypeError if the
+                type is invalid.
+            RuntimeError: the engine failed or was closed.
         """
         asked, one = _completions(prompts, sampling_params)
         set_priorities(asked, priority)
@@ -184,17 +184,18 @@ class LLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Answers conversations, through the model's chat template; the answers come in the order of the conversations.
+        """Answers conversations, through the model's chat template; answers are in the order of the conversations.
 
         Args:
             messages: one conversation (a list of ``{"role": ..., "content": ...}``) or a list of them.
-            sampling_params: for all conversations, or one for each; None: SamplingParams().
-            use_tqdm: as :meth:`generate`.
-            add_generation_prompt: whether the template begins the answer.
+            sampling_params: for all conversations, or one per conversation; None: SamplingParams().
+            use_tqdm: as in :meth:`generate`.
+            add_generation_prompt: whether the template adds the start of the answer.
             chat_template_kwargs: further variables of the template.
 
         Raises:
-            As :meth:`generate`; ValueError too where the model has no chat template, or the template refuses.
+            As :meth:`generate`; also ValueError if the model has no chat template, or the template rejects the
+            messages.
         """
         asked, one = _chats(messages, sampling_params, add_generation_prompt, chat_template_kwargs)
         bar = _bar_of(use_tqdm)
@@ -208,8 +209,8 @@ class LLM:
         chat: bool = False,
         places: Places | None = None,
     ) -> list[RequestOutput | TactusError]:
-        """As :meth:`generate`, or :meth:`chat` with ``chat``, but a prompt that cannot work has its error in its place,
-        and the others run. ``prompts`` is always a list."""
+        """Like :meth:`generate`, or :meth:`chat` with ``chat``, but a failing prompt has its error in the list of
+        answers, and the others run. ``prompts`` must be a list."""
         as_chat = flag("chat", chat)
         listed = items("prompts", prompts, "a list of conversations" if as_chat else "a list of prompts")
         params = params_of(sampling_params, len(listed))
@@ -238,7 +239,7 @@ class LLM:
         """Continues one text, piece by piece. Leaving the loop (or ``close()``) cancels the request.
 
         Raises:
-            As :meth:`generate`, at once; errors of the engine while it is read.
+            As :meth:`generate`, at once; errors of the engine while reading.
         """
         return self._stream(completion("prompt", prompt, one_params(sampling_params)))
 
@@ -250,14 +251,14 @@ class LLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AnswerStream:
-        """Answers one conversation, piece by piece; as :meth:`stream`."""
+        """Answers one conversation, piece by piece; see :meth:`stream`."""
         params = one_params(sampling_params)
         return self._stream(_chat("messages", messages, params, add_generation_prompt, chat_template_kwargs))
 
     # --- Text and tokens ---
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a text."""
+        """The token ids of a text."""
         if not isinstance(text, str):
             raise wrong("text", text, "a string")
         return self._engine.tokenize(utf8("text", text), flag("add_special_tokens", add_special_tokens))
@@ -275,16 +276,16 @@ class LLM:
         return asked.prepare(self._engine).prompt_token_ids
 
     def decode(self, token_ids: Wholes | Ids) -> str:
-        """Text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
-        if type(token_ids) is list and set(map(type, token_ids)) == {int}:  # most are
+        """The text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
+        if type(token_ids) is list and set(map(type, token_ids)) == {int}:  # the common case
             try:
                 return self._engine.detokenize(token_ids)
-            except TypeError:  # no number of 32 bits
+            except TypeError:  # not a 32-bit number
                 pass
         return self._engine.detokenize(ids("token_ids", token_ids))
 
     def get_tokenizer(self) -> LLM:
-        """What has ``encode`` and ``decode``: this object."""
+        """The object with ``encode`` and ``decode``: this one."""
         return self
 
     # --- The engine ---
@@ -292,20 +293,21 @@ class LLM:
     @property
     def model(self) -> dict[str, Any]:
         """name, path, architecture, max_model_len (tokens), vocab_size, num_parameters, weight_format, kernels,
-        kv_tokens (tokens whose K and V fit its memory)."""
+        kv_tokens (capacity of the KV memory in tokens)."""
         return self._engine.model
 
     def outcome(self) -> dict[str, Any]:
-        """What the engine has done so far: the result object of docs/api.md."""
+        """The engine's results so far: the result object of docs/api.md."""
         outcome: dict[str, Any] = json.loads(self._engine.outcome())
         return outcome
 
     def metrics_text(self) -> str:
-        """The engine's metrics as Prometheus reads them."""
+        """The engine's metrics in Prometheus text format."""
         return self._engine.metrics()
 
     def close(self) -> None:
-        """Cancels what runs and frees the model. Afterwards every call raises UnavailableError; again: no effect."""
+        """Cancels running requests and frees the model. Later calls raise UnavailableError; closing again has no
+        effect."""
         self._engine.close()
 
     def __enter__(self) -> LLM:
@@ -320,9 +322,9 @@ class LLM:
         return f"LLM({self._path!r})"
 
     def __reduce__(self) -> Any:
-        no_pickle("an LLM", "make one in each process")
+        no_pickle("an LLM", "create one in each process")
 
-    # --- Within ---
+    # --- Internal ---
 
     def _stream(self, asked: Asked) -> AnswerStream:
         request = asked.prepare(self._engine)
@@ -339,7 +341,8 @@ class LLM:
         places: list[tuple[int, int]] | None,
         each: bool = False,
     ) -> list[RequestOutput | TactusError]:
-        """`each`: what fails has its error in its place, and the others run; else the first failure is raised."""
+        """`each`: a failing request has its error in the list of answers, and the others run; otherwise the first error
+        is raised."""
         outputs: list[RequestOutput | TactusError | None] = []
         ready: dict[int, _native.ReadyRequest] = {}
         for i, request in enumerate(requests):
@@ -388,8 +391,8 @@ class LLM:
 
 
 class AnswerStream:
-    """The pieces of one answer, an iterator of :class:`OutputDelta`. Leaving its loop cancels what is left. It has one
-    reader: another thread that reads it meanwhile gets UnavailableError."""
+    """The pieces of one answer, an iterator of :class:`OutputDelta`. Leaving its loop cancels the rest. Only one thread
+    may read it; others get UnavailableError."""
 
     def __init__(self, engine: _native.Engine, answers: _native.Answers, params: SamplingParams) -> None:
         self._engine = engine
@@ -409,11 +412,11 @@ class AnswerStream:
         self._readers.begin(reader)
         try:
             while not (pieces := self._pieces):
-                answers = self._answers  # another thread may close it
+                answers = self._answers  # another thread may close the stream
                 if answers is None or self._ended:
                     raise StopIteration
                 answers.wait(_LOOK_S)
-                # In this order: what ended has no piece after it.
+                # In this order: an ended answer has no later pieces.
                 self._ended = bool(answers.take_ended())
                 self._pieces = answers.take_pieces()[::-1]
             piece = pieces.pop()
@@ -428,7 +431,7 @@ class AnswerStream:
             self._readers.end()
 
     def close(self) -> None:
-        """Cancels what is left of the answer; the iterator is at its end."""
+        """Cancels the rest of the answer and ends the iterator."""
         answers, self._answers, self._pieces = self._answers, None, []
         if answers is not None:
             answers.cancel()
@@ -463,7 +466,7 @@ class _Reader:
         return self._stream._next(self)
 
 
-_chat = chat  # LLM.answer_each has an argument of this name
+_chat = chat  # LLM.answer_each has a parameter named chat
 
 
 def _completions(prompts: Any, sampling_params: Params) -> tuple[list[Asked], bool]:
@@ -495,7 +498,7 @@ def _bar_of(use_tqdm: Any) -> Callable[[int], Any] | None:
             return None
         use_tqdm = tqdm
     if not callable(use_tqdm):
-        raise wrong("use_tqdm", use_tqdm, "True, False, or what to call instead of tqdm.tqdm")
+        raise wrong("use_tqdm", use_tqdm, "True, False, or a callable to use instead of tqdm.tqdm")
     return lambda total: use_tqdm(total=total, desc="Processed prompts", unit=" prompts")
 
 

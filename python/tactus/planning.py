@@ -1,4 +1,4 @@
-"""The planner of offline jobs: in which order, and in which shards, a job runs fastest (docs/batch.md)."""
+"""The planner of offline jobs: finds the order and the shards in which a job runs fastest (docs/batch.md)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True, init=False)
 class PlanCosts:
-    """What a token costs a device (docs/batch.md, "The idea").
+    """The cost of a token on a device (docs/batch.md, "Density").
 
     Attributes:
-        flops_per_token: of the linear operators: 2 x parameters.
-        attention_flops: of a prompt of p tokens, over p^2: 4 x hidden size x layers.
-        kv_bytes_per_token: bytes of K and V.
-        flops_per_s: of the device, as its steps reach.
-        bytes_per_s: of its memory, likewise.
+        flops_per_token: linear operators: 2 x parameters.
+        attention_flops: attention of a prompt of p tokens, divided by p^2: 4 x hidden size x layers.
+        kv_bytes_per_token: bytes of K and V per token.
+        flops_per_s: arithmetic rate that steps reach on the device.
+        bytes_per_s: memory bandwidth that steps reach.
         overlap: (linear, quadratic): a step of compute c and memory m takes longer x (1 + linear x + quadratic x^2),
             x = shorter / longer. (0, 0): perfect overlap; (1, 0): none.
     """
@@ -60,18 +60,17 @@ class PlanCosts:
 
     @staticmethod
     def of(model: str, device: str, tensor_parallel_size: Whole = 1, **options: OptionValue) -> PlanCosts:
-        """By the cost model of ``simulate``: the same job has the same bound there (``offline=True``) and in
-        :func:`plan`.
+        """From the cost model of ``simulate``: a job has the same bound there (``offline=True``) and in :func:`plan`.
 
         Args:
             model: a name of ``tactus sim --list``, a model folder or a config.json.
             device: a name of ``tactus sim --list``.
-            tensor_parallel_size: devices that share the model.
-            options: others of :func:`simulate` that step times depend on, such as ``weight_dtype``, ``backend``,
+            tensor_parallel_size: devices over which the model is sharded.
+            options: other options of :func:`simulate` that affect step times, such as ``weight_dtype``, ``backend``,
                 ``overlap`` or ``token_budget``.
 
         Raises:
-            InvalidArgumentError: a model, device or value that there is not, with those that there are.
+            InvalidArgumentError: an unknown model, device or value, with the known ones.
         """
         named: dict[str, OptionValue] = {
             "model": text("model", model),
@@ -95,18 +94,17 @@ class PlanCosts:
 
 @dataclass(frozen=True)
 class Plan:
-    """What :func:`plan` found. Requests are the job's, by their place in it from 0.
+    """The result of :func:`plan`. Requests are numbered by their index in the job, from 0.
 
     Attributes:
-        order: requests in a row by density; with "blend", "blend-dual-scan" and "balance" the job starts from both
-            ends.
-        start_order: requests in the order in which they will start: what to feed an engine with.
-        places: of each request (position in start_order, tokens of KV it reads per step), for
-            ``LLM.generate(places=...)``.
-        shards: requests of each shard, in planned order: about the same work and density in each.
-        summary: requests, prompt_tokens, output_tokens, compute_s, memory_s (nothing shared), density (of the whole),
-            optimal_sharing and planned_sharing (shares of prompt tokens), planned_compute_s, and the least time of the
-            job: bound_s (cannot be reached), practical_bound_s, sequential_s (no overlap). Seconds of the device.
+        order: requests sorted by density; with "blend", "blend-dual-scan" and "balance" the job starts from both ends.
+        start_order: requests in the order in which to submit them to an engine.
+        places: (position in start_order, KV tokens read per step) of each request, for ``LLM.generate(places=...)``.
+        shards: the requests of each shard, in planned order; all shards have about the same work and density.
+        summary: requests, prompt_tokens, output_tokens, compute_s, memory_s (without sharing), density (of the whole
+            job), optimal_sharing and planned_sharing (shares of prompt tokens), planned_compute_s, and lower bounds on
+            the job's time: bound_s (unreachable), practical_bound_s, sequential_s (no overlap). Times are device
+            seconds.
     """
 
     order: list[int]
@@ -131,26 +129,26 @@ def plan(
     seed: Whole = 0,
     planner_memory_bytes: Whole = 0,
 ) -> Plan:
-    """Plans a job. The same job, figures and seed give the same plan. Ctrl-C comes through when it is made.
+    """Plans a job. The same job, costs and seed give the same plan. Ctrl-C takes effect after planning.
 
     Args:
         prompts: token ids of each request; read one by one.
-        max_tokens: longest answer, of all or of each: the estimate where nothing better is known.
-        output_lengths: tokens that each answer has or is expected to have, instead of max_tokens.
-        costs: what a token costs the device: ``PlanCosts.of("llama-3.1-8b", "a100")``, or its figures.
+        max_tokens: longest answer, for all or per request; used as estimate without output_lengths.
+        output_lengths: known or expected tokens of each answer, instead of max_tokens.
+        costs: costs of a token on the device: ``PlanCosts.of("llama-3.1-8b", "a100")``, or explicit values.
         order: "blend" (shares prefixes, keeps compute and memory busy), "balance", "dfs", "fcfs" or "random";
-            "blend-dual-scan" plans as "blend" does (its scanner runs in ``tactus batch`` and ``tactus sim``).
-        shards: processes that will share the job. Where there are more of them than requests some are empty.
-        kv_tokens: tokens whose K and V a device holds.
-        groups: requests of different groups share nothing (another ``cache_salt``).
-        split_share: of the unique prompt tokens, how many may be computed again for a better order.
+            "blend-dual-scan" plans like "blend" (its scanner runs in ``tactus batch`` and ``tactus sim``).
+        shards: processes that will share the job. With more shards than requests some are empty.
+        kv_tokens: capacity of a device's KV memory in tokens.
+        groups: requests of different groups share no prefixes (different ``cache_salt``).
+        split_share: share of the unique prompt tokens that may be recomputed for a better order.
         overlap: instead of ``costs.overlap``.
-        seed: of "random".
-        planner_memory_bytes: most memory for prompts; beyond it they are told apart more coarsely. 0: no limit.
+        seed: for "random".
+        planner_memory_bytes: most memory for prompts; beyond it prefixes are compared in coarser steps. 0: no limit.
 
     Raises:
-        InvalidArgumentError: an argument that cannot work, with its limit; ArgumentTypeError, which is one, where its
-            type is at fault.
+        InvalidArgumentError: an invalid argument, with its limit; its subclass ArgumentTypeError if the type is
+            invalid.
     """
     if not isinstance(costs, PlanCosts):
         raise wrong("costs", costs, "PlanCosts.of(model, device) or PlanCosts(...)")
@@ -187,7 +185,7 @@ def plan(
 
 
 class _OfEach:
-    """A number for each request, or one for all where that may be."""
+    """A number per request, or one for all if `one`."""
 
     def __init__(self, name: str, values: Any, least: int, one: bool) -> None:
         self._name, self._least = name, least
@@ -231,7 +229,7 @@ def _ids(prompt: Any, count: int) -> list[int]:
     try:
         return ids("prompts", prompt)
     except ArgumentTypeError as error:
-        message = error.message.replace("prompts: ", f"prompts: that of request {count} is no list of token ids: ", 1)
+        message = error.message.replace("prompts: ", f"prompts: request {count} is not a list of token ids:  ", 1)
     except TactusError as error:
         message = f"{error.message} (request {count})"
     raise ArgumentTypeError(message, "prompts")

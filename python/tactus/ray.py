@@ -1,8 +1,7 @@
 """Tactus on a Ray cluster: workers for Ray Data, jobs that the planner shards, and a Ray Serve deployment.
 
-Needs Ray (``pip install 'tactus[ray]'``), and Tactus installed on every machine. Each worker is one LLM in one process,
-and
-knows of no other: what a cluster has to do is to place processes, hand out rows and start them again.
+Needs Ray (``pip install 'tactus[ray]'``), and Tactus installed on every machine. Each worker is an independent LLM in
+one process: the cluster places processes, distributes rows and restarts processes.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from .outputs import OutputDelta, RequestOutput
 from .planning import Plan, PlanCosts, plan
 from .sampling_params import SamplingParams
 
-PLACE_COLUMN = "tactus_place"  # of a row, in the plan of its job
-ROW_COLUMN = "tactus_row"  # its place in the job that was given
+PLACE_COLUMN = "tactus_place"  # the row's place in the plan of its job
+ROW_COLUMN = "tactus_row"  # its index in the given job
 
 
 def _params(params: SamplingParams | Mapping[str, Any] | None) -> SamplingParams:
@@ -36,22 +35,21 @@ def _params(params: SamplingParams | Mapping[str, Any] | None) -> SamplingParams
 class BatchWorker:
     """One LLM that answers the rows of batches, for ``Dataset.map_batches``::
 
-        ds.map_batches(BatchWorker, fn_constructor_kwargs={"llm": {"model": "model.gguf"}, "sampling_params":
-        {"max_tokens": 64}},
-                       batch_size=64, compute=ray.data.ActorPoolStrategy(size=2), num_cpus=2)
+        ds.map_batches(
+            BatchWorker,
+            fn_constructor_kwargs={"llm": {"model": "model.gguf"}, "sampling_params": {"max_tokens": 64}},
+            batch_size=64, compute=ray.data.ActorPoolStrategy(size=2), num_cpus=2)
 
-    Several batches are in the engine at once, so that it never runs dry between two of them.
+    Several batches are in the engine at once, so that it is never idle between batches.
 
     Args:
-        llm: arguments of LLM. Give ``threads`` and ``kv_cache_memory`` where several workers share a machine.
-        sampling_params: SamplingParams or its arguments, of every row; a column "sampling_params" has those of single
-        rows,
-            as JSON.
-        prompt_column: texts, lists of token ids, or with ``chat`` JSON texts or lists of messages.
-        answer_column: where the text of a row's first answer goes. ``finish_reason``, ``prompt_tokens``,
-        ``cached_tokens``,
-            ``output_tokens`` and ``error`` are added too. A row that cannot be answered has its error there, the others
-            run.
+        llm: arguments of LLM. Set ``threads`` and ``kv_cache_memory`` if several workers share a machine.
+        sampling_params: SamplingParams or its arguments, for every row; a column "sampling_params" sets those of single
+            rows, as JSON.
+        prompt_column: column of texts, lists of token ids, or with ``chat`` JSON texts or lists of messages.
+        answer_column: column for the text of a row's first answer. ``finish_reason``, ``prompt_tokens``,
+            ``cached_tokens``, ``output_tokens`` and ``error`` are added too. A row that cannot be answered has its
+            error in ``error``; the others run.
         chat: prompts are conversations.
     """
 
@@ -130,18 +128,17 @@ def _row(
 
 
 def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
-    """A dataset with a block for each shard of the plan, in its order: what each worker gets as a whole.
+    """A dataset with one block per shard of the plan, in its order; each worker gets whole blocks.
 
-    Map it with ``batch_size=None`` and ``ActorPoolStrategy(size=shards, max_tasks_in_flight_per_actor=1)``, and give
-    the
-    workers' LLM the plan's ``order``. Column ROW_COLUMN says which row of the job each is.
+    Map it with ``batch_size=None`` and ``ActorPoolStrategy(size=shards, max_tasks_in_flight_per_actor=1)``, and pass
+    the plan's ``order`` to the workers' LLM. Column ROW_COLUMN has each row's index in the job.
     """
     import pyarrow
     import ray.data
 
     if len(rows) != len(planned.places):
         raise InvalidArgumentError(
-            f"rows: {len(rows)} for a plan of {len(planned.places)}; give those that were planned", "rows"
+            f"rows: {len(rows)} for a plan of {len(planned.places)}; give the planned rows", "rows"
         )
     blocks = []
     for shard in planned.shards:
@@ -172,14 +169,14 @@ def generate(
     output_lengths: Sequence[int] | None = None,
     cpus_per_worker: float = 1,
 ) -> list[dict[str, Any]]:
-    """Runs a job on several workers, each with its shard of one plan: about the same work and density, prefixes kept
-    together. Ray is initialised by the caller.
+    """Runs a job on several workers, each with one shard of a plan: about the same work and density, with shared
+    prefixes in one shard. The caller initialises Ray.
 
     Args:
         prompts: texts, lists of token ids, or with ``chat`` conversations.
-        sampling_params: of all prompts.
-        workers: LLMs that share the job, each with ``cpus_per_worker`` of Ray's CPUs.
-        costs: what a token costs a worker, for the plan.
+        sampling_params: for all prompts.
+        workers: number of LLMs that share the job, each with ``cpus_per_worker`` of Ray's CPUs.
+        costs: costs of a token on a worker, for the plan.
         llm: arguments of each worker's LLM.
         order: of the plan and the workers' engines: "blend", "balance" or "dfs".
         output_lengths: expected tokens of each answer; otherwise max_tokens.
@@ -193,7 +190,7 @@ def generate(
     options, params = dict(llm or {}), _params(sampling_params)
     listed = items("prompts", prompts, "a list of prompts")
     workers = whole("workers", workers, 1)
-    # Where the model is: the machine that asks need not have it.
+    # Runs on a worker, because the caller's machine may not have the model.
     ids, kv_tokens = ray.get(ray.remote(num_cpus=cpus_per_worker)(_encode).remote(options, listed, chat))
     planned = plan(
         ids,
@@ -217,12 +214,10 @@ def generate(
 
 class Answerer:
     """The replica of a Ray Serve deployment (:func:`deployment`). A request is a JSON object: ``prompt`` (text or token
-    ids)
-    or ``messages``, any argument of SamplingParams, and ``stream``.
+    ids) or ``messages``, any argument of SamplingParams, and ``stream``.
 
     The answer is ``{"outputs": [{"index", "text", "token_ids", "finish_reason", "stop_reason"}], "usage": {...}}``, or
-    with
-    ``stream`` a JSON line for each piece. A client that goes away ends its request.
+    with ``stream`` one JSON line per piece. A client that disconnects cancels its request.
     """
 
     def __init__(self, llm: Mapping[str, Any] | None = None, threads: int = 64) -> None:
@@ -252,7 +247,7 @@ class Answerer:
             return JSONResponse({"error": {"message": str(error), "param": getattr(error, "param", "")}}, status)
 
     def outcome(self) -> dict[str, Any]:
-        """What this replica's engine has done so far (LLM.outcome), for a deployment handle."""
+        """The results of this replica's engine so far (LLM.outcome), for a deployment handle."""
         return self._llm.outcome()
 
     def _stream(self, body: dict[str, Any]) -> AnswerStream:
@@ -297,8 +292,8 @@ def deployment(llm: Mapping[str, Any] | None = None, *, threads: int = 64, **opt
 
     Args:
         llm: arguments of each replica's LLM.
-        threads: most requests that a replica answers at once.
-        options: of ``serve.deployment``: num_replicas, ray_actor_options, ...
+        threads: most concurrent requests per replica.
+        options: options of ``serve.deployment``: num_replicas, ray_actor_options, ...
     """
     from ray import serve
 

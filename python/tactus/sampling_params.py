@@ -1,4 +1,4 @@
-"""How an answer is made."""
+"""Parameters of an answer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Ids = Union[Sequence[Whole], Array]  # token ids
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StructuredOutputsParams:
-    """What the answer must be, in one of five ways; the names are vLLM's. A dict with these keys does as well.
+    """A constraint on the answer, in one of five forms; the names are vLLM's. A dict with these keys works as well.
 
     Args:
-        json: JSON of this schema, a dict or its text.
-        regex: what this expression matches.
+        json: JSON that matches this schema, a dict or its text.
+        regex: a text that this expression matches.
         choice: one of these texts.
-        grammar: what this grammar, in Lark's notation, says.
+        grammar: a text of this grammar, in Lark's notation.
         json_object: any JSON object.
     """
 
@@ -37,44 +37,46 @@ class StructuredOutputsParams:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, init=False, repr=False)
 class SamplingParams:
-    """How the answers to one prompt are made. Names and meanings are those of vLLM and of the HTTP API.
+    """Parameters of the answers to one prompt. Names and meanings are those of vLLM and of the HTTP API.
 
-    ``None`` is the LLM's value, else the model's own (its ``generation_config.json``), else the built-in one. Values
-    are checked when the object is made, but for what depends on the model (token ids, the room in its context, whether
-    a rule can be kept). Numbers of numpy are taken, and kept as Python's own.
+    ``None`` means the LLM's value, else the model's (``generation_config.json``), else the built-in one. Values are
+    checked on construction, except what depends on the model (token ids, the room in its context, whether a grammar is
+    supported). numpy numbers are accepted and stored as Python numbers.
 
     Args:
         n: answers to the same prompt, 1 to 128; the prompt is computed once.
         temperature: 0 (greedy) to 2.
-        top_p: share of the probability that is sampled from, above 0, up to 1.
-        top_k: the most likely tokens that are sampled from; 0 or -1: all.
-        min_p: least probability of a token, as a share of the likeliest one's, 0 to 1.
-        max_tokens: longest answer, in tokens. None: what the prompt leaves of the context.
-        min_tokens: so many tokens come before a stop or the end of text may end the answer.
+        top_p: share of the probability mass to sample from, above 0, up to 1.
+        top_k: number of most likely tokens to sample from; 0 or -1: all.
+        min_p: least probability of a token, relative to the most likely one, 0 to 1.
+        max_tokens: longest answer, in tokens. None: the rest of the context after the prompt.
+        min_tokens: number of tokens before a stop or the end of text may end the answer.
         stop: strings that end the answer, up to 16; they are not part of it.
         stop_token_ids: token ids that end the answer; the id is in ``token_ids``, its text not in ``text``.
-        ignore_eos: go on to max_tokens.
-        seed: the same seed gives the same answer, whatever runs beside it. None: drawn from the LLM's seed.
-        logprobs: log probabilities of each token: its own and those of the so many best, 0 to 20. None: none.
-        presence_penalty: -2 to 2, of tokens that the answer has.
-        frequency_penalty: -2 to 2, for each time that the answer has them.
-        repetition_penalty: 0.01 to 10, of tokens that prompt or answer have; 1 is none.
+        ignore_eos: continue to max_tokens.
+        seed: the same seed gives the same answer, independent of concurrent requests. None: derived from the LLM's
+            seed.
+        logprobs: return the log probability of each token and of this number of most likely tokens, 0 to 20. None:
+            none.
+        presence_penalty: -2 to 2, for tokens that occur in the answer.
+        frequency_penalty: -2 to 2, for each occurrence in the answer.
+        repetition_penalty: 0.01 to 10, for tokens that occur in prompt or answer; 1 is none.
         logit_bias: by token id, -100 to 100.
-        structured_outputs: what the answer must be: StructuredOutputsParams, or a dict with its keys. It is kept by a
-            grammar.
-        response_format: the same as OpenAI's API has it: ``{"type": "json_object"}``, or ``{"type": "json_schema",
+        structured_outputs: a constraint on the answer: StructuredOutputsParams, or a dict with its keys. A grammar
+            enforces it.
+        response_format: the same in the form of OpenAI's API: ``{"type": "json_object"}``, or ``{"type": "json_schema",
             "json_schema": {"name": ..., "schema": ...}}``.
-        tools: functions that the model may call, in chats, as OpenAI's API has them: ``[{"type": "function",
-            "function": {"name": ..., "description": ..., "parameters": schema}}]``. What it calls is in ``tool_calls``
-            of the answer.
+        tools: functions that the model may call, in chats, in the form of OpenAI's API: ``[{"type": "function",
+            "function": {"name": ..., "description": ..., "parameters": schema}}]``. Calls are in ``tool_calls`` of the
+            answer.
         tool_choice: "auto", "none", "required", or ``{"type": "function", "function": {"name": ...}}``.
         parallel_tool_calls: whether one answer may call several.
         slo: objectives of the request: a dict with ``ttft_ms`` (until the first token), ``tbt_ms`` (between two
-            tokens), ``jct_ms`` (until the end) and ``class`` (a label). Schedulers that know objectives go by them.
+            tokens), ``jct_ms`` (until the end) and ``class`` (a label). Some schedulers use them.
 
     Raises:
-        InvalidArgumentError: a value that is out of its range or of another type, with its name and limit.
-        ArgumentTypeError: a name that there is not, or a value of a type that can never work.
+        InvalidArgumentError: a value out of range or of another type, with its name and limit.
+        ArgumentTypeError: an unknown name, or a value of an invalid type.
     """
 
     n: int = 1
@@ -150,7 +152,7 @@ class SamplingParams:
         return hash(tuple(value for name in _NAMES if isinstance(value := getattr(self, name), (str, int, float))))
 
     def _for_chats(self) -> str | None:
-        """The name of an argument that is for chats alone."""
+        """The name of a set argument that is valid only for chats."""
         if self.tools is not None:
             return "tools"
         if self.tool_choice is not None:
@@ -159,11 +161,11 @@ class SamplingParams:
 
     @property
     def has_rule(self) -> bool:
-        """Whether a grammar keeps the answer: compiling it takes a while."""
+        """Whether a grammar constrains the answer; compiling it takes time."""
         return self.structured_outputs is not None or self.response_format is not None or self.tools is not None
 
     def fields(self, chat: bool) -> dict[str, Any]:
-        """The fields of a request of the HTTP API that mean the same."""
+        """The equivalent fields of an HTTP API request."""
         if not chat and (name := self._for_chats()) is not None:
             raise InvalidArgumentError(f"{name}: only in chats; use chat() or stream_chat(), or leave {name} out", name)
         fields = {name: value for name, value in self.__dict__.items() if value is not None}
@@ -179,7 +181,7 @@ def _unknown(name: str) -> ArgumentTypeError:
     return ArgumentTypeError(f"SamplingParams() got an unexpected keyword argument '{name}'{meant}", name)
 
 
-# Types are judged here. Ranges are, with the limits, by the parser of requests.
+# Types are checked here; ranges are checked with the limits by the request parser.
 
 
 def _whole(name: str, value: Any) -> Any:

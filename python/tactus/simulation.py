@@ -13,20 +13,20 @@ _log = logging.getLogger("tactus")
 
 
 def simulate(**options: OptionValue) -> dict[str, Any]:
-    """Simulates serving on a virtual clock: what a workload, model, device and scheduler would give.
+    """Simulates serving a workload on a model, device and scheduler, on a virtual clock.
 
     Args:
-        options: those of ``tactus sim`` by their flags' names with underscores, such as ``model="llama-3.1-8b"``,
+        options: those of ``tactus sim``, named like flags with underscores, such as ``model="llama-3.1-8b"``,
             ``device="a100"``, ``tensor_parallel_size=2``, ``workload="chat"``, ``rate=4`` (requests per second),
             ``requests=500``, ``scheduler="sarathi-serve"``, ``slo="ttft=500ms,tbt=100ms"``, ``seed=1``.
 
     Returns:
-        The result object that ``tactus sim --json`` prints (docs/api.md, "Result"). A figure that is not known is None.
+        The result object that ``tactus sim --json`` prints (docs/api.md, "Result"). Unknown values are None.
 
     Raises:
-        ArgumentTypeError: an option that there is not, or a value of a wrong type.
-        InvalidArgumentError: a value that cannot work, with its limit and the fix; a run in which no request completed.
-        NotFoundError: a file that is not there.
+        ArgumentTypeError: an unknown option, or a value of an invalid type.
+        InvalidArgumentError: an invalid value, with its limit and the fix; a run in which no request completed.
+        NotFoundError: a file that does not exist.
     """
     known = _native.simulation_options()
     with argument_names(known):

@@ -11,7 +11,7 @@
 namespace tactus::api {
 namespace {
 
-// Of several prompts each has an id of its own.
+// The request's id: with several prompts, each prompt's id has a suffix, which is removed.
 std::string_view IdOf(const std::vector<RequestTimeline>& prompts) {
   std::string_view id = prompts.front().id;
   if (prompts.size() > 1) id = id.substr(0, id.rfind('-'));
@@ -34,7 +34,7 @@ struct Place {
   const SequenceTimeline* sequence = nullptr;
 };
 
-// A request as a whole: where it is known the furthest, and its latencies.
+// A request as a whole: the sequence whose timeline reaches furthest, and the request's latencies.
 struct Whole {
   explicit Whole(const std::vector<RequestTimeline>& prompts) {
     ended = true;
@@ -84,7 +84,7 @@ void AppendSchedule(std::string* out, const SequenceTimeline& s) {
   fmt::format_to(to, "}},\"prefill_beside_others_ms\":{}", Ms(s.prefill_beside_others_ns));
 }
 
-// Null: it has not started.
+// `cache` empty: the prompt has not started.
 void AppendCache(std::string* out, const std::optional<CacheMatch>& cache) {
   *out += ",\"cache\":";
   if (!cache) {
@@ -110,13 +110,13 @@ void AppendGap(std::string* out, const SequenceTimeline* s) {
 struct Stated {
   Objective objective = Objective::kTtft;
   int64_t ns = 0;
-  int64_t actual_ns = -1;  // so far; -1: nothing yet
+  int64_t actual_ns = -1;  // so far; -1: none yet
   bool decided = false;
   Miss miss;
   bool missed() const { return miss.missed; }
 };
 
-// What the request stated, and how it stands. Of several prompts the one that was latest speaks for all.
+// The request's stated objectives and whether they are kept. With several prompts, the latest one counts.
 std::vector<Stated> StatedOf(const std::vector<RequestTimeline>& prompts, const Whole& whole) {
   std::vector<Stated> all;
   const Slo& slo = prompts.front().slo;
@@ -147,7 +147,7 @@ bool EndedBadly(FinishReason finish) {
   return finish == FinishReason::kCancelled || finish == FinishReason::kError;
 }
 
-// "true", "false"; "null": not decided yet.
+// "true" or "false"; "null": not decided yet.
 std::string_view KeptText(const Stated& s, const Whole& whole) {
   if (s.missed() || (whole.ended && EndedBadly(whole.finish))) return "false";
   return s.decided ? "true" : "null";
@@ -231,7 +231,7 @@ std::string ExplainTable(const std::vector<RequestTimeline>& prompts) {
       IdOf(prompts).empty() ? "" : " (" + Printable(IdOf(prompts)) + ")", r.prompt_tokens,
       whole.ended ? fmt::format("ended ({}) after {}", FinishName(whole.finish), ms(whole.last.sequence->end_ns))
                   : fmt::format("not ended after {}", ms(whole.last.sequence->end_ns)));
-  out += whole.ttft_ns < 0 ? "first token: none came\n" : fmt::format("first token after {}\n", ms(whole.ttft_ns));
+  out += whole.ttft_ns < 0 ? "first token: none\n" : fmt::format("first token after {}\n", ms(whole.ttft_ns));
   for (const RequestTimeline& p : prompts) {
     if (!p.cache) continue;
     out += fmt::format("cached: {} of {} prompt tokens, {} of them from disk; it ended there: {}\n", p.cache->tokens,

@@ -1,4 +1,4 @@
-// The schedule of a request as the API and `tactus explain` tell it: one object, whoever observed it.
+// The schedule of a request as the API and `tactus explain` report it: one format for live and recorded requests.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace tactus::api {
 
-// The schedule of one request: its prompts, by handle; not empty. Milliseconds with all digits of the nanoseconds, so
-// that what adds up adds up. docs/api.md, "Why a request was late".
+// The schedule of one request as JSON. `prompts`: its prompts in order of their handles; not empty. Times are
+// milliseconds with all digits of the nanoseconds, so that sums are exact. docs/api.md, "Why a request was late".
 std::string ExplainText(const std::vector<RequestTimeline>& prompts);
 
-// The same for people.
+// The same as a table for people.
 std::string ExplainTable(const std::vector<RequestTimeline>& prompts);
 
 }  // namespace tactus::api

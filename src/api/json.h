@@ -1,4 +1,4 @@
-// The JSON of base/json_text.h, under the names that api/ has for it.
+// The JSON functions of base/json_text.h, as names of this namespace.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ inline std::string Quoted(std::string_view text) {
   return out;
 }
 
-// Appends a member of an object behind others: ,"name":"text".
+// Appends a further member of an object: ,"name":"text".
 inline void AppendMember(std::string* out, std::string_view name, std::string_view text) {
   *out += ",\"";
   *out += name;

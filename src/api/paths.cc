@@ -9,7 +9,7 @@
 namespace tactus::api {
 namespace {
 
-// Below /v1, also where a client leaves that out.
+// Paths that are below /v1 even if a client omits it.
 constexpr std::string_view kFamilies[] = {
     "/chat/completions", "/completions",   "/responses",     "/messages", "/models",     "/files",
     "/batches",          "/requests",      "/embeddings",    "/audio",    "/images",     "/videos",
@@ -20,7 +20,7 @@ constexpr std::string_view kGenerates =
     "this server generates text, with /v1/chat/completions, /v1/completions, /v1/responses and /v1/messages";
 
 struct Missing {
-  std::string_view path;  // and what is below it
+  std::string_view path;  // and all paths below it
   std::string_view what;  // is not built
   std::string_view instead;
 };
@@ -131,12 +131,12 @@ std::string NoRouteText(std::string_view path, Asked asked) {
   const std::string canonical = CanonicalPath(path);
   const bool router = asked == Asked::kRouter;
   if (!router && AnyHolds(kOfRouters, canonical)) {
-    return fmt::format("{} does not exist here: it is a router's (tactus route), and this is a server; ask the router",
-                       shown);
+    return fmt::format(
+        "{} does not exist here: it is a router's (tactus route), and this is a server; send it to the router", shown);
   }
   if (router && (canonical == "/" || AnyHolds(kOfServers, canonical))) {
     return fmt::format(
-        "{} does not exist here: it is a server's (tactus serve), and this is a router; ask a replica "
+        "{} does not exist here: it is a server's (tactus serve), and this is a router; send it to a replica "
         "(/fleet/replicas lists them)",
         shown);
   }

@@ -1,4 +1,4 @@
-// Paths as clients write them, and what is said of those that lead nowhere. Any thread.
+// Paths as clients write them, and the error text for paths without a route. Any thread.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace tactus::api {
 
-// Which process is asked.
+// The kind of process that received the request.
 enum class Asked { kServer, kRouter };
 
-// The path of the route that is meant: without slashes at its end, with /v1 before what has it in every API, and with
-// one of two.
+// The path of the route that is meant: trailing slashes removed, /v1 added to the routes that have it in every API, and
+// a doubled /v1 reduced to one.
 std::string CanonicalPath(std::string_view path);
 
-// Why there is nothing at `path`, and what there is instead. `path`: as it was asked for.
+// Why `path` has no route, and which route to use instead. `path`: as the client sent it.
 std::string NoRouteText(std::string_view path, Asked asked);
 
 }  // namespace tactus::api

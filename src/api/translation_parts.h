@@ -1,4 +1,4 @@
-// What the two translations share. Internal to api/.
+// Parts that the translations of /v1/responses and /v1/messages share. Internal to api/.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,21 +14,21 @@ namespace tactus::api {
 
 void CopyShared(const Json& body, Json* chat);
 Status CheckList(const Json& list, const std::string& name, size_t max);
-// The `type` of an item; `without`: of one that says none, empty where it must.
+// The `type` of an item. `without`: the type of an item that states none; empty: a type is required.
 Result<std::string> TypeOf(const Json& item, const std::string& name, std::string_view without = {});
 Status NotTaken(const std::string& type, const std::string& name, std::string_view taken);
 
-// The messages of a chat as they are translated one by one, each with the name of what it was made of.
+// The messages of a chat, translated one by one, each with the name of its source field.
 class MessageList {
  public:
   explicit MessageList(FieldNames* names) : names_(names) {}
 
   void Add(Json message, const std::string& name);
-  // To the assistant's turn: a message of it that is the last one, or a new one.
+  // Adds a call to the last message if that is the assistant's, else to a new one.
   void AddCall(Json id, Json function, Json arguments, const std::string& name, const std::string& arguments_name);
-  // `own`: a message that has text already is another one, unless it has called tools.
+  // `own`: begins a new message if the last one already has text and no tool calls.
   void AddReasoning(const std::string& text, const std::string& name, bool own);
-  // Only the last `turns` of the assistant's turns that have reasoning keep it.
+  // Keeps reasoning in only the last `turns` assistant turns that have reasoning.
   void KeepReasoning(int64_t turns);
   void AddAssistantText(const std::string& text, const std::string& name, bool own);
   bool ends_with_assistant() const { return !list_.empty() && list_.back()["role"] == "assistant"; }

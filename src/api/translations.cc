@@ -5,7 +5,7 @@
 namespace tactus::api {
 namespace {
 
-// Sampling, stops of our own, structured output as vLLM has it, service: nothing of either API has these names.
+// Sampling, this server's stop fields, vLLM's structured output, service: neither API has fields of these names.
 constexpr std::string_view kShared[] = {"model",
                                         "temperature",
                                         "top_p",
@@ -91,7 +91,7 @@ void MessageList::AddCall(Json id, Json function, Json arguments, const std::str
                           const std::string& arguments_name) {
   Json& message = Assistant(name);
   Json& calls = message["tool_calls"];
-  // Its arguments are all that can still be refused.
+  // Only a call's arguments can still be refused later, so only they need a name.
   names_->Add(fmt::format("messages[{}].tool_calls[{}].function.arguments", list_.size() - 1, calls.size()),
               arguments_name);
   calls.push_back({{"id", std::move(id)},
@@ -100,7 +100,7 @@ void MessageList::AddCall(Json id, Json function, Json arguments, const std::str
 }
 
 void MessageList::AddAssistantText(const std::string& text, const std::string& name, bool own) {
-  // What is said behind a call, before its result, is of the same answer.
+  // Text after a call and before its result belongs to the same answer.
   const bool another =
       ends_with_assistant() && own && !list_.back().contains("tool_calls") && list_.back()["content"].is_string();
   if (another) return Add({{"role", "assistant"}, {"content", text}}, name);
@@ -125,7 +125,7 @@ void MessageList::AddReasoning(const std::string& text, const std::string& name,
 
 void MessageList::KeepReasoning(int64_t turns) {
   auto& messages = list_.get_ref<Json::array_t&>();
-  bool counted = false;  // the turn, which goes back to words of the user
+  bool counted = false;  // this turn was counted; a turn reaches back to the previous user message
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
     if ((*message)["role"] == "user") counted = false;
     if (!message->contains("reasoning_content")) continue;

@@ -1,6 +1,6 @@
-// Bodies of /v1/responses and of /v1/messages, each made into the body of a chat that asks for the same. What a field
-// may be is decided by the reader of chats (api/chat/request_parser.h), in one place for all APIs; here are the names
-// and the shape. Internal to api/. Any thread.
+// Translates bodies of /v1/responses and /v1/messages into the equivalent body of a chat. The parser of chats
+// (api/chat/request_parser.h) checks the values, in one place for all APIs; this file maps names and shapes. Internal
+// to api/. Any thread.
 #pragma once
 
 #include <span>
@@ -20,26 +20,26 @@ namespace tactus::api {
 
 struct Translation {
   Json chat;         // the body of a chat
-  FieldNames names;  // of its fields
+  FieldNames names;  // original names of its fields
   ToolLimits tools;
-  std::vector<std::string> ignored;  // what of the body was left out, as ParsedRequest::ignored
+  std::vector<std::string> ignored;  // parts of the body that were left out, as ParsedRequest::ignored
 
-  // A field of the chat that comes of the field `name` of the body.
+  // Sets a field of the chat from the field `name` of the body.
   void Set(const char* field, const std::string& name, Json value) {
     chat[field] = std::move(value);
     names.Add(field, name);
   }
 };
 
-// `body` is an object. Images, files and tools that run on a server are kUnimplemented and named.
+// `body` is an object. Images, files and server-side tools give kUnimplemented, with their name.
 Result<Translation> ChatOfResponses(const Json& body);
-// `counting`: of count_tokens, where max_tokens may be left out.
+// `counting`: the body is for count_tokens, where max_tokens is optional.
 Result<Translation> ChatOfMessages(const Json& body, bool counting = false);
 
 // Fields that mean the same in all APIs and keep their names.
 std::span<const std::string_view> SharedFields();
 
-// What a response tells of its request: the members of its object, from "instructions" on, with a comma before each.
+// The members of a response object that repeat its request, from "instructions" on, with a comma before each.
 std::string EchoOfResponses(const Json& body, const SamplingParams& sampling);
 
 }  // namespace tactus::api

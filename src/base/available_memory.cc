@@ -42,7 +42,7 @@ struct CgroupFiles {
   const char *limit, *usage, *inactive_file;
 };
 
-// What one cgroup leaves. Page cache that the kernel can drop is not in use: the weights' own pages are mostly that.
+// The memory that one cgroup leaves. Droppable page cache, such as mapped weights, does not count as used.
 std::optional<int64_t> CgroupLeft(const std::string& folder, const CgroupFiles& names) {
   const std::optional<int64_t> limit = ReadInt(folder + "/" + names.limit);
   if (!limit || *limit > (int64_t{1} << 60)) return std::nullopt;  // v1 writes about 2^63 for "none"
@@ -51,7 +51,7 @@ std::optional<int64_t> CgroupLeft(const std::string& folder, const CgroupFiles& 
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, usage - cache));
 }
 
-// The cgroup and all its ancestors up to the mount.
+// Applies the limits of the cgroup and of all its ancestors up to the mount.
 void LowerToCgroups(const std::string& mount, std::string relative, const CgroupFiles& names, int64_t* available) {
   while (true) {
     if (const auto left = CgroupLeft(mount + relative, names)) {
@@ -74,7 +74,7 @@ std::optional<int64_t> SoftLimit(const std::string& path, const std::string& nam
   return std::nullopt;
 }
 
-// What is mapped already counts against these limits, used or not.
+// All mapped memory counts against these limits, used or not.
 void LowerToProcessLimits(const std::string& root, int64_t* available) {
   const struct {
     const char *limit, *used;

@@ -1,5 +1,5 @@
-// How much memory this process may still take: the smallest of what the machine has available, what each cgroup (v1 or
-// v2) on the way to the root leaves, and what the limits on address space and data (ulimit -v, -d) leave.
+// The memory that this process may still allocate: the smallest of the machine's available memory, the rest of each
+// cgroup (v1 or v2) up to the root, and the rest of the limits on address space and data (ulimit -v, -d).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tactus {
 
-// Bytes; -1 where nothing can be read (then there is no limit to plan against). `root` replaces "/" in tests.
+// Bytes; -1 if nothing can be read (then there is no limit to plan for). `root` replaces "/" in tests.
 int64_t AvailableMemoryBytes(const std::string& root = "");
 
 }  // namespace tactus

@@ -1,7 +1,7 @@
-// The seam between an engine and what computes for it: one model on one kind of device, from the memory plan to the
-// executor. compute/exec/make_backend.h chooses an implementation, and nothing else does; tests bring their own.
+// The interface between an engine and its compute backend: one model on one kind of device, from the memory plan to the
+// executor. Only compute/exec/make_backend.h chooses an implementation; tests have their own.
 //
-// Thread rule: one thread. Info and PlanMemory may be asked before anything is loaded and cost little; then LoadWeights
+// Thread rule: one thread. Info and PlanMemory may be called before anything is loaded and are cheap; then LoadWeights
 // once, then CreateExecutor once. The executor may refer to its backend, which therefore outlives it.
 #pragma once
 
@@ -19,38 +19,38 @@ namespace tactus {
 
 struct BackendDevice {
   std::string name;           // "cpu (AMD EPYC 9655)"
-  int64_t memory_bytes = -1;  // that this process may use; -1: not known
+  int64_t memory_bytes = -1;  // usable by this process; -1: unknown
 };
 
 struct BackendInfo {
   std::vector<BackendDevice> devices;  // at least one
-  int32_t workers = 1;                 // what computes side by side and step times scale with: on a CPU its threads
+  int32_t workers = 1;                 // parallel workers, which step times depend on; on a CPU its threads
   std::string kernels;     // operators in use: equal binary, weights and operators give equal tokens for equal seeds
   std::string arithmetic;  // "int16 activations, KV bf16", for people
   std::string kv_dtype;    // "bf16"
-  std::string summary;     // all of it in a line of the start-up
-  int32_t max_draft_tokens = 0;  // ExecutorTraits' of its executor
-  std::string hint;              // a better choice of options than the one that stands; empty: none
-  // What step times depend on beside the model, as files of measured ones state it.
+  std::string summary;     // one line of the above for the start-up log
+  int32_t max_draft_tokens = 0;  // ExecutorTraits::max_draft_tokens of its executor
+  std::string hint;              // advice for better options; empty: none
+  // Facts besides the model that step times depend on, as written into files of measured step times.
   std::map<std::string, std::string> remarks;
 };
 
 struct MemoryDemand {
-  int64_t max_model_len = 0;    // tokens; 0: the model's, or as many as the KV memory holds
-  int64_t max_num_seqs = 0;     // that hold KV at once
+  int64_t max_model_len = 0;    // tokens; 0: the model's limit, or as many as fit the KV memory
+  int64_t max_num_seqs = 0;     // sequences with KV at the same time
   int64_t max_step_tokens = 0;  // of the largest step
   int32_t block_size = 16;      // tokens
-  int64_t kv_bytes = 0;         // 0: the backend's share of what is left
+  int64_t kv_bytes = 0;         // 0: the backend's share of the remaining memory
   int64_t swap_bytes = 0;       // for sequences that are swapped out
-  int64_t front_end_bytes = 0;  // what requests take outside the engine, where it comes from the same memory
-  int64_t other_bytes = 0;      // of it, what a draft model and the rules of answers take
+  int64_t front_end_bytes = 0;  // used by requests outside the engine, if in the same memory
+  int64_t other_bytes = 0;      // in the same memory, used by a draft model and output rules
 };
 
 struct MemoryGrant {
   int64_t max_model_len = 0;
   int64_t num_blocks = 0, swap_blocks = 0;
-  int64_t front_end_bytes = 0;            // of those that were asked for
-  int64_t kv_bytes = 0, total_bytes = 0;  // of the plan, the second with everything
+  int64_t front_end_bytes = 0;            // granted part of the demand
+  int64_t kv_bytes = 0, total_bytes = 0;  // of the plan; total_bytes includes everything
   std::string text;                       // the plan as a table, for people
 };
 
@@ -58,7 +58,7 @@ struct ExecutorSize {
   int64_t num_blocks = 0, swap_blocks = 0;
   int32_t block_size = 16;  // tokens
   int64_t max_model_len = 0;
-  int32_t max_slots = 0;  // live sequences, those that wait included
+  int32_t max_slots = 0;  // live sequences, including waiting ones
   int64_t max_step_tokens = 0;
   int32_t max_step_items = 0;
 };
@@ -69,13 +69,13 @@ class Backend {
 
   virtual ~Backend() = default;
   virtual BackendInfo Info() const = 0;
-  // Context, KV blocks and swap blocks, beside the weights and the largest step. kInvalidArgument with the arithmetic
-  // and the flag to change where it does not fit.
+  // Plans context, KV blocks and swap blocks, besides the weights and the largest step. If they do not fit:
+  // kInvalidArgument with the arithmetic and the flag to change.
   virtual Result<MemoryGrant> PlanMemory(const MemoryDemand& demand) const = 0;
-  // Brings the weights to where they are computed with; their format for people and clients ("q4_1 (211), f32 (61)").
-  // `say` gets lines of progress; may be empty.
+  // Loads the weights to the device. Returns their format for people and clients ("q4_1 (211), f32 (61)"). `say` gets
+  // lines of progress; may be empty.
   virtual Result<std::string> LoadWeights(const Say& say) = 0;
-  // kResourceExhausted with the size when the memory of the plan is not there.
+  // kResourceExhausted with the size if the memory of the plan is not available.
   virtual Result<std::unique_ptr<Executor>> CreateExecutor(const ExecutorSize& size) = 0;
 };
 

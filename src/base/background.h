@@ -1,5 +1,5 @@
-// Which requests are background work: those of the lowest priority (Request::priority). Orders that otherwise look at
-// no priority let them begin when no other request waits.
+// Background requests have the lowest priority (Request::priority). Orders that otherwise ignore priorities start them
+// only if no other request waits.
 #pragma once
 
 #include <cstdint>

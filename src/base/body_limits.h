@@ -1,4 +1,4 @@
-// How large request bodies may be where memory is short.
+// Limits of request bodies, reduced if memory is scarce.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@ namespace tactus {
 struct BodyLimits {
   int64_t max_body_bytes = 0;
   int64_t max_body_total_bytes = 0;
-  int64_t kept_bytes = 0;  // of running requests that may move
+  int64_t kept_bytes = 0;  // kept bodies of running requests that may move
 
-  // The same limits in proportion, where requests would take `wanted_bytes` and there is room for `room_bytes` (0 or
-  // less: not known, no change).
+  // The limits scaled down so that requests that need up to `wanted_bytes` fit into `room_bytes` (0 or less: unknown,
+  // no change).
   BodyLimits Within(int64_t wanted_bytes, int64_t room_bytes) const;
 };
 
-// The part of the memory that is left (AvailableMemoryBytes(), or -1) that a process without a model gives to requests:
-// half, since threads and libraries take the other. -1 where nothing is known.
+// The part of the available memory (AvailableMemoryBytes(), or -1) that a process without a model uses for requests:
+// half, since threads and libraries need the rest. -1: unknown.
 int64_t RequestRoom(int64_t available_bytes);
 
-// For a log: what is allowed instead of what was asked for.
+// A log line with the allowed limits instead of the requested ones.
 std::string ShortMemoryText(const BodyLimits& asked, const BodyLimits& allowed);
 
-// The options of a process without a model, whose bodies fit the memory that is left (AvailableMemoryBytes()). Says in
-// `log` what it cut.
+// The options of a process without a model, with limits of bodies that fit the available memory
+// (AvailableMemoryBytes()). Logs reduced limits.
 template <class Options, class Log>
 Options FittedToMemory(const Options& options, int64_t available_bytes, const Log& log) {
   Options fitted = options;

@@ -1,4 +1,4 @@
-// Where the program keeps what it fetched or made, as scripts/ do.
+// The folder for downloaded and generated files; scripts/ use the same.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ CheckHook SetCheckHook(CheckHook hook) {
 void CheckFailed(const char* expression, const char* file, int line, const std::string& message) {
   std::string report = std::string(file) + ":" + std::to_string(line) + ": broken invariant: " + expression;
   if (!message.empty()) report += ": " + message;
-  // The one exception to "the library never prints": the process is about to stop and this is the only account of why.
+  // The only place where the library prints: the process is about to abort, and no other message reports why.
   std::fprintf(stderr, "%s\n", report.c_str());
   if (CheckHook hook = g_hook.exchange(nullptr)) hook(report);
   std::abort();

@@ -1,4 +1,4 @@
-// A checksum against accidents, at the speed of memory: eight chains of multiplications. Files keep it. Pure.
+// A checksum against accidental damage, at memory speed: eight chains of multiplications. It is stored in files. Pure.
 #pragma once
 
 #include <cstddef>

@@ -11,13 +11,12 @@ class Clock {
   virtual TimeNs NowNs() = 0;  // monotonic; any thread
 };
 
-// Steady clock of the machine (base/system_clock.cc, the one place that may call it).
+// Steady clock of the machine (base/system_clock.cc, the only file that may call it).
 Clock& SystemClock();
-// Seconds since the Unix epoch, for `created` fields, log lines, and the expiry of what outlives the process; for no
-// other decision.
+// Seconds since the Unix epoch. Only for `created` fields, log lines, and the expiry of data that outlives the process.
 int64_t UnixSeconds();
 
-// A clock that stands still until it is told to move: tests, replay, simulation. Not thread-safe.
+// A clock that changes only by Advance and AdvanceTo: for tests, replay, simulation. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(TimeNs start_ns = 0) : now_ns_(start_ns) {}

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kPrompt = "prompt of ", kAtLeast = "at least ", kTokens = " tokens + ", kOf = " of ",
                            kContext = " exceed the context of ";
-// As the APIs call the most tokens of an answer.
+// The APIs' names for the token limit of an answer.
 constexpr std::string_view kFields[] = {"max_tokens", "max_completion_tokens", "max_output_tokens",
                                         ContextOverflow::kAnswer};
 

@@ -1,5 +1,5 @@
-// The lines and cells of CSV as this project's own files have it: no cell holds a comma, a quote or a line's end. Views
-// into the caller's text. And the cells of others' files, which may be quoted. Any thread.
+// Splits CSV: lines and cells of this project's own files, whose cells have no comma, quote or line break, as views
+// into the caller's text; and cells of foreign files, which may be quoted. Any thread.
 #pragma once
 
 #include <string>
@@ -8,15 +8,14 @@
 
 namespace tactus {
 
-// The text's first line without its end, which leaves the text; that of an empty text is empty.
+// Removes the first line from the text and returns it without its line break; empty for an empty text.
 std::string_view TakeLine(std::string_view* text);
-// An empty line has one cell, an empty one.
+// An empty line has one empty cell.
 void SplitCells(std::string_view line, std::vector<std::string_view>* cells);
-// A line of a file that others wrote, without the blanks about its cells: a cell may stand in quotes ("a, ""b"""), and
-// then holds commas and, doubled, quotes; not a line's end. False: a quote is not closed, or something stands behind
-// it.
+// Splits a line of a foreign file and trims its cells: a quoted cell ("a, ""b""") may contain commas and doubled
+// quotes, but no line break. False: a quote is not closed, or text follows the closing quote.
 bool SplitQuotedCells(std::string_view line, std::vector<std::string>* cells);
-// Without the blanks and carriage returns at both ends.
+// The cell without blanks and carriage returns at both ends.
 std::string_view Trimmed(std::string_view cell);
 
 }  // namespace tactus

@@ -23,7 +23,7 @@ std::string_view TakeDigits(std::string_view* text) {
   return digits;
 }
 
-// Of the absolute values, none of them zero.
+// Compares absolute values; both are non-zero.
 std::strong_ordering CompareSizes(const Decimal& a, const Decimal& b) {
   if (const auto order = a.magnitude() <=> b.magnitude(); order != 0) return order;
   return a.digits.compare(b.digits) <=> 0;  // neither ends with 0

@@ -1,4 +1,4 @@
-// Numbers as JSON writes them, digit by digit: what a double cannot hold. Pure functions: any thread.
+// Decimal numbers of JSON with all digits, which a double cannot represent. Pure functions: any thread.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace tactus {
 
-// digits * 10^exponent. Digits begin and end with others than 0; none: zero, which is not negative.
+// digits * 10^exponent. Digits have no leading or trailing 0; no digits: zero, which is not negative.
 struct Decimal {
   bool negative = false;
   std::string digits;
@@ -17,17 +17,17 @@ struct Decimal {
 
   bool zero() const { return digits.empty(); }
   bool integer() const { return zero() || exponent >= 0; }
-  // Digits before the point; of numbers below 1: none or a negative number of them.
+  // The number of digits before the point; 0 or negative for numbers below 1.
   int64_t magnitude() const { return static_cast<int64_t>(digits.size()) + exponent; }
   friend bool operator==(const Decimal&, const Decimal&) = default;
 };
 std::strong_ordering operator<=>(const Decimal& a, const Decimal& b);
 
-// `text`: a JSON number. Nothing: it is none, or its exponent has more than nine digits.
+// `text`: a JSON number. Nothing: not a number, or its exponent has more than nine digits.
 std::optional<Decimal> ReadDecimal(std::string_view text);
-// The number that the double is taken for: the shortest one that it stands for. Nothing: it is not finite.
+// The shortest decimal that is read back as this double. Nothing: not finite.
 std::optional<Decimal> DecimalOf(double value);
-// Without an exponent: "-120.5". `most`: bytes; empty beyond them.
+// The number without exponent: "-120.5". Empty if longer than `most` bytes.
 std::string PlainText(const Decimal& number, size_t most);
 
 }  // namespace tactus

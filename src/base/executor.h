@@ -1,11 +1,11 @@
 // An executor runs hybrid batches. One forward pass per plan: linear operators once over all tokens, attention by kind
-// over the paged KV cache, logits only for the rows asked for, sampling.
+// over the paged KV cache, logits only for the requested rows, sampling.
 //
-// Thread rule: the engine thread calls everything here, unless it says otherwise; the executor may own threads and
-// calls only the wake-up. Contract (tests/conformance runs it over tests/support/fake_executor.h): Submit never blocks
-// and never fails; results come back in submission order, exactly one per submitted plan; at most max_in_flight plans
-// are outstanding; within a step, in each layer, every write of K and V comes before every attention read, so that
-// items may share blocks written in that step.
+// Thread rule: the engine thread calls every function, unless noted otherwise; threads of the executor call only the
+// wake-up. Contract (tests/conformance runs it over tests/support/fake_executor.h): Submit never blocks and never
+// fails; results come back in submission order, exactly one per submitted plan; at most max_in_flight plans are
+// outstanding; within a step, in each layer, every write of K and V comes before every attention read, so that items
+// may share blocks written in that step.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace tactus {
 struct ExecutorTraits {
   int32_t max_in_flight = 1;
   bool can_chain = false;        // accepts InputSource::kChained, from items that sampled without drafts
-  int32_t max_draft_tokens = 0;  // of one item
-  bool has_tokens = true;        // false: needs no token ids and returns none of meaning (simulation)
+  int32_t max_draft_tokens = 0;  // per item
+  bool has_tokens = true;        // false: needs no token ids and returns no meaningful ones (simulation)
   const char* name = "";
 };
 
@@ -37,7 +37,7 @@ class Executor {
   // Called from any executor thread when a Poll may succeed. Set once, before the first Submit.
   virtual void SetWakeup(std::function<void()> wakeup) = 0;
 
-  // KV blocks as bytes, for sequences that move between engines of one format. 0: they cannot be taken out, and the two
+  // KV blocks as bytes, for sequences that move between engines of one format. 0: unsupported, and the two functions
   // below are never called.
   virtual int64_t kv_block_bytes() const { return 0; }
   // Fills all kv_block_bytes(). Precondition: no step in flight writes the block.

@@ -26,7 +26,7 @@ Hash128 KeyOf(std::string_view secret, std::string_view purpose) {
   return key;
 }
 
-// Lengths first, so that no two requests have the same text.
+// The MAC of the parts; each has its length before it, so that different requests have different texts.
 Hash128 Mac(const FleetKeys& keys, std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += fmt::format("{}:{}", part.size(), part);
@@ -37,7 +37,7 @@ Hash128 DigestOf(const FleetKeys& keys, std::string_view body) {
   return SipHash128(keys.bodies, body.data(), body.size());
 }
 
-// In time that does not depend on where they differ.
+// Constant-time comparison.
 bool Equal(const Hash128& a, const Hash128& b) {
   return ((a.low ^ b.low) | (a.high ^ b.high)) == 0;
 }
@@ -83,10 +83,10 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
   const File file(path);
   struct stat about{};
   if (file.fd() < 0 || fstat(file.fd(), &about) != 0) return bad(std::strerror(errno));
-  if (!S_ISREG(about.st_mode)) return bad("no regular file");
+  if (!S_ISREG(about.st_mode)) return bad("not a regular file");
   if ((about.st_mode & S_IRWXO) != 0) {
     return bad(
-        fmt::format("everybody on this machine may open it (mode {:04o}); it must be its owner's, as after "
+        fmt::format("every user of this machine may open it (mode {:04o}); only its owner should, as after "
                     "'chmod 600'",
                     about.st_mode & 07777));
   }
@@ -126,7 +126,7 @@ Result<Hash128> BitsOf(std::string_view hex) {
     return error == std::errc() && end == digits.data() + digits.size();
   };
   if (hex.size() != 32 || !half(hex.substr(0, 16), &bits.high) || !half(hex.substr(16), &bits.low))
-    return InvalidArgument("no 32 hexadecimal digits");
+    return InvalidArgument("not 32 hexadecimal digits");
   return bits;
 }
 
@@ -142,7 +142,8 @@ std::string SignFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int htt
 
 Status CheckFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_status, std::string_view body,
                         const std::string* header) {
-  if (header == nullptr) return Denied(fmt::format("the answer ({}) has none: who answers is no member", http_status));
+  if (header == nullptr)
+    return Denied(fmt::format("missing in the answer ({}): the sender is not a member", http_status));
   const auto words = Words(*header);
   const auto mac = words.size() == 2 && words[0] == kVersion ? BitsOf(words[1]) : Result<Hash128>(Denied("malformed"));
   if (!mac.ok() || !Equal(*mac, AnswerMac(keys, nonce, http_status, body)))
@@ -152,7 +153,8 @@ Status CheckFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_st
 
 Status FleetGuard::CheckHead(std::string_view method, std::string_view path, const std::string* header, int64_t now_s) {
   if (header == nullptr)
-    return Denied("missing; only members of the fleet, which have its secret (--kv-secret-file), may ask for this");
+    return Denied(
+        "missing; only members of the fleet, which have its secret (--kv-secret-file), may send this request");
   const auto words = Words(*header);
   int64_t at_s = 0;
   if (words.size() != 5 || words[0] != kVersion ||
@@ -177,7 +179,7 @@ Status FleetGuard::CheckHead(std::string_view method, std::string_view path, con
   std::lock_guard lock(mutex_);
   for (; !order_.empty() && order_.front().first < now_s; order_.pop_front()) seen_.erase(order_.front().second);
   if (seen_.size() >= kMostSeen) return Denied("too many requests within two minutes");
-  if (!seen_.insert(*nonce).second) return Denied("this very request has been sent before");
+  if (!seen_.insert(*nonce).second) return Denied("this request has already been used");
   order_.emplace_back(now_s + 2 * kFleetClockSkewS + 1, *nonce);
   return Status();
 }

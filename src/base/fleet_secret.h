@@ -1,13 +1,13 @@
-// The secret that the members of a fleet share (--kv-secret-file): what their block keys come from, so that they can
-// compare prefixes, and what authenticates a request of one to another. Pure functions, but for FleetGuard.
+// The secret that the members of a fleet share (--kv-secret-file). Block keys are derived from it, so that members can
+// compare prefixes, and it authenticates requests between members. Pure functions, except FleetGuard.
 //
 // A request carries "x-tactus-fleet: v1 SECONDS NONCE DIGEST MAC": SECONDS since the Unix epoch, NONCE 128 random bits,
 // DIGEST of the body and MAC of method, path, SECONDS, NONCE and DIGEST, both SipHash-2-4-128 (a keyed pseudo-random
 // function made for this), under two keys that are HMAC-SHA-256 of the secret. So a head is checked before its body is
-// read, and without the secret none can be made or changed. A process takes each once, for as long as SECONDS are
-// near, and none from before it began; another member has no means to see that a request was not meant for it. An
-// answer that says yes carries a MAC over the request's NONCE, its status and body; refusals and streams carry none.
-// Nothing is encrypted.
+// read, and a request cannot be forged or changed without the secret. A process accepts each request once, only while
+// SECONDS are near, and none from before its own start; a member cannot detect that a request was meant for another
+// member. A successful answer carries a MAC over the request's NONCE, the status and the body; errors and streams carry
+// none. Nothing is encrypted.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,20 @@ namespace tactus {
 
 inline constexpr const char* kFleetHeader = "x-tactus-fleet";
 inline constexpr size_t kShortestFleetSecret = 16, kLongestFleetSecret = 4096;  // bytes
-inline constexpr int64_t kFleetClockSkewS = 60;  // that members' clocks may be apart, and a request may be under way
+inline constexpr int64_t kFleetClockSkewS = 60;  // tolerance for clock differences and for time in transit
 
 struct FleetKeys {
   Hash128 blocks;    // IntakeLimits::secret
-  Hash128 requests;  // of the MAC
-  Hash128 bodies;    // of the DIGEST
+  Hash128 requests;  // key of the MAC
+  Hash128 bodies;    // key of the DIGEST
 };
 
-// The file's bytes without a line end. kInvalidArgument (param kv-secret-file): not there, shorter than 16 bytes or
-// longer than 4096, or open to others than its owner and group.
+// The file's bytes without a final line break. kInvalidArgument (param kv-secret-file): missing, shorter than 16 bytes
+// or longer than 4096, or accessible to users other than its owner and group.
 Result<std::string> ReadFleetSecret(const std::string& path);
 FleetKeys FleetKeysOf(std::string_view secret);
 
-// 32 hexadecimal digits, and back. kInvalidArgument: they are none.
+// Conversion to and from 32 hexadecimal digits. kInvalidArgument: not such digits.
 std::string HexOf(const Hash128& bits);
 Result<Hash128> BitsOf(std::string_view hex);
 
@@ -47,19 +47,19 @@ struct FleetRequest {
 // The header's value.
 std::string SignFleetRequest(const FleetKeys& keys, const FleetRequest& request, int64_t now_s, const Hash128& nonce);
 std::string SignFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_status, std::string_view body);
-// `header` null: there is none. kUnauthenticated.
+// `header` null: missing. kUnauthenticated.
 Status CheckFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_status, std::string_view body,
                         const std::string* header);
 
-// Lets requests of members in, each once: first the head, then, where that has passed, the body that came with it. Any
-// thread. kUnauthenticated says what is wrong, and nothing of the secret. What was signed before `began_s`, when this
-// process could not yet note what it takes, is refused.
+// Authenticates requests of members, each once: first the head, then the body. Any thread. The message of
+// kUnauthenticated names the error and reveals nothing of the secret. Requests signed before `began_s`, the process's
+// start, are refused, because their nonces may have been used with an earlier process.
 class FleetGuard {
  public:
   FleetGuard(const FleetKeys& keys, int64_t began_s) : keys_(keys), began_s_(began_s) {}
-  // `header` null: there is none.
+  // `header` null: missing.
   Status CheckHead(std::string_view method, std::string_view path, const std::string* header, int64_t now_s);
-  // The request's nonce, for the answer. `header` as it was.
+  // Returns the request's nonce, for the answer. `header`: as for CheckHead.
   Result<Hash128> CheckBody(const std::string* header, std::string_view body) const;
 
  private:
@@ -72,7 +72,7 @@ class FleetGuard {
   const int64_t began_s_;
   std::mutex mutex_;
   std::unordered_set<Hash128, NonceHash> seen_;
-  std::deque<std::pair<int64_t, Hash128>> order_;  // when they are forgotten
+  std::deque<std::pair<int64_t, Hash128>> order_;  // expiry time and nonce
 };
 
 }  // namespace tactus

@@ -11,13 +11,13 @@
 namespace tactus {
 namespace {
 
-constexpr int kGzip = 16 + MAX_WBITS;  // a gzip header, and its checksums
+constexpr int kGzip = 16 + MAX_WBITS;  // zlib's code for gzip format with checksums
 
 }  // namespace
 
 struct Gunzip::Stream {
   z_stream z{};
-  bool within = false;  // a member has begun and not ended
+  bool within = false;  // a gzip member has begun and not ended
   Stream() { TACTUS_CHECK(inflateInit2(&z, kGzip) == Z_OK); }
   ~Stream() { inflateEnd(&z); }
   Stream(const Stream&) = delete;
@@ -41,7 +41,7 @@ Status Gunzip::Take(std::string_view* in, size_t most_bytes, std::string* out) {
   Status status;
   while (made < most_bytes && !in->empty()) {
     const size_t offered = std::min(in->size(), kMostAtOnce), room = std::min(most_bytes - made, kMostAtOnce);
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));  // zlib's type; it is not written to
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in->data()));  // zlib does not write it
     z.avail_in = static_cast<uInt>(offered);
     z.next_out = reinterpret_cast<Bytef*>(out->data() + before + made);
     z.avail_out = static_cast<uInt>(room);

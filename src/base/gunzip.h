@@ -1,4 +1,4 @@
-// Gzipped input, a piece at a time: never more than a piece of the content is in memory. One thread per object.
+// Decompresses gzip piece by piece; only one piece of the content is in memory. One thread per object.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace tactus {
 
-// Whether a file that begins so is gzipped. Two bytes are enough.
+// Whether a file that begins with these bytes is gzipped. Two bytes are enough.
 bool IsGzip(std::string_view begin);
 
 class Gunzip {
  public:
-  // `name`: of the file, for messages.
+  // `name`: the file's name, for messages.
   explicit Gunzip(std::string name);
   ~Gunzip();
   Gunzip(Gunzip&&) noexcept;
   Gunzip& operator=(Gunzip&&) = delete;
 
-  // Unpacks until `out` has grown by `most_bytes` or `in` is used up, and takes what was used off `in`. kDataLoss: it
-  // is damaged.
+  // Unpacks until `out` has grown by `most_bytes` or `in` is empty; consumed bytes are removed from `in`. kDataLoss:
+  // damaged input.
   Status Take(std::string_view* in, size_t most_bytes, std::string* out);
-  // Once there is no more input. kDataLoss: it is cut off.
+  // Call after the last input. kDataLoss: truncated input.
   Status End() const;
 
  private:

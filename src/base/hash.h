@@ -1,5 +1,5 @@
-// Keyed 128-bit hash (SipHash-2-4-128, Aumasson and Bernstein 2012). Block identities come from it, so that a client
-// who does not know the key cannot craft two prompts that share a KV block.
+// Keyed 128-bit hash (SipHash-2-4-128, Aumasson and Bernstein 2012). It gives blocks their identities, so that a client
+// without the key cannot craft two prompts that share a KV block.
 #pragma once
 
 #include <compare>

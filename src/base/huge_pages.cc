@@ -14,7 +14,7 @@ size_t RoundUp(size_t bytes) {
 }  // namespace
 
 std::byte* MapHugePages(size_t bytes) {
-  // A mapping lies at some small page: one huge page more holds an aligned one, and what is left over goes back.
+  // A mapping is only aligned to small pages, so map one huge page more, and unmap the rest around the aligned part.
   const size_t size = RoundUp(bytes);
   void* data = mmap(nullptr, size + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;

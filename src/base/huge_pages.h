@@ -1,5 +1,5 @@
-// Memory in huge pages, where the system gives them: large arrays that are read here and there miss the TLB less.
-// Advice only: where it is refused, pages are small and nothing else changes. Thread rule: as operator new.
+// Memory in huge pages, if the system grants them: random reads of large arrays have fewer TLB misses. Only advice to
+// the system: without huge pages everything works with small ones. Thread rule: as operator new.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace tactus {
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
-// A mapping of its own, zero, aligned to kHugePageBytes, of `bytes` rounded up to it; null when the system refuses.
+// A new zeroed mapping, aligned to kHugePageBytes, of `bytes` rounded up to it; null if the system refuses.
 std::byte* MapHugePages(size_t bytes);
-// The same `bytes` as were asked for.
+// `bytes` as passed to MapHugePages.
 void UnmapHugePages(std::byte* data, size_t bytes);
 
-// Arrays of less than half a huge page lie in ordinary memory, so that none takes more than twice what it needs.
+// Arrays of less than half a huge page use ordinary memory, so that no array uses more than twice its size.
 template <class T>
 struct HugePageAllocator {
   using value_type = T;
@@ -25,7 +25,7 @@ struct HugePageAllocator {
 
   HugePageAllocator() = default;
   template <class U>
-  HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT(google-explicit-constructor): as allocators are
+  HugePageAllocator(const HugePageAllocator<U>&) {}  // NOLINT(google-explicit-constructor): required of allocators
 
   static bool Maps(size_t count) { return count >= kHugePageBytes / 2 / sizeof(T); }
   T* allocate(size_t count) {
@@ -47,7 +47,7 @@ struct HugePageAllocator {
 template <class T>
 using HugePageVector = std::vector<T, HugePageAllocator<T>>;
 
-// An array of plain data that has not been written to: memory is taken as it is used.
+// An uninitialised array of plain data: pages are allocated on first use.
 template <class T>
 class HugePageArray {
  public:

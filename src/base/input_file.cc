@@ -81,7 +81,7 @@ Result<bool> InputFile::FillUnpacked() {
   const size_t before = buffer_.size();
   while (buffer_.size() == before) {
     if (packed_at_ == packed_.size() && !packed_end_) {
-      // What is read comes behind buffer_, and goes where packed bytes are kept.
+      // FillPacked appends to buffer_, so buffer_ and packed_ are swapped around it.
       std::string kept;
       kept.swap(buffer_);
       auto more = FillPacked();
@@ -106,7 +106,7 @@ Result<bool> InputFile::FillUnpacked() {
 
 Status InputFile::TooLarge() const {
   return Status(StatusCode::kTooLarge,
-                "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes that are read of it");
+                "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes allowed");
 }
 
 Result<bool> InputFile::FillPacked() {
@@ -114,11 +114,11 @@ Result<bool> InputFile::FillPacked() {
   const int polled = poll(&ready, 1, wait_ms_);
   if (polled == 0) {
     return Status(StatusCode::kDeadlineExceeded,
-                  "'" + name_ + "': nothing came for " + std::to_string(wait_ms_) + " ms; does anything write to it?");
+                  "'" + name_ + "': no data for " + std::to_string(wait_ms_) + " ms; does anything write to it?");
   }
   buffer_.erase(0, at_);
   at_ = 0;
-  // One byte more than allowed tells a file of exactly the limit from a longer one.
+  // One byte beyond the limit distinguishes a file of exactly the limit from a longer one.
   const auto most = static_cast<size_t>(std::min<int64_t>(kPieceBytes, limit_bytes_ - read_bytes_)) + 1;
   const size_t before = buffer_.size();
   buffer_.resize(before + most);

@@ -1,9 +1,9 @@
 // JSON values whose destructor allocates nothing.
 //
-// nlohmann-json flattens a value into a vector before it frees it, so that deep values need no deep stack. Where memory
-// is short that vector cannot be had, the exception leaves a destructor, and the process ends. Here a value frees its
-// children where they are. What that costs is stack, some 200 bytes a level: texts are read by base/json_text.h or with
-// a limit of depth of their own.
+// nlohmann-json flattens a value into a vector before it frees it, so that deep values need no deep stack. Without
+// memory for that vector the exception leaves a destructor, and the process ends. Here a value frees its children
+// recursively. That costs some 200 bytes of stack per level, so texts must be parsed by base/json_text.h or with
+// another depth limit.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ void Destroy(Value& value, Type type) {
     case Type::binary:
       return Release(value.binary);
     default:
-      return;  // stands in the value itself
+      return;  // stored in the value itself
   }
 }
 

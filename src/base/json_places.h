@@ -1,6 +1,6 @@
-// Places in one JSON document by their pointers, and members of its objects by their names. Objects keep the client's
-// order of keys, so nlohmann's own search looks through all members each time; here large objects get an index at the
-// first search. The document outlives this and does not change. One thread at a time.
+// Finds values of one JSON document by JSON pointer, and members of its objects by name. Objects keep the client's
+// order of keys, so nlohmann's own search is linear; here large objects get an index at the first search. The document
+// outlives this and does not change. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class JsonPlaces {
   JsonPlaces(const JsonPlaces&) = delete;
   JsonPlaces& operator=(const JsonPlaces&) = delete;
 
-  // What a pointer (RFC 6901: "" or "/a/0") leads to. Null: it leads nowhere, or is no pointer.
+  // The target of a pointer (RFC 6901: "" or "/a/0"). Null: no target, or not a pointer.
   const Json* At(std::string_view pointer) {
     const Json* at = &root_;
     while (!pointer.empty() && at != nullptr) {
@@ -32,7 +32,7 @@ class JsonPlaces {
     return at;
   }
 
-  // Null: `value` is no object or has no such member.
+  // Null: `value` is not an object or has no such member.
   const Json* Member(const Json& value, std::string_view name) {
     constexpr size_t kFew = 16;
     if (!value.is_object()) return nullptr;

@@ -12,7 +12,7 @@
 namespace tactus::json_text {
 namespace {
 
-// A double has 15 digits whatever they are.
+// Whether the double differs from the written number. A double represents any 15 digits.
 bool IsRounded(double value, std::string_view text) {
   constexpr size_t kSureBytes = 16;
   if (text.size() <= kSureBytes && text.find_first_of("eE") == std::string_view::npos) return false;
@@ -21,7 +21,7 @@ bool IsRounded(double value, std::string_view text) {
   return !written || written != DecimalOf(value);
 }
 
-// The number that ends `text`.
+// The number at the end of `text`.
 std::string_view NumberBefore(std::string_view text) {
   const size_t before = text.find_last_not_of("0123456789+-.eE");
   return before == std::string_view::npos ? text : text.substr(before + 1);
@@ -66,7 +66,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     const auto line = limits_.first_line + std::count(before.begin(), before.end(), '\n');
     const size_t newline = before.rfind('\n');
     const size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
-    // The library's reason, without its prefix and without the quoted input, which may be no UTF-8.
+    // The library's reason, without its prefix and without the quoted input, which may be invalid UTF-8.
     std::string_view reason = error.what();
     if (const size_t dash = reason.find(" - "); dash != std::string_view::npos)
       reason.remove_prefix(dash + 3);
@@ -74,7 +74,7 @@ class Builder final : public nlohmann::json_sax<Json> {
       reason.remove_prefix(bracket + 2);
     reason = reason.substr(0, reason.find("; last read"));
     std::string beyond;
-    if (error.id == 406) reason = reason.substr(0, reason.find(" '"));  // what is quoted may be long
+    if (error.id == 406) reason = reason.substr(0, reason.find(" '"));  // the quoted text may be long
     if (error.id == 406 && limits_.rounded != nullptr) {
       constexpr size_t kShownBytes = 60;
       const std::string_view number = NumberBefore(text_.substr(0, position));
@@ -150,7 +150,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   int64_t values_ = 0;
 };
 
-// Moves the first character of `text` to `out`; a byte that starts none becomes U+FFFD.
+// Moves the first character of `text` to `out`; an invalid byte becomes U+FFFD.
 void AppendCharacter(std::string_view* text, std::string* out) {
   const Utf8Step step = DecodeUtf8(*text);
   const size_t size = step.state == Utf8Step::State::kValid ? step.size : 1;
@@ -166,7 +166,7 @@ void AppendCharacter(std::string_view* text, std::string* out) {
 
 namespace {
 
-// The library takes a NUL byte for the text's end and reads no further.
+// Rejects NUL bytes: the library takes one for the end of the text.
 Status CheckNul(std::string_view text, int64_t first_line) {
   const size_t at = text.find('\0');
   if (at == std::string_view::npos) return Status();

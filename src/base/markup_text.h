@@ -1,4 +1,4 @@
-// Text as it stands in HTML, SVG and XML.
+// Escapes text for HTML, SVG and XML.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace tactus {
 
-// With &, <, > and both quotes as references, those of quotes as numbers: right between tags and in attributes. The
-// same bytes as Python's markupsafe, which chat templates are written for.
+// Replaces &, <, > and both quotes by references, quotes by numeric ones: correct between tags and in attributes. The
+// same output as Python's markupsafe, which chat templates are written for.
 std::string EscapeMarkup(std::string_view text);
 
 }  // namespace tactus

@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kReserveBytes = size_t{8} << 20;
 constexpr std::chrono::milliseconds kPause{2};
 constexpr DurationNs kMostWaitNs = 10 * kSecond;
-constexpr DurationNs kNewWaitNs = 100 * kMillisecond;  // a shortage that is longer ago belongs to another allocation
+constexpr DurationNs kNewWaitNs = 100 * kMillisecond;  // an earlier shortage belongs to another allocation
 
 std::atomic<void*> reserve{nullptr};
 std::atomic<Clock*> the_clock{nullptr};
 thread_local bool needs_memory = false;
-thread_local TimeNs first_ns = 0, last_ns = 0;  // of a wait
+thread_local TimeNs first_ns = 0, last_ns = 0;  // begin and last retry of the current wait
 
 void OnShortage() {
   if (!needs_memory) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// Objectives against what an engine can do at all. Pure: any thread.
+// Checks objectives against the shortest step of an engine. Pure: any thread.
 #pragma once
 
 #include <string>
@@ -10,17 +10,18 @@
 
 namespace tactus {
 
-// "TTFT 500 ms, gap 50 ms, total 10000 ms": those that are stated, in one unit; empty: none is.
+// "TTFT 500 ms, gap 50 ms, total 10000 ms": the stated objectives, in one unit; empty: none.
 std::string ObjectivesText(const Slo& slo);
 
-// Of one token without a context, whether of a prompt or of an answer: no step takes less, and no token comes sooner.
+// The time of a step with one token, of a prompt or an answer, without context: no step is shorter, and no token is
+// faster.
 DurationNs ShortestStepNs(const StepTimeModel& model);
 
-// An objective is stated that is shorter.
+// Whether a stated objective is shorter than `step_ns`.
 bool IsBelow(const Slo& slo, DurationNs step_ns);
 
-// kInvalidArgument, with the field as param: an objective is below the floor (0: none is known), or the first token is
-// due after the whole answer.
+// kInvalidArgument, with the field as param: an objective is below the floor (0: unknown), or the first token is due
+// after the whole answer.
 Status CheckObjectives(const Slo& slo, DurationNs floor_ns);
 
 }  // namespace tactus

@@ -1,4 +1,4 @@
-// Calls a function at the end of a scope, however that is left. Thread rule: as the scope's.
+// Calls a function at the end of a scope, also after an exception. Thread rule: that of the scope.
 #pragma once
 
 #include <utility>

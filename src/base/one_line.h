@@ -6,8 +6,7 @@
 
 namespace tactus {
 
-// What another program said, as a line for people: valid UTF-8, nothing that a terminal obeys, and no more bytes than a
-// limit.
+// Text of another program as one line for people: valid UTF-8, no control characters, and at most `most_bytes` of it.
 std::string OneLine(std::string_view text, size_t most_bytes = 300);
 
 }  // namespace tactus

@@ -17,7 +17,7 @@ Status CannotWrite(const std::string& path, const char* option, const std::strin
   return DataLoss(fmt::format("cannot write --{} '{}': {}", option, path, why));
 }
 
-// Where a chain of links ends, so that a rename replaces the file and not the link to it.
+// The target of a chain of links, so that a rename replaces the file and not a link to it.
 fs::path Target(const std::string& path) {
   std::error_code error;
   const fs::path target = fs::weakly_canonical(path, error);
@@ -32,7 +32,7 @@ Status WriteText(const fs::path& path, const std::string& text, const char* opti
   return out ? Status() : CannotWrite(path.string(), option, errno != 0 ? std::strerror(errno) : "input/output error");
 }
 
-// Puts what was written beside `target` in its place, with the rights that it had.
+// Renames the temporary file `beside` to `target`, with the permissions that `target` had.
 Status PutInPlace(const fs::path& beside, const fs::path& target, const std::string& path, const char* option) {
   std::error_code error;
   if (const auto there = fs::status(target, error); !error && fs::exists(there))

@@ -1,4 +1,5 @@
-// Files that a result is written to: found unwritable before the work, and never half replaced. Caller's thread.
+// Output files for results: unwritable ones are detected before the work, and a file is never partly replaced. Caller's
+// thread.
 #pragma once
 
 #include <cstdio>
@@ -12,19 +13,20 @@
 
 namespace tactus {
 
-// Can `path` be written? What lies there stays as it is; folders above it are made. kDataLoss with the reason, naming
-// `option`, the flag that says where.
+// Whether `path` can be written. An existing file stays unchanged; missing parent folders are created. kDataLoss with
+// the reason and `option`, the flag that set the path.
 Status CheckWritable(const std::string& path, const char* option);
 
-// kInvalidArgument: two of the outputs ({flag, path}, an empty path being none) are one file, and the later would
+// kInvalidArgument: two of the outputs ({flag, path}; an empty path means no output) are one file, so the later would
 // replace the earlier.
 Status CheckApart(std::initializer_list<std::pair<const char*, std::string>> outputs);
 
-// Writes `text` beside `path` and renames, so that `path` has all of its old text or all of the new one. What is no
-// regular file (a pipe, /dev/stdout) is written in place. kDataLoss: not written; `path` is as it was.
+// Writes `text` to a temporary file and renames it, so that `path` has all of its old text or all of the new text. A
+// path that is not a regular file (a pipe, /dev/stdout) is written in place. kDataLoss: not written; `path` is
+// unchanged.
 Status ReplaceFile(const std::string& path, const std::string& text, const char* option);
 
-// The same for what is written piece by piece: to file(), then Commit(). Without that nothing has changed.
+// The same for output in pieces: write to file(), then Commit(). Without Commit() `path` is unchanged.
 class FileReplacement {
  public:
   static Result<FileReplacement> Open(const std::string& path, const char* option);

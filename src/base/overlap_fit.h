@@ -1,16 +1,17 @@
-// How much longer two parts of a step take than the longer one alone when a device runs both at once: the one that
-// waits for arithmetic and the one that waits for memory. Plain data, pure functions.
+// The time of two overlapping parts of a step, one bound by arithmetic and one by memory, compared to the longer one
+// alone. Plain data, pure functions.
 #pragma once
 
 namespace tactus {
 
-// With x = shorter / longer both take longer * (1 + linear x + quadratic x^2). Zeros are perfect overlap; linear 1 is
-// none, one part after the other. With both >= 0 and quadratic <= 1 a longer part never makes the whole shorter.
+// With x = shorter / longer, both parts take longer * (1 + linear x + quadratic x^2). Zeros mean perfect overlap;
+// linear 1 means none, one part after the other. With both >= 0 and quadratic <= 1 the time never falls as a part gets
+// longer.
 struct OverlapFit {
   double linear = 0;
   double quadratic = 0;
 
-  // In the unit of its arguments.
+  // The result has the unit of the arguments.
   double Together(double compute, double memory) const {
     const double longer = compute > memory ? compute : memory;
     if (longer <= 0) return 0;

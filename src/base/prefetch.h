@@ -1,10 +1,10 @@
-// Asks for a line of memory that will be read or written soon.
+// Prefetches a cache line that will be read or written soon.
 #pragma once
 
 namespace tactus {
 
-// GCC takes a function that only prefetches for one without any effect, and drops calls to it that it has not inlined
-// before it finds that out. The empty statement is an effect, of no instructions.
+// GCC treats a function that only prefetches as having no effect, and drops calls to it that are not inlined early. The
+// empty asm statement counts as an effect and has no instructions.
 inline void Prefetch(const void* at) {
   __builtin_prefetch(at);
   asm volatile("");

@@ -31,7 +31,7 @@ int64_t PrefixGroups::Find(std::span<Sequence> sequences) {
   return spared;
 }
 
-// Groups of those that have the block of `entries` in common; the first that is left leads each.
+// Forms groups among sequences that share the block `last` of `entries`; the first remaining sequence leads each.
 int64_t PrefixGroups::FindAmong(std::span<Sequence> sequences, std::span<Entry> entries) {
   auto at = [&](const Entry& e) -> Sequence& { return sequences[static_cast<size_t>(e.sequence)]; };
   int64_t all_spared = 0;
@@ -65,7 +65,7 @@ int64_t PrefixGroups::FindAmong(std::span<Sequence> sequences, std::span<Entry> 
   return all_spared;
 }
 
-// Leading blocks that both have, of those that both read to the end.
+// The number of leading blocks that both share, among blocks that both read completely.
 int32_t PrefixGroups::CommonBlocks(const Sequence& a, const Sequence& b) const {
   const int32_t most = std::min(a.tokens, b.tokens) / block_size_;
   constexpr int32_t kAtOnce = 64;

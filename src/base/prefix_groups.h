@@ -1,12 +1,12 @@
-// Which decodes of a step begin with the same KV blocks, so that attention reads those once for all of them. Found from
-// block tables alone: sequences share a block only where they share all before it, and what a group is said to share
-// has been compared.
+// Groups the decodes of a step that begin with the same KV blocks, so that attention reads these once for all of them.
+// Uses only block tables: sequences that share a block share all blocks before it, and the shared blocks of a group
+// have been compared.
 //
-// A sequence is in one group at most, and a group has one prefix: where some of a group share more than the rest, the
-// cut that spares the most reading is taken, and the rest may make groups of their own. A group is left alone when its
-// sequences read more of their own than it spares: they would read that in smaller pieces, which costs a sixth of it.
+// A sequence is in at most one group, and a group has one prefix: if some of its sequences share more than the others,
+// the cut that saves the most reads is chosen, and the others may form further groups. A group is dropped if its
+// sequences read more unshared tokens than it saves, because reading those in smaller pieces costs a sixth more.
 //
-// One thread at a time. Allocates only when there are more sequences than ever before.
+// One thread at a time. Allocates only if there are more sequences than in any call before.
 #pragma once
 
 #include <span>
@@ -19,25 +19,25 @@ namespace tactus {
 class PrefixGroups {
  public:
   static constexpr int32_t kLeastTokens = 128;
-  // Of the sequences that share the first kLeastTokens, so many groups are looked for: what it takes is bounded.
+  // The most groups among sequences that share the first kLeastTokens, which bounds the time.
   static constexpr int32_t kMostPerPrefix = 8;
 
   struct Sequence {
     const BlockId* blocks = nullptr;
-    int32_t tokens = 0;         // that it reads, from the first on; the table covers them. 0: not one to group
-    int32_t group = -1;         // Find: >= 0, those of one group have the same blocks ...
-    int32_t shared_tokens = 0;  // ... for so many tokens, a multiple of the block size; -1: of no group, 0
+    int32_t tokens = 0;         // tokens that it reads, from the first on; the table covers them. 0: do not group
+    int32_t group = -1;         // set by Find: sequences of a group have the same blocks ...
+    int32_t shared_tokens = 0;  // ... for this many tokens, a multiple of the block size. No group: -1 and 0
   };
 
   PrefixGroups(int32_t block_size, int32_t sequences);
-  // Fills group and shared_tokens. Returns how many tokens need not be read again.
+  // Sets group and shared_tokens. Returns the number of saved token reads.
   int64_t Find(std::span<Sequence> sequences);
 
  private:
   struct Entry {
-    BlockId last = kNoBlock;  // of the first kLeastTokens
+    BlockId last = kNoBlock;  // last block of the first kLeastTokens
     int32_t sequence = 0;
-    int32_t common = 0;  // blocks that are the leader's
+    int32_t common = 0;  // blocks in common with the leader
   };
   int64_t FindAmong(std::span<Sequence> sequences, std::span<Entry> entries);
   int32_t CommonBlocks(const Sequence& a, const Sequence& b) const;

@@ -5,7 +5,7 @@
 
 namespace tactus {
 
-// A name from a hostile file, cut to 80 characters and with control characters replaced, for messages.
+// Untrusted text for messages: cut to 80 characters, with control and non-ASCII bytes replaced.
 std::string Printable(std::string_view text);
 
 }  // namespace tactus

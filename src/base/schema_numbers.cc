@@ -21,9 +21,9 @@ bool IsOneOf(const std::string& word, std::initializer_list<std::string_view> wo
 }
 
 enum class Place : uint8_t {
-  kSchema,   // names are keywords, whose notes say nothing of what is allowed
-  kMembers,  // names are the client's, and lead to schemas
-  kValue,    // an instance
+  kSchema,   // names are keywords; annotations are ignored
+  kMembers,  // names are the client's, values are schemas
+  kValue,    // a literal value
 };
 
 bool IsNote(Place place, const std::string& name) {
@@ -39,7 +39,7 @@ Place Below(Place place, const std::string& name) {
   return members ? Place::kMembers : Place::kSchema;
 }
 
-using Rounded = std::unordered_map<double, const RoundedNumber*>;  // the first of each value
+using Rounded = std::unordered_map<double, const RoundedNumber*>;  // the first text of each value
 
 const RoundedNumber* Find(const Json& value, const Rounded& rounded, Place place) {
   if (value.is_number_float()) {

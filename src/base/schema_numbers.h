@@ -1,5 +1,5 @@
-// Numbers of a JSON schema of which more digits were written than a double holds: read as another number they would
-// make another schema. Any thread.
+// Detects numbers of a JSON schema with more digits than a double has: rounding them would change the schema. Any
+// thread.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace tactus {
 
-// kInvalidArgument names the first of `rounded` (JsonLimits) that bounds, lists or divides a value. `value`: a schema,
-// or what holds some; what explains or proposes values ("default", "examples") may have any numbers.
+// kInvalidArgument names the first number of `rounded` (JsonLimits) that bounds, lists or divides a value. `value`: a
+// schema, or JSON that contains schemas. Annotations ("default", "examples") may have any numbers.
 Status CheckSchemaNumbers(const Json& value, const std::vector<json_text::RoundedNumber>& rounded);
 
 }  // namespace tactus

@@ -14,7 +14,7 @@ namespace tactus {
 namespace {
 
 constexpr size_t kMostNameBytes = 64;
-// What a class says of its requests at the gate, and the gate (core/sched/choices.def) that does it.
+// Values of gate= and the gate (core/sched/choices.def) of each.
 constexpr std::pair<const char*, const char*> kGates[] = {{"off", "none"}, {"queue", "queue"}, {"shed", "predict"}};
 
 Status Bad(const std::string& text, const std::string& why) {
@@ -151,7 +151,8 @@ Status ApplyServiceClass(const std::vector<ServiceClass>& classes, Request* requ
   }
   const Slo& of_class = classes[index - 1u].slo;
   const Slo own = request->slo;
-  // What the request states goes before: a first token is not due after the whole answer.
+  // The request's own objectives win: a class objective that would make the first token due after the whole answer is
+  // not set.
   if (own.ttft_ns == 0 && (own.jct_ns == 0 || of_class.ttft_ns <= own.jct_ns)) request->slo.ttft_ns = of_class.ttft_ns;
   if (own.tbt_ns == 0) request->slo.tbt_ns = of_class.tbt_ns;
   if (own.jct_ns == 0 && of_class.jct_ns >= own.ttft_ns) request->slo.jct_ns = of_class.jct_ns;

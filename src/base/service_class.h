@@ -1,5 +1,5 @@
-// Classes of service, as an operator declares them: what a request of the class is promised unless it says otherwise,
-// and how classes share the machine. Immutable once made: any thread.
+// Service classes declared by the operator: default objectives of their requests, and how classes share the machine.
+// Immutable: any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ namespace tactus {
 
 struct ServiceClass {
   std::string name;
-  Slo slo;            // of its requests that state none of the kind
-  double weight = 1;  // what a client of the class gets beside a client of weight 1, where clients share (order vtc)
-  double share = 0;   // in [0, 1]: of the prompt tokens that start while one of its requests waits, at least so many
-  std::string gate;   // of its requests (sched/gate/); empty: that of all
+  Slo slo;            // for its requests that do not state this objective
+  double weight = 1;  // share of a client of the class relative to weight 1, if clients share (order vtc)
+  double share = 0;   // in [0, 1]: minimum share of the prompt tokens that start while one of its requests waits
+  std::string gate;   // gate of its requests (sched/gate/); empty: the general gate
 };
 
-inline constexpr size_t kMostServiceClasses = 32;  // as many as a result tells apart
+inline constexpr size_t kMostServiceClasses = 32;  // the limit of results
 inline constexpr double kLeastClassWeight = 0.01, kMostClassWeight = 100;
 
 // NAME:ttft=500ms,tbt=50ms,jct=10s,weight=4,share=20%,gate=shed, one text for each class; the fields in any order, each
-// at most once; all shares together at most 100 %. kInvalidArgument (param "slo-class") names what is wrong.
+// at most once; all shares together at most 100 %. kInvalidArgument (param "slo-class") names the error.
 Result<std::vector<ServiceClass>> ParseServiceClasses(const std::vector<std::string>& texts);
-// What ParseServiceClasses reads back.
+// A text that ParseServiceClasses can read.
 std::string TextOf(const ServiceClass& service_class);
 
-// 1 + the index of the class of this name; 0: there is none.
+// 1 + the index of the class of this name; 0: none.
 uint8_t FindServiceClass(const std::vector<ServiceClass>& classes, std::string_view name);
-// The request gets the objectives of its class that it does not state itself. Where classes are declared an unknown
-// name is refused (kInvalidArgument, param "slo.class"); where none are, a name is a label of metrics.
+// Sets the objectives of the request's class that it does not state itself. If classes are declared, an unknown name is
+// an error (kInvalidArgument, param "slo.class"); otherwise the name is only a label of metrics.
 Status ApplyServiceClass(const std::vector<ServiceClass>& classes, Request* request);
 
 }  // namespace tactus

@@ -52,7 +52,7 @@ Sha256Digest Sha256(std::string_view data) {
   const auto* at = reinterpret_cast<const uint8_t*>(data.data());
   size_t left = data.size();
   for (; left >= kBlock; left -= kBlock, at += kBlock) Mix(at, &state);
-  // The rest, a bit that is set, zeros, and the length in bits: one block or two.
+  // Padding: the rest, a set bit, zeros, and the length in bits, in one or two blocks.
   uint8_t end[2 * kBlock] = {};
   if (left > 0) std::memcpy(end, at, left);
   end[left] = 0x80;

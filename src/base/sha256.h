@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC over it (RFC 2104), for keys that are made of a secret of any length. Pure functions.
-// Large data is authenticated by SipHash under such a key (base/hash.h), which is many times as fast.
+// SHA-256 (FIPS 180-4) and its HMAC (RFC 2104), to derive keys from a secret of any length. Pure functions. Large data
+// is authenticated by SipHash under such a key (base/hash.h), which is many times faster.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a start could not get, memory or one more thread, as an error instead of an exception.
+// Converts exceptions for missing memory or threads at start into errors.
 #pragma once
 
 #include <new>
@@ -13,8 +13,8 @@ inline std::string OptionsToLower(const char* options) {
   return options == nullptr ? std::string() : std::string("lower ") + options + ", or ";
 }
 
-// fn() -> Status or Result<T>; kResourceExhausted where fn ran out of memory or threads. `memory_options`,
-// `thread_options`: what to lower then; null: nothing.
+// fn() -> Status or Result<T>; kResourceExhausted if fn ran out of memory or threads. `memory_options`,
+// `thread_options`: options to lower then, for the message; null: none.
 template <class Fn>
 auto CatchShortage(Fn&& fn, const char* memory_options = "--max-num-seqs, --max-model-len or --kv-cache-memory",
                    const char* thread_options = "--threads or --http-workers") -> decltype(fn()) {

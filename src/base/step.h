@@ -1,5 +1,5 @@
-// The step contract between the engine and an executor: what one forward pass is asked to do and what it answers.
-// Plain data, shared by every executor (CPU, CUDA, fake, simulated) and by the step trace. See ARCHITECTURE.md.
+// The step contract between the engine and an executor: the plan and the result of one forward pass. Plain data, shared
+// by every executor (CPU, CUDA, fake, simulated) and by the step trace. See ARCHITECTURE.md.
 //
 // Lifetime: the engine owns a ring of plans; a plan stays valid and unchanged from Submit until the result of its step
 // has been polled. Buffers keep their capacity, so that the step loop does not allocate while no
@@ -24,15 +24,14 @@ enum class InputSource : uint8_t {
 // Tokens at positions [first_position, first_position + count) are computed; their K and V are written to the blocks
 // that the slot's block table names. The last `logit_rows` of them get logits.
 //
-// Drafts. The last `draft_tokens` inputs of a sampling item are guesses at what follows. The executor samples at the
-// row before the first guess, and goes on to the next row for as long as the token sampled is the guess that stands
-// there. So it answers 1 to draft_tokens + 1 tokens, the very ones that as many steps without drafts would have
-// sampled, and accepts the positions whose input was right. What is not accepted is rolled back: its K and V are
-// garbage that later items overwrite before anything reads them.
+// Drafts. The last `draft_tokens` inputs of a sampling item are drafted tokens. The executor samples at the row before
+// the first draft, and continues with the next row while the sampled token equals the draft there. So it returns 1 to
+// draft_tokens + 1 tokens, the same that steps without drafts would have sampled, and accepts the positions whose input
+// was right. Other positions are rolled back: their K and V are garbage that later items overwrite before any read.
 struct StepItem {
   SlotId slot = kNoSlot;
   int32_t first_position = 0;
-  int32_t count = 0;       // tokens, drafts among them
+  int32_t count = 0;       // tokens, including drafts
   int32_t logit_rows = 0;  // 0: none (a chunk that is not the last), 1 + draft_tokens: sample, count: prompt logprobs
   bool sample = false;     // sample from the last row; with drafts from the last 1 + draft_tokens, as above
   InputSource input = InputSource::kHost;
@@ -47,7 +46,7 @@ struct BlockCopy {
   int32_t tokens = 0;
 };
 
-// Copies `tokens` positions of a block between the KV memory and the host's swap arena (block ids of its own), every
+// Copies `tokens` positions of a block between the KV memory and the host's swap arena (with separate block ids), every
 // layer, K and V. Order within a step: swap_outs, copies, swap_ins, items; so a block swapped out may be written again
 // in the same step, and so may the source of a copy that is swapped out later in the same plan.
 struct SwapCopy {
@@ -65,30 +64,30 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another
-// process would carry the rule.
+// How tokens of a sequence are sampled. Plain data, except the compiled grammar: a plan for another process would carry
+// the rule instead.
 struct SamplingSpec {
-  SamplingParams params{.temperature = 0.0f};  // greedy unless it is said
+  SamplingParams params{.temperature = 0.0f};  // greedy by default
   bool prompt_logprobs = false;                // every prompt row gets logits and logprobs
   int32_t max_tokens = 0;                      // of output
-  std::vector<TokenId> prompt;                 // where penalties or prompt_logprobs look at it; else empty
-  std::vector<TokenId> output;  // generated before a preemption, where penalties or the grammar need it; else empty
-  std::shared_ptr<const TokenGrammar> grammar;  // every token must be one that it allows; null: any
-  int32_t unended_tokens = 0;  // how many of those to come are none of `ends`, unless the grammar leaves nothing else
-  std::vector<TokenId> ends;   // sorted; empty where unended_tokens is 0
+  std::vector<TokenId> prompt;                 // if penalties or prompt_logprobs need it; else empty
+  std::vector<TokenId> output;  // generated before a preemption, if penalties or the grammar need it; else empty
+  std::shared_ptr<const TokenGrammar> grammar;  // allows each token; null: any token
+  int32_t unended_tokens = 0;                   // next tokens that must not be in `ends`, unless the grammar forces one
+  std::vector<TokenId> ends;                    // sorted; empty if unended_tokens is 0
 };
 
 // The sampling of one choice of a request that has generated `output` so far. `model_ends`: the model's stop ids, which
-// min_tokens holds off like the request's own.
+// min_tokens delays like the request's own.
 SamplingSpec SamplingOf(const Request& request, std::span<const TokenId> output,
                         std::span<const TokenId> model_ends = {});
 
-// A sequence that (re)starts in this step: resets all that the executor remembers about the slot.
+// A sequence that (re)starts in this step: resets all state of the executor for the slot.
 struct SequenceStart {
   SlotId slot = kNoSlot;
   int32_t choice = 0;
-  RequestHandle request = 0;  // names the request to executors that know more of it (simulation)
-  int32_t adapter = 0;        // 0: the model alone, k: adapter k - 1 of those that the engine has loaded
+  RequestHandle request = 0;  // for executors with further data of the request (simulation)
+  int32_t adapter = 0;        // 0: only the model, k: loaded adapter k - 1
   SamplingSpec sampling;
 };
 
@@ -102,22 +101,22 @@ struct StepPlan {
   std::vector<SwapCopy> swap_ins;
   std::vector<BlockCopy> copies;
   std::vector<StepItem> items;
-  std::vector<SlotId> preempts;  // for the trace; the executor needs none of it
+  std::vector<SlotId> preempts;  // for the trace; not used by the executor
   std::vector<SlotId>
-      forgets;  // whose grammar has had its last use, before `starts`; others keep no memory to speak of
+      forgets;  // slots whose grammar state is freed, before `starts`; other slots keep hardly any memory
   std::vector<TokenId> tokens;  // host input ids of all items, in item order; empty in simulations
   int64_t num_tokens = 0;       // sum of counts
-  int64_t budget_tokens = 0;    // as the budget sized the step; one whole prompt may exceed it (StepBudget)
-  int32_t num_decodes = 0;      // items that generate and have one token beside their drafts
+  int64_t budget_tokens = 0;    // size limit set by the budget; one whole prompt may exceed it (StepBudget)
+  int32_t num_decodes = 0;      // generating items with one token besides their drafts
   int64_t draft_tokens = 0;     // sum of the items'
-  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that no reader scans the
-  // items.
+  // For step-time models: items not in prompt_items are decodes. Maintained by PlanBuilder, so that readers need not
+  // scan the items.
   std::vector<int32_t> prompt_items;  // indices of items that compute (or recompute) a prompt
   int64_t decode_context_tokens = 0;  // KV tokens that the decodes read, summed, each one's own token included
-  std::vector<PrefixShape> prefixes;  // that decodes share, where the device reads those once for all of them
+  std::vector<PrefixShape> prefixes;  // shared by decodes, if the device reads them once for all
   int64_t logit_rows = 0;             // sum of the items'
-  int64_t padded_tokens = 0;          // computed for nothing (--pad)
-  double least_chance = 0;  // of a guess at what follows its decodes; a less likely one costs more than it brings
+  int64_t padded_tokens = 0;          // padding (--pad)
+  double least_chance = 0;  // minimum probability of a draft token; a less likely one costs more than it saves
   DurationNs longest_preemption_ns = 0;  // see StepRecord
 
   void Clear() {
@@ -151,30 +150,31 @@ struct StepPlan {
 
 enum class ItemStatus : uint8_t {
   kOk,
-  kBadLogits,   // not finite: ends that request with an error, the step goes on
+  kBadLogits,   // not finite: ends the request with an error, the step continues
   kFailed,      // this item could not run
-  kBadGrammar,  // its grammar allows no token any more: as kBadLogits
+  kBadGrammar,  // its grammar allows no further token: as kBadLogits
 };
 
 struct ItemResult {
   ItemStatus status = ItemStatus::kOk;
-  int32_t accepted = 0;      // leading positions that count; fewer than StepItem::count after a rejected draft
+  int32_t accepted = 0;      // accepted leading positions; fewer than StepItem::count after a rejected draft
   int32_t token_offset = 0;  // new tokens of this item: StepResult::tokens[token_offset, + num_tokens)
-  int32_t num_tokens = 0;    // 0 where nothing was sampled; with drafts one more than were accepted
+  int32_t num_tokens = 0;    // 0 if nothing was sampled; with drafts 1 + accepted drafts
 };
 
 struct StepResult {
   StepId step = -1;
-  Status status;                  // not ok: the whole step failed, items are meaningless
+  Status status;                  // not ok: the whole step failed, ignore the items
   std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
-  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count but for
-  // drafts, one token where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose last token is
-  // the end of the text, ascending. `accepted_drafts`: of each item that has drafts, in plan order.
+  // Short form for executors without tokens: every item ran as planned (kOk, accepted = count except for drafts, one
+  // token if it samples); `items` and `tokens` stay empty. `stops`: ascending indices of items whose last token is the
+  // end of the text. `accepted_drafts`: one entry for each item with drafts, in plan order.
   bool as_planned = false;
   std::vector<int32_t> stops;
   std::vector<int32_t> accepted_drafts;
-  // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.
+  // Logprobs of item i's tokens, only for requests with logprobs: the chosen token first, then the best. Empty
+  // otherwise.
   struct TokenLogprobs {
     int32_t item = 0;
     std::vector<std::vector<TokenLogprob>> per_token;
@@ -183,7 +183,7 @@ struct StepResult {
   // With Request::prompt_logprobs: logprob of each prompt token given those before it, for rows of this chunk:
   // entry r belongs to the token at position first_position + r + 1 (the last row of the prompt has none).
   std::vector<TokenLogprobs> prompt_logprobs;
-  TimeNs start_ns = 0;  // by the executor's clock
+  TimeNs start_ns = 0;  // on the executor's clock
   TimeNs end_ns = 0;
 
   void Clear() {

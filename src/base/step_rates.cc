@@ -7,7 +7,7 @@ namespace tactus {
 
 StepRates RatesOf(const StepTimeModel& times, int32_t step_tokens) {
   constexpr int64_t kDecodes = 32, kShort = 512, kLong = 2048;  // contexts
-  constexpr int32_t kChunk = 128;                               // little attention among themselves
+  constexpr int32_t kChunk = 128;                               // short chunks with little attention
   const std::vector<ChunkShape> chunks(static_cast<size_t>(std::max(1, step_tokens / kChunk)), {.tokens = kChunk});
   const double prompt_ns = static_cast<double>(times.StepTimeNs({.chunks = chunks}));
   const auto decodes_ns = [&](int64_t context) {

@@ -1,5 +1,4 @@
-// What single tokens cost where steps are full, read off a step-time model: the rates that the bounds of an offline job
-// are made of.
+// The cost of single tokens in full steps, derived from a step-time model, for the bounds of an offline job.
 #pragma once
 
 #include "base/step_time_model.h"
@@ -7,8 +6,8 @@
 namespace tactus {
 
 struct StepRates {
-  double prompt_token_s = 0;  // of a step with nothing but short prompts, over its tokens; weights are read once
-  double kv_token_s = 0;      // more that a step takes where its decodes read one more token's K and V
+  double prompt_token_s = 0;  // time of a step with only short prompts / its tokens; weights are read once
+  double kv_token_s = 0;      // additional step time per K and V token that its decodes read
 };
 
 StepRates RatesOf(const StepTimeModel& times, int32_t step_tokens);

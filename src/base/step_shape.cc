@@ -10,7 +10,7 @@ StepShape ShapeOf(const StepPlan& plan, std::vector<ChunkShape>* chunks) {
   }
   StepShape shape;
   shape.decode_context_tokens = plan.decode_context_tokens;
-  if (plan.draft_tokens > 0) {  // a decode with drafts computes what a chunk of as many tokens computes
+  if (plan.draft_tokens > 0) {  // a decode with drafts costs as much as a chunk of the same tokens
     for (const StepItem& item : plan.items) {
       if (item.draft_tokens == 0) continue;
       chunks->push_back({item.first_position, item.count});

@@ -1,4 +1,4 @@
-// What step-time models see of a plan.
+// The part of a plan that step-time models use.
 #pragma once
 
 #include <vector>

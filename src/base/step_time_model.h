@@ -1,5 +1,5 @@
-// How long a step will take. cost/ implements it (roofline, fitted operators, measured profiles, tables); the engine
-// injects it into policies and the simulated executor. Pure: the same shape gives the same time. Times are integer
+// Predicts the time of a step. cost/ implements it (roofline, fitted operators, measured profiles, tables); the engine
+// passes it to policies and the simulated executor. Pure: the same shape gives the same time. Times are integer
 // nanoseconds.
 #pragma once
 
@@ -16,8 +16,8 @@ struct ChunkShape {
   int32_t tokens = 0;
 };
 
-// Decodes that have the same KV at the front, on a device whose attention reads that once for all of them (cascade
-// attention): `decodes` of the step's share their first `tokens`.
+// Decodes with a common KV prefix, on a device whose attention reads it once for all of them (cascade attention):
+// `decodes` of the step share their first `tokens`.
 struct PrefixShape {
   int32_t tokens = 0;
   int32_t decodes = 0;
@@ -27,11 +27,11 @@ struct StepShape {
   std::span<const ChunkShape> chunks;  // in plan order
   int64_t decodes = 0;                 // sequences that decode one token each
   int64_t decode_context_tokens = 0;   // KV tokens that the decodes read, summed, each one's own new token included
-  // At most one of each decode; decode_context_tokens counts them for every decode. A model that knows nothing of
-  // prefixes may take no notice: it prices the step as if each were read by every decode.
+  // Each decode is in at most one; decode_context_tokens counts shared tokens for every decode. A model may ignore
+  // prefixes: it then predicts the step as if every decode read them.
   std::span<const PrefixShape> prefixes;
   int64_t logit_rows = 0;     // rows through lm_head (and sampled)
-  int64_t padded_tokens = 0;  // computed for nothing, on top (--pad)
+  int64_t padded_tokens = 0;  // additional padding (--pad)
   int64_t swap_blocks = 0;    // KV blocks copied to or from host memory before the step
 
   int64_t prefill_tokens() const {
@@ -45,7 +45,8 @@ struct StepShape {
 class StepTimeModel {
  public:
   virtual ~StepTimeModel() = default;
-  // From the first stage's start to the last one's end of a step that meets no other: all stages and the sends between.
+  // From the first stage's start to the last one's end of a step that runs alone: all stages and the sends between
+  // them.
   virtual DurationNs StepTimeNs(const StepShape& shape) const = 0;
   // Token counts of a step are best a multiple of this (the kernels' tile).
   virtual int32_t tile_tokens() const { return 1; }

@@ -1,4 +1,4 @@
-// The one place that reads the machine's clocks (tests/lint checks that).
+// The only file that reads the machine's clocks (tests/lint checks that).
 #include <chrono>
 #include <ctime>
 

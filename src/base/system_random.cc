@@ -15,9 +15,9 @@ Result<Hash128> SystemRandom() {
     got = getrandom(&bits, sizeof bits, 0);
   } while (got < 0 && errno == EINTR);
   if (got == static_cast<ssize_t>(sizeof bits)) return bits;  // never short below 256 bytes
-  return Status(
-      StatusCode::kUnavailable,
-      fmt::format("the system gives no random numbers (getrandom: {}); secrets cannot be drawn", std::strerror(errno)));
+  return Status(StatusCode::kUnavailable,
+                fmt::format("the system returns no random numbers (getrandom: {}); secrets cannot be drawn",
+                            std::strerror(errno)));
 }
 
 }  // namespace tactus

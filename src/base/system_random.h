@@ -1,5 +1,4 @@
-// The system's randomness, for what must not be guessed: keys of the KV cache, salts. Everything else draws from
-// base/rng.h. Any thread.
+// The system's random numbers, for secrets: keys of the KV cache, salts. Everything else uses base/rng.h. Any thread.
 #pragma once
 
 #include "base/hash.h"
@@ -7,7 +6,7 @@
 
 namespace tactus {
 
-// kUnavailable where the system gives none; there is nothing to fall back to.
+// kUnavailable if the system returns none; there is no fallback.
 Result<Hash128> SystemRandom();
 
 }  // namespace tactus

@@ -1,13 +1,13 @@
-// Files that are being written beside what they will replace. A process that a signal ends at once takes them with it,
-// so that nothing half written is left. Any thread.
+// Temporary files that will replace others. A signal that ends the process at once also removes them, so that no
+// incomplete file is left. Any thread.
 #pragma once
 
 #include <string>
 
 namespace tactus {
 
-// While it lives the file is unfinished. It is of no effect where many are open at once, or the path is very long: such
-// a file is left as `kill -9` leaves it.
+// During its lifetime the file is unfinished. No effect if too many are open, or the path is very long: such a file is
+// left behind, as after `kill -9`.
 class UnfinishedFile {
  public:
   explicit UnfinishedFile(const std::string& path);
@@ -19,7 +19,7 @@ class UnfinishedFile {
   int slot_ = -1;
 };
 
-// Removes all of them. For a handler of signals, before _exit.
+// Removes all of them. For a signal handler, before _exit.
 void RemoveUnfinishedFiles();
 
 }  // namespace tactus

@@ -10,7 +10,7 @@
 namespace tactus {
 namespace {
 
-// Where the number that `text` begins with ends; 0: there is none, or it is hexadecimal.
+// The end of the number at the beginning of `text`; 0: no number, or hexadecimal.
 size_t NumberEnd(const std::string& text, double* number) {
   char* end = nullptr;
   *number = std::strtod(text.c_str(), &end);
@@ -27,7 +27,7 @@ bool SplitNumber(const std::string& text, double* number, std::string* unit) {
   return true;
 }
 
-// So small that sums and products of a few stay within 64 bits.
+// Small enough that sums and small multiples stay within 64 bits.
 constexpr double kMostNs = 876'000 * 3600e9;  // 100 years
 constexpr double kMostBytes = 0x1p50;
 

@@ -16,8 +16,8 @@ inline constexpr DurationNs kMillisecond = 1'000'000;
 inline constexpr DurationNs kSecond = 1'000'000'000;
 
 using StepId = int64_t;    // 0, 1, 2, ... one per submitted plan
-using SlotId = int32_t;    // index of a live sequence in every table of them; reused after the sequence ended
-using ClientId = int32_t;  // of a client that has or had live sequences (core/seq/client_table.h)
+using SlotId = int32_t;    // index of a live sequence in all tables of sequences; reused after the sequence has ended
+using ClientId = int32_t;  // a client that has or had live sequences (core/seq/client_table.h)
 using BlockId = int32_t;   // index of a KV block in the pool
 inline constexpr SlotId kNoSlot = -1;
 inline constexpr BlockId kNoBlock = -1;

@@ -1,10 +1,9 @@
-// A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
-// but one thread (where there are two) is left to light tasks, so that large bodies do not delay small ones. A task
-// that waits for other threads says so (Waiting); meanwhile another one runs in its place, on a thread beyond the
-// pool's where need be. Tasks that may wait for long are posted in turn (PostInTurn): each client has a queue of them.
-// While one computes it counts as a heavy task, and those that wait are no more than the threads beyond the pool's. The
-// queues are bounded by the number of connections. Post from any thread; tasks that are queued at destruction are
-// dropped. What a task throws ends that task alone.
+// A few threads for work that must not block the io thread: parsing bodies, chat templates, tokenising. First in, first
+// out, but with two or more threads one is reserved for light tasks, so that large bodies do not delay small ones. A
+// task that waits for other threads is marked by Waiting; meanwhile another task runs, if necessary on an extra thread.
+// Tasks that may wait for long are posted with PostInTurn: each client has a queue, and clients take turns. Such a task
+// counts as heavy while it computes, and the extra threads limit how many may run. The queues are bounded by the number
+// of connections. Post from any thread; tasks queued at destruction are dropped. An exception ends only its own task.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +36,13 @@ class WorkerPool {
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
     } catch (...) {
-      Stop();  // those that came, or their destructors end the process
+      Stop();  // joins started threads; their destructors would end the process
       throw;
     }
   }
   ~WorkerPool() { Stop(); }
 
-  // While this lives, the task that made it computes nothing. Of no effect on other threads than a pool's.
+  // During its lifetime the current task does not compute. No effect outside of pool threads.
   class Waiting {
    public:
     Waiting() : pool_(current_) {
@@ -59,7 +58,7 @@ class WorkerPool {
     WorkerPool* const pool_;
   };
 
-  // Finishes the tasks that run, drops the rest, joins.
+  // Finishes running tasks, drops queued ones, joins.
   void Stop() {
     {
       std::lock_guard lock(mutex_);
@@ -72,7 +71,7 @@ class WorkerPool {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  // True: nothing is queued and nothing runs, within the time.
+  // True: no task is queued or running within the time.
   bool WaitUntilIdle(DurationNs timeout_ns) {
     const std::chrono::nanoseconds time(std::min(timeout_ns, 24 * 3600 * kSecond));  // a longer one may overflow inside
     std::unique_lock lock(mutex_);
@@ -86,13 +85,13 @@ class WorkerPool {
     }
     ready_.notify_one();
   }
-  // For one client: its tasks run one after the other or a few at once, and clients take turns.
+  // Posts a task of a client: clients take turns, and a limited number of a client's tasks run at the same time.
   void PostInTurn(const std::string& client, std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return;
       const auto [turn, is_new] = turns_.try_emplace(client);
-      if (is_new) turn->second.last = turns_taken_;  // a client that comes back does not pass those that wait
+      if (is_new) turn->second.last = turns_taken_;  // a returning client does not overtake waiting ones
       try {
         turn->second.tasks.push_back({posted_, std::move(task)});
       } catch (...) {
@@ -106,13 +105,13 @@ class WorkerPool {
 
  private:
   struct Task {
-    int64_t number;  // in the order of Post
+    int64_t number;  // order of posting
     std::function<void()> run;
   };
   struct Turn {
     std::deque<Task> tasks;
     size_t running = 0;
-    int64_t last = 0;  // turns of all clients up to its last one
+    int64_t last = 0;  // value of turns_taken_ at its last turn
   };
   using Turns = std::map<std::string, Turn>;
 
@@ -125,7 +124,7 @@ class WorkerPool {
       if (running_ == threads_.size() && threads_.size() < at_once_ + most_in_turn_) {
         try {
           threads_.emplace_back([this] { Work(); });
-        } catch (...) {  // then the others wait as well
+        } catch (...) {  // without an extra thread the other tasks wait
         }
       }
     }
@@ -142,7 +141,7 @@ class WorkerPool {
   }
   bool LeavesOneThread() const { return heavy_running_ + in_turn_running_ - in_turn_waiting_ < most_heavy_; }
   bool HeavyMayRun() const { return !heavy_.empty() && LeavesOneThread(); }
-  // Among clients with a task that may run, the one whose last turn is longest ago; end: there is none.
+  // Among clients with a task that may run, the one with the oldest last turn; end: none.
   Turns::iterator NextTurn() {
     auto next = turns_.end();
     if (in_turn_running_ == most_in_turn_ || !LeavesOneThread()) return next;
@@ -159,12 +158,12 @@ class WorkerPool {
     tasks->pop_front();
     return task;
   }
-  // The task, and then without the mutex. What it holds is let go of before its place.
+  // Runs the task without the mutex, and destroys it before its place is free.
   void RunOne(std::unique_lock<std::mutex>* lock, std::function<void()> task) {
     lock->unlock();
     try {
       task();
-    } catch (...) {  // its waiter learns of it as the task lets go of what it holds
+    } catch (...) {  // the destruction of the task notifies its waiter
     }
     task = nullptr;
     lock->lock();
@@ -190,7 +189,7 @@ class WorkerPool {
         RunOne(&lock, Take(&turn->second.tasks));
         runs_in_turn_ = false;
         --in_turn_running_;
-        // Gone where the pool has been stopped meanwhile.
+        // Stop erases turns_, so the iterator may be invalid.
         if (!stopping_ && --turn->second.running == 0 && turn->second.tasks.empty()) turns_.erase(turn);
       } else {
         const bool heavy = heavy_number < light_number;
@@ -198,7 +197,7 @@ class WorkerPool {
         RunOne(&lock, Take(heavy ? &heavy_ : &light_));
         heavy_running_ -= heavy;
       }
-      if (!heavy_.empty() || !turns_.empty()) ready_.notify_one();  // there may be a place for one of them
+      if (!heavy_.empty() || !turns_.empty()) ready_.notify_one();  // one of them may be able to run now
       --running_;
       if (Idle()) idle_.notify_all();
     }
@@ -206,11 +205,11 @@ class WorkerPool {
 
   const char* const name_;
   const size_t at_once_, most_heavy_;
-  const size_t most_of_client_, most_in_turn_;  // as many threads as the latter may be there beyond those that compute
+  const size_t most_of_client_, most_in_turn_;  // most_in_turn_ is also the limit of extra threads
   std::mutex mutex_;
   std::condition_variable ready_, idle_;
   std::deque<Task> light_, heavy_;
-  Turns turns_;  // with a task that is queued or runs
+  Turns turns_;  // clients with queued or running tasks
   int64_t posted_ = 0, turns_taken_ = 0;
   size_t running_ = 0, heavy_running_ = 0, in_turn_running_ = 0, waiting_ = 0, in_turn_waiting_ = 0;
   bool stopping_ = false;

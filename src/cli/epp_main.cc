@@ -1,4 +1,4 @@
-// tactus-epp: what `tactus epp` becomes.
+// tactus-epp: the program that `tactus epp` executes.
 #include "cli/commands/commands.h"
 #include "cli/options/program.h"
 

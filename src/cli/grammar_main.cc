@@ -1,4 +1,5 @@
-// tactus-grammar: the process in which a server tries clients' rules (language/grammar/trial.h). Not started by hand.
+// tactus-grammar: the process in which a server compiles untrusted rules of clients (language/grammar/trial.h). Started
+// by the server only.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -14,7 +15,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (std::strcmp(argv[2], tactus::Version()) != 0) {
-    std::fprintf(stderr, "tactus-grammar: this is version %s and the server is %s; install both of one version\n",
+    std::fprintf(stderr,
+                 "tactus-grammar: version %s does not match the server's %s; install the same version of both\n",
                  tactus::Version(), argv[2]);
     return 1;
   }

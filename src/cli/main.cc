@@ -1,4 +1,4 @@
-// `tactus <command> [arguments]`: the table of commands and nothing else.
+// `tactus <command> [arguments]`: the table of commands.
 #include <cstdio>
 #include <string_view>
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Command {
   const char* name;
-  int (*run)(const Args&);  // null: the command is one of tactus-tools
+  int (*run)(const Args&);  // null: a command of tactus-tools
   const char* summary;
   bool serves = false;
 };
@@ -20,16 +20,16 @@ constexpr Command kCommands[] = {
     {"serve", ServeCommand, "serve one model over an OpenAI-compatible API", true},
     {"route", nullptr, "balance requests over replicas of a model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
-    {"batch", BatchCommand, "answer a file of requests, as fast as it goes"},
+    {"batch", BatchCommand, "answer a file of requests at full throughput"},
     {"epp", ExecEpp, "pick replicas for a gateway (Envoy, Kubernetes)"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
-    {"models", ModelsCommand, "list the models at hand, or inspect one"},
+    {"models", ModelsCommand, "list the local models, or inspect one"},
     {"tokenize", TokenizeCommand, "print the tokens of a text"},
     {"template", TemplateCommand, "render a conversation with a chat template"},
     {"bench", nullptr, "load-test an OpenAI-compatible server"},
     {"sim", nullptr, "simulate a workload on given devices under a given scheduler"},
-    {"fit", nullptr, "say how many requests at once a device holds within objectives"},
-    {"explain", nullptr, "say why a request of a recording was as late as it was"},
+    {"fit", nullptr, "find how many concurrent requests a device serves within objectives"},
+    {"explain", nullptr, "explain the latency of a recorded request"},
     {"report", nullptr, "show recorded runs as a page with pictures"},
     {"version", VersionCommand, "print version and build"},
 };

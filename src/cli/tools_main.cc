@@ -1,4 +1,4 @@
-// tactus-tools: the program that `tactus` becomes for the commands that serving does without.
+// tactus-tools: the program that `tactus` executes for commands that are not needed for serving.
 #include <cstdio>
 #include <string_view>
 

@@ -3,7 +3,7 @@
 namespace tactus::cost {
 namespace {
 
-constexpr int64_t kVersion = 2;  // 1 was text, a record a line
+constexpr int64_t kVersion = 2;  // version 1 was text, one record per line
 
 AttentionCurve ReadHeads(JsonRecord& record) {
   AttentionCurve c;
@@ -82,7 +82,7 @@ Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const s
   std::vector<BesideChunk> rows;
   TACTUS_RETURN_IF_ERROR(JsonRecord::Read(text, name, [&](JsonRecord& file) {
     if (file.Has("source")) file.Text("source");
-    file.Each("errors", [](JsonRecord& record) { ReadError(record); });  // for people
+    file.Each("errors", [](JsonRecord& record) { ReadError(record); });  // for readers only
     file.Each("beside", [&](JsonRecord& record) {
       BesideChunk row;
       row.fit = record.Text("fit");

@@ -1,5 +1,4 @@
-// The coefficient files data/cost/<fit>[-<backend>].cost.json as plain data. data/cost/FORMAT.md says what each member
-// means.
+// The coefficient files data/cost/<fit>[-<backend>].cost.json as plain data. data/cost/FORMAT.md defines their members.
 #pragma once
 
 #include <string>
@@ -36,7 +35,7 @@ struct AllReduceCurve {
 };
 
 struct FitError {
-  std::string op, left_out;  // what was hidden from the fit: shape, device, region, ...
+  std::string op, left_out;  // what was left out of the fit: shape, device, region, ...
   double median = 0, p90 = 0;
   int64_t rows = 0;
 };
@@ -52,15 +51,14 @@ struct Coefficients {
   Knots send_us;  // by bytes; empty: none
 };
 
-// data/cost/hybrid.json: how much slower decodes attend in a kernel that a prompt chunk shares
-// (tools/cost/hybrid_fit.py).
+// data/cost/hybrid.json: factor on decode attention in a kernel shared with a prompt chunk (tools/cost/hybrid_fit.py).
 struct BesideChunk {
-  std::string fit;        // which device's kernels
+  std::string fit;        // the device whose kernels were measured
   AttentionCurve factor;  // knots: batch -> factor; `at` is unused
 };
 Result<std::vector<BesideChunk>> ParseBesideChunk(std::string_view text, const std::string& name);
 
-// kDataLoss: names the place and what is wrong with it.
+// kDataLoss: names the place and the fault.
 Result<Coefficients> ParseCoefficients(std::string_view text, const std::string& name);
 
 }  // namespace tactus::cost

@@ -45,8 +45,9 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   const OverlapFit& fit = d.overlap_fit;
   if (!(fit.linear >= 0 && fit.quadratic >= 0 && fit.linear + fit.quadratic <= 1)) {
     return InvalidArgument(
-        fmt::format("overlap interference {:g} must be between 0 (both at full speed) and 1 (as one after the other)",
-                    fit.linear + fit.quadratic),
+        fmt::format(
+            "overlap interference {:g} must be between 0 (both at full speed) and 1 (no faster than in sequence)",
+            fit.linear + fit.quadratic),
         "overlap-interference");
   }
   if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.context < 0 || d.block_size < 1) {
@@ -56,7 +57,7 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   return Status();
 }
 
-// Another cluster than the device's usual one. No link leaves a node. A switch joins all of it, a bridge only its pair.
+// Changes the device's usual cluster. Links do not leave a node. A switch joins the whole node, a bridge only a pair.
 void ApplyCluster(const Deployment& d, DeviceSpec* device) {
   if (d.devices_per_node > 0) {
     device->node = d.devices_per_node;
@@ -66,7 +67,7 @@ void ApplyCluster(const Deployment& d, DeviceSpec* device) {
   if (d.network_latency_ns >= 0) device->network_hop_ns = static_cast<double>(d.network_latency_ns);
 }
 
-// The error that a file states for an operator where it left out what `left_out` names; the largest such, -1: none.
+// The largest median error that a file states for an operator with `left_out` left out; -1: none.
 double StatedError(const Coefficients& c, std::string_view op, std::string_view left_out) {
   double median = -1;
   for (const FitError& e : c.errors) {
@@ -81,7 +82,7 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, fitted ? "fitted" : "roofline");
     double error = -1;
     std::string_view left_out;
-    for (const std::string_view one : {"shape", "model", "region"}) {  // not every file's rows could be split by shape
+    for (const std::string_view one : {"shape", "model", "region"}) {  // some files' rows could not be split by shape
       if (fitted && error < 0) error = StatedError(c, op, left_out = one);
     }
     if (error >= 0) text += fmt::format(" (median error on {}s left out {:.1f} %{})", left_out, 100 * error, remark);
@@ -118,7 +119,7 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
                                                                 : FindCoefficients(device, d.backend));
   std::unique_ptr<OperatorTimes> operators = MakeRoofline(device);
   OperatorSource from{d.source == "roofline" ? "roofline of the device's figures"
-                                             : "roofline of the device's figures (nothing measured is known of it)",
+                                             : "roofline of the device's figures (no measurements are known)",
                       {}};
   if (coefficients != nullptr) {
     TACTUS_ASSIGN_OR_RETURN(std::vector<BesideChunk> beside, FindBesideChunk(device, d.backend, d.attention_kernels));

@@ -1,4 +1,4 @@
-// The text files of data/cost, inside the binary (generated at build time by cmake/EmbedText.cmake).
+// The text files of data/cost in the binary (generated at build time by cmake/EmbedText.cmake).
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ struct EmbeddedFile {
 
 std::span<const EmbeddedFile> EmbeddedFiles();
 
-inline std::string_view EmbeddedText(std::string_view name) {  // empty: there is none
+inline std::string_view EmbeddedText(std::string_view name) {  // empty: none
   for (const EmbeddedFile& f : EmbeddedFiles()) {
     if (f.name == name) return f.text;
   }

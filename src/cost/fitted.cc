@@ -28,17 +28,17 @@ double GemmBytes(const std::string& dtype) {
   return dtype == "bfloat16" ? 2.0 : dtype == "int4" || dtype == "nvfp4" ? 0.5 : 1.0;
 }
 
-// How much of the rise between two knots of m follows the tiles' waves; the rest is a straight line. The waves are
-// right about where time rises, but not which tiles the library picks: half of each met the profiles' hidden rows
-// better than either alone (docs/cost_model.md, "Between the knots").
+// Share of the rise between two knots of m that follows the tiles' waves; the rest is a straight line. The waves are
+// about right where time rises, but do not predict which tiles the library picks: half of each fitted the profiles'
+// left-out rows better than either alone (docs/cost_model.md, "Between the knots").
 constexpr double kWaveShare = 0.5;
 
-// Profiles measure every 8 or 16 tokens, so that knots this near have nothing between them that was measured. Knots
-// farther apart had: were there a step at an edge of tiles between them, it would be a knot.
+// Profiles measure every 8 or 16 tokens, so nothing was measured between knots this close. Between knots farther apart
+// there were measurements: a step at a tile edge would have become a knot.
 constexpr double kUnmeasured = 16;
 static_assert(kUnmeasured < kLeastTileRows, "at most one edge of tiles lies between two such knots");
 
-// A curve of the file as time over m, for one measured shape.
+// A curve of the file, as time over m for one measured shape.
 class GemmTime {
  public:
   GemmTime(const GemmCurve& curve, const DeviceSpec& device, const WeightFormat& format, double floor_ns)
@@ -48,7 +48,7 @@ class GemmTime {
       waves_.push_back(WavesNs(m));
     }
   }
-  // What the efficiency is a share of.
+  // The time that efficiencies relate to.
   double FloorNs(double m, double columns, double depth) const {
     const double bytes = (m * depth + depth * columns + m * columns) * bytes_;
     return std::max(2 * m * columns * depth / format_.flops, bytes / device_->bandwidth) * 1e9 + floor_ns_;
@@ -62,7 +62,7 @@ class GemmTime {
     const auto& [m0, ns0] = ns_[i - 1];
     const auto& [m1, ns1] = ns_[i];
     if (m == m1) return ns1;
-    // The first token behind an edge of tiles begins a new row of them, which costs as much as a full one.
+    // The first token after a tile edge begins a new row of tiles, which costs as much as a full one.
     const double edge = std::ceil(m0 / kLeastTileRows) * kLeastTileRows;
     if (m1 - m0 <= kUnmeasured && edge < m1) return m > edge ? ns1 : ns0;
     double share = (m - m0) / (m1 - m0);
@@ -80,7 +80,7 @@ class GemmTime {
                        false);
   }
 
-  const DeviceSpec* device_;  // the operators', which outlive it
+  const DeviceSpec* device_;  // owned by the operators, which outlive it
   WeightFormat format_;
   double floor_ns_, bytes_;
   Knots ns_;
@@ -151,7 +151,7 @@ class Fitted final : public FittedOperators {
     std::sort(curves.begin(), curves.end(), [&](const auto& a, const auto& b) {
       return std::tuple(distance(a), a.n, a.k) < std::tuple(distance(b), b.n, b.k);
     });
-    // The very shape needs no neighbours.
+    // An exact match needs no neighbours.
     const size_t kept = distance(curves[0]) == 0 ? 1 : std::min(kNeighbours, curves.size());
     curves.erase(curves.begin() + static_cast<std::ptrdiff_t>(kept), curves.end());
     std::vector<double> weights;
@@ -185,7 +185,7 @@ class Fitted final : public FittedOperators {
       const auto roofline_ns = [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); };
       return ChunkTime(c, tokens, roofline_ns, true);
     });
-    // However many chunks share the device, each one's KV is read once.
+    // Each chunk's KV is read once, however many chunks share the device.
     const double read_ns = s.BytesPerToken() * (context + tokens) / device_.bandwidth * 1e9;
     return std::max(measured * Scale(*g, s, tokens, context), context > 0 ? read_ns : 0.0);
   }
@@ -205,8 +205,8 @@ class Fitted final : public FittedOperators {
     const Geometry* g = Nearest(TableOf(decode_, s), s);
     if (g == nullptr) return roofline_->DecodeNs(s, batch, mean_context);
     if (Same(*g, s)) return DecodeTime(*g, s.kv_bytes, batch, mean_context);
-    // The device is filled by KV heads times sequences, and it does not matter which: more heads are more sequences of
-    // fewer heads. Less than was measured, and another size of heads, scale what exceeds the least time.
+    // KV heads times sequences fill the device, in any proportion: more heads equal more sequences of fewer heads.
+    // Below the measured range, and for another head size, the time above the minimum is scaled.
     const double least_batch = g->curves[0]->at;
     const double sequences = batch * static_cast<double>(s.kv_heads) / g->kv_heads;
     const double measured = DecodeTime(*g, s.kv_bytes, sequences, mean_context);
@@ -215,7 +215,7 @@ class Fitted final : public FittedOperators {
     return least + std::max(0.0, measured - least) * part;
   }
 
-  // The kernel is the chunk's: only what exceeds the least time adds, by a factor.
+  // The kernel is the chunk's: only the time above the minimum is added, times a factor.
   double DecodeBesideChunkNs(const AttentionShape& s, double batch, double mean_context) const override {
     const Knots* factors = FactorsBesideChunk(s);
     const Geometry* g = Nearest(TableOf(decode_, s), s);
@@ -242,7 +242,7 @@ class Fitted final : public FittedOperators {
     const double measured = 1e3 * (bytes > last_bytes      ? last_us * bytes / last_bytes
                                    : curve->us.size() == 1 ? last_us
                                                            : Linear(curve->us, bytes));
-    // Another count of devices: as the ring formula has it.
+    // Another number of devices: scaled by the ring formula.
     return curve->gpus == gpus
                ? measured
                : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
@@ -284,11 +284,11 @@ class Fitted final : public FittedOperators {
 
   const GeometryTable& TableOf(const Tables& tables, const AttentionShape& s) const {
     const GeometryTable& own = tables.at(s.kv_bytes == 1 ? "fp8" : "bfloat16");
-    // Without fp8 measurements the 16-bit ones stand in: half the bytes at the same efficiency.
+    // Without fp8 measurements the 16-bit ones are used: half the bytes at the same efficiency.
     return own.empty() ? tables.at("bfloat16") : own;
   }
-  // The measured dtype whose efficiencies serve: its own, for another kind of fp8 per-tensor fp8's, else bfloat16's;
-  // "": none.
+  // The measured dtype whose efficiencies are used: its own, for other kinds of fp8 those of per-tensor fp8, else
+  // bfloat16's; "": none.
   std::string MeasuredDtype(const std::string& dtype) const {
     for (const std::string& candidate :
          {dtype, std::string(dtype.substr(0, 3) == "fp8" ? "fp8" : "bfloat16"), std::string("bfloat16")}) {
@@ -306,8 +306,7 @@ class Fitted final : public FittedOperators {
     }
     return curves;
   }
-  // Of the device's measured geometries the one with the nearest number of queries per KV head: what decides how often
-  // KV is read.
+  // The device's measured geometry with the nearest number of queries per KV head, which decides how often KV is read.
   const Knots* FactorsBesideChunk(const AttentionShape& s) const {
     const Knots* best = nullptr;
     double least = INFINITY;
@@ -321,7 +320,7 @@ class Fitted final : public FittedOperators {
     return best;
   }
   const AllReduceCurve* AllReduceOf(int32_t gpus) const {
-    // The tables were measured where a fast link joins all, or on a node of devices that have none.
+    // The tables were measured where a fast link joins all devices, or on a node of devices without links.
     if (gpus > (device_.group > 1 ? device_.group : device_.node)) return nullptr;
     const AllReduceCurve* best = nullptr;
     for (const AllReduceCurve& a : c_.all_reduce) {
@@ -336,7 +335,7 @@ class Fitted final : public FittedOperators {
            g.head_dim == static_cast<double>(s.head_dim);
   }
 
-  // The roofline that prefill efficiencies are shares of.
+  // The roofline that prefill efficiencies relate to.
   double ChunkRooflineNs(double q_width, double kv_token_bytes, double chunk, double context) const {
     return std::max(4 * q_width * chunk * (context + chunk / 2) / device_.bf16_flops,
                     kv_token_bytes * (context + chunk) / device_.bandwidth) *
@@ -352,8 +351,8 @@ class Fitted final : public FittedOperators {
   }
   double LeastNs(const Geometry& g) const { return g.curves[0]->knots[0].second * 1e3; }
 
-  // ns of a chunk on one curve: log-log linear between knots, the first below them, in proportion to the roofline
-  // beyond.
+  // ns of a chunk on one curve: log-log linear between knots, the first knot's value below them, proportional to the
+  // roofline beyond.
   template <class Roofline>
   static double ChunkTime(const AttentionCurve& c, double chunk, const Roofline& roofline, bool efficiency) {
     const auto ns_at = [&](size_t i) {
@@ -369,7 +368,7 @@ class Fitted final : public FittedOperators {
     return std::exp(std::log(ns_at(i - 1)) * (1 - share) + std::log(ns_at(i)) * share);
   }
 
-  // Linear in the context between the curves that were written, and beyond them.
+  // Linear in the context between and beyond the stored curves.
   template <class At>
   static double AtContext(const Geometry& g, double context, const At& at) {
     const size_t last = g.curves.size() - 1;
@@ -420,8 +419,8 @@ Result<std::vector<BesideChunk>> FindBesideChunk(const DeviceSpec& device, const
   if (!all.ok()) return all.status();
   std::vector<BesideChunk> rows;
   if (kernels == "two" || (kernels != "one" && !backend.empty() && backend != "vllm")) return rows;
-  // A block of threads reads the KV of one query and head by itself: how much of the memory's bandwidth that leaves
-  // unused depends on how much there is for each multiprocessor.
+  // A thread block reads the KV of one query and head by itself: the unused memory bandwidth depends on the bandwidth
+  // per multiprocessor.
   const auto per_sm = [](const DeviceSpec& d) { return std::log(d.bandwidth / d.sms); };
   std::string fit;
   double least = INFINITY;
@@ -438,7 +437,7 @@ Result<std::vector<BesideChunk>> FindBesideChunk(const DeviceSpec& device, const
 }
 
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {
-  // Each file is parsed once, when it is first asked for.
+  // Each file is parsed once, on first use.
   static std::mutex mutex;
   static std::map<std::string, Result<Coefficients>> parsed;
   for (const std::string& name : {device.fit + "-" + backend + ".cost.json", device.fit + ".cost.json"}) {

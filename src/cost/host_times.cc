@@ -15,12 +15,12 @@ namespace {
 
 struct Backend {
   const char* name;
-  double step_ns;  // below 0: host.json has it
+  double step_ns;  // below 0: from host.json
 };
-// docs/cost_model.md, "CPU overhead", argues these.
+// docs/cost_model.md, "CPU overhead", explains these.
 constexpr Backend kBackends[] = {{"", 50e3}, {"vllm", 500e3}, {"sglang", 100e3}, {"trtllm", 100e3}, {"vllm-ray", -1}};
 
-// Devices of which nothing was measured: their hosts are taken to be as those of A100s.
+// Devices without measurements: their hosts are assumed to equal those of A100s.
 constexpr char kUsual[] = "a100";
 
 struct MeasuredHost {
@@ -39,7 +39,7 @@ MeasuredHosts ReadHosts() {
   MeasuredHosts found;
   const Status status = JsonRecord::Read(EmbeddedText("host.json"), "host.json", [&](JsonRecord& file) {
     file.Text("source");
-    file.Each("errors", [](JsonRecord& record) {  // for people
+    file.Each("errors", [](JsonRecord& record) {  // for readers only
       record.Text("op");
       record.Text("left_out");
       for (const char* key : {"median", "p90", "rows"}) record.Number(key, 0, 1e9);
@@ -71,7 +71,7 @@ const MeasuredHosts& Hosts() {
   return hosts;
 }
 
-// The measured number of devices that is nearest by ratio, the smaller of two that are as near.
+// The measured number of devices with the nearest ratio, the smaller of two equally near.
 const HostTimes& NearestFit(const std::string& backend, const std::string& fit, int32_t devices) {
   const HostTimes* best = nullptr;
   double least = INFINITY;
@@ -80,7 +80,7 @@ const HostTimes& NearestFit(const std::string& backend, const std::string& fit, 
     const double distance = std::abs(std::log2(static_cast<double>(host.tp) / devices));
     if (distance < least) least = distance, best = &host.times;
   }
-  TACTUS_CHECK_MSG(best != nullptr, "host.json has no row of " + backend + " on " + fit);
+  TACTUS_CHECK_MSG(best != nullptr, "host.json has no row for " + backend + " on " + fit);
   return *best;
 }
 
@@ -100,7 +100,7 @@ double LaunchNs(const std::vector<std::pair<std::string, double>>& by_fit, const
   return usual;
 }
 
-// The driver speaks to the workers of all stages, a stage's devices share their own inputs.
+// The driver communicates with the workers of all stages; a stage's devices share their inputs.
 HostTimes MeasuredTimes(const std::string& backend, const DeviceSpec& device, int32_t tp, int32_t pp) {
   const std::string fit = Measured(backend, device.fit) ? device.fit : kUsual;
   HostTimes times = NearestFit(backend, fit, tp);
@@ -131,7 +131,7 @@ Result<HostTimes> FindHostTimes(const std::string& backend, DurationNs stated_ns
 std::string Describe(const HostTimes& host, int32_t stages) {
   if (host.stage.base_ns == 0 && host.step.sequence_ns == 0)
     return fmt::format("{:.0f} us of host time per step", host.step.base_ns / 1e3);
-  double one_ns = 0, more_ns = 0;  // of a step without sequences, and of each
+  double one_ns = 0, more_ns = 0;  // of a step without sequences, and per sequence
   for (int32_t stage = 0; stage < stages; ++stage) {
     one_ns += host.StageNs(stage, stages, 0);
     more_ns += host.StageNs(stage, stages, 1) - host.StageNs(stage, stages, 0);

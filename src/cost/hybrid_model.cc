@@ -13,9 +13,9 @@ namespace {
 constexpr int64_t kTableTokens = 16384;
 constexpr int64_t kTableRows = 2048;
 constexpr double kGridChunk = 131072, kGridContext = 262144, kGridBatch = 2048;
-constexpr double kActivationBytes = 2;  // bf16 between operators, whatever the weights' format
+constexpr double kActivationBytes = 2;  // bf16 between operators, for any weight format
 constexpr double kLogitBytes = 4;
-// Share of a PCIe link that block copies reach.
+// Share of a PCIe link's bandwidth that block copies reach.
 constexpr double kCopyEfficiency = 0.8;
 
 int64_t PerRank(int64_t heads, int32_t tp) {
@@ -54,7 +54,7 @@ HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec devi
   FillAttentionTables();
 }
 
-// Layers are dealt as evenly as they go, the remainder to the first stages.
+// Layers are distributed as evenly as possible, the remainder to the first stages.
 int64_t HybridModel::StageLayers(int32_t stage) const {
   return model_.layers / deployment_.pp + (stage < model_.layers % deployment_.pp ? 1 : 0);
 }
@@ -65,9 +65,9 @@ std::vector<HybridModel::LayerOperator> HybridModel::LayerOperators() const {
   const int32_t tp = deployment_.tp;
   const int64_t q_width = attention_.q_heads * m.head_dim, kv_width = attention_.kv_heads * m.head_dim;
   const int64_t ffn = m.ffn / tp;
-  // Between nodes the hops' figures are NCCL's, launched from the host, so that its launch is in them.
+  // Between nodes the hops' figures are NCCL's, launched from the host, and include its launch.
   const double launch_ns = tp <= device_.node ? host_.all_reduce_ns : 0;
-  const int32_t blocks = m.parallel ? 1 : 2;  // attention and feed-forward, which a parallel layer has in one
+  const int32_t blocks = m.parallel ? 1 : 2;  // attention and feed-forward, which a parallel layer combines
   const auto small = [&o](Elementwise op, double bytes_per_token, int32_t times = 1) {
     return [&o, op, bytes_per_token, times](int64_t t) {
       return times * o.ElementwiseNs(op, static_cast<double>(t) * bytes_per_token);
@@ -116,7 +116,7 @@ void HybridModel::FillTokenTables() {
     return t == 0 ? 0.0 : o.ElementwiseNs(Elementwise::kEmbed, 2 * static_cast<double>(t) * hidden_bytes);
   });
 
-  // lm_head keeps 16 bits in the quantised checkpoints that servers run; its shares are gathered for the sampler.
+  // lm_head keeps 16 bits in the quantised checkpoints of servers; its shares are gathered for the sampler.
   const int64_t share = (m.vocab + tp - 1) / tp;
   const auto head = o.Gemm({"bfloat16", 2, 2, device_.bf16_flops}, share, m.hidden);
   head_.Fill(kTableRows, [&](int64_t rows) {
@@ -126,7 +126,7 @@ void HybridModel::FillTokenTables() {
            o.ElementwiseNs(Elementwise::kSample, static_cast<double>(rows * m.vocab) * kLogitBytes);
   });
 
-  // Every device sends the whole residual stream to its peer of the next stage. Every hop counts as the slowest one.
+  // Every device sends the whole residual stream to its peer in the next stage. Every hop costs as much as the slowest.
   const int32_t devices = tp * deployment_.pp;
   send_.Fill(kTableTokens,
              [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, devices); });
@@ -135,7 +135,7 @@ void HybridModel::FillTokenTables() {
 void HybridModel::FillAttentionTables() {
   const OperatorTimes& o = *operators_;
   prefill_base_ns_ = o.PrefillBaseNs(attention_);
-  // A long chunk under a window is a row of pieces, each of which sees its own window.
+  // A long chunk under a window is a row of pieces, each attending to its own window.
   adds_.Fill([&](double tokens, double context) {
     if (tokens == 0) return 0.0;
     const double piece = std::min(tokens, window_);
@@ -152,14 +152,14 @@ void HybridModel::FillAttentionTables() {
   });
   beside_.Fill([&](double batch, double mean_context) {
     if (batch == 0) return 0.0;
-    // A chunk takes at least the kernel's base, and a step with it is not faster than without.
+    // A chunk costs at least the kernel's base, and a step with it is not faster than without.
     const double context = std::min(mean_context, window_);
     return std::max(o.DecodeBesideChunkNs(attention_, batch, context),
                     o.DecodeNs(attention_, batch, context) - prefill_base_ns_);
   });
 }
 
-// Windows cut what is shared from the front.
+// Windows cut off the front of a sequence, and with it the shared part.
 bool HybridModel::ReadsTogether(const StepShape& shape) const {
   return !shape.prefixes.empty() && std::isinf(window_);
 }
@@ -175,9 +175,9 @@ HybridModel::AttentionParts HybridModel::Apart(const StepShape& shape) const {
   return PartsOf(shape, sum, longest, shape.decode_context_tokens);
 }
 
-// Cascade attention (Juravsky et al. 2024, Ye et al. 2024): a prefix is one more chunk of as many queries as decodes
-// share it, in the kernel of the chunks; the decodes' kernel goes over what is their own. The merge of both, of a few
-// hundred bytes a head, is left out.
+// Cascade attention (Juravsky et al. 2024, Ye et al. 2024): a prefix is one more chunk in the chunks' kernel, with one
+// query per decode that shares it; the decodes' kernel reads their own parts. The merge of both, a few hundred bytes
+// per head, is neglected.
 HybridModel::AttentionParts HybridModel::Cascade(const StepShape& shape) const {
   double sum = prefill_base_ns_, longest = 0;
   const auto add = [&](int32_t tokens, int32_t context) {
@@ -210,13 +210,13 @@ double HybridModel::LayerNs(const StepShape& shape) const {
   return ReadsTogether(shape) ? std::min(apart, LayerWith(shape, Cascade(shape))) : apart;
 }
 
-// Nano-batches are two halves, each of which reads the weights, so that a step of few tokens is better whole. The
-// decodes have a kernel of their own: a chunk does not slow them as where both share one.
+// Nano-batches are two halves, each of which reads the weights, so small steps are better whole. The decodes have a
+// separate kernel, so a chunk does not slow them as it does in a shared kernel.
 double HybridModel::LayerWith(const StepShape& shape, const AttentionParts& attention) const {
   const int64_t tokens = shape.tokens() + shape.padded_tokens;
   const double whole = layer_.At(tokens) + attention.chunks_ns + attention.decodes_ns;
   if (!nano_ || shape.decodes == 0) return whole;
-  // Nor are two halves faster than the whole, whatever the tables say of counts beyond their end.
+  // Two halves are never faster than the whole, even where tables are extrapolated.
   const double linear_ns = std::max(layer_.At(tokens), layer_.At(tokens / 2) + layer_.At(tokens - tokens / 2));
   return std::min(whole, deployment_.overlap_fit.Together(linear_ns + attention.chunks_ns, attention.own_kernel_ns));
 }
@@ -281,7 +281,7 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
   std::vector<StepPart> parts;
   double sum = 0;
   const auto add = [&](std::string name, const char* kind, double ns) {
-    if (std::abs(ns) < 1e-3) return;  // nothing, or what rounding leaves
+    if (std::abs(ns) < 1e-3) return;  // nothing, or a rounding error
     parts.push_back({std::move(name), kind, ns});
     sum += ns;
   };
@@ -291,7 +291,7 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
   const AttentionParts apart = Apart(shape);
   add("attention of chunks", "attention", layers * apart.chunks_ns);
   add("attention of decodes", "attention", layers * apart.decodes_ns);
-  // Tables never fall and end in a straight line; a step that overlaps or reads prefixes once is shorter than its
+  // Tables never fall and end in a straight line; a step with overlap or with prefixes read once is shorter than its
   // parts.
   const double whole = layer_.At(tokens) + apart.chunks_ns + apart.decodes_ns;
   add("tables: no step faster than a smaller one", "correction", layers * whole - sum);
@@ -309,7 +309,7 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
 }
 
 std::string HybridModel::Describe() const {
-  std::string nodes;  // where the network has a part in it
+  std::string nodes;  // set where the network is involved
   if (deployment_.tp * deployment_.pp > device_.node) {
     nodes = fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
                         device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);

@@ -1,8 +1,8 @@
-// The cost model behind CostModel::Create: operator times tabulated so that a step's time is a few loads.
+// The cost model behind CostModel::Create: operator times are tabulated so that a step's time costs a few loads.
 //
 // A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of
-// the decodes, which nano-batches overlap), the embedding in the first stage, the head and the sampler in the last, and
-// the host's time: what it does once, and at each stage.
+// the decodes, overlapped by nano-batches), the embedding in the first stage, the head and the sampler in the last, and
+// the host's time, per step and per stage.
 //
 // Thread rule: immutable after Build.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace tactus::cost {
 
-// A function of a count: one value per count up to the table's end, then on with a slope. Never falls.
+// A function of a count: one value per count up to the table's end, then linear. Never falls.
 class CountTable {
  public:
   template <class F>
@@ -29,7 +29,7 @@ class CountTable {
     values_.resize(static_cast<size_t>(last) + 1);
     double least = 0;
     for (int64_t i = 0; i <= last; ++i) values_[static_cast<size_t>(i)] = least = std::max(least, f(i));
-    // The slope over the second half: one wave of tiles does not decide it.
+    // The slope over the second half, so that no single wave of tiles decides it.
     slope_ =
         (values_.back() - values_[values_.size() / 2]) / static_cast<double>(values_.size() - 1 - values_.size() / 2);
   }
@@ -44,7 +44,7 @@ class CountTable {
   double slope_ = 0;
 };
 
-// Where the operator times come from.
+// Source of the operator times.
 struct OperatorSource {
   std::string text;
   FitCoverage coverage;  // empty for the roofline
@@ -79,7 +79,7 @@ class HybridModel final : public CostModel {
   int64_t StageLayers(int32_t stage) const;
   void FillTokenTables();
   void FillAttentionTables();
-  // All of one layer but attention, by the step's tokens.
+  // An operator of one layer, except attention, by the step's tokens.
   struct LayerOperator {
     const char* name;
     const char* kind;
@@ -88,7 +88,7 @@ class HybridModel final : public CostModel {
   };
   std::vector<LayerOperator> LayerOperators() const;
   // Attention of one layer: of the chunks (and of prefixes that are read once), of the decodes beside them, and of the
-  // decodes in a kernel of their own.
+  // decodes in a separate kernel.
   struct AttentionParts {
     double chunks_ns = 0, decodes_ns = 0, own_kernel_ns = 0;
   };
@@ -119,7 +119,7 @@ class HybridModel final : public CostModel {
 // One device's share of a model's attention.
 AttentionShape AttentionOf(const ModelSpec& model, const Deployment& deployment);
 
-// Weights that one device of the largest stage holds.
+// Bytes of weights on one device of the largest stage.
 int64_t WeightBytesPerDevice(const ModelSpec& model, const WeightFormat& format, int32_t tp, int32_t pp);
 
 }  // namespace tactus::cost

@@ -17,7 +17,7 @@ constexpr double kMostKnot = 1e15, kLeastValue = 1e-9, kMostValue = 1e12;
 Status JsonRecord::Read(std::string_view text, const std::string& name, const std::function<void(JsonRecord&)>& read) {
   const Result<Json> json = json_text::ParseJson(text);
   if (!json.ok()) return DataLoss(name + ": " + json.status().message());
-  if (!json->is_object()) return DataLoss(name + ": it holds no JSON object");
+  if (!json->is_object()) return DataLoss(name + ": not a JSON object");
   Status fault;
   JsonRecord record(&json.value(), name, &fault);
   read(record);
@@ -30,18 +30,19 @@ bool JsonRecord::Has(const char* key) {
 }
 
 std::string JsonRecord::Text(const char* key) {
-  const Json* json = Need(key, "text", &Json::is_string);
+  const Json* json = Need(key, "a text", &Json::is_string);
   return json == nullptr ? std::string() : json->get<std::string>();
 }
 
 double JsonRecord::Number(const char* key, double least, double most) {
-  const Json* json = Need(key, "number", &Json::is_number);
+  const Json* json = Need(key, "a number", &Json::is_number);
   return json == nullptr ? least : Bounded(*json, fmt::format("{}: {}", where_, key), least, most);
 }
 
 int64_t JsonRecord::Integer(const char* key, int64_t least, int64_t most) {
   const double value = Number(key, static_cast<double>(least), static_cast<double>(most));
-  if (value != std::floor(value)) Fail(fmt::format("{}: {}", where_, key), fmt::format("{} is no whole number", value));
+  if (value != std::floor(value))
+    Fail(fmt::format("{}: {}", where_, key), fmt::format("{} is not a whole number", value));
   return static_cast<int64_t>(value);
 }
 
@@ -53,12 +54,12 @@ bool JsonRecord::Flag(const char* key, bool otherwise) {
 
 Knots JsonRecord::Pairs(const char* key) {
   Knots knots;
-  const Json* json = Need(key, "list of pairs", &Json::is_array);
+  const Json* json = Need(key, "a list of pairs", &Json::is_array);
   if (json == nullptr) return knots;
   for (const Json& pair : *json) {
     const std::string place = fmt::format("{}: {}[{}]", where_, key, knots.size());
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number() || !pair[1].is_number()) {
-      Fail(place, "no pair [x, y]");
+      Fail(place, "not a pair [x, y]");
       return knots;
     }
     const double x = Bounded(pair[0], place, 0, kMostKnot), y = Bounded(pair[1], place, kLeastValue, kMostValue);
@@ -73,10 +74,10 @@ Knots JsonRecord::Pairs(const char* key) {
 
 std::vector<std::string> JsonRecord::Texts(const char* key) {
   std::vector<std::string> texts;
-  const Json* json = Need(key, "list of texts", &Json::is_array);
+  const Json* json = Need(key, "a list of texts", &Json::is_array);
   if (json == nullptr) return texts;
   for (const Json& text : *json) {
-    if (!text.is_string()) Fail(fmt::format("{}: {}[{}]", where_, key, texts.size()), "no text");
+    if (!text.is_string()) Fail(fmt::format("{}: {}[{}]", where_, key, texts.size()), "not a text");
     texts.push_back(text.is_string() ? text.get<std::string>() : std::string());
   }
   return texts;
@@ -84,11 +85,11 @@ std::vector<std::string> JsonRecord::Texts(const char* key) {
 
 void JsonRecord::Each(const char* key, const std::function<void(JsonRecord&)>& read) {
   if (!Has(key)) return;
-  const Json* json = Need(key, "list of records", &Json::is_array);
+  const Json* json = Need(key, "a list of records", &Json::is_array);
   if (json == nullptr) return;
   for (size_t k = 0; k < json->size() && fault_->ok(); ++k) {
     const std::string place = fmt::format("{}: {}[{}]", where_, key, k);
-    if (!(*json)[k].is_object()) return Fail(place, "no record {...}");
+    if (!(*json)[k].is_object()) return Fail(place, "not a record {...}");
     JsonRecord record(&(*json)[k], place, fault_);
     read(record);
     record.RefuseOthers();
@@ -108,14 +109,14 @@ const Json* JsonRecord::Need(const char* key, const char* what, bool (Json::*is)
     return nullptr;
   }
   if ((json->*is)()) return json;
-  Fail(fmt::format("{}: {}", where_, key), fmt::format("no {}", what));
+  Fail(fmt::format("{}: {}", where_, key), fmt::format("not {}", what));
   return nullptr;
 }
 
 double JsonRecord::Bounded(const Json& json, const std::string& place, double least, double most) {
   const double value = json.get<double>();
   if (value >= least && value <= most) return value;
-  Fail(place, fmt::format("{} is no number between {} and {}", value, least, most));
+  Fail(place, fmt::format("{} is not a number between {} and {}", value, least, most));
   return least;
 }
 

@@ -1,5 +1,5 @@
-// One object of a JSON data file, read member by member. The first fault is kept, with its place and what is wrong;
-// after it every read gives a value within its bounds, so that a reader checks once, at its end.
+// One object of a JSON data file, read member by member. The first fault is kept with its place; later reads return
+// values within their bounds, so that a reader checks once, at its end.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@
 
 namespace tactus::cost {
 
-using Knots = std::vector<std::pair<double, double>>;  // strictly rising first members, positive second ones
+using Knots = std::vector<std::pair<double, double>>;  // strictly rising first members, positive second members
 
 class JsonRecord {
  public:
-  // Reads the document's one object. kDataLoss: `name`, the place in it and the fault: no JSON, a member that is
-  // missing, of another type, out of its bounds, or that `read` did not ask for ("optional" may hold anything).
+  // Reads the document's one object. kDataLoss: `name`, the place in it and the fault: invalid JSON, a member that is
+  // missing, of another type, out of bounds, or not read by `read` ("optional" may contain anything).
   static Status Read(std::string_view text, const std::string& name, const std::function<void(JsonRecord&)>& read);
 
   bool Has(const char* key);
   std::string Text(const char* key);
   double Number(const char* key, double least, double most);
   int64_t Integer(const char* key, int64_t least, int64_t most);
-  bool Flag(const char* key, bool otherwise);  // `otherwise` where there is none
+  bool Flag(const char* key, bool otherwise);  // `otherwise` if absent
   Knots Pairs(const char* key);                // [[x, y], ...]
   std::vector<std::string> Texts(const char* key);
-  // The objects of an array; none where the member is not there.
+  // The objects of an array; none if the member is absent.
   void Each(const char* key, const std::function<void(JsonRecord&)>& read);
 
  private:

@@ -1,4 +1,4 @@
-// How much KV fits beside the weights: the same plan as `tactus serve` makes, for devices that are not here.
+// KV capacity beside the weights: the same plan as in `tactus serve`, for devices that are not present.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr double kGiB = 1073741824.0;
 // Kernel modules, communication buffers and captured graphs.
 constexpr int64_t kRuntimeBytes = int64_t{256} << 20;
-// Rows of logits that the largest step makes: f32, their softmax and the sampler's sorted copy.
+// Rows of logits in the largest step: f32, their softmax and the sampler's sorted copy.
 constexpr int64_t kLogitRows = 256;
 constexpr int64_t kLogitRowBytes = 3 * 4;
 
@@ -23,7 +23,7 @@ int64_t ActivationBytes(const ModelSpec& m, int32_t tp, int64_t max_step_tokens)
          kRuntimeBytes;
 }
 
-// The largest n from 0 to `most` of which `fits` holds, which it does up to some n.
+// The largest n from 0 to `most` for which `fits` holds; `fits` holds up to some n.
 template <class Fits>
 int64_t LargestThatFits(int64_t most, const Fits& fits) {
   int64_t low = 0, high = std::max<int64_t>(0, most);
@@ -38,7 +38,7 @@ int64_t LargestThatFits(int64_t most, const Fits& fits) {
 
 int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int32_t tp, int32_t pp) {
   const int64_t layers = (m.layers + pp - 1) / pp;
-  // KV heads that tp does not divide are held twice.
+  // KV heads that tp does not divide are stored twice.
   const int64_t kv_width = std::max<int64_t>(1, m.kv_heads / tp) * m.head_dim;
   const int64_t q_width = m.q_heads / tp * m.head_dim;
   const int64_t layer = m.hidden * (2 * q_width + 2 * kv_width) + (m.gated ? 3 : 2) * m.hidden * (m.ffn / tp);
@@ -66,7 +66,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   const auto usable = static_cast<int64_t>(static_cast<double>(device_.memory_bytes) * utilization);
   // The stage with the most layers decides.
   const auto token_bytes = static_cast<int64_t>(attention_.BytesPerToken() * static_cast<double>(StageLayers(0)));
-  // A step beyond the longest prompt's worth of every sequence would not be planned either.
+  // A step longer than this is not planned, even for many prompts.
   int64_t step_tokens = std::min(max_step_tokens, std::max<int64_t>(model_.context, 16384));
   if (largest == LargestStep::kOfAllThatKvHolds) {
     const int64_t room = usable - plan.weight_bytes_per_device;
@@ -80,7 +80,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   const int64_t left = usable - plan.weight_bytes_per_device - plan.activation_bytes_per_device;
   if (left >= token_bytes * block_size) {
     plan.num_blocks = left / (token_bytes * block_size);
-    // What is left over would hold KV whose tokens no step could compute at once.
+    // The rest would hold KV whose tokens no step could compute at once.
     if (largest == LargestStep::kOfAllThatKvHolds && step_tokens < max_step_tokens)
       plan.num_blocks = std::min(plan.num_blocks, step_tokens / block_size);
     plan.kv_bytes_per_device = plan.num_blocks * block_size * token_bytes;
@@ -93,7 +93,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
       if (p > model_.layers || model_.q_heads % t != 0 || (model_.kv_heads % t != 0 && t % model_.kv_heads != 0))
         continue;
       const int64_t needed = WeightBytesPerDevice(model_, format_, t, p) + ActivationBytes(model_, t, step_tokens);
-      // A tenth of the memory for KV: what barely holds the weights serves no request.
+      // Reserves a tenth of the memory for KV: a device that barely holds the weights serves no request.
       if (static_cast<double>(needed) > 0.9 * static_cast<double>(usable)) continue;
       fits = fmt::format("--tp {} --pp {} fits", t, p);
       break;
@@ -103,7 +103,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
       fmt::format(
           "{} does not fit {}: weights {:.2f} GiB + activations of {} tokens {:.2f} GiB + one KV block = "
           "{:.2f} GiB per device, but {:.2f} GiB "
-          "({:.0f} % of {:.2f}) are there; {}, or use a narrower --weight-dtype, or smaller steps (--token-budget)",
+          "({:.0f} % of {:.2f}) are available; {}, or use a narrower --weight-dtype, or smaller steps (--token-budget)",
           model_.name, device_.name, static_cast<double>(plan.weight_bytes_per_device) / kGiB, step_tokens,
           static_cast<double>(plan.activation_bytes_per_device) / kGiB,
           static_cast<double>(plan.weight_bytes_per_device + plan.activation_bytes_per_device +

@@ -1,6 +1,6 @@
-// A function of two non-negative integers-or-reals, tabulated on nodes that are eight to the octave (of value + 1) and
-// interpolated bilinearly: asking costs no logarithm, and if the values rise along both axes, so does every
-// interpolated value. Beyond the last node it goes on with the slope of the last cell.
+// A function of two non-negative numbers, tabulated on nodes at eight per octave (of value + 1) and interpolated
+// bilinearly. Look-ups compute no logarithm, and if the values rise along both axes, so does every interpolated value.
+// Beyond the last node it continues with the slope of the last cell.
 //
 // Thread rule: immutable after Fill.
 #pragma once
@@ -28,7 +28,7 @@ class LogAxis {
 
   // Precondition: value >= 0.
   Position Locate(double value) const {
-    // The exponent and the first three bits of the mantissa of value + 1 are the cell; the other bits are the fraction.
+    // The exponent and the first three bits of the mantissa of value + 1 are the cell, the other bits the fraction.
     const uint64_t bits = std::bit_cast<uint64_t>(value + 1.0);
     const int32_t cell = static_cast<int32_t>(bits >> kFractionBits) - (1023 << 3);
     if (cell >= nodes_ - 1) return Beyond(value);
@@ -47,8 +47,8 @@ class LogGrid {
  public:
   LogGrid(double max_row, double max_column) : rows_(max_row), columns_(max_column) {}
 
-  // Sets every node to f(row value, column value), then raises nodes to the largest before them in either direction:
-  // what is asked for is monotone by construction. Returns the largest relative rise (0: f was monotone on the nodes).
+  // Sets every node to f(row value, column value), then raises nodes to the largest before them in either direction, so
+  // that the result is monotone. Returns the largest relative rise (0: f was monotone on the nodes).
   double Fill(const std::function<double(double, double)>& f);
 
   double At(double row, double column) const {

@@ -1,4 +1,4 @@
-// Networks from link figures: how far apart devices are, ring all-reduce and point-to-point sends.
+// Networks from link figures: distances of devices, ring all-reduce and point-to-point sends.
 //
 // Devices are numbered stage by stage and fill one node after the other, so that n neighbours lie in one group of fast
 // links (n <= group), in one node (n <= node: PCIe joins them), or on several nodes.
@@ -9,7 +9,7 @@
 namespace tactus::cost {
 namespace {
 
-// Shares of a line's raw figure that large messages reach. Links, PCIe between peers and InfiniBand: NCCL's bus
+// Shares of a line's raw bandwidth that large messages reach. Links, PCIe between peers and InfiniBand: NCCL's bus
 // bandwidth on NVSwitch, PCIe and InfiniBand machines (23.7 of 32, 48.8 of 64, 35.4 of 50 GB/s). TCP over 100 Gb/s
 // Ethernet: 2.3 and 2.9 of 12.5 GB/s (docs/cost_model.md, "Networks").
 constexpr double kLinkEfficiency = 0.75;
@@ -19,13 +19,13 @@ constexpr double kTcpEfficiency = 0.2;
 constexpr double kLinkHopNs = 700;
 constexpr double kPcieHopNs = 3000;
 
-// What a large message reaches, bytes/s, and one step of a ring beside its bytes.
+// Bandwidth of large messages, bytes/s, and time of one ring step beside its bytes.
 struct Way {
   double bandwidth = 0;
   double hop_ns = 0;
 };
 
-// The slowest way between two of `among` neighbours of one node.
+// The slowest connection between two of `among` neighbours in one node.
 Way InsideNode(const DeviceSpec& d, int32_t among) {
   if (among <= d.group) return {d.link_bandwidth * kLinkEfficiency, kLinkHopNs};
   return {d.peer_bandwidth > 0 ? d.peer_bandwidth : d.pcie_bandwidth * kLinkEfficiency, kPcieHopNs};
@@ -38,9 +38,9 @@ Way BetweenNodes(const DeviceSpec& d) {
 }  // namespace
 
 // One ring through all devices (Patarasuk and Yuan, 2009): 2 (n - 1) steps, and each device sends 2 (n - 1) / n of the
-// bytes. The slowest way between two neighbours of the ring sets the pace: inside a node PCIe as soon as links do not
-// join all of it. Between nodes NCCL keeps a ring per network card, so that a node's devices bring their shares of the
-// network together; of the steps one in as many as a node has devices leaves it.
+// bytes. The slowest connection between two neighbours of the ring sets the pace: inside a node PCIe, unless links join
+// all of it. Between nodes NCCL uses one ring per network card, so a node's devices combine their network shares; one
+// step out of as many as a node has devices leaves the node.
 double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus) {
   if (gpus <= 1) return 0;
   const int32_t nodes = (gpus + device.node - 1) / device.node;

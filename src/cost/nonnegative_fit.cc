@@ -56,7 +56,7 @@ class Problem {
     return best;
   }
 
-  // Goes from x towards y as far as no free variable turns negative; true: all the way.
+  // Moves from x towards y until a free variable would become negative; true: y was reached.
   bool Step(const std::vector<double>& y, std::vector<bool>* free, std::vector<double>* x) const {
     double reach = 1;
     for (size_t a = 0; a < n_; ++a) {

@@ -1,6 +1,6 @@
-// How long one operator of one layer takes on one device: the roofline from the device's figures, or a fit of
-// measurements. Asked only while a CostModel is built, which tabulates the answers. All times are nanoseconds as
-// doubles; sizes are one device's share.
+// Time of one operator of one layer on one device: the roofline from the device's figures, or a fit of measurements.
+// Used only while a CostModel is built, which tabulates the results. All times are nanoseconds as doubles; sizes are
+// one device's share.
 //
 // Thread rule: immutable after construction.
 #pragma once
@@ -13,14 +13,14 @@
 
 namespace tactus::cost {
 
-// Weights of the linear layers, and what they are multiplied with.
+// Format of the linear layers' weights, and of their inputs.
 struct WeightFormat {
   std::string name;         // bfloat16 | fp8 | int8 | int4
   double weight_bytes = 2;  // per element, scales included
   double activation_bytes = 2;
   double flops = 0;  // peak FLOP/s of the device for it
 };
-// kInvalidArgument: a dtype that is not known.
+// kInvalidArgument: an unknown dtype.
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& device);
 
 struct AttentionShape {
@@ -47,36 +47,36 @@ class OperatorTimes {
   // [m, k] x [k, n], as a function of m.
   virtual std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const = 0;
 
-  // A kernel that handles several chunks takes max(base + sum of what each adds, the longest of them alone): `adds` is
-  // a chunk's share of a device that is full, `alone` the kernel with that chunk only. `tokens` queries behind
-  // `context` cached tokens.
+  // A kernel for several chunks takes max(base + sum of each chunk's `adds`, the longest `alone`): `adds` is a chunk's
+  // share of a fully used device, `alone` the time of a kernel with that chunk only. `tokens` queries after `context`
+  // cached tokens.
   virtual double PrefillBaseNs(const AttentionShape& shape) const = 0;
   virtual double PrefillAddsNs(const AttentionShape& shape, double tokens, double context) const = 0;
   virtual double PrefillAloneNs(const AttentionShape& shape, double tokens, double context) const = 0;
-  // `batch` queries, one each, over `mean_context` tokens of KV each.
+  // `batch` queries, one per sequence, over `mean_context` tokens of KV each.
   virtual double DecodeNs(const AttentionShape& shape, double batch, double mean_context) const = 0;
-  // What the same adds to a step that also has prompt chunks: a kernel of its own, or a part of theirs.
+  // The same beside prompt chunks: a separate kernel, or a part of the chunks' kernel.
   virtual double DecodeBesideChunkNs(const AttentionShape& shape, double batch, double mean_context) const {
     return DecodeNs(shape, batch, mean_context);
   }
 
-  // `bytes` are read and written, together.
+  // `bytes`: read and written, in total.
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
   // Sum of `bytes` over `gpus` neighbouring devices.
   virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
-  // From one device to another, by the slowest way that there is between two of `among` neighbours.
+  // From one device to another, over the slowest connection between two of `among` neighbours.
   virtual double SendNs(double bytes, int32_t among) const = 0;
 };
 
-// (a): device figures alone. The constants are argued in docs/cost_model.md.
+// Device figures alone. docs/cost_model.md explains the constants.
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
 
-// Rows of the smallest tile that a matrix product is cut into. It is assumed of every device and library: no profile
-// names its tiles, but the times of all that were measured step at multiples of 64 tokens (tools/cost/waves_check.py).
+// Rows of the smallest tile of a matrix product. Assumed for every device and library: no profile names its tiles, but
+// the times of all measured ones step at multiples of 64 tokens (tools/cost/waves_check.py).
 inline constexpr int32_t kLeastTileRows = 64;
 
-// [m, k] x [k, n] of bf16 at `flops` peak: weights' bytes or whole waves of tiles, whichever is longer. `split_k`:
-// tiles may share a column of k, which fills part of a last wave.
+// [m, k] x [k, n] of bf16 at `flops` peak: weights' bytes or whole waves of tiles, whichever takes longer. `split_k`:
+// tiles may share a column of k, which fills a partial last wave.
 double TiledGemmNs(const DeviceSpec& device, const WeightFormat& format, int64_t m, int64_t n, int64_t k, bool split_k);
 
 // The ring all-reduce and the plain send, from link figures. Neighbours share the fast link (up to `group`), a node (up

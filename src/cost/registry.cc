@@ -92,7 +92,7 @@ std::vector<NamedEntry> Entries(const std::vector<Spec>& specs) {
 }
 
 Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
-  constexpr int64_t kMostBytes = int64_t{16} << 20;  // as of the configuration of a model that is served
+  constexpr int64_t kMostBytes = int64_t{16} << 20;  // the limit for a served model's configuration
   auto text = ReadInputFile(path.string(), kMostBytes);
   if (!text.ok()) return Status(text.status().code(), text.status().message(), "model");
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelConfig c, compute::ConfigFromJson(*text, path.string()));
@@ -112,7 +112,7 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
   m.context = c.max_position;
   m.tied = c.tie_embeddings;
   m.qk_norm = c.qk_norm;
-  // One window stands for all layers; a model that mixes them counts as full attention: never too fast.
+  // One window represents all layers; a model that mixes them counts as full attention, which is never too fast.
   if (!c.window.empty()) {
     m.window = c.window[0];
     for (int32_t w : c.window) {

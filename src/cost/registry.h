@@ -1,4 +1,4 @@
-// What the cost model knows of devices and models: the tables data/cost/devices.json and models.json, or a config.json.
+// The cost model's devices and models: the tables data/cost/devices.json and models.json, or a config.json.
 //
 // Thread rule: the tables are parsed once, on first use, and never change.
 #pragma once
@@ -14,21 +14,21 @@ namespace tactus::cost {
 struct DeviceSpec {
   std::string name, help, link, fit;
   double bf16_flops = 0;     // FLOP/s, dense
-  double fp8_flops = 0;      // 0: not there
-  double int8_flops = 0;     // 0: not there
+  double fp8_flops = 0;      // 0: unsupported
+  double int8_flops = 0;     // 0: unsupported
   bool fp4 = false;          // multiplies 4-bit floats, at twice the fp8 rate
   double bandwidth = 0;      // bytes/s
   int64_t memory_bytes = 0;  // usable by a process
   int32_t sms = 0;
   double link_bandwidth = 0;     // bytes/s, one direction, within a group
   int32_t group = 1;             // devices joined by that link
-  int32_t node = 8;              // devices of one machine; PCIe joins those that the link does not
+  int32_t node = 8;              // devices of one machine; PCIe joins those without the link
   double pcie_bandwidth = 0;     // bytes/s, one direction
-  double peer_bandwidth = 0;     // bytes/s that two devices of a node reach over PCIe; 0: the usual share of it
+  double peer_bandwidth = 0;     // bytes/s between two devices of a node over PCIe; 0: the usual share
   double network_bandwidth = 0;  // bytes/s per device, between nodes
   std::string network;           // infiniband | ethernet
-  double network_hop_ns = 0;     // a message between nodes beside its bytes
-  double launch_ns = 0;          // least time of a small kernel
+  double network_hop_ns = 0;     // time of a message between nodes beside its bytes
+  double launch_ns = 0;          // minimum time of a small kernel
 };
 
 struct ModelSpec {
@@ -36,7 +36,7 @@ struct ModelSpec {
   int64_t layers = 0, hidden = 0, q_heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0, window = 0;
   bool gated = true, tied = false, parallel = false, rope = true, qk_norm = false;
 
-  // Weights of the matrix products of one layer, and all weights of the model (embedding and head included).
+  // Weights of one layer's matrix products, and all weights of the model (embedding and head included).
   int64_t LayerParameters() const;
   int64_t EmbeddingParameters() const;  // embedding, and lm_head unless tied
   int64_t Parameters() const { return layers * LayerParameters() + EmbeddingParameters(); }
@@ -45,7 +45,7 @@ struct ModelSpec {
 const std::vector<DeviceSpec>& Devices();
 const std::vector<ModelSpec>& Models();
 
-// kInvalidArgument that lists what is known.
+// kInvalidArgument lists the known ones.
 Result<DeviceSpec> FindDevice(const std::string& name);
 // A name of Models(), a folder with config.json or such a file. kNotFound for a path without one.
 Result<ModelSpec> FindModel(const std::string& name);

@@ -1,5 +1,5 @@
 // Operator times from a device's figures alone: the larger of arithmetic over peak and bytes over bandwidth, with the
-// tiles and waves that a matrix product is cut into.
+// tiles and waves of matrix products.
 #include <algorithm>
 #include <cmath>
 
@@ -10,12 +10,12 @@
 namespace tactus::cost {
 namespace {
 
-// What good kernels reach of a data sheet's figures; docs/cost_model.md, "Roofline", has the measurements behind them.
+// Shares of the data sheet's figures that good kernels reach; measurements: docs/cost_model.md, "Roofline".
 constexpr double kGemmEfficiency = 0.80;
 constexpr double kWeightReadEfficiency = 0.85;
 constexpr double kAttentionEfficiency = 0.55;
 constexpr double kStreamEfficiency = 0.80;
-// Reading KV by one query, few rows at a time.
+// KV reads by one query, few rows at a time.
 constexpr double kKvReadEfficiency = 0.80;
 // A thread block of attention holds this many queries; a longer context is split over blocks of this many keys.
 constexpr double kQueryTile = 128;
@@ -25,7 +25,7 @@ constexpr double kSampleKernels = 10;
 
 struct Tile {
   int32_t rows, columns;
-  double efficiency;  // of the best tile's
+  double efficiency;  // of the best tile
 };
 constexpr Tile kTiles[] = {
     {256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {kLeastTileRows, 128, 0.8}, {kLeastTileRows, 64, 0.65}};
@@ -52,7 +52,7 @@ class Roofline final : public OperatorTimes {
 
   double PrefillAloneNs(const AttentionShape& s, double tokens, double context) const override {
     if (tokens <= 0) return 0;
-    // One block's queries over one split of the keys cannot be spread further.
+    // One block's queries over one split of the keys cannot be parallelised further.
     const double block_flops =
         4.0 * static_cast<double>(s.head_dim) * kQueryTile * std::min(context + tokens, kKeySplit);
     const double block_ns = block_flops / (device_.bf16_flops * kAttentionEfficiency / device_.sms) * 1e9;
@@ -125,14 +125,13 @@ const char* ElementwiseName(Elementwise op) {
 }
 
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& d) {
-  // Where the device has no tensor cores for a format, its weights are widened on the way: their bytes, bf16's
-  // activations and peak.
+  // Without tensor cores for a format, weights are widened on load: the format's bytes, bf16's activations and peak.
   const auto narrow = [&](double weight_bytes, double activation_bytes, double flops) {
     return flops > 0 ? WeightFormat{name, weight_bytes, activation_bytes, flops}
                      : WeightFormat{name, weight_bytes, 2, d.bf16_flops};
   };
   if (name == "bfloat16" || name == "float16" || name == "auto") return WeightFormat{"bfloat16", 2, 2, d.bf16_flops};
-  // The activations' scales: found on the way, stored in the checkpoint, per block of 128.
+  // The activations' scales: computed at run time, stored in the checkpoint, per block of 128.
   if (name == "fp8" || name == "fp8_static" || name == "fp8_block") return narrow(1, 1, d.fp8_flops);
   if (name == "int8") return narrow(1, 1, d.int8_flops);
   // Weights only, one 16-bit scale per 128.

@@ -34,7 +34,7 @@ std::string KnownKinds() {
 }
 
 Status Wrong(std::string_view part, std::string_view why) {
-  return InvalidArgument(fmt::format("--cost-scale: '{}' {}; products=1.1,network=2 is how it looks, and known are {}",
+  return InvalidArgument(fmt::format("--cost-scale: '{}' {}; write it as products=1.1,network=2; known are {}",
                                      Printable(part), why, KnownKinds()),
                          "cost-scale");
 }
@@ -88,12 +88,12 @@ Result<OperatorScale> ParseOperatorScale(std::string_view text) {
     const std::string_view name = part.substr(0, equals), number = part.substr(equals + 1);
     const Kind* kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == name; });
-    if (kind == std::end(kKinds)) return Wrong(part, "names no kind of operator");
+    if (kind == std::end(kKinds)) return Wrong(part, "names an unknown kind of operator");
     if (!seen.insert(kind->name).second) return Wrong(part, "names a kind again");
     double factor = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), factor);
     if (error != std::errc() || end != number.data() + number.size() || !(factor >= kLeast && factor <= kMost))
-      return Wrong(part, fmt::format("has no factor from {:g} to {:g}", kLeast, kMost));
+      return Wrong(part, fmt::format("needs a factor from {:g} to {:g}", kLeast, kMost));
     scale.*(kind->factor) = factor;
   }
   return scale;

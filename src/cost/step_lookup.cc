@@ -47,7 +47,7 @@ class Grid {
     return Mix(along_b(i), s > 0 ? along_b(i + 1) : 0, s);
   }
 
-  // |line between its neighbours along the first axis / the point - 1| of every inner point.
+  // For every inner point, |linear interpolation between its neighbours along the first axis / the point - 1|.
   void LeftOut(std::vector<double>* errors) const {
     for (size_t i = 1; i + 1 < a_.size(); ++i) {
       const double s = (a_[i] - a_[i - 1]) / (a_[i + 1] - a_[i - 1]);
@@ -62,7 +62,7 @@ class Grid {
  private:
   struct Position {
     size_t low;
-    double share;  // 0 at a listed point, so that it is given back exactly
+    double share;  // 0 at a listed point, so that it is returned exactly
   };
   static Position Locate(const std::vector<double>& axis, double x) {
     if (axis.size() == 1 || x <= axis[0]) return {0, 0};
@@ -153,8 +153,8 @@ Result<std::unique_ptr<StepProfile>> MakeStepLookup(const std::vector<LookupRow>
     if (r.table == "step") {
       step_ns += r.ms * 1e6;
     } else if (r.table != "tokens" && r.table != "chunk" && r.table != "decode") {
-      return DataLoss(fmt::format("{}, column 1: '{}' is no table; they are step, tokens, chunk, decode", r.where,
-                                  r.table.substr(0, 40)));
+      return DataLoss(fmt::format("{}, column 1: '{}' is not a table; the tables are step, tokens, chunk, decode",
+                                  r.where, r.table.substr(0, 40)));
     }
   }
   TACTUS_ASSIGN_OR_RETURN(Grid tokens, Grid::Of("tokens", rows));

@@ -36,7 +36,7 @@ Result<double> ParseSpread(const char* key, const std::string& text) {
   double value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && stop == text.data() + text.size() && value >= 0 && value <= kMostSpread) return value;
-  return DataLoss(fmt::format("the remark '{}' is '{}', and a spread is a number between 0 and {:g}", key,
+  return DataLoss(fmt::format("the remark '{}' is '{}', but a spread is a number between 0 and {:g}", key,
                               Printable(text), kMostSpread));
 }
 

@@ -1,9 +1,9 @@
-// How much single steps vary about the step times of a model. A profile states medians, one for each kind of step; a
-// step that is served takes longer or shorter. The spread is the standard deviation of ln(single step / model), by
-// itself for steps with prompt tokens and for steps of decodes alone: 0.1 is 10 %.
+// Variation of single steps about a model's step times. A profile states medians, one per kind of step; a served step
+// takes more or less time. The spread is the standard deviation of ln(single step / model), separately for steps with
+// prompt tokens and steps of decodes alone: 0.1 is 10 %.
 //
-// A profile keeps it among its remarks, one line for each kind. Files without them say nothing of it, and programs that
-// do not know them read the file all the same. Thread rule: plain functions.
+// A profile stores it in its remarks, one line per kind. Files without these remarks state no spread, and programs that
+// do not know them still read the file. Thread rule: plain functions.
 #pragma once
 
 #include <map>
@@ -23,14 +23,14 @@ struct StepSpread {
   bool operator==(const StepSpread&) const = default;
 };
 
-// One step in six then takes 2.7 times the median or longer, which is no machine to plan for.
+// One step in six then takes at least 2.7 times the median: no basis for planning.
 inline constexpr double kMostSpread = 1;
 
-// Of steps that were measured one by one. A kind that was not measured is taken to vary as the other does; at most
-// kMostSpread. Nothing: there is no step.
+// The spread of steps that were measured singly. A kind without measurements gets the other's spread; at most
+// kMostSpread. Nothing: there are no steps.
 std::optional<StepSpread> SpreadAbout(const StepTimeModel& model, std::span<const StepSample> single_steps);
 
-// In and out of a profile's remarks. Nothing: they do not state both kinds. kDataLoss names a value that is no spread.
+// Writes to and reads from a profile's remarks. Nothing: a kind is missing. kDataLoss names an invalid value.
 void NoteSpread(const StepSpread& spread, std::map<std::string, std::string>* remarks);
 Result<std::optional<StepSpread>> NotedSpread(const std::map<std::string, std::string>& remarks);
 

@@ -1,7 +1,7 @@
 // Fit: step_ms = sum of non-negative coefficients times physical features, so the model is monotone by construction: a
 // constant; the time of the linear operators as a rising piecewise-linear function of the step's tokens; query-key
-// pairs and KV reads of the chunk; decodes (also piecewise) and the KV that they read. Errors are relative, and rows
-// far off (a disturbed machine) lose weight.
+// pairs and KV reads of the chunk; decodes (also piecewise) and their KV reads. Errors are relative, and outliers (a
+// disturbed machine) lose weight.
 #include "cost/step_table.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Ramp {
       features->push_back(std::clamp(value - knots[i], 0.0, width));
     }
   }
-  // Powers of two that separate the values that were measured, at least `per_segment` distinct values to a segment.
+  // Powers of two that separate the measured values, at least `per_segment` distinct values per segment.
   static Ramp For(std::vector<double> values, size_t per_segment) {
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -109,7 +109,7 @@ double Predict(const Basis& basis, const std::vector<double>& x, const StepSampl
   return ms;
 }
 
-// |predicted / measured - 1| of every row, predicted by a fit of the folds that it is not in.
+// predicted / measured - 1| of every row, each predicted by a fit of the other folds.
 std::vector<double> LeftOutErrors(std::span<const StepSample> samples, size_t per_segment) {
   std::vector<double> errors, scratch;
   for (size_t fold = 0; fold < kFolds; ++fold) {
@@ -160,7 +160,7 @@ class FittedProfile final : public StepProfile {
  public:
   FittedProfile(std::span<const StepSample> samples, std::map<std::string, std::string> remarks)
       : remarks_(std::move(remarks)) {
-    // How finely the curves may bend is what predicts left-out rows best: a noisy or small profile gets straight lines.
+    // The number of bends that predicts left-out rows best: a noisy or small profile gets straight lines.
     std::vector<double> left_out;
     size_t per_segment = 0;
     for (const size_t candidate : kPerSegment) {
@@ -247,7 +247,7 @@ class FittedProfile final : public StepProfile {
   std::map<std::string, std::string> remarks_;
 };
 
-// The fields of a line; kDataLoss when their number is not `header`'s.
+// The fields of a line; kDataLoss if their number differs from `header`'s.
 Result<std::vector<std::string_view>> Split(std::string_view line, const std::string& where, std::string_view header) {
   std::vector<std::string_view> fields;
   SplitCells(line, &fields);
@@ -261,7 +261,8 @@ Result<double> Number(std::string_view field, const std::string& where, size_t c
   double value = 0;
   const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), value);
   if (error != std::errc() || stop != field.data() + field.size() || !(value >= 0 && value <= most)) {
-    return DataLoss(fmt::format("{}, column {}: '{}' is no {} between 0 and {:.0f}", where, column, field, what, most));
+    return DataLoss(
+        fmt::format("{}, column {}: '{}' is not a {} between 0 and {:.0f}", where, column, field, what, most));
   }
   return value;
 }
@@ -349,7 +350,7 @@ Result<std::unique_ptr<StepProfile>> ParseStepProfile(const std::string& path, s
         fmt::format("{}: no header line '{}' (measured steps) or '{}' (tables)", path, kHeader, kLookupHeader));
   Result<std::unique_ptr<StepProfile>> made =
       header == kHeader ? FitStepProfile(samples, std::move(remarks)) : MakeStepLookup(points, std::move(remarks));
-  // A fault of a row names its place already.
+  // An error in a row already names the file.
   if (!made.ok() && made.status().message().find(path) != 0)
     return Status(made.status().code(), path + ": " + made.status().message(), "cost");
   return made;

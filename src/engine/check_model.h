@@ -1,5 +1,5 @@
-// What a start finds out about a model before it reads weights or takes memory. The start itself, `tactus models
-// inspect` and a server without a port ask the same questions here, so that they give the same answers.
+// Model checks at the start of an engine, before weights are read or memory is allocated. The start itself, `tactus
+// models inspect` and a server without a port all use these functions, so that they report the same errors.
 #pragma once
 
 #include "base/clock.h"
@@ -9,10 +9,11 @@
 
 namespace tactus::engine {
 
-// Configuration, tokeniser and chat template. Errors are those of a start.
+// Checks configuration, tokeniser and chat template. Errors are those of a start.
 Result<ModelText> CheckModel(const EngineOptions& options, const compute::ModelDescription& description);
 
-// That, what computes it, and every tensor's presence, shape and dtype against the configuration, from headers alone.
+// CheckModel, the choice of a backend, and every tensor's presence, shape and dtype against the configuration; reads
+// headers only.
 Status CheckStart(const EngineOptions& options, const compute::ModelDescription& description, Clock& clock);
 
 }  // namespace tactus::engine

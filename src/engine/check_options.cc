@@ -18,20 +18,20 @@
 namespace tactus::engine {
 namespace {
 
-constexpr size_t kMostNameBytes = 256;  // as routers take it
+constexpr size_t kMostNameBytes = 256;  // the limit of routers
 
 Status CheckName(const std::string& name) {
   const auto bad = [](const std::string& why) {
     return InvalidArgument("--served-model-name: " + why, "served-model-name");
   };
-  if (name.empty()) return bad("a name is empty; give each a character at least, with commas only between names");
+  if (name.empty()) return bad("a name is empty; each needs a character at least, with commas only between names");
   if (name.size() > kMostNameBytes)
     return bad(fmt::format("a name has {} bytes; at most {} are possible", name.size(), kMostNameBytes));
   if (!IsValidUtf8(name)) return bad(fmt::format("'{}' is not UTF-8", Printable(name)));
   return Status();
 }
 
-// A combination that no format of weights would make good.
+// Returns an error only if no weight format would make the combination valid.
 Status CheckNumericsFlags(const EngineOptions& o) {
   const compute::NumericsOptions asked{o.dtype, o.activation_dtype, o.quantization, o.kv_cache_dtype};
   std::optional<Status> first;
@@ -43,8 +43,8 @@ Status CheckNumericsFlags(const EngineOptions& o) {
   return *first;
 }
 
-// Choices that no context and no amount of KV memory would make fit: tried with the smallest of the one and the most of
-// the other.
+// Rejects choices that no context and no amount of KV memory can satisfy: tries the smallest context with the most
+// memory.
 Status CheckScheduling(const EngineOptions& o) {
   TACTUS_ASSIGN_OR_RETURN(core::ReplicaConfig asked, core::ReplicaOf(o));
   core::SchedulerLimits& limits = asked.scheduler.limits;
@@ -59,7 +59,7 @@ Status CheckScheduling(const EngineOptions& o) {
 Result<std::vector<std::string>> ServedNames(const EngineOptions& options) {
   std::vector<std::string> names;
   const auto& given = options.served_model_name;
-  if (given.size() == 1 && given[0].empty()) return names;  // a variable that is set to nothing
+  if (given.size() == 1 && given[0].empty()) return names;  // an environment variable set to the empty string
   for (const std::string& text : given) {
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find(',', begin), text.size());
@@ -79,7 +79,7 @@ Status CheckOptions(const EngineOptions& o) {
   TACTUS_RETURN_IF_ERROR(compute::CheckKernels(o));
   TACTUS_RETURN_IF_ERROR(CheckDraftFlags(o));
   if (!o.kv_cache_dir.empty() && !o.prefix_caching) {
-    return InvalidArgument("--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out",
+    return InvalidArgument("--kv-cache-dir stores the prefix cache, but --prefix-caching is off; leave one out",
                            "kv-cache-dir");
   }
   for (const auto& [path, option] : {std::pair{&o.chat_template, "chat-template"}, std::pair{&o.profile, "profile"}}) {

@@ -1,5 +1,5 @@
-// What is wrong with the engine's options whatever the model is: found before a model is looked for, so that a slip in
-// a flag never costs the time of loading one. Caller's thread.
+// Errors in the engine's options that do not depend on the model: found before the model is looked up, so that a
+// mistyped flag never costs a model load. Caller's thread.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tactus::engine {
 
-// The names of --served-model-name, each once, in their order; empty: the model's own. kInvalidArgument: an empty name
-// among others, one that is not UTF-8 or is longer than a router takes.
+// The names of --served-model-name, without duplicates, in their order; empty: the model's own name. kInvalidArgument:
+// one of several names is empty, or a name is not UTF-8 or is longer than routers accept.
 Result<std::vector<std::string>> ServedNames(const EngineOptions& options);
 
-// Names and contradictions of flags, files that flags name to be read, and --trace-out, which must be writable. Errors
-// are those that a start would end with.
+// Checks names and contradictions of flags, that files named by flags can be read, and that --trace-out can be written.
+// Errors are those that a start would return.
 Status CheckOptions(const EngineOptions& options);
 
 }  // namespace tactus::engine

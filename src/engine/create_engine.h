@@ -1,4 +1,4 @@
-// Engine::Create with its parts given: what a test, or a program that brings its own device, puts in their place.
+// Engine::Create with injected parts, for tests and for programs that bring their own device.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ class RunRecorder;  // core/loop/run_recorder.h
 namespace tactus::engine {
 
 struct EngineParts {
-  Clock* clock = nullptr;      // the loop's and the engine's; outlives the engine
-  Clock* stopwatch = nullptr;  // of decision times, asked on the engine thread; null: the clock
+  Clock* clock = nullptr;      // used by the loop and the engine; outlives the engine
+  Clock* stopwatch = nullptr;  // measures decision times, read on the engine thread; null: the clock
   core::RunRecorder* recorder =
-      nullptr;                       // told of what runs, from the start to Close; null: none is; outlives the engine
+      nullptr;  // receives what runs, from the start to Close; null: nothing is recorded; outlives the engine
   std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (compute/exec/make_backend.h)
 };
 
-// As Engine::Create, which passes the machine's clock and no more.
+// Like Engine::Create, which passes only the machine's clock.
 Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress,
                                              EngineParts parts);
 

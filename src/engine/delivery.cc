@@ -15,13 +15,13 @@
 namespace tactus::engine {
 namespace {
 
-constexpr std::chrono::milliseconds kMemoryPause{5};  // before memory is asked for again
+constexpr std::chrono::milliseconds kMemoryPause{5};  // before the next attempt to allocate
 
 struct Choice {
   Choice(const language::Tokenizer* tokenizer, bool skip_special, bool at_start)
       : detokenizer(tokenizer, skip_special, at_start) {}
   language::Detokenizer detokenizer;
-  std::string held;    // made, not yet delivered: may become a stop string
+  std::string held;    // generated, not yet delivered: may become a stop string
   bool ended = false;  // its last delta has been delivered
 };
 
@@ -55,14 +55,14 @@ size_t WithheldLength(const std::string& text, const std::vector<std::string>& s
   return longest;
 }
 
-// What an answer keeps of `held` and of its last token's text, `fresh`, when `stop` ended it.
+// The text of `held` and of the last token, `fresh`, that the answer keeps when `stop` ended it.
 static std::string TextBeforeStop(const std::string& held, const std::string& fresh, const std::string& stop) {
   const std::string text = held + fresh;
-  // It ends in the last token; one that lies wholly in `held` came before min_tokens and is text.
+  // The stop string ends in the last token; an occurrence wholly in `held` came before min_tokens and is text.
   const size_t at = text.find(stop, held.size() >= stop.size() ? held.size() - stop.size() + 1 : 0);
   if (at != std::string::npos) return text.substr(0, at);
-  // Found in bytes but not in text (a special token, bytes that are no character): neither the last token nor what may
-  // be the stop's beginning leaks.
+  // The stop string matched in bytes but not in text (a special token, bytes that form no character): drop the last
+  // token and any suffix that may begin the stop string.
   return held.substr(0, held.size() - WithheldLength(held, {stop}));
 }
 
@@ -76,8 +76,8 @@ struct Delivery::Impl {
   bool stopping = false;      // under mutex
   int64_t registered = 0;     // under mutex
   std::condition_variable empty;
-  TokenDelta no_memory;       // of the thread; made while there is memory
-  size_t wanted = 0;          // of the engine's thread
+  TokenDelta no_memory;       // used by the delivery thread; built while there is memory
+  size_t wanted = 0;          // used by the engine thread
   std::vector<Letter> spare;  // likewise
   std::thread thread;
 
@@ -103,9 +103,9 @@ struct Delivery::Impl {
     }
   }
 
-  // Whole or not at all. False: there was no memory for it, about `wanted` letters.
+  // Copies all events or none. False: no memory for them; `wanted` is set to about the number of letters needed.
   bool Take(const core::StepEvents& events) {
-    const NeedsMemory needs_memory(false);  // the threads that give memory back need the mutex
+    const NeedsMemory needs_memory(false);  // the threads that free memory need the mutex
     std::lock_guard lock(mutex);
     const size_t before = inbox.size();
     try {
@@ -140,7 +140,7 @@ struct Delivery::Impl {
     }
   }
 
-  // The answer ends with an error, whatever else comes of it: a part of its text is lost. Allocates nothing.
+  // Ends the answer with an error in every case, since part of its text is lost. Allocates nothing.
   void Fail(const Letter& letter) noexcept {
     Subscriber& to = *letter.to;
     for (size_t i = 0; i < to.choices.size(); ++i) {
@@ -148,7 +148,7 @@ struct Delivery::Impl {
       no_memory.choice = static_cast<int32_t>(i);
       try {
         to.sink->OnDelta(no_memory);
-      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it has been asked to end
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the sink already has the error
       }
     }
     if (letter.kind == Letter::Kind::kDone) Forget(letter.to);
@@ -197,7 +197,7 @@ struct Delivery::Impl {
       if (event.logprobs >= 0) delta.logprobs.push_back(std::move(letter.logprobs));
       // A stop id ends the text before its own token.
       const bool is_stop_id = event.finish == FinishReason::kStop && event.stop_string < 0;
-      // With ignore_eos an answer goes on behind it; where markers are shown, it is none.
+      // With ignore_eos the answer continues after the stop id; with shown_specials that id is not text.
       const bool is_end = event.token == tokenizer->eos_id() || event.token == tokenizer->bos_id() ||
                           std::find(ends.begin(), ends.end(), event.token) != ends.end();
       if (!is_stop_id && !(is_end && to.request->shown_specials)) fresh = choice.detokenizer.Append(event.token);
@@ -206,7 +206,7 @@ struct Delivery::Impl {
       delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
       delta.text = TextBeforeStop(choice.held, fresh, delta.stop_string);
     } else if (event.finish == FinishReason::kMigrated) {
-      // What is withheld is told where it goes on.
+      // The engine that continues the sequence delivers the withheld text.
     } else if (event.finish == FinishReason::kNone) {
       choice.held += fresh;
       const size_t keep = stops.empty() ? 0 : WithheldLength(choice.held, stops);
@@ -242,9 +242,9 @@ Delivery::~Delivery() {
 }
 
 void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink) {
-  auto* subscriber = new Subscriber;  // freed after its done event, or by Forget
-  // An answer continues its prompt's text: a SentencePiece space at its front is part of it, unless nothing but special
-  // tokens came before.
+  auto* subscriber = new Subscriber;  // freed by Forget or after its done event
+  // An answer continues its prompt's text: a SentencePiece space at its front is kept, unless only special tokens
+  // precede it.
   const auto is_special = [this](TokenId id) { return impl_->tokenizer->IsSpecial(id); };
   const bool at_start = !request->prompt || std::all_of(request->prompt->begin(), request->prompt->end(), is_special);
   subscriber->choices.reserve(static_cast<size_t>(request->n));
@@ -264,7 +264,7 @@ void Delivery::Forget(void* user) {
 Result<RequestHandle> Delivery::TellAgain(void* user, std::span<const TokenId> tokens,
                                           std::vector<std::vector<TokenLogprob>> logprobs,
                                           const std::function<Result<RequestHandle>()>& submit) {
-  // With the mutex held no event of the loop comes between.
+  // The mutex is held so that no event of the loop is queued before these tokens.
   std::unique_lock lock(impl_->mutex);
   Result<RequestHandle> handle = submit();
   if (!handle.ok()) return handle;
@@ -291,7 +291,7 @@ void Delivery::OnStep(const core::StepEvents& events) {
   if (impl_->forward) impl_->forward->OnStep(events);
   if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
   while (!impl_->Take(events)) {
-    // Without the mutex: waits until other threads have given memory back, as the engine's thread does anywhere else.
+    // Without the mutex: waits until other threads have freed memory, as the engine thread does elsewhere.
     impl_->spare.reserve(impl_->wanted);
     std::vector<Letter>().swap(impl_->spare);
     std::this_thread::sleep_for(kMemoryPause);

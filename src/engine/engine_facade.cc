@@ -57,14 +57,14 @@ namespace {
 constexpr int64_t kMostStepTokens = int64_t{1} << 30;
 constexpr int64_t kDiskRoomBytes = int64_t{256} << 20;  // host memory for KV on its way from --kv-cache-dir
 
-// Everything of the start-up that later steps need, in the order in which it is found out.
+// Start-up state that later steps need, in the order in which it is determined.
 struct Setup {
   EngineOptions options;
   compute::ModelDescription description;
   ModelText text;
   std::unique_ptr<Backend> backend;
   BackendInfo computes;
-  std::vector<std::string> names;  // in the API; one at least
+  std::vector<std::string> names;  // in the API; at least one
   DraftPlan drafts;
   MemoryGrant memory;
   OutputRulesMemory rules;
@@ -98,8 +98,8 @@ Result<std::unique_ptr<core::Replica>> MakeReplica(const Setup& s) {
   return core::Replica::Create(s.replica, std::move(services));
 }
 
-// The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the
-// blocks that the scheduler works with: so it is made once to ask, and once for good.
+// The scheduler determines the largest step, which determines the memory plan, which determines the context and the
+// blocks that the scheduler works with: so it is made twice, first for the step size only.
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
   const compute::ModelConfig& config = s->description.config;
@@ -130,7 +130,7 @@ Status PlanEverything(Setup* s) {
   demand.max_step_tokens = asked->scheduler().max_step_tokens();
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;
-  // Said at start where it is not used.
+  // A swap space that is unused is reported at start.
   const bool on_disk = s->kv_folder != nullptr;
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   if (on_disk) demand.swap_bytes += kDiskRoomBytes;
@@ -225,8 +225,8 @@ class EngineImpl final : public Engine {
     loop_->Stop();
     thread_.join();
     if (prompt_cache_ != nullptr) prompt_cache_->Finish();
-    executor_.reset();  // a step whose requests were cut off may still run, on a plan that the loop owns
-    delivery_.reset();  // delivers what is left, before the loop and its parts go
+    executor_.reset();  // a step of aborted requests may still run, on a plan that the loop owns
+    delivery_.reset();  // delivers the remaining events before the loop and its parts are destroyed
     const Status written = replica_->CloseTap();
     return written.ok()
                ? written
@@ -256,7 +256,7 @@ class EngineImpl final : public Engine {
                       info_.name),
           "messages");
     }
-    json_text::JsonLimits limits;  // wider than a server's, which has checked what came from a client
+    json_text::JsonLimits limits;  // wider than a server's: the server has already checked client input
     limits.max_depth = 2 * limits.max_depth;
     limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
     limits.stop = stop;
@@ -266,7 +266,7 @@ class EngineImpl final : public Engine {
     if (!variables.contains("eos_token")) variables["eos_token"] = setup_.text.eos_token;
     return setup_.text.chat_template->Render(variables, stop);
   }
-  // The template writes its own BOS where the model wants one, so none is added.
+  // The template writes its own BOS where the model expects one, so none is added.
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return setup_.text.tokenizer->Encode(rendered, false, true, stop);
   }
@@ -305,7 +305,7 @@ class EngineImpl final : public Engine {
       try {
         return prompt_cache_ != nullptr ? prompt_cache_->Submit(std::move(prepared).value())
                                         : loop_->Submit(std::move(prepared).value());
-      } catch (...) {  // no memory: the sink would never hear of it
+      } catch (...) {  // out of memory: the request will have no done event
         delivery_->Forget(user);
         throw;
       }
@@ -319,15 +319,15 @@ class EngineImpl final : public Engine {
   Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
     return loop_->WaitForRoom(sequences, timeout_ns);
   }
-  // An answer has a state where tokens are sampled, and one for those that its rule forces.
+  // An answer needs a state for sampled tokens, and with forced tokens a second one.
   Status CheckRuleRoom(const Request& request) const {
     if (request.grammar == nullptr) return Status();
     const int64_t at_once = std::min<int64_t>(request.n, replica_->scheduler().max_running());
     Status room = rules_->CheckRoom(*request.grammar, at_once * (setup_.replica.forced_tokens ? 2 : 1));
-    // States of answers that have ended go with the next step: an idle engine has room.
+    // The next step frees the states of answers that have ended, so an idle engine has room.
     return loop_->live_requests() == 0 && room.code() == StatusCode::kResourceExhausted ? Status() : room;
   }
-  // Of a step, by its measured times; 0: none were measured. They may have been measured on a busy machine.
+  // The shortest step by measured times, shortened by a correction below 1 (they may be of a busy machine); 0: none.
   DurationNs FloorNs() const {
     const double faster = std::min(1.0, loop_->Stats().step_time_correction);
     return static_cast<DurationNs>(static_cast<double>(shortest_step_ns_) * faster);
@@ -347,7 +347,7 @@ class EngineImpl final : public Engine {
       loop_->Abort(Status(StatusCode::kUnavailable, "the server shut down before this answer was complete"));
       while (loop_->live_requests() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    // The last sink has been told, and the figures include the last pass.
+    // Wait until the last sink has been called and the statistics include the last pass.
     delivery_->WaitUntilEmpty();
     for (EngineStats s = loop_->Stats(); s.kv_blocks_in_use > 0 || s.waiting > 0; s = loop_->Stats()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -399,7 +399,7 @@ class EngineImpl final : public Engine {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
   }
-  // Ids index the embedding and the logits: out of range is the client's error, here and not in a kernel.
+  // Ids index the embedding and the logits: an id out of range is reported here as a client error, before any kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
     for (TokenId id : *request.prompt) {
@@ -426,12 +426,12 @@ class EngineImpl final : public Engine {
   core::RunRecorder* const recorder_;  // null: nothing is recorded
   std::optional<core::RecordingSink> recording_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies none
+  std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies no drafts
   std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
   std::unique_ptr<core::Replica> replica_;
-  core::StepLoop* loop_ = nullptr;             // the replica's
+  core::StepLoop* loop_ = nullptr;             // owned by the replica
   std::unique_ptr<MigrationPort> port_;        // null: sequences do not move
   std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk
   uint64_t seed_base_ = 0;
@@ -439,8 +439,7 @@ class EngineImpl final : public Engine {
   std::thread thread_;
 };
 
-// What the API calls the model without --served-model-name: the catalogue's name where it was found by name or lies in
-// the catalogue, else the file's or folder's own name.
+// The default --served-model-name: the catalogue's name for a model in the catalogue, otherwise the file's or folder's.
 std::string ServedName(const std::string& asked, const std::string& path) {
   for (const compute::CatalogEntry& entry : compute::ListModels()) {
     if (entry.name == asked || entry.path == path) return entry.name;
@@ -471,8 +470,8 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   return info;
 }
 
-// Finds the step times that are wanted and not stored, and makes the scheduler by them. What goes wrong is said, and
-// leaves everything as it was.
+// Measures step times if they are wanted and not stored, and rebuilds the scheduler with them. On error `s` and
+// `replica` are unchanged.
 Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const std::string& weight_format, Clock& clock,
                           const Backend::Say& say, Setup* s, std::unique_ptr<core::Replica>* replica) {
   ProfileLimits limits;
@@ -488,7 +487,7 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
   TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
   if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
     return InvalidArgument(
-        fmt::format("budget {} would take steps of {} tokens, and memory is planned for {}; store step times with "
+        fmt::format("budget {} would make steps of {} tokens, but memory is planned for {}; store step times with "
                     "`tactus profile`, which plans for them",
                     sized->scheduler().config().budget, sized->scheduler().max_step_tokens(), size.max_step_tokens));
   }
@@ -496,7 +495,7 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
   return Status();
 }
 
-// The weights, and the engine around them.
+// Loads the weights and builds the engine around them.
 Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica> replica, const EngineParts& parts,
                                       const Backend::Say& say) {
   TACTUS_ASSIGN_OR_RETURN(std::string format, setup.backend->LoadWeights(say));

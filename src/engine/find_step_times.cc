@@ -15,7 +15,7 @@
 namespace tactus::engine {
 namespace {
 
-// Of another model or machine, and which; empty: they are of these.
+// The remark in which the profile differs from this model and machine; empty: none.
 std::string MadeFor(const cost::StepProfile& profile, const compute::ModelDescription& description,
                     const BackendInfo& computes) {
   std::map<std::string, std::string> now = computes.remarks;
@@ -35,16 +35,16 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
   FoundStepTimes found;
   TACTUS_ASSIGN_OR_RETURN(const core::ReplicaConfig asked, core::ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const core::ChoiceTraits traits, core::Scheduler::TraitsOf(asked.scheduler));
-  // An offline run goes by what is stored, and begins without measuring.
+  // An offline run uses stored step times, and starts without measuring.
   const bool waits = traits.wants_step_time && !(traits.offline && o.likes_step_times);
   const bool wants = waits || o.speculation != "none";
   if (o.measure_step_times && !o.profile.empty()) {
-    return InvalidArgument("--measure-step-times measures, and --profile names a file of step times; leave one out",
+    return InvalidArgument("--measure-step-times measures, but --profile names a file of step times; leave one out",
                            "measure-step-times");
   }
   if (o.measure_step_times && !wants) {
     found.notes.push_back(
-        "warning: --measure-step-times has no effect: the scheduler and --speculation go by no step times");
+        "warning: --measure-step-times has no effect: neither the scheduler nor --speculation uses step times");
   }
   if (o.profile.empty() && !wants && !o.likes_step_times) return found;
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
@@ -56,7 +56,7 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;
     if (o.profile.empty() && !wants) return found;
-    // What was not asked for does not keep the server from starting.
+    // Step times that were not requested do not prevent a start.
     if (!o.profile.empty() || (!absent && traits.wants_step_time && o.tbt_slo.ns != kAutoDuration))
       return loaded.status();
     if (!absent) found.notes.push_back("warning: " + loaded.status().message());

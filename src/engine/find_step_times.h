@@ -1,5 +1,4 @@
-// The step times that an engine starts with: stored ones of this model on this machine, where they are asked for or of
-// use.
+// Loads the step times that an engine starts with: stored ones of this model on this machine, if requested or useful.
 #pragma once
 
 #include <memory>
@@ -16,13 +15,13 @@ namespace tactus::engine {
 
 struct FoundStepTimes {
   std::unique_ptr<cost::StepProfile> profile;  // may be null
-  std::string wanted;                          // empty, or where they would be stored that are wanted and are not there
+  std::string wanted;                          // where wanted but missing step times would be stored; otherwise empty
   std::vector<std::string> notes;              // for people
 };
 
-// Decisions do not depend on what lies about in the cache: it is looked at where a choice of the
-// scheduler (ChoiceTraits::wants_step_time) or --speculation goes by step times.
-// kInvalidArgument: --profile names those of another model or machine, and which.
+// Files in the cache affect decisions only where a scheduler choice (ChoiceTraits::wants_step_time) or --speculation
+// uses step times: the cache is read only then. kInvalidArgument: --profile names step times of another model or
+// machine; the message says which.
 Result<FoundStepTimes> FindStepTimes(const EngineOptions& options, const compute::ModelDescription& description,
                                      const BackendInfo& computes);
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In order.
+// Sorted by path.
 std::vector<fs::path> WeightFiles(const std::string& path) {
   std::error_code ec;
   if (!fs::is_directory(path, ec)) return {path};
@@ -32,7 +32,7 @@ std::vector<fs::path> WeightFiles(const std::string& path) {
   return files;
 }
 
-// When the files were written, to the nanosecond.
+// Digest of the files' modification times, to the nanosecond.
 std::string TimesDigest(const std::vector<fs::path>& files) {
   Hash128 digest{0x74696d65, 0x73};
   std::error_code ec;
@@ -43,7 +43,7 @@ std::string TimesDigest(const std::vector<fs::path>& files) {
   return fmt::format("{:016x}", digest.low);
 }
 
-// Of the whole file that has this code: the program, or a library that a program has loaded.
+// Digest of the whole file that contains this code: the program, or a library that a program has loaded.
 Result<std::string> ProgramDigest() {
   static const char kHere = 0;
   Dl_info info{};

@@ -1,5 +1,5 @@
-// Whose K, V and tokens are equal bit for bit: engines with one fingerprint. What moves between engines
-// (docs/migration.md) or is kept for the next one (docs/prompt_cache.md) states it.
+// Identity of computed K, V and tokens: engines with equal fingerprints compute them equal bit for bit. Data that moves
+// between engines (docs/migration.md) or is stored for the next one (docs/prompt_cache.md) carries it.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace tactus::engine {
 
-// Of weights, program, kernels and arithmetic, for people too.
+// Names weights, program, kernels and arithmetic; readable by people.
 std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
 
-// Of the files at `path`: their sizes, and some of their bytes from beginning, middle and end. So two models of one
-// shape are told apart, and no gigabytes are read.
+// Digest of the sizes of the files at `path`, and of samples from the beginning, middle and end of each: distinguishes
+// models of one shape without reading gigabytes.
 std::string WeightsDigest(const std::string& path);
 
-// What K and V depend on that are kept for the next start on this machine; lines. Beyond the fingerprint, by which the
-// engines of a fleet know each other, it has the program's version and a digest of its file, so that no other build
-// takes them, and when the weights' files were written, so that no others take them that differ where WeightsDigest
-// does not look. kDataLoss: the program's file cannot be read.
+// Everything that stored K and V depend on, for the next start on this machine; lines. Beyond the fingerprint, by which
+// the engines of a fleet recognise each other, it has the program's version and a digest of its file, so that no other
+// build uses the stored KV, and the times at which the weight files were written, so that weights that differ outside
+// WeightsDigest's samples do not use it either. kDataLoss: the program's file cannot be read.
 Result<std::string> StoredKvIdentity(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
 
 }  // namespace tactus::engine

@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 constexpr Hash128 kKey{0x74616374, 0x7573};
 constexpr const char* kEnding = ".steps.csv";
 constexpr std::string_view kChecksum = "# checksum: ";
-constexpr size_t kMostKept = 64;  // files; those that were not written for longest go first
+constexpr size_t kMostKept = 64;  // files; the least recently written are removed first
 constexpr int64_t kMostFileBytes = int64_t{1} << 20;
 
-// One place for whatever the times depend on but for the program, of which the newest alone is kept.
+// One path for everything that the times depend on except the program: only the newest program's file is kept.
 std::string PlaceOf(const std::string& folder, const std::map<std::string, std::string>& remarks) {
   std::string place;
   for (const auto& [key, value] : remarks) {
@@ -46,7 +46,7 @@ Result<std::unique_ptr<cost::StepProfile>> ReadKept(const std::string& path,
   TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path, kMostFileBytes));
   const size_t end = text.rfind(kChecksum);
   if (end == std::string::npos || text.substr(end + kChecksum.size()) != ChecksumOf(text.substr(0, end)) + "\n")
-    return DataLoss("the file is not whole: it does not end with its checksum");
+    return DataLoss("the file is incomplete: it does not end with its checksum");
   TACTUS_ASSIGN_OR_RETURN(auto kept, cost::ParseStepProfile(path, std::string_view(text).substr(0, end)));
   for (const auto& [key, value] : remarks) {
     const auto found = kept->remarks().find(key);
@@ -76,7 +76,7 @@ Status Keep(const std::string& path, const MeasuredProfile& measured, const char
   return Status();
 }
 
-// Its processor has the backend's remarks already.
+// The processor itself is in the backend's remarks.
 std::string MachineText() {
   const auto cores = static_cast<int64_t>(sysconf(_SC_NPROCESSORS_CONF));
   const int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
@@ -132,7 +132,7 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
                   fitted->Describe()));
   measured.remarks = remarks;
   const Status kept = Keep(place, measured, asked ? "weight-cache" : "step-times");
-  // A cache folder that is read-only is no fault of the start.
+  // A read-only cache folder is not an error of the start.
   if (!kept.ok()) say(asked ? "warning: " + kept.message() : "the next start measures again: cannot write " + place);
   return fitted;
 }

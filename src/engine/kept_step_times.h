@@ -1,8 +1,8 @@
-// The step times that a start finds for itself where `tactus profile` has stored none: measured (QuickProfile), and
-// kept, so that the next start is ready without measuring. They lie in the folder of --weight-cache, else in
-// `step_times` of the cache folder, a file for each model, machine, kernel set, number of threads, format and limits. A
-// file is a profile as `tactus profile` writes it, with a checksum behind it; it is used where it is whole and its
-// remarks are what this start would write, and replaced otherwise. Caller's thread.
+// Step times that a start measures itself (QuickProfile) if `tactus profile` has stored none; they are stored, so that
+// the next start need not measure. They lie in the folder of --weight-cache, otherwise in `step_times` of the cache
+// folder, one file for each model, machine, kernel set, number of threads, format and limits. A file is a profile as
+// `tactus profile` writes it, followed by a checksum; it is used if it is complete and its remarks equal those of this
+// start, and replaced otherwise. Caller's thread.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@
 
 namespace tactus::engine {
 
-// What the step times of a start depend on: model (by its content), format, numerics, machine, version and build, and
-// how far is measured.
+// Everything that a start's step times depend on: model (by its content), format, numerics, machine, version and build,
+// and the limits of the measurement.
 std::map<std::string, std::string> StepTimeRemarks(const compute::ModelDescription& model,
                                                    const std::string& weight_format, const BackendInfo& computes,
                                                    const ProfileLimits& limits);
 
-// Of `options` --weight-cache and --measure-step-times, which measures although some are kept. `wanted`: where `tactus
-// profile` would store better ones. What is kept and cannot be used, and a folder that cannot be written, are lines to
-// `say`; errors are those of measuring.
+// Uses two of `options`: --weight-cache, and --measure-step-times, which measures although a file is stored. `wanted`:
+// where `tactus profile` would store better ones. A stored file that cannot be used and a folder that cannot be written
+// are reported to `say`; errors are those of measuring.
 Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, const ProfileLimits& limits,
                                                           const std::map<std::string, std::string>& remarks,
                                                           const EngineOptions& options, const std::string& wanted,

@@ -14,7 +14,7 @@
 namespace tactus::engine {
 namespace {
 
-// One answer of the loop, awaited. Who gives up says so, and the answer is undone.
+// Waits for one answer of the loop. After a timeout `undo_` is called with the late answer.
 class Await {
  public:
   void Give(core::TransferAnswer answer) {
@@ -37,7 +37,7 @@ class Await {
     if (!answer_->status.ok()) return answer_->status;
     return std::move(*answer_);
   }
-  std::function<void(const core::TransferAnswer&)> undo_;  // set before it is handed out
+  std::function<void(const core::TransferAnswer&)> undo_;  // set before this is shared with the loop
 
  private:
   std::mutex mutex_;
@@ -134,7 +134,7 @@ MovingSequence Port::Moving(const core::SequenceStanding& s) const {
 
 core::ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t room) const {
   const TimeNs now_ns = parts_.clock->NowNs();
-  // No clock began before the machine, and 0 means never.
+  // A machine's clock starts at 0 or later, and 0 means never.
   const auto at = [now_ns](int64_t age_ns) { return std::max<TimeNs>(1, now_ns - std::max<int64_t>(0, age_ns)); };
   core::ImportedSequence imported;
   imported.import = room;
@@ -167,12 +167,12 @@ Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeou
   const int64_t wanted = static_cast<int64_t>(so_far) + blocks, unused = stats.kv_blocks_total - stats.kv_blocks_in_use;
   if (blocks < 1 || wanted > unused) {
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} KV blocks are wanted and {} of {} are free; try another replica", wanted, unused,
+                  fmt::format("{} KV blocks are needed but {} of {} are free; try another replica", wanted, unused,
                               stats.kv_blocks_total));
   }
   const auto answer = Ask({.kind = core::TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
   if (!answer.ok()) {
-    // It grows yet, by blocks that are not heard of here: what came next would be written to the wrong ones.
+    // The room may still grow by blocks that are unknown here: later writes would go to the wrong blocks.
     if (answer.status().code() == StatusCode::kDeadlineExceeded) DropRoom(room);
     return answer.status();
   }
@@ -203,7 +203,7 @@ Status Port::Write(uint64_t room, int32_t first_block, std::string_view bytes) {
   return Status();
 }
 
-// Another process sent them.
+// Checks what another process sent.
 Status Port::CheckTokens(const MovingSequence& sequence) const {
   if (sequence.request.prompt == nullptr) return InvalidArgument("a sequence without a prompt", "prompt");
   for (const int64_t count : {sequence.computed_tokens, sequence.late_gaps, sequence.cached_tokens,

@@ -1,4 +1,4 @@
-// The engine's side of sequences that move (tactus/migration.h): asks the step loop, and fills host blocks.
+// The engine's side of migration (tactus/migration.h): sends requests to the step loop, and fills host blocks.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace tactus::engine {
 
-// All outlive it; the loop has ended before the executor does.
+// All outlive the port; the loop ends before the executor is destroyed.
 struct MigrationParts {
   core::StepLoop* loop = nullptr;
   Executor* executor = nullptr;

@@ -76,20 +76,20 @@ Result<language::TokenizerSpec> SpecOf(const compute::ModelDescription& d, const
 }
 
 Result<std::string> ReadTemplate(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{16} << 20;  // as of a model's own template
+  constexpr int64_t kMostBytes = int64_t{16} << 20;  // the limit for a model's own template
   auto text = ReadInputFile(path, kMostBytes);
   if (!text.ok()) return Status(text.status().code(), "--chat-template: " + text.status().message(), "chat-template");
   return text;
 }
 
-// Null: there is none.
+// Null if `source` is empty.
 Result<std::unique_ptr<language::ChatTemplate>> CompileTemplate(const std::string& source,
                                                                 const ModelTextOptions& options) {
   if (source.empty()) return std::unique_ptr<language::ChatTemplate>();
   auto compiled = language::ChatTemplate::Compile(source);
   if (compiled.ok()) return compiled;
   return InvalidArgument(
-      fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
+      fmt::format("the chat template{} does not compile: {}; pass another one with --chat-template FILE",
                   options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
                   compiled.status().message()),
       "chat-template");

@@ -1,5 +1,5 @@
-// The text side of a model: its tokeniser and chat template, whatever files they came from. Needs no weights, so the
-// tools of the command line use it too. Immutable: any thread.
+// The text side of a model: its tokeniser and chat template, from any file format. Needs no weights, so command-line
+// tools use it too. Immutable: any thread.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ struct ModelText {
   std::unique_ptr<language::Tokenizer> tokenizer;
   std::unique_ptr<language::ChatTemplate> chat_template;  // null: the model has none
   std::string template_source;
-  std::string tool_use_source;       // of the template for chats with tools, where it is another one
+  std::string tool_use_source;       // the template for chats with tools, if it is a separate one
   std::string bos_token, eos_token;  // as text, for templates; empty: none
 };
 
 struct ModelTextOptions {
-  std::string chat_template_file;     // replaces the model's own; empty: the model's
+  std::string chat_template_file;     // replaces the model's template; empty: the model's
   bool allow_byte_tokenizer = false;  // a model without a tokeniser (dummy weights) gets one token per byte
 };
 

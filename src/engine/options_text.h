@@ -1,4 +1,4 @@
-// The options as a recording states them. Pure.
+// The options in the form in which a recording states them. Pure.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tactus::engine {
 
-// "name = value" for every option, a line each, for the head of a recording.
+// "name = value" for every option, one per line, for the head of a recording.
 std::string OptionsText(EngineOptions options);
 
 }  // namespace tactus::engine

@@ -12,8 +12,8 @@
 namespace tactus::engine {
 namespace {
 
-// A tokeniser that puts a space before every text (SentencePiece) does so after a line break of its own too, which is
-// cut off again with the tokens that it makes by itself.
+// A tokeniser that puts a space before every text (SentencePiece) also does so before this line break, whose tokens
+// EncodeInside cuts off again.
 constexpr std::string_view kBefore = "\n";
 
 constexpr int64_t kMiB = 1 << 20;
@@ -55,7 +55,7 @@ language::Vocabulary VocabularyOf(const language::Tokenizer* tokenizer, int64_t 
   return v;
 }
 
-// Shares of what there is, within what rules of usual size need and what is more than enough for any
+// Shares of the available memory, clamped between what usual rules need and more than enough for any rule
 // (docs/measurements/structured_output.md).
 OutputRulesMemory OutputRulesMemory::Of(int64_t model_size, int64_t available) {
   constexpr int64_t kTokenBytes = 800, kLibraryBytes = kMiB * 8, kUnknown = int64_t{16} << 30;
@@ -70,8 +70,8 @@ OutputRulesMemory OutputRulesMemory::Of(int64_t model_size, int64_t available) {
 
 std::string OutputRulesMemory::Text() const {
   return fmt::format(
-      "rules of answers: up to {} MiB as needed, {} for vocabularies, {} rules at once of {} that are compiled, {} for "
-      "answers that follow one",
+      "rules of answers: up to {} MiB as needed: {} for vocabularies, {} compilations at once of {} each, {} for "
+      "answers that follow a rule",
       total() / kMiB, vocabularies / kMiB, trials, trial_bytes / kMiB, answers / kMiB);
 }
 
@@ -83,7 +83,7 @@ OutputRules::OutputRules(const language::Tokenizer* tokenizer, int64_t model_siz
       memory_(memory),
       prepares_([this] {
         SetThreadRole(ThreadRole::kService, "tactus-rules");
-        (void)Engine();  // what goes wrong is said to those who ask for a rule
+        (void)Engine();  // Compile tries again and returns the error
       }) {}
 
 OutputRules::~OutputRules() {

@@ -1,5 +1,5 @@
-// The rules of one model's answers: makes the vocabulary that grammars stand on out of its tokeniser, and compiles over
-// it (language/grammar/grammar_engine.h). Any thread.
+// Output rules for one model: builds the vocabulary for grammars from its tokeniser, and compiles rules over it
+// (language/grammar/grammar_engine.h). Any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@
 
 namespace tactus::engine {
 
-// What grammar::GrammarEngine wants to know of a tokeniser, which outlives the engine made with it. `model_size`: of
+// A tokeniser's data for language::GrammarEngine. The tokeniser outlives the engine made with it. `model_size`: size of
 // the model's vocabulary, which may be padded beyond the tokeniser's.
 language::Vocabulary VocabularyOf(const language::Tokenizer* tokenizer, int64_t model_size,
                                   std::span<const TokenId> end_ids);
 
-// The memory that rules may take beside the model, as the memory plan sets it aside: one sum.
+// Memory that rules may use beside the model; the memory plan reserves its total.
 struct OutputRulesMemory {
-  int64_t vocabularies = 0;  // the server's and that of the process that tries rules, each with its library
-  int64_t trial_bytes = 0;   // of one rule while it is tried and compiled
+  int64_t vocabularies = 0;  // of the server and of the process that tries rules, each with its library
+  int64_t trial_bytes = 0;   // for one rule while it is tried and compiled
   int trials = 0;            // at once
-  int64_t answers = 0;       // the states of all answers that follow a rule, and the compiled rules that are kept
+  int64_t answers = 0;       // the states of all answers that follow a rule, and the compiled rules that are cached
 
   // `available`: memory that this process may use; negative: not known.
   static OutputRulesMemory Of(int64_t model_size, int64_t available);
@@ -39,16 +39,16 @@ struct OutputRulesMemory {
 
 class OutputRules {
  public:
-  // Begins to prepare the vocabulary (some 0.3 s per 50 000 tokens) on a thread of its own, and in the process that
-  // tries rules, so that the first request with a rule need not wait for it. `tokenizer` outlives this.
+  // Starts to prepare the vocabulary (some 0.3 s per 50 000 tokens) on its own thread, and in the process that tries
+  // rules, so that the first request with a rule need not wait for it. `tokenizer` outlives this.
   OutputRules(const language::Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
               const OutputRulesMemory& memory);
   ~OutputRules();
 
-  // As GrammarEngine::Compile; waits for the vocabulary first. kUnimplemented, kDataLoss as GrammarEngine::Create: it
-  // is tried again each time, so that a library fetched meanwhile is found.
+  // Like GrammarEngine::Compile; waits for the vocabulary first. kUnimplemented, kDataLoss as from
+  // GrammarEngine::Create, which is tried again each time so that a library installed meanwhile is found.
   Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop, RuleWait* wait = nullptr);
-  // As GrammarEngine::CheckRoom.
+  // Like GrammarEngine::CheckRoom.
   Status CheckRoom(const TokenGrammar& grammar, int64_t answers);
 
  private:
@@ -59,7 +59,7 @@ class OutputRules {
   const std::vector<TokenId> end_ids_;
   const OutputRulesMemory memory_;
   std::mutex mutex_;
-  std::unique_ptr<language::GrammarEngine> engine_;  // null: not yet, or it could not be made
+  std::unique_ptr<language::GrammarEngine> engine_;  // null: not made yet, or creation failed
   std::thread prepares_;
 };
 

@@ -84,8 +84,8 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock
   return loaded;
 }
 
-// The most tokens of a step that takes at most `most_ns`, found by doubling: everything is linear or worse in them. The
-// better of two runs, because the first one of a size is cold.
+// The most tokens of a step that takes at most `most_ns`, found by doubling: step time grows at least linearly with
+// them. Uses the faster of two runs, because the first run of a size is cold.
 Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits, DurationNs most_ns) {
   int64_t tokens = std::min<int64_t>(16, limits.max_step_tokens);
   for (;;) {
@@ -109,7 +109,7 @@ ProfileOptions QuickProfile() {
   quick.max_points = kQuickPoints;
   quick.max_rounds = 3;
   quick.least_points = cost::kLeastProfileRows;
-  quick.longest_step_ns = kQuickNs / 10;  // about as long as the steps that are to be sized
+  quick.longest_step_ns = kQuickNs / 10;  // about as long as the steps to be sized
   quick.enough_ns = kQuickNs / 200;
   return quick;
 }

@@ -14,10 +14,10 @@
 namespace tactus::engine {
 namespace {
 
-constexpr DurationNs kLongestWaitNs = 5 * kSecond;  // of a request for its blocks
+constexpr DurationNs kLongestWaitNs = 5 * kSecond;  // that a request waits for its blocks
 constexpr DurationNs kLongestWaitForRoomNs = 100 * kMillisecond;
-constexpr DurationNs kBetweenNotesNs = kSecond;     // of what was used, on the disk
-constexpr DurationNs kLastWritesNs = 10 * kSecond;  // that an end waits for what is not written yet
+constexpr DurationNs kBetweenNotesNs = kSecond;     // between records of block uses on the disk
+constexpr DurationNs kLastWritesNs = 10 * kSecond;  // limit on writing the remaining blocks at the end
 
 }  // namespace
 
@@ -27,10 +27,10 @@ Result<std::unique_ptr<PromptCache>> PromptCache::Open(std::unique_ptr<KvFolder>
   store.block_bytes = parts.executor->kv_block_bytes();
   store.max_bytes = max_bytes;
   if (store.block_bytes == 0) {
-    return InvalidArgument("--kv-cache-dir: what computes here does not give its KV blocks out; leave it out",
+    return InvalidArgument("--kv-cache-dir: this model's executor cannot export KV blocks; leave the option out",
                            "kv-cache-dir");
   }
-  // Keys of another secret are never asked for: their blocks are of no use.
+  // Keys made with another secret are never looked up: their blocks are useless.
   constexpr std::string_view kUse = "identity";
   const Hash128 keys = SipHash128(parts.replica->secret, kUse.data(), kUse.size());
   store.identity = fmt::format("{}\nblocks of {} tokens, {} bytes\nkeys {:016x}\n", parts.identity,
@@ -73,7 +73,7 @@ void PromptCache::EndThreads() {
 Result<RequestHandle> PromptCache::Submit(core::PreparedRequest prepared) {
   Look(&prepared);
   if (prepared.stored_blocks == 0) return parts_.loop->Submit(std::move(prepared));
-  // What needs memory comes first: once the loop has the request, no exception may say that it has not.
+  // Allocate first: after the loop has accepted the request, no exception may be thrown.
   const auto job = std::make_shared<Job>();
   const auto begin = prepared.choices[0].keys.begin();
   job->keys.assign(begin, begin + prepared.stored_blocks);
@@ -93,7 +93,7 @@ Result<RequestHandle> PromptCache::Submit(core::PreparedRequest prepared) {
   changed_.notify_all();
   try {
     parts_.loop->Transfer(std::move(reserve));
-  } catch (const std::bad_alloc&) {  // nothing comes, which it is told when its wait ends
+  } catch (const std::bad_alloc&) {  // no blocks come; the timer ends the wait
   }
   return handle;
 }
@@ -117,7 +117,7 @@ core::TransferCommand PromptCache::ReserveFor(const std::shared_ptr<Job>& job) {
   reserve.blocks = static_cast<int32_t>(job->keys.size());
   reserve.answer = [this, job](core::TransferAnswer answer) {
     if (answer.status.code() == StatusCode::kResourceExhausted) return Tell(job->handle, 0, 0, CacheEnd::kNoRoom);
-    if (!answer.status.ok()) return;  // it does not wait: it has ended, or the prefix cache had its blocks
+    if (!answer.status.ok()) return;  // the request does not wait: it has ended, or the prefix cache had its blocks
     job->room = answer.import;
     job->host_blocks = std::move(answer.host_blocks);
     {
@@ -144,7 +144,7 @@ void PromptCache::EndWaits() {
     }
     waits_.erase(waits_.begin());
     lock.unlock();
-    // Most have had their room or their blocks long since, and hear nothing of it.
+    // Most requests have had their room or blocks long since; the loop ignores these commands.
     if (wait.for_room)
       parts_.loop->Transfer({.kind = core::TransferKind::kWithdraw, .handle = wait.handle});
     else
@@ -198,7 +198,7 @@ void PromptCache::Write() {
   const auto wanted = [this](const Hash128& key) { return !store_->Has(key); };
   for (;;) {
     core::TransferCommand read{.kind = core::TransferKind::kReadEntered};
-    read.blocks = std::numeric_limits<int32_t>::max();  // what a pass may read
+    read.blocks = std::numeric_limits<int32_t>::max();  // as many as a pass may read
     read.wanted = wanted;
     read.answer = [this](core::TransferAnswer answer) {
       {
@@ -253,13 +253,13 @@ std::string PromptCache::MetricsText(const results::Labels& labels) const {
   results::PrometheusText t(labels);
   t.Gauge("tactus_disk_kv_blocks", "KV blocks of this model in --kv-cache-dir.", value(s.blocks));
   t.Gauge("tactus_disk_kv_bytes", "Bytes of all files in --kv-cache-dir.", value(s.bytes));
-  t.Gauge("tactus_disk_kv_bytes_limit", "What they may be.", value(s.limit));
-  t.Gauge("tactus_disk_kv_writing", "0: nothing is written any more, for want of room on the disk.", s.writing ? 1 : 0);
-  t.Counter("tactus_disk_kv_requests_total", "Requests that had KV of their prompt read from there.", value(fetched));
+  t.Gauge("tactus_disk_kv_bytes_limit", "Limit on tactus_disk_kv_bytes.", value(s.limit));
+  t.Gauge("tactus_disk_kv_writing", "0: writing has stopped: the disk lacks room or failed.", s.writing ? 1 : 0);
+  t.Counter("tactus_disk_kv_requests_total", "Requests with KV of their prompt read from there.", value(fetched));
   t.Counter("tactus_disk_kv_read_blocks_total", "KV blocks read from there.", value(s.read));
   t.Counter("tactus_disk_kv_written_blocks_total", "KV blocks written there.", value(s.written));
-  t.Counter("tactus_disk_kv_evicted_blocks_total", "KV blocks removed for others.", value(s.evicted));
-  t.Counter("tactus_disk_kv_damaged_blocks_total", "KV blocks and records that were damaged, and left out.",
+  t.Counter("tactus_disk_kv_evicted_blocks_total", "KV blocks removed to make room for others.", value(s.evicted));
+  t.Counter("tactus_disk_kv_damaged_blocks_total", "Damaged KV blocks and records, which were skipped.",
             value(s.damaged));
   return t.Take();
 }

@@ -1,12 +1,12 @@
-// The prefix cache's longer memory (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are
-// written to a folder, and a prompt whose leading blocks lie there has them read back before it is computed.
+// The prefix cache on disk (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are written to a
+// folder, and a prompt's leading blocks that lie there are read back before it is computed.
 //
-// Neither way makes the step loop wait. A thread asks it for what is new in the cache (TransferKind::kReadEntered),
-// which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
-// loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
-// (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md). A third thread sees
-// to it that neither a disk that hangs nor the blocks of others hold anybody: the request is told that nothing comes,
-// after 5 s, or after 100 ms where it has no room by then.
+// Neither direction blocks the step loop. The writer thread requests new blocks of the cache
+// (TransferKind::kReadEntered), which the loop copies while a step runs, and writes them. The loop defers a request
+// whose prompt blocks are in the folder; the reader thread reads them into host blocks that the loop has reserved
+// (kReserve) and reports kFetched: from then on the request's KV lies in host memory, as after a swap (docs/swap.md).
+// The timer thread bounds the wait: after 5 s, or after 100 ms without reserved room, the request runs without them, so
+// that neither a hanging disk nor other requests' blocks delay it further.
 #pragma once
 
 #include <condition_variable>
@@ -26,27 +26,28 @@
 
 namespace tactus::engine {
 
-// All outlive it, but for the executor, which outlives Finish.
+// All outlive the cache, except the executor, which outlives Finish.
 struct PromptCacheParts {
   core::StepLoop* loop = nullptr;
   Executor* executor = nullptr;
   Clock* clock = nullptr;
-  const core::ReplicaConfig* replica = nullptr;  // its import_blocks are the most that one prompt may have on the way
-  std::string identity;                          // what K and V depend on, but for sizes and keys; lines
+  const core::ReplicaConfig* replica = nullptr;  // its import_blocks limit the blocks in transit for one prompt
+  std::string identity;                          // everything that K and V depend on, except sizes and keys; lines
 };
 
 class PromptCache {
  public:
-  // Errors and lines for people as of BlockStore::Open.
+  // Errors and lines for people as from BlockStore::Open.
   static Result<std::unique_ptr<PromptCache>> Open(std::unique_ptr<KvFolder> folder, int64_t max_bytes,
                                                    const PromptCacheParts& parts, const BlockStore::Say& say);
-  // Precondition: the loop runs no more.
+  // Precondition: the loop has ended.
   ~PromptCache();
 
-  // Any thread. StepLoop::Submit, with what the folder has of the prompt noted in the request, and on its way.
+  // Any thread. Calls StepLoop::Submit with the prompt blocks found in the folder noted in the request, and starts to
+  // read them.
   Result<RequestHandle> Submit(core::PreparedRequest prepared);
 
-  // Once, when the loop runs no more: writes what it has not been asked for yet, as far as there is time.
+  // Call once, after the loop has ended: writes the blocks that are not written yet, until a time limit.
   void Finish();
 
   std::string MetricsText(const results::Labels& labels) const;
@@ -56,7 +57,7 @@ class PromptCache {
   struct Job {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
-    CacheEnd end = CacheEnd::kUnknown;  // after those
+    CacheEnd end = CacheEnd::kUnknown;  // after those keys
     core::ImportId room = 0;
     std::vector<BlockId> host_blocks;
   };
@@ -76,15 +77,15 @@ class PromptCache {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  std::deque<core::TransferAnswer> entered_;     // to be written; at most one, as it is asked for one by one
-  std::deque<std::shared_ptr<const Job>> jobs_;  // have their room
-  int64_t fetched_requests_ = 0;                 // that had blocks read, also where not all could be
-  TimeNs next_note_ns_ = 0;                      // the writer's
+  std::deque<core::TransferAnswer> entered_;     // to be written; at most one, since the writer requests one at a time
+  std::deque<std::shared_ptr<const Job>> jobs_;  // with host blocks reserved
+  int64_t fetched_requests_ = 0;                 // with at least one block read
+  TimeNs next_note_ns_ = 0;                      // of the writer thread
   struct Wait {
     RequestHandle handle = 0;
-    bool for_room = false;  // else for all
+    bool for_room = false;  // otherwise for all blocks
   };
-  std::multimap<TimeNs, Wait> waits_;  // by their end, of requests that blocks were asked for
+  std::multimap<TimeNs, Wait> waits_;  // by deadline, of requests that wait for blocks
   std::thread writer_, reader_, timer_;
 };
 

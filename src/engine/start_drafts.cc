@@ -15,8 +15,8 @@
 namespace tactus::engine {
 namespace {
 
-constexpr int64_t kStepTokens = 512;  // of a prompt that enters, at once
-// Of the KV memory that a model would get by itself: a draft model's sequences are those that guess just now.
+constexpr int64_t kStepTokens = 512;  // of a prompt computed in one step
+// Divides the KV memory that the draft model alone would get: only sequences that currently guess need KV in it.
 constexpr int64_t kKvShare = 4;
 
 Status CheckVocabulary(const language::Tokenizer& served, const language::Tokenizer& draft, const std::string& name) {
@@ -24,20 +24,20 @@ Status CheckVocabulary(const language::Tokenizer& served, const language::Tokeni
   for (TokenId t = 0; t < tokens; ++t) {
     if (served.TokenText(t) == draft.TokenText(t)) continue;
     return InvalidArgument(
-        fmt::format("--draft-model {}: its token {} is '{}', and '{}' of the model that is served; a draft model needs "
-                    "the same vocabulary, as models of one family have it",
+        fmt::format("--draft-model {}: its token {} is '{}', but '{}' in the served model; a draft model needs "
+                    "the same vocabulary, as models of one family have",
                     name, t, Printable(draft.TokenText(t)), Printable(served.TokenText(t))),
         "draft-model");
   }
   if (served.vocab_size() == draft.vocab_size()) return Status();
   return InvalidArgument(
-      fmt::format("--draft-model {}: its vocabulary has {} tokens, that of the model that is served {}; a draft model "
-                  "needs the same vocabulary, as models of one family have it",
+      fmt::format("--draft-model {}: its vocabulary has {} tokens, that of the served model {}; a draft model "
+                  "needs the same vocabulary, as models of one family have",
                   name, draft.vocab_size(), served.vocab_size()),
       "draft-model");
 }
 
-// What the other model's options say of it is not of this one.
+// Resets the options that describe only the served model.
 EngineOptions OptionsOf(const EngineOptions& options) {
   EngineOptions o = options;
   o.model = options.draft_model;
@@ -57,11 +57,10 @@ Status OfDraftModel(const Status& status) {
 Status CheckDraftFlags(const EngineOptions& options) {
   if (options.speculation != "draft") {
     if (options.draft_model.empty()) return Status();
-    return InvalidArgument(
-        fmt::format("--draft-model is for --speculation draft, and it is {}; give that too, or leave "
-                    "the model out",
-                    options.speculation),
-        "draft-model");
+    return InvalidArgument(fmt::format("--draft-model needs --speculation draft, which is {}; set that too, or leave "
+                                       "the model out",
+                                       options.speculation),
+                           "draft-model");
   }
   if (options.draft_model.empty()) {
     return InvalidArgument(
@@ -77,7 +76,7 @@ Result<DraftPlan> PlanDrafts(const EngineOptions& options, const language::Token
   DraftPlan plan;
   if (options.speculation != "none" && max_draft_tokens == 0) {
     return InvalidArgument(
-        fmt::format("--speculation {}: what computes this model verifies no guesses; use none", options.speculation),
+        fmt::format("--speculation {}: this model's executor cannot verify guesses; use none", options.speculation),
         "speculation");
   }
   TACTUS_RETURN_IF_ERROR(CheckDraftFlags(options));

@@ -24,9 +24,9 @@ void SayScheduler(const core::Scheduler& scheduler, const EngineOptions& options
 }
 
 void SaySampling(const compute::ModelDescription& description, const EngineOptions& options, const Backend::Say& say) {
-  say("sampling of requests that do not say: " + compute::DefaultSamplingText(options.sampling,
-                                                                              description.config.generation_defaults,
-                                                                              compute::SamplingSource(description)));
+  say("default sampling of requests: " + compute::DefaultSamplingText(options.sampling,
+                                                                      description.config.generation_defaults,
+                                                                      compute::SamplingSource(description)));
 }
 
 void SayCutContext(const compute::ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
@@ -39,7 +39,7 @@ void SayCutContext(const compute::ModelConfig& config, const MemoryGrant& memory
   const double whole = static_cast<double>(blocks * options.block_size) * token_bytes;
   say(fmt::format(
       "warning: the context is {} tokens (prompt and answer together) instead of the model's {}: {:.1f} MiB of "
-      "KV hold no more; --kv-cache-memory {}MiB holds the whole, --max-model-len {} accepts this",
+      "KV hold no more; --kv-cache-memory {}MiB holds all of it, --max-model-len {} accepts this",
       memory.max_model_len, config.max_position, static_cast<double>(memory.kv_bytes) / kMiB,
       static_cast<int64_t>(whole / kMiB) + 1, memory.max_model_len));
 }

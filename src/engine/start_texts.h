@@ -1,4 +1,4 @@
-// Lines that a start prints about what was chosen.
+// Lines that a start prints about its choices.
 #pragma once
 
 #include "base/backend.h"
@@ -9,9 +9,9 @@
 namespace tactus::engine {
 
 void SayScheduler(const core::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say);
-// How requests are sampled that do not say, and by whose choice.
+// The sampling parameters of requests that set none, and their source.
 void SaySampling(const compute::ModelDescription& description, const EngineOptions& options, const Backend::Say& say);
-// A warning where the KV memory has cut the context and --max-model-len has not asked for it.
+// A warning if KV memory, not --max-model-len, limits the context.
 void SayCutContext(const compute::ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
                    const Backend::Say& say);
 

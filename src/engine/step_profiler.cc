@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kCopiesPerStep = 4096;
 
-// The base-b digits of i, mirrored behind the point: Halton's sequence, one base for each axis.
+// The base-b digits of i, mirrored behind the radix point: Halton's sequence, one base for each axis.
 double RadicalInverse(uint32_t base, uint64_t i) {
   double value = 0, digit = 1;
   for (; i > 0; i /= base) {
@@ -21,14 +21,14 @@ double RadicalInverse(uint32_t base, uint64_t i) {
   return value;
 }
 
-// low at u = 0, high at u = 1, by equal ratios.
+// Geometric interpolation: low at u = 0, high at u = 1.
 int32_t LogScale(double u, int64_t low, int64_t high) {
   if (high <= low) return static_cast<int32_t>(std::max<int64_t>(low, 0));
   const double value = static_cast<double>(low) * std::pow(static_cast<double>(high) / static_cast<double>(low), u);
   return static_cast<int32_t>(std::clamp<int64_t>(std::llround(value), low, high));
 }
 
-// Cuts a point to what the executor can do: KV blocks, step tokens, context. False: nothing is left of it.
+// Reduces a point to what the executor can run: KV blocks, step tokens, context. False: no tokens remain.
 bool Fit(const ProfileLimits& limits, ProfilePoint* p) {
   const auto blocks = [&limits](int64_t tokens) { return (tokens + limits.block_size - 1) / limits.block_size; };
   p->decodes = static_cast<int32_t>(
@@ -70,14 +70,14 @@ std::vector<ProfilePoint> DesignProfile(const ProfileLimits& limits, int32_t cou
   add({16, context, 0, 0});
   add({most_tokens - decodes, 0, decodes, few});
   add({0, 0, decodes / 4, context});
-  // Steps of decodes alone are the most frequent, then a chunk beside decodes.
+  // Decode-only steps are the most frequent, then steps with a chunk beside decodes.
   constexpr int kKinds[] = {0, 1, 2, 1, 0, 1};  // decodes, both, prompt
   for (uint64_t i = 1; static_cast<int32_t>(points.size()) < count && i < 8 * static_cast<uint64_t>(count) + 64; ++i) {
     const int kind = kKinds[i % 6];
     ProfilePoint p;
     if (kind != 0) {
       p.prefill_tokens = LogScale(RadicalInverse(2, i), 4, limits.max_step_tokens);
-      // A third of all prompts starts at its beginning.
+      // A third of all prompts have no context.
       const double u = RadicalInverse(3, i);
       p.prefill_context = u < 1.0 / 3 ? 0 : LogScale((u - 1.0 / 3) * 1.5, 16, context);
     }
@@ -198,7 +198,7 @@ Status StepProfiler::Visit(const ProfilePoint& p, DurationNs enough_ns, std::vec
     add(p.decodes, p.prefill_context, p.prefill_tokens);
   }
 
-  // The first run announces the sequences and warms up; it counts only where three more would take too long.
+  // The first run starts the sequences and warms up; it counts only if three more would take too long.
   const DurationNs long_ns = 8 * enough_ns;
   DurationNs spent = 0;
   size_t taken = 0;

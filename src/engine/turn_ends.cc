@@ -12,7 +12,7 @@
 namespace tactus::engine {
 namespace {
 
-// Ends of texts, messages and turns, as published models spell them. A name counts only where it is a token by itself.
+// Ends of texts, messages and turns, as spelled by published models. A name counts only if it is one token.
 constexpr std::string_view kKnownEnds[] = {
     "<|im_end|>",
     "<|endoftext|>",
@@ -37,10 +37,10 @@ constexpr std::string_view kKnownEnds[] = {
     "<\xEF\xBD\x9C"
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
 };
-// Of harmony: <|end|> closes a message in the middle of a turn where <|return|> closes the turn.
+// In the harmony format <|end|> closes a message in the middle of a turn and <|return|> closes the turn.
 constexpr std::string_view kEndsMessage = "<|end|>", kEndsTurn = "<|return|>";
 
-constexpr std::string_view kAnswer = "tactusanswer";  // stands for an answer; in no template
+constexpr std::string_view kAnswer = "tactusanswer";  // placeholder for an answer; occurs in no template
 
 class Finder {
  public:
@@ -54,7 +54,7 @@ class Finder {
     if (out_.tokens.empty()) {
       Warn(
           "neither the model's files nor its chat template name an end of text: answers end by their length alone; "
-          "give `stop` or `stop_token_ids`");
+          "set `stop` or `stop_token_ids`");
     }
     return std::move(out_);
   }
@@ -81,7 +81,7 @@ class Finder {
     return name.size() >= 4 &&
            ((name.front() == '<' && name.back() == '>') || (name.front() == '[' && name.back() == ']'));
   }
-  // The token that `marker` is by itself; -1: it is text.
+  // The id of `marker` if it is a single token; -1: it is text.
   TokenId TokenOf(std::string_view marker) const {
     const std::vector<TokenId> ids = tokenizer_.Encode(marker, false, true);
     return ids.size() == 1 && IsMarker(ids[0]) && tokenizer_.TokenText(ids[0]) == marker ? ids[0] : -1;
@@ -91,7 +91,7 @@ class Finder {
     const auto& gguf = d_.gguf_tokenizer;
     const bool is_gguf = d_.source == compute::ModelDescription::Source::kGguf;
     for (const TokenId id : d_.config.stop_ids) {
-      // What transformers assumes of the architecture is another token in many vocabularies.
+      // The id that transformers assumes for the architecture is another token in many vocabularies.
       const bool assumed = id == d_.config.assumed_stop_id;
       if (assumed && !IsMarker(id)) continue;
       std::string source = assumed          ? "assumed of the architecture"
@@ -100,7 +100,7 @@ class Finder {
                            : id == gguf.eot ? "tokenizer.ggml.eot_token_id"
                                             : "tokenizer.ggml.eom_token_id";
       if (!IsMarker(id)) {
-        Warn(fmt::format("the end of text is token {}, which is no control token: answers end where they have it ({})",
+        Warn(fmt::format("the end of text is token {}, which is not a control token: answers end where it occurs ({})",
                          Shown(id), source));
       }
       Add(id, std::move(source));
@@ -116,7 +116,7 @@ class Finder {
     }
   }
 
-  // What the template writes behind an answer, without white space; empty: nothing, or it takes no such conversation.
+  // Text that the template writes after an answer, without leading white space; empty: none, or rendering failed.
   std::string Behind(bool goes_on) const {
     Json messages = {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", kAnswer}}};
     if (goes_on) messages.push_back({{"role", "user"}, {"content", "b"}});
@@ -136,24 +136,24 @@ class Finder {
   void AddOfTemplate() {
     if (text_.chat_template == nullptr) return;
     const std::string last = Behind(false);
-    // What begins the next turn is an end too: a template that writes nothing behind an answer relies on it.
+    // The marker that begins the next turn is also an end: a template that writes nothing after an answer relies on it.
     const std::string& behind = last.empty() ? Behind(true) : last;
     if (behind.empty()) return;
     const std::vector<TokenId> ids = tokenizer_.Encode(behind, false, true);
     if (ids.empty()) return;
     const TokenId id = ids[0];
-    if (last.empty() && id == tokenizer_.bos_id()) return;  // of a text, not of a turn
+    if (last.empty() && id == tokenizer_.bos_id()) return;  // it begins a text, not a turn
     if (!IsMarker(id)) {
       if (last.empty()) return;  // the next speaker's name, in words
       Warn(fmt::format(
-          "the chat template ends an answer with '{}', which is no control token of this model: answers may run on "
-          "into invented turns; give it as `stop`",
+          "the chat template ends an answer with '{}', which is not a control token of this model: answers may run "
+          "on into invented turns; set it as `stop`",
           Printable(behind.substr(0, behind.find_first_of("\n")).substr(0, 60))));
       return;
     }
     if (!Has(id)) {
       Warn(
-          fmt::format("the model's files say that {} and its chat template ends an answer with token {}: "
+          fmt::format("the model's files state that {}, but its chat template ends an answer with token {}: "
                       "answers end at either",
                       WhatFilesSay(), Shown(id)));
     }

@@ -1,6 +1,6 @@
-// Which tokens end an answer: those that the model's files name, control tokens that are known to be ends, and what the
-// chat template puts behind an assistant's turn. Files are wrong about it often enough: an answer without its end runs
-// on into turns that the model invents.
+// The tokens that end an answer: those named by the model's files, control tokens that are known ends, and the token
+// that the chat template writes after an assistant's turn. Files are often wrong about it: an answer without its end
+// token continues into turns that the model invents.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@
 namespace tactus::engine {
 
 struct TurnEnds {
-  std::vector<compute::EndToken> tokens;  // each once, those of the files first
-  std::vector<std::string> warnings;      // where the files and the template differ, or name no end
+  std::vector<compute::EndToken> tokens;  // without duplicates, those of the files first
+  std::vector<std::string> warnings;      // if the files and the template differ, or name no end
   std::vector<TokenId> ids() const;
 };
 
-// Pure function of both.
+// Pure function.
 TurnEnds FindTurnEnds(const compute::ModelDescription& description, const ModelText& text);
 
 }  // namespace tactus::engine

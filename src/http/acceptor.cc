@@ -39,7 +39,7 @@ struct Acceptor::Impl {
   void Forget(int file);
   void ForgetClosed();
 
-  // A socket that was handed over. Its descriptor may be another file's by now, its number in the file system is not.
+  // A socket that was passed on. Its descriptor may belong to another file by now; its inode does not.
   struct Handed {
     ino_t inode = 0;
     std::string client;
@@ -65,13 +65,14 @@ void Acceptor::Impl::Wait() {
     try {
       all = AcceptAll();
     } catch (const std::exception&) {
-      // As when memory is short: that client has come in vain.
+      // For example out of memory: that client is dropped.
     }
     WaitAgain(all);
   });
 }
 
-// Clients that could not be accepted are still there: at once they would be found again, without end.
+// After a failure it pauses, because clients that could not be accepted are still queued and would wake it at once,
+// endlessly.
 void Acceptor::Impl::WaitAgain(bool at_once) {
   for (;;) {
     try {
@@ -80,13 +81,13 @@ void Acceptor::Impl::WaitAgain(bool at_once) {
       return pause.async_wait([this](error_code ec) {
         if (!ec) WaitAgain(true);
       });
-    } catch (const std::exception&) {  // no memory to wait with
+    } catch (const std::exception&) {  // no memory for the timer
       poll(nullptr, 0, static_cast<int>(kPause.count()));
     }
   }
 }
 
-// False: clients are left that it could not accept.
+// False: clients remain that could not be accepted.
 bool Acceptor::Impl::AcceptAll() {
   for (;;) {
     error_code ec;
@@ -94,7 +95,7 @@ bool Acceptor::Impl::AcceptAll() {
     acceptor.accept(socket, ec);
     if (ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system)
       return RefuseForWantOfFiles();
-    if (ec) return ec == asio::error::would_block || ec == asio::error::try_again;  // none is left
+    if (ec) return ec == asio::error::would_block || ec == asio::error::try_again;  // all are accepted
     Accepted(std::move(socket));
   }
 }
@@ -104,7 +105,7 @@ void Acceptor::Impl::Accepted(tcp::socket socket) {
   struct stat at = {};
   const int file = socket.native_handle();
   const auto peer = socket.remote_endpoint(ec);
-  if (ec || fstat(file, &at) != 0) return;  // it has gone again
+  if (ec || fstat(file, &at) != 0) return;  // the client has disconnected
   Forget(file);
   const std::string client = ClientKey(peer.address().to_string());
   if (places.Enter(client) == Place::kNone) {
@@ -126,7 +127,7 @@ void Acceptor::Impl::Refuse(tcp::socket& socket) {
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// One client: for the next there may be a descriptor again. False: another thread has taken the spare one.
+// Refuses one client; for the next one a descriptor may be free again. False: another thread has taken the spare one.
 bool Acceptor::Impl::RefuseForWantOfFiles() {
   bool accepted = false;
   if (spare_file.Give()) {

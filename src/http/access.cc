@@ -16,7 +16,7 @@
 namespace tactus::http {
 
 Hash128 RandomBits() {
-  const auto bits = SystemRandom();  // an engine that has started has drawn from it: this does not fail later
+  const auto bits = SystemRandom();  // every engine reads it at start, so it does not fail later
   TACTUS_CHECK_MSG(bits.ok(), bits.status().message());
   return *bits;
 }
@@ -53,7 +53,7 @@ Status CheckApiKeys(const std::vector<std::string>& keys) {
     if (keys[i].empty()) {
       return InvalidArgument(which +
                                  " is empty: it would guard nothing; give a key, or leave out --api-key, "
-                                 "TACTUS_API_KEY and the file's api-key to serve everybody",
+                                 "TACTUS_API_KEY and the file's api-key to serve all clients",
                              "api-key");
     }
     TACTUS_RETURN_IF_ERROR(CheckHeaderValue("api-key", which, keys[i]));
@@ -96,8 +96,8 @@ Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<s
 
 namespace {
 
-// Of a key, by the fleet's digest of it where there is a fleet: others hear of salts there. Else by the key alone, so
-// that prompts that are kept on disk are those of the same key after a restart.
+// The salt of a key: in a fleet derived from the fleet's digest of it, because other members see salts; else from the
+// key alone, so that prompts on disk belong to the same key after a restart.
 std::string SaltOf(const std::string& key, const std::optional<Hash128>& fleet_digest) {
   constexpr std::string_view kUse = "prefix cache";
   Hash128 salt;
@@ -144,7 +144,7 @@ std::optional<size_t> ApiKeys::Find(const HttpRequest& request) const {
 }
 
 std::optional<size_t> ApiKeys::FindToken(std::string_view token) const {
-  // Keyed digests have one length and tell nothing about how much of a wrong key was right.
+  // Keyed digests have one length and do not show how much of a wrong key was right.
   const Hash128 digest = SipHash128(secret_, token.data(), token.size());
   uint64_t found = 0;  // 1 + the key's index, without a branch
   for (size_t i = 0; i < digests_.size(); ++i) {
@@ -165,7 +165,7 @@ bool ValidRequestId(std::string_view id) {
 
 namespace {
 
-// An IPv6 address may come without its brackets.
+// The host of a name or address; an IPv6 address may have no brackets.
 std::string HostName(const std::string& text) {
   in6_addr v6{};
   return HostOf(inet_pton(AF_INET6, text.c_str(), &v6) == 1 ? "[" + text + "]" : text);
@@ -192,7 +192,8 @@ Status CheckAllowedHosts(const std::vector<std::string>& hosts) {
                       (host.front() == '[' ? host.back() == ']' : host.find(':') == std::string::npos);
     if (!address && !name) {
       return InvalidArgument(
-          fmt::format("--allowed-hosts: '{}' is no host name or address; give one without scheme and port, or *", host),
+          fmt::format("--allowed-hosts: '{}' is not a host name or address; give one without scheme and port, or *",
+                      host),
           "allowed-hosts");
     }
   }

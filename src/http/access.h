@@ -1,4 +1,4 @@
-// Who may call: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable:
+// Access checks: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable:
 // any thread.
 #pragma once
 
@@ -19,36 +19,38 @@ Hash128 RandomBits();
 // 32 hexadecimal digits of RandomBits.
 std::string RandomId();
 
-// kInvalidArgument for a key that would let all clients in (empty) or none (no header can carry it). Never shows a key.
+// kInvalidArgument for a key that would admit all clients (empty) or none (no header can contain it). The message never
+// shows a key.
 Status CheckKey(const std::string& option, const std::string& key);
 Status CheckApiKeys(const std::vector<std::string>& keys);
-// kInvalidArgument unless there are no classes of keys, or one for each key, each "none" or among `declared`
+// kInvalidArgument unless `classes` is empty or has one class for each key, each "none" or among `declared`
 // (--slo-class as typed).
 Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                        const std::vector<std::string>& declared);
 
-// kInvalidArgument where all bodies together (--max-body-total, bytes) may hold less than one (--max-body).
+// kInvalidArgument if the limit for all bodies together (--max-body-total, bytes) is less than that for one
+// (--max-body).
 Status CheckBodyLimits(int64_t one, int64_t all);
 
-// How a key is called where its clients are counted, "key 1".
+// The name under which a key's clients are counted, "key 1".
 std::string KeyName(size_t key);
 
 class ApiKeys {
  public:
-  // Empty and repeated keys do not count. `classes`: of each key, or empty.
-  // With `fleet` a key's salt is the same on all members of the fleet.
+  // Empty and repeated keys are ignored. `classes`: one for each key, or empty. With `fleet` a key's salt is the same
+  // on all members of the fleet.
   explicit ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes = {},
                    const std::optional<FleetKeys>& fleet = std::nullopt);
   size_t size() const { return digests_.size(); }
   bool empty() const { return digests_.empty(); }
-  // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.
+  // The index of the key in the header's bearer token; nothing: not a key. The time depends only on the token's length.
   std::optional<size_t> Find(const std::string* authorization) const;
-  // Of the request's Authorization header, or where it has none of its x-api-key.
+  // The same for the request's Authorization header, or without one its x-api-key header.
   std::optional<size_t> Find(const HttpRequest& request) const;
-  // 32 hexadecimal digits that stand for this key, at every start, and that cannot be made without it. They are
-  // not for others' eyes: a short key could be guessed from them.
+  // 32 hexadecimal digits derived from this key, the same at every start; they cannot be computed without the key.
+  // Secret: a short key could be guessed from them.
   std::string Salt(size_t key) const;
-  // Empty: none.
+  // Empty: the key has no class.
   const std::string& ClassOf(size_t key) const { return classes_[key]; }
 
  private:
@@ -63,17 +65,17 @@ class ApiKeys {
 // 1 to 256 visible ASCII characters.
 bool ValidRequestId(std::string_view id);
 
-// kInvalidArgument for what is no host name, no address and not '*'.
+// kInvalidArgument for a text that is not a host name, an address or '*'.
 Status CheckAllowedHosts(const std::vector<std::string>& hosts);
 
-// The names under which this server may be called. A web page can give its own name the address of a local server and
-// so read what that answers; its name in the Host header betrays it.
+// The host names that requests may be for. It prevents DNS rebinding: a web page can point its own name at a local
+// server and read the answers, but its name is in the Host header.
 class AllowedHosts {
  public:
-  // Nothing given: a server that listens on the loopback alone goes by the names of the loopback and by `listen_host`,
-  // any other by every name. What is given adds to the former and replaces the latter.
+  // Defaults: a server that listens only on the loopback allows the loopback's names and `listen_host`; any other
+  // allows every name. `given` adds to the former and replaces the latter.
   AllowedHosts(const std::vector<std::string>& given, const std::string& listen_host, bool loopback);
-  // `authority`: host with or without port; empty (HTTP/1.0 only, which no browser speaks) is allowed.
+  // `authority`: host with or without port; empty (only HTTP/1.0, which no browser uses) is allowed.
   bool Allows(const std::string& authority) const;
 
  private:
@@ -85,9 +87,9 @@ class AllowedHosts {
 class Origins {
  public:
   explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
-  // Whether a page that sends this Origin may call; without one it is no page.
+  // Whether a web page with this Origin may call; requests without Origin come from no page and are allowed.
   bool Allow(const HttpRequest& request) const;
-  // Appends the CORS headers that this request's Origin is entitled to; `preflight` adds methods and headers.
+  // Appends the CORS headers for this request's Origin; `preflight` adds methods and headers.
   void AppendHeaders(const HttpRequest& request, bool preflight, Headers* headers) const;
 
  private:

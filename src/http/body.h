@@ -1,7 +1,7 @@
-// A request's body and the sum of all that are held: bodies are the one part of a request that may be large, so their
-// bytes are counted from the moment they arrive until their holder lets go of them.
+// A request's body and the total bytes of all bodies in memory: bodies are the only part of a request that may be
+// large, so their bytes are counted from arrival until their owner frees them.
 //
-// Thread rule: BodyTotal is for any thread; a Body is one thread's at a time, and may outlive the server.
+// Thread rule: BodyTotal is for any thread; a Body is used by one thread at a time, and may outlive the server.
 #pragma once
 
 #include <atomic>
@@ -15,22 +15,22 @@ namespace tactus::http {
 class BodyTotal {
  public:
   explicit BodyTotal(int64_t limit_bytes) : limit_(limit_bytes) {}
-  // False, and nothing added, when the sum would pass the limit.
+  // False, with nothing added, if the total would exceed the limit.
   bool Add(int64_t bytes);
   void Remove(int64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
   int64_t limit() const { return limit_.load(std::memory_order_relaxed); }
-  void SetLimit(int64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }  // what is held stays
+  void SetLimit(int64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }  // existing bodies stay
 
  private:
   std::atomic<int64_t> limit_;
   std::atomic<int64_t> held_{0};
 };
 
-// Gives its bytes back to the total when it is destroyed.
+// Subtracts its bytes from the total when it is destroyed.
 class Body {
  public:
-  Body() = default;  // empty; takes nothing
+  Body() = default;  // empty; Append fails
   explicit Body(std::shared_ptr<BodyTotal> total) : total_(std::move(total)) {}
   Body(Body&& other) noexcept : total_(std::move(other.total_)), text_(std::move(other.text_)) { other.text_.clear(); }
   Body& operator=(Body&& other) noexcept;
@@ -38,11 +38,11 @@ class Body {
 
   std::string_view text() const { return text_; }
   int64_t bytes() const { return static_cast<int64_t>(text_.size()); }
-  // How many bytes are announced: room is made up to there, never more than twice what has come.
+  // The announced size: memory is reserved up to it, but never more than twice the bytes received.
   void Expect(uint64_t bytes) { expected_ = bytes; }
-  // False when the total has no room for them.
+  // False if the total has no room for the bytes.
   bool Append(std::string_view bytes);
-  // Moves out what has come so far; it counts no longer.
+  // Moves out the bytes received so far, which are no longer counted.
   std::string TakeText();
 
  private:

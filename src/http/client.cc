@@ -41,14 +41,14 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr int kMaxInterimAnswers = 16;        // in a row
-constexpr uint32_t kMaxHeadBytes = 64 << 10;  // of an answer, as of a request; also its chunk extensions and trailers
+constexpr int kMaxInterimAnswers = 16;        // before the final answer
+constexpr uint32_t kMaxHeadBytes = 64 << 10;  // of an answer, as for a request; also its chunk extensions and trailers
 constexpr size_t kAnswerReadBytes = 16 << 10;
 constexpr int64_t kFetchBytes = 16 << 20;
 
 using AnswerParser = beast::http::response_parser<beast::http::buffer_body>;
 
-// A machine that has gone says nothing: the system asks it after 15 s of silence, and gives up 15 s later.
+// A crashed machine sends nothing: the system probes it after 15 s of silence, and gives up 15 s later.
 void NoticeDeadPeer(int socket) {
   const int on = 1, idle_s = 15, interval_s = 5, probes = 3;
   setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -57,14 +57,14 @@ void NoticeDeadPeer(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-// Whether a kept connection is as its last answer left it. One that the server has closed is of no use, and what comes
-// without a request is no answer to the next.
+// Whether a kept connection is unchanged since its last answer: not closed by the server, and without unrequested
+// bytes, which would be taken for the next answer.
 bool IsQuiet(int socket) {
   char byte = 0;
   return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-// This process is short of something; the server is not to blame.
+// Whether the error is a shortage in this process and not the server's fault.
 bool IsShortage(error_code ec) {
   namespace errc = boost::system::errc;
   return ec == errc::too_many_files_open || ec == errc::too_many_files_open_in_system ||
@@ -84,12 +84,12 @@ bool BreaksLine(std::string_view text, char least) {
   });
 }
 
-// What would be another request than the one that is meant.
+// Refuses a request whose text could be parsed as a different one.
 Status CheckRequest(const ClientRequest& request) {
   if (request.method.empty() || BreaksLine(request.method, '!') || !request.path.starts_with('/') ||
       BreaksLine(request.path, '!') || request.path.find('\t') != std::string::npos) {
     return InvalidArgument(
-        fmt::format("'{} {}' is no request: a space or control character, or no '/' at the beginning",
+        fmt::format("'{} {}' is not a request: a space or control character, or no '/' at the beginning",
                     Printable(request.method), Printable(request.path)));
   }
   for (const auto& [name, value] : request.headers) {
@@ -105,15 +105,15 @@ struct Call {
   uint64_t id = 0;
   ClientRequest request;
   std::shared_ptr<ResponseHandler> handler;
-  std::shared_ptr<ClientConnection> connection;  // while it has one
-  asio::steady_timer timer, resumed;             // the time-out; never expires
+  std::shared_ptr<ClientConnection> connection;  // while the call has one
+  asio::steady_timer timer, resumed;             // the time-out; never expires, cancelled to resume
   HttpResponse response;
   bool cancelled = false, timed_out = false;
   bool paused = false;                      // by OnPiece
-  bool got_bytes = false;                   // of the answer: no retry then
+  bool got_bytes = false;                   // bytes of the answer have arrived: no retry
   bool keep = false;                        // the connection may serve another call
-  bool ended = false;                       // its handler has the end
-  asio::steady_timer* resolving = nullptr;  // while a name server is asked
+  bool ended = false;                       // OnDone was called
+  asio::steady_timer* resolving = nullptr;  // during name resolution
 
   void Drop() {
     error_code ignored;
@@ -150,7 +150,7 @@ struct Client::Impl {
   std::vector<tcp::endpoint> endpoints;
   asio::io_context& io;
   std::vector<std::shared_ptr<ClientConnection>> spare;
-  // Made while there is memory.
+  // Allocated in advance, while there is memory.
   const Status broke_off = Internal("the call broke off");
   const Status no_memory{StatusCode::kResourceExhausted, "no memory for the answer"};
 };
@@ -176,14 +176,13 @@ Status Client::Impl::Failed(const Call& call, const char* what, error_code ec) c
   }
   std::string why = ec.message();
   if (ec == beast::http::error::header_limit)
-    why = fmt::format("its head, or what it has beside its body, is longer than {} bytes", kMaxHeadBytes);
+    why = fmt::format("its head, or its chunk sizes and trailers, are longer than {} bytes", kMaxHeadBytes);
   if (ec == beast::http::error::body_limit)
     why = fmt::format("its body is longer than {} bytes", options.max_response_bytes);
   return Status(StatusCode::kUnavailable, fmt::format("{} ({}:{}): {}", what, base.host, base.port, why));
 }
 
-// Fills `endpoints`. A name server that does not answer is waited for no longer than the call waits, though the system
-// goes on asking.
+// Fills `endpoints`. The wait for a name server ends with the call's time-out, although the system continues its query.
 asio::awaitable<error_code> Client::Impl::Resolve(std::shared_ptr<Call> call) {
   error_code ec;
   if (const auto address = asio::ip::make_address(base.host, ec); !ec) {
@@ -232,17 +231,18 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   if (ec) co_return ec;
   call->connection = std::make_shared<ClientConnection>(io);
   std::shared_ptr<ClientConnection> connection = call->connection;
-  const std::vector<tcp::endpoint> tried = endpoints;  // another call may learn others meanwhile
+  const std::vector<tcp::endpoint> tried = endpoints;  // another call may change `endpoints` meanwhile
   co_await asio::async_connect(connection->socket, tried, asio::redirect_error(asio::use_awaitable, ec));
   limit.cancel();
-  if (IsShortage(ec)) spare.clear();  // what is kept for later is missing now
-  if (ec) endpoints.clear();          // the name may mean another machine by now
+  if (IsShortage(ec)) spare.clear();  // frees the kept connections' resources
+  if (ec) endpoints.clear();          // the name may have another address by now
   if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
   if (!ec) NoticeDeadPeer(connection->socket.native_handle());
   co_return ec;
 }
 
-// Read here and not by Beast's own operation: what the parser throws there passes by the coroutine and ends the loop.
+// Does not use Beast's own operation, because an exception of the parser there bypasses the coroutine and ends the
+// loop.
 asio::awaitable<error_code> Client::Impl::ReadHead(std::shared_ptr<ClientConnection> connection, AnswerParser* parser) {
   error_code ec;
   beast::flat_buffer& buffer = connection->buffer;
@@ -264,11 +264,11 @@ asio::awaitable<error_code> Client::Impl::ReadHead(std::shared_ptr<ClientConnect
 asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
   error_code ec;
   std::shared_ptr<ClientConnection> connection = call->connection;
-  // Interim answers (100 Continue, 103 Early Hints) come before the final one, each a message of its own.
+  // Interim answers (100 Continue, 103 Early Hints) precede the final one, each as a separate message.
   std::optional<AnswerParser> message;
   for (int heads = 0;; ++heads) {
     message.emplace();
-    message->body_limit(boost::none);  // it depends on what the head says
+    message->body_limit(boost::none);  // depends on the head
     message->header_limit(kMaxHeadBytes);
     message->skip(call->request.method == "HEAD");
     ec = co_await ReadHead(connection, &*message);
@@ -278,7 +278,7 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
     if (status / 100 != 1) break;
     if (status == 101 || heads == kMaxInterimAnswers) {
       co_return Status(StatusCode::kUnavailable,
-                       status == 101 ? std::string("the server switches to another protocol, which nothing asked for")
+                       status == 101 ? std::string("the server switches to another protocol, which was not requested")
                                      : fmt::format("{} interim answers (1xx) and no final one", heads + 1));
     }
   }
@@ -297,7 +297,7 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
                      fmt::format("the answer's head ({}:{}): {}", base.host, base.port, wrong));
   }
   if (const std::string* type = response.Find("Content-Type")) response.content_type = *type;
-  call->request.counted.reset();  // it is not sent again
+  call->request.counted.reset();  // the body is not sent again
   if (call->cancelled) co_return Failed(*call, "", ec);
   call->handler->OnHead(response.status, response.headers, clock.NowNs());
   const bool events = response.status / 100 == 2 && response.content_type.rfind("text/event-stream", 0) == 0;
@@ -357,7 +357,7 @@ asio::awaitable<void> Client::Impl::WaitUntilResumed(std::shared_ptr<Call> call)
   }
 }
 
-// The one that was used last, of those that are still of use.
+// The most recently used connection that is still usable.
 std::shared_ptr<ClientConnection> Client::Impl::TakeSpare() {
   while (!spare.empty()) {
     std::shared_ptr<ClientConnection> kept = std::move(spare.back());
@@ -367,7 +367,7 @@ std::shared_ptr<ClientConnection> Client::Impl::TakeSpare() {
   return nullptr;
 }
 
-// `kept`: over this connection; null: over a new one.
+// `kept`: the connection to use; null: a new one.
 asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, std::shared_ptr<ClientConnection> kept) {
   error_code ec;
   call->connection = std::move(kept);
@@ -380,7 +380,7 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, std::s
   const std::string_view body = call->request.text();
   const std::array<asio::const_buffer, 2> text = {asio::buffer(head), asio::buffer(body.data(), body.size())};
   co_await asio::async_write(connection->socket, text, asio::redirect_error(asio::use_awaitable, ec));
-  // A refusal may come before the whole body was taken: read it even then.
+  // The server may refuse before it has read the whole body: read the answer even then.
   const bool write_failed = static_cast<bool>(ec);
   Status status = co_await ReadAnswer(call);
   if (write_failed) call->keep = false;
@@ -389,7 +389,7 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, std::s
 
 asio::awaitable<Status> Client::Impl::Ask(std::shared_ptr<Call> call) {
   Status status;
-  if (call->cancelled) co_return Failed(*call, "", {});  // before it began
+  if (call->cancelled) co_return Failed(*call, "", {});  // before it started
   status = CheckRequest(call->request);
   if (!status.ok()) co_return status;
   if (options.timeout_ns > 0) {
@@ -404,7 +404,7 @@ asio::awaitable<Status> Client::Impl::Ask(std::shared_ptr<Call> call) {
   std::shared_ptr<ClientConnection> kept = TakeSpare();
   const bool reuse = kept != nullptr;
   status = co_await Attempt(call, kept);
-  // A kept connection may have been closed by the server meanwhile: once more, on a new one.
+  // The server may have closed a kept connection meanwhile: retry once, on a new one.
   if (!status.ok() && reuse && !call->got_bytes && !call->cancelled && !call->timed_out) {
     status = co_await Attempt(call, nullptr);
   }
@@ -412,7 +412,7 @@ asio::awaitable<Status> Client::Impl::Ask(std::shared_ptr<Call> call) {
 }
 
 asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call) {
-  // Also where this frame goes without having come to its end.
+  // Ends the call even if this frame is destroyed before its end.
   struct Ending {
     std::shared_ptr<Impl> impl;
     std::shared_ptr<Call> call;
@@ -444,7 +444,7 @@ void Client::Impl::Ended(const std::shared_ptr<Call>& call, const Status& status
     call->Drop();
     if (call->handler) call->handler->OnDone(status, call->response, clock.NowNs());
   } catch (...) {
-    // The handler's own: nothing is left to tell it.
+    // An exception of OnDone itself: nothing is left to report.
   }
 }
 
@@ -456,7 +456,7 @@ Client::Client(Url base, ClientOptions options, Clock& clock)
 Client::Client(Url base, ClientOptions options, Clock& clock, Loop& loop)
     : loop_(loop), impl_(std::make_shared<Impl>(std::move(base), options, clock, loop_.impl().io)) {}
 
-// A call's frame ends in the loop, later, and calls nothing back.
+// The frames of calls end later, in the loop, without callbacks.
 Client::~Client() {
   for (const auto& [id, call] : impl_->calls) {
     call->cancelled = true;
@@ -472,7 +472,7 @@ Client::CallId Client::Send(ClientRequest request, std::shared_ptr<ResponseHandl
   impl_->calls[call->id] = call.get();
   try {
     asio::co_spawn(impl_->io, impl_->RunCall(impl_, call), asio::detached);
-  } catch (...) {  // as when memory is short
+  } catch (...) {  // for example out of memory
     impl_->calls.erase(call->id);
     throw;
   }
@@ -505,7 +505,7 @@ void Client::Stop() {
   loop_.Stop();
 }
 
-// The longest unused are first: the last one back is taken first.
+// `spare` is ordered by last use, the longest idle first.
 void Client::CloseIdle(DurationNs idle_ns) {
   const TimeNs since_ns = impl_->clock.NowNs() - idle_ns;
   std::vector<std::shared_ptr<ClientConnection>>& spare = impl_->spare;

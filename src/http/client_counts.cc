@@ -11,7 +11,7 @@ int64_t ClientLimit(int64_t max_streams_per_client, int64_t max_queue) {
   return max_streams_per_client > 0 ? max_streams_per_client : std::max<int64_t>(1, max_queue * 3 / 4);
 }
 
-// `held`: of `open`, the asking request's own, which belong to it and not to what stands in its way.
+// `held`: places that this request already has; they are part of it and do not count as other open sequences.
 Status ClientCounts::State::Add(const std::string& client, int64_t held, int64_t more) {
   if (held + more > limit) {
     return InvalidArgument(fmt::format("n: a request of {} sequences (prompts times n) is beyond {}, the limit of one "

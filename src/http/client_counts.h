@@ -1,8 +1,8 @@
-// How many sequences each client has open, and the limit that all clients share the queue by.
+// Counts the open sequences of each client, under a limit that shares the queue between clients.
 //
-// Who enters gets Places and holds them; they are given back piece by piece with Release, and the rest when the object
-// goes. Split hands some of them to another owner, so that each part ends with the work that it stands for. Invariant:
-// a client's count is the sum of its Places, and never above the limit. Places may outlive the ClientCounts.
+// Enter returns Places; Release gives some of them back, and the destructor the rest. Split moves some of them to
+// another owner, so that each part ends with its sequence. Invariant: a client's count is the sum of its Places, and
+// never above the limit. Places may outlive the ClientCounts.
 //
 // Thread rule: ClientCounts on any thread; one Places on one thread at a time.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace tactus::http {
 
-// --max-streams-per-client, where 0 stands for three quarters of --max-queue: one client alone never fills the queue.
+// --max-streams-per-client, where 0 means three quarters of --max-queue: one client alone never fills the queue.
 int64_t ClientLimit(int64_t max_streams_per_client, int64_t max_queue);
 
 class ClientCounts {
@@ -32,12 +32,12 @@ class ClientCounts {
     ~Places() { Release(count_); }
 
     int64_t count() const { return count_; }
-    // As many more. Fails as Enter does; what is held stays.
+    // Adds `more` places. Fails as Enter does, without releasing places.
     Status Add(int64_t more);
-    // Gives some back (at most what is held).
+    // Gives back `places`, at most count().
     void Release(int64_t places);
     void ReleaseAll() { Release(count_); }
-    // Takes some out (at most what is held); they are the result's now.
+    // Moves `places`, at most count(), to the result.
     Places Split(int64_t places);
 
    private:
@@ -49,8 +49,8 @@ class ClientCounts {
 
   explicit ClientCounts(int64_t limit);
 
-  // kTooManyRequests with the numbers when this client has too much open; kInvalidArgument when `places` are more than
-  // the limit, which no waiting helps.
+  // kTooManyRequests with the numbers if this client has too many open sequences; kInvalidArgument if `places` exceed
+  // the limit, so that waiting cannot help.
   Result<Places> Enter(const std::string& client, int64_t places = 1);
   int64_t open(const std::string& client) const;
   int64_t limit() const;
@@ -63,7 +63,7 @@ class ClientCounts {
 
     const int64_t limit;
     mutable std::mutex mutex;
-    std::map<std::string, int64_t> open;  // no entry: none
+    std::map<std::string, int64_t> open;  // no entry: 0
   };
   const std::shared_ptr<State> state_;
 };

@@ -16,12 +16,12 @@ namespace bh = boost::beast::http;
 namespace {
 
 constexpr size_t kPipelineBytes = 64 << 10;       // read ahead of the exchange being answered
-constexpr DurationNs kPipelineGraceNs = kSecond;  // so much waits unanswered for so long, then it is dropped
-constexpr int64_t kLingerBytes = 4 << 20;         // swallowed so that the client sees the answer, or its end
-constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a connection without a place
-constexpr int64_t kTimedBytes = 1 << 20;          // to a receiver: within each body_timeout_ns
+constexpr DurationNs kPipelineGraceNs = kSecond;  // a full read-ahead waits for this time, then it is dropped
+constexpr int64_t kLingerBytes = 4 << 20;         // read and dropped, so that the client gets the answer or its end
+constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a kProbeOnly connection
+constexpr int64_t kTimedBytes = 1 << 20;          // a receiver's body must deliver this much in each body_timeout_ns
 constexpr size_t kReadBytes = 64 << 10, kSmallReadBytes = 4 << 10;
-constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection whose answer is being made
+constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection that waits for its answer
 
 std::string SafeHeaderText(std::string text) {
   for (char& c : text) {
@@ -65,13 +65,13 @@ Connection::~Connection() {
 }
 
 asio::awaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
-  (void)self;  // held by this frame
+  (void)self;  // kept alive by this frame
   try {
     bool again = true;
     while (again) again = co_await ServeOne();
     if (linger_) co_await Linger();
   } catch (const std::exception&) {
-    // A failed allocation, or a handler that threw: this connection ends, the others go on.
+    // A failed allocation or a handler's exception ends only this connection.
     if (exchange_) {
       exchange_->on_ready = nullptr;
       DropExchange();
@@ -98,7 +98,7 @@ asio::awaitable<bool> Connection::ServeOne() {
   }
   Parser parser;
   parser.header_limit(static_cast<uint32_t>(server_.options.max_header_bytes));
-  parser.body_limit(boost::none);  // it depends on what the head asks for
+  parser.body_limit(boost::none);  // depends on the head
   parser.get().body() = Body(server_.bodies);
   co_await bh::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
   if (ec) co_return co_await ReadFailed(ec);
@@ -172,14 +172,14 @@ asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* r
     if (wanted == 0) co_return make_error_code(bh::error::header_limit);
     const size_t size =
         co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
-    // Bytes that came in the moment in which its time was up do not give it more.
+    // Bytes that arrive at the moment of the time-out do not extend it.
     if (!ec && timed_out_) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
     buffer_.commit(size);
   }
 }
 
-// The client's time stands still meanwhile.
+// The client's time-out is paused meanwhile.
 asio::awaitable<error_code> Connection::HandOver(Parser* parser, BodyReceiver* receiver) {
   const DurationNs left_ns = std::min(deadline_ns_ - server_.clock.NowNs(), server_.options.body_timeout_ns);
   SetPhase(Phase::kNone, 0);
@@ -221,7 +221,7 @@ asio::awaitable<T> Connection::Await(std::shared_ptr<Handover<T>> handover) {
 std::optional<HttpResponse> Connection::EarlyAnswer(const Parser& parser) {
   Handler& handler = *server_.handler;
   auto last = [this](HttpResponse response) {
-    linger_ = true;  // what follows on this connection is not taken for a request
+    linger_ = true;  // later bytes on this connection are not parsed as a request
     keep_alive_ = false;
     return response;
   };
@@ -238,7 +238,7 @@ std::optional<HttpResponse> Connection::EarlyAnswer(const Parser& parser) {
   std::optional<HttpResponse> answer = handler.CheckHead(head_);
   const std::string* expect = head_.Find("Expect");
   if (!answer && expect != nullptr && !EqualsIgnoreCase(*expect, "100-continue")) {
-    answer = handler.ErrorResponse(417, "Expect: only 100-continue is understood");
+    answer = handler.ErrorResponse(417, "Expect: only 100-continue is supported");
   }
   if (answer && !parser.is_done()) answer = last(std::move(*answer));
   return answer;
@@ -253,7 +253,7 @@ void Connection::ReadHead(const Parser& parser) {
     head_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   if (const std::string* host = head_.Find("Host")) head_.authority = *host;
   std::string_view path = head_.target;
-  if (EqualsIgnoreCase(path.substr(0, 7), "http://")) {  // absolute form, as proxies send it; then Host means nothing
+  if (EqualsIgnoreCase(path.substr(0, 7), "http://")) {  // absolute form, as proxies send it: overrides Host
     const size_t end = std::min(path.find_first_of("/?#", 7), path.size());
     head_.authority = std::string(path.substr(7, end - 7));
     path = end < path.size() && path[end] == '/' ? path.substr(end) : std::string_view("/");
@@ -265,7 +265,7 @@ void Connection::ReadHead(const Parser& parser) {
   keep_alive_ = message.keep_alive() && place_ == Place::kServed;
 }
 
-// What a failed read means to the client. False always: nothing more can be read from this connection.
+// Answers a failed read, if the client is still there. Always false: nothing more can be read from this connection.
 asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   int status = 0;
   std::string message;
@@ -299,7 +299,7 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   keep_alive_ = false;
   head_only_ = false;
   HttpResponse response = refusal_ ? std::move(*refusal_) : server_.handler->ErrorResponse(status, message);
-  if (timed_out_ && place_ == Place::kProbeOnly) {  // it waits to be told, and has nothing to ask
+  if (timed_out_ && place_ == Place::kProbeOnly) {  // it sent no request; the answer is that the server is full
     server_.refused.fetch_add(1, std::memory_order_relaxed);
     response = server_.NoPlace(client_);
   }
@@ -307,7 +307,7 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
   co_return false;
 }
 
-// Lets the handler answer and writes what it makes, watching for the client's leave meanwhile.
+// Calls the handler and writes its answer, and watches for the client's disconnect meanwhile.
 asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchange,
                                          std::shared_ptr<BodyReceiver> receiver) {
   exchange_ = exchange;
@@ -379,9 +379,9 @@ asio::awaitable<bool> Connection::SendFrom(std::shared_ptr<BodySource> source) {
   co_return !gone_;
 }
 
-// Notices that the client closes while its answer is being made. What arrives meanwhile (pipelined requests) is kept
-// for later, up to a limit; beyond it the socket's own buffer holds the client back for a while. The client's end would
-// stay behind what is held back: after the while everything is read and dropped, and this answer is the last.
+// Notices a client that closes while its answer is computed. Bytes that arrive meanwhile (pipelined requests) are kept,
+// up to a limit. At the limit nothing is read for kPipelineGraceNs, so TCP blocks the client. A close would be hidden
+// behind the unread bytes, so after that time everything is read and dropped, and this answer is the last.
 void Connection::Watch() {
   if (!dropping_ && buffer_.size() >= kPipelineBytes) {
     full_since_ns_ = server_.clock.NowNs();
@@ -451,8 +451,8 @@ asio::awaitable<bool> Connection::WriteAll(std::string bytes) {
   co_return done == bytes.size();
 }
 
-// Closing with unread input would reset the connection and may take the answer with it: say that we are done and
-// swallow what the client still sends, within limits.
+// Closing with unread input would reset the connection and may destroy the answer: shut down the sending side, then
+// read and drop the client's bytes, within limits.
 asio::awaitable<void> Connection::Linger() {
   error_code ec;
   socket_.shutdown(tcp::socket::shutdown_send, ec);

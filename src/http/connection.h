@@ -1,9 +1,9 @@
-// One client connection: reads requests, checks them, lets the handler answer, writes what it makes. Lives in one
-// coroutine on the io thread, which alone touches it, so that it needs no locks; producers reach it through
-// ExchangeBuffer. Internal to http/; includes Beast.
+// One client connection: reads requests, checks them, calls the handler and writes its answer. Runs in one coroutine on
+// the io thread, the only thread that uses it, so it needs no locks; producers reach it through ExchangeBuffer.
+// Internal to http/; includes Beast.
 //
-// Invariants: nothing of a body is kept before the head has passed every check; a head whose framing is in doubt is the
-// last thing that is read; what is buffered of a request beside its body is bounded by max_header_bytes.
+// Invariants: no body bytes are stored before the head has passed every check; after a head with doubtful framing
+// nothing more is read; the buffered bytes of a request outside its body are bounded by max_header_bytes.
 #pragma once
 
 #include <boost/beast/core/flat_buffer.hpp>
@@ -19,7 +19,7 @@
 
 namespace tactus::http {
 
-// Beast's string_body reserves whatever Content-Length claims; this one grows with what arrives, and is counted.
+// Beast's string_body reserves the claimed Content-Length; this body grows as bytes arrive, and is counted.
 struct CountedBody {
   using value_type = Body;
   class reader {
@@ -50,7 +50,7 @@ struct CountedBody {
   };
 };
 
-// What another thread gives to the coroutine that waits for it. The giver may outlive the connection.
+// A value that another thread passes to the waiting coroutine. The sender may outlive the connection.
 template <class T>
 struct Handover {
   std::mutex mutex;
@@ -64,7 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   asio::awaitable<void> Run(std::shared_ptr<Connection> self);
   void CheckDeadline(TimeNs now_ns);
-  // The client has gone, or counts as gone: what is being made for it stops.
+  // The client has gone, or counts as gone: work on its answer stops.
   void MarkGone();
   void DropExchange() {
     if (exchange_) exchange_->ClientGone();
@@ -75,11 +75,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Parser = boost::beast::http::request_parser<CountedBody>;
 
   asio::awaitable<bool> ServeOne();
-  // With a receiver the body goes there, else into the parser's message.
+  // Reads the body into the receiver, or without one into the parser's message.
   asio::awaitable<error_code> ReadBody(Parser* parser, BodyReceiver* receiver);
   asio::awaitable<error_code> HandOver(Parser* parser, BodyReceiver* receiver);
   asio::awaitable<bool> ReadFailed(error_code ec);
-  // By the receiver of its body, or by the handler.
+  // The answer comes from the body's receiver, or without one from the handler.
   asio::awaitable<bool> Answer(std::shared_ptr<ExchangeBuffer> exchange, std::shared_ptr<BodyReceiver> receiver);
   asio::awaitable<bool> SendFrom(std::shared_ptr<BodySource> source);
   asio::awaitable<bool> WriteAll(std::string bytes);
@@ -91,7 +91,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void(T)> Into(std::shared_ptr<Handover<T>> handover);
   void ReadHead(const Parser& parser);
   void LimitBody(Parser* parser, const BodyReceiver* receiver);
-  // An answer that needs no body: a fault, a refusal.
+  // An answer that does not need the body: an error or a refusal.
   std::optional<HttpResponse> EarlyAnswer(const Parser& parser);
   std::string Head(const HttpResponse& head, bool chunked, size_t body_bytes) const;
   void Watch();
@@ -110,20 +110,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   tcp::socket socket_;
   asio::steady_timer wake_;  // never expires; cancelled to wake the coroutine
   boost::beast::flat_buffer buffer_;
-  const std::string peer_, client_;  // its address; the key under which it is counted
+  const std::string peer_, client_;  // the client's address; the key under which it is counted
   const Place place_;
   HttpRequest head_;                     // being read
-  std::optional<HttpResponse> refusal_;  // of the body, by its receiver
-  int64_t max_body_bytes_ = 0;           // of the request that is being read
+  std::optional<HttpResponse> refusal_;  // the receiver's refusal of the body
+  int64_t max_body_bytes_ = 0;           // limit for the request that is being read
   const char* max_body_option_ = "--max-body";
   std::shared_ptr<ExchangeBuffer> exchange_;
   Phase phase_ = Phase::kNone;
   TimeNs deadline_ns_ = kNever;
   bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
   bool keep_alive_ = true, http10_ = false, head_only_ = false;
-  uint64_t watch_ = 0;             // generation; an older watcher's completion means nothing
-  TimeNs full_since_ns_ = kNever;  // since when the read-ahead is full
-  bool dropping_ = false;          // what is read ahead is thrown away, to see the client's end
+  uint64_t watch_ = 0;             // generation; completions of older watchers are ignored
+  TimeNs full_since_ns_ = kNever;  // when the read-ahead became full
+  bool dropping_ = false;          // read-ahead bytes are dropped, to notice the client's close
   int64_t dropped_bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Who may hold how many connections. Beyond the limits a few more places let a client say one thing: a probe is
-// answered there, everything else is told that the server is full. Io thread only.
+// Limits on connections, in total and per client. Beyond them a few more places let a client send one request: a probe
+// is answered, any other request gets the error that the server is full. Io thread only.
 //
 // Invariant: at most max_connections + probe_places places are taken; no client has more than its share of either kind.
 #pragma once
@@ -11,27 +11,27 @@
 
 namespace tactus::http {
 
-// Sockets that a server may hold beyond max_connections, while it tells their clients so: half of them wait for what
-// they ask (probes are answered), half to be closed. Fewer where descriptors are few.
+// Sockets that a server may have beyond max_connections, to refuse their clients: half of them wait for a request
+// (probes are answered), half wait to be closed. Fewer if descriptors are scarce.
 constexpr int64_t kPlacesBeyondLimit = 512;
 constexpr int64_t kProbePlaces = kPlacesBeyondLimit / 2;
 constexpr int64_t kProbePlacesPerClient = kProbePlaces / 4;
 
-// What the file descriptors of a process allow: connections, and places for clients that are refused.
+// The numbers that the file descriptors of a process allow: connections, and places for refused clients.
 struct ConnectionRoom {
   int64_t connections = 0, beyond = kPlacesBeyondLimit;
-  bool less = false;  // than was wanted
+  bool less = false;  // fewer connections than requested
 };
-// `files`: descriptors that the process may have. Each connection takes `files_each`.
+// `files`: descriptors that the process may have. Each connection needs `files_each`.
 ConnectionRoom RoomWithin(int64_t files, int64_t connections, int64_t files_each);
-// Descriptors that make RoomWithin give all connections that are wanted.
+// The descriptors for which RoomWithin allows all `connections`.
 int64_t FilesFor(int64_t connections, int64_t files_each);
 
 enum class Place { kServed, kProbeOnly, kNone };
 
 class ConnectionPlaces {
  public:
-  // A quarter of the places for probes is one client's at most.
+  // One client gets at most a quarter of the places for probes.
   ConnectionPlaces(int64_t max_connections, int64_t max_per_client, int64_t probe_places = kProbePlaces)
       : max_connections_(max_connections),
         max_per_client_(max_per_client),
@@ -39,9 +39,9 @@ class ConnectionPlaces {
         max_probes_per_client_(std::max<int64_t>(1, probe_places / 4)) {}
 
   Place Enter(const std::string& client);
-  // Gives back what Enter gave.
+  // Gives back the place of Enter.
   void Leave(const std::string& client, Place place);
-  // Which limit sent this client to kProbeOnly or kNone: its own, or everybody's.
+  // Whether this client's own limit is reached; otherwise kProbeOnly or kNone came from the total limit.
   bool ClientIsFull(const std::string& client) const;
 
  private:
@@ -53,8 +53,8 @@ class ConnectionPlaces {
   std::unordered_map<std::string, Counts> clients_;
 };
 
-// The key under which an address is counted: an IPv6 client owns all of its /64, an IPv4 address written as IPv6 is
-// that IPv4 address.
+// The key under which an address is counted: one IPv6 /64 is one client, and an IPv4 address written as IPv6 is that
+// IPv4 address.
 std::string ClientKey(const std::string& address);
 
 }  // namespace tactus::http

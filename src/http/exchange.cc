@@ -144,7 +144,7 @@ void ExchangeBuffer::ClientGone() {
     closed_ = true;
     pending_.clear();
     pending_.shrink_to_fit();
-    body_ = Body();  // it will not be read
+    body_ = Body();  // not needed any more
     if (!ended_) callback.swap(on_closed_);
     on_closed_ = when_sent_ = nullptr;
   }

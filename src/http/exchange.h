@@ -1,4 +1,4 @@
-// The buffer between who produces an answer (any thread) and the connection that writes it (io thread). Internal to
+// The buffer between the producer of an answer (any thread) and the connection that writes it (io thread). Internal to
 // http/.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace tactus::http {
 
 class ExchangeBuffer;
 
-// How a producer wakes the io thread: one wake-up however many exchanges became ready meanwhile. Outlives the server
-// when a producer still holds an exchange; `wake` is empty then.
+// Wakes the io thread for producers: one wake-up for all exchanges that became ready meanwhile. It outlives the server
+// if a producer still has an exchange; `wake` is empty then.
 struct WakeList {
   std::mutex mutex;
   std::function<void()> wake;  // posts TakeDirty to the io thread
   std::vector<std::shared_ptr<ExchangeBuffer>> dirty;
-  std::vector<std::function<void()>> calls;  // for the io thread
+  std::vector<std::function<void()>> calls;  // to run on the io thread
 
   // Any thread. False: the server has ended, and `call` is dropped.
   bool Call(std::function<void()> call);
@@ -47,11 +47,11 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   struct Output {
     bool has_head = false;
     bool streaming = false;
-    HttpResponse head;  // with the body when not streaming
-    std::string bytes;  // of a stream's body
+    HttpResponse head;  // includes the body if not streaming
+    std::string bytes;  // of a stream's body, not yet written
     bool ended = false, aborted = false;
   };
-  // Moves out what there is to write; what it moved out before has gone to the client.
+  // Moves out the pending output; the output of the previous call has been written.
   void Take(Output* output);
   void ClientGone();
   std::function<void()> on_ready;  // set while a connection waits for output; io thread only

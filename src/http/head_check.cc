@@ -18,7 +18,7 @@ std::vector<std::string_view> ValuesOf(const Headers& headers, std::string_view 
   return values;
 }
 
-// The codings of every Transfer-Encoding line, in order; empty list elements mean nothing.
+// The codings of every Transfer-Encoding line, in order; empty list elements are ignored.
 std::vector<std::string_view> Codings(const std::vector<std::string_view>& lines) {
   std::vector<std::string_view> codings;
   for (std::string_view line : lines) {
@@ -70,7 +70,7 @@ std::optional<HeadFault> CheckHeadFraming(const HttpRequest& head, bool http10) 
     return Fault("Content-Length: given more than once; give it once");
   }
   if (!encodings.empty()) {
-    if (http10) return Fault("Transfer-Encoding: not known to HTTP/1.0; use HTTP/1.1 or Content-Length");
+    if (http10) return Fault("Transfer-Encoding: not part of HTTP/1.0; use HTTP/1.1 or Content-Length");
     if (!lengths.empty()) return Fault("Content-Length and Transfer-Encoding exclude each other; give one");
     const auto codings = Codings(encodings);
     const auto chunked = std::count_if(codings.begin(), codings.end(),
@@ -81,7 +81,7 @@ std::optional<HeadFault> CheckHeadFraming(const HttpRequest& head, bool http10) 
     if (chunked > 1) return Fault("Transfer-Encoding: 'chunked' more than once; give it once");
     if (codings.size() > 1) {
       return Fault(
-          fmt::format("Transfer-Encoding: '{}' is not understood; only 'chunked' is", codings.front().substr(0, 40)),
+          fmt::format("Transfer-Encoding: '{}' is not supported; only 'chunked' is", codings.front().substr(0, 40)),
           501);
     }
   }
@@ -99,16 +99,16 @@ std::string CheckAnswerHead(int status, const Headers& headers, bool http10, boo
     return "Content-Length is given more than once";
   if (const auto encodings = ValuesOf(headers, "Transfer-Encoding"); !encodings.empty()) {
     const auto codings = Codings(encodings);
-    if (http10) return "Transfer-Encoding in an answer of HTTP/1.0, which does not know it";
+    if (http10) return "Transfer-Encoding in an answer of HTTP/1.0, which does not have it";
     if (!lengths.empty()) return "Content-Length and Transfer-Encoding, which exclude each other";
     if (codings.size() != 1 || !EqualsIgnoreCase(codings[0], "chunked")) {
-      return fmt::format("Transfer-Encoding '{}'; only 'chunked' is understood",
+      return fmt::format("Transfer-Encoding '{}'; only 'chunked' is supported",
                          Printable(encodings.size() == 1 ? encodings[0] : std::string_view("several")));
     }
   }
   for (const std::string_view coding : ValuesOf(headers, "Content-Encoding")) {
     if (!asked_for_coding && !coding.empty() && !EqualsIgnoreCase(coding, "identity"))
-      return fmt::format("Content-Encoding '{}', which the request did not ask for", Printable(coding));
+      return fmt::format("Content-Encoding '{}', which the request did not accept", Printable(coding));
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// What a message's head must satisfy before anything else is believed of it: where its body ends (a disagreement with
-// a proxy about that lets one request hide inside another) and which host it is for. No sockets, no Beast.
+// Checks of a message's head before it is used: where its body ends (if a proxy disagrees about that, one request can
+// hide inside another) and which host it is for. No sockets, no Beast.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,17 @@ struct HeadFault {
   std::string message;
 };
 
-// The rules of RFC 9112, 3.2, 6.1 to 6.3, where they leave a choice the strict one. A fault also means that nothing
-// after the head can be trusted: the connection must close. `http10` tells the version.
+// The rules of RFC 9112, 3.2, 6.1 to 6.3; where they leave a choice, the strict one. After a fault nothing behind the
+// head can be trusted: the connection must close. `http10`: the version is HTTP/1.0.
 std::optional<HeadFault> CheckHeadFraming(const HttpRequest& head, bool http10);
 
-// What is wrong with the head of an answer, by the same rules; empty: nothing. `asked_for_coding`: the request said
-// which codings of the content (gzip, ...) its sender reads; else there may be none.
+// The fault of an answer's head, by the same rules; empty: none. `asked_for_coding`: the request named the content
+// codings (gzip, ...) that its sender accepts; otherwise the answer may have none.
 std::string CheckAnswerHead(int status, const Headers& headers, bool http10, bool asked_for_coding);
 
-// A host, with or without port, as a Host header may carry it.
+// Whether the text is a valid Host header: a host with or without port.
 bool ValidAuthority(std::string_view authority);
-// Without the port, without the brackets of an IPv6 address, in small letters.
+// The host in lower case, without port and without the brackets of an IPv6 address.
 std::string HostOf(std::string_view authority);
 
 }  // namespace tactus::http

@@ -51,10 +51,10 @@ void Loop::Run() {
       impl_->io.run();
       ended = true;
     } catch (const std::exception&) {
-      // As when memory is short: what else waits goes on.
+      // For example out of memory: other callbacks still run.
     }
   }
-  impl_->io.restart();  // afterwards: a Stop that came before Run is not forgotten
+  impl_->io.restart();  // after the loop, so that a Stop before Run is not lost
 }
 
 void Loop::Stop() {

@@ -1,6 +1,6 @@
-// An event loop for clients that share a thread: a server's own, or one that its owner runs.
+// An event loop for clients that share a thread: the io thread of a server, or a thread of the owner.
 //
-// Thread rule: Post and Stop on any thread, Run on one. Everything that is called back is called inside Run.
+// Thread rule: Post and Stop on any thread, Run on one. All callbacks run inside Run.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,18 @@ namespace tactus::http {
 class Loop {
  public:
   Loop();
-  ~Loop();  // what was posted and has not run is dropped
+  ~Loop();  // drops posted calls that have not run
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
   void Post(std::function<void()> call);
-  // Inside Run, or before it: calls when so much time has passed.
+  // Inside Run, or before it: calls `call` after `time_ns`.
   void After(DurationNs time_ns, std::function<void()> call);
-  // The addresses of a host, ascending, each once; an address is its own. Inside Run, or before it; called back later.
+  // The addresses of a host, ascending, each once; an address resolves to itself. Inside Run, or before it; `found` is
+  // called later.
   void Resolve(const std::string& host, std::function<void(Result<std::vector<std::string>>)> found);
-  // Returns when nothing is left to do, or after Stop, also one that came before. May be called again. What a callback
-  // throws ends that callback alone.
+  // Returns when no work is left, or after Stop, also an earlier one. May be called again. An exception ends only its
+  // callback.
   void Run();
   void Stop();
 

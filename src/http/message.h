@@ -1,5 +1,4 @@
-// HTTP messages as plain data: what the server hands to its handler, and what the client sends and gets. No Beast in
-// here.
+// HTTP messages as plain data, for the handler of the server and for the client. No Beast in here.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +18,14 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 // The first value under this name; null: none.
 const std::string* FindHeader(const Headers& headers, std::string_view name);
-// Without spaces and tabs at both ends, as values of headers are read.
+// The text without spaces and tabs at both ends, as for values of headers.
 std::string_view Trimmed(std::string_view text);
 
 struct HttpRequest {
   std::string method;     // "GET", ...
   std::string target;     // as sent: path and query
   std::string path;       // target up to '?'
-  std::string authority;  // the host asked for, port included: the target's in absolute form, else the Host header's
+  std::string authority;  // the requested host with port: from a target in absolute form, else from the Host header
   Headers headers;
   int64_t body_bytes = 0;
   std::string peer;  // the client's address, without port
@@ -39,7 +38,7 @@ struct HttpResponse {
   std::string content_type = "application/json";  // empty: no such header
   Headers headers;
   std::string body;
-  std::shared_ptr<BodySource> source;  // instead of `body`, of answers that are too large to be held
+  std::shared_ptr<BodySource> source;  // instead of `body`, for answers too large for memory
 
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
 };

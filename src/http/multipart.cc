@@ -18,12 +18,12 @@ Status Malformed(std::string why) {
   return InvalidArgument("malformed multipart/form-data: " + std::move(why));
 }
 
-// Parameters of a header's value, `; name=value; name="value"`, one after the other.
+// Iterates over the parameters of a header's value, `; name=value; name="value"`.
 class Parameters {
  public:
   explicit Parameters(std::string_view text) : rest_(text.substr(std::min(text.find(';'), text.size()))) {}
 
-  // False: there is none any more.
+  // False: no parameter is left.
   bool Next(std::string* name, std::string* value) {
     while (!rest_.empty() && (rest_.front() == ';' || rest_.front() == ' ' || rest_.front() == '\t'))
       rest_.remove_prefix(1);
@@ -47,7 +47,7 @@ class Parameters {
   void Quoted(std::string* value) {
     rest_.remove_prefix(1);
     while (!rest_.empty() && rest_.front() != '"') {
-      // Only a quote and a backslash are escaped: some clients send C:\folder as it is.
+      // Only quotes and backslashes can be escaped: some clients send C:\folder unescaped.
       if (rest_.front() == '\\' && rest_.size() > 1 && (rest_[1] == '"' || rest_[1] == '\\')) rest_.remove_prefix(1);
       value->push_back(rest_.front());
       rest_.remove_prefix(1);
@@ -102,7 +102,7 @@ Result<std::string> MultipartBoundary(std::string_view content_type) {
   return boundary;
 }
 
-// The line feed before the body's first boundary is not sent.
+// The line break before the body's first boundary is not sent, so it is prepended here.
 MultipartReader::MultipartReader(std::string_view boundary, PartSink* sink)
     : delimiter_("\r\n--" + std::string(boundary)), sink_(*sink), held_(kLine) {}
 
@@ -142,9 +142,9 @@ Status MultipartReader::ReadBoundaryEnd(bool* more) {
   if (held_.size() < kLine.size()) return Status();
   const bool last = held_.compare(0, 2, "--") == 0;
   if (!last && held_.compare(0, kLine.size(), kLine) != 0)
-    return Malformed("a boundary is followed by neither a line's end nor '--'");
+    return Malformed("a boundary is followed by neither a line break nor '--'");
   if (!last && ++parts_ > kMostParts) return Malformed(fmt::format("more than {} parts", kMostParts));
-  // The line's end stays: headers that are none end at once.
+  // The line break stays in held_, so that empty headers end at once.
   if (last) held_.clear();
   state_ = last ? State::kEpilogue : State::kHeaders;
   *more = !last;
@@ -167,7 +167,7 @@ Status MultipartReader::ReadHeaders(bool* more) {
 
 Status MultipartReader::ReadData(bool* more) {
   const size_t end = held_.find(delimiter_);
-  const size_t kept = delimiter_.size() - 1;  // may begin a boundary
+  const size_t kept = delimiter_.size() - 1;  // may be the beginning of a boundary
   const size_t data = end != std::string::npos ? end : held_.size() > kept ? held_.size() - kept : 0;
   if (data > 0) TACTUS_RETURN_IF_ERROR(sink_.OnData(std::string_view(held_).substr(0, data)));
   held_.erase(0, end != std::string::npos ? end + delimiter_.size() : data);

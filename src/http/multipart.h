@@ -1,7 +1,7 @@
-// Reads multipart/form-data (RFC 7578) as it arrives: parts go to a sink in pieces, of which nothing is kept but what
-// may be the beginning of a boundary. Strict: the body begins with its boundary and ends with its closing one.
+// Parses multipart/form-data (RFC 7578) as it arrives: parts are passed to a sink in pieces, and only a possible
+// beginning of a boundary is kept. Strict: the body begins with its boundary and ends with its closing one.
 //
-// Thread rule: one thread at a time. Memory: what Feed is given, one part's headers and one boundary.
+// Thread rule: one thread at a time. Memory: the argument of Feed, one part's headers and one boundary.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,21 @@
 namespace tactus::http {
 
 struct PartHead {
-  std::string name;                     // of the form's field
-  std::optional<std::string> filename;  // as the client says, whatever that is
+  std::string name;                     // name of the form's field
+  std::optional<std::string> filename;  // as the client sent it, unchecked
 };
 
 class PartSink {
  public:
   virtual ~PartSink() = default;
-  // What they return ends the reading, and comes out of Feed.
+  // An error that they return ends the parsing, and Feed returns it.
   virtual Status OnPart(const PartHead& head) = 0;
-  virtual Status OnData(std::string_view bytes) = 0;  // of the last part; never empty
+  virtual Status OnData(std::string_view bytes) = 0;  // data of the last part; never empty
   virtual Status OnPartEnd() = 0;
 };
 
-// Of a Content-Type header: kInvalidArgument where it is not multipart/form-data with a boundary of 1 to 70 bytes.
+// The boundary in a Content-Type header. kInvalidArgument unless it is multipart/form-data with a boundary of 1 to 70
+// bytes.
 Result<std::string> MultipartBoundary(std::string_view content_type);
 
 class MultipartReader {
@@ -35,12 +36,12 @@ class MultipartReader {
 
   // kInvalidArgument: malformed. After an error nothing more may be fed.
   Status Feed(std::string_view bytes);
-  // Of the whole body: kInvalidArgument where its last part has no end.
+  // Call after the whole body: kInvalidArgument if its last part has no end.
   Status Finish() const;
 
  private:
   enum class State { kBoundary, kBoundaryEnd, kHeaders, kData, kEpilogue };
-  // One step; `more`: there may be another one before anything more is fed.
+  // One step; `more`: another step may be possible without more input.
   Status Step(bool* more);
   Status ReadBoundaryEnd(bool* more);
   Status ReadHeaders(bool* more);

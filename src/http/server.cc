@@ -1,5 +1,5 @@
-// The listener: accepts, finds a place for each connection, ticks, wakes connections whose producers have something.
-// Everything but the wake list runs on the one io thread.
+// The listener: accepts connections, assigns places, ticks, and wakes connections with new output. Everything but the
+// wake list runs on the one io thread.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
   constexpr std::chrono::milliseconds kPause{20};
   asio::steady_timer pause(io);
   for (;;) {
-    // Where memory is short anything here may throw. That client has come in vain; the next one may not.
+    // Without memory anything here may throw: that client is dropped, and the next one may succeed.
     bool short_of_memory = false;
     try {
       error_code ec;
@@ -36,18 +36,18 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
         Accepted(std::move(socket));
         continue;
       }
-      pause.expires_after(kPause);  // as of a connection that died in the queue
+      pause.expires_after(kPause);  // for example a connection that was reset in the queue
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
     } catch (const std::exception&) {
       short_of_memory = true;
     }
     if (!short_of_memory) continue;
-    // This thread frees memory too, so it goes back to its other work between two attempts.
+    // This thread also frees memory, so it does other work between two attempts.
     try {
       error_code ec;
       pause.expires_after(kPause);
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-    } catch (const std::exception&) {  // no memory to wait with
+    } catch (const std::exception&) {  // no memory for the timer
       poll(nullptr, 0, static_cast<int>(kPause.count()));
     }
   }
@@ -80,7 +80,7 @@ HttpResponse Server::Impl::NoPlace(const std::string& client) {
                         room.less ? "ulimit -n" : "--max-connections"));
 }
 
-// One client: for the next there may be a descriptor again.
+// Refuses one client; for the next one a descriptor may be free again.
 bool Server::Impl::RefuseForWantOfFiles() {
   while (!lingering.empty()) CloseRefused();
   if (!spare_file.Give()) {
@@ -102,7 +102,7 @@ bool Server::Impl::RefuseForWantOfFiles() {
   return !ec;
 }
 
-// A closed socket answers what still arrives with a reset, which may overtake the 503: the socket stays for a while.
+// A closed socket answers further bytes with a reset, which may overtake the 503: the socket stays open for a while.
 void Server::Impl::RefuseAtOnce(tcp::socket socket, const std::string& client) {
   SayNo(socket, NoPlace(client));
   if (!lingering.empty() && static_cast<int64_t>(lingering.size()) >= room.beyond / 2) CloseRefused();
@@ -115,11 +115,11 @@ void Server::Impl::SayNo(tcp::socket& socket, const HttpResponse& response) {
   const std::string text = HeadText(response, false, response.body.size(), true, false) + response.body;
   error_code ignored;
   socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(text), ignored);  // a new connection's buffer takes all of it
+  socket.write_some(asio::buffer(text), ignored);  // fits into the buffer of a new connection
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// Reads what came, so that closing does not reset.
+// Reads pending bytes first, so that closing does not reset the connection.
 void Server::Impl::CloseRefused() {
   std::array<char, 16384> sink;
   error_code ignored;
@@ -134,7 +134,7 @@ void Server::Impl::ScheduleTick() {
     try {
       Tick();
     } catch (const std::exception&) {
-      // As when memory is short: the next one may do it.
+      // For example out of memory: the next tick may succeed.
     }
     ScheduleTick();
   });
@@ -142,7 +142,7 @@ void Server::Impl::ScheduleTick() {
 
 void Server::Impl::Tick() {
   const TimeNs now_ns = clock.NowNs();
-  // A check may end a connection only through its coroutine, later: the set does not change under us.
+  // A check ends a connection only later, through its coroutine, so the set does not change during this loop.
   for (Connection* connection : connections) connection->CheckDeadline(now_ns);
   while (!lingering.empty() && now_ns >= lingering.front().close_ns) CloseRefused();
   handler->OnTick(now_ns);
@@ -160,7 +160,7 @@ void Server::Impl::TakeDirty() {
     try {
       call();
     } catch (const std::exception&) {
-      // Its own connection's loss.
+      // Affects only its own connection.
     }
   }
   for (const auto& exchange : ready) {
@@ -184,8 +184,8 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& wanted, Hand
   tcp::resolver resolver(impl->io);
   const auto found = resolver.resolve(options.host, fmt::format("{}", options.port), tcp::resolver::passive, ec);
   if (ec || found.empty()) {
-    return InvalidArgument(fmt::format("--host: '{}' is no address of this machine ({})", options.host, ec.message()),
-                           "host");
+    return InvalidArgument(
+        fmt::format("--host: '{}' is not an address of this machine ({})", options.host, ec.message()), "host");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   impl->acceptor.open(endpoint.protocol(), ec);
@@ -193,10 +193,11 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& wanted, Hand
   if (!ec) impl->acceptor.bind(endpoint, ec);
   if (!ec) impl->acceptor.listen(4096, ec);
   if (ec == asio::error::address_in_use) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("port {} on {} is in use; stop who has it or choose another with --port", options.port,
-                              options.host),
-                  "port");
+    return Status(
+        StatusCode::kUnavailable,
+        fmt::format("port {} on {} is in use; stop the process that has it or choose another port with --port",
+                    options.port, options.host),
+        "port");
   }
   if (ec) {
     return Status(StatusCode::kUnavailable,

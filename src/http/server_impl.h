@@ -1,4 +1,4 @@
-// What the listener (server.cc) and its connections (connection.cc) share. Internal to http/; includes Asio.
+// State that the listener (server.cc) and its connections (connection.cc) share. Internal to http/; includes Asio.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,11 +31,11 @@ using boost::system::error_code;
 
 class Connection;
 
-constexpr DurationNs kLingerNs = 2 * kSecond;  // for the client to read why it was refused
+constexpr DurationNs kLingerNs = 2 * kSecond;  // time for the client to read the refusal
 constexpr int kMaxStatus = 600;
 
 struct Server::Impl {
-  // `opts` has the connections of `r`.
+  // opts.max_connections is r.connections.
   Impl(const ServerOptions& opts, const ConnectionRoom& r, Handler* h, Clock& c)
       : options(opts),
         room(r),
@@ -49,13 +49,13 @@ struct Server::Impl {
 
   asio::awaitable<void> AcceptLoop();
   void Accepted(tcp::socket socket);
-  // Writes the 503 without waiting and leaves the socket to be closed a little later.
+  // Writes the 503 without waiting and closes the socket a little later.
   void RefuseAtOnce(tcp::socket socket, const std::string& client);
   void SayNo(tcp::socket& socket, const HttpResponse& response);
-  // The process has no descriptor left: the client that waits to be accepted gets a 503. False: that did not work
-  // either.
+  // The process has no descriptor left: answers one waiting client with 503, using the spare descriptor. False: that
+  // failed too.
   bool RefuseForWantOfFiles();
-  void CloseRefused();  // the oldest
+  void CloseRefused();  // closes the oldest
   void ScheduleTick();
   void Tick();
   void TakeDirty();
@@ -76,9 +76,9 @@ struct Server::Impl {
   Clock& clock;
   const int64_t per_client;
   DurationNs tick_ns = kSecond / 4;
-  std::unordered_set<Connection*> connections;  // io thread; before `io`: coroutine frames that die with it unregister
+  std::unordered_set<Connection*> connections;  // io thread; before `io`, whose coroutine frames unregister here
   ConnectionPlaces places;
-  std::atomic<int64_t> max_body_bytes;  // LimitBodies may lower what the options say
+  std::atomic<int64_t> max_body_bytes;  // LimitBodies may lower it below the options
   const std::shared_ptr<BodyTotal> bodies;
   std::shared_ptr<WakeList> wake_list = std::make_shared<WakeList>();
   std::atomic<bool> draining{false};
@@ -91,11 +91,11 @@ struct Server::Impl {
   tcp::acceptor acceptor{io};
   SpareFile spare_file;
   asio::steady_timer tick{io};
-  std::deque<Refused> lingering;  // io thread; answered, waiting to be closed; at most half of room.beyond
+  std::deque<Refused> lingering;  // io thread; refused, waiting to be closed; at most half of room.beyond
   std::thread thread;
 };
 
-// Status line and headers. `chunked`: the length comes with the body; else `body_bytes` is it.
+// Status line and headers. `chunked`: the body states its length; else it is `body_bytes`.
 std::string HeadText(const HttpResponse& head, bool chunked, size_t body_bytes, bool close, bool http10);
 
 }  // namespace tactus::http

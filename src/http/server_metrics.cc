@@ -17,9 +17,9 @@ void AppendServerMetrics(const ServerStats& stats, results::PrometheusText* text
   text->Gauge("tactus_http_body_bytes", "Bytes of request bodies received and not yet parsed.",
               value(stats.body_bytes));
   text->Gauge("tactus_http_body_bytes_limit",
-              "The most of them: --max-body-total, or what a small machine leaves of it.",
+              "Limit of tactus_http_body_bytes: --max-body-total, or less on a small machine.",
               value(stats.body_bytes_limit));
-  text->Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
+  text->Counter("tactus_http_bodies_refused_total", "Request bodies refused because --max-body-total was reached.",
                 value(stats.bodies_refused));
   text->Family("tactus_http_responses_total", results::PrometheusText::Type::kCounter, "HTTP answers by status.");
   for (const auto& [status, count] : stats.responses) text->Sample(value(count), {{"code", fmt::format("{}", status)}});

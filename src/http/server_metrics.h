@@ -1,4 +1,4 @@
-// What a server counts (ServerStats), for Prometheus.
+// The counts of a server (ServerStats) as Prometheus text.
 #pragma once
 
 #include "http/server.h"

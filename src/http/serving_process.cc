@@ -50,7 +50,7 @@ void StopSignals::Watch() {
     if (!serving_.load()) {
       try {
         log_(fmt::format("stopped by {} before it was ready", NameOf(came)));
-      } catch (const std::exception&) {  // no memory for the line
+      } catch (const std::exception&) {  // no memory for the log line
       }
       RemoveUnfinishedFiles();
       _exit(0);

@@ -1,4 +1,4 @@
-// What a process that serves wants of the system: to be told to stop, and as many open files as it has connections.
+// System settings of a serving process: stop signals, and enough open files for its connections.
 #pragma once
 
 #include <signal.h>
@@ -16,20 +16,21 @@
 
 namespace tactus::http {
 
-// Waits for SIGTERM, SIGINT and SIGHUP on a thread of its own; made before any other thread, which inherit that they
-// are blocked. The second one ends the process, and so does the first while there is nothing to finish. SIGHUP, as of a
-// terminal that closes, asks to stop and ends nothing, however often it comes; under nohup it is ignored.
+// Waits for SIGTERM, SIGINT and SIGHUP on a separate thread. Construct it before any other thread, so that all threads
+// inherit the blocked signals. The second signal ends the process, and so does the first before Serving(). SIGHUP, as
+// from a closed terminal, requests a stop and never ends the process by itself; under nohup it is ignored.
 class StopSignals {
  public:
-  // `log`: of an end before Serving(), on the thread of its own. Unfinished files (base/unfinished_file.h) go with it.
+  // `log`: called on the signal thread if the process ends before Serving(). That end removes unfinished files
+  // (base/unfinished_file.h).
   explicit StopSignals(std::function<void(std::string_view line)> log);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // From now on there is something to finish.
+  // From now on the first signal only requests a stop.
   void Serving() { serving_.store(true); }
-  // True: a signal came.
+  // True: a signal arrived within `time_ns` or before.
   bool WaitFor(DurationNs time_ns);
 
  private:
@@ -46,9 +47,9 @@ class StopSignals {
 
 using Log = std::function<void(std::string_view line)>;
 
-// File descriptors that this process may have.
+// The number of file descriptors that this process may have.
 int64_t MostOpenFiles();
-// Asks for as many as the connections may need, `files_each` for one. Where there are fewer a server takes fewer
+// Raises the limit to the need of the connections, `files_each` for one. If fewer are allowed, a server accepts fewer
 // connections (RoomWithin), which is logged.
 void RaiseFileLimit(int64_t connections, int64_t files_each, const Log& log);
 

@@ -1,5 +1,4 @@
-// A descriptor that is kept to be given up in need: without one a listener cannot even tell a client that there is
-// none.
+// A reserved descriptor: a listener without free descriptors closes it to accept one client and refuse it.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +18,7 @@ class SpareFile {
   void Take() {
     if (file_ < 0) file_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
   }
-  // False: it could not be had back.
+  // Closes the descriptor. False: there was none, because the last Take failed.
   bool Give() {
     if (file_ < 0) return false;
     close(std::exchange(file_, -1));

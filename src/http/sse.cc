@@ -13,7 +13,7 @@ Result<Url> ParseUrl(std::string_view text) {
   };
   constexpr std::string_view kScheme = "http://";
   if (text.substr(0, 8) == "https://") return bad("TLS is not built in, put a proxy before it");
-  if (text.substr(0, kScheme.size()) != kScheme) return bad("no http:// URL");
+  if (text.substr(0, kScheme.size()) != kScheme) return bad("not an http:// URL");
   std::string_view rest = text.substr(kScheme.size());
   Url url;
   const size_t slash = rest.find('/');
@@ -37,7 +37,7 @@ Result<Url> ParseUrl(std::string_view text) {
     const auto [end, error] = std::from_chars(port.data() + 1, port.data() + port.size(), number);
     if (port.front() != ':' || error != std::errc() || end != port.data() + port.size() || number < 1 ||
         number > 65535) {
-      return bad("the port is no number from 1 to 65535");
+      return bad("the port is not a number from 1 to 65535");
     }
     url.port = static_cast<uint16_t>(number);
   }
@@ -74,7 +74,7 @@ void SseParser::Line(std::string_view line, const OnData& on_data) {
     has_data_ = false;
     return;
   }
-  if (line.substr(0, 5) != "data:") return;  // comments, event names, ids
+  if (line.substr(0, 5) != "data:") return;  // ignores comments, event names and ids
   line.remove_prefix(5);
   if (!line.empty() && line.front() == ' ') line.remove_prefix(1);
   if (has_data_) data_ += '\n';

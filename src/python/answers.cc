@@ -18,7 +18,7 @@ namespace nb = nanobind;
 
 namespace {
 
-std::atomic<uint64_t> read_answers = 0;  // of this process: their numbers are in the ids of calls
+std::atomic<uint64_t> read_answers = 0;  // per process: their numbers are part of call ids
 
 std::unique_ptr<api::Answer> ReaderOf(const Engine& engine, const ReadyRequest& ready) {
   if (ready.shape == nullptr) return nullptr;
@@ -96,7 +96,7 @@ class Answers::Sink final : public ResponseSink {
     const TokenId last = delta.tokens.back();
     return std::find(stop_ids_.begin(), stop_ids_.end(), last) != stop_ids_.end() ? last : -1;
   }
-  // Why the choice ended without an answer, if it did.
+  // An error if the choice ended without an answer.
   Status Read(const TokenDelta& delta, ChoiceAnswer* choice) {
     if (reader_ != nullptr) {
       TACTUS_RETURN_IF_ERROR(reader_->OnDelta(0, delta, nullptr));
@@ -111,7 +111,7 @@ class Answers::Sink final : public ResponseSink {
 
   const std::shared_ptr<Inbox> inbox_;
   const std::vector<TokenId> stop_ids_;
-  const std::unique_ptr<api::Answer> reader_;  // null: all of the text is content, and no rule binds it
+  const std::unique_ptr<api::Answer> reader_;  // null: all text is content, without an output rule
   const bool read_, pieces_;
   RequestAnswer answer_;
 };
@@ -138,7 +138,7 @@ bool Answers::Submit(int64_t index, const ReadyRequest& ready, bool pieces) {
     if (handle.status().code() == StatusCode::kResourceExhausted) return false;
     throw StatusError(handle.status());
   }
-  if (entry == inbox_->open.end()) return true;  // it has ended by now
+  if (entry == inbox_->open.end()) return true;  // already ended
   entry->second = *handle;
   if (inbox_->cancelled) engine->Cancel(*handle);
   return true;
@@ -151,14 +151,14 @@ void Answers::WaitForRoom(const ReadyRequest& ready, double timeout_s) {
 }
 
 void Answers::Wait(double timeout_s) {
-  engine_->CheckProcess();  // who held the lock when it was forked is not here
+  engine_->CheckProcess();  // a lock held by another thread at the fork is never released
   std::unique_lock lock(inbox_->mutex);
   inbox_->changed.wait_for(lock, std::chrono::duration<double>(timeout_s),
                            [this] { return !inbox_->ended.empty() || !inbox_->pieces.empty(); });
 }
 
 std::vector<RequestAnswer> Answers::TakeEnded() {
-  engine_->CheckProcess();  // who held the lock when it was forked is not here
+  engine_->CheckProcess();  // a lock held by another thread at the fork is never released
   eventfd_t count = 0;
   std::lock_guard lock(inbox_->mutex);
   if (inbox_->event >= 0 && inbox_->pieces.empty()) (void)eventfd_read(inbox_->event, &count);
@@ -166,7 +166,7 @@ std::vector<RequestAnswer> Answers::TakeEnded() {
 }
 
 std::vector<AnswerPiece> Answers::TakePieces() {
-  engine_->CheckProcess();  // who held the lock when it was forked is not here
+  engine_->CheckProcess();  // a lock held by another thread at the fork is never released
   eventfd_t count = 0;
   std::lock_guard lock(inbox_->mutex);
   if (inbox_->event >= 0 && inbox_->ended.empty()) (void)eventfd_read(inbox_->event, &count);
@@ -198,13 +198,13 @@ void Answers::CancelOne(int64_t index) {
 
 namespace {
 
-// "stop", "tool_calls", "length"; None while it goes on, or where it ended without an answer.
+// "stop", "tool_calls", "length"; None while it runs, or if it ended without an answer.
 nb::object FinishOf(FinishReason finish, bool called) {
   const std::string_view text = api::FinishText(finish, called);
   return text.empty() ? nb::none() : nb::object(nb::str(text.data(), text.size()));
 }
 
-// What an answer is made of: (kind, text, name, id, call); None: all of it is content.
+// The parts of an answer: (kind, text, name, id, call); None: all of it is content.
 nb::object PartsOf(const std::vector<api::AnswerPart>& parts, bool read) {
   if (!read) return nb::none();
   nb::list list;
@@ -215,7 +215,7 @@ nb::object PartsOf(const std::vector<api::AnswerPart>& parts, bool read) {
   return list;
 }
 
-// What of the request's own ended it; None: the model's end of text, or the answer's length.
+// The request's stop string or token that ended it; None: the model's end of text, or the length.
 nb::object StopOf(const std::string& stop_string, TokenId stop_token) {
   if (!stop_string.empty()) return nb::str(stop_string.data(), stop_string.size());
   return stop_token >= 0 ? nb::object(nb::int_(stop_token)) : nb::none();

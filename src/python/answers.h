@@ -1,8 +1,7 @@
-// What one caller waits for: the answers of the requests that it submits here, as they end, and their pieces where it
-// asks for those.
-//
-// Thread rule: any thread; the engine's sinks write, one caller takes. No function but those that say so needs the GIL,
-// and the engine's threads never take it: a loop of events waits on a descriptor. Invariants: an answer is taken once;
+// The answers of the requests that one caller submits here: complete answers as they end, and their pieces if
+// requested.
+// Thread rule: any thread; the engine's sinks write, one caller reads. Only functions that state it need the GIL, and
+// the engine's threads never take it: an event loop waits on a descriptor. Invariants: each answer is returned once;
 // after Cancel nothing is submitted.
 #pragma once
 
@@ -21,76 +20,77 @@
 
 namespace tactus::python {
 
-// What one choice of a request has received.
+// The received part of one choice.
 struct ChoiceAnswer {
   std::string text;
   std::vector<TokenId> tokens;
-  std::vector<std::vector<TokenLogprob>> logprobs;  // per token: chosen first, then the best
+  std::vector<std::vector<TokenLogprob>> logprobs;  // per token: the chosen one first, then the most likely
   FinishReason finish = FinishReason::kNone;
-  std::string stop_string;             // what ended it, if one of the request's did
-  TokenId stop_token = -1;             // the same
-  std::vector<api::AnswerPart> parts;  // where the text is read: content, reasoning, calls of tools
+  std::string stop_string;             // the request's stop string that ended it, if any
+  TokenId stop_token = -1;             // the stop token that ended it, or -1
+  std::vector<api::AnswerPart> parts;  // if the text is parsed: content, reasoning, tool calls
 };
 
-// An answer that has ended.
+// A complete answer.
 struct RequestAnswer {
-  int64_t index = 0;  // the caller's number for it
+  int64_t index = 0;  // the caller's number of the request
   std::shared_ptr<const std::vector<TokenId>> prompt;
   std::vector<ChoiceAnswer> choices;
   int32_t logprobs = -1;  // as SamplingParams::logprobs
-  bool read = false;      // the choices have parts
+  bool read = false;      // the text is parsed: the choices have parts
   Usage usage;
   Status status;
 };
 
-// A piece of an answer, in the order of each choice's text.
+// A piece of an answer, in order within each choice.
 struct AnswerPiece {
   int64_t index = 0;
   TokenDelta delta;
   TokenId stop_token = -1;
-  bool read = false, called = false;  // the text is read; the answer, which ends here, has called a tool
+  bool read = false, called = false;  // `read`: the text is parsed; `called`: the answer, which ends here, has called a
+                                      // tool
   std::vector<api::AnswerPart> parts;
 };
 
 class Answers {
  public:
-  // `tells`: descriptor() can be read where there is something to take.
+  // `tells`: creates descriptor(), which is readable while results are available.
   Answers(std::shared_ptr<EngineHandle> engine, bool tells);
-  ~Answers();  // cancels what is left
+  ~Answers();  // cancels the remaining requests
 
-  // `pieces`: its deltas are kept for TakePieces. False: the engine has no room now (WaitForRoom). Throws StatusError
-  // where it can never be taken.
+  // `pieces`: keeps its deltas for TakePieces. False: the engine has no room now (WaitForRoom). Throws StatusError if
+  // the request can never run.
   bool Submit(int64_t index, const ReadyRequest& ready, bool pieces);
-  // Waits for room, or for `timeout_s` seconds.
+  // Waits for room, at most `timeout_s` seconds.
   void WaitForRoom(const ReadyRequest& ready, double timeout_s);
-  // Waits until there is something to take, or for `timeout_s` seconds.
+  // Waits for a result, at most `timeout_s` seconds.
   void Wait(double timeout_s);
   std::vector<RequestAnswer> TakeEnded();
   std::vector<AnswerPiece> TakePieces();
   void Cancel();
   void CancelOne(int64_t index);
-  int descriptor() const { return inbox_->event; }  // of an eventfd; -1: it does not tell
+  int descriptor() const { return inbox_->event; }  // of an eventfd; -1: none
 
-  // For Python; with the GIL.
+  // Converts to Python objects; with the GIL.
   static nanobind::list ToPython(const std::vector<RequestAnswer>& ended);
   static nanobind::list ToPython(const std::vector<AnswerPiece>& pieces);
 
  private:
   class Sink;
-  // Shared with the sinks, which may outlive this.
+  // Shared with the sinks, which may outlive the object.
   struct Inbox {
     explicit Inbox(bool tells);
     ~Inbox();
     Inbox(const Inbox&) = delete;
     Inbox& operator=(const Inbox&) = delete;
-    void Changed();  // under mutex
+    void Changed();  // called with mutex held
 
     int event = -1;
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<RequestAnswer> ended;
     std::vector<AnswerPiece> pieces;
-    std::map<int64_t, RequestHandle> open;  // by index; 0: its handle is not known yet
+    std::map<int64_t, RequestHandle> open;  // by index; 0: no handle yet
     bool cancelled = false;
   };
 

@@ -16,16 +16,16 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{2};
 
 std::atomic<bool> calls_end = false;   // EndCalls has begun
-std::atomic<bool> calls_over = false;  // and what is away from now on stays away
-std::atomic<int> calls_inside = 0;     // calls under way
-std::atomic<int> calls_here = 0;       // of those, with the GIL or asking for it
+std::atomic<bool> calls_over = false;  // threads without the GIL must not return to Python
+std::atomic<int> calls_inside = 0;     // running calls
+std::atomic<int> calls_here = 0;       // of those, with the GIL or waiting for it
 thread_local int calls_of_thread = 0;
-PyObject* refusal_class = nullptr;  // of this process, for ever
+PyObject* refusal_class = nullptr;  // per process; never freed
 
-// Nothing of this may run code of Python, because the call is not counted: neither a constructor nor a finaliser.
+// Must not run Python code (constructor or finaliser), because the call is not counted.
 [[noreturn]] void Refuse() {
   const bool collects = PyGC_Disable() != 0;
-  const char* const text = "the interpreter ends: no call of tactus begins now";
+  const char* const text = "the interpreter is shutting down: no further calls of tactus";
   auto* type = reinterpret_cast<PyTypeObject*>(refusal_class);
   {
     const nb::object args = nb::make_tuple(nb::str(text));
@@ -68,7 +68,7 @@ WithoutGil::WithoutGil() : state_(PyEval_SaveThread()) {
 }
 
 WithoutGil::~WithoutGil() {
-  ++calls_here;  // before the look: EndCalls waits for a thread that saw it in time
+  ++calls_here;  // before the check: EndCalls waits for threads that passed it
   if (calls_over) {
     --calls_here;
     StayAway();

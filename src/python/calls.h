@@ -1,9 +1,7 @@
-// Calls from Python into this module, and the end of the interpreter. Once that has come, a thread that asks for the
-// GIL is ended on the spot, in the midst of its C++ frames, which aborts the process. So every call of every method is
-// a Call: it is counted until its result or its exception is made. The end waits for the calls that are under way
-// (EndCalls), and refuses later ones without running any of Python's code.
-//
-// Thread rule: any thread. A process that was forked counts only the calls of its one thread.
+// Calls from Python into this module, and interpreter shutdown. After shutdown a thread that requests the GIL is
+// terminated within its C++ frames, which aborts the process. So every method call is a Call: it is counted until its
+// result or exception exists. EndCalls waits for the running calls and rejects later ones without running Python code.
+// Thread rule: any thread. A forked process counts only the calls of its one thread.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -31,7 +29,7 @@ class Call {
   Call& operator=(const Call&) = delete;
 };
 
-// Within a Call: the thread has no GIL while this lives. Once the interpreter has ended the thread never comes back.
+// Within a Call: releases the GIL while the object lives. After shutdown the thread never returns.
 class WithoutGil {
  public:
   WithoutGil();
@@ -43,18 +41,18 @@ class WithoutGil {
   PyThreadState* const state_;
 };
 
-// For atexit, in Python's main thread: stops simulations, closes every LLM, waits for the calls under way, and has
-// later ones refused. Ctrl-C ends the wait; the threads that are left do not come back then.
+// For atexit, in Python's main thread: stops simulations, closes every LLM, waits for running calls, and rejects later
+// ones. Ctrl-C ends the wait; remaining threads then never return.
 void EndCalls();
-// Set when EndCalls begins: work under way ends soon.
+// Set when EndCalls begins: running work must end soon.
 const std::atomic<bool>& CallsEnd();
 int CallsUnderWay();
 
-// Called once, when the module is made: a class of exceptions for refused calls.
+// Called once when the module is created: the exception class for rejected calls.
 void BeginCalls(nanobind::handle refusal);
 
-// What a call of a method does, `work`, counted. It has the GIL, and gives a nanobind::object or nothing. Errors become
-// exceptions of Python within the count, because that runs code of Python.
+// Runs `work`, the body of a method, as a counted Call with the GIL. It returns a nanobind::object or void. Errors
+// become Python exceptions within the count, because that runs Python code.
 template <class Work>
 auto Counted(Work&& work) -> decltype(work()) {
   const Call call;
@@ -75,17 +73,17 @@ auto Counted(Work&& work) -> decltype(work()) {
   }
 }
 
-// `work` without the GIL, in a Call.
+// Runs `work` without the GIL, within a Call.
 template <class Work>
 auto Away(Work&& work) -> decltype(work()) {
   const WithoutGil away;
   return work();
 }
 
-inline constexpr std::chrono::milliseconds kLook{20};  // between two looks at Python's signals
+inline constexpr std::chrono::milliseconds kLook{20};  // interval of checks for Python's signals
 
-// The same for work that may take long: it runs on a thread of its own, and the calling one, which alone can see
-// Python's signals, looks at them meanwhile. What a signal raises stops the work and is thrown when that has ended.
+// The same for long work: it runs on a separate thread, while the calling thread, the only one that Python's signals
+// reach, checks for them. An exception from a signal stops the work and is thrown after it has ended.
 template <class Work>
 auto Watched(Work&& work) -> decltype(work(StopToken())) {
   std::atomic<bool> stopped = false;

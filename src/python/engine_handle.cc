@@ -18,7 +18,7 @@ namespace {
 
 EngineOptions OptionsOf(const OptionTexts& texts) {
   EngineOptions options;
-  // Nothing is promised: no step times are needed.
+  // No objective applies: no step times are needed.
   options.tbt_slo.ns = 0;
   options.scheduler = "sarathi-serve";
   OptionTexts others;
@@ -40,18 +40,18 @@ void CheckTokens(const std::vector<TokenId>& tokens, const char* name, int64_t v
   for (const TokenId token : tokens) {
     if (token >= 0 && token < vocab_size) continue;
     throw StatusError(
-        InvalidArgument(fmt::format("{}: {} is no token id from 0 to {}", name, token, vocab_size - 1), name));
+        InvalidArgument(fmt::format("{}: {} is not a token id from 0 to {}", name, token, vocab_size - 1), name));
   }
 }
 
-// The engines of this process that are open or being made.
+// The engines of this process that are open or being created.
 struct OpenEngines {
   std::mutex mutex;
   std::set<EngineHandle*> handles;
 };
 
 OpenEngines& AllEngines() {
-  // Never destroyed: threads that are left at the end of the process may still ask. A forked process begins with an
+  // Never destroyed: threads that remain at the end of the process may still use it. A forked process starts with an
   // empty one.
   static OpenEngines* all = [] {
     pthread_atfork(nullptr, nullptr, [] { new (&AllEngines()) OpenEngines; });
@@ -87,11 +87,11 @@ EngineHandle::EngineHandle(const OptionTexts& texts) : pid_(getpid()) {
     std::lock_guard lock(AllEngines().mutex);
     AllEngines().handles.insert(this);
   }
-  if (CallsEnd()) Close();  // CloseEngines may have come before
+  if (CallsEnd()) Close();  // CloseEngines may have run before
 }
 
 EngineHandle::~EngineHandle() {
-  // Its threads do not exist here: ending it would wait for them for ever.
+  // The engine's threads do not exist in this process: destroying it would wait for them forever.
   if (forked()) {
     (void)engine_.release();
     return;
@@ -107,15 +107,15 @@ bool EngineHandle::forked() const {
 void EngineHandle::CheckProcess() const {
   if (!forked()) return;
   throw StatusError(Status(StatusCode::kUnavailable,
-                           "this process was forked from the one that made the LLM, whose threads are not here; make "
-                           "the LLM after forking, or start processes with 'spawn'"));
+                           "this process was forked from the one that created the LLM and does not have its threads; "
+                           "create the LLM after forking, or start processes with 'spawn'"));
 }
 
 EngineHandle::Use::Use(EngineHandle& handle) : handle_(handle) {
   handle.CheckProcess();
   lock_ = std::shared_lock(handle.open_);
   if (handle.engine_ == nullptr)
-    throw StatusError(Status(StatusCode::kUnavailable, "the LLM is closed; make a new one"));
+    throw StatusError(Status(StatusCode::kUnavailable, "the LLM is closed; create a new one"));
 }
 
 void EngineHandle::Close() {
@@ -196,7 +196,7 @@ void CheckBody(const std::string& body, bool chat) {
   const api::ParsedRequest parsed = Take(Parse(body, chat, any, StopToken()));
   if (parsed.ignored.empty()) return;
   const std::string& first = parsed.ignored.front();
-  throw StatusError(InvalidArgument(fmt::format("{}: not known; leave it out", first), first));
+  throw StatusError(InvalidArgument(fmt::format("{}: unknown field; leave it out", first), first));
 }
 
 }  // namespace tactus::python

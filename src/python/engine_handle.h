@@ -1,7 +1,6 @@
-// The engine as Python holds it: one that may be closed while others still have it, and that is of no use in a process
-// that was forked from the one that made it (its threads are not there).
-//
-// Thread rule: any thread. Calls share the engine; Close waits for those under way, none of which lasts long.
+// The engine as used from Python: it can be closed while others still hold it, and it cannot be used in a forked
+// process, which lacks its threads.
+// Thread rule: any thread. Calls share the engine; Close waits for running calls, all of which are short.
 #pragma once
 
 #include <sys/types.h>
@@ -19,12 +18,12 @@
 
 namespace tactus::python {
 
-// A request as Python gives it.
+// A request as Python passes it.
 struct AskedRequest {
-  std::string body;  // of /v1/completions, without a prompt, or of /v1/chat/completions
-  // None: a chat. A completion's prompt comes beside the body, because it may be long.
+  std::string body;  // of /v1/completions, without prompt, or of /v1/chat/completions
+  // None: a chat. A completion's prompt is separate from the body, because it may be long.
   std::variant<std::monostate, std::string, std::vector<TokenId>> prompt;
-  bool context_long = false;  // without max_tokens the answer may be as long as the context allows
+  bool context_long = false;  // without max_tokens the context limits the answer
 
   bool chat() const { return std::holds_alternative<std::monostate>(prompt); }
   size_t bytes() const;
@@ -33,18 +32,18 @@ struct AskedRequest {
 // A request that is ready to be submitted.
 struct ReadyRequest {
   Request request;
-  std::shared_ptr<const api::AnswerShape> shape;  // null: all of its text is content, and no rule binds it
+  std::shared_ptr<const api::AnswerShape> shape;  // null: all text is content, without an output rule
 };
 
 class EngineHandle {
  public:
-  // Throws StatusError, as everything here.
+  // Throws StatusError, like every function here.
   explicit EngineHandle(const OptionTexts& options);
   ~EngineHandle();
   EngineHandle(const EngineHandle&) = delete;
   EngineHandle& operator=(const EngineHandle&) = delete;
 
-  // The engine, which stays open as long as this lives.
+  // Access to the engine, which stays open while the object lives.
   class Use {
    public:
     explicit Use(EngineHandle& handle);
@@ -56,25 +55,25 @@ class EngineHandle {
     std::shared_lock<std::shared_mutex> lock_;
   };
 
-  bool forked() const;        // this is not the process that made it
-  void CheckProcess() const;  // throws where it is not
-  void Close();               // again: no effect
+  bool forked() const;        // true if another process created it
+  void CheckProcess() const;  // throws if forked()
+  void Close();               // idempotent
   bool closed();
   const std::vector<std::string>& start_up_lines() const { return lines_; }
-  // As the server reads it. Once `stop` is set it ends soon, with kCancelled.
+  // Parses like the server. Once `stop` is set it ends soon, with kCancelled.
   ReadyRequest Prepare(AskedRequest asked, StopToken stop);
   std::vector<TokenId> Tokenize(const std::string& text, bool add_special, StopToken stop);
-  // Throws StatusError for an id that is none of the model's.
+  // Throws StatusError for an id outside the model's vocabulary.
   std::string Detokenize(const std::vector<TokenId>& tokens);
   std::string TokenString(TokenId token);
   std::string Outcome();  // JSON
   std::string MetricsText();
   struct Model {
     ModelInfo info;
-    int64_t kv_tokens = 0;  // whose K and V fit
+    int64_t kv_tokens = 0;  // capacity of the KV memory in tokens
   };
   Model model();
-  // Cancels what is left of it. No effect where the engine is closed.
+  // Cancels the running requests among them. No effect if the engine is closed.
   void Cancel(const std::vector<RequestHandle>& requests);
 
  private:
@@ -86,10 +85,10 @@ class EngineHandle {
   api::RequestLimits limits_;
 };
 
-// Whether a body has values that can be right for some model, and no name that is not known. Throws StatusError.
+// Checks that a body has values valid for some model and no unknown names. Throws StatusError.
 void CheckBody(const std::string& body, bool chat);
 
-// All of this process that are open; what is being made is closed when it is (python/calls.h).
+// Closes all open engines of this process; those being created are closed when they are ready (python/calls.h).
 void CloseEngines();
 
 }  // namespace tactus::python

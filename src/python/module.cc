@@ -1,5 +1,5 @@
-// tactus._native: what python/tactus is written over. Texts, numbers and lists; the classes that people see are in
-// Python. Every call is Counted (python/calls.h), and gives up the GIL where it may wait or take long.
+// tactus._native: the native part of python/tactus. It exchanges texts, numbers and lists; the public classes are in
+// Python. Every call is Counted (python/calls.h) and releases the GIL if it may wait or take long.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -25,9 +25,9 @@ namespace nb = nanobind;
 namespace {
 
 using nb::literals::operator""_a;
-using GivenOptions = std::vector<std::pair<std::string, nb::bytes>>;  // a path may be no UTF-8
+using GivenOptions = std::vector<std::pair<std::string, nb::bytes>>;  // a path may be invalid UTF-8
 
-constexpr size_t kLongBytes = 32 << 10;  // of a text: a longer one may take until a Ctrl-C comes
+constexpr size_t kLongBytes = 32 << 10;  // text size above which tokenising must be interruptible by Ctrl-C
 
 std::string BytesOf(const nb::bytes& bytes) {
   return {bytes.c_str(), bytes.size()};
@@ -39,7 +39,7 @@ OptionTexts TextsOf(const GivenOptions& options) {
   return texts;
 }
 
-// Text that may hold what is no UTF-8: paths, and what is made of them.
+// Text that may be invalid UTF-8, such as paths.
 nb::object Decoded(const std::string& text, const char* errors = "replace") {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), errors));
 }
@@ -56,7 +56,7 @@ nb::object KindsOf(const OptionTexts& options) {
   return kinds;
 }
 
-// Short work runs on the calling thread: no Ctrl-C waits for it. `work(StopToken)`, without the GIL.
+// Short work runs on the calling thread without a check for Ctrl-C. `work(StopToken)`, without the GIL.
 template <class Work>
 auto WatchedIf(bool may_be_long, Work work) {
   return may_be_long ? Watched(work) : Away([&] { return work(StopToken(&CallsEnd())); });
@@ -260,7 +260,7 @@ void BindPlanner(nb::module_& m) {
 NB_MODULE(_native, m) {
   namespace python = tactus::python;
   m.attr("version") = tactus::Version();
-  nanobind::set_leak_warnings(false);  // a thread that the end of the interpreter cuts off keeps its objects
+  nanobind::set_leak_warnings(false);  // a thread that is cut off by interpreter shutdown keeps its objects
   python::BeginCalls(nanobind::module_::import_("tactus.errors").attr("UnavailableError"));
   m.def("end_calls", &python::EndCalls);
   m.def("calls_under_way", &python::CallsUnderWay);

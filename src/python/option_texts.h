@@ -1,4 +1,4 @@
-// Options that Python gives by the names of their flags, as the texts that a command line would have.
+// Options that Python passes by flag name, as the texts of a command line.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace tactus::python {
 
-// Names as the flags have them ("max-num-seqs"); that of a list may come several times.
+// Names as in flags ("max-num-seqs"); the name of a list may occur several times.
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
-// Throws StatusError; kNotFound, with the name as param, for an option that there is not.
+// Throws StatusError; kNotFound, with the name as param, for an unknown option.
 template <class Options>
 void SetOptions(const OptionTexts& texts, Options* options) {
   cli::CommandLine line("", "", "");
@@ -23,7 +23,7 @@ void SetOptions(const OptionTexts& texts, Options* options) {
   Check(line.Apply(texts));
 }
 
-// What a field holds, for Python: "flag", "whole", "number", "duration", "size" or "text".
+// The type of a field for Python: "flag", "whole", "number", "duration", "size" or "text".
 inline const char* OptionKind(const cli::FieldBinding& field) {
   const auto& target = field.target;
   if (std::holds_alternative<bool*>(target)) return "flag";
@@ -36,7 +36,7 @@ inline const char* OptionKind(const cli::FieldBinding& field) {
   return "text";
 }
 
-// Names, each with its kind. Aliases too.
+// Names with their types, aliases included.
 template <class Options>
 OptionTexts OptionKinds() {
   Options options;

@@ -26,7 +26,7 @@ offline::PlanOrder OrderOf(const std::string& name) {
       fmt::format("order: '{}' is not one of: {}", Printable(name), offline::PlanOrderNames()), "order"));
 }
 
-// All that Python gets, made without the GIL.
+// The result for Python, computed without the GIL.
 struct Planned {
   std::vector<int32_t> order, start_order;  // requests
   std::vector<PlannedPlace> places;         // [start]
@@ -94,8 +94,9 @@ nb::dict SummaryOf(const offline::PlanSummary& s) {
 void PlannedJob::Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group) {
   const auto bad = std::find_if(prompt.begin(), prompt.end(), [](TokenId token) { return token < 0; });
   if (bad != prompt.end())
-    throw StatusError(InvalidArgument(fmt::format("prompts: {} is no token id", *bad), "prompts"));
-  if (prompt.empty()) throw StatusError(InvalidArgument("prompts: one has no tokens; give at least one", "prompts"));
+    throw StatusError(InvalidArgument(fmt::format("prompts: {} is not a token id", *bad), "prompts"));
+  if (prompt.empty())
+    throw StatusError(InvalidArgument("prompts: a prompt has no tokens; give at least one", "prompts"));
   Check(prompts_.Add(prompt, {max_tokens, exactly, group}));
 }
 

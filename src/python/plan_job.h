@@ -1,6 +1,4 @@
-// The planner of offline jobs (offline/plan/plan.h) as Python calls it: prompts one by one, then a plan as plain
-// values.
-//
+// The planner of offline jobs (offline/plan/plan.h) for Python: prompts one by one, then a plan as plain values.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -17,7 +15,7 @@ namespace tactus::python {
 
 struct JobPlanOptions {
   offline::BatchCostModel cost;
-  std::string order;  // batch::PlanOrderNames()
+  std::string order;  // one of offline::PlanOrderNames()
   int32_t shards = 1;
   int64_t kv_tokens = 0;
   double split_share = 0;
@@ -32,7 +30,7 @@ class PlannedJob {
   PlannedJob& operator=(const PlannedJob&) = delete;
   // Throws StatusError.
   void Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group);
-  // {"order", "start_order", "places", "shards", "summary"}; once. In a Call, with the GIL but while it plans.
+  // {"order", "start_order", "places", "shards", "summary"}; call once. Within a Call; releases the GIL while it plans.
   nanobind::dict Plan(const JobPlanOptions& options);
 
  private:

@@ -15,11 +15,11 @@ struct SimulationText {
   std::vector<std::string> notes;
 };
 
-// Ends soon, with kCancelled, once `stop` is set. Throws StatusError.
+// Once `stop` is set it ends soon, with kCancelled. Throws StatusError.
 SimulationText Simulate(const OptionTexts& options, StopToken stop);
 
-// Costs and overlap of an offline job on a device, by which a simulation plans and bounds it. `options`: those of
-// `tactus sim` that step times are made of. Throws StatusError.
+// Costs and overlap of an offline job on a device, with which a simulation plans and bounds it. `options`: those of
+// `tactus sim` that define step times. Throws StatusError.
 sim::PlannedLoad PriceJobOf(const OptionTexts& options);
 
 }  // namespace tactus::python

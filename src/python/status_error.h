@@ -1,5 +1,5 @@
-// Errors of the library as exceptions of Python: the Status goes through C++ as an exception, and becomes the class of
-// tactus.errors that has its code. Where this code has no Status to give, it throws no other exception.
+// Errors of the library as Python exceptions: a Status passes through C++ as an exception and becomes the class of
+// tactus.errors with its code. This code throws no other exceptions.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -30,9 +30,9 @@ T Take(Result<T> result) {
   return std::move(*result);
 }
 
-// The exception object. With the GIL, in a Call (python/calls.h): it runs code of Python.
+// Creates the exception object. With the GIL, within a Call (python/calls.h): it runs Python code.
 nanobind::object ExceptionOf(const Status& status);
-// Throws it as nanobind does.
+// Throws it through nanobind.
 [[noreturn]] void Raise(const Status& status);
 
 }  // namespace tactus::python

@@ -30,7 +30,7 @@
 namespace tactus::serve {
 namespace {
 
-// Bodies beyond it take a parse thread for long; an ordinary request has a few KiB.
+// Larger bodies occupy a parse thread for long; an ordinary request has a few KiB.
 constexpr int64_t kHeavyBodyBytes = 256 << 10;
 
 bool IsJson(const std::string& content_type) {
@@ -52,7 +52,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
         pool_(static_cast<int>(options.http_workers)) {}
 
   ~ApiServerImpl() override {
-    server_.reset();  // no more handler calls; every open exchange loses its client, which cancels its request
+    server_.reset();  // ends handler calls; every open exchange loses its client, which cancels its request
     pool_.Stop();
     if (fleet_) fleet_->Stop();
     files_.reset();
@@ -115,7 +115,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   void OnTick(TimeNs now_ns) override;
 
  private:
-  // Null until ready, and on an engine that failed.
+  // Null before SetEngine, and after the engine has failed.
   Engine* ready_engine() const {
     Engine* engine = engine_.load(std::memory_order_acquire);
     return engine != nullptr && engine->Stats().healthy ? engine : nullptr;
@@ -131,12 +131,12 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   http::HttpResponse Error(const http::HttpRequest& request, const Status& status) {
     return Error(request, api::HttpStatusOf(status.code()), status.message(), status.param());
   }
-  // Who asks, with one place taken: the API key where there are keys, else the address.
+  // The caller of a request, with one place taken: its API key if there are keys, else its address.
   Result<Caller> Admit(const http::HttpRequest& request);
-  // Whose schedules a request may ask for: those of its own key.
+  // The owner whose schedules a request may read: its own key.
   std::string OwnerOf(const http::HttpRequest& request) const;
   http::HttpResponse Explain(const http::HttpRequest& request, const std::string& id, const Engine& engine);
-  // Who uploads: the API key where there are keys, else the address.
+  // The client of an upload: its API key if there are keys, else its address.
   std::string ClientOf(const http::HttpRequest& request, std::optional<size_t> key) const {
     return key ? http::KeyName(*key) : request.peer;
   }
@@ -154,7 +154,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const ServeOptions options_;
   const Log log_;
   Clock& clock_;
-  const std::optional<FleetKeys> fleet_keys_;  // nothing: of no fleet
+  const std::optional<FleetKeys> fleet_keys_;  // nothing: no fleet
   const http::ApiKeys keys_;
   const http::Origins origins_;
   std::optional<const http::AllowedHosts> hosts_;  // set before the server starts
@@ -166,7 +166,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<bool> draining_{false};
-  std::atomic<bool> ending_{false};          // nothing waits for parse threads any more
+  std::atomic<bool> ending_{false};          // parse threads are no longer waited for
   std::vector<std::weak_ptr<Call>> active_;  // io thread
   std::unique_ptr<FileApi> files_;           // null: no --files-dir
   std::unique_ptr<FleetApi> fleet_;          // null: no --kv-secret-file
@@ -224,11 +224,12 @@ http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int st
 }
 
 std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpRequest& head) {
-  // Not 421, at which a browser would try again on another connection.
+  // Not 421, after which a browser would retry on another connection.
   if (!hosts_->Allows(head.authority)) {
-    return Error(head, 403,
-                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
-                 "Host");
+    return Error(
+        head, 403,
+        fmt::format("Host: '{}' is not a name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+        "Host");
   }
   const RouteEntry* route = FindRoute(head.path);
   if (route == nullptr) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kServer));
@@ -248,7 +249,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   }
   if (route->fleet()) return CheckFleet(head, route->route);
   if (!route->open && !keys_.empty() && !keys_.Find(head)) {
-    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
+    return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   }
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
@@ -264,7 +265,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   return route->stored() ? CheckStored(head, route->route) : std::nullopt;
 }
 
-// Who has no secret learns nothing of this server, and none of its body is read.
+// A client without the secret gets no information about this server, and its body is not read.
 std::optional<http::HttpResponse> ApiServerImpl::CheckFleet(const http::HttpRequest& head, Route route) {
   if (!fleet_) return Error(head, 404, fmt::format("{} does not exist here (--kv-secret-file)", head.path));
   if (const Status member = fleet_->CheckHead(head); !member.ok()) return Error(head, member);
@@ -289,18 +290,18 @@ void ApiServerImpl::AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route 
 std::optional<http::HttpResponse> ApiServerImpl::CheckBodyType(const http::HttpRequest& head, Route route) {
   if (const std::string* encoding = head.Find("Content-Encoding");
       encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
-    return Error(head, 415, "Content-Encoding: compressed bodies are not taken", "Content-Encoding");
+    return Error(head, 415, "Content-Encoding: compressed bodies are not supported", "Content-Encoding");
   }
   const std::string* type = head.Find("Content-Type");
   if (route == Route::kFiles) {
     const auto boundary = http::MultipartBoundary(type == nullptr ? "" : *type);
     if (!boundary.ok()) return Error(head, 415, boundary.status().message(), "Content-Type");
-    // A browser sends a form to any site without asking that site first, but says from where.
+    // A browser sends a form to any site without a preflight, but with its Origin.
     if (!origins_.Allow(head)) return Error(head, 403, "Origin: not allowed to upload (--allowed-origins)", "Origin");
     return std::nullopt;
   }
-  if (route == Route::kBatchCancel && type == nullptr) return std::nullopt;  // it says all in its path
-  // A browser sends any other type to any site without asking that site first.
+  if (route == Route::kBatchCancel && type == nullptr) return std::nullopt;  // it needs no body
+  // A browser sends most other types to any site without a preflight.
   if (type == nullptr || !IsJson(*type)) return Error(head, 415, "Content-Type: give application/json", "Content-Type");
   return std::nullopt;
 }
@@ -330,7 +331,7 @@ void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route
   const auto stored = static_cast<StoredRoute>(static_cast<int>(route) - static_cast<int>(Route::kFiles));
   std::string request_id;
   http::Headers headers = CommonHeaders(request, &request_id);
-  // A call keeps its exchange, and so the request.
+  // `request` stays valid: the call owns its exchange.
   auto call = std::make_shared<StoredCall>(
       exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
       [this, &request, stored, id = std::move(id), key = keys_.Find(request)](const http::Body& body) {
@@ -367,7 +368,7 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   }
 }
 
-// Answers from what is at hand; never waits.
+// Answers from data in memory; never waits.
 http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, const RouteEntry& route,
                                             const std::string& id) {
   std::string request_id;
@@ -434,15 +435,16 @@ http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, cons
                                           const Engine& engine) {
   const std::string owner = OwnerOf(request);
   auto prompts = engine.Timelines({.id = id, .owner = owner});
-  // As X-Request-Id has it, or as the answer does.
+  // `id` is the X-Request-Id or the id of an answer.
   if (const auto inner = api::RequestIdOf(id); prompts.empty() && !inner.empty())
     prompts = engine.Timelines({.id = inner, .owner = owner});
   if (prompts.empty()) {
-    return Error(request, 404,
-                 fmt::format("request '{}' is neither running nor among the last {} that ended; ask sooner, or send "
-                             "'x-tactus-explain: 1' with the request",
-                             id.substr(0, 256), engine.kept_timelines()),
-                 "id");
+    return Error(
+        request, 404,
+        fmt::format("request '{}' is neither running nor among the last {} that ended; request it sooner, or send "
+                    "'x-tactus-explain: 1' with the request",
+                    id.substr(0, 256), engine.kept_timelines()),
+        "id");
   }
   std::string request_id;
   http::HttpResponse response;

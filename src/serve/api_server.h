@@ -1,4 +1,5 @@
-// The API over one engine: routes, access, limits, and the io-thread answers that never wait for compute. Any thread.
+// The HTTP API over one engine: routes, access, limits, and answers of the io thread that never wait for compute. Any
+// thread.
 #pragma once
 
 #include <functional>
@@ -16,30 +17,31 @@ namespace tactus::serve {
 
 class ApiServer {
  public:
-  // What Listen would refuse before it takes the port.
+  // The errors of the options that Listen reports before it binds the port.
   static Status Check(const ServeOptions& options);
-  // Binds and answers at once: /health, /ready (503), 503 for the rest until there is an engine.
-  // `log` gets what becomes of batches where no answer says it.
+  // Binds, and answers at once: /health, /ready (503), and 503 for the rest until SetEngine. `log` gets events of
+  // batches that no answer reports.
   using Log = std::function<void(std::string_view line)>;
   static Result<std::unique_ptr<ApiServer>> Listen(const ServeOptions& options, Clock& clock, Log log = {});
-  // Closes every connection; what still runs is cancelled.
+  // Closes every connection and cancels running requests.
   virtual ~ApiServer() = default;
 
   virtual uint16_t port() const = 0;
-  // Ready from now on. `engine` outlives this server. Once.
+  // Makes the server ready. `engine` outlives this server. Call once.
   virtual void SetEngine(Engine* engine, const EngineOptions& engine_options) = 0;
-  // 503 for everything new; what was accepted goes on.
+  // New requests get 503; accepted ones continue.
   virtual void StopAdmission() = 0;
-  // Lets the parse threads finish within the time; what they still work on, or have queued, gets 503 and ends. After
-  // the engine has drained.
+  // Lets the parse threads finish within the time; then their running and queued requests get 503. Call after the
+  // engine has drained.
   virtual void FinishParsing(DurationNs timeout_ns) = 0;
-  // True when every answer has been written within the time.
+  // True if every answer has been written within the time.
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
 };
 
-// The page at "/": what is served, and where to look.
+// The page at "/": the served model, the load, and links.
 std::string StatusPage(const Engine* engine, const std::string& scheduler);
-// What routers ask for, several times a second (docs/routing.md). `engine`: where the state is "ready".
+// The state that routers poll, several times a second (docs/routing.md). `engine`: used if the state is "ready"; may be
+// null otherwise.
 std::string FleetStateText(const Engine* engine, std::string_view state);
 
 }  // namespace tactus::serve

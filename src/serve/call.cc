@@ -80,7 +80,7 @@ void Call::AnswerError(const Status& status) {
   response.status = api::HttpStatusOf(status.code());
   response.headers = headers_;
   if (response.status == 503 || response.status == 429) {
-    const int64_t seconds = (status.retry_after_ns() + kSecond - 1) / kSecond;  // the header has whole ones
+    const int64_t seconds = (status.retry_after_ns() + kSecond - 1) / kSecond;  // the header has whole seconds
     response.headers.emplace_back("Retry-After", std::to_string(std::max<int64_t>(1, seconds)));
   }
   response.body = api::ApiOfPath(exchange_->request().path).ErrorText(status);
@@ -106,7 +106,7 @@ void Call::End(std::unique_lock<std::mutex> lock) {
   lock.unlock();
   try {
     LetGo();
-  } catch (...) {  // no memory to cancel with: what runs for it ends by itself
+  } catch (...) {  // no memory to cancel: the running work ends by itself
   }
 }
 

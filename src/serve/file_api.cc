@@ -24,7 +24,7 @@ constexpr int kDiskThreads = 2;
 constexpr int64_t kUsualFiles = 10'000, kUsualBatches = 20, kMostBatches = 100;
 constexpr size_t kPieceBytes = 256 << 10;
 
-// A stored file, read piece by piece on the disk threads. It may have been deleted since it was opened.
+// Reads a stored file piece by piece on the disk threads. The file may have been deleted since it was opened.
 class FileSource final : public http::BodySource, public std::enable_shared_from_this<FileSource> {
  public:
   FileSource(int fd, int64_t bytes, WorkerPool* disk) : fd_(fd), bytes_(bytes), disk_(*disk) {}
@@ -35,7 +35,7 @@ class FileSource final : public http::BodySource, public std::enable_shared_from
       std::optional<std::string> piece;
       try {
         piece = self->Read();
-      } catch (const std::exception&) {  // no memory for it
+      } catch (const std::exception&) {  // no memory for the piece
       }
       come(std::move(piece));
     });
@@ -63,7 +63,7 @@ offline::FileLimits LimitsOf(const ServeOptions& o, size_t keys) {
   offline::FileLimits limits;
   limits.file_bytes = o.max_file_size.bytes;
   limits.all_bytes = o.files_quota.bytes;
-  // Of several keys none takes all of it.
+  // With several keys one key may use half of the quota.
   limits.owner_bytes = keys > 1 ? o.files_quota.bytes / 2 : o.files_quota.bytes;
   return limits;
 }
@@ -88,7 +88,7 @@ Status FileApi::Check(const ServeOptions& options) {
                                        options.files_quota.bytes, options.max_file_size.bytes),
                            "files-quota");
   }
-  // A folder that is missing is made when it is opened: in the nearest that is there.
+  // A missing folder is created on opening, within its nearest existing parent.
   std::error_code error;
   auto there = std::filesystem::absolute(options.files_dir, error);
   while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
@@ -128,8 +128,8 @@ FileApi::~FileApi() {
   disk_.Stop();
 }
 
-// A key that the server no longer has: its batches still run, and no other client shares their prefixes or sees their
-// schedules.
+// The client of an owner's batches. Batches of a removed key still run, and no other client shares their prefixes or
+// reads their schedules.
 offline::BatchClient FileApi::ClientOf(const std::string& owner) const {
   const auto found = std::find(owners_.begin(), owners_.end(), owner);
   if (owner.empty()) return {"batch", "", ""};
@@ -234,7 +234,7 @@ Result<http::HttpResponse> FileApi::Content(const std::string& id, const std::st
   http::HttpResponse response;
   response.content_type = "application/octet-stream";
   response.source = std::make_shared<FileSource>(fd, file->bytes, &disk_);
-  // What a client has uploaded is never shown as a page of this server.
+  // Uploaded content must never be displayed as a page of this server.
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
   response.headers.emplace_back("Content-Disposition", "attachment");
   return response;
@@ -243,11 +243,10 @@ Result<http::HttpResponse> FileApi::Content(const std::string& id, const std::st
 void FileApi::AppendMetrics(results::PrometheusText* text) const {
   const auto value = [](auto count) { return static_cast<double>(count); };
   const offline::Batches::Metrics m = batches_.metrics();
-  text->Family("tactus_batches", results::PrometheusText::Type::kGauge,
-               "Batches by status; those that have ended stay.");
+  text->Family("tactus_batches", results::PrometheusText::Type::kGauge, "Batches by status, ended ones included.");
   for (size_t i = 0; i < offline::kBatchStates; ++i)
     text->Sample(value(m.by_state[i]), {{"status", offline::kBatchStateNames[i]}});
-  text->Gauge("tactus_batches_running", "Batches whose lines run now; --max-batches at most.", value(m.running));
+  text->Gauge("tactus_batches_running", "Batches whose lines are running; at most --max-batches.", value(m.running));
   text->Family("tactus_batch_lines_total", results::PrometheusText::Type::kCounter,
                "Lines of batches that have a result.");
   text->Sample(value(m.lines_out), {{"result", "completed"}});
@@ -255,7 +254,8 @@ void FileApi::AppendMetrics(results::PrometheusText* text) const {
   const offline::Files::Stats files = files_.stats();
   text->Gauge("tactus_files", "Files stored.", value(files.files));
   text->Gauge("tactus_files_bytes", "Bytes of all files stored.", value(files.bytes));
-  text->Gauge("tactus_files_bytes_limit", "The most of them: --files-quota.", value(files_.limits().all_bytes));
+  text->Gauge("tactus_files_bytes_limit", "Limit of tactus_files_bytes: --files-quota.",
+              value(files_.limits().all_bytes));
   text->Gauge("tactus_files_uploading_bytes", "Bytes received of files that are not complete.",
               value(files.writing_bytes));
 }

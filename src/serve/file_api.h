@@ -1,8 +1,8 @@
-// /v1/files and /v1/batches: what is stored under --files-dir, by whom it may be seen, and the threads that wait for
-// the disk in place of the io thread.
+// /v1/files and /v1/batches: the files and batches under --files-dir, their owners, and the threads that wait for the
+// disk instead of the io thread.
 //
-// Thread rule: RefuseUpload, Receive, Post, metrics and StopBeginning on any thread, none waits for the disk; Answer on
-// a disk thread. It ends after the HTTP server and before the engine.
+// Thread rule: TooManyUploads, Receive, Post, AppendMetrics and StopBeginning on any thread, without waiting for the
+// disk; Answer on a disk thread. Destroy it after the HTTP server and before the engine.
 #pragma once
 
 #include <functional>
@@ -38,25 +38,25 @@ enum class StoredRoute { kFiles, kFile, kContent, kBatches, kBatch, kCancel };
 class FileApi {
  public:
   using Log = std::function<void(std::string_view line)>;
-  // What Open would refuse, without opening anything.
+  // The errors of the options that Open would report, without opening anything.
   static Status Check(const ServeOptions& options);
-  // kInvalidArgument, kUnavailable, kDataLoss: the folder cannot be used, and why. Null: there is no --files-dir.
+  // kInvalidArgument, kUnavailable, kDataLoss: the folder cannot be used. Null: no --files-dir.
   static Result<std::unique_ptr<FileApi>> Open(const ServeOptions& options, const http::ApiKeys& keys, Log log);
   ~FileApi();
 
-  // Batches run from now on. Once.
+  // Starts to run batches. Call once.
   Status Start(Engine* engine, const EngineOptions& engine_options, const api::RequestLimits& limits, Clock& clock);
   void StopBeginning() { batches_.StopBeginning(); }
   bool WaitUntilIdle(DurationNs timeout_ns) { return disk_.WaitUntilIdle(timeout_ns); }
 
-  // Whether this client has as many uploads open as it may.
+  // Whether this client has reached its limit of open uploads.
   bool TooManyUploads(const std::string& client) const { return places_.full(client); }
-  // Null as well then. `boundary`: of the form.
+  // The receiver of an upload; null if the client has too many. `boundary`: of the form.
   std::shared_ptr<http::BodyReceiver> Receive(const http::HttpRequest& head, const std::string& client,
                                               std::optional<size_t> key, std::string boundary, http::Headers headers);
 
   void Post(std::function<void()> task) { disk_.Post(std::move(task)); }
-  // `id`: of the file or batch that the path names. Everything but an upload.
+  // Answers any request but an upload. `id`: of the file or batch in the path.
   Result<http::HttpResponse> Answer(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                     std::optional<size_t> key, std::string_view body);
   void AppendMetrics(results::PrometheusText* text) const;
@@ -78,7 +78,7 @@ class FileApi {
   const std::unique_ptr<offline::Store> store_;
   offline::Files files_;
   offline::Batches batches_;
-  std::vector<std::string> owners_;  // of the keys, by their index in keys_: digests that stay the same
+  std::vector<std::string> owners_;  // by index in keys_: digests of the keys, equal after a restart
   const std::string no_owner_;
   std::string model_;  // set by Start
   UploadPlaces places_;

@@ -13,7 +13,7 @@ namespace tactus::serve {
 
 namespace {
 
-bool Says1(const http::HttpRequest& request, const char* header) {
+bool HeaderIsOne(const http::HttpRequest& request, const char* header) {
   const std::string* value = request.Find(header);
   return value != nullptr && *value == "1";
 }
@@ -38,7 +38,7 @@ class Generation::PromptSink final : public ResponseSink {
  private:
   const std::shared_ptr<Generation> generation_;
   const size_t prompt_;
-  http::ClientCounts::Places places_;  // one for each choice that runs
+  http::ClientCounts::Places places_;  // one for each running choice
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
@@ -54,8 +54,8 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       cache_salt_(std::move(caller.cache_salt)),
       slo_class_(std::move(caller.slo_class)),
       one_of_many_(caller.one_of_many),
-      explained_(Says1(exchange_->request(), "x-tactus-explain")),
-      routed_(context_->movable && Says1(exchange_->request(), "x-tactus-route")),
+      explained_(HeaderIsOne(exchange_->request(), "x-tactus-explain")),
+      routed_(context_->movable && HeaderIsOne(exchange_->request(), "x-tactus-route")),
       came_(created != 0),
       created_(created) {}
 
@@ -63,7 +63,7 @@ void Generation::Work() {
   auto parsed = Parse();
   if (!parsed.ok()) return Fail(parsed.status());
   if (!context_->post_rule || !api::MayFollowRule(*parsed)) return WorkOn(std::move(*parsed));
-  // It may wait for its rule, and for the rules of others.
+  // The request may wait for the compilation of its rule and of earlier rules.
   const auto kept = std::make_shared<api::ParsedRequest>(std::move(*parsed));
   context_->post_rule(client_, [self = Self(), kept] {
     if (!self->over()) self->Guard([&] { self->WorkOn(std::move(*kept)); });
@@ -81,7 +81,7 @@ void Generation::WorkOn(api::ParsedRequest parsed) {
 Result<api::ParsedRequest> Generation::Parse() {
   api::ParsedRequest parsed;
   {
-    const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
+    const http::Body body = exchange_->TakeBody();  // freed as soon as it is parsed
     if (routed_) KeepBody(body.text());
     TACTUS_ASSIGN_OR_RETURN(parsed, api_.parse(body.text(), context_->limits, stop()));
   }
@@ -90,7 +90,7 @@ Result<api::ParsedRequest> Generation::Parse() {
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &base.slo));
   base.id = request_id_;
   base.arrival_ns = arrival_ns_;
-  // A client that sent a key is one client to the engine: naming users does not make it several.
+  // For the engine a key is one client, even if its requests name different users.
   if (base.client.empty() || one_of_many_) base.client = client_;
   if (base.slo_class.empty() && !base.slo.any()) base.slo_class = slo_class_;
   base.owner = owner_;
@@ -112,10 +112,9 @@ void Generation::KeepBody(std::string_view text) {
   if (fits) {
     body_ = std::move(kept);
   } else if (is_long) {
-    cannot_move_ =
-        fmt::format("its body has {} bytes, and no more than {} are kept", bytes, ServeOptions::kLongestKeptBody);
+    cannot_move_ = fmt::format("its body has {} bytes, and at most {} are kept", bytes, ServeOptions::kLongestKeptBody);
   } else {
-    cannot_move_ = fmt::format("its body of {} bytes was not kept, since those of others fill {}", bytes,
+    cannot_move_ = fmt::format("its body of {} bytes was not kept, since other bodies use {}", bytes,
                                context_->kept_bodies->limit());
   }
 }
@@ -140,7 +139,7 @@ Result<std::vector<Request>> Generation::Prepare(api::ParsedRequest parsed) {
     cannot_move_ = "the events of its stream have numbers";
   if (!cannot_move_.empty()) body_ = http::Body();
   extent_ = {first.priority, first.prompt->size(), false};
-  // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
+  // Sets answer_ before handles_: code that finds handles uses answer_, even if the next allocation fails.
   auto writer =
       api_.writer(*context_->engine, prepared.shape, api::AnswerIdentity{request_id_, created_, context_->fingerprint});
   answer_.emplace(std::move(prepared.shape), std::move(writer));
@@ -160,7 +159,7 @@ void Generation::Submit(std::vector<Request> requests) {
     std::shared_ptr<PromptSink> sink;
     {
       std::lock_guard lock(mutex_);
-      if (over()) return;  // the client went meanwhile
+      if (over()) return;  // the client has disconnected meanwhile
       sink = std::make_shared<PromptSink>(Self(), i, places_.Split(requests[i].n));
     }
     auto handle = context_->engine->Submit(std::move(requests[i]), std::move(sink));
@@ -170,7 +169,7 @@ void Generation::Submit(std::vector<Request> requests) {
       std::lock_guard lock(mutex_);
       handles_[i] = *handle;
       late = over();
-      // Where it may still be refused, its status line waits for the first token, or for the first ping.
+      // If the engine may still refuse the request, the status line waits for the first token or ping.
       if (!late && stream_ && i + 1 == count && !context_->engine->may_refuse()) BeginStream();
     }
     if (late) context_->engine->Cancel(*handle);  // over before the handle was known
@@ -187,7 +186,7 @@ void Generation::BeginStream() {
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx passes events on at once
   exchange_->StartStream(std::move(head));
-  stream_begun_ = true;  // not before: an error is told in the form that has begun
+  stream_begun_ = true;  // set last: AnswerError then sends errors as stream events
 }
 
 void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
@@ -202,9 +201,9 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
     extent_.tokens += delta.tokens.size();
     first = cannot_move_.empty() && !extent_.begun && !delta.tokens.empty() && delta.finish == FinishReason::kNone;
     extent_.begun = extent_.begun || !delta.tokens.empty();
-    // What the client has had from another replica it does not get again.
+    // Tokens that another replica has already sent are not sent again.
     const bool again = heard_ <= heard_elsewhere_ && delta.finish == FinishReason::kNone;
-    if (!again && stream_ && api::Answer::Tells(delta)) BeginStream();  // what fails from here on is told in the stream
+    if (!again && stream_ && api::Answer::Tells(delta)) BeginStream();  // later errors are sent in the stream
     status = answer_->OnDelta(prompt, delta, &chunks);
     if (!again && !chunks.empty()) exchange_->Write(chunks);
     heard_more_.notify_all();
@@ -213,7 +212,7 @@ void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
   if (!status.ok()) Fail(status);
 }
 
-// All that was generated here has been written; the rest comes from where it went.
+// The sequence has left: all its tokens from here are written, and the client gets the address of the rest.
 void Generation::Left() {
   std::unique_lock lock(mutex_);
   if (over()) return;
@@ -253,7 +252,7 @@ Generation::Extent Generation::extent() {
 Result<std::vector<std::vector<TokenLogprob>>> Generation::LogprobsOf(size_t tokens, DurationNs timeout_ns) {
   using Rows = std::vector<std::vector<TokenLogprob>>;
   std::unique_lock lock(mutex_);
-  if (over() || stream_) return Rows();  // a stream has told them
+  if (over() || stream_) return Rows();  // a stream has already sent them
   const bool came =
       heard_more_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return over() || heard_ >= tokens; });
   if (!came) return Status(StatusCode::kDeadlineExceeded, "the tokens so far were not delivered in time");
@@ -278,12 +277,12 @@ Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence seque
   TACTUS_ASSIGN_OR_RETURN(std::vector<Request> requests, Prepare(std::move(parsed)));
   if (requests.size() != 1 || *requests[0].prompt != *sequence.request.prompt) {
     return InvalidArgument(
-        "prompt: the request's text makes other tokens here; give all replicas the same model and chat template");
+        "prompt: the request's text gives other tokens here; give all replicas the same model and chat template");
   }
   sequence.request.output = requests[0].output;
   sequence.request.grammar = requests[0].grammar;
   sequence.request.shown_specials = requests[0].shown_specials;
-  // A stream told its logprobs where it was; of those tokens only their text still counts.
+  // The previous replica has sent the stream's logprobs; these rows only need the tokens.
   if (sequence.request.sampling.logprobs >= 0 && sequence.logprobs.size() != sequence.output.size()) {
     sequence.logprobs.clear();
     for (const TokenId token : sequence.output) sequence.logprobs.push_back({TokenLogprob{token, 0.0f}});
@@ -313,7 +312,7 @@ void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<T
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
-  // The engine is asked before the mutex is taken. Of several prompts the last one's question has all their schedules.
+  // Calls the engine before taking the mutex. With several prompts, the last OnDone has the schedules of all.
   std::string schedule = Schedule();
   std::unique_lock lock(mutex_);
   if (over()) return;
@@ -339,7 +338,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
 
 std::string Generation::Schedule() const {
   if (!explained_) return {};
-  // What came from elsewhere has its arrival by its age, which is not the same to the nanosecond.
+  // The arrival of a request from another replica is derived from its age, so it is not exact to the nanosecond.
   const TimeNs arrival_ns = came_ ? -1 : arrival_ns_;
   const auto prompts = context_->engine->Timelines({.id = request_id_, .owner = owner_, .arrival_ns = arrival_ns});
   return prompts.empty() ? std::string() : api::ExplainText(prompts);
@@ -349,7 +348,7 @@ void Generation::AnswerError(const Status& status) {
   if (!stream_begun_) return Call::AnswerError(status);
   std::string chunk;
   answer_->AppendError(&chunk, status);
-  exchange_->Write(chunk);  // and no [DONE]
+  exchange_->Write(chunk);  // without [DONE]
   exchange_->End();
 }
 

@@ -13,36 +13,36 @@ struct Text {
   Route route;
   const char* get;     // what GET does, or empty
   const char* post;    // what POST does
-  const char* answer;  // the members that an answer of 200 always has, with a space between; empty: no JSON object
+  const char* answer;  // members that every 200 answer has, separated by spaces; empty: no JSON object
 };
 
 constexpr Text kTexts[] = {
-    {Route::kCompletions, "", "A text is continued.", "id object created model choices usage"},
-    {Route::kChat, "", "A conversation is answered.", "id object created model choices usage"},
-    {Route::kResponses, "", "A conversation is answered, in OpenAI's newer form.",
+    {Route::kCompletions, "", "Continues a text.", "id object created model choices usage"},
+    {Route::kChat, "", "Answers a conversation.", "id object created model choices usage"},
+    {Route::kResponses, "", "Answers a conversation, in OpenAI's newer format.",
      "id object created_at status model output usage"},
-    {Route::kMessages, "", "A conversation is answered, in Anthropic's form.",
+    {Route::kMessages, "", "Answers a conversation, in Anthropic's format.",
      "id type role model content stop_reason usage"},
-    {Route::kCountTokens, "", "The tokens of a conversation in Anthropic's form.", "input_tokens"},
+    {Route::kCountTokens, "", "Counts the tokens of a conversation in Anthropic's format.", "input_tokens"},
     {Route::kModels, "The served model, as a list.", "", "object data"},
     {Route::kModel, "The served model.", "", "id object created owned_by"},
     {Route::kExplain, "Why a request was late.", "", "segments totals_ms"},
-    {Route::kFiles, "The files of this key.", "A file is uploaded.", "object"},
+    {Route::kFiles, "The files of this key.", "Uploads a file.", "object"},
     {Route::kFile, "A file's object.", "", "id object"},
     {Route::kFileContent, "A file's bytes.", "", ""},
-    {Route::kBatches, "The batches of this key.", "A batch is made.", "object"},
+    {Route::kBatches, "The batches of this key.", "Creates a batch.", "object"},
     {Route::kBatch, "A batch.", "", "id object status"},
-    {Route::kBatchCancel, "", "A batch is cancelled.", "id object status"},
-    {Route::kFleetMigrate, "", "Between members of a fleet: a sequence is to move.", ""},
-    {Route::kFleetImport, "", "Between members of a fleet: a sequence arrives.", ""},
-    {Route::kFleetStream, "", "Between members of a fleet: the rest of an answer.", ""},
+    {Route::kBatchCancel, "", "Cancels a batch.", "id object status"},
+    {Route::kFleetMigrate, "", "Between members of a fleet: moves sequences to another replica.", ""},
+    {Route::kFleetImport, "", "Between members of a fleet: receives a sequence.", ""},
+    {Route::kFleetStream, "", "Between members of a fleet: the rest of a moved answer.", ""},
     {Route::kTokenize, "", "The tokens of a text or a conversation.", "count max_model_len tokens"},
     {Route::kDetokenize, "", "The text of tokens.", "prompt"},
     {Route::kHealth, "Whether the process can serve.", "", "status"},
-    {Route::kReady, "Whether requests are taken.", "", "status"},
+    {Route::kReady, "Whether requests are accepted.", "", "status"},
     {Route::kMetrics, "Prometheus text.", "", ""},
     {Route::kVersion, "Version and build.", "", "version build"},
-    {Route::kFleetState, "What routers ask.", "", "status"},
+    {Route::kFleetState, "The state that routers poll.", "", "status"},
     {Route::kOpenApi, "This document.", "", "openapi info paths"},
     {Route::kPage, "A status page.", "", ""},
 };
@@ -51,24 +51,24 @@ const Text& TextOf(Route route) {
   for (const Text& text : kTexts) {
     if (text.route == route) return text;
   }
-  return kTexts[0];  // the test of routes finds that it is missing
+  return kTexts[0];  // a test of the routes detects a missing text
 }
 
-// Any route may answer these; docs/api.md says when.
+// Errors of any route; docs/api.md lists the cases.
 constexpr std::pair<const char*, const char*> kErrors[] = {
     {"400", "The request can never work; the message names field, value and limit."},
     {"401", "No API key, or a wrong one."},
     {"403", "Another server's name in Host, or an Origin that is not allowed."},
     {"404", "No such route, model, file, batch or request."},
-    {"405", "A method that the route does not take."},
+    {"405", "The route does not have this method."},
     {"408", "The request took too long."},
     {"413", "The body is too large."},
-    {"415", "The body is not of the type that the route takes."},
-    {"417", "An Expect other than 100-continue."},
-    {"429", "Too much of this client is open; try again later."},
+    {"415", "The route does not accept this type of body."},
+    {"417", "An Expect header other than 100-continue."},
+    {"429", "This client has too many open requests; try again later."},
     {"431", "The headers are too large."},
     {"500", "A fault of the server."},
-    {"501", "Files and batches are off, or a Transfer-Encoding is not known."},
+    {"501", "Files and batches are off, or a Transfer-Encoding is not supported."},
     {"503", "Loading, draining or full; try again later."},
 };
 
@@ -138,7 +138,7 @@ Json Operation(const RouteEntry& entry, const char* method, const api::RequestLi
   const Text& text = TextOf(entry.route);
   const bool post = method == std::string_view("post");
   const bool get = method == std::string_view("get");
-  Json operation = {{"summary", get ? text.get : post ? text.post : "It is deleted."}, {"responses", Json::object()}};
+  Json operation = {{"summary", get ? text.get : post ? text.post : "Deletes it."}, {"responses", Json::object()}};
   if (std::string_view(entry.path).find("{id}") != std::string_view::npos) {
     operation["parameters"] = {
         {{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}};
@@ -150,7 +150,7 @@ Json Operation(const RouteEntry& entry, const char* method, const api::RequestLi
   const Json error = {{"$ref", messages ? "#/components/schemas/MessagesError" : "#/components/schemas/Error"}};
   const bool probe = entry.route == Route::kHealth || entry.route == Route::kReady || entry.route == Route::kFleetState;
   for (const auto& [status, when] : kErrors) {
-    // A probe's 503 tells its state.
+    // A probe's 503 contains the state.
     const bool told = probe && status == std::string_view("503");
     const Json schema = told ? Json{{"type", "object"}} : error;
     responses[status] = {{"description", when}, {"content", {{"application/json", {{"schema", schema}}}}}};
@@ -175,8 +175,8 @@ std::string OpenApiText(const api::RequestLimits& limits) {
        {{"title", "Tactus"},
         {"version", Version()},
         {"description",
-         "An LLM server. Fields that are not known are ignored, and the header x-tactus-ignored of the answer names "
-         "them; with --strict-fields they are a 400."}}},
+         "An LLM server. Unknown fields are ignored, and the header x-tactus-ignored of the answer names "
+         "them; with --strict-fields they give 400."}}},
       {"security", {Json::object(), {{"bearer", Json::array()}}, {{"key", Json::array()}}}},
       {"paths", std::move(paths)},
       {"components",

@@ -1,5 +1,5 @@
-// The document at /openapi.json: every route, its bodies as their parsers read them (api/fields/field_table.h), its
-// answers and errors. Any thread.
+// The document at /openapi.json: every route with its answers and errors, and its bodies as recorded from their parsers
+// (api/fields/field_table.h). Any thread.
 #pragma once
 
 #include <string>

@@ -36,7 +36,7 @@ constexpr RouteEntry kRoutes[] = {
     {"/", Route::kPage, kGet, true},
 };
 
-// %2F and the like in a model's name.
+// Decodes escapes such as %2F in a model's name.
 std::string PercentDecoded(std::string_view text) {
   auto digit = [](char c) {
     return c >= '0' && c <= '9'   ? c - '0'
@@ -63,7 +63,7 @@ bool Matches(const RouteEntry& entry, std::string_view path, std::string_view* i
   const std::string_view before = pattern.substr(0, at), after = pattern.substr(at + kId.size());
   if (path.size() <= before.size() + after.size() || !path.starts_with(before) || !path.ends_with(after)) return false;
   *id = path.substr(before.size(), path.size() - before.size() - after.size());
-  // Names of models and ids of requests are what their owners say.
+  // Names of models and ids of requests may contain slashes.
   return !entry.stored() || id->find('/') == std::string_view::npos;
 }
 

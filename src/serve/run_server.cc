@@ -17,10 +17,10 @@
 namespace tactus {
 namespace {
 
-constexpr DurationNs kFlushNs = 5 * kSecond;               // after the last token: for the clients to take their bytes
-constexpr int64_t kImportSpaceBytes = int64_t{256} << 20;  // where --swap-space says none
+constexpr DurationNs kFlushNs = 5 * kSecond;               // after the last token, for clients to receive their bytes
+constexpr int64_t kImportSpaceBytes = int64_t{256} << 20;  // default without --swap-space
 
-// "ready: NAME on URL", with a command that asks.
+// "ready: NAME on URL", with an example command.
 std::string ReadyLine(const Engine& engine, const ServeOptions& options, const std::string& url) {
   const ModelInfo& model = engine.model();
   std::string names = model.name;
@@ -47,7 +47,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
   const std::string url = http::UrlOf(options.host, server->port());
   if (!http::IsLoopback(options.host) && options.api_key.empty()) {
-    log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
+    log(fmt::format("warning: {} is reachable from other machines and needs no key; set --api-key", url));
   }
   detail(fmt::format("listening on {} (loading)", url));
   EngineOptions planned = engine_options;
@@ -61,7 +61,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   }
   planned.front_end_bytes = options.FrontEndBytes();
   TACTUS_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, factory(planned, log));
-  // The server goes before the engine that it refers to.
+  // Declared after the engine, so that the server is destroyed first.
   std::unique_ptr<serve::ApiServer> owned = std::move(server);
   owned->SetEngine(engine.get(), engine_options);
   if (const BodyLimits bodies = options.BodiesWithin(engine->model().front_end_bytes);
@@ -88,7 +88,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   const int64_t cut_off = engine->Drain(time_ns);
   owned->FinishParsing(std::max<DurationNs>(0, time_ns - (clock.NowNs() - stopped_ns)));
   if (cut_off > 0) log(fmt::format("{} requests were cut off by --shutdown-timeout", cut_off));
-  if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
+  if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not receive their answers in time");
   if (result != nullptr) *result = engine->Outcome();
   owned.reset();
   const Status closed = engine->Close();

@@ -1,4 +1,4 @@
-// A call that reads or writes what is stored: one function of the request's body, run on a disk thread.
+// A call that reads or writes stored files or batches: a function of the request's body, run on a disk thread.
 #pragma once
 
 #include <functional>

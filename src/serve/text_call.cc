@@ -14,7 +14,7 @@ TextCall::TextCall(std::shared_ptr<const GenerationContext> context, std::shared
 void TextCall::Work() {
   std::vector<std::string> ignored;
   Result<std::string> text = [&] {
-    const http::Body body = exchange_->TakeBody();  // given back as soon as its answer is made
+    const http::Body body = exchange_->TakeBody();  // freed as soon as the answer exists
     return answer_(body.text(), *context_->engine, context_->limits, stop(), &ignored);
   }();
   if (!text.ok()) return Fail(text.status());

@@ -1,4 +1,4 @@
-// One request that asks for text or tokens and nothing of the scheduler: /tokenize, /detokenize, count_tokens.
+// A request that converts text or tokens and does not use the scheduler: /tokenize, /detokenize, count_tokens.
 #pragma once
 
 #include <memory>

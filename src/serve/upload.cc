@@ -12,7 +12,7 @@ namespace tactus::serve {
 namespace {
 
 constexpr int kMostUploads = 64, kMostOfOneClient = 16;
-constexpr int64_t kFormBytes = 64 << 10;  // of a form beside its file
+constexpr int64_t kFormBytes = 64 << 10;  // of a form besides its file
 constexpr size_t kMostFieldBytes = 4096;
 constexpr const char* kFileField = "file";
 
@@ -99,7 +99,7 @@ Status Upload::OnPart(const http::PartHead& head) {
     fields_.emplace_back(head.name, "");
     return Status();
   }
-  if (draft_) return InvalidArgument("file: given twice; send each file in a request of its own", kFileField);
+  if (draft_) return InvalidArgument("file: given twice; send each file in a separate request", kFileField);
   file_name_ = head.filename.value_or("");
   TACTUS_ASSIGN_OR_RETURN(draft_, files_.Begin(from_.owner, std::max<int64_t>(0, from_.announced_bytes - kFormBytes)));
   return Status();

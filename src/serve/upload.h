@@ -1,7 +1,7 @@
-// A file on its way from a client to the disk: the form is read as it arrives, its file written piece by piece. One
-// that does not come to its end leaves nothing behind.
+// An upload from a client to the disk: the form is parsed as it arrives, and its file is written piece by piece. An
+// incomplete upload leaves nothing behind.
 //
-// Thread rule: as http::BodyReceiver; the disk's part runs on the pool's threads, one piece after the other.
+// Thread rule: as http::BodyReceiver; disk work runs on the pool's threads, one piece after the other.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace tactus::serve {
 
-// How many uploads run, in all and of each client: each holds a piece in memory.
+// Limits the running uploads, in total and per client: each has a piece in memory.
 class UploadPlaces {
  public:
   class Place {
@@ -33,14 +33,14 @@ class UploadPlaces {
    private:
     const std::function<void()> leave_;
   };
-  // Null: as many as there may be run already.
+  // Null: a limit is reached.
   std::shared_ptr<Place> Enter(const std::string& client);
   bool full(const std::string& client) const;
 
  private:
   struct State {
     std::mutex mutex;
-    std::map<std::string, int> of;  // no entry: none
+    std::map<std::string, int> of;  // no entry: 0
     int all = 0;
     bool Full(const std::string& client) const;
   };
@@ -52,11 +52,11 @@ class Upload final : public http::BodyReceiver, public http::PartSink, public st
   struct From {
     std::string owner;
     std::string boundary;
-    int64_t announced_bytes = 0;  // by Content-Length; 0: it has none
-    http::Headers headers;        // of every answer
+    int64_t announced_bytes = 0;  // by Content-Length; 0: no such header
+    http::Headers headers;        // added to every answer
     std::shared_ptr<UploadPlaces::Place> place;
   };
-  // All outlive it.
+  // `files` and `disk` outlive this.
   Upload(offline::Files* files, WorkerPool* disk, From from);
 
   // --- BodyReceiver ---

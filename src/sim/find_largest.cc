@@ -19,7 +19,7 @@ bool Narrow(const LargestRange& range, double held, double broke) {
   return broke <= held * (1 + range.tolerance);
 }
 
-// The next value to ask for; nothing: done.
+// The next value to test; absent: done.
 std::optional<double> Next(const LargestRange& range, const Largest& found) {
   if (!found.held && !found.broke) return Rounded(range, range.start);
   if (!found.broke) {

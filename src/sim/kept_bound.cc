@@ -13,18 +13,18 @@ namespace tactus::sim {
 namespace {
 
 constexpr double kNeverNs = std::numeric_limits<double>::infinity();
-constexpr size_t kMostStarts = 96;   // and ends, of the spans that are looked at
-constexpr int32_t kMostRounds = 40;  // in which rows are added
-constexpr size_t kRowsOfRound = 12;  // of one, each of another start
-constexpr double kBroken = 1e-6;     // of a row: more than that is too much
+constexpr size_t kMostStarts = 96;   // starts, and ends, of the time spans considered
+constexpr int32_t kMostRounds = 40;  // rounds in which rows are added
+constexpr size_t kRowsOfRound = 12;  // rows added per round, each with a different start
+constexpr double kBroken = 1e-6;     // relative tolerance: a row exceeded by more is violated
 constexpr int64_t kMostStepTokens = int64_t{1} << 22;
 
-// One way to charge requests for steps: a floor, and by what its fixed part is shared.
+// One way to charge requests for steps: a floor of the step time, and how its fixed part is divided.
 struct Charge {
   double token_ns = 0, pair_ns = 0;
-  double kv_token_ns = 0;   // of a decode, for each token of its context; memory's share included
-  double prompt_kv_ns = 0;  // of a prompt, for each of its tokens, once: its last step holds them all
-  double in_step_ns = 0;    // once for each step that a sequence is in, at the least
+  double kv_token_ns = 0;   // per context token of a decode; includes its share of the fixed part by memory
+  double prompt_kv_ns = 0;  // per token of a prompt, once: the prompt's last step holds them all
+  double in_step_ns = 0;    // minimum per step that contains the sequence
 };
 
 class Bound {
@@ -46,7 +46,7 @@ class Bound {
     }
   }
 
-  // Nothing: it was stopped.
+  // Absent: stopped.
   std::optional<int64_t> Most() {
     MakeSpans();
     std::vector<PackingRow> rows;
@@ -71,14 +71,14 @@ class Bound {
   }
 
  private:
-  // What keeping a request takes; times in ns of the clock.
+  // What a request requires to meet its objectives; times in ns of the clock.
   struct Needs {
     double arrival = 0, prompt_tokens = 0, decodes = 0;
     double prompt_due = kNeverNs;       // the first token
-    double gap = 0;                     // between two tokens, at most; 0: as long as it likes
+    double gap = 0;                     // longest time between two tokens; 0: no limit
     double due = kNeverNs;              // the last token
-    double prompt_ns = 0, step_ns = 0;  // alone on the quickest replica, at the least
-    std::vector<double> prompt_charge;  // of each way to charge
+    double prompt_ns = 0, step_ns = 0;  // minimum times alone on the fastest replica
+    std::vector<double> prompt_charge;  // one per way to charge
   };
 
   bool GoOn() { return going_ = going_ && (!keep_going_ || keep_going_(progress_)); }
@@ -122,13 +122,13 @@ class Bound {
     return n;
   }
 
-  // Whether it can be kept with the machine to itself.
+  // Whether the request can meet its objectives on an otherwise idle machine.
   static bool Alone(const Needs& n) {
     if (n.decodes > 0 && n.gap > 0 && n.gap < n.step_ns) return false;
     return n.arrival + n.prompt_ns <= n.prompt_due;
   }
 
-  // The last decode of `n` that must have run by `t`, from 1; 0: none must.
+  // Number of decodes of `n` that must have run by `t`.
   double LastDueBy(const Needs& n, double t) const {
     double last = 0;
     if (n.gap > 0 && n.prompt_due <= t) last = std::floor((t - n.prompt_due) / n.gap);
@@ -136,7 +136,7 @@ class Bound {
     return std::clamp(last, 0.0, n.decodes);
   }
 
-  // What `n` is charged in [s, t] in any case. Of the prompt what the time outside is too short for.
+  // The minimum that `n` is charged within [s, t]. For the prompt: the part that does not fit into the time outside.
   void ChargeIn(const Needs& n, double s, double t, std::vector<double>* takes) const {
     std::fill(takes->begin(), takes->end(), 0.0);
     const double outside = std::max(0.0, s - n.arrival) + std::max(0.0, n.prompt_due - t);
@@ -172,7 +172,7 @@ class Bound {
     ends_ = Thinned(std::move(ends));
   }
 
-  // The rows that `shares` of the requests break most, of each start at most one; none where it is stopped.
+  // The rows most violated by `shares`, at most one per start; empty if stopped.
   std::vector<PackingRow> Broken(const std::vector<double>& shares) {
     struct Found {
       double by = 0;

@@ -1,21 +1,17 @@
-// How many requests any schedule at all could keep: an upper bound to measure schedulers by, where the oracle
-// (sim/oracle.h) is a good result that is not proven to be the best.
-//
-// The relaxation. A request that keeps its objectives needs machine time inside certain spans. Its prompt's tokens are
-// computed between its arrival and the latest first token that it allows; its i-th decode not before i - 1 other
-// decodes have run after the prompt, and not after the i-th gap that it allows, or so that the rest still ends in time.
-// Every step takes at least a StepFloor, so each token, each token of KV that is read and each pair of a query and a
-// key has a least time. The fixed part of a floor (reading the weights) is shared by those in the step: all of them
-// together hold no more KV than there is, and are no more than --max-num-seqs, so a sequence with x tokens of KV is
-// charged at least the share x / memory of it, and at least 1 / max_num_seqs. What requests are charged for one step
-// adds up to no more than the step's time. So over any span of time [s, t], and under any one way of charging, the kept
-// requests' charges that must fall into the span are at most t - s for each replica. That is a row of a packing
-// problem, and a bound of it (packing_bound.h) is a bound for every schedule: order, step sizes, chunks, preemption,
-// which replica and what is known in advance are all left free. Only some spans are looked at, which makes the bound
-// weaker and never wrong.
-//
-// What is left out, so that the bound may be above what is possible: that a step cannot be interrupted, that few
-// sequences share a step's fixed time where others miss, KV that is held between a sequence's own steps.
+// An upper bound on how many requests any schedule can serve within their objectives. The oracle (sim/oracle.h) gives a
+// good schedule, but no proof that it is the best.
+// The relaxation. A request within its objectives needs machine time in certain spans. Its prompt must be computed
+// between its arrival and its latest allowed first token. Its i-th decode runs after i - 1 other decodes, and before
+// the i-th allowed gap ends and early enough for the rest of the answer. Every step takes at least a StepFloor, so each
+// token, each KV token read and each query-key pair has a minimum time. The fixed part of a floor (reading the weights)
+// is shared by the sequences of the step: together they hold at most the KV memory and number at most --max-num-seqs,
+// so a sequence with x tokens of KV is charged at least the share x / memory, and at least 1 / max_num_seqs. The
+// charges of one step sum to at most the step's time. So over any time span [s, t], under any one way of charging, the
+// charges that must fall into the span sum to at most t - s per replica. That is a row of a packing problem, and its
+// bound (packing_bound.h) holds for every schedule: any order, step sizes, chunks, preemption, replica choice and
+// knowledge of the future. Only some spans are considered, which makes the bound looser but never wrong.
+// Not modelled, so the bound may be above the optimum: steps cannot be interrupted; when requests miss, fewer sequences
+// share a step's fixed time; KV stays allocated between a sequence's steps.
 #pragma once
 
 #include <cstdint>
@@ -28,30 +24,30 @@
 
 namespace tactus::sim {
 
-// A request that states objectives, as it reaches the engine.
+// A request with objectives, as submitted to the engine.
 struct AskedRequest {
   int64_t arrival_ns = 0;
   int64_t prompt_tokens = 0;  // >= 1
-  int64_t output_tokens = 1;  // that end its answer
-  int64_t shared_tokens = 0;  // of the prompt: another request may have computed them
+  int64_t output_tokens = 1;  // tokens of the complete answer
+  int64_t shared_tokens = 0;  // prompt tokens that another request may have computed
   Slo slo;
 };
 
 struct KeptBoundMachine {
   const StepTimeModel* step_time = nullptr;
-  int64_t kv_tokens = 0;     // of a replica
-  int32_t max_num_seqs = 1;  // in a step
-  int64_t context = 1;       // tokens of a sequence
-  double replicas = 1;       // of the speed of step_time, together
-  double quickest = 1;       // times as long a step, at the quickest of them
+  int64_t kv_tokens = 0;     // capacity of one replica
+  int32_t max_num_seqs = 1;  // sequences per step
+  int64_t context = 1;       // longest sequence in tokens
+  double replicas = 1;       // number of replicas, weighted by speed
+  double quickest = 1;       // slowness of the fastest replica: factor on its step times
 };
 
-// Rows of the packing problem are found round by round, until none is broken any more.
+// Progress: rows of the packing problem are added in rounds until none is violated.
 struct KeptBoundProgress {
   int32_t round = 0, most_rounds = 0;
 };
 
-// `keep_going` is asked many times in each round and may be null. Nothing: it has said no.
+// `keep_going` is called many times per round and may be null. Absent: it returned false.
 std::optional<int64_t> MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine,
                                 const std::function<bool(const KeptBoundProgress&)>& keep_going = {});
 

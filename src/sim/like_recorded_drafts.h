@@ -1,6 +1,6 @@
-// Guesses of a simulation that stands for a recorded run: as many, as likely and as often right as that run's. The k-th
-// time that a sequence could use some, the answer is the k-th of the recording, from the first again after the last.
-// Which of them are right the executor says (sim/sim_executor.h). Thread rule: engine thread only.
+// Drafts of a simulation that reproduces a recorded run: with the recorded number, chance and acceptance. The k-th
+// request for a draft gets the k-th recorded answer, starting over after the last. The executor decides which draft
+// tokens are accepted (sim/sim_executor.h). Thread rule: engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace tactus::sim {
 
-// The chance that a guessed token is right if those before it are, such that drafts of the recorded mean length have
-// the recorded mean number of right tokens. 0 where nothing was guessed.
+// The acceptance probability of a draft token, given that those before it are accepted, for which drafts of the
+// recorded mean length have the recorded mean number of accepted tokens. 0 without drafts.
 inline double AcceptanceOf(const DraftCounts& counts) {
   if (counts.drafts <= 0 || counts.draft_tokens <= 0 || counts.accepted_tokens <= 0) return 0;
   if (counts.accepted_tokens >= counts.draft_tokens) return 1;

@@ -1,4 +1,4 @@
-// What the CSV files of a simulation have in common.
+// Shared by the CSV files of a simulation.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace tactus::sim {
 
-// With nine decimals: exact.
+// Seconds with nine decimals: exact.
 inline std::string ExactSeconds(TimeNs ns) {
   return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond);
 }

@@ -6,8 +6,8 @@
 namespace tactus::sim {
 namespace {
 
-constexpr int32_t kSpareBlocks = 8;                    // for what it computes meanwhile, at the least
-constexpr DurationNs kShortStepNs = 5 * kMillisecond;  // no decode is taken to be faster
+constexpr int32_t kSpareBlocks = 8;                    // minimum reserve for tokens computed during the move
+constexpr DurationNs kShortStepNs = 5 * kMillisecond;  // assumed shortest decode step
 
 }  // namespace
 
@@ -33,8 +33,8 @@ void Migrations::Decide(std::span<const fleet::ReplicaView> replicas, const std:
 void Migrations::Begin(const fleet::MovePair& pair, int64_t room_tokens) {
   host_.loop(pair.from).Movable(&running_);
   movable_.clear();
-  // With its whole prompt, also where that is still being computed: what holds little now is not what will be short,
-  // and its room would be outgrown before it has moved.
+  // With the length of its whole prompt, even if that is still being computed: a room for the current size would be
+  // outgrown during the move.
   for (const auto& s : running_) movable_.push_back({s.handle, s.priority, s.known});
   const int32_t chosen = fleet::ChooseToMove(movable_, room_tokens);
   if (chosen < 0) return;
@@ -86,9 +86,9 @@ void Migrations::Go(Move* move) {
     host_.wake(move->from);
     return;
   }
-  // Cancels do not come in simulations, and it has been paused: it is still there.
+  // Simulations have no cancels and the sequence is paused, so it still exists.
   core::StepLoop& from = host_.loop(move->from);
-  // One that a preemption has met moves without KV, as between servers, and is computed where there is room for it.
+  // A preempted sequence moves without KV, as between servers, and is recomputed at the destination.
   const int32_t tokens = move->standing.computed_tokens;
   const bool fits = BlocksOf(tokens) <= move->blocks;
   RequestHandle arrived = 0;

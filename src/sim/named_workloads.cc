@@ -28,7 +28,7 @@ constexpr Table kTables[] = {
 };
 #undef TACTUS_WORKLOAD
 
-// The quantile of a uniform `u`: the logarithm is interpolated between knots.
+// The quantile of a uniform `u`: interpolates the logarithm between knots.
 int64_t QuantileAt(std::span<const int32_t> table, double u) {
   const size_t above =
       std::min<size_t>(static_cast<size_t>(std::upper_bound(kKnots, kKnots + kNumKnots, u) - kKnots), kNumKnots - 1);

@@ -10,7 +10,7 @@
 namespace tactus::sim {
 namespace {
 
-// A workload's file is looked up as it is, then in the data folder and its traces.
+// Looks up a workload's file by its path, then in the data folder and its traces.
 std::string FindFile(const std::string& file, const std::string& data) {
   std::error_code error;
   if (std::filesystem::exists(file, error)) return file;
@@ -23,12 +23,12 @@ std::string FindFile(const std::string& file, const std::string& data) {
   return file;
 }
 
-// Objectives come from one place.
+// Objectives must come from a single source.
 Status CheckObjectives(const OfferedLoad& o, const WorkloadSpec& spec) {
   if (o.slo_mix.empty()) return Status();
   if (!o.slo.empty()) return InvalidArgument("give --slo or --slo-mix, not both", "slo-mix");
   if (!o.request_class.empty())
-    return InvalidArgument("--slo-mix names its classes: leave --request-class out", "slo-mix");
+    return InvalidArgument("--slo-mix sets the classes: leave --request-class out", "slo-mix");
   if (spec.rows == nullptr || !spec.rows->states_objectives()) return Status();
   return InvalidArgument(
       fmt::format("'{}' states objectives or classes itself (columns slo_*): leave --slo-mix or the columns out",
@@ -48,12 +48,12 @@ Result<ParsedLoad> ParseLoad(const OfferedLoad& o, bool offline) {
   const bool own_times =
       load.spec.kind == WorkloadSpec::Kind::kTrace && load.spec.rows != nullptr && load.spec.rows->has_arrivals();
   if (offline && (o.rate > 0 || o.concurrency > 0)) {
-    return InvalidArgument("an offline job is there from the beginning: leave --rate and --concurrency out", "offline");
+    return InvalidArgument(
+        "all requests of an offline job are present from the start: leave --rate and --concurrency out", "offline");
   }
   if (!offline && o.rate <= 0 && o.concurrency <= 0 && !own_times) {
     return InvalidArgument(
-        "how fast? give --rate R (open loop) or --concurrency N (closed loop); the workload has no times of its own",
-        "rate");
+        "give --rate R (open loop) or --concurrency N (closed loop): the workload has no arrival times", "rate");
   }
   TACTUS_RETURN_IF_ERROR(CheckObjectives(o, load.spec));
   return load;

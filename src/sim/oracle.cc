@@ -69,22 +69,23 @@ class Load {
     }
     return requests;
   }
-  bool follows() const { return follows_; }  // some come when others end
+  bool follows() const { return follows_; }  // some requests arrive after others end
   bool empty() const { return requests_.empty(); }
 
  private:
   std::vector<AskedRequest> requests_;
-  std::vector<std::vector<int64_t>> ids_;        // of each its blocks
-  std::unordered_map<int64_t, int32_t> blocks_;  // how often each stands in the load; looked up, never gone through
+  std::vector<std::vector<int64_t>> ids_;        // [request]: its block ids
+  std::unordered_map<int64_t, int32_t> blocks_;  // occurrences in the load; looked up, never iterated
   bool follows_ = false;
 };
 
-// Why no bound is known of such a simulation; empty: one is.
+// Why there is no bound for such a simulation; empty: there is one.
 std::string WhyUnbounded(const SimulationConfig& c, const Load& load) {
-  if (load.empty()) return "no request states an objective";
-  if (load.follows() || c.concurrency > 0) return "requests come when others end, so arrivals depend on the schedule";
-  if (c.step_spread.any()) return "steps vary (--step-noise), so none has a least time";
-  if (c.draft_acceptance > 0) return "guesses (--speculation) make tokens that have no step of their own";
+  if (load.empty()) return "no request has an objective";
+  if (load.follows() || c.concurrency > 0)
+    return "requests arrive after others end, so arrivals depend on the schedule";
+  if (c.step_spread.any()) return "step times vary (--step-noise) and have no minimum";
+  if (c.draft_acceptance > 0) return "speculation (--speculation) generates several tokens in one step";
   if (c.warmup.given() || c.measure.given()) return "only a part of the run is measured (--warmup, --measure)";
   return "";
 }
@@ -156,7 +157,7 @@ class Search {
 
   bool GoOn() { return going_ = going_ && (!keep_going_ || keep_going_(progress_)); }
 
-  // One result per job; stops when keep_going_ says no.
+  // One result per job; stops if keep_going_ returns false.
   std::vector<Result<RunResult>> RunAll(const std::vector<SimulationJob>& jobs) {
     auto results = RunSimulations(jobs, options_.threads, [this] {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -190,7 +191,7 @@ class Search {
     return going_ ? first : Status(StatusCode::kCancelled, "interrupted before any preset had run");
   }
 
-  // What is known of each request, from a run of the best preset.
+  // Collects facts about each request in a run of the best preset.
   std::vector<Known> Look() {
     std::vector<Known> known;
     SimulationJob job = JobOf(*starts_[best_preset_]);
@@ -216,12 +217,11 @@ class Search {
     return ranks;
   }
 
-  // Orders to begin with, under the best preset's other choices, or the default's where an order by priority does not
-  // fit them.
+  // Initial orders, with the best preset's other choices, or the default's if those do not allow an order by priority.
   void TryOrders() {
     const std::vector<Known> known = Look();
     if (!going_) return;
-    const auto workload = base_.open();  // counts requests that never ran, too
+    const auto workload = base_.open();  // also counts requests that never ran
     if (!workload.ok()) return;
     count_ = static_cast<size_t>((*workload)->count());
     const auto sorted = [&](auto key) {
@@ -236,7 +236,7 @@ class Search {
       return order;
     };
     const std::pair<const char*, std::vector<int32_t>> orders[] = {
-        {"as the best preset began them", sorted([](const Known& k) { return k.scheduled_ns; })},
+        {"in the order of the best preset", sorted([](const Known& k) { return k.scheduled_ns; })},
         {"earliest deadline first", sorted([](const Known& k) { return k.deadline_ns; })},
         {"least work first", sorted([](const Known& k) { return k.work_tokens; })},
     };
@@ -260,7 +260,7 @@ class Search {
     }
   }
 
-  // Hill climbing: of each round's proposals the best is kept if it is better.
+  // Hill climbing: an improvement among a round's proposals becomes the new order.
   void TrySwaps() {
     Rng rng(base_.config.seed, kSwaps);
     const auto n = static_cast<int64_t>(order_.size());
@@ -295,13 +295,13 @@ class Search {
   std::mutex mutex_;
   bool going_ = true;
   OracleProgress progress_;
-  std::optional<Entry> best_, start_;  // of all, and the one that swaps improve
+  std::optional<Entry> best_, start_;  // the best of all, and the one that swaps improve
   std::string from_;
   std::vector<std::pair<std::string, std::optional<double>>> presets_;
   std::vector<const core::PresetInfo*> starts_;
-  size_t best_preset_ = 0;  // of them
+  size_t best_preset_ = 0;  // index in starts_
   Load load_;
-  bool looked_ = false;  // the load is known
+  bool looked_ = false;  // the load has been recorded
   core::SchedulerConfig with_order_;
   std::vector<int32_t> order_;
   size_t count_ = 0;
@@ -322,13 +322,13 @@ Result<std::vector<std::string>> ParseOracleWithout(const std::string& names) {
     const auto is = [&](const core::PresetInfo& preset) { return name == preset.name; };
     if (std::none_of(core::Presets().begin(), core::Presets().end(), is)) {
       return InvalidArgument(
-          fmt::format("--oracle-without: '{}' is no preset; leave out any of: {}", Printable(name), known),
+          fmt::format("--oracle-without: '{}' is not a preset; the presets are: {}", Printable(name), known),
           "oracle-without");
     }
     if (std::find(without.begin(), without.end(), name) == without.end()) without.push_back(name);
   }
   if (without.size() == core::Presets().size()) {
-    return InvalidArgument("--oracle-without leaves out every preset, and the search begins with one: name fewer",
+    return InvalidArgument("--oracle-without excludes every preset, and the search needs one to start from: name fewer",
                            "oracle-without");
   }
   return without;

@@ -1,8 +1,7 @@
-// The `oracle`: what could have been reached with every arrival and every output length known. The best, by goodput, of
-// all presets (predictors answer the truth) and of orders found by search: an explicit order of all requests, given to
-// the engine as priorities, improved by swaps of two requests. A good result to compare schedulers with; how many
-// requests any schedule could keep at most is proven beside it (kept_bound.h).
-//
+// The `oracle`: the result that was reachable with all arrivals and output lengths known in advance. It is the best, by
+// goodput, of all presets (with exact predictions) and of orders found by search: an explicit order of all requests,
+// passed to the engine as priorities and improved by swapping two requests. A good reference to compare schedulers
+// with; an upper bound for any schedule is reported with it (kept_bound.h).
 // Deterministic from the simulation's seed, on any number of threads: proposals are made and judged in rounds of
 // kProposals.
 #pragma once
@@ -19,7 +18,7 @@
 namespace tactus::sim {
 
 struct OracleOptions {
-  std::vector<std::string> without;  // presets that it does not begin with
+  std::vector<std::string> without;  // presets excluded from the start of the search
   int32_t swaps = 1000;
   int32_t threads = 1;
 };
@@ -31,23 +30,24 @@ struct OracleProgress {
 };
 
 struct OracleResult {
-  RunResult run;     // of the best
-  std::string from;  // where it came from
+  RunResult run;     // of the best schedule
+  std::string from;  // the origin of the best schedule
   std::vector<std::pair<std::string, std::optional<double>>>
-      presets;  // what each reached, requests/s; none: cannot run
+      presets;  // goodput of each preset, requests/s; absent: cannot run
   int64_t swaps_tried = 0, swaps_kept = 0;
-  // Requests that any schedule keeps at most (kept_bound.h); none: not known, and why not.
+  // Upper bound on requests within objectives for any schedule (kept_bound.h); absent: unknown, `unbounded` has the
+  // reason.
   std::optional<int64_t> most_kept;
   std::string unbounded;
 };
 
-// By comma; empty: none. kInvalidArgument, with the parameter `oracle-without`: no preset has the name, or none is
-// left.
+// Preset names separated by commas; empty: none. kInvalidArgument, with the parameter `oracle-without`: an unknown
+// preset, or no preset left.
 Result<std::vector<std::string>> ParseOracleWithout(const std::string& names);
 
-// `base`: its scheduler's limits and parameters count, its preset and choices do not. `keep_going` may be null; when it
-// says no, the best so far is the answer. Not ok: no preset can run at all (the first complaint), or kCancelled before
-// the first run.
+// `base`: its scheduler's limits and parameters are used, its preset and choices are not. `keep_going` may be null; if
+// it returns false, the best so far is returned. Not ok: no preset can run (the first error), or kCancelled before the
+// first run.
 Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& options,
                                const std::function<bool(const OracleProgress&)>& keep_going = {});
 

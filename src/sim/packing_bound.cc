@@ -8,14 +8,13 @@ namespace {
 
 constexpr double kTiny = 1e-9;
 
-// The simplex method with bounds on variables, in a condensed table: each row says of a variable that is not 0 how it
-// follows from those of the columns, which are. A share that has come to 1 is turned round: what is left of it to 1 is
-// 0.
+// The simplex method with bounded variables, in a condensed table: each row expresses a basic variable through the
+// nonbasic ones (the columns), which are 0. A share that reaches 1 is replaced by its complement, which is then 0.
 class Simplex {
  public:
   Simplex(const std::vector<PackingRow>& rows, size_t things) : rows_(rows.size()), things_(things) {
     for (size_t i = 0; i < rows_; ++i) {
-      // In shares of what there is, so that rows in different units have like numbers.
+      // Scaled by each row's capacity, so that rows in different units have similar magnitudes.
       const double scale = 1 / std::max(rows[i].there_is, kTiny);
       scale_.push_back(scale);
       table_.emplace_back();
@@ -29,7 +28,7 @@ class Simplex {
   }
 
   void Run(const std::function<bool()>& keep_going) {
-    // More than it needs; where it goes round in circles, its prices are as good as any.
+    // An iteration limit far above normal need; if the method cycles, the current prices are still valid.
     const size_t most = 50 * (rows_ + things_);
     for (size_t i = 0; i < most && (!keep_going || keep_going()) && Improve(); ++i) {
     }
@@ -71,7 +70,7 @@ class Simplex {
       most = until, leaves = i, at_one = rate < 0;
     }
     if (leaves == rows_) {
-      if (column_[enters] >= things_) return false;  // without end: not with rows that take something
+      if (column_[enters] >= things_) return false;  // unbounded: impossible with rows that take something
       TurnColumn(enters);
       return true;
     }
@@ -114,7 +113,7 @@ class Simplex {
   const size_t rows_, things_;
   std::vector<double> scale_, value_, gain_;
   std::vector<std::vector<double>> table_;
-  std::vector<size_t> basic_, column_;  // variables: the things, then what is left of each row
+  std::vector<size_t> basic_, column_;  // variables: the things, then the slack of each row
   std::vector<bool> turned_;
 };
 

@@ -29,7 +29,7 @@ offline::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::Cost
   }
   const StepRates rates = RatesOf(times, step_tokens);
   cost.flops_per_s = cost.flops_per_token / rates.prompt_token_s;
-  // Steps that take no longer with more context: no memory time to speak of.
+  // For steps whose time does not grow with context: memory time is negligible.
   cost.bytes_per_s = cost.kv_bytes_per_token / std::max(rates.kv_token_s, 1e-15);
   return cost;
 }
@@ -50,8 +50,8 @@ Status PlannedJob::Read(WorkloadStream* workload, offline::PromptSet* prompts) {
   for (WorkloadRequest r; workload->Next(&r); requests_.push_back(std::move(r))) {
     if (r.conversation >= 0) {
       return InvalidArgument(
-          "turns of a conversation follow from its answers, so they are no offline job: leave "
-          "--offline out, or give another workload",
+          "turns of a conversation depend on its answers, so they cannot be an offline job: leave --offline out, or "
+          "give another workload",
           "offline");
     }
     const auto prompt = static_cast<int32_t>(std::min<int64_t>(r.prompt_tokens, engine_.max_model_len));

@@ -1,8 +1,7 @@
-// An offline job in a simulation: a workload whose requests are all there from the beginning, planned and handed out
-// by the feed that `tactus batch` has (offline/plan/job_feed.h), one for each replica's shard.
-//
-// The plan knows of lengths what a batch's plan knows, nothing beyond max_tokens before answers have ended, unless it
-// is told all for comparison. Memory: the whole job. Thread rule: as Simulation.
+// An offline job in a simulation: all requests are present from the start. They are planned and released by the same
+// feed as in `tactus batch` (offline/plan/job_feed.h), one for each replica's shard.
+// The plan knows of output lengths what a batch's plan knows: only max_tokens before answers have ended; with
+// `lengths_known` it gets the true lengths, for comparison. Memory: the whole job. Thread rule: as Simulation.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +24,14 @@ namespace tactus::sim {
 struct PlannedLoad {
   double sample_share = 0.01;
   uint64_t seed = 0;           // of the sample, and of order random
-  bool lengths_known = false;  // the plan is told true lengths
+  bool lengths_known = false;  // the plan gets the true lengths
   offline::BatchCostModel cost;
   OverlapFit overlap;
 };
 
-// What the planner must know of the engine.
+// What the planner needs to know about the engine.
 struct PlannedEngine {
-  std::string order;  // of the scheduler, whose name is the plan's; one that goes by no plan: fcfs
+  std::string order;  // the scheduler's order, which names the plan's; fcfs if no plan has that name
   int32_t replicas = 1, block_size = 16, max_num_seqs = 0;
   int64_t kv_tokens = 0, max_model_len = 0, default_max_tokens = 0;
   bool prefix_caching = true;
@@ -40,31 +39,31 @@ struct PlannedEngine {
   Clock* stopwatch = nullptr;
 };
 
-// Costs by a step-time model. `meter` says what they are made of; null: that is not known, and only times count.
+// Costs from a step-time model. `meter` divides them into compute and memory; null: unknown, and only times count.
 offline::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens);
 
 class PlannedJob {
  public:
-  // Takes the whole workload. kInvalidArgument: turns that follow from answers.
+  // Reads the whole workload. kInvalidArgument: turns that depend on answers.
   static Result<std::unique_ptr<PlannedJob>> Create(const PlannedLoad& load, const PlannedEngine& engine,
                                                     WorkloadStream* workload);
 
   struct Start {
     const WorkloadRequest* work = nullptr;
-    int32_t number = 0;  // of the request in the job
+    int32_t number = 0;  // the request's number in the job
     PlannedPlace place;
   };
-  // None: the replica's shard has all begun.
+  // Absent: every request of the replica's shard has started.
   std::optional<Start> Next(int32_t replica);
-  // How many may wait in a queue of `limit`.
+  // Most requests that may wait, for a queue of `limit`.
   int32_t MostWaiting(int32_t replica, int32_t limit) const {
     const int32_t most = feeds_[static_cast<size_t>(replica)].most_waiting();
     return most > 0 ? std::min(most, limit) : limit;
   }
-  // 0: it was refused.
+  // `output_tokens` 0: rejected.
   void OnDone(int32_t replica, int32_t number, int32_t output_tokens);
 
-  // With the lengths that answers had; of what has ended in `run_s` seconds.
+  // Figures of the finished part, which took `run_s` seconds, with the true lengths of its answers.
   PlanFigures Figures(double run_s) const;
 
  private:
@@ -78,7 +77,7 @@ class PlannedJob {
   offline::PlanOrder order_ = offline::PlanOrder::kFcfs;
   std::vector<WorkloadRequest> requests_;
   offline::PrefixTree tree_;
-  std::vector<int32_t> outputs_;  // [request] of those that have ended
+  std::vector<int32_t> outputs_;  // [request], for finished ones
   std::vector<offline::JobFeed> feeds_;
   DurationNs planning_ns_ = 0;
   int32_t sample_ = 0;

@@ -43,7 +43,7 @@ void AppendPromptKeys(const WorkloadRequest& r, int32_t prompt_tokens, int32_t b
     const int64_t last = int64_t{b + 1} * block_size - 1;  // the block's last token
     const auto hash_block = static_cast<size_t>(last / kHashBlockTokens);
     if (hash_block < r.block_ids.size()) {
-      // Ids are of the text from the start on, so the id of a block's end stands for all before it.
+      // A trace's hash id depends on the whole text before it, so the id of a block's end identifies all of it.
       keys->push_back(KeyOf(Text::kHashId, r.block_ids[hash_block], b));
     } else if (r.prefix_id >= 0 && r.prefix_id != r.conversation && last < r.shared_tokens) {
       keys->push_back(KeyOf(Text::kPrefix, r.prefix_id, b));
@@ -79,7 +79,7 @@ void OwnerTable::Remove(RequestHandle handle) {
     if (entries_[hole].handle == 0) return;
     hole = (hole + 1) & mask;
   }
-  // Close the hole: move back whatever a probe could no longer reach across it.
+  // Close the hole: move entries back that probing could no longer reach.
   for (size_t at = (hole + 1) & mask; entries_[at].handle != 0; at = (at + 1) & mask) {
     if (((at - Home(entries_[at].handle)) & mask) >= ((at - hole) & mask)) {
       entries_[hole] = entries_[at];

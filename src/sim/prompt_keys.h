@@ -1,5 +1,5 @@
-// Identities of the KV blocks of simulated requests: there is no text to hash, but who shares what is known. Blocks of
-// a conversation are the same whether they were a prompt or generated.
+// Prefix cache keys of the KV blocks of simulated requests. There is no text to hash, but the workload states which
+// requests share text. Blocks of a conversation have the same key as prompt and as generated text.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace tactus::sim {
 
-// Whose text a block holds once it is beyond what the request shares with others.
+// The owner of a block's text beyond the part that the request shares with others.
 struct TextOwner {
   bool conversation = false;
-  int64_t id = 0;  // of the conversation, else the request's index
+  int64_t id = 0;  // the conversation, else the request's index
 };
-// Whether another request may hold a block of the same key.
+// Whether another request may have a block with the same key.
 bool SharesText(const WorkloadRequest& request);
 TextOwner OwnerOf(const WorkloadRequest& request);
 Hash128 OwnBlockKey(const TextOwner& owner, int64_t block);
 
-// Keys of the prompt's full blocks. A block is shared if all of it is.
+// Keys of the prompt's full blocks. A block is shared only if all its tokens are.
 void AppendPromptKeys(const WorkloadRequest& request, int32_t prompt_tokens, int32_t block_size,
                       std::vector<Hash128>* keys);
 
@@ -29,9 +29,9 @@ void AppendPromptKeys(const WorkloadRequest& request, int32_t prompt_tokens, int
 class OwnerTable {
  public:
   OwnerTable();
-  void Add(RequestHandle handle, const TextOwner& owner);  // precondition: handle is not 0 and not there
-  const TextOwner& Find(RequestHandle handle) const;       // precondition: there
-  void Remove(RequestHandle handle);                       // no effect when not there
+  void Add(RequestHandle handle, const TextOwner& owner);  // precondition: handle is not 0 and not in the table
+  const TextOwner& Find(RequestHandle handle) const;       // precondition: in the table
+  void Remove(RequestHandle handle);                       // no effect if absent
 
  private:
   struct Entry {

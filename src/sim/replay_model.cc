@@ -19,7 +19,7 @@
 namespace tactus::sim {
 namespace {
 
-// Latencies and outputs of one side.
+// Latencies and outputs of one of the two runs.
 class Watcher final : public core::EventSink {
  public:
   bool wants_tokens() const override { return false; }
@@ -38,7 +38,7 @@ class Watcher final : public core::EventSink {
   core::EngineMetrics metrics_{"", {}, 0, true};
 };
 
-// Compares every recorded step with what the model says of its plan.
+// Compares every recorded step with the model's time for its plan.
 class StepComparison {
  public:
   explicit StepComparison(const StepTimeModel& model) : model_(model) {}
@@ -83,7 +83,7 @@ class StepComparison {
   std::vector<ChunkShape> chunks_;
 };
 
-// The recorded requests, with how long their answers became, as a simulation of the same engine takes them.
+// Simulates the recorded requests, with their recorded answer lengths, on the same engine.
 class ModelRun {
  public:
   ModelRun(const core::TraceHeader& header, const StepTimeModel& model,
@@ -98,16 +98,17 @@ class ModelRun {
         recorder_(recorder) {}
 
   Result<RunResult> Go() {
-    // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
+    // Values derived from step times at the start (a budget, a pivot) stay as recorded; after that the model answers.
     core::RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
     step_times.Expect(header_.step_times);
     core::ReplicaServices services;
     if (header_.step_tile_tokens > 0) services.step_time = &step_times;
     core::ReplicaConfig config = core::ReplicaOf(header_);
     config.true_lengths_known = true;
-    // A server is always ready to verify what a grammar leaves no choice about; most runs have nothing to verify.
+    // Drafts are simulated only if the recording has some: a server can always verify tokens that a grammar forces, but
+    // most runs have none.
     const bool guessed = std::any_of(drafts_.begin(), drafts_.end(), [](const auto& d) { return d.tokens > 0; });
-    constexpr double kLeastAcceptance = 1e-9;  // of guesses that were never right: they are verified all the same
+    constexpr double kLeastAcceptance = 1e-9;  // for drafts that were never accepted: they still need verification
     SimExecutor executor({.step_time = &model_,
                           .clock = &clock_,
                           .max_slots = header_.slot_capacity,
@@ -144,7 +145,7 @@ class ModelRun {
         TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
         const auto request = std::static_pointer_cast<const SimRequest>(prepared.request);
         const auto submitted = loop.Submit(std::move(prepared));
-        // A slower machine has more of them at once: the request waits for a place before the loop.
+        // A slower machine may have more concurrent requests: the request waits outside the loop for a free slot.
         if (submitted.status().code() == StatusCode::kResourceExhausted && executor.busy()) break;
         if (!submitted.ok()) return submitted.status();
         const RequestHandle handle = *submitted;
@@ -162,7 +163,7 @@ class ModelRun {
       if (event == kNever) break;
       clock_.AdvanceTo(event);
     }
-    if (!loop.idle()) return Internal("the simulation came to a stop with work left");
+    if (!loop.idle()) return Internal("the simulation stalled with work left");
     return watcher.Outcome(loop.Stats());
   }
 
@@ -172,7 +173,7 @@ class ModelRun {
     static_cast<Request&>(*request) = *r.request;
     request->stop.ignore_eos = false;
     request->prompt_tokens = r.prompt_tokens;
-    // One that was cancelled would have gone on.
+    // A cancelled request would have continued.
     const auto done = outputs_.find(r.handle);
     const bool known = r.cancelled_ns < 0 && done != outputs_.end() && done->second > 0;
     request->output_tokens =
@@ -186,7 +187,7 @@ class ModelRun {
     return prepared;
   }
 
-  // The text of an answer is the recorded one, whenever it comes; what was never generated is no other answer's.
+  // Generated blocks have their recorded keys at any time; blocks that were never generated get unique keys.
   Hash128 KeyOf(RequestHandle handle, int32_t choice, int32_t block) const {
     for (const core::RecordedRequest::GeneratedKey& g : requests_[handle - 1].generated_keys) {
       if (g.choice == choice && g.block == block) return g.key;
@@ -227,20 +228,20 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
         fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
   }
   if (out.recorded.steps_recorded == 0) {
-    return InvalidArgument(fmt::format(
-        "trace '{}' has no steps: nothing ran while it was recorded; record a run that answers requests", path));
+    return InvalidArgument(fmt::format("trace '{}' has no steps; record a run that answers requests", path));
   }
   if (header.max_in_flight != 1) {
     return InvalidArgument(
-        fmt::format("trace '{}' has up to {} steps in flight; only runs with one at a time can be timed by a model yet",
-                    path, header.max_in_flight));
+        fmt::format("trace '{}' has up to {} steps in flight; a model can only time runs with one step in flight", path,
+                    header.max_in_flight));
   }
   out.errors = comparison.Errors();
   out.steps = std::move(comparison.steps);
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Outcome(out.recorded.stats);
-  // A client that leaves with its whole answer cancels what has ended; by the model that may still be under way.
+  // A client that disconnects after its whole answer cancels a finished request; in the model's run the request may
+  // still be running.
   for (core::RecordedRequest& r : requests) {
     if (!watcher.cancelled.contains(r.handle)) r.cancelled_ns = -1;
   }

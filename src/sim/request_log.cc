@@ -10,14 +10,14 @@
 namespace tactus::sim {
 namespace {
 
-// Cells hold no comma, no quote and no line's end (base/csv.h).
+// Cells must not contain a comma, a quote or a line break (base/csv.h).
 std::string CsvCell(std::string text) {
   for (char& c : text) {
     if (c == ',' || c == '"' || static_cast<uint8_t>(c) < 0x20) c = '_';
   }
   return text;
 }
-// As a workload's file has them (docs/workloads.md): nothing where none is stated.
+// As in a workload's file (docs/workloads.md): empty without an objective.
 std::string Milliseconds(DurationNs ns) {
   return ns == 0 ? "" : fmt::format("{}.{:06}", ns / kMillisecond, ns % kMillisecond);
 }

@@ -1,4 +1,4 @@
-// One CSV line per request of a simulation, written as requests end. Times in seconds since the start with nine
+// One CSV line per request of a simulation, written when the request ends. Times in seconds since the start with nine
 // decimals: exact. Thread rule: one thread.
 #pragma once
 
@@ -14,13 +14,13 @@ namespace tactus::sim {
 
 class RequestLog {
  public:
-  // kInvalidArgument when the file cannot be made.
+  // kInvalidArgument: the file cannot be created.
   static Result<std::unique_ptr<RequestLog>> Create(const std::string& path);
   ~RequestLog();
   void Ended(const WorkloadRequest& request, int32_t replica, const core::RequestDoneEvent& done);
-  // Never ran: too long, or the queue was full.
+  // For requests that never ran: too long, or the queue was full.
   void Refused(const WorkloadRequest& request, TimeNs now_ns);
-  // kDataLoss: not everything could be written.
+  // kDataLoss: the file is incomplete.
   Status Close();
 
  private:

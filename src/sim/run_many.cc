@@ -30,7 +30,7 @@ void ForEachOnThreads(size_t count, int32_t threads, const std::function<void(si
   try {
     for (int32_t i = 1; i < wanted; ++i) helpers.emplace_back(run);
   } catch (const std::system_error&) {
-    // No more threads to be had: those that came do it all, and results do not depend on who does what.
+    // No further threads can be created: the existing ones do all the work; results do not depend on their number.
   }
   run();
   for (std::thread& t : helpers) t.join();

@@ -1,5 +1,5 @@
-// Guesses of a simulation, which has no tokens: as many as there may be, and how likely each is right is known. Which
-// are right the executor says (sim/sim_executor.h). Thread rule: engine thread only.
+// Drafts of a simulation, which has no tokens: the largest allowed number, with a given acceptance probability. The
+// executor decides which are accepted (sim/sim_executor.h). Thread rule: engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class SimDrafts final : public core::DraftSource {
   SimDrafts(core::DraftKind kind, int32_t most, double acceptance)
       : kind_(kind),
         most_(most),
-        // Less than sure: those of a grammar alone are.
+        // Below 1: only drafts of a grammar are certain.
         chance_(static_cast<core::DraftChance>(
             std::min<long>(core::kSureDraft - 1, std::lround(acceptance * core::kSureDraft)))) {}
   void Begin(SlotId, const Request&, std::span<const TokenId>) override {}

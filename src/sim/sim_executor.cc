@@ -14,7 +14,7 @@ namespace tactus::sim {
 
 namespace {
 
-constexpr int32_t kMostDraftTokens = 64;  // of one item
+constexpr int32_t kMostDraftTokens = 64;  // per item
 
 }  // namespace
 
@@ -52,7 +52,7 @@ ExecutorTraits SimExecutor::traits() const {
 }
 
 void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
-  // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos nothing but the length ends an answer.
+  // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos only the length ends an answer.
   Known& known = known_[handle];
   known.text = request.index >= 0 ? static_cast<uint64_t>(request.index) : handle;
   if (!request.stop.ignore_eos) known.last_position = request.prompt_tokens + request.output_tokens - 1;
@@ -97,10 +97,10 @@ void SimExecutor::Submit(const StepPlan& plan) {
   if (config_.observer) config_.observer(plan, step.start_ns, step.end_ns);
 }
 
-// Stage k takes the step when it is free and the step has left stage k - 1 and arrived. The idle time before that is a
-// bubble, of the step that is waited for. A step that was late at one stage is late at the next one for the same
-// causes; only what is longer than that has a cause of its own there. A step that varies does so as a whole, in all
-// stages and sends by one factor.
+// Stage k starts the step when the stage is free and the step has left stage k - 1 and been sent. The idle time before
+// that is a bubble, caused by the awaited step. A step that is late at one stage is late at the next for the same
+// causes; only additional idle time gets a new cause. Step noise multiplies all stages and sends of a step by one
+// factor.
 void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step) {
   const auto index = static_cast<size_t>(submitted_);
   const Load load{plan.num_tokens - shape.decodes, shape.decodes};
@@ -130,7 +130,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     AddBubbles(k + 1, late);
   }
   loads_[index % num_stages_] = before_ = load;
-  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // want of work is no request's bubble
+  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // lack of work is no bubble of a request
   DurationNs bubble_ns = 0;
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     bubble_ns += step_bubble_ns_[c];
@@ -140,8 +140,8 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
   for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].bubble_ns += bubble_ns;
 }
 
-// At stage 0 a full pipeline waits for the step that has just left the last stage (its slot in the ring of loads is the
-// new step's now); one that is not full waits for work.
+// Idle time of stage 0. A full pipeline waits for the step that has just left the last stage (the new step gets its
+// slot in the ring of loads); a pipeline that is not full waits for work.
 IdleByCause SimExecutor::FirstIdle(DurationNs idle_ns, DurationNs sending_ns, const Load& awaited) const {
   IdleByCause idle{};
   if (count_ + 1 < num_stages_) {
@@ -154,14 +154,14 @@ IdleByCause SimExecutor::FirstIdle(DurationNs idle_ns, DurationNs sending_ns, co
   return idle;
 }
 
-// A stage's idle time before a step that was `late` at the stage before it, where it took `longer_ns` more than the
-// step before it took here: with equal steps the stage would have idled just as long as the one before it, or less if
-// the step before had to wait here too.
+// Idle time of a later stage. The step was `late` at the stage before, where it took `longer_ns` more than the previous
+// step took at this stage. With equal steps the stage idles as long as the one before it, or less if the previous step
+// had to wait here too.
 IdleByCause SimExecutor::NextIdle(const IdleByCause& late, DurationNs idle_ns, DurationNs longer_ns,
                                   DurationNs sending_ns, const Load& load) const {
   IdleByCause idle{};
   if (idle_ns <= 0) return idle;
-  if (count_ == 0) {  // a stage that had nothing in flight behind it was starved, whatever this step looks like
+  if (count_ == 0) {  // nothing was in flight: the stage was starved, whatever this step contains
     idle[static_cast<size_t>(BubbleCause::kStarved)] = idle_ns;
     return idle;
   }
@@ -209,7 +209,7 @@ void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {
   }
 }
 
-// None is accepted beyond the end of the text.
+// No draft token beyond the end of the answer is accepted.
 int32_t SimExecutor::AcceptedDrafts(const StepItem& item) const {
   const SlotState& slot = slots_[static_cast<size_t>(item.slot)];
   const int32_t sure_end = item.first_position + item.count - item.draft_tokens;

@@ -1,12 +1,9 @@
-// The executor of simulations: a step takes as long as a StepTimeModel says, times a factor where steps vary
-// (step_noise.h), on a virtual clock, and answers "as planned" with the sequences whose last token came. With several
-// pipeline stages up to that many steps are in flight, each stage works on one at a time, and what stages stand idle is
-// accounted by cause.
-//
-// Which guesses are right follows from the seed, the request and their position, whatever the schedule.
-//
-// Thread rule: engine thread only. Nothing allocates per step. A request whose length was not stated (Expect) ends by
-// its max_tokens.
+// The executor of simulations: a step takes the time of a StepTimeModel, multiplied by step noise (step_noise.h), on a
+// virtual clock; its result lists the sequences whose last token came. With several pipeline stages up to that many
+// steps are in flight, each stage runs one at a time, and the stages' idle time is recorded by cause.
+// Which draft tokens are accepted depends on the seed, the request and their position, not on the schedule.
+// Thread rule: engine thread only. No allocation per step. A request without a stated length (Expect) ends at its
+// max_tokens.
 #pragma once
 
 #include <array>
@@ -28,13 +25,13 @@ class CostModel;
 
 namespace tactus::sim {
 
-// Why a pipeline stage stood idle before a step reached it (Sarathi, section 3.2; the last two are ours).
+// Why a pipeline stage was idle before a step reached it (Sarathi, section 3.2; the last two are ours).
 enum class BubbleCause : uint8_t {
-  kPrefills,       // PB1: neighbouring steps with different prompt tokens
+  kPrefills,       // PB1: consecutive steps with different prompt tokens
   kPrefillDecode,  // PB2: one has prompt tokens, the other has none
   kContexts,       // PB3: only decodes, of different number or context
-  kCommunication,  // activations were under way between stages
-  kStarved,        // fewer steps in flight than stages: nothing could be planned
+  kCommunication,  // activations were in transit between stages
+  kStarved,        // fewer steps in flight than stages: no step could be planned
 };
 inline constexpr size_t kNumBubbleCauses = 5;
 const char* BubbleCauseName(BubbleCause cause);
@@ -48,13 +45,14 @@ struct StageFigures {
 
 struct SimExecutorFigures {
   std::vector<StageFigures> stages;
-  // Per sequence (pp > 1): idle time of all stages before the steps that it was in, without kStarved; by cause, summed.
+  // Per sequence (pp > 1): idle time of all stages before the steps that contained it, without kStarved; summed by
+  // cause.
   results::Histogram request_bubble_ns;
   IdleByCause request_bubble_sum_ns{};
-  DurationNs step_ns = 0;  // sum over all steps, as are the next two
+  DurationNs step_ns = 0;  // sum over all steps, like the next two
   int64_t steps = 0, items = 0;
   double flops = 0, bytes = 0;  // with a meter
-  // The largest of each that was asked for: what a cost model's range is compared with.
+  // The largest value of each that occurred, to compare with the cost model's measured range.
   int64_t most_tokens = 0, most_decodes = 0, most_decode_context_tokens = 0, most_logit_rows = 0;
   ChunkShape most_chunk;
 };
@@ -64,9 +62,10 @@ struct SimExecutorConfig {
   Clock* clock = nullptr;
   int32_t max_slots = 0;
   StepNoise noise = {};
-  double draft_acceptance = 0;             // the chance that a guess is right if those before it are; 0: takes none
-  uint64_t seed = 0;                       // of which guesses are right; of all replicas the same
-  double slowness = 1;                     // every step takes so many times as long
+  double draft_acceptance = 0;             // acceptance probability of a draft token if those before it are accepted;
+                                           // 0: none is
+  uint64_t seed = 0;                       // determines which drafts are accepted; the same for all replicas
+  double slowness = 1;                     // factor on the time of every step
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};
@@ -82,12 +81,12 @@ class SimExecutor final : public Executor {
   void SetWakeup(std::function<void()>) override {}
   TimeNs NextReadyNs() const override { return count_ == 0 ? kNever : ring_[head_].end_ns; }
 
-  // The request with this handle ends as it says, until Forget. Before the step that starts it.
+  // The request with this handle ends as `request` states, until Forget. Call before the step that starts it.
   void Expect(RequestHandle handle, const SimRequest& request);
   void Forget(RequestHandle handle) { known_.erase(handle); }
 
   bool busy() const { return count_ > 0; }
-  // Takes the bubbles of sequences that have not been replaced yet into the histogram; call once, at the end.
+  // Adds the bubbles of sequences still in their slots to the histogram; call once, at the end.
   void Close();
   const SimExecutorFigures& figures() const { return figures_; }
 
@@ -96,21 +95,22 @@ class SimExecutor final : public Executor {
     const StepPlan* plan = nullptr;
     TimeNs start_ns = 0, end_ns = 0;
   };
-  // What the causes of bubbles are told from.
+  // Determines the causes of bubbles.
   struct Load {
     int64_t prefill_tokens = 0;
     int64_t decodes = 0;
   };
-  // What is known of a request.
+  // What the simulation knows about a request.
   struct Known {
     uint64_t text =
-        0;  // whose guesses are right at which positions: its number in the workload, the same at any replica
-    int32_t last_position = std::numeric_limits<int32_t>::max();  // the item that reaches it samples the last token
+        0;  // decides which draft positions are accepted: its number in the workload, the same on every replica
+    int32_t last_position = std::numeric_limits<int32_t>::max();  // the item that reaches this position samples the
+                                                                  // last token
   };
   struct SlotState {
     Known known;
     DurationNs bubble_ns = 0;
-    RequestHandle request = 0;  // pp > 1 only: whose bubbles these are
+    RequestHandle request = 0;  // pp > 1 only: the owner of these bubbles
   };
 
   void StartSequences(const StepPlan& plan);
@@ -129,14 +129,14 @@ class SimExecutor final : public Executor {
   std::vector<InFlight> ring_;
   size_t head_ = 0, count_ = 0;
   std::vector<ChunkShape> chunks_;
-  std::unordered_map<RequestHandle, Known> known_;  // looked up, never gone through
+  std::unordered_map<RequestHandle, Known> known_;  // looked up, never iterated
   std::vector<SlotState> slots_;                    // [max_slots]
   std::vector<TimeNs> stage_free_ns_;               // [stages]
-  std::vector<DurationNs> stage_took_ns_;           // [stages], of the step before
-  std::vector<Load> loads_;                         // of the last `stages` steps, a ring by step
-  Load before_;                                     // of the step before
-  IdleByCause step_bubble_ns_{};                    // of the step being submitted, as is the next
-  double factor_ = 1;                               // that its times are multiplied by
+  std::vector<DurationNs> stage_took_ns_;           // [stages], of the previous step
+  std::vector<Load> loads_;                         // of the last `stages` steps, a ring indexed by step
+  Load before_;                                     // of the previous step
+  IdleByCause step_bubble_ns_{};                    // of the step being submitted, like the next
+  double factor_ = 1;                               // on its times
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

@@ -1,5 +1,5 @@
-// What `tactus sim` takes, each option declared once, and what becomes of it: a cost model, a KV plan, a workload and
-// the configuration of a simulation. No clock, no output: the command line prints, tests and sweeps call.
+// The options of `tactus sim`, each declared once, and what is built from them: a cost model, a KV plan, a workload and
+// a simulation's configuration. No clock, no output: the command line prints; tests and sweeps call.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string kv_reads = "each";
   double gpu_memory_utilization = 0.9;
   int64_t kv_blocks = 0;
-  bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
+  bool as_paper = false;  // sets other options (see its declaration below); read nowhere else
   std::string identities = "all";
   double draft_acceptance = 0;
   // Load
@@ -63,192 +63,187 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field("tensor-parallel-size", tp,
             {.unit = "devices", .min = 1, .max = 1024, .alias = "tp", .help = "devices that share each layer"});
     v.Field("pipeline-parallel-size", pp,
-            {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "stages of layers, each of tp devices"});
-    v.Field("replicas", replicas, {.unit = "replicas", .min = 1, .max = 4096, .help = "engines behind the balancer"});
-    v.Field("balancer", balancer, {.help = "which replica takes a request"});
-    v.Field("balancer-polls", balancer_polls,
-            {.unit = "polls/s",
-             .min = 0.01,
-             .max = 10000,
-             .help = "how often sal and llumnix ask the replicas what they do"});
+            {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "pipeline stages, each of tp devices"});
+    v.Field("replicas", replicas,
+            {.unit = "replicas", .min = 1, .max = 4096, .help = "engine replicas behind the balancer"});
+    v.Field("balancer", balancer, {.help = "policy that chooses a request's replica"});
     v.Field(
-        "replica-slowness", replica_slowness,
-        {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
-                 "neither balancer nor scheduler knows; default: all alike"});
+        "balancer-polls", balancer_polls,
+        {.unit = "polls/s", .min = 0.01, .max = 10000, .help = "how often sal and llumnix poll the replicas' load"});
+    v.Field("replica-slowness", replica_slowness,
+            {.help = "factors on the step times of the replicas, such as 1,1,2, repeated cyclically; unknown to "
+                     "balancer and scheduler; default: all 1"});
     v.Field("migration-gbytes-per-s", migration_gbytes_per_s,
             {.unit = "GB/s",
              .min = -1,
              .max = 100000,
-             .help = "what a replica sends of the KV of a sequence that moves to another one, as the least free do to "
-                     "the freest; 0: sequences stay where they are; -1: 8 with llumnix, else 0"});
+             .help = "bandwidth for the KV of sequences that migrate from the replicas with the least free memory to "
+                     "those with the most; 0: no migration; -1: 8 with llumnix, otherwise 0"});
     v.Field("migration-latency", migration_latency,
-            {.unit = "duration", .help = "time of a round of such a move beside its bytes; each has two"});
-    v.Field(
-        "priority-headroom", priority_headroom,
-        {.unit = "tokens",
-         .min = 0,
-         .max = 1 << 30,
-         .help = "with llumnix: KV memory that counts as taken at a replica beside requests whose priority is below "
-                 "0, so that others stay away and steps are short; 0: none"});
-    v.Field(
-        "most-replicas", most_replicas,
-        {.unit = "replicas",
-         .min = 0,
-         .max = 4096,
-         .help = "--replicas start; up to this number are started and drained by load, that is by the KV memory left "
-                 "per running sequence (freeness); 0: their number stays"});
+            {.unit = "duration", .help = "latency of each of the two rounds of a migration, besides its bytes"});
+    v.Field("priority-headroom", priority_headroom,
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 30,
+             .help = "with llumnix: KV memory that counts as used on a replica that has requests with priority below "
+                     "0, so that it gets fewer others and its steps are short; 0: none"});
+    v.Field("most-replicas", most_replicas,
+            {.unit = "replicas",
+             .min = 0,
+             .max = 4096,
+             .help = "autoscaling: from --replicas up to this number of replicas are started and drained by freeness, "
+                     "the free KV memory per running sequence; 0: a fixed number"});
     v.Field("scale-up-below", scale_up_below,
-            {.unit = "tokens", .help = "a replica starts where the mean freeness is below this"});
+            {.unit = "tokens", .help = "a replica is started while the mean freeness is below this"});
     v.Field("scale-down-above", scale_down_above,
-            {.unit = "tokens", .help = "a replica is drained where the mean freeness is above this"});
+            {.unit = "tokens", .help = "a replica is drained while the mean freeness is above this"});
     v.Field("scale-after", scale_after,
-            {.unit = "duration", .help = "once freeness has stayed beyond the limit for this time"});
+            {.unit = "duration", .help = "freeness must be beyond the limit for this time"});
     v.Field("replica-start-time", replica_start_time,
-            {.unit = "duration", .help = "from the start of such a replica until it takes requests"});
-    v.Field("cost", cost,
-            {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
+            {.unit = "duration", .help = "time from a replica's start until it accepts requests"});
+    v.Field("cost", cost, {.help = "source of step times: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,
-            {.help = "how much single steps vary about those times: none, profile (as the file of --cost says that the "
-                     "machine's do), or a percentage such as 10"});
+            {.help = "random variation of step times: none, profile (as measured in the file of --cost), or a "
+                     "percentage such as 10"});
     v.Field("weight-dtype", weight_dtype,
-            {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "format of the weights"});
-    v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "format of K and V"});
+            {.choices = "bfloat16|fp8|fp8_static|fp8_block|int8|int4|nvfp4", .help = "storage format of the weights"});
+    v.Field("kv-cache-dtype", kv_dtype, {.choices = "bfloat16|fp8", .help = "storage format of K and V"});
     v.Field("devices-per-node", devices_per_node,
             {.unit = "devices",
              .min = 0,
              .max = 1024,
-             .help = "devices of one machine, beyond which the network begins; 0: the device's usual number"});
+             .help = "devices per machine; communication beyond uses the network; 0: the device's usual number"});
     v.Field("network-gbytes-per-s", network_gbytes_per_s,
             {.unit = "GB/s",
              .min = 0,
              .max = 10000,
-             .help = "bandwidth between nodes, one device's share, one direction, as its data sheet has it; 0: the "
-                     "device's usual"});
-    v.Field("network-latency", network_latency,
-            {.unit = "duration",
-             .help = "time of a message between nodes beside its bytes; default: the device's usual, 15us to 35us"});
+             .help = "bandwidth between nodes per device and direction, as in data sheets; 0: the device's usual"});
     v.Field(
-        "backend", backend,
-        {.choices = "|vllm|vllm-ray|sglang|trtllm",
-         .help = "whose kernels and host code are priced; vllm-ray: a Python engine of 2024 with Ray workers and no "
-                 "captured graphs; default: Tactus's own"});
-    v.Field(
-        "attention-kernels", attention_kernels,
-        {.choices = "auto|one|two",
-         .help = "how many kernels attend in a step of prompt chunks and decodes: one, in which decodes are slower, "
-                 "or one for each kind; auto: as the backend has it, and one only where it was measured"});
+        "network-latency", network_latency,
+        {.unit = "duration",
+         .help = "latency of a message between nodes, besides its bytes; default: the device's usual, 15us to 35us"});
+    v.Field("backend", backend,
+            {.choices = "|vllm|vllm-ray|sglang|trtllm",
+             .help = "the engine whose kernels and host code are priced; vllm-ray: a Python engine of 2024 with Ray "
+                     "workers and no "
+                     "captured graphs; default: Tactus's own"});
+    v.Field("attention-kernels", attention_kernels,
+            {.choices = "auto|one|two",
+             .help = "attention kernels in a step of prompt chunks and decodes: one, in which decodes are slower, or "
+                     "one for each kind; auto: as in the backend, and one only if it was measured"});
     v.Field(
         "cost-scale", cost_scale,
-        {.help = "factors on the times of kinds of operators, products=1.1,network=2 say: what if the cost model is "
-                 "that far off; kinds are products, prompt-attention, decode-attention, beside-chunk, small, "
+        {.help = "factors on the times of operator kinds, such as products=1.1,network=2, to test the effect of errors "
+                 "of the cost model; kinds are products, prompt-attention, decode-attention, beside-chunk, small, "
                  "network"});
     v.Field("kv-reads", kv_reads,
             {.choices = "each|once",
-             .help = "once: the device reads the KV of a prefix that decodes share once for all of them (cascade "
-                     "attention); with --cost auto, fitted or roofline"});
+             .help = "once: KV of a prefix that decodes share is read once for all of them (cascade attention); with "
+                     "--cost auto, fitted or roofline"});
     v.Field("cpu-overhead", cpu_overhead,
-            {.unit = "duration", .help = "host time per step that the device does not hide; default: the backend's"});
+            {.unit = "duration",
+             .help = "host time per step that does not overlap with the device; default: the backend's"});
     v.Field("overlap", overlap,
             {.choices = "off|nano",
              .help = "nano: a step is split in two, and one half reads KV while the other multiplies (NanoFlow)"});
     v.Field("overlap-interference", overlap_interference,
             {.min = -1,
              .max = 1,
-             .help = "how much both slow each other down then: 0 not at all, 1 as much as one after the other takes; "
-                     "-1: as published, 0.26"});
+             .help = "slowdown of the overlapped halves: 0 none, 1 as slow as one after another; -1: the published "
+                     "value, 0.26"});
     v.Field("gpu-memory-utilization", gpu_memory_utilization,
-            {.min = 0.01, .max = 1, .help = "share of device memory that is used"});
+            {.min = 0.01, .max = 1, .help = "share of device memory to use"});
     v.Field("override-context", override_context,
             {.unit = "tokens",
              .min = 0,
              .max = 1 << 30,
-             .help = "context of --model, longer or shorter than it was made for; 0: its own"});
+             .help = "context length of --model, instead of the model's; 0: the model's"});
     v.Field("kv-blocks", kv_blocks,
-            {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV blocks of a replica; 0: from the memory plan"});
-    v.Field(
-        "as-paper", as_paper,
-        {.help = "as papers' simulators have it: steps of any size, any number of requests may wait, a request does "
-                 "not say how long its answer will be, and of its text and client only what the workload states is "
-                 "known; no objective of the program's own sizes steps. Stands for --step-limit none --max-queue "
-                 "1048576 --ignore-eos off --identities stated --tbt-slo none, each of which may be given otherwise",
-         .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated tbt-slo=none"});
+            {.unit = "blocks", .min = 0, .max = 1 << 30, .help = "KV blocks per replica; 0: from the memory plan"});
+    v.Field("as-paper", as_paper,
+            {.help = "assumptions of papers' simulators: steps of any size, an unbounded queue, unknown answer "
+                     "lengths, text and client known only as the workload states them, no default objective that "
+                     "limits steps. Sets --step-limit none --max-queue 1048576 --ignore-eos off --identities stated "
+                     "--tbt-slo none; each may be overridden",
+             .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated tbt-slo=none"});
     SchedulingOptions::VisitFields(v);
     v.Field("draft-acceptance", draft_acceptance,
             {.min = 0,
              .max = 1,
-             .help = "with --speculation: the chance that a guess is right if those before it are; what makes the "
-                     "guesses takes no time; 0: there are none"});
+             .help = "with --speculation: probability that a draft token is accepted if those before it are; drafting "
+                     "takes no time; 0: no drafts"});
     OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests",
              .min = -1,
              .max = 1e9,
-             .help = "how many requests arrive; -1: as many as the file has rows, else 1000"});
+             .help = "number of requests; -1: the number of rows of the file, otherwise 1000"});
     v.Field("client-gap", client_gap,
             {.unit = "duration",
-             .help = "closed loops and conversations: mean time between the end of an answer and the client's next "
+             .help = "closed loops and conversations: mean time from the end of an answer to the client's next "
                      "request, exponentially distributed"});
     v.Field("identities", identities,
             {.choices = "all|stated",
-             .help = "what is known of requests beside their lengths: all: their text, so that one that was preempted "
-                     "may find its own in the prefix cache, and that one client sends them, as a server under a load "
-                     "test knows; stated: text where the workload says who shares it"});
+             .help = "information about requests besides lengths: all: their text, so that a preempted request may "
+                     "find its blocks in the prefix cache, and one common client, as on a server under a load test; "
+                     "stated: only shared text that the workload states"});
     v.Field("long-prompts", long_prompts,
-            {.choices = "refuse|clip", .help = "prompts beyond the context are refused, as by the server, or clipped"});
+            {.choices = "refuse|clip",
+             .help = "prompts longer than the context are rejected, as by the server, or clipped"});
     v.Group("Planning");
     v.Field("offline", offline,
-            {.help = "a job instead of a load: all requests are there from the beginning and run as `tactus batch` "
-                     "plans them, by the plan that the scheduler's order goes by (fcfs, dfs, random, balance, blend, "
-                     "blend-dual-scan); each of several replicas runs a shard"});
+            {.help = "an offline job instead of a load: all requests are present from the start and run as planned by "
+                     "`tactus batch`, with the plan named by the scheduler's order (fcfs, dfs, random, balance, blend, "
+                     "blend-dual-scan); each replica runs one shard"});
     v.Field("sample", sample,
             {.min = 0,
              .max = 1,
-             .help = "share of the requests that runs first, to learn how long answers are; 0: they count as long as "
-                     "they may be"});
+             .help = "share of the requests that runs first, as a sample of answer lengths; 0: none, each answer "
+                     "counts with its max_tokens"});
     v.Field("plan-seed", plan_seed, {.min = 0, .help = "seed of the sample, and of --order random"});
     v.Field("planner-lengths", planner_lengths,
             {.choices = "sampled|known",
-             .help = "what the plan knows of how long answers are: what its sample has measured, or all"});
+             .help = "output lengths that the plan knows: those measured by its sample, or all"});
     v.Field("oracle-without", oracle_without,
-            {.help = "with --scheduler oracle: presets that its search does not begin with, by comma, so that how far "
-                     "one of them is behind does not follow from its own schedule"});
+            {.help = "with --scheduler oracle: presets, separated by commas, that the search must not start from, so "
+                     "that comparing them with the oracle is independent of their own schedules"});
     v.Group("Output");
-    v.Field(
-        "exact-percentiles", exact_percentiles,
-        {.help = "keep every latency, in memory that grows with the run; off: buckets, as the server has them, within "
-                 "0.4 %"});
+    v.Field("exact-percentiles", exact_percentiles,
+            {.help = "keep every latency, in memory that grows with the run; off: histogram buckets as in the server, "
+                     "within 0.4 %"});
     v.Field("warmup", warmup,
-            {.help = "what comes first and is not measured: a time such as 60s, or a number of requests; the load's "
-                     "end is not measured either then"});
+            {.help = "the first part, which is not measured: a time such as 60s, or a number of requests; the load's "
+                     "end is then not measured either"});
     v.Field("measure", measure,
-            {.help = "how much is measured after that: a time such as 10m, or a number of requests; default: until "
+            {.help = "the measured part after the warm-up: a time such as 10m, or a number of requests; default: until "
                      "the last request arrives"});
     v.Field("device-hour-price", device_hour_price,
-            {.unit = "of any currency",
+            {.unit = "in any currency",
              .min = 0,
              .max = 1e9,
-             .help = "what a device costs per hour, for the result's cost per million tokens; 0: none is stated"});
+             .help = "price of a device per hour, for the result's cost per million tokens; 0: unknown"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
     v.Field("steps-out", steps_out,
-            {.help = "CSV file with one line per step; of --replay --times model: measured and predicted"});
+            {.help = "CSV file with one line per step; with --replay --times model: measured and predicted times"});
   }
 };
 
-// Everything that a simulation is made of, kept together: the configuration points into it.
+// Everything that a simulation consists of, kept together because the configuration points into it.
 struct SimSetup {
   SimulationConfig config;
   std::shared_ptr<const StepTimeModel> step_time;
   std::shared_ptr<const cost::CostModel> cost;  // null with a measured profile
-  std::string cost_text;                        // where step times come from
-  int64_t kv_bytes_per_token = 0;               // 0: not known
+  std::string cost_text;                        // the source of step times
+  int64_t kv_bytes_per_token = 0;               // 0: unknown
   std::unique_ptr<WorkloadStream> workload;
-  std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // the same again, for another run
-  bool oracle = false;  // the best that can be found, instead of one preset (sim/oracle.h)
+  std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // a fresh stream of the same workload, for
+                                                                           // another run
+  bool oracle = false;  // the best schedule that can be found, instead of one preset (sim/oracle.h)
   std::vector<std::string> oracle_without;
-  std::vector<std::string> notes;  // start-up lines: cost model, memory plan, budget, what was adjusted
+  std::vector<std::string> notes;  // lines for the start: cost model, memory plan, budget, adjustments
 };
 
-// What the command line parses of texts: durations are its business.
+// Option texts that the command line parses, such as durations.
 struct SimTexts {
   Slo slo;
   SloMix slo_mix;
@@ -256,21 +251,20 @@ struct SimTexts {
   results::RunLength warmup, measure;
 };
 
-// kInvalidArgument, kNotFound or kDataLoss with the flag at fault as param.
+// kInvalidArgument, kNotFound or kDataLoss, with the offending flag as param.
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts);
-// Tokens of the largest step that the set-up's scheduler can make, whatever its KV memory.
+// Tokens of the largest step that the set-up's scheduler can plan, with unlimited KV memory.
 Result<int64_t> MaxStepTokens(const SimSetup& setup);
-// Only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
+// Only the source of step times: no memory plan, scheduler or workload. Errors as in SetUpSimulation.
 Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts);
-// What sequences have room for on a replica; 0: not known, as of a step profile alone.
+// Room for sequences on a replica; 0: unknown, as with only a step profile.
 struct SequenceRoom {
-  int64_t context = 0;    // tokens of one
-  int64_t kv_blocks = 0;  // of all
+  int64_t context = 0;    // tokens of one sequence
+  int64_t kv_blocks = 0;  // for all sequences
 };
-// As SetUpSimulation plans it, for a set-up of step times.
+// The same plan as in SetUpSimulation, for a set-up of step times.
 Result<SequenceRoom> PlanRoom(const SimOptions& options, SimSetup* setup);
-// Costs and overlap of an offline job there, by which it is planned and bounded; no more of the load. As
-// SetUpStepTimes.
+// Costs and overlap for planning and bounding an offline job; does not read the load. Errors as in SetUpStepTimes.
 Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts);
 
 }  // namespace tactus::sim

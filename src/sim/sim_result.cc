@@ -1,4 +1,4 @@
-// The result object of a simulation: the engine's own, and what only a simulator knows.
+// The result object of a simulation: the engine's result and what only a simulator knows.
 #include <algorithm>
 #include <optional>
 
@@ -49,8 +49,8 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   return out;
 }
 
-// How far the step times in use were asked beyond what was measured: a profile's range where they are a profile's, even
-// if a cost model meters beside it.
+// How far the requested step times exceed the measured range: the profile's range if a profile is used, even if a cost
+// model serves as the meter.
 std::string Extrapolation(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
   const auto* profile = dynamic_cast<const cost::StepProfile*>(config.step_time);
   if (profile == nullptr && config.meter == nullptr) return "";
@@ -104,7 +104,7 @@ EngineStats Simulation::Impl::Merged() const {
       (sum.*counts).draft_tokens += (s.*counts).draft_tokens;
       (sum.*counts).accepted_tokens += (s.*counts).accepted_tokens;
     }
-    // Replicas are alike, so steps weigh alike.
+    // Replicas are equal, so steps have equal weight.
     budget += s.budget_utilization * static_cast<double>(s.steps);
     kv += s.kv_utilization * static_cast<double>(s.steps);
     sum.plan_hash = MixHash(sum.plan_hash, s.plan_hash);
@@ -129,7 +129,7 @@ RunResult Simulation::Outcome() const {
     flops += figures.back()->flops;
     bytes += figures.back()->bytes;
   }
-  // Steps of the whole run, whatever part of it is measured.
+  // Steps of the whole run, whichever part is measured.
   const double run_s = r.served ? static_cast<double>(last_end_ns() - first_arrival_ns()) * 1e-9 : r.duration_s;
   double replicas_used = static_cast<double>(s.replicas.size());
   if (s.scaler != nullptr && last_end_ns() > first_arrival_ns()) {

@@ -16,7 +16,7 @@ double SecondsSince(TimeNs begin_ns, Clock& clock) {
   return static_cast<double>(clock.NowNs() - begin_ns) * 1e-9;
 }
 
-// The cost of all devices over the run's whole duration, for each million of `tokens_per_s`; null without a price.
+// The cost of all devices over the whole run per million tokens at `tokens_per_s`; null without a price.
 Json CostPerMillion(const SimOptions& o, const SimSetup& setup, const RunResult& run,
                     std::optional<double> tokens_per_s) {
   if (o.device_hour_price <= 0 || setup.cost == nullptr || tokens_per_s.value_or(0) <= 0) return nullptr;
@@ -82,10 +82,10 @@ Result<SimReport> RunSearch(const SimOptions& options, const SimSetup& setup, Cl
                            {"swaps_kept", best.swaps_kept},
                            {"kept", counts.kept},
                            {"upper_bound", best.most_kept ? Json(*best.most_kept) : Json(nullptr)}};
-  report.text = fmt::format("\nthe best: {}\nkept all their objectives: {} of {} requests; {}\n", best.from,
-                            counts.kept, counts.stated,
-                            best.most_kept ? fmt::format("no schedule keeps more than {}", *best.most_kept)
-                                           : fmt::format("no upper bound is known: {}", best.unbounded));
+  report.text = fmt::format(
+      "\nthe best: {}\nwithin all their objectives: {} of {} requests; {}\n", best.from, counts.kept, counts.stated,
+      best.most_kept ? fmt::format("no schedule can serve more than {} within objectives", *best.most_kept)
+                     : fmt::format("no upper bound is known: {}", best.unbounded));
   return report;
 }
 
@@ -101,7 +101,7 @@ Status CheckCompleted(const RunResult& run) {
   const int64_t counted = run.failed + run.rejected;
   if (counted == 0) {
     return InvalidArgument(
-        "no request arrived in the measured part of the run: give less --warmup or a longer load (--requests)");
+        "no request arrived in the measured part of the run: shorten --warmup or lengthen the load (--requests)");
   }
   return InvalidArgument(fmt::format("none of {} requests completed: {} rejected, {} failed{}{}", counted, run.rejected,
                                      run.failed,

@@ -1,5 +1,5 @@
-// A simulation from its set-up to its report: what `tactus sim` and Python's simulate() both do. No output; the clock,
-// which only times the work itself, is the caller's.
+// Runs a simulation from set-up to report, for `tactus sim` and Python's simulate(). No output; the caller passes the
+// clock, which only times the work itself.
 #pragma once
 
 #include <functional>
@@ -14,26 +14,26 @@
 
 namespace tactus::sim {
 
-// Asked and told now and then, on the thread that runs it. Each may be null.
+// Progress callbacks, called regularly on the running thread. Each may be null.
 struct SimWatch {
   std::function<void(const std::string& scheduler)> begun;
-  std::function<bool(const SimProgress&)> run;        // of one simulation; false: stop, what was done counts
-  std::function<bool(const OracleProgress&)> search;  // of the oracle's many
+  std::function<bool(const SimProgress&)> run;        // of one simulation; false: stop, keep the partial result
+  std::function<bool(const OracleProgress&)> search;  // of the oracle's simulations
 };
 
-// The result, and what it is the result of.
+// The result, and the run it describes.
 struct SimReport {
   RunResult run;
   Json json;
-  std::string text;      // for people, beside the result's table; may be empty
+  std::string text;      // for people, besides the result's table; may be empty
   bool finished = true;  // every request has ended
   SimProgress progress;  // of one simulation
 };
 
-// kCancelled: a search was stopped. One simulation that was stopped is a report that is not finished.
+// kCancelled: a search was stopped. A single simulation that was stopped returns an unfinished report.
 Result<SimReport> RunSetup(const SimOptions& options, SimSetup* setup, Clock& clock, const SimWatch& watch);
 
-// A run that has completed nothing says nothing of a scheduler: why not.
+// An error with the reason if no request completed: such a run does not measure a scheduler.
 Status CheckCompleted(const RunResult& run);
 
 }  // namespace tactus::sim

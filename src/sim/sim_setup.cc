@@ -1,4 +1,4 @@
-// From options to a simulation: cost model, KV plan, scheduler, workload.
+// Builds a simulation from options: cost model, KV plan, scheduler, workload.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,38 +46,35 @@ Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts
 Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!IsCostSource(o.cost)) {
     if (o.overlap != "off") {
-      return InvalidArgument(
-          fmt::format("--overlap {} is for a cost model: the step times of {} were measured as they are", o.overlap,
-                      Printable(o.cost)),
-          "overlap");
+      return InvalidArgument(fmt::format("--overlap {} needs a cost model: the step times of {} are measured",
+                                         o.overlap, Printable(o.cost)),
+                             "overlap");
     }
     if (o.attention_kernels != "auto") {
-      return InvalidArgument(
-          fmt::format("--attention-kernels {} is for a cost model: the step times of {} were measured as they are",
-                      o.attention_kernels, Printable(o.cost)),
-          "attention-kernels");
+      return InvalidArgument(fmt::format("--attention-kernels {} needs a cost model: the step times of {} are measured",
+                                         o.attention_kernels, Printable(o.cost)),
+                             "attention-kernels");
     }
     if (!o.cost_scale.empty()) {
-      return InvalidArgument(
-          fmt::format("--cost-scale {} is for a cost model: the step times of {} were measured as they are",
-                      Printable(o.cost_scale), Printable(o.cost)),
-          "cost-scale");
+      return InvalidArgument(fmt::format("--cost-scale {} needs a cost model: the step times of {} are measured",
+                                         Printable(o.cost_scale), Printable(o.cost)),
+                             "cost-scale");
     }
     TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = profile->Describe());
     setup->step_time = std::move(profile);
     if (o.model.empty() && o.device.empty()) {
       if (o.override_context == 0) return Status();
-      return InvalidArgument("--override-context is for a model: with a step profile alone give --max-model-len",
+      return InvalidArgument("--override-context needs --model: with only a step profile give --max-model-len",
                              "override-context");
     }
   }
   if (o.model.empty())
-    return InvalidArgument("--model is missing: a name of 'tactus sim --list', a model folder or a config.json",
+    return InvalidArgument("--model is missing: give a name of 'tactus sim --list', a model folder or a config.json",
                            "model");
-  if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
+  if (o.device.empty()) return InvalidArgument("--device is missing: give a name of 'tactus sim --list'", "device");
   if (o.overlap == "off" && o.overlap_interference != -1)
-    setup->notes.push_back("--overlap-interference is not used: nothing overlaps without --overlap nano");
+    setup->notes.push_back("--overlap-interference has no effect without --overlap nano");
   TACTUS_ASSIGN_OR_RETURN(const cost::Deployment deployment, DeploymentOf(o, texts));
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(deployment));
   if (setup->step_time == nullptr) {
@@ -90,20 +87,22 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
 Result<core::SchedulerConfig> AskedScheduler(const SimOptions& o, const SimSetup& setup) {
   TACTUS_ASSIGN_OR_RETURN(const core::ReplicaConfig asked, core::ReplicaOf(o));
   core::SchedulerConfig c = asked.scheduler;
-  if (core::FindSearch(o.scheduler) != nullptr) c.preset = core::SchedulerConfig().preset;  // memory as the default's
+  if (core::FindSearch(o.scheduler) != nullptr)
+    c.preset = core::SchedulerConfig().preset;  // memory as with the default
+                                                // preset
   c.limits.block_size = static_cast<int32_t>(o.block_size);
-  c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
+  c.limits.pipeline_steps = setup.step_time->stages();  // 1 with a measured profile, whatever --pp means for the memory
   return c;
 }
 
-// What the memory plan asks of a scheduler.
+// The scheduler's requirements for the memory plan.
 struct AskedMemory {
   int64_t max_step_tokens = 0;
   bool swaps = false, whole_contexts = false;
   std::string preemption;
 };
 
-// The scheduler is made once to ask, with KV memory without end.
+// Creates the scheduler once, with unlimited KV memory, to read its requirements.
 Result<AskedMemory> AskMemory(const core::SchedulerConfig& c, const StepTimeModel* step_time) {
   core::ReplicaConfig config;
   config.scheduler = c;
@@ -118,30 +117,29 @@ Result<AskedMemory> AskMemory(const core::SchedulerConfig& c, const StepTimeMode
                      scheduler.config().preemption};
 }
 
-// Tokens that a sequence may have, by the model and the options; 0: not known.
+// Longest sequence in tokens, by the model and the options; 0: unknown.
 int64_t AskedContext(const SimOptions& o, const SimSetup& setup) {
   const int64_t context = setup.cost != nullptr ? setup.cost->max_model_len() : 0;
   if (context > 0 && o.max_model_len > 0) return std::min(context, o.max_model_len);
   return std::max(context, o.max_model_len);
 }
 
-// Context and KV memory of a replica.
+// Plans context and KV memory of a replica.
 Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   core::SchedulerConfig& c = setup->config.scheduler;
   int64_t context = AskedContext(o, *setup);
   if (setup->cost != nullptr && o.max_model_len > context) {
-    setup->notes.push_back(fmt::format(
-        "--max-model-len {}: the model's context is {} tokens, which holds; --override-context {} raises it",
-        o.max_model_len, context, o.max_model_len));
+    setup->notes.push_back(
+        fmt::format("--max-model-len {}: the model's context of {} tokens applies; --override-context {} raises it",
+                    o.max_model_len, context, o.max_model_len));
   }
   if (context <= 0)
-    return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be",
+    return InvalidArgument("--max-model-len is missing: a step profile does not define a context length",
                            "max-model-len");
   int64_t blocks = o.kv_blocks, kv_bytes_per_token = 0;
   if (setup->cost == nullptr && blocks == 0) {
     return InvalidArgument(
-        "--kv-blocks is missing: a step profile does not say how much KV memory there is (or name --model and "
-        "--device)",
+        "--kv-blocks is missing: a step profile does not define the KV memory (or give --model and --device)",
         "kv-blocks");
   }
   if (setup->cost != nullptr) {
@@ -150,11 +148,11 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
     const int64_t most = asked.max_step_tokens;
     if (o.swap_space.bytes > 0 && !asked.swaps && core::FindSearch(o.scheduler) == nullptr) {
       setup->notes.push_back(fmt::format(
-          "--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
+          "--swap-space has no effect: preemption {} recomputes; --preemption swap uses it", asked.preemption));
     }
-    // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full
-    // length. Where every sequence reserves its context, and prompts share a step, they are planned for all of them, as
-    // the engines did whose memory the papers state so (docs/cost_model.md, "KV memory").
+    // A policy that computes whole prompts has unbounded steps in simulation; activations are planned for one prompt of
+    // full length. If every sequence reserves its context and prompts share a step, they are planned for all of them,
+    // as in the engines whose memory the papers report (docs/cost_model.md, "KV memory").
     const auto largest = asked.whole_contexts ? cost::LargestStep::kOfAllThatKvHolds : cost::LargestStep::kOfOneContext;
     const int64_t planned = asked.whole_contexts ? c.limits.max_num_seqs * context : std::max(context, int64_t{8192});
     auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, planned), largest);
@@ -175,19 +173,19 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   const int64_t holds = blocks * o.block_size;
   if (holds < context) {
     setup->notes.push_back(
-        fmt::format("context {} tokens: the KV memory holds no more (the model's is {})", holds, context));
+        fmt::format("context {} tokens, limited by the KV memory (the model's is {})", holds, context));
     context = holds;
   }
   c.limits.max_model_len = static_cast<int32_t>(context);
   c.limits.blocks_total = blocks;
   if (o.swap_space.bytes > 0) {
     if (kv_bytes_per_token == 0)
-      return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is not known",
+      return InvalidArgument("--swap-space needs --model and --device: the size of a KV block is unknown",
                              "swap-space");
     const int64_t block_bytes = kv_bytes_per_token * o.block_size;
     if (o.swap_space.bytes < block_bytes) {
       return InvalidArgument(
-          fmt::format("--swap-space is {} bytes, and one KV block of {} tokens is {}: give at least so much, or 0",
+          fmt::format("--swap-space is {} bytes, and one KV block of {} tokens is {}: give at least that, or 0",
                       o.swap_space.bytes, o.block_size, block_bytes),
           "swap-space");
     }
@@ -211,7 +209,7 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
   TACTUS_ASSIGN_OR_RETURN(setup->workload, setup->open_workload());
   if (o.predictor == core::kStated && !setup->workload->predicts_lengths()) {
     return InvalidArgument(
-        fmt::format("--predictor stated answers what the workload predicts, and '{}' predicts nothing: give a "
+        fmt::format("--predictor stated uses the workload's predictions, and '{}' has none: give a "
                     "lengths: or trace: file with a column predicted_output_tokens, or --predictor oracle",
                     o.workload),
         "predictor");
@@ -223,12 +221,12 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
   return Status();
 }
 
-// Costs and overlap of a job, on a device whose step times are known.
+// Costs and overlap of a job on a device with known step times.
 Status PriceJobOn(const SimOptions& o, const SimTexts& texts, const SimSetup& setup, PlannedLoad* job) {
-  constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step that its rates are read off
+  constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step from which rates are derived
   const int64_t budget = o.token_budget > 0 ? o.token_budget : kStepTokens;
   job->overlap = setup.cost != nullptr ? setup.cost->overlap() : kNoOverlap;
-  // What overlaps hides its own cost, so that rates are read off steps that do not.
+  // Overlap hides costs, so rates come from steps without overlap.
   std::shared_ptr<const StepTimeModel> apart = setup.step_time;
   if (o.overlap != "off") {
     TACTUS_ASSIGN_OR_RETURN(cost::Deployment deployment, DeploymentOf(o, texts));
@@ -239,11 +237,12 @@ Status PriceJobOn(const SimOptions& o, const SimTexts& texts, const SimSetup& se
   return Status();
 }
 
-// The offline job, if the load is one.
+// Sets up the offline job, if the load is one.
 Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!o.offline) return Status();
   if (setup->oracle)
-    return InvalidArgument("the oracle searches for objectives, which an offline job has none of", "offline");
+    return InvalidArgument("the oracle maximises goodput under objectives, and an offline job has no objectives",
+                           "offline");
   PlannedLoad& job = setup->config.job.emplace();
   job.sample_share = o.sample;
   job.seed = static_cast<uint64_t>(o.plan_seed);
@@ -251,7 +250,7 @@ Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   return PriceJobOn(o, texts, *setup, &job);
 }
 
-// A class that declares nothing is a name for the load's requests.
+// A class without objectives only names the load's requests.
 Result<SimOptions> WithNameOfRequests(const SimOptions& options) {
   SimOptions o = options;
   std::erase_if(o.slo_class, [](const std::string& text) { return text.find(':') == std::string::npos; });
@@ -259,8 +258,8 @@ Result<SimOptions> WithNameOfRequests(const SimOptions& options) {
     if (name.find(':') != std::string::npos) continue;
     if (!o.request_class.empty() && o.request_class != name) {
       return InvalidArgument(
-          fmt::format("--slo-class '{}' declares nothing, so it names the class of the load's requests, which is '{}' "
-                      "already; declare it as {}:ttft=500ms or leave it out",
+          fmt::format("--slo-class '{}' has no objectives, so it names the class of the load's requests, which is "
+                      "already '{}'; give it objectives, such as {}:ttft=500ms, or leave it out",
                       Printable(name), Printable(o.request_class), Printable(name)),
           "slo-class");
     }
@@ -283,8 +282,7 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
     double factor = 0;
     if (!ParsePlainNumber(one, &factor) || !(factor >= kLeast && factor <= kMost)) {
       return InvalidArgument(
-          fmt::format("--replica-slowness: '{}' is no number from {} to {}; give one for each replica, "
-                      "as 1,1,2",
+          fmt::format("--replica-slowness: '{}' is not a number from {} to {}; give one per replica, such as 1,1,2",
                       one, kLeast, kMost),
           "replica-slowness");
     }
@@ -293,14 +291,13 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
   return factors;
 }
 
-// Guesses need a chance, and a chance needs guesses.
+// Speculation needs an acceptance probability, and a probability needs speculation.
 Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
   SimulationConfig& c = setup->config;
   if (o.speculation == "none") {
     if (o.draft_acceptance == 0) return Status();
     return InvalidArgument(
-        fmt::format("--draft-acceptance {} is for guesses, and --speculation none makes none: give --speculation ngram "
-                    "or draft",
+        fmt::format("--draft-acceptance {} has no effect with --speculation none: give --speculation ngram or draft",
                     o.draft_acceptance),
         "draft-acceptance");
   }
@@ -310,7 +307,7 @@ Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
   return Status();
 }
 
-// For people: what is demanded, each in milliseconds.
+// For people: the objectives in force, in milliseconds.
 void NoteObjectives(const SimOptions& o, const SimTexts& texts, std::vector<std::string>* notes) {
   if (o.tbt_slo.ns > 0) notes->push_back("objective of --tbt-slo: " + ObjectivesText(Slo{.tbt_ns = o.tbt_slo.ns}));
   if (texts.slo.any()) notes->push_back("objectives of --slo: " + ObjectivesText(texts.slo));
@@ -318,7 +315,7 @@ void NoteObjectives(const SimOptions& o, const SimTexts& texts, std::vector<std:
     notes->push_back(fmt::format("objectives of class '{}': {}", Printable(c.name), ObjectivesText(c)));
 }
 
-// Whether sequences move between replicas, and what that costs.
+// Whether sequences migrate between replicas, and at what cost.
 Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
   SimulationConfig& c = setup->config;
@@ -330,17 +327,17 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   if (gbytes_per_s <= 0 || c.replicas < 2 || o.offline) return Status();
   if (setup->kv_bytes_per_token == 0) {
     if (!asked) return Status();
-    return InvalidArgument("--migration-gbytes-per-s needs --model and --device: the size of a token's KV is not known",
+    return InvalidArgument("--migration-gbytes-per-s needs --model and --device: the size of a token's KV is unknown",
                            "migration-gbytes-per-s");
   }
-  // Host memory of the same size as the KV memory, so that what fits that finds its room on the way there.
+  // Host memory for arriving sequences has the size of the KV memory, so that a sequence which fits one fits the other.
   const int64_t room = c.scheduler.limits.blocks_total;
   c.migration = {gbytes_per_s * 1e9, o.migration_latency.ns, setup->kv_bytes_per_token, room};
-  setup->notes.push_back(fmt::format("sequences move between replicas at {} GB/s", gbytes_per_s));
+  setup->notes.push_back(fmt::format("sequences migrate between replicas at {} GB/s", gbytes_per_s));
   return Status();
 }
 
-// Replicas that come and go by load.
+// Sets up autoscaling by load.
 Status SetUpScaling(const SimOptions& o, SimSetup* setup) {
   SimulationConfig& c = setup->config;
   const SimOptions defaults;
@@ -351,26 +348,24 @@ Status SetUpScaling(const SimOptions& o, SimSetup* setup) {
           std::pair{"scale-after", o.scale_after.ns != defaults.scale_after.ns},
           std::pair{"replica-start-time", o.replica_start_time.ns != defaults.replica_start_time.ns}}) {
       if (!given) continue;
-      return InvalidArgument(
-          fmt::format("--{} is for a fleet that grows and shrinks: say how far with --most-replicas", flag), flag);
+      return InvalidArgument(fmt::format("--{} needs autoscaling: give its limit with --most-replicas", flag), flag);
     }
     return Status();
   }
   if (o.most_replicas <= o.replicas) {
-    return InvalidArgument(fmt::format("--most-replicas is {}, and --replicas, which always are there, {}: it must be "
-                                       "more",
+    return InvalidArgument(fmt::format("--most-replicas is {} and --replicas, the minimum, is {}: it must be larger",
                                        o.most_replicas, o.replicas),
                            "most-replicas");
   }
   if (o.offline) {
-    return InvalidArgument(fmt::format("--most-replicas {} is for a load that arrives: an offline job gives every "
-                                       "replica its shard at the beginning; give --replicas alone",
+    return InvalidArgument(fmt::format("--most-replicas {} needs a load that arrives: an offline job assigns every "
+                                       "replica its shard at the start; give only --replicas",
                                        o.most_replicas),
                            "most-replicas");
   }
   if (o.scale_up_below >= o.scale_down_above) {
-    return InvalidArgument(fmt::format("--scale-up-below is {} and --scale-down-above {}: between them there must be "
-                                       "room, or replicas start and are drained in turn",
+    return InvalidArgument(fmt::format("--scale-up-below is {} and --scale-down-above {}: the second must be larger, "
+                                       "or replicas are started and drained in turn",
                                        o.scale_up_below, o.scale_down_above),
                            "scale-up-below");
   }
@@ -387,7 +382,7 @@ Status SetUpScaling(const SimOptions& o, SimSetup* setup) {
   return Status();
 }
 
-// Headroom of requests of high priority.
+// Headroom for requests of high priority.
 Status SetUpHeadroom(const SimOptions& o, SimSetup* setup) {
   if (o.priority_headroom == 0) return Status();
   const auto bad = [&](const std::string& why) {
@@ -395,28 +390,25 @@ Status SetUpHeadroom(const SimOptions& o, SimSetup* setup) {
   };
   TACTUS_ASSIGN_OR_RETURN(const fleet::BalancerInfo* balancer, fleet::FindBalancer(o.balancer));
   if (!balancer->moves)
-    return bad(
-        fmt::format("keeps KV memory free for a balancer that goes by what is free: '{}' does not; give "
-                    "--balancer llumnix",
-                    o.balancer));
+    return bad(fmt::format("needs a balancer that uses free KV memory, and '{}' does not: give --balancer llumnix",
+                           o.balancer));
   if (std::max(o.replicas, o.most_replicas) < 2 || o.offline)
     return bad(
-        "moves others to another replica, and there is one, or none that takes them: give --replicas 2 or more, "
-        "without --offline");
+        "moves other sequences to another replica, and there is none: give --replicas 2 or more, without --offline");
   const int64_t kv_tokens = setup->config.scheduler.limits.blocks_total * setup->config.scheduler.limits.block_size;
   if (o.priority_headroom >= kv_tokens)
     return bad(
-        fmt::format("is not below a replica's KV memory of {} tokens: nothing else could run beside a request of "
+        fmt::format("must be below a replica's KV memory of {} tokens, or nothing else could run beside a request of "
                     "high priority; give less",
                     kv_tokens));
   if (!setup->workload->has_high_priority())
     return bad(
-        fmt::format("is for requests whose priority is below 0, and '{}' states none: give a lengths: or trace: "
+        fmt::format("applies to requests with priority below 0, and '{}' has none: give a lengths: or trace: "
                     "file with a column priority",
                     o.workload));
   setup->config.priority_headroom = o.priority_headroom;
   setup->notes.push_back(
-      fmt::format("requests whose priority is below 0 have a headroom of {} tokens at a replica", o.priority_headroom));
+      fmt::format("requests with priority below 0 have a headroom of {} tokens on a replica", o.priority_headroom));
   return Status();
 }
 
@@ -458,7 +450,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   const auto* profile = dynamic_cast<const cost::StepProfile*>(c.step_time);
   TACTUS_ASSIGN_OR_RETURN(c.step_spread, ParseStepNoise(o.step_noise, profile, o.cost));
   if (c.step_spread.any()) {
-    setup.notes.push_back(fmt::format("step times vary by {} (standard deviation, about a median that is the cost's)",
+    setup.notes.push_back(fmt::format("step times vary by {} (standard deviation; the cost is the median)",
                                       cost::SpreadText(c.step_spread)));
   }
   TACTUS_ASSIGN_OR_RETURN(c.scheduler, AskedScheduler(o, setup));
@@ -467,23 +459,23 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   setup.oracle = core::FindSearch(o.scheduler) != nullptr;
   TACTUS_ASSIGN_OR_RETURN(setup.oracle_without, ParseOracleWithout(o.oracle_without));
   if (!setup.oracle && !setup.oracle_without.empty()) {
-    return InvalidArgument(fmt::format("--oracle-without {} is for --scheduler oracle, and the scheduler is {}: leave "
-                                       "one of the two out",
-                                       Printable(o.oracle_without), Printable(o.scheduler)),
-                           "oracle-without");
+    return InvalidArgument(
+        fmt::format("--oracle-without {} needs --scheduler oracle, and the scheduler is {}: change one of the two",
+                    Printable(o.oracle_without), Printable(o.scheduler)),
+        "oracle-without");
   }
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
       if (!choice->empty())
-        return InvalidArgument(fmt::format("the oracle tries every preset; '{}' cannot be chosen beside it", *choice),
-                               "scheduler");
+        return InvalidArgument(fmt::format("the oracle tries every preset; leave '{}' out", *choice), "scheduler");
     }
     for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out},
                                      std::pair{"steps-out", &o.steps_out}}) {
       if (file->empty()) continue;
       return InvalidArgument(
-          fmt::format("the oracle makes many runs and records none: leave --{} out, or run the scheduler that it names",
-                      flag),
+          fmt::format(
+              "the oracle makes many runs and records none: leave --{} out, or run the scheduler that its result names",
+              flag),
           flag);
     }
   }

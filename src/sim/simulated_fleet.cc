@@ -1,5 +1,5 @@
-// A simulation asks its replicas for their states, passes these to the balancer, and acts on them: sequences move,
-// replicas start and are drained.
+// The fleet part of a simulation: polls the replicas' states for the balancer and acts on its decisions: sequences
+// move, replicas start and are drained.
 #include "base/check.h"
 #include "sim/simulator_impl.h"
 
@@ -51,7 +51,7 @@ void Simulation::Impl::MakeScaler() {
 void Simulation::Impl::Scale() {
   if (scaler == nullptr) return;
   CopyViews();
-  // A sequence that is on its way to a replica has none of its requests yet.
+  // Requests of a sequence in transit are not yet counted at its destination.
   for (int32_t i = 0; i < fleet->size() && migrations != nullptr; ++i)
     views[static_cast<size_t>(i)].outstanding_requests += migrations->Coming(i);
   scaler->Look(views, clock.NowNs());
@@ -78,7 +78,7 @@ RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32
   for (Live& l : live_records) {
     if (l.request != nullptr && l.replica == from && l.handle == handle) live = &l;
   }
-  TACTUS_CHECK_MSG(live != nullptr, "a sequence moves that no request of the simulation has");
+  TACTUS_CHECK_MSG(live != nullptr, "a moving sequence belongs to no request of the simulation");
   SimReplica& r = replicas[static_cast<size_t>(to)];
   auto prepared = Prepare(live->work, live->request);
   if (!prepared.ok() || !core::AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
@@ -95,7 +95,7 @@ RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32
   return *arrived;
 }
 
-// What the replica keeps of a request that goes on at another one.
+// Updates the source replica's counts when a request continues on another one.
 void Simulation::Impl::Left(int32_t index, const core::RequestDoneEvent& d) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   fleet->Ended(index, RoutedTokens(static_cast<Live*>(d.user)->work), -1);

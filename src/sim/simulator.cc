@@ -15,8 +15,8 @@
 namespace tactus::sim {
 namespace {
 
-constexpr uint64_t kGapStream = uint64_t{0x9a9} << 32;  // of the seed, away from those of workloads and steps
-constexpr int32_t kDecisionSample = 16;                 // one plan in so many is timed
+constexpr uint64_t kGapStream = uint64_t{0x9a9} << 32;  // random stream, apart from those of workloads and steps
+constexpr int32_t kDecisionSample = 16;                 // one plan in this number is timed
 constexpr int64_t kProgressEvery = 4096;                // passes
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
@@ -25,7 +25,7 @@ Status CheckBlocks(const SimulationConfig& c) {
   if (kv >= 1 && swap >= 0 && kv <= kMostBlocks && swap <= kMostBlocks && (kv + swap) * c.replicas <= kMostBlocks)
     return Status();
   return InvalidArgument(
-      fmt::format("{} replicas of {} KV blocks and {} swap blocks; a simulation keeps from 1 to {} blocks in all: "
+      fmt::format("{} replicas of {} KV blocks and {} swap blocks; a simulation holds 1 to {} blocks in total: "
                   "use fewer --replicas or --kv-blocks, less --swap-space or a larger --block-size",
                   c.replicas, kv, swap, kMostBlocks),
       swap > kv ? "swap-space" : "kv-blocks");
@@ -43,10 +43,9 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
   if (c.client_gap_ns < 0)
     return bad(fmt::format("client-gap is {} ns; it must be at least 0", c.client_gap_ns), "client-gap");
   if (c.job && c.concurrency > 0)
-    return bad("an offline job keeps the queues full, so there is no concurrency: give one of them", "concurrency");
+    return bad("an offline job keeps the queues full and has no concurrency: give only one of them", "concurrency");
   if (!c.job && c.concurrency == 0 && !workload.has_arrivals()) {
-    return bad("the workload has no arrival times of its own: give a rate (open loop) or a concurrency (closed loop)",
-               "rate");
+    return bad("the workload has no arrival times: give a rate (open loop) or a concurrency (closed loop)", "rate");
   }
   if (c.default_max_tokens < 1)
     return bad(fmt::format("default-max-tokens is {}; it must be at least 1", c.default_max_tokens),
@@ -88,7 +87,7 @@ Status Simulation::Impl::MakeReplicas() {
   const int64_t waiting = config.max_queue > 0 ? std::min(workload.count(), config.max_queue) : workload.count();
   if (waiting + l.max_num_seqs > (1 << 24)) {
     return InvalidArgument(
-        fmt::format("{} sequences may wait at a replica; the most is {}", waiting, (1 << 24) - l.max_num_seqs),
+        fmt::format("{} sequences may wait at a replica; the limit is {}", waiting, (1 << 24) - l.max_num_seqs),
         "max-queue");
   }
   capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
@@ -97,8 +96,8 @@ Status Simulation::Impl::MakeReplicas() {
     for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
   } catch (const std::bad_alloc&) {
     return InvalidArgument(
-        fmt::format("{} replicas with {} sequences of {} tokens and {} KV blocks each are more than this machine's "
-                    "memory: lower --max-queue, --max-num-seqs, --max-model-len or --replicas",
+        fmt::format("{} replicas with {} sequences of {} tokens and {} KV blocks each exceed this machine's memory: "
+                    "lower --max-queue, --max-num-seqs, --max-model-len or --replicas",
                     config.replicas, capacity, l.max_model_len, l.blocks_total),
         "max-queue");
   }
@@ -142,13 +141,13 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.shared_prefixes = config.cascade_attention;
   if (config.draft_acceptance > 0) rc.max_draft_tokens = config.draft_tokens;
   rc.guesses = config.draft_acceptance > 0;
-  rc.secret = {1, 2};  // nothing to keep from anybody
+  rc.secret = {1, 2};  // a simulation needs no secret
   rc.model = config.model_name;
   rc.seed = config.seed;
   rc.true_lengths_known = true;
   core::ReplicaServices services;
   services.step_time = config.step_time;
-  services.corrected = config.step_spread.any();  // as in a server; exact steps leave nothing to correct
+  services.corrected = config.step_spread.any();  // as in a server; exact steps need no correction
   services.recorded = !config.trace_out.empty();
   if (config.injected) services.injected = config.injected();
   TACTUS_ASSIGN_OR_RETURN(r.core, core::Replica::Create(std::move(rc), std::move(services)));
@@ -238,7 +237,7 @@ Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, T
   return live;
 }
 
-// As the runner of a batch: a replica's queue is kept as full as the feed says (JobFeed::most_waiting).
+// As in a batch run: the replica's queue is kept as full as JobFeed::most_waiting allows.
 void Simulation::Impl::FillQueue(int32_t replica) {
   const auto i = static_cast<size_t>(replica);
   while (true) {
@@ -259,7 +258,7 @@ void Simulation::Impl::FillQueue(int32_t replica) {
 
 Result<core::PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& work,
                                                         const std::shared_ptr<const SimRequest>& request) const {
-  // A recording names the keys, so that a replay needs no workload.
+  // Keys are needed for sharing; a recording also contains them, so that a replay needs no workload.
   if (!SharesText(work) && config.trace_out.empty())
     return core::PrepareWithOwnKeys(request, request->prompt_tokens, limits);
   std::vector<Hash128> keys;
@@ -267,7 +266,7 @@ Result<core::PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& w
   return core::PrepareWithoutTokens(request, request->prompt_tokens, std::move(keys), limits);
 }
 
-// The request reaches its replica's loop, or is refused as a server would.
+// Submits the request to its replica's loop, or rejects it as a server would.
 void Simulation::Impl::Enter(Live* live) {
   const WorkloadRequest& work = live->work;
   SimReplica& r = replicas[static_cast<size_t>(live->replica)];
@@ -283,7 +282,7 @@ void Simulation::Impl::Enter(Live* live) {
     if (job != nullptr) job->OnDone(live->replica, live->job_number, 0);
     free_records.push_back(live);
   };
-  // A prompt that fills the context, and a length that is stated and does not fit, are left to the loop to refuse.
+  // A prompt that fills the context, and a stated length that does not fit, are rejected by the loop.
   const int64_t room = std::max<int64_t>(1, limits.max_model_len - prompt);
   auto request = std::make_shared<SimRequest>();
   request->prompt_tokens = static_cast<int32_t>(prompt);
@@ -326,8 +325,7 @@ void Simulation::Impl::Enter(Live* live) {
   if (migrations != nullptr) live->request = request;
   r.executor->Expect(*handle, *request);
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
-  r.next_ns =
-      std::min(r.next_ns, clock.NowNs());  // a pass takes it in even while a step runs, as the server's loop does
+  r.next_ns = std::min(r.next_ns, clock.NowNs());  // a pass admits it even while a step runs, as in the server's loop
 }
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why) {
@@ -339,7 +337,7 @@ void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const
   Followed(work);
 }
 
-// What an end brings about: the conversation's next turn, else in a closed loop the next request.
+// Follow-ups of a finished request: the conversation's next turn, or in a closed loop the next request.
 void Simulation::Impl::Followed(const WorkloadRequest& work) {
   if (job != nullptr) return;
   WorkloadRequest next;
@@ -348,7 +346,7 @@ void Simulation::Impl::Followed(const WorkloadRequest& work) {
     due.push_back(std::move(next));
     return;
   }
-  // By the request's number, so that the gap is the same whatever else is drawn, and under every policy.
+  // Drawn by the request's number, so that the gap does not depend on other draws or on the policy.
   const double share = -std::log(1 - UniformAt(config.seed, kGapStream, static_cast<uint64_t>(next.index)));
   const TimeNs at_ns = clock.NowNs() + std::llround(share * static_cast<double>(config.client_gap_ns));
   later.push({at_ns, std::move(next)});
@@ -400,7 +398,7 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
   }
   while (!later.empty() && later.top().at_ns <= t) {
     const WorkloadRequest work = later.top().work;
-    later.pop();  // before it is placed: one that is refused brings about another
+    later.pop();  // before placing it: a rejected request causes a follow-up
     Place(work, t);
   }
   if (migrations != nullptr) migrations->AdvanceTo(t);
@@ -411,7 +409,7 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     r.next_ns = r.executor->NextReadyNs();
     if (job != nullptr) FillQueue(static_cast<int32_t>(&r - replicas.data()));
   }
-  // Ends may bring about requests that are refused at once and bring about others.
+  // Follow-ups may be rejected at once and cause further ones.
   while (!due.empty()) {
     placing.swap(due);
     for (const WorkloadRequest& work : placing) Place(work, t);

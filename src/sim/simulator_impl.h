@@ -1,4 +1,4 @@
-// Inside of Simulation, shared by simulator.cc (events) and sim_result.cc (the result object).
+// Internals of Simulation, shared by simulator.cc (events) and sim_result.cc (the result object).
 #pragma once
 
 #include <deque>
@@ -20,13 +20,13 @@
 namespace tactus::sim {
 
 struct Simulation::Impl {
-  // What a live request's events lead back to.
+  // A live request, to which events refer.
   struct Live {
     WorkloadRequest work;
     RequestHandle handle = 0;
     int32_t replica = 0;
     TimeNs arrival_ns = 0;
-    std::shared_ptr<const SimRequest> request;  // while it lives, where sequences move
+    std::shared_ptr<const SimRequest> request;  // kept for live requests if sequences migrate
     int32_t job_number = 0;                     // in the planned job
     PlannedPlace place;
   };
@@ -43,19 +43,19 @@ struct Simulation::Impl {
   struct SimReplica {
     std::unique_ptr<SimExecutor> executor;
     std::unique_ptr<ReplicaSink> sink;
-    std::unique_ptr<SimDrafts> drafts;  // null: no guesses
+    std::unique_ptr<SimDrafts> drafts;  // null: no drafts
     std::unique_ptr<core::Replica> core;
     core::StepLoop& loop() const { return core->loop(); }
     OwnerTable owners;          // with prefix caching
-    TimeNs next_ns = kNever;    // when it has something to do
-    int32_t high_priority = 0;  // requests of high priority that are there
+    TimeNs next_ns = kNever;    // time of the next pass
+    int32_t high_priority = 0;  // number of high-priority requests present
   };
 
   Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}
   Status MakeReplicas();
   Status MakeReplica(int32_t index);
 
-  // --- events (simulator.cc; of the fleet: simulated_fleet.cc) ---
+  // --- events (simulator.cc; fleet events: simulated_fleet.cc) ---
   void FillClosedLoop();
   void AdvanceTo(TimeNs t);
   bool FetchArrival();
@@ -90,32 +90,32 @@ struct Simulation::Impl {
 
   const SimulationConfig config;
   WorkloadStream& workload;
-  core::IntakeLimits limits;  // of every replica
+  core::IntakeLimits limits;  // per replica
   int32_t capacity = 0;       // sequences per replica
   ManualClock clock;
   std::unique_ptr<fleet::Fleet> fleet;
-  std::unique_ptr<Migrations> migrations;  // null: sequences stay where they are
-  std::unique_ptr<fleet::Scaler> scaler;   // null: the number of replicas stays as it is
+  std::unique_ptr<Migrations> migrations;  // null: no migration
+  std::unique_ptr<fleet::Scaler> scaler;   // null: a fixed number of replicas
   std::vector<fleet::ReplicaView> views;   // scratch
-  TimeNs next_poll_ns = kNever;            // when the replicas are asked next what they do
-  std::vector<Hash128> placement_keys;     // of the request that is being placed, where the balancer wants them
+  TimeNs next_poll_ns = kNever;            // time of the next poll of the replicas
+  std::vector<Hash128> placement_keys;     // of the request being placed, if the balancer uses them
   std::vector<SimReplica> replicas;
 
-  WorkloadRequest arriving;  // the next by its own time
+  WorkloadRequest arriving;  // the next arrival
   bool has_arriving = false;
-  std::unique_ptr<PlannedJob> job;  // null: the load is another
-  // Requests of clients that have not sent them yet, by the time at which they will.
+  std::unique_ptr<PlannedJob> job;  // null: not an offline job
+  // Requests that clients will send later, by time.
   struct Later {
     TimeNs at_ns = 0;
     WorkloadRequest work;
-    // The earliest first; of one instant the first in the workload.
+    // Earliest first; at the same time, by workload order.
     bool operator<(const Later& other) const {
       return std::tie(other.at_ns, other.work.index) < std::tie(at_ns, work.index);
     }
   };
   std::priority_queue<Later> later;
-  std::vector<WorkloadRequest> due;      // follow from ends at this instant
-  std::vector<WorkloadRequest> placing;  // of them, those that are being placed
+  std::vector<WorkloadRequest> due;      // follow-ups at this instant
+  std::vector<WorkloadRequest> placing;  // the follow-ups being placed
   std::deque<Live> live_records;
   std::vector<Live*> free_records;
 

@@ -11,10 +11,10 @@
 namespace tactus::sim {
 namespace {
 
-// Streams of the seed, beside those of lengths and arrivals.
+// Random streams, apart from those of lengths and arrivals.
 enum MixStream : uint64_t { kClass = 16, kTtft, kTbt, kJct };
 
-constexpr double kMostNs = 1e15;  // of an objective, as the API has it
+constexpr double kMostNs = 1e15;  // limit of an objective, as in the API
 
 bool NeedsAlone(const ObjectiveRange& r) {
   return r.high > 0 && r.times_alone;
@@ -76,7 +76,7 @@ Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& r) {
   };
   Slo alone;
   alone.ttft_ns = alone.jct_ns = model.StepTimeNs(first);
-  // A decode's time is all but a straight line of its context: of a long answer so many pieces are enough.
+  // A decode's time is almost linear in its context: 64 pieces of a long answer are enough.
   constexpr int64_t kPieces = 64;
   const int64_t decodes = r.output_tokens - 1, pieces = std::min(decodes, kPieces);
   for (int64_t i = 0; i < pieces; ++i) {
@@ -95,7 +95,7 @@ std::string ObjectivesText(const SloClass& c) {
     const double unit = range->times_alone ? 1 : 1e6;
     text += fmt::format("{}{} {:.15g}", text.empty() ? "" : ", ", name, range->low / unit);
     if (range->high > range->low) text += fmt::format(" to {:.15g}", range->high / unit);
-    text += range->times_alone ? " times alone" : " ms";
+    text += range->times_alone ? " times the latency alone" : " ms";
   }
   return text.empty() ? "none" : text;
 }
@@ -103,11 +103,10 @@ std::string ObjectivesText(const SloClass& c) {
 Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload) {
   if (!mix.by_workload()) return Status();
   if (workload.kind != WorkloadSpec::Kind::kMix) {
-    return InvalidArgument(
-        fmt::format("--slo-mix: class '{}' has no share, so it is a part of a workload mix:..., and '{}' is none; give "
-                    "shares, NAME:SHARE:OBJECTIVES",
-                    mix.classes.front().name, workload.text),
-        "slo-mix");
+    return InvalidArgument(fmt::format("--slo-mix: class '{}' has no share, so it must be a part of a mix:... "
+                                       "workload, and '{}' is not one; give shares, NAME:SHARE:OBJECTIVES",
+                                       mix.classes.front().name, workload.text),
+                           "slo-mix");
   }
   for (const SloClass& c : mix.classes) {
     const bool part = std::any_of(workload.parts.begin(), workload.parts.end(), [&c](const WorkloadSpec::Part& p) {
@@ -126,7 +125,7 @@ Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload) {
 
 namespace {
 
-// Null: of none.
+// Null: not in any class.
 const SloClass* ClassByWorkload(const SloMix& mix, const std::string& name) {
   const auto at =
       std::find_if(mix.classes.begin(), mix.classes.end(), [&](const SloClass& c) { return c.name == name; });

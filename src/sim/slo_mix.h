@@ -1,6 +1,6 @@
-// Classes of requests, each with objectives of its own (`--slo-mix`, docs/workloads.md). Requests are of a class by
-// share, or by the part of a `mix:` workload that they come from. One seed draws one class and one set of objectives
-// for a request, whatever its arrivals and scheduler. Plain data; no clock.
+// Classes of requests with objectives per class (`--slo-mix`, docs/workloads.md). A request's class is drawn by share,
+// or is the part of a `mix:` workload that it comes from. One seed draws the same class and objectives for a request,
+// whatever its arrivals and scheduler. Plain data; no clock.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace tactus::sim {
 
-inline constexpr size_t kMostClassNameBytes = 64;  // of Request::slo_class, as the API has it
+inline constexpr size_t kMostClassNameBytes = 64;  // limit of Request::slo_class, as in the API
 
-// Uniform in [low, high]; of each request anew.
+// Uniform in [low, high], drawn per request.
 struct ObjectiveRange {
   double low = 0, high = 0;  // nanoseconds, or multiples of the latency alone; high 0: no objective
   bool times_alone = false;
@@ -24,35 +24,34 @@ struct ObjectiveRange {
 
 struct SloClass {
   std::string name;
-  double share = 0;  // above 0, against the sum of all; 0: those that the workload says are of this class
+  double share = 0;  // above 0, relative to the sum of all shares; 0: the class is given by the workload
   ObjectiveRange ttft, tbt, jct;
 };
 
 struct SloMix {
-  std::vector<SloClass> classes;  // none: no request is given anything
+  std::vector<SloClass> classes;  // empty: no request gets a class or objectives
   bool needs_latency_alone() const;
   bool by_workload() const { return !classes.empty() && classes.front().share == 0; }  // all classes or none
 };
 
-// "TTFT 10 times alone, gap 140 to 234 ms"; "none" of a class without objectives.
+// "TTFT 10 times the latency alone, gap 140 to 234 ms"; "none" for a class without objectives.
 std::string ObjectivesText(const SloClass& c);
 
-// kInvalidArgument, param "slo-mix", for classes without shares that are no parts of the workload.
+// kInvalidArgument, param "slo-mix": classes without shares that are not parts of the workload.
 Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload);
 
-// What a request takes when it has the machine to itself: to its first token, from a token to the next at most, to its
-// end. All above 0.
+// Latencies of a request on an idle machine: to the first token, longest gap between tokens, to the end. All above 0.
 using LatencyAlone = std::function<Slo(const WorkloadRequest&)>;
 
-// The same by a step-time model: its prompt in one step, then a step for each further token.
+// The same from a step-time model: the prompt in one step, then one step per further token.
 Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& request);
 
-// Gives the request its class and its objectives; none where classes go by the workload and its own is not among them.
-// Those of a conversation are of one class. `alone` may be null where
-// nothing needs it. Precondition: the mix has classes.
+// Sets the request's class and objectives; none if classes come from the workload and the request's is not in the mix.
+// All turns of a conversation have one class. `alone` may be null if it is not needed. Precondition: the mix has
+// classes.
 void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone, WorkloadRequest* request);
 
-// The stream with objectives; without classes the stream itself.
+// The stream with objectives added; without classes the stream unchanged.
 std::unique_ptr<WorkloadStream> WithObjectives(std::unique_ptr<WorkloadStream> stream, const SloMix& mix, uint64_t seed,
                                                const LatencyAlone& alone);
 

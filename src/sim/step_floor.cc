@@ -8,13 +8,13 @@
 namespace tactus::sim {
 namespace {
 
-constexpr double kCertain = 0.99;  // of each floor: what lies between the points that were asked
+constexpr double kCertain = 0.99;  // safety factor on each floor, for values between the sampled points
 constexpr int64_t kPerOctave = 8;
-// Sizes of steps, in tokens, that a floor touches.
+// Step sizes in tokens at which floors are tangent.
 constexpr std::array<int64_t, 8> kTouched = {1, 4, 16, 64, 128, 256, 512, 2048};
 
-// 1 to the first point that is not below `most`: where tables have their points (cost/log_grid.h: eight to the octave
-// of value + 1), and the same of the value itself.
+// Points from 1 to the first that is not below `most`, at the grid of cost tables (cost/log_grid.h: eight per octave of
+// value + 1) and of the value itself.
 std::vector<int64_t> Points(int64_t most, int64_t per_octave = kPerOctave) {
   std::vector<int64_t> points;
   for (int64_t octave = 1;; octave *= 2) {
@@ -29,7 +29,7 @@ std::vector<int64_t> Points(int64_t most, int64_t per_octave = kPerOctave) {
   }
 }
 
-// Time of n padded tokens, by n from 1; [0] is not used.
+// Time of n padded tokens, indexed by n from 1; [0] is not used.
 std::vector<double> TokenTimes(const StepTimeModel& times, int32_t stage, int64_t most) {
   std::vector<double> ns(static_cast<size_t>(most) + 1);
   for (int64_t n = 1; n <= most; ++n) {
@@ -76,7 +76,7 @@ class Floors {
   }
 
  private:
-  // Lines below the time of padded tokens: the sides of its lower hull at kTouched, and the line through 0.
+  // Tangents below the time of padded tokens: the sides of its lower hull at kTouched, and the line through 0.
   void Touch() {
     const std::vector<double> ns = TokenTimes(times_, stage_, limits_.tokens);
     double least = std::numeric_limits<double>::infinity();
@@ -110,7 +110,8 @@ class Floors {
     return static_cast<double>(times_.StageTimeNs(shape, stage_));
   }
 
-  // Lowers the rates to what each floor leaves for `amount`, in steps of the shape's tokens with or without others.
+  // Lowers the rates to the time that each floor leaves for `amount`, in steps of the shape's tokens, alone or with
+  // others.
   void Least(const StepShape& shape, double amount, std::vector<double>* rates) const {
     const int64_t own = shape.tokens();
     const auto at = [&](int64_t tokens) {
@@ -125,7 +126,7 @@ class Floors {
     }
   }
 
-  // Points beyond the largest step are asked, too, up to the first: what is possible lies between.
+  // Samples up to one point beyond the largest step, so that every possible step lies between points.
   void OfDecodes() {
     int64_t fewer = 0;
     for (const int64_t decodes : Points(limits_.decodes)) {
@@ -151,14 +152,14 @@ class Floors {
         StepShape shape;
         shape.chunks = {&chunk, 1};
         Least(shape, PairsOf(static_cast<double>(tokens), static_cast<double>(context)), &pair_);
-        Least(shape, static_cast<double>(tokens + context), &kv_);  // a decode computed again is such a chunk
+        Least(shape, static_cast<double>(tokens + context), &kv_);  // recomputing a decode is such a chunk
         if (context + tokens > limits_.context) break;
       }
     }
   }
 
-  // Decodes and a chunk in one step may hide behind each other (overlap, a host that is slower than the device): then
-  // both rates are lowered until such steps keep the floor, too.
+  // In one step, decodes and a chunk may hide each other's time (overlap, a host slower than the device): both rates
+  // are lowered until such steps stay above the floor too.
   void Together() {
     for (const int64_t decodes : Points(limits_.decodes, 1)) {
       for (const int64_t context : Points(limits_.context, 1)) {
@@ -192,10 +193,10 @@ class Floors {
   const StepTimeModel& times_;
   const int32_t stage_;
   const StepLimits limits_;
-  int64_t fullest_ = 1;         // tokens of the step with the least time for each
-  std::vector<int64_t> sizes_;  // of steps that attention is asked beside
+  int64_t fullest_ = 1;         // step size with the least time per token
+  std::vector<int64_t> sizes_;  // step sizes at which attention is sampled
   std::vector<StepFloor> floors_;
-  std::vector<double> kv_, pair_;  // of each floor
+  std::vector<double> kv_, pair_;  // one per floor
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
-// One CSV line per step of a simulation: when it ran and what it held, so that the compute and the memory that a
-// schedule asks for can be drawn over time. Times in seconds since the start with nine decimals: exact.
-//
+// One CSV line per step of a simulation: its time and contents, to plot a schedule's compute and memory use over time.
+// Times in seconds since the start with nine decimals: exact.
 // Thread rule: one thread.
 #pragma once
 
@@ -17,11 +16,11 @@ namespace tactus::sim {
 
 class StepLog {
  public:
-  // kInvalidArgument when the file cannot be made.
+  // kInvalidArgument: the file cannot be created.
   static Result<std::unique_ptr<StepLog>> Create(const std::string& path);
   ~StepLog();
   void Ran(int32_t replica, const StepPlan& plan, TimeNs start_ns, TimeNs end_ns);
-  // kDataLoss: not everything could be written.
+  // kDataLoss: the file is incomplete.
   Status Close();
 
  private:

@@ -13,10 +13,10 @@
 namespace tactus::sim {
 namespace {
 
-// Streams of the seed, a pair for each replica, away from those of workloads and predictors.
+// Random streams, a pair per replica, apart from those of workloads and predictors.
 constexpr uint64_t kNoiseStreams = uint64_t{0x57e9} << 32;
 
-constexpr std::string_view kNone = "none", kOfProfile = "profile";  // what --step-noise may be but a number
+constexpr std::string_view kNone = "none", kOfProfile = "profile";  // values of --step-noise besides a number
 constexpr double kMostPercent = 100 * cost::kMostSpread;
 
 }  // namespace
@@ -40,8 +40,8 @@ Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::Ste
   if (text == kOfProfile) {
     if (profile == nullptr) {
       return bad(
-          fmt::format("profile: step times come from --cost {}, which is no measured profile; name a file of "
-                      "'tactus profile' there, {}",
+          fmt::format("profile: step times come from --cost {}, which is not a measured profile; give a file of "
+                      "'tactus profile', {}",
                       cost, kInstead));
     }
     const auto noted = cost::NotedSpread(profile->remarks());
@@ -51,7 +51,7 @@ Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::Ste
     }
     if (noted->has_value()) return **noted;
     return bad(
-        fmt::format("profile: '{}' does not say how much single steps vary; measure again with 'tactus "
+        fmt::format("profile: '{}' has no variation of single steps; measure again with 'tactus "
                     "profile', {}",
                     cost, kInstead));
   }

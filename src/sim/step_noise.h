@@ -1,10 +1,9 @@
-// Simulated steps that vary as a machine's do. A step's time is multiplied by a factor, drawn from a log-normal
-// distribution of median 1: a profile states medians, so half of the steps take longer than it says. (The mean is
-// exp(spread^2 / 2): 1.005 with a spread of 10 %.)
-//
-// The factor is a function of seed, replica and the step's number, so it is the same whatever else is drawn, and for
-// every policy. Only the executor asks for it: policies learn of a step's time from its result, as they do in service,
-// and the model that they plan with stays as it is. Thread rule: immutable.
+// Random variation of simulated step times. A step's time is multiplied by a factor from a log-normal distribution with
+// median 1: a profile states medians, so half of the steps take longer. (The mean is exp(spread^2 / 2): 1.005 with a
+// spread of 10 %.)
+// The factor is a function of seed, replica and step number, so it does not depend on other draws or on the policy.
+// Only the executor uses it: policies learn a step's time from its result, as in service, and their planning model
+// stays unchanged. Thread rule: immutable.
 #pragma once
 
 #include <string>
@@ -27,8 +26,8 @@ class StepNoise {
   uint64_t seed_ = 0, stream_ = 0;
 };
 
-// What --step-noise says: "none", "profile" (what `profile` states of itself, a file of --cost; null: step times are no
-// profile's) or a percentage of all steps, "10" or "10%". kInvalidArgument names value, limit and fix.
+// Parses --step-noise: "none", "profile" (the spread that `profile`, a file of --cost, states; null: step times are not
+// from a profile) or a percentage for all steps, "10" or "10%". kInvalidArgument names value, limit and fix.
 Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::StepProfile* profile,
                                         const std::string& cost);
 

@@ -41,18 +41,18 @@ constexpr const char* kColumnNames[kNumColumns] = {
     "arrival_s",   "prompt_tokens", "output_tokens", "prefix_hash_ids", "prefix_id", "shared_tokens",
     "slo_ttft_ms", "slo_tbt_ms",    "slo_jct_ms",    "slo_class",       "priority",  "predicted_output_tokens",
     "client"};
-// What the files of public traces call them: Azure's (2023, 2024), BurstGPT's, Mooncake's and Vidur's, in any case of
-// letters. A file that has the name above goes by that.
+// Column names of public traces: Azure's (2023, 2024), BurstGPT's, Mooncake's and Vidur's, case-insensitive. Our names
+// above have precedence.
 constexpr std::pair<std::string_view, Column> kOtherNames[] = {
     {"arrived_at", kArrival},       {"timestamp", kArrival},    {"num_prefill_tokens", kPrompt},
     {"input_length", kPrompt},      {"contexttokens", kPrompt}, {"request tokens", kPrompt},
     {"num_decode_tokens", kOutput}, {"output_length", kOutput}, {"generatedtokens", kOutput},
     {"response tokens", kOutput},   {"hash_ids", kHashIds}};
-constexpr std::string_view kMilliseconds = "input_length";  // a file with it (Mooncake's) has its times in milliseconds
+constexpr std::string_view kMilliseconds = "input_length";  // marks files (Mooncake's) with times in milliseconds
 constexpr int64_t kMostBytes = int64_t{4} << 30,
-                  kMostLineBytes = int64_t{1} << 20;  // of a file: it need not have an end
+                  kMostLineBytes = int64_t{1} << 20;  // the input may be an endless stream
 constexpr double kMaxArrivalSeconds = 4e9;            // int64 nanoseconds end at 9.2e9 s
-// As the API has them.
+// As in the API.
 constexpr double kMaxSloMs = 1e9;
 constexpr size_t kMostClassBytes = 64, kMostClientBytes = 1024;
 
@@ -64,7 +64,7 @@ std::optional<T> Number(std::string_view text) {
   return value;
 }
 
-// Also as tables of real numbers write it: 374.0.
+// Also accepts real notation of whole numbers: 374.0.
 std::optional<int64_t> WholeNumber(std::string_view text) {
   const size_t point = text.find('.');
   if (point != std::string_view::npos && text.find_first_not_of('0', point + 1) == std::string_view::npos)
@@ -78,7 +78,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Takes a number of exactly `digits` digits off the front.
+// Removes a number of exactly `digits` digits from the front.
 std::optional<int> TakeDigits(std::string_view* text, size_t digits) {
   if (text->size() < digits) return std::nullopt;
   const auto value = Number<unsigned>(text->substr(0, digits));
@@ -92,7 +92,7 @@ bool TakeOne(std::string_view* text, std::string_view of) {
   return true;
 }
 
-// Unix nanoseconds of "2023-11-16 18:17:03.9799600", a zone (Z, +01:00) behind it or not.
+// Unix nanoseconds of "2023-11-16 18:17:03.9799600", with or without a zone (Z, +01:00).
 std::optional<TimeNs> DateNs(std::string_view text) {
   const auto year = TakeDigits(&text, 4);
   if (!year || !TakeOne(&text, "-")) return std::nullopt;
@@ -136,7 +136,7 @@ class TraceParser {
  public:
   explicit TraceParser(const std::string& path) : path_(path), file_(std::make_shared<TraceFile>()) {}
 
-  // `next`, a Result<bool>(std::string_view* line), gives one line after the other; false: there is none.
+  // `next`, a Result<bool>(std::string_view* line), returns the next line; false: no more.
   template <class Next>
   Result<std::shared_ptr<const TraceFile>> Run(const Next& next) {
     std::string_view line;
@@ -157,10 +157,10 @@ class TraceParser {
       }
       if (!Trimmed(line).empty()) TACTUS_RETURN_IF_ERROR(objects_ ? ReadObject(line) : ReadRow(line));
     }
-    // Times count from the first request: a file may have the clock's.
+    // Makes times relative to the first request: a file may have clock times.
     for (size_t i = file_->rows_.size(); i-- > 0 && arrivals_;)
       file_->rows_[i].arrival_ns -= file_->rows_[0].arrival_ns;
-    if (file_->rows_.empty()) return DataLoss(fmt::format("{}: no row with a prompt and an output", path_));
+    if (file_->rows_.empty()) return DataLoss(fmt::format("{}: no row has a prompt and an output", path_));
     return std::shared_ptr<const TraceFile>(std::move(file_));
   }
 
@@ -170,14 +170,15 @@ class TraceParser {
         fmt::format("{}:{}: column {} ({}): {}", path_, number_, at_[column] + 1, kColumnNames[column], what));
   }
 
-  // Where the columns are, by the names in cells_.
+  // Finds the columns by the names in cells_.
   Status FindColumns() {
     at_.fill(-1);
     const auto found = [this](size_t column, size_t i) {
       if (at_[column] < 0) return at_[column] = static_cast<int64_t>(i), Status();
-      return DataLoss(objects_ ? fmt::format("{}:{}: '{}' and '{}' are the same", path_, number_,
-                                             Printable(cells_[static_cast<size_t>(at_[column])]), Printable(cells_[i]))
-                               : fmt::format("{}:{}: column {}: '{}' twice", path_, number_, i + 1, cells_[i]));
+      return DataLoss(objects_
+                          ? fmt::format("{}:{}: '{}' and '{}' are the same column", path_, number_,
+                                        Printable(cells_[static_cast<size_t>(at_[column])]), Printable(cells_[i]))
+                          : fmt::format("{}:{}: column {}: '{}' is given twice", path_, number_, i + 1, cells_[i]));
     };
     for (size_t i = 0; i < cells_.size(); ++i) {
       for (size_t c = 0; c < kNumColumns; ++c) {
@@ -196,7 +197,7 @@ class TraceParser {
     return Status();
   }
 
-  // The line's cells without the blanks about them, into cells_.
+  // Splits the line into cells_, without surrounding blanks.
   Status Split(std::string_view line) {
     if (line.find('"') == std::string_view::npos) {
       SplitCells(line, &cells_);
@@ -204,22 +205,21 @@ class TraceParser {
       return Status();
     }
     if (!SplitQuotedCells(line, &owned_)) {
-      return DataLoss(
-          fmt::format("{}:{}: a quote is not closed, or something stands between it and the next comma: '{}'", path_,
-                      number_, Printable(line)));
+      return DataLoss(fmt::format("{}:{}: a quote is not closed, or text follows it before the next comma: '{}'", path_,
+                                  number_, Printable(line)));
     }
     cells_.assign(owned_.begin(), owned_.end());
     return Status();
   }
 
-  // A line of JSON: its names as a header, its values as a row.
+  // A JSON line: its names as a header, its values as a row.
   Status ReadObject(std::string_view line) {
     json_text::JsonLimits limits;
     limits.first_line = number_;
     const auto object = json_text::ParseJson(line, limits);
     if (!object.ok()) return DataLoss(fmt::format("{}: {}", path_, object.status().message()));
     if (!object->is_object())
-      return DataLoss(fmt::format("{}:{}: the line is no JSON object, as the first is", path_, number_));
+      return DataLoss(fmt::format("{}:{}: the line is not a JSON object, unlike the first", path_, number_));
     cells_.clear();
     owned_.clear();
     owned_.reserve(object->size());
@@ -255,8 +255,8 @@ class TraceParser {
     for (const size_t c : {kPrompt, kOutput}) {
       if (at_[c] < 0)
         return DataLoss(
-            fmt::format("{}:{}: no column '{}' in the header line '{}'; it names the columns, separated by commas, and "
-                        "so do the rows; or each line is a JSON object with these names",
+            fmt::format("{}:{}: no column '{}' in the header line '{}'; the header must name the columns, separated by "
+                        "commas; or each line must be a JSON object with these names",
                         path_, number_, kColumnNames[c], Printable(line)));
     }
     return CheckPrefixColumns();
@@ -264,7 +264,7 @@ class TraceParser {
 
   Status CheckPrefixColumns() const {
     if ((at_[kPrefixId] < 0) == (at_[kShared] < 0)) return Status();
-    return DataLoss(fmt::format("{}:{}: prefix_id and shared_tokens come together", path_, number_));
+    return DataLoss(fmt::format("{}:{}: prefix_id and shared_tokens must be given together", path_, number_));
   }
 
   std::string_view Cell(size_t column) const {
@@ -274,7 +274,7 @@ class TraceParser {
   // Whole tokens in [min, kMaxTraceTokens].
   Status ReadTokens(size_t column, int32_t* out) const {
     const auto value = WholeNumber(Cell(column));
-    if (!value) return Bad(column, fmt::format("'{}' is no whole number", Printable(Cell(column))));
+    if (!value) return Bad(column, fmt::format("'{}' is not a whole number", Printable(Cell(column))));
     if (*value < 0 || *value > kMaxTraceTokens) {
       return Bad(column, fmt::format("{} tokens are outside 0 to {}", *value, kMaxTraceTokens));
     }
@@ -287,7 +287,8 @@ class TraceParser {
     const bool present = !cell.empty();
     if (number_rows_++ == 0) arrivals_ = present;
     if (present != arrivals_)
-      return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
+      return Bad(kArrival,
+                 present ? "has a time, but earlier rows have none" : "has no time, but earlier rows have one");
     if (!present) return Status();
     if (const auto date = DateNs(cell)) {
       row->arrival_ns = *date;
@@ -295,7 +296,7 @@ class TraceParser {
     } else {
       const auto value = Number<double>(cell);
       if (!value || !std::isfinite(*value)) {
-        return Bad(kArrival, fmt::format("'{}' is no number of {}seconds, nor a date such as 2026-11-27 18:17:03.25",
+        return Bad(kArrival, fmt::format("'{}' is not a number of {}seconds or a date such as 2026-11-27 18:17:03.25",
                                          Printable(cell), arrivals_per_s_ > 1 ? "milli" : ""));
       }
       const double s = *value / arrivals_per_s_;
@@ -306,7 +307,7 @@ class TraceParser {
       row->arrival_ns = std::llround(*value * (1e9 / arrivals_per_s_));
     }
     if (row->arrival_ns < last_arrival_ns_) {
-      return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival",
+      return Bad(kArrival, fmt::format("{} s is before the row above ({} s): sort the trace by arrival",
                                        Printable(cell), static_cast<double>(last_arrival_ns_) * 1e-9));
     }
     last_arrival_ns_ = row->arrival_ns;
@@ -319,7 +320,7 @@ class TraceParser {
     while (!cell.empty()) {
       const size_t space = std::min(cell.find(' '), cell.size());
       const auto id = Number<int64_t>(cell.substr(0, space));
-      if (!id) return Bad(kHashIds, fmt::format("'{}' is no id", Printable(cell.substr(0, space))));
+      if (!id) return Bad(kHashIds, fmt::format("'{}' is not an id", Printable(cell.substr(0, space))));
       file_->ids_.push_back(*id);
       cell.remove_prefix(std::min(space + 1, cell.size()));
     }
@@ -333,14 +334,16 @@ class TraceParser {
     return Status();
   }
 
-  // Milliseconds above 0; an empty cell states none.
+  // Milliseconds above 0; an empty cell means none.
   Status ReadObjective(size_t column, int64_t* out_ns) const {
     if (Cell(column).empty()) return Status();
     const auto ms = Number<double>(Cell(column));
     if (!ms || !(*ms > 0 && *ms <= kMaxSloMs)) {
-      return Bad(column, fmt::format("'{}' is no number of milliseconds above 0 and up to {:.0f}; leave the cell empty "
-                                     "where there is no objective",
-                                     Printable(Cell(column)), kMaxSloMs));
+      return Bad(
+          column,
+          fmt::format(
+              "'{}' is not a number of milliseconds above 0 and up to {:.0f}; leave the cell empty for no objective",
+              Printable(Cell(column)), kMaxSloMs));
     }
     *out_ns = std::max<int64_t>(1, std::llround(*ms * 1e6));
     return Status();
@@ -361,7 +364,7 @@ class TraceParser {
     return Status();
   }
 
-  // What a row says of its request beside lengths and text. Empty cells say nothing.
+  // A row's terms besides lengths and text. Empty cells mean none.
   Status ReadTerms(TraceRow* row) {
     TACTUS_RETURN_IF_ERROR(ReadObjective(kSloTtft, &row->slo.ttft_ns));
     TACTUS_RETURN_IF_ERROR(ReadObjective(kSloTbt, &row->slo.tbt_ns));
@@ -376,7 +379,7 @@ class TraceParser {
     if (const std::string_view cell = Cell(kPriority); !cell.empty()) {
       const auto value = Number<int32_t>(cell);
       if (!value) {
-        return Bad(kPriority, fmt::format("'{}' is no whole number from {} to {}", Printable(cell),
+        return Bad(kPriority, fmt::format("'{}' is not a whole number from {} to {}", Printable(cell),
                                           std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()));
       }
       row->priority = *value;
@@ -384,7 +387,7 @@ class TraceParser {
     if (!Cell(kPredicted).empty()) {
       TACTUS_RETURN_IF_ERROR(ReadTokens(kPredicted, &row->predicted_output_tokens));
       if (row->predicted_output_tokens == 0)
-        return Bad(kPredicted, "an answer of 0 tokens is none: predict at least 1, or leave the cell empty");
+        return Bad(kPredicted, "an answer has at least 1 token: predict at least 1, or leave the cell empty");
     }
     return Status();
   }
@@ -409,7 +412,8 @@ class TraceParser {
     }
     if (!Cell(kPrefixId).empty()) {
       const auto id = WholeNumber(Cell(kPrefixId));
-      if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Printable(Cell(kPrefixId))));
+      if (!id || *id < 0)
+        return Bad(kPrefixId, fmt::format("'{}' is not an id of 0 or above", Printable(Cell(kPrefixId))));
       row.prefix_id = *id;
       TACTUS_RETURN_IF_ERROR(ReadTokens(kShared, &row.shared_tokens));
       if (row.shared_tokens > row.prompt_tokens) {
@@ -435,9 +439,9 @@ class TraceParser {
   }();
   std::unordered_map<std::string, int32_t> text_of_;  // index in the file's texts
   std::vector<std::string_view> cells_;
-  std::vector<std::string> owned_;  // what cells_ shows, where it is not in the line as it is
+  std::vector<std::string> owned_;  // storage for cells_ that differ from the line's text
   bool objects_ = false;            // lines are JSON objects
-  double arrivals_per_s_ = 1;       // in the units of their cells
+  double arrivals_per_s_ = 1;       // in the file's time unit
   size_t width_ = 0;
   int64_t number_ = 1, number_rows_ = 0;
   bool arrivals_ = false;
@@ -456,7 +460,7 @@ Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path
   auto file = InputFile::Open(path, kMostBytes);
   if (file.status().code() == StatusCode::kNotFound) {
     return NotFound(
-        fmt::format("{}; it is not here, nor in the data folder (--data DIR or TACTUS_DATA)", file.status().message()),
+        fmt::format("{}; looked here and in the data folder (--data DIR or TACTUS_DATA)", file.status().message()),
         "workload");
   }
   if (!file.ok()) return DataLoss(file.status().message());

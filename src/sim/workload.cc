@@ -1,4 +1,4 @@
-// Workloads and arrivals as they are typed.
+// Parses workload and arrival texts.
 #include "sim/workload.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ Status Bad(const std::string& text, const std::string& why) {
   return InvalidArgument(fmt::format("workload '{}': {}", text, why), "workload");
 }
 
-// key=value pairs into the fields that `set` knows; whole numbers from 1 to 10 million.
+// Parses key=value pairs into the fields that `set` accepts; whole numbers from 1 to 10 million.
 Status ReadPairs(const std::string& text, const std::string& pairs,
                  const std::vector<std::pair<const char*, int64_t*>>& fields) {
   std::vector<const char*> given;
@@ -68,7 +68,7 @@ int32_t NamedIndex(std::string_view name) {
   return -1;
 }
 
-// name=share pairs; shares above 0 that sum to 1.
+// Parses name=share pairs; shares above 0 that sum to 1.
 Status ReadMix(const std::string& text, const std::string& pairs, std::vector<WorkloadSpec::Part>* parts) {
   double sum = 0;
   for (const std::string& pair : Split(pairs, ',')) {
@@ -124,11 +124,11 @@ Result<WorkloadSpec> ParseWorkload(const std::string& text) {
     spec.kind = name == "trace" ? WorkloadSpec::Kind::kTrace : WorkloadSpec::Kind::kLengths;
     const size_t scale = rest.rfind(":scale=");
     spec.file = rest.substr(0, scale);
-    if (spec.file.empty()) return Bad(text, fmt::format("name a file: {}:FILE", name));
+    if (spec.file.empty()) return Bad(text, fmt::format("give a file: {}:FILE", name));
     if (scale != std::string::npos) {
       if (name == "lengths")
         return Bad(text,
-                   "scale is for a file's own times, which lengths: leaves out; use trace:FILE:scale=X or --rate");
+                   "scale applies to a file's arrival times, which lengths: ignores; use trace:FILE:scale=X or --rate");
       const auto value = ToDouble(rest.substr(scale + 7));
       spec.scale = value.value_or(0.0);
       if (spec.scale <= 0) return Bad(text, "scale must be a number above 0");
@@ -165,11 +165,11 @@ const std::vector<WorkloadInfo>& KnownWorkloads() {
     for (const WorkloadInfo& w : std::initializer_list<WorkloadInfo>{
              {"random:in=512,out=128", "fixed lengths"},
              {"prefix:shared=1024,unique=128,out=64", "one shared prefix, then unique text"},
-             {"mix:NAME=SHARE,NAME=SHARE", "each request's lengths from one of the distributions above, by share"},
+             {"mix:NAME=SHARE,NAME=SHARE", "lengths from one of the distributions above, chosen by share"},
              {"multi-turn:turns=4,in=128,out=128",
-              "conversations: each turn repeats what came before and follows its end"},
+              "conversations: each turn repeats the conversation so far and arrives after the previous one ends"},
              {"lengths:FILE", "lengths from a CSV with columns prompt_tokens,output_tokens"},
-             {"trace:FILE[:scale=X]", "the same with the file's own arrival_s (rate times X) and shared prefixes"}}) {
+             {"trace:FILE[:scale=X]", "the same, with the file's arrival_s (rate times X) and shared prefixes"}}) {
       all.push_back(w);
     }
     return all;

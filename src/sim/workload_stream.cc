@@ -1,4 +1,4 @@
-// Requests one after the other: drawn, or from the rows of a file.
+// Streams of requests: drawn, or from the rows of a file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace tactus::sim {
 namespace {
 
-constexpr double kMostSeconds = 4e9;  // of an arrival, as in a trace's own times; int64 nanoseconds end at 9.2e9 s
+constexpr double kMostSeconds = 4e9;  // limit of an arrival, as in a trace; int64 nanoseconds end at 9.2e9 s
 
-// Streams of the one seed, so that changing the arrivals does not change the lengths.
+// Separate random streams, so that changing the arrivals does not change the lengths.
 enum Stream : uint64_t { kLengths = 1, kArrivals = 2 };
 
 // Marsaglia and Tsang (2000); shapes below 1 by the usual power of a uniform.
@@ -31,7 +31,7 @@ double DrawGamma(Rng& rng, double shape) {
   }
 }
 
-// Arrival times one after the other.
+// Generates arrival times in order.
 class ArrivalClock {
  public:
   ArrivalClock(const ArrivalSpec& spec, uint64_t seed) : spec_(spec), rng_(seed, kArrivals) {}
@@ -47,7 +47,7 @@ class ArrivalClock {
         now_s_ += DrawGamma(rng_, 1.0 / (spec_.cv * spec_.cv)) * mean * spec_.cv * spec_.cv;
       }
     }
-    return std::llround(std::min(at_s, 2 * kMostSeconds) * 1e9);  // the mean stays within the half (CheckSpan)
+    return std::llround(std::min(at_s, 2 * kMostSeconds) * 1e9);  // the mean stays below half of it (CheckSpan)
   }
   TimeNs Jitter() { return std::llround(rng_.Uniform() * spec_.jitter_s * 1e9); }
 
@@ -57,7 +57,7 @@ class ArrivalClock {
   double now_s_ = 0;
 };
 
-// Lengths from a distribution or by rule.
+// Lengths from a distribution or a rule.
 class DrawnStream final : public WorkloadStream {
  public:
   DrawnStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count, uint64_t seed)
@@ -140,15 +140,14 @@ class DrawnStream final : public WorkloadStream {
   int64_t next_ = 0;
 };
 
-// From a round of a trace's requests to the next, at scale 1; 0: all of them arrive at once, so that there is no
-// telling.
+// Time from one repetition of a trace to the next, at scale 1; 0: all requests arrive at once, so there is none.
 double RoundSeconds(const TraceFile& file) {
   const auto rows = static_cast<double>(file.rows().size());
   const double last_s = static_cast<double>(file.rows().back().arrival_ns) * 1e-9;
   return rows > 1 ? last_s * rows / (rows - 1) : 0;
 }
 
-// Rows of a file, with its own times or drawn ones.
+// The rows of a file, with the file's or drawn arrival times.
 class FileStream final : public WorkloadStream {
  public:
   FileStream(const WorkloadSpec& spec, const ArrivalSpec& arrivals, std::shared_ptr<const TraceFile> file,
@@ -158,7 +157,7 @@ class FileStream final : public WorkloadStream {
         scale_(spec.scale),
         jitter_ns_(std::llround(arrivals.jitter_s * 1e9)),
         count_(count > 0 ? count : static_cast<int64_t>(file_->rows().size())) {
-    // A trace keeps its own times unless a rate is asked for.
+    // A trace keeps its arrival times unless a rate is given.
     own_times_ = spec.kind == WorkloadSpec::Kind::kTrace && file_->has_arrivals() && arrivals.rate_per_s <= 0;
     timed_ = own_times_ || arrivals.rate_per_s > 0;
     span_ns_ = own_times_ ? std::llround(RoundSeconds(*file_) / scale_ * 1e9) : 0;
@@ -181,7 +180,7 @@ class FileStream final : public WorkloadStream {
       arrival = arrivals_.Next();
       ++next_;
     } else {
-      // A jittered time is at or after its own, so what lies before the next row's own time is in order.
+      // Jitter only delays, so queued rows up to the next row's recorded time are in final order.
       while (next_ < count_ && (ahead_.empty() || RecordedNs(next_) <= ahead_.front().first)) {
         ahead_.emplace_back(RecordedNs(next_) + (jitter_ns_ > 0 ? arrivals_.Jitter() : 0), next_);
         std::push_heap(ahead_.begin(), ahead_.end(), std::greater<>());
@@ -214,7 +213,7 @@ class FileStream final : public WorkloadStream {
  private:
   const TraceRow& Row(int64_t i) const { return file_->rows()[static_cast<size_t>(i) % file_->rows().size()]; }
   TimeNs Scaled(TimeNs ns) const { return scale_ == 1.0 ? ns : std::llround(static_cast<double>(ns) / scale_); }
-  // A repeated trace starts again after its last arrival by as much as its requests are apart on average.
+  // A repetition starts after the trace's last arrival, delayed by the mean gap between requests.
   TimeNs RecordedNs(int64_t i) const {
     return Scaled(Row(i).arrival_ns) + i / static_cast<int64_t>(file_->rows().size()) * span_ns_;
   }
@@ -227,7 +226,7 @@ class FileStream final : public WorkloadStream {
   bool own_times_ = false, timed_ = false;
   TimeNs span_ns_ = 0;
   int64_t next_ = 0;
-  std::vector<std::pair<TimeNs, int64_t>> ahead_;  // a heap: rows that may come next
+  std::vector<std::pair<TimeNs, int64_t>> ahead_;  // a heap: candidates for the next row
 };
 
 Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count) {
@@ -240,10 +239,9 @@ Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t 
   } else if (spec.kind == WorkloadSpec::Kind::kTrace && file->has_arrivals()) {
     if (requests > rows && RoundSeconds(*file) <= 0) {
       return InvalidArgument(
-          fmt::format(
-              "workload '{}': {:g} requests are more than the {:g} of the file, which arrive at once: when they "
-              "would come again it does not say; ask for at most {:g}, or give --rate",
-              spec.text, requests, rows, rows),
+          fmt::format("workload '{}': {:g} requests exceed the {:g} of the file, whose arrival times are all equal, so "
+                      "repetitions have no time; use at most {:g}, or give --rate",
+                      spec.text, requests, rows, rows),
           "workload");
     }
     const double rounds = std::floor((requests - 1) / rows);
@@ -252,11 +250,10 @@ Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t 
     last_s += (rounds * RoundSeconds(*file) + within_s) / spec.scale;
   }
   if (last_s <= kMostSeconds) return Status();
-  return InvalidArgument(
-      fmt::format("workload '{}': {:g} requests would arrive within {:g} s, more than {:g}; ask for fewer, "
-                  "for a higher rate or scale, or for less jitter",
-                  spec.text, requests, last_s, kMostSeconds),
-      "workload");
+  return InvalidArgument(fmt::format("workload '{}': {:g} requests would arrive within {:g} s, more than {:g}; use "
+                                     "fewer requests, a higher rate or scale, or less jitter",
+                                     spec.text, requests, last_s, kMostSeconds),
+                         "workload");
 }
 
 }  // namespace
@@ -267,7 +264,7 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   if (spec.kind != Kind::kLengths && spec.kind != Kind::kTrace) {
     if (arrivals.kind == ArrivalSpec::Kind::kRecorded) {
       return InvalidArgument(
-          fmt::format("arrivals jitter:DURATION move a trace's own times, and workload '{}' has none", spec.text),
+          fmt::format("arrivals jitter:DURATION shift a trace's arrival times, and workload '{}' has none", spec.text),
           "arrivals");
     }
     TACTUS_RETURN_IF_ERROR(CheckSpan(spec, arrivals, count));
@@ -278,10 +275,11 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   const std::shared_ptr<const TraceFile>& file = loaded.rows;
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && (spec.kind != Kind::kTrace || !file->has_arrivals())) {
     return InvalidArgument(
-        fmt::format("arrivals jitter:DURATION move a trace's own times, and '{}' has none", spec.text), "arrivals");
+        fmt::format("arrivals jitter:DURATION shift a trace's arrival times, and '{}' has none", spec.text),
+        "arrivals");
   }
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
-    return InvalidArgument("arrivals jitter:DURATION keep a trace's own times, so no rate can be asked for", "rate");
+    return InvalidArgument("arrivals jitter:DURATION use a trace's arrival times: leave the rate out", "rate");
   }
   TACTUS_RETURN_IF_ERROR(CheckSpan(loaded, arrivals, count));
   return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, file, count, seed));

@@ -1,9 +1,8 @@
-"""Generated request bodies against the oracle of oracle.py.
+"""Generated request bodies, checked against oracle.py.
 
-Right bodies get 200 and the documented shape. A body with one wrong field gets 400, and the error's `param` names that
-field. Text that is
-no JSON gets 400. Never a 500, a hang or a lost connection. Hypothesis draws them from a fixed seed and shrinks what
-fails.
+Valid bodies get 200 and the documented shape. A body with one invalid field gets 400, and the error's `param` names
+that field. Text that is not JSON gets 400. A 500, a hang or a lost connection is a failure. Hypothesis draws the bodies
+from a fixed seed and shrinks failures.
 """
 
 import json
@@ -23,7 +22,7 @@ class Wrong(AssertionError):
 
 
 class Client:
-    """Keeps one connection: an answer that breaks the next one's framing would be seen."""
+    """Reuses one connection, so that an answer with broken framing breaks the next one."""
 
     def __init__(self, port):
         self.port, self.wire = port, None
@@ -49,14 +48,14 @@ class Client:
 def error_of(answer):
     error = answer.json()["error"]
     if not isinstance(error["code"], (str, type(None))) or not error["message"] or not error["type"]:
-        raise Wrong(f"an error of another shape: {answer}")
+        raise Wrong(f"an error with another shape: {answer}")
     return error
 
 
 def check_right(client, route, body):
     answer = client.ask(oracle.ROUTES[route][0], json.dumps(body))
     if answer.status != 200:
-        raise Wrong(f"a right body is answered by {answer}")
+        raise Wrong(f"a valid body is answered by {answer}")
     if body.get("stream") is True and route in ("completions", "chat"):
         wrong = oracle.wrong_stream(route == "chat", body, answer.body)
     else:
@@ -74,12 +73,12 @@ def check_wrong(client, route, field, body):
         raise Wrong(f"{field} is wrong, the error names {param!r}: {answer}")
 
 
-# --- text that is no JSON
+# --- text that is not JSON
 
 
 def is_json(data):
-    """What RFC 8259 allows, and no key twice in an object. None: JSON, but with numbers or characters where parsers may
-    differ."""
+    """Whether the data is JSON by RFC 8259 without duplicate keys. None: JSON with numbers or characters on which
+    parsers may differ."""
 
     class Twice(ValueError):
         pass
@@ -102,7 +101,7 @@ def is_json(data):
 
 
 def damaged(route):
-    """A right body's text with a few bytes changed, cut, doubled or put in."""
+    """The text of a valid body with a few bytes changed, removed, doubled or inserted."""
     piece = st.one_of(
         st.binary(min_size=1, max_size=3),
         st.sampled_from(
@@ -155,14 +154,14 @@ def check_damaged(client, route, data):
     if answer.status != 200:
         error_of(answer)
     if is_json(data) is False and answer.status != 400 and not data.startswith(b"\xef\xbb\xbf"):
-        raise Wrong(f"no JSON, and yet answered by {answer}")
+        raise Wrong(f"not JSON, but answered by {answer}")
 
 
 # --- running
 
 
 def run_property(tally, seed, name, examples, strategy, check):
-    """One property over `examples` bodies: every body is a case; the first that fails is shrunk and reported, and ends
+    """Checks one property for `examples` bodies. Every body is a case; the first failure is shrunk, reported, and ends
     the property."""
     count = 0
 

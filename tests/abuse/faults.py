@@ -1,10 +1,8 @@
-"""Faults: kill -9 in the middle of streams, of writing --weight-cache and --trace-out; damaged model files, caches,
-traces and workloads; a
-server that dies under `tactus bench`.
+"""Faults: kill -9 during streams and during writing of --weight-cache and --trace-out; damaged model files, caches,
+traces and workloads; a server that dies under `tactus bench`.
 
-Whatever was damaged, a command ends by itself within its limit with exit status 0, 1 or 2, never by a signal, and says
-on stderr what is
-wrong when it fails. A damaged weight cache is rebuilt, and the answer is that of no cache.
+After any damage a command ends by itself within its limit with exit status 0, 1 or 2, never by a signal, and reports a
+failure on stderr. A damaged weight cache is rebuilt, and the answer equals that without a cache.
 """
 
 import json
@@ -43,9 +41,9 @@ def run(tally, seed):
 
 
 def damage(data, draw):
-    """(what was done, the damaged bytes). Flips, cuts, zeros, ones, repetitions, and numbers set to extremes."""
+    """(description, damaged bytes). Flips, cuts, zeros, ones, repetitions, and numbers set to extremes."""
     data = bytearray(data)
-    # Heads hold what is parsed: half of the damage goes there.
+    # Parsed data is in the head: half of the damage goes there.
     reach = len(data) if draw.random() < 0.5 else min(len(data), 4096)
     at = draw.randrange(max(1, reach))
     kind = draw.choice(["flip", "flips", "cut", "zeros", "ones", "splice", "remove", "extreme", "append"])
@@ -66,7 +64,7 @@ def damage(data, draw):
     elif kind == "remove":
         del data[at : at + draw.randrange(1, 64)]
     elif kind == "extreme":
-        for i in range(at, len(data)):  # the next number in a text, else eight bytes
+        for i in range(at, len(data)):  # the next number in the text, else eight bytes
             if data[i : i + 1].isdigit():
                 end = i
                 while data[end : end + 1].isdigit():
@@ -98,20 +96,20 @@ def damage(data, draw):
 
 
 def ended_in_order(done):
-    """Empty, or what is wrong with how a command ended."""
+    """Empty, or the fault in how a command ended."""
     if done.returncode is None:
         return f"it hangs: {done.stderr}"
     if done.returncode not in (0, 1, 2):
         return f"exit status {done.returncode}: {done.stderr[-500:]}"
     if done.returncode != 0 and not done.stderr.strip():
-        return f"exit status {done.returncode} without a word"
+        return f"exit status {done.returncode} without a message"
     if len(done.stderr) > 20_000:
         return f"{len(done.stderr)} bytes of messages: {done.stderr[:300]}"
     return ""
 
 
 def damaged_models(tally, draw, folder):
-    """Every file of a model, damaged: `run` for what can be served, `models inspect` for every format."""
+    """Damages every file of a model: `run` for formats that can be served, `models inspect` for every format."""
     targets = [
         ("llama-gqa", name, ["run", None, *RUN])
         for name in (
@@ -151,14 +149,14 @@ def damaged_models(tally, draw, folder):
             refused += done.returncode in (1, 2)
             tally.check(f"{model}/{name} {what} ({i})", not wrong, wrong, data)
         shutil.rmtree(copy)
-    # Of any command so far: a number in a damaged file must not become an allocation.
+    # The peak over all commands so far: a number in a damaged file must not become an allocation.
     tally.worst("MiB of a command", round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024))
     tally.figure("damaged models refused", refused)
 
 
 def give_tokenizer(folder):
-    """Only llama-gqa has a tokenizer: the others get as much of it as they have embeddings for, a GGUF in its
-    metadata."""
+    """Adds a tokenizer, which only llama-gqa has: other models get the part that fits their embeddings; a GGUF gets it
+    in its metadata."""
     tokenizer = json.loads((GOLDEN / "llama-gqa/tokenizer.json").read_text())
     model = tokenizer["model"]
     if (folder / "model.gguf").exists():
@@ -178,7 +176,7 @@ def give_tokenizer(folder):
 
 
 def with_tokenizer(data, tokens, merges):
-    """Adds a gpt2 tokenizer to a GGUF's metadata. The data section moves to its next aligned place."""
+    """Adds a gpt2 tokenizer to a GGUF's metadata. The data section moves to the next aligned offset."""
     number = lambda value, size: value.to_bytes(size, "little")  # noqa: E731
     text = lambda value: number(len(value.encode()), 8) + value.encode()  # noqa: E731
     head_end, offset, sizes = None, 24, {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -215,7 +213,7 @@ def with_tokenizer(data, tokens, merges):
     def pair(key, kind, value):
         return text(key) + number(kind, 4) + value
 
-    def kind_of(token):  # 3: a control token, which no merges make
+    def kind_of(token):  # 3: a control token, which merges cannot produce
         return 3 if token.startswith("<") and token.endswith(">") else 1
 
     def array(kind, values):
@@ -227,7 +225,7 @@ def with_tokenizer(data, tokens, merges):
         pair("tokenizer.ggml.tokens", 9, array(8, [text(t) for t in tokens])),
         pair("tokenizer.ggml.token_type", 9, array(5, [number(kind_of(t), 4) for t in tokens])),
         pair("tokenizer.ggml.merges", 9, array(8, [text(m) for m in merges])),
-    ]  # the ids of its special tokens are there already
+    ]  # the ids of its special tokens already exist
     head = data[:16] + number(pairs + len(more), 8) + data[24:head_end] + b"".join(more) + data[head_end:offset]
     aligned = lambda size: (size + 31) // 32 * 32  # noqa: E731
     return head.ljust(aligned(len(head)), b"\0") + data[aligned(offset) :]
@@ -247,7 +245,7 @@ def damaged_weight_cache(tally, draw, folder):
     whole = kept[0].read_bytes()
     for i in range(8 if tally.quick else 60):
         what, data = damage(whole, draw)
-        if i % 2:  # anywhere in the weights
+        if i % 2:  # at any place in the weights
             at = draw.randrange(4096, len(whole))
             what, data = (
                 f"one bit at {at}",
@@ -264,7 +262,7 @@ def damaged_weight_cache(tally, draw, folder):
 
 
 def large_model(folder):
-    """A model of 67 MB whose packing takes long enough to be killed in. Its weights are one repeated small number."""
+    """A model of 67 MB whose packing takes long enough to be killed. Its weights are a repeated small number."""
     hidden, inner, layers, vocabulary = 512, 2048, 8, 320
     config = json.loads((GOLDEN / "llama-gqa/config.json").read_text())
     config.update(
@@ -356,7 +354,7 @@ def killed_in_weight_cache(tally, draw, folder):
 
 
 def recorded_trace(folder, kill_after_s=None):
-    """Serves a few requests with --trace-out; returns the trace's bytes and how many answers came."""
+    """Serves a few requests with --trace-out; returns the trace's bytes and the number of answers."""
     path = folder / "trace"
     answered = 0
     with Server("--trace-out", path, kv_memory="512KiB") as server:
@@ -413,7 +411,7 @@ def damaged_traces(tally, draw, folder):
         if not wrong and done.returncode == 0:
             replayed += 1
             if "DIFFERENT" in done.stdout:
-                wrong = f"what was recorded replays otherwise: {done.stdout}"
+                wrong = f"the recording replays differently: {done.stdout}"
         tally.check(f"trace of a server that was killed ({i})", not wrong, wrong, cut)
     tally.figure("cut traces replayed", replayed)
 
@@ -447,7 +445,7 @@ def damaged_workloads(tally, draw, folder):
 
 
 def killed_in_streams(tally, draw):
-    """A server that is killed ends its streams without [DONE]; the next one on the same port serves."""
+    """A killed server ends its streams without [DONE]; the next server on the same port serves."""
     for i in range(2 if tally.quick else 15):
         with Server() as server:
             port = server.port
@@ -559,7 +557,7 @@ def bench_against_the_dying(tally, draw):
                 done = subprocess.CompletedProcess([], None, "", f"no end within {COMMAND_LIMIT_S} s")
         wrong = ended_in_order(done)
         if not wrong and "fail" not in (done.stdout + done.stderr).lower():
-            wrong = f"no word of the failed requests: {done.stdout} {done.stderr}"
+            wrong = f"no message about the failed requests: {done.stdout} {done.stderr}"
         tally.check(f"bench when its server is killed ({i})", not wrong, wrong)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     for name, answer, close in (
@@ -569,7 +567,11 @@ def bench_against_the_dying(tally, draw):
         ("sends half a head", b"HTTP/1.1 200 OK\r\nContent", True),
         ("sends half a body", head + b"Content-Length: 100\r\n\r\nhalf", True),
         ("sends a wrong chunk", head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", True),
-        ("sends events of no JSON", head + b"Transfer-Encoding: chunked\r\n\r\na\r\ndata: {{\n\n\r\n0\r\n\r\n", True),
+        (
+            "sends events that are not JSON",
+            head + b"Transfer-Encoding: chunked\r\n\r\na\r\ndata: {{\n\n\r\n0\r\n\r\n",
+            True,
+        ),
         ("answers 500", b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", True),
         (
             "sends an endless chunk",

@@ -1,11 +1,9 @@
-"""HTTP framing attacks over raw sockets, in tables: what is sent, which status must come, whether the connection
+"""HTTP framing attacks over raw sockets, as tables: the bytes sent, the valid statuses, and whether the connection
 closes.
 
-After each attack the connection is closed, or it is in sync: a marked request on it is answered as itself or not at
-all. A request that
-was smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/api.md; where an RFC
-leaves a choice,
-the set of statuses has all of them. `tests/abuse/framing_cases.py` has the tables.
+After each attack the connection is closed or in sync: a marked request on it gets its own answer or none. A request
+smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/api.md; where an RFC
+leaves a choice, the set of statuses has all options. `tests/abuse/framing_cases.py` has the tables.
 """
 
 import concurrent.futures
@@ -19,7 +17,7 @@ SERVER = ("--read-timeout", f"{READ_TIMEOUT}s", "--idle-timeout", "4s", "--max-b
 
 
 def in_sync(wire, name):
-    """Empty, or how the connection is out of sync. A closed one cannot be."""
+    """Empty, or how the connection is out of sync. A closed connection is in sync."""
     marker = f"sync-{abs(hash(name)) % 10**9}"
     wire.send(request("GET", "/v1/models", headers=[("X-Request-Id", marker)]))
     try:
@@ -40,7 +38,7 @@ def what_follows(wire):
 
 
 def attack(port, case):
-    """Empty, or what is wrong with the answers."""
+    """Empty, or the fault in the answers."""
     with Wire(port, limit_s=15) as wire:
         case.send_over(wire)
         answers = []
@@ -98,7 +96,7 @@ def safely(port, case):
 
 
 def empty_keys(tally):
-    """An empty key would let everybody in who sends `Bearer ` alone: the server refuses to start."""
+    """An empty key would admit every client that sends `Bearer `: the server refuses to start."""
     for keys in (["--api-key", ""], ["--api-key="], ["--api-key", "good", "--api-key", ""], ["--api-key", "   "]):
         try:
             with Server(*keys, start_limit_s=20) as server:

@@ -1,4 +1,4 @@
-"""The tables of framing.py. A row: name, bytes to send, statuses that are right, and what becomes of the connection."""
+"""The tables of framing.py. A row: name, bytes to send, valid statuses, and the expected state of the connection."""
 
 import dataclasses
 import json
@@ -7,9 +7,9 @@ import time
 
 from wire import request
 
-READ_TIMEOUT_S = 5  # far more than a loaded machine keeps a sound case waiting
+READ_TIMEOUT_S = 5  # far more than a valid case takes on a loaded machine
 SMUGGLED = "smuggled"
-INNER = request("GET", "/version", headers=[("X-Request-Id", SMUGGLED)])  # what an attacker wants to have answered
+INNER = request("GET", "/version", headers=[("X-Request-Id", SMUGGLED)])  # the request to smuggle
 BODY = b'{"prompt":"x"}'
 CHUNKED_BODY = b"e\r\n" + BODY + b"\r\n0\r\n\r\n"
 KEEP, CLOSE, EITHER = False, True, None
@@ -20,13 +20,13 @@ class Case:
     name: str
     pieces: object  # bytes, or a list of bytes and of pauses in seconds
     statuses: set
-    closes: object = EITHER  # CLOSE: must; KEEP: must not; EITHER: closed, or in sync
+    closes: object = EITHER  # CLOSE: must close; KEEP: must not; EITHER: closed or in sync
     answers: int = 1
     ids: tuple = ()
     head_only: bool = False
     half_close: bool = False
-    may_close: bool = False  # closing without an answer is right as well
-    continues: object = None  # how many interim answers of status 100, where it matters
+    may_close: bool = False  # closing without an answer is valid too
+    continues: object = None  # expected number of 100 Continue answers; None: any
 
     @property
     def sent(self):
@@ -38,7 +38,7 @@ class Case:
             if isinstance(piece, bytes):
                 wire.send(piece)
             else:
-                # The server may have refused what came so far. Where several answers are due, the first is no refusal.
+                # The request may be refused already; with several expected answers the first is no refusal.
                 if self.answers == 1 and wire.answered_already():
                     break
                 time.sleep(piece)
@@ -102,7 +102,7 @@ def transfer_encoding():
     )
     for value in ("deflate, chunked", "br, chunked", "identity, chunked", "xgzip,chunked", "gzip;level=9, chunked"):
         yield Case(f"TE {value!r}", post(f"Transfer-Encoding: {value}", body=smuggle), {400, 501}, CLOSE)
-    for value in ("chunked,", ", chunked", ",,chunked"):  # empty elements of a list may be passed over
+    for value in ("chunked,", ", chunked", ",,chunked"):  # empty list elements may be ignored
         yield Case(f"TE {value!r}", post(f"Transfer-Encoding: {value}", body=CHUNKED_BODY), {200, 400, 501})
     for first, second in (
         ("chunked", "chunked"),
@@ -117,7 +117,7 @@ def transfer_encoding():
             {400, 501},
             CLOSE,
         )
-    for first, second in (("", "chunked"), ("chunked", "")):  # an empty element again
+    for first, second in (("", "chunked"), ("chunked", "")):  # with an empty list element
         yield Case(
             f"TE twice: {first!r}, {second!r}",
             post(f"Transfer-Encoding: {first}", f"Transfer-Encoding: {second}", body=CHUNKED_BODY),
@@ -482,7 +482,7 @@ def chunks():
             {400, 413},
             CLOSE,
         )
-    for size in ("e ", " e", "e\t", "e ;a", "e; a"):  # blanks: strict or lenient, never another length
+    for size in ("e ", " e", "e\t", "e ;a", "e; a"):  # blanks: refused or ignored, never another length
         yield Case(f"chunk size {size!r}", chunked(size.encode() + b"\r\n" + BODY + b"\r\n0\r\n\r\n"), {200, 400})
     yield Case(
         "chunk size of 100,000 zeros",
@@ -669,14 +669,14 @@ def pipelines(seed):
     yield Case("half-close in the body", post("Content-Length: 50"), {400}, CLOSE, half_close=True, may_close=True)
     yield Case("byte by byte", [get()[i : i + 1] for i in range(len(get()))], {200}, KEEP)
     draw = random.Random(seed)
-    for i in range(12):  # noise, printable and not
+    for i in range(12):  # printable and binary noise
         noise = (
             bytes(draw.choice(b"GETPOS /:\r\n\0\x80 1.hH") for _ in range(draw.randint(1, 300)))
             if i % 2
             else draw.randbytes(draw.randint(1, 300))
         )
         yield Case(f"noise {i}", noise + b"\r\n\r\n", {400, 408, 431, 505}, CLOSE, may_close=True)
-    for i in range(24):  # two right requests, cut anywhere
+    for i in range(24):  # two valid requests, cut at any place
         whole = posted(0) + post("X-Request-Id: p1", "Transfer-Encoding: chunked", body=CHUNKED_BODY)
         cut = draw.randrange(1, len(whole))
         yield Case(

@@ -1,8 +1,8 @@
-"""Replicas, peers and endpoints that lie: a table of kinds of answers, and a server on a free port of the loopback that
-gives one of them.
+"""Lying replicas, peers and endpoints: a table of kinds of answers, and a server on a free loopback port that sends one
+of them.
 
-A kind says what a client of a proxy may get of it: ERROR (it must get an error), WHOLE (the answer
-is sound, if odd), or EITHER. Endless kinds go on until the other side closes.
+A kind states what a client of a proxy may get: ERROR (it must get an error), WHOLE (the answer is valid, though
+unusual), or EITHER. Endless kinds continue until the other side closes.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 ERROR, WHOLE, EITHER = "error", "whole", "either"
 DRIP_S = 0.05
-LONGEST_S = 60  # of an endless answer
+LONGEST_S = 60  # limit for an endless answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Kind:
     name: str
     answer: bytes | Callable[[socket.socket], None]
     client: str = ERROR
-    streams: bool = False  # the request asks for a stream
+    streams: bool = False  # the request has "stream": true
     endless: bool = False
     choices: int = 1
     path: str = "/v1/completions"
 
 
-# --- what answers are made of
+# --- parts of answers
 
 
 def head(status="200 OK", *headers, version="HTTP/1.1"):
@@ -55,7 +55,7 @@ def events(*data, last=b"0\r\n\r\n", headers=()):
     return chunked(*(b"data: " + d + b"\n\n" for d in data), kind="text/event-stream", last=last, headers=headers)
 
 
-# As pydantic writes an event of a class whose type is its last field.
+# An event as pydantic writes a class whose last field is the type.
 LAST_TYPE = b'{"response": {"type": "x"}, "sequence_number": 2, "type": "%s"}'
 LONG_END = b'{"response": {"text": "' + b"x" * (1 << 20) + b'"}, "type": "response.completed"}'
 
@@ -76,7 +76,7 @@ OK = sized(BODY)
 
 
 def then(first, more, pause_s=0.0, reset=False, limit_s=LONGEST_S):
-    """Sends `first`, then `more` again and again until the other side has enough of it."""
+    """Sends `first`, then `more` repeatedly until the other side closes."""
 
     def send(connection):
         connection.sendall(first)
@@ -131,7 +131,7 @@ def twice(first, second, pause_s=0.05):
 
 
 NOISE = random.Random(1).randbytes(4000)
-LONGEST_FIELD = 65_533  # that Beast's fields take
+LONGEST_FIELD = 65_533  # the limit of Beast's fields
 
 
 def with_field(name, value):
@@ -143,7 +143,7 @@ def with_status(text):
 
 
 KINDS = [
-    # Ends where they do not belong.
+    # Premature ends.
     Kind("closes at once", b""),
     Kind("never answers", then(b"", b""), endless=True),
     Kind("resets at once", and_reset(b"")),
@@ -164,7 +164,7 @@ KINDS = [
     Kind("no length, whole JSON", head("200 OK", "Content-Type: application/json") + BODY, WHOLE),
     Kind("HTTP/1.0, whole JSON", head("200 OK", version="HTTP/1.0") + BODY, WHOLE),
     Kind("HTTP/1.0, cut JSON", head("200 OK", version="HTTP/1.0") + BODY[:-1]),
-    # Heads that are none.
+    # Invalid heads.
     Kind("noise", NOISE),
     Kind("text without a head", b"hello\n"),
     Kind("HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9)),
@@ -210,7 +210,7 @@ KINDS = [
     Kind("a header without end", then(b"HTTP/1.1 200 OK\r\nX: ", b"y" * 10_000), endless=True),
     Kind("a status line without end", then(b"HTTP/1.1 200 ", b"O" * 10_000), endless=True),
     Kind("a head in drips", drip(OK, 0.002), EITHER),
-    # Lengths that lie.
+    # Wrong lengths.
     Kind("a Content-Length of -1", head("200 OK", "Content-Length: -1") + b"{}"),
     Kind("a Content-Length of 2^63", head("200 OK", f"Content-Length: {1 << 63}") + b"{}"),
     Kind("a Content-Length of 2^64", head("200 OK", f"Content-Length: {1 << 64}") + b"{}"),
@@ -239,7 +239,7 @@ KINDS = [
         "chunked in two headers",
         head("200 OK", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked") + chunk(BODY) + b"0\r\n\r\n",
     ),
-    Kind("a coding of its own", head("200 OK", "Transfer-Encoding: xchunked") + chunk(BODY) + b"0\r\n\r\n"),
+    Kind("an unknown coding", head("200 OK", "Transfer-Encoding: xchunked") + chunk(BODY) + b"0\r\n\r\n"),
     Kind("identity as a coding", head("200 OK", "Transfer-Encoding: identity") + BODY),
     Kind(
         "chunked in HTTP/1.0",
@@ -254,7 +254,7 @@ KINDS = [
         + b"0\r\n\r\n",
         streams=True,
     ),
-    # Chunks that lie.
+    # Wrong chunks.
     Kind("a chunk size of letters", chunked(last=b"zz\r\n{}\r\n0\r\n\r\n")),
     Kind("a chunk size of 2^64 - 1", chunked(last=b"ffffffffffffffff\r\n" + b"x" * 100)),
     Kind("a chunk size of 2^64", chunked(last=b"10000000000000000\r\n{}\r\n")),
@@ -282,7 +282,7 @@ KINDS = [
     Kind("trailers without end", then(chunked(BODY, last=b"0\r\n"), b"X: y\r\n" * 1000), endless=True),
     Kind("a trailer that is no header", chunked(BODY, last=b"0\r\nX y\r\n\r\n")),
     Kind("a length as a trailer", chunked(BODY, last=b"0\r\nContent-Length: 1\r\n\r\n"), EITHER),
-    # Answers before the answer, and elsewhere.
+    # Interim answers and redirects.
     Kind("three interim answers", b"HTTP/1.1 102 Wait\r\n\r\n" * 3 + OK, WHOLE),
     Kind("a thousand interim answers", b"HTTP/1.1 102 Wait\r\n\r\n" * 1000 + OK),
     Kind("interim answers without end", then(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), endless=True),
@@ -409,7 +409,7 @@ KINDS = [
 ]
 
 
-# --- what a replica says of itself
+# --- what a replica reports about itself
 
 STATE = {
     "status": "ready",
@@ -429,7 +429,7 @@ def state(**changes):
 
 
 def raw_state(name, text):
-    """One field as bytes that JSON may not have."""
+    """One field as bytes that JSON may not allow."""
     return state(**{name: "@"}).replace(b'"@"', text)
 
 
@@ -441,7 +441,7 @@ def metrics(tail="", **changes):
     return ("".join(f"{name} {value}\n" for name, value in values.items() if value is not None) + tail).encode()
 
 
-# (name, what /fleet/state says). None of them is ready.
+# (name, body of /fleet/state). None of them is ready.
 STATES = [
     ("no object", b"[1]"),
     ("cut", state()[:-3]),
@@ -472,7 +472,7 @@ STATES = [
     ),
     ("with more free than there is", state(free_kv_tokens=1001)),
 ]
-# (name, what /metrics says). None of them is a vLLM server's.
+# (name, body of /metrics). None of them is a vLLM server's.
 METRIC_TEXTS = [
     ("empty", b""),
     ("noise", NOISE),
@@ -483,7 +483,7 @@ METRIC_TEXTS = [
     ),
     ("cut in a number", metrics()[:-3]),
 ]
-# (name, what /v1/models says). None of them names a model.
+# (name, body of /v1/models). None of them names a model.
 MODEL_LISTS = [
     ("empty", b"{}"),
     ("no list", b'{"data": 5}'),
@@ -498,12 +498,12 @@ MODEL_LISTS = [
 
 
 class Hostile:
-    """Answers what its `answers` has for a path with that, everything else with `answer` (bytes, or a function of the
-    connection), and closes."""
+    """Answers a path in `answers` with its entry, other paths with `answer` (bytes, or a function of the connection),
+    and closes."""
 
     def __init__(self, answer=b"", answers=None):
         self.answer, self.answers = answer, answers or {}
-        self.asked = {}  # path: how often
+        self.asked = {}  # requests by path
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.listener.getsockname()[1]
@@ -584,5 +584,5 @@ class Hostile:
 
 
 def sound(answer=OK, **answers):
-    """Says of itself that it is ready."""
+    """A replica that reports that it is ready."""
     return Hostile(answer, {"/fleet/state": sized(state()), **answers})

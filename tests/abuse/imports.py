@@ -1,8 +1,8 @@
-"""Hostile senders against the replica that a sequence moves to (`/fleet/import`, `/fleet/streams`): who has no secret,
-and members whose messages are cut off, contradict themselves, claim too much, come twice, slowly, or not to their end.
+"""Hostile senders against the replica that a sequence moves to (`/fleet/import`, `/fleet/streams`): senders without the
+secret, and members whose messages are cut off, contradictory, excessive, repeated, slow or unfinished.
 
-A case passes where its answer has a status that it may have and an error that says why, the server answers another
-client, and at the end nothing of any case holds memory: host blocks, places, bodies, connections.
+A case passes if its answer has an allowed status and an error text, the server answers another client, and at the end
+no case occupies memory: host blocks, places, bodies, connections.
 """
 
 import dataclasses
@@ -26,19 +26,19 @@ MOST_GROWN_MIB = 96
 @dataclasses.dataclass(frozen=True)
 class Case:
     name: str
-    statuses: tuple[int, ...]  # one of these; empty: there is no answer, as who would read it has gone
+    statuses: tuple[int, ...]  # one of these; empty: no answer, because the sender has disconnected
     act: Callable[[Move], object]
 
 
 def raw(move, data, limit_s=30.0):
-    """What is answered to these bytes."""
+    """The answer to these bytes."""
     with Wire(move.member.port, limit_s) as wire:
         wire.send(data)
         return wire.read()
 
 
 def leaves(move, data, reset=False):
-    """Goes away after these bytes."""
+    """Disconnects after these bytes."""
     wire = Wire(move.member.port, 30.0)
     wire.send(data)
     if reset:
@@ -48,7 +48,7 @@ def leaves(move, data, reset=False):
 
 
 def closed_on(move, data):
-    """Half-closes after these bytes, and sees the server close."""
+    """Half-closes after these bytes, and waits until the server closes."""
     with Wire(move.member.port, 30.0) as wire:
         wire.send(data)
         wire.half_close()
@@ -56,7 +56,7 @@ def closed_on(move, data):
 
 
 def drips(move, data, pause_s=0.05):
-    """Sends the rest a byte at a time until the server has enough of it."""
+    """Sends the rest one byte at a time until the server closes."""
     head, _, body = data.partition(b"\r\n\r\n")
     with Wire(move.member.port, 30.0) as wire:
         wire.send(head + b"\r\n\r\n")
@@ -106,7 +106,7 @@ def removed(*path):
     return change
 
 
-# --- who is no member
+# --- senders that are not members
 
 
 def strangers():
@@ -139,7 +139,7 @@ def announced(move, length, **how):
     return b"\r\n".join([*lines, b"Content-Length: %d" % length]) + b"\r\n\r\n" + body
 
 
-# --- bodies that end elsewhere than they say
+# --- bodies with another length than announced
 
 
 def lengths():
@@ -156,7 +156,7 @@ def lengths():
     yield Case("a sender that falls silent in its body", (408,), lambda m: raw(m, blocks_text(m)[:-40]))
 
 
-# --- messages that are none
+# --- invalid messages
 
 
 def messages():
@@ -168,23 +168,23 @@ def messages():
     yield told("an empty line", b"\n")
     yield told("a list", b"[1]\n")
     yield told("half an object", b'{"kind":"begin"\n')
-    yield told("bytes that are no UTF-8", b'{"kind":"\xff"}\n')
+    yield told("bytes that are not UTF-8", b'{"kind":"\xff"}\n')
     yield told("a name twice", b'{"kind":"begin","kind":"finish"}\n')
     yield told("10,000 levels", b"[" * 10000 + b"\n")
     yield told("a number of 5,000 digits", b'{"kind":' + b"9" * 5000 + b"}\n")
     yield told("noise", random.Random(3).randbytes(3000) + b"\n")
     yield told("no kind", {})
     yield told("a kind that is a number", {"kind": 1})
-    yield told("a kind that is none", {"kind": "grow"})
+    yield told("an unknown kind", {"kind": "grow"})
     yield told("a kind of 100,000 bytes", {"kind": "x" * 100000})
     for kind in ("blocks", "finish"):
         yield told(f"{kind} without anything", {"kind": kind})
     head = {"kind": "blocks", "import": "0" * 32, "first_block": 0, "blocks": 1}
-    yield told("blocks of an import that is none", head, b"x", (400, 404))
-    yield told("a drop of an import that is none", {"kind": "drop", "import": "x"}, b"", (200,))
+    yield told("blocks of an unknown import", head, b"x", (400, 404))
+    yield told("a drop of an unknown import", {"kind": "drop", "import": "x"}, b"", (200,))
 
 
-# --- what a sequence is said to be
+# --- descriptions of sequences
 
 
 def begins():
@@ -196,7 +196,7 @@ def begins():
     for step in (-1, 1, 1 << 29):
         yield Case(f"a version {step:+}", (400,), lambda m, s=step: m.begin(version=m.format["version"] + s))
     for value in HUGE:
-        # What is thought to come takes no memory.
+        # Expected blocks take no memory.
         few = (200,) if value == 1 << 24 else (400,)
         yield Case(f"{value!r:.20} blocks to come", few, lambda m, v=value: m.begin(blocks=v))
         yield Case(f"a version of {value!r:.20}", (400,), lambda m, v=value: m.begin(version=v))
@@ -211,7 +211,7 @@ def blocks():
     yield Case("a byte too many", (400,), lambda m: m.begun().blocks(data=bytes(m.format["block_bytes"] + 1)))
     yield Case("two blocks that are said to be one", (400,), lambda m: m.begun().blocks(blocks=1, count=2))
     for value in HUGE:
-        # 16 million blocks are more than the KV memory has, and are refused by their bytes before that.
+        # 16 million blocks exceed the KV memory, and are refused earlier, by their bytes.
         yield Case(f"{value!r:.20} blocks at once", (400,), lambda m, v=value: m.begun().blocks(blocks=v))
         yield Case(f"a first block of {value!r:.20}", (400,), lambda m, v=value: m.begun().blocks(first_block=v))
         yield Case(
@@ -236,7 +236,7 @@ def dropped(move):
 
 
 def noise(move):
-    """KV of any bytes is a sequence of odd tokens, or one that ends with an error; nothing else."""
+    """KV of random bytes gives a sequence of odd tokens, or one that ends with an error; nothing else."""
     return move.begun().blocks(data=random.Random(7).randbytes(move.format["block_bytes"]))
 
 
@@ -271,7 +271,7 @@ def finishes():
             f"a temperature of {value!r:.20}", changed("request", "sampling", "temperature", to=value), (400, 200)
         )
         yield finish(f"{value!r:.20} logprobs", changed("request", "sampling", "logprobs", to=value), (400, 200))
-        # A token that was told and its likely ones.
+        # A sent token and the likeliest ones.
         yield finish(f"a logprob of token {value!r:.20}", told_before([[[value, -1.0]]]))
         yield finish(f"logprobs {value!r:.20}", changed("logprobs", to=value), (400, 200) if value == [] else (400,))
     yield Case("more computed tokens than came", (400,), computed(40))
@@ -283,11 +283,11 @@ def finishes():
     yield finish("an output of 30,000 tokens", changed("output", to=[5] * 30000))
     yield finish("a sequence that is a list", sequence=[])
     yield finish("a request that is a text", changed("request", to="x"))
-    yield finish("an API that is none", api="gopher")
+    yield finish("an unknown API", api="gopher")
     yield finish("an id that no header carries", request_id="a\r\nb")
     yield finish("an id of 100,000 bytes", request_id="x" * 100000)
-    yield finish("a body that is none", body=b"")
-    yield finish("a body that is no JSON", body=b"{")
+    yield finish("a missing body", body=b"")
+    yield finish("a body that is not JSON", body=b"{")
     yield finish("a body of noise", body=random.Random(5).randbytes(2000))
     yield finish("a body of another API", api="messages")
     yield finish("a body that asks for two choices", body=json.dumps({"prompt": "x", "n": 2}).encode())
@@ -333,7 +333,7 @@ def tickets():
     yield Case("a ticket twice", (404,), twice)
     yield Case("a ticket after the drop", (404,), after_drop)
     yield Case("a ticket after its time", (404,), late)
-    yield Case("a ticket that is none", (404,), lambda m: m.answer("0" * 32))
+    yield Case("an unknown ticket", (404,), lambda m: m.answer("0" * 32))
     yield Case("a ticket of 5,000 bytes", (404,), lambda m: m.answer("a" * 5000))
     yield Case("a ticket with a signature for another", (401,), wrong_ticket)
     yield Case("a ticket without a signature", (401,), lambda m: m.member.ask(b"{}", "/fleet/streams/0", header=""))
@@ -353,7 +353,7 @@ def cases():
 
 
 def said(answer):
-    """What a refusal says; empty: it has no word of its own."""
+    """The text of a refusal; empty: it has none."""
     try:
         return answer.json()["error"]["message"]
     except (ValueError, KeyError, TypeError):
@@ -361,9 +361,9 @@ def said(answer):
 
 
 def hostile_senders(tally):
-    """Each case with an import of its own; then a client's request, and at the end an account of what is held."""
+    """Runs each case with a new import, then a client's request; at the end checks the memory in use."""
     table = cases()
-    if tally.quick:  # the same ones each time
+    if tally.quick:  # the same ones in each run
         table = table[::5]
     with tempfile.TemporaryDirectory() as folder:
         secret = pathlib.Path(folder) / "secret"
@@ -388,11 +388,11 @@ def hostile_senders(tally):
                 right = status in case.statuses if case.statuses else answer is None
                 tally.check(f"an import with {case.name}", right, f"{answer!r}, not {case.statuses}")
                 if status is not None and status >= 400:
-                    tally.check(f"it is said what is wrong with {case.name}", said(answer) != "", repr(answer))
+                    tally.check(f"the error names the fault of {case.name}", said(answer) != "", repr(answer))
                 if not tally.check(f"serve lives after {case.name}", lives(server), "".join(server.lines[-20:])):
                     return
             claimed(tally, server, member, format)
-            tally.check("nothing is held of all that", settled(server), held(server))
+            tally.check("no memory is in use afterwards", settled(server), held(server))
             again = Move(member, format)
             ticket = again.begun().finish().json()["ticket"]
             tally.check("a sound sequence goes on as before", texts(again.answer(ticket)) == texts(whole))
@@ -405,14 +405,14 @@ def hostile_senders(tally):
 
 
 def claimed(tally, server, member, format):
-    """Imports that each claim all the memory there is, and send one block."""
+    """Imports that each claim all available memory, and send one block."""
     filled = [Move(member, format).begun(blocks=1 << 24).blocks().status for _ in range(12)]
     tally.check("imports that claim all memory", set(filled) <= {200, 503} and 200 in filled, repr(filled))
     tally.check("serve lives beside them", lives(server), "".join(server.lines[-20:]))
 
 
 def crowd(tally, secret, format):
-    """More imports than there are places: the last are refused, and their places come back."""
+    """More imports than places: the last are refused, and the places become free again."""
     most, more = 1024, 20
     with Server("--kv-secret-file", secret, "--migration-timeout", "10m") as server:
         member = Member(server.port, SECRET)
@@ -420,7 +420,11 @@ def crowd(tally, secret, format):
         answers = [move.begin() for move in begun]
         statuses = [answer.status for answer in answers]
         tally.check(f"{most} imports at once", statuses == [200] * most + [503] * more, f"{statuses.count(200)} began")
-        tally.check("one too many is told so", f"{most} sequences" in said(answers[-1]), said(answers[-1]))
+        tally.check(
+            "the error for one import too many names the limit",
+            f"{most} sequences" in said(answers[-1]),
+            said(answers[-1]),
+        )
         for move in begun[:most]:
             move.drop()
         tally.check("imports after these are dropped", Move(member, format).begin().status == 200, held(server))
@@ -444,7 +448,7 @@ HELD = {
     "vllm:kv_cache_usage_perc": 0,
     "tactus_fleet_kept_body_bytes": 0,
     "tactus_http_body_bytes": 0,
-    "tactus_http_exchanges": 1,  # the one that asks
+    "tactus_http_exchanges": 1,  # the exchange of this request
     "tactus_http_connections": 1,
 }
 

@@ -1,10 +1,8 @@
 """Memory and progress under attack: bodies, headers, templates, floods, connections, slow readers.
 
-Memory is the server's own peak (VmHWM) over what it had before the attack; a bound is several times what the mended
-server needs and far
-below what a broken one takes. Progress is counted in answers: another client, on another loopback address, gets its
-small requests
-answered while the attack goes on. The only clock is a limit that no sound server comes near.
+Memory is the server's peak (VmHWM) over its value before the attack; a bound is several times the need of the correct
+server and far below that of a broken one. Progress is counted in answers: another client, on another loopback address,
+gets its small requests answered during the attack. The only times are limits that no correct server comes near.
 """
 
 import concurrent.futures
@@ -45,7 +43,7 @@ class Peak:
         self.server = server
 
     def __enter__(self):
-        ask(self.server.port, "POST", "/v1/completions", SMALL)  # what every request needs is there already
+        ask(self.server.port, "POST", "/v1/completions", SMALL)  # allocates what every request needs
         self.before = self.server.memory_mib()
         self.server.forget_peak()
         return self
@@ -62,7 +60,7 @@ def bounded(tally, name, peak, bound_mib):
 
 
 def lives(tally, name, server):
-    """The server takes requests as before, and nothing is left of the attack."""
+    """The server answers requests as before, and nothing of the attack is left."""
     try:
         answer = ask(server.port, "POST", "/v1/completions", SMALL, ANSWER_LIMIT_S)
         wrong = "" if answer.status == 200 else repr(answer)
@@ -74,12 +72,11 @@ def lives(tally, name, server):
 
 
 def beside(tally, name, server, attack, attackers=4, wanted=10):
-    """Runs `attack(sent)` over and over in threads until another client has got `wanted` answers, or one of them
-    failed.
+    """Runs `attack(sent)` repeatedly in threads until another client has got `wanted` answers, or one of them failed.
 
-    The other client begins when every attacker has called `sent`, that is, when its first attack is on its way, and
-    goes on at least until
-    every attacker has been answered once: so it asks while the server is at work on the attack.
+    The other client begins when every attacker has called `sent`, that is, when its first attack is under way, and
+    continues at least until every attacker has been answered once: so its requests arrive while the server works on the
+    attack.
     """
     stop, rounds, problems = threading.Event(), [0] * attackers, []
     sent = [threading.Event() for _ in range(attackers)]
@@ -108,7 +105,7 @@ def beside(tally, name, server, attack, attackers=4, wanted=10):
                 wrong = str(lost)
             slowest = max(slowest, time.monotonic() - start)
             got += not wrong
-            time.sleep(0.02)  # each has a port of its own, of which a system has 28,000 a minute
+            time.sleep(0.02)  # each uses a new port, of which a system has 28,000 a minute
     finally:
         stop.set()
         for thread in threads:
@@ -124,7 +121,7 @@ def beside(tally, name, server, attack, attackers=4, wanted=10):
 
 
 def pour(port, head, piece, most_bytes):
-    """Sends `piece` over and over until the server answers, closes, or has taken `most_bytes`. Returns the answer or
+    """Sends `piece` repeatedly until the server answers, closes, or has received `most_bytes`. Returns the answer or
     None."""
     with Wire(port, ANSWER_LIMIT_S) as wire:
         wire.send(head)
@@ -170,12 +167,12 @@ def streamed_bodies(tally):
             lives(tally, name, server)
 
 
-# --- bodies that were not asked for
+# --- unrequested bodies
 
 
 def hold_bodies(server, head, body_bytes, count, answer_early):
-    """Opens `count` connections that send a body but its last piece, and reads who is answered. Returns wires and
-    statuses."""
+    """Opens `count` connections that send all of a body but its last piece. Returns the wires and the statuses of early
+    answers."""
     wires, statuses = [], []
 
     def one(_):
@@ -248,13 +245,13 @@ def unread_bodies(tally):
 
 
 def held_bodies(tally):
-    """Many bodies at once, all of them legal alone: their sum is bounded by --max-body-total."""
+    """Many bodies at once, each within the limit: --max-body-total bounds their sum."""
     count, size, total_mib = (30, 4 * MIB, 32) if tally.quick else (100, 4 * MIB, 64)
     flags = ("--max-body-total", f"{total_mib}MiB") if has_flag("--max-body-total") else ()
     tally.check("--max-body-total exists", bool(flags), "the program has no such flag")
     with Server(*flags) as server:
         head = request("POST", "/tokenize", headers=[("Content-Length", size), ("Content-Type", "application/json")])
-        few = []  # one after the other, half of what is allowed
+        few = []  # one after the other, half of the allowed total
         for _ in range(total_mib * MIB // size // 2):
             few += hold_bodies(server, head, size, 1, answer_early=False)[0]
         for wire in few:
@@ -274,7 +271,7 @@ def held_bodies(tally):
         with Peak(server) as peak:
             wires, statuses = hold_bodies(server, head, size, count, answer_early=False)
             time.sleep(0.3)
-            for i, wire in enumerate(wires):  # answers that came after the last piece
+            for i, wire in enumerate(wires):  # answers after the last piece
                 if statuses[i] is None and wire.answered_already():
                     try:
                         statuses[i] = wire.read().status
@@ -291,7 +288,7 @@ def held_bodies(tally):
         tally.check("health beside held bodies", answer.status == 200, repr(answer))
         for wire in wires:
             wire.close()
-        # A body's room comes back with its connection's end, which the server sees a moment later.
+        # A body's room is freed when its connection ends, which the server notices a moment later.
         wanted = request("POST", "/tokenize", b'{"prompt":"' + b"x" * (size // 2) + b'"}')
         last = None
         for _ in range(50):
@@ -312,8 +309,7 @@ def held_bodies(tally):
 
 
 def run_merging_model(folder):
-    """A dummy model whose tokenizer merges runs of spaces, letters and digits up to 64: long runs are its worst
-    case."""
+    """A dummy model whose tokenizer merges runs of spaces, letters and digits up to 64; its worst case is long runs."""
     tokenizer = json.loads((ROOT / "tests/golden/data/llama-gqa/tokenizer.json").read_text())
     vocabulary, merges = tokenizer["model"]["vocab"], tokenizer["model"]["merges"]
     for symbol in ("\u0120", "a", "\u010a", "-"):
@@ -334,7 +330,7 @@ def chat(**fields):
 
 
 def heavy_bodies():
-    """name: (target, body). Every one is at most 16 MiB, the default --max-body, less a margin."""
+    """name: (target, body). Each is at most 16 MiB, the default --max-body, less a margin."""
     full = 16 * MIB - 1000
     prompt = lambda text: b'{"prompt":"' + text + b'","max_tokens":1}'  # noqa: E731
     keys = {f"key{i}": i for i in range(100_000)}
@@ -470,7 +466,7 @@ def connection_limits(tally):
         def hold(source, count):
             for _ in range(count):
                 wires.append(Wire(server.port, 5, source))
-                wires[-1].send(b"GET /health HT")  # a connection that is at work on a request
+                wires[-1].send(b"GET /health HT")  # a connection with an unfinished request
 
         def answer(target, source):
             try:
@@ -495,7 +491,7 @@ def connection_limits(tally):
         for target in ("/health", "/ready"):
             status, got = answer(target, BYSTANDER)
             tally.check(f"{target} is answered beyond --max-connections", status == 200, repr(got))
-        for i in range(10, 40):  # more than the server holds to refuse: they are closed
+        for i in range(10, 40):  # more than the server keeps to refuse them: they are closed
             hold(f"127.0.0.{i}", 16)
         tally.check("the server lives beyond every limit", server.alive())
         for wire in wires:
@@ -525,7 +521,7 @@ def idle_connections(tally):
 
 
 def slow_readers(tally):
-    def wait_a_little(sent):  # the streams attack by themselves
+    def wait_a_little(sent):  # the streams themselves are the attack
         sent()
         time.sleep(0.1)
 

@@ -1,8 +1,8 @@
-"""An overload by clients of which many leave: in the body, in the stream, by half-closing, without reading, at once.
+"""An overload by clients of which many disconnect: in the body, in the stream, by half-closing, without reading, at
+once.
 
-Every client that stays gets its whole answer, or a whole 429 or 503; none is lost and none is stuck. Afterwards memory,
-KV blocks and
-sequences are where they were, and SIGTERM ends the server with what runs finished.
+Every other client gets its whole answer, or a whole 429 or 503; none is lost or stuck. Afterwards memory, KV blocks and
+sequences are at their earlier values, and SIGTERM ends the server after the running streams.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SERVER = (
     "--write-timeout",
     "5s",
 )
-KV = "256KiB"  # 1,024 tokens: less than what 16 of these requests want, so sequences are preempted
+KV = "256KiB"  # 1,024 tokens: less than 16 of these requests need, so sequences are preempted
 
 
 class Stuck(Exception):
@@ -79,7 +79,7 @@ def body_of(draw, stream):
 
 
 def whole(body, sent, stream):
-    """Empty, or what is missing in a 200's body."""
+    """Empty, or the missing part of a 200's body."""
     if stream:
         return "" if body.endswith(b"data: [DONE]\n\n") else f"a stream without an end: {body[-200:]!r}"
     answer = json.loads(body)
@@ -114,7 +114,7 @@ async def leave_in_the_stream(reader, writer, data, draw, sent, stream):
         try:
             if not await asyncio.wait_for(reader.read(draw.randrange(1, 600)), 0.5):
                 break
-        except TimeoutError:  # it is whole already, and the connection stays
+        except TimeoutError:  # the answer is complete, and the connection stays open
             break
     return "left in the stream"
 
@@ -122,7 +122,7 @@ async def leave_in_the_stream(reader, writer, data, draw, sent, stream):
 async def half_close(reader, writer, data, draw, sent, stream):
     writer.write(data)
     writer.write_eof()
-    while await reader.read(65536):  # answered or cancelled: it ends
+    while await reader.read(65536):  # ends, answered or cancelled
         pass
     return "half-closed"
 
@@ -162,7 +162,7 @@ async def one_request(port, number, seed):
             raise Lost(repr(error)) from None
         return "left"
     finally:
-        if draw.random() < 0.3:  # by a reset
+        if draw.random() < 0.3:  # with a reset
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.close()
 
@@ -185,7 +185,7 @@ async def overload(port, numbers, seed, outcomes, problems):
                 problems.append((number, f"could not connect: {error}"))
             outcomes[outcome] += 1
             if outcome.startswith("refused"):
-                await asyncio.sleep(0.02)  # a client that heeds Retry-After, in small
+                await asyncio.sleep(0.02)  # like a client that obeys Retry-After, on a shorter scale
             if len(problems) > 100:
                 return
 
@@ -225,8 +225,10 @@ def run(tally, seed):
             f"{grown:.0f} MiB more than after a tenth of the requests; the bound is 48 MiB",
         )
         stayed = sum(outcomes[o] for o in ("answered", "refused 429", "refused 503"))
-        tally.check("a share of those who stay is answered", outcomes["answered"] * 10 >= stayed, f"{outcomes}")
-        tally.check("the overload was one", outcomes["refused 503"] + outcomes["refused 429"] > 0, f"{outcomes}")
+        tally.check("a share of the remaining clients is answered", outcomes["answered"] * 10 >= stayed, f"{outcomes}")
+        tally.check(
+            "the load exceeded the limits", outcomes["refused 503"] + outcomes["refused 429"] > 0, f"{outcomes}"
+        )
         tally.check("no step failed", 'finished_reason="error"} 0' in server.get("/metrics"))
         tally.figure("requests", sum(outcomes.values()))
         for name in ("answered", "refused 429", "refused 503", "lost", "stuck"):
@@ -238,7 +240,7 @@ def run(tally, seed):
 
 
 async def stop_under_load(server):
-    """Empty, or what a stop did to the streams that ran."""
+    """Empty, or how a stop damaged the running streams."""
 
     async def stream(i):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

@@ -1,8 +1,8 @@
-"""The attack that stays: every part against the real program, over loopback, and one table of figures at the end.
+"""The permanent abuse tests: every part against the real program, over loopback, with a table of figures at the end.
 
   main.py [PART ...] [--quick] [--seed N]
 
-Exit status 0: every case passed; 1: some failed (their inputs lie in build/abuse/); 2: it could not run; 130:
+Exit status 0: every case passed; 1: some failed (their inputs are in build/abuse/); 2: it could not run; 130:
 interrupted.
 """
 
@@ -56,7 +56,7 @@ def main():
         "parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS) + "; default: all"
     )
     parser.add_argument("--quick", action="store_true", help="a sample of every part, at most two minutes")
-    parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn at random")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
     arguments = parser.parse_args()
     if not os.access(program.BINARY, os.X_OK):
         print(f"abuse: no program at {program.BINARY}; run scripts/build.sh release programs", file=sys.stderr)
@@ -72,7 +72,7 @@ def main():
             importlib.import_module(part).run(tally, arguments.seed)
         except KeyboardInterrupt:
             interrupted = True
-        except Exception:  # a part that breaks off is a failed case; the other parts still run
+        except Exception:  # an exception in a part is a failed case; the other parts still run
             tally.check("the part ran to its end", False, traceback.format_exc())
         results.append(tally.result())
         if interrupted:

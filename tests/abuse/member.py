@@ -1,5 +1,5 @@
-"""A member of a fleet that writes its own messages: the signature of requests (src/base/fleet_secret.h), and the
-messages of a sequence that moves to a replica (src/serve/moves/migration_text.h)."""
+"""A fleet member that writes its own messages: signatures of requests (src/base/fleet_secret.h), and the messages of a
+sequence that moves to a replica (src/serve/moves/migration_text.h)."""
 
 import concurrent.futures
 import copy
@@ -53,7 +53,7 @@ def siphash128(key, data):
     return f"{v0 ^ v1 ^ v2 ^ v3:016x}{low:016x}"
 
 
-# The vector of one byte that its authors publish.
+# The authors' published vector for one byte.
 assert siphash128(bytes(range(16)), b"\0") == "45fc229b1159763444af996bd8c187da"
 
 
@@ -66,7 +66,7 @@ class Member:
         )
 
     def sign(self, body, path=IMPORT, seconds=None, nonce=None, signed=None):
-        """The header's value; `signed`: the body that it is of."""
+        """The header's value; `signed`: the body to sign instead of `body`."""
         seconds = str(int(time.time()) if seconds is None else seconds)
         nonce = nonce or os.urandom(16).hex()
         digest = siphash128(self.bodies, body if signed is None else signed)
@@ -92,13 +92,13 @@ class Member:
 
 
 def format_of(member):
-    """The `begin` of a replica that takes sequences of its own kind: what it sends where it is told to move one."""
+    """The `begin` message of the replica: its formats, captured by making it move a sequence here."""
     body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True, "temperature": 0}
     routed = [("x-tactus-route", "1")]
     with socket.create_server(("127.0.0.1", 0)) as listener, concurrent.futures.ThreadPoolExecutor(2) as pool:
         listener.settimeout(0.5)
         order = json.dumps({"count": 1, "to": f"http://127.0.0.1:{listener.getsockname()[1]}"}).encode()
-        for _ in range(60):  # until the request is found running
+        for _ in range(60):  # until the request runs
             running = pool.submit(ask, member.port, "POST", "/v1/completions", body, headers=routed)
             told = pool.submit(member.ask, order, "/fleet/migrate")
             try:
@@ -118,7 +118,7 @@ def format_of(member):
 
 
 def sequence_of(prompt, max_tokens, output=(), computed=0):
-    """A sequence of greedy tokens, as a source tells of it."""
+    """A sequence with greedy sampling, as a source describes it."""
     sampling = {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0, "repetition_penalty": 1, "presence_penalty": 0}
     sampling |= {"frequency_penalty": 0, "seed": 1, "logprobs": -1, "logit_bias": []}
     asked = {"id": "moved", "prompt": list(prompt), "sampling": sampling, "max_tokens": max_tokens, "min_tokens": 0}
@@ -139,7 +139,7 @@ def sequence_of(prompt, max_tokens, output=(), computed=0):
 
 
 class Move:
-    """A sequence on its way: its messages are sound, but for what a case changes."""
+    """A moving sequence: its messages are valid, except for the changes of a case."""
 
     PROMPT = tuple(range(5, 45))
 
@@ -166,7 +166,7 @@ class Move:
         return self.member.tell(head | changes, data)
 
     def finish(self, change=None, body=None, **changes):
-        """`change`: a function of the sequence, which it may alter."""
+        """`change`: a function that may modify the sequence."""
         sequence = copy.deepcopy(self.sequence)
         if change:
             change(sequence)

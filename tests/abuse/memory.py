@@ -1,9 +1,8 @@
-"""Too little memory: a server and a router whose address space is limited, under bodies of JSON that become
-many times as large as they are.
+"""Too little memory: a server and a router with a limited address space, under bodies of JSON whose parsed form is many
+times larger.
 
-Each limit is one that the program starts with. What counts: no program ends by a signal, every request gets an answer
-or the end of its connection within its limit, the next small request is answered, and SIGTERM ends the program with
-status 0.
+The program starts with each limit. Requirements: no program ends by a signal, every request gets an answer or the end
+of its connection within its limit, the next small request is answered, and SIGTERM ends the program with status 0.
 """
 
 import concurrent.futures
@@ -20,7 +19,7 @@ QUICK_LIMITS_MIB = [350, 600]
 ANSWER_LIMIT_S = 60
 CLIENTS = 40
 SMALL = {"model": MODEL, "prompt": "x", "max_tokens": 2, "temperature": 0}
-ANSWERED = {200, 400, 408, 413, 429, 500, 502, 503, 504}  # 500: of a replica that has no memory
+ANSWERED = {200, 400, 408, 413, 429, 500, 502, 503, 504}  # 500: from a replica without memory
 
 
 def run(tally, seed):
@@ -31,7 +30,7 @@ def run(tally, seed):
 
 
 def heavy(draw):
-    """A body of up to 2.4 MB whose JSON takes up to 30 times that."""
+    """A body of up to 2.4 MB whose parsed JSON takes up to 30 times that."""
     n = draw.randrange(20_000, 400_000)
     many = draw.choice(
         [
@@ -53,7 +52,7 @@ def heavy(draw):
 
 
 def attack(port, bodies, seconds):
-    """What became of every request, by status or by the name of the loss."""
+    """The results of all requests, counted by status or by kind of loss."""
     counts = {}
     end = time.monotonic() + seconds
 

@@ -1,7 +1,7 @@
-"""What docs/api.md says of request bodies, as a table of fields: what is right, what is wrong, and what an answer must
-look like.
+"""The rules of docs/api.md for request bodies, as a table of fields: valid values, invalid values, and the shape of
+answers.
 
-Strategies draw bodies of the dummy model: 512 tokens, a context of 2,048, one token per byte of text.
+Strategies draw bodies for the dummy model: 512 tokens, a context of 2,048, one token per byte of text.
 """
 
 import json
@@ -13,7 +13,7 @@ VOCABULARY, CONTEXT = 512, 2048
 MODEL = "abuse-model"
 NAMES_BYTES = 1024
 
-# Kinds of JSON values, to be wrong with.
+# Kinds of JSON values, for invalid fields.
 OBJECTS = st.fixed_dictionaries({"a": st.integers(0, 3)})
 LISTS = st.lists(st.booleans(), min_size=1, max_size=2)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=24)
@@ -52,7 +52,7 @@ def number(low, high, *, above=False):
         LISTS,
         OBJECTS,
     )
-    # 1e-400 is written as 0 or as a subnormal: what is above zero must stay above it.
+    # 1e-400 is written as 0 or as a subnormal; values above zero must remain so.
     return right.filter(lambda v: not above or v > 1e-30 + low), wrong
 
 
@@ -82,7 +82,7 @@ def text(most=NAMES_BYTES):
 
 
 def refused(*values):
-    """A known field that is not built: any of these is a 400."""
+    """A known field that is not implemented: any of these values gives 400."""
     return st.none(), st.sampled_from(values)
 
 
@@ -123,7 +123,7 @@ WRONG_BIAS = st.one_of(
     NUMBERS,
     st.booleans(),
 )
-# From 1 ms: what is below the engine's shortest step is refused (tests/base/objectives_test.cc).
+# From 1 ms: objectives below the engine's shortest step are refused (tests/base/objectives_test.cc).
 SLO_MS = number(1, 1e9)[0], number(0, 1e9, above=True)[1]
 SLO = st.fixed_dictionaries({}, optional={name: SLO_MS[0] for name in ("ttft_ms", "tbt_ms", "jct_ms")})
 WRONG_SLO = st.one_of(
@@ -213,7 +213,7 @@ STREAM_OPTIONS = st.fixed_dictionaries(
 WRONG_STREAM_OPTIONS = st.one_of(
     LISTS, TEXTS, NUMBERS, st.booleans(), st.sampled_from([{"include_usage": 1}, {"continuous_usage_stats": "x"}])
 )
-# What an answer must be: one field of a request may say so.
+# Output rules: at most one field of a request may state one.
 SCHEMAS = st.sampled_from(
     [{"type": "integer"}, {"type": "object", "properties": {"a": {"type": "string"}}}, {"enum": ["a", 1]}, {}]
 )
@@ -250,12 +250,12 @@ TEMPLATE_FIELDS = [{"messages": []}, {"tools": []}, {"documents": []}, {"add_gen
 
 
 def only(right, *wrong):
-    """A field of which one value is built."""
+    """A field with one implemented value."""
     return st.just(right), st.sampled_from(wrong)
 
 
-# field: (what is right, what is wrong)
-SAMPLED = {  # of both kinds of requests
+# field: (valid values, invalid values)
+SAMPLED = {  # for completions and chats
     "temperature": number(0, 2),
     "top_p": number(0, 1, above=True),
     "top_k": integer(-1, 2**31 - 1),
@@ -356,7 +356,7 @@ DETOKENIZE = {
     "model": SAMPLED["model"],
 }
 
-# name: (target, fields, the field that must be there)
+# name: (target, fields, required field)
 ROUTES = {
     "completions": ("/v1/completions", COMPLETION, "prompt"),
     "chat": ("/v1/chat/completions", CHAT, "messages"),
@@ -367,7 +367,7 @@ ROUTES = {
 
 
 def settle(body, chat):
-    """Takes out what is right alone but wrong together (docs/api.md names each), and keeps answers short."""
+    """Removes fields that are valid alone but not together (docs/api.md names each), and keeps answers short."""
     if body.get("stream") is not True:
         body.pop("stream_options", None)
     if chat and body.get("logprobs") is not True:
@@ -376,7 +376,7 @@ def settle(body, chat):
         body.pop(name)
     if body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
         body["max_tokens"] = 8
-    # A first token that may come after the last one has to is refused, in whichever fields the two are.
+    # A first token due after the last one is refused, in any of the fields.
     slo = body.get("slo") or {}
     first = [slo.get("ttft_ms"), body.get("ttft_slo_ms")]
     last = [slo.get("jct_ms"), body.get("ttlt_slo_ms")]
@@ -389,14 +389,14 @@ def settle(body, chat):
 
 
 def right_bodies(route):
-    """Bodies that must be answered with 200. Null counts as absent, unknown fields are ignored."""
+    """Bodies that must get 200. Null counts as absent, unknown fields are ignored."""
     _, fields, needed = ROUTES[route]
     optional = {
         name: st.one_of(right, right, right, st.none()) for name, (right, _) in fields.items() if name != needed
     }
     unknown = st.dictionaries(TEXTS.map(lambda key: "x-" + key), JUNK, max_size=2)
 
-    # A few optional fields at a time: all of them together would meet each other's limits more than their own.
+    # Only a few optional fields at a time: all together would mostly test their mutual limits.
     def some(names):
         return st.fixed_dictionaries({needed: fields[needed][0], **{name: optional[name] for name in names}})
 
@@ -408,12 +408,12 @@ def right_bodies(route):
 
 
 def wrong_bodies(route, field):
-    """Right bodies with one field wrong: 400, and the error names the field."""
+    """Valid bodies with one invalid field: 400, and the error names the field."""
     _, fields, _ = ROUTES[route]
 
     def spoil(both):
         body, value = both
-        # What hangs on the field would be wrong by itself.
+        # Dependent fields would be invalid without it.
         for dependent in {
             "stream": ["stream_options"],
             "logprobs": ["top_logprobs"],
@@ -438,7 +438,7 @@ def wrong_bodies(route, field):
 
 
 def wrong_shape(route, body, answer):
-    """Empty, or what is wrong with a 200's body."""
+    """Empty, or the fault in a 200's body."""
     try:
         if route == "detokenize":
             return "" if isinstance(answer["prompt"], str) else "prompt is no string"
@@ -501,7 +501,7 @@ def wrong_generation(chat, body, answer):
 
 
 def wrong_stream(chat, body, data):
-    """Empty, or what is wrong with a stream's bytes."""
+    """Empty, or the fault in a stream's bytes."""
     events = [e[6:] for e in data.decode().split("\n\n") if e.startswith("data: ")]
     if not events or events[-1] != "[DONE]":
         return "no [DONE] at the end"

@@ -1,4 +1,4 @@
-"""What ends long-running commands, or silences them: few file descriptors, hang-ups. A part of `replicas`."""
+"""Events that end or block long-running commands: few file descriptors, SIGHUP. A part of `replicas`."""
 
 import json
 import pathlib
@@ -23,8 +23,8 @@ IDLE = 150
 
 
 def few_descriptors(tally):
-    """Idle connections of one client take what they may; others are answered, and so is one more of that client: by a
-    word that there is no place."""
+    """Idle connections of one client use its share; other clients are answered, and a further connection of that client
+    gets an error."""
     with tempfile.TemporaryDirectory() as folder, sound() as good:
         doors = {
             "serve": lambda: Watched(
@@ -65,19 +65,19 @@ def few_descriptors(tally):
 
 
 def greets(port):
-    """Whether an HTTP/2 server answers the client's preface with settings that are no farewell."""
+    """Whether an HTTP/2 server answers the client's preface with settings that are not those of a GOAWAY."""
     try:
         wire = Wire(port)
         wire.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0")
         frame = wire._take(9, time.monotonic() + LIMIT_S)
         wire.close()
-        return frame[3] == 4 and frame != b"\0\0\0\x04\0\0\0\0\0"  # the farewell's settings are empty
+        return frame[3] == 4 and frame != b"\0\0\0\x04\0\0\0\0\0"  # the settings before a GOAWAY are empty
     except (OSError, Lost):
         return False
 
 
 def hang_ups(tally):
-    """SIGHUP, as of a terminal that closes, once or often: what runs ends in order, and no process by a signal."""
+    """SIGHUP, as from a closed terminal, once or often: running work ends in order, and no process by a signal."""
     slow = hostile.twice(
         hostile.events(hostile.token(), last=b""), hostile.chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n", 1.0
     )
@@ -101,7 +101,7 @@ def hang_ups(tally):
                         until(lambda: ask(door.port, "GET", "/ready").status == 200)  # noqa: B023
                         wire = Wire(door.port, LIMIT_S)
                         wire.send(request("POST", "/v1/completions", body))
-                        wire.socket.recv(1, socket.MSG_PEEK)  # it has begun
+                        wire.socket.recv(1, socket.MSG_PEEK)  # the answer has begun
                     for _ in range(times):
                         if door.alive():
                             door.process.send_signal(signal.SIGHUP)
@@ -133,7 +133,7 @@ def hang_ups(tally):
         ]
         (folder / "in.jsonl").write_text("\n".join(lines) + "\n")
         answers, asked = folder / "out.jsonl", good.times_asked("/v1/completions")
-        # What loads yet ends at once (tests/e2e/signals_test.py): the work has begun here.
+        # A command that is still loading ends at once (tests/e2e/signals_test.py); here the work has begun.
         for name, begun, arguments in (
             (
                 "batch",

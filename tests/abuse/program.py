@@ -1,8 +1,8 @@
-"""The program under attack: a tiny random model, `tactus serve` on a free loopback port, and what /proc and /metrics
-say of it.
+"""The program under attack: a tiny random model, `tactus serve` on a free loopback port, and readers of /proc and
+/metrics.
 
-TACTUS_BINARY names another program than build/release/tactus. Every wait has a limit; what a limit ends is killed by
-its process id.
+TACTUS_BINARY names another program than build/release/tactus. Every wait has a limit, after which the process is killed
+by its id.
 """
 
 import ctypes
@@ -50,8 +50,7 @@ _help = {}
 
 
 def has_flag(flag, command="serve"):
-    """Whether the program knows an option: a flag that a mend brings is a failed case before it, not a crash of the
-    tier."""
+    """Whether the program has an option: without a new flag a case fails instead of the whole tier."""
     if command not in _help:
         _help[command] = tactus(command, "--help").stdout
     return re.search(re.escape(flag) + r"\b", _help[command]) is not None
@@ -67,15 +66,15 @@ def dummy_model(folder, **changes):
 
 
 _libc = ctypes.CDLL(None)
-running = set()  # processes of servers; an interrupt kills them, so that no client waits for their answers
+running = set()  # server processes; an interrupt kills them, so that no client waits for their answers
 
 
 def _die_with_parent():
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a killed tier leaves no server behind
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a killed test run leaves no server behind
 
 
 class DidNotStart(Exception):
-    """Carries what the program printed and its exit status (None: it was killed at the limit)."""
+    """Has the program's output and its exit status (None: killed at the limit)."""
 
     def __init__(self, status, text):
         super().__init__(f"the server did not start (exit status {status}):\n{text}")
@@ -134,7 +133,7 @@ class Server:
         except subprocess.TimeoutExpired:
             return None
 
-    # --- what it says and what it takes
+    # --- output and memory
 
     def get(self, path, timeout=30):
         with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:
@@ -179,7 +178,7 @@ class Server:
             vllm__num_requests_waiting=0,
             vllm__kv_cache_usage_perc=0,
             tactus_http_exchanges=1,
-        )  # the exchange that asks
+        )  # the exchange of this request
 
     def memory_mib(self, field="VmRSS"):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -189,18 +188,18 @@ class Server:
         return 0.0
 
     def forget_peak(self):
-        """From now on VmHWM is the peak from now on."""
+        """Resets VmHWM, so that it is the peak from now on."""
         with open(f"/proc/{self.process.pid}/clear_refs", "w") as refs:
             refs.write("5")
 
     def alive(self):
         return self.process.poll() is None
 
-    # --- how it ends
+    # --- end
 
     def stop(self):
-        """SIGTERM and the exit status; None when it had to be killed at the limit. A negative status is the signal that
-        ended it."""
+        """Sends SIGTERM and returns the exit status; None if it had to be killed at the limit. A negative status is the
+        signal that ended it."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
         status = self._wait(STOP_LIMIT_S)

@@ -1,5 +1,5 @@
-"""The Python package: interpreters that end while threads are in calls, values that can never be right, signals, forks
-and threads. Every program is a process of its own; what counts is how that ends.
+"""The Python package: interpreters that end while threads are in calls, invalid values, signals, forks and threads.
+Every program is a separate process; its end is checked.
 
 TACTUS_PYTHON_PACKAGE names another folder with the package than build/release/python.
 """
@@ -17,7 +17,7 @@ from program import ROOT
 
 PACKAGE = os.environ.get("TACTUS_PYTHON_PACKAGE", str(ROOT / "build/release/python"))
 TESTS = ROOT / "tests/python"
-EXITS, QUICK_EXITS = 15, 1  # of each call
+EXITS, QUICK_EXITS = 15, 1  # rounds per call
 LIMIT_S = 120
 
 
@@ -42,7 +42,7 @@ def run(tally, seed):
 
 
 def exits_(tally, tiny, rng):
-    """Daemon threads in each call, through the end of the interpreter, with the model closed and left open."""
+    """Daemon threads in each call at the end of the interpreter, with the model closed and left open."""
     import exits
 
     rounds = QUICK_EXITS if tally.quick else EXITS
@@ -89,7 +89,7 @@ def wrong_values(tally, tactus, tiny):
 
 
 class Program:
-    """A program in an interpreter of its own."""
+    """A program in a separate interpreter."""
 
     HEAD = """
         import os, signal, sys, threading, time
@@ -126,7 +126,7 @@ class Program:
         return False
 
     def end(self, said):
-        """What is wrong: empty where it ended with status 0 after these lines."""
+        """Empty if it ended with status 0 after these lines, else the fault."""
         text, _ = self.process.communicate()
         self.killer.cancel()
         lines = [line for line in text.splitlines() if "end of text is token" not in line]
@@ -136,19 +136,19 @@ class Program:
 
 
 def signals(tally, tiny, rng):
-    """Ctrl-C at any moment of a long call: KeyboardInterrupt, soon, and the model goes on."""
+    """Ctrl-C at any moment of a long call: KeyboardInterrupt soon after, and the model remains usable."""
     long = '"some words " * 4_000_000'
     calls = {
         "generate": 'model.generate(["a"] * 20, LONG, use_tqdm=False)',
         "a long prompt": f"model.encode({long})",
-        # Refused as soon as it is read, because it cannot fit; so again and again.
+        # Refused as soon as it is parsed, because it cannot fit; therefore repeated.
         "a prompt that cannot fit": f"again(lambda text: model.generate(text, use_tqdm=False), {long})",
         "a long conversation": f'again(lambda text: model.encode_chat([{{"role": "user", "content": text}}]), {long})',
         "token ids": "again(lambda ids: model.generate([ids], use_tqdm=False), [5] * 4_000_000)",
         "a stream": 'list(model.stream("a", LONG))',
         "simulate": 'simulate(model="llama-3.1-8b", device="a100", workload="chat", rate=2, requests=10**8)',
     }
-    sent = tiny.path / "sent"  # when the signal was
+    sent = tiny.path / "sent"  # time of the signal
     for name, call in calls.items():
         for i in range(1 if tally.quick else 6):
             program = Program(
@@ -166,7 +166,7 @@ def signals(tally, tiny, rng):
                 """,
             )
             if program.wait_for("running"):
-                time.sleep(rng.uniform(0.3, 0.8))  # the text of a prompt takes a while to be made
+                time.sleep(rng.uniform(0.3, 0.8))  # creating the text of a prompt takes a while
                 sent.write_text(str(time.time()))
                 program.process.send_signal(signal.SIGINT)
             text, _ = program.process.communicate()

@@ -1,10 +1,10 @@
-"""Hostile replicas, peers and endpoints (hostile.py has the table) against all that talks to them: `route` and `epp`,
-which poll and proxy, `bench`, `route list`, a server that hands its requests over, and the folder of KV that another
-program has been in. Members and strangers that lie to a server that sequences move to (imports.py). And what ends
-long-running commands: few file descriptors, hang-ups.
+"""Hostile replicas, peers and endpoints (the table of hostile.py) against their clients: `route` and `epp`, which poll
+and proxy, `bench`, `route list`, a server that hands its requests over, and a KV folder that another program has
+changed. Lying members and strangers against a server that sequences move to (imports.py). Events that end long-running
+commands: few file descriptors, SIGHUP.
 
-A case passes where the process lives, answers others meanwhile, and the client has a whole answer or an error that says
-so. No promise depends on a time but the limit of a wait.
+A case passes if the process survives, answers other clients meanwhile, and the client gets a whole answer or an error.
+No check depends on a time except the limit of a wait.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ from watched import LIMIT_S, POLLS, Watched, outcome, route, until
 from wire import Lost, ask
 
 MIB = 1 << 20
-MOST_GROWN_MIB = 96  # of a router: answers that are held, and the allocator's leavings
+MOST_GROWN_MIB = 96  # of a router: buffered answers, and fragmentation of the allocator
 
 
 def run(tally, seed):
@@ -41,15 +41,15 @@ def run(tally, seed):
 
 
 def some(tally, table, every=6):
-    """All of a table, or a sample that differs from run to run in nothing."""
+    """All of a table, or a sample that is the same in every run."""
     return table[::every] if tally.quick else table
 
 
-# --- answers on their way to a client
+# --- answers forwarded to a client
 
 
 def routed_answers(tally):
-    """Each kind is the one replica's answer; then the router answers another client through a sound one."""
+    """Each kind is the answer of the only replica; then the router answers another client through a good replica."""
     kinds = some(tally, hostile.KINDS)
     with sound() as liar, sound() as good:
         arguments = ["--retries", 0, "--eject-after", 0, "--request-timeout", "2s", "--balancer", "round-robin"]
@@ -64,7 +64,7 @@ def routed_answers(tally):
                     got, about = outcome(router.port, kind)
                 except OSError as error:
                     got, about = "no connection", str(error)
-                until(lambda: liar.open_connections() == 0, 10)  # what it says later is no answer to the next
+                until(lambda: liar.open_connections() == 0, 10)  # later bytes must not answer the next request
                 wanted = kind.client in (got, hostile.EITHER) and got in (ERROR, WHOLE)
                 tally.check(f"route, a replica with {kind.name}: {kind.client}", wanted, f"{got}: {about}")
                 if not tally.check(f"route lives after {kind.name}", router.health(BYSTANDER), router.last_lines()):
@@ -73,7 +73,7 @@ def routed_answers(tally):
             tally.worst("MiB grown at worst", grown)
             tally.check("memory of a router among liars", grown <= MOST_GROWN_MIB, f"grew by {grown:.0f} MiB")
             tally.check("a router among liars ends in order", router.stop() == 0, router.last_lines())
-            # A request that one replica lost before any of its answer was passed on goes to the other.
+            # If a replica fails before the first byte of its answer is forwarded, the request goes to the other.
             for kind in kinds:
                 if kind.client != ERROR or kind.endless:
                     continue
@@ -83,7 +83,7 @@ def routed_answers(tally):
             tally.check("a router with two replicas lives", pair.stop() == 0, pair.last_lines())
 
 
-# --- what replicas say of themselves
+# --- reports of replicas about themselves
 
 
 def polled_replicas(tally, command):
@@ -134,7 +134,7 @@ def polled_replicas(tally, command):
 
 
 def one_by_one(tally, command, liars, ports):
-    """Finds who ended it."""
+    """Finds the replica that ended the process."""
     for name, liar in liars:
         with Watched(command, *ports, "--replicas", liar.url, *POLLS) as watcher:
             asked = liar.times_asked()
@@ -142,7 +142,7 @@ def one_by_one(tally, command, liars, ports):
             tally.check(f"{command} lives while it polls {name}", watcher.alive(), watcher.last_lines())
 
 
-# --- commands that ask a server
+# --- commands that are clients of a server
 
 
 def ended_in_order(done):
@@ -168,7 +168,7 @@ def benches(tally):
         wrong = ended_in_order(done)
         finished = kind.streams and kind.client != ERROR
         if not wrong and not finished and (done.returncode == 0 or "fail" not in done.stderr + done.stdout):
-            wrong = f"no word of what failed: {done.stdout[-300:]} {done.stderr[-300:]}"
+            wrong = f"no message about the failure: {done.stdout[-300:]} {done.stderr[-300:]}"
         return f"bench, a server with {kind.name}", wrong
 
     in_parallel(tally, some(tally, hostile.KINDS), check)
@@ -211,7 +211,8 @@ ODD_FLEETS = [
 
 
 def lists(tally):
-    """`tactus route list` of what is no router. Endless answers are cut off after 30 s: one of them stands for all."""
+    """`tactus route list` against other servers than routers. Endless answers are cut off after 30 s: one stands for
+    all."""
     endless = [kind for kind in hostile.KINDS if kind.endless][:1]
     kinds = [kind for kind in some(tally, hostile.KINDS) if not kind.endless] + ([] if tally.quick else endless)
 
@@ -233,7 +234,7 @@ def lists(tally):
     in_parallel(tally, cases, check)
 
 
-# --- a peer that sequences are to move to
+# --- a peer that sequences move to
 
 
 def secret_in(folder):
@@ -244,7 +245,7 @@ def secret_in(folder):
 
 
 def handed_over(tally):
-    """A server that hands each request to a peer that lies: the request stays and is answered whole."""
+    """A server that hands each request to a lying peer: the request stays and gets its whole answer."""
     body = {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0, "ignore_eos": True, "stream": True}
     with tempfile.TemporaryDirectory() as folder, Hostile(b"") as liar:
         arguments = ["--kv-secret-file", secret_in(folder), "--hand-over-to", liar.url, "--migration-timeout", "500ms"]
@@ -282,7 +283,7 @@ def handed_over(tally):
 
 
 def kv_kinds(folder):
-    """(name, what another program does in the folder of a server that has stopped)."""
+    """(name, change by another program in the folder of a stopped server)."""
     subfolder = next(p for p in folder.iterdir() if p.is_dir())
     index = sorted(subfolder.glob("*.index"))[0]
     blocks = index.with_suffix(".blocks")
@@ -326,8 +327,8 @@ def kv_kinds(folder):
 
 
 def kv_folders(tally):
-    """A folder that another program has been in: the next start says what is wrong with it, or serves the same answers;
-    what lies elsewhere stays as it is."""
+    """A folder that another program has changed: the next start reports the fault or serves the same answers; files
+    outside stay unchanged."""
     body = {"prompt": "x" * 200, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -352,7 +353,7 @@ def kv_folders(tally):
                     text = ask(server.port, "POST", "/v1/completions", body).json()["choices"][0]["text"]
                     status = server.stop()
                 wrong = "" if (text, status) == (whole, 0) else f"{text!r}, not {whole!r}; exit status {status}"
-            except Exception as stopped:  # DidNotStart carries the status
+            except Exception as stopped:  # DidNotStart has the status
                 status, said = getattr(stopped, "status", None), getattr(stopped, "text", str(stopped))
                 wrong = "" if status in (1, 2) and "--kv-cache-dir" in said else f"exit status {status}: {said[-500:]}"
             if outside.read_bytes() != b"x" * 5000:

@@ -1,8 +1,8 @@
-"""Rules of answers that do not end, that grow, nest, or make the grammar library fail: every kind that a request can
-bring one in.
+"""Output rules that do not end, grow, nest, or make the grammar library fail, in every field of a request that accepts
+one.
 
-What holds: a hostile rule is answered or refused, never with a 500; another client's rules are compiled within the
-limit meanwhile; memory comes back; no process is left behind; the server lives and is as idle as before.
+Requirements: a hostile rule is answered or refused, never with a 500; another client's rules are compiled within the
+limit meanwhile; memory is freed; no process is left behind; the server survives and is as idle as before.
 """
 
 import concurrent.futures
@@ -16,7 +16,7 @@ from program import Server
 from wire import Lost, ask
 
 ANSWER_LIMIT_S = 60
-MIB_GROWN = 400  # of the server and its helper together, at worst; what stays is far less
+MIB_GROWN = 400  # limit for the server and its helper together; far less remains
 MIB_KEPT = 200
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 
@@ -102,7 +102,7 @@ def hostile_rules(draw):
         "%json with many patterns": lark("start: %json " + json.dumps(patterns)),
         "nested %lark": lark("start: " + "%lark {\nstart: " * 40 + intersected(PRIMES[:4]) + "\n}" * 40),
         "an endless rule": lark("start: start"),
-        "a rule of itself": lark('start: a\na: b | "x"\nb: a'),
+        "rules that contain each other": lark('start: a\na: b | "x"\nb: a'),
         "an ambiguous rule": lark('start: e\ne: e e | e e e | "a" | "b" | ""'),
         "a rule of many nothings": lark('start: a a a a a a a a\na: b b b b b b b b\nb: c c c c c c c c\nc: "x"?'),
         "ten thousand alternatives": lark("start: " + " | ".join(f'"{i}" a' for i in range(10_000)) + '\na: "x"'),
@@ -170,16 +170,16 @@ def hostile_rules(draw):
             ],
             "tool_choice": "required",
         },
-        "choices without end": {"guided_choice": ["x" * 50 + str(i) for i in range(4096)]},
+        "very many choices": {"guided_choice": ["x" * 50 + str(i) for i in range(4096)]},
     }
-    for i in range(12):  # intersections that are drawn
+    for i in range(12):  # random intersections
         counts = draw.sample(PRIMES, draw.randrange(3, 8))
         parts = [draw.choice(("", "~")) + f"/({draw.choice(('.', '[a-f]', '(ab|c)'))}{{{c}}})*/" for c in counts]
         rules[f"drawn {i}"] = lark("start: A\nA: " + " & ".join(parts))
     return rules
 
 
-# --- asking
+# --- requests
 
 
 def complete(server, rule, source="127.0.0.1", limit_s=ANSWER_LIMIT_S, **fields):
@@ -197,7 +197,7 @@ def complete(server, rule, source="127.0.0.1", limit_s=ANSWER_LIMIT_S, **fields)
 
 
 def in_order(answer):
-    """Answered, refused, or refused for now: never an error of the server's own."""
+    """Answered, refused, or refused temporarily: never an internal error."""
     return answer.status in (200, 400, 413, 503)
 
 
@@ -210,7 +210,7 @@ def below(pid):
                 name = pathlib.Path(f"/proc/{child}/comm").read_text().strip()
                 found += [(int(child), name), *below(child)]
         except OSError:
-            pass  # it has ended meanwhile
+            pass  # the process has ended meanwhile
     return found
 
 
@@ -222,7 +222,7 @@ def ended(pid):
 
 
 def whole_mib(server):
-    """Of the server and all below it, shared pages once: proportional set sizes."""
+    """Memory of the server and its child processes, shared pages counted once: proportional set sizes."""
     kib = 0
     for pid in [server.process.pid, *(pid for pid, _ in below(server.process.pid))]:
         try:
@@ -258,7 +258,7 @@ def one_by_one(tally, server, rules):
 
 
 def beside_good_ones(tally, server, rules, draw):
-    """Four clients ask for hostile rules over and over, another one for good ones that are new each time."""
+    """Four clients send hostile rules repeatedly, another one sends good rules that are new each time."""
     stop, wrong, peak = threading.Event(), [], [0.0]
     before = whole_mib(server)
     items = sorted(rules.items(), key=lambda rule: rule[0])
@@ -269,7 +269,7 @@ def beside_good_ones(tally, server, rules, draw):
             name, rule = own.choice(items)
             fresh = dict(rule)
             if "guided_grammar" in fresh:
-                fresh["guided_grammar"] += "\n" * own.randrange(1, 1000)  # no kept one
+                fresh["guided_grammar"] += "\n" * own.randrange(1, 1000)  # so that it is not cached
             try:
                 answer = complete(server, fresh)
                 if not in_order(answer):
@@ -313,7 +313,7 @@ def beside_good_ones(tally, server, rules, draw):
 
 
 def many_choices(tally, server):
-    """Rules whose answers hold much, many answers at once: one sum bounds them."""
+    """Rules whose answers need much memory, many answers at once: one total bounds them."""
     before, peak, stop = whole_mib(server), [0.0], threading.Event()
 
     def watch():
@@ -325,11 +325,11 @@ def many_choices(tally, server):
     watcher.start()
     large = schema({"type": "integer", "multipleOf": 9973})
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        choices = (128, 128, 64, 48, 32, 32, 24, 24, 16, 16, 8, 8)  # the first have no room, the last have
+        choices = (128, 128, 64, 48, 32, 32, 24, 24, 16, 16, 8, 8)  # the first have no room, the last ones do
         answers = list(pool.map(lambda n: complete(server, large, n=n, temperature=1, max_tokens=32), choices))
     stop.set()
     watcher.join()
-    # Within the memory plan's share, and what one mask of each takes beyond it.
+    # Within the memory plan's share, plus one mask for each answer.
     tally.worst("MiB of many choices", peak[0])
     tally.check("many choices of a large rule are bounded", peak[0] <= 900, f"grew by {peak[0]:.0f} MiB; bound 900")
     few = complete(server, large, n=8, temperature=1, max_tokens=32)
@@ -338,7 +338,7 @@ def many_choices(tally, server):
 
 
 def given_up(tally, server, rules):
-    """Clients that leave while their rule is tried."""
+    """Clients that disconnect while their rule is tried."""
     rule = next(rule for name, rule in sorted(rules.items()) if "guided_grammar" in rule)
     for i in range(8):
         try:
@@ -351,7 +351,7 @@ def given_up(tally, server, rules):
 
 
 def trials(server):
-    """Processes beyond the one that tries rules."""
+    """The number of processes beyond the one that tries rules."""
     return max(0, len(below(server.process.pid)) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Counts a part's cases. A failed case is printed at once and saved with what reproduces it, under build/abuse/."""
+"""Counts a part's cases. A failed case is printed at once and saved with its input, under build/abuse/."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import time
 from program import ROOT
 
 FOLDER = ROOT / "build/abuse"
-SAVED_PER_PART = 50  # what fails more often fails for one reason
+SAVED_PER_PART = 50  # more failures usually have the same reason
 
 
 class Tally:

@@ -1,10 +1,9 @@
 """One set of seeded requests through many scheduler set-ups: every answer is the same, byte for byte.
 
-A set-up is a preset, or a preset with one of its five choices exchanged, or other sizes: KV memory so small that
-sequences are preempted,
-block sizes, budgets, swap, few sequences at once, no prefix cache, one thread. Set-ups that `serve` refuses are not
-counted, but must be
-refused in order: exit status 1 or 2 and a reason. The first set-up is the reference.
+A set-up is a preset, a preset with one of its five choices exchanged, or other sizes: KV memory so small that sequences
+are preempted, block sizes, budgets, swap, few sequences at once, no prefix cache, one thread. Set-ups that `serve`
+refuses are not counted, but must be refused in order: exit status 1 or 2 and a reason. The first set-up is the
+reference.
 """
 
 import concurrent.futures
@@ -15,7 +14,7 @@ from program import DidNotStart, Server, tactus
 from wire import Lost, Wire, request
 
 ANSWER_LIMIT_S = 120
-SIMULATION_ONLY = {"oracle", "trail-oracle"}  # they know lengths that no server knows
+SIMULATION_ONLY = {"oracle", "trail-oracle"}  # they need lengths that a server does not know
 # 256 bytes per token: the longest request fits, two of them do not.
 MAX_MODEL_LEN = "384"
 TINY_KV = "104KiB"
@@ -30,8 +29,8 @@ def listed(section):
 
 
 def requests_of(seed):
-    """Greedy and seeded ones, short and long prompts, shared prefixes, several choices, stops, logprobs, priorities and
-    objectives."""
+    """Greedy and seeded requests, short and long prompts, shared prefixes, several choices, stops, logprobs, priorities
+    and objectives."""
     draw = random.Random(seed)
     shared = [draw.randrange(3, 512) for _ in range(64)]
     out = []
@@ -62,7 +61,8 @@ def requests_of(seed):
 
 
 def setups(quick):
-    """name, arguments. Sizes rotate over the set-ups, so that each choice meets small memory and odd blocks."""
+    """name, arguments. Sizes rotate over the set-ups, so that each choice is tested with small memory and odd block
+    sizes."""
     presets = listed("schedulers")
     sizes = [
         (PLENTY, ()),
@@ -109,7 +109,7 @@ def setups(quick):
 
 
 def answers(server, bodies):
-    """All requests at once; the parts of the answers that a schedule must not change."""
+    """Sends all requests at once; returns the parts of the answers that a schedule must not change."""
 
     def one(body):
         with Wire(server.port, ANSWER_LIMIT_S) as wire:
@@ -138,7 +138,7 @@ def run(tally, seed):
             server = Server(*command, kv_memory=memory)
         except DidNotStart as stopped:
             refused += 1
-            # Combinations that contradict each other may be refused; a preset may not, unless it is for simulations.
+            # Contradictory combinations may be refused; a preset may be refused only if it is for simulations.
             may = len(arguments) > 2 or arguments[1] in SIMULATION_ONLY
             tally.check(
                 f"{name} runs, or is refused with a reason",
@@ -172,7 +172,7 @@ def run(tally, seed):
     tally.figure("refused", refused)
     tally.figure("preemptions", int(preemptions))
     tally.figure("blocks swapped out", int(swapped))
-    tally.check("sequences were preempted", preemptions > 0, "the memory was not small enough: nothing was tested")
+    tally.check("sequences were preempted", preemptions > 0, "the memory was not small enough for this test")
     if not tally.quick:
         tally.check("blocks were swapped", swapped > 0, "no set-up swapped")
         tally.check("enough set-ups", ran >= 60, f"only {ran} set-ups ran")

@@ -1,4 +1,4 @@
-"""The long-running commands under attack: each ready when it says so, every wait with a limit."""
+"""Long-running commands under attack: each is ready when its log line appears, and every wait has a limit."""
 
 import json
 import re
@@ -52,7 +52,7 @@ class Watched:
         if not self.heard.wait(LIMIT_S) or self.ports is None:
             self.kill()
             raise RuntimeError(f"{command} did not start:\n" + self.last_lines())
-        self.port = self.ports[-1]  # of HTTP
+        self.port = self.ports[-1]  # the HTTP port
 
     def _read(self):
         for line in self.process.stderr:
@@ -69,7 +69,7 @@ class Watched:
         return self.process.poll() is None
 
     def health(self, source="127.0.0.1"):
-        """Whether it lives and says so."""
+        """Whether it runs and /health returns 200."""
         try:
             return self.alive() and ask(self.port, "GET", "/health", None, source=source).status == 200
         except (OSError, Lost):
@@ -125,7 +125,7 @@ def route(urls, *args, **more):
 
 
 def outcome(port, kind, source="127.0.0.1"):
-    """What a client of a proxy gets: (ERROR or WHOLE, about it)."""
+    """The result for a client of a proxy: (ERROR or WHOLE, details)."""
     body = {"prompt": "x", "stream": kind.streams, "n": kind.choices}
     wire = Wire(port, LIMIT_S, source=source)
     try:
@@ -142,8 +142,8 @@ def outcome(port, kind, source="127.0.0.1"):
             error = json.loads(text).get("error") if text else None
         except (ValueError, AttributeError):
             error = None
-        # A replica's own refusal is passed on as it is.
-        return (ERROR if error or answer.status not in (502, 504) else "an error without a word"), about
+        # A replica's own error is forwarded unchanged.
+        return (ERROR if error or answer.status not in (502, 504) else "an error without a message"), about
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
         text = b"\n" + answer.body
         return (ERROR if re.search(rb'\n(event: error|data: ?\{"error")', text) else WHOLE), about

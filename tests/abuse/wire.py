@@ -1,4 +1,4 @@
-"""HTTP/1.1 by hand over raw sockets: sends any bytes, reads answers strictly, never waits without a limit."""
+"""HTTP/1.1 over raw sockets: sends any bytes, parses answers strictly, never waits without a limit."""
 
 import json
 import select
@@ -10,7 +10,7 @@ LONGEST_LINE = 1 << 20
 
 
 class Lost(Exception):
-    """The connection ended, or went silent until the limit, before an answer was whole."""
+    """The connection ended, or was silent until the limit, before an answer was complete."""
 
 
 class Answer:
@@ -33,11 +33,11 @@ class Answer:
 
 
 class Wire:
-    """One connection. Reads only what it is asked to read."""
+    """One connection. Reads only on request."""
 
     def __init__(self, port, limit_s=20.0, source="127.0.0.1", receive_buffer=0):
         self.limit_s, self.buffer, self.ended = limit_s, bytearray(), False
-        self.continues = 0  # interim answers of status 100
+        self.continues = 0  # number of 100 Continue answers
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -48,7 +48,7 @@ class Wire:
         self.socket.connect(("127.0.0.1", port))
 
     def send(self, data):
-        """False when the server has closed meanwhile, which an attack must expect."""
+        """False if the server has closed meanwhile, which an attack must expect."""
         try:
             self.socket.sendall(data)
             return True
@@ -56,7 +56,7 @@ class Wire:
             return False
 
     def answered_already(self):
-        """Whether bytes or an end wait to be read."""
+        """Whether bytes or the end of the connection can be read."""
         return bool(self.buffer) or bool(select.select([self.socket], [], [], 0)[0])
 
     def half_close(self):
@@ -139,7 +139,7 @@ class Wire:
         return self._take(len(self.buffer), end)
 
     def ends(self, limit_s):
-        """Whether the server closes within the limit, with nothing more to read."""
+        """Whether the server closes within the limit, without further bytes."""
         end = time.monotonic() + limit_s
         try:
             while not self.buffer:
@@ -166,7 +166,7 @@ def request(
     content_type="application/json",
     length=True,
 ):
-    """The bytes of a well-formed request, unless an argument asks for less."""
+    """The bytes of a well-formed request, unless an argument omits a part."""
     if isinstance(body, (dict, list)):
         body = json.dumps(body)
     if isinstance(body, str):
@@ -183,7 +183,7 @@ def request(
 
 
 def ask(port, method, target, body=None, limit_s=30.0, source="127.0.0.1", **options):
-    """One request on a connection of its own."""
+    """One request on a new connection."""
     with Wire(port, limit_s, source) as wire:
         wire.send(request(method, target, body, **options))
         return wire.read(head_only=method == "HEAD")

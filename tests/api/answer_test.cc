@@ -1,5 +1,5 @@
-// What the engine says of a request, made into its answer: the chunks of a stream add up to the complete object, in
-// every combination; how it ends, what it counts, and what a failure leaves.
+// Answers from engine events: in every combination the chunks of a stream add up to the complete object; ends, token
+// counts and failures.
 #include "api/chat/answer.h"
 #include "base/json.h"
 
@@ -55,8 +55,8 @@ class AnswerTest : public testing::Test {
     return lines;
   }
 
-  // Two prompts, three choices each, told in turns: every choice says its index, then a character in two halves, then
-  // "!"; the last choice of each prompt meets a stop string.
+  // Events of two prompts with three choices each, interleaved: every choice outputs its index, then a character in two
+  // halves, then "!"; the last choice of each prompt ends with a stop string.
   void Tell(Answer* answer, bool logprobs, std::string* chunks) {
     answer->OnPromptLogprobs(1, {Row('p'), Row('p')});
     answer->OnPromptLogprobs(0, {Row('p')});
@@ -90,7 +90,7 @@ class AnswerTest : public testing::Test {
   FakeEngine engine_;
 };
 
-// What the chunks say of each choice, put together as a client does it, in the form of a complete answer.
+// The choices of all chunks, joined as a client does it, in the form of a complete answer.
 json Sum(const std::vector<json>& lines, bool chat, size_t choices) {
   std::vector<json> sum(choices, {{"text", ""}, {"logprobs", nullptr}});
   for (const json& line : lines) {
@@ -171,7 +171,7 @@ TEST_F(AnswerTest, AFrameGoesAroundEveryChunkAndNothingElseIsWritten) {
   EXPECT_TRUE(json::accept(plain.substr(0, second)));
 }
 
-TEST_F(AnswerTest, WhatIsUndecidedMakesNoChunkAndStillCounts) {
+TEST_F(AnswerTest, UndecidedTextMakesNoChunkAndStillCounts) {
   Answer answer = Make(Shape(1, 1, true));
   std::string chunks;
   EXPECT_FALSE(answer.begun());
@@ -251,7 +251,7 @@ TEST_F(AnswerTest, ReasoningTokensAreThoseBetweenItsMarkers) {
   }
 }
 
-TEST_F(AnswerTest, ReasoningTokensOfALongStreamAreToldAsTheyCome) {
+TEST_F(AnswerTest, ReasoningTokensOfALongStreamAreCountedAsTheyArrive) {
   AnswerShape shape = Shape(1, 1, true);
   shape.chat = true;
   shape.continuous_usage = true;
@@ -275,7 +275,7 @@ TEST_F(AnswerTest, ReasoningTokensOfALongStreamAreToldAsTheyCome) {
   }
 }
 
-TEST_F(AnswerTest, OfAPromptAloneNothingGeneratedIsTold) {
+TEST_F(AnswerTest, PromptOnlyAnswerOmitsGeneratedText) {
   for (const bool stream : {false, true}) {
     AnswerShape shape = Shape(1, 1, stream);
     shape.echo = shape.prompt_only = shape.prompt_logprobs = true;
@@ -307,7 +307,7 @@ TEST_F(AnswerTest, AStreamThatAskedForNoUsageEndsWithoutIt) {
   EXPECT_EQ(chunks.find("usage"), std::string::npos) << chunks;
 }
 
-TEST_F(AnswerTest, AnEndThatComesTwiceCountsOnce) {
+TEST_F(AnswerTest, ARepeatedEndOfAPromptCountsOnce) {
   Answer answer = Make(Shape(2, 1, true));
   std::string chunks;
   answer.OnDone(0, Usage{2, 0, 1}, &chunks);
@@ -317,7 +317,7 @@ TEST_F(AnswerTest, AnEndThatComesTwiceCountsOnce) {
   EXPECT_EQ(chunks, "");
 }
 
-TEST_F(AnswerTest, AFailureInTheMiddleIsToldWithItsReasonAndNothingFollows) {
+TEST_F(AnswerTest, AFailureInTheMiddleReportsItsReasonAndNothingFollows) {
   for (const FinishReason finish : {FinishReason::kError, FinishReason::kCancelled}) {
     Answer answer = Make(Shape(1, 2, true));
     std::string chunks;
@@ -327,11 +327,11 @@ TEST_F(AnswerTest, AFailureInTheMiddleIsToldWithItsReasonAndNothingFollows) {
     EXPECT_EQ(answer.OnDelta(0, Failure(finish, why), &chunks).message(), "the executor went");
     EXPECT_EQ(answer.OnDelta(0, Delta(1, "more", 'm', FinishReason::kStop), &chunks).code(), StatusCode::kUnavailable);
     answer.OnDone(0, Usage{2, 0, 2}, &chunks);
-    EXPECT_EQ(chunks, before) << "an answer that failed ended like a good one";
+    EXPECT_EQ(chunks, before) << "a failed answer ended like a successful one";
   }
 }
 
-TEST_F(AnswerTest, ARuleThatCannotBeKeptToNamesItsField) {
+TEST_F(AnswerTest, AFailedOutputRuleNamesItsField) {
   AnswerShape shape = Shape(1, 1, false);
   shape.rule_field = "guided_grammar";
   Answer answer = Make(std::move(shape));
@@ -340,14 +340,14 @@ TEST_F(AnswerTest, ARuleThatCannotBeKeptToNamesItsField) {
   EXPECT_EQ(status.param(), "guided_grammar");
 }
 
-TEST_F(AnswerTest, AFailureWithoutAReasonIsOurs) {
+TEST_F(AnswerTest, AFailureWithoutAReasonIsAnInternalError) {
   Answer answer = Make(Shape(1, 1, false));
   const Status status = answer.OnDelta(0, Failure(FinishReason::kError, Status()), nullptr);
   EXPECT_EQ(status.code(), StatusCode::kInternal);
   EXPECT_EQ(status.message(), "generation ended without a reason");
 }
 
-// A terminal shows what came before the end, however it ended.
+// A terminal shows the text before any kind of end.
 TEST_F(AnswerTest, TheTextOfACancelledChoiceIsKept) {
   Answer answer = Make(Shape(1, 1, false));
   ASSERT_TRUE(answer.OnDelta(0, Delta(0, "so f", 's'), nullptr).ok());
@@ -369,7 +369,7 @@ TEST_F(AnswerTest, RowsBeyondThePromptAreDropped) {
   EXPECT_EQ(rows["token_logprobs"], json({nullptr, -0.5}));
 }
 
-TEST_F(AnswerTest, AFingerprintTellsModelFormatAndKernelsApart) {
+TEST_F(AnswerTest, FingerprintsDependOnModelFormatAndKernels) {
   const ModelInfo base = engine_.model();
   const std::string fingerprint = Fingerprint(base);
   EXPECT_TRUE(fingerprint.starts_with("tactus-")) << fingerprint;

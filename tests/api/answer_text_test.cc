@@ -1,5 +1,5 @@
-// What an answer's text says, in every form of the table, and that it says so however the text was cut: every single
-// cut, every character alone, and random cuts give the same parts.
+// Parts of an answer's text, in every format of the table. Every single cut, every character alone, and random cuts
+// give the same parts.
 #include "api/chat/answer_text.h"
 #include "base/json.h"
 
@@ -23,7 +23,7 @@ std::shared_ptr<const ToolSet> Tools() {
   return *set;
 }
 
-// "R:" reasoning, "T:" text, "C:name" and "A:arguments", one a line.
+// One part per line: "R:" reasoning, "T:" text, "C:name" and "A:arguments".
 std::string Shown(const std::vector<AnswerPart>& parts) {
   std::string out;
   int32_t calls = 0;
@@ -66,7 +66,7 @@ std::vector<AnswerPart> Read(const AnswerReading& reading, const std::vector<std
   return all;
 }
 
-// Where a character begins, and the end.
+// The offsets of all characters, and the end.
 std::vector<size_t> Places(const std::string& text) {
   std::vector<size_t> places;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -159,11 +159,11 @@ TEST(AnswerText, Hermes) {
           {"<tool_call>\n{\"name\": \"ad", "T:<tool_call>\n{\"name\": \"ad\n"},
           {"Hi <tool_c", "T:Hi <tool_c\n"},
           {"<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool", "C:add\nA:{}\n"},
-          // What only looks like a marker.
+          // Text that only looks like a marker.
           {"a <tool> b </tool_call> <tool_call", "T:a <tool> b </tool_call> <tool_call\n"},
           {"<<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>", "T:<\nC:add\nA:{}\n"},
           {"Say <think> aloud</think>.", "T:Say <think> aloud</think>.\n"},
-          // Malformed: text, or as far as it went.
+          // Malformed calls: text, or the call up to the error.
           {"<tool_call>oops</tool_call>", "T:<tool_call>oops</tool_call>\n"},
           {"<tool_call>\n{\"name\": 5, \"arguments\": {}}\n</tool_call>",
            "T:<tool_call>\n{\"name\": 5, \"arguments\": {}}\n</tool_call>\n"},
@@ -212,7 +212,7 @@ TEST(AnswerText, Pythonic) {
                  "C:add\nA:{\"a\": [1, [2], {\"k\": null, \"l\": true, \"3\": false}], \"b\": "
                  "\"q\\\"'\\n\\u0041\\u00e9\\ud83d\\ude00\\\\d\", \"c\": -0.5, \"d\": 1000, \"e\": 1.0}\n"},
                 {"[add(a='x\"y\n')]", "C:add\nA:{\"a\": \"x\\\"y\\n\"}\n"},
-                {"[nobody(a=1)]", "T:[nobody(a=1)]\n"},
+                {"[unknown(a=1)]", "T:[unknown(a=1)]\n"},
                 {"[1, 2]", "T:[1, 2]\n"},
                 {"[add(1)]", "C:add\nA:{\nT:1)]\n"},
                 {"[add(x)]", "C:add\nA:{\nT:x)]\n"},
@@ -267,10 +267,10 @@ TEST(AnswerText, ParametersBetweenMarkers) {
            "parameter>"
            "\n</function>\n</tool_call>",
            "C:add\nA:{}\nC:add\nA:{\"a\": 1}\n"},
-          // Without its outer marker, as these models do.
+          // Without the outer marker, as these models write it.
           {"So:\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\nEnd.",
            "T:So:\nC:add\nA:{\"a\": 1}\nT:End.\n"},
-          // Text keeps its lines and what looks like markup; values follow their types.
+          // Text keeps its lines and markup; values have their schema's types.
           {"<tool_call><function=weather><parameter=city>\n\n<a>\"x\\\n</parameters>\n\n</"
            "parameter><parameter=exact>True"
            "</parameter><parameter=factor>-1.5e3</parameter><parameter=tags>['a', {'b': None}]</parameter>"
@@ -278,7 +278,7 @@ TEST(AnswerText, ParametersBetweenMarkers) {
            "</function></tool_call>",
            "C:weather\nA:{\"city\": \"\\n<a>\\\"x\\\\\\n</parameters>\\n\", \"exact\": true, \"factor\": -1.5e3, "
            "\"tags\": [\"a\", {\"b\": null}], \"more\": null, \"any\": [1, 2], \"other\": \"007\"}\n"},
-          // What does not fit its type stays a text.
+          // A value that does not fit its type stays text.
           {"<tool_call><function=weather><parameter=days>three</parameter><parameter=more>[1]</parameter></function>"
            "</tool_call>",
            "C:weather\nA:{\"days\": \"three\", \"more\": \"[1]\"}\n"},
@@ -403,7 +403,7 @@ TEST(AnswerText, Harmony) {
   for (const WrittenCase& c : without_calls) ExpectInEveryCut(reading, c.text, c.parts);  // the same without tools
 }
 
-TEST(AnswerText, ReasoningThatThePromptHasOpened) {
+TEST(AnswerText, ReasoningOpenedByThePromptIsRecognised) {
   AnswerReading reading;
   reading.reasoning = FindReasoningFormat("think");
   reading.begins_in_reasoning = true;
@@ -421,7 +421,7 @@ TEST(AnswerText, WithoutToolsCallsStayText) {
   ExpectInEveryCut(reading, call, "T:" + call + "\n");
 }
 
-TEST(AnswerText, TheHeadOfACallThatWasAskedForIsNoText) {
+TEST(AnswerText, TheHeadOfARequiredCallIsNotText) {
   for (const char* form : {"hermes", "llama3_json", "mistral", "pythonic"}) {
     AnswerReading reading;
     reading.calls = FindToolFormat(form);
@@ -436,9 +436,8 @@ TEST(AnswerText, TheHeadOfACallThatWasAskedForIsNoText) {
   }
 }
 
-// A key or a name that is given up for its length: what follows is text from a whole character on, wherever the limit
-// is.
-TEST(AnswerText, WhatIsGivenUpForItsLengthLeavesWholeCharacters) {
+// A key or name beyond the length limit: the text after it begins with a whole character, at every offset of the limit.
+TEST(AnswerText, ATooLongHeadLeavesWholeCharacters) {
   for (const char* form : {"hermes", "qwen3_coder"}) {
     AnswerReading reading;
     reading.calls = FindToolFormat(form);
@@ -471,12 +470,12 @@ TEST(AnswerText, IdsFollowFromTheSeed) {
   EXPECT_EQ(ids("a").first.size(), 25u);
 }
 
-TEST(AnswerText, EveryRowHasANameOfItsOwn) {
+TEST(AnswerText, EveryFormatHasAUniqueName) {
   for (const ToolFormat& form : ToolFormats()) EXPECT_EQ(FindToolFormat(form.name), &form) << form.name;
   for (const ReasoningFormat& form : ReasoningFormats()) EXPECT_EQ(FindReasoningFormat(form.name), &form) << form.name;
   EXPECT_EQ(FindToolFormat("granite4"), FindToolFormat("hermes"));
   EXPECT_EQ(FindReasoningFormat("deepseek_r1"), FindReasoningFormat("think"));
-  EXPECT_EQ(FindToolFormat("nobody"), nullptr);
+  EXPECT_EQ(FindToolFormat("unknown"), nullptr);
   EXPECT_EQ(FindToolFormat(""), nullptr);
 }
 

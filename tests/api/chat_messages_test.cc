@@ -1,4 +1,4 @@
-// What a chat template gets, to the byte, and what is refused with which words.
+// The exact variables of a chat template, and the error texts of invalid messages.
 #include <gtest/gtest.h>
 
 #include "api/chat/request_parser.h"
@@ -59,7 +59,7 @@ TEST(ChatMessages, PartsAreJoinedByNewlines) {
             "messages[0].content|messages[0].content: expected a string or a list of text parts, got a number");
 }
 
-TEST(ChatMessages, AnAssistantMayBeSilent) {
+TEST(ChatMessages, AnAssistantMessageMayBeEmpty) {
   const std::string silent = Rendered(R"({"role":"assistant","content":""})");
   for (const char* message :
        {R"({"role":"assistant"})", R"({"role":"assistant","content":null})", R"({"role":"assistant","content":[]})",
@@ -81,7 +81,7 @@ TEST(ChatMessages, AnAssistantMayBeSilent) {
             "messages[0].tool_calls|messages[0].tool_calls: expected a list, got an object");
 }
 
-TEST(ChatMessages, ACallSaysWhichFunctionItCalled) {
+TEST(ChatMessages, ACallMustNameItsFunction) {
   const auto refused = [](const std::string& call) {
     return Message(R"({"role":"assistant","tool_calls":[{"function":{"name":"f"}},)" + call + "]}");
   };
@@ -102,7 +102,7 @@ TEST(ChatMessages, ACallSaysWhichFunctionItCalled) {
   EXPECT_EQ(refused(R"({"function":{"name":5}})"), at(".function.name", "expected a string, got a number"));
 }
 
-TEST(ChatMessages, FieldsThatSayNothingAreAbsent) {
+TEST(ChatMessages, EmptyFieldsAreAbsent) {
   for (const char* role : {"system", "user", "assistant", "tool"}) {
     for (const char* field : {"tool_calls", "function_call", "audio", "refusal", "annotations", "name", "tool_call_id",
                               "reasoning_content", "reasoning", "thinking"}) {
@@ -116,7 +116,7 @@ TEST(ChatMessages, FieldsThatSayNothingAreAbsent) {
             Rendered(R"({"role":"user","content":"c","empty":[]})"));
 }
 
-TEST(ChatMessages, ARefusalIsTheText) {
+TEST(ChatMessages, ARefusalBecomesTheContent) {
   const auto text = [](const char* said) {
     return Rendered(std::string(R"({"role":"assistant","content":")") + said + R"("})");
   };
@@ -129,7 +129,7 @@ TEST(ChatMessages, ARefusalIsTheText) {
             "messages[0].refusal|messages[0].refusal: expected a string, got a number");
 }
 
-TEST(ChatMessages, ThoughtsAmongThePartsAreTheReasoning) {
+TEST(ChatMessages, ThinkingPartsBecomeReasoning) {
   const auto parts = [](const std::string& list, const std::string& more = "") {
     return Message(R"({"role":"assistant","content":)" + list + more + "}");
   };
@@ -154,7 +154,7 @@ TEST(ChatMessages, ThoughtsAmongThePartsAreTheReasoning) {
       R"(messages[0].content[0]|messages[0].content[0]: parts of type "thinking" are not supported yet; only text)");
 }
 
-TEST(ChatMessages, PartsOfAResultThatAreNoTextAreNamed) {
+TEST(ChatMessages, NonTextPartsOfAResultAreNamed) {
   EXPECT_EQ(Message(R"({"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]})"),
             Rendered(R"({"role":"tool","content":"a\n[image_url: not shown, this model reads text alone]"})"));
 }
@@ -166,7 +166,7 @@ TEST(ChatMessages, OlderCallsAndAudioAreRefused) {
             "messages[0].audio|messages[0].audio: not supported; give its transcript as content");
 }
 
-TEST(ChatMessages, RolesAreKnown) {
+TEST(ChatMessages, UnknownRolesAreRefused) {
   EXPECT_EQ(Message(R"({"role":"robot","content":"c"})"),
             "messages[0].role|messages[0].role: \"robot\" is none of system, developer, user, assistant, tool");
   EXPECT_EQ(Message(R"({"content":"c"})"),
@@ -179,7 +179,7 @@ TEST(ChatMessages, RolesAreKnown) {
   EXPECT_EQ(Variables(""), "messages|messages: missing");
 }
 
-TEST(ChatMessages, TheTemplatesOtherVariables) {
+TEST(ChatMessages, OtherTemplateVariablesAreChecked) {
   const std::string messages = R"("messages":[{"role":"user","content":"c"}])";
   const auto with = [&](const std::string& extra) { return Variables(messages + "," + extra); };
   EXPECT_EQ(with(R"("add_generation_prompt":false)"), "{" + messages + R"(,"add_generation_prompt":false})");

@@ -1,5 +1,5 @@
-// A body in, the engine's requests out, and back: what is asked for whom, what is refused before it costs anything,
-// and that a request which is over ends in the midst of its template.
+// From a body to engine requests and back to an answer: early refusals of prompts that cannot fit, and cancellation
+// within a template.
 #include "api/chat/conversation.h"
 #include "base/json.h"
 
@@ -34,7 +34,7 @@ class ConversationTest : public testing::Test {
   RequestLimits limits_;
 };
 
-TEST_F(ConversationTest, LimitsAreTheModels) {
+TEST_F(ConversationTest, LimitsComeFromTheModel) {
   engine_.mutable_model().generation_defaults.top_k = 7;
   const RequestLimits limits = LimitsOf(engine_, 9);
   EXPECT_EQ(limits.model, "fake");
@@ -60,7 +60,7 @@ TEST_F(ConversationTest, AChatIsOneRequestOfItsTemplatesTokens) {
   EXPECT_EQ(*request.prompt, Bytes("chat:"));
   EXPECT_EQ(request.id, "id");
   EXPECT_EQ(request.n, 2);
-  EXPECT_EQ(request.stop.max_tokens, 100) << "what a chat gets that states none";
+  EXPECT_EQ(request.stop.max_tokens, 100) << "the default of chats";
   EXPECT_EQ(request.stop.stop, std::vector<std::string>{"END"});
   EXPECT_EQ(request.sampling.temperature, 0);
   const AnswerShape& shape = prepared->shape;
@@ -72,7 +72,7 @@ TEST_F(ConversationTest, AChatIsOneRequestOfItsTemplatesTokens) {
   EXPECT_EQ(shape.prompts[0].tokens, request.prompt);
 }
 
-TEST_F(ConversationTest, EveryPromptIsANumberedRequestOfItsOwn) {
+TEST_F(ConversationTest, EveryPromptBecomesANumberedRequest) {
   const auto prepared =
       Prepare(false, {{"prompt", {json("ab"), json({100, 101, 102})}}, {"n", 2}, {"echo", true}, {"logprobs", 1}});
   ASSERT_TRUE(prepared.ok()) << prepared.status().ToString();
@@ -81,7 +81,7 @@ TEST_F(ConversationTest, EveryPromptIsANumberedRequestOfItsOwn) {
   EXPECT_EQ(prepared->requests[1].id, "id-1");
   EXPECT_EQ(*prepared->requests[0].prompt, (std::vector<TokenId>{256, 'a', 'b'}));  // 256: the special token
   EXPECT_EQ(*prepared->requests[1].prompt, Bytes("def"));
-  EXPECT_EQ(prepared->requests[0].stop.max_tokens, 16) << "what a completion gets that states none";
+  EXPECT_EQ(prepared->requests[0].stop.max_tokens, 16) << "the default of completions";
   EXPECT_TRUE(prepared->requests[0].prompt_logprobs);
   EXPECT_EQ(prepared->shape.prompts[0].echo, "ab");
   EXPECT_EQ(prepared->shape.prompts[1].echo, "def");
@@ -105,10 +105,10 @@ TEST_F(ConversationTest, SequencesAreChoicesOfAllPrompts) {
   EXPECT_EQ(count(false, {{"prompt", {1, 2}}}), 1);
 }
 
-// A front end that has messages and no body asks for the same.
-TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
+// A front end without JSON bodies creates the same request from messages.
+TEST_F(ConversationTest, AChatOfMessagesEqualsThatOfItsBody) {
   engine_.mutable_model().generation_defaults.top_p = 0.5f;
-  engine_.mutable_model().generation_defaults.logprobs = 3;  // are asked for, never a default
+  engine_.mutable_model().generation_defaults.logprobs = 3;  // only on request, never a default
   limits_ = LimitsOf(engine_, 100);
   const ParsedRequest made = ChatOf({{"system", "be\n\"brief\""}, {"user", "x"}}, limits_);
   const json body = {{"messages", {Message("system", "be\n\"brief\""), Message("user", "x")}}};
@@ -139,7 +139,7 @@ TEST_F(ConversationTest, AContinuationIsItsTextAndAsLongAsAChatsAnswer) {
   EXPECT_FALSE(prepared->shape.chat || prepared->shape.stream);
 }
 
-TEST_F(ConversationTest, WhatCannotFitIsRefusedBeforeItIsTokenised) {
+TEST_F(ConversationTest, APromptThatCannotFitIsRefusedBeforeTokenising) {
   engine_.SetLongestToken(2);
   std::atomic<int> texts{0};
   engine_.OnText([&](StopToken) { ++texts; });
@@ -150,7 +150,7 @@ TEST_F(ConversationTest, WhatCannotFitIsRefusedBeforeItIsTokenised) {
   EXPECT_EQ(texts, 1) << "the prompt that cannot fit was tokenised";
   texts = 0;
   engine_.SetLongestToken(1);
-  limits_.max_model_len = 5;  // as many as its template writes
+  limits_.max_model_len = 5;  // the length of its rendered template
   const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}});
   EXPECT_NE(chat.status().message().find("prompt of at least 5 tokens"), std::string::npos) << chat.status().message();
   EXPECT_EQ(texts, 1) << "the chat that cannot fit was tokenised";
@@ -165,27 +165,27 @@ TEST_F(ConversationTest, APromptAndItsAnswerMustFitTheContext) {
   EXPECT_EQ(rest->requests[0].stop.max_tokens, 4091);
 }
 
-TEST_F(ConversationTest, ATemplatesRefusalIsTheRequests) {
+TEST_F(ConversationTest, ATemplateErrorFailsTheRequest) {
   const auto prepared = Prepare(true, {{"messages", {Message("user", "raise")}}});
   EXPECT_EQ(prepared.status().message(), "the chat template says: no");
 }
 
-TEST_F(ConversationTest, ARequestThatIsOverEndsInTheMidstOfItsTemplate) {
+TEST_F(ConversationTest, ACancelledRequestStopsWithinItsTemplate) {
   std::atomic<bool> over{false};
   int texts = 0;
   engine_.OnText([&](StopToken stop) {
     EXPECT_FALSE(stop.stopped());
     ++texts;
     over = true;
-    EXPECT_TRUE(stop.stopped()) << "the template cannot learn that it is not waited for";
+    EXPECT_TRUE(stop.stopped()) << "the template cannot detect that the request is over";
   });
   const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}}, StopToken(&over));
   EXPECT_EQ(chat.status().code(), StatusCode::kCancelled) << chat.status().ToString();
-  EXPECT_EQ(texts, 1) << "what is over was tokenised";
+  EXPECT_EQ(texts, 1) << "a cancelled request was tokenised";
 }
 
-// An engine that is stopped gives no tokens, which is not a prompt of none.
-TEST_F(ConversationTest, ARequestThatIsOverWhileItIsTokenisedIsCancelledNotRefused) {
+// A stopped tokeniser returns no tokens; that must not be reported as an empty prompt.
+TEST_F(ConversationTest, ARequestCancelledWhileTokenisingIsNotRefused) {
   std::atomic<bool> over{false};
   engine_.OnText([&](StopToken) { over = true; });
   const auto completion = Prepare(false, {{"prompt", {"a", "b"}}}, StopToken(&over));
@@ -216,12 +216,12 @@ TEST_F(ConversationTest, TextsAndTokensAreAnsweredWithoutARequest) {
   EXPECT_TRUE(engine_.submitted().empty());
 }
 
-// The fake template's prompt ends in "chat:", which here opens the reasoning.
+// The fake template's prompt ends with "chat:", which opens the reasoning in this test.
 class FormatTest : public ConversationTest {
  protected:
   FormatTest() { limits_.style.calls = FindToolFormat("hermes"); }
   void OpenReasoning() { limits_.style.reasoning = &reasoning_; }
-  // Grammar and whether the answer begins in reasoning; or the refusal.
+  // Returns the grammar, or the error; sets thinks_ if the answer begins in reasoning.
   std::string Ask(const json& more) {
     json body = {{"messages", {Message("user", "x")}}};
     body.update(more);
@@ -241,8 +241,9 @@ class FormatTest : public ConversationTest {
   OutputRule::Kind kind_{};
 };
 
-TEST_F(FormatTest, HoldsBehindTheReasoningThatThePromptHasOpened) {
-  EXPECT_EQ(Ask({{"response_format", schema_}}), R"({"properties":{"a":true}})") << "no reasoning: as it stands";
+TEST_F(FormatTest, AppliesAfterReasoningThatThePromptHasOpened) {
+  EXPECT_EQ(Ask({{"response_format", schema_}}), R"({"properties":{"a":true}})")
+      << "without reasoning the schema is unchanged";
   OpenReasoning();
   const std::string rule = Ask({{"response_format", schema_}});
   EXPECT_TRUE(thinks_);
@@ -254,12 +255,12 @@ TEST_F(FormatTest, HoldsBehindTheReasoningThatThePromptHasOpened) {
   const std::string choice = Ask({{"guided_choice", {"a", "b"}}});
   EXPECT_TRUE(Has(choice, "format: %lark {\nstart: CHOICE\nCHOICE: \"a\" | \"b\"\n}\n")) << choice;
   EXPECT_EQ(Ask({{"guided_regex", "[ab]"}}), "[ab]");
-  EXPECT_FALSE(thinks_) << "the expression holds from the first token, so that none of it is reasoning";
+  EXPECT_FALSE(thinks_) << "the expression applies from the first token, so there is no reasoning";
   EXPECT_TRUE(Ask(json::object()).empty());
   EXPECT_TRUE(thinks_);
 }
 
-TEST_F(FormatTest, StandsBesideCallsThatMayBe) {
+TEST_F(FormatTest, IsAllowedWithOptionalCalls) {
   for (const bool strict : {false, true}) {
     const std::string rule = Ask({{"response_format", schema_}, {"tools", Tools(strict)}});
     EXPECT_TRUE(Has(rule, "start: (format | calls)\n")) << rule;
@@ -268,7 +269,7 @@ TEST_F(FormatTest, StandsBesideCallsThatMayBe) {
   limits_.style.calls = FindToolFormat("json");
   const std::string bare = Ask({{"response_format", schema_}, {"tools", Tools(true)}});
   EXPECT_TRUE(Has(bare, R"(tool_0: "{" "\"name\"" /:[ ]?/ "\"f\"" /,[ ]?/ "\"arguments\"" /:[ ]?/ json_2 "}")"))
-      << "a call that begins like the format has its lexemes: " << bare;
+      << "a call that begins like the format has the same lexemes: " << bare;
   limits_.style.calls = FindToolFormat("hermes");
   OpenReasoning();
   const std::string rule = Ask({{"response_format", schema_}, {"tools", Tools(true)}});
@@ -278,7 +279,7 @@ TEST_F(FormatTest, StandsBesideCallsThatMayBe) {
   EXPECT_TRUE(Has(channels, "\"final<|message|>\" format | ")) << channels;
 }
 
-TEST_F(FormatTest, BesideACallThatIsRequiredIsRefused) {
+TEST_F(FormatTest, IsRefusedWithARequiredCall) {
   for (const auto& [name, value] :
        {std::pair("response_format", json{{"type", "json_object"}}), std::pair("guided_json", json::object()),
         std::pair("guided_choice", json{"a"}), std::pair("guided_regex", json("a"))}) {
@@ -287,7 +288,7 @@ TEST_F(FormatTest, BesideACallThatIsRequiredIsRefused) {
         std::string("tool_choice|tool_choice: a call that is required leaves no room for ") + name + "; leave one out");
   }
   EXPECT_EQ(Ask({{"guided_regex", "a"}, {"tools", Tools(false)}}),
-            "guided_regex|guided_regex: beside tools an expression leaves no room for a call; give a schema or a "
+            "guided_regex|guided_regex: with tools an expression leaves no room for a call; give a schema or a "
             "grammar, or leave out tools");
   EXPECT_EQ(Ask({{"guided_regex", "a"}, {"tools", Tools(false)}, {"tool_choice", "none"}}), "a");
   EXPECT_EQ(Ask({{"guided_grammar", "start: \"impossible\""}, {"tools", Tools(true)}}),
@@ -304,8 +305,8 @@ TEST_F(FormatTest, ReasoningThatThePromptHasClosedDoesNotBeginAgain) {
   EXPECT_FALSE(Has(Ask(call), "<think>"));
 }
 
-// Each rule of hostile tools takes a second: their request has five.
-TEST_F(FormatTest, TheToolsOfARequestHaveOneTime) {
+// Each compilation takes a second; the limit of a request is five.
+TEST_F(FormatTest, ToolsOfARequestShareOneCompileTime) {
   int compiled = 0;
   engine_.on_rule = [&](const OutputRule& rule, RuleWait* wait) {
     ++compiled;
@@ -332,7 +333,7 @@ TEST_F(FormatTest, TheToolsOfARequestHaveOneTime) {
     }
     EXPECT_LE(compiled, 7) << strict;
   }
-  // The first that is at fault comes when the time is over: the whole is named.
+  // The first bad tool is reached after the limit, so the error names all tools.
   json tools = json::array();
   for (int i = 0; i < 60; ++i) {
     const char* const pattern = i < 50 ? "a" : "hostile";
@@ -345,7 +346,7 @@ TEST_F(FormatTest, TheToolsOfARequestHaveOneTime) {
   EXPECT_LE(compiled, 7);
 }
 
-TEST_F(FormatTest, AToolWhoseParametersCannotBeTakenIsNamed) {
+TEST_F(FormatTest, AToolWithUnsupportedParametersIsNamed) {
   json tools = Tools(true);
   tools.push_back({{"type", "function"},
                    {"function",
@@ -357,7 +358,7 @@ TEST_F(FormatTest, AToolWhoseParametersCannotBeTakenIsNamed) {
   EXPECT_EQ(Ask({{"tools", tools}, {"tool_choice", "required"}}), fault);
 }
 
-// A front end without HTTP: a body, the engine, and the answer to that body.
+// A front end without HTTP: collects the answer to a body.
 class AnswerSink final : public ResponseSink {
  public:
   AnswerSink(const Engine& engine, AnswerShape shape) : answer_(engine, std::move(shape), {"id", 5, "print"}) {}

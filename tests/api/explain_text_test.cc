@@ -1,4 +1,4 @@
-// The schedule of a request as text, to the character: nanoseconds are not rounded away.
+// The exact text of a request's schedule: nanoseconds are not rounded.
 #include "api/explain_text.h"
 #include "base/json.h"
 
@@ -57,7 +57,7 @@ TEST(ExplainText, HasEveryDigit) {
       R"("totals_ms":{"kv":0.000001,"prefill":2.000000,"decode":1000.000000},"prefill_beside_others_ms":1.500000})");
 }
 
-TEST(ExplainText, WhatIsNotDecidedIsNull) {
+TEST(ExplainText, UndecidedObjectivesAreNull) {
   RequestTimeline t;
   t.slo = {.ttft_ns = 1000000, .tbt_ns = 1000000, .jct_ns = 1000000};
   Add(&t.sequences.emplace_back(), Cause::kQueue, 3000000, 1);
@@ -76,7 +76,7 @@ TEST(ExplainText, WhatIsNotDecidedIsNull) {
   EXPECT_EQ(e["objectives"][2]["cause"], "queue");
 }
 
-TEST(ExplainText, ACancelledRequestKeptNothing) {
+TEST(ExplainText, ACancelledRequestKeepsNoObjective) {
   RequestTimeline t = Ended();
   t.finish = t.sequences[0].finish = FinishReason::kCancelled;
   t.slo.ttft_ns = 10000000000;
@@ -85,7 +85,7 @@ TEST(ExplainText, ACancelledRequestKeptNothing) {
   EXPECT_FALSE(e["objectives"][0].contains("cause")) << "it was not late";
 }
 
-TEST(ExplainText, TheLatestSpeaksForAllAndEachHasItsOwn) {
+TEST(ExplainText, TheLatestPromptCountsForTheRequestAndEachSequenceIsListed) {
   RequestTimeline a = Ended(), b = Ended();
   b.handle = 8;
   a.id = "x-1-0";
@@ -109,7 +109,7 @@ TEST(ExplainText, TheLatestSpeaksForAllAndEachHasItsOwn) {
   EXPECT_EQ(e["sequences"][2]["e2e_ms"], 1002.000001);
 }
 
-TEST(ExplainText, OfPromptsThatAreLateTheLatestSaysWhy) {
+TEST(ExplainText, TheLatestOfSeveralLatePromptsGivesTheCause) {
   RequestTimeline a = Ended(), b = Ended(), c = Ended();
   for (RequestTimeline* t : {&a, &b, &c}) t->slo.ttft_ns = 1000000;
   a.misses[0] = {true, Cause::kPrefill, 1000};
@@ -120,7 +120,7 @@ TEST(ExplainText, OfPromptsThatAreLateTheLatestSaysWhy) {
   EXPECT_EQ(e["objectives"][0]["cost_ms"], 0.003);
 }
 
-TEST(ExplainTable, SaysTheSame) {
+TEST(ExplainTable, HasTheNumbersOfTheText) {
   RequestTimeline t = Ended();
   t.slo.ttft_ns = 1000000;
   t.misses[0] = {true, Cause::kPrefill, 1000001};

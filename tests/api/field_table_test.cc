@@ -1,4 +1,4 @@
-// What /openapi.json tells of bodies is what the parsers ask for: no row too many, none too few.
+// The schemas of /openapi.json match the parsers: no missing and no extra row.
 #include "api/fields/field_table.h"
 #include "base/json.h"
 
@@ -23,7 +23,7 @@ RequestLimits Limits() {
   return limits;
 }
 
-TEST(FieldTable, HasARowForWhatIsAskedAndNoOther) {
+TEST(FieldTable, HasOneRowForEveryFieldThatParsersRead) {
   std::set<const FieldRow*> asked_for;
   for (const std::string_view path : kPaths) {
     const auto all = AskedOf(path, Limits());
@@ -41,7 +41,7 @@ TEST(FieldTable, HasARowForWhatIsAskedAndNoOther) {
     EXPECT_TRUE(asked_for.contains(&row)) << row.name << " " << row.path << " is read by no parser";
 }
 
-TEST(FieldTable, RangesAreTheParsers) {
+TEST(FieldTable, RangesAreThoseOfTheParsers) {
   const Json chat = BodySchema("/v1/chat/completions", Limits())["properties"];
   EXPECT_EQ(chat["n"]["maximum"], 7);
   EXPECT_EQ(chat["n"]["type"], Json::array({"integer", "null"}));
@@ -49,7 +49,7 @@ TEST(FieldTable, RangesAreTheParsers) {
   EXPECT_EQ(chat["slo"]["properties"]["ttft_ms"]["exclusiveMinimum"], 0);
   EXPECT_EQ(chat["stream_options"]["properties"]["include_usage"]["type"], Json::array({"boolean", "null"}));
   EXPECT_FALSE(chat.contains("echo"));    // refused
-  EXPECT_FALSE(chat.contains("prompt"));  // of another route
+  EXPECT_FALSE(chat.contains("prompt"));  // belongs to another route
   const Json responses = BodySchema("/v1/responses", Limits());
   EXPECT_EQ(responses["required"], Json::array({"input"}));
   EXPECT_TRUE(responses["properties"].contains("top_k"));
@@ -59,7 +59,7 @@ TEST(FieldTable, RangesAreTheParsers) {
   EXPECT_EQ(BodySchema("/v1/messages/count_tokens", Limits())["required"], Json::array({"messages"}));
 }
 
-TEST(Fields, AnEmptyValueOfWhatIsNotBuiltAsksForNothing) {
+TEST(Fields, AnEmptyValueOfAnUnbuiltFieldIsAccepted) {
   for (const auto& [text, refused] : {std::pair(R"({"a": []})", false),
                                       {R"({"a": {}})", false},
                                       {R"({"a": null})", false},
@@ -75,7 +75,7 @@ TEST(Fields, AnEmptyValueOfWhatIsNotBuiltAsksForNothing) {
   }
 }
 
-TEST(FieldRecording, HearsWhatIsAskedOnItsThreadWhileItLives) {
+TEST(FieldRecording, RecordsTheFieldsReadOnItsThread) {
   const Json body = Json::parse(R"({"a": 1, "b": {"c": true}})");
   Fields before(body);
   (void)before.Boolean("never");

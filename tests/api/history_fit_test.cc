@@ -1,4 +1,4 @@
-// What is found out about a template, and what becomes of the turns that it is handed, to the byte.
+// Results of probing a template, and the exact turns that are passed to it.
 #include <gtest/gtest.h>
 
 #include "api/chat/answer_text.h"
@@ -15,7 +15,7 @@ namespace {
 using Silence = HistoryForm::Silence;
 using Words = HistoryForm::Words;
 
-// Of a template that writes each message with `message`.
+// The style of a template that renders each message with `message`.
 ChatStyle StyleOf(const std::string& message) {
   FakeEngine engine;
   const std::string source = "{{ tools|tojson }}{% for m in messages %}<{{ m.role }}>" + message + "{% endfor %}";
@@ -88,11 +88,11 @@ TEST(AskTemplate, FindsTemplatesThatShowNoCalls) {
   EXPECT_FALSE(neither.shows_calls || neither.shows_results);
 }
 
-TEST(AskTemplate, ToolsThatItRefusesAreToldInWords) {
+TEST(AskTemplate, ToolsThatTheTemplateRefusesAreWrittenAsText) {
   EXPECT_FALSE(StyleOf("{% if tools %}{{ raise_exception('no') }}{% endif %}{{ m.content }}").template_knows_tools);
 }
 
-// --- Turns made to fit ---
+// --- Fitted turns ---
 
 std::string Fitted(const HistoryForm& form, const char* messages, const ToolFormat* calls = nullptr) {
   Json list = Json::parse(messages);
@@ -103,7 +103,7 @@ std::string Fitted(const HistoryForm& form, const char* messages, const ToolForm
   return shown;
 }
 
-TEST(FitHistory, OneCallATurnHasItsResultBehindIt) {
+TEST(FitHistory, OneCallPerTurnIsFollowedByItsResult) {
   HistoryForm form;
   form.one_call_a_turn = true;
   EXPECT_EQ(Fitted(form, R"([{"role":"user","content":"q"},{"role":"assistant","content":"s","reasoning":"r",
@@ -118,7 +118,7 @@ TEST(FitHistory, OneCallATurnHasItsResultBehindIt) {
 )");
 }
 
-TEST(FitHistory, ArgumentsThatAreNoObjectHaveAName) {
+TEST(FitHistory, ArgumentsThatAreNotAnObjectAreWrapped) {
   HistoryForm form;
   const char* turn = R"([{"role":"assistant","content":"","tool_calls":[{"function":{"arguments":"{\"a"}}]}])";
   EXPECT_EQ(Fitted(form, turn), R"({"role":"assistant","content":"","tool_calls":[{"function":{"arguments":"{\"a"}}]}
@@ -159,7 +159,7 @@ TEST(FitHistory, ResultsAreNamedByTheirCalls) {
 )");
 }
 
-TEST(FitHistory, WordsGoWhereTheTemplateTakesThem) {
+TEST(FitHistory, TextBesideCallsGoesWhereTheTemplateAcceptsIt) {
   const char* turn = R"([{"role":"assistant","content":"s","thinking":"r","tool_calls":[{"id":"a"}]}])";
   HistoryForm form;
   form.words = Words::kInReasoning;
@@ -199,7 +199,7 @@ TEST(FitHistory, RolesAlternate) {
 )");
 }
 
-// What is written is what the reader of answers takes for the same calls.
+// The parser of answers reads the written calls back.
 TEST(WrittenCalls, AreReadBackInEveryForm) {
   const Json calls = Json::parse(R"([
     {"function": {"name": "f", "arguments": {"s": "a \"b\" <c> é", "n": 3, "t": true, "l": [1, null, {"k": "v"}]}}},

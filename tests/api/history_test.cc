@@ -1,5 +1,5 @@
-// What the server says is valid history: every kind of answer, as each API writes it, whole and streamed, is sent back
-// and rendered by chat templates that differ in what they take. TACTUS_TEMPLATES names a folder of further templates
+// Every answer of the server is valid history: each kind of answer, whole and streamed, in every API, is sent back and
+// rendered by chat templates with different requirements. TACTUS_TEMPLATES names a folder of further templates
 // (tools/check_templates.py, which fetches published ones).
 #include "api/chat/history.h"
 #include "base/json.h"
@@ -33,7 +33,7 @@ void PrintTo(const Source& source, std::ostream* out) {
   *out << source.name;
 }
 
-// --- Templates: each does what some published ones do ---
+// --- Templates: each behaves like some published ones ---
 
 const char* const kTurn =
     "{% if add_generation_prompt %}<|assistant|>{% endif %}{% if tools %}{{ tools|tojson }}{% endif %}";
@@ -138,7 +138,7 @@ std::vector<Source> SmallTemplates() {
                           .text},
       {"RefusesTools", "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + Made("", content).text},
   };
-  // As in issues about the tool loop: the whole of small templates.
+  // Complete small templates from issues about the tool loop.
   all.push_back(
       {"llama31_calls",
        R"({% for m in messages %}{% if 'tool_calls' in m %}{% if not m.tool_calls|length == 1 %}{{ raise_exception("This model only supports single tool-calls at once!") }}{% endif %}<|im_start|>{{ m.role }} {"name": "{{ m.tool_calls[0].function.name }}", "parameters": {{ m.tool_calls[0].function.arguments | tojson }}}<|im_end|>
@@ -227,7 +227,7 @@ std::vector<Given> Answers() {
                                 {"reasoning, text, two calls", thought + text + call + second},
                                 {"call, text, call", call + text + second},
                                 {"call, cut call", call + Call(1, R"({"city": "Zsec)")}};
-  // What a model may write for arguments, or has left when its length ends.
+  // Arguments that a model may write, also cut off at its length limit.
   for (const char* arguments :
        {"", "{", R"({"city": )", R"({"city": "Zcity)", R"({"city": "Zcity"}})", R"(["Zcity", 2])", R"("Zcity")", "3",
         "null", "true", "Zcity", R"({"city": "Zcity", "city": 2})",
@@ -240,7 +240,7 @@ std::vector<Given> Answers() {
   return answers;
 }
 
-// --- What clients make of them ---
+// --- Answers as clients send them back ---
 
 class History : public testing::TestWithParam<Source> {
  protected:
@@ -257,7 +257,7 @@ class History : public testing::TestWithParam<Source> {
     engine_.mutable_model().chat_template = GetParam().text;
     limits_ = LimitsOf(engine_, 100);
     takes_none_ = Render({{"messages", {Words("user", "Zquestion")}}}).ok();
-    if (!takes_none_) {  // variables that one published template wants
+    if (!takes_none_) {  // variables that one published template needs
       more_ = {{"functions", "[]"}, {"datetime", "2025-07-24"}};
       takes_none_ = Render({{"messages", {Words("user", "Zquestion")}}}).ok();
       if (!takes_none_) more_ = nullptr;
@@ -297,7 +297,7 @@ class History : public testing::TestWithParam<Source> {
     return engine_.ApplyChatTemplate(parsed.template_variables, {});
   }
 
-  // What a template prints for a value that is none. The question has none.
+  // The number of null values that a template prints. The question has none.
   static int64_t Nones(const std::string& text) {
     int64_t count = 0;
     for (const std::string_view none : {"None", "null", "ndefined"}) {
@@ -379,13 +379,13 @@ class History : public testing::TestWithParam<Source> {
       }
     }
     const Json& message = whole["choices"][0]["message"];
-    // As model_dump() of a client's library writes it.
+    // As model_dump() of OpenAI's client library writes it.
     Json dumped = message;
     for (const char* none :
          {"refusal", "annotations", "audio", "function_call", "tool_calls", "reasoning_content", "name"}) {
       if (!dumped.contains(none)) dumped[none] = nullptr;
     }
-    Json bare = message;  // and of one that knows no reasoning
+    Json bare = message;  // and as a client without reasoning writes it
     bare.erase("reasoning_content");
     return {Json::array({message}), Json::array({sum}), Json::array({dumped}), Json::array({bare})};
   }
@@ -398,7 +398,7 @@ class History : public testing::TestWithParam<Source> {
     return ids;
   }
 
-  // What may follow in a client's next request: the results, the user's words, or both.
+  // Messages that may follow in the client's next request: results, user text, or both.
   static Json Behind(const Api& api, const std::vector<std::string>& ids, bool words) {
     Json next = Json::array();
     if (&api == &kMessagesApi) {
@@ -456,7 +456,7 @@ class History : public testing::TestWithParam<Source> {
           EXPECT_TRUE(text->find(word) != text->npos) << where << " does not show " << word << ":\n  " << *text;
         const bool nulls = !ids.empty() && ArgumentsOf(parts, 0).find("null") != std::string::npos;
         const int64_t own = nones_ + static_cast<int64_t>(ids.size()) * nones_of_call_;
-        EXPECT_LE(Nones(*text), nulls ? INT64_MAX : own) << where << " shows a value that is none:\n  " << *text;
+        EXPECT_LE(Nones(*text), nulls ? INT64_MAX : own) << where << " shows a null value:\n  " << *text;
       }
     }
   }
@@ -466,7 +466,7 @@ class History : public testing::TestWithParam<Source> {
   RequestLimits limits_;
   bool takes_none_ = false, takes_tools_ = false;  // questions without tools, with them
   Json more_;                                      // chat_template_kwargs of all
-  int64_t nones_ = 0, nones_of_call_ = 0;          // that the template writes of its own
+  int64_t nones_ = 0, nones_of_call_ = 0;          // null values that the template itself prints
 };
 
 TEST_P(History, EveryAnswerMayBeSentBack) {
@@ -501,7 +501,7 @@ TEST_P(History, RefusalsMayBeSentBack) {
         "text");
 }
 
-TEST_P(History, ATurnMaySayNothing) {
+TEST_P(History, AnAssistantTurnMayBeEmpty) {
   for (const char* message :
        {R"({"role": "assistant"})", R"({"role": "assistant", "content": null})",
         R"({"role": "assistant", "content": []})",

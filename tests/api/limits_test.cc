@@ -1,5 +1,5 @@
-// The limits of docs/api.md: for each, the last value inside and the first outside, and the message that names field,
-// value and limit.
+// The limits of docs/api.md: for each, the last valid value and the first invalid one, and the message that names
+// field, value and limit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ std::string Quoted(const std::string& name, const std::string& value) {
 struct Range {
   const char* field;
   std::vector<const char*> inside, outside;
-  const char* give;  // how the message goes on after "<field>: <value> is out of range; give "
+  const char* give;  // end of the message after "<field>: <value> is out of range; give "
 };
 
 void Check(const Range& range, const std::function<Result<ParsedRequest>(const std::string&)>& parse,
@@ -98,10 +98,10 @@ TEST(LimitsTest, NumbersArriveWhereTheyBelong) {
   EXPECT_EQ(r->base.sampling.repetition_penalty, 0.01f);
   EXPECT_EQ(r->base.sampling.top_k, 0);
   EXPECT_EQ(r->base.stop.min_tokens, 3);
-  // A double that a float has no room for stays above 0.
+  // A double below the range of floats stays above 0.
   EXPECT_EQ(Completion(R"("top_p":1e-300)")->base.sampling.top_p, std::numeric_limits<float>::min());
   EXPECT_EQ(Completion(R"("temperature":1e-300)")->base.sampling.temperature, 0.0f);
-  EXPECT_EQ(Completion(R"("ttft_slo_ms":1e-9)")->base.slo.ttft_ns, 1);  // never 0, which is none
+  EXPECT_EQ(Completion(R"("ttft_slo_ms":1e-9)")->base.slo.ttft_ns, 1);  // never 0, which means none
   EXPECT_EQ(Completion(R"("ttft_slo_ms":0.0000015)")->base.slo.ttft_ns, 2);
   EXPECT_EQ(Completion(R"("max_tokens":4)")->base.stop.min_tokens, 0);
 }
@@ -118,7 +118,7 @@ TEST(LimitsTest, Defaults) {
   EXPECT_EQ(Chat(R"("x":1)")->base.sampling.logprobs, -1);
   EXPECT_EQ(Chat(R"("logprobs":false)")->base.sampling.logprobs, -1);
   RequestLimits limits = Limits();
-  limits.generation_defaults.logprobs = 5;  // no default of a model's file
+  limits.generation_defaults.logprobs = 5;  // not a default of the model's file
   EXPECT_EQ(ParseCompletionRequest(R"({"prompt":"p"})", limits)->base.sampling.logprobs, -1);
 }
 
@@ -210,7 +210,7 @@ TEST(LimitsTest, MinTokensAgainstMaxTokens) {
   stop = r->base.stop;
   ASSERT_TRUE(PlaceInContext(*r, 10, Limits(), &stop).ok());
   EXPECT_EQ(stop.max_tokens, 16);
-  EXPECT_EQ(stop.min_tokens, 16);  // never beyond what the answer may have
+  EXPECT_EQ(stop.min_tokens, 16);  // never more than max_tokens
 }
 
 TEST(LimitsTest, PromptsTimesN) {
@@ -233,7 +233,7 @@ TEST(LimitsTest, Streaming) {
   EXPECT_TRUE(options(R"({"include_usage":true})")->include_usage);
   EXPECT_FALSE(options(R"({"include_usage":true})")->continuous_usage);
   EXPECT_TRUE(options(R"({"include_usage":true,"continuous_usage_stats":true})")->continuous_usage);
-  // Running figures without the last chunk that sums them up would be neither OpenAI's shape nor asked for.
+  // Continuous usage needs include_usage: without the last chunk the format would not be OpenAI's.
   EXPECT_FALSE(options(R"({"include_usage":false,"continuous_usage_stats":true})")->continuous_usage);
   EXPECT_FALSE(options(R"({"continuous_usage_stats":true})")->continuous_usage);
   EXPECT_FALSE(options(R"({"continuous_usage_stats":true})")->include_usage);
@@ -306,7 +306,7 @@ TEST(LimitsTest, Messages) {
   EXPECT_EQ(many(0).status().message(), "messages: 0 of them; give 1 to 16384");
 }
 
-TEST(LimitsTest, TheContext) {
+TEST(LimitsTest, PromptAndAnswerMustFitTheContext) {
   const auto place = [](const Result<ParsedRequest>& parsed, int64_t prompt) {
     StopConditions stop = parsed->base.stop;
     const Status status = PlaceInContext(*parsed, prompt, Limits(), &stop);
@@ -333,7 +333,7 @@ TEST(LimitsTest, TheContext) {
             "prompt|prompt of 100 tokens + max_tokens of 51 exceed the context of 100 tokens; shorten the prompt");
 }
 
-TEST(LimitsTest, TheContextIsSaidWithTheFieldThatWasSent) {
+TEST(LimitsTest, ContextErrorsNameTheFieldThatWasSent) {
   const auto place = [](const Result<ParsedRequest>& parsed, int64_t prompt) {
     EXPECT_TRUE(parsed.ok()) << parsed.status().message();
     StopConditions stop = parsed->base.stop;
@@ -364,7 +364,7 @@ TEST(LimitsTest, SloHeaders) {
   EXPECT_EQ(apply("X-SLO-TTFT-MS", "2"), "2000000 0 0");
   EXPECT_EQ(apply("x-slo-tpot-ms", "2.5"), "0 2500000 0");
   EXPECT_EQ(apply("X-LLM-D-SLO-TTFT-ms", "1000000000"), "1000000000000000 0 0");
-  EXPECT_EQ(apply("x-slo-ttft-ms", "3", {7, 8, 9}), "7 8 9");  // the body's wins
+  EXPECT_EQ(apply("x-slo-ttft-ms", "3", {7, 8, 9}), "7 8 9");  // the body's value wins
   for (const char* other : {"slo-ttft-ms", "x-ttft-ms", "x-slo-jct-ms", "y-slo-ttft-ms", "x-x-slo-ttft-ms", "x", ""})
     EXPECT_EQ(apply(other, "nonsense"), "0 0 0") << other;
   for (const char* bad : {"0", "-1", "1000000001", "", " 1", "1 ", "1ms", "inf", "nan"}) {
@@ -417,9 +417,9 @@ TEST(FieldsTest, TheFirstFaultIsKept) {
   EXPECT_FALSE(fields.Has("b"));
 }
 
-TEST(FieldsTest, IntegersAndWhatIsShown) {
+TEST(FieldsTest, IntegersAndShownValues) {
   EXPECT_EQ(AsInteger(Json(9007199254740992.0)), 9007199254740992);
-  EXPECT_EQ(AsInteger(Json(9007199254740994.0)), std::nullopt);  // beyond what a double counts one by one
+  EXPECT_EQ(AsInteger(Json(9007199254740994.0)), std::nullopt);  // beyond the exact integers of a double
   EXPECT_EQ(AsInteger(Json(-9007199254740992.0)), -9007199254740992);
   EXPECT_EQ(AsInteger(Json(0.5)), std::nullopt);
   EXPECT_EQ(AsInteger(Json(std::numeric_limits<int64_t>::min())), std::numeric_limits<int64_t>::min());
@@ -427,7 +427,7 @@ TEST(FieldsTest, IntegersAndWhatIsShown) {
   EXPECT_EQ(AsInteger(Json((uint64_t{1} << 63) - 1)), std::numeric_limits<int64_t>::max());
   EXPECT_EQ(AsInteger(Json("5")), std::nullopt);
   EXPECT_EQ(Shown(Json("x")), "\"x\"");
-  EXPECT_EQ(Shown(Json(std::string(58, 'x'))).size(), 60u);  // with its quotes: just fits
+  EXPECT_EQ(Shown(Json(std::string(58, 'x'))).size(), 60u);  // with its quotes it just fits
   const std::string cut = Shown(Json(std::string(59, 'x')));
   EXPECT_EQ(cut, "\"" + std::string(56, 'x') + "...");
   EXPECT_EQ(Shown(Json::array()), "a list");

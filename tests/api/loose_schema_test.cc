@@ -1,4 +1,4 @@
-// Schemas of tools that are not strict: what is left out, and that the grammar library takes what is left.
+// Schemas of non-strict tools: the removed keywords, and that the grammar library accepts the result.
 #include "api/tools/loose_schema.h"
 #include "base/json.h"
 
@@ -21,7 +21,7 @@ std::string Property(const std::string& schema, Looseness looseness = Looseness:
   return Json::parse(LooseSchema(whole, looseness))["properties"]["p"].dump();
 }
 
-TEST(LooseSchema, LeavesOutWhatCannotBeRead) {
+TEST(LooseSchema, LeavesOutUnsupportedKeywords) {
   for (const auto& [given, left] : std::vector<std::pair<const char*, const char*>>{
            {R"j({"type":"string","pattern":"^(?!x)"})j", R"j({"type":"string"})j"},
            {R"j({"pattern":"(?<=a)b"})j", "{}"},
@@ -48,8 +48,8 @@ TEST(LooseSchema, LeavesOutWhatCannotBeRead) {
     EXPECT_EQ(Property(given), left) << given;
 }
 
-// Each reference is looked up among all definitions.
-TEST(LooseSchema, TheWorkGrowsWithTheText) {
+// Each of many references needs a lookup among all definitions.
+TEST(LooseSchema, TimeIsLinearInTheText) {
   std::string text = R"({"type":"object","properties":{"p":{"$ref":"#/$defs/0"}},"$defs":{)";
   for (int i = 0; i < 16'000; ++i)
     text += std::string(i > 0 ? "," : "") + '"' + std::to_string(i) + R"(":{"$ref":"#/$defs/)" +
@@ -71,7 +71,7 @@ TEST(LooseSchema, LeavesOutMoreStepByStep) {
             R"j({"type":"object"})j");
 }
 
-TEST(LooseSchema, WhatIsLeftIsTaken) {
+TEST(LooseSchema, ResultIsAcceptedByTheGrammarLibrary) {
   TACTUS_NEEDS_LLGUIDANCE();
   auto engine = language::GrammarEngine::Create(language::SmallVocabulary());
   ASSERT_TRUE(engine.ok()) << engine.status().message();

@@ -1,4 +1,4 @@
-// Fields that a route does not read: known ones are refused by name, unknown ones are named or, with --strict-fields,
+// Fields that a route does not read: known ones are refused by name, unknown ones are listed or, with --strict-fields,
 // refused.
 #include "api/fields/other_fields.h"
 #include "base/json.h"
@@ -22,7 +22,7 @@ RequestLimits Limits(bool strict = false) {
 }
 
 struct Route {
-  const char* body;  // without its bracket
+  const char* body;  // without its closing bracket
   Result<ParsedRequest> (*parse)(std::string_view body, const RequestLimits& limits, StopToken stop);
 };
 
@@ -72,7 +72,7 @@ TEST(OtherFields, AKnownForeignFieldIsRefusedByNameOnEveryRoute) {
   }
 }
 
-TEST(OtherFields, AValueThatAsksForNothingIsTaken) {
+TEST(OtherFields, AValueWithoutEffectIsAccepted) {
   for (const char* field : {R"("mirostat": 0)",
                             R"("typical_p": 1.0)",
                             R"("cache_prompt": true)",
@@ -105,7 +105,7 @@ TEST(OtherFields, AValueThatAsksForNothingIsTaken) {
   }
 }
 
-TEST(OtherFields, TheAdviceNamesFieldsThatTheRouteTakes) {
+TEST(OtherFields, AdviceNamesFieldsOfTheRoute) {
   const auto& [chat, completions, responses, messages] = kRoutes;
   const auto advice = [](const Route& route, const char* field) {
     const std::string said = Parse(route, field).status().message();
@@ -125,8 +125,8 @@ TEST(OtherFields, TheAdviceNamesFieldsThatTheRouteTakes) {
   EXPECT_EQ(Parse(responses, R"("echo": true)").status().message(), "echo: belongs to /v1/completions; leave it out");
 }
 
-// Programs made for one server send all settings of a sampler, also where it is off.
-TEST(OtherFields, ASettingOfASamplerThatIsOffIsTaken) {
+// Clients of other servers send all settings of a sampler even if it is off.
+TEST(OtherFields, ASettingOfADisabledSamplerIsAccepted) {
   for (const char* off :
        {R"("mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1)", R"("mirostat_tau": 5)",
         R"("xtc_probability": 0, "xtc_threshold": 0.1)", R"("dynatemp_range": 0, "dynatemp_exponent": 1)",
@@ -138,7 +138,7 @@ TEST(OtherFields, ASettingOfASamplerThatIsOffIsTaken) {
   EXPECT_EQ(Parse(kRoutes[0], R"("mirostat_tau": 5, "mirostat": 2)").status().param(), "mirostat_tau");
 }
 
-TEST(OtherFields, SettingsOfResponsesThatChangeNothingAreTaken) {
+TEST(OtherFields, SettingsOfResponsesWithoutEffectAreAccepted) {
   const auto taken = Parse(kRoutes[2], R"("reasoning": {"effort": "low", "summary": "auto"}, "echo": false,
       "text": {"verbosity": "medium"}, "stream": true, "stream_options": {"include_obfuscation": false})",
                            false);
@@ -153,7 +153,7 @@ TEST(OtherFields, SettingsOfResponsesThatChangeNothingAreTaken) {
   EXPECT_TRUE(Parse(kRoutes[0], R"("logprobs": false, "top_logprobs": 0, "truncation": "disabled")").ok());
 }
 
-TEST(OtherFields, UnknownNamesOfThoughtsAreListed) {
+TEST(OtherFields, UnknownNamesInThinkingPartsAreListed) {
   const auto parsed = ParseChatRequest(R"({"messages": [{"role": "assistant", "content": [
       {"type": "thinking", "thinking": [{"type": "text", "text": "t", "wish": 1}], "closed": true, "hope": 1},
       {"type": "text", "text": "a"}]}, {"role": "user", "content": "q"}]})",
@@ -307,8 +307,8 @@ TEST(OtherFields, OneNameInManyPlacesIsListedOnce) {
   EXPECT_EQ(refused.status().param(), "messages[0].wish");
 }
 
-TEST(OtherFields, EveryKnownFieldIsKnown) {
-  // What docs/api.md lists of a chat; none of it is ignored.
+TEST(OtherFields, EveryDocumentedChatFieldIsKnown) {
+  // The chat fields that docs/api.md lists; none is ignored.
   const auto chat = Parse(kRoutes[0], R"("model": "m", "temperature": 1, "top_p": 1, "top_k": 1, "min_p": 0,
       "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {"1": 1}, "seed": 1, "n": 1,
       "stop": "x", "stop_token_ids": [1], "ignore_eos": true, "min_tokens": 0, "max_tokens": 1,
@@ -332,7 +332,7 @@ TEST(OtherFields, EveryKnownFieldIsKnown) {
   EXPECT_TRUE(messages.ok()) << messages.status().message();
 }
 
-TEST(OtherFields, AnAssistantsTurnThatIsToGoOnIsRefused) {
+TEST(OtherFields, ContinuingTheAssistantsTurnIsRefused) {
   for (const char* name : {"prefix", "partial"}) {
     const auto parsed = ParseChatRequest(R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant",
         "content": "a", ")" + std::string(name) +
@@ -343,7 +343,7 @@ TEST(OtherFields, AnAssistantsTurnThatIsToGoOnIsRefused) {
   }
 }
 
-TEST(OtherFields, SchemasAtTheTopAndBesideJsonObjectAreKeptTo) {
+TEST(OtherFields, SchemasAtTheTopAndBesideJsonObjectAreEnforced) {
   for (const char* field : {R"("response_format": {"type": "json_object", "schema": {"const": 7}})",
                             R"("json_schema": {"const": 7})", R"("json_schema": "{\"const\": 7}")"}) {
     const auto parsed = Parse(kRoutes[0], field);

@@ -1,5 +1,4 @@
-// What the answer must be, by every field that can say so: the rule that comes of it, and what is refused with which
-// field named.
+// Output rules from every field that can state one, and the errors with the named field.
 #include "api/tools/output_rule.h"
 #include "base/json.h"
 
@@ -26,7 +25,7 @@ Result<ParsedRequest> Chat(const std::string& fields) {
   return ParseChatRequest(R"({"messages":[{"role":"user","content":"c"}],)" + fields + "}", Limits());
 }
 
-TEST(OutputRule, EveryFieldMakesItsRule) {
+TEST(OutputRule, EveryFieldGivesItsRule) {
   struct Case {
     const char* fields;
     OutputRule rule;
@@ -95,7 +94,7 @@ TEST(OutputRule, EveryFieldMakesItsRule) {
   }
 }
 
-TEST(OutputRule, WhatCannotBeIsRefusedByName) {
+TEST(OutputRule, InvalidRulesAreRefusedByName) {
   struct Case {
     std::string fields;
     const char* message;
@@ -131,7 +130,7 @@ TEST(OutputRule, WhatCannotBeIsRefusedByName) {
                 "guided_grammar: this is GBNF ('::='); give the grammar in Lark's notation, from the rule 'start'",
                 "guided_grammar"},
            Case{R"("guided_regex":"a","structured_outputs":{"choice":["a"]})",
-                "guided_regex: another field says already what the answer must be; give one of them", "guided_regex"},
+                "guided_regex: another field already states what the answer must be; give one of them", "guided_regex"},
            Case{R"("structured_outputs":{"structural_tag":"x"})",
                 "structured_outputs.structural_tag: not supported yet; leave it out",
                 "structured_outputs.structural_tag"},
@@ -148,7 +147,7 @@ TEST(OutputRule, WhatCannotBeIsRefusedByName) {
   }
 }
 
-TEST(OutputRule, TheGrammarGoesWithEveryRequestAndItsFaultNamesTheField) {
+TEST(OutputRule, EveryRequestHasTheGrammarAndItsErrorNamesTheField) {
   FakeEngine engine;
   RequestLimits limits = LimitsOf(engine, 100);
   auto parsed = ParseCompletionRequest(R"({"prompt":["a","b"],"guided_json":{"type":"object"}})", limits);

@@ -1,4 +1,4 @@
-// Paths as clients write them; of those that lead nowhere, what there is instead.
+// Paths as clients write them, and the alternatives that errors name for missing routes.
 #include "api/paths.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Paths, TheVersionMayBeLeftOutAndSlashesMayFollow) {
   EXPECT_EQ(&ApiOfPath("/responses"), &kResponsesApi);
 }
 
-TEST(Paths, WhatIsNotBuiltSaysWhatThereIs) {
+TEST(Paths, ErrorsOfUnbuiltRoutesNameTheAlternative) {
   const auto says = [](const char* path, const char* what, Asked asked = Asked::kServer) {
     const std::string text = NoRouteText(path, asked);
     EXPECT_TRUE(text.starts_with(std::string(path) + " does not exist here")) << text;
@@ -48,7 +48,7 @@ TEST(Paths, WhatIsNotBuiltSaysWhatThereIs) {
   EXPECT_EQ(NoRouteText("/nonsense", Asked::kServer), "/nonsense does not exist here");
 }
 
-TEST(Paths, AServerAndARouterKnowWhatIsTheOthers) {
+TEST(Paths, ErrorsNameTheProcessThatHasTheRoute) {
   for (const char* path : {"/fleet/replicas", "/fleet/drain", "/fleet/undrain/"}) {
     EXPECT_NE(NoRouteText(path, Asked::kServer).find("it is a router's"), std::string::npos);
   }

@@ -1,4 +1,4 @@
-// Answers to the byte: whole and streamed, chat and completion, logprobs in every form, errors, models, tokens.
+// Exact answers: whole and streamed, chat and completion, logprobs in every form, errors, models, tokens.
 #include "api/chat/response_text.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class ResponseTextTest : public testing::Test {
   std::string Whole(CompletionWriter writer, const std::vector<ChoiceText>& choices) {
     return writer.Whole(choices, usage_, {});
   }
-  // What a delta of this text adds to a stream.
+  // The chunk that a delta of this text adds to a stream.
   std::string Delta(CompletionWriter* writer, std::string text, FinishReason finish = FinishReason::kNone,
                     Rows rows = {}) {
     std::string out;
@@ -122,9 +122,9 @@ TEST_F(ResponseTextTest, ChatChunks) {
   EXPECT_EQ(Delta(&writer, "t"), "data: " + Head("chat.completion.chunk") +
                                      R"({"index":0,"delta":{"content":"t"},"logprobs":null,"finish_reason":null}]})"
                                      "\n\n");
-  out = Delta(&writer, "t", FinishReason::kStop);  // with text: both
+  out = Delta(&writer, "t", FinishReason::kStop);  // text and end together
   EXPECT_NE(out.find(R"("delta":{"content":"t"},"logprobs":null,"finish_reason":"stop"}]})"), std::string::npos) << out;
-  out = Delta(&writer, "", FinishReason::kStop);  // nothing but the end
+  out = Delta(&writer, "", FinishReason::kStop);  // only the end
   EXPECT_NE(out.find(R"("delta":{},"logprobs":null,"finish_reason":"stop"}]})"), std::string::npos) << out;
   out = Delta(&writer, "");  // a token without text, for its logprobs
   EXPECT_NE(out.find(R"("delta":{"content":""},)"), std::string::npos) << out;
@@ -147,7 +147,7 @@ TEST_F(ResponseTextTest, UsageInChunks) {
   EXPECT_EQ(out, "");
 }
 
-// A call, with words before and what the model thought before those.
+// Reasoning, then text, then two calls.
 std::vector<AnswerPart> CallParts() {
   using Kind = AnswerPart::Kind;
   return {{Kind::kReasoning, "R", {}, {}, -1},      {Kind::kText, "T", {}, {}, -1},
@@ -165,7 +165,7 @@ TEST_F(ResponseTextTest, CallsOfAWholeChat) {
           R"({"id":"call_0","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
           R"({"id":"call_1","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],)" +
           kChatUsage + "}");
-  // Nothing said beside the call: null, as OpenAI has it. Cut off: that is told.
+  // No text beside the call: content is null, as in OpenAI's API. Cut off: finish_reason is "length".
   std::vector<AnswerPart> parts = CallParts();
   parts.erase(parts.begin(), parts.begin() + 2);
   const std::string silent = Whole(Writer(true), {{parts, {}, FinishReason::kLength, ""}});
@@ -213,7 +213,7 @@ TEST_F(ResponseTextTest, CompletionLogprobs) {
   CompletionWriter writer = Writer(false, 2);
   // The chosen token is the second best; its text counts once although it is listed twice.
   const std::vector<std::vector<TokenLogprob>> rows = {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}},
-                                                       {},  // nothing known of it: left out
+                                                       {},  // no data: left out
                                                        {{'c', -3.0f}, {'a', -0.25f}, {'d', -2.0f}}};
   EXPECT_EQ(
       Whole(writer, {Choice("bc", rows, FinishReason::kLength)}),
@@ -221,7 +221,7 @@ TEST_F(ResponseTextTest, CompletionLogprobs) {
           R"({"index":0,"text":"bc","logprobs":{"text_offset":[0,1],"token_logprobs":[-1.5,-3],"tokens":["b","c"],)"
           R"("top_logprobs":[{"a":-0.5,"b":-1.5},{"a":-0.25,"d":-2,"c":-3}]},"finish_reason":"length"}],)" +
           kUsage + "}");
-  // Offsets go on from chunk to chunk.
+  // Offsets continue from chunk to chunk.
   std::string out;
   const Rows seven(7, {{'1', -1.0f}});
   const EchoedPrompt echoed{"1111111", seven};
@@ -234,7 +234,7 @@ TEST_F(ResponseTextTest, CompletionLogprobs) {
   EXPECT_NE(out.find(R"("text_offset":[8])"), std::string::npos) << out;
 }
 
-TEST_F(ResponseTextTest, TokensThatArePartsOfACharacterHaveNamesOfTheirOwn) {
+TEST_F(ResponseTextTest, TokensThatArePartsOfACharacterHaveDistinctNames) {
   const std::string out =
       Whole(Writer(false, 2), {Choice("", {{{200, -1.0f}, {201, -0.5f}, {200, -1.0f}}}, FinishReason::kLength)});
   EXPECT_NE(out.find(R"("tokens":["bytes:\\xc8"],"top_logprobs":[{"bytes:\\xc9":-0.5,"bytes:\\xc8":-1}])"),
@@ -257,20 +257,20 @@ TEST_F(ResponseTextTest, OffsetsCountCharactersByTheirFirstByte) {
   EXPECT_NE(out.find(R"("text_offset":[0,1,2,2,7])"), std::string::npos) << out;  // <300> is five characters
 }
 
-TEST_F(ResponseTextTest, OffsetsAreThoseOfTheTextThatIsTold) {
+TEST_F(ResponseTextTest, OffsetsAreThoseOfTheSentText) {
   const auto token = [](TokenId id) { return std::vector<TokenLogprob>{{id, -1.0f}}; };
-  // Bytes that make no character: each is a U+FFFD of the text.
+  // Bytes that form no character: each is a U+FFFD in the text.
   const std::string out =
       Whole(Writer(false, 0),
             {Choice("x", {token(0xA9), token(0xA9), token(0xC3), token('z'), token('y')}, FinishReason::kLength)});
   EXPECT_NE(out.find(R"("text_offset":[0,1,2,3,4])"), std::string::npos) << out;
-  // A space that the tokeniser puts before a text is no part of it.
+  // A space that the tokeniser adds before a text is not part of it.
   const std::string spaced =
       Whole(Writer(false, 0), {Choice("ab", {token(' '), token('a'), token('b')}, FinishReason::kLength)});
   EXPECT_NE(spaced.find(R"("text_offset":[0,0,1])"), std::string::npos) << spaced;
 }
 
-TEST_F(ResponseTextTest, APromptThatDoesNotFitHasTheWordsThatClientsLookFor) {
+TEST_F(ResponseTextTest, ErrorOfATooLongPromptHasTheWordsThatClientsLookFor) {
   const std::string text = ErrorText(InvalidArgument(
       "prompt of 9000 tokens + max_tokens of 10 exceed the context of 8192 tokens; shorten the prompt", "messages"));
   EXPECT_NE(text.find(R"("code":"context_length_exceeded")"), std::string::npos) << text;

@@ -1,5 +1,5 @@
-// Tools of a request: what is refused and with which words, what the template gets, the grammar of each form, and a
-// chat from its body to its answer.
+// Tools of a request: error texts, the template's variables, the grammar of each format, and a chat from its body to
+// its answer.
 #include "api/tools/tools.h"
 #include "base/json.h"
 
@@ -67,8 +67,8 @@ TEST(Tools, TypesOfParameters) {
   EXPECT_TRUE(set->strict());
 }
 
-// A body may hold millions of them.
-TEST(Tools, TypesAreLookedForWithinALimitOfAllTools) {
+// A body may contain millions of types.
+TEST(Tools, SearchForTypesHasOneLimitForAllTools) {
   const test::TimeLimit limit("the work grows faster than the schemas");
   const auto types = [](const std::string& schema) {
     const auto set = *Read(
@@ -82,7 +82,7 @@ TEST(Tools, TypesAreLookedForWithinALimitOfAllTools) {
   EXPECT_EQ(types(R"({"type":[)" + names + "]}"), std::pair(any, integer)) << "no names of types";
   const std::string many = names + "," + names + "," + names + "," + names;
   EXPECT_EQ(types(R"({"enum":[)" + many + "]}"), std::pair(any, any)) << "one limit for all tools";
-  // Each reference leads through all definitions.
+  // Each reference is searched among all definitions.
   std::string definitions, references;
   for (int i = 0; i < 16'000; ++i) {
     definitions += (i > 0 ? ",\"d" : "\"d") + std::to_string(i) + R"(":{"type":"string"})";
@@ -105,7 +105,7 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
     EXPECT_NE(function("\"name\":\"" + bad + "\"").find("is no name of 1 to 64 letters, digits, _ and -"),
               std::string::npos)
         << bad;
-  EXPECT_EQ(function(R"("name":"f")"), R"(tools[1].function.name|tools[1].function.name: "f" is there twice)");
+  EXPECT_EQ(function(R"("name":"f")"), R"(tools[1].function.name|tools[1].function.name: "f" appears twice)");
   EXPECT_EQ(function(R"("name":"g","description":5)"),
             "tools[1].function.description|tools[1].function.description: expected a string, got a number");
   EXPECT_EQ(function(R"("name":"g","strict":1)"),
@@ -116,7 +116,7 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
             R"(tools[1].function.parameters.type|tools[1].function.parameters.type: "array" is not "object")");
   EXPECT_EQ(function(R"("name":"g","strict":true,"parameters":{"type":"dict"})"),
             R"(tools[1].function.parameters.type|tools[1].function.parameters.type: "dict" is not "object")");
-  EXPECT_EQ(function(R"("name":"g","parameters":{"type":"dict"})"), "none") << "another word for it";
+  EXPECT_EQ(function(R"("name":"g","parameters":{"type":"dict"})"), "none") << "another word for an object";
   std::string many = R"("tools":[)";
   for (int i = 0; i < 129; ++i) many += (i > 0 ? "," : "") + std::string("5");
   EXPECT_EQ(Error(many + "]"), "tools|tools: 129 of them are more than 128, the limit");
@@ -146,7 +146,7 @@ std::string Variables(const std::string& fields, const RequestLimits& limits = L
   return parsed.ok() ? parsed->template_variables : parsed.status().param() + "|" + parsed.status().message();
 }
 
-TEST(Tools, TheTemplateGetsThem) {
+TEST(Tools, AreInTheTemplatesVariables) {
   const std::string user = R"("messages":[{"role":"user","content":"c"}])";
   EXPECT_EQ(Variables(user + R"(,"tools":[{"type":"function","function":{"name":"f"}}])"),
             "{" + user + R"(,"tools":[{"type":"function","function":{"name":"f"}}],"add_generation_prompt":true})");
@@ -161,7 +161,7 @@ TEST(Tools, TheTemplateGetsThem) {
             "reasoning_effort|reasoning_effort: 'huge' is none of none, minimal, low, medium, high, xhigh, max");
 }
 
-TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
+TEST(Tools, ArgumentsOfTheHistoryFitTheTemplate) {
   const auto calls = [](const std::string& arguments, const RequestLimits& limits = Limits()) {
     const std::string made = Variables(
         R"("messages":[{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":)" +
@@ -177,7 +177,7 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   as_text.style.plain_history.arguments_as_text = true;
   EXPECT_EQ(calls(R"({"a": 1})", as_text), R"("{\"a\":1}")");
   const std::string place = "messages[0].tool_calls[0].function.arguments";
-  // The model's own text, which its length may have cut off.
+  // The model's own text, which may have been cut off at its length limit.
   for (const char* text : {R"("{\"a\"")", R"("[]")", R"("{\"a\": 1, \"a\": 2}")"}) EXPECT_EQ(calls(text), text);
   EXPECT_EQ(calls(R"("{\"a\": [-9223372036854775808, 9223372036854775807]}")"),
             R"({"a":[-9223372036854775808,9223372036854775807]})");
@@ -187,7 +187,7 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   EXPECT_EQ(calls("5"), place + "|" + place + ": expected a string of JSON or an object, got a number");
 }
 
-// 2^64 is a double, the next one is none, and both have one double.
+// 2^64 is a double and 2^64 + 1 is not; both are parsed to the same double.
 TEST(Tools, LargeIntegersOfArgumentsThatAreAnObjectKeepTheirDigits) {
   const std::string given =
       R"({"a":18446744073709551616,"b":[1.8446744073709552e19,{"c":18446744073709551617}],"d":-9223372036854775809,"e":7})";
@@ -219,7 +219,7 @@ TEST(Tools, LargeIntegersOfArgumentsThatAreAnObjectKeepTheirDigits) {
             "calls, documents and chat_template_kwargs as strings");
 }
 
-// A client that puts a stream's pieces together may have no type.
+// A client that joins a stream's chunks may have no type.
 TEST(Tools, AnEarlierCallWithAnEmptyTypeIsAFunctionCall) {
   const std::string text = Variables(
       R"("messages":[{"role":"assistant","tool_calls":[{"type":"","function":{"name":"f","arguments":"{}"}}]}])");
@@ -234,7 +234,7 @@ TEST(Tools, LargeIntegersThatATemplateShowsKeepTheirDigits) {
   EXPECT_NE(text.find(R"({"b":["18446744073709551617"]})"), std::string::npos) << text;
 }
 
-TEST(Tools, ATemplateThatKnowsNoneIsToldInWords) {
+TEST(Tools, AreWrittenAsTextIfTheTemplateKnowsNoTools) {
   RequestLimits limits = Limits();
   limits.style.template_knows_tools = false;
   const std::string text = Variables(
@@ -274,7 +274,7 @@ std::string Rule(const std::string& form, const std::string& choice, const std::
 constexpr const char* kEmpty =
     R"(%json {"properties":{},"additionalProperties":false,"type":"object","x-guidance":{"whitespace_flexible":false,"item_separator":",[ ]?","key_separator":":[ ]?")";
 
-TEST(ToolRule, HoldsACallThatIsRequired) {
+TEST(ToolRule, RequiresTheCall) {
   const std::string top = "TEXT: /(.|\\n)*/\nSPACE: /[ \\n]{1,4}/\n";
   const std::string lenient = std::string(kEmpty) + ",\"lenient\":true}}\n";
   EXPECT_EQ(Rule("json", R"("tool_choice":{"type":"function","function":{"name":"g"}})"),
@@ -291,7 +291,7 @@ TEST(ToolRule, HoldsACallThatIsRequired) {
   EXPECT_NE(one.find("calls: call\n"), std::string::npos) << one;
 }
 
-TEST(ToolRule, LetsTheModelSpeakUnlessAToolIsStrict) {
+TEST(ToolRule, AllowsAnyTextUnlessAToolIsStrict) {
   EXPECT_EQ(Rule("hermes", R"("tool_choice":"auto")"), "any");
   const std::string rule = Rule("hermes", R"("tool_choice":"auto")", ",\"strict\":true");
   EXPECT_NE(rule.find("until_1[lazy]: TEXT \"<tool_call>\"\n"), std::string::npos) << rule;
@@ -299,7 +299,7 @@ TEST(ToolRule, LetsTheModelSpeakUnlessAToolIsStrict) {
   EXPECT_NE(rule.find("\"key_separator\":\":[ ]?\"}}\n"), std::string::npos) << "strict: " << rule;
 }
 
-TEST(ToolRule, IsWrittenForEveryForm) {
+TEST(ToolRule, IsWrittenForEveryFormat) {
   for (const ToolFormat& form : ToolFormats()) {
     for (const char* choice : {R"("tool_choice":"required")", R"("tool_choice":"auto")"}) {
       const std::string rule = Rule(std::string(form.name), choice, ",\"strict\":true");
@@ -309,7 +309,8 @@ TEST(ToolRule, IsWrittenForEveryForm) {
   }
 }
 
-// Free text begins neither like a call nor like reasoning, whose bracket a class has to have once.
+// Free text must begin neither like a call nor like reasoning; the character class must contain their common bracket
+// only once.
 TEST(ToolRule, KnowsReasoningInBrackets) {
   FakeEngine engine;
   AnswerReading reading;
@@ -321,7 +322,7 @@ TEST(ToolRule, KnowsReasoningInBrackets) {
   EXPECT_NE(rule->text.find(R"(FREE: /[ \n]*[^{\[ \n](.|\n)*/)"), std::string::npos) << rule->text;
 }
 
-TEST(ToolRule, TakesWorkThatGrowsWithTheSchemas) {
+TEST(ToolRule, TimeIsLinearInTheSchemas) {
   const test::TimeLimit limit("the work grows faster than the schemas");
   const auto with = [](int properties, const std::string& type, const std::string& definition) {
     std::string schema = R"(,"strict":true,"parameters":{"$defs":{"d":")" + definition + R"("},"properties":{)";
@@ -406,7 +407,7 @@ TEST_F(ToolChat, ARequiredCallHasARule) {
   EXPECT_NE(output_.text.find("start: ("), std::string::npos) << output_.text;
 }
 
-TEST_F(ToolChat, WhatAGrammarRefusesIsLeftOutOfAToolThatIsNotStrict) {
+TEST_F(ToolChat, UnsupportedKeywordsAreLeftOutOfNonStrictTools) {
   const auto tools = [](const char* strict, const char* schema) {
     return std::string(R"("tools":[{"type":"function","function":{"name":"f","strict":)") + strict +
            R"(,"parameters":{"type":"object","properties":{"a":)" + schema +
@@ -427,13 +428,13 @@ TEST_F(ToolChat, WhatAGrammarRefusesIsLeftOutOfAToolThatIsNotStrict) {
             "tools[0].function.parameters: 'impossible' is not supported");
 }
 
-TEST(Parsers, UnknownNamesAreAnswered) {
+TEST(Parsers, UnknownNamesAreRefused) {
   EXPECT_TRUE(CheckParserNames("auto", "none").ok());
   EXPECT_TRUE(CheckParserNames("granite4", "deepseek_r1").ok());
-  const Status tool = CheckParserNames("nobody", "auto");
+  const Status tool = CheckParserNames("other", "auto");
   EXPECT_EQ(tool.param(), "tool-call-parser");
   EXPECT_TRUE(
-      tool.message().starts_with("--tool-call-parser: 'nobody' is none; give one of auto, none, hermes, granite4, "))
+      tool.message().starts_with("--tool-call-parser: 'other' is unknown; give one of auto, none, hermes, granite4, "))
       << tool.message();
   EXPECT_EQ(CheckParserNames("auto", "x").param(), "reasoning-parser");
 }

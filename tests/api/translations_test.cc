@@ -1,5 +1,5 @@
-// Bodies of other APIs as chats, and answers in their form: what becomes of which field, what an error names, and which
-// events parts make.
+// Bodies of other APIs translated to chats, and answers in their formats: mapped fields, fields named in errors, and
+// events of parts.
 #include "api/translations.h"
 #include "base/json.h"
 
@@ -54,7 +54,7 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
     {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
 }
 
-TEST(ResponsesRequest, ACallMayHaveGivenNothingBack) {
+TEST(ResponsesRequest, ACallMayHaveReturnedNothing) {
   const auto item = [](const char* output) {
     return std::string(R"({"input": [{"type": "function_call_output", "call_id": "c1")") + output + "}]}";
   };
@@ -63,7 +63,7 @@ TEST(ResponsesRequest, ACallMayHaveGivenNothingBack) {
   EXPECT_EQ(ParseResponsesRequest(item(""), Limits()).status().message(), "input[0].output: missing");
 }
 
-TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
+TEST(ResponsesRequest, NonFunctionToolsAreLeftOutAndNamed) {
   const auto parsed = ParseResponsesRequest(R"({"input": "q", "tools": [{"type": "web_search"},
       {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}, {"type": "custom", "name": "g"},
       {"type": "function", "name": "h"}]})",
@@ -75,7 +75,7 @@ TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
   const Json echo = Json::parse("{" + parsed->echo_members.substr(1) + "}");
   EXPECT_EQ(echo["tools"], Json::parse(R"([{"type": "function", "name": "f", "parameters": {"type": "object",
       "properties": {}}}, {"type": "function", "name": "h"}])"))
-      << "those that the model may call";
+      << "the tools that the model may call";
   const auto fault = ParseResponsesRequest(
       R"({"input": "q", "tools": [{"type": "mcp"}, {"type": "function", "name": "a b"}]})", Limits());
   EXPECT_EQ(fault.status().param(), "tools[1].name") << "the client's own place";
@@ -135,7 +135,7 @@ TEST(MessagesRequest, ContextManagementClearsReasoningAndNamesTheRest) {
       "context_management.edits[0].keep.value");
 }
 
-TEST(MessagesErrors, APromptThatDoesNotFitHasTheWordsThatClientsLookFor) {
+TEST(MessagesErrors, ErrorOfATooLongPromptHasTheWordsThatClientsLookFor) {
   EXPECT_NE(
       MessagesErrorText(
           400, "prompt of 9000 tokens + max_tokens of 10 exceed the context of 8192 tokens; shorten the prompt", {})
@@ -162,14 +162,14 @@ TEST(MessagesRequest, BlocksOfABodyAreLimited) {
   EXPECT_EQ(status(16386).param(), "messages[1].content");
 }
 
-TEST(MessagesRequest, ThoughtsOfATurnAreJoined) {
+TEST(MessagesRequest, ReasoningOfATurnIsJoined) {
   const Json chat = Messages(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "q"}, {"role": "assistant",
     "content": [{"type": "thinking", "thinking": "a"}, {"type": "thinking", "thinking": "b"},
                 {"type": "text", "text": "c"}]}, {"role": "user", "content": "r"}]})");
   EXPECT_EQ(chat["messages"][1]["reasoning_content"], "ab");
 }
 
-TEST(ResponsesRequest, TheRestKeepsItsMeaning) {
+TEST(ResponsesRequest, OtherFieldsKeepTheirMeaning) {
   const Json chat = Responses(R"({
     "model": "m", "input": "hi", "max_output_tokens": 5, "temperature": 0, "top_k": 3, "stream": true,
     "reasoning": {"effort": "low", "summary": "auto"}, "parallel_tool_calls": false, "safety_identifier": "u",
@@ -191,7 +191,7 @@ struct Refused {
   const char* says;
 };
 
-TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
+TEST(ResponsesRequest, ErrorsNameTheClientsOwnFields) {
   for (const Refused& refused : std::vector<Refused>{
            {R"({})", "input", "missing"},
            {R"({"input": []})", "input", "no items"},
@@ -209,7 +209,7 @@ TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
            {R"({"input": "x", "metadata": {"a": 1}})", "metadata", "texts"},
            {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]})",
             "input[0].content[0]", "input_image"},
-           {R"({"input": [{"role": "nobody", "content": "x"}]})", "input[0].role", "nobody"},
+           {R"({"input": [{"role": "other", "content": "x"}]})", "input[0].role", "other"},
            {R"({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]})", "input[0].arguments", "missing"},
            {R"({"input": [{"type": "function_call_output", "output": ""}]})", "input[0].call_id", "missing"},
            {R"({"input": [{"type": "item_reference", "id": "x"}]})", "input[0]", "item_reference"}}) {
@@ -241,7 +241,7 @@ TEST(MessagesRequest, BlocksBecomeMessages) {
   EXPECT_EQ(chat["max_tokens"], 9);
 }
 
-TEST(MessagesRequest, TheRestKeepsItsMeaning) {
+TEST(MessagesRequest, OtherFieldsKeepTheirMeaning) {
   const Json chat = Messages(R"({
     "model": "m", "max_tokens": 5, "temperature": 0.5, "top_k": 3, "stop_sequences": ["x"],
     "messages": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "u"},
@@ -258,7 +258,7 @@ TEST(MessagesRequest, TheRestKeepsItsMeaning) {
     "max_tokens": 5, "stop": ["x"], "user": "u"})"));
 }
 
-TEST(MessagesRequest, RefusalsNameTheClientsOwnFields) {
+TEST(MessagesRequest, ErrorsNameTheClientsOwnFields) {
   for (
       const Refused& refused : std::vector<Refused>{
           {R"({"max_tokens": 1})", "messages", "missing"},
@@ -305,7 +305,7 @@ std::vector<AnswerPart> Parts() {
 
 const AnswerUsage kUsage(Usage{.prompt_tokens = 10, .cached_tokens = 4, .completion_tokens = 7}, 3);
 
-// Each part a delta of its own, then the end.
+// One delta for each part, then the end.
 std::vector<Json> Events(AnswerWriter* writer, FinishReason finish, std::string_view stop_string = {}) {
   std::string out;
   const std::vector<std::vector<TokenLogprob>> none;
@@ -336,7 +336,7 @@ std::vector<std::string> Types(const std::vector<Json>& events) {
   return types;
 }
 
-TEST(ResponsesRequest, NumbersAreToldAgainAsTheyCame) {
+TEST(ResponsesRequest, EchoedNumbersAreTheClientsNumbers) {
   const auto parsed = ParseResponsesRequest(R"({"input": "x", "temperature": 0.7, "top_p": 0.95})", Limits());
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_NE(parsed->echo_members.find(R"("temperature":0.7,)"), std::string::npos) << parsed->echo_members;
@@ -386,12 +386,12 @@ TEST(ResponsesWriter, EventsAreNumberedAndEndWithTheWholeObject) {
   EXPECT_EQ(response["output"].size(), 3u);
   EXPECT_EQ(response["output"][1]["content"][0]["text"], "I look.");
   EXPECT_EQ(response["usage"]["input_tokens_details"], Json::parse(R"({"cached_tokens": 4})"))
-      << "no figure that is not known";
+      << "unknown figures are left out";
   EXPECT_EQ(response["usage"]["output_tokens_details"]["reasoning_tokens"], 3);
   EXPECT_EQ(response["tools"], Json::array());
 }
 
-TEST(ResponsesWriter, WhatIsCutOffIsIncomplete) {
+TEST(ResponsesWriter, AnAnswerThatIsCutOffIsIncomplete) {
   ResponsesWriter writer = Response();
   const auto events = Events(&writer, FinishReason::kLength);
   EXPECT_EQ(events.back()["type"], "response.incomplete");
@@ -413,7 +413,7 @@ TEST(ResponsesWriter, ACallThatAStopStringCutsOffIsIncomplete) {
   EXPECT_EQ(Json::parse(whole.Whole({choice}, kUsage, {}))["output"][0]["status"], "completed");
 }
 
-TEST(ResponsesWriter, AnErrorIsAnEventOfItsOwn) {
+TEST(ResponsesWriter, AnErrorIsASeparateEvent) {
   ResponsesWriter writer = Response();
   std::string out;
   writer.AppendError(&out, Internal("broke"));
@@ -443,11 +443,11 @@ TEST(MessagesWriter, EventsAreBlocks) {
   EXPECT_EQ(events[9]["delta"], (Json{{"type", "input_json_delta"}, {"partial_json", "1}"}}));
   EXPECT_EQ(events[9]["index"], 2);
   EXPECT_EQ(events[11]["delta"], (Json{{"stop_reason", "tool_use"}, {"stop_sequence", nullptr}}));
-  EXPECT_EQ(events[11]["usage"]["input_tokens"], 6);  // what was cached is counted apart
+  EXPECT_EQ(events[11]["usage"]["input_tokens"], 6);  // cached tokens are counted separately
   EXPECT_EQ(events[11]["usage"]["cache_read_input_tokens"], 4);
 }
 
-TEST(MessagesWriter, WholeHasWhatTheStreamTold) {
+TEST(MessagesWriter, WholeEqualsTheStream) {
   MessagesWriter writer("msg_1", "m");
   ChoiceText choice;
   for (const AnswerPart& part : Parts()) AppendPart(part, &choice.parts);

@@ -1,4 +1,4 @@
-// What is refused because it can never fit: said once, and read back by front ends with words of their own.
+// The error of requests that can never fit: one text, from which front ends with their own texts read the numbers back.
 #include "base/context_room.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(ContextRoom, ARefusalIsReadBackWithItsNumbers) {
   }
 }
 
-TEST(ContextRoom, TheFieldIsTheClients) {
+TEST(ContextRoom, ErrorNamesTheClientsField) {
   for (const char* field : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
     const Status status = CheckContext(10, 91, 100, "messages", field);
     EXPECT_EQ(status.param(), field);
@@ -41,7 +41,7 @@ TEST(ContextRoom, TheFieldIsTheClients) {
   EXPECT_TRUE(OverflowIn(none.message()));
 }
 
-TEST(ContextRoom, OtherMessagesAreNone) {
+TEST(ContextRoom, OtherMessagesAreNotParsed) {
   for (const char* message : {"", "prompt of ", "prompt of many tokens", "prompt of 1 tokens + max_tokens of x",
                               "prompt of 1 tokens + max_tokens of 2 exceed the context of"})
     EXPECT_FALSE(OverflowIn(message)) << message;

@@ -30,7 +30,7 @@ TEST(Csv, LinesAreTakenOneByOneAndTheLastNeedsNoEnd) {
   EXPECT_EQ(TakeLine(&text), "");
   text = "a\n";
   TakeLine(&text);
-  EXPECT_TRUE(text.empty()) << "a line's end begins no further line";
+  EXPECT_TRUE(text.empty()) << "a final line break begins no further line";
 }
 
 TEST(Csv, BlanksAtTheEndsAreTrimmed) {

@@ -1,4 +1,4 @@
-// Decimals to the digit: read, compared, written, and what doubles are taken for.
+// Exact decimals: parsing, comparison, text, and the decimals of doubles.
 #include "base/decimal.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ Decimal D(std::string_view text) {
   return read.value_or(Decimal());
 }
 
-TEST(Decimal, TheSameNumberIsTheSameHoweverItIsWritten) {
+TEST(Decimal, EqualNumbersAreEqualInEverySpelling) {
   EXPECT_EQ(D("1e3"), D("1000"));
   EXPECT_EQ(D("1.0"), D("1"));
   EXPECT_EQ(D("0.0012e4"), D("12"));
@@ -22,12 +22,12 @@ TEST(Decimal, TheSameNumberIsTheSameHoweverItIsWritten) {
   EXPECT_EQ(D("100E-2"), D("1"));
   EXPECT_NE(D("9007199254740993"), D("9007199254740992"));
   for (const char* none : {"", "-", "1.2.3", "abc", "1e", "1e99999999999"}) {
-    if (std::string_view(none) == "1e") continue;  // no JSON, and never asked
+    if (std::string_view(none) == "1e") continue;  // not JSON, and never passed
     EXPECT_FALSE(ReadDecimal(none)) << none;
   }
 }
 
-TEST(Decimal, OrderGoesByValue) {
+TEST(Decimal, OrderIsByValue) {
   const char* const in_order[] = {"-1e400",
                                   "-18446744073709551616",
                                   "-9223372036854775808",
@@ -48,15 +48,15 @@ TEST(Decimal, OrderGoesByValue) {
   }
 }
 
-TEST(Decimal, IsWrittenWithoutAnExponent) {
+TEST(Decimal, PlainTextHasNoExponent) {
   EXPECT_EQ(PlainText(D("-12.50"), 40), "-12.5");
   EXPECT_EQ(PlainText(D("1e3"), 40), "1000");
   EXPECT_EQ(PlainText(D("1e-3"), 40), "0.001");
   EXPECT_EQ(PlainText(D("0"), 40), "0");
-  EXPECT_EQ(PlainText(D("1e99"), 40), "") << "longer than asked for";
+  EXPECT_EQ(PlainText(D("1e99"), 40), "") << "longer than the limit";
 }
 
-TEST(Decimal, ADoubleIsTakenForItsShortestDigits) {
+TEST(Decimal, ADoubleBecomesItsShortestDecimal) {
   EXPECT_EQ(DecimalOf(0.1), D("0.1"));
   EXPECT_EQ(DecimalOf(1.7976931348623157e308), D("1.7976931348623157e308"));
   EXPECT_EQ(DecimalOf(-3.0), D("-3"));

@@ -1,4 +1,4 @@
-// SHA-256 and HMAC by published vectors (FIPS 180-4, RFC 4231), and what a signature of the fleet stands for.
+// SHA-256 and HMAC by published vectors (FIPS 180-4, RFC 4231), and the signatures of a fleet.
 #include "base/fleet_secret.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ std::string Hex(const Sha256Digest& digest) {
   return text;
 }
 
-TEST(Sha256, IsAsPublished) {
+TEST(Sha256, MatchesPublishedVectors) {
   EXPECT_EQ(Hex(Sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(Hex(Sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(Hex(Sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
@@ -29,7 +29,7 @@ TEST(Sha256, IsAsPublished) {
   EXPECT_EQ(Hex(Sha256(std::string(1000000, 'a'))), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST(Sha256, HmacIsAsPublished) {
+TEST(Sha256, HmacMatchesPublishedVectors) {
   EXPECT_EQ(Hex(HmacSha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(Hex(HmacSha256("Jefe", "what do ya want for nothing?")),
@@ -45,7 +45,7 @@ TEST(FleetSecret, KeysFollowFromTheSecretAndDiffer) {
   EXPECT_NE(keys.blocks, FleetKeysOf("a secret of the fleeT").blocks);
 }
 
-TEST(FleetSecret, HexGoesThereAndBack) {
+TEST(FleetSecret, HexRoundTrips) {
   const Hash128 bits{0x0123456789abcdef, 0xfedcba9876543210};
   EXPECT_EQ(HexOf(bits), "fedcba98765432100123456789abcdef");
   EXPECT_EQ(*BitsOf(HexOf(bits)), bits);
@@ -53,13 +53,13 @@ TEST(FleetSecret, HexGoesThereAndBack) {
     EXPECT_FALSE(BitsOf(bad).ok()) << bad;
 }
 
-// As a server does it: the head, then the body.
+// Like a server: checks the head, then the body.
 Result<Hash128> Check(FleetGuard& guard, const FleetRequest& request, const std::string* header, int64_t now_s) {
   TACTUS_RETURN_IF_ERROR(guard.CheckHead(request.method, request.path, header, now_s));
   return guard.CheckBody(header, request.body);
 }
 
-TEST(FleetSecret, IsReadFromTheOwnersFileAlone) {
+TEST(FleetSecret, IsReadOnlyFromAFileOfItsOwner) {
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "fleet_secret";
   const auto reads = [&](const std::string& text, mode_t mode) {
     std::ofstream(path) << text;
@@ -70,12 +70,12 @@ TEST(FleetSecret, IsReadFromTheOwnersFileAlone) {
   const std::string secret(kShortestFleetSecret, 's');
   EXPECT_EQ(reads(secret + "\r\n", 0600), secret);
   EXPECT_EQ(reads(std::string(kLongestFleetSecret, 'l'), 0640), std::string(kLongestFleetSecret, 'l'));
-  EXPECT_NE(reads(secret, 0604).find("everybody on this machine may open it (mode 0604)"), std::string::npos);
+  EXPECT_NE(reads(secret, 0604).find("every user of this machine may open it (mode 0604)"), std::string::npos);
   EXPECT_NE(reads(secret.substr(1), 0600).find(fmt::format("only {} bytes", secret.size() - 1)), std::string::npos);
   EXPECT_NE(reads(std::string(kLongestFleetSecret + 1, 'l'), 0600).find("more than"), std::string::npos);
-  EXPECT_NE(ReadFleetSecret(testing::TempDir()).status().message().find("no regular file"), std::string::npos);
+  EXPECT_NE(ReadFleetSecret(testing::TempDir()).status().message().find("not a regular file"), std::string::npos);
   const int input = dup(STDIN_FILENO);
-  close(STDIN_FILENO);  // as under a service manager that opens nothing for it: the file then has number 0
+  close(STDIN_FILENO);  // as under a service manager without standard input: the file then gets descriptor 0
   EXPECT_EQ(reads(secret, 0600), secret);
   dup2(input, STDIN_FILENO);
   close(input);
@@ -83,7 +83,7 @@ TEST(FleetSecret, IsReadFromTheOwnersFileAlone) {
   EXPECT_NE(ReadFleetSecret(path).status().message().find("No such file"), std::string::npos);
 }
 
-TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
+TEST(FleetGuard, AcceptsEachGenuineRequestOnce) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
   FleetGuard guard(keys, 900);
   const FleetRequest request{"POST", "/fleet/import", "body"};
@@ -92,7 +92,8 @@ TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
   ASSERT_TRUE(member.ok()) << member.status().ToString();
   EXPECT_EQ(*member, (Hash128{1, 2}));
   EXPECT_FALSE(guard.CheckHead("POST", "/fleet/import", &header, 1010).ok()) << "the same again";
-  EXPECT_FALSE(guard.CheckHead("POST", "/fleet/import", &header, 1060).ok()) << "the same again, as late as can be";
+  EXPECT_FALSE(guard.CheckHead("POST", "/fleet/import", &header, 1060).ok())
+      << "the same again, at the last possible time";
 }
 
 TEST(FleetGuard, ChangesToAHeadAreNoticedBeforeItsBody) {
@@ -120,11 +121,11 @@ TEST(FleetGuard, ChangesToAHeadAreNoticedBeforeItsBody) {
   for (const char* bad : {"", "v1", "v2 1000 00 00 00", "v1 1000 x y z", "v1 1000 00 00", "v1 soon 00 00 00"})
     EXPECT_NE(refused("POST", "/fleet/import", bad), "") << bad;
   EXPECT_NE(guard.CheckHead("POST", "/fleet/import", nullptr, 1000).message().find("missing"), std::string::npos);
-  EXPECT_EQ(refused("POST", "/fleet/import", header), "") << "the genuine one was refused for what others did";
+  EXPECT_EQ(refused("POST", "/fleet/import", header), "") << "the genuine request was refused because of forged ones";
 }
 
-// What the process before this one has taken could be sent to it again.
-TEST(FleetGuard, WhatWasSignedBeforeTheProcessBeganIsRefused) {
+// Requests that the previous process accepted could be replayed.
+TEST(FleetGuard, RequestsSignedBeforeTheProcessBeganAreRefused) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
   FleetGuard guard(keys, 1000);
   const auto check = [&](int64_t signed_s, int64_t now_s) {
@@ -138,7 +139,7 @@ TEST(FleetGuard, WhatWasSignedBeforeTheProcessBeganIsRefused) {
   EXPECT_EQ(check(1005, 1010), "");
 }
 
-TEST(FleetGuard, ABodyIsTheOneThatWasSigned) {
+TEST(FleetGuard, ABodyMustBeTheSignedOne) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
   FleetGuard guard(keys, 900);
   const std::string header = SignFleetRequest(keys, {"POST", "/fleet/import", "body"}, 1000, {1, 2});
@@ -149,7 +150,7 @@ TEST(FleetGuard, ABodyIsTheOneThatWasSigned) {
   EXPECT_FALSE(guard.CheckBody(nullptr, "body").ok());
 }
 
-TEST(FleetSecret, AnAnswerIsThatOfItsRequest) {
+TEST(FleetSecret, AnAnswerIsValidOnlyForItsRequest) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
   const std::string header = SignFleetAnswer(keys, {3, 4}, 200, "yes");
   EXPECT_TRUE(CheckFleetAnswer(keys, {3, 4}, 200, "yes", &header).ok());

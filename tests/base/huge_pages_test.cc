@@ -15,7 +15,7 @@ bool Aligned(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % kHugePageBytes == 0;
 }
 
-// Pages of the machine's mappings, so that a mapping that is not given back shows.
+// The process's mapped pages, to detect mappings that are not unmapped.
 int64_t MappedPages() {
   std::ifstream in("/proc/self/statm");
   int64_t pages = 0;
@@ -23,7 +23,7 @@ int64_t MappedPages() {
   return pages;
 }
 
-TEST(HugePages, AMappingIsAlignedZeroAndItsOwn) {
+TEST(HugePages, AMappingIsAlignedAndZero) {
   for (const size_t bytes : {size_t{1}, kHugePageBytes - 1, kHugePageBytes, kHugePageBytes + 1, 3 * kHugePageBytes}) {
     SCOPED_TRACE(std::to_string(bytes) + " bytes");
     std::byte* data = MapHugePages(bytes);
@@ -35,7 +35,7 @@ TEST(HugePages, AMappingIsAlignedZeroAndItsOwn) {
   }
 }
 
-TEST(HugePages, WhatIsLetGoGoesBackWhole) {
+TEST(HugePages, UnmapReturnsAllPages) {
   UnmapHugePages(MapHugePages(1), 1);
   const int64_t before = MappedPages();
   for (int i = 0; i < 100; ++i) {
@@ -47,11 +47,12 @@ TEST(HugePages, WhatIsLetGoGoesBackWhole) {
   EXPECT_LT(MappedPages() - before, static_cast<int64_t>(100 * 4096 / 4096)) << "a mapping leaves pages behind";
 }
 
-TEST(HugePages, AMappingHoldsNoMoreThanItWasRoundedTo) {
+TEST(HugePages, AMappingHasNoPagesBeyondItsRoundedSize) {
   const int64_t before = MappedPages();
   std::byte* data = MapHugePages(kHugePageBytes);
   ASSERT_NE(data, nullptr);
-  EXPECT_LE(MappedPages() - before, static_cast<int64_t>(kHugePageBytes / 4096)) << "what was left over is kept";
+  EXPECT_LE(MappedPages() - before, static_cast<int64_t>(kHugePageBytes / 4096))
+      << "the rest around the aligned part is kept";
   UnmapHugePages(data, kHugePageBytes);
 }
 

@@ -47,8 +47,8 @@ TEST_F(InputFileTest, AFileOfExactlyTheLimitIsReadAndOneByteMoreIsNot) {
   }
 }
 
-// A call that succeeds leaves the errno of an older failure as it was.
-TEST_F(InputFileTest, AnInterruptLongAgoIsNoneOfThisRead) {
+// A successful call does not reset the errno of an earlier failure.
+TEST_F(InputFileTest, AnEarlierErrnoIsIgnored) {
   auto file = InputFile::Open(Write("f", "text"), 100);
   ASSERT_TRUE(file.ok()) << file.status().message();
   errno = EINTR;
@@ -68,7 +68,7 @@ TEST_F(InputFileTest, ADeviceWithoutAnEndIsRefusedAtTheLimit) {
   EXPECT_NE(read.status().message().find("1048576"), std::string::npos) << read.status().message();
 }
 
-TEST_F(InputFileTest, WhatIsNotThereOrAFolderIsNamed) {
+TEST_F(InputFileTest, MissingFilesAndFoldersAreNamed) {
   const std::string missing = (folder_ / "missing").string();
   EXPECT_EQ(ReadInputFile(missing, 10).status().code(), StatusCode::kNotFound);
   EXPECT_NE(ReadInputFile(missing, 10).status().message().find(missing), std::string::npos);
@@ -76,7 +76,7 @@ TEST_F(InputFileTest, WhatIsNotThereOrAFolderIsNamed) {
   EXPECT_NE(ReadInputFile(folder_.string(), 10).status().message().find("a folder"), std::string::npos);
 }
 
-TEST_F(InputFileTest, APipeIsReadToItsEndAndOneThatNobodyWritesToIsGivenUp) {
+TEST_F(InputFileTest, APipeIsReadToItsEndAndTimesOutWithoutAWriter) {
   const std::string path = Pipe();
   const auto silent = ReadInputFile(path, 10, 30);
   ASSERT_EQ(silent.status().code(), StatusCode::kDeadlineExceeded);

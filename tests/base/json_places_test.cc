@@ -7,7 +7,7 @@
 namespace tactus {
 namespace {
 
-TEST(JsonPlaces, PointersLeadWhereTheyDoInNlohmannsOwn) {
+TEST(JsonPlaces, PointersHaveTheTargetsOfNlohmann) {
   Json document = Json::parse(R"({"a": [1, {"b": null}], "~": {"/": 2}, "": {"": 3}, "$defs": {}})");
   for (int i = 0; i < 100; ++i) document["$defs"]["d" + std::to_string(i)] = i;
   JsonPlaces places(document);

@@ -1,4 +1,4 @@
-// What is said of JSON that is none.
+// Error texts of invalid JSON.
 #include "base/json_text.h"
 #include "base/json.h"
 
@@ -15,7 +15,7 @@ std::string Complaint(const std::string& text) {
   return parsed.status().message();
 }
 
-TEST(JsonText, AFaultIsToldWithItsPlaceAndNothingOfTheInput) {
+TEST(JsonText, ErrorsHaveThePlaceAndNoInput) {
   EXPECT_EQ(Complaint("{\"a\": 1e999}"), "invalid JSON at line 1, column 11: number overflow parsing");
   const std::string cut = Complaint("[1,\n 2,");
   EXPECT_EQ(cut.find("invalid JSON at line 2, column "), 0u) << cut;
@@ -24,9 +24,9 @@ TEST(JsonText, AFaultIsToldWithItsPlaceAndNothingOfTheInput) {
   EXPECT_NE(bad.find("control character"), std::string::npos) << bad;
 }
 
-// Where memory is short an allocation throws, and an exception out of a destructor ends the process.
+// Without memory an allocation throws, and an exception from a destructor ends the process.
 TEST(JsonText, AValueIsDestroyedWithoutAnAllocation) {
-  if (test::AllocationCount() < 0) GTEST_SKIP() << "sanitizers have an operator new of their own";
+  if (test::AllocationCount() < 0) GTEST_SKIP() << "sanitizers replace operator new";
   const std::string text =
       R"({"list": [1, [2, ["three", {"four": [[], {}, null, 5.5]}]]], "text": "longer than a short string is"})";
   auto ordered = json_text::ParseJson(text);
@@ -40,7 +40,7 @@ TEST(JsonText, AValueIsDestroyedWithoutAnAllocation) {
   EXPECT_EQ(test::AllocationCount() - before, 0);
 }
 
-TEST(JsonText, ANulByteEndsNothing) {
+TEST(JsonText, ANulByteIsRefused) {
   for (const size_t behind : {0u, 5u}) {
     std::string text = "{\"a\":\n1}";
     text += '\0';
@@ -51,7 +51,7 @@ TEST(JsonText, ANulByteEndsNothing) {
   EXPECT_EQ(Complaint(std::string(1, '\0')), "invalid JSON at line 1, column 1: a NUL byte");
 }
 
-TEST(JsonText, ASortedValueIsReadToALimitedDepth) {
+TEST(JsonText, SortedValuesHaveADepthLimit) {
   const auto nested = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
   EXPECT_TRUE(json_text::ParseSortedJson(nested(64)).ok());
   for (const std::string& text : {nested(65), std::string(1'000'000, '['), "[\"\\\"]\"," + nested(64) + "]"}) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// Each call takes 50 ms.
+// Each call advances the time by 50 ms.
 class FastClock final : public Clock {
  public:
   TimeNs NowNs() override { return now_ns_ += 50 * kMillisecond; }
@@ -28,10 +28,10 @@ class FastClock final : public Clock {
 
 struct Shortage {
   std::vector<std::unique_ptr<char[]>> all;
-  std::atomic<bool> free_soon{false}, freed{false};  // by another thread, 64 MiB
+  std::atomic<bool> free_soon{false}, freed{false};  // another thread frees 64 MiB
 };
 
-// For a child process: its address space ends a little beyond what it has.
+// For a child process: limits its address space to a little more than it uses.
 void RunShort(void (*run)(Shortage* shortage)) {
   static FastClock clock;
   WaitForMemoryWhereNeeded(clock);
@@ -76,7 +76,7 @@ TEST_F(MemoryShortage, AThreadOfOneRequestGetsAnError) {
 TEST_F(MemoryShortage, AThreadThatAllDependOnWaitsUntilAnotherFreesMemory) {
   EXPECT_EXIT(RunShort([](Shortage* shortage) {
                 const NeedsMemory needs_memory;
-                auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve
+                auto first = std::make_unique<char[]>(6 * kMiB);  // from the reserve
                 shortage->free_soon = true;
                 auto second = std::make_unique<char[]>(32 * kMiB);
                 std::exit(second != nullptr && shortage->freed ? 0 : 1);
@@ -97,12 +97,12 @@ TEST_F(MemoryShortage, AThreadThatAllDependOnGetsAnErrorAfterItsLongestWait) {
               ::testing::ExitedWithCode(1), "no memory for 10 s; the process ends");
 }
 
-TEST_F(MemoryShortage, TheReserveIsKeptAgainOnceThereIsMemory) {
+TEST_F(MemoryShortage, TheReserveIsRestoredOnceThereIsMemory) {
   EXPECT_EXIT(RunShort([](Shortage* shortage) {
                 const NeedsMemory needs_memory;
-                auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve
+                auto first = std::make_unique<char[]>(6 * kMiB);  // from the reserve
                 shortage->all.pop_back();
-                shortage->all.front().reset();  // another thread would
+                shortage->all.front().reset();  // as another thread would
                 auto second = std::make_unique<char[]>(6 * kMiB);
                 first.reset();
                 second.reset();

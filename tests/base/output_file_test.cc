@@ -35,7 +35,7 @@ TEST_F(OutputFile, TheCheckLeavesNothingBehindAndNothingChanged) {
   EXPECT_EQ(Text(Path("old.json")), "old");
 }
 
-TEST_F(OutputFile, WhatCannotBeWrittenIsNamed) {
+TEST_F(OutputFile, UnwritablePathsAreNamed) {
   for (const std::string& path : {folder_.string(), std::string("/proc/nothing/here.json")}) {
     const Status status = CheckWritable(path, "output");
     EXPECT_EQ(status.code(), StatusCode::kDataLoss) << path;
@@ -52,7 +52,7 @@ TEST_F(OutputFile, AFileIsReplacedThroughItsLinkAndNothingElseIsLeft) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
 }
 
-TEST_F(OutputFile, AReplacedFileKeepsItsRights) {
+TEST_F(OutputFile, AReplacedFileKeepsItsPermissions) {
   std::ofstream(Path("mine.csv")) << "old";
   const auto rights = fs::perms::owner_read | fs::perms::owner_write;
   fs::permissions(Path("mine.csv"), rights);
@@ -69,7 +69,7 @@ TEST_F(OutputFile, TwoOutputsInOneFileAreRefused) {
   EXPECT_TRUE(CheckApart({{"csv", "/dev/null"}, {"output", "/dev/null"}}).ok());
 }
 
-TEST_F(OutputFile, WhatIsNotCommittedChangesNothing) {
+TEST_F(OutputFile, AnUncommittedReplacementChangesNothing) {
   std::ofstream(Path("trace.json")) << "old";
   {
     auto replacement = FileReplacement::Open(Path("trace.json"), "perfetto");
@@ -88,8 +88,8 @@ TEST_F(OutputFile, WhatIsNotCommittedChangesNothing) {
   EXPECT_EQ(FileReplacement::Open("/proc/nothing/here", "perfetto").status().code(), StatusCode::kDataLoss);
 }
 
-// As a handler of signals does it, before it ends the process.
-TEST_F(OutputFile, WhatIsUnfinishedGoesWithTheProcess) {
+// As a signal handler does before it ends the process.
+TEST_F(OutputFile, UnfinishedFilesAreRemovedWithTheProcess) {
   ASSERT_TRUE(ReplaceFile(Path("trace.json"), "old", "output").ok());
   {
     auto replacement = FileReplacement::Open(Path("trace.json"), "perfetto");
@@ -104,7 +104,7 @@ TEST_F(OutputFile, WhatIsUnfinishedGoesWithTheProcess) {
   many.clear();
   const UnfinishedFile again(Path("trace.json"));
   RemoveUnfinishedFiles();
-  EXPECT_FALSE(fs::exists(Path("trace.json"))) << "places are given back";
+  EXPECT_FALSE(fs::exists(Path("trace.json"))) << "slots are freed";
 }
 
 TEST_F(OutputFile, AFullDeviceIsAnErrorAndStaysADevice) {

@@ -1,5 +1,5 @@
-// Groups of sequences with the same blocks at the front: what a group says it shares is shared, the cut is the one that
-// spares most, and no two groups have a sequence in common.
+// Groups of sequences with a common prefix of blocks: the blocks of a group are really shared, the cut saves the most
+// reads, and groups have no sequence in common.
 #include "base/prefix_groups.h"
 
 #include <gtest/gtest.h>
@@ -17,13 +17,13 @@ using Sequence = PrefixGroups::Sequence;
 
 constexpr int32_t kBlock = 16;
 
-// Tables by hand: runs of block ids from `from` on.
+// Builds block tables from runs of block ids that start at `from`.
 class Tables {
  public:
   struct Run {
     int32_t from, blocks;
   };
-  // A sequence of these blocks that reads `tokens` of them; -1: all.
+  // Adds a sequence of these blocks that reads `tokens` tokens; -1: all.
   void Add(std::initializer_list<Run> runs, int32_t tokens = -1) {
     std::vector<BlockId>& table = tables_.emplace_back();
     for (const Run& run : runs) {
@@ -62,16 +62,16 @@ TEST(PrefixGroups, OnlyWholeBlocksThatBothReadAreShared) {
   t.Add({{100, 20}}, 128 + 40);
   t.Add({{100, 20}}, 128 + 31);
   EXPECT_EQ(t.Find(), 144);
-  EXPECT_EQ(t.at(0).shared_tokens, 144) << "the second reads nine blocks whole";
+  EXPECT_EQ(t.at(0).shared_tokens, 144) << "the second reads nine complete blocks";
   Tables brief;
   brief.Add({{100, 20}}, 127);
   brief.Add({{100, 20}}, 320);
   EXPECT_EQ(brief.Find(), 0);
 }
 
-// Ten share 128 tokens, of which two share 4,096: those two spare more than all ten do, and the others are a group of
-// their own.
-TEST(PrefixGroups, OfNestedPrefixesTheCutSparesMost) {
+// Ten sequences share 128 tokens, and two of them 4,096: those two save more than all ten, and the others form a second
+// group.
+TEST(PrefixGroups, TheCutOfNestedPrefixesSavesTheMost) {
   Tables t;
   for (int32_t i = 0; i < 2; ++i) t.Add({{0, 8}, {1000, 248}, {2000 + 10 * i, 2}});
   for (int32_t i = 0; i < 8; ++i) t.Add({{0, 8}, {3000 + 10 * i, 2}});
@@ -83,7 +83,7 @@ TEST(PrefixGroups, OfNestedPrefixesTheCutSparesMost) {
     EXPECT_EQ(t.at(i).shared_tokens, 128);
   }
   EXPECT_NE(t.at(0).group, t.at(2).group);
-  Tables many;  // the other way round: all ten spare more
+  Tables many;  // the reverse: all ten save more
   for (int32_t i = 0; i < 2; ++i) many.Add({{0, 40}, {1000, 8}, {2000 + 10 * i, 2}});
   for (int32_t i = 0; i < 8; ++i) many.Add({{0, 40}, {3000 + 10 * i, 2}});
   EXPECT_EQ(many.Find(), 9 * 640);
@@ -91,8 +91,8 @@ TEST(PrefixGroups, OfNestedPrefixesTheCutSparesMost) {
   EXPECT_EQ(many.at(0).shared_tokens, 640);
 }
 
-TEST(PrefixGroups, AreLeftAloneWhereTheirOwnPartsAreMore) {
-  for (const int32_t own_blocks : {4, 5}) {  // two sequences spare 128 tokens and read twice 64 or 80 of their own
+TEST(PrefixGroups, AreDroppedIfUnsharedPartsAreLarger) {
+  for (const int32_t own_blocks : {4, 5}) {  // two sequences save 128 tokens and read 64 or 80 unshared tokens each
     Tables t;
     t.Add({{0, 8}, {1000, own_blocks}});
     t.Add({{0, 8}, {2000, own_blocks}});
@@ -101,7 +101,7 @@ TEST(PrefixGroups, AreLeftAloneWhereTheirOwnPartsAreMore) {
   }
 }
 
-// A cache would not make such tables; a group must not take its word for it.
+// A cache does not create such tables, but groups must compare the blocks anyway.
 TEST(PrefixGroups, BlocksBeforeTheBoundaryAreCompared) {
   Tables t;
   t.Add({{0, 8}, {1000, 1}});
@@ -112,7 +112,7 @@ TEST(PrefixGroups, BlocksBeforeTheBoundaryAreCompared) {
   EXPECT_EQ(t.at(1).group, -1);
 }
 
-TEST(PrefixGroups, RandomTreesAreGroupedTruly) {
+TEST(PrefixGroups, GroupsOfRandomTreesAreCorrect) {
   Rng rng(4);
   for (int32_t round = 0; round < 300; ++round) {
     std::deque<std::vector<BlockId>> tables;
@@ -121,7 +121,7 @@ TEST(PrefixGroups, RandomTreesAreGroupedTruly) {
     const int32_t block = std::array{16, 1, 7, 64, 256}[static_cast<size_t>(rng.UniformInt(0, 4))];
     for (int64_t i = rng.UniformInt(0, 40); i > 0; --i) {
       std::vector<BlockId> table;
-      if (!tables.empty() && rng.UniformInt(0, 3) > 0) {  // branches off an earlier one
+      if (!tables.empty() && rng.UniformInt(0, 3) > 0) {  // branches off an earlier table
         const auto& from = tables[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(tables.size()) - 1))];
         table.assign(from.begin(), from.begin() + rng.UniformInt(0, static_cast<int64_t>(from.size())));
       }

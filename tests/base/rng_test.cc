@@ -53,7 +53,7 @@ TEST(Rng, PositionsAreIndependentOfOrder) {
 }
 
 // All 64 bits of seed, stream and index count.
-TEST(Rng, TheUpperHalvesCount) {
+TEST(Rng, AllBitsOfTheArgumentsCount) {
   const uint64_t upper = uint64_t{1} << 32;
   const double a = UniformAt(42, 1, 1000);
   EXPECT_NE(a, UniformAt(42 + upper, 1, 1000));
@@ -61,13 +61,13 @@ TEST(Rng, TheUpperHalvesCount) {
   EXPECT_NE(a, UniformAt(42, 1, 1000 + upper));
 }
 
-// Philox's first answer for an all-zero key and counter: its first two words, the low one first, and the upper 53 bits
-// of them.
-TEST(Rng, WhatIsMadeOfTheBits) {
+// Philox's first output for an all-zero key and counter: its first two words, the low one first, and their upper 53
+// bits.
+TEST(Rng, OutputsUseTheFirstPhiloxWords) {
   Rng rng(0, 0);
   EXPECT_EQ(rng.Next64(), 0xe169c58d6627e8d5ULL);
   EXPECT_EQ(UniformAt(0, 0, 0), static_cast<double>(0xe169c58d6627e8d5ULL >> 11) / 9007199254740992.0);
-  EXPECT_EQ(Rng(0, 0).UniformInt(10, 19), 10 + 8);  // 0.88 of ten
+  EXPECT_EQ(Rng(0, 0).UniformInt(10, 19), 10 + 8);  // 0.88 of the range of ten
   EXPECT_EQ(Rng(0, 0).UniformInt(5, 5), 5);
   EXPECT_EQ(Rng(0, 0).UniformInt(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()),
             static_cast<int64_t>(0xe169c58d6627e8d5ULL));

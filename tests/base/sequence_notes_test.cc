@@ -18,12 +18,12 @@ struct Odd {
   uint8_t bytes[3];
 };
 
-TEST(NoteLayout, WhoNotesNothingTakesNothing) {
+TEST(NoteLayout, AnEmptyLayoutHasNoStride) {
   EXPECT_EQ(core::NoteLayout().stride(), 0u);
   EXPECT_FALSE(core::NoteLayout().Find<Small>());
 }
 
-// Bytes 0, 8 to 23, 24 to 26; rounded up to the widest alignment.
+// The columns use bytes 0, 8 to 23, and 24 to 26; the stride is rounded up to the widest alignment.
 TEST(NoteLayout, ColumnsLieSideBySideAligned) {
   core::NoteLayout layout;
   const auto small = layout.Column<Small>();
@@ -47,7 +47,7 @@ TEST(NoteLayout, ColumnsLieSideBySideAligned) {
   }
 }
 
-TEST(NoteLayout, WhoNamesTheSameStructSharesIt) {
+TEST(NoteLayout, TheSameStructSharesAColumn) {
   core::NoteLayout layout;
   const auto first = layout.Column<Wide>();
   layout.Column<Small>();

@@ -7,7 +7,7 @@
 namespace tactus {
 namespace {
 
-TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
+TEST(ServiceClass, TextRoundTrips) {
   const auto classes =
       ParseServiceClasses({"interactive:ttft=500ms,tbt=50ms,weight=4,gate=shed", "batch:gate=off,share=20%",
                            "report:jct=2m,gate=queue,weight=0.5,share=0.07"});
@@ -38,7 +38,7 @@ TEST(ServiceClass, ReadsWhatIsDeclaredAndBack) {
   EXPECT_EQ(FindServiceClass(*classes, "bat"), 0);
 }
 
-TEST(ServiceClass, WhatIsWrongIsNamed) {
+TEST(ServiceClass, ErrorsNameTheInvalidPart) {
   const auto refused = [](const std::vector<std::string>& texts, const std::string& why) {
     const auto classes = ParseServiceClasses(texts);
     ASSERT_FALSE(classes.ok()) << texts.back();
@@ -69,7 +69,7 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused(many, "more than 32 classes");
 }
 
-TEST(ServiceClass, WhatAClassPromisesDoesNotContradictTheRequest) {
+TEST(ServiceClass, ClassObjectivesDoNotContradictTheRequest) {
   const auto classes = ParseServiceClasses({"chat:ttft=2s,jct=10s"});
   Request quick, patient;
   quick.slo_class = patient.slo_class = "chat";
@@ -80,7 +80,7 @@ TEST(ServiceClass, WhatAClassPromisesDoesNotContradictTheRequest) {
   EXPECT_EQ(patient.slo, (Slo{.ttft_ns = 20 * kSecond})) << "its first token is due after the class's whole answer";
 }
 
-TEST(ServiceClass, ARequestKeepsWhatItStates) {
+TEST(ServiceClass, ARequestKeepsItsStatedObjectives) {
   const auto classes = ParseServiceClasses({"chat:ttft=1s,tbt=100ms"});
   Request r;
   r.slo_class = "chat";
@@ -96,7 +96,7 @@ TEST(ServiceClass, ARequestKeepsWhatItStates) {
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused.param(), "slo.class");
   EXPECT_NE(refused.message().find("'gold' is unknown; this server has chat"), std::string::npos) << refused.message();
-  EXPECT_TRUE(ApplyServiceClass({}, &unknown).ok()) << "where none are declared a class is a label";
+  EXPECT_TRUE(ApplyServiceClass({}, &unknown).ok()) << "without declared classes a class is a label";
 }
 
 }  // namespace

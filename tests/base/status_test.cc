@@ -10,7 +10,7 @@
 namespace tactus {
 namespace {
 
-TEST(Status, SaysWhatItIsAndWhichOption) {
+TEST(Status, TextHasCodeMessageAndOption) {
   EXPECT_EQ(Status().ToString(), "ok");
   EXPECT_EQ(Status(StatusCode::kNotFound, "no model").ToString(), "not found: no model");
   EXPECT_EQ(InvalidArgument("--tp 3 does not divide", "tp").ToString(),
@@ -42,7 +42,7 @@ TEST(FinishReason, EveryReasonHasAName) {
   for (const auto& [reason, name] : kNames) EXPECT_STREQ(FinishReasonName(reason), name);
 }
 
-// A broken invariant names the place, the expression and what the caller adds; the hook hears it first, once.
+// A broken invariant reports the place, the expression and the caller's message; the hook is called first, once.
 TEST(CheckDeathTest, ABrokenInvariantIsReportedAndStops) {
   EXPECT_DEATH(TACTUS_CHECK_MSG(1 + 1 == 3, "sums are off"),
                "status_test.cc:[0-9]+: broken invariant: 1 \\+ 1 == 3: sums are off");

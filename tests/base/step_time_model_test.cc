@@ -1,4 +1,4 @@
-// What a step-time model says of stages when it says only how long a step takes.
+// Defaults for stages of a step-time model that only implements the time of a step.
 #include "base/step_time_model.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(StepRates, AreThoseOfAFullStepAndOfOneMoreTokenOfContext) {
   const StepRates rates = RatesOf(Linear(), 512);
   EXPECT_DOUBLE_EQ(rates.prompt_token_s, 1.1e-6);
   EXPECT_DOUBLE_EQ(rates.kv_token_s, 50e-9);
-  EXPECT_GT(RatesOf(Linear(), 1).prompt_token_s, 1e-6) << "a small step is a step too";
+  EXPECT_GT(RatesOf(Linear(), 1).prompt_token_s, 1e-6) << "a step smaller than one chunk";
   EXPECT_EQ(RatesOf(SevenPerToken(), 512).kv_token_s, 0) << "context costs nothing there";
 }
 

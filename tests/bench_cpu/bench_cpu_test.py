@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/cpu: counted work, verdicts, statistics, and the clients against servers and engines that are made up here."""
+"""bench/cpu: counted work, verdicts, statistics, and the clients against simulated servers and engines."""
 
 import argparse
 import asyncio
@@ -52,7 +52,7 @@ class Shape(unittest.TestCase):
         )
         self.assertEqual(contexts("bf16"), 2 * contexts("int8"))
 
-    def test_the_larger_of_arithmetic_and_bytes(self):
+    def test_the_bound_is_the_larger_of_arithmetic_and_memory_time(self):
         slow_memory = shape.Ceilings(bf16=1e15, int8=1e15, read=1e9)
         slow_arithmetic = shape.Ceilings(bf16=1e9, int8=2e9, read=1e15)
         work = shape.decode(1, 128)
@@ -72,13 +72,12 @@ def cell(ours: float, theirs: float, tokens: int, ceilings: dict) -> dict:
 
 
 class Verdicts(unittest.TestCase):
-    """Of figures that are made up here. `fast` is a machine with no ceiling worth naming, and that of reading the lower
-    one."""
+    """Verdicts on made-up figures. `fast` is a machine without relevant ceilings, where reading is the lower one."""
 
     fast = {"bf16_ops": [1e30], "int8_ops": [1e30], "f32_ops": [1e30], "read_bytes": [1e18]}
 
     def judge(self, key: str, ours: float, ceilings: dict, fmt: str = "int8") -> dict[str, dict]:
-        """Aims of one cell in which the best peer has 100 tokens/s, by what they are about."""
+        """Aims of one cell in which the best peer has 100 tokens/s, by their subject."""
         name = "tactus" if fmt == "bf16" else f"tactus {fmt}"
         tokens = aims.work_of(key)[1]
         found = {
@@ -88,7 +87,7 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(all(a["who"] == name and a["basis"] == aims.DEFAULT for a in judged))
         return {a["what"].split(", ")[1]: a for a in judged}
 
-    def test_the_ratios_that_just_meet_and_just_miss(self):
+    def test_ratios_just_above_and_below_the_aim(self):
         wanted = {
             ("bf16", "prefill 128"): 1.15,
             ("bf16", "prefill 2048"): 1.15,
@@ -121,7 +120,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((missed["found"], missed["verdict"]), ("1.50 (OpenVINO GenAI)", "short by 25.0 %"))
 
     def bound(self, key: str, limit: float, arithmetic: float) -> dict:
-        """Ceilings under which reading alone allows `limit` tokens/s, and arithmetic `arithmetic` times the time of
+        """Ceilings at which reading allows `limit` tokens/s, and arithmetic takes `arithmetic` times as long as
         reading."""
         work, tokens = aims.work_of(key)
         seconds = tokens / limit
@@ -133,7 +132,7 @@ class Verdicts(unittest.TestCase):
             "read_bytes": [shape.bytes_read(work, "int8") / seconds],
         }
 
-    def test_the_share_of_the_ceiling_is_an_aim_of_its_own_where_arithmetic_bounds(self):
+    def test_the_share_of_the_ceiling_is_a_separate_aim_of_cells_bound_by_arithmetic(self):
         ceilings = self.bound("decode 16 at 128", 202, 1.01)  # arithmetic allows 200 tokens/s
         near = self.judge("decode 16 at 128", 150.2, ceilings)
         self.assertEqual(
@@ -149,7 +148,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((short["found"], short["met"], short["verdict"]), ("74.9 %", False, "short by 0.1 %"))
         self.assertEqual(
             list(self.judge("decode 16 at 128", 90, self.bound("decode 16 at 128", 200, 0.99))), ["times the best peer"]
-        )  # reading bounds
+        )  # reading is the bound
 
     def test_a_share_without_a_peer_and_no_aim_of_ratio(self):
         tokens = aims.work_of("decode 4 at 128")[1]
@@ -163,7 +162,7 @@ class Verdicts(unittest.TestCase):
         )
 
     def test_a_share_is_taken_against_the_ceilings_of_its_own_turn(self):
-        """The machine halves its read rate between two turns: both turns are at 90 % of what there was."""
+        """The machine's read rate halves between two turns: both turns reach 90 % of their own ceiling."""
         work, tokens = aims.work_of("decode 1 at 128")
         at = lambda rate: {"bf16_ops": 1e18, "int8_ops": 1e18, "f32_ops": 1e18, "read_bytes": rate}
         least = lambda rate: shape.bytes_read(work, "int8") / rate
@@ -180,7 +179,7 @@ class Verdicts(unittest.TestCase):
         self.assertAlmostEqual(row["share"], 0.9)
         self.assertEqual(len(aims.speeds({"tactus int8": ours}, "tactus int8", 1)), 8)
 
-    def test_verdicts_say_whose_numerics_they_judge(self):
+    def test_verdicts_name_the_numerics_they_judge(self):
         names = [
             "tactus int8",
             "tactus int8, int8 activations",
@@ -190,7 +189,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual([aims.basis(n, aims.DEFAULT) for n in names], [aims.DEFAULT, aims.LIKE, None, aims.DEFAULT])
         self.assertEqual(
             [aims.basis(n, aims.first_of({})) for n in names], [aims.LIKE, aims.LIKE, aims.DEFAULT, aims.DEFAULT]
-        )  # results of before
+        )  # results of earlier versions
         tokens = aims.work_of("decode 16 at 128")[1]
         rates = dict(zip([*names[:3], "OpenVINO GenAI"], (150, 201, 150, 100)))
         cells = {
@@ -226,7 +225,7 @@ class Verdicts(unittest.TestCase):
             "broken": row(90, 3),
         }
         result = lambda: {"first": aims.DEFAULT, "served": {"saturation": rows}}
-        # The default is judged beside the peers' defaults, like for like beside the best.
+        # The default is compared with the peers' defaults, the matched settings with the best peer.
         self.assertEqual(
             [(a["who"], a["basis"], a["found"], a["met"]) for a in aims.saturation(result())],
             [
@@ -249,7 +248,7 @@ class Verdicts(unittest.TestCase):
             [(True, "+3.0 %", "met"), (False, "+3.1 %", "short by 0.1 points")],
         )
 
-    def test_int8_keys_and_values_have_a_ceiling_of_their_own(self):
+    def test_int8_keys_and_values_have_a_separate_ceiling(self):
         seconds = {"all": [1.0]}
         cells = {
             "decode 1 at 32768": {
@@ -298,7 +297,7 @@ class Verdicts(unittest.TestCase):
             "first": aims.DEFAULT,
             "stall": {"tactus, int8 activations": row(0.1, 1), "tactus": row(2, 5), **theirs},
         }
-        self.assertFalse(aims.stall(like)[0]["met"])  # the curve is the default's own
+        self.assertFalse(aims.stall(like)[0]["met"])  # the curve belongs to the default
 
     def test_a_report_of_everything_renders(self):
         result = {
@@ -369,7 +368,7 @@ class Statistics(unittest.TestCase):
 
 
 class Slow(servers.Server):
-    """Sends a token every 20 ms; nothing of it is real but the clock."""
+    """Sends a token every 20 ms on the real clock."""
 
     name = "slow"
 
@@ -391,7 +390,7 @@ class TimeBoxes(unittest.TestCase):
         requests = [servers.Request([1] * 10, m) for m in max_tokens]
         return asyncio.run(load.saturate(Slow(), requests, at_once=2, box_s=box_s))
 
-    def test_what_arrived_before_the_box_closed_counts(self):
+    def test_tokens_received_before_the_box_closed_count(self):
         out = self.play(0.5, [1, 10000, 10000, 10000])  # one ends, two run, one was never sent
         self.assertEqual((out["requests"], out["completed"], out["cut"], out["errors"]), (4, 1, True, []))
         self.assertAlmostEqual(out["output_tokens_per_s"] * out["seconds"], out["streamed_tokens"])
@@ -405,7 +404,7 @@ class TimeBoxes(unittest.TestCase):
 
 
 class FakeRun:
-    """What cells.Bench needs of a run."""
+    """The part of a run that cells.Bench uses."""
 
     def __init__(self, rounds=2):
         self.args = argparse.Namespace(rounds=rounds, quick=False)
@@ -415,7 +414,7 @@ class FakeRun:
 
 
 class Fake:
-    """An engine that answers with the times it was given, or the ceilings."""
+    """An engine that answers with given times, or with the ceilings."""
 
     def __init__(self, name, answers):
         self.spec, self.answers, self.lines = engines.Spec(name, [], ""), iter(answers), []
@@ -433,7 +432,7 @@ class Fake:
 
 
 class Turns(unittest.TestCase):
-    def test_turns_rotate_and_each_has_its_own_ceilings(self):
+    def test_turns_rotate_and_each_has_separate_ceilings(self):
         bench = cells.Bench(FakeRun(), "int8")
         a = Fake("tactus int8", [{"seconds": [9.0]}, {"seconds": [8.0, 1.0]}, {"seconds": [8.0, 1.5]}])
         b = Fake("OpenVINO GenAI", [{"seconds": [9.0]}, {"seconds": [8.0, 2.0]}, engines.CellError("no memory")])
@@ -496,7 +495,7 @@ class LongContexts(unittest.TestCase):
         self.assertEqual(len(bench.run.notes), 2)
         self.assertIn("llama.cpp, prefill 32768: not measured, it would take more than 60 s (60 by", bench.run.notes[0])
 
-    def test_every_engine_has_room_for_what_is_asked(self):
+    def test_every_engine_has_room_for_the_requested_cells(self):
         here = pathlib.Path("x")
         places = engines.Places(here, here, 2, here, here, here, [])
         for context, batch in ((8192, 4), (32768, 1)):
@@ -521,7 +520,7 @@ class LongContexts(unittest.TestCase):
             )
             for name in ("llama.cpp", "ik_llama.cpp"):
                 sequences, each, unified = map(int, specs[name][-3:])
-                self.assertGreaterEqual(sequences, batch + unified)  # one more that copies go through
+                self.assertGreaterEqual(sequences, batch + unified)  # one extra sequence, through which copies are made
                 self.assertGreater(each * (sequences if unified else 1), context)
         self.assertEqual(
             [s.name for s in engines.specs(places, "int8", ["tactus"])],
@@ -581,7 +580,7 @@ class CommandLine(unittest.TestCase):
         empty = {"machine": {}, "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}}
         self.assertEqual([part.section(empty) + part.aims(empty) for part in parts.PARTS], [[]] * len(parts.PARTS))
 
-    def test_results_of_before_are_not_added_to(self):
+    def test_results_in_an_earlier_format_are_not_extended(self):
         with tempfile.TemporaryDirectory() as folder:
             keys = (
                 "date",
@@ -623,7 +622,7 @@ class CommandLine(unittest.TestCase):
             ["--cache", "CACHE", "--build=BUILD", "-o", "FILE", "--rounds", "3"],
         )
 
-    def test_the_plan_grows_with_what_is_asked(self):
+    def test_the_plan_grows_with_the_requested_work(self):
         names = ["tactus int8", "OpenVINO GenAI"]
         some = plan.cells_s(names, "int8", 2, [512], [16, 1], [128])
         self.assertGreater(plan.cells_s(names, "int8", 2, plan.PREFILLS, plan.BATCHES, plan.CONTEXTS), 2 * some)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/pages.py: links of tables to commands, what has moved, what is written, what stops it."""
+"""bench/pages.py: links of tables to commands, changed numbers, updated pages, errors."""
 
 import contextlib
 import io
@@ -64,7 +64,7 @@ class Pages(unittest.TestCase):
         path.chmod(0o755)
 
     def run_pages(self, *arguments):
-        """Exit status and what is said."""
+        """Exit status and output."""
         said = io.StringIO()
         with mock.patch.object(sys, "argv", ["pages.py", str(self.page), "--tactus", "/a/tactus", *arguments]):
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
@@ -74,14 +74,14 @@ class Pages(unittest.TestCase):
                     status = end.code
         return status, said.getvalue()
 
-    def test_what_stands_is_said_and_the_program_is_named(self):
+    def test_unchanged_numbers_and_the_program_are_reported(self):
         status, said = self.run_pages("--also", "--jobs 1")
         self.assertEqual(status, 0, said)
         self.assertIn("2 of 2 rows printed, all within 1 %", said)
         self.assertEqual(self.log.read_text(), "/a/tactus --setting a --jobs 1\n")
         self.assertEqual(self.page.read_text(), PAGE)
 
-    def test_a_number_that_moved_is_named_with_both_and_how_far(self):
+    def test_a_moved_number_is_reported_with_old_new_and_difference(self):
         self.printed.write_text(PRINTED.replace("0.069", "0.103"))
         status, said = self.run_pages()
         self.assertEqual(status, 1)
@@ -108,13 +108,13 @@ class Pages(unittest.TestCase):
         ]:
             self.assertEqual(pages.moved(old, new, 1), change, f"{old} -> {new}")
 
-    def test_written_in_place_and_nothing_else(self):
+    def test_write_changes_only_the_moved_numbers(self):
         self.printed.write_text(PRINTED.replace("0.069", "0.103") + "| new row | 1 | 2 % |\n")
         self.assertEqual(self.run_pages("--write")[0], 1)
         self.assertEqual(self.page.read_text(), PAGE.replace("0.069", "0.103"))
         self.assertEqual(self.run_pages()[0], 0, "what was written stands")
 
-    def test_rows_are_found_by_as_many_cells_as_it_takes(self):
+    def test_rows_are_identified_by_as_many_cells_as_needed(self):
         table = "| setting | load | x |\n|---|---|---|\n| a | 1 | 5 |\n| a | 2 | 6 |\n"
         self.page.write_text("<!-- table: bench/script.sh -->\n" + table)
         self.printed.write_text("| setting | load | x |\n|---|---|---|\n| a | 2 | 7 |\n| a | 1 | 5 |\n")
@@ -123,7 +123,7 @@ class Pages(unittest.TestCase):
         self.assertIn("a, 2 | x: 6 -> 7", said)
         self.assertNotIn("a, 1", said)
 
-    def test_two_printed_rows_that_one_row_of_the_page_finds_are_refused(self):
+    def test_two_printed_rows_matching_one_row_of_the_page_are_refused(self):
         table = "| setting | load | x |\n|---|---|---|\n| a | 1 | 5 |\n| b | 1 | 6 |\n"
         self.page.write_text("<!-- table: bench/script.sh -->\n" + table)
         self.printed.write_text(table.replace("| b", "| a | 2 | 7 |\n| b"))
@@ -133,7 +133,7 @@ class Pages(unittest.TestCase):
             "it prints 2 rows that begin with | a |, and the page has one: | a | 1 | 5 |; | a | 2 | 7 |", said
         )
         self.assertIn(table, self.page.read_text(), "the page stays")
-        # Rows that the page does not have may be alike, and a page with both rows tells them apart.
+        # Rows that are missing in the page may be alike; a page with both rows distinguishes them.
         self.printed.write_text(table + "| c | 1 | 8 |\n| c | 2 | 9 |\n")
         self.assertEqual(self.run_pages()[0], 0)
         both = table.replace("| b", "| a | 2 | 7 |\n| b")
@@ -141,7 +141,7 @@ class Pages(unittest.TestCase):
         self.printed.write_text(both)
         self.assertEqual(self.run_pages()[0], 0)
 
-    def test_a_row_that_is_not_printed_has_moved_unless_only_a_part_was_asked_for(self):
+    def test_a_missing_row_counts_as_moved_unless_only_a_part_was_requested(self):
         self.printed.write_text(PRINTED.replace("| tactus", "| tactile"))
         status, said = self.run_pages()
         self.assertEqual(status, 1)
@@ -155,7 +155,7 @@ class Pages(unittest.TestCase):
         self.assertIn("prints no table with the header |  | 1/s | kept |; it prints: |  | 2/s | kept |", said)
         self.assertEqual(self.page.read_text(), PAGE)
 
-    def test_tables_with_one_header_are_told_apart_by_title(self):
+    def test_tables_with_equal_headers_are_distinguished_by_title(self):
         self.printed.write_text(f"load 0.7\n{PRINTED[18:]}\nload 0.9\n\n{PRINTED[18:].replace('91', '95')}")
         status, said = self.run_pages()
         self.assertEqual(status, 1)
@@ -175,7 +175,7 @@ class Pages(unittest.TestCase):
         self.page.write_text(PAGE + "\nAs `<!-- table: COMMAND -->` says.\n")
         self.assertEqual(self.run_pages()[0], 0)
 
-    def test_what_needs_more_than_a_simulation_is_skipped(self):
+    def test_commands_that_need_more_than_a_simulation_are_skipped(self):
         self.page.write_text(PAGE.replace("table:", "table, needs a GPU:"))
         status, said = self.run_pages()
         self.assertEqual(status, 0)
@@ -205,7 +205,7 @@ class Pages(unittest.TestCase):
             self.assertIn(why, str(status) + said)
             self.assertFalse(self.log.exists())
 
-    def test_a_command_that_fails_is_no_table_that_stands(self):
+    def test_a_failed_command_is_not_an_unchanged_table(self):
         self.script("#!/bin/sh\nexit 3\n")
         status, said = self.run_pages("--write")
         self.assertEqual(status, 1)
@@ -225,7 +225,7 @@ class Pages(unittest.TestCase):
         self.page.unlink()
         self.assertIn("no such page", self.run_pages()[1])
 
-    def test_interrupted_it_ends_the_command_and_leaves_the_page(self):
+    def test_an_interrupt_stops_the_command_and_keeps_the_page(self):
         pid = self.root / "pid"
         self.script(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nexec sleep 100\n")
         starts = f"import pathlib, sys; sys.path.insert(0, {str(ROOT / 'bench')!r}); import pages; "
@@ -244,7 +244,7 @@ class Pages(unittest.TestCase):
             os.kill(int(pid.read_text()), 0)
         self.assertEqual(self.page.read_text(), PAGE)
 
-    def test_interrupted_just_when_the_command_has_ended(self):
+    def test_an_interrupt_just_after_the_command_has_ended(self):
         with mock.patch.object(subprocess, "Popen") as popen, mock.patch.object(os, "killpg") as kill:
             popen.return_value.communicate.side_effect = KeyboardInterrupt
             kill.side_effect = ProcessLookupError

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""AccelGen's claims and the tables of bench/policies/accelgen.py: which policy decides a verdict, and what a table says
-of figures. No simulation is run.
+"""AccelGen's claims and the tables of bench/policies/accelgen.py: the policy that decides a verdict, and the contents
+of tables. Runs no simulation.
 
 tests/bench_papers/accelgen_test.py
 """
@@ -36,7 +36,7 @@ class Claims(unittest.TestCase):
 
 
 class Tables(unittest.TestCase):
-    """bench/policies/accelgen.py, whose settings the claims take."""
+    """bench/policies/accelgen.py, whose settings the claims use."""
 
     BENCH = shared.load("policies/accelgen.py")
 
@@ -63,7 +63,7 @@ class Tables(unittest.TestCase):
     def test_the_window_lies_within_the_arrivals(self):
         self.assertEqual(self.BENCH.window_flags(1000), ["--warmup", "200", "--measure", "600"])
 
-    def test_the_published_policy_is_held_against_the_better_of_two(self):
+    def test_the_published_policy_is_compared_with_the_better_of_two(self):
         runs = lambda *goodput: [{"goodput": g} for g in goodput]
         column = {
             "sarathi-serve, pivot": runs(0.1, 0.3),
@@ -77,7 +77,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| *accelgen-paper over the better of sarathi-serve, pivot and fastgen* | 0.50 |", text)
         self.assertIn("| *accelgen over the better of sarathi-serve, pivot and fastgen* | 2.00 |", text)
 
-    def test_the_window_stands_beside_the_drain(self):
+    def test_window_and_drain_are_both_reported(self):
         def run(goodput, drain, window):
             figures = lambda rate: {"requests_per_s": rate, "tokens_per_s": 100 * rate}
             return {"goodput": goodput, "drain": figures(drain), "window": figures(window), "jct_s": self.JCT}

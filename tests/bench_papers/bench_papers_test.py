@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/papers: tables of claims that are well formed, verdicts, the search for a capacity, the cache; and two claims
-by simulation. What the report says is in report_test.py.
+"""bench/papers: well-formed tables of claims, verdicts, the search for a capacity, the cache, and two claims by
+simulation. The report is tested in report_test.py.
 
 tests/bench_papers/bench_papers_test.py [TACTUS]
 """
@@ -72,7 +72,7 @@ class Tables(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
             Claim("c", "1", "says", "2", Near(1, 0.1), {}, lambda r: 1)
 
-    def test_what_ships_is_run_as_the_papers(self):
+    def test_shipped_presets_need_the_papers_runs(self):
         with self.assertRaisesRegex(ValueError, r"what ships has other runs \(b\) than the paper's"):
             claim(shipped={"b": Sim("--rate 1")})
 
@@ -125,7 +125,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    def test_only_what_the_perturbation_turned(self):
+    def test_only_rankings_reversed_by_the_perturbation_are_reported(self):
         c = claim(claims.ABOVE_ONE)
         self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.9, "network x 2": 1.2}), ["products x 2"])
         self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4, "network x 2": 1.1}), ["network x 2"])
@@ -134,7 +134,7 @@ class Turns(unittest.TestCase):
         )
         self.assertEqual(run.turns(c, {}), [])
 
-    def test_within_a_hundredth_of_no_effect_there_is_no_ranking_to_turn(self):
+    def test_effects_below_a_hundredth_have_no_ranking_to_reverse(self):
         c = claim(claims.ABOVE_ONE, unit="x")
         self.assertEqual(
             run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.995, "network x 2": 0.98}), ["network x 2"]
@@ -153,7 +153,7 @@ class Turns(unittest.TestCase):
         self.assertIn("roofline", names)
         self.assertEqual(calibration.variants("nothing known"), {})
 
-    def test_what_is_unknown_of_the_papers_engine_is_said_where_it_decides(self):
+    def test_unknowns_of_the_papers_engine_are_reported_if_decisive(self):
         self.assertEqual(calibration.unknowns("nothing known"), {})
         self.assertEqual(calibration.variants("gpt-3 a100")["host 5 ms"], ("--cpu-overhead", "5ms"))
         c = claim(Near(6, 0.3), model="gpt-3 a100")
@@ -188,7 +188,7 @@ class Turns(unittest.TestCase):
         )
         self.assertEqual(report.range_text(found), f"1.1 to 1.5; 0.9 with {name}")
 
-    def test_what_is_stated_anew_stands_once(self):
+    def test_overridden_flags_are_removed(self):
         self.assertEqual(simulations.without(["--a", "1", "--b", "2", "--c"], ("--a", "--d")), ["--b", "2", "--c"])
 
 
@@ -276,19 +276,19 @@ class Running(unittest.TestCase):
     def test_a_capacity_of_nothing(self):
         self.assertEqual(self.fresh().capacity(Capacity(Sim("--model m"), lambda r: False, ""), 1), 0)
 
-    def test_a_load_is_a_share_of_what_the_same_step_times_hold(self):
+    def test_a_load_is_a_share_of_the_capacity_with_the_same_step_times(self):
         run = AtLoad(Sim("--model m --seed {seed}"), Sim("--model m --rate 1000 --seed {seed}"), 0.8)
         self.assertEqual(self.fresh().measure(run, 7, ("--cost-scale", "products=2"))["x"], 32)
         for line in self.log.read_text().splitlines():
             self.assertIn("--seed 7 --cost-scale products=2", line)
 
-    def test_a_failure_says_command_and_message_and_fails_the_claim(self):
+    def test_a_failure_reports_command_and_message_and_fails_the_claim(self):
         papers = {"p": ("Paper", [claim(runs={"a": Sim("--model broken")}, seeds=(1,))])}
         rows = run.run_claims(papers, self.fresh(), 2)
         self.assertEqual(rows[0]["verdict"], claims.FAILED)
         self.assertIn("--model broken", rows[0]["errors"][0])
 
-    def test_what_is_no_number_and_a_missing_file_are_said(self):
+    def test_non_numbers_and_missing_files_are_reported(self):
         def missing(r):
             raise FileNotFoundError(2, "No such file", "trace.csv")
 
@@ -314,7 +314,7 @@ class Running(unittest.TestCase):
             self.fresh().run(Sim(f"--rate 3 --workload lengths:{path}"), 1)
             self.assertEqual(self.ran(), ran)
 
-    def test_what_ships_stands_beside_the_papers_and_decides_nothing(self):
+    def test_shipped_presets_are_shown_but_do_not_decide_the_claim(self):
         c = claim(
             Between(5, None, 1),
             runs={"a": Sim("--rate 1")},
@@ -357,7 +357,7 @@ class Running(unittest.TestCase):
             self.assertIn(part, text)
         self.assertIn("as shipped 6 ", report.plain([{"papers": {"p": "Paper"}, "rows": two}]))
 
-    def test_tokens_of_requests_that_kept_what_they_stated(self):
+    def test_tokens_of_requests_that_met_their_objectives(self):
         row = {
             "arrival_s": "1",
             "first_token_s": "1.5",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/papers: what the report and its pictures say of results."""
+"""bench/papers: the report and its pictures."""
 
 import math
 import pathlib
@@ -73,7 +73,7 @@ class Report(unittest.TestCase):
         ):
             self.assertEqual(report.within_tenth(self.ROW | row), said, row)
 
-    def test_ties_unknowns_and_derived_figures_are_said(self):
+    def test_ties_unknowns_and_derived_figures_are_reported(self):
         row = self.ROW | {"verdict": "disagrees", "tie": True, "other_with": ["host 5 ms"], "derived": "a fifth of 10"}
         self.assertEqual(report.verdict_text(row), "disagrees, a tie: within 1 %; reproduced with host 5 ms")
         self.assertEqual(report.paper_value(row), "2 (derived: a fifth of 10)")
@@ -81,7 +81,7 @@ class Report(unittest.TestCase):
         self.assertEqual(report.verdict_text(row), "reproduced; not with a, b")
         self.assertEqual((report.verdict_text(self.ROW), report.paper_value(self.ROW)), ("direction only", "2"))
 
-    def test_what_failed_is_said(self):
+    def test_failures_are_reported(self):
         text = report.markdown(
             [
                 {
@@ -97,7 +97,7 @@ class Report(unittest.TestCase):
         )
         self.assertIn("Not measured:\n\n- `c`: 1 of 3 measurements; seed 2: it broke\n", text)
 
-    def test_a_difference_without_a_reason_is_said(self):
+    def test_a_difference_without_a_reason_is_reported(self):
         text = report.markdown(
             [
                 {
@@ -115,8 +115,8 @@ class Report(unittest.TestCase):
 
 
 class Picture(unittest.TestCase):
-    """Where marks lie: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of it is a factor
-    of 2.83."""
+    """Positions of marks: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of its length
+    is a factor of 2.83."""
 
     ROWS = [
         Report.ROW | {"id": "half", "ours": 1.0},
@@ -161,14 +161,14 @@ class Picture(unittest.TestCase):
         self.assertEqual(len(wrong), 1)
         self.assertAlmostEqual(float(wrong[0].get("x1")), middle + picture.WIDTH * math.log(0.25) / math.log(64), 1)
 
-    def test_every_kind_of_claim_says_its_aim(self):
+    def test_every_kind_of_claim_states_its_aim(self):
         self.assertEqual(Near(2, 0.1).aim(), {"value": 2, "low": 1.8, "high": 2.2})
         self.assertEqual(Near(5, 2, None, absolute=True).aim(), {"value": 5, "low": 3, "high": 7})
         self.assertEqual(Between(1.4, None, 1).aim()["value"], 1.4)
         self.assertEqual(Between(None, 0.9, 1).aim()["value"], 0.9)
         self.assertEqual((Between(1.2, 3, 1).aim()["value"], Between(0.2, 0.8, 1).aim()["value"]), (1.2, 0.8))
 
-    def test_pictures_stand_beside_the_tables(self):
+    def test_pictures_are_placed_next_to_the_tables(self):
         result = {
             "date": "2026-11-26",
             "commit": "abc",

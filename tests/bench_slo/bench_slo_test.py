@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench/slo: the load, what is said of results, and whole runs over a program that is made up (fake_tactus.py)."""
+"""bench/slo: the load, reports, and whole runs with a fake program (fake_tactus.py)."""
 
 import asyncio
 import json
@@ -26,21 +26,21 @@ import workload  # noqa: E402
 
 
 class Load(unittest.TestCase):
-    def test_a_seed_is_a_load(self):
+    def test_equal_seeds_draw_equal_loads(self):
         self.assertEqual(workload.draw_rows(3, 4.0, 50, "bursts"), workload.draw_rows(3, 4.0, 50, "bursts"))
         self.assertNotEqual(workload.draw_rows(3, 4.0, 50, "bursts"), workload.draw_rows(4, 4.0, 50, "bursts"))
 
-    def test_a_calm_load_is_the_other_without_its_long_prompts(self):
+    def test_a_calm_load_is_the_burst_load_without_long_prompts(self):
         bursts = workload.draw_rows(3, 4.0, 50, "bursts")
         self.assertEqual(workload.draw_rows(3, 4.0, 50, "calm"), [r for r in bursts if r.label != "long"])
 
-    def test_rates_are_the_shares_of_the_load(self):
+    def test_class_rates_are_shares_of_the_total_rate(self):
         counts = workload.counts(workload.draw_rows(1, 10.0, 1000, "bursts"))
         self.assertAlmostEqual(counts["chat"] / 1000, 7.0, delta=0.3)
         self.assertAlmostEqual(counts["batch"] / 1000, 2.5, delta=0.2)
         self.assertEqual(counts["long"], 500)
 
-    def test_long_prompts_come_together_and_evenly_spread(self):
+    def test_long_prompts_arrive_in_evenly_spread_bursts(self):
         at = [r.arrival_s for r in workload.draw_rows(1, 4.0, 60, "bursts") if r.label == "long"]
         self.assertEqual(at, [5.0, 5.0, 15.0, 15.0, 25.0, 25.0, 35.0, 35.0, 45.0, 45.0, 55.0, 55.0])
         self.assertEqual(
@@ -50,14 +50,14 @@ class Load(unittest.TestCase):
         )
         self.assertTrue(all(r.prompt == 2000 for r in workload.draw_rows(1, 4.0, 60, "bursts") if r.label == "long"))
 
-    def test_rows_never_fall_and_have_tokens(self):
+    def test_rows_are_sorted_by_arrival_and_have_tokens(self):
         rows = workload.draw_rows(7, 20.0, 100, "bursts")
         self.assertEqual([r.arrival_s for r in rows], sorted(r.arrival_s for r in rows))
         self.assertTrue(
             all(r.prompt >= 20 and r.answer >= 8 and r.prompt + r.answer <= contenders.SLOT_CONTEXT for r in rows)
         )
 
-    def test_the_file_states_each_class_its_objectives(self):
+    def test_the_workload_file_has_the_objectives_of_each_class(self):
         objectives = workload.parse_objectives("chat:ttft=1s,tbt=100ms;long:jct=10s")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "w.csv"
@@ -80,7 +80,7 @@ class Load(unittest.TestCase):
                 ],
             )
 
-    def test_objectives_that_are_wrong_are_named(self):
+    def test_errors_of_objectives_name_the_wrong_part(self):
         for text, said in (
             ("talk:ttft=1s", "'talk' is no class"),
             ("chat:ttft", "'' is no duration"),
@@ -92,7 +92,7 @@ class Load(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, said):
                 workload.parse_objectives(text)
 
-    def test_a_request_is_waited_for_until_it_has_missed_what_it_stated(self):
+    def test_the_wait_for_requests_ends_when_all_have_missed_their_objectives(self):
         row = lambda label, answer: workload.Row(0, 10, answer, label)
         objectives = workload.parse_objectives("chat:ttft=10s,tbt=1s;long:jct=90s")
         self.assertEqual(workload.hopeless_after_s([row("chat", 50)], objectives), 60)
@@ -114,11 +114,11 @@ class Contenders(unittest.TestCase):
         found = contenders.parse_presets("a,b+tbt-slo=60ms+order=slack", ["a", "b"])
         self.assertEqual([c.name for c in found], ["tactus a", "tactus b --tbt-slo=60ms --order=slack"])
         self.assertEqual([c.preset for c in contenders.parse_presets("all,b+x=1", ["a", "b"])], ["a", "b", "b"])
-        for text, said in (("c", "'c' is no preset of this build; there are a, b"), ("a+fast", "NAME=VALUE")):
+        for text, said in (("c", "'c' is no preset of this build; presets: a, b"), ("a+fast", "NAME=VALUE")):
             with self.assertRaisesRegex(ValueError, said):
                 contenders.parse_presets(text, ["a", "b"])
 
-    def test_the_time_of_a_server_is_that_of_its_processes_too(self):
+    def test_the_cpu_time_of_a_server_includes_its_child_processes(self):
         child = (
             "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\nprint(1, flush=True);"
             " time.sleep(30)"
@@ -135,7 +135,7 @@ class Contenders(unittest.TestCase):
             os.kill(grandchild, signal.SIGKILL)
             process.communicate(timeout=20)
 
-    def test_who_is_asked_runs_on_the_same_threads_with_the_same_file(self):
+    def test_all_servers_run_with_the_same_threads_and_model_file(self):
         shop = contenders.Workshop(
             pathlib.Path("/b/tactus"),
             pathlib.Path("/l"),
@@ -222,7 +222,7 @@ class Report(unittest.TestCase):
         ]
         self.assertEqual(report.best_other(cells, "tactus tactus", [1.0]), "tactus orca")
 
-    def test_a_peer_that_kept_nothing(self):
+    def test_a_peer_without_goodput_has_no_ratio(self):
         cells = [cell("tactus tactus", 0, 3.0), cell("llama.cpp", 0, 0.0)]
         self.assertEqual(
             self.found(cells)["goodput beside llama.cpp's"], ("llama.cpp kept no request's objectives", True)
@@ -232,13 +232,13 @@ class Report(unittest.TestCase):
         cells[0]["result"]["goodput"], cells[1]["result"]["goodput"] = 3.0, 1.01
         self.assertEqual(self.found(cells)["goodput at least 3 times llama.cpp's"], ("2.97", False))
 
-    def test_gaps_with_bursts_against_those_without(self):
+    def test_tbt_with_bursts_is_compared_with_tbt_without(self):
         cells = [cell("tactus tactus", 0, 1.0, tbt=16.0), cell("tactus tactus", 0, 1.0, tbt=10.0, scenario="calm")]
         self.assertEqual(self.found(cells)["chat TBT P99 with bursts at most 1.5 times that without"], ("1.60", False))
         cells[0]["result"]["classes"]["chat"]["tbt_ms"]["p99"] = 15.0
         self.assertTrue(self.found(cells)["chat TBT P99 with bursts at most 1.5 times that without"][1])
 
-    def test_who_is_judged(self):
+    def test_the_judged_preset_is_tactus_or_the_default(self):
         self.assertEqual(
             report.judged(
                 self.result([cell("llama.cpp", 0, 1), cell("tactus sarathi-serve", 0, 1), cell("tactus tactus", 0, 1)])
@@ -261,7 +261,7 @@ class Report(unittest.TestCase):
             report.markdown(self.result(served, simulated)),
         )
 
-    def test_other_tokens_than_asked_for_are_refused(self):
+    def test_token_counts_other_than_requested_are_errors(self):
         found = {
             "duration_s": 2.0,
             "input_token_throughput": 300.0,
@@ -280,7 +280,7 @@ class Report(unittest.TestCase):
                 24,
             )
 
-    def test_steps_are_set_against_the_profile(self):
+    def test_served_steps_are_compared_with_the_profile(self):
         rows = "".join(f"{p},0,1,5,{ms},10\n" for p, ms in [(9, 10 + i) for i in range(10)] + [(0, 5)])
         self.assertEqual(
             report.step_ratios(
@@ -303,7 +303,7 @@ class Report(unittest.TestCase):
         self.assertIn("| tactus a | 50 (50 to 50) | 10 / 10 / 10 | 10 / 10 / 10 | 10 of 12 |", text)
         self.assertIn("- a note", text)
 
-    def test_what_is_no_result_is_refused(self):
+    def test_a_file_that_is_no_result_is_refused(self):
         for wrong in ([], {"runs": []}):
             with self.assertRaisesRegex(ValueError, "it lacks"):
                 report.check(wrong)
@@ -334,7 +334,7 @@ class Report(unittest.TestCase):
         self.assertEqual(picture.scale([10.0], True)[0], [10.0, 100.0])
         self.assertEqual(picture.scale([3.0], False)[0][-1], 5)
 
-    def test_bars_are_of_the_load_that_most_servers_had(self):
+    def test_bars_show_the_most_common_load(self):
         cells = [cell("tactus a", 0, 1.0, load=load) for load in (0.2, 0.6, 1.0)] + [
             cell("llama.cpp", 0, 1.0, load=load) for load in (0.2, 0.6)
         ]
@@ -342,7 +342,7 @@ class Report(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    def test_every_second_repeat_goes_backwards(self):
+    def test_every_second_repeat_has_the_reverse_order(self):
         args = run.argparse.Namespace(repeats=2, first_repeat=0, loads=[0.5], scenarios=["calm", "bursts"])
         found = [(r, s, c) for r, _, s, c in run.cells_of(args, ["a", "b"])]
         self.assertEqual(
@@ -359,7 +359,7 @@ class Turns(unittest.TestCase):
             ],
         )
 
-    def test_repeats_that_are_added_go_on_where_the_first_ended(self):
+    def test_added_repeats_continue_the_numbering(self):
         args = run.argparse.Namespace(repeats=1, first_repeat=1, loads=[0.5], scenarios=["calm"])
         self.assertEqual([(r, c) for r, _, _, c in run.cells_of(args, ["a", "b"])], [(1, "b"), (1, "a")])
 
@@ -376,7 +376,7 @@ class Turns(unittest.TestCase):
 
 
 class MadeUpProgram(unittest.TestCase):
-    """Whole runs with fake_tactus.py in the place of the program."""
+    """Whole runs with fake_tactus.py instead of the program."""
 
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
@@ -427,7 +427,7 @@ class MadeUpProgram(unittest.TestCase):
 
 class WholeRuns(MadeUpProgram):
     def check_servers(self, count):
-        """So many were started, and none is left."""
+        """Checks that this number was started and none is left."""
         pids = [int(line) for line in (self.folder / "server-pids").read_text().split()]
         self.assertEqual(len(pids), count)
         try:
@@ -436,7 +436,7 @@ class WholeRuns(MadeUpProgram):
             for pid in filter(lambda p: pathlib.Path(f"/proc/{p}").exists(), pids):
                 os.kill(pid, signal.SIGKILL)
 
-    def test_a_run_leaves_result_page_and_picture(self):
+    def test_a_run_writes_result_page_and_picture(self):
         done = self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--repeats", "2")
         result = json.loads(self.out.read_text())
         report.check(result)
@@ -498,7 +498,7 @@ class WholeRuns(MadeUpProgram):
         self.assertEqual(result["cells"], [])
         self.assertIn("counted 1200 and 24", result["notes"][-1])
 
-    def test_an_interrupt_ends_the_server_and_keeps_what_is_done(self):
+    def test_an_interrupt_stops_the_server_and_keeps_finished_cells(self):
         process = subprocess.Popen(
             self.command("--quick"),
             env=self.environment(FAKE_HANG="1"),
@@ -516,11 +516,11 @@ class WholeRuns(MadeUpProgram):
         report.check(json.loads(self.out.read_text()))
         self.check_servers(1)
 
-    def test_what_is_wrong_is_said_before_anything_runs(self):
+    def test_wrong_arguments_are_reported_before_anything_runs(self):
         for words, said in (
-            (["--engines", "llama.cpp"], "llama.cpp, which is not in"),
-            (["--engines", "vllm"], "vllm unknown; there are tactus, llama.cpp, OpenVINO GenAI"),
-            (["--presets", "trail-oracle"], "'trail-oracle' is no preset of this build; there are sarathi-serve, fast"),
+            (["--engines", "llama.cpp"], "llama.cpp is not in"),
+            (["--engines", "vllm"], "vllm unknown; engines: tactus, llama.cpp, OpenVINO GenAI"),
+            (["--presets", "trail-oracle"], "'trail-oracle' is no preset of this build; presets: sarathi-serve, fast"),
             (["--loads", "0.5,x"], "--loads 0.5,x"),
             (["--loads", "0"], "--loads"),
             (["--scenarios", "storm"], "some of calm, bursts"),
@@ -540,7 +540,7 @@ class WholeRuns(MadeUpProgram):
 
 
 class SimulatedAgain(MadeUpProgram):
-    served, loads = "", {}  # once for all tests
+    served, loads = "", {}  # computed once for all tests
 
     def profile(self, spread="# spread of steps with prompts: 0.174\n"):
         path = self.folder / "again.csv"
@@ -548,8 +548,8 @@ class SimulatedAgain(MadeUpProgram):
         return f"default={path}"
 
     def serve_without_spread(self):
-        """Two loads of two presets, served and simulated from a profile of before; as an earlier file has them, without
-        seed and times."""
+        """Two loads of two presets, served and simulated with an earlier profile, in the format of an earlier file
+        without seed and times."""
         if not SimulatedAgain.served:
             self.run_it("--quick", "--presets", "all", "--scenarios", "bursts", "--loads", "0.5,0.8", FAKE_OLD="1")
             result = json.loads(self.out.read_text())
@@ -562,7 +562,7 @@ class SimulatedAgain(MadeUpProgram):
             for cell in result["cells"]:
                 for name in ("seed", "warmup_s", "measured_s"):
                     del cell[name]
-            result["simulated"][0]["steps"]["with prompts"]["p50"] = 9.5  # what only the recording said
+            result["simulated"][0]["steps"]["with prompts"]["p50"] = 9.5  # known only from the recording
             SimulatedAgain.served = json.dumps(result)
         self.out.write_text(self.served)
         (self.folder / "calls").write_text("")
@@ -593,7 +593,7 @@ class SimulatedAgain(MadeUpProgram):
             self.assertEqual(self.rows_of(call), self.loads[cell["load"], cell["who"]], "the load that was served")
         self.assertIn("| tactus fast | 1.60 | 80 | 50 |", done.stdout)
 
-    def test_what_a_cell_says_of_its_load_holds_over_the_flags(self):
+    def test_a_cells_stored_load_overrides_the_flags(self):
         self.run_it("--quick", "--presets", "fast+x=1", "--scenarios", "calm", "--seed", "5")
         served = self.rows_of(next(c for c in self.calls("bench") if "trace:" in c))
         (self.folder / "calls").write_text("")
@@ -603,7 +603,7 @@ class SimulatedAgain(MadeUpProgram):
         self.assertIn("--scheduler fast --x=1", call)
         self.assertEqual(self.rows_of(call), served)
 
-    def test_only_the_cells_that_are_asked_for_are_simulated_again(self):
+    def test_only_selected_cells_are_simulated_again(self):
         self.serve_without_spread()
         self.run_it(
             "--quick", "--append", "--parts", "sim", "--profile", self.profile(), "--presets", "fast", "--loads", "0.8"
@@ -620,30 +620,30 @@ class SimulatedAgain(MadeUpProgram):
             },
         )
 
-    def test_another_load_than_the_served_one_is_not_taken(self):
+    def test_a_load_other_than_the_served_one_is_refused(self):
         before = self.serve_without_spread()
         self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile(), FAKE_SIMULATED="12")
         result = json.loads(self.out.read_text())
         self.assertEqual(result["simulated"], before["simulated"])
         self.assertIn(
-            "all: 10 served, 12 simulated; chat with objectives: 10 served, 12 simulated requests): give the --seconds,"
+            "all: 10 served, 12 simulated; chat with objectives: 10 served, 12 simulated requests): pass the --seconds,"
             " --warmup and --seed",
             result["notes"][-1],
         )
 
-    def test_a_profile_that_does_not_say_how_steps_vary_is_named(self):
+    def test_a_profile_without_step_variation_is_noted(self):
         self.serve_without_spread()
         self.run_it("--quick", "--append", "--parts", "sim", "--profile", self.profile(""))
         self.assertFalse(any("--step-noise" in c for c in self.calls("sim")))
-        self.assertIn("does not say how much single steps vary", " ".join(json.loads(self.out.read_text())["notes"]))
+        self.assertIn("does not state the variation", " ".join(json.loads(self.out.read_text())["notes"]))
 
-    def test_what_simulating_again_lacks_is_said_before_anything_runs(self):
+    def test_missing_inputs_of_a_resimulation_are_reported_before_anything_runs(self):
         self.serve_without_spread()
         for words, said in (
             (["--append"], "give --profile default=FILE"),
             (["--profile", self.profile()], "add --append"),
-            (["--append", "--profile", self.profile(), "--loads", "0.3"], "no such cell of ours"),
-            (["--append", "--models", "1.1b", "--profile", self.profile()], "no such cell of ours for model 1.1b"),
+            (["--append", "--profile", self.profile(), "--loads", "0.3"], "no selected cell of ours"),
+            (["--append", "--models", "1.1b", "--profile", self.profile()], "no selected cell of ours for model 1.1b"),
         ):
             done = self.run_it("--quick", "--parts", "sim", *words, status=2)
             self.assertIn(said, done.stderr.splitlines()[-1])
@@ -651,7 +651,7 @@ class SimulatedAgain(MadeUpProgram):
         del result["models"]["default"]["kv_blocks"]
         self.out.write_text(json.dumps(result))
         done = self.run_it("--quick", "--parts", "sim", "--append", "--profile", self.profile(), status=2)
-        self.assertIn("does not say of model default: kv_blocks", done.stderr.splitlines()[-1])
+        self.assertIn("lacks kv_blocks of model default", done.stderr.splitlines()[-1])
         self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
 
 
@@ -664,7 +664,7 @@ def wait_until(condition, message, limit_s=20):
 
 
 class OpenVinoFront(unittest.TestCase):
-    """The wrapper's HTTP, over a driver that is made up: it answers its first request with `lines`."""
+    """The wrapper's HTTP with a fake driver that answers its first request with `lines`."""
 
     def ask(self, body, lines=(), leave=False):
         driver = f"import sys\nprint('banner')\nsys.stdin.readline()\nprint({chr(10).join(lines)!r}, flush=True)\n" + (
@@ -707,7 +707,7 @@ class OpenVinoFront(unittest.TestCase):
 
         return asyncio.run(play())
 
-    def test_a_stream_has_an_event_per_step_and_says_what_it_counted(self):
+    def test_a_stream_has_an_event_per_step_and_reports_token_counts(self):
         text = self.ask(
             {"prompt": [5, 6, 7], "max_tokens": 3, "stream": True},
             [

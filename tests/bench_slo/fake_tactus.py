@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Stands for the program: `serve` answers what run.py asks of a server, the other commands print what a real one would.
-FAKE_DIR: where it
-writes what it was called with; FAKE_HANG: its load tests never end; FAKE_TOKENS: prompt tokens that its servers count
-for each one sent;
-FAKE_OLD: its profiles do not say how much steps vary; FAKE_SIMULATED: requests that simulations have."""
+"""A fake of the program: `serve` answers run.py's requests, the other commands print output in the real format.
+FAKE_DIR: folder for its command lines; FAKE_HANG: its load tests never end; FAKE_TOKENS: prompt tokens that its servers
+count for each one sent; FAKE_OLD: its profiles have no variation of steps; FAKE_SIMULATED: number of requests of
+simulations."""
 
 import http.server
 import json
@@ -15,7 +14,7 @@ import time
 FOLDER = pathlib.Path(os.environ["FAKE_DIR"])
 HELP = """usage: tactus serve
 
-Schedulers (--scheduler), each a row of five choices that can be exchanged alone:
+Schedulers (--scheduler), each a combination of five choices that can be replaced one by one:
   sarathi-serve    chunked prompts join all decodes within a token budget
                    fcfs, prompt-fits, stall-free, tbt-slo, youngest-recompute
   fast             short answers first
@@ -116,7 +115,7 @@ def main():
         (FOLDER / "load-began").touch()
         time.sleep(60 if os.environ.get("FAKE_HANG") else 0)
         print(json.dumps(result(0.8)))
-        return 1  # as the program does where requests failed: a result all the same
+        return 1  # as in the program if requests failed, which is still a result
     return 0
 
 

@@ -7,8 +7,8 @@
 namespace tactus::cli {
 namespace {
 
-// Between the prompt and the read behind it there is time for a Ctrl-C, which interrupts no read then.
-TEST(Interrupt, ACtrlCBeforeAWaitForInputIsSeenByIt) {
+// A Ctrl-C between the prompt and the following read does not interrupt that read.
+TEST(Interrupt, WaitForInputReportsAnEarlierCtrlC) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   CatchInterrupt(8);
@@ -18,7 +18,7 @@ TEST(Interrupt, ACtrlCBeforeAWaitForInputIsSeenByIt) {
   EXPECT_EQ(InterruptCount(), 1);
   EXPECT_FALSE(WaitForInput(ends[0]));
   ClearInterrupt();
-  EXPECT_TRUE(WaitForInput(ends[0])) << "what was cleared is not seen again";
+  EXPECT_TRUE(WaitForInput(ends[0])) << "a cleared Ctrl-C does not count again";
   close(ends[1]);
   char read_before = 0;
   ASSERT_EQ(read(ends[0], &read_before, 1), 1);

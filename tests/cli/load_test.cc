@@ -1,5 +1,4 @@
-// The load generator: what it sends, and what a missing server means. Whole runs against a real server are in
-// tests/e2e.
+// The load generator: the requests it sends, and a missing server. Whole runs against a real server are in tests/e2e.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@
 namespace tactus::cli {
 namespace {
 
-// A port of the loopback where every connection is refused: bound, and no program listens.
+// A loopback port that refuses every connection: bound, without a listener.
 class ClosedPort {
  public:
   ClosedPort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -42,8 +41,8 @@ class ClosedPort {
   uint16_t number_ = 0;
 };
 
-// Holds requests until the server's next tick and answers them then, so that those in flight together are seen
-// together. With `refuse_every` n every n-th gets 503.
+// Holds requests until the server's next tick and answers them together, so that concurrent requests can be counted.
+// With `refuse_every` n every n-th request gets 503.
 class Endpoint final : public http::Handler {
  public:
   Endpoint() {
@@ -103,7 +102,7 @@ class Endpoint final : public http::Handler {
   std::vector<std::shared_ptr<http::Exchange>> held_;
   size_t most_held_ = 0;
   int answered_ = 0;
-  std::unique_ptr<http::Server> server_;  // last: its thread calls the rest
+  std::unique_ptr<http::Server> server_;  // last: its thread uses the other members
 };
 
 std::vector<sim::WorkloadRequest> Requests(size_t count) {
@@ -124,7 +123,7 @@ std::vector<int64_t> PromptOf(const LoadOptions& o, const sim::WorkloadRequest& 
   return Json::parse(RequestBody(o, r, index))["prompt"].get<std::vector<int64_t>>();
 }
 
-TEST(LoadGenerator, PromptsHaveExactLengthsAndShareWhatTheWorkloadShares) {
+TEST(LoadGenerator, PromptsHaveExactLengthsAndTheWorkloadsSharedText) {
   LoadOptions o;
   o.vocab_size = 1000;
   sim::WorkloadRequest r;
@@ -162,7 +161,7 @@ TEST(LoadGenerator, TurnsRepeatTheConversationAndTraceBlocksRepeatById) {
   EXPECT_FALSE(std::equal(p.begin() + 512, p.begin() + 1024, q.begin() + 512));
 }
 
-TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
+TEST(LoadGenerator, BodiesFollowTheOptions) {
   LoadOptions o;
   o.model = "m";
   o.send_slo = true;
@@ -175,8 +174,8 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
   EXPECT_EQ(ids["ignore_eos"], true);
   EXPECT_EQ(ids["stream"], true);
   EXPECT_EQ(ids["slo"], Json({{"ttft_ms", 500.0}}));
-  EXPECT_FALSE(ids.contains("priority") || ids.contains("user")) << "which some servers refuse";
-  // What the workload states of a request goes before the options.
+  EXPECT_FALSE(ids.contains("priority") || ids.contains("user")) << "which some servers reject";
+  // Objectives in the workload override the options.
   r.slo.tbt_ns = 1'500'000;
   r.slo_class = "gold";
   r.priority = -2;
@@ -193,7 +192,7 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
   EXPECT_FALSE(chat.contains("prompt"));
 }
 
-TEST(LoadGenerator, RecordsSayWhatTheWorkloadStated) {
+TEST(LoadGenerator, RecordsHaveTheWorkloadsObjectives) {
   Endpoint server;
   LoadOptions o = server.Options();
   o.concurrency = 1;
@@ -207,7 +206,7 @@ TEST(LoadGenerator, RecordsSayWhatTheWorkloadStated) {
   EXPECT_EQ(result->records[1].slo_class, "gold");
 }
 
-TEST(AloneLatency, IsMeasuredOneRequestAfterTheOtherByTheWorkloadsLengths) {
+TEST(AloneLatency, MeasuresOneRequestAtATimeWithTheWorkloadsLengths) {
   Endpoint server;
   LoadOptions o = server.Options();
   o.send_slo = true;
@@ -226,18 +225,18 @@ TEST(AloneLatency, IsMeasuredOneRequestAfterTheOtherByTheWorkloadsLengths) {
     prompts.insert(body["prompt"]);
     EXPECT_FALSE(body.contains("slo"));
   }
-  EXPECT_EQ(prompts.size(), 6u) << "each with a text of its own";
+  EXPECT_EQ(prompts.size(), 6u) << "each with its own text";
   for (size_t i = 0; i < 5; ++i) EXPECT_FALSE(prompts.contains(PromptOf(o, workload[i], static_cast<int64_t>(i))));
   server.refuse_every = 2;
   EXPECT_EQ(MeasureAlone(o, workload, SystemClock(), [] { return true; })->size(), 3u) << "one of two is enough";
   server.refuse_every = 1;
   const Status refused = MeasureAlone(o, workload, SystemClock(), [] { return true; }).status();
-  EXPECT_NE(refused.message().find("none of the 6"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("all 6 requests"), std::string::npos) << refused.message();
   EXPECT_NE(refused.message().find("6 x HTTP 503: full"), std::string::npos) << refused.message();
   EXPECT_EQ(MeasureAlone(o, workload, SystemClock(), [] { return false; }).status().code(), StatusCode::kCancelled);
 }
 
-TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
+TEST(LoadGenerator, WithoutAServerEveryRequestFails) {
   LoadOptions o;
   const ClosedPort closed;
   o.url = fmt::format("http://127.0.0.1:{}", closed.number());
@@ -253,7 +252,7 @@ TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   EXPECT_TRUE(result->rejections.empty());
 }
 
-TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
+TEST(LoadGenerator, AClosedLoopKeepsItsConcurrencyAndUsesTheServersCounts) {
   Endpoint endpoint;
   LoadOptions o = endpoint.Options();
   o.concurrency = 3;
@@ -262,7 +261,7 @@ TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
   ASSERT_TRUE(result.ok()) << result.status().ToString();
   EXPECT_EQ(endpoint.most_held(), 3u);
   EXPECT_EQ(endpoint.bodies().size(), 9u);
-  ASSERT_EQ(result->records.size(), 7u);  // the warm-up is not counted
+  ASSERT_EQ(result->records.size(), 7u);  // without the warm-up
   for (const RequestRecord& r : result->records) {
     EXPECT_EQ(r.outcome, RequestRecord::Outcome::kCompleted);
     EXPECT_EQ(r.prompt_tokens, 7);
@@ -274,13 +273,13 @@ TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
   }
   EXPECT_FALSE(result->interrupted);
   EXPECT_TRUE(result->failures.empty() && result->rejections.empty() && result->warmup_error.empty());
-  // No prompt comes twice, so that the prefix cache helps none: neither in the run nor from the warm-up.
+  // All prompts differ, also from the warm-up's, so that the prefix cache cannot help.
   std::set<std::string> prompts;
   for (const Json& body : endpoint.bodies()) prompts.insert(body["prompt"].dump());
   EXPECT_EQ(prompts.size(), 9u);
 }
 
-TEST(LoadGenerator, AnOpenLoopWaitsForNobodyAndForItsTimes) {
+TEST(LoadGenerator, AnOpenLoopSendsAtArrivalTimesOnly) {
   Endpoint endpoint;
   std::vector<sim::WorkloadRequest> workload = Requests(5);
   for (size_t i = 0; i < workload.size(); ++i) workload[i].arrival_ns = static_cast<TimeNs>(i) * kMillisecond;
@@ -294,7 +293,7 @@ TEST(LoadGenerator, AnOpenLoopWaitsForNobodyAndForItsTimes) {
   EXPECT_GT(result->duration_ns, 0);
 }
 
-TEST(LoadGenerator, ATurnIsSentWhenTheOneBeforeItHasEnded) {
+TEST(LoadGenerator, ATurnIsSentAfterThePreviousTurnEnds) {
   Endpoint endpoint;
   std::vector<sim::WorkloadRequest> workload = Requests(4);
   for (size_t i = 0; i < 4; ++i) {
@@ -313,7 +312,7 @@ TEST(LoadGenerator, ATurnIsSentWhenTheOneBeforeItHasEnded) {
   }
 }
 
-TEST(LoadGenerator, RefusalsAreCountedByReasonAndAreNoFailures) {
+TEST(LoadGenerator, RejectionsAreCountedByReasonAndAreNotFailures) {
   Endpoint endpoint;
   endpoint.refuse_every = 3;
   LoadOptions o = endpoint.Options();
@@ -324,7 +323,7 @@ TEST(LoadGenerator, RefusalsAreCountedByReasonAndAreNoFailures) {
   EXPECT_EQ(result->rejections, (std::map<std::string, int64_t>{{"HTTP 503: full", 3}}));
 }
 
-TEST(LoadGenerator, ProgressCountsRefusalsApartFromFailures) {
+TEST(LoadGenerator, ProgressCountsRejectionsSeparatelyFromFailures) {
   Endpoint endpoint;
   endpoint.refuse_every = 3;
   LoadOptions o = endpoint.Options();
@@ -339,7 +338,7 @@ TEST(LoadGenerator, ProgressCountsRefusalsApartFromFailures) {
   EXPECT_EQ(last.failed, 0);
 }
 
-TEST(LoadGenerator, AnInterruptKeepsWhatIsDoneAlsoInTheWarmUp) {
+TEST(LoadGenerator, AnInterruptKeepsCompletedRequestsAlsoInTheWarmUp) {
   Endpoint endpoint;
   LoadOptions o = endpoint.Options();
   o.concurrency = 2;
@@ -357,7 +356,7 @@ TEST(LoadGenerator, AnInterruptKeepsWhatIsDoneAlsoInTheWarmUp) {
   EXPECT_TRUE(result->records.empty());
 }
 
-TEST(LoadGenerator, ReasonsAreSaidCommonestFirst) {
+TEST(LoadGenerator, ReasonsAreListedByFrequency) {
   EXPECT_EQ(ReasonsText({}, "failed", 5), "");
   EXPECT_EQ(ReasonsText({{"a", 1}}, "failed", 5), "1 of 5 requests failed: 1 x a");
   EXPECT_EQ(ReasonsText({{"a", 1}, {"b", 7}, {"c", 2}}, "failed", 10), "10 of 10 requests failed: 7 x b; 2 x c; 1 x a");

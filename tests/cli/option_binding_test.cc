@@ -80,8 +80,8 @@ TEST(CommandLine, ReadsEveryKindOfValue) {
   EXPECT_EQ(p.sample.memory.bytes, int64_t{2} << 30);
 }
 
-// A number that need not be given: nothing until it is, on the command line, in a file, and in what is printed.
-TEST(CommandLine, NumbersThatAreNotGivenStayUnset) {
+// An optional number stays unset until it is given, on the command line, in a file and in the printed configuration.
+TEST(CommandLine, OptionalNumbersStayUnset) {
   EXPECT_FALSE(ParseArgs({"m"}).sample.warmth);
   const Parsed given = ParseArgs({"--warmth", "0", "--best", "-1"});
   EXPECT_EQ(given.sample.warmth, 0.0) << given.errors;
@@ -135,8 +135,8 @@ TEST(CommandLine, ErrorsNameFlagValueAndLimit) {
   }
 }
 
-// A duration that may be left to the program, or switched off: what is printed reads back.
-TEST(CommandLine, DurationsMayBeWords) {
+// A duration may be a word, for automatic or off; the printed value reads back.
+TEST(CommandLine, ADurationMayBeAutoOrNone) {
   EXPECT_EQ(ParseArgs({}).sample.beat.ns, kAutoDuration);
   EXPECT_EQ(ParseArgs({"--beat", "none"}).sample.beat.ns, 0);
   EXPECT_EQ(ParseArgs({"--beat", "auto"}).sample.beat.ns, kAutoDuration);
@@ -177,7 +177,7 @@ TEST(CommandLine, AFileWithAnUnknownKeyOrBadTomlIsRefused) {
 
 class ConfigFile : public testing::Test {
  protected:
-  // What the file's text leads to: the error, empty for none.
+  // The error that the file's text causes; empty: none.
   Parsed Read(const std::string& text, std::vector<std::string> args = {}) {
     std::ofstream(path_, std::ios::binary) << text;
     args.insert(args.begin(), {"--config", path_});
@@ -221,7 +221,7 @@ TEST_F(ConfigFile, AValueOfTheWrongTypeIsRefusedWithKeyValueTypeAndFile) {
     EXPECT_NE(p.errors.find(path_), std::string::npos) << p.errors;
     EXPECT_NE(p.errors.find("line "), std::string::npos) << p.errors;
   }
-  // A wrong type is wrong even where a flag decides.
+  // A wrong type is an error even if a flag overrides the value.
   EXPECT_EQ(Read("count = [1]", {"--count", "2"}).outcome, CommandLine::Outcome::kBadUsage);
 }
 
@@ -234,7 +234,7 @@ TEST_F(ConfigFile, SecretsAreNotRepeated) {
   }
 }
 
-TEST_F(ConfigFile, ValuesAreTakenInEachTypesOwnForms) {
+TEST_F(ConfigFile, ValuesAreReadInEveryFormOfTheirType) {
   Parsed p =
       Read("fast = true\ncount = 9\nshare = 1\nkind = \"b\"\nkey = [\"x\", \"y\"]\nwait = \"2m\"\nmemory = \"1KiB\"\n");
   ASSERT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
@@ -253,7 +253,7 @@ TEST_F(ConfigFile, ValuesAreTakenInEachTypesOwnForms) {
   EXPECT_EQ(p.sample.memory.bytes, 4096);
 }
 
-TEST_F(ConfigFile, AFileThatIsNoneIsNamed) {
+TEST_F(ConfigFile, AMissingFileIsNamed) {
   const std::string missing = testing::TempDir() + "/no_such_folder/c.toml";
   EXPECT_NE(ParseArgs({"--config", missing}).errors.find(missing), std::string::npos);
   const Parsed endless = ParseArgs({"--config", "/dev/zero"});
@@ -284,12 +284,12 @@ TEST(CommandLine, LimitsAreInclusive) {
     EXPECT_EQ(ParseArgs({"--kind", bad}).outcome, CommandLine::Outcome::kBadUsage) << bad;
 }
 
-TEST(CommandLine, WordsOfABoolean) {
+TEST(CommandLine, ABooleanAcceptsSeveralWords) {
   for (const char* word : {"on", "true", "1", "yes"}) EXPECT_TRUE(ParseArgs({"--fast", word}).sample.fast) << word;
   for (const char* word : {"off", "false", "0", "no"}) EXPECT_FALSE(ParseArgs({"--fast", word}).sample.fast) << word;
 }
 
-TEST(CommandLine, DurationsAndSizesByUnit) {
+TEST(CommandLine, DurationsAndSizesHaveUnits) {
   const std::pair<const char*, int64_t> durations[] = {
       {"2s", 2'000'000'000},   {"1.5ms", 1'500'000},      {"3us", 3000}, {"7ns", 7},
       {"2m", 120'000'000'000}, {"1h", 3'600'000'000'000}, {"0", 0},      {"0s", 0},
@@ -321,7 +321,7 @@ TEST(CommandLine, DurationsAndSizesByUnit) {
   EXPECT_EQ(FormatBytes(0), "0");
 }
 
-// 500 is half a second to one reader and eight minutes to another.
+// 500 could mean half a second or eight minutes.
 TEST(CommandLine, ADurationWithoutAUnitIsRefusedWithBothReadings) {
   for (const char* bare : {"500", "1.5", "1e3", "500 "}) {
     const Parsed flag = ParseArgs({"--wait", bare});
@@ -351,7 +351,7 @@ TEST(CommandLine, ADurationWithoutAUnitIsRefusedWithBothReadings) {
   EXPECT_EQ(ParseArgs({"--config", path}).sample.wait.ns, 0);
 }
 
-TEST(CommandLine, NoDigitOfADurationOrASizeIsLost) {
+TEST(CommandLine, DurationsAndSizesKeepEveryDigit) {
   EXPECT_EQ(ParseDuration("1234567891ns")->ns, 1'234'567'891);
   for (const char* none : {"0x10ms", "0X1p3s", "infs", "nanms", "-1ms", "ms"})
     EXPECT_FALSE(ParseDuration(none).ok()) << none;
@@ -360,7 +360,7 @@ TEST(CommandLine, NoDigitOfADurationOrASizeIsLost) {
   EXPECT_EQ(ParseArgs({"--memory", "1234567.5KiB"}).sample.memory.bytes, 1'264'197'120);
 }
 
-TEST(CommandLine, AnEmptyVariableIsAValueNotNone) {
+TEST(CommandLine, AnEmptyEnvironmentVariableIsAValue) {
   setenv("TACTUS_KIND", "", 1);
   const Parsed p = ParseArgs({});
   unsetenv("TACTUS_KIND");
@@ -386,8 +386,8 @@ TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
   EXPECT_EQ(ParseArgs({"--config", path}).sample.count, 8) << p.output;
 }
 
-// Whatever a value has in it: what is printed sets every field as it was.
-TEST(CommandLine, EveryValueReadsBackFromWhatIsPrinted) {
+// For any characters in a value, the printed configuration restores every field.
+TEST(CommandLine, EveryValueReadsBackFromThePrintedConfiguration) {
   const std::string path = testing::TempDir() + "/values.toml";
   const auto round_trip = [&path](const std::vector<std::string>& args) {
     std::vector<std::string> printing = args;
@@ -443,12 +443,12 @@ TEST(CommandLine, EveryValueReadsBackFromWhatIsPrinted) {
     round_trip({"--memory", size});
 }
 
-TEST(CommandLine, ASecretIsLeftOutAndWhatStandsForOneIsNone) {
+TEST(CommandLine, ASecretIsNotPrintedAndItsMaskIsRejected) {
   const std::string path = testing::TempDir() + "/secret.toml";
   const Parsed none = ParseArgs({"--print-config"});
   EXPECT_NE(none.output.find("# key: none is set\n"), std::string::npos) << none.output;
   const Parsed two = ParseArgs({"--key", "sesame", "--key", "thyme", "--print-config"});
-  EXPECT_NE(two.output.find("# key: 2 are set, and left out here as a secret; give it by TACTUS_KEY"),
+  EXPECT_NE(two.output.find("# key: 2 are set, and left out here as a secret; set it with TACTUS_KEY"),
             std::string::npos)
       << two.output;
   std::ofstream(path) << two.output;
@@ -456,14 +456,14 @@ TEST(CommandLine, ASecretIsLeftOutAndWhatStandsForOneIsNone) {
   for (const char* mask : {"*", "***", "********"}) {
     const Parsed p = ParseArgs({"--key", mask});
     EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
-    EXPECT_NE(p.errors.find("stands for a secret and is none"), std::string::npos) << p.errors;
+    EXPECT_NE(p.errors.find("is the mask of a secret"), std::string::npos) << p.errors;
     std::ofstream(path) << "key = [\"a\", \"" << mask << "\"]\n";
     EXPECT_EQ(ParseArgs({"--config", path}).outcome, CommandLine::Outcome::kBadUsage);
   }
   EXPECT_EQ(ParseArgs({"--key", "a*b***"}).outcome, CommandLine::Outcome::kRun);
 }
 
-// As vLLM's --served-model-name takes them.
+// As in vLLM's --served-model-name.
 TEST(CommandLine, SeveralValuesMayFollowAFlagWhereNoArgumentIsMissing) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(ParseArgs({"model", "--name", "a", "b", "c"}).sample.name, (Names{"a", "b", "c"}));
@@ -475,7 +475,7 @@ TEST(CommandLine, SeveralValuesMayFollowAFlagWhereNoArgumentIsMissing) {
   EXPECT_NE(ParseArgs({"model", "--word", "a", "b"}).errors.find("unexpected argument 'b'"), std::string::npos);
 }
 
-// What the command line says of it beats the file.
+// The command line overrides the file.
 TEST(CommandLine, APositionalArgumentIsAKeyOfAFile) {
   const std::string path = testing::TempDir() + "/model.toml";
   std::ofstream(path) << "model = 'from the file'\n";
@@ -485,7 +485,7 @@ TEST(CommandLine, APositionalArgumentIsAKeyOfAFile) {
   EXPECT_EQ(ParseArgs({"--config", path}).outcome, CommandLine::Outcome::kBadUsage);
 }
 
-TEST(CommandLine, WhatAFlagImpliesHoldsWhereNothingElseIsSaid) {
+TEST(CommandLine, ImpliedValuesApplyUnlessGiven) {
   const auto of = [](const std::vector<std::string>& args) {
     const Parsed p = ParseArgs(args);
     EXPECT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
@@ -495,14 +495,14 @@ TEST(CommandLine, WhatAFlagImpliesHoldsWhereNothingElseIsSaid) {
   EXPECT_EQ(of({}), Found(3, "a"));
   EXPECT_EQ(of({"--plain"}), Found(9, "b"));
   EXPECT_EQ(of({"--plain", "off"}), Found(3, "a"));
-  EXPECT_EQ(of({"--count", "3", "--plain"}), Found(3, "b")) << "also where what is said is the default";
+  EXPECT_EQ(of({"--count", "3", "--plain"}), Found(3, "b")) << "also if the given value is the default";
   setenv("TACTUS_KIND", "a", 1);
   EXPECT_EQ(of({"--plain"}), Found(9, "a"));
   unsetenv("TACTUS_KIND");
   const std::string path = testing::TempDir() + "/implied.toml";
   std::ofstream(path) << "plain = true\nnumber = 4\n";
   EXPECT_EQ(of({"--config", path}), Found(4, "b"));
-  // What is printed is what holds, and reads back as that.
+  // The printed configuration is the effective one, and reads back as such.
   const std::string echo = ParseArgs({"--plain", "--kind", "a", "--print-config"}).output;
   EXPECT_NE(echo.find("count = 9"), std::string::npos) << echo;
   std::ofstream(path) << echo;
@@ -519,7 +519,7 @@ TEST(CommandLine, FieldsAreSetWithoutACommandLine) {
   Sample sample;
   ASSERT_TRUE(apply({{"kind", "a"}, {"plain", "on"}, {"key", "x"}, {"key", "y"}}, &sample).ok());
   unsetenv("TACTUS_SHARE");
-  EXPECT_EQ(sample.kind, "a") << "what is said holds against what is implied";
+  EXPECT_EQ(sample.kind, "a") << "a given value overrides an implied one";
   EXPECT_EQ(sample.count, 9) << "--plain implies it";
   EXPECT_EQ(sample.key, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(sample.share, 0.5) << "the environment is not read";
@@ -541,7 +541,7 @@ TEST(CommandLine, HelpShowsGroupUnitRangeAndDefault) {
   }
 }
 
-TEST(CommandLine, HelpShowsAGroupOnceAndWhatANumberIs) {
+TEST(CommandLine, HelpShowsEachGroupOnceAndNumbersWithTheirUnit) {
   Sample sample;
   std::string name;
   int64_t places = 0;

@@ -5,7 +5,7 @@
 namespace tactus::cli {
 namespace {
 
-TEST(RunLengthText, ATimeOrANumberOfRequests) {
+TEST(RunLengthText, ParsesATimeOrANumberOfRequests) {
   EXPECT_FALSE(ParseRunLength("warmup", "")->given());
   const auto time = ParseRunLength("warmup", "90s");
   EXPECT_EQ(time->ns, 90 * kSecond);
@@ -17,7 +17,7 @@ TEST(RunLengthText, ATimeOrANumberOfRequests) {
   EXPECT_EQ(ParseRunLength("warmup", "0")->requests, 0);
 }
 
-TEST(RunLengthText, WhatIsNeitherIsRefused) {
+TEST(RunLengthText, RejectsOtherText) {
   for (const char* text : {"-1", "-1s", "1.5", "s", "1d", "10 20", "99999999999999999999", "inf", "nan"}) {
     const auto length = ParseRunLength("measure", text);
     ASSERT_FALSE(length.ok()) << text;

@@ -6,7 +6,7 @@
 namespace tactus::cli {
 namespace {
 
-TEST(TimeseriesTest, ItSetsTheRunFilesInterval) {
+TEST(TimeseriesTest, TimeseriesSetsTheRunFilesInterval) {
   RunOut out;
   const auto none = KeepSeries({}, &out);
   ASSERT_TRUE(none.ok());

@@ -26,11 +26,11 @@ RequestRecord Record(TimeNs due, TimeNs first, std::vector<DurationNs> gaps, int
   return r;
 }
 
-TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
+TEST(ServingReport, CountsEveryGapAndLatencyFromTheArrivalTime) {
   ReportInput input;
   input.records.push_back(Record(kSecond, kSecond + 100 * kMillisecond, {10 * kMillisecond, 30 * kMillisecond}, 50));
   input.records.push_back(Record(2 * kSecond, 2 * kSecond + 300 * kMillisecond, {20 * kMillisecond}, 100));
-  input.records[1].sent_ns += 200 * kMillisecond;  // the client was late; the server is not to look better for it
+  input.records[1].sent_ns += 200 * kMillisecond;  // the client was late, which must not improve the server's latency
   for (const auto outcome : {RequestRecord::Outcome::kRejected, RequestRecord::Outcome::kFailed}) {
     input.records.push_back({.outcome = outcome, .due_ns = kSecond, .sent_ns = kSecond, .done_ns = kSecond + 2});
   }
@@ -39,7 +39,7 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   EXPECT_EQ(report["requests"]["completed"], 2);
   EXPECT_EQ(report["requests"]["failed"], 1);
   EXPECT_EQ(report["requests"]["rejected"], 1);
-  EXPECT_DOUBLE_EQ(report["duration_s"], 1.32);  // from the first that was due to the last end
+  EXPECT_DOUBLE_EQ(report["duration_s"], 1.32);  // from the first arrival to the last end
   EXPECT_DOUBLE_EQ(report["request_throughput"], 2 / 1.32);
   EXPECT_DOUBLE_EQ(report["output_token_throughput"], 5 / 1.32);
   EXPECT_DOUBLE_EQ(report["ttft_ms"]["p50"], 100.0);
@@ -48,12 +48,12 @@ TEST(ServingReport, CountsEveryGapAndTakesLatencyFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(report["tbt_ms"]["p50"], 20.0);
   EXPECT_DOUBLE_EQ(report["tpot_ms"]["max"], 20.0);
   EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 3.0);
-  EXPECT_DOUBLE_EQ(report["goodput"], 1 / 1.32);     // only the second kept every gap
-  EXPECT_DOUBLE_EQ(report["slo_attainment"], 0.25);  // of all four that ended
+  EXPECT_DOUBLE_EQ(report["goodput"], 1 / 1.32);     // only the second met every gap
+  EXPECT_DOUBLE_EQ(report["slo_attainment"], 0.25);  // one of the four that ended
 }
 
-// Records in any order; from 2 s to 4 s: the requests of 2 s and 3 s came, that of 1 s ended.
-TEST(ServingReport, AMeasuredPartIsByWhenRequestsWereDue) {
+// Records in any order. Between 2 s and 4 s the requests of 2 s and 3 s arrived and that of 1 s ended.
+TEST(ServingReport, AMeasuredPartSelectsRequestsByArrivalTime) {
   ReportInput input;
   for (const TimeNs due : {5, 3, 1, 2, 4}) {
     input.records.push_back(Record(due * kSecond, due * kSecond + due * kMillisecond, {2 * kSecond}, 10 * due));
@@ -64,23 +64,23 @@ TEST(ServingReport, AMeasuredPartIsByWhenRequestsWereDue) {
   input.records[0].gaps_ns = {10 * kSecond};
   input.slo_class = "all";
   const auto report = ReportJson(input);
-  ASSERT_TRUE(report["classes"]["all"]["tbt_ms"].is_object()) << "a load test knows whose each gap is";
+  ASSERT_TRUE(report["classes"]["all"]["tbt_ms"].is_object()) << "a load test knows the request of each gap";
   EXPECT_DOUBLE_EQ(report["classes"]["all"]["tbt_ms"]["max"], 2000) << "the gap of 10 s ended later";
   EXPECT_DOUBLE_EQ(report["duration_s"], 2);
   EXPECT_DOUBLE_EQ(report["measured_from_s"], 1);
   EXPECT_EQ(report["requests"]["completed"], 2);
-  EXPECT_EQ(report["requests"]["rejected"], 0) << "it came in the warm-up";
+  EXPECT_EQ(report["requests"]["rejected"], 0) << "it arrived in the warm-up";
   EXPECT_EQ(report["requests"]["unfinished"], 0);
   EXPECT_DOUBLE_EQ(report["ttft_ms"]["max"], 3);
   EXPECT_DOUBLE_EQ(report["input_token_throughput"], 5);
 }
 
-// The window is from 1 s to 2 s after the first: of three gaps the second and the third end in it.
+// The window is from 1 s to 2 s after the first arrival: of three gaps the second and the third end in it.
 TEST(ServingReport, AGapIsMeasuredWhereItEnds) {
   ReportInput input;
   input.records.push_back(
       Record(kSecond, kSecond + 1, {600 * kMillisecond, 700 * kMillisecond, 500 * kMillisecond}, 1));
-  input.records.push_back(Record(3 * kSecond, 3 * kSecond + 1, {}, 1));  // the last: what is measured ends with it
+  input.records.push_back(Record(3 * kSecond, 3 * kSecond + 1, {}, 1));  // the last arrival ends the measured part
   input.warmup.ns = kSecond;
   input.measure.ns = kSecond;
   input.slo_class = "all";
@@ -92,14 +92,14 @@ TEST(ServingReport, AGapIsMeasuredWhereItEnds) {
   }
 }
 
-TEST(ServingReport, TheAchievedRateIsOverTheTimeOfSending) {
+TEST(ServingReport, AchievedRateUsesTheSendingTime) {
   ReportInput input;
   for (const TimeNs due : {kSecond, 3 * kSecond, 2 * kSecond}) input.records.push_back(Record(due, due + 1, {}, 1));
   input.records.push_back({.outcome = RequestRecord::Outcome::kFailed, .due_ns = 9 * kSecond, .done_ns = 9 * kSecond});
-  EXPECT_DOUBLE_EQ(ReportJson(input)["request_rate_achieved"], 1.0);  // two after the first, in two seconds
+  EXPECT_DOUBLE_EQ(ReportJson(input)["request_rate_achieved"], 1.0);  // two after the first, within two seconds
 }
 
-TEST(ServingReport, PercentilesAreOfTheNearestRank) {
+TEST(ServingReport, PercentilesUseTheNearestRank) {
   ReportInput input;
   for (int i = 1; i <= 11; ++i) input.records.push_back(Record(kSecond, kSecond + i * 10 * kMillisecond, {}, 10));
   const auto ttft = ReportJson(input)["ttft_ms"];  // 10, 20, ... 110 ms
@@ -111,7 +111,7 @@ TEST(ServingReport, PercentilesAreOfTheNearestRank) {
   EXPECT_DOUBLE_EQ(ttft["max"], 110);
 }
 
-TEST(ServingReport, AnObjectiveThatIsJustMetIsKept) {
+TEST(ServingReport, AnObjectiveMetExactlyCountsAsMet) {
   const auto kept = [](const Slo& slo) {
     ReportInput input;
     input.records.push_back(Record(kSecond, kSecond + 100 * kMillisecond, {10 * kMillisecond, 30 * kMillisecond}, 50));
@@ -124,7 +124,7 @@ TEST(ServingReport, AnObjectiveThatIsJustMetIsKept) {
   EXPECT_EQ(kept({.tbt_ns = 30 * kMillisecond - 1}), 0);
   EXPECT_EQ(kept({.jct_ns = 140 * kMillisecond}), 1);
   EXPECT_EQ(kept({.jct_ns = 140 * kMillisecond - 1}), 0);
-  // Without a first token no objective of it can have been met.
+  // Without a first token no objective can be met.
   ReportInput silent;
   silent.records.push_back({.outcome = RequestRecord::Outcome::kCompleted, .due_ns = 1, .sent_ns = 1, .done_ns = 2});
   silent.slo.ttft_ns = kSecond;
@@ -133,7 +133,7 @@ TEST(ServingReport, AnObjectiveThatIsJustMetIsKept) {
   EXPECT_DOUBLE_EQ(ReportJson(silent)["e2e_ms"]["max"], 1e-6);
 }
 
-TEST(ServingReport, RequestsAreScoredByWhatTheyState) {
+TEST(ServingReport, RequestsAreScoredByTheirOwnObjectives) {
   ReportInput input;
   for (const char* name : {"chat", "chat", "", ""}) {
     RequestRecord r =
@@ -150,10 +150,10 @@ TEST(ServingReport, RequestsAreScoredByWhatTheyState) {
   const auto &chat = report["classes"]["chat"], &other = report["classes"]["other"];
   EXPECT_EQ(chat["kept"], 1);
   EXPECT_EQ(chat["tbt_attainment"], 0.5);
-  EXPECT_TRUE(chat["ttft_attainment"].is_null()) << "the options' objectives are for those that state none";
+  EXPECT_TRUE(chat["ttft_attainment"].is_null()) << "the options' objectives apply to requests without any";
   EXPECT_DOUBLE_EQ(chat["step_attainment"], 5.0 / 6);
   EXPECT_DOUBLE_EQ(chat["longest_gap_ms"]["max"], 30);
-  ASSERT_TRUE(chat["tbt_ms"].is_object()) << "a load test knows whose each gap is";
+  ASSERT_TRUE(chat["tbt_ms"].is_object()) << "a load test knows the request of each gap";
   EXPECT_DOUBLE_EQ(chat["tbt_ms"]["p50"], 10) << "every gap of the class: 10, 30, 10, 10, 30, 10 ms";
   EXPECT_DOUBLE_EQ(chat["tbt_ms"]["mean"], 100.0 / 6);
   EXPECT_EQ(other["ttft_attainment"], 0.5);
@@ -174,8 +174,8 @@ TEST(ServingReport, RatesCountTokensAndTurns) {
   EXPECT_DOUBLE_EQ(report["input_token_throughput"], 120 / 6.0);
   EXPECT_DOUBLE_EQ(report["output_token_throughput"], 4 / 6.0);
   EXPECT_EQ(report["cached_prompt_tokens"], 64);
-  EXPECT_DOUBLE_EQ(report["tpot_ms"]["mean"], 1000);          // of the one with two tokens
-  EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 20);  // 1000 / 50; not of an empty prompt
+  EXPECT_DOUBLE_EQ(report["tpot_ms"]["mean"], 1000);          // only the request with two tokens
+  EXPECT_DOUBLE_EQ(report["normalized_ttft_ms"]["max"], 20);  // 1000 / 50; the empty prompt does not count
   EXPECT_TRUE(report["concurrency"].is_null());
   EXPECT_TRUE(report["goodput"].is_null());
   input.rate_asked_per_s = 0;
@@ -214,10 +214,10 @@ TEST(ServingReport, TheResultStatesTheObjectives) {
   EXPECT_EQ(objectives["ttft_ms"]["most"], 2000);
   EXPECT_EQ(objectives["tbt_ms"]["least"], 50);
   EXPECT_TRUE(objectives["jct_ms"].is_null());
-  EXPECT_EQ(results::RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "no request stated any";
+  EXPECT_EQ(results::RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "no request has objectives";
 }
 
-TEST(ServingReport, AFigureThatIsNotKnownIsNull) {
+TEST(ServingReport, UnknownFiguresAreNull) {
   const auto report = ReportJson({});
   for (const char* key : {"ttft_ms", "tbt_ms", "goodput", "slo_attainment", "request_throughput", "preemptions"}) {
     EXPECT_TRUE(report[key].is_null()) << key;

@@ -1,4 +1,4 @@
-// What is varied: lists, ranges, combinations, and what is refused before anything runs.
+// Varied options: lists, ranges, combinations, and errors that are reported before any run.
 #include "cli/search/sim_cases.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string ErrorOf(const std::vector<std::string>& texts) {
   return varied.ok() ? "taken" : varied.status().message();
 }
 
-TEST(SimCases, ListsAndRanges) {
+TEST(SimCases, VariedValuesMayBeListsOrRanges) {
   using Texts = std::vector<std::string>;
   EXPECT_EQ(ValuesOf("scheduler=vllm,sarathi-serve"), (Texts{"vllm", "sarathi-serve"}));
   EXPECT_EQ(ValuesOf("rate=1:4:1"), (Texts{"1", "2", "3", "4"}));
@@ -38,7 +38,7 @@ TEST(SimCases, AnAliasIsItsOption) {
   EXPECT_EQ(varied->front().name, "tensor-parallel-size");
 }
 
-TEST(SimCases, EveryCombinationInOrder) {
+TEST(SimCases, CombinationsAreCompleteAndInOrder) {
   sim::SimOptions base;
   base.rate = 9;
   const auto varied = ParseVaried(base, {"scheduler=vllm,orca", "rate=1,2"});
@@ -53,21 +53,21 @@ TEST(SimCases, EveryCombinationInOrder) {
   EXPECT_EQ((*cases)[3].options.rate, 2);
 }
 
-TEST(SimCases, AnExplosionIsRefusedWithItsNumber) {
+TEST(SimCases, TooManyRunsAreRejectedWithTheirNumber) {
   const auto varied = ParseVaried({}, {"rate=1:1000:1", "token-budget=1:1000:1"});
   ASSERT_TRUE(varied.ok());
   const auto cases = MakeCases({}, *varied, 5, 10'000);
   ASSERT_FALSE(cases.ok());
   const std::string error = cases.status().message();
   for (const char* part :
-       {"5000000 runs", "5 of each x 1000 of --rate x 1000 of --max-num-batched-tokens", "--most-runs is 10000"})
+       {"5000000 runs", "5 of each x 1000 of --rate x 1000 of --max-num-batched-tokens", "exceed --most-runs 10000"})
     EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 
 TEST(SimCases, WrongTextIsNamed) {
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
-      {{"scheduler"}, "not of the form FLAG=VALUES"},
-      {{"schedular=a"}, "'schedular' is no option"},
+      {{"scheduler"}, "the form is FLAG=VALUES"},
+      {{"schedular=a"}, "'schedular' is not an option"},
       {{"rate=1,x"}, "'x' is not a number"},
       {{"rate=-1,2"}, "out of range"},
       {{"rate=1:2"}, "not of the form LOW:HIGH:STEP"},
@@ -76,12 +76,12 @@ TEST(SimCases, WrongTextIsNamed) {
       {{"rate=1:3:x1"}, "never ends"},
       {{"rate=0:3:x2"}, "never ends"},
       {{"rate=1:1e6:0.001"}, "more than 100000 values"},
-      {{"rate=1,1"}, "'1' is there twice"},
+      {{"rate=1,1"}, "'1' is given twice"},
       {{"rate=1", "rate=2"}, "varied twice"},
       {{"seed=1,2"}, "--seeds"},
-      {{"as-paper=on,off"}, "stands for other options"},
-      {{"steps-out=a,b"}, "nothing that a configuration is made of"},
-      {{"timeseries=1s,2s"}, "nothing that a configuration is made of"},
+      {{"as-paper=on,off"}, "sets other options"},
+      {{"steps-out=a,b"}, "not part of a configuration"},
+      {{"timeseries=1s,2s"}, "not part of a configuration"},
       {{"requests=1.5"}, "not a whole number"},
   };
   for (const auto& [texts, part] : kCases) {
@@ -90,7 +90,7 @@ TEST(SimCases, WrongTextIsNamed) {
   }
 }
 
-TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
+TEST(SimCases, TheBaseDependsOnEveryOptionThatIsNotVaried) {
   sim::SimOptions options;
   const auto base = [&options](const std::string& beyond) { return BaseOf(options, {{"rate", {"1", "2"}}}, beyond); };
   const std::string first = base("a");
@@ -103,7 +103,7 @@ TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
   EXPECT_NE(base("a"), first);
 }
 
-TEST(SimCases, ABaseIsOfWhatItsFilesSay) {
+TEST(SimCases, TheBaseDependsOnTheContentsOfFiles) {
   const std::string path = testing::TempDir() + "sim_cases_lengths.csv";
   std::ofstream(path) << "100,10\n";
   sim::SimOptions options;
@@ -121,19 +121,19 @@ TEST(SimCases, SeedsBeyondTheLastNumberAreRefused) {
   SimCommandOptions options;
   options.sim.seed = std::numeric_limits<int64_t>::max();
   options.seeds = 2;
-  EXPECT_NE(CheckForMany(options).message().find("leaves no numbers for --seeds 2"), std::string::npos);
+  EXPECT_NE(CheckForMany(options).message().find("is too large for --seeds 2"), std::string::npos);
 }
 
-TEST(SimCases, FilesOfOneRunAreRefused) {
+TEST(SimCases, OutputFilesOfASingleRunAreRejected) {
   SimCommandOptions options;
   options.sim.steps_out = "s.csv";
-  EXPECT_NE(CheckForMany(options).message().find("--steps-out s.csv would be written anew"), std::string::npos);
+  EXPECT_NE(CheckForMany(options).message().find("--steps-out s.csv would be overwritten"), std::string::npos);
   SimCommandOptions replay;
   replay.replay = "x";
-  EXPECT_NE(CheckForMany(replay).message().find("--replay is for"), std::string::npos);
+  EXPECT_NE(CheckForMany(replay).message().find("--replay works only with"), std::string::npos);
   SimCommandOptions series;
   series.timeseries.interval.ns = kSecond;
-  EXPECT_NE(CheckForMany(series).message().find("--timeseries is of one run"), std::string::npos);
+  EXPECT_NE(CheckForMany(series).message().find("--timeseries describes one run"), std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A sweep's table: what it keeps on disk, how it is gone on with, and which files it refuses.
+// A sweep's table: its file, resuming from it, and files that it rejects.
 #include "cli/search/sweep_table.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class SweepTableTest : public testing::Test {
   const std::string path_;
 };
 
-TEST_F(SweepTableTest, RowsAreThereAtOnceAndInOrderAtTheEnd) {
+TEST_F(SweepTableTest, RowsAreWrittenAtOnceAndSortedAtTheEnd) {
   auto table = Open();
   ASSERT_TRUE(table.ok()) << table.status().message();
   ASSERT_TRUE(table->Add({"2", "0", "1.5", "", "b1"}).ok());
@@ -44,7 +44,7 @@ TEST_F(SweepTableTest, RowsAreThereAtOnceAndInOrderAtTheEnd) {
   EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n2,0,1.5,,b1\n");
 }
 
-TEST_F(SweepTableTest, GoesOnWithWhatIsThereAndRunsACutLineAgain) {
+TEST_F(SweepTableTest, ResumesFromItsRowsAndRerunsAnIncompleteOne) {
   {
     auto table = Open();
     ASSERT_TRUE(table->Add({"1", "0", "0.5", "", "b1"}).ok());
@@ -58,7 +58,7 @@ TEST_F(SweepTableTest, GoesOnWithWhatIsThereAndRunsACutLineAgain) {
   EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n2,0,0.7,,b1\n");
 }
 
-TEST_F(SweepTableTest, KeepsRunsThatThisSweepDoesNotAskFor) {
+TEST_F(SweepTableTest, KeepsRowsOfOtherRuns) {
   auto table = Open();
   ASSERT_TRUE(table->Add({"9", "0", "9.5", "", "b1"}).ok());
   ASSERT_TRUE(table->Add({"1", "0", "0.5", "", "b1"}).ok());
@@ -73,20 +73,20 @@ TEST_F(SweepTableTest, RefusesAFileOfAnotherSweep) {
   EXPECT_NE(table.status().message().find("column 3 is 'throughput', here 'goodput'"), std::string::npos)
       << table.status().message();
   std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0,0.5,,other\n";
-  EXPECT_NE(Open().status().message().find("line 2: it is of a sweep with other options"), std::string::npos);
+  EXPECT_NE(Open().status().message().find("line 2: it belongs to a sweep with other options"), std::string::npos);
   std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0\n";
-  EXPECT_NE(Open().status().message().find("2 cells, not 5"), std::string::npos);
-  EXPECT_NE(SweepTable::Open("/dev/null", {"a", "base"}, 1, "b").status().message().find("no regular file"),
+  EXPECT_NE(Open().status().message().find("2 cells instead of 5"), std::string::npos);
+  EXPECT_NE(SweepTable::Open("/dev/null", {"a", "base"}, 1, "b").status().message().find("not a regular file"),
             std::string::npos);
 }
 
-TEST_F(SweepTableTest, AFigureThatIsNoNumberIsRefused) {
+TEST_F(SweepTableTest, ACellThatIsNotANumberIsRejected) {
   std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0,,why not,b1\n2,0,abc,,b1\n";
-  EXPECT_NE(Open().status().message().find("line 3: column goodput is 'abc', which is no number"), std::string::npos)
+  EXPECT_NE(Open().status().message().find("line 3: column goodput is 'abc', which is not a number"), std::string::npos)
       << Open().status().message();
 }
 
-TEST_F(SweepTableTest, ATableThatASpreadsheetSavedIsGoneOnWith) {
+TEST_F(SweepTableTest, ResumesFromAFileSavedByASpreadsheet) {
   std::ofstream(path_) << "\xef\xbb\xbfrate,seed,goodput,error,base\r\n1,0,0.5,,b1\r\n";
   auto table = Open();
   ASSERT_TRUE(table.ok()) << table.status().message();
@@ -94,7 +94,7 @@ TEST_F(SweepTableTest, ATableThatASpreadsheetSavedIsGoneOnWith) {
   EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n");
 }
 
-TEST_F(SweepTableTest, TwoAtOnceWriteToNoFile) {
+TEST_F(SweepTableTest, TwoSweepsCannotShareAFile) {
   auto first = Open();
   ASSERT_TRUE(first.ok()) << first.status().message();
   const auto second = Open();
@@ -104,7 +104,7 @@ TEST_F(SweepTableTest, TwoAtOnceWriteToNoFile) {
   EXPECT_TRUE(Open().ok());
 }
 
-TEST_F(SweepTableTest, CellsHoldWhatCsvCanHold) {
+TEST_F(SweepTableTest, CellsContainNoCsvSpecialCharacters) {
   EXPECT_EQ(SweepTable::Cell("random:in=5,out=6 \"x\"\n"), "random:in=5;out=6 'x'_");
   auto table = Open();
   ASSERT_TRUE(table->Add({"a,b", "0", "1", "no, \"really\"", "b1"}).ok());

@@ -12,7 +12,7 @@ class AgentsTest(ServedTest):
     def run_agent(self, model_class):
         asked = []
 
-        # Once: a small model would call it again and again.
+        # Once: a small model would call it repeatedly.
         @agents.function_tool(is_enabled=lambda *_: not asked)
         def get_weather(city: str) -> str:
             """The weather of a city now"""
@@ -23,7 +23,7 @@ class AgentsTest(ServedTest):
             async with openai.AsyncOpenAI(
                 base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120
             ) as client:
-                # It has to call the tool; the choice is then reset, so that it comes to an answer.
+                # The first step must call the tool; the choice is then reset, so that the run ends with an answer.
                 settings = agents.ModelSettings(tool_choice="get_weather", temperature=0, max_tokens=300)
                 agent = agents.Agent(
                     name="guide",

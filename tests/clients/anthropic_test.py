@@ -8,7 +8,7 @@ from client_case import MODEL, QUESTION, SCHEMA, ServedTest
 from server_process import ServerProcess
 
 TOOL = {"name": "get_weather", "description": "The weather of a city now", "input_schema": SCHEMA, "strict": True}
-GREEDY = {"temperature": 0}  # a field of the API that the package no longer names
+GREEDY = {"temperature": 0}  # a field of the API that the package no longer has
 ASK = [{"role": "user", "content": QUESTION}]
 
 
@@ -38,7 +38,7 @@ class AnthropicTest(ServedTest):
         self.assertEqual((answer.stop_reason, answer.stop_sequence), ("stop_sequence", stop))
         self.assertEqual(answer.content[0].text, text[: text.index(stop)])
 
-    def test_a_stream_says_what_the_whole_says(self):
+    def test_a_stream_equals_the_whole_response(self):
         whole = self.ask()
         with self.client.messages.stream(model=MODEL, messages=ASK, max_tokens=60, extra_body=GREEDY) as stream:
             text = "".join(stream.text_stream)

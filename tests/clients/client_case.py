@@ -1,14 +1,13 @@
-"""What the tests of the clients share: one server with the default model for a module, and the tool that is called.
+"""Shared by the client tests: one server with the default model per module, and the tool that is called.
 
-The clients are packages that this project has not written. The model is small: what a test asserts is structure, or
-what a
-grammar makes certain, never what the model knows.
+The clients are third-party packages. The model is small: tests assert structure, or text that a grammar guarantees,
+never the model's knowledge.
 """
 
 import os
 import unittest
 
-# Before any client is imported: none of them calls home.
+# Before any client is imported: disables telemetry.
 os.environ.update(
     OPENAI_AGENTS_DISABLE_TRACING="1",
     LITELLM_LOCAL_MODEL_COST_MAP="True",
@@ -45,9 +44,9 @@ QUESTION = "What is the weather in Paris?"
 
 
 class ServedTest(unittest.TestCase):
-    """A class's tests on one server, with the default model."""
+    """The tests of a class on one server, with the default model."""
 
-    OPTIONS = ()  # of the server
+    OPTIONS = ()  # options of the server
 
     @classmethod
     def setUpClass(cls):

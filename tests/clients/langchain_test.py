@@ -34,7 +34,7 @@ class LangchainTest(ServedTest):
             **options,
         )
 
-    def test_a_stream_says_what_the_whole_says(self):
+    def test_a_stream_equals_the_whole_response(self):
         for responses in (False, True):
             with self.subTest(responses=responses):
                 model = self.model(use_responses_api=responses)

@@ -24,7 +24,7 @@ class LitellmTest(ServedTest):
             **options,
         )
 
-    def test_a_stream_says_what_the_whole_says(self):
+    def test_a_stream_equals_the_whole_response(self):
         for kind in ("openai", "anthropic"):
             with self.subTest(kind=kind):
                 whole = self.ask(kind)

@@ -34,7 +34,7 @@ class OpenAiTest(ServedTest):
 
 
 class ChatTest(OpenAiTest):
-    def test_a_stream_says_what_the_whole_says(self):
+    def test_a_stream_equals_the_whole_response(self):
         whole = self.chat()
         text, usage = "", None
         for chunk in self.chat(stream=True, stream_options={"include_usage": True}):
@@ -50,7 +50,7 @@ class ChatTest(OpenAiTest):
                 self.assertEqual(answer.finish_reason, "tool_calls")
                 call = answer.message.tool_calls[0]
                 self.check_call(call.function.name, call.function.arguments)
-                # Its result goes back, and the conversation goes on.
+                # The tool's result is sent back, and the conversation continues.
                 after = self.chat(
                     [*ASK, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "Sunny, 21 degrees"}],
                     tools=[TOOL],
@@ -67,7 +67,7 @@ class ChatTest(OpenAiTest):
         self.assertIn(answer.finish_reason, ["tool_calls"] if calls else ["stop", "length"])
         self.assertFalse(
             content.lstrip().startswith(("{", "<tool_call>")), content
-        )  # the tool is strict: that is a call
+        )  # the tool is strict: a call is certain
         self.assertTrue(calls or content)
 
     def test_a_format_beside_a_strict_tool(self):
@@ -122,7 +122,7 @@ class ChatTest(OpenAiTest):
                 text = self.chat(extra_body=extra).choices[0].message.content
                 self.assertTrue(holds(text), text)
 
-    def test_a_schema_that_cannot_be_taken_is_refused(self):
+    def test_an_invalid_schema_is_refused(self):
         with self.assertRaises(openai.BadRequestError) as error:
             self.chat(
                 response_format={
@@ -161,7 +161,7 @@ class ResponsesTest(OpenAiTest):
         self.assertEqual(answer.usage.total_tokens, answer.usage.input_tokens + answer.usage.output_tokens)
         self.assertEqual(self.respond(max_output_tokens=2).incomplete_details.reason, "max_output_tokens")
 
-    def test_a_stream_says_what_the_whole_says(self):
+    def test_a_stream_equals_the_whole_response(self):
         whole = self.respond().output_text
         events = list(self.respond(stream=True))
         self.assertEqual([e.sequence_number for e in events], list(range(len(events))))

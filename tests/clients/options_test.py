@@ -1,4 +1,4 @@
-"""The clients at servers that were started with options: reasoning, speculation, prompts on disk, a router in front."""
+"""The clients with servers that have options: reasoning, speculation, prompts on disk, a router in front."""
 
 import json
 import tempfile
@@ -11,7 +11,7 @@ from client_case import MODEL, SCHEMA, TOOL, ServedTest
 from router_process import Router
 from server_process import ServerProcess, default_model
 
-# The default model does not think. A grammar makes it write what such a model writes.
+# The default model does not reason. A grammar makes it write in the form of a reasoning model.
 THOUGHT, SAID = "[a-z]{4,12}", "[a-z]{3,8}"
 THINKING = {"structured_outputs": {"regex": f"<think>{THOUGHT}</think>{SAID}"}}
 ASK = [{"role": "user", "content": "Which word comes next?"}]

@@ -1,18 +1,17 @@
-"""schemathesis against /openapi.json: what it makes of the schema gets the documented statuses, types and shapes from
-the live server.
+"""schemathesis against /openapi.json: requests generated from the schema get the documented statuses, types and shapes
+from the live server.
 
-Left out, with the reasons:
-  positive_data_acceptance   a body that is well formed may still be refused: prompt + max_tokens beyond the context,
-  stream_options
-                             without stream, a message without content, a model of another name, a JSON schema that
-                             cannot be taken
-  unsupported_method         it sends a body with GET, which is malformed HTTP here (400), whatever the route takes;
-  tests/serve has 405
+Checks left out, with reasons:
+  positive_data_acceptance   a well-formed body may still be rejected: prompt + max_tokens beyond the context,
+                             stream_options without stream, a message without content, another model's name, an
+                             unsupported JSON schema
+  unsupported_method         sends a body with GET, which is malformed HTTP here (400) for any route; tests/serve tests
+                             405
   missing_required_header    the API has no required headers
-  ignored_auth               the server runs without keys here (tests/serve has them)
-  use_after_free, ensure_resource_availability   they need links between operations; tests/e2e/batches_test.py has
-  files' and batches' lives
-The fleet's routes speak a binary form between servers and are 404 without its secret; they are left out too.
+  ignored_auth               the server runs without keys here (tests/serve tests keys)
+  use_after_free, ensure_resource_availability
+                             need links between operations; tests/e2e/batches_test.py tests files and batches
+The fleet's routes use a binary format between servers and return 404 without its secret; they are left out too.
 """
 
 import pathlib
@@ -40,7 +39,7 @@ class SchemathesisTest(ServedTest):
         8,
         "--max-choices",
         4,
-    )  # short answers: it is the contract that is asked about
+    )  # short answers: only the contract is tested
 
     def test_the_server_keeps_its_contract(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,7 @@
-// What every scheduler owes, whatever its policy: no overcommit, no lost request, progress, the same tokens as any
-// other scheduler, the same plan for the same input, also from a fresh instance. Run over every preset and every
-// combination of choices that is not refused, on generated workloads with tiny KV, several choices, priorities,
-// cancels, executor errors, pipelines of depth 1, 2 and 8 and chained inputs. The harness checks the integrity of KV
-// and sequences after each pass.
+// The contract of every scheduler: no overcommit, no lost request, progress, the same tokens as any other scheduler,
+// the same plan for the same input, also from a fresh instance. Tested for every preset and every accepted pair of
+// choices, on generated workloads with tiny KV, several choices, priorities, cancels, executor errors, pipelines of
+// depth 1, 2 and 8 and chained inputs. The harness checks the integrity of KV and sequences after each pass.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -78,7 +77,7 @@ bool Refused(const SchedulerConfig& names, const Workload& w) {
   return !made.ok();
 }
 
-// Fills in the choices that `c` leaves open, at random, so that the whole is not refused. False: there is no such way.
+// Fills the empty choices of `c` at random so that the scheduler accepts it. False: no such combination was found.
 bool Complete(SchedulerConfig* c, const Workload& w, Rng* rng) {
   for (int attempt = 0; attempt < 4000; ++attempt) {
     SchedulerConfig tried = *c;
@@ -95,7 +94,7 @@ bool Complete(SchedulerConfig* c, const Workload& w, Rng* rng) {
   return false;
 }
 
-// What each choice must have received, cut where a cancel or an error ended it.
+// Checks that each choice has the model's tokens, up to a cancel or an error.
 void ExpectModelTokens(const Workload& w, const Outcome& outcome) {
   for (const RequestOutput& out : outcome.requests) {
     for (size_t choice = 0; choice < out.choices.size(); ++choice) {
@@ -158,7 +157,7 @@ TEST(Conformance, OutputDoesNotDependOnTheScheduler) {
   }
 }
 
-TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
+TEST(Conformance, ExecutorErrorsOnlyEndTheirRequests) {
   int errors = 0, served = 0;
   for (const SchedulerConfig& preset : AllPresets()) {
     for (uint64_t seed = 200; seed < 240; ++seed) {
@@ -166,7 +165,7 @@ TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
       const Workload w = MakeWorkload(seed, {.cancels = seed % 2 == 0, .faults = true});
       const Outcome outcome = Play(w, preset);
       ASSERT_EQ(outcome.broken, "");
-      ExpectModelTokens(w, outcome);  // whoever was not hit has exactly the model's tokens, dependants included
+      ExpectModelTokens(w, outcome);  // unaffected requests have exactly the model's tokens, dependants included
       for (const RequestOutput& out : outcome.requests) {
         if (out.done_event.finish == FinishReason::kError) {
           ++errors;
@@ -181,9 +180,9 @@ TEST(Conformance, ExecutorErrorsEndRequestsAndNothingElse) {
   EXPECT_GT(served, 1000);
 }
 
-// A sequence is cancelled while its item is in flight, and the item could not run: the blocks that it was to fill have
-// been let go of, but are in the prefix tree, where the next request with that prefix must not find them.
-TEST(Conformance, ALostItemOfACancelledRequestLeavesNothingBehind) {
+// A sequence is cancelled while its item is in flight, and the item fails: the blocks that it should have filled are
+// released but still in the prefix tree. The next request with that prefix must not find them.
+TEST(Conformance, LostItemOfACancelledRequestLeavesNoCachedBlocks) {
   for (const uint64_t seed : {342, 1877, 2946, 3298}) {
     const Workload w = MakeWorkload(seed, {.cancels = true, .faults = true});
     const Outcome outcome = Play(w, {.preset = "sarathi-serve"});
@@ -204,9 +203,9 @@ TEST(Conformance, RejectedPositionsAreComputedAgain) {
   }
 }
 
-// Guesses are verified in one step: they change how many tokens a step yields, and no token. What was not accepted is
-// rolled back, also beside errors and cancels.
-TEST(Conformance, DraftsChangeStepsAndNoToken) {
+// Drafts are verified in one step: they change how many tokens a step yields, and no token. Rejected ones are rolled
+// back, also with errors and cancels.
+TEST(Conformance, DraftsDoNotChangeOutputs) {
   int64_t accepted = 0, rejected = 0, steps = 0, steps_without = 0;
   for (const SchedulerConfig& preset : AllPresets()) {
     for (uint64_t seed = 6000; seed < 6040; ++seed) {
@@ -235,9 +234,8 @@ TEST(Conformance, DraftsChangeStepsAndNoToken) {
   EXPECT_LT(steps, steps_without * 9 / 10);
 }
 
-// A sequence that waits for its tokens verifies guesses; the same one, when nothing is guessed, chains as if there were
-// none to guess.
-TEST(Conformance, SequencesChainAndVerifyInTurn) {
+// A sequence that waits for its tokens verifies drafts; without drafts the same sequence chains.
+TEST(Conformance, SequencesChainAndVerifyAlternately) {
   int64_t both = 0;
   for (uint64_t seed = 6400; seed < 6440; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -252,9 +250,8 @@ TEST(Conformance, SequencesChainAndVerifyInTurn) {
   EXPECT_GT(both, 20);
 }
 
-// A decode that takes drafts along costs no other sequence its token: the presets that put every decode into every step
-// still do.
-TEST(Conformance, DraftsKeepNoDecodeOutOfAStep) {
+// Drafts of a decode displace no other sequence's token: a preset with every decode in every step keeps this property.
+TEST(Conformance, DraftsDisplaceNoDecode) {
   int64_t accepted = 0;
   for (uint64_t seed = 6100; seed < 6130; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -279,7 +276,7 @@ TEST(Conformance, DraftsKeepNoDecodeOutOfAStep) {
   EXPECT_GT(accepted, 500);
 }
 
-// Requests of three adapters with the same prompts share no KV between them: each gets its own model's tokens.
+// Requests with equal prompts but different adapters share no KV: each gets its adapter's tokens.
 TEST(Conformance, AdaptersShareNothing) {
   for (const SchedulerConfig& preset : AllPresets()) {
     for (uint64_t seed = 6200; seed < 6220; ++seed) {
@@ -292,8 +289,8 @@ TEST(Conformance, AdaptersShareNothing) {
   }
 }
 
-// Where each token is needed on the host before the next is sampled, an item never takes its input from the one before,
-// and neighbours whose tokens are not waited for still do.
+// A sequence whose tokens are needed on the host before the next is sampled has no chained items; other sequences still
+// chain.
 TEST(Conformance, ChainingIsDecidedPerSequence) {
   int64_t fewer = 0;
   for (uint64_t seed = 6300; seed < 6340; ++seed) {
@@ -320,7 +317,7 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Workload w = MakeWorkload(seed, {.cancels = seed % 2 == 0});
     for (auto& a : w.arrivals)
-      a.request.n = 1;  // choices queue late, with their request's arrival: fcfs lets the preempted pass
+      a.request.n = 1;  // later choices enter the queue late with their request's arrival; fcfs then differs
     const Outcome fcfs = Play(w, {.preset = "larry", .order = "fcfs"});
     *w.config.scheduler.limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
     const Outcome infinite = Play(w, {.preset = "larry"});
@@ -333,9 +330,9 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
   EXPECT_GT(differs, 10);
 }
 
-// What the rows of ltr and fastserve say of starvation: whatever else is there, none is left out for longer than the
-// threshold and the turns of those that were left out for longer. Every step takes a millisecond and fits every prompt.
-TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
+// The starvation bounds in the rows of ltr and fastserve: no sequence pauses for longer than the threshold plus the
+// quanta of the sequences paused before it. Every step takes a millisecond and fits every prompt.
+TEST(Conformance, PausesAreWithinTheStarvationBound) {
   struct Bound {
     const char* preset;
     int64_t threshold;  // steps
@@ -374,21 +371,20 @@ TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
         }
       }
     }
-    EXPECT_GT(close, 20) << bound.preset << " leaves none out for long";
+    EXPECT_GT(close, 20) << bound.preset << " has no pause near the bound";
   }
 }
 
-// Every value of a choice beside every value of every other, the rest filled in at random: plain, with cancels, with
-// executor errors, with rejected positions. A pair that no completion makes legal is refused for one of the reasons
-// that are listed.
-TEST(Conformance, EveryLegalPairOfChoicesServes) {
+// Every pair of values of two choices, the others filled in at random: plain, with cancels, with executor errors, with
+// rejected positions. Pairs without a legal completion are exactly the listed ones.
+TEST(Conformance, LegalPairsOfChoicesServeEveryWorkload) {
   const std::set<std::string> impossible = {
-      // none gives memory back and none has reserved what can be needed
+      // no preemption frees memory, and the admission does not reserve the maximal need
       "admission prompt-fits, preemption none", "admission prompt-free, preemption none",
       "admission chunk-fits, preemption none", "admission predicted-length, preemption none",
       "admission multi-resource, preemption none", "admission promise, preemption none",
       "admission planned-mean, preemption none",
-      // nothing is set aside that could be outgrown
+      // there is no reservation that a sequence could outgrow
       "admission max-length, preemption abort-and-requeue", "admission prompt-fits, preemption abort-and-requeue",
       "admission prompt-free, preemption abort-and-requeue", "admission chunk-fits, preemption abort-and-requeue",
       "admission multi-resource, preemption abort-and-requeue", "admission promise, preemption abort-and-requeue",
@@ -411,7 +407,7 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
           NameOf(&c, kChoices[j]) = second.name;
           Rng rng(seed, 3);
           if (!Complete(&c, w, &rng)) {
-            EXPECT_TRUE(impossible.count(name)) << "refused, whatever the other choices";
+            EXPECT_TRUE(impossible.count(name)) << "refused for all other choices";
             continue;
           }
           EXPECT_FALSE(impossible.count(name));
@@ -426,9 +422,9 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
   EXPECT_GT(played, 500);
 }
 
-// Two half-done prompts hold all memory and none may take it from the other: the youngest gives up. Its order puts it
-// first in the queue again, where it must not take back what it has given before the other has had its share.
-TEST(Conformance, WhoGaveUpDoesNotTakeItBackAtOnce) {
+// Two half-computed prompts hold all memory, and neither may preempt the other: the youngest is preempted. The order
+// puts it first in the queue again, where it must not reclaim its blocks before the other has had its item.
+TEST(Conformance, PreemptedPromptDoesNotReclaimItsBlocksAtOnce) {
   Workload w = MakeWorkload(1267, {.rejects = true});
   w.config.scheduler.limits.token_budget = w.config.max_model_len;
   const Outcome outcome = Play(w, {.order = "grouped",
@@ -440,8 +436,8 @@ TEST(Conformance, WhoGaveUpDoesNotTakeItBackAtOnce) {
   ExpectModelTokens(w, outcome);
 }
 
-// Any five choices together, with any token budget, that are not refused.
-TEST(Conformance, RandomLegalCombinationsServe) {
+// Any accepted combination of five choices, with any token budget.
+TEST(Conformance, RandomLegalCombinationsServeEveryWorkload) {
   int legal = 0;
   for (uint64_t seed = 5000; seed < 5600; ++seed) {
     const uint64_t round = seed % 4;
@@ -458,9 +454,9 @@ TEST(Conformance, RandomLegalCombinationsServe) {
   EXPECT_GT(legal, 500);
 }
 
-TEST(Conformance, SameInputSamePlanAlsoFromAFreshInstance) {
+TEST(Conformance, PlansFollowFromTheInputAlone) {
   for (const SchedulerConfig& preset : AllPresets()) {
-    for (const char* order : {"", "fcfs", "priority"}) {  // the preset's own first
+    for (const char* order : {"", "fcfs", "priority"}) {  // "": the preset's order
       for (uint64_t seed = 400; seed < 412; ++seed) {
         SCOPED_TRACE(preset.preset + " " + order + " seed " + std::to_string(seed));
         SchedulerConfig c = preset;
@@ -478,10 +474,9 @@ TEST(Conformance, SameInputSamePlanAlsoFromAFreshInstance) {
   }
 }
 
-// With a budget that holds all decodes, no token of a running sequence is ever more than one step after the one before
-// where the preset's row says that a decode is in every step, and two where it says every other; a preempted sequence
-// apart.
-TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
+// With a budget for all decodes, two tokens of a running sequence are at most one step apart if the preset's row states
+// that a decode is in every step, and two if it states every other step. Preempted sequences are excepted.
+TEST(Conformance, DecodeGapsMatchThePresetsBound) {
   int checked = 0;
   for (const auto& preset : core::Presets()) {
     const std::string bound = preset.starvation;
@@ -491,7 +486,7 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
     for (uint64_t seed = 500; seed < 520; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Workload w = MakeWorkload(seed, {});
-      w.config.num_blocks = 10000;  // none is short of memory
+      w.config.num_blocks = 10000;  // ample memory
       w.config.executor.max_in_flight = 1;
       w.config.executor.can_chain = false;
       w.config.executor.step_base_ns = kMillisecond;
@@ -500,7 +495,7 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
       const Outcome outcome = Play(w, {.preset = preset.name});
       ASSERT_EQ(outcome.broken, "");
       for (const RequestOutput& out : outcome.requests) {
-        if (out.done_event.preemptions > 0) continue;  // it gave way, or outgrew its reservation
+        if (out.done_event.preemptions > 0) continue;  // preempted, or outgrew its reservation
         for (const auto& choice : out.choices) {
           for (size_t i = 1; i < choice.token_ns.size(); ++i) {
             const int64_t gap = choice.token_ns[i] - choice.token_ns[i - 1];
@@ -516,8 +511,8 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
   EXPECT_GT(checked, 10000);
 }
 
-// Presets whose row says that the queue is bounded by those before: first shares of steps come in order of arrival.
-TEST(Conformance, NobodyIsPassedOverWhereThePresetSaysSo) {
+// Presets whose row states that the queue is bounded by those before: first items come in order of arrival.
+TEST(Conformance, BoundedQueuesStartInOrderOfArrival) {
   for (const SchedulerConfig& preset : AllPresets()) {
     const auto row = std::find_if(core::Presets().begin(), core::Presets().end(),
                                   [&](const core::PresetInfo& p) { return p.name == preset.preset; });

@@ -1,5 +1,5 @@
-// The gate with every preset: who passes is served as ever, who is refused gets nothing and takes nothing, a fresh
-// instance refuses the same, and so does a replay.
+// The gate with every preset: accepted requests are served as without it, refused ones get no output and use no
+// resources, and a fresh instance and a replay refuse the same.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,14 +17,14 @@ using testing::Play;
 using testing::RequestOutput;
 using testing::Workload;
 
-// Four fifths of what steps take: what is learned from that is learned by a replay too.
+// Four fifths of the real step times, so that the correction is not 1; a replay computes it too.
 struct FakeSteps final : StepTimeModel {
   DurationNs StepTimeNs(const StepShape& shape) const override {
     return (kMillisecond + shape.tokens() * 10 * kMicrosecond) * 4 / 5;
   }
 };
 
-TEST(GateConformance, WhoPassesIsServedAndWhoDoesNotTakesNothing) {
+TEST(GateConformance, RefusedRequestsDoNotAffectServedOnes) {
   const FakeSteps steps;
   const auto classes = ParseServiceClasses({"shed:ttft=10ms,gate=shed", "wait:gate=queue", "off:gate=off"});
   ASSERT_TRUE(classes.ok()) << classes.status().message();

@@ -1,6 +1,6 @@
-// Sequences that move between two engines while both work, over the fake executor: a block that is missing, stale or in
-// the wrong place is another token. Every preset, pipelines, drafts, swap beside it, cancels, executor errors, moves
-// that are given up half-way on either side; both recordings replay.
+// Migration of sequences between two running engines with the fake executor: a block that is missing, stale or in the
+// wrong place changes a token. Every preset, pipelines, drafts, swap, cancels, executor errors, migrations aborted
+// half-way on either side; both recordings replay.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,19 +24,19 @@ using testing::RequestOutput;
 using testing::Tokens;
 using testing::Workload;
 
-// One move, command by command, as an engine makes it: rounds of reading while the sequence goes on, then a pause, the
-// rest, the arrival elsewhere and the end here.
+// One migration, command by command, as an engine does it: rounds of reads while the sequence continues, then a pause,
+// reads of the rest, the arrival at the destination and the end at the source.
 class Move {
  public:
   Move(Harness* from, Harness* to, RequestHandle handle, int rounds, int give_up_at)
       : from_(*from), to_(*to), handle_(handle), rounds_(rounds), give_up_at_(give_up_at) {}
 
   bool over() const { return over_; }
-  RequestHandle arrived() const { return arrived_; }  // there; 0: it has not moved
+  RequestHandle arrived() const { return arrived_; }  // handle at the destination; 0: not migrated
   int32_t blocks_moved() const { return sent_; }
   const Status& why() const { return why_; }
 
-  // Goes on if the last command has been answered.
+  // Sends the next command if the last one has been answered.
   void Step() {
     if (over_ || waiting_) return;
     if (commands_++ == give_up_at_) return GiveUp(Status(StatusCode::kUnavailable, "the connection broke"));
@@ -55,7 +55,7 @@ class Move {
         next_ = Next::kRoom;
         return Step();
       case Next::kRoom:
-        // In two pieces, as rounds would ask for it.
+        // In two parts, as rounds would reserve it.
         if (room_ == 0 || host_.size() < static_cast<size_t>(Blocks())) {
           if (asked_for_room_) KeepRoom();
           asked_for_room_ = true;
@@ -104,7 +104,7 @@ class Move {
     core::ImportedSequence imported;
     imported.standing = *standing_;
     imported.import = room_;
-    to_.clock().AdvanceTo(from_.clock().NowNs());  // no clock shows times before its beginning
+    to_.clock().AdvanceTo(from_.clock().NowNs());  // a clock must not have times before its start
     const DurationNs shift = to_.clock().NowNs() - from_.clock().NowNs();
     core::SequenceStanding& s = imported.standing;
     for (TimeNs* at : {&s.arrival_ns, &s.last_token_ns, &s.longest_gap_end_ns}) *at += shift;
@@ -121,7 +121,7 @@ class Move {
     if (answer_.status.ok() && answer_.import != 0) room_ = answer_.import;
     if (room_ != 0 && arrived_ == 0) to_.loop().Transfer({.kind = core::TransferKind::kDrop, .import = room_});
     if (paused_) from_.loop().Transfer({.kind = core::TransferKind::kResume, .handle = handle_});
-    if (arrived_ != 0) to_.Cancel(arrived_);  // it ended there in the same moment
+    if (arrived_ != 0) to_.Cancel(arrived_);  // it ended at the source at the same time
   }
 
   Harness &from_, &to_;
@@ -155,12 +155,12 @@ struct Pair {
   }
   const Workload& workload;
   std::optional<Harness> a, b;
-  std::vector<RequestHandle> handles;  // at a
+  std::vector<RequestHandle> handles;  // at `a`
   std::vector<std::unique_ptr<Move>> moves;
   std::map<RequestHandle, Move*> moved;
 };
 
-// Plays the workload at `a`, and moves what runs there, now and then, to `b`, where every third request comes too.
+// Plays the workload at `a` and migrates running requests at random to `b`, which also gets every third request itself.
 std::string PlayPair(Pair* p, uint64_t seed) {
   Rng rng(seed, 77);
   Harness &a = *p->a, &b = *p->b;
@@ -217,7 +217,7 @@ struct Counts {
   int64_t moved = 0, moved_blocks = 0, stayed = 0, no_room = 0, recomputed = 0;
 };
 
-// Whoever ended with an answer has all of it, token by token, wherever it ran.
+// Every finished request has all of the model's tokens, at whichever engine it ran.
 void ExpectWholeAnswers(Pair* p, Counts* counts) {
   const auto& config = p->workload.config;
   for (const RequestHandle handle : p->handles) {
@@ -226,7 +226,7 @@ void ExpectWholeAnswers(Pair* p, Counts* counts) {
     const bool left = out->done_event.finish == FinishReason::kMigrated;
     if (left) {
       ASSERT_NE(move, nullptr);
-      ASSERT_NE(move->arrived(), 0u) << "it left and has not arrived";
+      ASSERT_NE(move->arrived(), 0u) << "it left the source and did not arrive";
       const auto before = out->choices[0].tokens.size();
       out = &p->b->outputs().at(move->arrived());
       ASSERT_TRUE(out->done);
@@ -254,7 +254,7 @@ void ExpectWholeAnswers(Pair* p, Counts* counts) {
   }
 }
 
-TEST(MigrationConformance, NobodyCanTellThatASequenceHasMoved) {
+TEST(MigrationConformance, MigrationDoesNotChangeOutputs) {
   Counts counts;
   for (const auto& preset : core::Presets()) {
     for (uint64_t seed = 0; seed < 24; ++seed) {
@@ -270,7 +270,7 @@ TEST(MigrationConformance, NobodyCanTellThatASequenceHasMoved) {
   EXPECT_GT(counts.moved, 1000);
   EXPECT_GT(counts.moved_blocks, 1000);
   EXPECT_GT(counts.stayed, 500);
-  EXPECT_GT(counts.no_room, 50) << "a destination without room was never met";
+  EXPECT_GT(counts.no_room, 50) << "too few destinations without room";
 }
 
 TEST(MigrationConformance, BothRecordingsReplay) {
@@ -307,7 +307,7 @@ HarnessConfig Roomy() {
   return config;
 }
 
-// Runs until the request has so many tokens.
+// Runs until the request has `tokens` tokens.
 void RunTo(Harness* h, RequestHandle handle, size_t tokens) {
   while (h->outputs().at(handle).choices[0].tokens.size() < tokens) {
     ASSERT_EQ(h->Settle(), "");
@@ -325,8 +325,8 @@ void RunMove(Move* move, Harness* a, Harness* b) {
   ASSERT_TRUE(move->over());
 }
 
-// What a move takes along: nothing is computed twice, and its figures go on as if it had stayed.
-TEST(Migration, KeepsItsFiguresAndComputesNothingTwice) {
+// A migrated request recomputes nothing, and its figures continue as without the migration.
+TEST(Migration, KeepsFiguresAndRecomputesNothing) {
   Harness a(Roomy()), b(Roomy());
   Request request = MakeRequest(Tokens(1, 30), 40);
   request.slo.tbt_ns = kMillisecond;
@@ -345,18 +345,18 @@ TEST(Migration, KeepsItsFiguresAndComputesNothingTwice) {
   EXPECT_EQ(done.completion_tokens, 40);
   EXPECT_EQ(done.gaps, 39);
   EXPECT_EQ(done.recomputed_tokens, 0);
-  EXPECT_EQ(done.preemptions, 0) << "a move is no preemption";
-  EXPECT_GT(done.late_gaps, 5) << "gaps from before are forgotten";
-  EXPECT_EQ(b.loop().Stats().prompt_tokens, 0) << "its prompt was counted where it was computed";
+  EXPECT_EQ(done.preemptions, 0) << "a migration is no preemption";
+  EXPECT_GT(done.late_gaps, 5) << "gaps from before the migration are lost";
+  EXPECT_EQ(b.loop().Stats().prompt_tokens, 0) << "the prompt counts where it was computed";
   EXPECT_EQ(b.plans().front().substr(0, 2), "0:");
   EXPECT_NE(b.plans().front().find("in"), std::string::npos)
-      << "its first step there brings nothing in: " << b.plans().front();
+      << "its first step there swaps nothing in: " << b.plans().front();
   EXPECT_EQ(a.loop().Stats().finished_error, 0);
   EXPECT_EQ(a.kv().Stats().blocks_in_use, 0);
 }
 
-// Leading blocks that the destination has are shared there instead of copied in.
-TEST(Migration, SharesThePrefixThatIsThere) {
+// Leading blocks cached at the destination are shared instead of copied in.
+TEST(Migration, SharesThePrefixCachedAtTheDestination) {
   Harness a(Roomy()), b(Roomy());
   const auto prompt = Tokens(2, 32);
   b.MustSubmit(MakeRequest(prompt, 4));
@@ -372,8 +372,8 @@ TEST(Migration, SharesThePrefixThatIsThere) {
             ExpectedOutput(Roomy().executor, MakeRequest(prompt, 20), 0, {}));
 }
 
-// A sequence that is paused and whose move fails goes on where it was, with nothing lost.
-TEST(Migration, GivenUpHalfWayItGoesOnWhereItWas) {
+// A paused sequence whose migration fails continues at the source, with nothing lost.
+TEST(Migration, AbortedMigrationContinuesAtTheSource) {
   for (int give_up_at = 0; give_up_at < 8; ++give_up_at) {
     SCOPED_TRACE(give_up_at);
     Harness a(Roomy()), b(Roomy());
@@ -391,7 +391,7 @@ TEST(Migration, GivenUpHalfWayItGoesOnWhereItWas) {
   }
 }
 
-TEST(Migration, WhatCannotMoveIsRefusedAndGoesOn) {
+TEST(Migration, UnmovableRequestsAreRefusedAndContinue) {
   Harness a(Roomy());
   Request two = MakeRequest(Tokens(4, 8), 8);
   two.n = 2;

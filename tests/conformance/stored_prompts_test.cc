@@ -1,7 +1,6 @@
-// Prompts whose leading blocks are kept elsewhere, over the fake executor: what is read out of the prefix cache under a
-// key is that key's KV, what comes back is as good as computed, and whatever does not come, or comes late, or is less
-// than was promised, is computed. Every preset, pipelines, drafts, swap beside it, cancels, executor errors; the
-// recordings replay.
+// Prompts whose leading blocks are stored on disk, with the fake executor: a block read from the prefix cache under a
+// key has that key's KV, restored blocks are as good as computed ones, and blocks that are missing, late or fewer than
+// expected are computed. Every preset, pipelines, drafts, swap, cancels, executor errors; the recordings replay.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ struct Counts {
   int64_t fetched = 0, partly = 0, late = 0, cached_tokens = 0, disk_tokens = 0, stored = 0;
 };
 
-// The threads of an engine, one after the other: takes what is new, and brings what is stored.
+// Acts as the engine's storage threads, sequentially: stores new blocks and restores stored ones.
 class Store {
  public:
   Store(Disk* disk, Harness* h, uint64_t seed, Counts* counts)
@@ -86,7 +85,7 @@ class Store {
       const auto begin = answer.bytes.begin() + static_cast<std::ptrdiff_t>(i) * size;
       std::vector<std::byte> bytes(begin, begin + size);
       const auto [at, is_new] = disk_.try_emplace(answer.keys[i], bytes);
-      EXPECT_TRUE(is_new || at->second == bytes) << "one key has two blocks";
+      EXPECT_TRUE(is_new || at->second == bytes) << "one key has two different blocks";
       ++counts_.stored;
     }
   }
@@ -105,7 +104,8 @@ class Store {
   void Bring(const Job& job) {
     ASSERT_EQ(job.host.size(), job.keys.size());
     auto blocks = static_cast<int32_t>(job.keys.size());
-    if (rng_.Uniform() < 0.2) blocks = static_cast<int32_t>(rng_.UniformInt(0, blocks));  // what follows is damaged
+    // The blocks after these are damaged.
+    if (rng_.Uniform() < 0.2) blocks = static_cast<int32_t>(rng_.UniformInt(0, blocks));
     const bool all = blocks == static_cast<int32_t>(job.keys.size());
     for (size_t i = 0; i < static_cast<size_t>(blocks); ++i)
       h_.executor().WriteHostBlock(job.host[i], disk_.at(job.keys[i]).data());
@@ -123,7 +123,7 @@ class Store {
   Harness& h_;
   Rng rng_;
   Counts& counts_;
-  std::vector<Hash128> stored_;  // of the request that is being submitted
+  std::vector<Hash128> stored_;  // of the request being submitted
   std::vector<Job> jobs_;
   std::vector<Wait> waits_;
   bool asked_ = false;
@@ -165,7 +165,7 @@ std::string Play(const Workload& w, const char* preset, uint64_t seed, Disk* dis
     h.clock().AdvanceTo(std::max(until, h.clock().NowNs()));
   }
   if (!h.loop().idle() || h.loop().live_requests() != 0) return "requests are left";
-  // What was not asked for while it ran.
+  // Reads the blocks that were not read during the run.
   for (;;) {
     const core::TransferAnswer rest =
         h.loop().ReadEntered(7, [&](const Hash128& key) { return disk->count(key) == 0; });
@@ -183,24 +183,25 @@ std::string Play(const Workload& w, const char* preset, uint64_t seed, Disk* dis
       counts->disk_tokens += match.disk_tokens;
       counts->late += match.end == CacheEnd::kLate;
       if (match.disk_tokens < 0 || match.disk_tokens > match.tokens || match.tokens != out.done_event.cached_tokens)
-        return "the account of what was cached does not add up";
+        return "the timeline's cached tokens are inconsistent";
       const bool whole = match.tokens / config.block_size == (out.timeline.prompt_tokens - 1) / config.block_size;
       if (config.prefix_caching && !out.request->prompt_logprobs && whole != (match.end == CacheEnd::kPrompt))
-        return "a match ends at the prompt's end, or not, and the reason says otherwise";
+        return "CacheEnd::kPrompt does not agree with the length of the match";
     }
     for (size_t choice = 0; choice < out.choices.size(); ++choice) {
       const auto& got = out.choices[choice].tokens;
       const auto expected =
           ExpectedOutput(config.executor, *out.request, static_cast<int32_t>(choice), config.model_stop_ids);
       if (got.size() > expected.size() || !std::equal(got.begin(), got.end(), expected.begin())) return "wrong tokens";
-      if (out.choices[choice].finish == FinishReason::kLength && got.size() != expected.size()) return "tokens lack";
+      if (out.choices[choice].finish == FinishReason::kLength && got.size() != expected.size())
+        return "tokens are missing";
     }
   }
   *stats = h.loop().Stats();
   return {};
 }
 
-TEST(StoredPromptsConformance, NobodyCanTellWhereTheirKvCameFrom) {
+TEST(StoredPromptsConformance, StoredKvDoesNotChangeOutputs) {
   const std::string path = ::testing::TempDir() + "tactus_stored_" + std::to_string(getpid()) + ".trace";
   Counts counts;
   for (const auto& preset : core::Presets()) {
@@ -225,7 +226,7 @@ TEST(StoredPromptsConformance, NobodyCanTellWhereTheirKvCameFrom) {
   }
   EXPECT_GT(counts.fetched, 500);
   EXPECT_GT(counts.partly, 50);
-  EXPECT_GT(counts.late, 20) << "a request that hears of nothing was never met";
+  EXPECT_GT(counts.late, 20) << "too few requests waited until the time limit";
   EXPECT_GT(counts.disk_tokens, 2000);
   EXPECT_GT(counts.cached_tokens, counts.disk_tokens);
   EXPECT_GT(counts.stored, 2000);
@@ -240,13 +241,13 @@ HarnessConfig Roomy() {
   return config;
 }
 
-// A request that waits for its KV: is planned when that has come, not before, and its wait has a name.
-TEST(StoredPrompts, AHeldRequestWaitsAndSaysForWhat) {
+// A request that waits for its KV is planned only afterwards, and its timeline has the cause of the wait.
+TEST(StoredPrompts, HeldRequestWaitsForDiskKv) {
   Harness h(Roomy());
   h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 3; };
   const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   ASSERT_EQ(h.Settle(), "");
-  EXPECT_FALSE(h.Advance()) << "it was planned without the KV that it waits for";
+  EXPECT_FALSE(h.Advance()) << "it was planned before its KV was there";
   EXPECT_EQ(h.loop().Stats().waiting, 1);
   h.clock().AdvanceTo(h.clock().NowNs() + 5 * kMillisecond);
   core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle};
@@ -262,7 +263,7 @@ TEST(StoredPrompts, AHeldRequestWaitsAndSaysForWhat) {
   EXPECT_EQ(out.timeline.cache->end, CacheEnd::kLate);
 }
 
-TEST(StoredPrompts, WhatThePrefixCacheHasIsNotWaitedFor) {
+TEST(StoredPrompts, CachedPromptDoesNotWait) {
   Harness h(Roomy());
   h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   ASSERT_EQ(h.Run(), "");
@@ -274,12 +275,12 @@ TEST(StoredPrompts, WhatThePrefixCacheHasIsNotWaitedFor) {
   reserve.answer = [&](core::TransferAnswer answer) { answered = answer.status; };
   h.loop().Transfer(std::move(reserve));
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(answered.code(), StatusCode::kNotFound) << "room was kept for nothing";
+  EXPECT_EQ(answered.code(), StatusCode::kNotFound) << "host blocks were reserved for nothing";
   EXPECT_EQ(h.outputs().at(handle).done_event.cached_tokens, 16);
   EXPECT_EQ(h.kv().Stats().swap_blocks_used, 0);
 }
 
-TEST(StoredPrompts, AHeldRequestDoesNotMove) {
+TEST(StoredPrompts, HeldRequestIsNotMoved) {
   Harness h(Roomy());
   h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 3; };
   const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
@@ -295,8 +296,8 @@ TEST(StoredPrompts, AHeldRequestDoesNotMove) {
   EXPECT_EQ(h.outputs().at(handle).choices[0].tokens.size(), 4u);
 }
 
-TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
-  Harness h(Roomy());  // 16 blocks of room
+TEST(StoredPrompts, WithdrawnReservationLetsTheNextOnePass) {
+  Harness h(Roomy());  // 16 host blocks for imports
   h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 9; };
   std::map<RequestHandle, core::TransferAnswer> answers;
   const auto reserve = [&](uint64_t seed, int32_t blocks) {
@@ -310,13 +311,13 @@ TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
   ASSERT_EQ(h.Settle(), "");
   ASSERT_EQ(answers.size(), 1u);
   ASSERT_TRUE(answers.at(first).status.ok());
-  for (const RequestHandle handle : {first, second})  // the first has its room: nothing is withdrawn
+  for (const RequestHandle handle : {first, second})  // the first has its blocks already: nothing to withdraw
     h.loop().Transfer({.kind = core::TransferKind::kWithdraw, .handle = handle});
   ASSERT_EQ(h.Settle(), "");
   EXPECT_TRUE(answers.at(first).status.ok());
-  ASSERT_EQ(answers.count(second), 1u) << "it waits for others' room still";
+  ASSERT_EQ(answers.count(second), 1u) << "it still waits for blocks";
   EXPECT_EQ(answers.at(second).status.code(), StatusCode::kResourceExhausted);
-  ASSERT_EQ(answers.count(third), 1u) << "there is room for it, and none is ahead of it";
+  ASSERT_EQ(answers.count(third), 1u) << "there are blocks for it, and no command is before it";
   EXPECT_TRUE(answers.at(third).status.ok());
   for (const RequestHandle handle : {first, second, third})
     h.loop().Transfer({.kind = core::TransferKind::kFetched, .handle = handle, .import = answers.at(handle).import});
@@ -324,7 +325,7 @@ TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
   EXPECT_EQ(h.kv().Stats().swap_blocks_used, 0);
 }
 
-TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
+TEST(StoredPrompts, ManyUnwantedBlocksDoNotHideAWantedOne) {
   HarnessConfig config = Roomy();
   config.num_blocks = 9000;
   config.max_model_len = 4 * 8800;
@@ -342,7 +343,7 @@ TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
   command.answer = [&read](core::TransferAnswer answer) { read = answer.blocks; };
   h.loop().Transfer(std::move(command));
   ASSERT_EQ(h.Settle(), "");
-  EXPECT_EQ(read, 1) << "the look ended after " << asked;
+  EXPECT_EQ(read, 1) << "the search ended after " << asked;
   EXPECT_FALSE(h.loop().ReadEntered(1, [](const Hash128&) { return false; }).more);
 }
 

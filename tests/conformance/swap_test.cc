@@ -1,5 +1,4 @@
-// Swap to host memory through the whole engine: the fake executor's host memory makes a wrong or missing copy another
-// token.
+// Swap to host memory in the whole engine: with the fake executor a wrong or missing copy changes a token.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,7 +44,7 @@ void ExpectModelTokens(const Workload& w, const Outcome& outcome) {
   }
 }
 
-TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
+TEST(SwapConformance, SwappingDoesNotChangeOutputs) {
   int64_t swapped = 0, brought_back = 0, recomputed = 0;
   for (const SchedulerConfig& names : SwappingSchedulers()) {
     for (uint64_t seed = 0; seed < 120; ++seed) {
@@ -59,7 +58,7 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
       if (w.config.swap_blocks == 0) {
         EXPECT_EQ(outcome.stats.swapped_sequences, 0);
       }
-      // Without faults and cancels whatever went out came back, and with space for everybody nothing is computed twice.
+      // Without faults and cancels, and with space for all sequences, no token is computed twice.
       if (w.config.swap_blocks > 8 * w.config.num_blocks && seed % 4 == 0) {
         EXPECT_EQ(outcome.stats.recomputed_tokens, 0);
       }
@@ -70,12 +69,12 @@ TEST(SwapConformance, NobodyCanTellThatASequenceWasAway) {
   }
   EXPECT_GT(swapped, 300);
   EXPECT_GT(brought_back, 500);
-  EXPECT_GT(recomputed, 500);  // little or no space: the fallback was at work too
+  EXPECT_GT(recomputed, 500);  // with little or no space the fallback was tested too
 }
 
 // A recording of swaps replays to the same plans, copies and host blocks (the plan hash covers both ends of every
 // copy).
-TEST(SwapConformance, ARecordedRunReplays) {
+TEST(SwapConformance, RecordingsReplay) {
   const std::string path = ::testing::TempDir() + "tactus_swap_" + std::to_string(getpid()) + ".trace";
   int64_t swapped = 0;
   for (const SchedulerConfig& names : SwappingSchedulers()) {

@@ -1,6 +1,6 @@
-// Whatever happens to a request, the causes of its timeline add up to its latency, to the nanosecond: with several
-// choices, preemption, swap, cancels, errors, drafts and pipelines, under every preset. The harness checks each request
-// when it is done, and one that lives after each pass (Harness::TakeTimeline, BrokenTimeline).
+// The causes of a request's timeline always add up to its latency, to the nanosecond: with several choices, preemption,
+// swap, cancels, errors, drafts and pipelines, for every preset. The harness checks each request at its end, and a live
+// one after each pass (Harness::TakeTimeline, BrokenTimeline).
 #include <gtest/gtest.h>
 
 #include "conformance/workload.h"
@@ -55,10 +55,10 @@ TEST(TimelineConformance, CausesAddUpToTheLatency) {
   EXPECT_GT(cancelled, 100);
   EXPECT_GT(failed, 100);
   for (size_t c = 0; c < kNumCauses; ++c) {
-    // Here requests reach the loop in the instant they come, and stay; nothing is kept on disk.
+    // In these runs requests reach the loop at their arrival and do not migrate, and no prompts are on disk.
     const auto cause = static_cast<Cause>(c);
     if (cause == Cause::kIntake || cause == Cause::kElsewhere || cause == Cause::kDisk) continue;
-    EXPECT_GT(total_ns[c], kSecond) << "the runs know little of " << CauseName(static_cast<Cause>(c));
+    EXPECT_GT(total_ns[c], kSecond) << "the runs have too little of " << CauseName(static_cast<Cause>(c));
   }
   for (const Cause cause : {Cause::kQueue, Cause::kKv, Cause::kPlaces, Cause::kPreempted, Cause::kDecode})
     EXPECT_GT(blamed[static_cast<size_t>(cause)], 10) << CauseName(cause);

@@ -25,7 +25,8 @@ Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int
   for (int64_t i = 0; i < extra; ++i) prompt.push_back(static_cast<TokenId>(rng->UniformInt(0, 63)));
   if (static_cast<int32_t>(prompt.size()) >= max_model_len) prompt.resize(static_cast<size_t>(max_model_len - 1));
   const int64_t room = max_model_len - static_cast<int64_t>(prompt.size());
-  // Most have a place in a plan. It follows from the prompt: drawn, it would change whatever is drawn after it.
+  // Most requests have a place in a plan. It is computed from the prompt and not drawn, so that later draws stay the
+  // same.
   PlannedPlace place;
   const auto spot = static_cast<int32_t>((31 * prompt.size() + 17 * static_cast<size_t>(prompt.back())) % 64);
   if (spot >= 16) {
@@ -59,10 +60,9 @@ Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options) {
   c.block_size = Pick<int32_t>(&rng, {1, 2, 4, 16});
   c.max_model_len = Pick<int32_t>(&rng, {24, 48, 100});
   const int64_t needed = (c.max_model_len + c.block_size - 1) / c.block_size;
-  c.num_blocks =
-      needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);  // from hardly one sequence to plenty
+  c.num_blocks = needed * Pick<int64_t>(&rng, {1, 2, 8}) + rng.UniformInt(0, needed);  // from one sequence to plenty
   c.max_num_seqs = Pick<int32_t>(&rng, {1, 2, 5, 16});
-  // None, too little for everybody, plenty. (From a stream of its own: the workloads are those of before.)
+  // Swap space: none, too little for all, plenty. (Separate random streams keep the older workloads unchanged.)
   Rng swap_rng(seed, 10), slo_rng(seed, 11), client_rng(seed, 12);
   c.swap_blocks = Pick<int64_t>(&swap_rng, {0, needed / 2 + 1, 10 * needed});
   c.max_queue = 64;

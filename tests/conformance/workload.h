@@ -1,4 +1,4 @@
-// Generated workloads for the conformance suite: everything is a function of the seed.
+// Generated workloads for the conformance suite; each is a function of the seed.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Arrival {
 };
 
 struct Workload {
-  HarnessConfig config;  // all but the scheduler's names
+  HarnessConfig config;  // without the scheduler's names
   std::vector<Arrival> arrivals;
   bool faults = false;  // executor errors or rejections
   std::string ToString() const;
@@ -27,18 +27,18 @@ struct WorkloadOptions {
   bool rejects = false;  // partial acceptance of chunks; no prefix caching then
   bool drafts = false;
   bool adapters = false;
-  bool tokens_on_host = false;  // of every other request
+  bool tokens_on_host = false;  // for every other request
 };
 
 Workload MakeWorkload(uint64_t seed, const WorkloadOptions& options);
 
 struct Outcome {
   std::string broken;                   // first violated invariant, with the workload; empty: none
-  std::vector<RequestOutput> requests;  // by arrival; only accepted ones
+  std::vector<RequestOutput> requests;  // accepted requests, by arrival
   std::vector<uint64_t> hashes;         // after every step
   EngineStats stats;
   int64_t drafts_accepted = 0, drafts_rejected = 0;
-  int64_t chained_items = 0, chained_on_host = 0;  // the second: of those whose tokens must be on the host
+  int64_t chained_items = 0, chained_on_host = 0;  // all, and those of sequences with tokens_on_host
 };
 
 Outcome Play(const Workload& workload, const core::SchedulerConfig& names, bool fresh_policies = false,

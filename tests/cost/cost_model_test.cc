@@ -54,7 +54,7 @@ Step RandomStep(Rng* rng) {
   return s;
 }
 
-// More of anything is never faster, on every shipped device, for shapes in and beyond the tables.
+// More work is never faster: every shipped device, shapes in and beyond the tables.
 void ExpectMonotone(const CostModel& m, const std::string& name, uint64_t seed, int rounds) {
   Rng rng(seed);
   for (int i = 0; i < rounds; ++i) {
@@ -76,8 +76,8 @@ void ExpectMonotone(const CostModel& m, const std::string& name, uint64_t seed, 
       what = "more context of the decodes";
       t.context += rng.UniformInt(1, 5000);
     } else if (kind == 4) {
-      // A model that sees sums cannot tell a short newcomer from a better spread of the same KV, which real kernels do
-      // read faster: what is promised is a newcomer of at least the mean context.
+      // Sums cannot distinguish a short newcomer from a better spread of the same KV, and real kernels read the latter
+      // faster: only a newcomer of at least the mean context is guaranteed to cost more.
       what = "one more decode";
       t.context += (t.decodes > 0 ? (t.context + t.decodes - 1) / t.decodes : 0) + rng.UniformInt(1, 5000);
       ++t.decodes;
@@ -103,7 +103,7 @@ TEST(CostModel, MoreWorkIsNeverFasterOnAnyDevice) {
   ExpectMonotone(*Make(nano), "nano-batches with the steepest fit", 5, 2000);
 }
 
-TEST(CostModel, OverlapIsCheckedAndNamesTheWayOut) {
+TEST(CostModel, InvalidOverlapIsRefusedByOption) {
   Deployment d = Of("llama-3.1-8b", "a100");
   EXPECT_DOUBLE_EQ(Make(d)->overlap().Together(1, 1), 2) << "off";
   d.overlap = "nano";
@@ -117,7 +117,7 @@ TEST(CostModel, OverlapIsCheckedAndNamesTheWayOut) {
   EXPECT_EQ(CostModel::Create(d).status().param(), "overlap");
 }
 
-TEST(CostModel, EveryModelRunsSomewhereAndTakesLongerThanItsBytes) {
+TEST(CostModel, EveryModelFitsH200AndTakesLongerThanItsBytes) {
   for (const NamedEntry& name : KnownModels()) {
     const auto m = Make(Of(name.name, "h200"));
     const Step decode{{}, 1, 512, 1};
@@ -145,8 +145,8 @@ TEST(CostModel, StagesAndSendsAddUpToTheStep) {
   }
 }
 
-TEST(CostModel, OneChunkManyTimesCostsItsWorkOnce) {
-  // Chunks that do not fill the device overlap: two of them take less than twice one, and never less than one.
+TEST(CostModel, TwoChunksTakeLessThanTwiceOneChunk) {
+  // Chunks that do not fill the device overlap: two of them take less than twice the time of one, and more than one.
   const auto m = Make(Of("llama-3.1-8b", "h100"));
   const Step one{{{4096, 128}}, 0, 0, 0}, two{{{4096, 128}, {4096, 128}}, 0, 0, 0};
   EXPECT_LT(Ms(*m, two), 2 * Ms(*m, one));
@@ -183,8 +183,8 @@ TEST(CostModel, BadDeploymentsAreRefusedWithTheNumbers) {
   EXPECT_NE(refusal(d).find("roofline"), std::string::npos);
 }
 
-// What a backend's host code adds to each step, unless the deployment says how much it is.
-TEST(CostModel, HostTimeOfTheBackends) {
+// The host time of a backend is added to each step, unless the deployment states another.
+TEST(CostModel, EachBackendAddsItsHostTime) {
   const Step one{{}, 1, 100, 1};
   const auto with = [&one](const std::string& backend, DurationNs overhead_ns) {
     Deployment d = Of("llama-2-7b", "a100");
@@ -202,9 +202,9 @@ TEST(CostModel, HostTimeOfTheBackends) {
   EXPECT_EQ(with("vllm", 0), none);
 }
 
-// Decodes beside a chunk are slower in one kernel for all of a step's sequences than in two, and only there; so where a
-// device was not measured a deployment has to say that there is one.
-TEST(CostModel, KernelsOfAttention) {
+// Decodes beside a chunk are slower only in one kernel for all sequences of a step; for devices without measurements
+// the deployment must state that kernel.
+TEST(CostModel, OneAttentionKernelSlowsMixedStepsOnly) {
   const Step mixed{{{0, 512}}, 32, 32 * 2048, 33}, decodes{{}, 32, 32 * 2048, 32};
   const auto ns = [](const char* device, const std::string& kernels, const Step& step) {
     Deployment d = Of("llama-3.1-8b", device);
@@ -218,8 +218,8 @@ TEST(CostModel, KernelsOfAttention) {
   EXPECT_EQ(ns("rtx4090", "one", decodes), ns("rtx4090", "two", decodes));
 }
 
-// Four devices to a node instead of eight, or another network, change what eight devices pay for their all-reduces.
-TEST(CostModel, NodesAndNetworkOfTheDeployment) {
+// Four devices per node instead of eight, or another network, change the all-reduce time of eight devices.
+TEST(CostModel, DeploymentOverridesNodeSizeAndNetwork) {
   const Step step{{{0, 512}}, 0, 0, 1};
   const auto ns = [&step](int32_t per_node, double gbytes) {
     Deployment d = Of("llama-2-7b", "h100", 16);
@@ -228,14 +228,14 @@ TEST(CostModel, NodesAndNetworkOfTheDeployment) {
     d.network_gbytes_per_s = gbytes;
     return Make(d)->StepTimeNs(step.shape());
   };
-  EXPECT_EQ(ns(0, 0), ns(8, 50)) << "an H100 is one of eight, with 50 GB/s between them";
+  EXPECT_EQ(ns(0, 0), ns(8, 50)) << "default of an H100: 8 per node, 50 GB/s between nodes";
   EXPECT_GT(ns(4, 0), ns(0, 0));
   EXPECT_LT(ns(16, 0), ns(0, 0));
   EXPECT_GT(ns(0, 25), ns(0, 0));
 }
 
-// What a split pays for its network is what lies between its devices, whether they share layers or pass them on.
-TEST(CostModel, TheNetworkIsPricedWhereverANodeIsLeft) {
+// The network's latency counts wherever devices of a split are in different nodes, under tp and pp.
+TEST(CostModel, NetworkIsPricedBetweenNodesOnly) {
   const Step step{{{0, 512}}, 0, 0, 1};
   const auto ns = [&step](int32_t tp, int32_t pp, int32_t per_node, DurationNs latency_ns) {
     Deployment d = Of("llama-2-7b", "h100", tp, pp);
@@ -243,25 +243,25 @@ TEST(CostModel, TheNetworkIsPricedWhereverANodeIsLeft) {
     d.network_latency_ns = latency_ns;
     return Make(d)->StepTimeNs(step.shape());
   };
-  // Eight devices or fewer, too: of four to a node tp 8 leaves it. 64 all-reduces a step, of whose 14 steps one in four
-  // goes over the network, and one message that gathers the head's shares.
+  // With four devices per node tp 8 spans two nodes: 64 all-reduces a step, a quarter of whose 14 hops use the network,
+  // and one message that gathers the head's shares.
   EXPECT_EQ(ns(8, 1, 0, 0), ns(8, 1, 0, 1'000'000)) << "one node";
   EXPECT_GT(ns(8, 1, 4, -1), 2 * ns(8, 1, 0, -1));
   EXPECT_NEAR(static_cast<double>(ns(8, 1, 4, 1'000'000) - ns(8, 1, 4, 0)), (64 * 14 / 4.0 + 1) * 1e6, 1e3);
-  EXPECT_EQ(ns(8, 1, 4, -1), ns(8, 1, 4, 17'000)) << "an H100's usual network";
-  EXPECT_EQ(ns(4, 1, 4, 0), ns(4, 1, 4, 1'000'000)) << "four share a node";
-  // A stage that sends its result to another node waits once.
+  EXPECT_EQ(ns(8, 1, 4, -1), ns(8, 1, 4, 17'000)) << "the default latency of an H100";
+  EXPECT_EQ(ns(4, 1, 4, 0), ns(4, 1, 4, 1'000'000)) << "four devices fit one node";
+  // A stage that sends its result to another node pays the latency once.
   EXPECT_EQ(ns(4, 2, 0, 0), ns(4, 2, 0, 1'000'000)) << "both stages in a node";
   EXPECT_EQ(ns(4, 2, 4, 1'000'000) - ns(4, 2, 4, 0), 1'000'000);
-  // Pairs stay pairs in a node of four, and a switch ends with its node.
+  // Links between pairs stay pairs in a node of four; a switch ends with its node.
   Deployment pairs = Of("llama-2-7b", "a100-pcie", 4);
   const DurationNs of_eight = Make(pairs)->StepTimeNs(step.shape());
   pairs.devices_per_node = 4;
   EXPECT_EQ(Make(pairs)->StepTimeNs(step.shape()), of_eight);
 }
 
-// A named model with a longer context than it was made for.
-TEST(CostModel, ContextOfTheDeployment) {
+// A named model with a longer context than its default.
+TEST(CostModel, DeploymentOverridesTheModelsContext) {
   Deployment d = Of("opt-13b", "a100");
   EXPECT_EQ(Make(d)->max_model_len(), 2048);
   d.context = 16384;
@@ -270,9 +270,9 @@ TEST(CostModel, ContextOfTheDeployment) {
   EXPECT_FALSE(CostModel::Create(d).ok());
 }
 
-TEST(CostModel, SplitsAtTheirLimits) {
+TEST(CostModel, SplitLimitsAreChecked) {
   EXPECT_TRUE(CostModel::Create(Of("llama-2-7b", "h100", 1, 32)).ok()) << "a stage per layer";
-  // 232 query heads and 8 KV heads: 29 divides the one, and neither divides nor is a multiple of the other.
+  // 232 query heads and 8 KV heads: 29 divides 232, but neither divides nor is a multiple of 8.
   const auto odd = CostModel::Create(Of("falcon-180b", "h100", 29));
   ASSERT_FALSE(odd.ok());
   EXPECT_NE(odd.status().message().find("--tp 29 neither divides nor is a multiple of the 8 KV heads"),
@@ -294,7 +294,7 @@ TEST(CostModel, KvPlanHoldsWhatTheMemoryLeaves) {
                                 plan->kv_bytes_per_device),
             usable);
   EXPECT_GT(static_cast<double>(plan->num_blocks) * 16 * 524288, 0.97 * (usable - 13.48e9 - 0.8e9));
-  // Tensor parallelism halves a token's share and the weights'; a model that is too big names what fits.
+  // Tensor parallelism halves the weights and a token's KV per device; a model too large names a split that fits.
   const auto two = Make(Of("llama-2-7b", "a100", 2))->PlanKv(0.9, 16, 2048);
   EXPECT_GT(two->num_blocks, 2 * plan->num_blocks);
   const auto big = Make(Of("falcon-180b", "a100"))->PlanKv(0.9, 16, 2048);

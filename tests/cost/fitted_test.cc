@@ -11,7 +11,7 @@
 namespace tactus::cost {
 namespace {
 
-// Shapes far apart, so that which neighbour answers is plain; efficiencies that no roofline would give.
+// Shapes far apart, so that the neighbour used is evident; efficiencies that no roofline would yield.
 constexpr char kFile[] = R"({
   "tactus_cost": 2,
   "device": "h100",
@@ -71,16 +71,16 @@ class FittedTest : public testing::Test {
   const AttentionShape shape_{32, 8, 128, 2};
 };
 
-TEST_F(FittedTest, AMeasuredShapeGivesBackItsKnots) {
+TEST_F(FittedTest, MeasuredShapeReturnsItsKnots) {
   const auto gemm = fitted_->Gemm(bf16_, 1024, 1024);
   EXPECT_NEAR(gemm(1), GemmFloorNs(1, 1024, 1024) / 0.5, 1e-6);
   EXPECT_NEAR(gemm(128), GemmFloorNs(128, 1024, 1024) / 0.25, 1e-6);
   EXPECT_NEAR(gemm(192), (GemmFloorNs(128, 1024, 1024) / 0.25 + GemmFloorNs(256, 1024, 1024) / 0.5) / 2,
               1e-6);                                                   // linear in between
-  EXPECT_NEAR(gemm(1000), GemmFloorNs(1000, 1024, 1024) / 0.5, 1e-6);  // beyond: the last efficiency
+  EXPECT_NEAR(gemm(1000), GemmFloorNs(1000, 1024, 1024) / 0.5, 1e-6);  // beyond the last knot: its efficiency
 }
 
-TEST_F(FittedTest, BetweenKnotsTimeRisesWhereAWaveOfTilesBegins) {
+TEST_F(FittedTest, TimeBetweenFarKnotsRisesAtWavesOfTiles) {
   Coefficients c;
   c.floor_us = 2;
   c.gemm = {{"bfloat16", 8192, 8192, {{256, .5}, {512, .5}}}};
@@ -90,29 +90,29 @@ TEST_F(FittedTest, BetweenKnotsTimeRisesWhereAWaveOfTilesBegins) {
   EXPECT_NEAR(gemm(512), GemmFloorNs(512, 8192, 8192) / 0.5, 1e-6);
   const double line = (gemm(512) - gemm(256)) / 256;
   EXPECT_GT(gemm(257) - gemm(256), 5 * line);               // a new row of tiles
-  EXPECT_NEAR(gemm(300) - gemm(299), line / 2, line / 10);  // inside one: the line's half only
+  EXPECT_NEAR(gemm(300) - gemm(299), line / 2, line / 10);  // within a row of tiles: half the line's slope
 }
 
-TEST_F(FittedTest, NearKnotsStepAtTheEdgeOfTheTile) {
+TEST_F(FittedTest, TimeBetweenNearKnotsStepsAtTileEdges) {
   Coefficients c;
   c.floor_us = 2;
-  // 250 to 264: only the edge at 256 is between them. 264 to 280: no edge is. 280 to 340: measured sizes were.
+  // 250 to 264: only the edge at 256 lies between. 264 to 280: no edge. 280 to 340: too far apart for edges.
   c.gemm = {{"bfloat16", 8192, 8192, {{250, .5}, {264, .4}, {280, .4}, {340, .42}}}};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
   const auto gemm = fitted->Gemm(bf16_, 8192, 8192);
   EXPECT_GT(gemm(264), 1.2 * gemm(250));
-  EXPECT_NEAR(gemm(256), gemm(250), 1e-6) << "256 tokens fill the tile that 250 have begun: no rise up to the edge";
-  EXPECT_NEAR(gemm(257), gemm(264), 1e-6) << "257 tokens begin a row of tiles: they take what 264 take";
-  EXPECT_NEAR(gemm(272), (gemm(264) + gemm(280)) / 2, 1e-6) << "no edge lies between 264 and 280: a line";
-  EXPECT_LT(gemm(330), gemm(340)) << "280 and 340 are 60 apart: what was measured between them is a slope";
-  EXPECT_GT(gemm(300), gemm(280)) << "280 and 340 are 60 apart: what was measured between them is a slope";
+  EXPECT_NEAR(gemm(256), gemm(250), 1e-6) << "250 and 256 tokens fill the same tiles";
+  EXPECT_NEAR(gemm(257), gemm(264), 1e-6) << "257 and 264 tokens use the same tiles";
+  EXPECT_NEAR(gemm(272), (gemm(264) + gemm(280)) / 2, 1e-6) << "no edge between 264 and 280: linear";
+  EXPECT_LT(gemm(330), gemm(340)) << "280 and 340 are 60 apart: linear";
+  EXPECT_GT(gemm(300), gemm(280)) << "280 and 340 are 60 apart: linear";
 }
 
-TEST_F(FittedTest, AnotherShapeTakesTheEfficiencyAndNotTheTime) {
-  // A shape a hair away from the first: all weight lies there.
+TEST_F(FittedTest, UnmeasuredShapeBorrowsEfficiencyNotTime) {
+  // A shape very close to the first: all weight lies there.
   EXPECT_NEAR(fitted_->Gemm(bf16_, 1025, 1024)(1), GemmFloorNs(1, 1025, 1024) / 0.5,
               0.001 * GemmFloorNs(1, 1025, 1024));
-  // Halfway in the logarithm of both: the geometric mean of both efficiencies.
+  // Halfway between both in the logarithm: the geometric mean of their efficiencies.
   EXPECT_NEAR(fitted_->Gemm(bf16_, 8192, 8192)(1), GemmFloorNs(1, 8192, 8192) / std::sqrt(0.5 * 0.9), 1e-3);
 }
 
@@ -143,8 +143,8 @@ TEST_F(FittedTest, DecodeIsLinearInContextAndBatch) {
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 32.5, 4096), (one + many) / 2, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 128, 4096), 2 * many, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 64, 8192), 2 * many, 1e-6);
-  // Another geometry: twice the KV heads are as twice the sequences; half of them alone are half of what exceeds the
-  // least time; so are heads of half the size.
+  // Another geometry: twice the KV heads equal twice the sequences; half the heads, or heads of half the size, halve
+  // what exceeds the least time.
   EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 0.5, 32768), 8 * one, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 32, 4096), many, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 64, 4096), 2 * many, 1e-6);
@@ -164,8 +164,8 @@ TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {
             MakeRoofline(device_)->ElementwiseNs(Elementwise::kRope, 1e6));
 }
 
-// Below the first knot times stay at its own.
-TEST_F(FittedTest, BelowTheFirstKnot) {
+// Below the first knot the time is constant.
+TEST_F(FittedTest, TimeBelowTheFirstKnotIsConstant) {
   EXPECT_NEAR(fitted_->AllReduceNs(10, 2), 5e3, 1e-6);
   EXPECT_NEAR(fitted_->SendNs(10, 2), 4e3, 1e-6);
   const double token_ns = 2 * 8 * 128 * 2 / device_.bandwidth * 1e9;
@@ -173,30 +173,29 @@ TEST_F(FittedTest, BelowTheFirstKnot) {
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 0.5, 4096), 4096 * token_ns / 0.5, 1e-6);
 }
 
-// Beyond the longest chunk in proportion to the roofline: at twice the tokens four times the pairs.
-TEST_F(FittedTest, BeyondTheLongestChunk) {
+// Beyond the longest chunk times grow with the roofline: twice the tokens, four times the pairs.
+TEST_F(FittedTest, PrefillBeyondTheLongestChunkScalesWithTheRoofline) {
   EXPECT_NEAR(fitted_->PrefillAloneNs(shape_, 2048, 0), 4 * 200e3, 1e-3);
   const double roofline = 4.0 * 32 * 128 * 2048 * 1024 / device_.bf16_flops * 1e9;
   EXPECT_NEAR(fitted_->PrefillAddsNs(shape_, 2048, 0), roofline / 0.4, 1e-3);
 }
 
-// Twice the heads: what a chunk adds doubles, and of a chunk alone what exceeds the kernel's least time.
-TEST_F(FittedTest, AnotherGeometryScalesWithItsWork) {
+// Twice the heads double what a chunk adds, and a chunk's time alone beyond the kernel's least time.
+TEST_F(FittedTest, PrefillOfAnotherGeometryScalesWithItsWork) {
   const AttentionShape twice{64, 16, 128, 2};
   EXPECT_NEAR(fitted_->PrefillAddsNs(twice, 1024, 0), 2 * fitted_->PrefillAddsNs(shape_, 1024, 0), 1e-3);
   EXPECT_NEAR(fitted_->PrefillAloneNs(twice, 1024, 0), 10e3 + 2 * (200e3 - 10e3), 1e-3);
 }
 
-// A curve behind more context that was measured faster is noise: what was measured behind less holds.
-TEST_F(FittedTest, MoreContextIsNeverFaster) {
+// A curve behind more context that was measured faster is noise: the time behind less context is used.
+TEST_F(FittedTest, PrefillWithMoreContextIsNeverFaster) {
   Coefficients c;
   c.prefill_alone = {Curve({}, 0, {{16, 10}, {1024, 200}}), Curve({}, 4096, {{16, 9}, {1024, 150}})};
   EXPECT_NEAR(MakeFitted(device_, c, {}, MakeRoofline(device_))->PrefillAloneNs(shape_, 1024, 2048), 200e3, 1e-3);
 }
 
-// Which of several geometries stands for a model's: by KV heads, queries per KV head and head size, whatever the order
-// of lines.
-TEST_F(FittedTest, TheNearestGeometryAnswers) {
+// The geometry nearest in KV heads, queries per KV head and head size is used, in any order of records.
+TEST_F(FittedTest, NearestGeometryIsUsed) {
   Coefficients c;
   c.prefill_alone = {Curve({32, 32, 128}, 0, {{16, 1}}), Curve({32, 8, 64}, 0, {{16, 2}}), Curve({}, 0, {{16, 3}}),
                      Curve({64, 8, 128}, 0, {{16, 4}}), Curve({4, 1, 128}, 0, {{16, 5}})};
@@ -209,8 +208,8 @@ TEST_F(FittedTest, TheNearestGeometryAnswers) {
   EXPECT_NEAR(fitted->PrefillBaseNs({5, 1, 128, 2}), 5e3, 1e-6);
 }
 
-// Curves are sorted by where they were measured, so the file's records may stand in any order.
-TEST_F(FittedTest, RecordsStandInAnyOrder) {
+// Curves are sorted by their contexts, so the file's records may be in any order.
+TEST_F(FittedTest, RecordsMayBeInAnyOrder) {
   Coefficients c;
   c.decode = {Curve({}, 64, {{16, .05}, {4096, .8}}), Curve({}, 1, {{16, .001}, {4096, .5}})};
   const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
@@ -219,9 +218,9 @@ TEST_F(FittedTest, RecordsStandInAnyOrder) {
   }
 }
 
-// An fp8 cache has curves of its own where they were measured; elsewhere 16 bits' efficiencies at half the bytes. One
-// knot stands for all contexts below it.
-TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
+// An fp8 cache uses its own curves where measured; elsewhere the efficiencies of 16 bits at half the bytes. A single
+// knot applies to all contexts below it.
+TEST_F(FittedTest, Fp8CacheUsesItsCurvesOrHalfTheBytes) {
   const AttentionShape fp8{32, 8, 128, 1};
   EXPECT_NEAR(fitted_->DecodeNs(fp8, 64, 4096), fitted_->DecodeNs(shape_, 64, 4096) / 2, 1e-6);
   Coefficients c;
@@ -233,7 +232,7 @@ TEST_F(FittedTest, AnFp8CacheHasCurvesOfItsOwnOrHalfTheBytes) {
   EXPECT_NEAR(fitted->DecodeNs(fp8, 1, 2048), 2048 * token_ns / 0.5, 1e-6);
 }
 
-// Another kind of fp8 takes per-tensor fp8's efficiencies before bfloat16's.
+// Another kind of fp8 borrows per-tensor fp8's efficiencies before bfloat16's.
 TEST_F(FittedTest, KindsOfFp8BorrowFromEachOther) {
   Coefficients c;
   c.gemm = {{"bfloat16", 1024, 1024, {{1, .5}}}, {"fp8", 1024, 1024, {{1, .25}}}};
@@ -245,7 +244,7 @@ TEST_F(FittedTest, KindsOfFp8BorrowFromEachOther) {
   EXPECT_FALSE(fitted->Coverage(*FindWeightFormat("fp8", device_), shape_, 1).gemm_dtype_borrowed);
 }
 
-TEST_F(FittedTest, CoverageNamesTheEndsOfWhatWasMeasured) {
+TEST_F(FittedTest, CoverageStatesMeasuredRanges) {
   const FitCoverage v = fitted_->Coverage(bf16_, {64, 16, 128, 2}, 2);
   EXPECT_TRUE(v.gemm && v.prefill && v.decode && v.all_reduce);
   EXPECT_FALSE(v.beside_chunk);
@@ -254,13 +253,13 @@ TEST_F(FittedTest, CoverageNamesTheEndsOfWhatWasMeasured) {
   EXPECT_EQ(v.most_context, 4096);
   EXPECT_EQ(v.most_batch, 64);
   EXPECT_EQ(v.geometry, "32/8 heads of 128");
-  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1).all_reduce) << "one device reduces nothing";
-  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16).all_reduce) << "beyond the group the ring formula answers";
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1).all_reduce) << "no all-reduce on one device";
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16).all_reduce) << "the ring formula applies beyond the group";
 }
 
-// Four devices are as far from two as from eight: the smaller table answers, scaled as the ring formula scales. Six are
-// nearer to eight. Beyond the table's last size time is in proportion to the bytes.
-TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
+// Four devices are as far from two as from eight: the smaller table is used, scaled like the ring formula; for six the
+// table of eight. Beyond a table's last size the time is proportional to the bytes.
+TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearestTable) {
   const auto ring = MakeRoofline(device_);
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 4), 5e3 * ring->AllReduceNs(1024, 4) / ring->AllReduceNs(1024, 2), 1e-6);
   EXPECT_NEAR(fitted_->AllReduceNs(1024, 6), 9e3 * ring->AllReduceNs(1024, 6) / ring->AllReduceNs(1024, 8), 1e-6);
@@ -271,8 +270,8 @@ TEST_F(FittedTest, AllReduceOfAnotherCountIsScaledFromTheNearest) {
       << "the tables were measured inside one group of 8";
 }
 
-// Of devices without a link the tables hold what a node's PCIe was measured to do. Pairs say nothing of a node.
-TEST_F(FittedTest, AllReduceOverPcieAsMeasured) {
+// For devices without a link the tables hold measurements over a node's PCIe. Pairs do not describe a node.
+TEST_F(FittedTest, AllReduceOverPcieUsesMeasurementsOfANode) {
   DeviceSpec pcie = device_;
   pcie.link = "pcie";
   pcie.group = 1;
@@ -286,7 +285,7 @@ TEST_F(FittedTest, AllReduceOverPcieAsMeasured) {
             MakeRoofline(pcie)->AllReduceNs(1024, 4));
 }
 
-// A measured time below what it takes to read the chunk's KV once is not believed, unless there is no context to read.
+// A measured time below one read of the chunk's KV is rejected, unless there is no context to read.
 TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
   Coefficients c;
   c.prefill = {Curve({}, 0, {{16, 4}}), Curve({}, 16384, {{16, 4}})};
@@ -296,14 +295,14 @@ TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
   EXPECT_NEAR(fitted->PrefillAddsNs(shape_, 16, 0), 16 * token_ns / 4, 1e-6);
 }
 
-// Of the device's rows the nearest number of queries per KV head answers, then the nearest number of KV heads.
-TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
+// The device's row with the nearest number of queries per KV head is used, then the nearest number of KV heads.
+TEST_F(FittedTest, NearestGeometryIsUsedBesideAChunk) {
   const std::vector<BesideChunk> rows = {
       Beside("h100", {64, 8, 128}, {{1, 2}}), Beside("h100", {128, 32, 128}, {{1, 7}}),
       Beside("h100", {16, 4, 128}, {{1, 3}}), Beside("h100", {96, 24, 128}, {{1, 5}})};
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double more = fitted_->DecodeNs(shape_, 8, 4096) - fitted_->DecodeNs(shape_, 1, 16);
-  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);  // of those with 4 queries per head
+  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 3 * more, 1e-3);  // the rows with 4 queries per head
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
@@ -327,35 +326,35 @@ TEST(CoefficientFile, FaultsAreNamedWithTheirPlace) {
   };
   EXPECT_NE(message("").find("f.json: invalid JSON at line 1, column 1"), std::string::npos) << message("");
   EXPECT_NE(message("tactus-cost 1\nfloor_us 2\n").find("f.json: invalid JSON at line 1"), std::string::npos)
-      << "the text format of before";
-  EXPECT_EQ(message("[]"), "f.json: it holds no JSON object");
+      << "the former text format";
+  EXPECT_EQ(message("[]"), "f.json: not a JSON object");
   EXPECT_EQ(message("{}"), "f.json: 'tactus_cost' is missing");
-  EXPECT_EQ(message(R"({"tactus_cost": 1})"), "f.json: tactus_cost: 1 is no number between 2 and 2");
-  EXPECT_EQ(message(R"({"tactus_cost": "2"})"), "f.json: tactus_cost: no number");
+  EXPECT_EQ(message(R"({"tactus_cost": 1})"), "f.json: tactus_cost: 1 is not a number between 2 and 2");
+  EXPECT_EQ(message(R"({"tactus_cost": "2"})"), "f.json: tactus_cost: not a number");
   EXPECT_EQ(with(R"("warp": 1)"), "f.json: 'warp' is not known");
-  EXPECT_EQ(with(R"("device": 5)"), "f.json: device: no text");
-  EXPECT_EQ(with(R"("sources": ["a", 1])"), "f.json: sources[1]: no text");
-  EXPECT_EQ(with(R"("floor_us": -1)"), "f.json: floor_us: -1 is no number between 0 and 1000000");
+  EXPECT_EQ(with(R"("device": 5)"), "f.json: device: not a text");
+  EXPECT_EQ(with(R"("sources": ["a", 1])"), "f.json: sources[1]: not a text");
+  EXPECT_EQ(with(R"("floor_us": -1)"), "f.json: floor_us: -1 is not a number between 0 and 1000000");
   EXPECT_EQ(with(R"("floor_us": 1, "floor_us": 2)"),
             "f.json: invalid JSON: the key 'floor_us' appears twice in one object");
-  EXPECT_EQ(with(R"("gemm": {})"), "f.json: gemm: no list of records");
-  EXPECT_EQ(with(R"("gemm": [1])"), "f.json: gemm[0]: no record {...}");
+  EXPECT_EQ(with(R"("gemm": {})"), "f.json: gemm: not a list of records");
+  EXPECT_EQ(with(R"("gemm": [1])"), "f.json: gemm[0]: not a record {...}");
   EXPECT_EQ(with(R"("gemm": [{"dtype": "fp8", "n": 1024}])"), "f.json: gemm[0]: 'k' is missing");
   EXPECT_EQ(with(R"("elementwise": [{"op": "a", "overhead_us": 1, "efficiency": 1}, {"op": "a", "overhead_us": 1,
                  "efficiency": 1, "x": 2}])"),
             "f.json: elementwise[1]: 'x' is not known");
   EXPECT_EQ(with(R"("allreduce": [{"gpus": 2.5, "us": [[1, 1]]}])"),
-            "f.json: allreduce[0]: gpus: 2.5 is no whole number");
+            "f.json: allreduce[0]: gpus: 2.5 is not a whole number");
   EXPECT_EQ(knots("[]"), "f.json: gemm[0]: efficiency: a curve without knots");
   EXPECT_EQ(knots("[[8, 0.5], [4, 0.5]]"), "f.json: gemm[0]: efficiency[1]: knot 4 does not rise above 8");
   EXPECT_EQ(knots("[[8, 0.5], [8, 0.4]]"), "f.json: gemm[0]: efficiency[1]: knot 8 does not rise above 8");
-  EXPECT_EQ(knots("[[8, -1]]"), "f.json: gemm[0]: efficiency[0]: -1 is no number between 1e-09 and 1000000000000");
-  EXPECT_NE(knots("[[8, 0]]").find("efficiency[0]: 0 is no number"), std::string::npos);
-  EXPECT_EQ(knots("[8]"), "f.json: gemm[0]: efficiency[0]: no pair [x, y]");
-  EXPECT_EQ(knots("[[8, 0.5, 1]]"), "f.json: gemm[0]: efficiency[0]: no pair [x, y]");
+  EXPECT_EQ(knots("[[8, -1]]"), "f.json: gemm[0]: efficiency[0]: -1 is not a number between 1e-09 and 1000000000000");
+  EXPECT_NE(knots("[[8, 0]]").find("efficiency[0]: 0 is not a number"), std::string::npos);
+  EXPECT_EQ(knots("[8]"), "f.json: gemm[0]: efficiency[0]: not a pair [x, y]");
+  EXPECT_EQ(knots("[[8, 0.5, 1]]"), "f.json: gemm[0]: efficiency[0]: not a pair [x, y]");
 }
 
-TEST(CoefficientFile, WhatIsAllowed) {
+TEST(CoefficientFile, OptionalFieldsAndLimitsAreAccepted) {
   const Coefficients c = *ParseCoefficients(R"({"tactus_cost": 2, "sources": ["one", "two"], "floor_us": 0,
       "errors": [{"op": "gemm", "left_out": "shape", "median": 0, "p90": 0, "rows": 0}], "optional": [1, {}],
       "elementwise": [{"op": "add", "overhead_us": 0, "efficiency": 1000}], "allreduce": [{"gpus": 2, "us": [[0, 1]]}]})",
@@ -375,7 +374,7 @@ TEST(CoefficientFile, WhatIsAllowed) {
   EXPECT_EQ(ParseBesideChunk(R"({"rows": []})", "h.json").status().message(), "h.json: 'rows' is not known");
 }
 
-TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
+TEST(CoefficientFile, EveryShippedFileLoadsAndNamesAKnownDevice) {
   int files = 0;
   for (const EmbeddedFile& f : EmbeddedFiles()) {
     if (!f.name.ends_with(".cost.json")) continue;
@@ -383,16 +382,16 @@ TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     EXPECT_TRUE(FindDevice(parsed->device).ok()) << f.name;
     EXPECT_FALSE(parsed->source.empty()) << f.name;
-    EXPECT_FALSE(parsed->errors.empty()) << f.name << " states no error";
+    EXPECT_FALSE(parsed->errors.empty()) << f.name << " has no error figures";
     EXPECT_FALSE(parsed->gemm.empty()) << f.name;
     ++files;
   }
   EXPECT_GT(files, 10);
 }
 
-// One kernel for all sequences is vLLM's, which ours are priced as: on the devices where it was measured, elsewhere
-// only where the deployment says that there is one.
-TEST(CoefficientFile, WhoseDecodesShareAChunksKernel) {
+// One kernel for all sequences is vLLM's, also assumed for our backend: by default on devices where it was measured,
+// elsewhere only if the deployment states it.
+TEST(CoefficientFile, DecodesShareAChunksKernelWhereMeasuredOrStated) {
   const auto rows = [](const char* device, const char* backend, const char* kernels) {
     const auto found = FindBesideChunk(*FindDevice(device), backend, kernels);
     EXPECT_TRUE(found.ok()) << found.status().message();
@@ -413,7 +412,7 @@ TEST(CoefficientFile, WhoseDecodesShareAChunksKernel) {
     EXPECT_EQ(rows("rtx4090", backend, "one"), Fits{"rtx4090"}) << backend;
   }
   EXPECT_EQ(rows("rtx4090", "vllm", "two"), Fits());
-  // GB/s of each multiprocessor: 8.5 of an RTX PRO 6000, 7.9 of an RTX 4090; an A100 has 18.9, an L4 5.2.
+  // GB/s per multiprocessor: 8.5 of an RTX PRO 6000, 7.9 of an RTX 4090; an A100 has 18.9, an L4 5.2.
   EXPECT_EQ(rows("a100", "vllm", "one"), Fits{"rtxpro6000"});
   EXPECT_EQ(rows("l4", "vllm", "one"), Fits{"rtx4090"});
 }
@@ -425,10 +424,10 @@ TEST(CoefficientFile, ABackendsOwnFileIsPreferred) {
   ASSERT_TRUE(plain.ok() && trt.ok() && other.ok());
   EXPECT_EQ((*plain)->backend, "vllm");
   EXPECT_EQ((*trt)->backend, "trtllm");
-  EXPECT_EQ(*other, *FindCoefficients(*FindDevice("a100"), ""));  // none of its own
+  EXPECT_EQ(*other, *FindCoefficients(*FindDevice("a100"), ""));  // it has no file for this backend
 }
 
-TEST(FittedModel, SaysWhatItRestsOnAndWhereItExtrapolates) {
+TEST(FittedModel, DescriptionNamesSourcesAndExtrapolation) {
   Deployment d;
   d.model = "llama-3.1-8b";
   d.device = "h100";

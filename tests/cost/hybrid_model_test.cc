@@ -1,5 +1,4 @@
-// How a step's time is put together from its operators', by hand: operators that take as long as a test can compute in
-// its head.
+// How a step's time is composed of its operators' times, with operators simple enough to compute by hand.
 #include "cost/hybrid_model.h"
 
 #include <cmath>
@@ -9,10 +8,10 @@
 namespace tactus::cost {
 namespace {
 
-// One ns per multiplication of a product; per byte of a small operator what the test says.
+// 1 ns per multiplication of a product; small operators take the ns per byte that a test sets.
 struct KnownOperators final : OperatorTimes {
   double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
-  double launch = 0;  // of every product and small operator, however little it does
+  double launch = 0;  // per product and small operator, however small
   double gemm = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0, apart = 0;
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
@@ -65,7 +64,7 @@ struct Parts {
   FitCoverage coverage;
   HostTimes host;
 
-  // Five layers; 8 query heads and 2 KV heads of 4: widths 32 and 8, hidden 16, 24 in between, a vocabulary of 100.
+  // Five layers; 8 query heads and 2 KV heads of 4: widths 32 and 8, hidden 16, feed-forward 24, vocabulary 100.
   Parts() {
     model.name = "five";
     model.layers = 5;
@@ -99,8 +98,8 @@ StepShape Of(const Shape& s) {
   return shape;
 }
 
-// Ten tokens through the four products of five layers: qkv 48 x 16, out 16 x 32, gate and up 48 x 16, down 16 x 24.
-TEST(HybridModel, MatrixProductsOfEveryLayer) {
+// Ten tokens, five layers, four products: qkv 48 x 16, out 16 x 32, gate and up 48 x 16, down 16 x 24.
+TEST(HybridModel, MatrixProductsOfAllLayersAddUp) {
   Parts p;
   p.operators.gemm = 1;
   const int64_t layer = 48 * 16 + 16 * 32 + 48 * 16 + 16 * 24;
@@ -108,7 +107,7 @@ TEST(HybridModel, MatrixProductsOfEveryLayer) {
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * layer);
   p.model.gated = false;
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * (layer - 24 * 16));
-  // Two devices have half of every width; of the KV heads one each, and not less with four.
+  // Two devices halve every width and have one KV head each; with four devices it remains one.
   p.model.gated = true;
   p.deployment.tp = 2;
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * layer / 2);
@@ -117,7 +116,7 @@ TEST(HybridModel, MatrixProductsOfEveryLayer) {
 }
 
 // Decodes, chunks and padding are all rows of the products.
-TEST(HybridModel, EveryTokenIsARow) {
+TEST(HybridModel, EveryTokenIsARowOfTheProducts) {
   Parts p;
   p.operators.gemm = 1;
   const HybridModel m = p.Make();
@@ -125,8 +124,8 @@ TEST(HybridModel, EveryTokenIsARow) {
   EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 3, 100, 0, 4})), m.StepTimeNs(Of({{{0, 17}}})));
 }
 
-// Per layer and token, in bytes: hidden 32, queries 64, K or V 16, in between 48.
-TEST(HybridModel, SmallOperatorsOfALayer) {
+// Bytes per layer and token: hidden 32, queries 64, K or V 16, feed-forward 48.
+TEST(HybridModel, SmallOperatorsTakeTimeByTheirBytes) {
   const Shape one{{{0, 1}}};
   const auto ns = [&one](const Parts& p) { return p.Make().StepTimeNs(Of(one)); };
   Parts p;
@@ -135,7 +134,7 @@ TEST(HybridModel, SmallOperatorsOfALayer) {
   p.model.qk_norm = true;
   EXPECT_EQ(ns(p), 5 * (2 * 4 * 32 + 2 * (64 + 16)));
   p.model.qk_norm = false;
-  p.model.parallel = true;  // one norm for attention and feed-forward, and a sum of both
+  p.model.parallel = true;  // one norm for attention and feed-forward, and one sum of both
   EXPECT_EQ(ns(p), 5 * 4 * 32);
   p.operators.norm = 0;
   p.operators.add = 1;
@@ -151,9 +150,9 @@ TEST(HybridModel, SmallOperatorsOfALayer) {
 
   Parts write;
   write.operators.kv_write = 1;
-  EXPECT_EQ(ns(write), 5 * 2 * (16 + 16));  // K and V read, and written
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 16));  // K and V: read and written
   write.deployment.kv_dtype = "fp8";
-  EXPECT_EQ(ns(write), 5 * 2 * (16 + 8));  // ... at a byte each
+  EXPECT_EQ(ns(write), 5 * 2 * (16 + 8));  // written at a byte each
 
   Parts activation;
   activation.operators.activation = 1;
@@ -163,7 +162,7 @@ TEST(HybridModel, SmallOperatorsOfALayer) {
 }
 
 // Two all-reduces per layer under tensor parallelism, one where attention and feed-forward run in parallel.
-TEST(HybridModel, AllReduces) {
+TEST(HybridModel, EachLayerTakesItsAllReduces) {
   Parts p;
   p.operators.all_reduce = 1;
   const Shape ten{{{0, 10}}};
@@ -174,9 +173,8 @@ TEST(HybridModel, AllReduces) {
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 10 * 32 * 2);
 }
 
-// The embedding is read and written per token; the head multiplies rows of logits, 16 bits wide, and the sampler reads
-// them.
-TEST(HybridModel, EmbeddingHeadAndSampler) {
+// The embedding is read and written per token; the head multiplies rows, and the sampler reads their 16-bit logits.
+TEST(HybridModel, EmbeddingCountsTokensHeadAndSamplerCountRows) {
   Parts p;
   p.operators.embed = 1;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 10}}})), 10 * 2 * 32);
@@ -195,19 +193,19 @@ TEST(HybridModel, EmbeddingHeadAndSampler) {
             3 * 34 * 16 + 2 * 3 * 34 * 2);
 }
 
-// What has nothing to do is not launched: a step without a row of logits has neither head nor sampler, one without a
-// token nothing at all. A layer launches its four products, two norms, rope, the write of K and V and the activation.
+// Operators without work are not launched: without logit rows no head and sampler, without tokens nothing. A layer
+// launches four products, two norms, rope, the write of K and V, and the activation.
 TEST(HybridModel, NothingIsLaunchedForNoRows) {
   Parts p;
   p.operators.launch = 1000;
   const HybridModel m = p.Make();
   EXPECT_EQ(m.StepTimeNs(Of({})), 0);
-  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}})), 5 * 9 * 1000 + 1000) << "nine in each layer, and the embedding";
+  EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}})), 5 * 9 * 1000 + 1000) << "nine per layer, and the embedding";
   EXPECT_EQ(m.StepTimeNs(Of({{{0, 10}}, 0, 0, 1})), 5 * 9 * 1000 + 1000 + 2 * 1000) << "the head and the sampler";
 }
 
-// The kernel's base once and what each chunk adds, or the longest chunk alone, whichever is longer.
-TEST(HybridModel, ChunksShareAKernel) {
+// The kernel's base once plus what each chunk adds, or the longest chunk alone, whichever is longer.
+TEST(HybridModel, ChunksShareOneAttentionKernel) {
   Parts p;
   p.operators.base = 100;
   p.operators.adds = 1;
@@ -218,8 +216,8 @@ TEST(HybridModel, ChunksShareAKernel) {
   EXPECT_EQ(p.Make().StepTimeNs(Of({})), 0) << "no chunk, no kernel";
 }
 
-// Decodes alone; beside a chunk as measured there, but a step with a chunk is never faster than without.
-TEST(HybridModel, DecodesAloneAndBesideAChunk) {
+// Decodes alone, and as measured beside a chunk; but a step with a chunk is never faster than one without.
+TEST(HybridModel, DecodesBesideAChunkTakeTheirMeasuredTime) {
   Parts p;
   p.operators.decode = 2;
   p.operators.beside = 3;
@@ -233,8 +231,8 @@ TEST(HybridModel, DecodesAloneAndBesideAChunk) {
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 7, 7 * 63})), 5 * 2 * (7 + 63));  // 40 of the chunk's base, and the rest
 }
 
-// One half reads the KV of its decodes while the other multiplies: the longer part, and a share of the shorter one. A
-// chunk's attention is arithmetic. The decodes are as fast as alone, also beside a chunk.
+// One half reads the KV of its decodes while the other multiplies: the longer part, plus a share of the shorter one. A
+// chunk's attention is arithmetic. Decodes beside a chunk take the time that they take alone.
 TEST(HybridModel, NanoBatchesReadAndMultiplyAtOnce) {
   Parts p;
   p.operators.kv_write = 1;  // 32 bytes of each token's K and V: 32 ns per token and layer
@@ -249,13 +247,13 @@ TEST(HybridModel, NanoBatchesReadAndMultiplyAtOnce) {
   EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (rows * 2 + decode / 4));
   EXPECT_EQ(p.Make().StepTimeNs(Of(mixed)), 5 * (22 * 64 + 142 + decode / 4));
   p.operators.decode = 20;
-  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (10 * decode + rows * 2 / 4)) << "reading is the longer part";
+  EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (10 * decode + rows * 2 / 4)) << "reads are the longer part";
   p.deployment.overlap_fit = kNoOverlap;
   EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), 5 * (10 * decode + rows * 2));
-  EXPECT_EQ(p.Make().StepTimeNs(Of({{{127, 15}}})), 5 * (15 * 64 + 142)) << "nothing to read";
+  EXPECT_EQ(p.Make().StepTimeNs(Of({{{127, 15}}})), 5 * (15 * 64 + 142)) << "no reads";
 }
 
-// Each half launches its kernels and reads the weights: a step that would be slower in two halves stays whole.
+// Each half launches its kernels and reads the weights: a step that would be slower in two halves is not split.
 TEST(HybridModel, AStepIsSplitOnlyWhereThatIsFaster) {
   Parts p;
   p.operators.launch = 1000;
@@ -266,11 +264,12 @@ TEST(HybridModel, AStepIsSplitOnlyWhereThatIsFaster) {
   p.deployment.overlap_fit = {};
   EXPECT_EQ(p.Make().StepTimeNs(Of(decodes)), whole);
   p.operators.decode = 2000;
-  EXPECT_LT(p.Make().StepTimeNs(Of(decodes)), 5 * (9 * 1000 + 2000 * (7 + 63)) + 2000) << "worth a second launch";
+  EXPECT_LT(p.Make().StepTimeNs(Of(decodes)), 5 * (9 * 1000 + 2000 * (7 + 63)) + 2000)
+      << "faster despite a second launch";
 }
 
-// A window of 63 tokens: none reads more, and a long chunk is a row of pieces that each see their own.
-TEST(HybridModel, AWindowBoundsTheContext) {
+// A window of 63 tokens: no decode reads more, and a long chunk is a series of pieces, each with its own window.
+TEST(HybridModel, SlidingWindowBoundsTheContext) {
   Parts p;
   p.model.window = 63;
   p.operators.decode = 1;
@@ -283,15 +282,15 @@ TEST(HybridModel, AWindowBoundsTheContext) {
   p.operators.adds = 0;
   p.operators.alone = 1;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 31}}})), 5 * (31 + 63));
-  // A long chunk alone: its first piece alone, and what the rest adds.
+  // A long chunk alone: its first piece alone, plus what the rest adds.
   p.operators.alone = 5;
   p.operators.adds = 1;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{1023, 127}}})), std::llround(5 * (63 + 63) * (5 + 64 / 63.0)));
 }
 
-// Five layers on two stages: three and two. The first has the embedding, the host's time and the swaps, the last the
-// head.
-TEST(HybridModel, Stages) {
+// Five layers on two stages: three and two. The first stage has the embedding, the host's time and the swaps; the last
+// has the head.
+TEST(HybridModel, StagesTakeTheirLayersAndEnds) {
   Parts p;
   p.deployment.pp = 2;
   p.operators.gemm = 1;
@@ -306,22 +305,22 @@ TEST(HybridModel, Stages) {
   p.host.step = {7, 0};
   EXPECT_EQ(p.Make().StageTimeNs(Of(step), 0), 640 + 7);
   EXPECT_EQ(p.Make().StageTimeNs(Of(step), 1), 0);
-  EXPECT_EQ(p.Make().StageTimeNs(Of({}), 0), 0) << "a step without tokens needs no host";
+  EXPECT_EQ(p.Make().StageTimeNs(Of({}), 0), 0) << "no host time without tokens";
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
   p.operators.send = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32);
   EXPECT_EQ(p.Make().StepTimeNs(Of(step)), 647 + 320);
   p.operators.apart = 5;
-  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 2)) << "the way between two of both stages' devices";
+  EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 2)) << "from one stage's device to the next stage's";
   p.deployment.tp = 2;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 4));
   p.deployment.pp = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
 }
 
-// What a host does once a step is the first stage's, and every stage has its own; what it does for each sequence counts
+// The host's time per step is in the first stage, its time per stage in every stage; the part per sequence counts
 // chunks and decodes.
-TEST(HybridModel, TheHostsTimeStageByStage) {
+TEST(HybridModel, HostTimeIsSplitOverStages) {
   Parts p;
   p.host.step = {1000, 10};
   p.host.stage = {200, 3};
@@ -341,12 +340,12 @@ TEST(HybridModel, TheHostsTimeStageByStage) {
   EXPECT_EQ(parts[0].ns, 1000 + 70 + 3 * (200 + 21) + 50 + 7);
 }
 
-// Two all-reduces a layer that the host launches one by one; between nodes the launch is in the hop's figure.
-TEST(HybridModel, AllReducesThatTheHostLaunches) {
+// Two all-reduces per layer, launched one by one by the host; between nodes the hop's time includes the launch.
+TEST(HybridModel, HostLaunchesAddToAllReduces) {
   Parts p;
   p.host.all_reduce_ns = 40;
   const Shape ten{{{0, 10}}};
-  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0) << "one device reduces nothing";
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0) << "no all-reduce on one device";
   p.deployment.tp = 2;
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 2 * 40);
   p.model.parallel = true;
@@ -355,8 +354,8 @@ TEST(HybridModel, AllReducesThatTheHostLaunches) {
   EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0);
 }
 
-// A layer takes at least as long as its kernels' launches, where the host makes them.
-TEST(HybridModel, KernelsWaitForTheirLaunch) {
+// A layer takes at least its kernels' launch time where the host launches them.
+TEST(HybridModel, LayersTakeAtLeastTheirLaunchTime) {
   Parts p;
   p.operators.decode = 2;
   p.host.layer_ns = 300;
@@ -370,32 +369,32 @@ TEST(HybridModel, KernelsWaitForTheirLaunch) {
   EXPECT_NEAR(waited, 5 * (300 - 2 * (7 + 63)), 1e-6);
 }
 
-// A block of 16 tokens, each 2 x 8 x 2 bytes in five layers, at 80 % of PCIe's 64 GB/s: 2,560 bytes, 50 ns.
-TEST(HybridModel, SwappedBlocks) {
+// A block: 16 tokens x 2 x 8 x 2 bytes x 5 layers = 2,560 bytes, at 80 % of PCIe's 64 GB/s 50 ns.
+TEST(HybridModel, SwappedBlocksTakePcieTime) {
   Parts p;
   p.deployment.block_size = 16;
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 0, 0, 0, 0, 4})), 4 * 50);
 }
 
-// Work and traffic that figures of merit are divided by: of the whole model, however it is split.
-TEST(HybridModel, FlopsAndBytes) {
+// FLOPs and bytes of a step (for utilisation) cover the whole model, under every split.
+TEST(HybridModel, FlopsAndBytesIgnoreTheSplit) {
   Parts p;
   const double layer = 16 * (8 + 4) * 4 + 32 * 16 + 3 * 16 * 24;
   for (const int32_t tp : {1, 2, 4}) {
     p.deployment.tp = tp;
     const HybridModel m = p.Make();
-    // Ten tokens behind 20 and three decodes over 90: 4 x 32 per query and key.
+    // Ten tokens behind 20, and three decodes over 90: 4 x 32 FLOPs per query and key.
     const Shape step{{{20, 10}}, 3, 90, 4};
     const StepShape s = Of(step);
     EXPECT_NEAR(m.StepFlops(s), 5 * (2 * layer * 13 + 4 * 32 * (10 * (20 + 5.5) + 90)) + 2 * 1600 * 4, 1e-6);
     EXPECT_NEAR(m.StepBytes(s), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
     EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 1})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)) + 1600 * 2, 1e-6);
     EXPECT_NEAR(m.StepBytes(Of({{{20, 10}}, 3, 90, 0})), 5 * (layer * 2 + 2 * 8 * 2 * (90 + 30)), 1e-6)
-        << "no row, no head";
+        << "no rows, so no head";
   }
 }
 
-TEST(HybridModel, SaysWhatItIs) {
+TEST(HybridModel, DescriptionNamesEveryPart) {
   Parts p;
   p.deployment.tp = 2;
   p.deployment.pp = 5;
@@ -412,8 +411,8 @@ TEST(HybridModel, SaysWhatItIs) {
   EXPECT_EQ(p.Make().Describe(), "five on " + p.device.name + ", tp 2, pp 5: ; 7 us of host time per step");
 }
 
-// What a run asked beyond the measurements is named with how far.
-TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
+// Requests beyond the measurements are named, with the ratio.
+TEST(HybridModel, ExtrapolationNamesValuesBeyondMeasurements) {
   Parts p;
   p.coverage.most_tokens = 100;
   p.coverage.most_chunk = 50;
@@ -427,9 +426,9 @@ TEST(HybridModel, ExtrapolationNamesWhatIsBeyond) {
       "decodes 9 (measured up to 8: 1.1 x beyond); mean context of decodes 128 (measured up to 64: 2.0 x beyond)");
 }
 
-// A prefix that decodes share is a chunk of as many queries behind it, beside the step's chunks; the decodes' own parts
-// remain. The grids are exact where a function is linear, up to rounding.
-TEST(HybridModel, PrefixesAreReadOnceWhereThatIsFaster) {
+// A prefix shared by decodes is a chunk with one query per decode, beside the step's chunks; the decodes' separate
+// parts remain. The grids are exact for linear functions, up to rounding.
+TEST(HybridModel, SharedPrefixesAreReadOnceWhereThatIsFaster) {
   Parts p;
   p.operators.base = 1000;
   p.operators.adds = 3;
@@ -443,17 +442,17 @@ TEST(HybridModel, PrefixesAreReadOnceWhereThatIsFaster) {
   const auto ns = [&](const StepShape& s) { return static_cast<double>(p.Make().StepTimeNs(s)); };
   EXPECT_NEAR(ns(Of(apart)) / (5 * 100 * (16 + 1088)), 1, 0.01);
   EXPECT_NEAR(ns(together) / (5 * (chunks + 100 * (16 + own))), 1, 0.01);
-  // Beside a chunk they share its kernel.
+  // A chunk in the step shares the kernel.
   const Shape chunk{{{0, 64}}, 16, 16 * 1088};
   together = Of(chunk);
   together.prefixes = prefixes;
   EXPECT_NEAR(ns(together) / (5 * (chunks + 3 * 64 + 200 * (16 + own))), 1, 0.01);
-  // A kernel that would take longer so is not used so.
+  // The shared kernel is not used where it would be slower.
   p.operators.adds = 1000;
   together = Of(apart);
   together.prefixes = prefixes;
   EXPECT_EQ(ns(together), ns(Of(apart)));
-  // A window cuts what is shared from the front.
+  // A window cuts off the front of a shared prefix.
   p.operators.adds = 3;
   p.model.window = 4000;
   EXPECT_EQ(ns(together), ns(Of(apart)));

@@ -1,4 +1,4 @@
-// What one device holds, computed by hand: weights under every split, activations of a step, and the KV that is left.
+// What one device holds, computed by hand: weights under every split, a step's activations, the remaining KV.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -24,18 +24,18 @@ ModelSpec Small() {
 }
 const WeightFormat kBf16{"bfloat16", 2, 2, 1e14};
 
-TEST(WeightBytes, OfTheWholeModel) {
+TEST(WeightBytes, WholeModelCountsLayersAndTables) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 1), 2 * (3 * 28672 + 2 * 64000));
   EXPECT_EQ(Small().Parameters(), 3 * 28672 + 2 * 64000);
 }
 
-TEST(WeightBytes, ATiedHeadIsTheEmbedding) {
+TEST(WeightBytes, TiedHeadSharesTheEmbedding) {
   ModelSpec tied = Small();
   tied.tied = true;
   EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 1), 2 * (3 * 28672 + 64000));
 }
 
-TEST(WeightBytes, WithoutAGateThereIsOneProjectionLess) {
+TEST(WeightBytes, UngatedFeedForwardHasOneProjectionLess) {
   ModelSpec plain = Small();
   plain.gated = false;
   EXPECT_EQ(WeightBytesPerDevice(plain, kBf16, 1, 1), 2 * (3 * (28672 - 64 * 96) + 2 * 64000));
@@ -45,14 +45,12 @@ TEST(WeightBytes, TensorParallelSharesDivideEverything) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 2, 1), 2 * (3 * 28672 + 2 * 64000) / 2);
 }
 
-// Four devices and two KV heads: each holds two of the eight query heads, and one KV head that another device holds
-// too.
-TEST(WeightBytes, KvHeadsAreHeldTwiceBeyondTheirNumber) {
+// Four devices and two KV heads: each holds two of the eight query heads and one KV head, which two devices share.
+TEST(WeightBytes, KvHeadsAreReplicatedBeyondTheirNumber) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 4, 1), 2 * (3 * (64 * (2 * 16 + 2 * 8) + 3 * 64 * 24) + 2 * 16000));
 }
 
-// Three layers on two stages: the first has two of them. It holds the embedding and the last one the head: one table
-// each.
+// Three layers on two stages: two on the first. The first stage holds the embedding, the last the head: one table each.
 TEST(WeightBytes, TheLargestStageCounts) {
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
   EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 3), 2 * (28672 + 64000));
@@ -85,9 +83,9 @@ class KvPlanTest : public testing::Test {
   static constexpr int64_t kRuntime = int64_t{256} << 20;
 };
 
-// A token of a step holds gate, up and their product (96 each) and three copies of the residual stream (64 each), 2
-// bytes each; 256 rows of logits 12 bytes per entry of the vocabulary.
-TEST_F(KvPlanTest, ActivationsOfAStep) {
+// Each token of a step holds gate, up and their product (96 each) and three copies of the residual stream (64 each) at
+// 2 bytes; 256 rows of logits take 12 bytes per vocabulary entry.
+TEST_F(KvPlanTest, ActivationsScaleWithTheStep) {
   const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
@@ -97,13 +95,13 @@ TEST_F(KvPlanTest, ActivationsOfAStep) {
             2048 * 2 * (2 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
   EXPECT_EQ(Model(Small(), 2).PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
             2048 * 2 * (3 * 48 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
-  // A step of 100 tokens has no more than 100 rows.
+  // A step of 100 tokens has at most 100 rows.
   EXPECT_EQ(Model(Small()).PlanKv(0.5, 16, 100)->activation_bytes_per_device,
             100 * 2 * (3 * 96 + 3 * 64) + 100 * 1000 * 12 + kRuntime);
 }
 
-// Steps without a limit are planned for 16,384 tokens, or for one context where that is longer.
-TEST_F(KvPlanTest, ActivationsOfAStepWithoutALimit) {
+// Steps without a limit are planned for 16,384 tokens, or for one context if that is longer.
+TEST_F(KvPlanTest, UnlimitedStepsArePlannedForOneContext) {
   const int64_t token = 2 * (3 * 96 + 3 * 64), rest = 256 * 1000 * 12 + kRuntime;
   const int64_t unlimited = int64_t{1} << 40;
   EXPECT_EQ(Model(Small()).PlanKv(0.9, 16, unlimited)->activation_bytes_per_device, 16384 * token + rest);
@@ -114,8 +112,8 @@ TEST_F(KvPlanTest, ActivationsOfAStepWithoutALimit) {
   EXPECT_EQ(Model(deep).PlanKv(0.9, 16, 18000)->activation_bytes_per_device, 18000 * token + rest);
 }
 
-// Where a step may hold whole prompts of all sequences, a token in KV is a token of the largest step too.
-TEST_F(KvPlanTest, ActivationsOfAllThatKvHolds) {
+// Where a step may hold the whole prompts of all sequences, each token in KV also counts in the largest step.
+TEST_F(KvPlanTest, WholePromptStepsCountEveryKvToken) {
   const int64_t token = 2 * (3 * 96 + 3 * 64), rest = 256 * 1000 * 12 + kRuntime;
   const int64_t weights = Model(Small()).PlanKv(0.9, 16, 1)->weight_bytes_per_device;
   const auto usable = static_cast<int64_t>(0.9 * static_cast<double>(kMemory));
@@ -123,14 +121,14 @@ TEST_F(KvPlanTest, ActivationsOfAllThatKvHolds) {
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->num_blocks, (usable - weights - rest) / (16 * (192 + token)));
   EXPECT_EQ(plan->activation_bytes_per_device, plan->num_blocks * 16 * token + rest);
-  // At most 2,048 tokens: as a step of 2,048.
+  // At most 2,048 tokens: like steps of 2,048.
   const auto few = Model(Small()).PlanKv(0.9, 16, 2048, LargestStep::kOfAllThatKvHolds);
   ASSERT_TRUE(few.ok()) << few.status().message();
   EXPECT_EQ(few->num_blocks, Model(Small()).PlanKv(0.9, 16, 2048)->num_blocks);
 }
 
-// A token's K and V: 2 x 3 layers x 2 heads x 8 x 2 bytes = 192. What is left is cut into blocks of 16 of them.
-TEST_F(KvPlanTest, BlocksAreWhatIsLeft) {
+// A token's K and V: 2 x 3 layers x 2 heads x 8 x 2 bytes = 192. The remaining memory is cut into blocks of 16 tokens.
+TEST_F(KvPlanTest, BlocksFillTheRemainingMemory) {
   const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
   EXPECT_EQ(plan->kv_bytes_per_token, 192);
   const int64_t left = kMemory / 2 - plan->weight_bytes_per_device - plan->activation_bytes_per_device;
@@ -139,8 +137,8 @@ TEST_F(KvPlanTest, BlocksAreWhatIsLeft) {
   EXPECT_EQ(Model(Small(), 1, 1, "fp8").PlanKv(0.5, 16, 2048)->kv_bytes_per_token, 96);
 }
 
-// The stage with the most layers decides: two of three. With four devices per layer each holds one KV head.
-TEST_F(KvPlanTest, ADevicesShareOfAToken) {
+// The stage with the most layers decides: two of three. Four devices per layer hold one KV head each.
+TEST_F(KvPlanTest, DeviceWithMostLayersDecidesTheBlocks) {
   const auto two_stages = Model(Small(), 1, 2).PlanKv(0.5, 16, 2048);
   EXPECT_EQ(two_stages->kv_bytes_per_token, 192);
   EXPECT_EQ(two_stages->kv_bytes_per_device, two_stages->num_blocks * 16 * (2 * 2 * 2 * 8 * 2));
@@ -148,17 +146,17 @@ TEST_F(KvPlanTest, ADevicesShareOfAToken) {
   EXPECT_EQ(four->kv_bytes_per_device, four->num_blocks * 16 * (2 * 3 * 1 * 8 * 2));
 }
 
-// The whole memory may be planned with; more or nothing may not.
-TEST_F(KvPlanTest, ShareOfTheMemory) {
+// Up to the whole memory may be planned with; a larger share, zero and NaN are refused.
+TEST_F(KvPlanTest, MemoryShareIsChecked) {
   const HybridModel model = Model(Small());
   EXPECT_TRUE(model.PlanKv(1.0, 16, 2048).ok());
   for (const double share : {0.0, -0.5, 1.001, std::nan("")}) EXPECT_FALSE(model.PlanKv(share, 16, 2048).ok()) << share;
   EXPECT_FALSE(model.PlanKv(0.5, 16, 0).ok());
 }
 
-// What does not fit names the fewest devices that hold it with a tenth of the memory left for KV: at most eight share a
-// layer.
-TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
+// The refusal names the fewest devices that fit the model with a tenth of the memory left for KV; at most eight devices
+// share a layer.
+TEST_F(KvPlanTest, RefusalNamesTheFewestDevicesThatFit) {
   ModelSpec wide = Small();  // three layers of 128 MiB
   wide.hidden = 2048;
   wide.q_heads = wide.kv_heads = 16;
@@ -176,14 +174,14 @@ TEST_F(KvPlanTest, TheRefusalNamesWhatFits) {
   EXPECT_NE(refusal(between(needed(4, 1), needed(2, 1))).find("--tp 4 --pp 1 fits"), std::string::npos)
       << refusal(between(needed(4, 1), needed(2, 1)));
   EXPECT_NE(refusal(needed(2, 1) * 100 / 95).find("--tp 4 --pp 1 fits"), std::string::npos)
-      << "two leave a twentieth for KV";
+      << "two devices leave a twentieth for KV";
   EXPECT_NE(refusal(between(needed(8, 2), needed(8, 1))).find("--tp 8 --pp 2 fits"), std::string::npos)
       << refusal(between(needed(8, 2), needed(8, 1)));
   EXPECT_NE(refusal(needed(8, 3)).find("no tp x pp up to 64 devices holds it"), std::string::npos)
       << refusal(needed(8, 3));
 }
 
-// Exactly one block fits, or it is refused with the numbers.
+// One block is enough; with less memory the refusal states the numbers.
 TEST_F(KvPlanTest, OneBlockIsEnough) {
   const HybridModel model = Model(Small());
   const auto plan = model.PlanKv(0.5, 16, 2048);

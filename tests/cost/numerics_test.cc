@@ -1,5 +1,5 @@
-// The numerical parts of the cost model by hand: the grid that tabulates operators, the table of counts, and the fit
-// that keeps coefficients non-negative.
+// Numerical parts of the cost model, computed by hand: the grid of tabulated operators, the table of counts, and the
+// non-negative fit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,8 +12,8 @@
 namespace tactus::cost {
 namespace {
 
-// A plane is met everywhere, also between the nodes and beyond the last.
-TEST(LogGrid, APlaneIsExact) {
+// A plane is reproduced exactly, also between the nodes and beyond the last.
+TEST(LogGrid, PlaneIsReproducedExactly) {
   LogGrid grid(100, 1000);
   EXPECT_EQ(grid.Fill([](double r, double c) { return 7 + 3 * r + 5 * c; }), 0);
   for (const double r : {0.0, 1.0, 17.0, 100.0, 333.0}) {
@@ -22,8 +22,8 @@ TEST(LogGrid, APlaneIsExact) {
   }
 }
 
-// What falls along either axis is raised to the largest before it, and Fill says by how much.
-TEST(LogGrid, NothingFalls) {
+// A value below an earlier one on either axis is raised to it, and Fill returns by how much.
+TEST(LogGrid, FallingValuesAreRaised) {
   LogGrid rows(100, 100);
   EXPECT_NEAR(rows.Fill([](double r, double) { return r == 0 ? 4 : 2; }), 1.0, 1e-12) << "2 was raised to 4: doubled";
   EXPECT_EQ(rows.At(50, 3), 4);
@@ -32,8 +32,8 @@ TEST(LogGrid, NothingFalls) {
   EXPECT_EQ(columns.At(3, 50), 3);
 }
 
-// Eight nodes to the octave of value + 1, up to at least the largest value.
-TEST(LogGrid, NodesOfAnAxis) {
+// Eight nodes per octave of value + 1, up to at least the largest value.
+TEST(LogGrid, AxisHasEightNodesPerOctave) {
   const LogAxis axis(15);
   EXPECT_EQ(axis.NodeValue(0), 0);
   EXPECT_EQ(axis.NodeValue(4), 0.5);
@@ -46,8 +46,8 @@ TEST(LogGrid, NodesOfAnAxis) {
   EXPECT_EQ(LogAxis(15.5).nodes(), 34);
 }
 
-// One value per count; beyond the last with the slope over the second half; raised where it would fall.
-TEST(CountTable, GoesOnWithTheSlopeOfItsSecondHalf) {
+// One value per count; beyond the last the slope of the second half; raised where values would fall.
+TEST(CountTable, ExtrapolatesWithTheSlopeOfItsSecondHalf) {
   CountTable table;
   table.Fill(8,
              [](int64_t i) { return i <= 4 ? 100.0 * static_cast<double>(i) : 400 + 10 * static_cast<double>(i - 4); });
@@ -65,11 +65,11 @@ std::vector<double> Fit(const std::vector<double>& rows, const std::vector<doubl
   return NonNegativeLeastSquares(rows, targets, weights, rows.size() / targets.size());
 }
 
-TEST(NonNegativeFit, SmallCasesByHand) {
+TEST(NonNegativeFit, SmallCasesMatchHandComputation) {
   std::vector<double> x = Fit({1, 0, 0, 1, 1, 1}, {2, 3, 5});
   EXPECT_NEAR(x[0], 2, 1e-8);
   EXPECT_NEAR(x[1], 3, 1e-8);
-  // 3, 2, 1 fall along the second column: its slope is bound at 0, and the constant is the mean.
+  // 3, 2, 1 falls in the second column: its coefficient is bound at 0, and the constant is the mean.
   x = Fit({1, 1, 1, 2, 1, 3}, {3, 2, 1});
   EXPECT_NEAR(x[0], 2, 1e-8);
   EXPECT_EQ(x[1], 0);
@@ -81,8 +81,8 @@ TEST(NonNegativeFit, SmallCasesByHand) {
   EXPECT_EQ(x[1], 0);
 }
 
-// The conditions of the optimum, on random problems whose unbounded solutions have negative parts: nothing is negative,
-// the error is level along what is free, and rises along what is bound.
+// The optimality conditions, on random problems whose unbounded solutions have negative parts: nothing is negative, the
+// error's gradient is 0 in free coefficients and not negative in bound ones.
 TEST(NonNegativeFit, RandomProblemsMeetTheConditionsOfTheOptimum) {
   int bound = 0, free = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -102,10 +102,9 @@ TEST(NonNegativeFit, RandomProblemsMeetTheConditionsOfTheOptimum) {
       }
       EXPECT_GE(x[a], 0) << "seed " << seed;
       if (x[a] > 0) {
-        EXPECT_NEAR(falls, 0, 1e-6) << "seed " << seed << ": x[" << a << "] = " << x[a]
-                                    << " is not where the error is least";
+        EXPECT_NEAR(falls, 0, 1e-6) << "seed " << seed << ": x[" << a << "] = " << x[a] << " is not at the least error";
       } else {
-        EXPECT_LE(falls, 1e-6) << "seed " << seed << ": x[" << a << "] is held at 0 for nothing";
+        EXPECT_LE(falls, 1e-6) << "seed " << seed << ": x[" << a << "] is bound at 0 without need";
       }
       (x[a] > 0 ? free : bound) += 1;
     }

@@ -11,7 +11,7 @@
 namespace tactus::cost {
 namespace {
 
-TEST(Registry, KnowsEveryNameThatUsersType) {
+TEST(Registry, DocumentedNamesAreKnown) {
   for (const char* name : {"mistral-7b", "yi-34b", "llama-2-7b", "llama-2-70b", "codellama-34b", "llama-13b",
                            "llama-3-8b", "llama-3-70b", "llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "falcon-180b",
                            "opt-13b", "opt-175b", "gpt-3", "qwen-72b", "internlm-20b"}) {
@@ -23,8 +23,8 @@ TEST(Registry, KnowsEveryNameThatUsersType) {
   }
 }
 
-// The published sizes, which no column of the table states: a wrong width or layer count shows here.
-TEST(Registry, ParametersAreThoseOfTheModelsNames) {
+// The published sizes, which no column states: a wrong width or layer count fails here.
+TEST(Registry, ModelsHaveTheirPublishedSizes) {
   const struct {
     const char* name;
     double billions;
@@ -60,8 +60,8 @@ TEST(Registry, DeviceFiguresAreInRange) {
   }
 }
 
-// Every column of one row, in the units that the program counts in.
-TEST(Registry, ColumnsAndUnits) {
+// Every column of one row, in the program's units.
+TEST(Registry, ColumnsAreReadInTheirUnits) {
   const DeviceSpec d = *FindDevice("h100");
   EXPECT_EQ(d.bf16_flops, 989.4e12);
   EXPECT_EQ(d.fp8_flops, 1978.9e12);
@@ -84,7 +84,7 @@ TEST(Registry, ColumnsAndUnits) {
   EXPECT_EQ(d.launch_ns, 2000);
   EXPECT_EQ(d.fit, "h100");
   EXPECT_EQ(d.help, "H100 SXM 80 GB");
-  EXPECT_EQ(FindDevice("a100")->fp8_flops, 0) << "'-' is none";
+  EXPECT_EQ(FindDevice("a100")->fp8_flops, 0) << "'-' means none";
   const ModelSpec m = *FindModel("mistral-7b");
   EXPECT_EQ(m.context, 32768);
   EXPECT_EQ(m.window, 4096);
@@ -96,8 +96,8 @@ TEST(Registry, ColumnsAndUnits) {
   EXPECT_TRUE(FindModel("falcon-180b")->parallel);
 }
 
-// One window stands for all layers; a model that mixes them counts as full attention.
-TEST(Registry, WindowsAndNormsOfAConfigFile) {
+// One window applies to all layers; a model that mixes windows counts as full attention.
+TEST(Registry, ConfigFileSetsWindowAndNorms) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cost_registry_windows";
   std::filesystem::create_directories(folder);
   const auto read = [&folder](const std::string& type, const std::string& more) {
@@ -131,7 +131,7 @@ TEST(Registry, UnknownNamesListTheKnownOnes) {
   EXPECT_EQ(FindModel("/no/such/folder").status().code(), StatusCode::kNotFound);
 }
 
-TEST(Registry, ReadsAConfigFile) {
+TEST(Registry, ConfigFileDescribesAModel) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cost_registry" / "small-llama";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json")

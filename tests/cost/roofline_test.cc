@@ -27,31 +27,31 @@ DeviceSpec Round() {
 }
 const WeightFormat kBf16{"bfloat16", 2, 2, 1e14};
 
-// Few rows: the weights are read at 85 % of the bandwidth, and the tiles' depth hides behind it.
-TEST(Roofline, AThinProductReadsItsWeights) {
+// Few rows: reading the weights at 85 % of the bandwidth takes longer than the tiles' arithmetic.
+TEST(Roofline, ThinProductTakesTheReadOfItsWeights) {
   const double bytes = 2.0 * 8192 * 8192 + 2.0 * 8192 + 2.0 * 8192;
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 8192, 8192, true), bytes / 0.85e12 * 1e9 + 1000, 1e-6);
-  // int4's weights are narrower, its activations are not.
+  // int4 narrows the weights, not the activations.
   const double narrow = 0.5 * 8192 * 8192 + 2.0 * 100 * 8192 + 2.0 * 100 * 8192;
   EXPECT_NEAR(TiledGemmNs(Round(), {"int4", 0.5, 2, 1e18}, 100, 8192, 8192, true), narrow / 0.85e12 * 1e9 + 1000, 1e-6);
 }
 
 // One row of 1,000 x 1,000: sixteen tiles of 64 x 64 in one wave, each at 0.8 x 0.65 of an SM's share of the peak. A
-// depth of 1,000 is not cut, for its halves would be below 512; one of 2,048 is cut into four.
-TEST(Roofline, TilesAndSplits) {
+// depth of 1,000 is not split, since its halves would be below 512; one of 2,048 is split into four.
+TEST(Roofline, SmallProductTakesOneTilesTime) {
   const double sm_flops = 1e14 / 100 * 0.8 * 0.65;
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 1000, true), 2.0 * 64 * 64 * 1000 / sm_flops * 1e9 + 1000, 1e-6);
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, false), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 + 1000, 1e-6);
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, true), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 / 4 + 1000, 1e-6);
 }
 
-// The products of a step may be cut, as vendors' libraries cut them.
-TEST(Roofline, ProductsOfAStepMayBeCut) {
+// The products of a step may be split, as in vendors' libraries.
+TEST(Roofline, ProductsOfAStepMayBeSplit) {
   const auto product = MakeRoofline(Round())->Gemm(kBf16, 1000, 2048);
   EXPECT_NEAR(product(1), 2.0 * 64 * 64 * 2048 / (1e14 / 100 * 0.8 * 0.65) * 1e9 / 4 + 1000, 1e-6);
 }
 
-// Splits need room too: of 40 tiles of 64 x 64 a quarter each would be two waves. 20 of 64 x 128 at 0.8, cut into four,
+// Splits need room: 40 tiles of 64 x 64 in quarters would be two waves. 20 tiles of 64 x 128 at 0.8, split into four,
 // fit in one.
 TEST(Roofline, SplitsFillTheDeviceAndNoMore) {
   const double tile_ns = 2.0 * 64 * 128 * 2048 / (1e14 / 100 * 0.8 * 0.8) * 1e9;
@@ -59,24 +59,24 @@ TEST(Roofline, SplitsFillTheDeviceAndNoMore) {
 }
 
 // A large product: 40 x 20 tiles of 128 x 256 make eight full waves.
-TEST(Roofline, WholeWaves) {
+TEST(Roofline, LargeProductTakesWholeWaves) {
   const double tile_ns = 2.0 * 128 * 256 * 8192 / (1e14 / 100 * 0.8) * 1e9;
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 40 * 128, 20 * 256, 8192, false), 8 * tile_ns + 1000, 1e-3);
   EXPECT_GT(TiledGemmNs(Round(), kBf16, 40 * 128 + 1, 20 * 256, 8192, false), 8.2 * tile_ns)
-      << "another row of tiles, another wave";
+      << "one more row of tiles, one more wave";
 }
 
-// 4 heads of 32: 128 wide. 200 queries are padded to two tiles of 128; causal inside: each sees half of the chunk.
-TEST(Roofline, PrefillIsItsArithmeticOrItsTraffic) {
+// 4 heads of 32: width 128. 200 queries are padded to two tiles of 128; causal: each query attends half the chunk.
+TEST(Roofline, PrefillTakesItsArithmeticOrItsTraffic) {
   const auto roofline = MakeRoofline(Round());
   const AttentionShape s{4, 2, 32, 2};
   EXPECT_EQ(roofline->PrefillBaseNs(s), 2000);
   EXPECT_NEAR(roofline->PrefillAddsNs(s, 200, 1000), 4.0 * 128 * 256 * (1000 + 257 / 2.0) / 0.55e14 * 1e9, 1e-6);
-  // One query behind much context, with many KV bytes: 256 per token.
+  // One query behind a long context, with many KV bytes: 256 per token.
   const AttentionShape wide{4, 4, 32, 200};
   EXPECT_NEAR(roofline->PrefillAddsNs(wide, 1, 100000), (51200.0 * 100001 + 4.0 * 128) / 0.8e12 * 1e9, 1e-3);
   EXPECT_EQ(roofline->PrefillAddsNs(s, 0, 1000), 0);
-  // Alone one SM has a tile of queries over at most 1,024 keys to do: the least there is.
+  // The least time alone: one SM computes a tile of queries over at most 1,024 keys.
   const double block_ns = 4.0 * 32 * 128 * 1024 / (0.55e14 / 100) * 1e9;
   EXPECT_NEAR(roofline->PrefillAloneNs(s, 16, 4000), 2000 + block_ns, 1e-6);
   EXPECT_NEAR(roofline->PrefillAloneNs(s, 16, 84), 2000 + block_ns * 100 / 1024, 1e-6);
@@ -99,26 +99,26 @@ TEST(Roofline, SmallOperatorsLaunchAndStream) {
 }
 
 // A ring of p: 2 (p - 1) hops of 0.7 us, and 2 (p - 1) / p of the bytes at 75 % of the link.
-TEST(Network, ARingInsideAGroup) {
+TEST(Network, RingInsideAGroupUsesTheLink) {
   EXPECT_EQ(RingAllReduceNs(Round(), 3e6, 1), 0);
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 2), 2000 + 2 * 700 + 3e6 / 0.75e11 * 1e9, 1e-6);
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 4), 2000 + 6 * 700 + 1.5 * 3e6 / 0.75e11 * 1e9, 1e-6);
 }
 
-// Groups of four in a node of eight: one ring through all eight, whose slowest neighbours PCIe joins.
-TEST(Network, ARingThroughGroupsOfANode) {
+// Groups of four in a node of eight: one ring through all eight, as slow as PCIe, which joins the groups.
+TEST(Network, RingThroughGroupsUsesPcie) {
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 8), 2000 + 14 * 3000 + 1.75 * 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
   EXPECT_NEAR(RingAllReduceNs(Round(), 3e6, 6), 2000 + 10 * 3000 + 10.0 / 6 * 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
-  DeviceSpec single = Round();  // no link at all
+  DeviceSpec single = Round();  // no link
   single.group = 1;
   EXPECT_NEAR(RingAllReduceNs(single, 3e6, 4), 2000 + 6 * 3000 + 1.5 * 3e6 / (0.75 * 2e10) * 1e9, 1e-6);
   single.peer_bandwidth = 4e9;  // as measured
   EXPECT_NEAR(RingAllReduceNs(single, 3e6, 4), 2000 + 6 * 3000 + 1.5 * 3e6 / 4e9 * 1e9, 1e-6);
 }
 
-// Between nodes of eight: of 30 steps one in eight goes over the network, and eight shares of it carry the ring, unless
-// what joins the devices of a node is slower.
-TEST(Network, RingsOverNodes) {
+// Between nodes of eight: one in eight of 30 hops uses the network, and eight parallel shares of it carry the ring,
+// unless the link inside a node is slower.
+TEST(Network, RingOverNodesUsesTheNetwork) {
   DeviceSpec d = Round();
   d.group = 8;
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 16),
@@ -126,24 +126,24 @@ TEST(Network, RingsOverNodes) {
   d.group = 4;
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 16),
               2000 + 30 / 8.0 * 10000 + 30 * 7 / 8.0 * 3000 + 30 / 16.0 * 3e6 / (0.75 * 2e10) * 1e9, 1e-3);
-  d.group = d.node = 1;  // every step, and one share
+  d.group = d.node = 1;  // every hop, and one share
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 4), 2000 + 6 * 10000 + 1.5 * 3e6 / 0.75e10 * 1e9, 1e-3);
-  d.node = 4;  // six devices: three to a node, which the link joins
+  d.node = 4;  // six devices: three per node, joined by the link
   d.group = 4;
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 6),
               2000 + 10 / 3.0 * 10000 + 10 * 2 / 3.0 * 700 + 10 / 6.0 * 3e6 / (3 * 0.75e10) * 1e9, 1e-3);
-  d.network = "ethernet";  // TCP reaches a fifth of the line
+  d.network = "ethernet";  // TCP reaches a fifth of the line rate
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 6),
               2000 + 10 / 3.0 * 10000 + 10 * 2 / 3.0 * 700 + 10 / 6.0 * 3e6 / (3 * 0.2e10) * 1e9, 1e-3);
 }
 
-// By the slowest way between two of so many neighbours: the link of four, the node of eight, the network.
-TEST(Network, Sends) {
+// A send takes the slowest link within the given number of devices: the link of four, the node of eight, the network.
+TEST(Network, SendsTakeTheSlowestLinkInRange) {
   const double link = 1000 + 700 + 3e6 / 0.75e11 * 1e9;
   EXPECT_NEAR(LinkSendNs(Round(), 3e6, 2), link, 1e-6);
   EXPECT_NEAR(LinkSendNs(Round(), 3e6, 4), link, 1e-6);
   const double pcie = 1000 + 3000 + 3e6 / (0.75 * 2e10) * 1e9;
-  EXPECT_NEAR(LinkSendNs(Round(), 3e6, 5), pcie, 1e-6) << "a node is not left";
+  EXPECT_NEAR(LinkSendNs(Round(), 3e6, 5), pcie, 1e-6) << "within one node";
   EXPECT_NEAR(LinkSendNs(Round(), 3e6, 8), pcie, 1e-6);
   EXPECT_NEAR(LinkSendNs(Round(), 3e6, 9), 1000 + 10000 + 3e6 / 0.75e10 * 1e9, 1e-6);
   DeviceSpec d = Round();
@@ -155,9 +155,9 @@ TEST(Network, Sends) {
   EXPECT_NEAR(LinkSendNs(d, 3e6, 9), 1000 + 25000 + 3e6 / 0.2e10 * 1e9, 1e-6);
 }
 
-// Large messages as they were measured (docs/cost_model.md, "Networks"), within 10 %; in pairs of A100 and of H100 over
-// PCIe 4 and 5, A40 over PCIe, two H100 nodes, and small ones within a quarter.
-TEST(Network, AsMeasured) {
+// Large messages within 10 % of measurements (docs/cost_model.md, "Networks"): pairs of A100 and of H100 over PCIe 4
+// and 5, A40 over PCIe, two H100 nodes; small ones within a quarter.
+TEST(Network, LargeMessagesMatchMeasurements) {
   const auto near = [](double ns, double measured_us, double share) {
     EXPECT_NEAR(ns / 1e3, measured_us, share * measured_us);
   };
@@ -177,7 +177,7 @@ TEST(Network, AsMeasured) {
   near(RingAllReduceNs(*FindDevice("a100"), 2048, 16), 79, 0.3);
 }
 
-TEST(WeightFormats, WidthsAndPeaks) {
+TEST(WeightFormats, DevicesDecideWidthsAndPeaks) {
   DeviceSpec d = Round();
   d.fp8_flops = 2e14;
   d.int8_flops = 3e14;
@@ -189,13 +189,13 @@ TEST(WeightFormats, WidthsAndPeaks) {
   EXPECT_EQ(of("int8").flops, 3e14);
   EXPECT_EQ(of("int4").weight_bytes, 0.515625);
   EXPECT_EQ(of("int4").flops, 1e14);           // weights only: multiplied as bf16
-  EXPECT_EQ(of("nvfp4").activation_bytes, 2);  // the same, where there are no 4-bit tensor cores
+  EXPECT_EQ(of("nvfp4").activation_bytes, 2);  // weights only: no 4-bit tensor cores
   d.fp4 = true;
   EXPECT_EQ(of("nvfp4").flops, 4e14);
   EXPECT_EQ(of("nvfp4").weight_bytes, 0.5625);
   EXPECT_EQ(of("nvfp4").activation_bytes, 0.5625);
   d.fp8_flops = 0;
-  EXPECT_EQ(of("fp8").activation_bytes, 2);  // widened on the way
+  EXPECT_EQ(of("fp8").activation_bytes, 2);  // widened when loaded
   EXPECT_EQ(of("fp8").weight_bytes, 1);
   EXPECT_EQ(of("fp8").flops, 1e14);
 }

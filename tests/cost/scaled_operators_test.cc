@@ -1,4 +1,4 @@
-// Factors on operators' times: each reaches its own kind and no other, and what cannot be read is refused.
+// Factors on operators' times: each affects only its own kind, and unreadable factors are refused.
 #include "cost/scaled_operators.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace tactus::cost {
 namespace {
 
-// A time of its own for every kind, so that a factor that reaches the wrong one shows.
+// A separate time for every kind, so that a factor on the wrong kind shows.
 struct Times final : OperatorTimes {
   std::function<double(int64_t)> Gemm(const WeightFormat&, int64_t, int64_t) const override {
     return [](int64_t m) { return static_cast<double>(m); };
@@ -50,7 +50,7 @@ TEST(ScaledOperators, EachFactorReachesItsKind) {
   EXPECT_EQ(TimesUnder("network=2,products=0.5"), (std::vector<double>{0.5, 2, 3, 5, 7, 11, 13, 34, 38}));
 }
 
-TEST(ScaledOperators, WhatCannotBeReadIsRefusedByName) {
+TEST(ScaledOperators, UnreadableFactorsAreRefusedByName) {
   for (const char* text : {"gemm=2", "products", "products=", "products=0", "products=101", "products=-1",
                            "products=nan", "products=2x", "products=1,products=1", ",", "products=1,,network=2"}) {
     const auto scale = ParseOperatorScale(text);
@@ -60,7 +60,7 @@ TEST(ScaledOperators, WhatCannotBeReadIsRefusedByName) {
   }
 }
 
-TEST(ScaledOperators, ACostModelTakesThemAndSaysSo) {
+TEST(ScaledOperators, CostModelAppliesAndDescribesFactors) {
   Deployment deployment{.model = "yi-34b", .device = "a100", .tp = 2};
   const auto plain = CostModel::Create(deployment);
   deployment.scale.network = 3;

@@ -40,12 +40,12 @@ class StepLookup : public testing::Test {
   }
 };
 
-TEST_F(StepLookup, GivesListedPointsBackAndLinesInBetween) {
+TEST_F(StepLookup, ReturnsListedPointsAndInterpolates) {
   const auto loaded = Load(kTables);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   const StepProfile& m = **loaded;
   EXPECT_EQ(Ask(m, {{0, 256}}, 0, 0), 500'000 + 2'000'000 + 1'000'000);
-  EXPECT_EQ(Ask(m, {{512, 256}}, 0, 0), 500'000 + 2'000'000 + 1'500'000);                  // context in the middle
+  EXPECT_EQ(Ask(m, {{512, 256}}, 0, 0), 500'000 + 2'000'000 + 1'500'000);                  // context in between
   EXPECT_EQ(Ask(m, {{0, 256}, {0, 4}}, 0, 0), 500'000 + 2'500'000 + 1'000'000 + 135'294);  // 260 tokens; chunks add up
   EXPECT_EQ(Ask(m, {}, 64, 64 * 2048), 500'000 + 1'247'059 + 2'000'000);
   EXPECT_EQ(Ask(m, {}, 64, 64 * 4080), 500'000 + 1'247'059 + 3'600'000);  // beyond: the last slope
@@ -70,7 +70,7 @@ TEST_F(StepLookup, FaultsAreNamed) {
   EXPECT_NE(message("tokens,1,0,1\ntokens,1,0,2\n").find(":3: tokens has the point (1, 0) twice"), std::string::npos);
   EXPECT_NE(message("tokens,1,0,1\nchunk,1,0,1\nchunk,2,8,1\n").find("chunk has no point (1, 8)"), std::string::npos);
   EXPECT_NE(message("decode,1,0,1\n").find("no row of table tokens"), std::string::npos);
-  EXPECT_NE(message("warp,1,0,1\n").find(":2, column 1: 'warp' is no table"), std::string::npos);
+  EXPECT_NE(message("warp,1,0,1\n").find(":2, column 1: 'warp' is not a table"), std::string::npos);
   EXPECT_NE(message("tokens,1,0,-1\n").find(":2, column 4: '-1'"), std::string::npos);
   EXPECT_NE(message("tokens,1,0\n").find(":2: 4 columns"), std::string::npos);
 }

@@ -9,7 +9,7 @@
 namespace tactus::cost {
 namespace {
 
-// 1 ms, 20 us a token and 1 us a KV token, exactly.
+// Exactly 1 ms plus 20 us per token and 1 us per KV token.
 class LinearTimes final : public StepTimeModel {
  public:
   DurationNs StepTimeNs(const StepShape& s) const override {
@@ -36,16 +36,16 @@ std::vector<StepSample> Steps(double with_prompts, double decodes_only, int coun
   return steps;
 }
 
-TEST(StepSpread, IsTheDeviationOfEachKindByItself) {
+TEST(StepSpread, SpreadIsTheDeviationOfEachKind) {
   const auto spread = SpreadAbout(LinearTimes(), Steps(0.2, 0.05, 20000));
   ASSERT_TRUE(spread.has_value());
   EXPECT_NEAR(spread->with_prompts, 0.2, 0.004);
   EXPECT_NEAR(spread->decodes_only, 0.05, 0.001);
   const auto slow = SpreadAbout(LinearTimes(), Steps(0.2, 0.05, 20000, true));
-  EXPECT_NEAR(slow->with_prompts, spread->with_prompts, 1e-9) << "a machine that is slower throughout varies no more";
+  EXPECT_NEAR(slow->with_prompts, spread->with_prompts, 1e-9) << "a constant slowdown is no variation";
 }
 
-TEST(StepSpread, AKindThatWasNotMeasuredVariesAsTheOther) {
+TEST(StepSpread, UnmeasuredKindUsesTheOthersSpread) {
   std::vector<StepSample> steps = Steps(0.2, 0.05, 2000), prompts, decodes;
   for (const StepSample& s : steps) (s.prefill_tokens > 0 ? prompts : decodes).push_back(s);
   EXPECT_NEAR(SpreadAbout(LinearTimes(), prompts)->decodes_only, 0.2, 0.02);
@@ -53,7 +53,7 @@ TEST(StepSpread, AKindThatWasNotMeasuredVariesAsTheOther) {
   EXPECT_FALSE(SpreadAbout(LinearTimes(), {}).has_value());
 }
 
-TEST(StepSpread, WhatIsWrittenCanBeRead) {
+TEST(StepSpread, WrittenSpreadIsReadBack) {
   const auto wild = SpreadAbout(LinearTimes(), Steps(3, 3, 200));
   EXPECT_EQ(*wild, (StepSpread{kMostSpread, kMostSpread}));
   for (const StepSpread& spread : {StepSpread{0.1739, 0.1176}, StepSpread{0, 0.5}, *wild}) {
@@ -65,8 +65,8 @@ TEST(StepSpread, WhatIsWrittenCanBeRead) {
   }
 }
 
-// A profile of before says nothing of it, and one that says nonsense is read by all who do not ask.
-TEST(StepSpread, FilesWithoutItAndWithNonsenseAreReadAllTheSame) {
+// Profiles without a spread, or with an invalid one, load; only reading the spread fails.
+TEST(StepSpread, ProfilesWithoutOrWithInvalidSpreadLoad) {
   std::string rows = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
   for (int i = 1; i <= 12; ++i) rows += std::to_string(i) + ",0,0,0," + std::to_string(i) + "\n";
   const auto before = ParseStepProfile("old.csv", rows);
@@ -75,7 +75,7 @@ TEST(StepSpread, FilesWithoutItAndWithNonsenseAreReadAllTheSame) {
   EXPECT_TRUE(none.ok() && !none->has_value());
 
   const auto noted = [&](const char* prompts, const char* decodes) {
-    std::string text;  // GCC 12 warns falsely of sums of texts
+    std::string text;  // GCC 12 warns falsely of concatenated strings
     if (prompts != nullptr) text.append("# spread of steps with prompts: ").append(prompts).append("\n");
     if (decodes != nullptr) text.append("# spread of steps of decodes only: ").append(decodes).append("\n");
     const auto profile = ParseStepProfile("new.csv", text.append(rows));
@@ -83,13 +83,13 @@ TEST(StepSpread, FilesWithoutItAndWithNonsenseAreReadAllTheSame) {
     return NotedSpread((*profile)->remarks());
   };
   EXPECT_EQ(*noted("0.25", "1"), (StepSpread{0.25, 1}));
-  EXPECT_FALSE(noted("0.25", nullptr)->has_value()) << "one kind alone";
+  EXPECT_FALSE(noted("0.25", nullptr)->has_value()) << "only one kind";
   for (const char* wrong : {"x", "", "-0.1", "1.001", "nan", "0.1 or so"}) {
     const auto read = noted("0.1", wrong);
     ASSERT_FALSE(read.ok()) << wrong;
     EXPECT_EQ(read.status().code(), StatusCode::kDataLoss);
     std::string said = "'spread of steps of decodes only' is '";
-    said.append(wrong).append("', and a spread is a number between 0 and 1");
+    said.append(wrong).append("', but a spread is a number between 0 and 1");
     EXPECT_NE(read.status().message().find(said), std::string::npos) << read.status().message();
   }
 }

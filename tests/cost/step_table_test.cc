@@ -11,7 +11,7 @@
 namespace tactus::cost {
 namespace {
 
-// A machine whose law is known: a floor, linear work with a kink, attention by pairs and by KV.
+// A machine with a known law: a constant, linear work with a kink, attention by pairs and by KV.
 double LawMs(const StepSample& s) {
   const double n = s.prefill_tokens + static_cast<double>(s.decodes);
   return 2.0 + std::max(0.0, n - 64) * 0.05 +
@@ -45,7 +45,7 @@ DurationNs Ask(const StepTimeModel& m, const StepSample& s) {
 }
 
 TEST(NonNegativeFit, RecoversKnownCoefficientsAndRespectsTheBound) {
-  // y = 3 a + 0 b - 2 c: without the bound c would be -2; with it the best non-negative fit has c = 0.
+  // y = 3 a + 0 b - 2 c: unbounded, c would be -2; the best non-negative fit has c = 0.
   Rng rng(1);
   std::vector<double> rows, targets, weights;
   for (int i = 0; i < 200; ++i) {
@@ -64,21 +64,21 @@ TEST(NonNegativeFit, RecoversKnownCoefficientsAndRespectsTheBound) {
   EXPECT_GT(x[0], 0);
 }
 
-TEST(StepProfile, FindsALawThatItCanExpress) {
+TEST(StepProfile, FitRecoversAnExpressibleLaw) {
   const std::vector<StepSample> samples = Grid(0, 7);
   const auto fitted = FitStepProfile(samples, {});
   ASSERT_TRUE(fitted.ok()) << fitted.status().message();
   const StepProfile& m = **fitted;
   EXPECT_LT(m.error().fit_median, 1e-3);
   EXPECT_LT(m.error().left_out_p90, 1e-2);
-  for (const StepSample& s : Grid(0, 8)) {  // other contexts than those of the fit
+  for (const StepSample& s : Grid(0, 8)) {  // contexts that the fit lacks
     EXPECT_NEAR(static_cast<double>(Ask(m, s)) / 1e6, LawMs(s), 0.02 * LawMs(s));
   }
 }
 
-// Two distinct counts make a segment: steps of 2, 3, 4, 6, ... 96 tokens have a knot at every power of two. Here every
-// other octave is flat, so with a knot less, or knots elsewhere, no curve goes through all of it.
-TEST(StepProfile, TwoCountsMakeASegment) {
+// Two distinct counts make a segment: steps of 2, 3, 4, 6, ... 96 tokens have a knot at every power of two. Every other
+// octave is flat, so fewer or other knots cannot reproduce all of it.
+TEST(StepProfile, TwoDistinctCountsMakeASegment) {
   const auto ms = [](int32_t tokens) {
     double sum = 10;
     for (int32_t n = 1; n <= tokens; ++n) {
@@ -88,7 +88,7 @@ TEST(StepProfile, TwoCountsMakeASegment) {
     return sum;
   };
   std::vector<StepSample> samples;
-  for (int repeat = 0; repeat < 3; ++repeat) {  // whichever fold is left out, every count is measured
+  for (int repeat = 0; repeat < 3; ++repeat) {  // every count is measured in every fold
     for (const int32_t tokens : {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96})
       samples.push_back({tokens, 0, 0, 0, ms(tokens)});
   }
@@ -100,7 +100,7 @@ TEST(StepProfile, TwoCountsMakeASegment) {
   }
 }
 
-TEST(StepProfile, LeaveOutErrorTellsTheNoise) {
+TEST(StepProfile, LeftOutErrorReflectsTheNoise) {
   const auto quiet = FitStepProfile(Grid(0.01, 3), {});
   const auto loud = FitStepProfile(Grid(0.10, 3), {});
   ASSERT_TRUE(quiet.ok() && loud.ok());
@@ -110,7 +110,7 @@ TEST(StepProfile, LeaveOutErrorTellsTheNoise) {
 
 TEST(StepProfile, ADisturbedRowDoesNotBendTheFit) {
   std::vector<StepSample> samples = Grid(0.01, 5);
-  for (size_t i = 0; i < samples.size(); i += 12) samples[i].step_ms *= 3;  // the machine did something else
+  for (size_t i = 0; i < samples.size(); i += 12) samples[i].step_ms *= 3;  // a disturbance of the machine
   const auto fitted = FitStepProfile(samples, {});
   ASSERT_TRUE(fitted.ok());
   double worst = 0;
@@ -158,7 +158,7 @@ class StepProfileFile : public testing::Test {
   static constexpr const char* kHeader = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
 };
 
-TEST_F(StepProfileFile, IsReadWithItsRemarks) {
+TEST_F(StepProfileFile, FileIsReadWithItsRemarks) {
   std::string text = "# model: smol\n# device: cpu\n";
   text += kHeader;
   for (const StepSample& s : Grid(0, 7)) {
@@ -180,7 +180,7 @@ TEST_F(StepProfileFile, IsReadWithItsRemarks) {
       << (*m)->Extrapolation(most);
 }
 
-// Each range by itself: its end is inside. What was never measured has no ratio.
+// Each range separately; its end is inside. Unmeasured quantities have no ratio.
 TEST(StepProfile, ExtrapolationNamesEveryRange) {
   std::vector<StepSample> samples;
   for (int32_t i = 1; i <= 12; ++i) samples.push_back({i, 0, 0, 0, 1.0 * i});
@@ -202,8 +202,8 @@ TEST(StepProfile, ExtrapolationNamesEveryRange) {
       << (*fitted)->Describe();
 }
 
-// A slope of a day per token, asked for millions of tokens.
-TEST_F(StepProfileFile, NoPredictionLeavesTheClock) {
+// A slope of a day per token, predicted for millions of tokens.
+TEST_F(StepProfileFile, PredictionsAreBounded) {
   std::string rows;
   for (int i = 1; i <= 12; ++i) rows += std::to_string(i) + ",0,0,0," + std::to_string(8e7 * i) + "\n";
   StepShape shape;
@@ -217,14 +217,14 @@ TEST_F(StepProfileFile, NoPredictionLeavesTheClock) {
   }
 }
 
-TEST_F(StepProfileFile, LimitsOfARowAreAllowed) {
+TEST_F(StepProfileFile, RowsAtTheLimitsAreAccepted) {
   std::string rows = "16777216,16777216,0,0,1e-06\n0,0,4,4,1\n0,0,16777216,1e12,1e9\n";
   for (int i = 1; i <= 9; ++i) rows += std::to_string(i) + ",0,0,0," + std::to_string(i) + "\n";
   const auto loaded = ParseStepProfile("limits.csv", Rows(rows.c_str()));
   EXPECT_TRUE(loaded.ok()) << loaded.status().message();
   for (const char* row : {"16777217,0,0,0,1\n", "1,16777217,0,0,1\n", "0,0,16777217,16777217,1\n",
                           "0,0,1,1000000000001,1\n", "1,0,0,0,1000000001\n"}) {
-    EXPECT_NE(LoadStepProfile(Write(Rows(row))).status().message().find("' is no "), std::string::npos) << row;
+    EXPECT_NE(LoadStepProfile(Write(Rows(row))).status().message().find("' is not a "), std::string::npos) << row;
   }
 }
 

@@ -1,7 +1,5 @@
-"""deploy/Dockerfile, without a Docker: its style (hadolint), that what it copies is there and is enough to configure,
-that the packages
-of its last stage have every library that the program is linked with, and that the check of its health tells healthy
-from not.
+"""deploy/Dockerfile, without Docker: its style (hadolint); the copied files exist and suffice to configure; the
+packages of its last stage have every linked library; its health check detects failures.
 """
 
 import fnmatch
@@ -22,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
 HEALTH = ROOT / "deploy/healthcheck.sh"
 NOT_LINKED = {"ca-certificates"}
-PICKER_S = {"libgrpc++1.51", "libprotobuf32"}  # of tactus-epp, which is built where there is gRPC
+PICKER_S = {"libgrpc++1.51", "libprotobuf32"}  # needed by tactus-epp, which is built if gRPC is installed
 
 
 def run(*command, timeout=60, **kwargs):
@@ -30,7 +28,7 @@ def run(*command, timeout=60, **kwargs):
 
 
 def help_of(command):
-    """Of a command of this program; None where there is none."""
+    """The --help of a command of this program; None if there is no such command."""
     done = run(os.environ["TACTUS_BINARY"], command, "--help")
     return done.stdout if done.returncode == 0 else None
 
@@ -40,7 +38,7 @@ def has_flag(command, flag):
 
 
 def fleet_secret_is_built():
-    """Whether this program knows --kv-secret-file at all: with `serve`, all of a fleet must."""
+    """Whether this program has --kv-secret-file: if `serve` has it, all programs of a fleet must."""
     return has_flag("serve", "--kv-secret-file")
 
 
@@ -74,7 +72,7 @@ def copied_from_clone():
 
 
 def with_dependencies(packages):
-    """These and all that they depend on, of those that are installed here."""
+    """The packages and their dependencies, as far as installed here."""
     found, left = set(), set(packages)
     while left:
         done = run("dpkg-query", "-W", "-f", "${Package} ${Depends}\n", *sorted(left))
@@ -116,7 +114,7 @@ class ContainerTest(unittest.TestCase):
         done = run(program, DOCKERFILE)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
-    def test_what_it_copies_is_there(self):
+    def test_copied_files_exist(self):
         found = list(copied_from_clone())
         self.assertGreater(len(found), 5)
         for sources, _ in found:
@@ -135,7 +133,7 @@ class ContainerTest(unittest.TestCase):
             self.assertTrue(ignored(pathlib.Path(name)), f".dockerignore lets {name} in")
 
     @unittest.skipIf(shutil.which("cmake") is None or shutil.which("ninja") is None, "no cmake")
-    def test_what_it_copies_is_enough_to_configure(self):
+    def test_copied_files_suffice_to_configure(self):
         with tempfile.TemporaryDirectory() as folder:
             for sources, target in copied_from_clone():
                 for source in sources:
@@ -155,14 +153,14 @@ class ContainerTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-3000:])
             done = run("ninja", "-C", f"{folder}/build/release", "-t", "query", "tactus")
             self.assertEqual(done.returncode, 0, "there is no target tactus\n" + done.stderr)
-            # Embedded by a pattern, which would find nothing without a word.
+            # Files embedded by a pattern, which would silently match nothing.
             graph = pathlib.Path(f"{folder}/build/release/build.ninja").read_text()
             self.assertEqual(
                 [p.name for p in (ROOT / "data/cost").glob("*.json") if f"data/cost/{p.name}" not in graph], []
             )
 
     @unittest.skipIf(shutil.which("dpkg-query") is None or shutil.which("ldd") is None, "no Debian")
-    def test_its_packages_have_every_library(self):
+    def test_installed_packages_have_every_library(self):
         if (
             "ID=debian" not in pathlib.Path("/etc/os-release").read_text()
             or 'VERSION_ID="12"' not in pathlib.Path("/etc/os-release").read_text()
@@ -192,7 +190,7 @@ class ContainerTest(unittest.TestCase):
             unused - (set() if picker.exists() else PICKER_S), set(), "packages that the programs do not need"
         )
 
-    def test_it_runs_confined(self):
+    def test_the_container_runs_confined(self):
         self.assertEqual(instructions("runtime", "USER"), ["10001:10001"])
         self.assertIn('"/models"', instructions("runtime", "VOLUME")[0])
         self.assertEqual(stages()["last"], [("FROM", "runtime")])
@@ -201,7 +199,7 @@ class ContainerTest(unittest.TestCase):
             for tag in re.findall(r"tactus:(\d[\w.]*)", path.read_text()):
                 self.assertEqual(tag, version, path)
 
-    def test_the_program_takes_its_command_and_environment(self):
+    def test_the_program_accepts_the_containers_command_and_environment(self):
         environment = dict(re.findall(r"(TACTUS_\w+)=(\S+)", " ".join(instructions("runtime", "ENV"))))
         for stage in ("runtime", "demo"):
             words = re.findall(r'"([^"]+)"', instructions(stage, "CMD")[0])
@@ -213,7 +211,7 @@ class ContainerTest(unittest.TestCase):
         done = run(HEALTH, *arguments, env={**os.environ, **environment})
         return done.returncode, done.stderr.strip()
 
-    def test_its_check_of_health(self):
+    def test_the_health_check(self):
         server = ServerProcess("--shutdown-timeout", "1s", real_model=False)
         port = server.url.rsplit(":", 1)[1]
         try:
@@ -224,7 +222,7 @@ class ContainerTest(unittest.TestCase):
             server.stop()
         with TakenPort(listening=False) as port:
             self.assertEqual(self.check(TACTUS_PORT=str(port)), (1, f"health: nothing listens on port {port}"))
-        with TakenPort() as port:  # takes connections, and says nothing
+        with TakenPort() as port:  # accepts connections without answering
             self.assertEqual(self.check(TACTUS_PORT=str(port)), (1, f"health: no answer within 4 s on port {port}"))
         self.assertEqual(self.answered(b"SSH-2.0-other\r\n")[0], 1)
         self.assertEqual(self.answered(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")[0], 1)

@@ -1,6 +1,5 @@
-"""Checks of objects against their schemas: built-in kinds by kubernetes-validate, others by crd_schemas.yaml, whose
-pods are built in
-again. With the published definitions at hand: objects against those, and crd_schemas.yaml against them."""
+"""Checks objects against their schemas: built-in kinds with kubernetes-validate, others with crd_schemas.yaml, whose
+pods are again built-in. If the published definitions are available: objects and crd_schemas.yaml against those."""
 
 import copy
 import pathlib
@@ -9,10 +8,10 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
-VERSIONS = ("1.33", "1.37")  # the oldest that has all that is used, and the latest
+VERSIONS = ("1.33", "1.37")  # the oldest with all used fields, and the latest
 SCHEMAS = yaml.safe_load((pathlib.Path(__file__).parent / "crd_schemas.yaml").read_text())
 INT_OR_STRING = {"type": ["integer", "string"]}
-# Names, types, constraints; not descriptions, nor rules in a language of the cluster's own.
+# Names, types and constraints; not descriptions, nor rules in the cluster's own language.
 KEYWORDS = {
     "type",
     "enum",
@@ -33,12 +32,12 @@ KEYWORDS = {
 
 
 def strict(schema):
-    """As JSON Schema, with every object closed that has properties, as an API server that refuses unknown fields has
-    it."""
+    """Converts to JSON Schema and closes every object that has properties, like an API server that rejects unknown
+    fields."""
     if schema.get("x-kubernetes-int-or-string"):
         return INT_OR_STRING
     made = {name: value for name, value in schema.items() if name in KEYWORDS}
-    if "(?i)" in str(made.get("pattern", "")):  # Go reads that within an expression, Python does not
+    if "(?i)" in str(made.get("pattern", "")):  # Go accepts that within an expression, Python does not
         del made["pattern"]
     if "properties" in made:
         made["properties"] = {name: strict(value) for name, value in made["properties"].items()}
@@ -76,7 +75,7 @@ def whole(spec):
 
 
 def pods(kind, item):
-    """The pods within a custom object, as objects of their own."""
+    """The pods within a custom object, as separate objects."""
 
     def found(schema, value):
         if value is None:
@@ -133,7 +132,7 @@ def check(item):
 
 
 def published(kind, folder):
-    """The published schema of the kind's spec; None where its file is not in the folder."""
+    """The published schema of the kind's spec; None if its file is not in the folder."""
     path = pathlib.Path(folder) / SCHEMAS[kind]["source"].rsplit("/", 1)[1]
     if not path.is_file():
         return None
@@ -144,7 +143,7 @@ def published(kind, folder):
 
 
 def looser(ours, theirs, path="spec"):
-    """What our schema has or allows that the published one does not: lines of text."""
+    """Fields and values that our schema allows and the published one does not, as lines of text."""
     if theirs.get("x-kubernetes-int-or-string"):
         return [] if ours.get("x-kubernetes-int-or-string") else [f"{path}: published: a number or a text"]
     if ours.get("pod") == "template":
@@ -172,7 +171,7 @@ def looser(ours, theirs, path="spec"):
     for name, schema in ours.get("properties", {}).items():
         if name not in theirs.get("properties", {}):
             lines.append(f"{path}.{name}: not published")
-        elif path + "." + name not in ("spec.containers", "spec.volumes"):  # checked as a pod's
+        elif path + "." + name not in ("spec.containers", "spec.volumes"):  # checked as those of a pod
             lines += looser(schema, theirs["properties"][name], f"{path}.{name}")
     if isinstance(ours.get("items"), dict) and ours["items"].get("properties"):
         lines += looser(ours["items"], theirs["items"], path + "[]")
@@ -180,8 +179,7 @@ def looser(ours, theirs, path="spec"):
 
 
 def narrower(name, ours, theirs):
-    """Texts that a cluster bounds need no bound here where a pattern of ours does it, and numbers may be bounded
-    further."""
+    """A text's bound is not needed here if our pattern bounds it, and numbers may have tighter bounds."""
     if name in ("minLength", "maxLength"):
         return "pattern" in ours or name == "minLength" and theirs[name] == 0
     return name in ours and (

@@ -1,6 +1,5 @@
-"""Rules and dashboards against a real server: it has every metric that they name, and a real Prometheus that scrapes it
-has an answer
-for every panel."""
+"""Rules and dashboards with a real server: it has every metric that they name, and a real Prometheus that scrapes it
+has data for every panel."""
 
 import contextlib
 import importlib.util
@@ -46,7 +45,7 @@ def complete(server, **fields):
 
 
 class Prometheus:
-    """One that scrapes these jobs, name -> URL, twice a second."""
+    """A Prometheus that scrapes these jobs, name -> URL, twice a second."""
 
     def __init__(self, jobs):
         self.folder = tempfile.TemporaryDirectory()
@@ -60,7 +59,7 @@ class Prometheus:
             ],
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-        for _ in range(5):  # another program may take the port meanwhile
+        for _ in range(5):  # another program may take the port in between
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
@@ -114,7 +113,7 @@ class Prometheus:
 
 
 class Front:
-    """A `tactus route` or `tactus epp` before one server; `port_flag` is that of its metrics."""
+    """A `tactus route` or `tactus epp` in front of one server; `port_flag` is the flag of its metrics port."""
 
     def __init__(self, command, port_flag, replica):
         self.log = tempfile.NamedTemporaryFile()
@@ -182,7 +181,7 @@ class DashboardsTest(unittest.TestCase):
     def work(self):
         complete(self.server, slo={"class": "chat"})
         complete(self.server, slo={"class": "chat"})
-        complete(self.server, slo={"jct_ms": 10}, max_tokens=1500)  # which takes longer
+        complete(self.server, slo={"jct_ms": 10}, max_tokens=1500)  # which takes longer than its objective
 
     def test_a_server_has_every_metric_that_rules_and_dashboards_name(self):
         self.work()
@@ -278,7 +277,7 @@ class DashboardsTest(unittest.TestCase):
                     complete(router)
 
             work()
-            # Rates want two samples after it.
+            # Rates need two samples after it.
             wait_until(
                 lambda: prometheus.query("increase(tactus_steps_total[1m]) > 0"),
                 "it has seen the work",
@@ -290,7 +289,7 @@ class DashboardsTest(unittest.TestCase):
             for board, panel, expression in panels():
                 names = metric_names.named(filled(expression)) - {"up"}
                 if board != "tactus.json" and not all(re.search(rf"(?m)^{name}[ {{]", samples) for name in names):
-                    continue  # of a part that is not there, or that has had nothing to count
+                    continue  # of a part that is missing, or without events to count
                 query = filled(expression).replace('=~"m"', '=~".*"').replace('=~"r"', '=~".*"')
                 with self.subTest(board=board, panel=panel):
                     wait_until(

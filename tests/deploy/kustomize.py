@@ -1,7 +1,6 @@
-"""What `kubectl kustomize FOLDER` makes, of the part of kustomize that deploy/ uses: resources, components, JSON
-patches, patches that
-delete, replica counts, one namespace. Anything else is an error. Where a kubectl is installed, manifests_test.py
-compares the two.
+"""The output of `kubectl kustomize FOLDER` for the part of kustomize that deploy/ uses: resources, components, JSON
+patches, patches that delete, replica counts, one namespace. Anything else is an error. If kubectl is installed,
+manifests_test.py compares the two.
 """
 
 import copy
@@ -17,7 +16,7 @@ def load(path):
 
 
 def operate(item, operation):
-    """One operation of a JSON patch; KeyError or IndexError where its path leads nowhere."""
+    """Applies one operation of a JSON patch; KeyError or IndexError if its path does not exist."""
     if set(operation) - {"op", "path", "value"}:
         raise ValueError(f"patch: unknown fields in {operation}")
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
@@ -26,7 +25,7 @@ def operate(item, operation):
     last = int(last) if isinstance(item, list) else last
     if operation["op"] not in ("replace", "remove"):
         raise ValueError(f"patch: {operation['op']}: this reads replace and remove")
-    item[last]  # both want it there
+    item[last]  # both operations need an existing item
     if operation["op"] == "remove":
         del item[last]
     else:
@@ -34,7 +33,7 @@ def operate(item, operation):
 
 
 def apply(folder, objects):
-    """What the folder's kustomization makes of the objects of whoever names it."""
+    """The objects of the folder's kustomization, applied to the given objects."""
     made = yaml.safe_load((folder / "kustomization.yaml").read_text())
     if unknown := set(made) - FIELDS:
         raise ValueError(f"{folder}/kustomization.yaml: {sorted(unknown)}: this reads {sorted(FIELDS)}")

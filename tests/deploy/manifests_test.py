@@ -1,6 +1,5 @@
-"""The manifests in deploy/: every object fits its schema, strictly, what they run is a command line that this program
-takes, and what
-they refer to is there."""
+"""The manifests in deploy/: every object fits its schema strictly, command lines are valid for this program, and
+references exist."""
 
 import copy
 import json
@@ -37,7 +36,7 @@ REFUSED = (
 
 
 def pod_specs(item):
-    """(labels, pod's spec) of an object that makes pods."""
+    """(labels, pod's spec) of an object that creates pods."""
     if item["kind"] == "Pod":
         yield item["metadata"].get("labels", {}), item["spec"]
     elif item["kind"] in ("Deployment", "Job"):
@@ -117,7 +116,7 @@ class ManifestsTest(unittest.TestCase):
                 crds.check(item)
 
     @unittest.skipUnless(os.environ.get("TACTUS_CRDS"), "TACTUS_CRDS names no folder of published definitions")
-    def test_the_published_definitions_say_the_same(self):
+    def test_the_published_definitions_agree(self):
         found = 0
         for kind in crds.SCHEMAS:
             schema = crds.published(kind, os.environ["TACTUS_CRDS"])
@@ -131,7 +130,7 @@ class ManifestsTest(unittest.TestCase):
         self.assertGreater(found, len(crds.SCHEMAS))
 
     @unittest.skipIf(shutil.which("kubectl") is None, "no kubectl, whose kustomize could be compared with")
-    def test_kubectl_makes_the_same_of_every_overlay(self):
+    def test_kubectl_renders_every_overlay_equally(self):
         def sorted_(items):
             return sorted(items, key=lambda o: (o["kind"], o["metadata"]["name"]))
 
@@ -145,7 +144,7 @@ class ManifestsTest(unittest.TestCase):
                     json.dumps(sorted_(self.fleets[name]), sort_keys=True, indent=1),
                 )
 
-    # --- What is run ---
+    # --- Command lines ---
 
     def command_lines(self):
         """(where, words after `tactus`) of every container that runs it."""
@@ -164,13 +163,13 @@ class ManifestsTest(unittest.TestCase):
                         continue
                     yield f"{name}: {item['kind']} {item['metadata']['name']}", words
 
-    def test_the_program_takes_the_command_lines(self):
+    def test_the_program_accepts_the_command_lines(self):
         secret, seen, missing = fleet_secret_is_built(), set(), set()
         for where, words in self.command_lines():
             with self.subTest(where=where):
                 command = (
                     words[0] if not words[0].startswith("-") else "serve"
-                )  # arguments of a KServe model go behind the runtime's
+                )  # arguments of a KServe model follow the runtime's
                 seen.add(command)
                 if help_of(command) is None:
                     missing.add(command)
@@ -207,7 +206,7 @@ class ManifestsTest(unittest.TestCase):
             container["securityContext"]["runAsUser"],
             "the secret would be root's alone",
         )
-        # The folder that its model is in is made, and filled.
+        # The folder of its model is created and filled.
         claim, folder = service["model"]["storageUri"].removeprefix("pvc://").split("/")
         self.one("PersistentVolumeClaim", claim)
         for line in (
@@ -258,7 +257,7 @@ class ManifestsTest(unittest.TestCase):
             env=dict(os.environ, **environment),
         ).stdout.splitlines()
 
-    def test_volumes_are_there_and_filled_before_what_uses_them(self):
+    def test_volumes_exist_and_are_filled_before_use(self):
         def claims(path):
             return {
                 v["persistentVolumeClaim"]["claimName"]
@@ -289,12 +288,12 @@ class ManifestsTest(unittest.TestCase):
             pod = self.one("Pod", copied)["spec"]["containers"][0]
             for target in re.findall(rf"kubectl -n tactus cp \S+ {copied}:(\S+)", path.read_text()):
                 self.assertIn(str(pathlib.Path(target).parent), [m["mountPath"] for m in pod["volumeMounts"]])
-        # What the job reads is what is copied.
+        # The job reads the files that are copied.
         words = self.one("Job")["spec"]["template"]["spec"]["containers"][0]["command"][2].split()
         for target in (words[words.index("batch") + 1], next(w for w in words if w.endswith(".gguf"))):
             self.assertIn(f"tactus-copy-batch:{target}\n", copiers["tactus-batch"].read_text())
 
-    def test_commands_in_the_files_and_on_the_pages_name_what_is_there(self):
+    def test_commands_in_files_and_on_pages_name_existing_objects(self):
         for path in [
             *KUBERNETES.glob("*.yaml"),
             *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md")),
@@ -305,14 +304,14 @@ class ManifestsTest(unittest.TestCase):
                         self.assertTrue(((path.parent if path.suffix == ".yaml" else ROOT) / name).exists())
                     for name in re.findall(r"\bpod/(\S+)|[ :](tactus-copy-[\w-]+):", line):
                         self.one("Pod", name[0] or name[1])
-                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):  # overlays name theirs
+                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):  # overlays set theirs
                         self.assertTrue(line.startswith("kubectl -n tactus "), "which namespace?")
 
-    # --- How it is run ---
+    # --- Pods ---
 
     def test_every_pod_is_confined(self):
         for name, item in self.objects():
-            if item["kind"] in ("ServingRuntime", "InferenceService"):  # two halves of one pod
+            if item["kind"] in ("ServingRuntime", "InferenceService"):  # two parts of one pod
                 runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")["spec"]["predictor"]
                 specs = [{**service, "containers": runtime["containers"]}]
                 specs[0]["securityContext"] = {
@@ -375,23 +374,23 @@ class ManifestsTest(unittest.TestCase):
                 with self.subTest(file=name):
                     left = (
                         bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)
-                    )  # as docs/deploy.md has it
+                    )  # as in docs/deploy.md
                     self.assertGreaterEqual(left, 512 << 20, "for weights")
                     self.assertEqual(
                         container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"]
                     )
         self.assertGreaterEqual(len(seen), 7)
 
-    # --- What it refers to ---
+    # --- References ---
 
     def kserve_pod(self):
-        """(labels, pod's spec) of what KServe makes of our service: its label, and the runtime's containers."""
+        """(labels, pod's spec) of KServe's pods for our service: its label, and the runtime's containers."""
         runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")
         return {"serving.kserve.io/inferenceservice": service["metadata"]["name"]}, {
             "containers": runtime["containers"]
         }
 
-    def test_a_fleet_refers_to_what_it_has(self):
+    def test_a_fleet_refers_only_to_its_objects(self):
         for overlay, items in self.fleets.items():
             pods = [(labels, spec) for item in items for labels, spec in pod_specs(item)]
             replicas = pods + ([self.kserve_pod()] if overlay.startswith("kserve-") else [])
@@ -453,13 +452,13 @@ class ManifestsTest(unittest.TestCase):
                     if claim := volume.get("persistentVolumeClaim"):
                         self.assertIn(("PersistentVolumeClaim", claim["claimName"]), names)
 
-    def test_files_that_the_operators_pages_name_are_there(self):
+    def test_files_named_on_the_operators_pages_exist(self):
         for page in ("deploy.md", "ray_serve.md", "kserve.md"):
             for name in set(re.findall(r"(?<![\w/])deploy/[\w./*-]*[\w*]", (ROOT / "docs" / page).read_text())):
                 with self.subTest(page=page, name=name):
                     self.assertTrue(list(ROOT.glob(name)), "is not there")
 
-    def test_routes_that_ask_for_no_key_are_named(self):
+    def test_routes_without_a_key_are_listed(self):
         routes = re.findall(
             r'\{"([^"]+)", Route::\w+, [^,]+, (true|false)\}', (ROOT / "src/serve/routes.cc").read_text()
         )

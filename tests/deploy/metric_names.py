@@ -1,4 +1,4 @@
-"""Metrics: those that a PromQL expression names, and those that a server's text has."""
+"""Names of metrics in PromQL expressions and in a server's metrics text."""
 
 import re
 
@@ -7,7 +7,7 @@ FUNCTION = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\s*\(")
 
 
 def named(expression):
-    """Metrics in an expression: its names that are no function, keyword or label."""
+    """Metrics in an expression: its names except functions, keywords and labels."""
     text = re.sub(r'"[^"]*"', "", expression)
     text = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", text)
     text = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", text)
@@ -24,12 +24,12 @@ def labels_named(expression):
 
 
 def families(text):
-    """name -> type of what Prometheus text declares."""
+    """name -> type of the families that a Prometheus text declares."""
     return dict(re.findall(r"(?m)^# TYPE (\S+) (\S+)$", text))
 
 
 def series(types):
-    """Names of the series that families of these types have."""
+    """Names of the series of families of these types."""
     return {
         name + suffix
         for name, kind in types.items()

@@ -1,6 +1,5 @@
-"""deploy/prometheus and deploy/grafana by Debian's promtool: rules, their unit tests, configuration, what the adapter
-asks, every
-panel's expression; and that what the parts name each other is the same."""
+"""deploy/prometheus and deploy/grafana with Debian's promtool: rules, their unit tests, configuration, the adapter's
+queries, every panel's expression; and names that the parts share."""
 
 import json
 import os
@@ -49,7 +48,7 @@ def rules():
 
 
 def fleet_metrics():
-    """What programs of a fleet have beside a server alone: name -> its type and labels."""
+    """Metrics of a fleet's programs in addition to a single server's: name -> type and labels."""
     return {
         name: entry
         for part in json.loads((PROMETHEUS / "fleet_metrics.json").read_text()).values()
@@ -70,7 +69,7 @@ class PrometheusTest(unittest.TestCase):
         return done.stdout
 
     def check_expressions(self, expressions):
-        """Each as a recording rule of its own file."""
+        """Checks each expression as a recording rule in a separate file."""
         with tempfile.TemporaryDirectory() as folder:
             groups = [{"name": f"g{i}", "rules": [{"record": "a:b", "expr": e}]} for i, e in enumerate(expressions)]
             (pathlib.Path(folder) / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
@@ -83,7 +82,7 @@ class PrometheusTest(unittest.TestCase):
         for path in PROMETHEUS.glob("targets/*.json"):
             self.assertTrue(all(set(entry) == {"targets", "labels"} for entry in json.loads(path.read_text())))
 
-    def test_the_rules_do_what_they_say(self):
+    def test_the_rules_fire_as_described(self):
         self.accept("test", "rules", "tactus_rules_test.yaml")
         tested = (PROMETHEUS / "tactus_rules_test.yaml").read_text()
         untested = [
@@ -105,7 +104,7 @@ class PrometheusTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("TactusKvFull", done.stdout + done.stderr)
 
-    def test_every_alert_says_what_it_is(self):
+    def test_every_alert_has_severity_summary_and_documentation(self):
         page = (ROOT / "docs/deploy.md").read_text()
         for rule in rules():
             if "alert" in rule:
@@ -125,7 +124,7 @@ class PrometheusTest(unittest.TestCase):
         scraped = set(re.findall(r"job_name: (\S+)", (PROMETHEUS / "prometheus.yaml").read_text()))
         self.assertEqual(scraped, JOBS)
 
-    def test_what_the_autoscaler_asks_is_what_the_adapter_tells(self):
+    def test_the_autoscaler_queries_the_adapters_metrics(self):
         custom = yaml.safe_load((PROMETHEUS / "adapter_rules.yaml").read_text())["rules"]["custom"]
         expressions = []
         for rule in custom:
@@ -161,7 +160,7 @@ class PrometheusTest(unittest.TestCase):
         found = list(panels())
         self.assertGreater(len(found), 60)
         done = self.check_expressions([filled(expression) for _, _, expression in found])
-        if done.returncode:  # name the panel
+        if done.returncode:  # names the panel
             for dashboard, panel, expression in found:
                 with self.subTest(dashboard=dashboard, panel=panel):
                     one = self.check_expressions([filled(expression)])

@@ -1,6 +1,5 @@
-"""deploy/ray on a real local Ray cluster: two replicas that stream to the official client, report their health, tell
-Prometheus where
-they are, and are started again when their server dies."""
+"""deploy/ray on a real local Ray cluster: two replicas that stream to the official client, report their health and
+their address for Prometheus, and are restarted when their server dies."""
 
 import json
 import os
@@ -16,9 +15,9 @@ import urllib.error
 import urllib.request
 from unittest import mock
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # disables usage reports
 os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"  # on a busy machine
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # else it writes one into the home folder
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # otherwise Ray writes a token into the home folder
 
 try:
     import ray
@@ -70,7 +69,7 @@ class RayFleetTest(unittest.TestCase):
         (folder / "model").mkdir()
         (folder / "model/config.json").write_text(json.dumps(TINY_CONFIG))
         (folder / "model/chat.jinja").write_text(CHAT_TEMPLATE)
-        # A name of its own, by which its processes are found.
+        # A unique name, to find its processes.
         cls.binary = str(folder / "tactus-under-test")
         shutil.copy(os.environ["TACTUS_BINARY"], cls.binary)
         cls.targets = folder / "targets"
@@ -156,7 +155,7 @@ class RayFleetTest(unittest.TestCase):
         self.assertEqual(chunks[-1].usage.completion_tokens, 12)
         self.assertEqual([model.id for model in self.client.models.list()], ["tiny"])
 
-    def test_pieces_come_while_the_answer_is_made(self):
+    def test_pieces_arrive_during_generation(self):
         stream = self.client.completions.create(
             model="tiny", prompt="a", stream=True, n=8, max_tokens=1500, extra_body={"ignore_eos": True}
         )
@@ -185,7 +184,7 @@ class RayFleetTest(unittest.TestCase):
         for path in ("/health", "/ready", "/version", "/metrics"):
             with self.get(path) as response:
                 self.assertEqual(response.status, 200, path)
-        with self.get("/-/healthz") as response:  # Ray's own
+        with self.get("/-/healthz") as response:  # Ray's own endpoint
             self.assertEqual(response.read(), b"success")
         before = self.counted()
         for i in range(40):
@@ -201,7 +200,7 @@ class RayFleetTest(unittest.TestCase):
         os.kill(victim, signal.SIGKILL)
         self.expect_another_than(victim)
 
-    def test_a_replica_that_is_killed_takes_its_server_along(self):
+    def test_a_killed_replica_ends_its_server(self):
         victim = min(children_of(self.binary))
         os.kill(parent_of(parent_of(victim)), signal.SIGKILL)  # the server's guard is between them
         self.expect_another_than(victim)
@@ -225,7 +224,7 @@ class RayFleetTest(unittest.TestCase):
 
 @unittest.skipIf(ray is None, NO_RAY)
 class RayAppTest(unittest.TestCase):
-    """What needs no cluster."""
+    """Tests without a cluster."""
 
     def setUp(self):
         environment = mock.patch.dict(os.environ)
@@ -234,11 +233,11 @@ class RayAppTest(unittest.TestCase):
         os.environ.pop("TACTUS_API_KEY", None)
 
     def made(self, **args):
-        """(arguments of the program, environment of a replica) that app() makes of these."""
+        """(the program's arguments, a replica's environment) that app() builds from these."""
         deployment = tactus_serve.app({"model": "a-model", **args})._bound_deployment
         return deployment.init_args[0], deployment.ray_actor_options["runtime_env"]["env_vars"]
 
-    def test_wrong_arguments_are_said(self):
+    def test_wrong_arguments_are_reported(self):
         with self.assertRaisesRegex(ValueError, "unknown arguments .*modle"):
             tactus_serve.app({"modle": "a"})
         with self.assertRaisesRegex(ValueError, "give model=PATH"):
@@ -277,7 +276,7 @@ class RayAppTest(unittest.TestCase):
             with self.subTest(given=given):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(f"\nthreads = {3 if 'threads' in given else 2}\n", done.stdout)
-        words, _ = self.made()  # what TactusServer adds is among them
+        words, _ = self.made()  # includes the arguments that TactusServer adds
         with (
             mock.patch.object(subprocess, "Popen", side_effect=InterruptedError) as started,
             self.assertRaises(InterruptedError),
@@ -299,7 +298,7 @@ class RayAppTest(unittest.TestCase):
         schema = ServeDeploySchema.model_validate(yaml.safe_load(file.read_text()))
         application = schema.applications[0]
         self.made(**application.args)
-        # As it is, it would serve everybody: it has a place for the key, and does not begin without one.
+        # Without a key it would serve every client: the file has a place for the key, and does not start without one.
         os.environ.update(application.runtime_env["env_vars"])
         with self.assertRaisesRegex(ValueError, "TACTUS_API_KEY is empty"):
             self.made(**application.args)

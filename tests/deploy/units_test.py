@@ -1,6 +1,5 @@
-"""deploy/systemd: units that systemd takes and calls confined, users and folders that they want, configurations and
-flags that this
-program takes, and no system call of a working server that its unit forbids."""
+"""deploy/systemd: units that systemd accepts and rates as confined, their users and folders, configurations and flags
+that are valid for this program, and no system calls of a working server that its unit forbids."""
 
 import os
 import pathlib
@@ -16,7 +15,7 @@ from server_process import ServerProcess
 
 UNITS = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
 SERVICES = {"tactus-serve@8001.service": "tactus-serve@.service", "tactus-route.service": "tactus-route.service"}
-MOST_EXPOSURE = 14  # tenths; 20 and less is what systemd calls OK
+MOST_EXPOSURE = 14  # tenths; systemd rates up to 20 as OK
 SYSTEM_UNITS = next(
     (p for p in map(pathlib.Path, ("/usr/lib/systemd/system", "/lib/systemd/system")) if p.is_dir()), None
 )
@@ -46,7 +45,7 @@ class SystemdTest(unittest.TestCase):
         (self.root / "usr/bin").mkdir(parents=True)
         shutil.copy("/bin/true", self.root / "usr/bin/tactus")
 
-    def test_systemd_takes_them(self):
+    def test_systemd_accepts_the_units(self):
         done = run(
             "systemd-analyze", "verify", "--recursive-errors=no", f"--root={self.root}", *SERVICES, "tactus.target"
         )
@@ -57,7 +56,7 @@ class SystemdTest(unittest.TestCase):
         self.assertIn("mixd", done.stderr)
         self.assertIn("RestartSecs", done.stderr)
 
-    def test_what_the_operators_page_enables_starts_at_boot(self):
+    def test_units_enabled_on_the_operators_page_start_at_boot(self):
         line = re.search(r"(?m)^sudo systemctl enable --now (.*)$", (UNITS.parents[1] / "docs/deploy.md").read_text())
         self.assertIsNotNone(line, "docs/deploy.md enables nothing")
         done = run("systemctl", f"--root={self.root}", "enable", *line.group(1).split())
@@ -79,7 +78,7 @@ class SystemdTest(unittest.TestCase):
             },
         )
 
-    def test_systemd_calls_them_confined(self):
+    def test_systemd_rates_the_units_as_confined(self):
         for service in SERVICES:
             done = run(
                 "systemd-analyze",
@@ -136,7 +135,7 @@ class SystemdTest(unittest.TestCase):
             for path in line.split()
         }
         self.assertEqual(writable, {name for name, (owner, _) in found.items() if owner == uid})
-        # A folder of root's within one of its own it could put aside, and make another.
+        # The process could replace a root-owned folder within its own folder.
         self.root.chmod(0o755)
         (self.root / "var/lib/tactus/models/model").write_text("a model")
         before = {path: path.stat().st_ino for path in (self.root / "var/lib/tactus").rglob("*")}
@@ -150,7 +149,7 @@ class SystemdTest(unittest.TestCase):
 
 
 class UnitsTest(unittest.TestCase):
-    def test_the_program_takes_configurations_and_flags(self):
+    def test_the_program_accepts_configurations_and_flags(self):
         missing = []
         for unit in SERVICES.values():
             words = values(unit, "ExecStart")[0].split()
@@ -190,7 +189,7 @@ class UnitsTest(unittest.TestCase):
         self.assertIn("setpriority", allowed)
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "trace"
-            program = pathlib.Path(folder) / "tactus"  # for the server's process, which is then the tracer
+            program = pathlib.Path(folder) / "tactus"  # replaces the server's process, which is then the tracer
             program.write_text(
                 f'#!/bin/sh\nexec strace -f -qq -I 2 -e signal=none -o {trace} {os.environ["TACTUS_BINARY"]} "$@"\n'
             )
@@ -216,7 +215,7 @@ class UnitsTest(unittest.TestCase):
             lines = trace.read_text(errors="replace").splitlines()
         called = {match.group(1) for line in lines if (match := re.match(r"\d+ +(\w+)\(", line))}
         self.assertGreater(len(called), 20, "the trace is empty")
-        called -= {"execve"} | ({"fchown"} if os.geteuid() == 0 else set())  # SQLite's, which it makes for root alone
+        called -= {"execve"} | ({"fchown"} if os.geteuid() == 0 else set())  # by SQLite, only as root
         self.assertEqual(called - allowed, set())
         writable_code = [
             line

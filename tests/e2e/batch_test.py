@@ -1,8 +1,7 @@
-"""`tactus batch` as scripts call it: files in and out, what is refused, Ctrl-C, kill -9 at any moment. Every line of
-the input has one line
-in the output or in the error file, and its answer is that of a run that was not ended.
+"""`tactus batch` as scripts call it: input and output files, errors, Ctrl-C, kill -9 at any moment. Every line of the
+input has one line in the output or in the error file, with the answer of an uninterrupted run.
 
-BATCH_KILLS: how often the program is killed (10)."""
+BATCH_KILLS: number of kills (10)."""
 
 import collections
 import gzip
@@ -113,7 +112,7 @@ class BatchTest(unittest.TestCase):
         return [json.loads(line) for line in path.read_bytes().decode().splitlines()] if path.exists() else []
 
     def answers(self):
-        """By custom_id; a line that is there twice fails the test."""
+        """By custom_id; a duplicate line fails the test."""
         found = {}
         for line in self.lines(self.output):
             self.assertNotIn(line["custom_id"], found, "twice in the output")
@@ -126,7 +125,7 @@ class BatchTest(unittest.TestCase):
             self.assertIn(text, done.stderr)
         self.assertEqual(done.stdout, "")
 
-    # --- What it gives ---
+    # --- Results ---
 
     def test_answers_are_the_servers_and_every_line_is_accounted_for(self):
         good = [
@@ -155,7 +154,7 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
         self.assertEqual(
-            result["lines"], {"in": 14, "out": 4, "errors": 10, "left": 0, "before": 0}, "an empty line is none"
+            result["lines"], {"in": 14, "out": 4, "errors": 10, "left": 0, "before": 0}, "empty lines do not count"
         )
         self.assertEqual(result["requests"]["completed"], 5, "the prompts of the good lines")
         self.assertIn("14 lines in = 4 out", done.stderr)
@@ -192,7 +191,7 @@ class BatchTest(unittest.TestCase):
         for number, line in enumerate(bad, 5):
             self.assertEqual(errors[number]["custom_id"], line["custom_id"])
             self.assertTrue(errors[number]["error"]["message"].startswith(f"line {number}: "))
-            if line["custom_id"] != "stream":  # which a server takes
+            if line["custom_id"] != "stream":  # which a server accepts
                 status, body = post(line)
                 self.assertEqual(
                     (errors[number]["response"]["status_code"], errors[number]["response"]["body"]), (status, body)
@@ -200,17 +199,17 @@ class BatchTest(unittest.TestCase):
         for number in (9, 10, 11, 12, 14, 15):
             self.assertIsNone(errors[number]["response"])
 
-    def test_a_second_run_has_nothing_to_do_and_overwrite_begins_anew(self):
+    def test_a_second_run_has_nothing_to_do_and_overwrite_starts_anew(self):
         self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5)))
         self.assertEqual(self.run_batch().returncode, 0)
         before = self.output.read_bytes()
         done = self.run_batch()
         self.assertEqual((done.returncode, self.output.read_bytes()), (0, before), done.stderr)
         self.assertIn("5 of 5 lines are done", done.stderr)
-        self.assertNotIn("weights", done.stderr, "it loaded a model for nothing")
+        self.assertNotIn("weights", done.stderr, "it loaded a model although nothing is left to do")
         self.assertEqual(self.run_batch("--overwrite").returncode, 0)
         self.assertEqual(len(self.lines(self.output)), 5)
-        self.assertNotEqual(self.output.read_bytes(), before, "the ids are another job's")
+        self.assertNotEqual(self.output.read_bytes(), before, "the ids are those of another job")
 
     def test_many_lines_pass_through_a_small_window(self):
         self.write(*(completion(f"a{i}", f"number {i}", max_tokens=1 + i % 5, temperature=0) for i in range(1500)))
@@ -221,7 +220,7 @@ class BatchTest(unittest.TestCase):
     # --- Orders and shards ---
 
     def mixed(self):
-        """Two tasks with system prompts of their own, lines of several sequences, and two that are none."""
+        """Two tasks with their own system prompts, lines with several sequences, and two invalid lines."""
         lines = []
         for i in range(120):
             system = "abc" * 30 if i % 2 else "xyz" * 20
@@ -239,26 +238,28 @@ class BatchTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             result = json.loads(done.stdout)
             self.assertEqual(result["lines"], {"in": 122, "out": 120, "errors": 2, "left": 0, "before": 0}, order)
-            self.assertEqual(result["requests"]["rejected"], 1, "what can never fit counts once, planned or not")
+            self.assertEqual(
+                result["requests"]["rejected"], 1, "a request that can never fit counts once, planned or not"
+            )
             expected = expected or self.answers()
             self.assertEqual(self.answers(), expected, order)
             if order == "fcfs":
                 self.assertNotIn("plan", result)
                 continue
             plan = result["plan"]
-            self.assertEqual((plan["order"], plan["requests"]), (order, 120 + 6 * 3), "a request for each sequence")
+            self.assertEqual((plan["order"], plan["requests"]), (order, 120 + 6 * 3), "one request per sequence")
             self.assertEqual(plan["sample"] > 0, order in ("balance", "blend", "blend-dual-scan"))
             self.assertGreater(plan["optimal_sharing"], 0.3)
             self.assertGreaterEqual(plan["optimal_sharing"], plan["planned_sharing"])
-            self.assertIsNone(plan["share_of_bound"], "this machine has not been measured")
+            self.assertIsNone(plan["share_of_bound"], "this machine has no profile")
             self.assertRegex(done.stderr, r"plan of 138 requests, \d+ of them a sample")
 
-    def test_the_order_is_the_schedulers_and_may_change_when_a_job_goes_on(self):
+    def test_the_order_is_the_schedulers_and_may_change_on_resume(self):
         self.write(*self.long_lines(60))
         args = ["--max-num-seqs", "2", "--threads", "1", "--seed", "7"]
         process = self.start("--order", "dfs", *args)
         wait_until(lambda: self.output.exists() and len(self.lines_so_far()) >= 2, "the first answers", LIMIT_S)
-        process.send_signal(signal.SIGTERM)  # as a cluster manager ends it: the same as Ctrl-C
+        process.send_signal(signal.SIGTERM)  # as cluster managers stop a process: same as Ctrl-C
         _, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, stderr)
         before = len(self.answers())
@@ -270,7 +271,7 @@ class BatchTest(unittest.TestCase):
         self.assertIn("scheduler balance: order balance", done.stderr)
         self.assertEqual(len(self.answers()), 60)
 
-    def test_shards_have_files_of_their_own_and_every_line_once(self):
+    def test_shards_have_separate_files_and_every_line_once(self):
         self.write(*self.mixed())
         whole = self.run_batch("--seed", "7")
         self.assertEqual(whole.returncode, 0, whole.stderr)
@@ -292,17 +293,17 @@ class BatchTest(unittest.TestCase):
             self.output = self.folder / f"out.{i}-of-3.jsonl"
             answers = self.answers()
             self.assertEqual(len(answers), lines["out"])
-            self.assertFalse(answers.keys() & found.keys(), "two shards have run a line")
+            self.assertFalse(answers.keys() & found.keys(), "two shards have run the same line")
             found.update(answers)
             errors += len(self.lines(self.folder / f"out.{i}-of-3.errors.jsonl"))
             self.assertTrue((self.folder / f"out.{i}-of-3.jsonl.job").exists())
         self.assertEqual((found, errors), (expected, 2))
-        self.assertEqual(len(cuts), 1, "they have cut otherwise")
+        self.assertEqual(len(cuts), 1, "the shards were cut differently")
         again = self.run_batch("--shard", "2/3", "--seed", "7")
         self.assertIn(f"{lines['in'] and len(self.lines(self.folder / 'out.2-of-3.jsonl'))} out", again.stdout)
-        self.assertNotIn("weights", again.stderr, "a shard that is done loads no model")
+        self.assertNotIn("weights", again.stderr, "a finished shard loads no model")
 
-    def test_a_plan_that_cannot_be_is_refused_with_the_fix(self):
+    def test_an_impossible_plan_is_refused_with_the_fix(self):
         self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5000)))
         for shard in ("0/3", "4/3", "3", "1/", "/2", "1/x", "1/2/3", "-1/2", "1/70000"):
             self.assert_refused(self.run_batch("--shard", shard), 2, f"--shard '{shard}'", "such as 2/4")
@@ -345,13 +346,13 @@ class BatchTest(unittest.TestCase):
         self.write(known, unknown, chat("c", "x", max_tokens=2, slo={"wish": 1}))
         done = self.run_batch()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("warning: fields of 2 lines were ignored, such as of line 2: wish", done.stderr)
+        self.assertIn("warning: fields of 2 lines were ignored, for example of line 2: wish", done.stderr)
         named = {line["custom_id"]: line["response"].get("headers") for line in self.lines(self.output)}
         self.assertEqual(named, {"a": None, "b": {"x-tactus-ignored": "wish"}, "c": {"x-tactus-ignored": "slo.wish"}})
         self.assert_refused(self.run_batch("--strict-fields"), 2, "began with --strict-fields 'off'", "--overwrite")
         done = self.run_batch("--strict-fields", "--overwrite")
         self.assertIn("3 lines in = 1 out", done.stdout)
-        self.assertNotIn("ignored, such as", done.stderr)
+        self.assertNotIn("ignored, for example", done.stderr)
         for line, field in zip(sorted(self.lines(self.errors), key=lambda e: e["custom_id"]), ("wish", "slo.wish")):
             self.assertEqual(line["response"]["status_code"], 400)
             self.assertEqual((line["error"]["code"], line["error"]["param"]), ("invalid_request", field))
@@ -370,9 +371,9 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(self.run_batch(output="other").returncode, 0)
         self.assertTrue((self.folder / "other.errors.jsonl").exists() and (self.folder / "other.job").exists())
 
-    # --- What it refuses ---
+    # --- Errors ---
 
-    def test_a_job_that_cannot_be_is_refused_before_the_model_is_loaded(self):
+    def test_an_impossible_job_is_refused_before_the_model_is_loaded(self):
         self.write(completion("a", "x", max_tokens=2))
         self.assert_refused(subprocess.run([BINARY, "batch"], capture_output=True, text=True, timeout=LIMIT_S), 2, "IN")
         self.assert_refused(
@@ -393,7 +394,7 @@ class BatchTest(unittest.TestCase):
         self.assertNotIn("memory plan", done.stderr)
         self.assertEqual(self.output.read_text(), "precious")
 
-    def test_a_job_goes_on_with_its_own_input_and_settings_only(self):
+    def test_a_job_resumes_only_with_the_same_input_and_settings(self):
         self.write(*(completion(f"a{i}", "x", max_tokens=3) for i in range(5)))
         self.assertEqual(self.run_batch("--seed", "3").returncode, 0)
         before = self.output.read_bytes()
@@ -412,15 +413,15 @@ class BatchTest(unittest.TestCase):
         self.assert_refused(self.run_batch("--seed", "3"), 2, "has changed since its job began")
         self.assertEqual(self.output.read_bytes(), before)
 
-    def test_a_job_of_which_no_line_has_an_answer_has_failed(self):
+    def test_a_job_without_any_answer_has_failed(self):
         self.write(completion("a", "x", n=0))
         done = self.run_batch()
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("no line has an answer", done.stderr)
         self.assertIn("1 lines in = 0 out", done.stdout)
-        self.assertEqual(self.run_batch().returncode, 1, "nor when it is asked again")
+        self.assertEqual(self.run_batch().returncode, 1, "also if it is run again")
 
-    # A limit of the file's size acts as a disk does that is full.
+    # A limit on the file's size acts like a full disk.
     def test_a_full_disk_ends_the_run_and_loses_nothing(self):
         self.write(*(completion(f"a{i}", f"x{i}", max_tokens=20, ignore_eos=True) for i in range(400)))
         done = self.run_batch(
@@ -428,7 +429,7 @@ class BatchTest(unittest.TestCase):
         )
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("cannot write", done.stderr)
-        self.assertIn("of 400 lines are done and kept; the same command goes on with the rest", done.stderr)
+        self.assertIn("of 400 lines are done and kept; the same command resumes with the rest", done.stderr)
         kept = self.answers()
         self.assertLess(len(kept), 400)
         self.assertEqual(self.run_batch("--seed", "3").returncode, 0)
@@ -436,14 +437,14 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(len(answers), 400)
         self.assertEqual({k: answers[k] for k in kept}, kept)
 
-    # --- How it ends ---
+    # --- Ends ---
 
     def long_lines(self, count, tokens=1500):
         return [
             completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)
         ]
 
-    def test_one_interrupt_drains_and_the_next_run_goes_on(self):
+    def test_one_interrupt_drains_and_the_next_run_resumes(self):
         self.write(*self.long_lines(60))
         args = ["--max-num-seqs", "2", "--threads", "1"]
         process = self.start(*args)
@@ -469,7 +470,7 @@ class BatchTest(unittest.TestCase):
         names = pathlib.Path(f"/proc/{process.pid}/task").glob
         wait_until(lambda: "tactus-engine\n" in [t.read_text() for t in names("*/comm")], "the engine to run", LIMIT_S)
         process.send_signal(signal.SIGINT)
-        # Two signals that are pending at the same time are one: the second goes when the first has been taken.
+        # Two pending signals of one kind are delivered once: the second is sent after the first was delivered.
         status = pathlib.Path(f"/proc/{process.pid}/status")
         wait_until(
             lambda: int(status.read_text().split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGINT - 1) & 1 == 0,
@@ -507,7 +508,7 @@ class BatchTest(unittest.TestCase):
         self.assertRegex(text, r"\r\[#* *\] +\d+ %  \d+ of 30 lines, 0 failed; \d+ tokens/s in, \d+ out")
         self.assertIn("tokens/s in", text)
 
-    def test_it_is_killed_at_any_moment_and_does_every_line_once(self):
+    def test_a_job_killed_at_any_moment_does_every_line_once(self):
         lines = []
         for i in range(600):
             if i % 5 == 0:
@@ -554,10 +555,10 @@ class BatchTest(unittest.TestCase):
                 if not killed:
                     stderr = process.communicate(timeout=LIMIT_S)[1]
                 elif draw.random() < 0.5:
-                    # A part of a run, so that a job is killed several times.
+                    # Kills after a part of a run, so that a job is killed several times.
                     stderr = self.kill_after(process, draw.uniform(0, whole_s * draw.choice([0.1, 0.3, 1.0])))
                 else:
-                    # Where results are in the file and perhaps not recorded yet.
+                    # Kills when results are in the file but may not be recorded yet.
                     stderr = self.kill_after_growth(process, before, draw.uniform(0, 0.004))
                 if process.returncode != -signal.SIGKILL:
                     self.assertEqual(process.returncode, 0, stderr.decode())

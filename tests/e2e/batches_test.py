@@ -1,6 +1,5 @@
-"""Files and batches with the official client against the real server: what goes in and comes out, limits, cancel and
-expiry, interactive
-requests beside a batch, kill -9 in the middle of one."""
+"""Files and batches with the official client against the real server: uploads and results, limits, cancel and expiry,
+interactive requests during a batch, kill -9 in the middle of one."""
 
 import gzip
 import io
@@ -84,7 +83,7 @@ class BatchesTest(unittest.TestCase):
         return [json.loads(line) for line in self.client.files.content(file_id).text.splitlines()] if file_id else []
 
     def results(self, batch):
-        """Answers and errors by custom_id; one that is there twice fails the test."""
+        """Answers and errors by custom_id; a duplicate fails the test."""
         found = {}
         for file_id in (batch.output_file_id, batch.error_file_id):
             for line in self.lines_of(file_id):
@@ -148,7 +147,7 @@ class BatchesTest(unittest.TestCase):
         self.assertLess(peak_kb() - before_kb, 16 << 10, "KiB of memory for a file of 64 MiB")
         self.assertEqual(self.metric("tactus_http_body_bytes "), 0)
 
-    def test_what_is_refused_leaves_nothing_on_the_disk(self):
+    def test_refused_uploads_leave_nothing_on_disk(self):
         self.start("--max-file-size", "1MiB", "--files-quota", "2MiB")
 
         def refused(error, param, **arguments):
@@ -200,7 +199,7 @@ class BatchesTest(unittest.TestCase):
         )
         return connection
 
-    def test_ten_gigabytes_are_refused_by_their_announcement_and_as_they_come(self):
+    def test_ten_gigabytes_are_refused_by_content_length_and_while_received(self):
         self.start("--max-file-size", "1MiB", "--files-quota", "1MiB")
         announced = self.raw_upload(b"Content-Length: 10000000000", b"")
         self.assertIn(b"413", announced.recv(65536).split(b"\r\n")[0], "before anything was sent")
@@ -210,11 +209,11 @@ class BatchesTest(unittest.TestCase):
             for _ in range(10_000):
                 endless.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
             self.fail("10 GB were taken")
-        except OSError:  # the server has closed
+        except OSError:  # the server has closed the connection
             pass
         wait_until(lambda: not list((self.folder / "uploads").iterdir()), "nothing is left of the upload")
 
-    def test_a_client_that_goes_in_mid_upload_leaves_nothing(self):
+    def test_a_disconnect_during_upload_leaves_nothing(self):
         self.start()
         part = b'--B\r\nContent-Disposition: form-data; name="file"\r\n\r\n'
         connection = self.raw_upload(b"Content-Length: 5000000", part + b"x" * 3_000_000)
@@ -249,7 +248,7 @@ class BatchesTest(unittest.TestCase):
         ):
             self.assertRaises(openai.NotFoundError, ask)
         self.assertEqual((list(other.files.list()), list(other.batches.list())), ([], []))
-        # The same keys in another order: a file is the key's, not its place's.
+        # With the keys in another order: a file belongs to the key, not to its position.
         self.stop(self.server)
         self.start("--api-key", "two", "--api-key", "one", key="one")
         self.assertEqual(self.client.files.retrieve(file.id).id, file.id)
@@ -341,7 +340,7 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual((refused["response"]["status_code"], refused["error"]["param"]), (400, "wish"))
         self.assertIn("--strict-fields", refused["error"]["message"])
 
-    def test_what_a_batch_cannot_be(self):
+    def test_invalid_batches_are_refused(self):
         self.start("--max-batch-lines", "3")
         file = self.upload([completion("a")])
         empty = self.client.files.create(file=("empty", b""), purpose="batch")
@@ -388,7 +387,7 @@ class BatchesTest(unittest.TestCase):
             completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)
         ]
 
-    def test_a_cancel_keeps_what_is_done(self):
+    def test_a_cancel_keeps_finished_lines(self):
         self.start("--threads", "1", "--max-num-seqs", "8")
         batch = self.batch_of(self.long_lines())
         self.begun(batch)
@@ -406,7 +405,7 @@ class BatchesTest(unittest.TestCase):
         codes = {r["error"]["code"] for r in results.values() if r["error"]}
         self.assertEqual(codes, {"batch_cancelled"})
 
-    def test_a_window_that_passes_ends_what_is_left(self):
+    def test_an_expired_window_ends_the_remaining_lines(self):
         self.start("--threads", "1", "--max-num-seqs", "2")
         batch = self.batch_of(self.long_lines(3000, 200), window="2s")
         done = self.ended(batch)
@@ -426,7 +425,7 @@ class BatchesTest(unittest.TestCase):
             self.assertEqual(set(self.results(done)), {f"{k}-{i}" for i in range(20)})
         self.assertLessEqual(self.metric("tactus_batches_running"), 2)
 
-    # --- Beside others, and through the end of the server ---
+    # --- With other requests, and across a restart of the server ---
 
     def test_interactive_requests_are_never_refused_beside_a_batch(self):
         self.start("--max-queue", "4", "--max-num-seqs", "4", "--threads", "1")
@@ -435,7 +434,7 @@ class BatchesTest(unittest.TestCase):
         texts = []
 
         def ask(question):
-            # Its own client: an interactive stream each.
+            # Its own client: a separate stream each.
             with openai.OpenAI(
                 base_url=self.server.url + "/v1", api_key="none", max_retries=0, timeout=LIMIT_S
             ) as client:
@@ -459,12 +458,12 @@ class BatchesTest(unittest.TestCase):
         self.client.batches.cancel(batch.id)
         self.assertEqual(self.ended(batch).status, "cancelled")
 
-    def test_a_server_that_is_killed_goes_on_and_does_every_line_once(self):
+    def test_a_restarted_server_resumes_and_does_every_line_once(self):
         lines = [completion(f"a{i}", f"number {i}", max_tokens=30 + i % 50, ignore_eos=True) for i in range(400)] + [
             completion("bad", n=0)
         ]
         flags = ["--load-format", "dummy", "--seed", "7", "--threads", "1", "--max-num-seqs", "8"]
-        model = self.folder.parent / "model"  # the batch goes on with the same model only
+        model = self.folder.parent / "model"  # the batch resumes only with the same model
         self.make_model(model)
         self.start(*flags, model=model)
         reference = self.results(self.ended(self.batch_of(lines)))
@@ -485,7 +484,7 @@ class BatchesTest(unittest.TestCase):
         answers = lambda found: {
             k: [c["text"] for c in r["response"]["body"]["choices"]] for k, r in found.items() if not r["error"]
         }
-        # Lines without a seed have one of the job's, which --seed makes equal.
+        # Lines without a seed get one from the job, which --seed makes equal.
         self.assertEqual(answers(results), answers(reference))
         self.assertEqual(self.ended(waiting).status, "completed")
         self.assertGreaterEqual(kills, 2, "it was too fast to be killed")

@@ -1,4 +1,4 @@
-"""`tactus bench` against a real server, and against an endpoint that fails as the test says."""
+"""`tactus bench` against a real server, and against an endpoint with failures chosen by the test."""
 
 import json
 import pathlib
@@ -99,7 +99,7 @@ class BenchTest(Folder):
             self.bench("--requests", "4", "--concurrency", "2", "--workload", "random:in=8,out=8").returncode, 0
         )
 
-        def running():  # threads that have or want a processor: field 3, behind the name
+        def running():  # running or runnable threads: field 3, after the name
             states = [
                 stat.read_text().rsplit(")", 1)[1].split()[0]
                 for stat in pathlib.Path(f"/proc/{self.server.process.pid}/task").glob("*/stat")
@@ -107,22 +107,22 @@ class BenchTest(Folder):
             self.assertGreater(len(states), 2)
             return states.count("R")
 
-        # A thread that spins is found running every time, on any machine; one that looks up now and then hardly ever.
+        # A spinning thread is found running every time, on any machine; a thread that polls now and then hardly ever.
         samples = []
         for _ in range(100):
             samples.append(running())
             time.sleep(0.01)
         self.assertLess(sum(count > 0 for count in samples), 50, samples)
 
-    def metric(self, *names):  # the server's, summed
+    def metric(self, *names):  # sum over the server's labels
         with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(names))
 
-    def completed(self):  # by the server
+    def completed(self):  # requests completed by the server
         return self.metric("vllm:request_success_total")
 
-    def completed_when_idle(self):  # what an earlier test left has ended, and is counted
+    def completed_when_idle(self):  # after requests of earlier tests have ended and are counted
         wait_until(
             lambda: (
                 self.metric("vllm:num_requests_running", "vllm:num_requests_waiting", "tactus_http_exchanges ") <= 1
@@ -133,7 +133,7 @@ class BenchTest(Folder):
         return self.completed()
 
     def interrupt(self, *args, before):
-        """Ctrl-C once before() holds; what was printed."""
+        """Sends Ctrl-C once before() holds; returns the output."""
         process = subprocess.Popen(
             [BINARY, "bench", "--url", self.server.url, "--vocab-size", "256", "--json", *args],
             stdout=subprocess.PIPE,
@@ -151,7 +151,7 @@ class BenchTest(Folder):
         self.assertEqual(process.returncode, 130, err)
         return json.loads(out)["requests"]
 
-    def test_interrupted_keeps_what_is_done(self):
+    def test_interrupt_keeps_finished_requests(self):
         start = self.completed_when_idle()
         requests = self.interrupt(
             "--requests",
@@ -165,7 +165,7 @@ class BenchTest(Folder):
         self.assertGreater(requests["completed"], 10)
         self.assertEqual(requests["failed"], 0)
 
-    def test_interrupted_in_the_warm_up_ends_too(self):
+    def test_interrupt_in_the_warm_up_also_ends_the_run(self):
         start = self.completed_when_idle()
         requests = self.interrupt(
             "--requests",
@@ -180,7 +180,7 @@ class BenchTest(Folder):
         )
         self.assertEqual(requests["completed"], 0)
 
-    def test_a_server_that_is_not_there_is_1(self):
+    def test_a_missing_server_exits_1(self):
         with TakenPort(listening=False) as port:
             done = tactus("bench", "--url", f"http://127.0.0.1:{port}", "--requests", "1", "--concurrency", "1")
             self.assertEqual(done.returncode, 1)
@@ -193,7 +193,7 @@ class BenchTest(Folder):
 
 
 class BenchFailuresTest(Folder):
-    """Against an endpoint that answers as the test says: failures make the run fail, refusals are a result."""
+    """With an endpoint whose answers the test chooses: failures make the run fail, rejections are a result."""
 
     def bench(self, answers, *args):
         with FakeEndpoint(answers) as url:
@@ -212,7 +212,7 @@ class BenchFailuresTest(Folder):
                 timeout=60,
             )
 
-    def test_any_failed_request_is_1_with_the_reasons(self):
+    def test_any_failed_request_exits_1_with_the_reasons(self):
         done = self.bench(["ok", "broken", "ok", "broken", "cut", "ok"], "--requests", "6")
         self.assertEqual(done.returncode, 1)
         self.assertEqual(
@@ -233,7 +233,7 @@ class BenchFailuresTest(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("3 of 3 requests were refused", done.stderr)
 
-    def test_an_unwritable_output_is_said_before_the_run_and_loses_no_report(self):
+    def test_an_unwritable_output_is_reported_before_the_run_and_loses_no_report(self):
         done = self.bench(["ok"], "--requests", "2", "-o", self.folder)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn(str(self.folder), done.stderr)

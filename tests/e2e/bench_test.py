@@ -1,5 +1,4 @@
-"""Load tests with objectives, against a real server: what requests state, how they are scored, what the server is
-told."""
+"""Load tests with objectives, against a real server: objectives of requests, scoring, objectives sent to the server."""
 
 import json
 import unittest
@@ -14,7 +13,7 @@ class ObjectivesTest(Folder):
     def setUpClass(cls):
         cls.server = ServerProcess(
             "--json", "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False
-        )  # no step times: every objective is taken
+        )  # no step times: the gate accepts every objective
 
     @classmethod
     def tearDownClass(cls):
@@ -45,7 +44,7 @@ class ObjectivesTest(Folder):
         )
         return f"lengths:{rows}"
 
-    def test_a_file_states_them(self):
+    def test_a_workload_file_has_objectives(self):
         done = self.bench("--workload", self.stated())
         self.assertEqual(done.returncode, 0, done.stderr)
         classes = json.loads(done.stdout)["classes"]
@@ -61,7 +60,7 @@ class ObjectivesTest(Folder):
         ]
         self.assertEqual([line.rsplit(" ", 1)[1] for line in told], ["4"], told)
 
-    def test_a_mix_draws_them_by_what_requests_take_alone(self):
+    def test_a_mix_draws_objectives_as_multiples_of_isolated_times(self):
         done = self.bench(
             "--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=1e9x,tbt=1e9x,jct=1e9x;near:1:jct=0.0001x"
         )
@@ -93,20 +92,20 @@ class ObjectivesTest(Folder):
         self.assertIsNotNone(found["mean"]["p50(ttft)"]["low"])
         self.assertIn("load 2 of 2, seed 6, is done", done.stderr)
         for more, why in (
-            (["--run-out", self.folder / "a.run"], "--run-out is of one load, and --seeds 2"),
-            (["--timeseries", "1s"], "--timeseries is of one load"),
-            (["--seed", str(2**63 - 1)], "leaves no numbers"),
+            (["--run-out", self.folder / "a.run"], "--run-out describes a single load, and --seeds 2"),
+            (["--timeseries", "1s"], "--timeseries describes a single load"),
+            (["--seed", str(2**63 - 1)], "is too large for --seeds"),
         ):
             wrong = self.bench("--workload", "random:in=8,out=3", "--seeds", "2", *map(str, more))
             self.assertEqual((wrong.returncode, wrong.stdout), (2, ""), wrong.stderr)
             self.assertIn(why, wrong.stderr)
 
-    def test_they_come_from_one_place(self):
+    def test_objectives_have_a_single_source(self):
         for more, why in (
             (["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
             (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
             (["--workload", "mix:chat=0.5,code=0.5", "--slo-mix", "a:ttft=1s"], "no part of that name"),
-            (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is no duration above 0"),
+            (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is not a duration above 0"),
         ):
             done = self.bench(*more)
             self.assertEqual((done.returncode, done.stdout), (2, ""))

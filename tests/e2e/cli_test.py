@@ -1,4 +1,4 @@
-"""The commands as scripts call them: results on stdout, exit statuses, errors that name what is wrong."""
+"""The commands as scripts call them: results on stdout, exit statuses, errors that name the fault."""
 
 import json
 import os
@@ -22,10 +22,10 @@ class ProfileTest(Folder):
         out.write_text("good\n")
         done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "0")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--time-limit 0", done.stderr)
+        self.assertIn("--time-limit is 0", done.stderr)
         done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "1us")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn(f"{out} is as it was", done.stderr)
+        self.assertIn(f"{out} is unchanged", done.stderr)
         self.assertEqual(out.read_text(), "good\n")
         self.assertIn("prefill_tokens,", (self.folder / "profile.csv.partial").read_text())
         done = tactus("profile", *self.dummy, "--time-limit", "1us", XDG_CACHE_HOME=str(self.folder / "cache"))
@@ -40,15 +40,15 @@ class ProfileTest(Folder):
 
 
 class UsageTest(Folder):
-    def test_wrong_usage_is_2_and_says_what(self):
+    def test_wrong_usage_exits_2_and_names_the_error(self):
         for args, expected in [
             (["nosuch"], "unknown command 'nosuch'"),
             (["sweep"], "it is 'tactus sim sweep'"),
             (["serve", "--port", "99999"], "--port: 99999 is out of range"),
             (["serve", "--nosuch"], "--nosuch"),
             (["bench"], "--url is missing"),
-            (["bench", "--url", "http://127.0.0.1:1"], "how fast?"),
-            (["models", "nosuch"], "neither list nor inspect"),
+            (["bench", "--url", "http://127.0.0.1:1"], "the workload has no arrival times"),
+            (["models", "nosuch"], "is not list or inspect"),
             (["tokenize"], "MODEL is missing"),
             (["version", "now"], "unexpected argument 'now'"),
             (["models", "list", "x"], "unexpected argument 'x'"),
@@ -59,7 +59,7 @@ class UsageTest(Folder):
                 "--steps-out",
             ),
             (["sim", "--times", "model"], "--replay"),
-            (["sim", "--replay", "x", "--step-noise", "10"], "--step-noise 10 is for simulated steps"),
+            (["sim", "--replay", "x", "--step-noise", "10"], "--step-noise 10 applies to simulated steps only"),
             (["sim", "--replay", "x", "--steps-out", "x"], "--times model"),
             (["serve", "--host", ""], "--host is empty"),
             (["serve", "--port", "1", "--port", "2"], "--port is given twice"),
@@ -67,7 +67,7 @@ class UsageTest(Folder):
             (["run", "-p", "x", "--top-p", "0"], "--top-p"),
             (["run", "-p", "x", "--temperature", "-0.5"], "--temperature"),
             ([], "usage: tactus"),
-            (["serve", "--scheduler", "oracle"], "exists in simulation only"),
+            (["serve", "--scheduler", "oracle"], "exists only in simulation"),
             (["bench", "--url", "x", "--rate", "1", "--workload", "z"], "workload 'z'"),
             (["bench", "--url", "http://x", "--rate", "1", "--warmup", "soon"], "--warmup"),
         ]:
@@ -77,7 +77,7 @@ class UsageTest(Folder):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
 
-    def test_a_configuration_file_is_taken_by_its_types(self):
+    def test_a_configuration_file_is_checked_by_types(self):
         config = self.folder / "c.toml"
         for text, expected in (
             ("port = [1, 2]", "'port' = [ 1, 2 ] is a list; it takes a whole number"),
@@ -98,7 +98,7 @@ class UsageTest(Folder):
             again = tactus(command, "--print-config", "--config", config)
             self.assertEqual((again.returncode, again.stdout), (0, printed), again.stderr)
 
-    def test_help_version_and_configuration_are_0(self):
+    def test_help_version_and_configuration_exit_0(self):
         for args, expected in [
             (["--help"], "usage: tactus"),
             (["serve", "--help"], "sarathi-serve"),
@@ -112,7 +112,7 @@ class UsageTest(Folder):
         self.assertIn("max-num-seqs = 11", done.stdout)
         self.assertNotIn("sesame", done.stdout)
 
-    def test_a_missing_or_broken_model_is_1_and_named(self):
+    def test_a_missing_or_broken_model_exits_1_and_is_named(self):
         broken = self.folder / "broken.gguf"
         broken.write_bytes(b"GGUF\x03\x00\x00\x00" + b"\xff" * 64)
         for command in (
@@ -131,7 +131,7 @@ class UsageTest(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("scripts/", done.stderr)
 
-    def test_what_does_not_fit_is_refused_with_the_arithmetic(self):
+    def test_too_large_models_are_refused_with_the_arithmetic(self):
         done = tactus("run", *self.dummy[:3], "--kv-cache-memory", "900GiB", "-p", "x")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--kv-cache-memory", done.stderr)
@@ -177,7 +177,7 @@ class NumericsTest(Folder):
                 self.assertIn(done.returncode, (1, 2))
                 self.assertIn(expected, done.stderr)
 
-    def test_inspect_plans_for_the_numerics_that_are_asked_for(self):
+    def test_inspect_plans_for_the_requested_numerics(self):
         def inspect(*extra):
             done = tactus("models", "inspect", self.model, "--json", *extra)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -213,7 +213,7 @@ class ToolsTest(Folder):
         json.loads(done.stdout)
 
     def tokenizer_of(self, count):
-        """A byte-level BPE tokeniser of so many tokens beside the configuration."""
+        """A byte-level BPE tokeniser of `count` tokens next to the configuration."""
         names = [chr(c) for c in [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)]]
         vocabulary = {name: i for i, name in enumerate(names + [f"<unused{i}>" for i in range(len(names), count)])}
         (self.model / "tokenizer.json").write_text(
@@ -297,7 +297,7 @@ class ToolsTest(Folder):
 
 
 class OutputTest(Folder):
-    """Results that could not be written are failures; nothing is written where it does not belong."""
+    """Results that cannot be written are failures; nothing is written into other files."""
 
     def commands(self):
         messages = self.folder / "messages.json"
@@ -343,7 +343,7 @@ class OutputTest(Folder):
         ]
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
-    def test_a_full_device_is_1_and_said(self):
+    def test_a_full_device_exits_1_with_a_message(self):
         for command in self.commands():
             with self.subTest(command=command), open("/dev/full", "w") as full:
                 done = subprocess.run(
@@ -359,7 +359,7 @@ class OutputTest(Folder):
                 self.assertIn("cannot write to standard output", done.stderr)
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
-    def test_an_answer_that_nobody_can_read_is_given_up(self):
+    def test_an_answer_to_a_full_device_is_aborted(self):
         long = self.folder / "long"
         long.mkdir()
         (long / "config.json").write_text(json.dumps(dict(TINY_CONFIG, max_position_embeddings=800_000)))
@@ -421,15 +421,15 @@ class OutputTest(Folder):
                     timeout=60,
                     env=ENVIRONMENT,
                 )
-                self.assertEqual(done.returncode, 1)  # the answer went nowhere
+                self.assertEqual(done.returncode, 1)  # the answer could not be written
                 self.assertTrue(trace.read_bytes().startswith(b"TACTRACE"))
                 self.assertNotIn(answer[:-1][-12:], trace.read_bytes())
                 done = tactus("sim", "--replay", trace)
-                self.assertEqual(done.returncode, 0, done.stderr)  # a whole trace, and nothing but
+                self.assertEqual(done.returncode, 0, done.stderr)  # a complete trace, and nothing else
 
 
 class InputTest(Folder):
-    """Files and pipes that a user names: read with a limit, and what is wrong with them is said."""
+    """Files and pipes named by the user: read with a limit, with errors that name the fault."""
 
     def test_files_without_an_end_are_refused(self):
         messages = self.folder / "messages.json"
@@ -445,7 +445,7 @@ class InputTest(Folder):
             ["sim", "--replay", "/dev/zero"],
         ):
             with self.subTest(command=command):
-                # Little memory, so that a command that reads on ends soon.
+                # Little memory, so that a command that reads without limit ends soon.
                 done = tactus(
                     *command, timeout=30, under=["bash", "-c", 'ulimit -c 0; ulimit -v 4000000; exec "$@"', "bash"]
                 )
@@ -477,7 +477,7 @@ class InputTest(Folder):
         writer.join(10)
         self.assertEqual((done.returncode, done.stdout), (0, "<user>piped\n"), done.stderr)
 
-    def test_text_that_is_not_utf8_is_replaced_and_that_is_said(self):
+    def test_text_that_is_not_utf8_is_replaced_with_a_warning(self):
         def run(*args, stdin=b""):
             return subprocess.run(
                 [
@@ -522,9 +522,9 @@ class InputTest(Folder):
 
 
 class PortTest(Folder):
-    """A fault of the model is said even where the port is taken; a taken port before anything slow."""
+    """An error of the model is reported even if the port is taken; a taken port is reported before anything slow."""
 
-    def test_a_broken_model_is_said_before_a_taken_port(self):
+    def test_a_broken_model_is_reported_before_a_taken_port(self):
         broken = self.folder / "broken.gguf"
         broken.write_bytes(b"GGUF\x03\x00\x00\x00" + b"\xff" * 64)
         with TakenPort() as port:
@@ -535,7 +535,7 @@ class PortTest(Folder):
                 self.assertIn(model.name, last)
                 self.assertIn(f"port {port}", done.stderr)
 
-    def test_a_taken_port_is_said_where_the_model_is_good(self):
+    def test_a_taken_port_is_reported_if_the_model_is_good(self):
         with TakenPort() as port:
             done = tactus("serve", *self.dummy, "--port", port)
         self.assertEqual(done.returncode, 1)

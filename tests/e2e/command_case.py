@@ -1,4 +1,4 @@
-"""What tests of the commands have in common: the program as scripts call it, and a folder with a tiny model."""
+"""Shared by tests of the commands: the program as scripts call it, and a folder with a tiny model."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import unittest
 from server_process import CHAT_TEMPLATE, TINY_CONFIG
 
 BINARY = os.environ["TACTUS_BINARY"]
-TOKENIZER = pathlib.Path(__file__).parent.parent / "text" / "data" / "llama3.tokenizer.json"
+TOKENIZER = pathlib.Path(__file__).parent.parent / "language" / "text" / "data" / "llama3.tokenizer.json"
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
 
 

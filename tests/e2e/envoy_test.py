@@ -1,6 +1,5 @@
 """A real Envoy with deploy/envoy/envoy.yaml, `tactus epp`, and replicas behind them. TACTUS_ENVOY names the program;
-else .venv-envoy has it
-(tests/e2e/requirements_envoy.txt)."""
+otherwise .venv-envoy has it (tests/e2e/requirements_envoy.txt)."""
 
 import concurrent.futures
 import http.client
@@ -57,12 +56,12 @@ OVERRIDE_HOST = """\
 
 
 class Envoy:
-    """On free ports, with what `change` makes of the configuration."""
+    """Envoy on free ports, with its configuration edited by `change`."""
 
     def __init__(self, epp, change=lambda text: text):
         self.folder = tempfile.TemporaryDirectory()
         text = CONFIG.read_text()
-        # Both listen where there is room, and say where through a file and the admin port.
+        # Both listen on free ports, which they report through a file and the admin port.
         for was, now in (
             ("port_value: 9901", "port_value: 0"),
             ("address: 0.0.0.0, port_value: 8080", "address: 127.0.0.1, port_value: 0"),
@@ -159,7 +158,7 @@ def post(envoy, **fields):
 
 
 def metrics_of(server):
-    """The metrics of a server, asked for directly."""
+    """The metrics of a server, fetched directly."""
     connection = http.client.HTTPConnection(server.address, timeout=LIMIT_S)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
@@ -241,7 +240,7 @@ class EnvoyTest(unittest.TestCase):
         connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "stream": True, "events": 5}))
         answer = connection.getresponse()
         self.assertEqual(answer.status, 200)
-        self.assertIn(b'"event": 0', answer.readline())  # while the replica still holds the others
+        self.assertIn(b'"event": 0', answer.readline())  # before the replica sends the other events
         self.assertEqual(self.epp.metric("tactus_epp_requests_in_flight"), 1)
         for replica in self.replicas:
             replica.go_on.set()
@@ -250,7 +249,7 @@ class EnvoyTest(unittest.TestCase):
         self.assertTrue(rest.endswith(b"data: [DONE]\n\n"), rest)
         connection.close()
 
-    def test_a_client_that_goes_ends_its_request(self):
+    def test_a_client_disconnect_ends_its_request(self):
         for replica in self.replicas:
             replica.go_on.clear()
         connection = self.envoy.connect()
@@ -324,13 +323,13 @@ class OtherModesTest(unittest.TestCase):
                     connection.close()
                     self.assertEqual((text.count(b"data: {"), text[-14:]), (3, b"data: [DONE]\n\n"))
                     epp.await_metric("tactus_epp_requests_in_flight", 0)
-            # Envoy reports no end of bodies that it keeps to itself.
+            # Envoy does not report the end of bodies that it does not forward.
             unseen = 4 * len(modes)
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="unseen"}'), unseen)
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="completed"}'), 4 * len(modes) ** 2 - unseen)
 
     def test_envoy_may_ping_as_often_as_it_likes(self):
-        """Servers of gRPC's take two pings without data in five minutes, and then close the connection."""
+        """gRPC servers accept two pings without data in five minutes, then close the connection."""
 
         def change(text):
             assert text.count("{interval: 5s, timeout: 3s}") == 1
@@ -367,7 +366,7 @@ class ReplicasThatGoTest(unittest.TestCase):
             for (connection, answer), by in zip(streams, served):
                 if by == "b":
                     self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
-                else:  # an error and no silence
+                else:  # an error, not silence
                     with self.assertRaises((http.client.HTTPException, OSError)):
                         answer.read()
                 answer.close()
@@ -382,10 +381,10 @@ class ReplicasThatGoTest(unittest.TestCase):
             epp.await_metric("tactus_epp_requests_in_flight", 0)
 
     def test_the_next_endpoint_is_tried(self):
-        """With Envoy's policy that reads a list, and a picker that does not know yet that a replica is gone."""
+        """With Envoy's policy for endpoint lists, and a picker that does not know yet that a replica is gone."""
 
         def change(text):
-            begin, end = text.index("    # Wherever the picker says."), text.index("    - name: endpoint_picker\n")
+            begin, end = text.index("    # To the picker's choice."), text.index("    - name: endpoint_picker\n")
             text = (
                 text[:begin]
                 + OVERRIDE_HOST.replace(
@@ -434,7 +433,7 @@ class ReplicasThatGoTest(unittest.TestCase):
             self.assertEqual(post(envoy)[0], 200)
             epp.process.send_signal(signal.SIGSTOP)
             try:
-                self.assertEqual(post(envoy)[0], 500, "an error in good time, and no silence")
+                self.assertEqual(post(envoy)[0], 500, "an error in time, not silence")
             finally:
                 epp.process.send_signal(signal.SIGCONT)
 
@@ -472,7 +471,7 @@ class ReplicasThatGoTest(unittest.TestCase):
                     self.assertTrue(text.endswith(b"data: [DONE]\n\n"), text)
                 for server in servers:
                     done = re.findall(r"vllm:request_success_total\{.*\} (\d+)", metrics_of(server))
-                    self.assertGreater(sum(map(int, done)), 0, "each had some")
+                    self.assertGreater(sum(map(int, done)), 0, "each replica had some")
         finally:
             for server in servers:
                 server.stop()

@@ -1,4 +1,4 @@
-"""`tactus epp` at its limits: requests, bodies, headers, streams that say nothing or break off, bytes that are no
+"""`tactus epp` at its limits: requests, bodies, headers, streams that are silent or break off, bytes that are not a
 message."""
 
 import pathlib
@@ -45,7 +45,7 @@ class LimitsTest(unittest.TestCase):
             epp.await_metric("tactus_epp_body_bytes", 0)
             epp.await_metric("tactus_epp_streams", 0)
             self.assertEqual(epp.metric('tactus_epp_refused_total{reason="body_late"}'), 8)
-            answered = epp.conversation()  # once it has its replica, a request may take any time
+            answered = epp.conversation()  # once its replica is chosen, a request may take any time
             answered.headers()
             answered.body(BODY, end=True)
             answered.receive("request_headers")
@@ -60,7 +60,7 @@ class LimitsTest(unittest.TestCase):
             counts = {"completed": 0, "aborted": 0, "unseen": 0}
             for mode in (Mode.NONE, Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
                 for how in ("cancelled", "lost", "half-closed"):
-                    # A connection of its own, which ends with the channel.
+                    # A separate connection, which ends with the channel.
                     own = [("grpc.use_local_subchannel_pool", 1)]
                     with grpc.insecure_channel(f"127.0.0.1:{epp.ports[0]}", options=own) as channel:
                         conversation = Conversation(channel, response=mode)
@@ -73,13 +73,13 @@ class LimitsTest(unittest.TestCase):
                         elif how == "half-closed":
                             conversation.expect_end()
                     conversation.outgoing.put(None)
-                    # A data plane that keeps bodies to itself ends all of its streams like that.
+                    # A data plane that does not forward bodies ends all its streams like that.
                     counts["unseen" if mode == Mode.NONE else "aborted"] += 1
                     epp.await_metric("tactus_epp_requests_in_flight", 0)
                     ended = {o: epp.metric(f'tactus_epp_ended_total{{outcome="{o}"}}') for o in counts}
                     self.assertEqual(ended, counts, f"mode {mode}, {how}")
 
-    def test_a_stream_that_says_nothing_ends(self):
+    def test_a_silent_stream_ends(self):
         with FakeReplica("a") as replica, EppProcess([replica], "--body-timeout", "300ms") as epp:
             silent = [epp.conversation() for _ in range(8)]
             for conversation in silent:
@@ -89,8 +89,8 @@ class LimitsTest(unittest.TestCase):
                 self.assertIn("--body-timeout", conversation.call.details())
             epp.await_metric("tactus_epp_streams", 0)
 
-    def test_what_is_no_message_is_an_error(self):
-        """A status of OK would let the data plane send the request on without a choice."""
+    def test_malformed_messages_are_errors(self):
+        """A status of OK would let the data plane forward the request without a choice."""
         with FakeReplica("a") as replica, EppProcess([replica]) as epp:
             process = epp.channel.stream_stream(
                 "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
@@ -105,12 +105,12 @@ class LimitsTest(unittest.TestCase):
                 self.assertEqual(call.code(), grpc.StatusCode.INVALID_ARGUMENT, sent[-1][:10])
                 self.assertIn("ProcessingRequest", call.details())
             half = process(iter([headers.SerializeToString()]), timeout=LIMIT_S)
-            with self.assertRaises(grpc.RpcError, msg="a request whose body does not come, and then the end"):
+            with self.assertRaises(grpc.RpcError, msg="a request whose body never arrives, then the end"):
                 list(half)
             self.assertEqual(half.code(), grpc.StatusCode.INVALID_ARGUMENT)
             epp.await_metric("tactus_epp_streams", 0)
 
-    def test_headers_count_as_bytes_that_are_held(self):
+    def test_headers_count_as_buffered_bytes(self):
         limits = ("--max-body", "16MiB", "--max-body-total", "16MiB")
         with FakeReplica("a") as replica, EppProcess([replica], *limits) as epp:
             large = [(":method", "POST"), (":path", "/v1/completions"), ("x-large", "x" * (30 << 20))]

@@ -1,6 +1,5 @@
-"""Starts the real `tactus epp` on free ports and talks to it as a data plane does, in the published messages (package
-xds-protos). Every
-wait has a limit."""
+"""Starts the real `tactus epp` on free ports and acts as its data plane, with the published messages (package
+xds-protos). Every wait has a limit."""
 
 import os
 import queue
@@ -95,7 +94,7 @@ class EppProcess:
         return urllib.request.urlopen(f"http://127.0.0.1:{self.ports[2]}{path}", timeout=LIMIT_S).read().decode()
 
     def metric(self, name):
-        """Its value, by name and labels as they are written."""
+        """The value of a metric, by name and labels in text format."""
         for line in self.http("/metrics").splitlines():
             if line.startswith(name + " "):
                 return float(line.rsplit(" ", 1)[1])
@@ -110,7 +109,7 @@ class EppProcess:
         return Conversation(self.channel, **modes)
 
     def stop(self, signals=1):
-        """The exit status."""
+        """Stops it and returns the exit status."""
         if getattr(self, "channel", None):
             self.channel.close()
         for _ in range(signals):
@@ -153,7 +152,7 @@ GET = [(":method", "GET"), (":path", "/v1/models")]
 
 
 class Conversation:
-    """One stream: the messages of one request, in the order and with the modes that a data plane would use."""
+    """One stream: the messages of one request, in the order and with the modes of a data plane."""
 
     def __init__(self, channel, request=Mode.FULL_DUPLEX_STREAMED, response=Mode.FULL_DUPLEX_STREAMED, tell_modes=True):
         self.outgoing = queue.Queue()
@@ -191,7 +190,7 @@ class Conversation:
         self.send(response_trailers=messages.HttpTrailers(trailers=header_map([("x-checksum", "1")])))
 
     def receive(self, kind):
-        """The next message, which is of this kind; the call's own time-out ends the wait."""
+        """The next message, which must be of this kind; the call's time-out bounds the wait."""
         message = next(self.call)
         if message.WhichOneof("response") != kind:
             raise AssertionError(f"wanted {kind}, got {message}")
@@ -210,7 +209,7 @@ class Conversation:
 
 
 def destination(message):
-    """What a message routes to, the same by header and by metadata; None: it routes nothing."""
+    """The destination of a message, which must agree in header and metadata; None: no destination."""
     kind = message.WhichOneof("response")
     common = getattr(message, kind).response
     headers = {h.header.key: h for h in common.header_mutation.set_headers}

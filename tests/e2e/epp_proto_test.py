@@ -1,5 +1,5 @@
-"""src/fleet/picker/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it
-has with the published number, type and shape."""
+"""src/fleet/picker/external_processor.proto against the published descriptors (package xds-protos): its messages are
+parts of the published ones, with the same numbers, types and shapes."""
 
 import pathlib
 import shutil
@@ -21,7 +21,7 @@ if shutil.which("protoc") is None:
 
 PROTO = pathlib.Path(__file__).resolve().parents[2] / "src/fleet/picker/external_processor.proto"
 PUBLISHED = (external_processor_pb2, base_pb2, http_status_pb2)
-# Not in a package of their own here; an int32 and an enum are the same on the wire.
+# In another package here; an int32 and an enum are the same on the wire.
 MODE = processing_mode_pb2.ProcessingMode.DESCRIPTOR.enum_types_by_name["BodySendMode"]
 INTS = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_ENUM}
 
@@ -67,7 +67,7 @@ class ProtoTest(unittest.TestCase):
             for field in message.field:
                 self.assertIn(field.name, real.fields_by_name, message.name)
                 self.compare_field(message, field, real.fields_by_name[field.name])
-            for nested in message.nested_type:  # of a map
+            for nested in message.nested_type:  # of a map field
                 for field in nested.field:
                     self.compare_field(nested, field, real.nested_types_by_name[nested.name].fields_by_name[field.name])
             for enum in message.enum_type:

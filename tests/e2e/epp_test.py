@@ -1,5 +1,4 @@
-"""`tactus epp` driven as a data plane drives it: every mode of bodies, subsets, refusals, health, metrics, the command
-line."""
+"""`tactus epp` as a data plane uses it: every body mode, subsets, rejections, health, metrics, the command line."""
 
 import asyncio
 import json
@@ -42,7 +41,7 @@ def run(*args, **kwargs):
 
 
 def pieces(conversation, kind="request_body"):
-    """The body that the picker passes on, up to its end."""
+    """The body as forwarded by the picker, up to its end."""
     data = b""
     while True:
         streamed = getattr(conversation.receive(kind), kind).response.body_mutation.streamed_response
@@ -170,7 +169,7 @@ class EppTest(unittest.TestCase):
         self.assertEqual(pieces(conversation), BODY)
         self.finish(conversation)
 
-    def test_full_duplex_is_assumed_where_nothing_is_said(self):
+    def test_full_duplex_is_the_default_mode(self):
         conversation = self.conversation(tell_modes=False)
         conversation.headers()
         conversation.body(BODY, end=True)
@@ -212,7 +211,7 @@ class EppTest(unittest.TestCase):
         conversation.response_headers(end=True, observability_mode=True)
         conversation.expect_end()
 
-    def test_rubbish_is_a_replicas_to_refuse(self):
+    def test_malformed_bodies_are_left_to_the_replica(self):
         for rubbish in (b"{", b"\x00\xff" * 50, b"[" * 5000):
             conversation = self.conversation()
             conversation.headers()
@@ -268,7 +267,7 @@ class EppTest(unittest.TestCase):
         second.body(b"x" * 200000)
         self.assert_refused(second, 503)
 
-    def test_the_room_of_a_body_is_free_when_it_has_gone_on(self):
+    def test_a_forwarded_body_releases_its_memory(self):
         conversation = self.conversation()
         conversation.headers()
         conversation.body(b"x" * 250000)
@@ -276,7 +275,7 @@ class EppTest(unittest.TestCase):
         conversation.body(b"x", end=True)
         conversation.receive("request_headers")
         pieces(conversation)
-        self.epp.await_metric("tactus_epp_body_bytes", 0)  # the replica has not answered
+        self.epp.await_metric("tactus_epp_body_bytes", 0)  # although the replica has not answered
         conversation.response_headers(end=True)
         conversation.receive("response_headers")
         conversation.expect_end()
@@ -301,7 +300,7 @@ class EppTest(unittest.TestCase):
         self.epp.await_metric("tactus_epp_requests_in_flight", 0)
         conversation.expect_end()
 
-    def test_a_client_that_goes_frees_its_place(self):
+    def test_a_client_disconnect_frees_its_slot(self):
         aborted = self.epp.metric('tactus_epp_ended_total{outcome="aborted"}')
         conversation = self.conversation()
         conversation.headers(GET, end=True)
@@ -356,7 +355,8 @@ class EppTest(unittest.TestCase):
             async with grpc.aio.insecure_channel(f"127.0.0.1:{self.epp.ports[0]}") as channel:
                 stub, all_routed = services.ExternalProcessorStub(channel), asyncio.Event()
                 calls = [asyncio.create_task(one(stub, all_routed)) for _ in range(count)]
-                while len(routed) < count and not any(call.done() for call in calls):  # a call ends within its time
+                # a call ends within its time limit
+                while len(routed) < count and not any(call.done() for call in calls):
                     await asyncio.sleep(0.01)
                 held = await asyncio.to_thread(self.epp.metric, "tactus_epp_requests_in_flight")
                 all_routed.set()
@@ -406,7 +406,7 @@ class OtherFleetsTest(unittest.TestCase):
             conversation.headers(GET, end=True)
             self.assertEqual(destination(conversation.receive("request_headers")), replica.address)
             conversation.cancel()
-            replica.ready = False  # the picker stays, to say so
+            replica.ready = False  # the picker keeps running, to report that
             epp.await_metric(f'tactus_epp_endpoint_ready{{endpoint="{replica.address}"}}', 0)
             self.assertEqual(epp.health("readiness"), 1)
 
@@ -433,7 +433,7 @@ class OtherFleetsTest(unittest.TestCase):
             self.assertEqual(sorted(destination(conversation.receive("request_headers")).split(",")), sorted(ring[1:]))
             conversation.cancel()
 
-    def test_another_mode_is_assumed_when_told(self):
+    def test_the_default_mode_is_an_option(self):
         with FakeReplica("a") as replica, EppProcess([replica], "--body-mode", "buffered") as epp:
             conversation = epp.conversation(tell_modes=False)
             conversation.headers()
@@ -442,7 +442,7 @@ class OtherFleetsTest(unittest.TestCase):
             self.assertEqual(destination(conversation.receive("request_body")), replica.address)
             conversation.cancel()
 
-    def test_it_stops_when_its_streams_have_ended(self):
+    def test_the_picker_stops_after_its_streams_have_ended(self):
         with FakeReplica("a") as replica, EppProcess([replica]) as epp:
             conversation = epp.conversation()
             conversation.headers(GET, end=True)
@@ -450,11 +450,11 @@ class OtherFleetsTest(unittest.TestCase):
             epp.process.terminate()
             wait_until(lambda: any("1 to finish" in line for line in epp.lines), "stopping")
             conversation.response_headers(end=True)
-            conversation.receive("response_headers")  # what runs is served to its end
+            conversation.receive("response_headers")  # running requests are served to their end
             conversation.expect_end()
             self.assertEqual(epp.process.wait(30), 0)
 
-    def test_what_does_not_end_is_cut_off(self):
+    def test_streams_beyond_the_drain_time_are_cut_off(self):
         with FakeReplica("a") as replica, EppProcess([replica], "--shutdown-timeout", "300ms") as epp:
             conversation = epp.conversation()
             conversation.headers(GET, end=True)
@@ -464,7 +464,7 @@ class OtherFleetsTest(unittest.TestCase):
             with self.assertRaises(grpc.RpcError):
                 next(conversation.call)
 
-    def test_a_second_signal_ends_it_at_once(self):
+    def test_a_second_signal_ends_the_picker_at_once(self):
         with FakeReplica("a") as replica, EppProcess([replica], "--shutdown-timeout", "10m") as epp:
             conversation = epp.conversation()
             conversation.headers(GET, end=True)
@@ -520,7 +520,7 @@ class OtherFleetsTest(unittest.TestCase):
 
 
 class CommandLineTest(unittest.TestCase):
-    def test_what_is_wrong_is_named(self):
+    def test_errors_of_the_picker_name_the_cause(self):
         for args, name in (
             ([], "--replicas"),
             (["--replicas", ","], "--replicas"),
@@ -566,7 +566,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertRegex(config.stdout, r"(?m)^health-port = 7$")
         self.assertRegex(config.stdout, r"(?m)^metrics-port = 9090$")
 
-    def test_a_build_without_it_says_so(self):
+    def test_a_build_without_the_picker_reports_it(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = pathlib.Path(folder) / "tactus"
             (

@@ -1,5 +1,4 @@
-"""Why a request was late, of the real program: what a server answers, and what `tactus explain` tells of its
-recording."""
+"""Explanations of latency by the real program: the server's answer, and `tactus explain` on its recording."""
 
 import decimal
 import json
@@ -62,7 +61,7 @@ class Explained(unittest.TestCase):
 
 
 class ServedTest(Explained):
-    def test_a_recording_tells_what_the_server_told(self):
+    def test_a_recording_gives_the_servers_explanation(self):
         server = ServerProcess(
             "--trace-out",
             self.trace,
@@ -79,7 +78,7 @@ class ServedTest(Explained):
             "--tbt-slo",
             "none",
             real_model=False,
-        )  # no step times: every objective is taken
+        )  # no step times: the gate accepts every objective
         self.addCleanup(server.stop)
 
         def call(path, body=None, key="k", **headers):
@@ -102,18 +101,18 @@ class ServedTest(Explained):
         with ThreadPoolExecutor(6) as pool:
             answers = list(pool.map(complete, range(6)))
         for i, answer in enumerate(answers):
-            told = answer["tactus_explain"]
-            self.assertEqual(told["id"], f"id-{i}")
-            self.assert_adds_up(told)
-            self.assertEqual(told["completion_tokens"], {3: 24, 5: 12}.get(i, 6))
+            explained = answer["tactus_explain"]
+            self.assertEqual(explained["id"], f"id-{i}")
+            self.assert_adds_up(explained)
+            self.assertEqual(explained["completion_tokens"], {3: 24, 5: 12}.get(i, 6))
             self.assertEqual(
-                [(s["prompt"], s["choice"]) for s in told.get("sequences", [])],
+                [(s["prompt"], s["choice"]) for s in explained.get("sequences", [])],
                 {3: [(0, n) for n in range(4)], 5: [(0, 0), (1, 0)]}.get(i, []),
             )
-            self.assertIs(told["objectives"][0]["kept"], False)
-            self.assertIn(told["objectives"][0]["cause"], CAUSES)
-            self.assertEqual(call(f"/v1/requests/cmpl-id-{i}/explain"), told)
-        # Four choices and two places: the others wait for the first one's prompt, and the last for a place.
+            self.assertIs(explained["objectives"][0]["kept"], False)
+            self.assertIn(explained["objectives"][0]["cause"], CAUSES)
+            self.assertEqual(call(f"/v1/requests/cmpl-id-{i}/explain"), explained)
+        # Four choices and two slots: the others wait for the first one's prompt, and the last for a slot.
         waited = [set(s["totals_ms"]) for s in answers[3]["tactus_explain"]["sequences"]]
         self.assertIn("sibling", waited[1])
         self.assertIn("places", waited[3])
@@ -135,10 +134,10 @@ class ServedTest(Explained):
             done = tactus("explain", self.trace, f"id-{i}", "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(exact(done.stdout), answer["tactus_explain"])
-            if i != 5:  # of which each prompt has a number
+            if i != 5:  # of which each prompt has its own number
                 numbered = tactus("explain", self.trace, answer["tactus_explain"]["request"], "--json")
                 self.assertEqual(numbered.stdout, done.stdout)
-        # The recording says which model's step times a replay with predicted ones takes, and for how many threads.
+        # The recording names the model and thread count whose step times a replay with predictions uses.
         name = pathlib.Path(server.folder.name).name
         replay = tactus("sim", "--replay", self.trace, "--times", "model", TACTUS_CACHE_DIR=str(self.trace.parent))
         self.assertEqual(replay.returncode, 1)
@@ -173,12 +172,12 @@ class RecordingTest(Explained):
         self.record()
         done = tactus("explain", self.trace, 40, "--json", "-o", self.trace.with_suffix(".json"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        told = exact(done.stdout)
+        explained = exact(done.stdout)
         self.assertEqual(self.trace.with_suffix(".json").read_text(), done.stdout)
-        self.assert_adds_up(told)
-        self.assertIsNone(told["id"])
-        self.assertEqual(told["request"], 40)
-        self.assertIn(told["objectives"][0]["cause"], ("queue", "places"))
+        self.assert_adds_up(explained)
+        self.assertIsNone(explained["id"])
+        self.assertEqual(explained["request"], 40)
+        self.assertIn(explained["objectives"][0]["cause"], ("queue", "places"))
         text = tactus("explain", self.trace, 40).stdout
         for expected in (
             "request 40",
@@ -190,15 +189,15 @@ class RecordingTest(Explained):
         ):
             self.assertIn(expected, text)
 
-    def test_what_is_wrong_is_named(self):
+    def test_errors_of_explain_name_the_cause(self):
         self.record()
         other = self.trace.with_suffix(".txt")
-        other.write_text("no recording at all")
+        other.write_text("not a recording")
         cut = self.trace.with_suffix(".cut")
         cut.write_bytes(self.trace.read_bytes()[:-200])
         for args, status, expected in [
             ((self.trace, 41), 1, "requests 1 to 40, 0 of them with an id"),
-            ((self.trace, "nobody"), 1, "'nobody'"),
+            ((self.trace, "missing-id"), 1, "'missing-id'"),
             ((self.trace, ""), 1, "no request ''"),
             ((other, 1), 1, "not a step trace"),
             ((self.trace.with_suffix(".none"), 1), 1, "cannot read"),
@@ -213,7 +212,7 @@ class RecordingTest(Explained):
                 self.assertEqual(done.stdout, "")
         done = tactus("explain", cut, 1)
         self.assertIn(done.returncode, (0, 1))
-        self.assertTrue("was not closed in order" in done.stderr or "cut off" in done.stderr, done.stderr)
+        self.assertTrue("was not closed" in done.stderr or "cut off" in done.stderr, done.stderr)
 
 
 if __name__ == "__main__":

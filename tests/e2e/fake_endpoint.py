@@ -1,5 +1,4 @@
-"""An endpoint on a free port of the loopback that gives the answers it is told to, one after the other and then from
-the start again."""
+"""An endpoint on a free loopback port that returns given answers, one after another, repeating the list."""
 
 import json
 import socketserver

@@ -1,6 +1,5 @@
-"""A replica on a free port of the loopback: it is ready when the test says so, says how much it was asked, streams with
-`"stream": true`, and
-can die in the middle of a stream."""
+"""A replica on a free loopback port: the test sets its readiness; it counts its requests, streams with `"stream":
+true`, and can die in the middle of a stream."""
 
 import http.server
 import json
@@ -13,7 +12,7 @@ class FakeReplica:
         self.name = name
         self.ready = ready
         self.answering = threading.Semaphore(0)  # released when a stream has sent its first event
-        self.go_on = threading.Event()  # a stream with "hold" waits for it behind its first event
+        self.go_on = threading.Event()  # a stream with "hold" waits for it after its first event
         self.go_on.set()
         replica = self
 
@@ -90,7 +89,7 @@ class FakeReplica:
             block_on_close = False
             request_queue_size = 512
 
-            def handle_error(self, *_):  # a client that went
+            def handle_error(self, *_):  # a client that disconnected
                 pass
 
             def process_request(self, request, client_address):
@@ -106,7 +105,7 @@ class FakeReplica:
         self.thread.start()
 
     def kill(self):
-        """As when the process dies: no connection is left, and no new one is taken."""
+        """As if the process died: closes all connections and accepts no new ones."""
         if not self.dead:
             self.dead = True
             self.server.shutdown()
@@ -115,7 +114,7 @@ class FakeReplica:
             for connection in self.connections:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:  # has gone already
+                except OSError:  # already gone
                     pass
             self.go_on.set()
 

@@ -1,4 +1,5 @@
-"""The gate of the real program: who is refused and what it is told, and objectives that no server can keep."""
+"""The admission gate of the real program: rejected requests and their errors, and objectives that no server can
+meet."""
 
 import json
 import re
@@ -51,8 +52,8 @@ class GateTest(unittest.TestCase):
         self.assertEqual((status, error["param"]), (400, "slo.tbt_ms"))
         return float(re.search(r"the shortest step of this engine takes ([0-9.e+-]+) ms", error["message"])[1])
 
-    def test_what_cannot_be_kept_is_refused_at_once(self):
-        # One step with a token can be done in that time, and one with 1,500 cannot.
+    def test_impossible_objectives_are_refused_at_once(self):
+        # One step with one token fits into this time; a step with 1,500 does not.
         ttft_ms = 2 * self.floor_ms()
         for stream in (False, True):
             status, error, headers = self.post(slo={"ttft_ms": ttft_ms, "class": "eager"}, stream=stream)
@@ -62,7 +63,7 @@ class GateTest(unittest.TestCase):
             )
             self.assertGreaterEqual(int(headers["Retry-After"]), 1)
 
-    def test_whoever_can_wait_or_states_nothing_is_served(self):
+    def test_requests_with_slack_or_without_objectives_are_served(self):
         ttft_ms = 2 * self.floor_ms()
         for body in (
             {"slo": {"ttft_ms": ttft_ms, "class": "patient"}},
@@ -84,7 +85,7 @@ class GateTest(unittest.TestCase):
 
 
 class FlagsTest(unittest.TestCase):
-    def test_what_is_wrong_is_named(self):
+    def test_errors_of_the_gate_name_the_cause(self):
         for args, why in (
             (["--gate", "closed"], "unknown gate 'closed'; known: none, queue, predict"),
             (["--slo-class", "a:gate=closed"], "gate 'closed' is none of off, queue and shed"),

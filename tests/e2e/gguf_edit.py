@@ -1,4 +1,4 @@
-"""Copies a GGUF file with changed metadata: for tests of files that are wrong about themselves."""
+"""Copies a GGUF file with changed metadata, for tests of files with wrong metadata."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ ALIGNMENT = 32
 
 
 def edit_gguf(source, target, changes=None, drop=()):
-    """`changes`: key -> (type, bytes), of a scalar; new keys are added. Data of tensors stays as it is."""
+    """`changes`: key -> (type, bytes) of a scalar; new keys are added. Tensor data is unchanged."""
     changes = dict(changes or {})
     data = memoryview(pathlib.Path(source).read_bytes())
     integer = lambda at, size: int.from_bytes(data[at : at + size], "little")  # noqa: E731

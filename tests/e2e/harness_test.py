@@ -1,4 +1,4 @@
-"""What the other tests stand on: a server that hangs, and tests that hang or skip, are told within seconds."""
+"""The test harness: servers that hang, and tests that hang or skip, are reported within seconds."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""A sample of the attack tier's part `replicas` (tests/abuse/replicas.py): replicas, peers and endpoints that lie, few
-file descriptors, hang-ups, against the real programs."""
+"""A sample of the attack tier's part `replicas` (tests/abuse/replicas.py): replicas, peers and endpoints with false
+answers, few file descriptors, hang-ups, against the real programs."""
 
 import pathlib
 import sys
@@ -10,7 +10,7 @@ import replicas
 
 
 class Sample:
-    """Counts what is checked, as the tier's tally does."""
+    """Counts the checks, like the tier's tally."""
 
     quick = True
 
@@ -46,7 +46,7 @@ class HostileReplicasTest(unittest.TestCase):
     def test_servers_that_lie_to_a_load_test(self):
         self.passes(replicas.benches)
 
-    def test_routers_that_are_none(self):
+    def test_servers_that_are_no_routers(self):
         self.passes(replicas.lists)
 
     def test_peers_that_lie_to_a_server_that_hands_over(self):
@@ -55,13 +55,13 @@ class HostileReplicasTest(unittest.TestCase):
     def test_senders_that_lie_to_a_server_that_sequences_move_to(self):
         self.passes(replicas.hostile_senders)
 
-    def test_kv_folders_that_another_program_has_been_in(self):
+    def test_kv_folders_modified_by_another_program(self):
         self.passes(replicas.kv_folders)
 
-    def test_few_descriptors_silence_nobody(self):
+    def test_few_descriptors_leave_no_client_without_answer(self):
         self.passes(replicas.few_descriptors)
 
-    def test_a_hang_up_ends_no_command_by_a_signal(self):
+    def test_a_disconnect_ends_no_command_by_a_signal(self):
         self.passes(replicas.hang_ups)
 
 

@@ -1,7 +1,6 @@
-"""Sequences on the move whose destination dies or falls silent, with real processes: `tactus route` drains one server
-towards another one,
-which is killed, or stopped (a half-open peer), at a chosen message of the move. The stream goes on where it was, to its
-last token.
+"""Migrations whose destination dies or stops responding, with real processes: `tactus route` drains one server towards
+another, which is killed or stopped (a half-open peer) at a chosen message of the migration. The stream continues at the
+source, to its last token.
 """
 
 import os
@@ -19,7 +18,7 @@ from route_test import MODEL, client_of
 from router_process import Router
 from server_process import ServerProcess, wait_until
 
-# Long enough to be under way when the move comes.
+# Long enough to be running when the migration starts.
 SLOW = {
     "hidden_size": 512,
     "intermediate_size": 2048,
@@ -31,9 +30,8 @@ TOKENS = 1200
 
 
 class Tap:
-    """A port in front of a server that passes everything on, and calls `act` once, when a message of an import of this
-    kind has come and
-    before it goes on: the server cannot have answered it."""
+    """A port in front of a server that forwards everything, and calls `act` once, before it forwards an import message
+    of this kind: the server cannot have answered it."""
 
     def __init__(self, server, kind, act):
         self.port = int(server.url.rsplit(":", 1)[1])
@@ -98,7 +96,7 @@ def metric(server, name):
 
 
 def end(process, signal_number):
-    """Returns when no thread of it runs any more: until one has taken a SIGSTOP, the others go on."""
+    """Returns when none of its threads runs: until one thread has received a SIGSTOP, the others continue."""
     process.send_signal(signal_number)
     if signal_number == signal.SIGKILL:
         process.wait(30)
@@ -157,7 +155,7 @@ class MoveFailuresTest(unittest.TestCase):
         return text
 
     def move(self, signal_number, kind):
-        """A move away from the source, whose destination gets the signal when it has got a message of this kind."""
+        """Starts a migration away from the source; the destination gets the signal after a message of this kind."""
         destination = self.start()
         tap = Tap(destination, kind, lambda: end(destination.process, signal_number))
         failed, out = (
@@ -178,16 +176,16 @@ class MoveFailuresTest(unittest.TestCase):
             try:
                 text = self.stream(client_of(router).with_options(timeout=20), drain)
             except openai.APITimeoutError:
-                self.fail("the stream has stood still for 20 s" + self.source.last_lines())
-            self.assertTrue(tap.acted.is_set(), "nothing was about to move")
-            self.assertEqual(text, self.whole, "the stream is not that of one server")
+                self.fail("the stream has stalled for 20 s" + self.source.last_lines())
+            self.assertTrue(tap.acted.is_set(), "no migration was about to start")
+            self.assertEqual(text, self.whole, "the stream differs from that of a single server")
             wait_until(
                 lambda: metric(self.source, 'tactus_fleet_migrations_total{what="failed"}') > failed,
-                "the source's word that a move failed",
+                "the source to report a failed migration",
                 about=self.source.last_lines,
             )
             self.assertEqual(metric(self.source, 'tactus_fleet_migrations_total{what="out"}'), out, "it moved")
-            wait_until(self.idle, "the source to hold nothing for it", about=self.source.last_lines)
+            wait_until(self.idle, "the source to free its state", about=self.source.last_lines)
         finally:
             self.assertEqual(router.stop(), 0, router.last_lines())
             tap.close()

@@ -98,7 +98,7 @@ class ChatTest(unittest.TestCase):
                 return await asyncio.gather(*(stream(async_client, q) for q in QUESTIONS))
 
         together = asyncio.run(all_of_them())
-        self.assertEqual([text for text, _ in together], alone)  # whatever runs beside it
+        self.assertEqual([text for text, _ in together], alone)  # independent of concurrent requests
         self.assertTrue(all(chunks > 2 for _, chunks in together))
         if server.real:
             self.assertEqual(len(set(alone)), len(alone))
@@ -133,7 +133,7 @@ class ChatTest(unittest.TestCase):
         for entry in content:
             self.assertEqual(len(entry.top_logprobs), 3)
             self.assertLessEqual(entry.logprob, 0)
-            # Greedy: the chosen token is the best one.
+            # Greedy: the chosen token is the most likely one.
             self.assertEqual(entry.token, entry.top_logprobs[0].token)
             self.assertAlmostEqual(entry.logprob, entry.top_logprobs[0].logprob, places=5)
         spoken = content[:-1] if answer.choices[0].finish_reason == "stop" else content
@@ -268,7 +268,7 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(client.models.retrieve(MODEL).id, MODEL)
 
     def test_closing_a_stream_frees_its_memory(self):
-        # An answer that no machine completes before the server has seen its client go: minutes of generation.
+        # An answer that takes minutes, so that no machine completes it before the server notices the disconnect.
         length = 800_000
         other = ServerProcess(
             "--max-num-seqs", 2, "--max-queue", 2, real_model=False, config={"max_position_embeddings": length + 1000}
@@ -298,7 +298,7 @@ class ServerTest(unittest.TestCase):
         finally:
             self.assertEqual(other.stop(), 0)
 
-    def test_shutdown_finishes_what_runs(self):
+    def test_shutdown_finishes_running_requests(self):
         other = ServerProcess("--json", "--verbose", real_model=False)
         with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as busy:
             stream = busy.completions.create(
@@ -313,8 +313,8 @@ class ServerTest(unittest.TestCase):
         self.assertGreater(json.loads(other.output)["steps"], 0)
         text = "".join(other.lines)
         rules = re.search(
-            r"rules of answers: up to (\d+) MiB as needed, (\d+) for vocabularies, (\d+) rules at once of (\d+) that"
-            r" are compiled, (\d+) for answers that follow one",
+            r"rules of answers: up to (\d+) MiB as needed: (\d+) for vocabularies, (\d+) compilations at once of (\d+)"
+            r" each, (\d+) for answers that follow a rule",
             text,
         )
         self.assertIsNotNone(rules, text)

@@ -1,5 +1,4 @@
-"""Options as every command takes them: --print-config reads back as what was in force, secrets stay out of it, and what
-is wrong is
+"""Options of every command: --print-config reads back as the effective configuration, without secrets, and errors are
 found in the order flags, output files, model, port."""
 
 import json
@@ -12,7 +11,7 @@ import unittest
 from command_case import BINARY, Folder, tactus
 from server_process import TakenPort
 
-# What TOML, a shell and a command line each have a meaning for.
+# Characters with a special meaning in TOML, a shell or a command line.
 NASTY = 'it\'s a "path" \\ to/ü #=[1,2]{} %$HOME\t\'\'\'\n""" end'
 LIST = ["a,b", NASTY, "-1", "{}", "[x]"]
 SIM_PARTS = ("capacity", "sweep", "compare", "step")
@@ -20,7 +19,7 @@ ROUTE_PARTS = ("list", "add", "remove", "drain", "undrain")
 
 
 def commands():
-    """Every command that takes options, as its words."""
+    """Every command with options, as a list of words."""
     names = re.findall(r"^  ([a-z]+) +\S", tactus("--help").stdout, re.MULTILINE)
     assert {"serve", "route", "sim", "report"} <= set(names), names
     epp = (pathlib.Path(BINARY).parent / "tactus-epp").exists()
@@ -29,7 +28,7 @@ def commands():
 
 
 class Flag:
-    """A line of --help: the flag, what it takes and its range."""
+    """A line of --help: the flag, its values and its range."""
 
     def __init__(self, line, default):
         match = re.match(r"  (--?[\w-]+)(?:, --?[\w-]+)?(?: (on\|off|<[^>]+>\S*|\S+(?=  )|\S*\|\S*))? +(.*)", line)
@@ -37,7 +36,7 @@ class Flag:
         self.name, self.default = self.flag.lstrip("-"), default
 
     def values(self):
-        """Values that it takes and that differ from the default."""
+        """Valid values that differ from the default."""
         if isinstance(self.default, bool):
             return ["off" if self.default else "on"]
         if isinstance(self.default, list):
@@ -114,7 +113,7 @@ class PrintedConfigurationTest(Folder):
                 config.write_text(self.printed(command))
                 self.assertEqual(self.printed(command, "--config", config), config.read_text())
 
-    def test_what_the_environment_says_is_printed_and_read_back(self):
+    def test_environment_settings_are_printed_and_read_back(self):
         config = self.folder / "c.toml"
         for command in commands():
             with self.subTest(command=" ".join(command)):
@@ -141,23 +140,23 @@ class PrintedConfigurationTest(Folder):
                     self.assertNotIn("sesame", printed)
                     self.assertNotIn("***", printed)
                     variable = "TACTUS_" + name.upper().replace("-", "_")
-                    self.assertIn(f"# {name}: is set, and left out here as a secret; give it by {variable}", printed)
+                    self.assertIn(f"# {name}: is set, and left out here as a secret; set it with {variable}", printed)
                     config.write_text(printed)
-                    # What is read back has no key at all, and not an empty one.
+                    # Reading it back gives no key at all, not an empty one.
                     self.assertIn(f"# {name}: none is set", self.printed(command, "--config", config))
                     self.assertEqual(self.printed(command, "--config", config, **{variable: "sesame"}), printed)
                     for args, environment in (([f"--{name}", "***"], {}), ([], {variable: "********"})):
                         done = tactus(*command, *args, "--print-config", **environment)
                         self.assertEqual((done.returncode, done.stdout), (2, ""))
-                        self.assertIn("stands for a secret and is none", done.stderr)
+                        self.assertIn("is the mask of a secret", done.stderr)
                     config.write_text(f'{name} = "***"\n')
                     done = tactus(*command, "--config", config)
                     self.assertEqual(done.returncode, 2)
-                    self.assertIn("stands for a secret and is none", done.stderr)
+                    self.assertIn("is the mask of a secret", done.stderr)
         self.assertLessEqual({"api-key", "admin-key", "replica-api-key"}, seen)
         self.assertIn("# api-key: 2 are set", self.printed(["serve"], "--api-key", "one", "--api-key", "two"))
 
-    def test_what_no_file_can_hold_is_said(self):
+    def test_values_that_no_file_can_hold_are_reported(self):
         done = subprocess.run(
             [BINARY.encode(), b"serve", b"--trace-out", b"a\xff", b"--print-config"], capture_output=True
         )
@@ -177,12 +176,12 @@ class PrintedConfigurationTest(Folder):
 
 
 class OrderOfChecksTest(Folder):
-    """Flags and output files, then the model, then the port: each of them wrong, and everything behind it too."""
+    """Flags and output files, then the model, then the port: each of them wrong, and everything after it too."""
 
     def setUp(self):
         super().setUp()
         (self.folder / "file").write_text("a file")
-        self.nowhere = self.folder / "file" / "x"  # below what is no folder
+        self.nowhere = self.folder / "file" / "x"  # below a file, which is not a folder
         self.input = self.folder / "in.jsonl"
         self.input.write_text(
             json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}) + "\n"
@@ -292,7 +291,7 @@ class OrderOfChecksTest(Folder):
             ("no-such-model",),
         )
 
-    def test_outputs_before_what_they_are_of(self):
+    def test_outputs_before_the_run(self):
         load = ["--workload", "random:in=8,out=8", "--rate", "1", "--requests", "5"]
         sim = ["--model", "llama-3.1-8b", "--device", "h100", *load]
         with TakenPort(listening=False) as port:

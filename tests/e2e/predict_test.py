@@ -1,6 +1,5 @@
-"""What was served is predicted: under every scheduler a server records a run, and `tactus sim --replay --times model`
-repeats it with
-step times of a file. README's command, from the outside."""
+"""Predictions of served runs: with every scheduler a server records a run, and `tactus sim --replay --times model`
+repeats it with step times of a file, as in README."""
 
 import concurrent.futures
 import csv
@@ -57,7 +56,7 @@ class PredictTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def record(self, *args, bodies=()):
-        """The path of a server's recording, and how many requests it answered."""
+        """The path of a server's recording, and the number of requests that it answered."""
         trace = self.path / "run.trace"
         trace.unlink(missing_ok=True)
         server = ServerProcess(
@@ -140,7 +139,7 @@ class PredictTest(unittest.TestCase):
             with self.subTest(scheduler=scheduler):
                 self.predict(*self.record("--scheduler", scheduler, bodies=bodies))
 
-    def test_guesses_are_predicted_as_they_were(self):
+    def test_a_run_with_guesses_is_predicted(self):
         again = [{"prompt": "abcabcabc" * 20, "max_tokens": 40, "temperature": 0, "ignore_eos": True} for _ in range(3)]
         result = self.predict(*self.record("--speculation", "ngram", bodies=again))
         recorded, predicted = (result[side]["draft_tokens"] for side in ("measured", "predicted"))

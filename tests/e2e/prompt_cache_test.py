@@ -1,6 +1,5 @@
-"""Prompts on disk, of the real program: it is killed while it writes, the folder is damaged, and after a restart what
-was computed long ago
-is a hit with the same text."""
+"""The prompt cache on disk with the real program: killed while it writes, damaged files, and hits with the same text
+after a restart."""
 
 import json
 import os
@@ -24,7 +23,7 @@ def prompt(i, tokens=400):
     return [draw.randrange(10, VOCABULARY) for _ in range(tokens)]
 
 
-# A model that the harness makes up is another one at each start.
+# The tiny model of the harness differs at every start.
 NEEDS_MODEL = unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL does not name the default model's file")
 
 
@@ -75,7 +74,7 @@ class PromptCacheTest(unittest.TestCase):
         )
 
     @NEEDS_MODEL
-    def test_killed_while_it_writes_it_has_what_was_written_before(self):
+    def test_a_kill_during_a_write_keeps_earlier_entries(self):
         server = self.serve()
         early = {i: self.ask(server, prompt(i)) for i in range(4)}
         for text, cache in early.values():
@@ -84,7 +83,7 @@ class PromptCacheTest(unittest.TestCase):
         wait_until(
             lambda: self.metric(server, "tactus_disk_kv_written_blocks_total") >= written, "the prompts are written"
         )
-        # It is killed in the middle of others.
+        # Killed while it writes other prompts.
         stop = threading.Event()
 
         def go_on(i):
@@ -113,7 +112,7 @@ class PromptCacheTest(unittest.TestCase):
         self.assertEqual(server.stop(), 0)
 
     @NEEDS_MODEL
-    def test_an_orderly_end_keeps_all_and_keys_have_their_own(self):
+    def test_an_orderly_end_keeps_all_and_keys_have_separate_entries(self):
         keys = ["--api-key", "one-key", "--api-key", "another-key"]
         server = self.serve(*keys)
         text, _ = self.ask(server, prompt(1), "one-key")
@@ -125,14 +124,14 @@ class PromptCacheTest(unittest.TestCase):
         server.stop()
 
     @NEEDS_MODEL
-    def test_damage_is_told_and_computed_again(self):
+    def test_damaged_entries_are_reported_and_recomputed(self):
         server = self.serve()
         text, _ = self.ask(server, prompt(1))
         other, _ = self.ask(server, prompt(2))
         server.stop()
         (blocks,) = self.folder.glob("*/*.blocks")
         with blocks.open("r+b") as file:
-            file.seek(blocks.stat().st_size // 100)  # in the first blocks of the first prompt
+            file.seek(blocks.stat().st_size // 100)  # within the first blocks of the first prompt
             file.write(os.urandom(16))
         server = self.serve()
         again, cache = self.ask(server, prompt(1))
@@ -144,12 +143,12 @@ class PromptCacheTest(unittest.TestCase):
                 "warning: KV cache" in line and blocks.name in line and "is damaged at byte" in line
                 for line in server.lines
             ),
-            "the damage is told",
+            "the damage is reported",
             about=server.last_lines,
         )
         server.stop()
 
-    def test_a_folder_in_use_and_one_that_is_none_are_refused(self):
+    def test_a_folder_in_use_and_a_non_folder_are_refused(self):
         server = self.serve()
         command = [
             os.environ["TACTUS_BINARY"],
@@ -178,7 +177,7 @@ class PromptCacheTest(unittest.TestCase):
         self.assertIn("another process uses it", refusal(self.folder))
         file = self.folder.parent / "file"
         file.write_text("text")
-        self.assertIn("it is a file; name a folder", refusal(file))
+        self.assertIn("it is a file; choose a folder", refusal(file))
         self.assertIn(
             "--kv-cache-dir-size 1000 is too small",
             refusal(self.folder.parent / "small", "--kv-cache-dir-size", "1000"),

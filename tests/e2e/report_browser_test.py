@@ -1,5 +1,5 @@
-"""A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has
-it."""
+"""A report in a real browser (Debian's chromium): it is drawn, loads no external resources, and follows the reader's
+light or dark scheme."""
 
 import html
 import json
@@ -27,7 +27,7 @@ def first_pixel(png):
         packed += body if kind == b"IDAT" else b""
         at += 12 + size
     row = zlib.decompress(packed)
-    return tuple(row[1 : 1 + channels][:3])  # whatever its filter: nothing is left of the first pixel or above it
+    return tuple(row[1 : 1 + channels][:3])  # for any filter: there is nothing left of the first pixel or above it
 
 
 @unittest.skipUnless(CHROMIUM, "there is no chromium")
@@ -77,13 +77,13 @@ class BrowserTest(Folder):
         self.page = self.folder / "page.html"
         self.assertEqual(tactus("report", run, "-o", self.page).returncode, 0)
 
-    def test_every_picture_is_drawn_and_nothing_is_asked_for(self):
+    def test_every_picture_is_drawn_without_network_requests(self):
         done = self.browse("--enable-logging=stderr", "--dump-dom", self.page.as_uri())
-        self.assertEqual(done.stdout.count("<svg"), 10)  # with the bubbles of a pipeline
+        self.assertEqual(done.stdout.count("<svg"), 10)  # including the bubbles of a pipeline
         self.assertNotIn("Content Security Policy", done.stderr)
         self.assertNotIn("Nothing to show", done.stdout)
 
-    def test_it_is_read_on_a_phone(self):
+    def test_the_page_fits_a_phone(self):
         page = self.folder / "measured.html"
         script = """<script>
           const texts = [...document.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height);
@@ -93,7 +93,7 @@ class BrowserTest(Folder):
             page: document.documentElement.scrollWidth});
         </script>"""
         text = re.sub(r"<meta http-equiv[^>]*>", "", self.page.read_text()).replace("</body>", script + "</body>")
-        # Headless windows are not narrower than 500 pixels; a frame is.
+        # Headless windows are at least 500 pixels wide; a frame may be narrower.
         page.write_text(text)
         outer = self.folder / "outer.html"
         outer.write_text(f"""<iframe width=390 height=800 src="{page.name}"></iframe><p id=out></p><script>
@@ -101,16 +101,16 @@ class BrowserTest(Folder):
         done = self.browse("--allow-file-access-from-files", "--virtual-time-budget=5000", "--dump-dom", outer.as_uri())
         seen = json.loads(html.unescape(re.search(r'<p id="out">(.*?)</p>', done.stdout)[1]))
         self.assertEqual((seen["width"], seen["wide"]), (390, 0), seen)
-        self.assertLessEqual(seen["page"], 390, "only tables scroll, in boxes of their own")
+        self.assertLessEqual(seen["page"], 390, "only tables scroll, within their boxes")
         self.assertGreaterEqual(seen["least"], 11, "the height of the smallest line of text in a picture, in pixels")
 
-    def test_it_is_light_or_dark(self):
+    def test_the_page_has_light_and_dark_colours(self):
         for features, colour in (("--disable-features=x", (255, 255, 255)), ("--force-dark-mode", (0x15, 0x18, 0x1C))):
             shot = self.folder / "shot.png"
             self.browse(features, "--window-size=1200,900", f"--screenshot={shot}", self.page.as_uri())
             self.assertEqual(first_pixel(shot), colour)
 
-    def test_it_prints(self):
+    def test_the_page_prints(self):
         paper = self.folder / "page.pdf"
         self.browse(f"--print-to-pdf={paper}", self.page.as_uri())
         data = paper.read_bytes()
@@ -121,7 +121,7 @@ class BrowserTest(Folder):
             self.assertGreater(float(width), float(height))  # two pictures side by side need the paper's long side
 
     @unittest.skipUnless(shutil.which("rsvg-convert"), "there is no rsvg-convert")
-    def test_its_pictures_as_png(self):
+    def test_pictures_of_the_page_as_png(self):
         pictures = self.folder / "pictures"
         done = tactus("report", self.recorded, "--pictures", pictures, "--png")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -1,4 +1,5 @@
-"""Run files and reports of the real program: what sim, bench and serve record, and what `tactus report` makes of it."""
+"""Run files and reports of the real program: the recordings of sim, bench and serve, and the output of `tactus
+report`."""
 
 import csv
 import io
@@ -40,7 +41,7 @@ class ReportTest(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         return path, json.loads(done.stdout)
 
-    def test_a_simulation_is_recorded_as_its_result_says(self):
+    def test_a_recorded_simulation_matches_its_result(self):
         path, result = self.record("a.run")
         with zipfile.ZipFile(path) as run:
             self.assertIsNone(run.testzip())
@@ -90,12 +91,11 @@ class ReportTest(Folder):
         missing = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": str(self.folder)})
         self.assertEqual(missing.returncode, 2)
         self.assertIn(
-            "--png needs the program rsvg-convert, which is in no folder of PATH: install it (Debian's package"
-            " librsvg2-bin)",
+            "--png needs the program rsvg-convert, which is not in PATH: install it (Debian package librsvg2-bin)",
             missing.stderr,
         )
         self.assertFalse(pictures.exists(), "all pictures or none")
-        # Whatever program has the name is given the picture and where its PNG goes.
+        # Any program of that name gets the picture and the path of its PNG.
         program = self.folder / "rsvg-convert"
         program.write_text('#!/bin/sh\necho "$1" "$2" > "$3"\necho "$5" >> "$3"\n')
         program.chmod(0o755)
@@ -116,7 +116,7 @@ class ReportTest(Folder):
             rf"rsvg-convert could not make '.*' \(exit status 3\); 0 of {drawn} PNG pictures were made, and all {drawn}"
             r" as SVG",
         )
-        # One that says it is done and has made nothing is no success, nor one that ends in the middle.
+        # A program that reports success without output is a failure, and so is one that is killed.
         for script, made in (("exit 0", 0), (f'[ "$5" = {pictures}/kv.svg ] && kill -9 $$; echo x > "$3"', None)):
             for png in pictures.glob("*.png"):
                 png.unlink()
@@ -144,7 +144,7 @@ class ReportTest(Folder):
                 {k: round(v, 6) if isinstance(v, float) else v for k, v in other.items()},
             )
         self.assertEqual(sum(row["output_tokens"] for row in series["rows"]), 60 * 32)
-        # Without a run file, and for people.
+        # Without a run file, as text.
         args = (*SIM, "--rate", "20", "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--timeseries", "500ms")
         self.assertEqual(json.loads(tactus(*args, "--json").stdout)["timeseries"], series)
         text = tactus(*args).stdout
@@ -153,8 +153,8 @@ class ReportTest(Folder):
         for extra, why in (
             (["--timeseries", "1us"], "--timeseries is 1us; it must be between 1ms"),
             (["--timeseries", "1s", "--run-interval", "2s"], "a run has one time series"),
-            (["--timeseries", "1s", "--seeds", "2"], "--timeseries is of one run"),
-            (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run"),
+            (["--timeseries", "1s", "--seeds", "2"], "--timeseries describes one run"),
+            (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries describes one simulated run"),
         ):
             done = tactus(*SIM, "--rate", "20", *extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
@@ -212,7 +212,7 @@ class ReportTest(Folder):
         for shown in ("Time to first token (TTFT) against load", "1. vllm, rate 5", "Side by side"):
             self.assertIn(shown, text)
 
-    def test_wrong_input_is_said(self):
+    def test_wrong_input_is_reported(self):
         other = self.folder / "other"
         other.write_text("{}")
         path, _ = self.record("a.run")
@@ -225,20 +225,20 @@ class ReportTest(Folder):
         page = self.folder / "page.html"
         for args, code, why in (
             (["-o", page], 2, "no run to report"),
-            ([path, "-o", page, "--png"], 2, "--png is of the pictures"),
-            ([path, "-o", path], 2, "is a run to report"),
-            ([path, "--perfetto", path], 2, "is a run to report"),
+            ([path, "-o", page, "--png"], 2, "--png needs --pictures"),
+            ([path, "-o", path], 2, "is one of the runs to report"),
+            ([path, "--perfetto", path], 2, "is one of the runs to report"),
             ([path], 2, "nothing to write"),
             ([other, "-o", page], 2, "is not a run file"),
             ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
-            ([empty, "-o", page], 2, "has nothing in it"),
+            ([empty, "-o", page], 2, "is empty"),
             ([self.folder / "none", "-o", page], 1, "none"),
-            ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named"),
+            ([path, path, "--perfetto", page], 2, "--perfetto takes one run, and 2 are named"),
             ([path, "-o", page, "--perfetto", page], 2, "--output and --perfetto are one file"),
             (
                 [path, "-o", self.folder / "p/report.json", "--pictures", self.folder / "p"],
                 2,
-                "would be replaced by a file of --pictures",
+                "would be overwritten by a file of --pictures",
             ),
         ):
             done = tactus("report", *args)
@@ -267,8 +267,8 @@ class ReportTest(Folder):
             process.send_signal(signal.SIGKILL)
         done = tactus("report", path, "-o", page)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("was not closed in order", done.stderr)
-        self.assertIn("was not closed in order", page.read_text())
+        self.assertIn("was not closed", done.stderr)
+        self.assertIn("was not closed", page.read_text())
 
     def test_a_server_and_its_load_test_record_the_same_requests(self):
         served, sent = self.folder / "served.run", self.folder / "sent.run"
@@ -354,7 +354,7 @@ class ReportTest(Folder):
         self.assertEqual([row["replica"] for row in requests], ["0"] * 7)
         self.assertEqual((result["requests"]["completed"], result["requests"]["failed"]), (6, 1))
         self.assertEqual(sum(int(row["arrived"]) for row in series), 7)
-        # The router is between the client and the server: what it saw was no slower than what the client saw.
+        # The router is between client and server: it cannot measure larger latencies than the client.
         ttft_ms = [1000 * (float(row["first_token_s"]) - float(row["arrival_s"])) for row in requests[:6]]
         self.assertLessEqual(max(ttft_ms), seen["ttft_ms"]["max"])
         page = self.folder / "page.html"

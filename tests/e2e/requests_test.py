@@ -1,5 +1,5 @@
-"""Requests as clients of other servers send them, of the real program: taken, or refused by name; nothing is passed
-over in silence."""
+"""Requests in the form that other servers' clients send, with the real program: accepted, or rejected by name; nothing
+is ignored silently."""
 
 import json
 import unittest
@@ -18,7 +18,7 @@ class RequestsTest(unittest.TestCase):
         cls.addClassCleanup(cls.server.stop)
 
     def post(self, path, body):
-        """(status, headers, object) of the answer."""
+        """The answer's (status, headers, object)."""
         request = urllib.request.Request(
             self.server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
@@ -55,7 +55,7 @@ class RequestsTest(unittest.TestCase):
         whole = self.content({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1})
         self.assertTrue(-(2**63) <= whole < 2**63)
 
-    def test_arguments_of_calls_too(self):
+    def test_numbers_of_call_arguments_are_kept_to_the_digit(self):
         tool = {
             "type": "function",
             "function": {
@@ -84,7 +84,7 @@ class RequestsTest(unittest.TestCase):
         self.assertEqual(status, 200, answer)
         self.assertEqual(list(json.loads(answer["choices"][0]["message"]["content"])), ["age"])
 
-    def test_a_prompt_alone_is_told_with_its_logprobs(self):
+    def test_a_prompt_without_answer_is_returned_with_its_logprobs(self):
         prompt = "The capital of France is"
         status, _, answer = self.post(
             "/v1/completions", {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 1}
@@ -99,7 +99,7 @@ class RequestsTest(unittest.TestCase):
             self.post("/v1/completions", {"prompt": prompt, "max_tokens": 0})[2]["error"]["param"], "max_tokens"
         )
 
-    def test_every_likely_token_has_a_name_of_its_own(self):
+    def test_every_likely_token_has_a_unique_name(self):
         status, _, answer = self.post(
             "/v1/completions", {"prompt": "a", "max_tokens": 4, "temperature": 0, "logprobs": 5}
         )
@@ -109,7 +109,7 @@ class RequestsTest(unittest.TestCase):
             self.assertIn(token, top)
             self.assertNotIn("\ufffd", "".join(top))
 
-    def test_what_is_too_long_is_said_in_the_words_of_each_api(self):
+    def test_too_long_requests_get_the_error_text_of_each_api(self):
         long = [{"role": "user", "content": "word " * 3000}]
         error = self.post("/v1/chat/completions", {"messages": long, "max_tokens": 10})[2]["error"]
         self.assertEqual(error["code"], "context_length_exceeded")
@@ -117,7 +117,7 @@ class RequestsTest(unittest.TestCase):
         error = self.post("/v1/messages", {"messages": long, "max_tokens": 10})[2]["error"]
         self.assertRegex(error["message"], r"prompt is too long: \d+ tokens > \d+ maximum")
 
-    def test_what_is_ignored_is_named(self):
+    def test_ignored_fields_are_named(self):
         status, headers, answer = self.chat(wish=1, max_tokens=1)
         self.assertEqual((status, headers["x-tactus-ignored"]), (200, "wish"), answer)
         body = {

@@ -1,4 +1,4 @@
-"""`tactus route` in front of real servers: the official client, a replica that is stopped, killed and started again."""
+"""`tactus route` in front of real servers: the official client, a replica that is stopped, killed and restarted."""
 
 import concurrent.futures
 import json
@@ -75,7 +75,7 @@ class FleetTest(unittest.TestCase):
             ask(self.client, "x", extra_headers={"x-slo-ttft-ms": "nonsense"})
         direct.close()
 
-    def test_a_killed_replica_costs_nobody_an_answer(self):
+    def test_a_killed_replica_loses_no_answer(self):
         killed = self.servers[0]
         outcomes = []
 
@@ -83,8 +83,8 @@ class FleetTest(unittest.TestCase):
             try:
                 text = "".join(c.choices[0].text for c in ask(self.client, f"request {i}", stream=True) if c.choices)
                 outcomes.append("answered" if text else "empty")
-            except openai.APIError as error:  # in the stream: it had begun
-                outcomes.append("told" if "ended in the midst" in str(error) else f"other: {error}")
+            except openai.APIError as error:  # within the stream: it had begun
+                outcomes.append("cut off" if "ended within its answer" in str(error) else f"other: {error}")
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             futures = [pool.submit(one, i) for i in range(40)]
@@ -93,17 +93,17 @@ class FleetTest(unittest.TestCase):
             for future in futures:
                 future.result(timeout=60)
         self.assertEqual(len(outcomes), 40)
-        self.assertEqual(set(outcomes) - {"answered", "told"}, set())
+        self.assertEqual(set(outcomes) - {"answered", "cut off"}, set())
         self.router.await_ready(1)
         ask(self.client, "after")
 
-    def test_a_stopped_replica_is_left_out_until_it_goes_on(self):
+    def test_a_stopped_replica_is_left_out_until_it_resumes(self):
         stopped = self.servers[1]
         stopped.process.send_signal(signal.SIGSTOP)
         try:
             with concurrent.futures.ThreadPoolExecutor(
                 8
-            ) as pool:  # those that went there go elsewhere when it counts as dead
+            ) as pool:  # requests on that replica are retried elsewhere when it counts as dead
                 answers = list(pool.map(lambda i: ask(self.client, f"r {i}").choices[0].text, range(8)))
             self.assertEqual(len(answers), 8)
             self.router.await_ready(1)
@@ -121,11 +121,11 @@ class FleetTest(unittest.TestCase):
         status, list_ = self.router.post("/fleet/drain", {"url": self.servers[1].url})
         self.assertEqual(status, 200, list_)
         self.assertEqual(self.router.states()[self.servers[1].url], "draining")
-        ask(self.client, "with one again")
+        ask(self.client, "with one replica again")
 
 
 class MigrationTest(unittest.TestCase):
-    def test_a_drained_replica_is_empty_in_no_time_and_no_stream_sees_it(self):
+    def test_a_drained_replica_empties_quickly_without_effect_on_streams(self):
         with tempfile.NamedTemporaryFile("w", suffix=".secret") as secret:
             secret.write("a secret that the fleet shares\n")
             secret.flush()
@@ -142,7 +142,7 @@ class MigrationTest(unittest.TestCase):
             client = client_of(router)
             try:
                 router.await_ready(2)
-                # Long enough to be under way when the drain comes, on whatever model there is.
+                # Long enough to be running when the drain starts, with any model.
                 length = 1500 if servers[0].real else 1900
                 options = {
                     "model": MODEL,
@@ -185,11 +185,11 @@ class MigrationTest(unittest.TestCase):
 
 class EdgeTest(unittest.TestCase):
     def test_a_server_that_is_no_replica_is_left_out(self):
-        with FakeEndpoint(["not http"]) as garbage, TakenPort(listening=False) as nobody:
-            router = Router([garbage, f"http://127.0.0.1:{nobody}"])
+        with FakeEndpoint(["not http"]) as garbage, TakenPort(listening=False) as closed_port:
+            router = Router([garbage, f"http://127.0.0.1:{closed_port}"])
             wait_until(
                 lambda: set(router.states().values()) == {"unreachable"},
-                "both to be out of reach",
+                "both to be unreachable",
                 about=router.last_lines,
             )
             self.assertEqual(router.get("/ready")[0], 503)
@@ -205,7 +205,7 @@ class EdgeTest(unittest.TestCase):
             (["--replicas-file", "/no/such/file"], "--replicas-file: '/no/such/file'"),
             (["--retries", "99"], "retries"),
         ):
-            with TakenPort() as port:  # the option is what is wrong, and another port would not help
+            with TakenPort() as port:  # the option is reported first, because another port would not help
                 wrong = args if "--port" in args else [*args, "--port", str(port)]
                 done = subprocess.run(
                     [os.environ["TACTUS_BINARY"], "route", *wrong], capture_output=True, text=True, timeout=30

@@ -1,4 +1,4 @@
-"""Starts the real `tactus route` in front of replicas, and asks it."""
+"""Starts the real `tactus route` in front of replicas, and sends it requests."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Rules that do not end, beside good ones, against the real server: hostile ones are a 400, the others are answered,
-and the process that tries rules comes and goes with the server."""
+"""Grammars that never compile, together with good ones, against the real server: hostile ones are a 400, the others are
+answered, and the process that compiles grammars starts and ends with the server."""
 
 import concurrent.futures
 import http.client
@@ -14,7 +14,7 @@ import urllib.parse
 
 from server_process import ServerProcess, wait_until
 
-# As many as the check before the trial lets through.
+# As large as the check before the trial allows.
 ENDLESS = "start: A\nA: B & C\n" + "\n".join(
     f"{name}: " + " & ".join(f"/(.{{{count}}})*/" for count in counts)
     for name, counts in (("B", (31, 37, 41, 43)), ("C", (47, 53, 59, 61)))
@@ -23,7 +23,7 @@ MULTIPLES = 'start: %json {"allOf": [{"type": "integer", "multipleOf": 99991}, {
 
 
 def post(server, body, source="127.0.0.1"):
-    """From another address it is another client."""
+    """Another source address makes it another client."""
     address = urllib.parse.urlsplit(server.url)
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120, source_address=(source, 0))
     try:
@@ -44,7 +44,7 @@ def children(pid):
 
 
 def helpers(server):
-    """Started from whichever thread of the server."""
+    """The helper processes, started by any thread of the server."""
     found = []
     for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
         try:
@@ -83,7 +83,7 @@ class RulesTest(unittest.TestCase):
                 self.assertEqual(status, 200, answer)
             for future in hostile:
                 status, answer = future.result()
-                # All places may have been taken for as long as a request waits for one.
+                # All slots may be in use for the whole waiting time of a request.
                 self.assertIn(status, (400, 503), answer)
                 self.assertRegex(answer["error"]["message"], "guided_grammar: lark: (compiling it|other rules)")
         status, answer = post(server, {"guided_grammar": MULTIPLES})
@@ -92,7 +92,7 @@ class RulesTest(unittest.TestCase):
         [helper] = helpers(server)
         wait_until(lambda: not children(helper), "the trials end")
 
-    def test_requests_without_rules_never_wait_for_rules_and_honest_rules_for_their_turn(self):
+    def test_requests_without_rules_never_wait_and_honest_rules_wait_their_turn(self):
         server, status, answer = self.start()
         self.assertEqual(status, 200, answer)
         stop = threading.Event()
@@ -100,7 +100,7 @@ class RulesTest(unittest.TestCase):
         def attack(i):
             answers = set()
             while not stop.is_set():
-                # Another one each time: refusals are kept.
+                # A different one each time, because rejections are cached.
                 rule = ENDLESS + "\n" * (i + 24 * len(answers))
                 answers.add(post(server, {"guided_grammar": rule})[0])
             return answers
@@ -121,8 +121,8 @@ class RulesTest(unittest.TestCase):
             stop.set()
             for future in hostile:
                 self.assertLessEqual(future.result(), {400, 503})
-        print(f"slowest beside 24 hostile rules: plain {slowest:.2f} s, by a rule {slowest_rule:.2f} s")
-        self.assertLess(slowest, 2)  # on a machine that is busy otherwise; it was 10
+        print(f"slowest beside 24 hostile rules: plain {slowest:.2f} s, with a grammar {slowest_rule:.2f} s")
+        self.assertLess(slowest, 2)  # even on a busy machine; it was 10
         self.assertLess(slowest_rule, 4)
 
     def test_the_helper_is_started_again_and_ends_with_the_server(self):
@@ -149,7 +149,7 @@ class RulesTest(unittest.TestCase):
                 lost.result()
         wait_until(lambda: gone(helper) and all(gone(trial) for trial in trials), "the helper ends with the server")
 
-    def test_without_its_helper_a_rule_is_refused_and_all_else_answered(self):
+    def test_without_the_helper_only_rules_are_refused(self):
         server, status, answer = self.start(TACTUS_GRAMMAR_HELPER="/nowhere/tactus-grammar")
         self.assertEqual(status, 503, answer)
         self.assertIn("/nowhere/tactus-grammar", answer["error"]["message"])

@@ -1,6 +1,5 @@
-"""Runs one test module with a Python that has the packages it needs. Exit status 0, 1, or 77 (skipped) where there is
-no such
-Python or every test was skipped. The last lines say how many tests were skipped, and why.
+"""Runs one test module with a Python that has the packages it needs. Exit status 0, 1, or 77 (skipped) if there is no
+such Python or every test was skipped. The last lines report how many tests were skipped, and why.
 
   run.py TACTUS_BINARY MODULE.py            of this folder, with the packages of tests/requirements.txt (.venv)
   run.py TACTUS_BINARY clients/MODULE.py    of tests/clients, with those of its requirements.txt (.venv-clients)
@@ -18,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
 TEST_LIMIT_S = float(
     os.environ.get("TEST_LIMIT_S", 240)
-)  # of one test: one that waits for longer ends here, and says where it stood
+)  # per test: a test that waits longer ends here with a traceback
 
 
 class Result(unittest.TextTestResult):
@@ -28,7 +27,7 @@ class Result(unittest.TextTestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)  # what comes between tests has the same limit
+        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)  # the time between tests has the same limit
 
 
 def run_module(name):
@@ -70,7 +69,7 @@ def main():
         )
         environment = dict(
             os.environ, TACTUS_BINARY=sys.argv[1], PYTHONPATH=str(HERE)
-        )  # their packages leave sockets open: no error
+        )  # their packages leave sockets open, which is not an error
     else:
         folder, venv, needs, requirements, variable = (
             HERE,

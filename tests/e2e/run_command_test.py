@@ -1,4 +1,4 @@
-"""`tactus run -p`: one answer on stdout, and what its errors name."""
+"""`tactus run -p`: one answer on stdout, and its errors."""
 
 import os
 import unittest
@@ -51,9 +51,9 @@ class RunTest(Folder):
             done.stdout.splitlines()[:2], ["The capital of France is Paris.", "The capital of Italy is Rome."]
         )
         self.assertNotIn("Rome", done.stdout.splitlines()[2])  # forgotten
-        self.assertIn("no command", done.stderr)
+        self.assertIn("is not a command", done.stderr)
 
-    def test_an_unused_weight_cache_is_said(self):
+    def test_an_unused_weight_cache_is_reported(self):
         done = tactus(
             "run",
             *self.dummy,
@@ -71,7 +71,7 @@ class RunTest(Folder):
         self.assertIn("warning: --weight-cache is not used: dummy weights have no files", done.stderr)
 
     @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL is not set")
-    def test_an_unusable_weight_cache_is_said_and_does_no_harm(self):
+    def test_an_unusable_weight_cache_is_reported_and_does_no_harm(self):
         def answer(*cache):
             done = tactus(
                 "run",
@@ -103,9 +103,9 @@ class RunTest(Folder):
             file.seek(-1, os.SEEK_END)
             file.write(bytes([last ^ 1]))
         self.assertIn("its checksum is wrong", answer(*cache))
-        self.assertNotIn("warning", answer(*cache))  # it was written again
+        self.assertNotIn("warning", answer(*cache))  # it was rewritten
 
-    def test_a_machine_out_of_threads_is_said_with_the_way_out(self):
+    def test_a_thread_limit_is_reported_with_a_remedy(self):
         limited = ["bash", "-c", 'ulimit -c 0; ulimit -v "$0"; exec "$@"', "2000000"]
         done = tactus("run", *self.dummy, "--raw", "-p", "x", "--threads", "1024", under=limited)
         self.assertEqual(done.returncode, 1, done.stderr)

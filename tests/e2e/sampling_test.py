@@ -1,4 +1,4 @@
-"""How answers are sampled and where they end: what requests, flags and a model's files say, and who wins."""
+"""Sampling and ends of answers: values of requests, flags and the model's files, and their precedence."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def post(server, path, body):
 
 
 class MinTokensTest(unittest.TestCase):
-    """N tokens that are no end, then the end: by ids, by bias, in every choice, with guesses and grammars."""
+    """N tokens before the end: by ids, by bias, in every choice, with speculation and grammars."""
 
     @classmethod
     def setUpClass(cls):
@@ -79,12 +79,12 @@ class MinTokensTest(unittest.TestCase):
             (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (6, "stop"), answer
         )
 
-    def test_every_choice_counts_its_own(self):
+    def test_every_choice_counts_separately(self):
         answer = self.complete(min_tokens=6, n=3, temperature=1, seed=5, logit_bias={str(EOS): 100})
         self.assertEqual(answer["usage"]["completion_tokens"], 21, answer)
         self.assertEqual(len({choice["text"] for choice in answer["choices"]}), 3, "they are sampled")
 
-    def test_a_grammar_that_is_done_ends_the_answer(self):
+    def test_a_complete_grammar_ends_the_answer(self):
         try:
             answer = self.complete(min_tokens=12, guided_choice=["a"])
         except urllib.error.HTTPError as error:
@@ -120,11 +120,11 @@ class DefaultsTest(unittest.TestCase):
         body = {"prompt": "Once upon a time", "max_tokens": 12, "ignore_eos": True, **fields}
         return {post(server, "/v1/completions", body)["choices"][0]["text"] for _ in range(4)}
 
-    def test_a_flag_is_for_requests_that_do_not_say(self):
+    def test_a_flag_is_the_default_of_requests(self):
         server = ServerProcess("--verbose", "--temperature", "0", "--top-k", "7")
         self.addCleanup(server.stop)
         self.assertIn(
-            "sampling of requests that do not say: temperature 0 (by flag), top_p 0.95 (built in), top_k 7 (by flag),"
+            "default sampling of requests: temperature 0 (by flag), top_p 0.95 (built in), top_k 7 (by flag),"
             " min_p 0.05 (built in)\n",
             server.lines,
         )
@@ -139,7 +139,7 @@ class DefaultsTest(unittest.TestCase):
         server = ServerProcess("--verbose", real_model=False)
         self.addCleanup(server.stop)
         self.assertIn(
-            "sampling of requests that do not say: temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n",
+            "default sampling of requests: temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n",
             server.lines,
         )
         self.assertGreater(len(self.answers(server)), 1)
@@ -212,7 +212,7 @@ class DefaultsTest(unittest.TestCase):
 
 
 class ContextTest(unittest.TestCase):
-    def test_a_context_that_memory_cuts_is_said(self):
+    def test_a_context_cut_by_memory_is_reported(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text(json.dumps(dict(TINY_CONFIG, max_position_embeddings=65536)))
             for args, told in ((["1MiB"], True), (["1MiB", "--max-model-len", "1024"], False), (["64MiB"], False)):
@@ -236,13 +236,13 @@ class ContextTest(unittest.TestCase):
                         done.stderr,
                         r"the context is \d+ tokens \(prompt and answer together\) instead of the model's 65536: \S+"
                         r" MiB of KV hold "
-                        r"no more; --kv-cache-memory \d+MiB holds the whole, --max-model-len \d+ accepts this",
+                        r"no more; --kv-cache-memory \d+MiB holds all of it, --max-model-len \d+ accepts this",
                     )
 
 
 @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL names no model whose file could be changed")
 class FilesTest(unittest.TestCase):
-    """The default model's file, changed to be wrong about itself."""
+    """The default model's file with wrong metadata."""
 
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
@@ -270,7 +270,7 @@ class FilesTest(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, whole.stdout), done.stderr)
                 self.assertRegex(
                     done.stderr,
-                    r"warning: the model's files say that .* its chat template ends an answer with token 2"
+                    r"warning: the model's files state that .* its chat template ends an answer with token 2"
                     r" '<\|im_end\|>'",
                 )
                 told = json.loads(tactus("models", "inspect", self.file, "--json").stdout)
@@ -282,7 +282,7 @@ class FilesTest(unittest.TestCase):
         self.assertEqual(done.stdout, whole.stdout)
         self.assertNotIn("warning", done.stderr, "eot says so")
 
-    def test_arrays_that_are_missing_are_refused_by_name(self):
+    def test_missing_arrays_are_refused_by_name(self):
         for key in ("merges", "token_type", "tokens", "pre", "model"):
             self.edit(drop=("tokenizer.ggml." + key,))
             for command in (("run", self.file, "-p", "x"), ("models", "inspect", self.file)):

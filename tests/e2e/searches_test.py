@@ -1,5 +1,5 @@
-"""`tactus sim capacity`, `sweep` and `compare`, and `tactus fit`, as scripts call them: what they print, exit statuses,
-what an interrupt keeps."""
+"""`tactus sim capacity`, `sweep` and `compare`, and `tactus fit`, as scripts call them: output, exit statuses, results
+kept by an interrupt."""
 
 import csv
 import json
@@ -57,13 +57,13 @@ class SearchesTest(unittest.TestCase):
             self.assertLessEqual(broke["value"], held["value"] * 1.05)
             self.assertLessEqual(held["clauses"][0]["value"], 300)
             self.assertGreater(broke["clauses"][0]["value"], 300)
-            # The same command at that rate says the same.
+            # The same command at that rate gives the same result.
             alone = self.json(*LOAD, "--rate", repr(held["value"]), "--seed", seed["seed"])
             self.assertEqual(alone["plan_hash"], held["result"]["plan_hash"])
         low, mean, high = (one["capacity"][k] for k in ("low", "mean", "high"))
         self.assertTrue(low <= mean <= high, one["capacity"])
 
-    def test_capacity_varies_options_and_says_how_many_times_the_first(self):
+    def test_capacity_varies_options_and_prints_ratios_to_the_first(self):
         found = self.json(
             "capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 5, "--seeds", 2, "--vary", "tp=1,2"
         )
@@ -73,31 +73,31 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(second["options"], {"tensor-parallel-size": "2"})
         self.assertGreater(second["of_first"]["mean"], 1)
 
-    def test_an_objective_that_nothing_keeps_and_one_that_everything_keeps(self):
+    def test_an_objective_that_no_rate_meets_and_one_that_every_rate_meets(self):
         self.wrong(
             ["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1],
-            "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was",
+            "even the lowest value, 0.01 requests/s, fails: p50(ttft)<=1ms: it was",
             code=1,
         )
         self.wrong(
             ["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50],
-            "even the highest, 50 requests/s, holds",
+            "even the highest value, 50 requests/s, holds",
             "--requests",
             code=1,
         )
         self.wrong(
             ["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1],
-            "even the highest, 10000 requests/s, holds",
+            "even the highest value, 10000 requests/s, holds",
             code=1,
         )
         self.wrong(
-            ["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "no such figure", "--slo-mix", code=1
+            ["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "no such metric", "--slo-mix", code=1
         )
         self.wrong(["capacity", *LOAD, "--until", "throughput>=5"], "a larger load raises throughput", "p50(delay)<=2s")
-        # Where every request is refused nothing holds, whatever is asked.
+        # If every request is rejected no condition holds.
         self.wrong(
             ["capacity", *LOAD, "--until", "rejected>=0", "--seeds", 1, "--max-model-len", 100],
-            "even the lowest, 0.01 requests/s, breaks none of 60 requests completed",
+            "even the lowest value, 0.01 requests/s, fails: none of 60 requests completed",
             code=1,
         )
 
@@ -125,7 +125,7 @@ class SearchesTest(unittest.TestCase):
         [seed] = found["configurations"][0]["seeds"]
         self.assertLessEqual(seed["broke"]["value"] / seed["held"]["value"], 1.02 + 1 / seed["held"]["value"])
 
-    def test_a_capacity_table_is_gone_on_with(self):
+    def test_a_capacity_search_resumes_from_its_table(self):
         table = self.folder / "capacity.csv"
         args = [
             "capacity",
@@ -156,10 +156,10 @@ class SearchesTest(unittest.TestCase):
             self.assertLessEqual(float(row["p99(ttft)"]), 300)
             self.assertLessEqual(float(row["capacity"]), float(row["breaks_at"]))
             self.assertIn("p99(ttft)<=300ms: it was", row["breaks"])
-        # What was found is said again, without a run; what was not is searched.
+        # Known results are repeated without a run; missing ones are searched.
         again = tactus(*args, "--vary", "tp=1,2")
         self.assertEqual(again.stdout, done.stdout)
-        self.assertEqual(again.stderr.splitlines()[0], "2 configurations, 2 seeds each, 4 of them all found before")
+        self.assertEqual(again.stderr.splitlines()[0], "2 configurations, 2 seeds each, 4 searches already done")
         self.assertNotIn("seed 0:", again.stderr)
         lines = whole.splitlines(keepends=True)
         table.write_text("".join(lines[:4]) + lines[4][:20])
@@ -169,20 +169,20 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual([(seed["held"]["result"] is None, seed["held"]["clauses"]) for seed in seeds][0], (True, []))
         self.assertEqual(seeds[1]["held"]["value"], float(rows[3]["capacity"]))
         self.assertIsNotNone(seeds[1]["held"]["result"])
-        # Another question is another table.
+        # Another question needs another table.
         self.wrong([*args, "--vary", "tp=1,2", "--block-size", 32], "line 2", "other options")
         self.assertEqual(table.read_text(), whole)
 
-    def test_a_capacity_that_is_none_is_a_row_with_its_reason(self):
+    def test_a_missing_capacity_is_a_row_with_its_reason(self):
         table = self.folder / "capacity.csv"
         args = ["capacity", *LOAD, "--until", "p50(ttft)<=1ms", "--seeds", 1, "--from", 1, "--csv", table]
-        self.wrong(args, "even the lowest", code=1)
+        self.wrong(args, "even the lowest value", code=1)
         [row] = self.rows(table)
         self.assertEqual((row["capacity"], row["completed"], row["error"]), ("", "", ""))
-        self.assertIn("even the lowest; 1 requests/s; breaks p50(ttft)<=1ms", row["no_capacity"])
+        self.assertIn("even the lowest value; 1 requests/s; fails: p50(ttft)<=1ms", row["no_capacity"])
         self.assertEqual(float(row["breaks_at"]), 1)
-        self.wrong(args, "1 of them all found before", "even the lowest; 1 requests/s; breaks", code=1)
-        # What could not be run is tried again.
+        self.wrong(args, "1 searches already done", "even the lowest value; 1 requests/s; fails:", code=1)
+        # Failed runs are tried again.
         broken = [
             "capacity",
             *LOAD,
@@ -201,20 +201,24 @@ class SearchesTest(unittest.TestCase):
             done = tactus(*broken)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("tensor-parallel-size=3: no capacity", done.stdout)
-        self.assertIn("1 of them all found before", done.stderr)
+        self.assertIn("1 searches already done", done.stderr)
         self.assertEqual(
             [(r["error"] == "", r["no_capacity"]) for r in self.rows(self.folder / "other.csv")],
             [(True, ""), (False, "")],
         )
-        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", self.folder], "is no regular file")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", self.folder], "is not a regular file")
 
     def test_wrong_conditions_name_the_place(self):
         self.wrong(["capacity", *LOAD], "--until is missing")
         self.wrong(
-            ["capacity", *LOAD, "--until", "p99(itl)<=1s"], "position 1", "'itl' is no metric", "ttft", "sarathi-strict"
+            ["capacity", *LOAD, "--until", "p99(itl)<=1s"],
+            "position 1",
+            "'itl' is not a metric",
+            "ttft",
+            "sarathi-strict",
         )
         self.wrong(["capacity", *LOAD, "--until", "rejected==0 or goodput>=1"], "position 13", "'and'")
-        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--rate", 4], "--rate is what capacity searches")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--rate", 4], "--rate is the value to search for")
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--from", 5, "--to", 4], "--from 5 is above --to 4")
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--vary", "rate=1,2"], "--vary rate")
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--steps-out", "x.csv"], "--steps-out x.csv")
@@ -240,16 +244,16 @@ class SearchesTest(unittest.TestCase):
         )
         alone = self.json(*LOAD, "--scheduler", "orca", "--rate", 4, "--seed", 1)
         self.assertAlmostEqual(float(rows[-1]["p99(ttft)"]), alone["ttft_ms"]["p99"], places=4)
-        self.assertEqual(rows[-1]["goodput"], "")  # no objective was stated
+        self.assertEqual(rows[-1]["goodput"], "")  # no objectives
 
-    def test_a_sweep_goes_on_where_it_was_and_adds_what_is_new(self):
+    def test_a_sweep_resumes_and_adds_new_configurations(self):
         table = self.folder / "t.csv"
         self.sweep("--csv", table)
         whole = table.read_text()
         lines = whole.splitlines(keepends=True)
         table.write_text("".join(lines[:2]) + lines[2][:20])
         done = self.sweep("--csv", table)
-        self.assertIn("4 runs, 1 of them done before", done.stderr)
+        self.assertIn("4 runs, 1 of them already done", done.stderr)
         self.assertEqual(table.read_text(), whole)
         self.wrong(
             ["sweep", *LOAD, "--vary", "rate=2:4:2", "--csv", table],
@@ -292,7 +296,7 @@ class SearchesTest(unittest.TestCase):
         for row in self.rows(table):
             self.assertGreater(float(row["p99(ttft; chat)"]), 0)
 
-    def test_a_sweep_does_not_go_on_where_a_file_has_changed(self):
+    def test_a_sweep_does_not_resume_after_a_change_of_its_files(self):
         lengths, table = self.folder / "len.csv", self.folder / "t.csv"
         lengths.write_text("prompt_tokens,output_tokens\n100,10\n")
         args = [
@@ -308,9 +312,9 @@ class SearchesTest(unittest.TestCase):
             table,
         ]
         self.assertEqual(tactus(*args).returncode, 0)
-        self.assertIn("2 of them done before", tactus(*args).stderr)
+        self.assertIn("2 of them already done", tactus(*args).stderr)
         lengths.write_text("prompt_tokens,output_tokens\n900,10\n")
-        self.wrong(args, "other contents of a file")
+        self.wrong(args, "changed input files")
 
     def test_outputs_in_one_file_are_refused(self):
         one = self.folder / "x"
@@ -334,17 +338,17 @@ class SearchesTest(unittest.TestCase):
                 self.folder / "t.csv",
             ],
             "1000000 runs",
-            "--most-runs is 10000",
+            "exceed --most-runs 10000",
         )
         self.assertFalse((self.folder / "t.csv").exists())
 
-    def test_a_fault_of_all_runs_is_said_before_any(self):
+    def test_a_fault_of_all_runs_is_reported_before_the_first(self):
         table = self.folder / "t.csv"
         self.wrong(["sweep", "--device", "h100", "--vary", "rate=1,2", "--csv", table], "--model is missing")
-        self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--show", "p99(itl)"], "--show: 'itl' is no metric")
+        self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--show", "p99(itl)"], "--show: 'itl' is not a metric")
         self.assertFalse(table.exists())
 
-    def test_runs_that_cannot_be_are_rows_with_a_reason(self):
+    def test_impossible_runs_are_rows_with_a_reason(self):
         table = self.folder / "t.csv"
         done = tactus(
             "sweep",
@@ -370,7 +374,7 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(bad["completed"], "")
         self.assertIn("tp", bad["error"])
 
-    def test_an_interrupt_keeps_what_is_done(self):
+    def test_an_interrupt_keeps_finished_runs(self):
         table = self.folder / "t.csv"
         args = [
             BINARY,
@@ -396,7 +400,7 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(running.returncode, 130, errors)
         rows = self.rows(table)
         self.assertGreaterEqual(len(rows), 2)
-        self.assertTrue(all(row["completed"] == "1000" for row in rows))  # none that was cut off
+        self.assertTrue(all(row["completed"] == "1000" for row in rows))  # no partial runs
 
     # seeds, compare
 
@@ -424,7 +428,7 @@ class SearchesTest(unittest.TestCase):
         text = tactus("compare", a, a)
         self.assertIn("no difference shown", text.stdout)
 
-    def test_results_by_comma_are_runs_of_one_thing(self):
+    def test_comma_separated_results_are_runs_of_one_configuration(self):
         files = [self.folder / f"{name}.run" for name in "abcd"]
         for seed, file in enumerate(files):
             scheduler = "vllm" if seed < 2 else "orca"
@@ -440,9 +444,9 @@ class SearchesTest(unittest.TestCase):
         self.assertNotIn("no intervals", tactus("compare", f"{files[0]},{files[1]}", f"{files[2]},{files[3]}").stdout)
         config = self.folder / "c.toml"
         config.write_text(tactus(*LOAD, "--rate", 4, "--print-config").stdout)
-        self.wrong(["compare", files[0], f"{files[1]},{config}"], "c.toml", "by comma stand results")
+        self.wrong(["compare", files[0], f"{files[1]},{config}"], "c.toml", "only results can be joined by commas")
 
-    def test_compare_refuses_what_is_no_result(self):
+    def test_compare_refuses_files_that_are_no_results(self):
         a, bad, empty, capacity = (self.folder / name for name in ("a.json", "bad.json", "empty.json", "capacity.json"))
         self.assertEqual(tactus(*LOAD, "--rate", 4, "-o", a).returncode, 0)
         bad.write_text("{ nothing")
@@ -450,9 +454,9 @@ class SearchesTest(unittest.TestCase):
         capacity.write_text('{"configurations": []}')
         self.wrong(["compare", a], "at least two")
         self.wrong(["compare", a, bad], "bad.json", "invalid JSON at line 1, column")
-        self.wrong(["compare", a, empty], "empty.json", "no runs in it")
-        self.wrong(["compare", a, capacity], "capacity.json", "it is no result")
-        self.wrong(["compare", a, f"{a},{a}"], "one simulation twice, of seed 0")
+        self.wrong(["compare", a, empty], "empty.json", "contains no runs")
+        self.wrong(["compare", a, capacity], "capacity.json", "it is not a result")
+        self.wrong(["compare", a, f"{a},{a}"], "the same simulation twice, with seed 0")
         refused = self.folder / "refused.json"
         self.assertEqual(tactus(*LOAD, "--rate", 4, "--max-model-len", 100, "-o", refused).returncode, 1)
         self.wrong(["compare", a, refused], "refused.json", "no request completed")
@@ -480,7 +484,7 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
-    def test_fit_says_how_many_a_device_holds(self):
+    def test_fit_prints_the_requests_a_device_holds(self):
         args = [
             "llama-3.1-8b",
             "--device",
@@ -506,18 +510,18 @@ class SearchesTest(unittest.TestCase):
         few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
         self.assertEqual((few["holds"], few["at_least"]), (1, True))
         self.assertIn(
-            "h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
+            "h100 holds none: even the lowest value, 1 in flight, fails: attainment>=99%: it was 0",
             self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1us", "--requests", 20, code=1).stderr,
         )
 
-    def test_fit_on_this_machine_goes_by_its_profile(self):
+    def test_fit_on_this_machine_uses_its_profile(self):
         model = self.folder / "tiny"
         model.mkdir()
         (model / "config.json").write_text(json.dumps(TINY_CONFIG))
         args = [model, "--slo", "tbt=10ms", "--workload", "random:in=64,out=16", "--requests", 100]
         self.assertIn("'tactus profile", self.fit(*args, code=1, TACTUS_CACHE_DIR=str(self.folder)).stderr)
         profile = self.folder / "profile.csv"
-        # 1 ms, and 1 ms for each decode: nine of them take 10 ms.
+        # 1 ms plus 1 ms per decode: nine of them take 10 ms.
         rows = [f"0,0,{n},{n * c},{1 + n}" for n in range(1, 17) for c in (32, 80)] + [
             f"{n},0,0,0,{1 + n / 64}" for n in (16, 32, 48, 64)
         ]
@@ -528,7 +532,7 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(found["device"], "cpu")
         self.assertTrue(1 <= found["holds"] <= 10, found["holds"])
 
-    def test_fit_refuses_what_it_cannot_answer(self):
+    def test_fit_refuses_wrong_arguments(self):
         self.assertIn("--slo is missing", self.fit("llama-3.1-8b", "--device", "h100", code=2).stderr)
         self.assertIn(
             "leave --rate and --concurrency out",

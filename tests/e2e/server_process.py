@@ -1,10 +1,8 @@
 """Starts the real `tactus serve` on a free port, for one test module, and stops it with SIGTERM. Every wait has a limit
-and ends in an
-error that shows the server's last lines.
+and ends in an error that shows the server's last lines.
 
-TACTUS_BINARY is the program. TACTUS_DEFAULT_MODEL is a model file; where it is absent the tests run on a tiny random
-model,
-which answers nonsense in the right shape.
+TACTUS_BINARY is the program. TACTUS_DEFAULT_MODEL is a model file; without it the tests use a tiny random model, which
+generates random text of the right shape.
 """
 
 import json
@@ -59,8 +57,7 @@ def wait_until(condition, what, limit_s=60, about=lambda: ""):
 
 
 class TakenPort:
-    """A port of the loopback that another program listens on; with listening=False one where every connection is
-    refused."""
+    """A loopback port that is in use; with listening=False one that refuses every connection."""
 
     def __init__(self, listening=True):
         self.socket = socket.socket()
@@ -77,8 +74,8 @@ class TakenPort:
 
 
 class ServerProcess:
-    """`config` changes the tiny model's; `environment` adds to that of the server, which has no other TACTUS_
-    variables."""
+    """`config` changes the tiny model's configuration; `environment` adds variables to the server's, which has no other
+    TACTUS_ variables."""
 
     def __init__(
         self,
@@ -123,7 +120,7 @@ class ServerProcess:
         self.url = None
         self.output = ""
         self.heard = threading.Event()  # it is ready, or has closed its standard error
-        # Both pipes are read all the time, so that a full one never holds the server.
+        # Both pipes are read continuously, so that a full one never blocks the server.
         self.readers = [
             threading.Thread(target=self._read_lines, daemon=True),
             threading.Thread(target=self._read_output, daemon=True),
@@ -160,7 +157,7 @@ class ServerProcess:
         self.folder.cleanup()
 
     def _end(self, why, grace_s=0):
-        """Kills it if it has not ended by itself, and says why."""
+        """Kills it if it has not ended by itself, and reports why."""
         try:
             self.process.wait(timeout=grace_s)
         except subprocess.TimeoutExpired:

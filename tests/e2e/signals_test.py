@@ -1,5 +1,5 @@
-"""What asks a command to stop while it still loads: each ends with a line and its exit status, not by the signal, and
-leaves nothing half written. What is read from a pipe holds a load for as long as a test likes."""
+"""Signals that stop a command while it loads: it ends with a line and its exit status, not by the signal, and leaves no
+partial files. Reading from a pipe keeps a command loading for as long as the test needs."""
 
 import os
 import pathlib
@@ -41,7 +41,7 @@ class SignalsTest(Folder):
         return process
 
     def held(self, process):
-        """Waits until the process reads from the pipe, to which assert_stops puts an end."""
+        """Waits until the process reads from the pipe, which assert_stops closes."""
 
         def opened():
             self.assertIsNone(process.poll(), "it ended before it read the pipe")
@@ -81,7 +81,7 @@ class SignalsTest(Folder):
             commands["epp"] = ["epp", "--replicas", "http://127.0.0.1:9", "--grpc-port", 0]
         return commands
 
-    def test_what_reads_its_configuration_ends_with_a_line(self):
+    def test_commands_reading_a_configuration_end_with_a_line(self):
         for name, args in self.commands().items():
             for by in SPOKEN:
                 with self.subTest(name, by=by):
@@ -89,7 +89,7 @@ class SignalsTest(Folder):
                     self.held(process)
                     self.assert_stops(process, by, 0 if name in SERVES else 130, f"tactus {name}: ")
 
-    def test_a_model_that_loads_holds_up_no_end(self):
+    def test_loading_a_model_does_not_delay_the_end(self):
         for name in ("run", "serve"):
             for by in SPOKEN:
                 with self.subTest(name, by=by):
@@ -97,14 +97,14 @@ class SignalsTest(Folder):
                     self.held(process)
                     self.assert_stops(process, by, 0 if name == "serve" else 130)
 
-    # It counts Ctrl-C already when its model is loaded, to end the reading of its input in order.
-    def test_a_batch_ends_while_its_model_loads_and_goes_on(self):
+    # While its model loads it already counts Ctrl-C, to end the reading of its input in order.
+    def test_a_batch_ends_while_its_model_loads_and_resumes(self):
         for by in SPOKEN:
             with self.subTest(by=by):
                 for path in self.folder.glob("out.*"):
                     path.unlink()
                 process = self.start(*self.commands()["batch"], "--chat-template", self.pipe)
-                os.close(os.open(self.pipe, os.O_WRONLY))  # what the job keeps of the template
+                os.close(os.open(self.pipe, os.O_WRONLY))  # the part of the template that the job stores
                 wait_until(lambda: (self.folder / "out.jsonl.job").exists(), "the job", LIMIT_S)
                 self.held(process)
                 self.assert_stops(process, by, 130, "tactus batch: ")
@@ -126,14 +126,14 @@ class SignalsTest(Folder):
             with connection:
                 self.assert_stops(process, signal.SIGINT, 130, "tactus bench: ")
 
-    def test_what_reads_a_workload_ends_with_a_line(self):
+    def test_commands_reading_a_workload_end_with_a_line(self):
         process = self.start(
             "sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"lengths:{self.pipe}", "--rate", 1
         )
         self.held(process)
         self.assert_stops(process, signal.SIGINT, 130, "tactus sim: ")
 
-    def test_a_router_that_is_asked_in_vain_is_no_success(self):
+    def test_an_unanswered_router_request_is_no_success(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.settimeout(LIMIT_S)
             process = self.start("route", "list", "--router", f"http://127.0.0.1:{listener.getsockname()[1]}")
@@ -141,7 +141,7 @@ class SignalsTest(Folder):
             with connection:
                 self.assert_stops(process, signal.SIGINT, 130, "tactus route: ")
 
-    def test_under_nohup_a_hang_up_ends_nothing(self):
+    def test_under_nohup_sighup_is_ignored(self):
         process = self.start(
             *self.commands()["run"],
             "--chat-template",

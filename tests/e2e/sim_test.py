@@ -1,5 +1,5 @@
-"""`tactus sim` as scripts call it: one JSON object, exit statuses, errors that name what is wrong, an interrupt that
-keeps what is done."""
+"""`tactus sim` as scripts call it: one JSON object, exit statuses, errors that name the fault, an interrupt that keeps
+partial results."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def result(*args):
 
 
 class SimTest(unittest.TestCase):
-    def test_the_result_object_has_what_the_convention_says(self):
+    def test_the_result_object_follows_the_convention(self):
         r = result(*BASE, "--rate", 4, "--requests", 200, "--slo", "ttft=1s,tbt=100ms")
         for key in (
             "duration_s",
@@ -54,9 +54,9 @@ class SimTest(unittest.TestCase):
             self.assertLessEqual({"mean", "p50", "p90", "p95", "p99", "max"}, figures.keys())
             self.assertTrue(figures["p50"] <= figures["p90"] <= figures["p95"] <= figures["p99"] <= figures["max"], key)
         self.assertEqual(sorted(r["decision_us"]), ["p50", "p99"])
-        self.assertIsNone(r["bubbles"])  # one stage has none
+        self.assertIsNone(r["bubbles"])  # one stage has no bubbles
 
-    def test_steps_that_vary_are_another_run_and_the_result_says_so(self):
+    def test_step_noise_changes_the_run_and_is_in_the_result(self):
         exact = result(*BASE, "--rate", 4, "--requests", 100)
         none = result(*BASE, "--rate", 4, "--requests", 100, "--step-noise", "none")
         vary = result(*BASE, "--rate", 4, "--requests", 100, "--step-noise", "20%")
@@ -75,7 +75,7 @@ class SimTest(unittest.TestCase):
         self.assertEqual(figures[0], figures[1])
         self.assertNotEqual(figures[0]["plan_hash"], figures[2]["plan_hash"])
 
-    def test_wrong_usage_is_2_and_names_the_value(self):
+    def test_wrong_usage_exits_2_and_names_the_value(self):
         for args, expected in [
             (["sim"], "--model is missing"),
             ([*BASE], "--rate"),
@@ -92,7 +92,7 @@ class SimTest(unittest.TestCase):
                 "--step-noise is '-3'; it must be none, profile or a percentage between 0 and 100",
             ),
             ([*BASE, "--rate", "1", "--step-noise", "101"], "is '101'"),
-            ([*BASE, "--rate", "1", "--step-noise", "profile"], "name a file of 'tactus profile'"),
+            ([*BASE, "--rate", "1", "--step-noise", "profile"], "give a file of 'tactus profile'"),
             (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),
             (["sim", "--model", "x", "--device", "h100", "--workload", "chat", "--rate", "1"], "'x' is not known"),
         ]:
@@ -102,7 +102,7 @@ class SimTest(unittest.TestCase):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
 
-    def test_a_duration_without_a_unit_is_refused_wherever_it_stands(self):
+    def test_a_duration_without_a_unit_is_refused_everywhere(self):
         for args, fix in (
             (["--slo", "ttft=500,tbt=50"], "ttft '500' has no unit: write 500ms or 500s"),
             (["--slo-mix", "a:1:tbt=50"], "'tbt=50' has no unit: write 50ms or 50s"),
@@ -130,9 +130,9 @@ class SimTest(unittest.TestCase):
         self.assertIn("objectives of --slo: TTFT 500 ms, gap 50 ms", done.stderr)
         self.assertIn("Objectives: TTFT 500 ms, gap 50 ms", done.stdout)
         mixed = tactus(*BASE, "--rate", 4, "--requests", 10, "--slo-mix", "a:1:ttft=10x,tbt=40..90ms")
-        self.assertIn("objectives of class 'a': TTFT 10 times alone, gap 40 to 90 ms", mixed.stderr)
+        self.assertIn("objectives of class 'a': TTFT 10 times the latency alone, gap 40 to 90 ms", mixed.stderr)
 
-    def test_a_trace_of_the_clock_begins_at_once_and_goes_on_evenly(self):
+    def test_a_trace_with_clock_times_starts_at_once_and_keeps_its_gaps(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "late.csv"
             trace.write_text("arrival_s,prompt_tokens,output_tokens\n1700000000,10,10\n1700000001,10,10\n")
@@ -152,9 +152,9 @@ class SimTest(unittest.TestCase):
                 "sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10
             )
             self.assertEqual(done.returncode, 2)
-            self.assertIn("arrive at once", done.stderr)
+            self.assertIn("arrival times are all equal", done.stderr)
 
-    def test_a_run_that_completes_nothing_is_1_and_says_why(self):
+    def test_a_run_that_completes_nothing_exits_1_with_the_reason(self):
         args = [
             "sim",
             "--model",
@@ -179,7 +179,7 @@ class SimTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("no request arrived in the measured part", done.stderr)
 
-    def test_a_measured_part_is_as_long_as_asked_for(self):
+    def test_the_measured_part_has_the_requested_length(self):
         r = result(*BASE, "--rate", 10, "--requests", 400, "--warmup", "5s", "--measure", "20s")
         self.assertEqual((r["duration_s"], r["measured_from_s"]), (20, 5))
         self.assertTrue(100 < r["requests"]["completed"] < 300, r["requests"])
@@ -190,7 +190,7 @@ class SimTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(flag, done.stderr)
 
-    def test_a_broken_trace_is_1_with_file_line_and_column(self):
+    def test_a_broken_trace_exits_1_with_file_line_and_column(self):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "t.csv"
             trace.write_text("arrival_s,prompt_tokens,output_tokens\n1,10,10\n0.5,10,10\n")
@@ -247,7 +247,7 @@ class SimTest(unittest.TestCase):
             "plan", json.loads(tactus(*BASE[:-1], *prefix, "--concurrency", 8, "--scheduler", "blend", "--json").stdout)
         )
 
-    def test_the_oracle_is_bounded_and_may_begin_without_a_preset(self):
+    def test_the_oracle_is_bounded_and_may_start_without_a_preset(self):
         crowd = [*BASE, "--requests", 30, "--slo", "ttft=100ms,tbt=20ms", "--scheduler"]
         alone = [*crowd, "oracle", "--rate", 40, "--oracle-without", "tactus,accelgen"]
         r = result(*alone)
@@ -259,11 +259,11 @@ class SimTest(unittest.TestCase):
         self.assertLessEqual(oracle["kept"], oracle["upper_bound"])
         self.assertLessEqual(oracle["upper_bound"], 30)
         table = tactus(*alone).stdout
-        self.assertIn(f"no schedule keeps more than {oracle['upper_bound']}\n", table)
+        self.assertIn(f"no schedule can serve more than {oracle['upper_bound']} within objectives\n", table)
         self.assertIsNone(result(*crowd, "oracle", "--concurrency", 4)["oracle"]["upper_bound"])
         for flags, said in [
-            (["oracle", "--oracle-without", "larri"], "'larri' is no preset; leave out any of: "),
-            (["fcfs", "--oracle-without", "larry"], "is for --scheduler oracle"),
+            (["oracle", "--oracle-without", "larri"], "'larri' is not a preset; the presets are: "),
+            (["fcfs", "--oracle-without", "larry"], "needs --scheduler oracle"),
         ]:
             done = tactus(*crowd, *flags, "--rate", 40)
             self.assertEqual(done.returncode, 2, done.stderr)
@@ -294,10 +294,10 @@ class SimTest(unittest.TestCase):
             lengths = pathlib.Path(folder) / "é.csv"
             lengths.write_text("prompt_tokens,output_tokens\n50,5\n")
             done = tactus(*BASE[:-1], f"lengths:{lengths}", "--rate", 5, "--json")
-            self.assertIn(f'"workload":"lengths:{lengths}"', done.stdout)  # as it was given, without escapes
+            self.assertIn(f'"workload":"lengths:{lengths}"', done.stdout)  # as given, without escapes
         self.assertIn("kv-blocks = 7", tactus("sim", "--print-config", "--kv-blocks", 7).stdout)
 
-    def test_an_unwritable_output_is_said_before_the_run_and_loses_no_table(self):
+    def test_an_unwritable_output_is_reported_before_the_run_and_loses_no_table(self):
         endless = [*BASE, "--rate", 4, "--requests", 100_000_000]
         with tempfile.TemporaryDirectory() as folder:
             done = tactus(*endless, "-o", folder, timeout=20)
@@ -320,7 +320,7 @@ class SimTest(unittest.TestCase):
             self.assertIn("20 completed", done.stdout)
             self.assertIn("/dev/full", done.stderr)
 
-    def test_an_interrupt_keeps_what_is_done_and_is_130(self):
+    def test_an_interrupt_keeps_finished_requests_and_exits_130(self):
         with tempfile.TemporaryDirectory() as folder:
             ended = pathlib.Path(folder) / "requests.csv"
             run = subprocess.Popen(

@@ -1,6 +1,5 @@
-"""What people see when a command starts: one line with the address, the model and how to ask; the rest under --verbose.
-What a start
-leaves for the next one, and the names that a server answers to."""
+"""The output of a starting command: one line with the address, the model and an example request; the rest with
+--verbose. Files that a start stores for later ones, and the model names of a server."""
 
 import json
 import pathlib
@@ -34,7 +33,7 @@ class StartLineTest(Folder):
     def test_a_server_starts_with_one_line_whose_command_answers(self):
         server = ServerProcess(real_model=False, name="tiny")
         try:
-            # The tiny model's end of text is no control token, which is a warning.
+            # The end of text of a tiny model is not a control token, which causes a warning.
             (line,) = [line for line in server.lines if "end of text" not in line]
             self.assertTrue(line.startswith(f"ready: tiny on {server.url} - try: curl "), line)
             if shutil.which("curl"):
@@ -83,7 +82,7 @@ class StartLineTest(Folder):
         finally:
             server.stop()
 
-    def test_a_batch_says_what_goes_where(self):
+    def test_a_batch_prints_its_input_and_outputs(self):
         batch = self.folder / "in.jsonl"
         batch.write_text(
             json.dumps(
@@ -101,7 +100,7 @@ class StartLineTest(Folder):
 
 
 class MemoryTest(Folder):
-    def test_kv_memory_is_taken_as_it_is_needed(self):
+    def test_kv_memory_is_allocated_on_demand(self):
         inspected = tactus("models", "inspect", self.model, "--kv-cache-memory", "2GiB")
         self.assertRegex(inspected.stdout, r"KV cache +up to +\d[\d.]+ GiB as needed, \d+ blocks")
         server = ServerProcess(
@@ -129,7 +128,7 @@ class MemoryTest(Folder):
 
 class StepTimesTest(Folder):
     def start(self, *args):
-        """The lines of a start, with a cache folder of the test's."""
+        """The lines of a start, with the test's cache folder."""
         server = ServerProcess(
             "--verbose",
             "--load-format",
@@ -141,7 +140,7 @@ class StepTimesTest(Folder):
         server.stop()
         return "".join(server.lines)
 
-    def test_they_are_measured_once_and_kept(self):
+    def test_step_times_are_measured_once_and_stored(self):
         kept = self.folder / "cache" / "step_times"
         first = self.start()
         self.assertIn("step times measured in", first)
@@ -150,7 +149,7 @@ class StepTimesTest(Folder):
         self.assertNotIn("measuring", second)
         self.assertIn(f"step times of an earlier start, {file}", second)
         self.assertIn("--measure-step-times measures again", second)
-        # Anew where that is asked for, and where the file is torn, of other bytes, or another program's.
+        # Measured again on request, and if the file is truncated, corrupt, or from another program version.
         whole = file.read_text()
         self.assertIn("step times measured in", self.start("--measure-step-times"))
         self.assertNotEqual(file.read_text(), whole)
@@ -168,7 +167,7 @@ class StepTimesTest(Folder):
         self.assertNotIn("measuring", self.start())
         self.assertEqual(len(list(kept.iterdir())), 1)
 
-    def test_each_model_number_of_threads_and_format_has_its_own(self):
+    def test_each_model_thread_count_and_format_has_separate_step_times(self):
         kept = self.folder / "cache" / "step_times"
         self.start("--threads", "1")
         for i, args in enumerate(
@@ -215,7 +214,7 @@ class NamesTest(Folder):
                 (404, f"model 'nosuch' does not exist here; this server has {has}"),
             )
 
-    def test_every_name_is_listed_and_may_be_asked_for(self):
+    def test_every_model_name_is_listed_and_accepted(self):
         config = self.folder / "names.toml"
         config.write_text("served-model-name = ['one', 'two,three']\n")
         for args, environment, names in (
@@ -249,10 +248,10 @@ class NamesTest(Folder):
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn("--served-model-name: ", done.stderr)
             self.assertIn(why, done.stderr)
-        done = tactus("serve", "--served-model-name", "a", "b", "c")  # the first word behind the name is MODEL
+        done = tactus("serve", "--served-model-name", "a", "b", "c")  # the first word after the name is MODEL
         self.assertIn("unexpected argument 'c'", done.stderr)
 
-    def test_a_router_takes_replicas_by_any_of_their_names(self):
+    def test_a_router_accepts_replicas_by_any_model_name(self):
         first = ServerProcess(real_model=False, name="one,both")
         second = ServerProcess(real_model=False, name="two,both")
         try:

@@ -1,4 +1,4 @@
-"""`tactus sim step` and `tactus sim chunk` as scripts call them: what they print, and what they refuse."""
+"""`tactus sim step` and `tactus sim chunk` as scripts call them: output and errors."""
 
 import json
 import re
@@ -85,7 +85,7 @@ class StepTest(unittest.TestCase):
         )
 
     def test_a_chunk_is_of_sequences_that_fit_the_kv_memory(self):
-        # A sequence takes 63 blocks of 16 tokens.
+        # A sequence needs 63 blocks of 16 tokens.
         lengths = ["--prompt-tokens", 900, "--answer-tokens", 100]
         small = ["chunk", "--model", "llama-13b", "--device", "a6000", *lengths]
         self.wrong(
@@ -95,7 +95,7 @@ class StepTest(unittest.TestCase):
         )
         self.json(*small, "--sequences", 4, "--kv-blocks", 4 * 63)
         self.wrong([*small, "--sequences", 4, "--kv-blocks", 100], "and there are 100; shorten prompt or answer")
-        # By the memory plan, which `tactus sim` says too.
+        # The number of blocks from the memory plan, as in `tactus sim`.
         plan = re.search(r"KV .* GiB: (\d+) blocks", tactus("sim", *small[1:5], *ONE_REQUEST).stderr)
         most = int(plan[1]) // 63
         self.json(*small, "--sequences", most)

@@ -1,4 +1,4 @@
-"""A conversation in the terminal asks the engine for what the same conversation over HTTP asks it for."""
+"""A conversation in the terminal sends the engine the same requests as the same conversation over HTTP."""
 
 import fcntl
 import json
@@ -53,8 +53,8 @@ class TerminalTest(unittest.TestCase):
             env=ENVIRONMENT,
         )
 
-    def test_it_answers_as_the_server_does(self):
-        server = ServerProcess("--seed", "7", real_model=False)  # of the dummy weights
+    def test_chat_answers_equal_the_servers(self):
+        server = ServerProcess("--seed", "7", real_model=False)  # seed of the dummy weights
         self.addCleanup(server.stop)
 
         def post(path, body):
@@ -85,7 +85,7 @@ class TerminalTest(unittest.TestCase):
         done = self.run_tactus("--max-tokens", "6", "--system", "be brief", stdin="\n".join(QUESTIONS))
         self.assertEqual((done.returncode, done.stdout.decode()), (0, "".join(a + "\n" for a in answers)), done.stderr)
 
-    def test_a_question_beyond_the_context_is_taken_back_and_the_chat_goes_on(self):
+    def test_a_question_beyond_the_context_is_removed_and_the_chat_continues(self):
         done = self.run_tactus("--max-tokens", "2", stdin="x\n" + "y" * 5000 + "\nx\n/clear\n" + "y" * 5000 + "\n")
         self.assertEqual(done.returncode, 0, done.stderr)
         refusals = [line for line in done.stderr.decode().splitlines() if "exceed the context of 2048 tokens" in line]
@@ -94,23 +94,23 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(len(done.stdout.decode().split("\n")), 5, "four lines: two answers, two refusals")
 
     def test_a_full_context_slides(self):
-        """The oldest messages go, the system message stays, and every question has its answer."""
+        """The oldest messages are dropped, the system message is kept, and every question is answered."""
         questions = [f"{i} " + "y" * 300 for i in range(12)]
         done = self.run_tactus("--max-tokens", "4", "--system", "be brief", stdin="\n".join(questions))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("exceed the context", done.stderr.decode())
-        self.assertIn("[the context is full: the oldest 2 messages are left out from here on]", done.stderr.decode())
+        self.assertIn("[the context is full: the oldest 2 messages are dropped from now on]", done.stderr.decode())
         self.assertEqual(done.stdout.count(b"\n"), 12, done.stdout)
 
-    def test_a_length_beyond_the_context_is_what_is_left_of_it(self):
+    def test_a_length_beyond_the_context_is_cut_to_the_rest(self):
         done = self.run_tactus("--max-model-len", "200", stdin="/set max_tokens 500\nx\n/set max_tokens 3\nx\n")
         said = done.stderr.decode()
         self.assertEqual(done.returncode, 0, said)
-        self.assertIn("max_tokens 500 is more than the context of 200 tokens: answers have what is left of it", said)
+        self.assertIn("max_tokens 500 is more than the context of 200 tokens: answers get the rest of it", said)
         self.assertNotIn("exceed the context", said)
         self.assertEqual(said.count("is more than the context"), 1)
 
-    def test_verbose_tells_the_start_and_else_a_pipe_has_warnings_alone(self):
+    def test_verbose_prints_the_start_and_without_it_a_pipe_gets_only_warnings(self):
         quiet = self.run_tactus("--max-tokens", "1", "--raw", "-p", "x").stderr.decode()
         loud = self.run_tactus("--max-tokens", "1", "--raw", "-p", "x", "--verbose").stderr.decode()
         for line in ("model ", "scheduler ", "ready after "):
@@ -133,15 +133,15 @@ class TerminalTest(unittest.TestCase):
             "min_p 0.05\n",
             "seed 7\n",
             "max_tokens 2\n",
-            "'speed' is no setting",
-            "'/nonsense' is no command",
+            "'speed' is not a setting",
+            "'/nonsense' is not a command",
         ]:
             self.assertIn(line, said)
         self.assertEqual(done.stdout.count(b"\n"), 1, "one answer, to ' /x'")
 
 
 class Terminal:
-    """A chat on a pseudo-terminal. What the program shows is in `shown`, with the terminal's own sequences."""
+    """A chat on a pseudo-terminal. The program's output is in `shown`, including the terminal's control sequences."""
 
     def __init__(self, *args, kind="xterm", **environment):
         master, slave = pty.openpty()
@@ -168,7 +168,7 @@ class Terminal:
         self.file.write(text.encode())
 
     def read(self, until, limit_s=60):
-        """Returns what comes up to `until`, which is looked for behind what was read before."""
+        """Returns the output up to `until`, searched after earlier output."""
         end = time.monotonic() + limit_s
         while until not in self.shown[self.seen :]:
             ready, _, _ = select.select([self.file], [], [], max(0.0, end - time.monotonic()))
@@ -183,7 +183,7 @@ class Terminal:
         return text
 
     def exit_status(self, limit_s=60):
-        """Reads on, so that the program is not held by a full terminal."""
+        """Keeps reading, so that a full terminal does not block the program."""
         end = time.monotonic() + limit_s
         while select.select([self.file], [], [], max(0.0, end - time.monotonic()))[0]:
             try:
@@ -222,7 +222,7 @@ class PromptTest(unittest.TestCase):
         return terminal
 
     def sent(self):
-        """The messages of the history file, which has them as vis(3) spells them."""
+        """The messages of the history file, in vis(3) encoding."""
         lines = (self.folder / "cache" / "run_history").read_text().splitlines()
         return [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), line) for line in lines[1:]]
 
@@ -232,7 +232,7 @@ class PromptTest(unittest.TestCase):
             self.skipTest("the program was built without libedit")
         return terminal
 
-    def test_a_line_can_be_edited_and_comes_again(self):
+    def test_a_line_can_be_edited_and_recalled(self):
         terminal = self.editing()
         terminal.type("helo wörld")
         terminal.type("\x1b[D" * 7 + "l\x05!\r")  # left, Ctrl-E
@@ -243,7 +243,7 @@ class PromptTest(unittest.TestCase):
         terminal.read("> ")
         terminal.type("\x04")
         self.assertEqual(terminal.exit_status(), 0)
-        # vis(3) spells bytes beyond ASCII in its own way
+        # vis(3) encodes bytes beyond ASCII
         self.assertEqual([re.sub("w.*rld", "world", line) for line in self.sent()], ["hello world!", "hello world!?"])
         again = self.chat("--max-tokens", "2")
         again.type("\x1b[A\r")
@@ -283,8 +283,8 @@ class PromptTest(unittest.TestCase):
                 terminal.type("go on\r")
                 terminal.read("go on")
                 select.select([terminal.file], [], [], 60)
-                time.sleep(0.5)  # into the answer; too early would clear nothing and stop as well
-                terminal.type("\x03\x03")  # the second is as impatient people press it
+                time.sleep(0.5)  # during the answer; earlier it would clear an empty line and stop the chat
+                terminal.type("\x03\x03")  # the second one simulates an impatient user
                 terminal.read(", stopped]")
                 terminal.read("> ")
                 terminal.type("/exit\r")
@@ -303,7 +303,7 @@ class PromptTest(unittest.TestCase):
         terminal.read("> ")
         for _ in range(2):
             terminal.type("\x03")
-            time.sleep(0.2)  # two at once are one
+            time.sleep(0.2)  # two signals at once would count as one
         self.assertEqual(terminal.exit_status(), 0)
 
     def test_the_start_is_one_line(self):

@@ -17,7 +17,7 @@ from server_process import ServerProcess
 
 DATA = pathlib.Path(os.environ.get("TACTUS_DATA", "")) / "tinymodel"
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools/convert_llama2c.py"
-TOLERANCE = 1e-3  # of a logit, between two summation orders
+TOLERANCE = 1e-3  # of a logit, for different summation orders
 
 
 @unittest.skipUnless(
@@ -48,23 +48,22 @@ class TinyModelTest(unittest.TestCase):
             for row in csv.DictReader(f):
                 cases[int(row["case"])].append(row)
         for case, rows in cases.items():
-            # Positions whose token is not the greedy choice before it were forced: the prompt ends with the last of
-            # them.
+            # Positions whose token is not the greedy choice were forced: the prompt ends with the last of them.
             forced = [i for i in range(1, len(rows)) if rows[i]["token"] != rows[i - 1]["next_greedy"]]
             prompt = [int(r["token"]) for r in rows[: (forced[-1] if forced else 0) + 1]]
             expected = rows[len(prompt) - 1 :]
-            # Where the two best are nearly equal another summation order may choose the other one: compare up to there.
+            # If the two best are nearly equal, another summation order may choose the other: compare up to that point.
             for count, row in enumerate(expected, 1):
                 if float(row["top1_logit"]) - float(row["top2_logit"]) < 2 * TOLERANCE:
                     expected = expected[: count - 1]
                     break
-            self.assertGreater(len(expected), 20, f"case {case}: a near tie came too early for this to say much")
+            self.assertGreater(len(expected), 20, f"case {case}: a near tie came too early for a meaningful comparison")
             ids = [int(row["next_greedy"]) for row in expected]
             answer = self.client.completions.create(
                 model="test-model", prompt=prompt, max_tokens=len(ids), temperature=0, extra_body={"ignore_eos": True}
             )
             self.assertEqual(answer.usage.completion_tokens, len(ids))
-            # An answer continues its prompt's text; only where that is empty does SentencePiece drop the first space.
+            # An answer continues its prompt's text; SentencePiece drops the first space only if that is empty.
             continued = self.text(prompt + ids)[len(self.text(prompt)) :]
             self.assertEqual(
                 answer.choices[0].text, continued.removeprefix(" ") if len(prompt) == 1 else continued, f"case {case}"

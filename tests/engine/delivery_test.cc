@@ -13,9 +13,9 @@ namespace tactus::engine {
 namespace {
 
 constexpr TokenId kEndToken = 256;    // special
-constexpr TokenId kFirstPiece = 257;  // and so on: the pieces given
+constexpr TokenId kFirstPiece = 257;  // and following ids: the given pieces
 
-// Token id = byte, then one special token, then pieces of several bytes.
+// Token ids 0 to 255 are bytes, then comes one special token, then pieces of several bytes.
 class ByteTokenizer final : public language::Tokenizer {
  public:
   explicit ByteTokenizer(const std::vector<std::string>& pieces = {}, bool strips_leading_space = false)
@@ -73,7 +73,7 @@ class Recorder : public ResponseSink {
   int done = 0;
 };
 
-// What the step loop would say of a request; read the sinks after Close.
+// Plays the step loop's events of a request; read the sinks after Close.
 class Feed {
  public:
   explicit Feed(const std::vector<std::string>& pieces = {}, bool strips_leading_space = false)
@@ -100,7 +100,7 @@ class Feed {
     events.tokens = {&event, 1};
     delivery_->OnStep(events);
   }
-  // The whole life of a one-choice answer, ended as the step loop would end it.
+  // All events of a one-choice answer, ended as the step loop would end it.
   void Answer(void* user, const std::string& bytes, const std::vector<std::string>& stops) {
     std::vector<TokenId> tokens;
     for (const char c : bytes) tokens.push_back(static_cast<unsigned char>(c));
@@ -128,7 +128,7 @@ class Feed {
     events.done = {&done, 1};
     delivery_->OnStep(events);
   }
-  void Close() { delivery_.reset(); }  // delivers what is left
+  void Close() { delivery_.reset(); }  // delivers the remaining events
   Delivery& delivery() { return *delivery_; }
 
  private:
@@ -173,7 +173,7 @@ TEST(Delivery, WithholdsWhatMayBecomeAStopString) {
   EXPECT_EQ(sink->deltas.back().finish, FinishReason::kStop);
 }
 
-TEST(Delivery, WithheldTextComesOutWhenTheAnswerEndsOtherwise) {
+TEST(Delivery, WithheldTextIsDeliveredWhenTheAnswerEndsOtherwise) {
   Feed feed;
   auto sink = std::make_shared<Recorder>();
   const std::vector<std::string> stops = {"END"};
@@ -195,7 +195,7 @@ TEST(Delivery, AStopTokenAddsNoText) {
   EXPECT_EQ(sink->deltas.back().tokens, std::vector<TokenId>{'!'});
 }
 
-// A part of the text is lost, so that what comes later is no answer.
+// A part of the text is lost, so later tokens must not be delivered.
 TEST(Delivery, AnAnswerThatRunsOutOfMemoryEndsWithAnError) {
   struct Short final : Recorder {
     void OnDelta(const TokenDelta& delta) override {
@@ -219,7 +219,7 @@ TEST(Delivery, AnAnswerThatRunsOutOfMemoryEndsWithAnError) {
   feed.Token(beside, 'e', FinishReason::kLength);
   feed.Done(beside);
   feed.Close();
-  ASSERT_EQ(sink->deltas.size(), 4u) << "a token, what was lost, and an error for each choice";
+  ASSERT_EQ(sink->deltas.size(), 4u) << "a token, the lost delta, and an error for each choice";
   for (const int i : {0, 1}) {
     const TokenDelta& last = sink->deltas[static_cast<size_t>(2 + i)];
     EXPECT_EQ(last.choice, i);
@@ -284,8 +284,8 @@ TEST(Delivery, AForgottenRequestIsNeverCalled) {
   EXPECT_EQ(sink->done, 0);
 }
 
-// Whatever the text and the stops: what comes out is the text before the first stop that ends, and at no moment was
-// anything delivered that had to be taken back.
+// For random texts and stops: the delivered text is the text before the first stop to end, and nothing was delivered
+// that would have had to be withdrawn.
 TEST(Delivery, NoStopStringEverLeaks) {
   Rng rng(3);
   for (int round = 0; round < 400; ++round) {
@@ -317,7 +317,7 @@ TEST(Delivery, NoStopStringEverLeaks) {
   }
 }
 
-// What an answer of these tokens brings.
+// The sink of an answer of these tokens.
 std::shared_ptr<Recorder> Answered(const std::vector<std::string>& pieces, const std::vector<TokenId>& tokens,
                                    const std::vector<std::string>& stops, size_t min_tokens = 0) {
   Feed feed(pieces);
@@ -327,13 +327,13 @@ std::shared_ptr<Recorder> Answered(const std::vector<std::string>& pieces, const
   return sink;
 }
 
-// "xxENDyy" cut into tokens in every way, with every min_tokens: the text ends before the stop if the stop's last byte
-// came with or after that token, even if its first came before; else nothing is lost.
+// "xxENDyy" cut into tokens in every way, with every min_tokens: the text ends before the stop if the token that
+// completes the stop is the min_tokens-th or later, even if the stop began earlier; otherwise no text is lost.
 TEST(Delivery, AStopThatBeganBeforeMinTokensDoesNotLeak) {
   const std::string text = "xxENDyy";
   for (unsigned cuts = 0; cuts < 1u << (text.size() - 1); ++cuts) {
     std::vector<std::string> pieces(1);
-    size_t stop_token = 0;  // with which the stop ends, from 1
+    size_t stop_token = 0;  // number of the token in which the stop ends, from 1
     for (size_t i = 0; i < text.size(); ++i) {
       pieces.back() += text[i];
       if (i == 4) stop_token = pieces.size();
@@ -351,19 +351,19 @@ TEST(Delivery, AStopThatBeganBeforeMinTokensDoesNotLeak) {
   }
 }
 
-// The first END comes before min_tokens and is held back as the beginning of ENDLESS: it is text.
+// The first END comes before min_tokens and is withheld as the beginning of ENDLESS: it is text.
 TEST(Delivery, AStopBeforeMinTokensIsTextEvenWhileItIsHeldBack) {
   const std::vector<TokenId> tokens = {'a', 'E', 'N', 'D', 'E', 'N', 'D', 'z'};
   EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 6)->Text(), "aEND");
   EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 4)->Text(), "a");
   EXPECT_EQ(Answered({}, tokens, {"END", "ENDLESS"}, 8)->Text(), "aENDENDz");
-  EXPECT_EQ(Answered({}, {'a', 'a', 'a', 'b'}, {"aa"}, 3)->Text(), "a");  // overlapping the one that did not count
-  // The first "b" is held back as the beginning of "abbc", and is text all the same.
+  EXPECT_EQ(Answered({}, {'a', 'a', 'a', 'b'}, {"aa"}, 3)->Text(), "a");  // overlaps the occurrence that did not count
+  // The first "b" is withheld as the beginning of "abbc", and is text.
   EXPECT_EQ(Answered({}, {'a', 'b', 'b'}, {"b", "abbc"}, 3)->Text(), "ab");
 }
 
-// The special token is no text, yet its bytes end a stop string: what is held back of the stop must not come out, and
-// what only might have become another stop must.
+// The special token is not text, but its bytes end a stop string: the withheld part of that stop must not be delivered,
+// but text withheld for another stop must.
 TEST(Delivery, AStopInBytesThatAreNoTextLeaksNothing) {
   EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEndToken}, {"d<end>"})->Text(), "hi");
   EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEndToken}, {"d<end>"})->deltas.back().stop_string, "d<end>");
@@ -379,7 +379,7 @@ TEST(Delivery, AStopAfterBytesThatAreNoCharacterIsFound) {
                 ->Text(),
             "a\xef\xbf\xbd");
   EXPECT_EQ(Answered({}, {'a', 0xe2, 0xc3, 0xa9}, {"\xc3\xa9"})->Text(), "a\xef\xbf\xbd");
-  // Bytes of a stop that is no text itself: nothing of the last token comes out.
+  // The stop is not text itself: no text of the last token is delivered.
   EXPECT_EQ(Answered({}, {'a', 'b', 0xff}, {"b\xff"})->Text(), "a");
 }
 
@@ -441,7 +441,7 @@ TEST(Delivery, AStopIdsLogprobsAndErrorsGoWithTheirToken) {
   EXPECT_EQ(sink->deltas[1].finish, FinishReason::kError);
 }
 
-TEST(Delivery, AnEndWithoutATokenBringsWhatWasHeldBack) {
+TEST(Delivery, AnEndWithoutATokenDeliversWithheldText) {
   Feed feed;
   auto sink = std::make_shared<Recorder>();
   void* user = feed.Open({"END"}, sink);
@@ -454,7 +454,7 @@ TEST(Delivery, AnEndWithoutATokenBringsWhatWasHeldBack) {
   EXPECT_EQ(sink->deltas.back().finish, FinishReason::kCancelled);
 }
 
-TEST(Delivery, WhoForwardsSeesEveryStepFirst) {
+TEST(Delivery, TheForwardSinkReceivesEveryStep) {
   class Counter final : public core::EventSink {
    public:
     void OnStep(const core::StepEvents&) override { ++steps; }
@@ -468,10 +468,10 @@ TEST(Delivery, WhoForwardsSeesEveryStepFirst) {
   delivery.WaitUntilEmpty();  // nothing is registered: returns at once
 }
 
-TEST(Delivery, WithheldLengthIsTheLongestProperBeginning) {
+TEST(Delivery, WithheldLengthIsTheLongestProperPrefixOfAStop) {
   EXPECT_EQ(WithheldLength("abcab", {"abd"}), 2u);
   EXPECT_EQ(WithheldLength("aaa", {"aaaa", "ab"}), 3u);
-  EXPECT_EQ(WithheldLength("abd", {"abd"}), 0u);  // whole: decided elsewhere
+  EXPECT_EQ(WithheldLength("abd", {"abd"}), 0u);  // a complete stop is decided elsewhere
   EXPECT_EQ(WithheldLength("", {"abd"}), 0u);
   EXPECT_EQ(WithheldLength("xyz", {"abd"}), 0u);
 }

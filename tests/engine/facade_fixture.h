@@ -1,4 +1,4 @@
-// A dummy model of bytes behind the public engine, and a sink that keeps what it is told.
+// A dummy model of bytes behind the public engine, and a sink that records its calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@
 #include "tactus/engine.h"
 
 namespace tactus::engine {
-constexpr std::chrono::seconds kWaitLimit{60};               // what is waited for comes within milliseconds
-constexpr int64_t kNoLimitNs = int64_t{60} * 1'000'000'000;  // for what ends within milliseconds
+constexpr std::chrono::seconds kWaitLimit{60};               // for events that come within milliseconds
+constexpr int64_t kNoLimitNs = int64_t{60} * 1'000'000'000;  // for waits that end within milliseconds
 
-// Collects an answer; Wait returns when OnDone has come.
+// Collects an answer; Wait returns after OnDone.
 class Collector final : public ResponseSink {
  public:
   struct Choice {
@@ -30,7 +30,7 @@ class Collector final : public ResponseSink {
     FinishReason finish = FinishReason::kNone;
     Status error;
     int deltas = 0;
-    bool after_end = false;  // something came after the last delta
+    bool after_end = false;  // a call came after the last delta
   };
   explicit Collector(int n = 1) : choices(static_cast<size_t>(n)) {}
 

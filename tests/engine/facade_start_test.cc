@@ -1,4 +1,4 @@
-// What the engine says, reads and refuses when it starts.
+// What the engine reports, reads and refuses at its start.
 #include "engine/facade_fixture.h"
 #include "engine/profile_model.h"
 
@@ -7,7 +7,7 @@
 namespace tactus::engine {
 namespace {
 
-TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
+TEST_F(FacadeTest, AFailedStartNamesItsCause) {
   const auto fails = [](const std::function<void(EngineOptions*)>& spoil) {
     EngineOptions o = Options();
     spoil(&o);
@@ -18,8 +18,8 @@ TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
   const std::string absent = (folder_ / "absent").string();
   EXPECT_NE(fails([&](EngineOptions* o) { o->model = absent; }).find(absent), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
-  // How long a real answer will be is not known.
-  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"),
+  // The length of a real answer is not known in advance.
+  EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation has"),
             std::string::npos);
   for (const char* predictor : {"oracle", "noisy:0.5"}) {
     const std::string why = fails([predictor](EngineOptions* o) { o->predictor = predictor; });
@@ -35,7 +35,7 @@ TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
   EXPECT_NE(fails([](EngineOptions* o) { o->load_format = "auto"; }), "");  // no weights, no tokeniser
 }
 
-TEST_F(FacadeTest, StartUpSaysWhatItDoesBeforeItAllocates) {
+TEST_F(FacadeTest, StartUpReportsMemoryAndSchedulerBeforeReady) {
   std::vector<std::string> lines;
   auto engine = Engine::Create(Options(), [&lines](std::string_view line) { lines.emplace_back(line); });
   ASSERT_TRUE(engine.ok()) << engine.status().ToString();
@@ -63,7 +63,7 @@ TEST_F(FacadeTest, StartUpStatesTheObjectives) {
   EXPECT_EQ(all.find("class 'batch'"), std::string::npos) << all;
 }
 
-// Step times that lie about are looked at only where they can choose a budget.
+// Stored step times are read only where they can choose a budget.
 TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   const std::filesystem::path cache = folder_ / "cache";
   setenv("TACTUS_CACHE_DIR", cache.c_str(), 1);
@@ -80,21 +80,20 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
     return !Engine::Create(o).ok();
   };
   EXPECT_TRUE(reads(kSecond, 0, ""));
-  EXPECT_TRUE(reads(kSecond, 256, "")) << "the most that a step may have";
+  EXPECT_TRUE(reads(kSecond, 256, "")) << "256 is only the maximum of a step";
   EXPECT_FALSE(reads(0, 0, "")) << "no objective to choose a budget for";
   EXPECT_FALSE(reads(kAutoDuration, 256, "")) << "the budget is given";
-  EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what was not asked for is no reason not to start";
+  EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "step times that were not requested do not prevent a start";
   EXPECT_FALSE(reads(kSecond, 0, "fixed"));
   o.speculation = "ngram";
-  EXPECT_FALSE(reads(0, 0, "fixed")) << "guesses do without, and those were not asked for";
+  EXPECT_FALSE(reads(0, 0, "fixed")) << "guesses need no step times, and none were requested";
   o.speculation = "none";
   o.scheduler = "tactus";
   EXPECT_TRUE(reads(0, 0, "")) << "requests may state objectives";
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// Where nothing is stored, an objective has step times that are measured at the start, on the executor that then
-// serves.
+// If no step times are stored, an objective makes the start measure them, on the executor that then serves.
 TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "empty_cache").c_str(), 1);
   std::string answer, predicted;
@@ -107,7 +106,7 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
     auto engine = Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; });
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     if (!engine.ok()) return all;
-    // It answers as one that has measured nothing.
+    // Its answers equal those of an engine that measured nothing.
     const auto told = Run(**engine, Ask(**engine, std::string(300, 'x'), 5));
     for (const TokenId token : told->choices[0].tokens) answer += fmt::format("{} ", token);
     const std::string metrics = (*engine)->MetricsText();
@@ -141,9 +140,9 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// A start leaves its step times to the next one of the same build, machine, model, format and limits: in the folder of
-// --weight-cache, else in the cache folder.
-TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
+// A start stores its step times for the next one of the same build, machine, model, format and limits: in the folder of
+// --weight-cache, otherwise in the cache folder.
+TEST_F(FacadeTest, StepTimesOfAStartAreStoredForTheNext) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "empty_cache").c_str(), 1);
   const std::filesystem::path kept = folder_ / "kept" / "here";
   EngineOptions o = Options();
@@ -170,19 +169,19 @@ TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
   EXPECT_NE(second.find("step times of an earlier start, " + file + ": "), std::string::npos) << second;
   EXPECT_NE(second.find("every step the largest of at most"), std::string::npos) << second;
 
-  o.max_num_seqs = 4;  // measured for fewer decodes: another place
+  o.max_num_seqs = 4;  // measured for fewer decodes: another file
   EXPECT_TRUE(measures(start()));
   EXPECT_FALSE(measures(start()));
   EXPECT_EQ(files().size(), 2u);
   o.max_num_seqs = 8;
-  EXPECT_FALSE(measures(start())) << "both are kept";
+  EXPECT_FALSE(measures(start())) << "both files are kept";
 
   o.threads = 1;
   EXPECT_TRUE(measures(start()));
   EXPECT_EQ(files().size(), 3u);
   o.threads = 2;
 
-  // What is torn, changed or of another program is measured again, and replaced.
+  // A file that is torn, changed or from another program is measured again, and replaced.
   const auto read = [&file] {
     std::ifstream in(file);
     return std::string{std::istreambuf_iterator<char>(in), {}};
@@ -200,7 +199,7 @@ TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
     const std::string text = start();
     EXPECT_NE(text.find(file + ", are not used: "), std::string::npos) << text;
     EXPECT_TRUE(measures(text)) << text;
-    EXPECT_FALSE(measures(start())) << "what was damaged has been replaced";
+    EXPECT_FALSE(measures(start())) << "the damaged file has been replaced";
   }
   o.measure_step_times = true;
   EXPECT_TRUE(measures(start())) << "--measure-step-times";
@@ -222,9 +221,9 @@ TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// Step times of another model, machine, kernel set or number of threads: refused where they are asked for, measured
-// anew where they only lie there.
-TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {
+// Step times of another model, machine, kernel set or number of threads: refused if requested by --profile, measured
+// again if only found in the cache.
+TEST_F(FacadeTest, StepTimesOfAnotherModelOrMachineAreNotUsed) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
   const std::filesystem::path asked = folder_ / "other.csv";
   EngineOptions o = Options();
@@ -270,8 +269,8 @@ TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// An offline run likes to know the machine's speed: it takes what is stored, and measures nothing.
-TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
+// An offline run uses the stored step times of the machine, and measures none.
+TEST_F(FacadeTest, StoredStepTimesSetTheCostOfTokens) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
   EngineOptions o = Options();
   o.scheduler = "blend";
@@ -292,7 +291,7 @@ TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
   EXPECT_EQ(info.kv_bytes_per_token % (4 * info.num_layers), 0);
   EXPECT_GT(info.kv_bytes_per_token, 0);
   {
-    // 10 us for a prompt's token, 1 us for reading a token's KV.
+    // 10 us to compute a prompt token, 1 us to read a token's KV.
     std::ofstream out(stored);
     out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
     for (const int prefill : {0, 16, 64, 256, 512}) {
@@ -310,18 +309,18 @@ TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
   EXPECT_GT(info.kv_token_s, 0);
   lines.clear();
   o.scheduler = "vllm";
-  EXPECT_EQ(model(false, &lines).prompt_token_s, 0) << "nothing asks for step times";
+  EXPECT_EQ(model(false, &lines).prompt_token_s, 0) << "no option needs step times";
   EXPECT_EQ(lines.find("step times"), std::string::npos) << lines;
   o.scheduler = "blend";
   {
     std::ofstream out(stored);
     out << "# threads: 99\nnot a profile\n";
   }
-  EXPECT_EQ(model(true, &lines).prompt_token_s, 0) << "what is damaged keeps no program from running";
+  EXPECT_EQ(model(true, &lines).prompt_token_s, 0) << "a damaged file does not prevent a start";
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// No step of the profile is shorter than 2 ms.
+// The profile's shortest step takes 2 ms.
 TEST_F(FacadeTest, AnObjectiveThatNoStepCanKeepIsRefusedWithTheFloor) {
   const std::filesystem::path profile = folder_ / "slow.csv";
   {
@@ -349,7 +348,7 @@ TEST_F(FacadeTest, AnObjectiveThatNoStepCanKeepIsRefusedWithTheFloor) {
     EXPECT_TRUE(taken.ok() || taken.status().code() == StatusCode::kInvalidArgument);
     return taken.ok() ? "" : taken.status().param() + ": " + taken.status().message();
   };
-  // Before anything was measured the profile stands as it is.
+  // Before the first measured step the profile is not corrected.
   const std::string tbt = refused({.tbt_ns = kMillisecond});
   EXPECT_EQ(tbt.find("slo.tbt_ms: slo.tbt_ms is 1 and the shortest step of this engine takes 2 ms"), 0u) << tbt;
   EXPECT_EQ(refused({.ttft_ns = kMillisecond}).find("slo.ttft_ms"), 0u);
@@ -361,7 +360,7 @@ TEST_F(FacadeTest, AnObjectiveThatNoStepCanKeepIsRefusedWithTheFloor) {
   EXPECT_EQ(engine->Outcome().rejected, 5);
 }
 
-TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {
+TEST_F(FacadeTest, AStartWithUnboundedStepsIsRefused) {
   EngineOptions o = Options();
   o.scheduler = "orca";
   o.step_limit = "none";
@@ -369,7 +368,7 @@ TEST_F(FacadeTest, StepsOfAnySizeCannotBeServed) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().param(), "step-limit");
   EXPECT_NE(made.status().message().find("--step-limit context"), std::string::npos) << made.status().message();
-  o.scheduler = "sarathi-serve";  // has a budget of its own
+  o.scheduler = "sarathi-serve";  // has its own budget
   EXPECT_TRUE(Engine::Create(o).ok());
 }
 
@@ -389,7 +388,7 @@ TEST_F(FacadeTest, ChatWithoutATemplateIsRefusedWithTheWayOut) {
   EXPECT_FALSE(chatty->ApplyChatTemplate("[").ok());
 }
 
-// A model without a tokeniser of its own has one of bytes, whose special tokens take nothing of what is around them.
+// A model without its own tokeniser has one of bytes, whose special tokens take nothing of what is around them.
 TEST_F(FacadeTest, SpecialTokensLeaveTheSpaceAroundThem) {
   auto engine = Make();
   const auto ids = engine->Tokenize("a  <bos>  b", false);

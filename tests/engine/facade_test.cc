@@ -1,4 +1,4 @@
-// The public engine from end to end on a dummy model: config.json alone, seeded random weights, one token per byte.
+// The public engine from end to end on a dummy model: only config.json, seeded random weights, one token per byte.
 #include "base/token_grammar.h"
 #include "engine/facade_fixture.h"
 
@@ -10,7 +10,7 @@
 namespace tactus::engine {
 namespace {
 
-TEST_F(FacadeTest, StreamsExactlyTheTokensItWasAskedFor) {
+TEST_F(FacadeTest, StreamsExactlyMaxTokens) {
   auto engine = Make();
   Request request = Ask(*engine, "hello", 20);
   const auto prompt_tokens = static_cast<int64_t>(request.prompt->size());
@@ -64,8 +64,8 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
   }
 }
 
-// Eight sampled answers with penalties (whose history must survive) over a KV cache of two of them: what is swapped out
-// to host memory and back, or computed again, ends in the same tokens, bit for bit.
+// Eight sampled answers with penalties (whose history must survive) in a KV cache for two of them: sequences that are
+// swapped to host memory and back, or recomputed, end in the same tokens, bit for bit.
 TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
   const auto answers = [](const EngineOptions& options, EngineStats* stats, std::string* said) {
     auto engine = Engine::Create(options, [said](std::string_view line) { *said += std::string(line) + "\n"; });
@@ -129,9 +129,9 @@ TEST_F(FacadeTest, TokensUnderSwapAreTheTokensWithoutIt) {
   EXPECT_EQ(stats.swap_blocks_total, 0);
 }
 
-// Who waits for room instead of asking again and again gets every request in, and hears of a drain.
-TEST_F(FacadeTest, RoomInTheQueueIsWaitedFor) {
-  const test::TimeLimit limit("who waits for room is not told of it, or not of the drain");
+// A client that waits for room, instead of retrying, can submit every request, and a drain ends its wait.
+TEST_F(FacadeTest, WaitForRoomAdmitsEveryRequestAndEndsAtADrain) {
+  const test::TimeLimit limit("WaitForRoom does not return when there is room, or at the drain");
   constexpr int64_t kForEverNs = std::numeric_limits<int64_t>::max();
   EngineOptions o = Options();
   o.max_queue = 1;
@@ -146,7 +146,7 @@ TEST_F(FacadeTest, RoomInTheQueueIsWaitedFor) {
   }
   for (auto& sink : sinks) sink->Wait();
 
-  // Two that never end by themselves within the test: one runs, one waits.
+  // Two requests that do not end within the test: one runs, one waits.
   auto full = [&] {
     EngineOptions options = LongOptions();
     options.max_queue = 1;
@@ -189,7 +189,7 @@ TEST_F(FacadeTest, StopStringsEndTheTextBeforeThemAndNeverLeak) {
   auto engine = Make();
   const auto whole = Run(*engine, Ask(*engine, "stop here", 48));
   const std::string bytes = engine->Detokenize(whole->choices[0].tokens);
-  // Any two neighbouring characters of the answer that are whole by themselves.
+  // Any two neighbouring ASCII characters of the answer.
   const std::string& text = whole->choices[0].text;
   size_t at = 5;
   while (at + 2 < text.size() && !((text[at] & 0x80) == 0 && (text[at + 1] & 0x80) == 0)) ++at;
@@ -219,7 +219,7 @@ TEST_F(FacadeTest, StopIdsEndWithoutTheirText) {
   EXPECT_EQ(answer->choices[0].stop_string, "");
 }
 
-TEST_F(FacadeTest, ThreeChoicesOfOneRequest) {
+TEST_F(FacadeTest, ThreeChoicesOfARequestDiffer) {
   auto engine = Make();
   Request r = Ask(*engine, "three answers to one and the same question", 12);
   r.n = 3;
@@ -260,7 +260,7 @@ TEST_F(FacadeTest, LogprobsComeWithEveryTokenChosenFirstThenInOrder) {
   EXPECT_EQ(answer->prompt_rows.size(), prompt_tokens - 1);
 }
 
-TEST_F(FacadeTest, CancelEndsItAndGivesTheMemoryBack) {
+TEST_F(FacadeTest, CancelEndsTheRequestAndFreesItsMemory) {
   auto engine = Make(LongOptions());
   auto sink = std::make_shared<Collector>(1);
   auto handle = engine->Submit(Ask(*engine, "a long one", 120000), sink);
@@ -277,7 +277,7 @@ TEST_F(FacadeTest, CancelEndsItAndGivesTheMemoryBack) {
   EXPECT_EQ(engine->Stats().finished_cancelled, 1);
 }
 
-TEST_F(FacadeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
+TEST_F(FacadeTest, DrainFinishesRunningRequestsAndRefusesNewOnes) {
   auto engine = Make();
   auto sink = std::make_shared<Collector>(1);
   ASSERT_TRUE(engine->Submit(Ask(*engine, "finish me", 60), sink).ok());
@@ -289,7 +289,7 @@ TEST_F(FacadeTest, DrainFinishesWhatRunsAndRefusesTheRest) {
   EXPECT_EQ(late.status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
+TEST_F(FacadeTest, DrainEndsSlowRequestsWithAnError) {
   auto engine = Make(LongOptions());
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 12; ++i) {  // more than run at once
@@ -297,7 +297,7 @@ TEST_F(FacadeTest, DrainCutsOffWhatTakesTooLongWithAnError) {
     ASSERT_TRUE(engine->Submit(Ask(*engine, "never enough time", 120000), sinks.back()).ok());
   }
   EXPECT_GT(engine->Drain(0), 0);
-  for (auto& sink : sinks) sink->Wait();  // nothing accepted is lost silently
+  for (auto& sink : sinks) sink->Wait();  // no accepted request is lost silently
   EXPECT_EQ(sinks.back()->choices[0].finish, FinishReason::kError);
   EXPECT_FALSE(sinks.back()->choices[0].error.ok());
 }
@@ -311,7 +311,7 @@ TEST_F(FacadeTest, DestructionEndsEveryStream) {
   sink->Wait();
 }
 
-TEST_F(FacadeTest, AFullQueueSaysSo) {
+TEST_F(FacadeTest, AFullQueueRefusesRequests) {
   EngineOptions o = LongOptions();
   o.max_num_seqs = 1;
   o.max_queue = 2;
@@ -390,12 +390,12 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
       << metrics;
 }
 
-TEST_F(FacadeTest, LatenciesCountFromWhereTheRequestCameIn) {
+TEST_F(FacadeTest, LatenciesCountFromTheRequestsArrival) {
   auto engine = Make();
   Request request = Ask(*engine, "count me", 3);
   request.arrival_ns = SystemClock().NowNs() - 5 * kSecond;
   Run(*engine, request);
-  request.arrival_ns = SystemClock().NowNs() + 1000 * kSecond;  // a clock of its own: not before it has arrived
+  request.arrival_ns = SystemClock().NowNs() + 1000 * kSecond;  // a wrong client clock: counts as arriving now
   Run(*engine, request);
   engine->Drain(kNoLimitNs);
   const RunResult result = engine->Outcome();
@@ -405,7 +405,7 @@ TEST_F(FacadeTest, LatenciesCountFromWhereTheRequestCameIn) {
   EXPECT_LT(result.duration_s, 500);
 }
 
-TEST_F(FacadeTest, WhatTheEngineRefusesIsRejected) {
+TEST_F(FacadeTest, ARefusedRequestCountsAsRejected) {
   auto engine = Make();
   Request request = Ask(*engine, "too long", 1 << 20);
   request.slo.ttft_ns = kSecond;
@@ -434,10 +434,10 @@ TEST_F(FacadeTest, ARequestHasTheObjectivesOfItsClass) {
   const RunResult result = engine->Outcome();
   EXPECT_EQ(result.rejected, 1);
   ASSERT_EQ(result.classes.size(), 1u);
-  EXPECT_EQ(result.classes.at("chat").slo_attainment(), 1.0) << "it stated nothing itself";
+  EXPECT_EQ(result.classes.at("chat").slo_attainment(), 1.0) << "the request stated no objectives itself";
 }
 
-TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {
+TEST_F(FacadeTest, CloseReportsARecordingThatCouldNotBeWritten) {
   auto engine = Make();
   Run(*engine, Ask(*engine, "hello", 4));
   EXPECT_TRUE(engine->Close().ok());  // nothing was recorded

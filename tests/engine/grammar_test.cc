@@ -1,5 +1,5 @@
-// Grammars through the public engine: beside other sequences, with several choices, after preemptions, and what is left
-// of them when their sequences have ended.
+// Grammars through the public engine: beside other sequences, with several choices, after preemptions, and that their
+// states are freed when the sequences have ended.
 #include <algorithm>
 
 #include "engine/facade_fixture.h"
@@ -12,7 +12,7 @@ using test::ListedGrammar;
 
 class EngineGrammarTest : public FacadeTest {
  protected:
-  // A token per byte; the answers end with 'e', which is a stop token of the request and of no answer.
+  // One token per byte; the answers end with 'e', a stop token of the request that no answer contains.
   static std::shared_ptr<ListedGrammar> Grammar(const Engine& engine, const std::vector<std::string>& answers,
                                                 bool tells_forced = true) {
     std::vector<std::vector<TokenId>> tokens;
@@ -57,9 +57,9 @@ TEST_F(EngineGrammarTest, AnswersKeepToTheirGrammarsBesideOthers) {
   }
 }
 
-TEST_F(EngineGrammarTest, APreemptedAnswerGoesOnInItsGrammar) {
+TEST_F(EngineGrammarTest, APreemptedAnswerContinuesInItsGrammar) {
   EngineOptions o = Options();
-  o.kv_cache_memory.bytes = 64 << 10;  // 256 tokens, and the eight would hold 450
+  o.kv_cache_memory.bytes = 64 << 10;  // 256 tokens; the eight answers need 450
   o.scheduler = "vllm-v0";
   o.max_model_len = 96;
   o.block_size = 8;
@@ -78,7 +78,7 @@ TEST_F(EngineGrammarTest, APreemptedAnswerGoesOnInItsGrammar) {
   EXPECT_GT(engine->Stats().preemptions, 0) << "nothing was preempted";
 }
 
-TEST_F(EngineGrammarTest, AnAnswerThatCannotGoOnEndsAloneWithTheReason) {
+TEST_F(EngineGrammarTest, AnAnswerWithoutAllowedTokensEndsAloneWithTheReason) {
   auto engine = Make();
   const auto sink = Run(*engine, AskFor(*engine, Grammar(*engine, {})));
   EXPECT_EQ(sink->choices[0].finish, FinishReason::kError);
@@ -86,10 +86,11 @@ TEST_F(EngineGrammarTest, AnAnswerThatCannotGoOnEndsAloneWithTheReason) {
   EXPECT_EQ(Run(*engine, Ask(*engine, "hello", 5))->choices[0].tokens.size(), 5u);
 }
 
-// min_tokens holds the model's end off while the grammar allows more; then its end ends the answer, however early.
+// min_tokens suppresses the end token while the grammar allows other tokens; after that the end token ends the answer
+// before min_tokens.
 TEST_F(EngineGrammarTest, MinTokensYieldsToTheGrammarsEnd) {
   auto engine = Make();
-  constexpr TokenId kEnd = 257;  // the tiny model's
+  constexpr TokenId kEnd = 257;  // the tiny model's end token
   std::vector<std::vector<TokenId>> answers = {engine->Tokenize("ab", false), engine->Tokenize("abcdf", false)};
   const auto grammar = std::make_shared<ListedGrammar>(engine->model().vocab_size, kEnd, answers);
   Request request = Ask(*engine, "hello", 32);
@@ -104,7 +105,7 @@ TEST_F(EngineGrammarTest, MinTokensYieldsToTheGrammarsEnd) {
   EXPECT_EQ(sink->choices[0].tokens.size(), 6u);
 }
 
-TEST_F(EngineGrammarTest, StatesGoWithTheirSequences) {
+TEST_F(EngineGrammarTest, GrammarStatesEndWithTheirSequences) {
   auto engine = Make();
   const auto grammar = Grammar(*engine, {"abc", "xyz"});
   std::vector<std::shared_ptr<Collector>> sinks;
@@ -113,7 +114,7 @@ TEST_F(EngineGrammarTest, StatesGoWithTheirSequences) {
     ASSERT_TRUE(engine->Submit(AskFor(*engine, grammar), sinks.back()).ok());
   }
   for (const auto& sink : sinks) sink->Wait();
-  Run(*engine, Ask(*engine, "hello", 5));  // a later plan tells the executor
+  Run(*engine, Ask(*engine, "hello", 5));  // a later plan frees the states in the executor
   EXPECT_EQ(grammar->live_states(), 0);
 }
 

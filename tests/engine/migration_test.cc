@@ -1,5 +1,5 @@
-// Sequences that move between two engines with a real (dummy) model, in one process: their tokens are those of a
-// sequence that stayed, bit for bit, whatever the kernels, the KV format and the load.
+// Sequences that move between two engines with a real (dummy) model, in one process: their tokens equal those of a
+// sequence that stayed, bit for bit, for all kernels, KV formats and loads.
 #include "engine/facade_fixture.h"
 
 #include "compute/exec/make_backend.h"
@@ -21,7 +21,7 @@ EngineOptions Movable(EngineOptions o) {
   return o;
 }
 
-// Moves it in rounds of so many blocks, as a server does over the network.
+// Moves the sequence in `rounds` reads of up to `blocks` blocks, as a server does over the network.
 Result<RequestHandle> MoveTo(Engine& from, Engine& to, RequestHandle handle, std::shared_ptr<ResponseSink> sink,
                              int rounds = 3, int32_t blocks = 4) {
   MigrationPort &a = *from.migration(), &b = *to.migration();
@@ -64,7 +64,7 @@ Result<RequestHandle> MoveTo(Engine& from, Engine& to, RequestHandle handle, std
 
 class MigrationTest : public FacadeTest {
  protected:
-  // A step takes a millisecond more, so that nothing ends before it has moved.
+  // Steps take a millisecond longer, so that no answer ends before it has moved.
   static std::unique_ptr<Engine> MakeSlow(const EngineOptions& options) {
     auto description = compute::DescribeModel(options.model);
     EXPECT_TRUE(description.ok()) << description.status().ToString();
@@ -89,7 +89,7 @@ class MigrationTest : public FacadeTest {
   }
 };
 
-// The figures of a pass are published at its end, after its events.
+// The statistics of a pass are published at its end, after its events.
 void AwaitNothingHeld(const Engine& engine) {
   const auto held = [&] {
     const EngineStats stats = engine.Stats();
@@ -109,7 +109,7 @@ void ExpectSame(const Collector& stayed, const Collector& moved) {
   EXPECT_EQ(stayed.usage.prompt_tokens, moved.usage.prompt_tokens);
 }
 
-TEST_F(MigrationTest, TokensAreThoseOfASequenceThatStayed) {
+TEST_F(MigrationTest, AMovedSequenceHasTheTokensOfOneThatStayed) {
   const test::TimeLimit limit("a move does not come to its end");
   std::vector<std::string> kernels;
   for (const char* name : {"scalar", "avx2", "avxvnni", "avx512", "amx"}) {
@@ -141,7 +141,7 @@ TEST_F(MigrationTest, TokensAreThoseOfASequenceThatStayed) {
         EXPECT_EQ(here->choices[0].finish, FinishReason::kMigrated);
         EXPECT_LT(here->choices[0].tokens.size(), 120u) << "it was over before it moved";
         ExpectSame(*stayed, *there);
-        // Its logprobs from here on are those of the one that stayed.
+        // Its logprobs after the move equal those of the sequence that stayed.
         const auto &all = stayed->choices[0].logprobs, &rest = there->choices[0].logprobs;
         ASSERT_LE(rest.size(), all.size());
         for (size_t i = 0; i < rest.size(); ++i) {
@@ -163,7 +163,7 @@ TEST_F(MigrationTest, TokensAreThoseOfASequenceThatStayed) {
   }
 }
 
-// There and back, several times, beside others on both sides.
+// Moves back and forth several times, with other sequences on both engines.
 TEST_F(MigrationTest, SequencesThatMoveUnderLoadKeepTheirTokens) {
   const test::TimeLimit limit("moves under load do not come to their end");
   EngineOptions o = Movable(Options());
@@ -192,7 +192,7 @@ TEST_F(MigrationTest, SequencesThatMoveUnderLoadKeepTheirTokens) {
       const auto arrived = MoveTo(*from, *to, handles[static_cast<size_t>(i)], there, 2, 2);
       if (!arrived.ok()) {
         ASSERT_EQ(arrived.status().code(), StatusCode::kNotFound) << arrived.status().ToString();
-        continue;  // it was over
+        continue;  // it has ended
       }
       ++moved;
       at[static_cast<size_t>(i)] = there;
@@ -206,7 +206,7 @@ TEST_F(MigrationTest, SequencesThatMoveUnderLoadKeepTheirTokens) {
   }
 }
 
-// A stop string of which one half came here and the other there; what is withheld moves along.
+// The first half of a stop string was generated before the move and the second after it; the withheld text moves too.
 TEST_F(MigrationTest, AStopStringAcrossAMoveEndsTheText) {
   const test::TimeLimit limit("a stop string is not found");
   EngineOptions o = Movable(Options());
@@ -249,7 +249,7 @@ TEST_F(MigrationTest, APausedSequenceIsResumedWhereItsMoveFails) {
   EXPECT_EQ(a->migration()->Leave(*handle, kNoLimitNs).code(), StatusCode::kNotFound);
 }
 
-TEST_F(MigrationTest, ACancelDuringAMoveEndsItOnce) {
+TEST_F(MigrationTest, ACancelDuringAMoveEndsTheRequestOnce) {
   const test::TimeLimit limit("a cancelled move does not end");
   auto a = Make(Movable(LongOptions()));
   auto here = std::make_shared<Collector>(1);
@@ -266,7 +266,7 @@ TEST_F(MigrationTest, ACancelDuringAMoveEndsItOnce) {
   AwaitNothingHeld(*a);
 }
 
-TEST_F(MigrationTest, ADestinationWithoutRoomSaysSo) {
+TEST_F(MigrationTest, ADestinationWithoutRoomRefusesTheMove) {
   const test::TimeLimit limit("a full destination does not answer");
   EngineOptions o = Movable(Options());
   auto a = MakeSlow(o);
@@ -287,7 +287,7 @@ TEST_F(MigrationTest, ADestinationWithoutRoomSaysSo) {
   EXPECT_NE(no_arena.status().message().find("--swap-space"), std::string::npos) << no_arena.status().ToString();
   const auto no_kv = full->migration()->ReserveRoom(0, 31, kNoLimitNs);
   EXPECT_EQ(no_kv.status().code(), StatusCode::kResourceExhausted) << no_kv.status().ToString();
-  EXPECT_NE(no_kv.status().message().find("31 KV blocks are wanted"), std::string::npos) << no_kv.status().ToString();
+  EXPECT_NE(no_kv.status().message().find("31 KV blocks are needed"), std::string::npos) << no_kv.status().ToString();
   here->Wait();
   EXPECT_EQ(here->choices[0].finish, FinishReason::kLength);
   AwaitNothingHeld(*little);
@@ -319,9 +319,9 @@ TEST_F(MigrationTest, WithoutASecretNothingMoves) {
   EXPECT_EQ(Make(Options())->migration(), nullptr);
 }
 
-TEST_F(MigrationTest, ARoomThatDidNotGrowInTimeIsGone) {
+TEST_F(MigrationTest, ARoomThatDidNotGrowInTimeIsDropped) {
   auto b = MakeSlow(Movable(Options()));
-  auto busy = std::make_shared<Collector>(1);  // a room grows when the steps in flight have ended
+  auto busy = std::make_shared<Collector>(1);  // a room grows only after the steps in flight have ended
   const auto handle = b->Submit(Ask(*b, "hello", 400), busy);
   ASSERT_TRUE(handle.ok()) << handle.status().ToString();
   MigrationPort& port = *b->migration();
@@ -343,8 +343,8 @@ TEST_F(MigrationTest, ARoomThatDidNotGrowInTimeIsGone) {
   AwaitNothingHeld(*b);
 }
 
-// What another process sends is not believed.
-TEST_F(MigrationTest, ASequenceThatCannotBeIsRefused) {
+// Input from another process is not trusted.
+TEST_F(MigrationTest, AnInvalidSequenceIsRefused) {
   auto b = Make(Movable(Options()));
   MigrationPort& port = *b->migration();
   MovingSequence good;

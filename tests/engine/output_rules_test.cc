@@ -1,5 +1,4 @@
-// The default model's tokeniser under rules. Skipped where the model (TACTUS_DEFAULT_MODEL) or llguidance's library is
-// not there.
+// The default model's tokeniser under rules. Skipped without the model (TACTUS_DEFAULT_MODEL) or llguidance's library.
 #include "engine/output_rules.h"
 
 #include <gtest/gtest.h>
@@ -40,8 +39,8 @@ class OutputRulesTest : public testing::Test {
     return grammar.ok() ? (*grammar)->Start() : nullptr;
   }
   std::vector<TokenId> Encode(std::string_view text) const { return text_.tokenizer->Encode(text, false, false); }
-  // Follows the tokeniser's spelling of `text`; each token is in the mask before it. The bytes that came before what
-  // was refused; -1: none was, and the text may end.
+  // Feeds the tokeniser's encoding of `text`; each token must be in the mask before it. Returns the bytes before the
+  // refused token; -1: none was refused, and the text may end there.
   int Followed(GrammarState& state, std::string_view text) const {
     std::vector<uint32_t> mask(static_cast<size_t>((vocab_size_ + 31) / 32));
     const auto in_mask = [&](TokenId id) { return (mask[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0; };
@@ -67,7 +66,7 @@ constexpr const char* kTool = R"({"type": "object", "properties": {"city": {"typ
     "unit": {"enum": ["celsius", "fahrenheit"]}, "days": {"type": "integer", "minimum": 1, "maximum": 14}},
     "required": ["city", "unit"], "additionalProperties": false})";
 
-TEST_F(OutputRulesTest, TheTokenisersSpellingIsInTheMasks) {
+TEST_F(OutputRulesTest, MasksAllowTheTokenisersEncoding) {
   const auto follow = [&](Kind kind, std::string rule, std::string_view text) {
     return Followed(*Start(kind, std::move(rule)), text);
   };
@@ -79,7 +78,7 @@ TEST_F(OutputRulesTest, TheTokenisersSpellingIsInTheMasks) {
   EXPECT_EQ(follow(Kind::kLark, "start: \"positive\" | \"negative\" | \"neutral\"", "neutral"), -1);
 }
 
-TEST_F(OutputRulesTest, WhatIsForcedIsTheTokenisersSpelling) {
+TEST_F(OutputRulesTest, ForcedTokensAreTheTokenisersEncoding) {
   const auto state = Start(Kind::kJsonSchema, kTool);
   std::vector<TokenId> forced;
   state->Forced(32, &forced);
@@ -102,7 +101,7 @@ TEST_F(OutputRulesTest, SpecialTokensAreNoText) {
   }
 }
 
-// SentencePiece puts a space before a text. Forced text goes on in the middle of one.
+// SentencePiece puts a space before a text, but forced text continues in the middle of one.
 TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
   language::TokenizerSpec spec;
   spec.algorithm = language::TokenizerSpec::Algorithm::kSentencePieceBpe;

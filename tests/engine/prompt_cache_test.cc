@@ -1,5 +1,5 @@
-// Prompts that survive a restart, with a real (dummy) model: what the folder knows is a hit, and its tokens are those
-// of a cold run, bit for bit, whatever the KV format and the load; what is damaged is computed again.
+// Prompts that survive a restart, with a real (dummy) model: stored blocks are hits, and the tokens equal those of a
+// cold run, bit for bit, for all KV formats and loads; damaged blocks are computed again.
 #include <thread>
 
 #include "compute/kernels/ops.h"
@@ -34,7 +34,7 @@ class PromptCacheTest : public engine::FacadeTest {
     r.id = "r" + std::to_string(i);
     return r;
   }
-  // Whole blocks before the last token.
+  // Tokens of whole blocks before the last token.
   static int64_t Shareable(const engine::Collector& answer) { return (answer.usage.prompt_tokens - 1) / 16 * 16; }
   static CacheMatch MatchOf(const Engine& engine, const std::string& id) {
     const auto lines = engine.Timelines({.handle = 0, .id = id, .owner = {}, .arrival_ns = -1});
@@ -83,7 +83,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
       o.kernels = name;
       o.kv_cache_dtype = kv;
       if (std::string(kv) == "float32") o.dtype = "float32";
-      if (o.dtype == "float32" && name != kernels.front()) continue;  // the reference mode has kernels of its own
+      if (o.dtype == "float32" && name != kernels.front()) continue;  // the reference mode has its own kernels
       if (o.dtype == "float32") o.kernels.clear();
       std::vector<std::shared_ptr<engine::Collector>> cold;
       {
@@ -96,7 +96,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
         ASSERT_NE(first, nullptr);
         for (int i = 0; i < 3; ++i) {
           const auto answer = Run(*first, Sampled(*first, i));
-          EXPECT_EQ(answer->usage.cached_tokens, 0) << "other numerics were taken for the same";
+          EXPECT_EQ(answer->usage.cached_tokens, 0) << "KV of other numerics was used";
           ExpectSame(*cold[static_cast<size_t>(i)], *answer);
         }
       }
@@ -116,7 +116,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
   }
 }
 
-TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
+TEST_F(PromptCacheTest, ManyPromptsFromDiskAtOnceReplayUnderEveryPreset) {
   const test::TimeLimit limit("prompts from disk do not come to their end");
   constexpr int kRequests = 24;
   std::vector<std::shared_ptr<engine::Collector>> cold;
@@ -163,7 +163,7 @@ TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
   }
 }
 
-TEST_F(PromptCacheTest, WhatIsDamagedIsComputedAgainAndTold) {
+TEST_F(PromptCacheTest, ADamagedBlockIsComputedAgainWithAWarning) {
   const test::TimeLimit limit("a damaged folder holds a request up");
   std::shared_ptr<engine::Collector> cold;
   {
@@ -212,8 +212,8 @@ TEST_F(PromptCacheTest, SaltsAndOtherModelsShareNothing) {
   }
 }
 
-// What the sampled bytes of the weights do not show, the times of their files do.
-TEST_F(PromptCacheTest, FilesThatWereWrittenSinceAreAnotherModels) {
+// A change of the weights outside the sampled bytes is detected by the files' modification times.
+TEST_F(PromptCacheTest, RewrittenWeightFilesAreAnotherModel) {
   const EngineOptions o = OnDisk();
   const auto file = std::filesystem::path(o.model) / "config.json";
   const auto time = std::filesystem::last_write_time(file);
@@ -244,7 +244,7 @@ TEST_F(PromptCacheTest, TheFolderNamesTheProgram) {
   EXPECT_EQ(digest.find_first_not_of("0123456789abcdef"), 16u) << "no digest of its file: " << about;
 }
 
-TEST_F(PromptCacheTest, TheAnswerIsKeptTooAndChoicesShareIt) {
+TEST_F(PromptCacheTest, TheKvOfAnAnswerIsStoredAndSharedByChoices) {
   std::vector<TokenId> both;
   {
     const auto first = Make(OnDisk());
@@ -261,7 +261,7 @@ TEST_F(PromptCacheTest, TheAnswerIsKeptTooAndChoicesShareIt) {
   EXPECT_EQ(answer->usage.cached_tokens, Shareable(*answer)) << "the KV of an answer is part of the next prompt's";
 }
 
-TEST_F(PromptCacheTest, TellsWhereAndWhyTheMatchEnded) {
+TEST_F(PromptCacheTest, TheTimelineStatesWhereAndWhyTheMatchEnded) {
   const auto engine = Make(OnDisk());
   Run(*engine, Sampled(*engine, 1));
   Request longer = Sampled(*engine, 1);
@@ -287,7 +287,7 @@ TEST_F(PromptCacheTest, TellsWhereAndWhyTheMatchEnded) {
   EXPECT_EQ(MatchOf(*plain, "r1").end, CacheEnd::kOff);
 }
 
-TEST_F(PromptCacheTest, WhatMemoryLostToOthersIsToldAsEvicted) {
+TEST_F(PromptCacheTest, BlocksThatMemoryDroppedAreReportedAsEvicted) {
   EngineOptions o = Options();
   o.kv_cache_memory.bytes = 1 << 18;
   o.max_model_len = 256;
@@ -299,7 +299,7 @@ TEST_F(PromptCacheTest, WhatMemoryLostToOthersIsToldAsEvicted) {
   EXPECT_EQ(MatchOf(*engine, "again").end, CacheEnd::kEvicted);
 }
 
-TEST_F(PromptCacheTest, FromDiskWhatMemoryLostInTheSameRun) {
+TEST_F(PromptCacheTest, BlocksThatMemoryDroppedAreReadFromDiskInTheSameRun) {
   const test::TimeLimit limit("a prompt from disk does not come to its end");
   EngineOptions o = OnDisk();
   o.kv_cache_memory.bytes = 1 << 18;
@@ -315,7 +315,7 @@ TEST_F(PromptCacheTest, FromDiskWhatMemoryLostInTheSameRun) {
   ExpectSame(*cold, *answer);
 }
 
-TEST_F(PromptCacheTest, FaultsOfTheOptionsAreToldAtTheStart) {
+TEST_F(PromptCacheTest, FaultyOptionsAreReportedAtTheStart) {
   const auto refusal = [](const EngineOptions& o) {
     const auto engine = Engine::Create(o);
     EXPECT_FALSE(engine.ok());
@@ -323,7 +323,7 @@ TEST_F(PromptCacheTest, FaultsOfTheOptionsAreToldAtTheStart) {
   };
   EngineOptions o = OnDisk();
   o.prefix_caching = false;
-  EXPECT_NE(refusal(o).find("kv-cache-dir: --kv-cache-dir keeps what the prefix cache has"), std::string::npos);
+  EXPECT_NE(refusal(o).find("kv-cache-dir: --kv-cache-dir stores the prefix cache"), std::string::npos);
   o = OnDisk();
   o.kv_cache_dir_size.bytes = 1000;
   EXPECT_NE(refusal(o).find("kv-cache-dir-size: --kv-cache-dir-size 1000 is too small"), std::string::npos);

@@ -1,4 +1,4 @@
-// Answers with and without speculation, through the public engine: the same to the last bit, at every temperature.
+// Answers with and without speculation, through the public engine: bit-identical at every temperature.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,7 +11,7 @@ namespace {
 
 class SpeculationTest : public FacadeTest {
  protected:
-  // Step times by which guesses are free, so that many are verified.
+  // Step times by which guesses cost nothing, so that many are verified.
   static EngineOptions With(const std::string& speculation, EngineOptions o = Options()) {
     const std::filesystem::path times = folder_ / "free_tokens.csv";
     std::ofstream(times) << "table,a,b,ms\nstep,0,0,5\ntokens,1,0,0.001\ntokens,512,0,0.002\n";
@@ -23,7 +23,7 @@ class SpeculationTest : public FacadeTest {
     std::vector<std::shared_ptr<Collector>> sinks;
     EngineStats stats;
   };
-  // All requests at once.
+  // Submits all requests at once.
   static Answers Ask(const EngineOptions& options, const std::vector<Request>& requests) {
     auto engine = Make(options);
     Answers answers;
@@ -59,12 +59,12 @@ class SpeculationTest : public FacadeTest {
       }
     }
   }
-  // Few tokens, so that pairs of them come again: the dummy model's own words at a temperature are noise.
+  // Biases towards few tokens, so that pairs of tokens repeat: the dummy model's own output at a temperature is noise.
   static void OfFewTokens(Request* r) {
     for (const TokenId token : {'a', 'b', 'c', 'd'}) r->sampling.logit_bias.push_back({token, 20.0f});
   }
-  static constexpr int kHeldOff = 5, kLeast = 20;  // a request of several choices whose ends min_tokens holds off
-  // Requests of every kind over prompts that repeat themselves.
+  static constexpr int kHeldOff = 5, kLeast = 20;  // a request of several choices whose stops min_tokens delays
+  // Requests of every kind over repetitive prompts.
   static std::vector<Request> Mixed(const Engine& engine, float temperature) {
     std::vector<Request> requests;
     for (int i = 0; i < 8; ++i) {
@@ -101,13 +101,13 @@ TEST_F(SpeculationTest, AnswersAreTheSameToTheLastBit) {
       EXPECT_EQ(std::count(choice.tokens.begin(), choice.tokens.begin() + kLeast, 'a'), 0) << "an end came early";
     }
     EXPECT_EQ(plain.stats.ngram_drafts.draft_tokens, 0);
-    EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 5);  // how many depends on what is in flight when
+    EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 5);  // the number depends on what is in flight at each moment
     EXPECT_GT(guessed.stats.ngram_drafts.draft_tokens, guessed.stats.ngram_drafts.accepted_tokens);
   }
 }
 
-// Too little KV for all: what is preempted goes on with the same tokens, its guesses forgotten.
-TEST_F(SpeculationTest, AlsoWhereSequencesArePreempted) {
+// Too little KV for all: preempted sequences continue with the same tokens; their guesses are dropped.
+TEST_F(SpeculationTest, AnswersAreTheSameWhereSequencesArePreempted) {
   auto engine = Make();
   EngineOptions small = Options();
   small.kv_cache_memory.bytes = 4 << 20;
@@ -128,7 +128,7 @@ TEST_F(SpeculationTest, AlsoWhereSequencesArePreempted) {
   FAIL() << "no KV memory was small enough for a preemption and large enough for the requests";
 }
 
-// What a grammar leaves no choice about is computed as a chunk, without an option; guesses keep to the grammar.
+// Tokens that a grammar forces are computed as a chunk, without an option; guesses follow the grammar.
 TEST_F(SpeculationTest, ForcedTokensAreAChunk) {
   auto engine = Make(With("ngram"));
   const std::string shared = "{\"name\": \"";
@@ -149,14 +149,15 @@ TEST_F(SpeculationTest, ForcedTokensAreAChunk) {
   EXPECT_TRUE(tokens == answers[0] || tokens == answers[1]) << answer->choices[0].text;
   engine->Drain(kNoLimitNs);
   const EngineStats stats = engine->Stats();
-  EXPECT_EQ(stats.forced_drafts.accepted_tokens, stats.forced_drafts.draft_tokens) << "they are sure";
+  EXPECT_EQ(stats.forced_drafts.accepted_tokens, stats.forced_drafts.draft_tokens)
+      << "forced tokens are always accepted";
   EXPECT_GE(stats.forced_drafts.accepted_tokens, 25);
   EXPECT_LE(stats.steps, 8);
 }
 
-// A draft model that is the model itself guesses every greedy token; at a temperature many are wrong. The answers are
-// the same in any case. How many guesses it makes after the first hangs on how long both models' steps take, which are
-// measured: the gain in steps is draft_model_test's.
+// A draft model that is the served model guesses every greedy token; at a temperature many guesses are wrong. The
+// answers are the same in both cases. The number of guesses after the first depends on the measured step times of both
+// models, so draft_model_test tests the gain in steps.
 TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
   auto engine = Make();
   for (const float temperature : {0.0f, 0.8f}) {
@@ -169,7 +170,7 @@ TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
     const DraftCounts& counts = guessed.stats.model_drafts;
     EXPECT_GT(counts.draft_tokens, 0);
     if (temperature == 0) {
-      EXPECT_GE(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "penalties alone make its guesses wrong";
+      EXPECT_GE(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "only penalties make its guesses wrong";
       const bool kept_guessing = counts.draft_tokens > plain.stats.steps;
       if (kept_guessing) {
         EXPECT_LT(guessed.stats.steps, plain.stats.steps * 2 / 3);
@@ -196,8 +197,8 @@ TEST_F(SpeculationTest, ADraftModelThatDoesNotFitIsRefusedWithTheReason) {
   EXPECT_NE(refused(o).message().find("--speculation draft"), std::string::npos);
 }
 
-// Over seeds, the tokens that come with speculation are distributed as those without: a chi-square test of two samples
-// that share no seed.
+// Over many seeds, tokens with speculation have the same distribution as without: a chi-square test of two samples
+// without a common seed.
 TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
   constexpr int kAnswers = 400, kCells = 16;
   auto engine = Make();
@@ -218,13 +219,13 @@ TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
     o.max_queue = kAnswers;
     const Answers answers = Ask(o, requests);
     for (const auto& sink : answers.sinks) {
-      // The last token alone: those of one answer depend on each other.
+      // The last token only: the tokens of one answer depend on each other.
       ++counts[sink->choices[0].tokens.back()][static_cast<size_t>(which)];
       ++total[static_cast<size_t>(which)];
     }
     accepted = answers.stats.ngram_drafts.accepted_tokens;
   }
-  EXPECT_GT(accepted, 20) << "nothing was guessed right, so nothing is compared";
+  EXPECT_GT(accepted, 20) << "too few guesses were accepted for the comparison";
   // Rare tokens share a cell.
   std::vector<std::array<int64_t, 2>> cells;
   std::array<int64_t, 2> rare{};
@@ -242,7 +243,7 @@ TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
     chi2 += difference * difference / static_cast<double>(n[0] + n[1]);
   }
   const auto freedom = static_cast<double>(cells.size() - 1);
-  // About the quantile of one in a thousand (Wilson and Hilferty's approximation).
+  // About the 0.999 quantile (Wilson and Hilferty's approximation).
   const double limit = freedom * std::pow(1 - 2 / (9 * freedom) + 3.09 * std::sqrt(2 / (9 * freedom)), 3);
   EXPECT_GE(cells.size(), 2u);
   EXPECT_LT(chi2, limit) << cells.size() << " cells";

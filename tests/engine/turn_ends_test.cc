@@ -1,4 +1,4 @@
-// What ends an answer, of files that are right and of files that are wrong about it.
+// The tokens that end an answer, for model files that name them rightly or wrongly.
 #include "engine/turn_ends.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-// Letters, and markers at the end: <|endoftext|> 27, <|im_start|> 28, <|im_end|> 29.
+// Letters, then markers: <|endoftext|> 27, <|im_start|> 28, <|im_end|> 29.
 compute::ModelDescription Gguf(const std::string& chat_template, int64_t eos, std::vector<std::string> markers = {},
                                int32_t marker_type = 3) {
   compute::ModelDescription d;
@@ -48,7 +48,7 @@ std::string SourceOf(const TurnEnds& ends, TokenId id) {
   return "none";
 }
 
-TEST(TurnEnds, AFileThatIsRightIsTakenAtItsWord) {
+TEST(TurnEnds, TheEndTokenOfAConsistentFileIsUsedWithoutWarning) {
   const TurnEnds ends = EndsOf(Gguf(kChatMl, 29));
   EXPECT_EQ(ends.ids(), (std::vector<TokenId>{29, 27}));
   EXPECT_EQ(SourceOf(ends, 29), "tokenizer.ggml.eos_token_id");
@@ -56,7 +56,7 @@ TEST(TurnEnds, AFileThatIsRightIsTakenAtItsWord) {
   EXPECT_TRUE(ends.warnings.empty()) << ends.warnings[0];
 }
 
-TEST(TurnEnds, WhatTheTemplatePutsBehindAnAnswerIsAnEndToo) {
+TEST(TurnEnds, TheMarkerThatTheTemplateWritesAfterAnAnswerIsAnEnd) {
   const TurnEnds ends = EndsOf(Gguf(kChatMl, 27));
   EXPECT_EQ(ends.ids(), (std::vector<TokenId>{27, 29}));
   EXPECT_EQ(SourceOf(ends, 29), "chat template");
@@ -65,8 +65,8 @@ TEST(TurnEnds, WhatTheTemplatePutsBehindAnAnswerIsAnEndToo) {
   EXPECT_NE(ends.warnings[0].find("29 '<|im_end|>'"), std::string::npos) << ends.warnings[0];
 }
 
-// Whatever the marker is called, and where the file calls it user-defined.
-TEST(TurnEnds, MarkersOfAnyName) {
+// Markers of any name, also where the file's token type is user-defined.
+TEST(TurnEnds, MarkersOfAnyNameEndAnAnswer) {
   for (const int32_t type : {3, 4}) {
     const TurnEnds ends = EndsOf(Gguf("{% for m in messages %}[{{ m.role }}]{{ m.content | trim }} \n<fin>{% endfor %}",
                                       -1, {"<fin>", "<other>"}, type));
@@ -78,7 +78,7 @@ TEST(TurnEnds, MarkersOfAnyName) {
 }
 
 // A template that writes no end relies on the marker of the next turn.
-TEST(TurnEnds, WhatBeginsTheNextTurnEndsThisOne) {
+TEST(TurnEnds, TheMarkerOfTheNextTurnEndsThisTurn) {
   const TurnEnds ends = EndsOf(Gguf("{% for m in messages %}<{{ m.role }}>\n{{ m.content }}{% endfor %}", 27,
                                     {"<|endoftext|>", "<user>", "<assistant>"}));
   EXPECT_EQ(ends.ids(), (std::vector<TokenId>{27, 28}));
@@ -91,13 +91,13 @@ TEST(TurnEnds, KnownControlTokensEndWithoutATemplate) {
   EXPECT_TRUE(ends.warnings.empty());
 }
 
-// <|end|> ends a message of harmony, in the middle of a turn.
-TEST(TurnEnds, AMessagesEndIsNoTurnsEnd) {
+// In harmony <|end|> ends a message in the middle of a turn.
+TEST(TurnEnds, TheEndOfAMessageIsNotAnEndOfATurn) {
   EXPECT_EQ(EndsOf(Gguf("", -1, {"<|end|>"})).ids(), std::vector<TokenId>{27});
   EXPECT_EQ(EndsOf(Gguf("", -1, {"<|end|>", "<|return|>"})).ids(), std::vector<TokenId>{28});
 }
 
-TEST(TurnEnds, WarnsOfTextForAnEndAndOfNoEnd) {
+TEST(TurnEnds, WarnsOfAnEndThatIsTextAndOfNoEnd) {
   const TurnEnds text = EndsOf(Gguf("{% for m in messages %}{{ m.content }}abc{% endfor %}", 27));
   ASSERT_EQ(text.warnings.size(), 1u);
   EXPECT_NE(text.warnings[0].find("'abc'"), std::string::npos) << text.warnings[0];
@@ -108,15 +108,15 @@ TEST(TurnEnds, WarnsOfTextForAnEndAndOfNoEnd) {
   const TurnEnds letter = EndsOf(Gguf("", 3));
   EXPECT_EQ(SourceOf(letter, 3), "tokenizer.ggml.eos_token_id");
   ASSERT_EQ(letter.warnings.size(), 1u);
-  EXPECT_NE(letter.warnings[0].find("3 'd', which is no control token"), std::string::npos) << letter.warnings[0];
+  EXPECT_NE(letter.warnings[0].find("3 'd', which is not a control token"), std::string::npos) << letter.warnings[0];
 }
 
-TEST(TurnEnds, ATemplateThatRefusesEndsNothing) {
+TEST(TurnEnds, ATemplateThatFailsNamesNoEnd) {
   EXPECT_EQ(EndsOf(Gguf("{{ raise_exception('no') }}", 27)).ids(), (std::vector<TokenId>{27, 29}));
 }
 
 // A folder whose config.json names no end has the one that transformers assumes, unless that is an ordinary token.
-TEST(TurnEnds, FoldersWithoutGenerationConfig) {
+TEST(TurnEnds, FoldersWithoutGenerationConfigHaveTheAssumedEnd) {
   compute::ModelDescription d;
   d.config.vocab_size = 8;
   d.config.stop_ids = {2};

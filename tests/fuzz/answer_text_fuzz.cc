@@ -1,5 +1,5 @@
-// Texts of answers in every form: however a text is cut, it says the same, and what is told of a call's arguments is
-// the beginning of a JSON value.
+// Answer texts in every format: all cuts of a text give the same parts, and the arguments of a call are the beginning
+// of a JSON value.
 #include <cstdint>
 #include <cstdlib>
 #include <map>

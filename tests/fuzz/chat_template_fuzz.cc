@@ -1,4 +1,4 @@
-// Any bytes as a chat template, rendered on a small conversation: an error or a text, within the limits.
+// Any bytes as a chat template, rendered with a small conversation: an error or a text, within the limits.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// config.json and generation_config.json: whatever is accepted must be a shape that can be planned for.
+// config.json and generation_config.json: an accepted configuration must be valid and usable for memory planning.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Any messages of a data plane, in any order and mode, with any bodies: every ticket is ended once, all room is given
-// back, the headers are answered once, and in full duplex what goes on is what came.
+// Any messages of a data plane, in any order and mode, with any bodies: every ticket is ended once, all reserved memory
+// is released, the headers are answered once, and in full duplex bodies are forwarded unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -58,7 +58,7 @@ struct Input {
   }
 };
 
-// What a well-behaved data plane would have had to see.
+// The state that a well-behaved data plane expects.
 struct Seen {
   int headers = 0, request_headers_sent = 0;
   std::string sent, passed_on;

@@ -1,6 +1,6 @@
-// What comes from replicas and clients through a router: states, metrics, model lists, event streams in any pieces,
-// bodies. Nothing crashes; a state that is taken can be; a stream goes through unchanged but for the router's comment
-// and an error that nothing came before.
+// Inputs of a router from replicas and clients: states, metrics, model lists, event streams in any pieces, bodies.
+// Nothing crashes; accepted states are consistent; a stream is forwarded unchanged, except for the router's comment and
+// an error before the first event.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t piece = 1 + data[0] % 16;
   for (size_t at = 0; at < text.size(); at += piece) passed += scan.Stream(text.substr(at, piece));
   passed += scan.Rest();
-  // An error before any event is kept for whoever may ask another replica.
+  // An error before any event is not forwarded, because another replica may still be tried.
   if (text.find(": migrated ") == std::string_view::npos && scan.first_error().empty()) Require(passed == text);
   return 0;
 }

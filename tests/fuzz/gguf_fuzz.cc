@@ -1,5 +1,5 @@
-// GGUF headers, then everything that is made of them: configuration, tokeniser tables, memory plan. Touches the last
-// byte of every accepted tensor, so that a wrong bound shows under the address sanitizer.
+// GGUF headers and everything derived from them: configuration, tokeniser tables, memory plan. Reads the last byte of
+// every accepted tensor, so that the address sanitizer detects wrong bounds.
 #include <cstdint>
 
 #include "compute/model/gguf_config.h"

@@ -1,5 +1,5 @@
-// A line of a batch file: whatever it holds is a request or an error with a message, and the result that says so is one
-// line of JSON with the line's id.
+// A line of a batch file: any content gives a request or an error with a message, and the result is one line of JSON
+// with the line's id.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -14,7 +14,7 @@ void Require(bool holds) {
   if (!holds) std::abort();
 }
 
-// One line, and JSON.
+// Parses the text, which must be one line of JSON.
 tactus::SortedJson Parsed(const std::string& text) {
   Require(!text.empty() && text.find('\n') == text.size() - 1);
   return tactus::SortedJson::parse(text);

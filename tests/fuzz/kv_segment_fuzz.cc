@@ -1,5 +1,5 @@
-// Segments of --kv-cache-dir: whatever the files hold, opening and reading end, and a block comes back as it was
-// written or not at all. The input says where the files of a sound segment are overwritten, and where they are cut.
+// Segments of --kv-cache-dir: with any file contents, opening and reading end, and a block is read as it was written or
+// not at all. The input states where the files of a valid segment are overwritten, and where they are cut.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return std::pair(Whole(stem + ".index"), Whole(stem + ".blocks"));
   }();
-  // Pieces of four bytes: which file and where, how long, with what; some cut.
+  // Pieces of four bytes: file and offset, length, value; some cut the file.
   std::string index = sound.first, blocks = sound.second;
   for (; size >= 4; data += 4, size -= 4) {
     std::string& file = (data[0] & 1) != 0 ? index : blocks;
@@ -68,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto i = static_cast<int>(block.key.low) - 1;
     if (i < 0 || i >= kBlocks || bytes != Bytes(i)) std::abort();
   }
-  // It goes on behind what is whole.
+  // New blocks are appended after the valid part.
   const auto stored = (*segment)->Append(Key(9), reinterpret_cast<const std::byte*>(Bytes(9).data()));
   if (!stored.ok() || !(*segment)->Read(*stored, reinterpret_cast<std::byte*>(bytes.data())) || bytes != Bytes(9))
     std::abort();

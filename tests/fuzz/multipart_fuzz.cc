@@ -1,5 +1,4 @@
-// Forms: whatever the pieces that a body comes in, its parts are the same, nothing longer than it comes out, and what
-// is refused is refused for the same reason.
+// Forms: all cuts of a body give the same parts or the same error, and the parts are not longer than the body.
 #include <cstdint>
 #include <cstdlib>
 

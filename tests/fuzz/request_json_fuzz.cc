@@ -1,4 +1,4 @@
-// Request bodies: whatever is accepted stays within the limits, whatever is refused says why in valid UTF-8.
+// Request bodies: accepted ones are within the limits, and errors are valid UTF-8.
 #include <cstdint>
 #include <cstdlib>
 
@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto tokenize = api::ParseTokenizeRequest(body, limits); !tokenize.ok()) CheckRefusal(tokenize.status());
   if (const auto detokenize = api::ParseDetokenizeRequest(body, limits); !detokenize.ok())
     CheckRefusal(detokenize.status());
-  // What is written for any bytes is JSON that says the same.
+  // Any bytes are written as valid JSON.
   std::string text;
   api::AppendJsonString(&text, body);
   Require(api::ParseJson(text).ok());

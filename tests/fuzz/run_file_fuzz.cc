@@ -1,5 +1,5 @@
-// Run files: an archive as it is, or one made of the input's pieces between zero bytes (its parts' checksums would
-// stop nearly all else). Whatever is read can be shown.
+// Run files: the input as an archive, or an archive built from the input's pieces between zero bytes (checksums would
+// reject nearly all other inputs). Every accepted file can be displayed.
 #include <archive.h>
 #include <archive_entry.h>
 #include <sys/mman.h>

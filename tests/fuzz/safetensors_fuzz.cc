@@ -1,11 +1,11 @@
-// safetensors headers. Touches both ends of every accepted tensor.
+// safetensors headers. Reads the first and last byte of every accepted tensor.
 #include <cstdint>
 
 #include "compute/weights/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
-  // The first eight bytes are the header's length; from inputs that miss it, half are mended so that they get further.
+  // The first eight bytes are the header's length; half of the inputs get a valid length, so that parsing gets further.
   std::string bytes(reinterpret_cast<const char*>(data), size);
   if (size > 8 && (data[7] & 1) != 0) {
     const uint64_t length = data[0] * uint64_t{size - 8} / 255;

@@ -1,5 +1,5 @@
-// Step profiles, tables of step times and coefficient files: whatever is accepted predicts times, never less than 0 and
-// never beyond the clock.
+// Step profiles, tables of step times and coefficient files: accepted files predict times from 0 to the limit of the
+// clock.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   static_cast<void>(cost::ParseCoefficients(text, "fuzz.json"));
   static_cast<void>(cost::ParseBesideChunk(text, "fuzz.json"));
-  if (std::count(text.begin(), text.end(), '\n') > 60) return 0;  // a fit takes a time that grows with its rows
+  if (std::count(text.begin(), text.end(), '\n') > 60) return 0;  // the time of a fit grows with its rows
   const auto profile = cost::ParseStepProfile("fuzz.csv", text);
   if (!profile.ok()) return 0;
   const ChunkShape chunks[] = {{0, 1}, {100, 512}, {1 << 20, 1 << 20}, {1 << 24, 1 << 24}};

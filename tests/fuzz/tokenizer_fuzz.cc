@@ -1,7 +1,7 @@
-// Tokenisers from hostile files, over hostile text. The first byte chooses the file's format; the rest is the file,
-// then after a zero byte pair the text. What is accepted must encode without a fault, give ids of its own vocabulary
-// only, and stream what it decodes. tokenizer.json of tests/language/text/data, each after a 'j', and tokenizer.model
-// after an 's' are seeds.
+// Tokenisers from hostile files, on hostile text. The first byte chooses the file's format; the rest is the file, then
+// after two zero bytes the text. An accepted tokeniser must encode without a fault, return only ids of its vocabulary,
+// and stream the same text as it decodes. Seeds: tokenizer.json of tests/language/text/data, each after a 'j', and
+// tokenizer.model after an 's'.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -14,14 +14,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
   if (size < 2) return 0;
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
-  // A model file holds zero bytes itself: there the text is the file's own bytes.
+  // A model file contains zero bytes itself, so the text is the file's own bytes.
   const size_t split = data[0] == 's' ? std::string_view::npos : input.find(std::string_view("\0\0", 2));
   const std::string_view file = input.substr(0, split);
   const std::string_view text = split == std::string_view::npos ? input.substr(0, 200) : input.substr(split + 2);
   Result<language::TokenizerSpec> spec =
       data[0] == 's' ? language::ParseSentencePieceModel(file) : language::ParseTokenizerJson(file);
   if (!spec.ok()) return 0;
-  // A large but legal id makes a large vocabulary; time is spent on the rest.
+  // Skips large vocabularies, which a large legal id creates: they take too much time.
   if (spec->tokens.size() > 20'000) return 0;
   const Result<std::unique_ptr<language::Tokenizer>> made = language::MakeTokenizer(std::move(*spec));
   if (!made.ok()) return 0;

@@ -1,4 +1,4 @@
-// Request traces and length files: whatever is accepted gives a stream of requests in order, within the stated limits.
+// Request traces and length files: accepted files give a stream of requests in order, within the stated limits.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The default model against transformers: in the f32 reference mode, and that the default numerics give the same
-// answers. Slow tier; needs the model file (TACTUS_DEFAULT_MODEL, else where scripts/get_default_model.sh keeps it).
+// The default model compared with transformers: in the f32 reference mode, and that the default numerics give the same
+// outputs. Slow tier; needs the model file (TACTUS_DEFAULT_MODEL, else the path of scripts/get_default_model.sh).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 // 30 layers in f32 with another order of summation; logits are of order 25.
 constexpr double kTolerance = 5e-3;
-constexpr double kBf16 = 0.3, kInt8 = 0.9, kRows = 1.7;  // twice of what is measured, for other kernel sets
+constexpr double kBf16 = 0.3, kInt8 = 0.9, kRows = 1.7;  // twice the measured errors, for other kernel sets
 
 class DefaultModelTest : public testing::Test {
  protected:
@@ -53,25 +53,26 @@ TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
   }
 }
 
-TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
+TEST_F(DefaultModelTest, DefaultNumericsGiveTheReferenceAnswer) {
   auto numerics = compute::ChooseNumerics({.dtype = "auto"}, description_.config.weight_dtype);
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   GoldenCase golden = cases_.front();
   golden.greedy.resize(8);  // "The capital of France is Paris.", end
   for (const compute::Ops* ops : compute::RunnableOps()) {
-    if (std::string_view(ops->name) == "ref") continue;  // minutes; kernels' tests hold every set to its bits
+    // The reference takes minutes; the kernels' tests compare every set with it bit by bit.
+    if (std::string_view(ops->name) == "ref") continue;
     SCOPED_TRACE(ops->name);
     auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
     ASSERT_TRUE(run.ok()) << run.status().ToString();
     EXPECT_EQ(run->greedy, golden.greedy);
-    // The largest of all logits' errors; those that lead have less, and are 0.08 apart.
+    // The largest error over all logits; the leading ones have smaller errors and are 0.08 apart.
     EXPECT_LE(run->logits_error, 0.35);
   }
 }
 
-// Coarser numerics on request: no answer is promised, nearness is. Logits are of order 25.
-TEST_F(DefaultModelTest, CoarserNumericsStayNear) {
+// Optional coarser numerics: outputs may differ, logits are within a tolerance. Logits are of order 25.
+TEST_F(DefaultModelTest, CoarserNumericsStayWithinTolerance) {
   struct Variant {
     compute::NumericsOptions options;
     double tolerance;
@@ -90,7 +91,7 @@ TEST_F(DefaultModelTest, CoarserNumericsStayNear) {
       error = std::max(error, run->logits_error);
     }
     EXPECT_LE(error, v.tolerance) << compute::NumericsText(*numerics);
-    EXPECT_GT(error, 1e-3) << compute::NumericsText(*numerics) << ": it is coarser";
+    EXPECT_GT(error, 1e-3) << compute::NumericsText(*numerics) << ": it must be coarser than f32";
   }
 }
 

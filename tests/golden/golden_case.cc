@@ -17,8 +17,8 @@ Status ReadLogits(const std::string& path, size_t count, std::vector<float>* log
   const auto size = std::filesystem::file_size(path, error);
   if (error) return NotFound("no logits at " + path);
   if (count == 0 || size != count * sizeof(float)) {
-    return InvalidArgument(path + " has " + std::to_string(size) + " bytes, but its case names " +
-                           std::to_string(count) + " logits");
+    return InvalidArgument(path + " has " + std::to_string(size) + " bytes, but its case has " + std::to_string(count) +
+                           " logits");
   }
   logits->resize(count);
   std::ifstream file(path, std::ios::binary);
@@ -28,7 +28,7 @@ Status ReadLogits(const std::string& path, size_t count, std::vector<float>* log
 
 Status CheckCase(const GoldenCase& g) {
   const auto refuse = [&](const std::string& what) { return InvalidArgument("golden case '" + g.name + "': " + what); };
-  if (g.prompt.empty() || g.greedy.empty()) return refuse("no prompt or no answer");
+  if (g.prompt.empty() || g.greedy.empty()) return refuse("no prompt or no output");
   if (g.greedy_margin.size() != g.greedy.size()) {
     return refuse(std::to_string(g.greedy_margin.size()) + " margins for " + std::to_string(g.greedy.size()) +
                   " tokens");
@@ -97,7 +97,7 @@ Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const comput
   options.max_step_tokens = length;
   options.max_step_items = static_cast<int32_t>(length);
   options.max_model_len = std::max(golden.max_model_len, length);
-  // Dynamic scaling: the base follows from the length the reference was run with, the block table may be longer.
+  // Dynamic scaling: the base depends on max_model_len of the reference run, although the block table may be longer.
   if (config.rope.scaling == compute::RopeScaling::kDynamic) options.max_model_len = golden.max_model_len;
   TACTUS_ASSIGN_OR_RETURN(auto runner, compute::StepRunner::Create(config, weights, options));
   StepDriver driver(*runner, options.num_blocks, options.block_size, true);
@@ -123,7 +123,7 @@ Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const comput
   driver.Generate(s, static_cast<int32_t>(golden.greedy.size()));
   run.greedy = driver.at(s).output();
   if (run.greedy.size() < golden.greedy.size()) {
-    return Internal("the answer ended after " + std::to_string(run.greedy.size()) + " of " +
+    return Internal("the output ended after " + std::to_string(run.greedy.size()) + " of " +
                     std::to_string(golden.greedy.size()) + " tokens" +
                     (driver.at(s).status == ItemStatus::kBadLogits ? ": logits are not finite" : ""));
   }

@@ -1,4 +1,4 @@
-// Reads tests/golden/data (see its README) and runs a case of it through the CPU executor's step runner.
+// Reads tests/golden/data (see its README) and runs its cases with the CPU executor's step runner.
 #pragma once
 
 #include <string>
@@ -20,12 +20,11 @@ struct GoldenCase {
   std::vector<std::pair<TokenId, float>> top_logits;  // after the last prompt token; empty: none
 };
 
-// Data that is missing, empty, cut short or not finite is an error that names the file and the case: it must never
-// compare as equal.
+// Missing, empty, truncated or non-finite data is an error with the file and the case, so that it never compares as
+// equal.
 Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path);
 
-// Raises *error to the largest absolute difference. A value that is not finite, on either side, is an error that says
-// where.
+// Raises *error to the largest absolute difference. A non-finite value on either side is an error with its position.
 Status CompareLogit(double ours, double reference, int32_t position, size_t token, double* error);
 
 // The result of a case under some numerics.
@@ -34,7 +33,7 @@ struct GoldenRun {
   size_t equal_tokens = 0;    // greedy tokens equal from the start
   std::vector<TokenId> greedy;
 };
-// A step that fails, logits that are not finite and an answer cut short are errors.
+// A failed step, non-finite logits and an output that ends early are errors.
 Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::ModelWeights& weights,
                                 const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops);
 

@@ -1,4 +1,4 @@
-// Every tiny model in the f32 reference mode against transformers, under every kernel set of this machine.
+// Compares every tiny model in the f32 reference mode with transformers, for every kernel set of this machine.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -17,12 +17,12 @@ namespace tactus::test {
 namespace {
 
 // Both sides sum in f32, in different orders: the logits of the tiny models are of order 1 to 10, and two layers of 32
-// to 256 columns leave differences of some 1e-6. A wrong operator is off by 1e-2 and more.
+// to 256 columns give differences of some 1e-6. A wrong operator is off by 1e-2 or more.
 constexpr double kTolerance = 1e-4;
 
 std::vector<std::string> TinyModels() {
   std::vector<std::string> names;
-  std::error_code error;  // a folder that is missing has no models, which GoldenData sees
+  std::error_code error;  // a missing folder has no models, which GoldenData detects
   for (const auto& entry : std::filesystem::directory_iterator(test::SourcePath("tests/golden/data"), error)) {
     if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
   }
@@ -62,10 +62,10 @@ TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   }
 }
 
-// The pass that serves against the same reference, KV in f32 so that the operators alone are seen. Measured:
-// activations of f32 leave what the reference mode leaves, 16 bits at most 6e-4, bf16 0.16, int8 0.17, q8_0 weights
-// 0.25; a plane or a scale that went wrong is off by 1 and more.
-TEST_P(GoldenTest, PackedNumericsStayNear) {
+// Compares the serving pass with the same reference, with KV in f32 to test the operators alone. Measured errors: f32
+// activations as in the reference mode, 16 bits at most 6e-4, bf16 0.16, int8 0.17, q8_0 weights 0.25; a wrong plane or
+// scale is off by 1 or more.
+TEST_P(GoldenTest, PackedNumericsStayWithinTolerance) {
   constexpr double kExact = 1e-4, kBf16 = 0.2, kInt8 = 0.3, kMixed = 0.15;
   const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / GetParam();
   const auto gguf = folder / "model.gguf";
@@ -116,8 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, testing::ValuesIn(TinyModels()), [](c
   return name;
 });
 
-// What README.md of the data lists: a model that is gone would be a test that is gone.
-TEST(GoldenData, EveryModelIsThere) {
+// The list in the data's README.md: a missing model would silently remove its tests.
+TEST(GoldenData, EveryModelExists) {
   EXPECT_EQ(TinyModels(),
             (std::vector<std::string>{
                 "gguf-bf16",     "gguf-f16",       "gguf-mixed",     "gguf-q4_0",     "gguf-q4_1", "gguf-q4_k",
@@ -126,7 +126,7 @@ TEST(GoldenData, EveryModelIsThere) {
                 "llama-sharded", "mistral-window", "qwen2",          "qwen2-window",  "qwen3",     "yi"}));
 }
 
-// A row of architectures.def without a model would be an architecture that no test runs.
+// A row of architectures.def without a model would be an untested architecture.
 TEST(GoldenData, EveryArchitectureHasAModel) {
   std::set<std::string, std::less<>> run;
   for (const std::string& name : TinyModels()) {
@@ -138,7 +138,7 @@ TEST(GoldenData, EveryArchitectureHasAModel) {
   }
   for (const compute::Architecture* architecture : compute::Architectures()) {
     EXPECT_TRUE(run.contains(architecture->name))
-        << "no folder of tests/golden/data is a '" << architecture->name << "': tools/make_tiny_models.py";
+        << "no folder of tests/golden/data has a '" << architecture->name << "': tools/make_tiny_models.py";
   }
 }
 
@@ -149,7 +149,7 @@ class GoldenFile : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  // One case over a vocabulary of three; `logits` are those of position 1.
+  // One case with a vocabulary of three; `logits`: of position 1.
   Result<std::vector<GoldenCase>> Read(const std::string& case_json, const std::vector<float>& logits) {
     std::ofstream(folder_ / "golden.json") << R"({"vocab_size": 3, "cases": [)" << case_json << "]}";
     std::ofstream(folder_ / "l.f32", std::ios::binary)
@@ -164,7 +164,7 @@ class GoldenFile : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(GoldenFile, DataThatIsNotThereIsAnError) {
+TEST_F(GoldenFile, MissingOrInvalidDataIsAnError) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto good = Read(CaseJson("[1]"), {1, 2, 3});
   ASSERT_TRUE(good.ok()) << good.status().ToString();
@@ -185,7 +185,7 @@ TEST_F(GoldenFile, DataThatIsNotThereIsAnError) {
   EXPECT_NE(error(ReadGoldenCases((folder_ / "absent.json").string())).find("no golden data at"), std::string::npos);
 }
 
-TEST(GoldenRun, ALogitThatIsNotFiniteIsAnErrorThatSaysWhere) {
+TEST(GoldenRun, NonFiniteLogitIsAnErrorWithItsPosition) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
   double error = 0.25;
   EXPECT_TRUE(CompareLogit(1.0, 1.5, 4, 17, &error).ok());
@@ -200,8 +200,8 @@ TEST(GoldenRun, ALogitThatIsNotFiniteIsAnErrorThatSaysWhere) {
   EXPECT_EQ(error, 0.5);
 }
 
-// One weight of the last matrix, then one that reaches every logit.
-TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
+// A NaN in one weight of the last matrix, then in one that affects every logit.
+TEST(GoldenRun, ModelWithANanWeightFails) {
   const std::string folder = test::SourcePath("tests/golden/data/llama-mha");
   auto description = compute::DescribeModel(folder);
   ASSERT_TRUE(description.ok()) << description.status().ToString();

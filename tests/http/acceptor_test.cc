@@ -1,4 +1,4 @@
-// Connections for a server that is not ours.
+// The acceptor of connections for a foreign server.
 #include "http/acceptor.h"
 
 #include <gtest/gtest.h>
@@ -47,24 +47,24 @@ class AcceptorTest : public testing::Test {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-TEST_F(AcceptorTest, HandsOverWhatThereIsRoomFor) {
+TEST_F(AcceptorTest, PassesConnectionsOnUpToItsLimits) {
   Listen(4);
   std::vector<std::unique_ptr<RawSocket>> sockets;
   for (int i = 0; i < 2; ++i) sockets.push_back(From("127.0.0.1"));
   AwaitTaken(2);
-  EXPECT_EQ(From("127.0.0.1")->ReadAll(), "full");  // half is one client's at most
+  EXPECT_EQ(From("127.0.0.1")->ReadAll(), "full");  // one client may have at most half
   for (int i = 0; i < 2; ++i) sockets.push_back(From("127.0.0.2"));
   AwaitTaken(4);
   EXPECT_EQ(From("127.0.0.3")->ReadAll(), "full");
   EXPECT_EQ(acceptor_->refused(), 2);
-  CloseOne();  // its owner closes it: there is room again
+  CloseOne();  // the owner closes one, so there is room again
   sockets.push_back(From("127.0.0.3"));
   AwaitTaken(4);
   EXPECT_EQ(From("127.0.0.4")->ReadAll(), "full");
 }
 
-// A descriptor that was closed may be any other file by then.
-TEST_F(AcceptorTest, AnotherFileInItsPlaceIsNoConnection) {
+// A closed descriptor may be reused by another file.
+TEST_F(AcceptorTest, AReusedDescriptorIsNotCountedAsAConnection) {
   Listen(2);
   auto first = From("127.0.0.1"), second = From("127.0.0.2");
   AwaitTaken(2);
@@ -80,7 +80,7 @@ TEST_F(AcceptorTest, AnotherFileInItsPlaceIsNoConnection) {
   close(file);
 }
 
-TEST_F(AcceptorTest, SaysWhyItCannotListen) {
+TEST_F(AcceptorTest, ErrorsOfListenAreReported) {
   Listen(1);
   const auto taken = Acceptor::Listen({.host = "127.0.0.1", .port = acceptor_->port(), .max_connections = 1});
   EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);

@@ -11,9 +11,9 @@ std::optional<size_t> Find(const ApiKeys& keys, const std::string& header) {
   return keys.Find(&header);
 }
 
-TEST(ApiKeysTest, TellsWhichKeyItIs) {
+TEST(ApiKeysTest, FindReturnsTheIndexOfTheKey) {
   const ApiKeys keys({"one", "", "two", "one", "three"});
-  EXPECT_EQ(keys.size(), 3u);  // empty and repeated ones do not count
+  EXPECT_EQ(keys.size(), 3u);  // empty and repeated keys are ignored
   EXPECT_FALSE(keys.empty());
   EXPECT_EQ(Find(keys, "Bearer one"), 0u);
   EXPECT_EQ(Find(keys, "Bearer two"), 1u);
@@ -29,7 +29,7 @@ TEST(ApiKeysTest, TellsWhichKeyItIs) {
 TEST(ApiKeysTest, KeysHaveTheClassesInTheirOrder) {
   const ApiKeys keys({"one", "two", "one", "three"}, {"chat", "none", "batch", "batch"});
   ASSERT_EQ(keys.size(), 3u);
-  EXPECT_EQ(keys.ClassOf(0), "chat") << "a key that is repeated is what it was first";
+  EXPECT_EQ(keys.ClassOf(0), "chat") << "a repeated key keeps its first class";
   EXPECT_EQ(keys.ClassOf(1), "");
   EXPECT_EQ(keys.ClassOf(2), "batch");
   EXPECT_EQ(ApiKeys({"one"}).ClassOf(0), "");
@@ -48,7 +48,7 @@ TEST(ApiKeysTest, ClassesOfKeysAreDeclaredAndAsManyAsKeys) {
   EXPECT_EQ(CheckKeyClasses({"a"}, {"chat"}, {"chat:ttft"}).param(), "slo-class");
 }
 
-TEST(ApiKeysTest, WhatNoHeaderCanCarryIsRefusedByItsPlace) {
+TEST(ApiKeysTest, KeysThatNoHeaderCanCarryAreRefusedByPosition) {
   EXPECT_TRUE(CheckApiKeys({"one", "t-w_o"}).ok());
   for (const char* bad : {"ab c", "ab\tc", "ab\x7f"}) {
     const Status refused = CheckApiKeys({"one", bad});
@@ -70,7 +70,7 @@ TEST(ApiKeysTest, SaltsDifferByKeyAndAreTheSameAtEveryStart) {
   EXPECT_NE(keys.Salt(0), keys.Salt(1));
   EXPECT_EQ(keys.Salt(0), again.Salt(1)) << "prompts on disk would not be found after a restart";
   const ApiKeys fleet({"one", "two"}, {}, FleetKeysOf("a secret of sixteen bytes"));
-  EXPECT_NE(keys.Salt(0), fleet.Salt(0)) << "others hear of a fleet's salts: its secret has to be in them";
+  EXPECT_NE(keys.Salt(0), fleet.Salt(0)) << "other members see a fleet's salts, so they must depend on its secret";
 }
 
 TEST(RequestIdTest, OneTo256VisibleCharacters) {
@@ -85,7 +85,7 @@ TEST(RequestIdTest, OneTo256VisibleCharacters) {
   EXPECT_FALSE(ValidRequestId("\xc3\xa9"));
 }
 
-TEST(RequestIdTest, MadeOnesAreHexadecimalAndDiffer) {
+TEST(RequestIdTest, GeneratedIdsAreHexadecimalAndDiffer) {
   std::set<std::string> ids;
   for (int i = 0; i < 100; ++i) {
     const std::string id = RandomId();
@@ -104,7 +104,7 @@ Headers Cors(const Origins& origins, Headers request, bool preflight) {
   return headers;
 }
 
-TEST(OriginsTest, NothingWithoutAnAllowedOrigin) {
+TEST(OriginsTest, NoHeadersWithoutAnAllowedOrigin) {
   EXPECT_TRUE(Cors(Origins({}), {{"Origin", "https://a"}}, true).empty());
   EXPECT_TRUE(Cors(Origins({"https://a"}), {}, true).empty());
   EXPECT_TRUE(Cors(Origins({"https://a"}), {{"Origin", "https://b"}}, true).empty());

@@ -1,5 +1,5 @@
-// Bodies that are not held: a request's pieces reach their receiver as they arrive, one at a time; an answer's are
-// asked for as the client takes them; whoever leaves ends both.
+// Streamed bodies: a request's pieces reach their receiver one at a time as they arrive; an answer's pieces are
+// requested as the client accepts them; a disconnect ends both.
 #include "http/body_stream.h"
 
 #include <deque>
@@ -9,13 +9,13 @@
 namespace tactus::http {
 namespace {
 
-// What the test sees of a receiver, and what it answers.
+// The observed calls of a receiver, and its answers.
 struct Seen {
   std::mutex mutex;
   std::string bytes;
   int pieces = 0, ended = 0;
   size_t longest = 0;
-  bool hold = false;  // pieces are not taken until Go
+  bool hold = false;  // pieces are kept until Go
   std::deque<BodyReceiver::Taken> held;
   size_t refuse_after = ~size_t{0};
 
@@ -134,7 +134,7 @@ class BodyStreamTest : public testing::Test {
   std::unique_ptr<Server> server_;
 };
 
-TEST_F(BodyStreamTest, ABodyBeyondWhatIsHeldReachesItsReceiverInPieces) {
+TEST_F(BodyStreamTest, ALargeBodyReachesItsReceiverInPieces) {
   Start();
   const std::string body(1'000'000, 'b');
   RawSocket socket(server_->port());
@@ -142,7 +142,7 @@ TEST_F(BodyStreamTest, ABodyBeyondWhatIsHeldReachesItsReceiverInPieces) {
   EXPECT_NE(socket.ReadUntil("whole").find("HTTP/1.1 200"), std::string::npos);
   EXPECT_EQ(handler_.seen.bytes, body);
   EXPECT_LE(handler_.seen.longest, size_t{64} << 10);
-  // The connection goes on, and what has no receiver keeps its limit.
+  // The connection continues, and a body without receiver keeps its limit.
   socket.Send("POST /receive HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
   EXPECT_NE(socket.ReadUntil("whole").find("HTTP/1.1 200"), std::string::npos);
   socket.Send(Head("/held", 1001));
@@ -176,7 +176,7 @@ TEST_F(BodyStreamTest, ARefusalIsTheLastAnswer) {
   AwaitEnded();
 }
 
-TEST_F(BodyStreamTest, TheReceiversLimitHoldsAtOnceAndAsItComes) {
+TEST_F(BodyStreamTest, TheReceiversLimitAppliesToAnnouncedAndReceivedBytes) {
   handler_.most = 5000;
   Start();
   RawSocket announced(server_->port());
@@ -200,7 +200,7 @@ TEST_F(BodyStreamTest, AClientThatLeavesEndsTheReceiver) {
   AwaitEnded();
 }
 
-TEST_F(BodyStreamTest, ABodyMayTakeLongAsLongAsItComes) {
+TEST_F(BodyStreamTest, ASlowBodyIsAcceptedWhileItArrives) {
   ServerOptions options;
   options.body_timeout_ns = 10 * kSecond;
   Start(options, clock_);
@@ -210,15 +210,15 @@ TEST_F(BodyStreamTest, ABodyMayTakeLongAsLongAsItComes) {
   for (size_t i = 1; i <= 4; ++i) {
     socket.Send(mebibyte);
     Until("a MiB arrives", [&] { return handler_.seen.Get([&] { return handler_.seen.bytes.size(); }) == i << 20; });
-    EXPECT_FALSE(socket.Readable(20)) << "it was ended although it comes";
+    EXPECT_FALSE(socket.Readable(20)) << "the request ended although its body arrives";
     clock_.Advance(8 * kSecond);
   }
-  Until("it is told that it is too slow", [&] { return socket.Readable(0); }, [&] { clock_.Advance(kSecond); });
+  Until("the slow client gets its error", [&] { return socket.Readable(0); }, [&] { clock_.Advance(kSecond); });
   EXPECT_EQ(socket.ReadAll().rfind("HTTP/1.1 408", 0), 0u);
   AwaitEnded();
 }
 
-TEST_F(BodyStreamTest, TheServersTimeIsNotTheClients) {
+TEST_F(BodyStreamTest, TimeOfTheReceiverDoesNotCountForTheClient) {
   ServerOptions options;
   options.body_timeout_ns = 10 * kSecond;
   handler_.seen.hold = true;
@@ -245,7 +245,7 @@ TEST_F(BodyStreamTest, AnAnswerComesFromItsSource) {
   EXPECT_EQ(handler_.source->asked, 3);
 }
 
-TEST_F(BodyStreamTest, HeadAsksItsSourceForNothing) {
+TEST_F(BodyStreamTest, HeadRequestsReadNothingFromTheSource) {
   handler_.source = std::make_shared<TestSource>(250'000, 250'000);
   Start();
   RawSocket socket(server_->port());
@@ -262,15 +262,15 @@ TEST_F(BodyStreamTest, ASourceThatFailsEndsTheConnection) {
   EXPECT_LT(socket.ReadAll().size(), 200'000u);
 }
 
-TEST_F(BodyStreamTest, AClientThatTakesNothingHoldsOnePiece) {
+TEST_F(BodyStreamTest, AClientThatReadsNothingHoldsOnePiece) {
   handler_.source = std::make_shared<TestSource>(int64_t{1} << 30, int64_t{1} << 30);
   Start();
   RawSocket socket(server_->port(), 4096);
   socket.Send("GET /source HTTP/1.1\r\nHost: x\r\n\r\n");
   Until("the answer begins", [&] { return socket.Readable(0); });
-  EXPECT_LT(handler_.source->asked, 1000) << "it is read ahead of what the client takes";
+  EXPECT_LT(handler_.source->asked, 1000) << "the source is read faster than the client accepts it";
   socket.Reset();
-  Until("the client is seen to go", [&] { return server_->Stats().client_gone == 1; });
+  Until("the server notices the disconnect", [&] { return server_->Stats().client_gone == 1; });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 TEST(ClientLimitTest, IsThreeQuartersOfTheQueueUnlessStated) {
   EXPECT_EQ(ClientLimit(0, 2048), 1536);
   EXPECT_EQ(ClientLimit(0, 100), 75);
-  EXPECT_EQ(ClientLimit(0, 1), 1);  // no client is locked out
+  EXPECT_EQ(ClientLimit(0, 1), 1);  // at least one place for each client
   EXPECT_EQ(ClientLimit(1, 2048), 1);
   EXPECT_EQ(ClientLimit(5000, 2048), 5000);
 }
@@ -28,12 +28,12 @@ TEST(ClientCountsTest, TheLimitItselfIsAllowedAndOneMoreIsNot) {
   EXPECT_EQ(refused.status().message(),
             "3 sequences of this client are open and this request has 1: more than 3, the limit "
             "(--max-streams-per-client); try again when some have ended");
-  EXPECT_EQ(counts.open("a"), 3);          // a refusal takes nothing
-  EXPECT_TRUE(counts.Enter("b", 3).ok());  // another client is not concerned
-  EXPECT_EQ(counts.open("b"), 0);          // and its places went with the result
+  EXPECT_EQ(counts.open("a"), 3);          // a refusal takes no place
+  EXPECT_TRUE(counts.Enter("b", 3).ok());  // another client has its own limit
+  EXPECT_EQ(counts.open("b"), 0);          // the destroyed result has released its places
 }
 
-TEST(ClientCountsTest, WhatNoWaitingHelpsIsTheClientsFault) {
+TEST(ClientCountsTest, RequestsBeyondTheLimitAreInvalidArguments) {
   ClientCounts counts(3);
   EXPECT_TRUE(counts.Enter("a", 3).ok());
   const auto never = counts.Enter("a", 4);
@@ -44,14 +44,14 @@ TEST(ClientCountsTest, WhatNoWaitingHelpsIsTheClientsFault) {
             "(--max-streams-per-client)");
   auto one = counts.Enter("a");
   ASSERT_TRUE(one.ok());
-  EXPECT_EQ(one->Add(3).code(), StatusCode::kInvalidArgument);  // its own place counts with the rest
+  EXPECT_EQ(one->Add(3).code(), StatusCode::kInvalidArgument);  // includes its own place
   EXPECT_EQ(one->count(), 1);
   EXPECT_TRUE(one->Add(2).ok());
   EXPECT_EQ(one->count(), 3);
   EXPECT_EQ(counts.open("a"), 3);
 }
 
-TEST(ClientCountsTest, ARefusalTellsTheOthersApartFromTheRequestsOwn) {
+TEST(ClientCountsTest, RefusalSeparatesOpenSequencesFromTheRequestsOwn) {
   ClientCounts counts(10);
   auto others = counts.Enter("a", 8);
   auto mine = counts.Enter("a");
@@ -63,7 +63,7 @@ TEST(ClientCountsTest, ARefusalTellsTheOthersApartFromTheRequestsOwn) {
   EXPECT_TRUE(mine->Add(1).ok());
 }
 
-TEST(ClientCountsTest, PlacesComeBackInPartsAndWithTheirOwner) {
+TEST(ClientCountsTest, PlacesAreReleasedInPartsAndWithTheirOwner) {
   ClientCounts counts(10);
   {
     auto entered = counts.Enter("a", 6);
@@ -76,8 +76,8 @@ TEST(ClientCountsTest, PlacesComeBackInPartsAndWithTheirOwner) {
       ClientCounts::Places part = places.Split(2);
       EXPECT_EQ(part.count(), 2);
       EXPECT_EQ(places.count(), 3);
-      EXPECT_EQ(counts.open("a"), 5);  // only the owner changed
-      part.Release(7);                 // never more than its own
+      EXPECT_EQ(counts.open("a"), 5);  // Split only changes the owner
+      part.Release(7);                 // at most its own places
       EXPECT_EQ(counts.open("a"), 3);
     }
     EXPECT_EQ(counts.open("a"), 3);
@@ -86,7 +86,7 @@ TEST(ClientCountsTest, PlacesComeBackInPartsAndWithTheirOwner) {
     EXPECT_EQ(places.count(), 0);
     places = std::move(rest);
     EXPECT_EQ(counts.open("a"), 3);
-    places = ClientCounts::Places();  // what was held goes back
+    places = ClientCounts::Places();  // releases its places
     EXPECT_EQ(counts.open("a"), 0);
     places.Release(1);
     places.ReleaseAll();

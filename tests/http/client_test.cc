@@ -28,7 +28,7 @@ TEST(UrlTest, PartsAndFaults) {
   }
 }
 
-TEST(SseParserTest, EventsWhateverThePieces) {
+TEST(SseParserTest, EventsDoNotDependOnThePieces) {
   const std::string text =
       ": ping\n\ndata: one\n\nevent: x\r\ndata:two\r\ndata: three\r\n\r\nid: 1\n\ndata:\n\ndata: cut";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
@@ -75,7 +75,7 @@ class Silent {
   int fd_;
 };
 
-TEST(ClientTest, SaysWhyThereIsNoAnswer) {
+TEST(ClientTest, FailuresWithoutAnAnswerAreReported) {
   Silent silent;
   auto outcome = std::make_shared<Outcome>();
   Client slow({"127.0.0.1", silent.port, "/"}, {.timeout_ns = 20 * kMillisecond}, SystemClock());
@@ -101,12 +101,12 @@ TEST(ClientTest, SaysWhyThereIsNoAnswer) {
   EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
 }
 
-// On each connection in turn: answers one request after the other with what is written for it, then closes.
+// Serves scripted connections in turn: answers each request with the next text of the script, then closes.
 class Scripted : public Silent {
  public:
   using Connections = std::vector<std::vector<std::string>>;
-  // kCutOff: the client need not take all of an answer. kLastUnasked: the first connection's last answer is sent
-  // without being asked for.
+  // kCutOff: the client may stop reading an answer. kLastUnasked: the last answer of the first connection is sent
+  // without a request.
   enum class How { kTaken, kCutOff, kLastUnasked };
   explicit Scripted(Connections script, How how = How::kTaken) {
     thread_ = std::thread([this, script = std::move(script), how] {
@@ -141,7 +141,7 @@ class Scripted : public Silent {
     stop_ = true;
     thread_.join();
   }
-  // Has it sent, and waits for that.
+  // Makes the server send the unrequested answer, and waits until it is sent.
   void SendUnasked() {
     unasked_wanted_ = true;
     for (int looks = 0; looks < 1000 * kPatienceSeconds && !sent_unasked_; ++looks)
@@ -155,7 +155,7 @@ class Scripted : public Silent {
   std::thread thread_;
 };
 
-// The outcome of one call, which has kPatienceSeconds.
+// The outcome of one call, with a limit of kPatienceSeconds.
 std::shared_ptr<Outcome> CallOnce(Client* client) {
   auto outcome = std::make_shared<Outcome>();
   outcome->on_done = [client] { client->Stop(); };
@@ -180,7 +180,7 @@ TEST(ClientTest, InterimAnswersAreSkipped) {
   EXPECT_EQ(outcome->response.Find("Link"), nullptr);
 }
 
-TEST(ClientTest, InterimAnswersHaveAnEnd) {
+TEST(ClientTest, InterimAnswersAreLimited) {
   std::string many;
   for (int i = 0; i < 1000; ++i) many += "HTTP/1.1 102 Processing\r\n\r\n";
   Scripted server({{many + kFine}, {"HTTP/1.1 101 Switching Protocols\r\n\r\n"}});
@@ -191,7 +191,7 @@ TEST(ClientTest, InterimAnswersHaveAnEnd) {
   EXPECT_NE(CallOnce(&client)->status.message().find("another protocol"), std::string::npos);
 }
 
-// The server closes a kept connection as the next request goes out: that one goes out again on a new connection.
+// The server closes a kept connection while the next request is sent: the request is repeated on a new connection.
 TEST(ClientTest, AStaleConnectionIsReplaced) {
   Scripted server({{kFine}, {kFine}});
   Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
@@ -201,8 +201,8 @@ TEST(ClientTest, AStaleConnectionIsReplaced) {
   EXPECT_EQ(server.connections, 2);
 }
 
-// Once anything of an answer has come, the request may have been done: it is not sent again.
-TEST(ClientTest, AnAnswerThatBreaksOffIsNotAskedForAgain) {
+// After the first bytes of an answer the request may have taken effect, so it is not sent again.
+TEST(ClientTest, ARequestWithABrokenAnswerIsNotSentAgain) {
   for (const char* broken :
        {"HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfi"}) {
     Scripted server({{kFine, broken}, {kFine}});
@@ -213,14 +213,14 @@ TEST(ClientTest, AnAnswerThatBreaksOffIsNotAskedForAgain) {
   }
 }
 
-// What would be two requests, or another one, is not sent.
-TEST(ClientTest, WhatBreaksALineIsRefused) {
+// A request that could be parsed as two requests, or as a different one, is not sent.
+TEST(ClientTest, RequestsThatBreakALineAreRefused) {
   Scripted server({{kFine}});
   Client client({"127.0.0.1", server.port, "/"}, {.timeout_ns = 3600 * kSecond}, SystemClock());
   const auto refused = [&](ClientRequest request) {
     auto outcome = std::make_shared<Outcome>();
     client.Send(std::move(request), outcome);
-    client.Run();  // at once: nothing is waited for
+    client.Run();  // returns at once, without waiting
     return outcome->status;
   };
   for (const char* path : {"", "x", "/a b", "/a\r\nX: y", "/a\tb", "/a\x7f"}) {
@@ -232,7 +232,7 @@ TEST(ClientTest, WhatBreaksALineIsRefused) {
   EXPECT_TRUE(CallOnce(&client)->status.ok());
 }
 
-TEST(ClientTest, IdleConnectionsAreClosedWhenAsked) {
+TEST(ClientTest, CloseIdleClosesIdleConnections) {
   Scripted server({{kFine, kFine}, {kFine}});
   Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
   EXPECT_TRUE(CallOnce(&client)->status.ok());
@@ -244,8 +244,8 @@ TEST(ClientTest, IdleConnectionsAreClosedWhenAsked) {
   EXPECT_EQ(server.connections, 2);
 }
 
-// Beast's fields throw on a field of 64 KiB, wherever it stands: that ends the call, not the process.
-TEST(ClientTest, WhatIsTooLongEndsTheCall) {
+// Beast throws for a header field of 64 KiB in any position: that must end the call, not the process.
+TEST(ClientTest, TooLongAnswersEndTheCall) {
   const std::string body = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
   const auto field = [](const std::string& name, size_t bytes) {
     return "HTTP/1.1 200 OK\r\n" + name + ": " + std::string(bytes, 'y') + "\r\nContent-Length: 4\r\n\r\nfine";
@@ -275,7 +275,7 @@ TEST(ClientTest, WhatIsTooLongEndsTheCall) {
   }
 }
 
-TEST(ClientTest, AnAnswerWhoseEndIsInDoubtIsNone) {
+TEST(ClientTest, AnswersWithAmbiguousFramingAreRefused) {
   Scripted::Connections script;
   const std::vector<std::string> heads = {
       "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nfine",
@@ -319,8 +319,8 @@ TEST(SseParserTest, AnEventHasALimit) {
   EXPECT_LE(fed, SseParser::kMostEventBytes);
 }
 
-// What comes on a kept connection without a request is no answer to the next one.
-TEST(ClientTest, BytesBehindAnAnswerAreNotTheNextOnes) {
+// Unrequested bytes on a kept connection must not be taken for the answer to the next request.
+TEST(ClientTest, BytesAfterAnAnswerAreNotTheNextAnswer) {
   const std::string lies = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlies";
   for (const bool later : {false, true}) {
     const std::vector<std::string> together = {kFine + lies}, apart = {kFine, lies};
@@ -333,8 +333,8 @@ TEST(ClientTest, BytesBehindAnAnswerAreNotTheNextOnes) {
   }
 }
 
-// A handler that throws ends its own call; the loop and the other calls go on.
-TEST(ClientTest, WhatAHandlerThrowsEndsItsCall) {
+// An exception of a handler ends its own call; the loop and other calls continue.
+TEST(ClientTest, AHandlersExceptionEndsItsCall) {
   struct Throws : Outcome {
     void OnHead(int, const Headers&, TimeNs) override {
       if (where == 0) throw std::length_error("in the head");
@@ -364,7 +364,7 @@ TEST(ClientTest, WhatAHandlerThrowsEndsItsCall) {
   }
 }
 
-TEST(LoopTest, WhatACallbackThrowsEndsThatCallbackAlone) {
+TEST(LoopTest, ACallbacksExceptionEndsOnlyThatCallback) {
   Loop loop;
   int ran = 0;
   loop.Post([] { throw std::runtime_error("posted"); });

@@ -1,5 +1,5 @@
-// Where a request ends and which host it is for: what a server must refuse so that no second request hides in a first
-// one, and so that what surrounds a body is as bounded as the body.
+// Framing and host of requests: the server refuses ambiguous framing, so that no request can hide inside another, and
+// bounds the bytes around a body like the body itself.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using FramingTest = HttpServerTest;
 constexpr std::string_view kHidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
 
 struct Case {
-  const char* lines;  // of the head, behind the request line
+  const char* lines;  // header lines after the request line
   int status;
 };
 
@@ -54,8 +54,8 @@ TEST_F(FramingTest, BodiesWithoutAClearEndAreRefusedAndNothingIsReadBehindThem) 
   const std::string old = Talk(fmt::format("POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n{}", kHidden));
   EXPECT_TRUE(old.rfind("HTTP/1.1 400", 0) == 0 && !Has(old, "/hidden")) << old;
   const std::string clear = Talk("POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n");
-  EXPECT_TRUE(clear.rfind("HTTP/1.1 400", 0) == 0 && Has(clear, "not known to HTTP/1.0")) << clear;
-  // What is understood still is, however it is written.
+  EXPECT_TRUE(clear.rfind("HTTP/1.1 400", 0) == 0 && Has(clear, "not part of HTTP/1.0")) << clear;
+  // Valid values are accepted in any spelling.
   for (const char* lines :
        {"Transfer-Encoding: chunked", "transfer-encoding: CHUNKED", "Transfer-Encoding: , chunked"}) {
     EXPECT_TRUE(Has(
@@ -94,7 +94,7 @@ TEST_F(FramingTest, HostIsGivenOnceAndValid) {
   EXPECT_TRUE(Has(Talk("GET http://a/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), "[]"));
 }
 
-// The parser refuses some of these before; the check must not depend on that.
+// The parser refuses some of these earlier; the check must not depend on that.
 TEST(HeadCheckTest, FaultsAreNamed) {
   const auto fault = [](Headers headers, bool http10 = false) {
     HttpRequest head;
@@ -112,11 +112,11 @@ TEST(HeadCheckTest, FaultsAreNamed) {
   EXPECT_EQ(fault({{"Transfer-Encoding", "chunked"}, {"Content-Length", "5"}}),
             "400 Content-Length and Transfer-Encoding exclude each other; give one");
   EXPECT_EQ(fault({{"Transfer-Encoding", "chunked"}}, true),
-            "400 Transfer-Encoding: not known to HTTP/1.0; use HTTP/1.1 or Content-Length");
+            "400 Transfer-Encoding: not part of HTTP/1.0; use HTTP/1.1 or Content-Length");
   EXPECT_EQ(fault({{"Transfer-Encoding", "chunked, chunked"}}),
             "400 Transfer-Encoding: 'chunked' more than once; give it once");
   EXPECT_EQ(fault({{"Transfer-Encoding", "gzip, chunked"}}),
-            "501 Transfer-Encoding: 'gzip' is not understood; only 'chunked' is");
+            "501 Transfer-Encoding: 'gzip' is not supported; only 'chunked' is");
 }
 
 TEST(HeadCheckTest, HostWithoutPortAndBrackets) {
@@ -140,7 +140,7 @@ TEST_F(FramingTest, MethodsWithoutABodyTakeNone) {
   }
 }
 
-// The refusal comes while the body is still awaited: nothing of it is kept.
+// The refusal is sent before the body arrives: no body bytes are kept.
 TEST_F(FramingTest, ARefusedBodyIsNotWaitedFor) {
   Start();
   RawSocket socket(port_);
@@ -149,7 +149,7 @@ TEST_F(FramingTest, ARefusedBodyIsNotWaitedFor) {
   EXPECT_EQ(server_->Stats().body_bytes, 0);
 }
 
-TEST_F(FramingTest, WhatSurroundsChunksIsBounded) {
+TEST_F(FramingTest, BytesAroundChunksAreBounded) {
   ServerOptions options;
   options.max_header_bytes = 4000;
   Start(options);
@@ -191,7 +191,7 @@ TEST_F(FramingTest, ShortChunksAndSmallExtensionsAreFine) {
   EXPECT_TRUE(Has(Talk(head + "3;name=value;other=\"q\"\r\nabc\r\n0;last\r\n\r\n"), "[abc]"));
 }
 
-// In pieces of every size, so that each state of the parser meets the end of what has arrived.
+// Pieces of every size, so that the input ends in every state of the parser.
 TEST_F(FramingTest, BodiesArriveInAnyPieces) {
   Start();
   const std::string body = "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: u\r\n\r\n";

@@ -1,5 +1,5 @@
-// A server on a free port of the loopback whose handler echoes, holds or streams as the path says. No wait is without
-// a limit: one that passes it throws, which ends the test with what it waited for.
+// A server on a free port of the loopback whose handler echoes, holds or streams, depending on the path. Every wait has
+// a limit, after which it throws, which ends the test with the name of the condition.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 
 namespace tactus::http {
 
-// Stands still until told to move. Any thread.
+// A clock that only Advance changes. Any thread.
 class TestClock final : public Clock {
  public:
   TimeNs NowNs() override { return now_ns_.load(); }
@@ -31,7 +31,7 @@ class TestClock final : public Clock {
   std::atomic<TimeNs> now_ns_{kSecond};
 };
 
-// Looks again and again, doing `step` between; at most for kPatienceSeconds.
+// Polls `condition`, with `step` between checks, for at most kPatienceSeconds.
 inline void Until(const char* what, const std::function<bool()>& condition, const std::function<void()>& step = {}) {
   constexpr int kPauseMs = 2;
   for (int looks = 0; looks < kPatienceSeconds * 1000 / kPauseMs; ++looks) {
@@ -76,12 +76,12 @@ class TestHandler final : public Handler {
     return held_[count - 1];
   }
   void AwaitClosed(int count) {
-    Await("clients seen to go", count, [this] { return closed_; });
+    Await("noticed disconnects", count, [this] { return closed_; });
   }
   void AwaitHeads(int count) {
     Await("heads checked", count, [this] { return heads_; });
   }
-  // So many more.
+  // Waits for `count` further ticks.
   void AwaitTicks(int count) {
     std::unique_lock lock(mutex_);
     const int until = ticks_ + count;
@@ -92,7 +92,7 @@ class TestHandler final : public Handler {
     std::lock_guard lock(mutex_);
     return closed_;
   }
-  // Lets go of every exchange and of its body.
+  // Frees every exchange and its body.
   void Forget() {
     Change([this] { held_.clear(); });
   }
@@ -119,7 +119,7 @@ class TestHandler final : public Handler {
 class HttpServerTest : public testing::Test {
  protected:
   void Start(ServerOptions options = {}) { StartOn(SystemClock(), options); }
-  // Time passes only when the test says so, and the server looks at it often.
+  // Time changes only by clock_.Advance; the server checks it often.
   void StartOnTestClock(ServerOptions options = {}) {
     options.tick_ns = 5 * kMillisecond;
     StartOn(clock_, options);
@@ -136,9 +136,7 @@ class HttpServerTest : public testing::Test {
     return socket.ReadAll();
   }
   void PassTimeUntilReadable(RawSocket* socket) {
-    Until(
-        "the server says something or closes", [&] { return socket->Readable(0); },
-        [&] { clock_.Advance(kSecond / 4); });
+    Until("the server answers or closes", [&] { return socket->Readable(0); }, [&] { clock_.Advance(kSecond / 4); });
   }
   static bool Has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
   static int Count(const std::string& text, std::string_view part) {

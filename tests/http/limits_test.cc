@@ -1,4 +1,4 @@
-// What clients may hold: bytes of bodies, connections, requests sent ahead.
+// Limits on clients: bytes of bodies, connections, pipelined requests.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 namespace tactus::http {
 namespace {
 
-TEST(BodyTest, IsCountedUntilItIsGone) {
+TEST(BodyTest, IsCountedUntilItIsFreed) {
   auto total = std::make_shared<BodyTotal>(10);
   {
     Body one(total);
@@ -41,7 +41,7 @@ TEST(ConnectionPlacesTest, OneClientHasItsShareAndProbesHaveTheirOwnPlaces) {
   places.Leave("a", Place::kServed);
   EXPECT_EQ(places.Enter("a"), Place::kServed);
   EXPECT_EQ(places.Enter("b"), Place::kServed);
-  EXPECT_EQ(places.Enter("c"), Place::kProbeOnly);  // everybody's limit
+  EXPECT_EQ(places.Enter("c"), Place::kProbeOnly);  // the total limit
   int64_t probe_places = kProbePlacesPerClient + 1;
   for (int i = 0; i < 1000; ++i) probe_places += places.Enter(fmt::format("d{}", i)) == Place::kProbeOnly;
   EXPECT_EQ(probe_places, kProbePlaces);
@@ -55,14 +55,14 @@ TEST(ConnectionPlacesTest, ConnectionsFollowFromTheDescriptors) {
     int64_t before = 0;
     for (int64_t files = 8; files < all; ++files) {
       const ConnectionRoom room = RoomWithin(files, 4096, each);
-      ASSERT_LT(room.connections * each + room.beyond, files) << files;  // something is left for all else
+      ASSERT_LT(room.connections * each + room.beyond, files) << files;  // descriptors remain for other files
       ASSERT_GE(room.connections, std::max<int64_t>(1, before)) << files;
       ASSERT_TRUE(room.less) << files;
       before = room.connections;
     }
   }
   EXPECT_EQ(RoomWithin(200, 4096, 1).connections, 75);
-  EXPECT_FALSE(RoomWithin(200, 10, 1).less);  // as many as were wanted
+  EXPECT_FALSE(RoomWithin(200, 10, 1).less);  // all requested connections
   EXPECT_EQ(RoomWithin(200, 10, 1).connections, 10);
 }
 
@@ -105,15 +105,15 @@ TEST_F(LimitsTest, BodiesTogetherAreBounded) {
     const Body body = exchange->TakeBody();
     EXPECT_EQ(body.bytes(), 600);
     EXPECT_EQ(exchange->TakeBody().bytes(), 0);
-    EXPECT_EQ(server_->Stats().body_bytes, 600);  // still held, by who took it
+    EXPECT_EQ(server_->Stats().body_bytes, 600);  // still counted, for the owner of the body
   }
-  EXPECT_EQ(server_->Stats().body_bytes, 0);  // and given back while the request is still being answered
+  EXPECT_EQ(server_->Stats().body_bytes, 0);  // freed while the request is still being answered
   RawSocket second(port_);
   second.Send(Post("/hold", 600));
   handler_.AwaitHeld(2);
 }
 
-TEST_F(LimitsTest, WhatHasArrivedOfABodyCountsAndWhatIsAnnouncedDoesNot) {
+TEST_F(LimitsTest, OnlyReceivedBytesOfABodyCount) {
   ServerOptions options;
   options.max_body_total_bytes = options.max_body_bytes = 1000;
   Start(options);
@@ -129,7 +129,7 @@ TEST_F(LimitsTest, WhatHasArrivedOfABodyCountsAndWhatIsAnnouncedDoesNot) {
   AwaitBodyBytes(0);
 }
 
-TEST_F(LimitsTest, AClientThatLeavesTakesItsBodyAlong) {
+TEST_F(LimitsTest, TheBodyOfADisconnectedClientIsFreed) {
   Start();
   RawSocket socket(port_);
   socket.Send(Post("/hold", 600));
@@ -149,7 +149,7 @@ TEST_F(LimitsTest, ABodyMayOutliveTheServer) {
   EXPECT_EQ(body.bytes(), 600);
 }
 
-TEST_F(LimitsTest, ConnectionsBeyondTheLimitAreToldSoAndProbesAreAnswered) {
+TEST_F(LimitsTest, ConnectionsBeyondTheLimitGet503AndProbesAreAnswered) {
   ServerOptions options;
   options.max_connections = options.max_connections_per_client = 2;
   Start(options);
@@ -163,10 +163,10 @@ TEST_F(LimitsTest, ConnectionsBeyondTheLimitAreToldSoAndProbesAreAnswered) {
   EXPECT_EQ(server_->Stats().connections_refused, 1);
   const std::string probe = Talk("GET /probe HTTP/1.1\r\nHost: x\r\n\r\nGET /x HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(Has(probe, "GET /probe []") && Has(probe, "Connection: close")) << probe;
-  EXPECT_FALSE(Has(probe, "GET /x")) << probe;  // one request, whatever follows it
+  EXPECT_FALSE(Has(probe, "GET /x")) << probe;  // only one request is answered
   EXPECT_EQ(server_->Stats().connections_refused, 1);
   one.Close();
-  std::string answer;  // the place is free as soon as the server has seen the close
+  std::string answer;  // the place is free once the server has noticed the close
   Until("a place is free again", [&] {
     answer = Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     return Has(answer, "HTTP/1.1 200");
@@ -190,7 +190,7 @@ TEST_F(LimitsTest, OneClientCannotHoldEveryConnection) {
   EXPECT_TRUE(Has(Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "127.0.0.2"), "GET /x []"));
 }
 
-TEST_F(LimitsTest, AConnectionBeyondTheLimitHasLittleTimeToAsk) {
+TEST_F(LimitsTest, AConnectionBeyondTheLimitHasAShortTimeOut) {
   ServerOptions options;
   options.max_connections = 1;
   StartOnTestClock(options);
@@ -200,20 +200,20 @@ TEST_F(LimitsTest, AConnectionBeyondTheLimitHasLittleTimeToAsk) {
   for (const char* bytes : {"", "GET /probe HT"}) {
     RawSocket idle(port_);
     idle.Send(bytes);
-    Until("it is counted", [&] { return server_->Stats().connections == 2; });
+    Until("its connection is counted", [&] { return server_->Stats().connections == 2; });
     const TimeNs before_ns = clock_.NowNs();
     PassTimeUntilReadable(&idle);
     const std::string all = idle.ReadAll();
     EXPECT_TRUE(Has(all, "HTTP/1.1 503")) << all;
     EXPECT_GE(clock_.NowNs() - before_ns, 2 * kSecond);
     idle.Close();
-    Until("it has gone", [&] { return server_->Stats().connections == 1; });
+    Until("its connection has ended", [&] { return server_->Stats().connections == 1; });
   }
   EXPECT_EQ(server_->Stats().connections_refused, 2);
 }
 
-// No place, no coroutine, and still an answer that can be read: before the request is sent, and after.
-TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
+// A client without a place gets a readable answer, whether it sends its request before or after the answer.
+TEST_F(LimitsTest, AConnectionBeyondAllPlacesGetsAnAnswer) {
   ServerOptions options;
   options.max_connections = 1;
   StartOnTestClock(options);
@@ -223,15 +223,15 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
   RawSocket silent(port_);
   EXPECT_TRUE(Has(silent.ReadAll(), "HTTP/1.1 503"));
   RawSocket late(port_);
-  ASSERT_TRUE(late.Readable(kPatienceSeconds * 1000));  // refused already
+  ASSERT_TRUE(late.Readable(kPatienceSeconds * 1000));  // already refused
   EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n"));
   handler_.AwaitTicks(2);
-  EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n")) << "the first one met a reset";
+  EXPECT_TRUE(late.Send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n")) << "the first request caused a reset";
   const std::string all = late.ReadAll();
   EXPECT_TRUE(Has(all, "HTTP/1.1 503") && Has(all, "Connection: close")) << all;
   EXPECT_EQ(server_->Stats().connections, 1 + kProbePlacesPerClient);
   EXPECT_EQ(server_->Stats().connections_refused, 2);
-  // Far more than are kept waiting for their end: the oldest go first, the server goes on.
+  // Far more connections than may wait to be closed: the oldest are closed first, and the server continues.
   for (int i = 0; i < 2 * kPlacesBeyondLimit; ++i) {
     RawSocket more(port_);
     ASSERT_TRUE(Has(more.ReadAll(), "HTTP/1.1 503")) << i;
@@ -244,8 +244,8 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
   });
 }
 
-// Few descriptors: one client's idle connections leave places to others, and get a 503 themselves.
-TEST_F(LimitsTest, FewDescriptorsAreNotAllOfOneClient) {
+// With few descriptors one client's idle connections leave places for others, and get 503 themselves.
+TEST_F(LimitsTest, OneClientCannotUseAllOfFewDescriptors) {
   ServerOptions options;
   options.max_files = 64;
   StartOnTestClock(options);
@@ -256,8 +256,8 @@ TEST_F(LimitsTest, FewDescriptorsAreNotAllOfOneClient) {
   EXPECT_LT(server_->Stats().connections, 64);
 }
 
-// Where the process has none left, the next client gets a 503; nothing falls silent.
-TEST_F(LimitsTest, WithoutADescriptorThereIsStillAnAnswer) {
+// Without a free descriptor the next client gets 503, and the listener keeps accepting.
+TEST_F(LimitsTest, AConnectionWithoutAFreeDescriptorGetsAnAnswer) {
   StartOnTestClock();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -286,11 +286,11 @@ TEST_F(LimitsTest, WithoutADescriptorThereIsStillAnAnswer) {
   EXPECT_TRUE(Has(answer, "HTTP/1.1 200")) << answer;
 }
 
-TEST_F(LimitsTest, AClientThatSentAheadAndLeftIsNoticed) {
+TEST_F(LimitsTest, ADisconnectAfterPipelinedRequestsIsNoticed) {
   StartOnTestClock();
   const std::string ahead = "GET /ahead HTTP/1.1\r\nHost: x\r\n\r\n";
   int gone = 0;
-  // As much as is read ahead; more than that; all that the kernel takes, so that the end of it cannot arrive.
+  // The size of the read-ahead; more than that; as much as the kernel buffers, so that the close cannot arrive.
   for (const size_t bytes : {size_t{64} << 10, size_t{200} << 10, size_t{64} << 20}) {
     RawSocket socket(port_);
     socket.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -298,15 +298,15 @@ TEST_F(LimitsTest, AClientThatSentAheadAndLeftIsNoticed) {
     EXPECT_GE(socket.Fill(ahead, bytes), std::min(bytes, size_t{64} << 10));
     socket.Close();
     Until(
-        fmt::format("a client that left with {} bytes sent ahead is seen to go", bytes).c_str(),
+        fmt::format("a client that left with {} bytes sent ahead is noticed", bytes).c_str(),
         [&] { return exchange->closed(); }, [&] { clock_.Advance(kSecond / 4); });
     handler_.AwaitClosed(gone);
   }
   EXPECT_EQ(server_->Stats().client_gone, gone);
 }
 
-TEST_F(LimitsTest, RequestsSentAheadAreHeldBackNotLost) {
-  StartOnTestClock();  // no time passes: what is too much to read ahead waits in the socket
+TEST_F(LimitsTest, PipelinedRequestsAreDelayedNotLost) {
+  StartOnTestClock();  // no time passes: requests beyond the read-ahead wait in the socket
   RawSocket socket(port_);
   socket.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
@@ -322,7 +322,7 @@ TEST_F(LimitsTest, RequestsSentAheadAreHeldBackNotLost) {
   EXPECT_EQ(handler_.closed(), 0);
 }
 
-TEST_F(LimitsTest, TooMuchSentAheadForTooLongMakesTheAnswerTheLast) {
+TEST_F(LimitsTest, TooManyPipelinedBytesMakeTheAnswerTheLast) {
   StartOnTestClock();
   RawSocket socket(port_);
   socket.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -337,24 +337,23 @@ TEST_F(LimitsTest, TooMuchSentAheadForTooLongMakesTheAnswerTheLast) {
   EXPECT_FALSE(Has(all, "GET /ahead"));
   EXPECT_EQ(handler_.closed(), 0);
   handler_.AwaitTicks(4);
-  EXPECT_EQ(server_->Stats().connections, 1)
-      << "closed at once: the reset for what still comes may overtake the answer";
+  EXPECT_EQ(server_->Stats().connections, 1) << "closed at once: the reset for later bytes may overtake the answer";
   socket.Close();
   Until("the connection ends with its client", [&] { return server_->Stats().connections == 0; });
 }
 
-TEST_F(LimitsTest, WhoNeverStopsSendingAheadIsCut) {
+TEST_F(LimitsTest, AClientThatNeverStopsPipeliningIsDisconnected) {
   StartOnTestClock();
   RawSocket socket(port_);
   socket.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
   socket.Fill("GET /ahead HTTP/1.1\r\nHost: x\r\n\r\n", 200 << 10);
   handler_.AwaitTicks(4);
-  clock_.Advance(2 * kSecond);  // from now on what comes is dropped
+  clock_.Advance(2 * kSecond);  // from now on incoming bytes are dropped
   const std::string more(1 << 20, 'x');
   int sent = 0;
   while (sent < 64 && socket.Send(more)) ++sent;
-  ASSERT_LT(sent, 64) << "MiB were taken and dropped";
+  ASSERT_LT(sent, 64) << "MiB were read and dropped";
   Until("the client counts as gone", [&] { return exchange->closed(); });
 }
 

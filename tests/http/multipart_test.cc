@@ -1,4 +1,4 @@
-// multipart/form-data in any pieces: the parts, and what is malformed.
+// multipart/form-data in any pieces: valid parts and malformed bodies.
 #include "http/multipart.h"
 
 #include <fmt/format.h>
@@ -74,7 +74,7 @@ TEST(MultipartTest, HeadersOfAPart) {
   EXPECT_NE(head("X: " + std::string(9000, 'x') + "\r\n").find("longer than 8192 bytes"), std::string::npos);
 }
 
-TEST(MultipartTest, WhatIsMalformed) {
+TEST(MultipartTest, MalformedBodiesAreRefused) {
   const auto why = [](const std::string& body) {
     for (const size_t piece : {size_t{1}, size_t{7}, size_t{100000}}) {
       Parts parts;
@@ -88,7 +88,7 @@ TEST(MultipartTest, WhatIsMalformed) {
   EXPECT_NE(why("{}").find("does not begin with its boundary"), std::string::npos);
   EXPECT_NE(why("preamble\r\n--B\r\n").find("does not begin"), std::string::npos);
   EXPECT_NE(why(Part("name=a", "x")).find("before its closing"), std::string::npos);
-  EXPECT_NE(why("--Bx\r\n").find("neither a line's end"), std::string::npos);
+  EXPECT_NE(why("--Bx\r\n").find("neither a line break"), std::string::npos);
   EXPECT_NE(why("--B\r\n\r\nx\r\n--B--").find("no Content-Disposition"), std::string::npos);
   std::string many;
   for (int i = 0; i < 65; ++i) many += Part("name=a", "");

@@ -1,5 +1,5 @@
-// A plain blocking TCP client, for what a well-behaved HTTP client never sends. Nothing blocks for longer than
-// kPatienceSeconds: a wait that would is a failure of the test that says so.
+// A blocking TCP client, for bytes that a well-behaved HTTP client never sends. Nothing blocks longer than
+// kPatienceSeconds: a longer wait fails the test with a message.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@ constexpr int kPatienceSeconds = 15;
 
 class RawSocket {
  public:
-  // `from`: the loopback address to come from.
+  // `from`: the loopback address of the client.
   explicit RawSocket(uint16_t port, int receive_bytes = 0, const char* from = "127.0.0.1") {
     fd_ = socket(AF_INET, SOCK_STREAM, 0);
     if (receive_bytes > 0) setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
@@ -41,17 +41,17 @@ class RawSocket {
   RawSocket& operator=(const RawSocket&) = delete;
 
   bool connected() const { return connected_; }
-  // False when the server has closed.
+  // False if the server has closed.
   bool Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n < 0 && errno == EAGAIN) ADD_FAILURE() << "the server took nothing for " << kPatienceSeconds << " s";
+      if (n < 0 && errno == EAGAIN) ADD_FAILURE() << "the server read nothing for " << kPatienceSeconds << " s";
       if (n <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(n));
     }
     return true;
   }
-  // Sends the text again and again until no more is taken, at most `limit` bytes; how many were taken.
+  // Sends the text repeatedly until the socket is full, at most `limit` bytes. Returns the sent bytes.
   size_t Fill(std::string_view text, size_t limit) {
     size_t sent = 0;
     while (sent < limit) {
@@ -61,7 +61,7 @@ class RawSocket {
     }
     return sent;
   }
-  // Something to read, or the end, within so many milliseconds.
+  // Whether data or the end can be read within `wait_ms`.
   bool Readable(int wait_ms) {
     pollfd one{fd_, POLLIN, 0};
     return poll(&one, 1, wait_ms) == 1;
@@ -73,7 +73,7 @@ class RawSocket {
     }
     return all;
   }
-  // Until `text` has come `count` times; what was read. Shorter when the server closes.
+  // Reads until `text` has arrived `count` times, or the server closes. Returns all bytes read.
   std::string ReadUntil(std::string_view text, int count = 1) {
     std::string all;
     for (;;) {
@@ -99,7 +99,7 @@ class RawSocket {
     char buffer[65536];
     const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
     if (n < 0 && errno == EAGAIN) {
-      ADD_FAILURE() << "nothing came for " << kPatienceSeconds << " s after: " << all->substr(0, 2000);
+      ADD_FAILURE() << "no data for " << kPatienceSeconds << " s after: " << all->substr(0, 2000);
     }
     if (n <= 0) return false;
     all->append(buffer, static_cast<size_t>(n));

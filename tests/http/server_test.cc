@@ -1,4 +1,4 @@
-// The HTTP server under clients that are odd, slow or gone.
+// The HTTP server with unusual, slow and disconnecting clients.
 #include "http/server.h"
 
 #include <fmt/format.h>
@@ -47,7 +47,7 @@ TEST_F(HttpServerTest, ChunkedBodiesAndExpectContinue) {
   socket.Send("ok");
   EXPECT_TRUE(Has(socket.ReadAll(), "POST /e [ok]"));
   EXPECT_TRUE(Has(Talk("POST /e HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\nContent-Length: 2\r\n\r\nok"), "417 "));
-  // A refusal comes instead of the go-ahead.
+  // A refusal is sent instead of 100 Continue.
   EXPECT_TRUE(Talk("POST /refuse HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
                   .rfind("HTTP/1.1 403", 0) == 0);
 }
@@ -89,7 +89,7 @@ TEST_F(HttpServerTest, MalformedRequests) {
   EXPECT_EQ(handler_.closed(), 0);
 }
 
-TEST_F(HttpServerTest, SlowClientsRunOutOfTime) {
+TEST_F(HttpServerTest, SlowClientsTimeOut) {
   ServerOptions options;
   options.header_timeout_ns = options.body_timeout_ns = options.idle_timeout_ns = kSecond;
   StartOnTestClock(options);
@@ -101,10 +101,10 @@ TEST_F(HttpServerTest, SlowClientsRunOutOfTime) {
   PassTimeUntilReadable(&socket);
   const std::string body = socket.ReadAll();
   EXPECT_TRUE(Has(body, "HTTP/1.1 408") && Has(body, "body")) << body;
-  EXPECT_EQ(TalkWhileTimePasses(""), "");  // idle: closed without a word
+  EXPECT_EQ(TalkWhileTimePasses(""), "");  // idle: closed without an answer
 }
 
-TEST_F(HttpServerTest, NoClientRunsOutOfTimeEarly) {
+TEST_F(HttpServerTest, NoClientTimesOutEarly) {
   ServerOptions options;
   options.idle_timeout_ns = kSecond;
   StartOnTestClock(options);
@@ -113,7 +113,7 @@ TEST_F(HttpServerTest, NoClientRunsOutOfTimeEarly) {
     socket.Send("GET /y HTTP/1.1\r\nHost: x\r\n\r\n");
     EXPECT_TRUE(Has(socket.ReadUntil("[]"), "200"));
     clock_.Advance(kSecond - 1);
-    handler_.AwaitTicks(2);  // the second one began after the time had passed
+    handler_.AwaitTicks(2);  // the second tick began after the time had passed
   }
   PassTimeUntilReadable(&socket);
   EXPECT_EQ(socket.ReadAll(), "");
@@ -126,7 +126,7 @@ TEST_F(HttpServerTest, AClientThatStopsReadingIsGone) {
   RawSocket socket(port_, 4096);
   socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
-  for (int i = 0; i < 64; ++i) exchange->Write(std::string(1 << 20, 'x'));  // more than the sockets buffer
+  for (int i = 0; i < 64; ++i) exchange->Write(std::string(1 << 20, 'x'));  // more than the socket buffers
   const auto gone = [&] { return exchange->closed(); };
   Until("the client counts as gone", gone, [&] { clock_.Advance(kSecond / 4); });
   handler_.AwaitClosed(1);
@@ -165,7 +165,7 @@ TEST_F(HttpServerTest, OnClosedAfterTheClientWentIsCalledAtOnce) {
   EXPECT_TRUE(called);
 }
 
-TEST_F(HttpServerTest, TheEndOfAStreamIsToldAloneAndIsTheEnd) {
+TEST_F(HttpServerTest, ALateEndOfAStreamSendsOnlyTheLastChunk) {
   StartOnTestClock();
   RawSocket socket(port_);
   socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -177,7 +177,7 @@ TEST_F(HttpServerTest, TheEndOfAStreamIsToldAloneAndIsTheEnd) {
   EXPECT_EQ(socket.ReadAll(), "0\r\n\r\n");
 }
 
-TEST(ExchangeBufferTest, NothingIsWrittenBehindTheEndOrForNobody) {
+TEST(ExchangeBufferTest, NothingIsWrittenAfterTheEndOrTheDisconnect) {
   ExchangeBuffer::Output output;
   const auto ended = std::make_shared<ExchangeBuffer>(HttpRequest(), Body(), std::make_shared<WakeList>());
   ended->StartStream({});
@@ -192,7 +192,7 @@ TEST(ExchangeBufferTest, NothingIsWrittenBehindTheEndOrForNobody) {
   left->ClientGone();
   left->Write("a");
   left->Take(&output);
-  EXPECT_EQ(output.bytes, "") << "kept for a client that has gone";
+  EXPECT_EQ(output.bytes, "") << "kept for a disconnected client";
 }
 
 TEST_F(HttpServerTest, OldClientsGetAStreamThatEndsWithTheConnection) {
@@ -209,7 +209,7 @@ TEST_F(HttpServerTest, OldClientsGetAStreamThatEndsWithTheConnection) {
   EXPECT_EQ(all.substr(all.find("\r\n\r\n") + 4), "abc");
 }
 
-// It asks to keep the connection, but only its end tells where a body without a length ends.
+// The client requests keep-alive, but only closing the connection marks the end of a body without length.
 TEST_F(HttpServerTest, AStreamToAnOldClientClosesEvenWhenItAsksToKeepTheConnection) {
   Start();
   RawSocket socket(port_);
@@ -241,14 +241,14 @@ TEST_F(HttpServerTest, DrainingClosesAfterTheAnswer) {
   EXPECT_TRUE(server_->WaitUntilIdle(kPatienceSeconds * kSecond));
 }
 
-TEST_F(HttpServerTest, StoppingTheServerTellsWhoStillProduces) {
+TEST_F(HttpServerTest, StoppingTheServerNotifiesProducers) {
   Start();
   RawSocket socket(port_);
   socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
   auto exchange = handler_.AwaitHeld(1);
   server_.reset();
   EXPECT_EQ(handler_.closed(), 1);
-  exchange->Write("x");  // outlives the server
+  exchange->Write("x");  // the exchange outlives the server
   exchange->End();
 }
 

@@ -4,11 +4,11 @@
 include-direction  a room of src/ includes only what src/layers.txt allows it, and every permission is used
 module-map         docs/ARCHITECTURE.md shows the rooms of src/layers.txt (lint.py --write-map makes the table)
 wall-clock         only base/system_clock.cc reads a clock, and SystemClock() is named where docs/ARCHITECTURE.md says
-sockets            only http/ and serve/ include what opens sockets: a conversation (api/) or a simulation knows no
+sockets            only http/ and serve/ include socket headers: a conversation (api/) or a simulation uses no
 transport
 backend            only compute/exec knows which backend computes: others call MakeBackend
 determinism        no std random engines or distributions; none of unordered iteration in sched/
-prefetch           memory is asked for through base/prefetch.h, whose calls the compiler does not drop; kernels apart
+prefetch           prefetches go through base/prefetch.h, whose calls the compiler does not drop; except in kernels
 file-size          no source beyond its limit, and none that is on the ratchet grows
 targets            every source file belongs to a target
 policy-names       outside their tables nothing compares with the name of a preset, a choice or a predictor
@@ -19,11 +19,12 @@ format             clang-format 19.1.7 (tests/requirements.txt) would change not
                    installed
 python             ruff (tests/requirements.txt, pyproject.toml) would change nothing and finds nothing; likewise
 doc-paths          a file or folder that a document names in the repository exists
-doc-links          a link of a document to a file or heading of the repository leads somewhere
-doc-names          a class or function that docs/ARCHITECTURE.md says where to find exists
+doc-links          a document's link to a file or heading of the repository has a target
+doc-names          a class or function that docs/ARCHITECTURE.md locates exists
 doc-options        every option is named in README.md or docs/
 doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
 executable         a script that begins with #! can be started by its name, as documents do
+plain-words        words that make texts hard to read do not become more (tests/lint/plain_words.py lists them)
 own-words          nothing names a machine's private paths or unfinished work without a reason
 """
 
@@ -33,12 +34,14 @@ import shutil
 import subprocess
 import sys
 
+import plain_words
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def read_layers(text):
-    """{room: rooms it includes} and {district: districts that its rooms may know}, as src/layers.txt has them. A room
-    is named by its folder below src/."""
+    """{room: rooms it includes} and {district: districts that its rooms may include}, from the text of src/layers.txt.
+    A room is named by its folder below src/."""
     rooms, districts, district = {}, {}, None
     for line in text.splitlines():
         if match := re.match(r"([a-z_]+):(.*)$", line):
@@ -46,7 +49,7 @@ def read_layers(text):
             districts[district] = match[2].split()
         elif match := re.match(r"  ([a-z_]+|\.):(.*)$", line):
             rooms[district if match[1] == "." else f"{district}/{match[1]}"] = match[2].split()
-    for room, below in rooms.items():  # names of rooms of the same district, whole
+    for room, below in rooms.items():  # full names for rooms of the same district
         own = room.split("/")[0]
         rooms[room] = [f"{own}/{name}" if f"{own}/{name}" in rooms else name for name in below]
     return rooms, districts
@@ -56,7 +59,7 @@ ROOMS, DISTRICTS = read_layers((ROOT / "src/layers.txt").read_text())
 
 
 def room_of(path):
-    """The room of a path below src/ (`core/sched/plan.h`); None: none has it."""
+    """The room of a path below src/ (`core/sched/plan.h`); None: in no room."""
     parts = path.split("/")
     for name in ("/".join(parts[:2]), parts[0]):
         if name in ROOMS:
@@ -69,7 +72,7 @@ def may_include(room, target):
 
 
 def faults_of_layers(used):
-    """What is wrong with src/layers.txt where `used` are the (room, included room) that occur."""
+    """The faults of src/layers.txt, where `used` are the (room, included room) that occur."""
     found = []
     for room, below in ROOMS.items():
         district = room.split("/")[0]
@@ -117,8 +120,8 @@ CLOCK = re.compile(
     r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)"
 )
 SOCKETS = re.compile(r"\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)")
-HELPER_SOCKETS = ("grammar", "trial_channel.cc")  # between a server and a process that it has started
-# Files that may name the machine's clock themselves (docs/ARCHITECTURE.md, "Determinism"); all others are given one.
+HELPER_SOCKETS = ("grammar", "trial_channel.cc")  # between a server and its child process
+# Files that may name the machine's clock (docs/ARCHITECTURE.md, "Determinism"); all others get a Clock passed.
 NAMES_SYSTEM_CLOCK = re.compile(
     r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|fleet/router/run_router\.cc|fleet/picker/run_epp\.cc|engine/engine_facade\.cc"
 )
@@ -131,11 +134,11 @@ KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|core/predict/(oracle|n
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
-# Whose code knows of schedulers. `none` is a word of many options.
+# Districts whose code knows schedulers. `none` is a value of many options.
 POLICY_NAME_MODULES = ("core", "engine", "sim", "serve", "cli")
 POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
-# Files in which one name is also that of something else.
+# Files in which a name also has another meaning.
 OTHER_MEANINGS = {"sim/workload.cc": '"random"'}  # a workload
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|deploy|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
@@ -160,7 +163,7 @@ def tracked(*patterns):
 
 
 def not_executable(paths):
-    """Those that say what interprets them and cannot be started."""
+    """The files that begin with #! and are not executable."""
     return [path for path in paths if not path.stat().st_mode & 0o100 and path.read_bytes()[:2] == b"#!"]
 
 
@@ -171,7 +174,7 @@ def strip_comments(text):
 
 
 def policy_names(tables):
-    """What compares with a name of the rows in `tables` or of a predictor."""
+    """A pattern for comparisons with a name of the rows in `tables` or of a predictor."""
     names = sorted(({*POLICY_ROW.findall(tables), *PREDICTORS}) - {"none"})
     name = '"(' + "|".join(map(re.escape, names)) + ')"'
     return re.compile(rf"[!=]=\s*{name}|{name}\s*[!=]=")
@@ -188,7 +191,7 @@ def dangling(text):
 
 
 def headings(text):
-    """The anchors of a document's headings, as GitHub makes them."""
+    """The anchors of a document's headings, in GitHub's form."""
     titles = re.findall(r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M)
     return {re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", title).lower()).replace(" ", "-") for title in titles}
 
@@ -210,7 +213,7 @@ def broken_links(path, text):
 
 
 def is_defined(name, source):
-    """Whether the source names the class or function `name`; of a member: its definition, or its class with a
+    """Whether the source defines the class or function `name`; for a member: its definition, or its class with a
     declaration of it."""
     *scope, last = name.split("::")
     if not scope:
@@ -233,7 +236,7 @@ def unknown_names(text, sources):
 
 
 def unnamed_options(code, pages):
-    """(line, name) of every option that the code declares and that no page names as --name."""
+    """(line, name) of every option that the code declares and no page names as --name."""
     declared = ((code[: m.start()].count("\n") + 1, m.group(1)) for m in OPTION.finditer(code))
     return [(line, name) for line, name in declared if not re.search(rf"--{name}(?![\w-])", pages)]
 
@@ -257,8 +260,8 @@ def too_wide(text):
 
 
 def unformatted(paths, formatter):
-    """(path, line) of the first place in each file that .clang-format lays out otherwise; the formatter must be of the
-    stated version."""
+    """(path, line) of the first place in each file that .clang-format would change; the formatter must have the stated
+    version."""
     done = subprocess.run(
         [formatter, "--dry-run", *map(str, paths)], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -284,7 +287,7 @@ def main():
     named = policy_names(
         "".join((ROOT / "src/core/sched" / table).read_text() for table in ("choices.def", "policies.def"))
     )
-    used = set()  # (room, room that it includes)
+    used = set()  # (room, included room)
     sources = tracked("src/*.cc", "src/*.h", "src/*.cu", "src/*.cuh", "include/*.h")
     for path in sources:
         rel = path.relative_to(ROOT).parts
@@ -324,7 +327,7 @@ def main():
                     path,
                     number,
                     "backend",
-                    "what computes is chosen in one place: call MakeBackend (compute/exec/make_backend.h)",
+                    "backends are chosen in one place: call MakeBackend (compute/exec/make_backend.h)",
                 )
         for number, line in enumerate(lines, 1):
             if "SystemClock()" in line and not NAMES_SYSTEM_CLOCK.match("/".join(rel[1:])):
@@ -375,6 +378,15 @@ def main():
         if name in ratchet and size < ratchet[name]:
             report(path, 1, "file-size", f"shrank to {size}: lower its entry in tests/lint/file_size_ratchet.txt")
 
+    allowed_words = plain_words.ratchet()
+    for name in plain_words.files():
+        hits, _ = plain_words.count(name, (ROOT / name).read_text(errors="replace"))
+        limit = allowed_words.get(name, 0)
+        if hits > limit:
+            report(ROOT / name, 1, "plain-words", f"{hits}, limit {limit}: tests/lint/plain_words.py {name} shows them")
+        elif hits < limit:
+            report(ROOT / name, 1, "plain-words", f"only {hits} left: lower its entry in plain_words_ratchet.txt")
+
     listed = "\n".join(p.read_text() for p in tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake"))
     architectures = (
         ROOT / "src/compute/config/architectures.def"
@@ -402,7 +414,7 @@ def main():
 
     pages = "\n".join(p.read_text(errors="replace") for p in tracked("README.md", "docs/*.md"))
     for path in sources:
-        if path.name == "option_fields.h":  # an example
+        if path.name == "option_fields.h":  # has an example
             continue
         for number, name in unnamed_options(path.read_text(errors="replace"), pages):
             report(path, number, "doc-options", f"no document names --{name}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The lint rules find what they claim to find: each rule on a line that breaks it and on one that does not."""
+"""The lint rules find what they claim to find: each rule is tested with a line that breaks it and one that does not."""
 
 import importlib.util
 import pathlib
@@ -112,6 +112,17 @@ class Rules(unittest.TestCase):
         self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve")
         self.assertIsNone(lint.room_of("none/a.h"))
 
+    def test_plain_words_are_counted_in_comments_and_strings(self):
+        def hits(name, text):
+            return lint.plain_words.count(name, text)[0]
+
+        self.assertEqual(hits("a.cc", "// Whoever waits is told\n// of its own turn.\nint told;\n"), 3)
+        self.assertEqual(hits("a.cc", "// Of a prompt that waits.\nint a;  // Who asks\n"), 2)
+        self.assertEqual(hits("a.cc", '// Counts "Of".\nf("so many tokens");\n'), 1)
+        self.assertEqual(hits("a.py", '"""Nobody."""\n# Of all.\ntold = 1\n'), 2)
+        self.assertEqual(hits("a.md", "so\nlong as `told`, told"), 3)
+        self.assertEqual(hits("CMakeLists.txt", "set(told 1)  # told\n"), 1)
+
     def test_doc_paths(self):
         text = (
             "See `src/base/rng.h`,\n`src/compute/kernels/` and `tests/lint/*.py`, "
@@ -162,7 +173,7 @@ class Rules(unittest.TestCase):
         program = lint.formatter()
         if program is None:
             self.skipTest("no clang-format 19; scripts/test.sh installs it")
-        # Outside the repository: lint itself may run at the same time, and would find these files.
+        # Outside the repository, because lint itself may run at the same time and would find these files.
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(lint.ROOT / ".clang-format", folder)
             good, bad = pathlib.Path(folder) / "good.cc", pathlib.Path(folder) / "bad.cc"

@@ -26,7 +26,7 @@ def git(*arguments):
 
 
 def lines_of(revision):
-    """{path from the root: ranges of lines to look at; none: all of them}."""
+    """{path from the root: ranges of lines to check; empty: all of them}."""
     if not revision:
         return {name: [] for name in git("ls-files").split()}
     found, name = {}, None
@@ -41,7 +41,7 @@ def lines_of(revision):
 
 
 def sources_of(unit):
-    """Paths from the root of the sources that a compiled file consists of."""
+    """Paths from the root of the sources of a compiled file."""
     path = pathlib.Path(unit)
     if not path.name.startswith("unity_"):
         return [str(path.relative_to(ROOT))] if path.is_relative_to(ROOT / "src") else []
@@ -53,7 +53,8 @@ def sources_of(unit):
 
 
 def units_of(build, files):
-    """The compiled files of the build that hold one of these, or a source beside one of these headers."""
+    """The compiled files of the build that contain one of these sources, or a source in the folder of one of these
+    headers."""
     commands = json.loads((build / "compile_commands.json").read_text())
     sources = {name for name in files if name.endswith(".cc")}
     folders = {str(pathlib.Path(name).parent) for name in files if name.endswith(".h")}

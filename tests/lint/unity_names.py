@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Names without linkage that one source uses of another, in the units that a module's sources are compiled in.
+"""Names without linkage that one source uses from another, within the units in which a module's sources are compiled
+together.
 
-A name in an unnamed namespace is meant for its own file. Compiled together with others it can hide a name of a header
-for the sources behind it, without a word of the compiler. docs/build.md.
+A name in an unnamed namespace is meant for its own file. Compiled together with other files it can hide a name of a
+header for later sources, without a warning. docs/build.md.
 
   tests/lint/unity_names.py build/release [PART_OF_A_UNIT'S_PATH ...]
 
-Needs libclang (tools/requirements.txt) and clang 19's headers (scripts/setup.sh fuzz). Some seconds for each unit.
+Needs libclang (tools/requirements.txt) and clang 19's headers (scripts/setup.sh fuzz). Takes some seconds for each
+unit.
 """
 
 import json
@@ -27,7 +29,7 @@ REFERENCES = (
 
 
 def is_internal(declared):
-    """Whether a declaration is within an unnamed namespace, or static beside classes and functions."""
+    """Whether a declaration is within an unnamed namespace, or static at namespace scope."""
     parent = declared.semantic_parent
     beside = parent is not None and parent.kind == cindex.CursorKind.NAMESPACE
     if beside and declared.storage_class == cindex.StorageClass.STATIC:
@@ -40,7 +42,7 @@ def is_internal(declared):
 
 
 def uses_of_others(node, top=True):
-    """(file, line, name, file that declares it) of each use of another source's name."""
+    """(file, line, name, declaring file) of each use of another source's name."""
     for child in node.get_children():
         file = child.location.file
         if file is None or (top and not file.name.startswith(str(ROOT))):

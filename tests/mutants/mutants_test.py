@@ -1,4 +1,4 @@
-"""The mutation tester's own tests: finding, rewriting, sampling, judging. What needs libclang is skipped where it is
+"""Tests of the mutation tester: finding, rewriting, sampling, verdicts. Tests that need libclang are skipped if it is
 not installed."""
 
 import pathlib
@@ -14,7 +14,7 @@ TOOL = ROOT / "tools/mutants"
 sys.path.insert(0, str(TOOL))
 sys.path += [
     str(path) for path in ROOT.glob(".venv-mutants/lib/python3*/site-packages")
-]  # where scripts/test.sh mutants puts libclang
+]  # where scripts/test.sh mutants installs libclang
 
 import baseline  # noqa: E402
 import checks  # noqa: E402
@@ -36,7 +36,7 @@ try:
 
     clang.cindex.Index.create()
     NO_LIBCLANG = ""
-except Exception as error:  # the package, or the shared library that it loads
+except Exception as error:  # the package is missing, or the shared library that it loads
     NO_LIBCLANG = f"no libclang ({error}); scripts/test.sh mutants installs it into .venv-mutants"
 
 SNIPPET = """// The header comment.
@@ -98,7 +98,7 @@ def site(
 
 
 class Project(unittest.TestCase):
-    """A folder with one source file, found and built as the project is."""
+    """A folder with one source file, scanned and built like the project."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -174,7 +174,7 @@ class Finding(Project):
         numbers = switch_numbers(sites)
         plain = subprocess.run([self.compile(SNIPPET)]).returncode
         left, noticed = sites, 0
-        while left:  # sites that share code need a program each
+        while left:  # sites that share code need separate programs
             chosen = sample.draw(left, 1, len(left), len(left))
             left = [s for s in left if s not in chosen]
             text = tree.rewrite(SNIPPET, chosen, numbers, TOOL / "runtime/mutant_switch.h")
@@ -186,7 +186,7 @@ class Finding(Project):
             )
         self.assertGreater(noticed, len(sites) // 4)
 
-    def test_what_a_run_reaches_is_recorded(self):
+    def test_reached_sites_are_recorded(self):
         sites = self.find()
         numbers = switch_numbers(sites)
         clamp = next(s for s in sites if s.operator == "condition" and s.function == "Clamp")
@@ -264,7 +264,7 @@ class Sampling(unittest.TestCase):
         self.assertGreater(count["text"], count["kv"])
         self.assertEqual(len({s.operator for s in drawn}), 2)
 
-    def test_no_two_share_code(self):
+    def test_drawn_mutants_do_not_share_code(self):
         sites = number_occurrences([site(begin=0), site(begin=2, operator="constant"), site(begin=50)])
         self.assertEqual(len(sample.draw(sites, 1, 8, 8)), 2)
 
@@ -288,7 +288,7 @@ class Judging(unittest.TestCase):
             return process.Ended(code, timed_out, 1.0, "")
 
         self.assertEqual(trial.verdict(ended(0), 77), "")
-        self.assertEqual(trial.verdict(ended(77), 77), "", "skipped notices nothing")
+        self.assertEqual(trial.verdict(ended(77), 77), "", "a skipped test detects nothing")
         self.assertEqual(trial.verdict(ended(1), 77), "failed with status 1")
         self.assertEqual(trial.verdict(ended(-11), None), "crashed with signal 11")
         self.assertEqual(trial.verdict(ended(-9, True), None), "timed out")
@@ -317,7 +317,7 @@ class Judging(unittest.TestCase):
             }
             for case in ("A", "B")
         ]
-        kv = checks.Program("kv_test", ("/b/tests/core/kv/kv_test",), "kv", True, None)
+        kv = checks.Program("kv_test", ("/b/tests/core/kv/kv_test",), "core_kv", True, None)
         self.assertEqual(
             checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)]
         )
@@ -326,7 +326,7 @@ class Judging(unittest.TestCase):
     def programs(self, script):
         return [
             checks.Program("far", ("bash", "-c", script), "engine", False, None),
-            checks.Program("own", ("bash", "-c", script), "kv", False, None),
+            checks.Program("own", ("bash", "-c", script), "core_kv", False, None),
         ]
 
     def trials(self, script, reached=frozenset({7})):
@@ -338,7 +338,7 @@ class Judging(unittest.TestCase):
         outcome = self.trials('[ "$MUTANT" != 7 ]').run(site(), 7)
         self.assertEqual((outcome.status, outcome.by, outcome.ran), (trial.KILLED, "own", []))
 
-    def test_survivors_say_what_ran(self):
+    def test_survivors_list_the_tests_that_ran(self):
         outcome = self.trials("exit 0").run(site(), 7)
         self.assertEqual((outcome.status, outcome.ran), (trial.SURVIVED, ["own", "far"]))
 
@@ -347,11 +347,11 @@ class Judging(unittest.TestCase):
             outcome = self.trials(f"mkdir {folder}/first || exit 0; exit 1").run(site(), 7)
         self.assertEqual(outcome.status, trial.SURVIVED)
 
-    def test_what_nothing_reaches_is_not_run(self):
+    def test_unreached_mutants_are_not_run(self):
         outcome = self.trials("exit 1", frozenset({8})).run(site(), 7)
         self.assertEqual((outcome.status, outcome.ran), (trial.NOT_COVERED, []))
 
-    def test_a_run_ends_at_its_limit_with_all_that_it_started(self):
+    def test_a_run_ends_at_its_limit_with_all_its_processes(self):
         runner = process.Runner()
         with tempfile.TemporaryDirectory() as folder:
             note = pathlib.Path(folder) / "pid"
@@ -369,7 +369,7 @@ class Judging(unittest.TestCase):
 
 
 def running(pid):
-    for _ in range(100):  # a killed orphan is a zombie until init takes it
+    for _ in range(100):  # a killed orphan is a zombie until init reaps it
         try:
             state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
         except (FileNotFoundError, ProcessLookupError):
@@ -401,7 +401,7 @@ class Reporting(unittest.TestCase):
 
     def test_equivalent_mutants_do_not_count(self):
         self.assertAlmostEqual(self.outcomes().total().rate, 1 / 3)
-        self.assertIn("| kv | 4 | 1 | 1 | 1 | 1 | 33% |", self.outcomes().markdown())
+        self.assertIn("| core_kv | 4 | 1 | 1 | 1 | 1 | 33% |", self.outcomes().markdown())
 
     def test_too_few_noticed_is_a_shortfall(self):
         self.assertEqual(len(self.outcomes().shortfalls(0.8, 0.9)), 2)
@@ -442,7 +442,7 @@ class Building(unittest.TestCase):
         good, bad = site(line=3), site(function="G", line=9, begin=200)
         output = (
             "FAILED: src/core/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
-            "/p/build/mutants/src/src/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
+            "/p/build/mutants/src/src/core/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
         )
         self.assertEqual(here.blame(output, [good, bad]), [bad])
 

@@ -1,4 +1,4 @@
-// The budget that --tbt-slo chooses, against step times from which it follows by hand.
+// The budget that --tbt-slo chooses, with step times simple enough to compute it by hand.
 #include <gtest/gtest.h>
 
 #include "core/sched/choices.h"
@@ -6,7 +6,7 @@
 namespace tactus::core {
 namespace {
 
-// 10 ms + 0.1 ms per token + 1 us per KV token of decodes + what a prompt chunk's context costs, over some stages.
+// 10 ms + 0.1 ms per token + 1 us per KV token of decodes + the cost of a prompt chunk's context, over all stages.
 class KnownSteps final : public StepTimeModel {
  public:
   KnownSteps(int32_t stages, int32_t tile) : stages_(stages), tile_(tile) {}
@@ -40,23 +40,22 @@ int64_t BudgetOf(const SchedulerLimits& limits, std::string* why = nullptr) {
   return traits.max_tokens;
 }
 
-TEST(ProfileBudget, LargestMultipleThatKeepsTheObjective) {
+TEST(ProfileBudget, BudgetIsTheLargestMultipleWithinTheObjective) {
   const KnownSteps model(1, 1);
-  // 32 decodes over 1,024 tokens each read 32.8 ms worth of KV: 100 ms leave (100 - 10 - 32.768) / 0.1 = 572.3 tokens.
+  // 32 decodes over 1,024 tokens each read KV for 32.8 ms: 100 ms leave (100 - 10 - 32.768) / 0.1 = 572.3 tokens.
   std::string why;
   EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond), &why), 568);
   EXPECT_NE(why.find("568"), std::string::npos) << why;
-  // By the tile where there is one.
+  // A multiple of the tile, if the model has one.
   const KnownSteps tiled(1, 128);
   EXPECT_EQ(BudgetOf(Limits(&tiled, 100 * kMillisecond)), 512);
-  // Exactly at the limit still keeps it: 10 + 32.768 + 57.2.
+  // Exactly at the limit is allowed: 10 + 32.768 + 57.2.
   EXPECT_EQ(BudgetOf(Limits(&model, 10 * kMillisecond + 32768 * kMicrosecond + 576 * 100 * kMicrosecond)), 576);
   EXPECT_EQ(BudgetOf(Limits(&model, 10 * kMillisecond + 32768 * kMicrosecond + 576 * 100 * kMicrosecond - 1)), 568);
 }
 
-// An objective that every step keeps: the largest multiple within the context limit itself, which is tried like any
-// other.
-TEST(ProfileBudget, TheContextLimitIsTheMost) {
+// If every step keeps the objective: the largest multiple within the context limit, which is itself tested.
+TEST(ProfileBudget, BudgetIsAtMostTheContextLimit) {
   const KnownSteps model(1, 1);
   EXPECT_EQ(BudgetOf(Limits(&model, 1000 * kSecond)), 4096);
   const KnownSteps tiled(1, 128);
@@ -65,7 +64,7 @@ TEST(ProfileBudget, TheContextLimitIsTheMost) {
   EXPECT_EQ(BudgetOf(limits), 896);  // 7 x 128
 }
 
-TEST(ProfileBudget, PipelinesKeepHeadroom) {
+TEST(ProfileBudget, BudgetKeepsHeadroom) {
   const KnownSteps model(4, 1);
   // 0.9 x 100 ms: (90 - 42.768) / 0.1 = 472.3.
   EXPECT_EQ(BudgetOf(Limits(&model, 100 * kMillisecond)), 472);
@@ -74,7 +73,7 @@ TEST(ProfileBudget, PipelinesKeepHeadroom) {
   EXPECT_EQ(BudgetOf(half), 72);  // (50 - 42.768) / 0.1 = 72.3
 }
 
-TEST(ProfileBudget, SmallMemoryAndSmallBatchesAreWhatIsAskedAbout) {
+TEST(ProfileBudget, BudgetCountsOnlyPossibleDecodes) {
   const KnownSteps model(1, 1);
   SchedulerLimits few = Limits(&model, 100 * kMillisecond);
   few.max_num_seqs = 4;  // 4.1 ms of KV: (90 - 4.096) / 0.1 = 859
@@ -84,7 +83,7 @@ TEST(ProfileBudget, SmallMemoryAndSmallBatchesAreWhatIsAskedAbout) {
   EXPECT_EQ(BudgetOf(tight), 888);
 }
 
-TEST(ProfileBudget, SaysWhyItIsWhatItIs) {
+TEST(ProfileBudget, BudgetNamesItsReason) {
   const KnownSteps model(1, 1);
   std::string why;
   EXPECT_EQ(BudgetOf(Limits(&model, 5 * kMillisecond), &why), 8);

@@ -1,5 +1,4 @@
-// A recorded run predicted with a step-time model: with the very model that made the recording nothing is off, with
-// another exactly so much.
+// A recorded run predicted with a step-time model: the model of the recording has no error, another its exact ratio.
 #include "sim/replay_model.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ class LinearSteps final : public StepTimeModel {
   const double factor_;
 };
 
-// A run with preemptions, shared prefixes and conversations, recorded.
+// A recorded run with preemptions, shared prefixes and conversations.
 std::string Record(const StepTimeModel& model, const std::string& workload) {
   const std::string path = ::testing::TempDir() + "replay_model_test.trace";
   auto spec = sim::ParseWorkload(workload);
@@ -49,7 +48,7 @@ std::string Record(const StepTimeModel& model, const std::string& workload) {
   return path;
 }
 
-TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
+TEST(ReplayModel, RecordingModelPredictsTheRunExactly) {
   const LinearSteps model(1);
   for (const char* workload : {"prefix:shared=200,unique=100,out=60", "chat"}) {
     const std::string path = Record(model, workload);
@@ -60,8 +59,8 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
     EXPECT_EQ(replay->errors.steps, replay->recorded.steps_recorded);
     EXPECT_EQ(replay->errors.median_abs, 0);
     EXPECT_EQ(replay->errors.p90_abs, 0);
-    // What the run asked of the model at most, over all of its steps.
-    EXPECT_EQ(replay->most_chunk.tokens, 256) << workload << ": the budget, which the longer prompts fill";
+    // The largest shapes of the run, over all of its steps.
+    EXPECT_EQ(replay->most_chunk.tokens, 256) << workload << ": the budget, filled by the longer prompts";
     EXPECT_GE(replay->most_chunk.context_tokens, 256) << workload << ": the second chunk of such a prompt";
     EXPECT_GT(replay->most.decodes, 1) << workload;
     EXPECT_LE(replay->most.decodes, 16) << workload;
@@ -74,9 +73,9 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
   }
 }
 
-// Turns follow the end of the turn before at the same instant, but after the plan that this end brought about; the
-// replay knows the instant alone and takes them in one step sooner.
-TEST(ReplayModel, ConversationsToAStep) {
+// A turn arrives at the instant at which the turn before ends, but after that step's plan; the replay knows only the
+// instant and admits the turn one step earlier.
+TEST(ReplayModel, ConversationsArePredictedToAStep) {
   const LinearSteps model(1);
   const std::string path = Record(model, "multi-turn");
   const auto replay = sim::ReplayWithModel(path, model);
@@ -89,7 +88,7 @@ TEST(ReplayModel, ConversationsToAStep) {
   EXPECT_NEAR(replay->predicted.duration_s / replay->measured.duration_s, 1, 0.001);
 }
 
-TEST(ReplayModel, ASlowerModelIsOffBySoMuch) {
+TEST(ReplayModel, SlowerModelHasItsRatioAsError) {
   const std::string path = Record(LinearSteps(1), "chat");
   const LinearSteps slow(1.1);
   const auto replay = sim::ReplayWithModel(path, slow);
@@ -101,9 +100,9 @@ TEST(ReplayModel, ASlowerModelIsOffBySoMuch) {
   EXPECT_GT(replay->predicted.ttft_ms.p50, replay->measured.ttft_ms.p50);
 }
 
-// A client that closes its connection behind a whole answer cancels a request that has ended. Where the model is slower
-// the same request is still under way at that time, and its client would have waited.
-TEST(ReplayModel, ACancelBehindAWholeAnswerCancelsNothing) {
+// A client that closes its connection behind a whole answer cancels an ended request. With a slower model the request
+// still runs at that time, and the client would have waited.
+TEST(ReplayModel, CancelBehindAWholeAnswerIsIgnored) {
   testing::HarnessConfig config;
   config.trace_path = ::testing::TempDir() + "replay_model_cancel.trace";
   testing::Harness h(config);
@@ -127,12 +126,12 @@ TEST(ReplayModel, ACancelBehindAWholeAnswerCancelsNothing) {
   std::remove(config.trace_path.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   for (const RunResult* run : {&replay->measured, &replay->predicted}) {
-    EXPECT_EQ(run->completed, 1) << "the answer that was whole";
-    EXPECT_EQ(run->failed, 1) << "the one whose client left";
+    EXPECT_EQ(run->completed, 1) << "the whole answer";
+    EXPECT_EQ(run->failed, 1) << "the cancelled one";
   }
 }
 
-TEST(ReplayModel, WhatIsNoTraceIsRefused) {
+TEST(ReplayModel, MissingTraceIsRefused) {
   const LinearSteps model(1);
   EXPECT_EQ(sim::ReplayWithModel("/no/such/file", model).status().code(), StatusCode::kNotFound);
 }

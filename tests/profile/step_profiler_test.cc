@@ -32,7 +32,7 @@ int64_t BlocksOf(const engine::ProfileLimits& l, const engine::ProfilePoint& p) 
   return blocks(p.prefill_tokens + p.prefill_context) + p.decodes * blocks(p.decode_context);
 }
 
-TEST(DesignProfile, StaysWithinTheLimitsAndRepeatsNothing) {
+TEST(DesignProfile, PointsAreDistinctAndWithinTheLimits) {
   engine::ProfileLimits small = Limits();
   small.num_blocks = 40;
   small.max_step_tokens = 48;
@@ -53,8 +53,8 @@ TEST(DesignProfile, StaysWithinTheLimitsAndRepeatsNothing) {
   }
 }
 
-// Whoever stops early has the range already, and points all over it.
-TEST(DesignProfile, EveryBeginningCoversTheSpace) {
+// A measurement that stops early has covered the whole range.
+TEST(DesignProfile, FirstPointsCoverTheSpace) {
   const auto points = engine::DesignProfile(Limits(), 36);
   ASSERT_EQ(points.size(), 36u);
   const auto most = [&](auto field) {
@@ -66,7 +66,7 @@ TEST(DesignProfile, EveryBeginningCoversTheSpace) {
   EXPECT_EQ(most(&engine::ProfilePoint::prefill_context), 2032);
   EXPECT_EQ(most(&engine::ProfilePoint::decodes), 64);
   EXPECT_EQ(most(&engine::ProfilePoint::decode_context), 2048);
-  // Each third of an axis (in ratios) is met by the first 36.
+  // The first 36 points reach each third of an axis (in ratios).
   const auto thirds = [&](auto field, double high) {
     std::set<int> met;
     for (const engine::ProfilePoint& p : points) {
@@ -77,11 +77,11 @@ TEST(DesignProfile, EveryBeginningCoversTheSpace) {
   EXPECT_EQ(thirds(&engine::ProfilePoint::prefill_tokens, 512), 3u);
   EXPECT_EQ(thirds(&engine::ProfilePoint::decodes, 64), 3u);
   EXPECT_EQ(thirds(&engine::ProfilePoint::prefill_context, 2048),
-            2u);  // a context is none, or at least 16: beyond the first third
+            2u);  // a context is 0 or at least 16: beyond the first third
 }
 
-// Takes as long as a formula says, every seventh step four times as long (a disturbance), and complains about plans
-// that a real executor would read unwritten memory for.
+// Takes the time of a formula, every seventh step four times as long (a disturbance), and reports plans for which a
+// real executor would read unwritten memory.
 class ScriptedExecutor final : public Executor {
  public:
   explicit ScriptedExecutor(int32_t block_size) : block_size_(block_size) {}
@@ -138,7 +138,7 @@ class ScriptedExecutor final : public Executor {
   int64_t steps_ = 0;
 };
 
-TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
+TEST(StepProfiler, MeasuresMediansOfValidPlansAndWritesAProfile) {
   const engine::ProfileLimits limits = Limits();
   ScriptedExecutor executor(limits.block_size);
   engine::StepProfiler profiler(&executor, limits);
@@ -152,7 +152,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
     const double c = p.prefill_tokens, k = p.prefill_context;
     if (c == 1) ms += 1e-4 * (k + 1);
     if (c > 1) ms += 1e-6 * c * (k + c / 2);
-    ASSERT_NEAR(sample->step_ms, ms, 1e-5) << "the disturbed runs are not the median";
+    ASSERT_NEAR(sample->step_ms, ms, 1e-5) << "the median excludes disturbed runs";
     profile.samples.push_back(*sample);
   }
   const std::string path = ::testing::TempDir() + "profile_test.csv";
@@ -162,7 +162,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   EXPECT_EQ((*loaded)->remarks().at("model"), "made up");
   EXPECT_EQ((*loaded)->error().rows, 150);
-  // A step that was not measured, with two chunks.
+  // An unmeasured step, with two chunks.
   const ChunkShape chunks[] = {{700, 100}, {0, 60}};
   StepShape shape;
   shape.chunks = chunks;
@@ -172,7 +172,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
   EXPECT_NEAR(static_cast<double>((*loaded)->StepTimeNs(shape)) * 1e-6 / truth, 1.0, 0.03);
 }
 
-// Takes ten times as long where sequences start, which is the warm-up.
+// Takes ten times as long where sequences start, as in a warm-up.
 class ColdExecutor final : public Executor {
  public:
   ExecutorTraits traits() const override { return {}; }
@@ -193,7 +193,7 @@ class ColdExecutor final : public Executor {
   const StepPlan* plan_ = nullptr;
 };
 
-TEST(StepProfiler, TheFirstRunOfAVisitDoesNotCountUnlessThreeMoreWouldTakeTooLong) {
+TEST(StepProfiler, FirstRunOfAVisitCountsOnlyWithoutTimeForThreeMore) {
   for (const auto& [enough_ns, counted] :
        {std::pair{2 * kMillisecond, std::vector<DurationNs>(3, kMillisecond)}, {kMillisecond, {10 * kMillisecond}}}) {
     ColdExecutor executor;
@@ -213,9 +213,9 @@ EngineOptions TinyModel() {
   return engine;
 }
 
-TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
+TEST(ProfileModel, MeasuresARealModelAndKeepsPartialResults) {
   engine::ProfileOptions options;
-  options.time_limit_ns = 60 * kSecond;  // never reached: the points run out
+  options.time_limit_ns = 60 * kSecond;  // not reached: the points run out
   options.max_points = 12;
   options.max_rounds = 2;
   auto all = engine::ProfileModel(TinyModel(), options, SystemClock());
@@ -232,9 +232,9 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
   EXPECT_EQ(some->samples.size(), 3u);
 }
 
-// Every single run counts, not the medians: each seventh of ScriptedExecutor's steps takes four times as long, which no
+// The spread covers single runs, not medians: every seventh step of ScriptedExecutor takes four times as long, which no
 // median shows. ln 4 in a seventh of all runs is a deviation of ln 4 sqrt(6 / 49) = 0.485.
-TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
+TEST(ProfileModel, ProfileContainsTheSpreadOfSingleSteps) {
   ScriptedExecutor executor(Limits().block_size);
   ManualClock clock;
   engine::ProfileOptions options;
@@ -243,7 +243,7 @@ TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
   auto profile = engine::MeasureSteps(&executor, Limits(), options, clock);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ(profile->samples.size(), 60u);
-  EXPECT_GE(profile->single_steps.size(), 60u * 2 * 3) << "three runs a visit, two visits a point";
+  EXPECT_GE(profile->single_steps.size(), 60u * 2 * 3) << "three runs per visit, two visits per point";
   const auto fitted = engine::FitMeasured(&*profile);
   ASSERT_TRUE(fitted.ok()) << fitted.status().ToString();
   EXPECT_LT((*fitted)->error().fit_median, 0.02) << "the medians are undisturbed";
@@ -255,7 +255,7 @@ TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
   EXPECT_NEAR((*spread)->decodes_only, 0.485, 0.06);
 }
 
-TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
+TEST(ProfileModel, UnknownModelIsRefused) {
   EngineOptions engine = TinyModel();
   engine.model = "no-such-model";
   const auto measured = engine::ProfileModel(engine, {}, SystemClock());
@@ -263,7 +263,7 @@ TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
   EXPECT_EQ(measured.status().code(), StatusCode::kNotFound);
 }
 
-TEST(ProfileModel, PlaceByModelAndThreads) {
+TEST(ProfileModel, ProfilePathNamesModelAndThreads) {
   EXPECT_NE(engine::DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"),
             std::string::npos);
   EXPECT_NE(engine::DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);

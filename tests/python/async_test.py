@@ -1,5 +1,5 @@
-"""AsyncLLM: the answers are LLM's, the loop of events goes on meanwhile, and what is not awaited any more ends in the
-engine."""
+"""AsyncLLM: the answers are those of LLM, the event loop keeps running, and requests that are no longer awaited end in
+the engine."""
 
 import asyncio
 import threading
@@ -39,7 +39,7 @@ class AsyncTest(unittest.TestCase):
             "nothing runs",
         )
 
-    def test_its_answers_are_those_of_llm(self):
+    def test_async_answers_equal_those_of_llm(self):
         params = SamplingParams(n=2, seed=5, max_tokens=8, ignore_eos=True, logprobs=1)
 
         async def ask():
@@ -153,7 +153,7 @@ class AsyncTest(unittest.TestCase):
 
         self.assertEqual([len(a[0].outputs[0].token_ids) for a in asyncio.run(ask())], [12] * 20)
 
-    def test_closing_ends_what_is_awaited(self):
+    def test_closing_ends_awaited_requests(self):
         async def close():
             llm = AsyncLLM(str(self.tiny.path), **self.tiny.options)
             tasks = [asyncio.create_task(llm.generate("a", LONG)), asyncio.create_task(anext(llm.stream("a", LONG)))]

@@ -1,4 +1,4 @@
-"""Calls that work, of every kind: typing_test.py has mypy check them, strict, and runs them."""
+"""Valid calls of every kind: typing_test.py checks them with mypy --strict and runs them."""
 
 import asyncio
 import decimal

@@ -1,5 +1,4 @@
-"""The examples of README.md and docs/python.md run as they stand, on the default model; those for a cluster are left
-out."""
+"""The examples of README.md and docs/python.md run unchanged on the default model; those for a cluster are left out."""
 
 import contextlib
 import io
@@ -11,12 +10,12 @@ import tactus
 from server_process import default_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What the reader puts in.
+# Variables that the reader must define.
 GIVEN = {"token_ids": [[i % 7] * 50 + [i] for i in range(40)]}
 
 
 class DefaultModel(tactus.LLM):
-    """LLM() is the default model, wherever this machine keeps it."""
+    """LLM() with this machine's copy of the default model."""
 
     def __init__(self, model="", **options):
         super().__init__(default_model() if model in ("", "model.gguf") else model, kv_cache_memory="256MiB", **options)
@@ -29,7 +28,7 @@ class DefaultAsyncModel(tactus.AsyncLLM):
 
 @unittest.skipIf(default_model() is None, "TACTUS_DEFAULT_MODEL names no model")
 class ExamplesTest(unittest.TestCase):
-    def test_they_run(self):
+    def test_the_examples_run(self):
         counted = 0
         for page in ("README.md", "docs/python.md"):
             for block in re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S):
@@ -45,7 +44,7 @@ class ExamplesTest(unittest.TestCase):
                             contextlib.redirect_stderr(io.StringIO()),
                         ):
                             exec(compile(block, page, "exec"), dict(GIVEN))
-                    except tactus.UnimplementedError as error:  # no library of grammars here
+                    except tactus.UnimplementedError as error:  # the grammar library is missing
                         self.skipTest(str(error))
                     finally:
                         tactus.LLM, tactus.AsyncLLM = originals

@@ -1,5 +1,5 @@
-"""The interpreter ends while daemon threads are in calls: with status 0, by no signal, whatever they call and whether
-the model was closed. What CPython does to such threads is its own: they may vanish, the process may not."""
+"""The interpreter ends while daemon threads are in calls: with status 0 and without a signal, for every call, with the
+model closed or open. CPython may end such threads, but not the process."""
 
 import unittest
 
@@ -8,7 +8,7 @@ import tactus
 from tactus import _native
 from tiny_model import TinyModel
 
-ROUNDS = 2  # of each call, with the model closed and left open
+ROUNDS = 2  # per call, with the model closed and left open
 
 
 class ExitTest(unittest.TestCase):
@@ -56,7 +56,7 @@ def refused(name, call):
         call()
         print("not refused:", name)
     except tactus.UnavailableError as error:
-        assert "the interpreter ends" in str(error) and error.message == str(error) and error.param == "", error
+        assert "shutting down" in str(error) and error.message == str(error) and error.param == "", error
 for name, value in vars(_native).items():
     if name in ("version", "end_calls", "calls_under_way") or name.startswith("__"):
         continue
@@ -76,7 +76,7 @@ print("end")
 """
         self.assertEqual(exits.run(text), "")
 
-    def test_calls_are_counted_until_they_are_back(self):
+    def test_calls_are_counted_until_they_return(self):
         self.assertEqual(_native.calls_under_way(), 0)
 
 

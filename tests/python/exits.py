@@ -1,5 +1,5 @@
-"""Programs whose interpreter ends while daemon threads are in calls of the package: one call each, over and over. Used
-by exit_test.py, and many more times by tests/abuse."""
+"""Programs whose interpreter ends while daemon threads repeat one call of the package. Used by exit_test.py, and with
+more rounds by tests/abuse."""
 
 import inspect
 import subprocess
@@ -20,7 +20,7 @@ LONG = SamplingParams(n=8, max_tokens=500, ignore_eos=True)
 COSTS = PlanCosts(flops_per_token=1, attention_flops=0, kv_bytes_per_token=1, flops_per_s=1, bytes_per_s=1)
 """
 
-# What each thread does, over and over. `Name.method`: a method of the package; what follows a blank is another case.
+# What each thread repeats. `Name.method`: a method of the package; text after a blank distinguishes cases.
 CALLS = {
     "LLM": "llm(max_num_seqs=4).close()",
     "LLM left open": "kept.append(llm(max_num_seqs=4)); del kept[:-2]",
@@ -71,7 +71,7 @@ CALLS = {
     "PlanCosts.of": "PlanCosts.of('llama-3.1-8b', 'a99')",
     "a server": "urllib.request.urlopen(URL, timeout=30).read()",
 }
-# Public names that do no work.
+# Public names without calls to test.
 WITHOUT_WORK = {"Prompt", "Message", "__version__"}
 
 PROGRAM = """
@@ -129,7 +129,7 @@ print("end")
 
 
 def program(tiny, call, pause_ms, closes):
-    """`closes`: the models, before the end; otherwise the interpreter finds them open."""
+    """`closes`: closes the models before the end; otherwise they are still open."""
     return HEAD + textwrap.dedent(PROGRAM).format(
         path=str(tiny.path),
         options=tiny.options,
@@ -142,7 +142,7 @@ def program(tiny, call, pause_ms, closes):
 
 
 def run(text):
-    """What is wrong with the end of the program: empty where it ended with status 0, after its last line."""
+    """The error in the end of the program; empty if it ended with status 0 after its last line."""
     try:
         done = subprocess.run([sys.executable, "-u", "-c", text], capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as late:
@@ -153,7 +153,7 @@ def run(text):
 
 
 def public_calls(tactus):
-    """Names of all that a user can call, as CALLS has them."""
+    """Names of everything that a user can call, in the form of CALLS."""
     names = set()
     for name in set(tactus.__all__) - WITHOUT_WORK:
         thing = getattr(tactus, name)

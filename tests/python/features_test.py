@@ -1,5 +1,4 @@
-"""What SamplingParams asks of an answer beyond sampling (rules, tools, objectives); results as values; the one reader
-of a stream."""
+"""SamplingParams beyond sampling (grammars, tools, objectives); results as values; the single reader of a stream."""
 
 import copy
 import dataclasses
@@ -43,7 +42,7 @@ class FeaturesTest(unittest.TestCase):
         except tactus.UnimplementedError as error:
             self.skipTest(str(error))
 
-    def test_structured_output_is_what_the_rule_says(self):
+    def test_structured_output_matches_the_rule(self):
         self.needs_grammars()
         params = {"max_tokens": 60, "seed": 3}
         for rule in (
@@ -66,7 +65,7 @@ class FeaturesTest(unittest.TestCase):
         texts = [piece.text for piece in self.llm.stream("a", SamplingParams(structured_outputs=rule, **params))]
         self.assertRegex("".join(texts), "^[ab]{3}x$")
 
-    def test_a_rule_that_cannot_be_kept_is_refused_by_its_field(self):
+    def test_an_invalid_rule_is_refused_by_its_field(self):
         self.needs_grammars()
         for rule, name in (
             ({"structured_outputs": {"regex": "(("}}, "structured_outputs.regex"),
@@ -80,7 +79,7 @@ class FeaturesTest(unittest.TestCase):
                 self.llm.generate(["a"], SamplingParams(**rule), use_tqdm=False)
             self.assertIn(name, str(caught.exception))
 
-    def test_calls_of_tools_come_apart_from_the_text(self):
+    def test_tool_calls_are_separate_from_the_text(self):
         self.needs_grammars()
         for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
             params = SamplingParams(tools=[TOOL], tool_choice=choice, parallel_tool_calls=False, max_tokens=300, seed=5)
@@ -146,7 +145,7 @@ class FeaturesTest(unittest.TestCase):
         self.assertEqual(dataclasses.replace(params, n=2).n, 2)
         self.assertEqual(repr(self.llm), f"LLM({str(self.tiny.path)!r})")
 
-    def test_what_is_bound_to_a_process_is_not_pickled(self):
+    def test_objects_bound_to_a_process_are_not_pickled(self):
         with tactus.AsyncLLM(str(self.tiny.path), **self.tiny.options)._llm as inner:
             inner.encode("a")
         awaited = tactus.AsyncLLM(str(self.tiny.path), **self.tiny.options)
@@ -178,7 +177,7 @@ class FeaturesTest(unittest.TestCase):
                 thread.join(60)
             self.assertEqual((len(whole), len(refused)), (1, 3))
             self.assertGreaterEqual(len(whole[0]), 1500)
-            self.assertIn("one thread, task or loop reads a stream", refused[0])
+            self.assertIn("one thread, task or loop may read a stream", refused[0])
 
     def test_a_second_loop_is_refused_even_where_the_first_does_not_wait(self):
         params = SamplingParams(max_tokens=30, ignore_eos=True, seed=1)
@@ -201,7 +200,7 @@ class FeaturesTest(unittest.TestCase):
         self.assertEqual(len(caught), 1, "next() on the stream reads beside the loop")
         self.assertEqual(sum(len(piece.token_ids) for piece in [*first, *one]), 30)
 
-    def test_a_loop_may_go_on_in_another_thread(self):
+    def test_a_loop_may_continue_in_another_thread(self):
         params = SamplingParams(max_tokens=30, ignore_eos=True, seed=1)
         all_ids = [i for piece in self.llm.stream("a", params) for i in piece.token_ids]
         stream = self.llm.stream("a", params)
@@ -219,7 +218,7 @@ class FeaturesTest(unittest.TestCase):
             ids += piece.token_ids
             break
         del piece
-        ids += [i for piece in stream for i in piece.token_ids]  # the first loop is gone
+        ids += [i for piece in stream for i in piece.token_ids]  # the first loop has ended
         self.assertEqual(ids, all_ids)
 
 

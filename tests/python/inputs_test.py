@@ -1,5 +1,5 @@
-"""What calls take: numbers of every kind alike, paths of every kind. What they refuse: each wrong input by its name, as
-a TactusError, with nothing run."""
+"""Inputs of calls: numbers and paths of every kind are accepted; each invalid input is rejected by name with a
+TactusError before anything runs."""
 
 import decimal
 import os
@@ -49,8 +49,8 @@ class InputsTest(unittest.TestCase):
             (lambda: self.llm.answer_each("abc"), "prompts: 'abc' is a str; give a list of prompts"),
             (lambda: self.llm.answer_each({"a": 1}), "prompts: {'a': 1} is a dict; give a list of prompts"),
             (lambda: self.llm.chat("hello"), "messages: 'hello' is a str; give a list of messages"),
-            (lambda: SamplingParams(temperature=float("nan")), "temperature: nan is no finite number; give one"),
-            (lambda: self.llm.encode("a\ud800"), "text: '\\ud800' at position 1 is half of a surrogate pair"),
+            (lambda: SamplingParams(temperature=float("nan")), "temperature: nan is not finite; give a finite number"),
+            (lambda: self.llm.encode("a\ud800"), "text: '\\ud800' at position 1 is a lone surrogate"),
             (lambda: self.llm.generate("a", 3), "sampling_params: 3 is an int; give one SamplingParams"),
         ]:
             with self.subTest(message=message):
@@ -101,10 +101,10 @@ class InputsTest(unittest.TestCase):
                     call()
                 self.assertTrue(str(caught.exception).startswith(message), str(caught.exception))
                 self.assertEqual(caught.exception.param, param)
-        with self.assertRaisesRegex(tactus.InvalidArgumentError, "model: it is empty; give"):
+        with self.assertRaisesRegex(tactus.InvalidArgumentError, "model: empty; give"):
             tactus.LLM(model="")
 
-    def test_numbers_of_every_kind_are_taken_alike(self):
+    def test_all_number_types_are_accepted_alike(self):
         plain = SamplingParams(n=2, temperature=0.5, max_tokens=4, seed=3, stop_token_ids=[5, 6], logit_bias={7: 1.5})
         for whole, real in ((Whole, Real), (Float64, Float64), (float, float), (decimal.Decimal, decimal.Decimal)):
             with self.subTest(kind=whole.__name__):
@@ -147,7 +147,7 @@ class InputsTest(unittest.TestCase):
             PlanCosts.of("llama-3.1-8b", "a100", Whole(2)), PlanCosts.of("llama-3.1-8b", "a100", Float64(2))
         )
 
-    def test_arrays_are_taken_where_lists_are(self):
+    def test_arrays_are_accepted_like_lists(self):
         params = SamplingParams(max_tokens=2, temperature=0, ignore_eos=True, stop_token_ids=Array([5]))
         self.assertEqual(params.stop_token_ids, [5])
         by_list = self.llm.generate([[5, 6], [7]], params, use_tqdm=False)
@@ -162,7 +162,7 @@ class InputsTest(unittest.TestCase):
         self.assertEqual(one.outputs, by_list[0].outputs)
         self.assertEqual(self.llm.decode(Array([50, 51])), self.llm.decode(i for i in (50, 51)))
 
-    def test_what_is_listed_may_come_from_an_iterator(self):
+    def test_iterators_are_accepted_like_lists(self):
         params = SamplingParams(max_tokens=1)
         self.assertEqual(len(self.llm.generate((p for p in ("a", "b")), params, use_tqdm=False)), 2)
         self.assertEqual(len(self.llm.generate({1: "a", 2: "b"}.values(), iter([params] * 2), use_tqdm=False)), 2)
@@ -184,7 +184,7 @@ class InputsTest(unittest.TestCase):
             with self.assertRaisesRegex(tactus.NotFoundError, "missing"):
                 tactus.LLM(missing)
 
-    def test_params_keep_what_they_were_given(self):
+    def test_params_keep_the_values_passed(self):
         stops = ["a"]
         params = SamplingParams(stop=stops)
         stops.append(b"b")

@@ -1,4 +1,4 @@
-"""`pip install .` from the clone into an empty environment, and one answer with what came out of it."""
+"""`pip install .` from the clone into an empty environment, and one answer with the installed package."""
 
 import os
 import pathlib

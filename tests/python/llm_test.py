@@ -1,6 +1,5 @@
-"""LLM in one process: answers, their order and shape, wrong arguments, pieces, threads, closing. What takes a process
-of
-its own (signals, forks, exits) is in process_test.py."""
+"""LLM in one process: answers, their order and shape, wrong arguments, pieces, threads, closing. Tests that need a
+separate process (signals, forks, exits) are in process_test.py."""
 
 import pickle
 import sys
@@ -12,7 +11,7 @@ from server_process import wait_until
 from tactus import SamplingParams, _native
 from tiny_model import TinyModel
 
-LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)  # its end is not waited for
+LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)  # runs longer than the test
 
 
 class LlmTest(unittest.TestCase):
@@ -58,7 +57,7 @@ class LlmTest(unittest.TestCase):
         self.assertEqual(self.llm.generate([], params), [])
         self.assertEqual(self.llm.decode(by_text.outputs[0].token_ids), by_text.outputs[0].text)
 
-    def test_what_an_answer_has(self):
+    def test_fields_of_an_answer(self):
         (output,) = self.llm.generate(
             "hello", SamplingParams(n=3, seed=5, logprobs=2, max_tokens=6, ignore_eos=True), use_tqdm=False
         )
@@ -80,7 +79,7 @@ class LlmTest(unittest.TestCase):
         self.assertIsNone(again.outputs[0].logprobs)
         self.assertIsNone(again.outputs[0].cumulative_logprob)
 
-    def test_stops_say_what_ended_the_answer(self):
+    def test_stops_report_what_ended_the_answer(self):
         params = {"temperature": 0, "max_tokens": 12, "ignore_eos": True}
         whole = self.llm.generate("stop me", SamplingParams(**params), use_tqdm=False)[0].outputs[0]
         token = whole.token_ids[4]
@@ -111,7 +110,7 @@ class LlmTest(unittest.TestCase):
 
         self.assertEqual([cached("one"), cached("one"), cached("two"), cached("two")], [0, 64, 0, 64])
 
-    def test_what_is_said_of_model_and_engine(self):
+    def test_properties_of_model_and_engine(self):
         model = self.llm.model
         self.assertEqual((model["path"], model["max_model_len"], model["vocab_size"]), (str(self.tiny.path), 2048, 512))
         self.assertEqual(model["kv_tokens"] % 16, 0)
@@ -141,7 +140,7 @@ class LlmTest(unittest.TestCase):
             )
         self.assertEqual([len(output.outputs[0].token_ids) for output in outputs], [3] * 30)
 
-    def test_what_the_queue_cannot_hold_fails_alone(self):
+    def test_only_requests_beyond_the_queue_fail(self):
         with self.tiny.llm(max_queue=2, max_num_seqs=2) as llm:
             params = [SamplingParams(n=n, max_tokens=3, ignore_eos=True) for n in (1, 3, 2)]
             outputs = llm.answer_each([[1], [2], [3]], params)
@@ -156,7 +155,7 @@ class LlmTest(unittest.TestCase):
             (ValueError, "temperature: -1", lambda: SamplingParams(temperature=-1)),
             (ValueError, "top_p: 0 ", lambda: SamplingParams(top_p=0)),
             (TypeError, "temperature: 'hot' is a str; give a finite number", lambda: SamplingParams(temperature="hot")),
-            (ValueError, "temperature: nan is no finite number", lambda: SamplingParams(temperature=float("nan"))),
+            (ValueError, "temperature: nan is not finite", lambda: SamplingParams(temperature=float("nan"))),
             (ValueError, "logprobs: 21", lambda: SamplingParams(logprobs=21)),
             (ValueError, "n: 0", lambda: SamplingParams(n=0)),
             (ValueError, "min_tokens: 3", lambda: SamplingParams(min_tokens=3, max_tokens=2)),
@@ -197,7 +196,7 @@ class LlmTest(unittest.TestCase):
             ),
             (ValueError, "messages", lambda: self.llm.chat([{"content": "no role"}], use_tqdm=False)),
             (TypeError, "give a string", lambda: self.llm.encode(b"bytes")),
-            (ValueError, "-1 is no token id", lambda: self.llm.decode([-1])),
+            (ValueError, "-1 is not a token id", lambda: self.llm.decode([-1])),
             (TypeError, "did you mean max_num_seqs", lambda: self.tiny.llm(max_num_seq=1)),
             (ValueError, "max_num_seqs: 0 is out of range", lambda: self.tiny.llm(max_num_seqs=0)),
             (ValueError, "dtype: 'float8' is not one of", lambda: self.tiny.llm(dtype="float8")),
@@ -268,7 +267,7 @@ class LlmTest(unittest.TestCase):
             answers.wait(5.0)
             seen.extend(answers.take_pieces())
 
-        # No thread gives way but where it waits: what the call brought is taken before the others can bring it.
+        # Threads switch only when they wait: the result must be delivered while the main thread waits.
         self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(100)
         waiter = threading.Thread(target=wait)
@@ -276,7 +275,7 @@ class LlmTest(unittest.TestCase):
         begun.wait(10)
         self.assertTrue(answers.submit(0, request, True))
         waiter.join(30)
-        self.assertEqual(len(seen), 1, "the waiting thread kept the others out until its time was up")
+        self.assertEqual(len(seen), 1, "the waiting thread blocked the others until its timeout")
 
     def test_threads_share_the_engine(self):
         params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True)
@@ -294,7 +293,7 @@ class LlmTest(unittest.TestCase):
             thread.join(60)
         self.assertEqual(together, alone)
 
-    def test_closing_ends_what_runs(self):
+    def test_closing_ends_running_requests(self):
         llm = self.tiny.llm()
         stream = llm.stream("x", LONG)
         next(stream)
@@ -328,7 +327,7 @@ class LlmTest(unittest.TestCase):
             with self.assertRaisesRegex(tactus.UnavailableError, "closed"):
                 call()
 
-    def test_progress_is_shown_by_what_the_caller_gives(self):
+    def test_progress_is_shown_by_the_callers_object(self):
         shown = []
 
         class Bar:
@@ -344,7 +343,7 @@ class LlmTest(unittest.TestCase):
         self.llm.generate(["a", "b"], SamplingParams(max_tokens=1), use_tqdm=Bar)
         self.assertEqual(shown, [2, 1, 1, "closed"])
 
-    def test_places_decide_the_order(self):
+    def test_places_determine_the_order(self):
         body = b'{"prompt": [0], "max_tokens": %d, "ignore_eos": true}'
         with self.tiny.llm(order="dfs", max_num_seqs=1) as llm:
             for _ in range(20):  # until all wait while the first runs

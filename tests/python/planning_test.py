@@ -1,5 +1,4 @@
-"""plan(): what it promises of orders, shards and figures. How good plans are is tested with the planner
-(tests/offline/plan)."""
+"""plan(): orders, shards and figures. The quality of plans is tested with the planner (tests/offline/plan)."""
 
 import random
 import unittest

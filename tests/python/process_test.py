@@ -1,4 +1,4 @@
-"""What takes a process of its own: Ctrl-C, forks, the end of the interpreter. Each runs a small program with a
+"""Tests that need a separate process: Ctrl-C, forks, interpreter shutdown. Each runs a small program with a time
 limit."""
 
 import os
@@ -34,7 +34,7 @@ class ProcessTest(unittest.TestCase):
 
     def start(self, program):
         text = HEAD.format(path=str(self.tiny.path), options=self.tiny.options) + textwrap.dedent(program)
-        # A group of its own: a signal to it reaches no other process.
+        # A separate process group, so that a signal reaches no other process.
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", text],
             stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ class ProcessTest(unittest.TestCase):
         return process
 
     def end(self, process, status=0):
-        """What it printed; AssertionError where it does not end, or not with this status."""
+        """Its output; AssertionError if it does not end, or with another status."""
         try:
             text, _ = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -54,7 +54,7 @@ class ProcessTest(unittest.TestCase):
             text, _ = process.communicate(timeout=LIMIT_S)
             self.fail(f"it did not end within {LIMIT_S} s:\n{text}")
         self.assertEqual(process.returncode, status, text)
-        # A tiny model's end of text is no control token, which is a warning.
+        # The end of text of a tiny model is not a control token, which causes a warning.
         return "".join(line for line in text.splitlines(keepends=True) if "end of text is token" not in line)
 
     def interrupt_when_it_says(self, process, word):
@@ -67,7 +67,7 @@ class ProcessTest(unittest.TestCase):
                 process.send_signal(signal.SIGINT)
                 break
         else:
-            self.fail(f"it never said {word}:\n{read}")
+            self.fail(f"it never printed {word}:\n{read}")
         killer.cancel()
 
     def test_ctrl_c_ends_generate_and_cancels_its_requests(self):
@@ -137,7 +137,7 @@ class ProcessTest(unittest.TestCase):
         self.interrupt_when_it_says(process, "running")
         self.assertEqual(self.end(process), "interrupted: 0\nstill answers: 1\n")
 
-    def test_a_forked_process_is_told_and_ends(self):
+    def test_use_after_fork_raises_and_the_child_exits(self):
         text = self.end(
             self.start("""
             llm = llm()
@@ -168,7 +168,7 @@ class ProcessTest(unittest.TestCase):
         )
         self.assertEqual(text, "calls: 0\nTrue\nTrue\nTrue\nchild: 7\nparent: True\n")
 
-    def test_the_interpreter_ends_whatever_is_open(self):
+    def test_the_interpreter_exits_with_open_objects(self):
         self.assertEqual(
             self.end(
                 self.start("""
@@ -187,7 +187,7 @@ class ProcessTest(unittest.TestCase):
                     pass
             def simulate():
                 tactus.simulate(model="llama-3.1-8b", device="a100", workload="chat", rate=2, requests=100000000)
-            threading.excepthook = lambda args: None   # the simulation is told that it ends
+            threading.excepthook = lambda args: None   # the simulation is stopped by the exit
             for call in (generate, read, simulate):
                 threading.Thread(target=call, daemon=True).start()
             while llm.outcome()["steps"] < 3:

@@ -1,4 +1,4 @@
-"""tactus.ray on a real local cluster of two workers: rows answered as by one LLM, a planned job's shards, a
+"""tactus.ray on a real local cluster of two workers: the same answers as from one LLM, the shards of a planned job, a
 deployment."""
 
 import json
@@ -9,9 +9,9 @@ import unittest
 import urllib.error
 import urllib.request
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # disables usage reports
 os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"  # on a busy machine
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # else it writes one into the home folder
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # otherwise Ray writes a token into the home folder
 
 try:
     import ray
@@ -90,7 +90,7 @@ class RayTest(unittest.TestCase):
         answered = tactus.ray.generate(prompts, PARAMS, workers=2, costs=COSTS, llm=self.llm_options)
         self.assertEqual([row["answer"] for row in answered], self.expected(prompts))
         cached = sum(row["cached_tokens"] for row in answered)
-        # Each worker computes a head once: at most as many misses as heads in both shards.
+        # Each worker computes each common prefix once: at most one miss per prefix and shard.
         self.assertGreaterEqual(cached, (90 - 2 * 6) * 48)
 
     def test_each_worker_gets_one_shard(self):
@@ -108,7 +108,7 @@ class RayTest(unittest.TestCase):
         serve.start(http_options={"host": "127.0.0.1", "port": port})
         return port
 
-    def test_a_client_that_goes_away_ends_its_request(self):
+    def test_a_client_disconnect_ends_its_request(self):
         port = self.start_serve()
         handle = serve.run(tactus.ray.deployment(self.llm_options, ray_actor_options={"num_cpus": 1}), route_prefix="/")
         body = json.dumps({"prompt": "a", "stream": True, "n": 64, "max_tokens": 1900, "ignore_eos": True}).encode()

@@ -1,5 +1,5 @@
-"""The package and the server answer alike: the same request and seed, the same text, tokens' logprobs and ends. On the
-default model where there is one."""
+"""The package and the server give the same answers: for the same request and seed the same text, logprobs and finish
+reasons. Uses the default model if it exists."""
 
 import json
 import unittest

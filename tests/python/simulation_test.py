@@ -1,4 +1,4 @@
-"""simulate() gives the numbers of `tactus sim --json`, and says what is wrong in the words of Python."""
+"""simulate() returns the numbers of `tactus sim --json`, and its errors use Python names."""
 
 import json
 import os
@@ -45,10 +45,10 @@ class SimulationTest(unittest.TestCase):
             ours.pop(name), theirs.pop(name)
         self.assertEqual(ours, theirs)
 
-    def test_its_numbers_are_those_of_the_command(self):
+    def test_simulation_results_equal_the_commands(self):
         self.same(tactus.simulate(**OPTIONS), command(OPTIONS))
 
-    def test_so_are_those_of_a_search(self):
+    def test_search_results_equal_the_commands(self):
         options = dict(OPTIONS, requests=20, scheduler="oracle")
         ours, theirs = tactus.simulate(**options), command(options)
         self.assertEqual(ours["oracle"]["from"], theirs["oracle"]["from"])

@@ -1,4 +1,4 @@
-"""A tiny random model for tests of the package: it answers nonsense in the right shape, the same each time."""
+"""A tiny random model for tests of the package: answers are random text of the right shape, the same in every run."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from server_process import CHAT_TEMPLATE, TINY_CONFIG
 
 
 class TinyModel:
-    """A folder with it; `options` are what LLM and `tactus serve` take to run it."""
+    """A folder with the model; `options`: options of LLM and `tactus serve` to run it."""
 
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory()

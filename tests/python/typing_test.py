@@ -1,6 +1,5 @@
-"""The package's types: mypy, strict, finds nothing in it, finds what a caller does wrong, and the stub of the native
-part
-names what is there."""
+"""The package's types: mypy --strict finds no errors in it and finds a caller's errors; the native part's stub names
+its actual contents."""
 
 import ast
 import os
@@ -31,7 +30,7 @@ SamplingParams(stop_token_ids="ab")
 LLM("m", max_num_seqs="many")
 LLM("m").chat("hello")
 """
-# Lines of WRONG that no checker can find: bytes are a sequence of numbers.
+# Lines of WRONG that no type checker can find: bytes are a sequence of numbers.
 RIGHT = {"", "from tactus import LLM, SamplingParams", 'LLM("m").generate(b"a")'}
 CALLS = pathlib.Path(__file__).resolve().parent / "calls.py"
 
@@ -71,7 +70,7 @@ class TypingTest(unittest.TestCase):
             passes = not any(f"wrong.py:{number}:" in line for line in lines)
             self.assertEqual(passes, text in RIGHT, f"line {number} of WRONG:\n{done.stdout}{done.stderr}")
 
-    def test_the_calls_that_are_checked_work(self):
+    def test_type_checked_calls_also_run(self):
         tiny = TinyModel()
         self.addCleanup(tiny.close)
         done = subprocess.run([sys.executable, str(CALLS), str(tiny.path)], capture_output=True, text=True, timeout=120)
@@ -86,7 +85,7 @@ class TypingTest(unittest.TestCase):
                 if not attribute.startswith("_") and calls:
                     self.assertTrue(getattr(thing, attribute).__doc__ or value.__doc__, f"{name}.{attribute}")
 
-    def test_pins_and_versions_are_the_same_wherever_they_stand(self):
+    def test_pins_and_versions_agree_in_all_files(self):
         root = PACKAGE.parent
         project = tomllib.loads((root / "pyproject.toml").read_text())
         requirements = (root / "tests/requirements.txt").read_text() + (
@@ -99,7 +98,7 @@ class TypingTest(unittest.TestCase):
             self.assertIn(version, (root / "docs/third_party.md").read_text(), name)
         self.assertEqual(project["project"]["version"], tactus.__version__)
 
-    def test_the_stub_names_what_the_native_part_has(self):
+    def test_the_stub_lists_all_names_of_the_native_module(self):
         tree = ast.parse((PACKAGE / "tactus/_native.pyi").read_text())
 
         def names(body):

@@ -1,4 +1,4 @@
-"""Every parameter of every public call, with values that can never be right. Used by inputs_test.py and tests/abuse."""
+"""Every parameter of every public call, with values that are always invalid. Used by inputs_test.py and tests/abuse."""
 
 import asyncio
 import decimal
@@ -14,7 +14,7 @@ SURROGATE = "a\ud800b"
 
 
 class Whole:
-    """As a number of numpy: an __index__, no int."""
+    """Like a numpy integer: has __index__, is not an int."""
 
     def __init__(self, value):
         self.value = value
@@ -24,7 +24,7 @@ class Whole:
 
 
 class Real:
-    """As numpy's float32: a __float__, no float."""
+    """Like numpy's float32: has __float__, is not a float."""
 
     def __init__(self, value):
         self.value = value
@@ -34,14 +34,14 @@ class Real:
 
 
 class Float64(float):
-    """As numpy's float64, which is a float, and whose repr is no number."""
+    """Like numpy's float64: a float whose repr is not a number."""
 
     def __repr__(self):
         return f"np.float64({float(self)})"
 
 
 class Array:
-    """As an array of numpy: no sequence, a tolist."""
+    """Like a numpy array: has tolist, is not a sequence."""
 
     def __init__(self, values):
         self.values = values
@@ -62,7 +62,7 @@ class Broken:
 
 
 NAN, INF = float("nan"), float("inf")
-# Never right, whatever is asked for.
+# Invalid for every parameter.
 NEVER = [b"ab", bytearray(b"ab"), memoryview(b"ab"), object(), {1, 2}, frozenset(), 3j, ..., int, len,
          Broken(), Real(NAN), (i for i in ()), range]  # fmt: skip
 NO_NUMBER = [*NEVER[:9], NEVER[10], NAN, Float64(NAN), "x", [1], {"a": 1}, (1,), True, Array([1, 2])]
@@ -87,7 +87,7 @@ NO_PARAMS = [*NEVER[:12], 3, "x", {"n": 1}, [{"n": 1}], [3], [None], [SamplingPa
 
 
 class Case:
-    """`call(value)` must be refused with an error that names `name`."""
+    """`call(value)` must be rejected with an error that names `name`."""
 
     def __init__(self, label, name, call, values):
         self.label, self.name, self.call, self.values = label, name, call, values
@@ -271,7 +271,7 @@ def _sync(method):
 
 
 def fault(case, value):
-    """What is wrong with how a call takes a value; empty where it is refused as it should be."""
+    """The error in how a call handles a value; empty if it rejects the value correctly."""
     try:
         taken = case.call(value)
     except tactus.TactusError as error:
@@ -281,6 +281,6 @@ def fault(case, value):
         if not text or text != error.message or "incompatible function" in text or len(text) > 2000:
             return f"no plain message: {text!r}"
         return ""
-    except BaseException as error:  # what this looks for
-        return f"{type(error).__name__}, which is no TactusError: {error}"
-    return f"it was taken: {taken!r:.100}"
+    except BaseException as error:  # the error to find
+        return f"{type(error).__name__}, which is not a TactusError: {error}"
+    return f"it was accepted: {taken!r:.100}"

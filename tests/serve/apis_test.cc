@@ -1,5 +1,5 @@
-// The routes of the other APIs: answers, streams and errors in their own form, keys as their clients send them, and the
-// document that tells of all routes.
+// Routes of the other APIs: answers, streams and errors in their formats, API keys as their clients send them, and the
+// OpenAPI document of all routes.
 #include <set>
 
 #include "base/json.h"
@@ -28,7 +28,7 @@ class ApisTest : public ServerTest {
   }
 };
 
-TEST_F(ApisTest, AResponseIsAChatInItsForm) {
+TEST_F(ApisTest, ResponsesRouteAnswersInItsFormat) {
   StartServer();
   const json a = Ask("/v1/responses", With(kResponse, {{"metadata", {{"k", "v"}}}}));
   EXPECT_TRUE(a["id"].get<std::string>().starts_with("resp_"));
@@ -46,7 +46,7 @@ TEST_F(ApisTest, AResponseIsAChatInItsForm) {
   EXPECT_EQ(last["response"]["output"][0]["content"][0]["text"], "Hello wor");
 }
 
-TEST_F(ApisTest, WhatIsIgnoredIsNamedInAHeader) {
+TEST_F(ApisTest, IgnoredFieldsAreNamedInAHeader) {
   StartServer();
   const json chat = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 3}};
   for (const auto& [path, body] :
@@ -65,7 +65,7 @@ TEST_F(ApisTest, WhatIsIgnoredIsNamedInAHeader) {
   EXPECT_EQ(*stream->response.Find("x-tactus-ignored"), "wish");
 }
 
-TEST_F(ApisTest, StrictFieldsRefuseWhatWouldBeIgnored) {
+TEST_F(ApisTest, StrictFieldsRefuseIgnoredFields) {
   ServeOptions options;
   options.strict_fields = true;
   StartServer(options);
@@ -74,7 +74,7 @@ TEST_F(ApisTest, StrictFieldsRefuseWhatWouldBeIgnored) {
   Ask("/v1/messages", kMessage);
 }
 
-TEST_F(ApisTest, APromptThatDoesNotFitIsSaidInTheWordsOfEachApi) {
+TEST_F(ApisTest, ErrorOfATooLongPromptHasTheWordsOfEachApi) {
   StartServer();
   const json chat = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 5000}};
   const json error = Ask("/v1/chat/completions", chat, 400)["error"];
@@ -91,10 +91,10 @@ TEST_F(ApisTest, RoutesAnswerWithoutTheVersionAndWithASlash) {
   StartServer();
   Ask("/responses", kResponse);
   Ask("/messages/", kMessage);
-  EXPECT_EQ(Ask("/messages", {{"messages", "x"}}, 400)["type"], "error") << "the error is of that API";
+  EXPECT_EQ(Ask("/messages", {{"messages", "x"}}, 400)["type"], "error") << "the error has the format of that API";
 }
 
-TEST_F(ApisTest, AMessageIsAChatInItsForm) {
+TEST_F(ApisTest, MessagesRouteAnswersInItsFormat) {
   StartServer();
   const json a = Ask("/v1/messages", kMessage, 200, {{"anthropic-version", "2023-06-01"}});
   EXPECT_TRUE(a["id"].get<std::string>().starts_with("msg_"));
@@ -107,7 +107,7 @@ TEST_F(ApisTest, AMessageIsAChatInItsForm) {
   EXPECT_EQ(Ask("/v1/messages/count_tokens", {{"messages", kMessage["messages"]}}), json({{"input_tokens", 5}}));
 }
 
-TEST_F(ApisTest, ErrorsHaveTheApisForm) {
+TEST_F(ApisTest, ErrorsHaveTheFormatOfTheApi) {
   StartServer();
   const json openai = Ask("/v1/responses", With(kResponse, {{"max_output_tokens", 100000}}), 400);
   EXPECT_EQ(openai["error"]["param"], "max_output_tokens");
@@ -133,7 +133,7 @@ TEST_F(ApisTest, AKeyMayComeAsAnthropicsClientSendsIt) {
   Ask("/v1/messages", kMessage, 401, {{"x-api-key", "wrong"}});
   Ask("/v1/messages", kMessage, 200, {{"x-api-key", "right"}});
   Ask("/v1/chat/completions", kMessage, 200, {{"x-api-key", "right"}});
-  // The one header that OpenAI's clients send decides where there are both.
+  // With both headers, OpenAI's Authorization header decides.
   Ask("/v1/messages", kMessage, 401, {{"x-api-key", "right"}, {"Authorization", "Bearer wrong"}});
 }
 
@@ -146,7 +146,7 @@ TEST_F(ApisTest, AScheduleIsFoundByTheAnswersId) {
   }
 }
 
-TEST_F(ApisTest, TheDocumentTellsOfEveryRouteAndMethod) {
+TEST_F(ApisTest, OpenApiDocumentHasEveryRouteAndMethod) {
   StartServer();
   const auto response = Call("GET", "/openapi.json");
   ASSERT_EQ(response.status, 200);

@@ -1,4 +1,4 @@
-// What one client may take and see: its share of the queue, its own cached prefixes, its time to send and to read.
+// Limits and isolation of one client: its share of the queue, its own cached prefixes, its time to send and to read.
 
 #include "base/json.h"
 #include "http/raw_socket.h"
@@ -89,7 +89,7 @@ TEST_F(ClientsTest, OneClientCannotTakeEveryPlace) {
   EXPECT_EQ(Post("/v1/completions", Body()).status, 200);
 }
 
-// With a limit of one, whatever is not given back before its answer can be read shows in the next request.
+// With a limit of one, a place that is not released before its answer can be read would refuse the next request.
 TEST_F(ClientsTest, EveryAnswerComesAfterItsPlaceIsFree) {
   ServeOptions options;
   options.max_streams_per_client = 1;
@@ -121,7 +121,7 @@ TEST_F(ClientsTest, AKeyIsOneClientAndAnAddressWithManyKeysIsMany) {
   calls.Start();
   engine_.AwaitLive(1);
   EXPECT_EQ(Post("/v1/completions", Body(), Key("one")).status, 429);
-  engine_.HoldAfter(100);  // lets everything end
+  engine_.HoldAfter(100);  // lets all requests end
   EXPECT_EQ(Post("/v1/completions", Body(), Key("two")).status, 200);
   calls.Join();
   EXPECT_EQ(first->http_status, 200);
@@ -132,7 +132,7 @@ TEST_F(ClientsTest, AKeyIsOneClientAndAnAddressWithManyKeysIsMany) {
   EXPECT_EQ(engine_.submitted()[2].client, "127.0.0.1");
 }
 
-TEST_F(ClientsTest, AKeyHasItsClassAndCannotPassForManyUsers) {
+TEST_F(ClientsTest, AKeyHasItsClassAndCountsAsOneClient) {
   ServeOptions options;
   options.api_key = {"one", "two"};
   options.api_key_class = {"chat", "none"};
@@ -146,16 +146,16 @@ TEST_F(ClientsTest, AKeyHasItsClassAndCannotPassForManyUsers) {
   EXPECT_EQ(r[0].slo_class, "chat");
   EXPECT_EQ(r[0].client, "key 1");
   EXPECT_EQ(r[1].slo_class, "batch");
-  EXPECT_EQ(r[2].slo_class, "") << "it states objectives of its own";
+  EXPECT_EQ(r[2].slo_class, "") << "it states its own objectives";
   EXPECT_EQ(r[3].slo_class, "");
   options.api_key = {"one"};
   options.api_key_class = {};
   StartServer(options);
   Post("/v1/completions", Body({{"user", "u"}}), Key("one"));
-  EXPECT_EQ(engine_.submitted()[4].client, "u") << "one key may stand for many, as a front end's does";
+  EXPECT_EQ(engine_.submitted()[4].client, "u") << "one key may serve many users, such as that of a front end";
 }
 
-TEST_F(ClientsTest, PlacesOfAClientThatLeftComeBackWhenTheEngineHasEnded) {
+TEST_F(ClientsTest, PlacesOfADisconnectedClientAreReleasedWhenTheEngineHasEnded) {
   ServeOptions options;
   options.max_streams_per_client = 2;
   StartServer(options);
@@ -186,7 +186,7 @@ TEST_F(ClientsTest, SeveralKeysShareNoCachedPrefix) {
   EXPECT_NE(r[0].cache_salt, r[1].cache_salt);
   EXPECT_EQ(r[0].cache_salt, r[2].cache_salt);
   EXPECT_EQ(r[3].cache_salt, r[0].cache_salt + "mine");
-  StartServer(options);  // another process, as it were: what is kept on disk is the same key's
+  StartServer(options);  // like a restart: the prompts on disk belong to the same key
   Post("/v1/completions", Body(), Key("one"));
   EXPECT_EQ(engine_.submitted()[4].cache_salt, r[0].cache_salt);
 }
@@ -213,11 +213,11 @@ TEST_F(ClientsTest, OneKeyNoKeyOrTheOptionShareThePrefixCache) {
 
 // --- Time to send and to read ---
 
-// Sends the start of a request and lets time go by until the server answers.
+// Sends the start of a request and advances the clock until the server answers.
 class SlowSenderTest : public ClientsTest {
  protected:
   std::string AnswerTo(const std::string& part, ServeOptions options) {
-    options.idle_timeout.ns = 1'000'000 * kSecond;  // time may go by before the server has seen the first byte
+    options.idle_timeout.ns = 1'000'000 * kSecond;  // time may pass before the server has read the first byte
     StartServer(options, true, clock_);
     RawSocket socket(server_->port());
     socket.Send(part);
@@ -229,13 +229,13 @@ class SlowSenderTest : public ClientsTest {
     });
     const bool came = clock_.AdvanceUntil(kSecond / 4, 1000 * kSecond, [&] { return answered.load(); });
     EXPECT_TRUE(came) << "no answer within 1,000 s of the server's time to: " << part;
-    if (!came) server_.reset();  // ends the read
+    if (!came) server_.reset();  // unblocks the reader
     reader.join();
     return answer;
   }
 };
 
-TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
+TEST_F(SlowSenderTest, ReadTimeoutAppliesToHeadersAndBodies) {
   ServeOptions options;
   options.read_timeout.ns = 3 * kSecond;
   const std::string head =
@@ -247,7 +247,7 @@ TEST_F(SlowSenderTest, ReadTimeoutHoldsForHeadersAndBodies) {
   EXPECT_NE(answer.find("the request's body did not arrive within 3000 ms"), std::string::npos) << answer;
 }
 
-TEST_F(SlowSenderTest, ALongReadTimeoutLeavesHeadersTheirOwn) {
+TEST_F(SlowSenderTest, HeadersKeepTheirTimeOutWithALongReadTimeout) {
   ServeOptions options;
   options.read_timeout.ns = 40 * kSecond;
   const std::string head =
@@ -257,13 +257,13 @@ TEST_F(SlowSenderTest, ALongReadTimeoutLeavesHeadersTheirOwn) {
             std::string::npos);
 }
 
-TEST_F(ClientsTest, AClientThatTakesNoBytesForTheWriteTimeoutHasGone) {
+TEST_F(ClientsTest, AClientThatReadsNothingForTheWriteTimeoutIsGone) {
   ServeOptions options;
   options.write_timeout.ns = kSecond;
-  options.read_timeout.ns = 20 * kMillisecond;  // a fine tick
+  options.read_timeout.ns = 20 * kMillisecond;  // makes ticks short
   StartServer(options, true, clock_);
   engine_.SetPieces({std::string(1 << 20, 'x')});
-  engine_.HoldAfter(32);  // 32 MiB: more than all buffers between the two
+  engine_.HoldAfter(32);  // 32 MiB: more than all buffers between server and client
   RawSocket socket(server_->port(), 4096);
   socket.Send(Http(Body({{"stream", true}, {"max_tokens", 100}})));
   engine_.AwaitLive(1);
@@ -291,7 +291,7 @@ TEST_F(ClientsTest, AnIdleConnectionIsClosedAfterTheIdleTimeout) {
   reader.join();
 }
 
-TEST_F(ClientsTest, ABodyOfMaxBodyIsTakenAndALongerOneIsNot) {
+TEST_F(ClientsTest, ABodyOfMaxBodyIsAcceptedAndALongerOneIsNot) {
   ServeOptions options;
   options.max_body.bytes = 1000;
   StartServer(options);

@@ -1,4 +1,4 @@
-// Why a request was late, as clients ask for it: the route, the header, and who may see what.
+// Schedules of requests for clients: the route, the header, and access by API key.
 
 #include "base/json.h"
 #include "server_fixture.h"
@@ -26,11 +26,11 @@ class ExplainTest : public ServerTest {
   }
 };
 
-TEST_F(ExplainTest, TellsTheScheduleByEitherId) {
+TEST_F(ExplainTest, ScheduleIsFoundByEitherId) {
   StartServer();
   const json answer = json::parse(Post("/v1/completions", Body(), {{"X-Request-Id", "mine/1"}}).body);
   EXPECT_EQ(answer["id"], "cmpl-mine/1");
-  EXPECT_FALSE(answer.contains("tactus_explain")) << "it was not asked for";
+  EXPECT_FALSE(answer.contains("tactus_explain")) << "it was not requested";
   for (const char* id : {"mine/1", "mine%2F1", "cmpl-mine/1"}) {
     const json e = Explain(id);
     EXPECT_EQ(e["object"], "request.schedule") << id;
@@ -40,11 +40,11 @@ TEST_F(ExplainTest, TellsTheScheduleByEitherId) {
     EXPECT_EQ(e["totals_ms"], json({{"queue", 1.0}, {"prefill", 2.500001}}));
     EXPECT_EQ(e["segments"][0], json({{"cause", "queue"}, {"from_ms", 0.0}, {"to_ms", 1.0}, {"steps", 4}}));
     EXPECT_EQ(e["segments"][1]["to_ms"], 3.500001);
-    EXPECT_FALSE(e.contains("sequences")) << "there is but one";
+    EXPECT_FALSE(e.contains("sequences")) << "there is only one";
   }
 }
 
-TEST_F(ExplainTest, ALiveRequestIsTold) {
+TEST_F(ExplainTest, ScheduleOfALiveRequestIsReturned) {
   StartServer();
   engine_.Hold();
   Calls calls(url_);
@@ -59,9 +59,9 @@ TEST_F(ExplainTest, ALiveRequestIsTold) {
   EXPECT_EQ(Explain("slow")["finish_reason"], "length");
 }
 
-TEST_F(ExplainTest, UnknownIdsAre404WithTheNumberThatIsKept) {
+TEST_F(ExplainTest, UnknownIdsAre404WithTheNumberOfKeptSchedules) {
   StartServer();
-  const json e = Explain("nobody", 404);
+  const json e = Explain("unknown", 404);
   EXPECT_NE(e["error"]["message"].get<std::string>().find("last 9 that ended"), std::string::npos) << e;
   EXPECT_EQ(e["error"]["param"], "id");
   EXPECT_EQ(Call("GET", "/v1/requests//explain").status, 404);
@@ -69,7 +69,7 @@ TEST_F(ExplainTest, UnknownIdsAre404WithTheNumberThatIsKept) {
   EXPECT_EQ(Post("/v1/requests/x/explain", "{}").status, 405);
 }
 
-TEST_F(ExplainTest, AKeySeesItsOwnRequestsAlone) {
+TEST_F(ExplainTest, AKeyReadsOnlyItsOwnSchedules) {
   ServeOptions options;
   options.api_key = {"alice", "bob"};
   StartServer(options);
@@ -79,13 +79,13 @@ TEST_F(ExplainTest, AKeySeesItsOwnRequestsAlone) {
   Explain("a", 401, Key("mallory"));
   Explain("a", 404, Key("bob"));
   EXPECT_EQ(Explain("a", 200, Key("alice"))["id"], "a");
-  // The same id of two keys is two requests.
+  // The same id from two keys means two requests.
   EXPECT_EQ(Post("/v1/completions", Body(), Key("bob", {{"X-Request-Id", "a"}})).status, 200);
   EXPECT_EQ(Explain("a", 200, Key("alice"))["request"], 1);
   EXPECT_EQ(Explain("a", 200, Key("bob"))["request"], 2);
 }
 
-TEST_F(ExplainTest, TheHeaderPutsItIntoTheAnswer) {
+TEST_F(ExplainTest, TheHeaderAddsTheScheduleToTheAnswer) {
   StartServer();
   const json answer = json::parse(Post("/v1/completions", Body(), {{"x-tactus-explain", "1"}}).body);
   ASSERT_TRUE(answer.contains("tactus_explain")) << answer;
@@ -98,7 +98,7 @@ TEST_F(ExplainTest, TheHeaderPutsItIntoTheAnswer) {
   }
 }
 
-TEST_F(ExplainTest, TheHeaderPutsItIntoTheLastChunk) {
+TEST_F(ExplainTest, TheHeaderAddsTheScheduleToTheLastChunk) {
   StartServer();
   for (const bool usage : {false, true}) {
     json body = {{"stream", true}};
@@ -136,7 +136,7 @@ TEST_F(ExplainTest, SeveralPromptsAndChoicesAreOneRequest) {
   }
 }
 
-TEST_F(ExplainTest, WhatWasStatedIsTold) {
+TEST_F(ExplainTest, StatedObjectivesAreReported) {
   StartServer();
   const std::string body = Body({{"slo", {{"ttft_ms", 5}, {"jct_ms", 2000}}}});
   const json answer = json::parse(Post("/v1/completions", body, {{"x-tactus-explain", "1"}}).body);

@@ -59,7 +59,7 @@ bool FakeEngine::Runnable(RequestHandle handle, const Live& live) const {
 }
 
 void FakeEngine::Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled) {
-  Live& live = live_[handle];  // stays: only this thread erases
+  Live& live = live_[handle];  // stays valid: only this thread erases
   const std::vector<std::string> pieces = pieces_;
   const bool cut = cut_off_;
   const int64_t fail_after = fail_after_, hold_after = hold_after_;

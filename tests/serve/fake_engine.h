@@ -1,5 +1,5 @@
-// An engine without a model: every request gets scripted pieces of text, one a beat, from one delivery thread. Tests
-// hold the beat back, make it fail, and look at what was submitted and cancelled.
+// An engine without a model: every request gets scripted pieces of text, one per pass of a delivery thread. Tests pause
+// the passes, make them fail, and read the submitted and cancelled requests.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@
 
 namespace tactus {
 
-// Far beyond what a loaded machine needs; only a failure waits as long.
+// Far longer than a loaded machine needs; only a failing test waits this long.
 inline constexpr std::chrono::seconds kAwaitLimit{20};
 
 class FakeEngine final : public Engine {
  public:
-  static constexpr int64_t kCompleted = 77;  // as its result says
+  static constexpr int64_t kCompleted = 77;  // RunResult::completed of its result
   FakeEngine() {
     model_.name = "fake";
     model_.path = "/fake";
@@ -48,29 +48,29 @@ class FakeEngine final : public Engine {
   void Release() { HoldAfter(kNoHold); }
   void HoldAfter(int64_t tokens) {
     Set([=, this] { hold_after_ = tokens; });
-  }  // each choice stops there
+  }  // each choice pauses there
   void SetQueueLimit(int64_t limit) {
     Set([=, this] { queue_limit_ = limit; });
   }
-  // kError after so many tokens of a choice.
+  // kError after `tokens` tokens of a choice.
   void FailAfter(int64_t tokens, Status why = Internal("the executor failed")) {
     Set([&] { fail_after_ = tokens, fail_status_ = std::move(why); });
   }
-  // Choice i ends by length after lengths[i] tokens; without an entry after the request's own.
+  // Choice i ends by length after lengths[i] tokens; without an entry after the request's max_tokens.
   void SetLengths(std::vector<int64_t> lengths) {
     Set([&] { lengths_ = std::move(lengths); });
   }
-  // Requests that were taken may still be refused (FailAfter(0, ...)).
+  // Submitted requests may still be refused (FailAfter(0, ...)).
   void SetMayRefuse() { may_refuse_ = true; }
   void HearNoCancel(bool deaf) {
     Set([=, this] { deaf_ = deaf; });
   }
-  // Called by everything that works on text (templates, tokens); may block, look at `stop`, throw.
+  // Called by all work on text (templates, tokens); may block, check `stop`, throw.
   void OnText(std::function<void(StopToken stop)> hook) {
     Set([&] { on_text_ = std::move(hook); });
   }
-  void SetMigration(MigrationPort* port) { migration_ = port; }  // before the server has this engine
-  // LeastTokens gives a token for so many bytes; 0: it knows nothing.
+  void SetMigration(MigrationPort* port) { migration_ = port; }  // call before SetEngine
+  // LeastTokens returns one token per `bytes` bytes; 0: it returns 0.
   void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
     Set([=, this] { healthy_ = healthy; });
@@ -78,19 +78,18 @@ class FakeEngine final : public Engine {
   void SetPieces(std::vector<std::string> pieces) {
     Set([&] { pieces_ = std::move(pieces); });
   }
-  // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
+  // Called inside Submit, after the request was accepted. Set before the first request.
   std::function<void()> on_submit;
-  std::function<Result<std::string>(const std::string& variables_json)> on_template;  // in place of the fake one
-  std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // before it is compiled
-  // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within
-  // kAwaitLimit.
+  std::function<Result<std::string>(const std::string& variables_json)> on_template;  // replaces the fake template
+  std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // in CompileRule
+  // --- Results: Await blocks until the condition holds; it throws, which fails the test, after kAwaitLimit.
   template <class Condition>
   void Await(const std::string& what, Condition condition) {
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, kAwaitLimit, condition)) return;
-    throw std::runtime_error("the engine awaited " + what + " in vain: " + std::to_string(submitted_.size()) +
-                             " submitted, " + std::to_string(live_.size()) + " live, " +
-                             std::to_string(cancelled_.size()) + " cancelled");
+    throw std::runtime_error("no " + what + " in time: " + std::to_string(submitted_.size()) + " submitted, " +
+                             std::to_string(live_.size()) + " live, " + std::to_string(cancelled_.size()) +
+                             " cancelled");
   }
   void AwaitSubmitted(size_t count) {
     Await(std::to_string(count) + " submitted requests", [&] { return submitted_.size() >= count; });
@@ -104,11 +103,11 @@ class FakeEngine final : public Engine {
   size_t cancelled() const {
     return Get([this] { return cancelled_.size(); });
   }
-  // How often a submit found no room.
+  // The number of submits refused because the queue was full.
   int64_t found_full() const {
     return Get([this] { return found_full_; });
   }
-  // Live requests of which a token has been sent.
+  // Live requests with at least one token sent.
   size_t begun() const {
     return Get([this] {
       return static_cast<size_t>(
@@ -141,7 +140,7 @@ class FakeEngine final : public Engine {
   void CountRefused(const Request&, const Status& why) override {
     Set([&] { refused_.push_back(why.message()); });
   }
-  // Why front ends refused requests that can never fit.
+  // Messages of requests that front ends refused because they can never fit.
   std::vector<std::string> refused() {
     std::vector<std::string> out;
     Set([&] { out = refused_; });
@@ -170,7 +169,7 @@ class FakeEngine final : public Engine {
       return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
   }
-  // A rule whose text has "impossible" cannot be compiled; the grammar of any other is not for use.
+  // A rule whose text contains "impossible" fails to compile; the grammar of other rules must not be used.
   Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& o, StopToken s, RuleWait* w) const override;
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return Tokenize(rendered, false, stop);
@@ -228,7 +227,7 @@ class FakeEngine final : public Engine {
     stats.healthy = healthy_;
     return stats;
   }
-  // Every request that was submitted has waited a millisecond in the queue and computed for two and a half.
+  // Every submitted request has waited 1 ms in the queue and computed for 2.5 ms.
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override;
   int64_t kept_timelines() const override { return kKeptTimelines; }
   static constexpr int64_t kKeptTimelines = 9;
@@ -243,10 +242,10 @@ class FakeEngine final : public Engine {
   struct Live {
     Request request;
     std::shared_ptr<ResponseSink> sink;
-    std::vector<int64_t> sent;  // tokens of each choice; -1: it has ended
+    std::vector<int64_t> sent;  // tokens per choice; -1: ended
     int64_t total = 0;
     size_t choices_done = 0;
-    bool begun = false;  // the rest is of the thread that delivers; this changes with the mutex held
+    bool begun = false;  // guarded by the mutex; the other members belong to the delivery thread
   };
   void CallHook(StopToken stop) const {
     std::function<void(StopToken)> hook;
@@ -268,7 +267,7 @@ class FakeEngine final : public Engine {
     changed_.notify_all();
   }
 
-  // The delivery thread: one pass over everything live gives a token for each choice.
+  // The delivery thread: one pass over all live requests sends a token of each choice.
   void Deliver();
   bool Cancelled(RequestHandle handle) const { return !deaf_ && cancelled_.count(handle) != 0; }
   bool Runnable(RequestHandle handle, const Live& live) const;

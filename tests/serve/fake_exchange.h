@@ -1,4 +1,4 @@
-// One HTTP exchange without a connection: what a Generation answers, and a client that can leave.
+// An HTTP exchange without a connection: records a Generation's answer, with a client that can disconnect.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class FakeExchange final : public http::Exchange {
     body_.Append(body);
     request_.peer = "192.0.2.1";
   }
-  // Called inside Respond and End, before anybody can read the answer.
+  // Called inside Respond and End, before the answer can be read.
   std::function<void()> on_answer;
   // Called when the body is taken, before it is parsed.
   std::function<void()> on_take;
@@ -35,7 +35,7 @@ class FakeExchange final : public http::Exchange {
     }
     if (gone) gone();
   }
-  // The whole answer; throws when there is none in time.
+  // The whole answer; throws after kAwaitLimit.
   http::HttpResponse Answer() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kAwaitLimit, [this] { return answered_; }))

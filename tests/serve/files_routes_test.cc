@@ -1,4 +1,4 @@
-// Files and batches over HTTP: routes, methods, whose they are, what is refused before it is read.
+// Files and batches over HTTP: routes, methods, owners, refusals before the body is read.
 #include <filesystem>
 
 #include "base/json.h"
@@ -37,7 +37,7 @@ class FilesRoutesTest : public ServerTest {
                     content + "\r\n--B--\r\n",
                 headers);
   }
-  // An upload whose body does not come.
+  // An upload whose body is never sent.
   std::unique_ptr<RawSocket> OpenUpload(const std::string& key = {}) {
     auto socket = std::make_unique<RawSocket>(server_->port());
     socket->Send("POST /v1/files HTTP/1.1\r\nHost: localhost\r\n" +
@@ -141,7 +141,7 @@ TEST_F(FilesRoutesTest, MethodsAndPaths) {
   EXPECT_EQ(Call("GET", "/v1/batches?after=batch_none").status, 400);
 }
 
-TEST_F(FilesRoutesTest, WithoutAFolderTheFlagIsNamed) {
+TEST_F(FilesRoutesTest, ErrorsWithoutAFolderNameTheFlag) {
   options_.files_dir.clear();
   StartServer(options_);
   for (const char* path : {"/v1/files", "/v1/batches", "/v1/files/file-1/content"}) {
@@ -152,7 +152,7 @@ TEST_F(FilesRoutesTest, WithoutAFolderTheFlagIsNamed) {
   EXPECT_EQ(Upload("x").status, 501);
 }
 
-TEST_F(FilesRoutesTest, AKeySeesItsOwnAlone) {
+TEST_F(FilesRoutesTest, AKeySeesOnlyItsOwnFilesAndBatches) {
   options_.api_key = {"one", "two"};
   StartServer(options_);
   const std::string file = IdOf(Upload(Line("a"), "one"));
@@ -168,10 +168,10 @@ TEST_F(FilesRoutesTest, AKeySeesItsOwnAlone) {
   EXPECT_EQ(json::parse(Call("GET", "/v1/files", {}, Bearer("two")).body)["data"].size(), 0u);
   const Request line = engine_.submitted().at(0);
   EXPECT_EQ(line.owner, "key 1");
-  EXPECT_NE(line.cache_salt, "") << "its prefixes are its key's alone";
+  EXPECT_NE(line.cache_salt, "") << "its prefixes must not be shared with other keys";
 }
 
-TEST_F(FilesRoutesTest, NothingOfAnUploadIsReadForWhomOrWhatTakesNone) {
+TEST_F(FilesRoutesTest, BodiesOfRefusedUploadsAreNotRead) {
   options_.api_key = {"key"};
   options_.max_file_size.bytes = options_.files_quota.bytes = 1 << 20;
   StartServer(options_);
@@ -190,7 +190,7 @@ TEST_F(FilesRoutesTest, NothingOfAnUploadIsReadForWhomOrWhatTakesNone) {
   EXPECT_EQ(told(key + form + "Content-Length: 10000000000\r\n"), "413");
 }
 
-TEST_F(FilesRoutesTest, AClientHasSoManyUploadsOpen) {
+TEST_F(FilesRoutesTest, OpenUploadsOfAClientAreLimited) {
   StartServer(options_);
   std::vector<std::unique_ptr<RawSocket>> open;
   for (int i = 0; i < 16; ++i) open.push_back(OpenUpload());
@@ -200,7 +200,7 @@ TEST_F(FilesRoutesTest, AClientHasSoManyUploadsOpen) {
   for (int looks = 0; Upload("x").status != 200; ++looks) ASSERT_LT(looks, 5000) << "its place is not given back";
 }
 
-TEST_F(FilesRoutesTest, AllClientsHaveSoManyUploadsOpen) {
+TEST_F(FilesRoutesTest, OpenUploadsOfAllClientsAreLimited) {
   options_.api_key = {"a", "b", "c", "d", "e"};
   StartServer(options_);
   std::vector<std::unique_ptr<RawSocket>> open;
@@ -210,14 +210,14 @@ TEST_F(FilesRoutesTest, AllClientsHaveSoManyUploadsOpen) {
   for (int looks = 0; Upload("x", "e").status != 200; ++looks) ASSERT_LT(looks, 5000) << "its place is not given back";
 }
 
-TEST_F(FilesRoutesTest, APageThatIsAllowedMayUpload) {
+TEST_F(FilesRoutesTest, APageWithAnAllowedOriginMayUpload) {
   options_.allowed_origins = {"https://good.example"};
   StartServer(options_);
   EXPECT_EQ(Upload("x", {}, {{"Origin", "https://good.example"}}).status, 200);
   EXPECT_EQ(Upload("x", {}, {{"Origin", "https://evil.example"}}).status, 403);
 }
 
-TEST_F(FilesRoutesTest, OptionsThatCannotBe) {
+TEST_F(FilesRoutesTest, InvalidOptionsAreRefused) {
   options_.files_quota.bytes = options_.max_file_size.bytes - 1;
   options_.port = 0;
   EXPECT_EQ(serve::ApiServer::Listen(options_, SystemClock()).status().param(), "files-quota");

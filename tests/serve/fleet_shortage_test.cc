@@ -1,5 +1,5 @@
-// Moves for which there is no memory, at any of their steps, over a port that follows a script: the sequence goes on
-// where it was, and the import can be gone on with or dropped.
+// Moves without memory, at any of their steps, over a scripted port: the sequence continues at its source, and the
+// import can be continued or dropped.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -23,7 +23,7 @@ using json = SortedJson;
 
 constexpr const char* kSecret = "the secret of this fleet";
 
-// Throws where the test says.
+// Throws std::bad_alloc where the test requests it.
 class ScarcePort final : public MigrationPort {
  public:
   const MigrationFormat& format() const override { return format_; }
@@ -56,7 +56,7 @@ class ScarcePort final : public MigrationPort {
   }
   void DropRoom(uint64_t) override {}
   void SetBlockBytes(int64_t bytes) { format_.block_bytes = bytes; }
-  // To every sequence that has arrived.
+  // Sends text to every arrived sequence.
   void Tell(const std::string& text) {
     std::lock_guard lock(mutex_);
     TokenDelta delta;
@@ -128,7 +128,7 @@ class FleetShortageTest : public ServerTest {
   ScarcePort port_;
 };
 
-TEST_F(FleetShortageTest, WhatIsPausedGoesOnWhenTheRestCannotBeSent) {
+TEST_F(FleetShortageTest, APausedSequenceContinuesIfItsRestCannotBeSent) {
   port_.scarce_when_paused = true;
   engine_.Hold();
   Calls calls(url_);
@@ -139,9 +139,9 @@ TEST_F(FleetShortageTest, WhatIsPausedGoesOnWhenTheRestCannotBeSent) {
   const json command = {{"request_id", "same-id"}, {"to", "http://127.0.0.1:" + std::to_string(url_.port)}};
   http::HttpResponse answer;
   for (int i = 0; i < 500 && (answer = Signed("/fleet/migrate", command.dump())).status == 404; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // it has its handle in a moment
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // until the request has its handle
   EXPECT_EQ(answer.status, 503) << answer.body;
-  EXPECT_FALSE(port_.paused) << "it stays paused for ever";
+  EXPECT_FALSE(port_.paused) << "the sequence stays paused";
   EXPECT_EQ(port_.resumed, 1);
   engine_.Release();
   calls.Join();
@@ -149,7 +149,7 @@ TEST_F(FleetShortageTest, WhatIsPausedGoesOnWhenTheRestCannotBeSent) {
   EXPECT_EQ(stream->events.back(), "[DONE]");
 }
 
-TEST_F(FleetShortageTest, AnImportIsFreeAgainAfterAMessageThatFailed) {
+TEST_F(FleetShortageTest, AnImportIsUsableAfterAFailedMessage) {
   const std::string import = Begin();
   const json blocks = {{"kind", "blocks"}, {"import", import}, {"first_block", 0}, {"blocks", 1}};
   port_.scarce_to_write = true;
@@ -174,8 +174,8 @@ TEST_F(FleetShortageTest, AnImportIsFreeAgainAfterAMessageThatFailed) {
   EXPECT_EQ(written.status, 200) << written.body;
 }
 
-// Only so much is kept of answers that have not been asked for yet.
-TEST_F(FleetShortageTest, WhatWaitsForRoutersIsBounded) {
+// The bytes of answers that no router has requested yet are limited.
+TEST_F(FleetShortageTest, BytesWaitingForRoutersAreBounded) {
   port_.arrives = true;
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Finish(Begin()).status, 200);
   port_.Tell(std::string(20 << 20, 'x'));
@@ -184,21 +184,21 @@ TEST_F(FleetShortageTest, WhatWaitsForRoutersIsBounded) {
   port_.Tell(std::string(20 << 20, 'x'));
   for (int i = 0; i < 500 && SaysMetric("tactus_fleet_tickets_expired_total 0"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_TRUE(SaysMetric("tactus_fleet_tickets_expired_total 1")) << "80 MiB may not; the older one goes";
+  EXPECT_TRUE(SaysMetric("tactus_fleet_tickets_expired_total 1")) << "80 MiB may not; the older one is dropped";
 }
 
-TEST_F(FleetShortageTest, SoManySequencesWaitForRoutersAndNoMore) {
+TEST_F(FleetShortageTest, SequencesWaitingForRoutersAreLimited) {
   port_.arrives = true;
   for (int i = 0; i < 1024; ++i) ASSERT_EQ(Finish(Begin()).status, 200) << i;
   json begin = serve::JsonOf(port_.format());
   begin.update({{"kind", "begin"}, {"version", serve::kMigrationVersion}, {"blocks", 2}});
   const auto refused = Import(begin);
   EXPECT_EQ(refused.status, 503);
-  EXPECT_NE(refused.body.find("1024 sequences that came wait for their routers"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("1024 sequences wait for their routers"), std::string::npos) << refused.body;
 }
 
-// A message has one block at the least, whatever that is.
-TEST_F(FleetShortageTest, ABlockThatIsLargerThanABodyMayBeComes) {
+// A message has at least one block of any size.
+TEST_F(FleetShortageTest, ABlockLargerThanMaxBodyIsAccepted) {
   constexpr int64_t kBlockBytes = 3 << 20;
   port_.SetBlockBytes(kBlockBytes);
   ServeOptions options;
@@ -213,7 +213,7 @@ TEST_F(FleetShortageTest, ABlockThatIsLargerThanABodyMayBeComes) {
   EXPECT_EQ(other.status, 413) << "no other client may send as much";
 }
 
-TEST_F(FleetShortageTest, ABlockThatIsLargerThanAllBodiesIsToldOfAtStart) {
+TEST_F(FleetShortageTest, ABlockLargerThanAllBodiesIsReportedAtStart) {
   port_.SetBlockBytes(3 << 20);
   ServeOptions options;
   options.max_body.bytes = options.max_body_total.bytes = 2 << 20;

@@ -1,5 +1,6 @@
-// Requests that move between two servers with a real (dummy) model, and a router that is this test: what a client gets
-// of both is what one server would have sent, byte for byte. Peers that are another server, mute, or gone half-way.
+// Requests that move between two servers with a real (dummy) model; the test acts as router. The client gets the same
+// bytes from both as from one server. Peers with another secret or model, mute peers, and peers that disappear
+// half-way.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -97,7 +98,7 @@ class FleetTest : public testing::Test {
         R"("ignore_eos": true, "temperature": 1.1, "seed": 7, "frequency_penalty": 0.4, "stream": {}{}}})",
         max_tokens, stream, more);
   }
-  // An answer comes as it is written, until the server closes.
+  // HTTP/1.0: the answer arrives unchunked, until the server closes.
   static std::string Head(const std::string& path, const std::string& body, const std::string& more) {
     return fmt::format("POST {} HTTP/1.0\r\nContent-Type: application/json\r\n{}Content-Length: {}\r\n\r\n{}", path,
                        more, body.size(), body);
@@ -127,14 +128,14 @@ class FleetTest : public testing::Test {
     EXPECT_EQ(response.status, 200) << response.body;
     return response.status == 200 ? Json::parse(response.body) : Json::object();
   }
-  // The rest of an answer that has moved.
+  // The rest of a moved answer.
   static std::string GoOn(const Replica& at, const std::string& ticket) {
     const std::string path = "/fleet/streams/" + ticket;
     RawSocket socket(at.server->port());
     socket.Send(Head(path, "", fmt::format("{}: {}\r\n", kFleetHeader, Sign(path, ""))));
     return socket.ReadAll();
   }
-  // The figures of a pass are published at its end, after its events.
+  // Waits, because the stats of a pass are published after its events.
   static void AwaitNothingHeld(const Replica& r) {
     const auto held = [&] {
       const EngineStats stats = r.engine->Stats();
@@ -143,7 +144,7 @@ class FleetTest : public testing::Test {
     for (int i = 0; i < 3000 && held() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_EQ(held(), 0) << "KV or host blocks are still held";
   }
-  // Without what says when it was made.
+  // The text without creation times.
   static std::string Timeless(const std::string& text) {
     return std::regex_replace(text, std::regex("\"created\":\\d+"), "\"created\":0");
   }
@@ -152,7 +153,7 @@ class FleetTest : public testing::Test {
     if (a == b) return;
     const auto at = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
     const size_t from = at < 200 ? 0 : at - 200;
-    ADD_FAILURE() << a.size() << " bytes came instead of " << b.size() << "; they differ at byte " << at << ":\n"
+    ADD_FAILURE() << a.size() << " bytes arrived instead of " << b.size() << "; they differ at byte " << at << ":\n"
                   << a.substr(from, 400) << "\ninstead of\n"
                   << b.substr(from, 400);
   }
@@ -170,7 +171,7 @@ class FleetTest : public testing::Test {
   static inline std::filesystem::path folder_;
 };
 
-TEST_F(FleetTest, AMovedStreamIsThatOfOneServerByteForByte) {
+TEST_F(FleetTest, AMovedStreamEqualsThatOfOneServer) {
   const test::TimeLimit limit("a moved stream does not come to its end");
   for (const char* more : {"", R"(, "logprobs": 2, "stream_options": {"include_usage": true})"}) {
     SCOPED_TRACE(more);
@@ -196,7 +197,7 @@ TEST_F(FleetTest, AMovedStreamIsThatOfOneServerByteForByte) {
     ASSERT_TRUE(std::regex_search(whole, created, field));
     const std::string same = created.str();
     for (std::sregex_iterator i(whole.begin(), whole.end(), field), end; i != end; ++i)
-      ASSERT_EQ(i->str(), same) << "the halves disagree about when it was made";
+      ASSERT_EQ(i->str(), same) << "the halves have different creation times";
     EXPECT_EQ(here.find("[DONE]"), std::string::npos);
     AwaitNothingHeld(a);
     AwaitNothingHeld(b);
@@ -226,7 +227,7 @@ TEST_F(FleetTest, AMovedWholeAnswerComesFromTheOtherServer) {
   ExpectSame(BodyOf(GoOn(b, header[2])), expected);
 }
 
-TEST_F(FleetTest, ThereAndBackAgain) {
+TEST_F(FleetTest, AStreamMayMoveThereAndBack) {
   const test::TimeLimit limit("a stream that moves twice does not come to its end");
   Replica a = Start(Options(), Serve()), b = Start(Options(), Serve());
   const std::string body = Body(400, true);
@@ -251,7 +252,7 @@ TEST_F(FleetTest, ThereAndBackAgain) {
   ExpectSame(whole, expected);
 }
 
-TEST_F(FleetTest, OnlyMembersMayAsk) {
+TEST_F(FleetTest, OnlyMembersMaySendRequests) {
   const test::TimeLimit limit("a refusal does not come");
   Replica a = Start(Options(), Serve());
   const std::string body = R"({"all": true, "to": "http://127.0.0.1:1"})";
@@ -265,7 +266,7 @@ TEST_F(FleetTest, OnlyMembersMayAsk) {
   EXPECT_EQ(Post(a, "/fleet/migrate", body, once).status, 200);
   const auto twice = Post(a, "/fleet/migrate", body, once);
   EXPECT_EQ(twice.status, 401);
-  EXPECT_NE(twice.body.find("sent before"), std::string::npos) << twice.body;
+  EXPECT_NE(twice.body.find("already been used"), std::string::npos) << twice.body;
   const std::string old = SignFleetRequest(FleetKeysOf(kSecret), {"POST", "/fleet/migrate", body}, UnixSeconds() - 3600,
                                            http::RandomBits());
   EXPECT_EQ(Post(a, "/fleet/migrate", body, old).status, 401);
@@ -279,16 +280,15 @@ TEST_F(FleetTest, OnlyMembersMayAsk) {
   EXPECT_EQ(Post(single, "/fleet/migrate", body, Sign("/fleet/migrate", body)).status, 404);
 }
 
-// Of a request that no member has signed nothing more than its head is read, and of a member's no more than its route
-// takes.
-TEST_F(FleetTest, ABodyIsReadForMembersAloneAndWithinItsRoutesLimit) {
+// Only the head of an unsigned request is read, and at most its route's limit of a member's request.
+TEST_F(FleetTest, ABodyIsReadOnlyForMembersAndWithinItsRoutesLimit) {
   const test::TimeLimit limit("a refusal waits for a body");
   Replica a = Start(Options(), Serve());
   const auto answer_to_head = [&](const std::string& path, const std::string& signature, int64_t bytes) {
     RawSocket socket(a.server->port());
     const std::string head = signature.empty() ? "" : fmt::format("{}: {}\r\n", kFleetHeader, signature);
     socket.Send(fmt::format("POST {} HTTP/1.0\r\n{}Content-Length: {}\r\n\r\n", path, head, bytes));
-    return socket.ReadAll();  // none of the body is ever sent
+    return socket.ReadAll();  // the body is never sent
   };
   for (const char* path : {"/fleet/import", "/fleet/migrate", "/fleet/streams/00"}) {
     SCOPED_TRACE(path);
@@ -303,7 +303,7 @@ TEST_F(FleetTest, ABodyIsReadForMembersAloneAndWithinItsRoutesLimit) {
   }
 }
 
-// Starts a stream at `a` that lasts, has it moved to `to`, which fails, and gives why; the stream must be whole.
+// The result of a move that fails: the stream must be complete, and `why` is the error.
 class FailingMove {
  public:
   FailingMove(const std::string& expected, std::string whole, std::string why)
@@ -331,7 +331,7 @@ class FleetFailureTest : public FleetTest {
   }
 };
 
-TEST_F(FleetFailureTest, AnotherSecretFormatOrModelIsRefusedByNameAndTheStreamGoesOn) {
+TEST_F(FleetFailureTest, AMoveToAnotherSecretFormatOrModelFailsAndTheStreamContinues) {
   const test::TimeLimit limit("a refused move does not end");
   Replica a = Start(Options(), Serve());
   ServeOptions stranger = Serve();
@@ -364,8 +364,8 @@ TEST_F(FleetFailureTest, AnotherSecretFormatOrModelIsRefusedByNameAndTheStreamGo
   EXPECT_NE(refused(other).find("--swap-space"), std::string::npos);
 }
 
-// A destination with room for short sequences only, and a source whose first choice is a long one.
-TEST_F(FleetFailureTest, ASequenceThatIsRefusedHoldsUpNoOthers) {
+// The destination has room only for short sequences, and the source tries a long one first.
+TEST_F(FleetFailureTest, ARefusedSequenceDelaysNoOthers) {
   const test::TimeLimit limit("a command about several sequences does not end");
   Replica a = Start(Options(), Serve());
   EngineOptions small = Options();
@@ -391,21 +391,23 @@ TEST_F(FleetFailureTest, ASequenceThatIsRefusedHoldsUpNoOthers) {
   EXPECT_EQ(first["moved"].size(), 2u) << first;
   begin("s3", false);
   const Json second = Migrate(a, {{"count", 1}, {"to", b.url()}});
-  EXPECT_EQ(ids(second["moved"]), "s3 ") << second << "\nwhat has just failed goes last";
+  EXPECT_EQ(ids(second["moved"]), "s3 ") << second << "\na recently failed request comes last";
   for (const char* id : {"l2", "l3", "l4"}) begin(id, true);
-  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["failed"].size(), 3u) << "it stops after three in a row";
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["failed"].size(), 3u)
+      << "it stops after three consecutive failures";
   EngineOptions other = Options();
   other.seed = 2;
   Replica stranger = Start(other, Serve());
-  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", stranger.url()}})["failed"].size(), 1u) << "it takes none at all";
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", stranger.url()}})["failed"].size(), 1u)
+      << "the destination accepts no sequence at all";
 }
 
-TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
+TEST_F(FleetFailureTest, AMissingOrMutePeerDoesNotHarmTheStream) {
   const test::TimeLimit limit("a move to a mute peer does not end");
   ServeOptions impatient = Serve();
   impatient.migration_timeout.ns = 300 * kMillisecond;
   Replica a = Start(Options(), impatient);
-  // Takes connections, and says nothing.
+  // Accepts connections and never answers.
   const int mute = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -414,7 +416,7 @@ TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
   ASSERT_EQ(bind(mute, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(getsockname(mute, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const std::string url = fmt::format("http://127.0.0.1:{}", ntohs(address.sin_port));
-  const FailingMove deaf = Fail(a, url);  // it does not listen yet
+  const FailingMove deaf = Fail(a, url);  // it is not listening yet
   EXPECT_TRUE(deaf.stream_is_whole());
   EXPECT_NE(deaf.why().find("cannot connect"), std::string::npos) << deaf.why();
   ASSERT_EQ(listen(mute, 8), 0);
@@ -425,8 +427,8 @@ TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
   AwaitNothingHeld(a);
 }
 
-// The other side of a half-open peer: what has come of an import is let go of.
-TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
+// The destination of a half-open connection: the received part of an import is dropped.
+TEST_F(FleetTest, ASilentImportIsDropped) {
   const test::TimeLimit limit("a silent import is kept");
   ServeOptions impatient = Serve();
   impatient.migration_timeout.ns = 200 * kMillisecond;
@@ -459,7 +461,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
   EXPECT_EQ(send("{\"kind\": \"nothing\"}\n").status, 400);
 }
 
-TEST_F(FleetTest, WhatNobodyComesForEnds) {
+TEST_F(FleetTest, AStreamThatNoRouterRequestsEnds) {
   const test::TimeLimit limit("a stream that is not asked for runs on");
   ServeOptions impatient = Serve();
   impatient.ticket_timeout.ns = 300 * kMillisecond;
@@ -477,7 +479,7 @@ TEST_F(FleetTest, WhatNobodyComesForEnds) {
   EXPECT_NE(late.find("404"), std::string::npos) << late;
 }
 
-TEST_F(FleetTest, AClientThatLeavesAfterAMoveEndsIt) {
+TEST_F(FleetTest, ADisconnectAfterAMoveEndsTheStream) {
   const test::TimeLimit limit("what moved runs on without its client");
   Replica a = Start(Options(), Serve()), b = Start(Options(), Serve());
   RawSocket client(a.server->port());
@@ -496,7 +498,7 @@ TEST_F(FleetTest, AClientThatLeavesAfterAMoveEndsIt) {
   EXPECT_EQ(b.engine->Stats().finished_cancelled, 1);
 }
 
-// A router that still has to pass on what a slow client takes comes late.
+// A router with a slow client requests the rest of the stream late.
 TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
   const test::TimeLimit limit("a stream that is asked for late does not come");
   ServeOptions impatient = Serve();
@@ -512,7 +514,7 @@ TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
   EXPECT_TRUE(late.ends_with("data: [DONE]\n\n")) << late.substr(0, 500);
 }
 
-// A client that talks to the replica itself could not follow.
+// A client without a router could not follow a move.
 TEST_F(FleetTest, RequestsWithoutARouterStay) {
   const test::TimeLimit limit("a request that stays does not come to its end");
   Replica a = Start(Options(), Serve()), b = Start(Options(), Serve());
@@ -528,7 +530,7 @@ TEST_F(FleetTest, RequestsWithoutARouterStay) {
   EXPECT_TRUE(first.ends_with("data: [DONE]\n\n"));
 }
 
-// Disaggregation: one replica computes prompts, the other one answers.
+// Disaggregation: one replica computes prompts, the other generates the answers.
 TEST_F(FleetTest, HandsOverAfterTheFirstToken) {
   const test::TimeLimit limit("what is handed over does not come to its end");
   Replica decode = Start(Options(), Serve());
@@ -544,10 +546,10 @@ TEST_F(FleetTest, HandsOverAfterTheFirstToken) {
   ASSERT_EQ(marker.value("to", ""), decode.url()) << here.substr(0, 2000);
   const std::string whole = here.substr(0, here.rfind(": migrated ")) + BodyOf(GoOn(decode, marker["ticket"]));
   ExpectSame(whole, expected);
-  EXPECT_LT(prefill.engine->Stats().generation_tokens, 600) << "it answered by itself";
+  EXPECT_LT(prefill.engine->Stats().generation_tokens, 600) << "the prefill replica generated the answer";
 }
 
-TEST_F(FleetTest, ASecretThatIsNoneIsRefusedAtStart) {
+TEST_F(FleetTest, AnInvalidSecretIsRefusedAtStart) {
   const auto refused = [&](const std::string& path) {
     ServeOptions o = Serve();
     o.kv_secret_file = path;
@@ -559,7 +561,7 @@ TEST_F(FleetTest, ASecretThatIsNoneIsRefusedAtStart) {
             std::string::npos);
   EXPECT_NE(refused(WriteSecret("long", std::string(5000, 'x'))).find("more than 4096 bytes"), std::string::npos);
   EXPECT_NE(refused(WriteSecret("open", kSecret, 0644)).find("chmod 600"), std::string::npos);
-  EXPECT_NE(refused(folder_.string()).find("no regular file"), std::string::npos);
+  EXPECT_NE(refused(folder_.string()).find("not a regular file"), std::string::npos);
   EXPECT_EQ(refused(WriteSecret("group", kSecret, 0640)), "taken");
   ServeOptions alone = Serve();
   alone.kv_secret_file.clear();

@@ -1,5 +1,5 @@
-// One Generation over a fake engine and a fake exchange: no sockets, and time stands still. Who is cancelled, whose
-// places come back and when, what echo tells, when pings and time limits fall due.
+// One Generation with a fake engine and a fake exchange, without sockets, on a manual clock: cancellation, release of
+// places, echo, pings and time limits.
 #include "serve/generation.h"
 #include "base/json.h"
 
@@ -62,7 +62,7 @@ class GenerationTest : public testing::Test {
   std::shared_ptr<Generation> generation_;
 };
 
-// --- The body that is kept for a move ---
+// --- Bodies kept for a move ---
 
 TEST_F(GenerationTest, TheBodyOfAMovableRequestIsCountedUntilItEnds) {
   context_->movable = true;
@@ -88,12 +88,12 @@ TEST_F(GenerationTest, ALongBodyIsNotKeptAndItsRequestStays) {
   engine_.AwaitLive(1);
   EXPECT_EQ(context_->kept_bodies->held(), 0);
   const std::string why = generation_->MovableHandle().status().message();
-  EXPECT_NE(why.find("no more than 1048576 are kept"), std::string::npos) << why;
+  EXPECT_NE(why.find("at most 1048576 are kept"), std::string::npos) << why;
   engine_.Release();
   EXPECT_EQ(exchange->Answer().status, 200);
 }
 
-TEST_F(GenerationTest, WhereKeptBodiesHaveNoRoomARequestStaysAndIsAnswered) {
+TEST_F(GenerationTest, ARequestStaysIfKeptBodiesHaveNoRoom) {
   context_->movable = true;
   context_->kept_bodies->SetLimit(100);
   ASSERT_TRUE(context_->kept_bodies->Add(90));
@@ -102,12 +102,12 @@ TEST_F(GenerationTest, WhereKeptBodiesHaveNoRoomARequestStaysAndIsAnswered) {
   engine_.AwaitLive(1);
   EXPECT_EQ(context_->kept_bodies->held(), 90);
   const std::string why = generation_->MovableHandle().status().message();
-  EXPECT_NE(why.find("those of others fill 100"), std::string::npos) << why;
+  EXPECT_NE(why.find("other bodies use 100"), std::string::npos) << why;
   engine_.Release();
   EXPECT_EQ(exchange->Answer().status, 200);
 }
 
-TEST_F(GenerationTest, OfARequestWithSeveralChoicesNoBodyIsKept) {
+TEST_F(GenerationTest, ARequestWithSeveralChoicesKeepsNoBody) {
   context_->movable = true;
   engine_.Hold();
   auto exchange = Start(Body({{"n", 2}}), {{"x-tactus-route", "1"}});
@@ -119,7 +119,7 @@ TEST_F(GenerationTest, OfARequestWithSeveralChoicesNoBodyIsKept) {
 
 // --- Places ---
 
-TEST_F(GenerationTest, EverySequenceCountsAndAllAreBackWhenTheAnswerCanBeRead) {
+TEST_F(GenerationTest, PlacesOfAllSequencesAreReleasedBeforeTheAnswer) {
   for (const bool stream : {false, true}) {
     engine_.Hold();
     auto exchange = Start(Body({{"prompt", {"a", "b"}}, {"n", 3}, {"stream", stream}}));
@@ -142,7 +142,7 @@ TEST_F(GenerationTest, AChatIsOnePromptTimesN) {
   EXPECT_EQ(counts_.open("c"), 0);
 }
 
-TEST_F(GenerationTest, ASequenceGivesItsPlaceBackWhenItEnds) {
+TEST_F(GenerationTest, ASequenceReleasesItsPlaceWhenItEnds) {
   engine_.SetLengths({2, 5, 5});
   engine_.HoldAfter(3);
   auto exchange = Start(Body({{"n", 3}, {"max_tokens", 9}, {"stream", true}}));
@@ -153,7 +153,7 @@ TEST_F(GenerationTest, ASequenceGivesItsPlaceBackWhenItEnds) {
   EXPECT_EQ(open_at_answer_, 0);
 }
 
-TEST_F(GenerationTest, BeyondTheLimitIs429WithTheNumbersAndNothingIsSubmitted) {
+TEST_F(GenerationTest, ARequestBeyondTheLimitIs429AndIsNotSubmitted) {
   auto others = counts_.Enter("c", 5);
   auto exchange = Start(Body({{"prompt", {"a", "b"}}, {"n", 3}}));
   const auto answer = exchange->Answer();
@@ -166,12 +166,12 @@ TEST_F(GenerationTest, BeyondTheLimitIs429WithTheNumbersAndNothingIsSubmitted) {
   EXPECT_EQ(error["message"],
             "5 sequences of this client are open and this request has 6: more than 10, the limit "
             "(--max-streams-per-client); try again when some have ended");
-  EXPECT_EQ(open_at_answer_, 5);  // its own place is back
+  EXPECT_EQ(open_at_answer_, 5);  // its own place is released
   EXPECT_TRUE(engine_.submitted().empty());
   EXPECT_EQ(Start(Body({{"n", 5}}))->Answer().status, 200);  // exactly the limit
 }
 
-TEST_F(GenerationTest, MoreSequencesThanAClientMayEverHaveIsTheRequestsFault) {
+TEST_F(GenerationTest, ARequestLargerThanTheLimitIs400) {
   const auto answer = Start(Body({{"n", 11}}))->Answer();
   EXPECT_EQ(answer.status, 400);
   EXPECT_EQ(answer.Find("Retry-After"), nullptr);
@@ -179,7 +179,7 @@ TEST_F(GenerationTest, MoreSequencesThanAClientMayEverHaveIsTheRequestsFault) {
   EXPECT_EQ(counts_.open("c"), 0);
 }
 
-TEST_F(GenerationTest, EveryFailureGivesThePlacesBackBeforeItsAnswer) {
+TEST_F(GenerationTest, EveryFailureReleasesThePlacesBeforeItsAnswer) {
   EXPECT_EQ(Start(Body({{"temperature", -1}}))->Answer().status, 400);  // while parsing
   EXPECT_EQ(std::exchange(open_at_answer_, -1), 0);
   EXPECT_EQ(Start(Body({{"max_tokens", 5000}, {"n", 2}}))->Answer().status, 400);  // beyond the context
@@ -196,13 +196,13 @@ TEST_F(GenerationTest, EveryFailureGivesThePlacesBackBeforeItsAnswer) {
   EXPECT_TRUE(engine_.submitted().empty());
 }
 
-TEST_F(GenerationTest, ARefusedPromptLeavesOnlyWhatTheEngineStillRuns) {
+TEST_F(GenerationTest, ARefusedPromptKeepsOnlyPlacesOfRunningSequences) {
   engine_.Hold();
   engine_.HearNoCancel(true);
   engine_.SetQueueLimit(1);
   auto exchange = Start(Body({{"prompt", {"a", "b", "c"}}, {"n", 2}}));
   EXPECT_EQ(exchange->Answer().status, 503);
-  EXPECT_EQ(open_at_answer_, 2);  // of 6: those of the first prompt
+  EXPECT_EQ(open_at_answer_, 2);  // of 6: the places of the first prompt
   EXPECT_EQ(engine_.cancelled(), 1u);
   engine_.HearNoCancel(false);
   engine_.AwaitLive(0);
@@ -217,8 +217,8 @@ TEST_F(GenerationTest, AStreamWithARefusedPromptHasAStatus) {
   EXPECT_FALSE(exchange->streaming());
 }
 
-// What the gate says comes after the engine has taken the request, and before its first token.
-TEST_F(GenerationTest, ARequestThatTheGateRefusesIsA503WithItsTimeToTryAgain) {
+// The gate decides after the engine has accepted the request, and before its first token.
+TEST_F(GenerationTest, ARequestRefusedByTheGateIs503WithRetryAfter) {
   engine_.SetMayRefuse();
   Status refused(StatusCode::kResourceExhausted, "the first token is predicted 4.30 s after the request came");
   refused.set_retry_after_ns(2'300 * kMillisecond);
@@ -232,7 +232,7 @@ TEST_F(GenerationTest, ARequestThatTheGateRefusesIsA503WithItsTimeToTryAgain) {
     const auto header = std::find_if(answer.headers.begin(), answer.headers.end(),
                                      [](const auto& h) { return h.first == "Retry-After"; });
     ASSERT_NE(header, answer.headers.end());
-    EXPECT_EQ(header->second, "3") << "whole seconds, not before it can be kept";
+    EXPECT_EQ(header->second, "3") << "whole seconds, rounded up";
     engine_.AwaitLive(0);
     EXPECT_EQ(counts_.open("c"), 0);
   }
@@ -257,7 +257,7 @@ TEST_F(GenerationTest, AStreamThatMayBeRefusedBeginsWithItsFirstTokenOrPing) {
   other->Leave();
 }
 
-TEST_F(GenerationTest, AFailedStepGivesThePlacesBack) {
+TEST_F(GenerationTest, AFailedStepReleasesThePlaces) {
   for (const bool stream : {false, true}) {
     engine_.FailAfter(stream ? 1 : 0);
     auto exchange = Start(Body({{"n", 2}, {"stream", stream}}));
@@ -267,7 +267,7 @@ TEST_F(GenerationTest, AFailedStepGivesThePlacesBack) {
   }
 }
 
-TEST_F(GenerationTest, AFailureWithoutAReasonIsOurFault) {
+TEST_F(GenerationTest, AFailureWithoutAReasonIs500) {
   engine_.FailAfter(0, Status());
   const auto answer = Start(Body())->Answer();
   EXPECT_EQ(answer.status, 500);
@@ -288,7 +288,7 @@ TEST_F(GenerationTest, PlacesOfAClientThatLeftAreKeptUntilTheEngineHasEnded) {
   EXPECT_EQ(exchange->answers(), 0);
 }
 
-TEST_F(GenerationTest, AClientThatLeftBeforeTheStartCostsNothing) {
+TEST_F(GenerationTest, ADisconnectBeforeTheStartSubmitsNothing) {
   auto exchange = std::make_shared<FakeExchange>(Body().dump());
   generation_ = Make(exchange);
   EXPECT_EQ(counts_.open("c"), 1);
@@ -300,14 +300,14 @@ TEST_F(GenerationTest, AClientThatLeftBeforeTheStartCostsNothing) {
   EXPECT_EQ(exchange->answers(), 0);
 }
 
-TEST_F(GenerationTest, WhatNeverStartsGivesItsPlaceBack) {
+TEST_F(GenerationTest, AGenerationThatNeverStartsReleasesItsPlace) {
   generation_ = Make(std::make_shared<FakeExchange>(Body().dump()));
   EXPECT_EQ(counts_.open("c"), 1);
-  generation_.reset();  // as the worker pool does at shutdown
+  generation_.reset();  // as the worker pool at shutdown
   EXPECT_EQ(counts_.open("c"), 0);
 }
 
-TEST_F(GenerationTest, AnEngineThatShutsDownGivesThePlacesBack) {
+TEST_F(GenerationTest, EngineShutdownReleasesThePlaces) {
   engine_.Hold();
   auto exchange = Start(Body({{"n", 3}}));
   engine_.AwaitLive(1);
@@ -325,8 +325,8 @@ TEST_F(GenerationTest, AClientThatLeavesDuringSubmitIsCancelled) {
   generation_ = Make(exchange);
   generation_->Watch();
   generation_->Run();
-  EXPECT_EQ(engine_.cancelled(), 1u) << "its handle was not known when it left";
-  EXPECT_EQ(engine_.submitted().size(), 1u) << "the second prompt was submitted for no client";
+  EXPECT_EQ(engine_.cancelled(), 1u) << "its handle was unknown at the disconnect";
+  EXPECT_EQ(engine_.submitted().size(), 1u) << "the second prompt was submitted after the disconnect";
   engine_.AwaitLive(0);
   EXPECT_EQ(counts_.open("c"), 0);
 }
@@ -347,7 +347,7 @@ TEST_F(GenerationTest, AClientThatLeavesBeforeItsBodyIsParsedTakesNoPlaces) {
   generation_ = Make(exchange);
   generation_->Watch();
   generation_->Run();
-  EXPECT_EQ(counts_.open("c"), 0) << "places taken after everything was given back";
+  EXPECT_EQ(counts_.open("c"), 0) << "places were taken after the release";
   EXPECT_TRUE(engine_.submitted().empty());
 }
 
@@ -367,7 +367,7 @@ TEST_F(GenerationTest, ALateFinishAfterTheClientLeftIsDropped) {
 // --- What reaches the engine ---
 
 // Parsing, template and tokens are part of a request's latency.
-TEST_F(GenerationTest, ARequestHasArrivedWhenItCameInNotWhenItIsTokens) {
+TEST_F(GenerationTest, ArrivalIsTheTimeBeforeTokenising) {
   const TimeNs came_in = clock_.NowNs();
   engine_.OnText([this](StopToken) { clock_.Advance(3 * kSecond); });
   Start(Body());
@@ -388,7 +388,7 @@ TEST_F(GenerationTest, RequestsAreNumberedOnlyWhenThereAreSeveral) {
   EXPECT_EQ(submitted[0].cache_salt, "");
 }
 
-TEST_F(GenerationTest, TheCallersSaltGoesBeforeTheBodys) {
+TEST_F(GenerationTest, TheCallersSaltPrecedesTheBodysSalt) {
   salt_ = "S";
   Start(Body())->Answer();
   Start(Body({{"cache_salt", "s"}, {"user", "u"}}))->Answer();
@@ -410,7 +410,7 @@ TEST_F(GenerationTest, EchoOfAOneTokenPromptHasItsRow) {
   EXPECT_EQ(l["text_offset"], json({0, 1, 2, 3}));
 }
 
-// A stream's chunks put together say what the whole answer says, for every choice of every prompt.
+// The joined chunks of a stream equal the whole answer, for every choice of every prompt.
 TEST_F(GenerationTest, AStreamOfEchoAndLogprobsAddsUpToTheWholeAnswer) {
   const std::vector<json> prompt_sets = {{{100}}, {{100}, {101, 102}, {300, 103, 104}}, {"x"}};
   for (const json& prompts : prompt_sets) {
@@ -461,14 +461,14 @@ TEST_F(GenerationTest, AStreamOfEchoAndLogprobsAddsUpToTheWholeAnswer) {
   }
 }
 
-TEST_F(GenerationTest, EchoWithoutLogprobsAsksForNone) {
+TEST_F(GenerationTest, EchoWithoutLogprobsReturnsNone) {
   const json choice = json::parse(Start(Body({{"prompt", {100}}, {"echo", true}}))->Answer().body)["choices"][0];
   EXPECT_EQ(choice["text"], "dHello wor");
   EXPECT_EQ(choice["logprobs"], nullptr);
   EXPECT_FALSE(engine_.submitted()[0].prompt_logprobs);
 }
 
-// --- What a stream tells, and when ---
+// --- Chunks of a stream, and their times ---
 
 TEST_F(GenerationTest, AStreamsHeadForbidsBufferingAndCaching) {
   auto exchange = Start(Body({{"stream", true}}));
@@ -482,11 +482,11 @@ TEST_F(GenerationTest, AStreamsHeadForbidsBufferingAndCaching) {
   EXPECT_EQ(answer.body.find("ping"), std::string::npos);
 }
 
-// Tokens may come before Submit has returned: what has a chunk begins the stream, also where writing the chunk fails.
-TEST_F(GenerationTest, AFirstChunkThatCannotBeMadeIsToldInTheStream) {
+// Tokens may arrive before Submit has returned: the first chunk begins the stream, even if writing it fails.
+TEST_F(GenerationTest, AFailedFirstChunkIsAnErrorInTheStream) {
   const json body = Body({{"prompt", {100}}, {"logprobs", 1}, {"stream", true}});
   auto exchange = std::make_shared<FakeExchange>(body.dump());
-  engine_.OnText([](StopToken) { throw std::bad_alloc(); });  // a token's string
+  engine_.OnText([](StopToken) { throw std::bad_alloc(); });  // fails on a token's string
   engine_.on_submit = [&] { exchange->Answer(); };
   generation_ = Make(exchange);
   generation_->Watch();
@@ -497,12 +497,12 @@ TEST_F(GenerationTest, AFirstChunkThatCannotBeMadeIsToldInTheStream) {
 }
 
 TEST_F(GenerationTest, TokensWithoutTextMakeChunksOnlyWithLogprobs) {
-  engine_.SetPieces({"", "a", ""});  // the last one carries the finish
+  engine_.SetPieces({"", "a", ""});  // the last one has the finish reason
   EXPECT_EQ(Events(Start(Body({{"stream", true}}))->Answer().body).size(), 2u);
   EXPECT_EQ(Events(Start(Body({{"stream", true}, {"logprobs", 0}}))->Answer().body).size(), 3u);
 }
 
-TEST_F(GenerationTest, UsageAddsUpThePromptsAndRunsAlongPerPrompt) {
+TEST_F(GenerationTest, UsageIsTheSumOfPromptsAndContinuousPerPrompt) {
   const auto whole = Start(Body({{"prompt", {{1, 2}, {3, 4, 5}}}, {"n", 2}}))->Answer();
   const json usage = json::parse(whole.body)["usage"];
   EXPECT_EQ(usage["prompt_tokens"], 5);
@@ -585,7 +585,7 @@ TEST_F(GenerationTest, TheTimeLimitEndsARequestWhenItIsReached) {
   EXPECT_EQ(exchange->answers(), 1);
 }
 
-TEST_F(GenerationTest, WithoutATimeLimitNothingEnds) {
+TEST_F(GenerationTest, RequestsWithoutATimeLimitDoNotEnd) {
   engine_.Hold();
   auto exchange = Start(Body());
   generation_->Tick(clock_.NowNs() + 1'000'000 * kSecond);

@@ -1,4 +1,4 @@
-// What a request's head alone decides, and what every answer's head carries: methods, types, keys, names, states.
+// Decisions based on a request's head, and headers of answers: methods, types, keys, names, states.
 #include <set>
 
 #include "base/json.h"
@@ -29,7 +29,7 @@ TEST_F(HeadsTest, BodiesAreJsonAndNotCompressed) {
   }
   for (const char* type : {"text/json", "application/jsonx", "application/jso", "text/plain; application/json", ";"})
     EXPECT_EQ(WithType(type), 415) << type;
-  EXPECT_EQ(Call("POST", "/v1/completions", Body()).status, 415);  // none stated
+  EXPECT_EQ(Call("POST", "/v1/completions", Body()).status, 415);  // no Content-Type
   EXPECT_EQ(WithEncoding("identity").status, 200);
   EXPECT_EQ(WithEncoding("Identity").status, 200);
   EXPECT_EQ(WithEncoding("gzip").status, 415);
@@ -38,7 +38,7 @@ TEST_F(HeadsTest, BodiesAreJsonAndNotCompressed) {
   EXPECT_EQ(type["message"], "Content-Type: give application/json");
   const json encoding = Error(WithEncoding("gzip"));
   EXPECT_EQ(encoding["param"], "Content-Encoding");
-  EXPECT_EQ(encoding["message"], "Content-Encoding: compressed bodies are not taken");
+  EXPECT_EQ(encoding["message"], "Content-Encoding: compressed bodies are not supported");
 }
 
 TEST_F(HeadsTest, MethodsAreNamedPerRoute) {
@@ -85,13 +85,13 @@ TEST_F(HeadsTest, ModelNamesMayBePercentEncoded) {
   StartServer();
   for (const char* name : {"org/a%20b%", "org%2Fa%20b%", "org%2fa%20b%25", "%6Frg/a%20b%"})
     EXPECT_EQ(Call("GET", std::string("/v1/models/") + name).status, 200) << name;
-  const auto wrong = Call("GET", "/v1/models/org%2Ga%2");  // no hexadecimal digits: taken as they are
+  const auto wrong = Call("GET", "/v1/models/org%2Ga%2");  // not hexadecimal digits: kept as they are
   EXPECT_EQ(wrong.status, 404);
   EXPECT_EQ(Error(wrong)["message"], "model 'org%2Ga%2' does not exist here; this server has 'org/a b%'");
   EXPECT_EQ(Error(wrong)["param"], "model");
 }
 
-TEST_F(HeadsTest, WithoutAKeyTheAnswerTellsHowToSendOne) {
+TEST_F(HeadsTest, AnswersWithoutAKeyNameTheHeaders) {
   ServeOptions options;
   options.api_key = {"secret"};
   StartServer(options);
@@ -101,7 +101,7 @@ TEST_F(HeadsTest, WithoutAKeyTheAnswerTellsHowToSendOne) {
   EXPECT_EQ(*refused.Find("WWW-Authenticate"), "Bearer");
   EXPECT_EQ(Error(refused)["type"], "authentication_error");
   EXPECT_EQ(Error(refused)["message"],
-            "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
+            "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
     EXPECT_EQ(Post(path, "{}").status, 401) << path;
   for (const char* path : {"/health", "/ready", "/metrics", "/version", "/"})
@@ -117,10 +117,10 @@ TEST_F(HeadsTest, RequestIds) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(Error(refused)["message"], "X-Request-Id: 257 bytes; give 1 to 256 visible ASCII characters");
   EXPECT_EQ(Error(refused)["param"], "X-Request-Id");
-  EXPECT_EQ(refused.Find("X-Request-Id")->size(), 32u);  // a made one
+  EXPECT_EQ(refused.Find("X-Request-Id")->size(), 32u);  // a generated id
   const auto bad = Post("/v1/completions", "{", {{"X-Request-Id", "mine"}});
   EXPECT_EQ(bad.status, 400);
-  EXPECT_EQ(*bad.Find("X-Request-Id"), "mine");  // errors carry it too
+  EXPECT_EQ(*bad.Find("X-Request-Id"), "mine");  // errors have it too
   EXPECT_EQ(*Post("/tokenize", "{", {{"X-Request-Id", "mine"}}).Find("X-Request-Id"), "mine");
 }
 
@@ -150,7 +150,7 @@ TEST_F(HeadsTest, StatesAreNamed) {
   EXPECT_EQ(Error(Call("GET", "/v1/models"))["message"], "the server is not ready: draining");
 }
 
-TEST_F(HeadsTest, TypesOfWhatIsServed) {
+TEST_F(HeadsTest, ContentTypesOfAnswers) {
   StartServer();
   const auto page = Call("GET", "/");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
@@ -174,7 +174,7 @@ TEST_F(HeadsTest, FingerprintsFollowModelWeightsAndKernels) {
   const auto fingerprint = [&] {
     StartServer();
     const json answer = json::parse(Post("/v1/completions", Body()).body);
-    server_.reset();  // its threads read the model, which changes next
+    server_.reset();  // its threads read the model, which is changed next
     return answer["system_fingerprint"].get<std::string>();
   };
   const std::string first = fingerprint();
@@ -198,7 +198,7 @@ TEST_F(HeadsTest, TheEnginesDefaultsReachTheRequests) {
   EXPECT_EQ(request.sampling.temperature, 0.25f);
 }
 
-TEST_F(HeadsTest, ThePageEscapesNames) {
+TEST_F(HeadsTest, TheStatusPageEscapesNames) {
   engine_.mutable_model().name = "<b>\"&\"</b>";
   StartServer();
   EXPECT_NE(Call("GET", "/").body.find("<th>model<td>&lt;b&gt;&quot;&amp;&quot;&lt;/b&gt;<tr>"), std::string::npos);

@@ -1,4 +1,4 @@
-// What runs on parse threads ends when it is not waited for, and fails alone.
+// Work on parse threads ends once its request is over, and a failure ends only its own request.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -16,7 +16,7 @@ namespace {
 
 using json = SortedJson;
 
-// Work that goes on until it is stopped, or until a limit that only a broken server meets.
+// Work that runs until it is stopped, or until a limit that only a broken server reaches.
 class LongWork {
  public:
   void operator()(StopToken stop) {
@@ -62,8 +62,8 @@ class ParseThreadsTest : public ServerTest {
   std::shared_ptr<LongWork> work_ = std::make_shared<LongWork>();
 };
 
-// Tasks that wait, of one client and of several, more than there are threads: light tasks run, and so does a task of
-// the client that comes last.
+// More waiting tasks than threads, of one client and of several: light tasks run, and so does the task of a later
+// client.
 TEST(WorkerPoolTest, TasksInTurnThatWaitDelayNoOtherTask) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
@@ -81,7 +81,7 @@ TEST(WorkerPoolTest, TasksInTurnThatWaitDelayNoOtherTask) {
   pool.Post([&] { plain.set_value(); });
   EXPECT_EQ(plain.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
   EXPECT_EQ(honest.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
-  // As many clients as the pool lets wait at once: no more of them begin, and all else runs.
+  // As many waiting clients as the pool allows: no further client's task begins, but other tasks run.
   for (int client = 0; client < 20; ++client) {
     for (int i = 0; i < 4; ++i) pool.PostInTurn(std::to_string(client), wait_long);
   }
@@ -93,7 +93,7 @@ TEST(WorkerPoolTest, TasksInTurnThatWaitDelayNoOtherTask) {
   EXPECT_EQ(done, 126);
 }
 
-// Tasks in turn that compute, more than there are threads: one thread is left to light tasks.
+// More computing tasks in turn than threads: one thread is left for light tasks.
 TEST(WorkerPoolTest, TasksInTurnThatComputeLeaveOneThread) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
@@ -114,7 +114,7 @@ TEST(WorkerPoolTest, TasksInTurnThatComputeLeaveOneThread) {
   EXPECT_EQ(most, 1);
 }
 
-// A client that comes back after its task has ended does not pass a client that has waited since.
+// A client that returns after its task has ended does not overtake a client that has waited since.
 TEST(WorkerPoolTest, AClientThatComesBackWaitsForItsTurn) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
@@ -145,8 +145,8 @@ TEST(WorkerPoolTest, TasksThatWaitDelayNoOtherTask) {
   }
   pool.Post([&] { ran.set_value(); });
   EXPECT_EQ(ran.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready)
-      << "all threads wait, and a task that computes is not begun";
-  // What computes is still at most two at once.
+      << "all threads wait, and a computing task is not started";
+  // At most two tasks still compute at the same time.
   for (int i = 0; i < 6; ++i) {
     pool.Post([&] {
       const int now = computing.fetch_add(1) + 1;
@@ -162,9 +162,9 @@ TEST(WorkerPoolTest, TasksThatWaitDelayNoOtherTask) {
   EXPECT_LE(most.load(), 2);
 }
 
-TEST_F(ParseThreadsTest, NoMemoryIsThatRequests503AndTheOthersGoOn) {
+TEST_F(ParseThreadsTest, NoMemoryIs503ForOnlyThatRequest) {
   ServeOptions options;
-  options.max_streams_per_client = 1;  // a count that is not given back refuses the next one
+  options.max_streams_per_client = 1;  // a place that is not released refuses the next request
   StartServer(options);
   for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
     const std::string body = path[1] == 'v' ? Chat() : Text();
@@ -174,11 +174,11 @@ TEST_F(ParseThreadsTest, NoMemoryIsThatRequests503AndTheOthersGoOn) {
     EXPECT_NE(refused.body.find("no memory"), std::string::npos) << refused.body;
     EXPECT_NE(refused.Find("Retry-After"), nullptr);
     engine_.OnText({});
-    EXPECT_EQ(Post(path, body).status, 200) << path << " after one that had no memory";
+    EXPECT_EQ(Post(path, body).status, 200) << path << " after a request without memory";
   }
 }
 
-TEST_F(ParseThreadsTest, AnyOtherExceptionIsThatRequests500) {
+TEST_F(ParseThreadsTest, AnotherExceptionIs500ForOnlyThatRequest) {
   StartServer();
   engine_.OnText([](StopToken) { throw std::runtime_error("a secret of the inside"); });
   const auto failed = Post("/v1/chat/completions", Chat());
@@ -188,9 +188,9 @@ TEST_F(ParseThreadsTest, AnyOtherExceptionIsThatRequests500) {
   EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 200);
 }
 
-TEST_F(ParseThreadsTest, NoMemoryOnTheDeliveryThreadEndsThatAnswerAlone) {
+TEST_F(ParseThreadsTest, NoMemoryOnTheDeliveryThreadEndsOnlyThatAnswer) {
   StartServer();
-  // Token strings are made for logprobs, as tokens come.
+  // Token strings are created for logprobs, as tokens arrive.
   engine_.OnText([](StopToken) { throw std::bad_alloc(); });
   const auto failed = Post("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"logprobs":1})");
   EXPECT_EQ(failed.status, 503) << failed.body;
@@ -201,7 +201,7 @@ TEST_F(ParseThreadsTest, NoMemoryOnTheDeliveryThreadEndsThatAnswerAlone) {
   EXPECT_EQ(Post("/v1/completions", R"({"prompt":[1,2],"max_tokens":2,"logprobs":1})").status, 200);
 }
 
-TEST_F(ParseThreadsTest, TheTimeOutEndsWorkThatRuns) {
+TEST_F(ParseThreadsTest, TheTimeOutEndsRunningWork) {
   ServeOptions options;
   options.request_timeout.ns = 200 * kMillisecond;
   StartServer(options);
@@ -211,11 +211,11 @@ TEST_F(ParseThreadsTest, TheTimeOutEndsWorkThatRuns) {
     const auto late = Post(path, path[1] == 'v' ? Chat() : Text());
     EXPECT_EQ(late.status, 408) << path << ": " << late.body;
     ASSERT_TRUE(work_->AwaitEnded(++ended));
-    EXPECT_EQ(work_->stopped(), ended) << path << ": the work went on behind the answer";
+    EXPECT_EQ(work_->stopped(), ended) << path << ": the work continued after the answer";
   }
 }
 
-TEST_F(ParseThreadsTest, TheClientsLeaveEndsWorkThatRuns) {
+TEST_F(ParseThreadsTest, ADisconnectEndsRunningWork) {
   StartServer();
   Work();
   for (const char* path : {"/v1/chat/completions", "/tokenize"}) {
@@ -225,7 +225,7 @@ TEST_F(ParseThreadsTest, TheClientsLeaveEndsWorkThatRuns) {
                             SystemClock());
     EXPECT_FALSE(gone.ok());
     ASSERT_TRUE(work_->AwaitEnded(before + 1));
-    EXPECT_EQ(work_->stopped(), before + 1) << path << ": the client has gone, its work went on";
+    EXPECT_EQ(work_->stopped(), before + 1) << path << ": the work continued after the disconnect";
   }
 }
 
@@ -234,7 +234,7 @@ TEST_F(ParseThreadsTest, QueuedWorkOfALateRequestIsAnsweredAndNeverRun) {
   options.http_workers = 1;
   options.request_timeout.ns = 300 * kMillisecond;
   StartServer(options);
-  // Holds the only thread, and does not look at its flag.
+  // Blocks the only thread, and does not check its flag.
   engine_.OnText([work = work_](StopToken) { (*work)({}); });
   std::thread first([&] { EXPECT_EQ(Post("/tokenize", Text()).status, 408); });
   EXPECT_TRUE(work_->AwaitBegun(1));
@@ -244,11 +244,11 @@ TEST_F(ParseThreadsTest, QueuedWorkOfALateRequestIsAnsweredAndNeverRun) {
   engine_.OnText([work = work_](StopToken stop) { (*work)(stop); });
   work_->Release();
   EXPECT_TRUE(work_->AwaitEnded(1));
-  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "behind the queued ones";
-  EXPECT_EQ(work_->begun(), 2) << "what had been answered was run all the same";
+  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "after the queued requests";
+  EXPECT_EQ(work_->begun(), 2) << "work of answered requests was run";
 }
 
-TEST_F(ParseThreadsTest, TheServersEndStopsWorkWith503) {
+TEST_F(ParseThreadsTest, ShutdownEndsRunningWorkWith503) {
   StartServer();
   Work();
   http::HttpResponse answer;
@@ -276,10 +276,10 @@ TEST_F(ParseThreadsTest, TokenizingCountsAmongAClientsRequests) {
   EXPECT_EQ(Post("/v1/chat/completions", Chat()).status, 429);
   work_->Release();
   client.join();
-  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "the count was given back";
+  EXPECT_EQ(Post("/tokenize", Text()).status, 200) << "the place was not released";
 }
 
-TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
+TEST_F(ParseThreadsTest, APromptThatCanNeverFitIsRefusedBeforeTokenising) {
   StartServer();
   engine_.SetLongestToken(4);
   std::atomic<int> tokenised{0};
@@ -295,7 +295,7 @@ TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
   EXPECT_EQ(Post("/v1/completions", json{{"prompt", std::string(400, ' ')}, {"max_tokens", 1}}.dump()).status, 200);
 }
 
-TEST_F(ParseThreadsTest, TooManyKeysAreA400WithTheLimit) {
+TEST_F(ParseThreadsTest, TooManyJsonKeysAre400WithTheLimit) {
   StartServer();
   json kwargs = json::object();
   for (int k = 0; k < 20000; ++k) kwargs["k" + std::to_string(k)] = 1;

@@ -86,7 +86,7 @@ TEST_F(RoutesTest, EveryChoiceOfEveryPromptHasItsIndex) {
   EXPECT_EQ(a["object"], "text_completion");
   ASSERT_EQ(a["choices"].size(), 4u);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(a["choices"][static_cast<size_t>(i)]["index"], i);
-  EXPECT_EQ(a["usage"]["prompt_tokens"], 2 + 3);  // with the special token each
+  EXPECT_EQ(a["usage"]["prompt_tokens"], 2 + 3);  // each with the special token
   EXPECT_EQ(a["usage"]["completion_tokens"], 12);
   auto r = Stream("/v1/completions", Completion({{"prompt", {{1, 2}, {3}}}, {"n", 2}, {"stream", true}}).dump());
   std::map<int, std::string> texts;
@@ -173,7 +173,7 @@ TEST_F(RoutesTest, RequestReachesTheEngineAsStated) {
   EXPECT_EQ(request.client, "u");
   EXPECT_EQ(request.cache_salt, "s");
   EXPECT_EQ(request.slo.ttft_ns, 200 * kMillisecond);
-  EXPECT_EQ(request.slo.tbt_ns, 50 * kMillisecond);  // the body's wins over the header's
+  EXPECT_EQ(request.slo.tbt_ns, 50 * kMillisecond);  // the body wins over the header
 }
 
 TEST_F(RoutesTest, AnAbsentSeedIsLeftToTheEngine) {
@@ -184,7 +184,7 @@ TEST_F(RoutesTest, AnAbsentSeedIsLeftToTheEngine) {
   EXPECT_TRUE(engine_.submitted()[1].sampling.has_seed);
 }
 
-TEST_F(RoutesTest, TemplateGetsMessagesInOrderAndItsErrorsAreTheClients) {
+TEST_F(RoutesTest, TemplateGetsMessagesInOrderAndItsErrorsAre400) {
   StartServer();
   PostJson("/v1/chat/completions",
            Chat({{"messages",
@@ -221,7 +221,7 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
   EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})),
             "tools[0].function|tools[0].function: missing");
   EXPECT_EQ(engine_.submitted().size(), 0u);
-  // The engine's result counts what could never fit, and nothing else that is wrong with a body.
+  // The engine counts requests that can never fit, and no other invalid requests.
   ASSERT_EQ(engine_.refused().size(), 2u);
   EXPECT_NE(engine_.refused()[0].find("give max_tokens up to 4092"), std::string::npos) << engine_.refused()[0];
   EXPECT_NE(engine_.refused()[1].find("prompt of 5001 tokens"), std::string::npos) << engine_.refused()[1];

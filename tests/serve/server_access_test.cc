@@ -1,4 +1,4 @@
-// Who is let in, under which name, with how much: keys, hosts, content types, bodies, connections.
+// Access to the server: keys, hosts, content types, bodies, connections.
 #include "http/access.h"
 
 #include "http/raw_socket.h"
@@ -36,7 +36,7 @@ class AccessTest : public ServerTest {
 constexpr const char* kBody = R"({"prompt":"abc","max_tokens":2})";
 constexpr const char* kJson = "Content-Type: application/json\r\n";
 
-TEST_F(AccessTest, KeysThatGuardNothingOrFitNoHeaderRefuseToStart) {
+TEST_F(AccessTest, EmptyOrInvalidKeysPreventTheStart) {
   ServeOptions options;
   for (const std::string key : {"", " ", "secret key", "secret\n", "\tsecret", "sec\x01ret", "secret\x7f"}) {
     options.api_key = {key};
@@ -57,7 +57,7 @@ TEST_F(AccessTest, KeysThatGuardNothingOrFitNoHeaderRefuseToStart) {
   EXPECT_TRUE(StartStatus(options).ok());
 }
 
-TEST_F(AccessTest, ATypeThatBrowsersSendUnaskedIsRefused) {
+TEST_F(AccessTest, ContentTypesWithoutPreflightAreRefused) {
   StartServer();
   for (const std::string type :
        {"", "Content-Type: text/plain\r\n", "Content-Type: \r\n", "Content-Type: text/plain; application/json\r\n"}) {
@@ -79,16 +79,17 @@ TEST_F(AccessTest, HostsOfALoopbackServer) {
   for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]",
                            "evil.example:8000", "127.1", "0.0.0.0", "2130706433"})
     EXPECT_EQ(status(std::string("Host: ") + host + "\r\n"), "403") << host;
-  // The target's host counts when it has one.
+  // A host in the target wins over the Host header.
   EXPECT_EQ(
       Talk("GET http://evil.example/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").substr(9, 3),
       "403");
   EXPECT_EQ(Talk("GET /version HTTP/1.0\r\n\r\n").substr(9, 3), "200");
   const std::string refused = Talk("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
-  EXPECT_NE(refused.find("'evil.example' is no name of this server (--allowed-hosts)"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("'evil.example' is not a name of this server (--allowed-hosts)"), std::string::npos)
+      << refused;
 }
 
-TEST(AllowedHostsTest, WhatIsAllowedWhere) {
+TEST(AllowedHostsTest, HostsDependOnTheListenerAndTheOption) {
   const http::AllowedHosts loopback({}, "myhost", true);
   EXPECT_TRUE(loopback.Allows("myhost:80") && loopback.Allows("localhost") && loopback.Allows("[::ffff:127.0.0.1]"));
   EXPECT_FALSE(loopback.Allows("other"));
@@ -113,11 +114,11 @@ TEST_F(AccessTest, AllowedHostsAreHosts) {
   EXPECT_TRUE(StartStatus(options).ok());
 }
 
-TEST_F(AccessTest, NothingOfABodyIsReadForWhomOrWhatTakesNone) {
+TEST_F(AccessTest, BodiesOfRefusedRequestsAreNotRead) {
   ServeOptions options;
   options.api_key = {"key"};
   StartServer(options);
-  // The body never comes: an answer shows that it was not waited for.
+  // The body is never sent: an answer shows that the server does not wait for it.
   const std::string length = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n";
   for (const auto& [line, status] : std::vector<std::pair<const char*, const char*>>{{"POST /v1/completions", "401"},
                                                                                      {"POST /tokenize", "401"},
@@ -136,13 +137,13 @@ TEST_F(AccessTest, NothingOfABodyIsReadForWhomOrWhatTakesNone) {
   EXPECT_EQ(Metric("tactus_http_body_bytes"), 0);
 }
 
-TEST_F(AccessTest, ABodyIsHeldUntilItIsParsedAndNoLonger) {
+TEST_F(AccessTest, ABodyCountsOnlyUntilItIsParsed) {
   StartServer();
   engine_.Hold();
   RawSocket socket(server_->port());
   socket.Send(Post(kJson, kBody));
   engine_.AwaitSubmitted(1);
-  EXPECT_EQ(Metric("tactus_http_body_bytes"), 0);  // while it is being answered
+  EXPECT_EQ(Metric("tactus_http_body_bytes"), 0);  // while the request is being answered
   EXPECT_EQ(Call("POST", "/tokenize", R"({"prompt":"x"})", {{"Content-Type", "application/json"}}).status, 200);
   EXPECT_EQ(Metric("tactus_http_body_bytes"), 0);
   EXPECT_EQ(Metric("tactus_http_body_bytes_limit"), int64_t{256} << 20);
@@ -167,7 +168,7 @@ TEST_F(AccessTest, BodiesBeyondTheirSumGet503) {
   EXPECT_EQ(StartStatus(options).param(), "max-body-total");
 }
 
-TEST_F(AccessTest, BodiesKeepToWhatTheMemoryPlanLeft) {
+TEST_F(AccessTest, LimitsOfBodiesFollowTheMemoryPlan) {
   ServeOptions options;
   options.max_body.bytes = 1 << 20;
   options.max_body_total.bytes = 8 << 20;
@@ -193,7 +194,7 @@ TEST_F(AccessTest, BodiesKeepToWhatTheMemoryPlanLeft) {
   EXPECT_EQ(Metric("tactus_http_body_bytes_limit"), 2 << 20);
 }
 
-TEST(ServeOptionsTest, WhatEachBatchHoldsIsCounted) {
+TEST(ServeOptionsTest, FrontEndBytesIncludeEachBatch) {
   ServeOptions options;
   options.max_batches = 1;
   const int64_t without = options.FrontEndBytes();
@@ -201,7 +202,7 @@ TEST(ServeOptionsTest, WhatEachBatchHoldsIsCounted) {
   const int64_t one = options.FrontEndBytes();
   options.max_batches = 3;
   EXPECT_EQ(options.FrontEndBytes() - one, 2 * (one - without));
-  EXPECT_EQ(one - without, (int64_t{64} + 48 + 64) << 20) << "its plan, a line that is parsed, its results";
+  EXPECT_EQ(one - without, (int64_t{64} + 48 + 64) << 20) << "its plan, a parsed line, its results";
 }
 
 TEST_F(AccessTest, ProbesAreAnsweredWhenEveryConnectionIsTaken) {

@@ -1,5 +1,5 @@
-// A server over a FakeEngine on a free port of the loopback, and short ways to talk to it. Nothing here waits without a
-// limit: what does not come in time throws or fails with a message.
+// A server with a FakeEngine on a free port of the loopback, and functions to call it. Every wait has a limit, after
+// which it throws or fails with a message.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace tactus {
 
 inline constexpr DurationNs kCallLimit = 30 * kSecond;
 
-// Keeps what a streamed answer brought.
+// Records a streamed answer.
 struct Recorder : http::ResponseHandler {
   void OnHead(int s, const http::Headers&, TimeNs) override { http_status = s; }
   void OnEvent(std::string_view data, TimeNs) override { events.emplace_back(data); }
@@ -36,7 +36,7 @@ struct Recorder : http::ResponseHandler {
   bool done = false;
 };
 
-// Calls that run on a thread of their own while the test goes on. Each ends after kCallLimit at the latest.
+// Calls on a separate thread, while the test continues. Each ends after kCallLimit at the latest.
 class Calls {
  public:
   explicit Calls(const http::Url& url) : client_(url, {.timeout_ns = kCallLimit}, SystemClock()) {}
@@ -44,7 +44,7 @@ class Calls {
     client_.Stop();
     if (thread_.joinable()) thread_.join();
   }
-  // Before Start.
+  // Call before Start.
   std::shared_ptr<Recorder> Post(const std::string& path, const std::string& body, http::Headers headers = {}) {
     auto recorder = std::make_shared<Recorder>();
     headers.emplace_back("Content-Type", "application/json");
@@ -54,7 +54,7 @@ class Calls {
   void Start() {
     thread_ = std::thread([this] { client_.Run(); });
   }
-  // Returns when all have ended; the recorders may be read now.
+  // Returns when all calls have ended; then the recorders may be read.
   void Join() { thread_.join(); }
 
  private:

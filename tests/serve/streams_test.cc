@@ -1,4 +1,4 @@
-// Many streams, clients that leave, time limits, the end of the server.
+// Many streams, disconnects, time limits, shutdown.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ class StreamsTest : public ServerTest {
   }
 };
 
-TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
+TEST_F(StreamsTest, AThousandStreamsAtOnceComplete) {
   constexpr size_t kStreams = 1000;
   StartServer();
   engine_.Hold();
@@ -35,7 +35,7 @@ TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
   std::vector<std::shared_ptr<Recorder>> recorders;
   for (size_t i = 0; i < kStreams; ++i) recorders.push_back(calls.Post("/v1/completions", Body(5)));
   calls.Start();
-  engine_.AwaitLive(kStreams);  // every one of them is open, none refused
+  engine_.AwaitLive(kStreams);  // all of them are open, none refused
   EXPECT_EQ(Call("GET", "/health").status, 200);
   engine_.Release();
   calls.Join();
@@ -48,7 +48,7 @@ TEST_F(StreamsTest, AThousandAtOnceAllComplete) {
   EXPECT_EQ(engine_.most_live(), kStreams);
 }
 
-TEST_F(StreamsTest, ClientsThatLeaveAreCancelledWhereverTheyAre) {
+TEST_F(StreamsTest, DisconnectedClientsAreCancelledInEveryState) {
   StartServer();
   engine_.Hold();
   size_t cancelled = 0;
@@ -78,7 +78,7 @@ TEST_F(StreamsTest, AClientThatLeavesInMidStreamIsCancelled) {
   engine_.AwaitLive(0);
 }
 
-// What is due and when is tested on Generation::Tick; here, that the options arrive and that the server ticks.
+// generation_test.cc tests the times of pings; this test checks that the option is used and that the server ticks.
 TEST_F(StreamsTest, QueuedStreamsArePinged) {
   ServeOptions options;
   options.ping_interval.ns = 7 * kSecond;
@@ -130,7 +130,7 @@ TEST_F(StreamsTest, BadBodiesNeverReachTheEngine) {
   EXPECT_EQ(engine_.submitted().size(), 0u);
 }
 
-TEST_F(StreamsTest, DrainingFinishesWhatRunsAndRefusesTheRest) {
+TEST_F(StreamsTest, DrainingFinishesRunningRequestsAndRefusesNewOnes) {
   StartServer();
   engine_.Hold();
   RawSocket running(server_->port());
@@ -148,7 +148,7 @@ TEST_F(StreamsTest, DrainingFinishesWhatRunsAndRefusesTheRest) {
   EXPECT_TRUE(server_->WaitUntilIdle(kCallLimit));
 }
 
-TEST_F(StreamsTest, DestroyingTheServerCancelsWhatRuns) {
+TEST_F(StreamsTest, DestroyingTheServerCancelsRunningRequests) {
   StartServer();
   engine_.Hold();
   RawSocket socket(server_->port());
@@ -158,7 +158,7 @@ TEST_F(StreamsTest, DestroyingTheServerCancelsWhatRuns) {
   engine_.AwaitCancelled(1);
 }
 
-// RunServer in a thread of this process; signals go to the process, whose other threads have them blocked.
+// RunServer on a thread of this process; signals are sent to the process, whose other threads block them.
 class RunServerTest : public testing::Test {
  protected:
   RunServerTest() {
@@ -174,12 +174,12 @@ class RunServerTest : public testing::Test {
     if (!thread_.joinable()) return;  // the test has joined it
     if (!Returned()) kill(getpid(), SIGTERM);
     if (!AwaitLine("returned", false)) {
-      std::fprintf(stderr, "RunServer did not return after SIGTERM; what it said: %s\n", Said().c_str());
-      std::abort();  // its thread uses this object
+      std::fprintf(stderr, "RunServer did not return after SIGTERM; its log: %s\n", Said().c_str());
+      std::abort();  // the thread still uses this object
     }
     thread_.join();
   }
-  // After what must make RunServer return.
+  // Call after an event that makes RunServer return.
   void Join() {
     AwaitLine("returned");
     thread_.join();
@@ -219,7 +219,7 @@ class RunServerTest : public testing::Test {
       };
       if (changed_.wait_for(lock, kAwaitLimit, said)) return true;
     }
-    if (must) throw std::runtime_error("no line '" + start + "' in what RunServer said: " + Said());
+    if (must) throw std::runtime_error("no line '" + start + "' in the log of RunServer: " + Said());
     return false;
   }
   bool Returned() {
@@ -244,7 +244,7 @@ class RunServerTest : public testing::Test {
   std::vector<std::string> lines_;
 };
 
-TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
+TEST_F(RunServerTest, SigtermFinishesRunningRequestsAndReturnsOk) {
   Start();
   RawSocket socket(url_.port);
   const std::string body = R"({"prompt":"abc","max_tokens":3,"stream":true})";
@@ -261,7 +261,7 @@ TEST_F(RunServerTest, TermFinishesWhatRunsThenReturnsOk) {
   EXPECT_EQ(result_->completed, FakeEngine::kCompleted);
 }
 
-TEST_F(RunServerTest, WhatTheShutdownTimeoutCutsOffGetsAnError) {
+TEST_F(RunServerTest, RequestsBeyondTheShutdownTimeoutGetAnError) {
   options_.shutdown_timeout.ns = kMillisecond;
   Start();
   RawSocket socket(url_.port);

@@ -1,4 +1,4 @@
-// A clock that tests move by hand; any thread.
+// A manual clock for tests; any thread.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@ class TestClock final : public Clock {
   TimeNs NowNs() override { return now_ns_.load(); }
   void Advance(DurationNs d_ns) { now_ns_.fetch_add(d_ns); }
 
-  // Moves on in steps until `happened`, or until `limit_ns` have been gone through in vain (false). Between steps
-  // others get a moment, so that what falls due after few steps is seen after few.
+  // Advances in steps until `happened` is true; false after `limit_ns`. Sleeps between steps, so that other threads
+  // react within few steps.
   bool AdvanceUntil(DurationNs step_ns, DurationNs limit_ns, const std::function<bool()>& happened) {
     for (DurationNs gone_ns = 0; gone_ns <= limit_ns; gone_ns += step_ns) {
       if (happened()) return true;

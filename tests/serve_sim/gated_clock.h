@@ -1,9 +1,9 @@
-// A virtual clock that also holds the engine's thread: a pass of the step loop begins with the question what time it
-// is, and is answered when the driver lets it begin. So the driver knows that a pass has ended (the loop asks again),
-// and a server's run goes through the same instants as a simulation of it.
+// A virtual clock that also gates the engine's thread: a pass of the step loop begins by reading the time, and NowNs
+// blocks until the driver lets the pass begin. So the driver knows when a pass has ended (the loop reads the time
+// again), and a server's run has the same instants as its simulation.
 //
 // Thread rule: the driver's calls from one thread, NowNs from any. Nothing waits longer than kGateLimit; a loop that
-// does not come back in that time is a failure with the instant in it.
+// does not return in that time fails with the instant in the message.
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 namespace tactus {
 
-inline constexpr std::chrono::seconds kGateLimit{10};  // what is waited for comes within milliseconds
+inline constexpr std::chrono::seconds kGateLimit{10};  // a wait normally takes milliseconds
 
 class GatedClock final : public Clock {
  public:
@@ -28,7 +28,7 @@ class GatedClock final : public Clock {
     if (!OnEngineThread()) return now_ns_;
     waiting_ = true;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return open_ || begun_ < allowed_; });  // Open is called whatever goes wrong
+    changed_.wait(lock, [this] { return open_ || begun_ < allowed_; });  // Open is called even after a failure
     waiting_ = false;
     ++begun_;
     return now_ns_;
@@ -38,24 +38,23 @@ class GatedClock final : public Clock {
     std::lock_guard lock(mutex_);
     if (t_ns > now_ns_) now_ns_ = t_ns;
   }
-  // The time, on the engine's thread too and without a pass.
+  // The time, without gating, also for the engine's thread.
   TimeNs Peek() {
     std::lock_guard lock(mutex_);
     if (open_) now_ns_ += kSecond;
     return now_ns_;
   }
-  // Lets the loop make one pass, and returns when it has.
+  // Lets the loop run one pass, and returns after it.
   Status Pass() {
     std::unique_lock lock(mutex_);
-    TACTUS_RETURN_IF_ERROR(AwaitLoop(&lock, "has not begun to ask for the time"));
+    TACTUS_RETURN_IF_ERROR(AwaitLoop(&lock, "has not read the time"));
     ++allowed_;
     changed_.notify_all();
     if (!changed_.wait_for(lock, kGateLimit, [this] { return begun_ == allowed_; }))
       return Internal("the pass at " + std::to_string(now_ns_) + " ns did not begin");
-    return AwaitLoop(&lock, "went to sleep in its pass, which had nothing to do");
+    return AwaitLoop(&lock, "did not return from its pass");
   }
-  // From now on it holds no thread, and goes on whenever it is asked, so that steps in flight end and the engine can
-  // close.
+  // From now on it blocks no thread and advances at every read, so that steps in flight end and the engine can close.
   void Open() {
     std::lock_guard lock(mutex_);
     open_ = true;

@@ -1,5 +1,5 @@
-// A backend whose steps take as long as a simulation's, by the simulation's own executor. For the engine it is a device
-// with tokens, which answers item by item and says what its script says.
+// A backend with the step times of a simulation, from the simulation's own executor. For the engine it is a device with
+// tokens, which returns a result for each item and the tokens of its script.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace tactus {
 
-// Everything that an executor is told of a step but token ids, in a line.
+// A line with all of a step's plan except token ids.
 inline std::string PlanText(const StepPlan& plan) {
   std::string text = fmt::format("step {}:", plan.step);
   for (const SlotId s : plan.preempts) text += fmt::format(" preempt {}", s);
@@ -35,19 +35,20 @@ inline std::string PlanText(const StepPlan& plan) {
   return text;
 }
 
-// What the executor of a run is to say, and what it did, for the driver. Any thread.
+// The tokens that the executor of a run shall return, and a record of its steps for the driver. Any thread.
 class Script {
  public:
-  // A request's text, from its first prompt token to its last output token. Before the loop takes the request.
+  // Sets a request's text, from its first prompt token to its last output token. Call before the loop takes the
+  // request.
   void Tell(RequestHandle request, std::vector<TokenId> text) {
     std::lock_guard lock(mutex_);
     texts_[request] = std::move(text);
   }
-  // Its token there; with the last one it has ended.
+  // The request's token at `position`; with the last token the request has ended.
   TokenId Say(RequestHandle request, int32_t position) {
     std::lock_guard lock(mutex_);
     const auto found = texts_.find(request);
-    TACTUS_CHECK_MSG(found != texts_.end(), fmt::format("what request {} is to say is not known", request));
+    TACTUS_CHECK_MSG(found != texts_.end(), fmt::format("request {} has no text in the script", request));
     const std::vector<TokenId>& text = found->second;
     if (static_cast<size_t>(position) + 1 == text.size()) ended_.push_back(request);
     return text.at(static_cast<size_t>(position));
@@ -61,7 +62,7 @@ class Script {
     std::lock_guard lock(mutex_);
     return plans_;
   }
-  // When the step in flight is ready; kNever: there is none.
+  // When the step in flight is ready; kNever: none.
   void SetReady(TimeNs ready_ns) {
     std::lock_guard lock(mutex_);
     ready_ns_ = ready_ns;
@@ -70,7 +71,7 @@ class Script {
     std::lock_guard lock(mutex_);
     return ready_ns_;
   }
-  // Requests whose last token has come since the last call, in order.
+  // Requests whose last token was returned since the last call, in order.
   std::vector<RequestHandle> TakeEnded() {
     std::lock_guard lock(mutex_);
     return std::exchange(ended_, {});
@@ -121,13 +122,13 @@ class ScriptedExecutor final : public Executor {
     script_.SetReady(inner_.NextReadyNs());
     return true;
   }
-  void SetWakeup(std::function<void()>) override {}  // the gate tells the loop
+  void SetWakeup(std::function<void()>) override {}  // the gate wakes the loop
   TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
 
  private:
   GatedClock& time_;
   Script& script_;
-  ManualClock clock_;  // the gated clock's time, for calls on the engine's thread
+  ManualClock clock_;  // a copy of the gated clock's time, for calls on the engine's thread
   sim::SimExecutor inner_;
   std::vector<const StepPlan*> plans_;
   std::map<SlotId, RequestHandle> requests_;
@@ -136,7 +137,7 @@ class ScriptedExecutor final : public Executor {
 
 class ScriptedBackend final : public Backend {
  public:
-  // `blocks` and `swap_blocks`: the memory there is. What is referred to outlives the backend.
+  // `blocks` and `swap_blocks`: the available memory. Referenced objects outlive the backend.
   ScriptedBackend(const StepTimeModel& step_time, int64_t blocks, int64_t swap_blocks, GatedClock* time, Script* script)
       : step_time_(step_time), blocks_(blocks), swap_blocks_(swap_blocks), time_(*time), script_(*script) {}
 

@@ -1,6 +1,6 @@
-// What is simulated is what is served, through the front doors of both: one workload through `tactus serve` (its
-// options, engine, server and HTTP; steps by a script, served_run.h) and through `tactus sim` makes the same plans,
-// step by step, and the same result object.
+// `tactus serve` and `tactus sim` behave the same: one workload through the server (its options, engine, server and
+// HTTP; scripted steps, served_run.h) and through the simulator gives the same plans, step by step, and the same result
+// object.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,14 +24,14 @@ namespace {
 
 using Args = std::vector<std::string>;
 
-// One place to run in: a model without weights, step times as `tactus profile` writes them, workloads.
+// The test folder: a model without weights, step times as `tactus profile` writes them, workloads.
 class ServeEqualsSim : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::filesystem::temp_directory_path() / ("tactus_serve_sim_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "config.json") << test::kTinyConfig;
-    // A step takes longer with every prompt token, every decode and every token that they read.
+    // Step times grow with every prompt token, every decode and every KV token read.
     WriteProfile("profile.csv", 1);
     WriteProfile("slow.csv", 10);
   }
@@ -52,7 +52,7 @@ class ServeEqualsSim : public testing::Test {
     }
   }
 
-  // `count` requests of up to 600 tokens, in bursts; some share a prefix, some could never fit into 1,024 tokens.
+  // `count` requests of up to 600 tokens, in bursts; some share a prefix, some can never fit into 1,024 tokens.
   static std::string Trace(int count, uint64_t seed, double gap_s) {
     const std::filesystem::path path = folder_ / ("trace" + std::to_string(seed) + ".csv");
     std::ofstream out(path);
@@ -60,7 +60,7 @@ class ServeEqualsSim : public testing::Test {
     double at = 0.25;
     for (int i = 0; i < count; ++i) {
       const auto draw = [&](uint64_t stream) { return UniformAt(seed, stream, static_cast<uint64_t>(i)); };
-      if (draw(1) < 0.4) at += 2 * gap_s * draw(2);  // else in the same instant as the one before
+      if (draw(1) < 0.4) at += 2 * gap_s * draw(2);  // else at the same instant as the previous one
       const bool never = draw(3) < 0.04;
       const int prompt = 20 + static_cast<int>(draw(4) * 400) + (never ? 900 : 0);
       const int output = 1 + static_cast<int>(draw(5) * 120);
@@ -75,11 +75,11 @@ class ServeEqualsSim : public testing::Test {
   }
 
   struct Case {
-    Args shared;  // flags that both take
-    Args sim;     // the load, and the KV memory, which the script has too
+    Args shared;  // flags of both
+    Args sim;     // the load, and the KV memory, which the script also uses
     Args serve = {};
     const char* profile = "profile.csv";
-    bool stored = false;  // the server finds the profile where `tactus profile` puts it
+    bool stored = false;  // the server finds the profile at the default path of `tactus profile`
   };
 
   static cli::SimCommandOptions ParseSim(const Case& c) {
@@ -92,7 +92,7 @@ class ServeEqualsSim : public testing::Test {
   }
   static std::string Profile(const Case& c) { return (folder_ / c.profile).string(); }
 
-  // Field by field, without what is a wall clock's and what only a simulator has.
+  // Compares field by field, without fields of the wall clock and those that only a simulator has.
   static void ExpectEqual(Json served, Json simulated) {
     served.erase("decision_us");
     simulated.erase("decision_us");
@@ -109,7 +109,7 @@ class ServeEqualsSim : public testing::Test {
     EXPECT_EQ(served.size(), simulated.size());
   }
 
-  // Puts the profile where a server of the model looks for one.
+  // Copies the profile to the default path of the model's server.
   static void Store(const Case& c) {
     setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
     const std::filesystem::path stored = engine::DefaultProfilePath(folder_.string(), 1);
@@ -120,7 +120,7 @@ class ServeEqualsSim : public testing::Test {
   struct Outcome {
     RunResult simulated, served;
     int64_t refused = 0;
-    std::string simulated_by, served_by;  // the schedulers, in words
+    std::string simulated_by, served_by;  // the texts of the schedulers
     std::shared_ptr<const StepTimeModel> step_time;
   };
   static Outcome Compare(const Case& c) {
@@ -145,7 +145,7 @@ class ServeEqualsSim : public testing::Test {
       Store(c);
     else
       args.insert(args.end(), {"--profile", Profile(c)});
-    // Time jumps, and a client's places are not what is compared.
+    // Time jumps, and limits of clients are not compared.
     for (const char* flag :
          {"--request-timeout", "--read-timeout", "--write-timeout", "--idle-timeout", "--ping-interval"})
       args.insert(args.end(), {flag, "1000h"});
@@ -184,7 +184,7 @@ Args With(Args args, const Args& more) {
   return args;
 }
 
-// A flag that both commands have means the same, and is the same where it is not given.
+// A flag that both commands have has the same meaning and the same default.
 TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
   cli::ServeCommandOptions serve;
   cli::SimCommandOptions sim;
@@ -192,7 +192,7 @@ TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
   int shared = 0;
   for (const cli::FieldBinding& a : served.fields()) {
     for (const cli::FieldBinding& b : simulated.fields()) {
-      if (a.name != b.name || a.name == "kv-cache-dtype") continue;  // whose formats are those of what computes
+      if (a.name != b.name || a.name == "kv-cache-dtype") continue;  // its values depend on the backend
       ++shared;
       EXPECT_EQ(a.default_text, b.default_text) << a.name;
       EXPECT_STREQ(a.spec.unit, b.spec.unit) << a.name;
@@ -206,7 +206,7 @@ TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
   EXPECT_EQ(cli::LoadOptions().ignore_eos, sim::SimOptions().ignore_eos) << "tactus bench and tactus sim";
 }
 
-TEST(SharedOptions, AsPaperStandsForOtherOptions) {
+TEST(SharedOptions, AsPaperImpliesOtherOptions) {
   const auto parsed = [](const Args& args) {
     cli::SimCommandOptions options;
     EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
@@ -235,24 +235,25 @@ TEST_F(ServeEqualsSim, EveryPresetMakesTheSamePlansAndFigures) {
     const Outcome out =
         Compare({.shared = With(kSizes, {"--scheduler", preset}), .sim = {"--kv-blocks", "150", "--workload", trace}});
     EXPECT_GT(out.served.completed, 100);
-    EXPECT_GT(out.refused, 0) << "those that could never fit";
+    EXPECT_GT(out.refused, 0) << "requests that can never fit";
     EXPECT_EQ(out.served.rejected, out.refused);
     EXPECT_NE(out.served.first_rejection.find("exceed the context of 1024 tokens"), std::string::npos);
     EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.05);
     if (std::string_view(preset) != "orca") {
-      EXPECT_GT(out.served.engine->preemptions, 0) << "memory is not short";
+      EXPECT_GT(out.served.engine->preemptions, 0) << "memory is not scarce";
     }
   }
 }
 
-TEST_F(ServeEqualsSim, NothingButSizesIsGiven) {
+TEST_F(ServeEqualsSim, DefaultsMakeTheSamePlans) {
   const Outcome out = Compare({.shared = {"--max-model-len", "2048"},
                                .sim = {"--kv-blocks", "400", "--workload", "trace:" + Trace(60, 2, 0.1)}});
   EXPECT_EQ(out.served.completed, 60);
 }
 
-// A machine on which 512 prompt tokens take 300 ms, and a decode 60: no flag is given, and streams keep their beat.
-TEST_F(ServeEqualsSim, TheDefaultObjectiveSizesStepsAlike) {
+// A machine on which 512 prompt tokens take 300 ms, and a decode 60 ms: without flags the default objective limits the
+// gaps.
+TEST_F(ServeEqualsSim, TheDefaultObjectiveSizesStepsEqually) {
   const std::string trace = "trace:" + Trace(80, 10, 1.5);
   const auto run = [&](const Args& more) {
     return Compare(
@@ -264,7 +265,8 @@ TEST_F(ServeEqualsSim, TheDefaultObjectiveSizesStepsAlike) {
   EXPECT_LE(strict.served.tbt_ms.max, 152);
   EXPECT_GT(none.served.tbt_ms.max, 250);
   const Outcome paper = run({"--tbt-slo", "auto", "--max-num-batched-tokens", "512"});
-  EXPECT_EQ(paper.served.engine->plan_hash, none.served.engine->plan_hash) << "a size is given, an objective is not";
+  EXPECT_EQ(paper.served.engine->plan_hash, none.served.engine->plan_hash)
+      << "a given size excludes the default objective";
 }
 
 TEST_F(ServeEqualsSim, AFullQueueRefusesTheSameRequests) {
@@ -275,7 +277,7 @@ TEST_F(ServeEqualsSim, AFullQueueRefusesTheSameRequests) {
   EXPECT_NE(out.served.first_rejection.find("--max-queue is 3"), std::string::npos) << out.served.first_rejection;
 }
 
-TEST_F(ServeEqualsSim, ObjectivesDecideAlike) {
+TEST_F(ServeEqualsSim, ObjectivesHaveTheSameEffect) {
   const std::string trace = "trace:" + Trace(100, 4, 0.06);
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "sarathi-serve"}) {
     SCOPED_TRACE(preset);
@@ -288,8 +290,8 @@ TEST_F(ServeEqualsSim, ObjectivesDecideAlike) {
   }
 }
 
-// Classes and objectives drawn for each request, and what a file states of each.
-TEST_F(ServeEqualsSim, ObjectivesOfEachRequestDecideAlike) {
+// Classes and objectives drawn for each request, and those stated in a trace file.
+TEST_F(ServeEqualsSim, ObjectivesPerRequestHaveTheSameEffect) {
   const std::string mix = "chat:0.5:ttft=4..30x,tbt=40..90ms;job:0.3:jct=3x;batch:0.2:none";
   for (const char* preset : {"accelgen", "sarathi-serve"}) {
     SCOPED_TRACE(preset);
@@ -306,7 +308,7 @@ TEST_F(ServeEqualsSim, ObjectivesOfEachRequestDecideAlike) {
     const std::optional<double> gaps = out.served.objectives.gaps.attainment();
     ASSERT_TRUE(gaps.has_value());
     if (std::string_view(preset) == "sarathi-serve") {
-      EXPECT_LT(*gaps, 1) << "it does not know the objectives";
+      EXPECT_LT(*gaps, 1) << "it ignores the objectives";
     }
   }
   const std::filesystem::path path = folder_ / "stated.csv";
@@ -334,10 +336,10 @@ TEST_F(ServeEqualsSim, ObjectivesOfEachRequestDecideAlike) {
   }
 }
 
-TEST_F(ServeEqualsSim, SwappedSequencesComeBackAlike) {
+TEST_F(ServeEqualsSim, SwappedSequencesReturnEqually) {
   for (const Args& how : {Args{"--scheduler", "fastserve"}, Args{"--scheduler", "vllm-v0", "--preemption", "swap"}}) {
     SCOPED_TRACE(how.back());
-    // 300 MiB are 150 blocks of the model whose memory the simulation plans.
+    // 300 MiB are 150 blocks of the model that the simulation plans memory for.
     const Outcome out = Compare({.shared = With(With(kSizes, how), {"--swap-space", "300MiB"}),
                                  .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(100, 5, 0.05)}});
     EXPECT_GT(out.served.engine->swapped_sequences, 0);
@@ -345,7 +347,7 @@ TEST_F(ServeEqualsSim, SwappedSequencesComeBackAlike) {
   }
 }
 
-TEST_F(ServeEqualsSim, LengthsArePredictedAlike) {
+TEST_F(ServeEqualsSim, LengthsArePredictedEqually) {
   const std::string trace = "trace:" + Trace(120, 6, 0.08);
   for (const char* preset : {"s3", "trail", "ltr", "pia"}) {
     for (const char* caching : {"on", "off"}) {
@@ -358,14 +360,14 @@ TEST_F(ServeEqualsSim, LengthsArePredictedAlike) {
   }
 }
 
-TEST_F(ServeEqualsSim, AClosedLoopGoesOnAlike) {
+TEST_F(ServeEqualsSim, ClosedLoopsMakeTheSamePlans) {
   const Outcome out = Compare(
       {.shared = kSizes,
        .sim = {"--kv-blocks", "150", "--workload", "random:in=200,out=60", "--requests", "90", "--concurrency", "25"}});
   EXPECT_EQ(out.served.completed, 90);
 }
 
-TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
+TEST_F(ServeEqualsSim, TurnsOfConversationsReuseCachedPrefixes) {
   const Outcome out =
       Compare({.shared = {"--max-model-len", "4096", "--max-num-seqs", "12"},
                .sim = {"--kv-blocks", "1200", "--workload", "multi-turn:turns=3", "--requests", "60", "--rate", "3"}});
@@ -373,13 +375,13 @@ TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
   EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.1);
 }
 
-// No file of step times is named: a server finds them by itself where its scheduler goes by them. And what it
-// records is predicted by the same times just as it was.
-TEST_F(ServeEqualsSim, EveryPresetKnowsTheSameInBothFrontDoorsAndIsPredicted) {
+// No file of step times is named: a server loads the default one if its scheduler needs it. The same times then predict
+// the recorded run exactly.
+TEST_F(ServeEqualsSim, EveryPresetHasTheSameObjectivesAndItsRunIsPredicted) {
   const std::string trace = "trace:" + Trace(40, 11, 0.08);
   int objectives = 0;
   for (const core::PresetInfo& preset : core::Presets()) {
-    if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
+    if (!std::string(preset.predictor).empty()) continue;  // only for simulations
     SCOPED_TRACE(preset.name);
     const std::string file = (folder_ / "known.trace").string();
     const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset.name}),

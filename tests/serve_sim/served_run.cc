@@ -16,9 +16,9 @@
 namespace tactus {
 namespace {
 
-constexpr DurationNs kCallLimit = 60 * kSecond;  // of one request, which takes milliseconds
+constexpr DurationNs kCallLimit = 60 * kSecond;  // limit for one request, which normally takes milliseconds
 
-// One request's answer. Stops the client's loop as soon as it is known whether the server took the request.
+// One request's answer. Stops the client's loop as soon as the server has accepted or refused the request.
 class Answer final : public http::ResponseHandler {
  public:
   explicit Answer(http::Client* client) : client_(*client) {}
@@ -44,8 +44,8 @@ class Answer final : public http::ResponseHandler {
   http::Client& client_;
 };
 
-// Goes through the instants of a run as Simulation does: at each of them first who arrives, then the loop's pass, then
-// what followed from ends.
+// Steps through the instants of a run as Simulation does: at each instant first arrivals, then the loop's pass, then
+// the requests that follow ended ones.
 class Driver {
  public:
   Driver(int64_t concurrency, cli::LoadOptions load, GatedClock* time, Script* script, uint16_t port)
@@ -80,7 +80,7 @@ class Driver {
       }
       TACTUS_RETURN_IF_ERROR(SendDue());
     }
-    client_.Run();  // to the ends of all streams
+    client_.Run();  // until all streams have ended
     return Status();
   }
 
@@ -96,7 +96,7 @@ class Driver {
   int64_t refused() const { return refused_; }
 
  private:
-  // What an end brings about: the conversation's next turn, else in a closed loop the next request.
+  // Queues the request that follows an ended one: the conversation's next turn, or in a closed loop the next request.
   void Followed(const sim::WorkloadRequest& ended) {
     sim::WorkloadRequest next;
     if (workload_->NextTurn(ended, &next) || (concurrency_ > 0 && workload_->Next(&next))) due_.push_back(next);
@@ -106,7 +106,7 @@ class Driver {
     return Status();
   }
 
-  // Returns when the server has taken the request into its loop's queue, or refused it.
+  // Returns when the request is in the loop's queue or was refused.
   Status Send(const sim::WorkloadRequest work) {
     const std::string id = fmt::format("request-{}", work.index);
     auto answer = std::make_shared<Answer>(&client_);
@@ -121,7 +121,7 @@ class Driver {
     if (answer->status == 0) return answer->transport;
     if (answer->accepted()) {
       pass_due_ = true;
-      taken_.push_back(work);  // the engine counts those that it takes from 1, in order
+      taken_.push_back(work);  // the engine numbers accepted requests from 1, in order
       script_.Tell(taken_.size(), TextOf(work));
     } else {
       ++refused_;
@@ -130,8 +130,8 @@ class Driver {
     return Status();
   }
 
-  // Prompt and answer: what RequestBody would write if all of it were the prompt. So the next turn of a conversation
-  // repeats what was answered.
+  // The tokens of prompt and answer: those that RequestBody writes for a prompt of both lengths. So the next turn of a
+  // conversation repeats the answer.
   std::vector<TokenId> TextOf(sim::WorkloadRequest work) const {
     work.prompt_tokens += work.output_tokens;
     const auto body = SortedJson::parse(cli::RequestBody(load_, work, work.index));
@@ -146,14 +146,14 @@ class Driver {
   sim::WorkloadStream* workload_ = nullptr;
   sim::WorkloadRequest arriving_;
   bool has_arriving_ = false;
-  bool pass_due_ = false;                    // something is in the loop's queue
-  std::deque<sim::WorkloadRequest> due_;     // follow from ends at this instant
+  bool pass_due_ = false;                    // the loop's queue is not empty
+  std::deque<sim::WorkloadRequest> due_;     // requests that follow ended ones at this instant
   std::vector<sim::WorkloadRequest> taken_;  // by handle - 1
   std::vector<std::shared_ptr<Answer>> answers_;
   int64_t refused_ = 0;
 };
 
-// The engine's thread waits for the clock; whatever happens, it is let go before the engine is closed.
+// Releases the engine's thread, which waits for the clock, before the engine is closed, also after a failure.
 struct OpenAtEnd {
   GatedClock& clock;
   ~OpenAtEnd() { clock.Open(); }

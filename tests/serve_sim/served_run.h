@@ -1,5 +1,5 @@
-// A workload through the front door of `tactus serve`: its options from an argument list, the real engine, server and
-// HTTP over the loopback, on a GatedClock with a ScriptedBackend.
+// Runs a workload through `tactus serve`: options from an argument list, the real engine, server and HTTP over the
+// loopback, on a GatedClock with a ScriptedBackend.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ namespace tactus {
 struct ServedRun {
   RunResult result;
   std::vector<std::string> plans;    // PlanText of every step
-  std::vector<std::string> answers;  // what went wrong with answers that the server had accepted
+  std::vector<std::string> answers;  // errors in answers to accepted requests
   int64_t refused = 0;
-  std::string scheduler;  // as the start-up says it
+  std::string scheduler;  // the scheduler's text in the start-up log
 };
 
-// `args`: of `tactus serve`, MODEL included. `sim`: the simulation that is compared with; its step times, KV memory and
-// closed loop are the server's too. `load`: how requests are written.
+// `args`: arguments of `tactus serve`, including MODEL. `sim`: the simulation to compare with; the server uses its step
+// times, KV memory and closed loop. `load`: the form of requests.
 Result<ServedRun> Serve(const std::vector<std::string>& args, const sim::SimSetup& sim, cli::LoadOptions load);
 
 }  // namespace tactus

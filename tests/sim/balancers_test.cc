@@ -1,4 +1,4 @@
-// Replicas behind every balancer: what the fleet knows is what the replicas do.
+// Replicas with every balancer: the fleet's counts match the replicas' state.
 #include <gtest/gtest.h>
 
 #include "fleet/balance/balancer.h"
@@ -26,8 +26,8 @@ TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
   }
 }
 
-// Later turns of a conversation find the earlier ones where those ran.
-TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
+// Later turns of a conversation find the KV of earlier turns on the replica that ran them.
+TEST(SimulatedBalancers, PrefixAffinityFindsEarlierTurns) {
   sim::LinearModel model;
   const auto sharing = [&](const char* balancer) {
     return sim::RunFleet(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
@@ -35,10 +35,10 @@ TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
         .get<double>();
   };
   const double with = sharing("prefix-affinity"), without = sharing("round-robin");
-  EXPECT_GT(with, 1.5 * without) << "one of four replicas has a turn's past";
+  EXPECT_GT(with, 1.5 * without) << "only one of four replicas has a turn's history";
 }
 
-// Requests of very different lengths: who knows queues in tokens keeps the longest waits short.
+// Requests of very different lengths: a balancer that knows queues in tokens keeps the longest waits short.
 TEST(SimulatedBalancers, SalKeepsTheLongestWaitsShort) {
   sim::LinearModel model;
   const auto p95 = [&](const char* balancer) {
@@ -47,8 +47,8 @@ TEST(SimulatedBalancers, SalKeepsTheLongestWaitsShort) {
   EXPECT_LT(p95("sal"), 0.6 * p95("random"));
 }
 
-// Replicas are asked by those only who go by the answer: nothing else changes with how often.
-TEST(SimulatedBalancers, OthersAskNobody) {
+// Only balancers that use the replicas' states depend on the polling rate.
+TEST(SimulatedBalancers, OtherBalancersDoNotPollReplicas) {
   sim::LinearModel model;
   for (const char* balancer : {"round-robin", "p2c", "prefix-affinity"}) {
     sim::SimulationConfig often = Config(model, balancer), seldom = often;

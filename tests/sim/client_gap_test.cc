@@ -1,4 +1,4 @@
-// Clients that take their time between an answer and the next request.
+// Clients that pause between an answer and the next request.
 #include <gtest/gtest.h>
 
 #include "sim/linear_model.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kRequests = 400;
 
-// How long after the end that brought it about each request came, in the workload's order.
+// The time of each request after the end that caused it, in workload order.
 std::vector<DurationNs> Gaps(const std::string& preset, DurationNs gap_ns, int64_t clients, uint64_t seed = 1) {
   LinearModel model;
   SimulationConfig c = SmallEngine(model, preset);
@@ -29,19 +29,19 @@ std::vector<DurationNs> Gaps(const std::string& preset, DurationNs gap_ns, int64
   EXPECT_TRUE((*sim)->Run().ok());
   EXPECT_TRUE((*sim)->finished());
   EXPECT_EQ(ends.size(), static_cast<size_t>(kRequests));
-  // The n-th end brings about request n + clients.
+  // The n-th end causes request n + clients.
   std::vector<DurationNs> gaps;
   for (size_t i = static_cast<size_t>(clients); i < arrivals.size(); ++i)
     gaps.push_back(arrivals[i] - ends[i - static_cast<size_t>(clients)]);
   return gaps;
 }
 
-TEST(ClientGap, NoneUnlessItIsAskedFor) {
+TEST(ClientGap, GapsAreZeroByDefault) {
   EXPECT_EQ(Gaps("vllm", 0, 1), std::vector<DurationNs>(kRequests - 1, 0));
 }
 
-// Each request has its own draw, whatever the policy: four seconds in the mean, and as spread as they are long.
-TEST(ClientGap, EachRequestComesLaterThanTheEndBeforeIt) {
+// Each request has its own draw, independent of the policy: mean and standard deviation are four seconds.
+TEST(ClientGap, GapsDelayRequestsIndependentlyOfThePolicy) {
   constexpr DurationNs kMean = 4'000'000'000;
   const auto gaps = Gaps("vllm", kMean, 10);
   double sum = 0, squares = 0;

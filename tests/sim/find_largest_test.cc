@@ -1,4 +1,4 @@
-// The search for the largest value: what it finds, how often it asks, and where it stops.
+// The search for the largest value: result, number of calls, stopping.
 #include "sim/find_largest.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(FindLargest, BracketsTheLimitWithinTheTolerance) {
   }
 }
 
-TEST(FindLargest, WholeNumbersEndSideBySide) {
+TEST(FindLargest, WholeNumbersEndAdjacent) {
   for (const double limit : {1.0, 2.0, 7.0, 8.0, 9.0, 100.0, 65'535.0}) {
     const Asked a = Search({.low = 1, .high = 65'536, .start = 8, .tolerance = 1e-9, .whole = true}, limit);
     ASSERT_TRUE(a.found.held && a.found.broke) << limit;
@@ -45,7 +45,7 @@ TEST(FindLargest, WholeNumbersEndSideBySide) {
   }
 }
 
-TEST(FindLargest, SaysWhereTheRangeEnds) {
+TEST(FindLargest, ReportsALimitOutsideTheRange) {
   const Asked none = Search({.low = 0.5, .high = 100}, 0.1);
   EXPECT_FALSE(none.found.held);
   EXPECT_EQ(none.found.broke, 0.5);
@@ -56,7 +56,7 @@ TEST(FindLargest, SaysWhereTheRangeEnds) {
   EXPECT_EQ(one.values, std::vector<double>{3});
 }
 
-TEST(FindLargest, AStopKeepsWhatIsKnownAndAnErrorIsTheAnswer) {
+TEST(FindLargest, AStopKeepsTheResultSoFarAndAnErrorIsReturned) {
   int asked = 0;
   const auto stopped = FindLargest({.low = 0.01, .high = 100}, [&](double value) -> Result<bool> {
     if (++asked > 4) return Status(StatusCode::kCancelled, "stop");

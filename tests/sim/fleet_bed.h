@@ -1,4 +1,4 @@
-// Simulated fleets as their tests take them: small replicas, a run to its end, and what the run has brought.
+// Simulated fleets for tests: small replicas, a run to its end, and its results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace tactus::sim {
 
-// Replicas of 64 sequences and 300 blocks of 16 tokens, which is little KV memory.
+// Replicas with 64 sequences and 300 blocks of 16 tokens, which is little KV memory.
 inline SimulationConfig SmallFleet(const StepTimeModel& model, int32_t replicas, const std::string& balancer) {
   SimulationConfig c;
   c.step_time = &model;
@@ -30,7 +30,7 @@ inline SimulationConfig SmallFleet(const StepTimeModel& model, int32_t replicas,
   return c;
 }
 
-// Moves with room for a replica's whole KV memory.
+// Migration with host memory for a replica's whole KV memory.
 inline SimulationConfig::Migration MovesAt(double bytes_per_s) {
   return {bytes_per_s, kMillisecond, 1 << 17, 300};
 }

@@ -19,18 +19,18 @@
 namespace tactus::sim {
 namespace {
 
-TEST(PackingBound, IsThatOfTheLinearRelaxationByHand) {
+TEST(PackingBound, MatchesTheLinearRelaxationByHand) {
   EXPECT_NEAR(BoundPacking({{{1, 1, 1}, 1.5}}, 3).most, 1.5, 1e-9);
   EXPECT_NEAR(BoundPacking({{{1, 2, 4}, 100}}, 3).most, 3, 1e-9);
   EXPECT_NEAR(BoundPacking({{{3, 1, 1}, 2}}, 3).most, 2, 1e-9);
-  // Each alone leaves 2 of 3, both together 1.5: half of each.
+  // Each thing uses 2 of 3 rows, so half of each gives 1.5.
   EXPECT_NEAR(BoundPacking({{{1, 1, 0}, 1}, {{0, 1, 1}, 1}, {{1, 0, 1}, 1}}, 3).most, 1.5, 1e-9);
   EXPECT_NEAR(BoundPacking({{{1, 1}, 0}}, 2).most, 0, 1e-9);
   EXPECT_NEAR(BoundPacking({}, 4).most, 4, 1e-9);
-  EXPECT_NEAR(BoundPacking({{{3, 1, 1}, 2}}, 3, [] { return false; }).most, 3, 1e-9) << "a bound all the same";
+  EXPECT_NEAR(BoundPacking({{{3, 1, 1}, 2}}, 3, [] { return false; }).most, 3, 1e-9) << "still a valid bound";
 }
 
-TEST(PackingBound, NoChoiceHasMore) {
+TEST(PackingBound, NoChoiceExceedsTheBound) {
   Rng rng(5, 1);
   for (int i = 0; i < 300; ++i) {
     const size_t things = 1 + i % 9, rows = 1 + i % 7;
@@ -56,7 +56,7 @@ TEST(PackingBound, NoChoiceHasMore) {
   }
 }
 
-// A step of any kind: several chunks, decodes, both; as large as the limits allow.
+// A step of any kind: several chunks, decodes, or both; up to the limits.
 struct DrawnStep {
   std::vector<ChunkShape> chunks;
   StepShape shape;
@@ -101,10 +101,10 @@ void ExpectNoStepBelow(const StepTimeModel& times, const StepLimits& limits, con
       const double tokens = double(step.shape.tokens());
       ASSERT_GE(ns, f.At(tokens, kv, step.pairs)) << what << ": " << tokens << " tokens, " << step.shape.decodes
                                                   << " decodes over " << kv << ", " << step.pairs << " pairs";
-      ASSERT_GE(ns, f.At(tokens, kv + step.chunk_kv, 0)) << what << ": chunks that compute decodes again";
+      ASSERT_GE(ns, f.At(tokens, kv + step.chunk_kv, 0)) << what << ": chunks that recompute decodes";
     }
   }
-  // Nor is the floor far below: a step that is full of prompts, and one decode alone.
+  // The floor must also be tight: for a step full of prompts, and for a single decode.
   const auto nearest = [&](const StepShape& shape, double pairs) {
     double most = 0;
     for (const StepFloor& f : floors)
@@ -120,7 +120,7 @@ void ExpectNoStepBelow(const StepTimeModel& times, const StepLimits& limits, con
   EXPECT_GT(nearest(decode, 0), 0.6) << what;
 }
 
-TEST(StepFloor, NoStepOfACostModelFallsBelow) {
+TEST(StepFloor, NoStepOfACostModelIsFasterThanItsFloor) {
   struct Case {
     const char* model;
     const char* device;
@@ -151,7 +151,7 @@ TEST(StepFloor, NoStepOfACostModelFallsBelow) {
   }
 }
 
-TEST(StepFloor, NorOneOfAMeasuredProfile) {
+TEST(StepFloor, NoStepOfAMeasuredProfileIsFasterThanItsFloor) {
   std::string text = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
   for (const int tokens : {0, 16, 64, 256, 1024}) {
     for (const int decodes : {0, 1, 8, 64}) {
@@ -169,7 +169,7 @@ TEST(StepFloor, NorOneOfAMeasuredProfile) {
   ExpectNoStepBelow(**times, {.tokens = 50000, .decodes = 64, .context = 4096}, "a profile");
 }
 
-// --- How many are kept ---
+// --- Bound on requests within objectives ---
 
 LinearModel TinySteps() {
   LinearModel model;
@@ -184,8 +184,8 @@ KeptBoundMachine MachineOf(const StepTimeModel& model, int64_t kv_tokens, int32_
   return {.step_time = &model, .kv_tokens = kv_tokens, .max_num_seqs = max_num_seqs, .context = kv_tokens};
 }
 
-// Whether some schedule keeps all of a few requests: every step that could be made is tried. A sequence may lose its
-// place in the memory and have it back for nothing, which no scheduler can better.
+// Whether some schedule meets the objectives of all of a few requests, by trying every possible step. A sequence may
+// give up its memory and get it back at no cost, which no scheduler can beat.
 class EverySchedule {
  public:
   EverySchedule(const KeptBoundMachine& machine, std::vector<AskedRequest> requests)
@@ -194,7 +194,7 @@ class EverySchedule {
 
  private:
   struct At {
-    int64_t computed = 0, tokens = 0;  // of the prompt; of the answer
+    int64_t computed = 0, tokens = 0;  // computed: of the prompt; tokens: of the answer
     int64_t last_ns = 0;
   };
   bool Done(size_t i) const { return at_[i].tokens == requests_[i].output_tokens; }
@@ -287,7 +287,7 @@ int BestOfEverySchedule(const KeptBoundMachine& machine, const std::vector<Asked
   return best;
 }
 
-TEST(MostKept, NoScheduleOfAFewRequestsKeepsMore) {
+TEST(MostKept, NoScheduleOfAFewRequestsExceedsTheBound) {
   const LinearModel model = TinySteps();
   Rng rng(3, 9);
   int exact = 0, below_all = 0;
@@ -309,34 +309,35 @@ TEST(MostKept, NoScheduleOfAFewRequestsKeepsMore) {
     }
     const int best = BestOfEverySchedule(machine, requests);
     const int64_t most = *MostKept(requests, machine);
-    ASSERT_GE(most, best) << "instance " << i << ": a schedule keeps more than the bound";
+    ASSERT_GE(most, best) << "instance " << i << ": a schedule exceeds the bound";
     exact += most == best;
     below_all += most < count;
   }
-  // The bound says something: it is often exact, and often less than all.
+  // The bound must be useful: often exact, and often less than all.
   EXPECT_GT(exact, kInstances / 3);
   EXPECT_GT(below_all, kInstances / 4);
 }
 
-// Ten prompts of 100 tokens at once, 1 ms each, and 4.5 ms until the first token: with the fixed millisecond three.
-TEST(MostKept, IsNearWhatCanBeKeptByHand) {
+// Ten prompts of 100 tokens at once, 1 ms each, with 4.5 ms to the first token: with the fixed millisecond three are
+// possible.
+TEST(MostKept, BoundIsNearValuesComputedByHand) {
   LinearModel model;
   model.padding_ns = model.prefill_ns;
   std::vector<AskedRequest> requests(10, {.prompt_tokens = 100, .slo = {.ttft_ns = 4'500'000}});
   const int64_t many = *MostKept(requests, MachineOf(model, 100000, 8));
   EXPECT_GE(many, 3);
   EXPECT_LE(many, 4);
-  // One that no machine of this kind can keep is not counted: its prompt takes 10 ms.
+  // A request that can never meet its objective is not counted: its prompt takes 10 ms.
   requests.assign(3, {.prompt_tokens = 1000, .slo = {.ttft_ns = 9'000'000}});
   EXPECT_EQ(*MostKept(requests, MachineOf(model, 100000, 8)), 0);
-  // Text that another request has computed is not charged.
+  // Shared text may be computed by another request and is not charged.
   for (AskedRequest& r : requests) r.shared_tokens = 990;
   EXPECT_EQ(*MostKept(requests, MachineOf(model, 100000, 8)), 3);
   EXPECT_EQ(*MostKept({}, MachineOf(model, 100000, 8)), 0);
 }
 
-// Answers of 101 tokens within 300 ms, each of which fills the memory: a step of 1 ms serves one of them.
-TEST(MostKept, MemoryHoldsBack) {
+// Answers of 101 tokens within 300 ms, each of which fills the memory: a step of 1 ms serves only one.
+TEST(MostKept, MemoryLimitsTheBound) {
   LinearModel model;
   model.padding_ns = model.prefill_ns = model.decode_ns = 1000;
   const std::vector<AskedRequest> requests(
@@ -350,8 +351,8 @@ TEST(MostKept, MemoryHoldsBack) {
   EXPECT_GE(*MostKept(requests, two), 4);
 }
 
-// Ten at once are more than can be kept, so rows are broken and the simplex method runs.
-TEST(MostKept, StopsWhereverItIsAsked) {
+// Ten at once are too many, so rows are violated and the simplex method runs.
+TEST(MostKept, StopsAtAnyCallOfKeepGoing) {
   LinearModel model;
   model.padding_ns = model.prefill_ns;
   const std::vector<AskedRequest> requests(10, {.prompt_tokens = 100, .slo = {.ttft_ns = 4'500'000}});
@@ -372,11 +373,11 @@ TEST(MostKept, StopsWhereverItIsAsked) {
   for (int stop = 1; stop <= times; ++stop) {
     asked = 0;
     EXPECT_FALSE(MostKept(requests, machine, [&](const KeptBoundProgress&) { return ++asked < stop; }).has_value());
-    EXPECT_EQ(asked, stop) << "it went on, or asked again";
+    EXPECT_EQ(asked, stop) << "it continued, or called keep_going again";
   }
 }
 
-// Longer and shorter requests with every kind of objective, more than can be kept.
+// Longer and shorter requests with all kinds of objectives, too many for the machine.
 WorkloadSpec Crowd(uint64_t seed, bool shares) {
   Rng rng(seed, 4);
   std::string text = "arrival_s,prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_jct_ms,prefix_hash_ids\n";
@@ -399,7 +400,7 @@ WorkloadSpec Crowd(uint64_t seed, bool shares) {
   return spec;
 }
 
-TEST(MostKept, NoPresetAndNoOracleKeepsMore) {
+TEST(MostKept, NoPresetAndNoOracleExceedsTheBound) {
   LinearModel model;
   model.context_ns = 20;
   model.padding_ns = model.prefill_ns;
@@ -430,7 +431,7 @@ TEST(MostKept, NoPresetAndNoOracleKeepsMore) {
       EXPECT_LE(results[i]->objectives.kept, *oracle->most_kept) << core::Presets()[i].name << ", seed " << seed;
     }
   }
-  EXPECT_GE(below_all, 3) << "the bound says that all could be kept";
+  EXPECT_GE(below_all, 3) << "the bound allows all requests";
 }
 
 }  // namespace

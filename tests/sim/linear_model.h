@@ -1,5 +1,5 @@
-// A step-time model whose answers can be worked out by hand: base + per prompt token + per decode + per context token,
-// cut into equal stages.
+// A step-time model with results computable by hand: base + per prompt token + per decode + per context token, divided
+// into equal stages.
 #pragma once
 
 #include "base/step_time_model.h"

@@ -1,5 +1,5 @@
-// Simulated replicas that move sequences: every answer is whole wherever it ends, room is found where it is, the bytes
-// take their time, and the recordings of all replicas replay.
+// Simulated replicas with migrations: every answer is complete wherever it ends, sequences move to free memory, the
+// bytes take time, and the recordings of all replicas replay.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kReplicas = 4;
 
-// Little KV memory, and a balancer that goes by nothing: some replicas are short of it while others have room.
+// Little KV memory, and a balancer that ignores load: some replicas lack memory while others have free blocks.
 sim::SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
   sim::SimulationConfig c = sim::SmallFleet(model, kReplicas, "random");
   c.scheduler.preset = "vllm";
@@ -33,7 +33,7 @@ std::map<int64_t, int32_t> LengthsOf(const sim::FleetRun& run) {
   return lengths;
 }
 
-TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
+TEST(SimulatedMigrations, MoveSequencesToReplicasWithRoom) {
   sim::LinearModel model;
   const sim::FleetRun stay = Simulate(Config(model, 0)), move = Simulate(Config(model, 8e9));
   EXPECT_TRUE(stay.json["migrations"].is_null());
@@ -43,13 +43,13 @@ TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
   ASSERT_GT(stay.json["preemptions"], 20) << "no replica was ever short of memory";
   EXPECT_LT(move.json["preemptions"], stay.json["preemptions"].get<double>() * 0.8);
   EXPECT_EQ(move.json["requests"]["completed"], 400);
-  EXPECT_EQ(LengthsOf(move), LengthsOf(stay)) << "an answer has another length where it moved";
+  EXPECT_EQ(LengthsOf(move), LengthsOf(stay)) << "a moved answer has a different length";
   EXPECT_EQ(move.json["output_token_throughput"].get<double>() * move.json["duration_s"].get<double>(),
             stay.json["output_token_throughput"].get<double>() * stay.json["duration_s"].get<double>());
 }
 
-// What is chosen counts with its whole prompt and finds its room, and what loses its KV on the way moves without it:
-// few moves come to nothing, though every replica is short of memory now and then and prompts are long.
+// A chosen sequence reserves blocks for its whole prompt, and one that is preempted during the move continues without
+// KV. So few moves fail, although every replica runs out of memory at times and prompts are long.
 TEST(SimulatedMigrations, FewMovesFail) {
   sim::LinearModel model;
   for (const char* prompts : {"random:in=300,out=200", "random:in=2000,out=60"}) {
@@ -59,16 +59,16 @@ TEST(SimulatedMigrations, FewMovesFail) {
     EXPECT_GT(moved, 5);
     EXPECT_LT(failed, moved / 4) << moves.dump();
     EXPECT_EQ(moves["outgrew"], 0) << "room was reserved for less than the prompt";
-    EXPECT_LT(moves["no_room"], failed / 2 + 3) << "it was sent where it does not fit";
+    EXPECT_LT(moves["no_room"], failed / 2 + 3) << "a sequence was sent to a replica without room";
     EXPECT_EQ(failed, moves["ended"].get<int64_t>() + moves["outgrew"].get<int64_t>() +
                           moves["no_room"].get<int64_t>() + moves["refused"].get<int64_t>());
   }
 }
 
-TEST(SimulatedMigrations, FollowTheSeedAndTheBandwidth) {
+TEST(SimulatedMigrations, DependOnSeedAndBandwidth) {
   sim::LinearModel model;
   EXPECT_EQ(Simulate(Config(model, 8e9)).plan_hashes, Simulate(Config(model, 8e9)).plan_hashes);
-  const sim::FleetRun slow = Simulate(Config(model, 1e7));  // seconds for each
+  const sim::FleetRun slow = Simulate(Config(model, 1e7));  // seconds per move
   EXPECT_EQ(slow.json["requests"]["completed"], 400);
   EXPECT_LT(slow.json["migrations"]["moved"], Simulate(Config(model, 8e9)).json["migrations"]["moved"]);
 }

@@ -8,7 +8,8 @@
 namespace tactus::sim {
 namespace {
 
-// Long prompts just before short ones with a tight objective, again and again: the order decides who keeps it.
+// Repeated bursts of long prompts just before short ones with a tight objective: the order decides whether they meet
+// it.
 WorkloadSpec Bursts() {
   std::string text = "arrival_s,prompt_tokens,output_tokens\n";
   for (int i = 0; i < 12; ++i) {
@@ -58,13 +59,13 @@ TEST(Oracle, IsAtLeastAsGoodAsEveryPresetAndTheSameOnAnyNumberOfThreads) {
     EXPECT_GE(goodput, *value) << name;
     if (name == "sarathi-serve") fcfs = *value;
   }
-  // By hand: short before long keeps the short ones' objective in every burst, first come first served none of it.
+  // By hand: short before long meets the short ones' objective in every burst, first come first served in none.
   EXPECT_GT(goodput, 1.5 * fcfs);
   EXPECT_EQ(one.swaps_tried, 40);
 }
 
-// One sequence at a time: who goes first keeps its objective, so the short ones must.
-TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
+// One sequence at a time: only the first of a burst meets the objective, so the short ones must come first.
+TEST(Oracle, TheSearchFindsTheOrderThatMeetsTheObjective) {
   LinearModel model;
   SimulationJob job = Job(model);
   job.config.scheduler.limits.max_num_seqs = 1;
@@ -72,13 +73,13 @@ TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
   job.config.slo.jct_ns = 40 * kMillisecond;
   job.config.concurrency = 0;
   const auto result = Checked(RunOracle(job, {.swaps = 200, .threads = 1}));
-  // A short one alone takes 2 ms of prompt and 19 decodes of 1.1 ms: the first of each burst keeps 40 ms, a long one
-  // never.
+  // A short request alone takes 2 ms for its prompt and 19 decodes of 1.1 ms: the first of each burst meets 40 ms, a
+  // long one never.
   EXPECT_GE(result.run.classes.at("").kept, 12);
   EXPECT_EQ(result.run.completed, 48);
 }
 
-TEST(Oracle, BeginsWithoutThePresetsThatAreLeftOut) {
+TEST(Oracle, ExcludedPresetsAreNotTried) {
   LinearModel model;
   const auto all = Checked(RunOracle(Job(model), {.swaps = 0, .threads = 1}));
   const std::string best = all.from.starts_with("preset ") ? all.from.substr(7) : "tactus";
@@ -91,7 +92,7 @@ TEST(Oracle, BeginsWithoutThePresetsThatAreLeftOut) {
   EXPECT_NE(without.from, "preset " + best);
 }
 
-TEST(Oracle, NamesThatAreLeftOutArePresets) {
+TEST(Oracle, UnknownExcludedPresetsAreErrors) {
   EXPECT_EQ(*ParseOracleWithout(""), std::vector<std::string>());
   EXPECT_EQ(*ParseOracleWithout("tactus,accelgen,tactus"), (std::vector<std::string>{"tactus", "accelgen"}));
   const Status unknown = ParseOracleWithout("tactus,larri").status();
@@ -104,7 +105,7 @@ TEST(Oracle, NamesThatAreLeftOutArePresets) {
   EXPECT_EQ(ParseOracleWithout(every).status().param(), "oracle-without");
 }
 
-TEST(Oracle, SaysWhyNoBoundIsKnown) {
+TEST(Oracle, ReportsWhyThereIsNoBound) {
   LinearModel model;
   const OracleOptions quick{.swaps = 0, .threads = 1};
   EXPECT_TRUE(Checked(RunOracle(Job(model), quick)).most_kept.has_value());
@@ -122,7 +123,7 @@ TEST(Oracle, SaysWhyNoBoundIsKnown) {
   EXPECT_NE(why([](SimulationJob* job) { job->config.warmup.requests = 1; }).find("--warmup"), std::string::npos);
 }
 
-TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
+TEST(Oracle, ReportsWhyNothingRunsAndInterruption) {
   LinearModel model;
   SimulationJob job = Job(model);
   job.config.balancer = "nosuch";
@@ -140,7 +141,7 @@ TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
   EXPECT_EQ(some.unbounded, "the search was stopped");
 }
 
-TEST(Oracle, TheBoundSaysHowFarItIsAndCanBeStopped) {
+TEST(Oracle, TheBoundReportsProgressAndCanBeStopped) {
   LinearModel model;
   const OracleOptions quick{.swaps = 0, .threads = 1};
   int64_t in_bound = 0, most_rounds = 0, runs = 0, total = 0;
@@ -154,7 +155,7 @@ TEST(Oracle, TheBoundSaysHowFarItIsAndCanBeStopped) {
   EXPECT_TRUE(whole.most_kept.has_value());
   EXPECT_GT(in_bound, 1);
   EXPECT_GT(most_rounds, 1);
-  EXPECT_GE(runs, total) << "all simulations are behind it";
+  EXPECT_GE(runs, total) << "all simulations are done";
   int64_t asked = 0;
   const auto stopped = Checked(RunOracle(Job(model), quick, [&](const OracleProgress& p) {
     asked += p.bound.most_rounds > 0;
@@ -163,7 +164,7 @@ TEST(Oracle, TheBoundSaysHowFarItIsAndCanBeStopped) {
   EXPECT_EQ(asked, 1);
   EXPECT_FALSE(stopped.most_kept.has_value());
   EXPECT_EQ(stopped.unbounded, "the search was stopped");
-  EXPECT_EQ(stopped.from, whole.from) << "the best so far is the answer";
+  EXPECT_EQ(stopped.from, whole.from) << "the best so far is returned";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Offline jobs in simulation: every request once, by the plan that a batch would have, on one replica or in shards.
+// Offline jobs in simulation: every request runs once, with the plan of a batch, on one replica or in shards.
 #include "sim/planned_job.h"
 #include "base/json.h"
 
@@ -14,7 +14,7 @@
 namespace tactus::sim {
 namespace {
 
-// A workload of these requests, all at once.
+// A workload of the given requests, all at once.
 class ListedStream final : public WorkloadStream {
  public:
   explicit ListedStream(std::vector<WorkloadRequest> requests) : requests_(std::move(requests)) {}
@@ -34,7 +34,7 @@ class ListedStream final : public WorkloadStream {
   size_t next_ = 0;
 };
 
-// A task of long shared prompts with short answers beside one of short prompts with long answers, mixed.
+// Two mixed tasks: long shared prompts with short answers, and short prompts with long answers.
 std::vector<WorkloadRequest> Mix(int32_t each) {
   std::vector<WorkloadRequest> all;
   for (int32_t i = 0; i < each; ++i) {
@@ -62,7 +62,7 @@ SimulationConfig JobConfig(const StepTimeModel& model, const std::string& preset
   return c;
 }
 
-// 10 us for a prompt's token, 0.2 us for reading a token's KV.
+// 10 us per prompt token, 0.2 us to read the KV of a token.
 LinearModel Device() {
   LinearModel model;
   model.prefill_ns = 10'000;
@@ -114,7 +114,7 @@ TEST(PlannedJob, EveryOrderRunsEveryRequestOnce) {
       ASSERT_TRUE(run.result.plan);
       EXPECT_EQ(run.result.plan->order, preset);
       EXPECT_EQ(run.result.plan->requests, 300);
-      EXPECT_EQ(run.without_place, run.result.plan->sample) << "every other request knows its place in the plan";
+      EXPECT_EQ(run.without_place, run.result.plan->sample) << "all other requests have their place in the plan";
       const bool by_lengths = std::string(preset) == "balance" || std::string(preset).starts_with("blend");
       EXPECT_EQ(run.result.plan->sample > 0, by_lengths && !known) << preset;
       EXPECT_GT(*run.result.plan->share_of_practical_bound, *run.result.plan->share_of_bound);
@@ -135,7 +135,7 @@ TEST(PlannedJob, BlendSharesLikeDepthFirstAndIsFasterThanFileOrder) {
   EXPECT_LT(blend.result.duration_s, fcfs.result.duration_s);
 }
 
-// Nothing of a plan is in what other simulations say.
+// Results of other simulations have no plan.
 TEST(PlannedJob, OtherLoadsHaveNoPlan) {
   const LinearModel model = Device();
   SimulationConfig c = JobConfig(model, "blend");
@@ -146,7 +146,7 @@ TEST(PlannedJob, OtherLoadsHaveNoPlan) {
   EXPECT_EQ(ToJson(run.result).find("\"plan\""), std::string::npos);
 }
 
-TEST(PlannedJob, IsTheSameEveryTime) {
+TEST(PlannedJob, IsDeterministic) {
   const LinearModel model = Device();
   for (const char* preset : {"blend", "random"}) {
     const Simulated a = Simulate(JobConfig(model, preset), Mix(100)), b = Simulate(JobConfig(model, preset), Mix(100));
@@ -154,12 +154,12 @@ TEST(PlannedJob, IsTheSameEveryTime) {
     EXPECT_EQ(ToJson(a.result), ToJson(b.result)) << "without a stopwatch nothing depends on the machine";
     SimulationConfig c = JobConfig(model, preset);
     c.job->seed = 7;
-    EXPECT_NE(Simulate(c, Mix(100)).hashes, a.hashes) << "another sample or shuffle";
+    EXPECT_NE(Simulate(c, Mix(100)).hashes, a.hashes) << "a different sample or shuffle";
   }
 }
 
-// A plan that is told nothing is not moved by how long answers are, until they have ended.
-TEST(PlannedJob, ThePlanLearnsLengthsFromItsSampleAlone) {
+// A plan without known lengths does not depend on output lengths until answers have ended.
+TEST(PlannedJob, ThePlanLearnsLengthsOnlyFromEndedAnswers) {
   const LinearModel model = Device();
   std::vector<WorkloadRequest> longer = Mix(200);
   PlannedEngine engine{.order = "blend", .kv_tokens = 10'000, .max_model_len = 2048, .default_max_tokens = 1000};
@@ -187,8 +187,8 @@ TEST(PlannedJob, ThePlanLearnsLengthsFromItsSampleAlone) {
   EXPECT_NE((*a)->Next(0)->place.kv_tokens, (*b)->Next(0)->place.kv_tokens);
 }
 
-// A device that reads shared prefixes once is planned as one.
-TEST(PlannedJob, SharedReadsAreInItsBound) {
+// The plan of a device that reads shared prefixes once counts them once.
+TEST(PlannedJob, TheBoundCountsSharedReadsOnce) {
   const LinearModel model = Device();
   SimulationConfig c = JobConfig(model, "blend");
   const double each_s = Simulate(c, Mix(200)).result.plan->bound_s.value();
@@ -216,8 +216,8 @@ TEST(PlannedJob, ShardsHaveTheSameWorkAndEveryRequestOnce) {
   }
 }
 
-// What a server would refuse ends its turn, also in the sample.
-TEST(PlannedJob, ARequestThatIsRefusedIsNotAwaited) {
+// A rejected request completes its turn in the plan, also within the sample.
+TEST(PlannedJob, ARejectedRequestIsNotAwaited) {
   const LinearModel model = Device();
   std::vector<WorkloadRequest> requests = Mix(200);
   for (size_t i = 0; i < requests.size(); i += 4) requests[i].prompt_tokens = 5000;
@@ -228,10 +228,10 @@ TEST(PlannedJob, ARequestThatIsRefusedIsNotAwaited) {
   EXPECT_EQ(run.result.completed, 300);
   EXPECT_EQ(run.result.rejected, 100);
   EXPECT_LT(run.result.plan->sample, 60);
-  EXPECT_GE(run.most_waiting, 60) << "the queue is filled once the sample has ended";
+  EXPECT_GE(run.most_waiting, 60) << "the queue is filled after the sample has ended";
 }
 
-TEST(PlannedJob, LoadsThatAreNoJobAreRefusedWithTheFix) {
+TEST(PlannedJob, LoadsThatCannotBeAJobAreRejectedWithTheFix) {
   const LinearModel model = Device();
   SimulationConfig c = JobConfig(model, "blend");
   const auto why = [&](std::vector<WorkloadRequest> requests) {

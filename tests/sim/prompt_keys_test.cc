@@ -29,7 +29,7 @@ WorkloadRequest Prompt(int64_t index, int64_t tokens) {
   return r;
 }
 
-TEST(PromptKeys, RequestsShareNothingUnlessTheySay) {
+TEST(PromptKeys, RequestsShareNothingByDefault) {
   const auto a = Keys(Prompt(0, 100)), b = Keys(Prompt(1, 100));
   EXPECT_EQ(a.size(), 6u);
   EXPECT_EQ(Shared(a, b), 0u);
@@ -47,19 +47,19 @@ TEST(PromptKeys, APrefixGroupSharesItsFullBlocksOnly) {
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 0u);
 }
 
-TEST(PromptKeys, HashIdsShareByWholeIdsWhateverTheBlockSize) {
+TEST(PromptKeys, HashIdsShareWholeIdsForAnyBlockSize) {
   WorkloadRequest a = Prompt(0, 1200), b = Prompt(1, 1500);
   a.block_ids = {5, 6, 9};
   b.block_ids = {5, 6, 10};
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 1024u / 16);
-  EXPECT_EQ(Shared(Keys(a, 24), Keys(b, 24)), 1024u / 24);  // a block that reaches into the third id is not shared
+  EXPECT_EQ(Shared(Keys(a, 24), Keys(b, 24)), 1024u / 24);  // a block that overlaps the third id is not shared
   b.block_ids = {5, 6, 9};
   EXPECT_EQ(Shared(Keys(a), Keys(b)), 1200u / 16);
 }
 
-// The next turn's prompt holds the last turn's answer: its blocks must have the keys that they had when they were
+// The next turn's prompt contains the previous answer: its blocks must have the keys that they had when they were
 // generated.
-TEST(PromptKeys, AConversationsNextTurnFindsWhatWasGenerated) {
+TEST(PromptKeys, AConversationsNextTurnFindsGeneratedBlocks) {
   WorkloadRequest first = Prompt(0, 64), second = Prompt(1, 160);
   first.conversation = second.conversation = first.prefix_id = second.prefix_id = 3;
   second.turn = 1;
@@ -71,7 +71,7 @@ TEST(PromptKeys, AConversationsNextTurnFindsWhatWasGenerated) {
   EXPECT_EQ(Shared(kv, Keys(other)), 0u);
 }
 
-TEST(PromptKeys, NoTwoTextsHaveTheSameKey) {
+TEST(PromptKeys, DifferentTextsHaveDifferentKeys) {
   std::vector<Hash128> all;
   for (int64_t id = 0; id < 300; ++id) {
     for (const bool conversation : {false, true}) {
@@ -109,7 +109,7 @@ TEST(OwnerTable, AgreesWithAMap) {
       expected.erase(it);
     }
   }
-  table.Remove(next + 5);  // not there: no effect
+  table.Remove(next + 5);  // not in the table: no effect
   for (const auto& [handle, id] : expected) ASSERT_EQ(table.Find(handle).id, id);
 }
 

@@ -1,4 +1,4 @@
-// The figures of a result, worked out by hand.
+// The figures of a result, compared with values computed by hand.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -48,13 +48,14 @@ Simulated Simulate(const sim::SimulationConfig& config, const std::string& rows)
   return {SortedJson::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
 }
 
-// One request a second for 20 s, 2 ms of base and prompt and 0.1 ms of a decode each: never two at once. From 5 s to 15
-// s ten came and ten ended; over the whole run MFU and the steps are the same.
+// One request per second for 20 s: base and prompt 2 ms, each decode 0.1 ms, so requests never overlap. From 5 s to 15
+// s ten arrived and ten ended; MFU and steps are those of the whole run.
 TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
   const sim::LinearModel model;
   sim::SimulationConfig c = Config(model);
   std::string rows;
-  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + (i == 19 ? ",100,3000\n" : ",100,2\n");  // a long last one
+  for (int i = 0; i < 20; ++i)
+    rows += std::to_string(i) + (i == 19 ? ",100,3000\n" : ",100,2\n");  // a long last answer
   const Simulated whole = Simulate(c, rows);
   c.warmup.ns = 5 * kSecond;
   c.measure.ns = 10 * kSecond;
@@ -68,23 +69,23 @@ TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
   EXPECT_EQ(part.json["tbt_ms"]["max"], part.json["tbt_ms"]["p50"]);
   EXPECT_EQ(part.json["plan_hash"], whole.json["plan_hash"]);
   EXPECT_EQ(part.json["steps"], whole.json["steps"]);
-  EXPECT_LT(whole.json["request_throughput"].get<double>(), 1.0) << "the last one's end counts there";
+  EXPECT_LT(whole.json["request_throughput"].get<double>(), 1.0)
+      << "without a window the end of the last request counts";
   c.warmup = {.requests = 5};
   c.measure = {};
   const Simulated rest = Simulate(c, rows);
-  EXPECT_EQ(rest.json["requests"]["completed"], 14) << "all but five, and the one that ends the load";
+  EXPECT_EQ(rest.json["requests"]["completed"], 14) << "all but the first five and the last, which ends the load";
   EXPECT_EQ(rest.json["duration_s"], 14.0);
 }
 
-// Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all
-// steps.
-TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
+// Two independent replicas with very different numbers of steps: the mean is over all steps.
+TEST(SimResult, MemoryAndBudgetUseAreMeansOverAllReplicasSteps) {
   const sim::LinearModel model;
   sim::SimulationConfig c = Config(model);
   const std::string small = "0,16,2\n", large = "0,2000,400\n";
   const Simulated a = Simulate(c, small), b = Simulate(c, large);
-  // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets
-  // of 512.
+  // The small replica uses 1 block of 1000 in its first step and 2 in its second, and 16 + 1 tokens of two budgets of
+  // 512.
   ASSERT_EQ(a.stats.steps, 2);
   EXPECT_DOUBLE_EQ(a.stats.kv_utilization, 0.0015);
   EXPECT_DOUBLE_EQ(a.stats.budget_utilization, 17.0 / 1024);
@@ -111,9 +112,9 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   EXPECT_EQ(both.stats.kv_blocks_total, 2000);
 }
 
-// Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences
-// of 300 preempt each other.
-TEST(SimResult, CountsAreOfAllReplicas) {
+// Two equal replicas, each row once per replica: every count is twice one replica's. Six sequences of 300 tokens
+// preempt each other in KV memory for 960 tokens.
+TEST(SimResult, CountsAreSumsOverReplicas) {
   const sim::LinearModel model;
   std::string once, twice;
   for (int i = 0; i < 6; ++i) {
@@ -158,8 +159,8 @@ TEST(SimResult, CountsAreOfAllReplicas) {
   }
 }
 
-// Three requests 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
-TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
+// Three requests, 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
+TEST(SimResult, RatesAndMeansMatchRequestsThatRunAlone) {
   const sim::LinearModel model;
   sim::SimulationConfig c = Config(model);
   const Simulated run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
@@ -173,12 +174,12 @@ TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
   EXPECT_NEAR(run.json["output_token_throughput"].get<double>(), 9 / 4.0036, 1e-9);
   EXPECT_EQ(run.json["requests"]["unfinished"], 0);
   EXPECT_TRUE(run.json["first_rejection"].is_null());
-  // One request has no rate.
+  // A single request has no rate.
   EXPECT_TRUE(Simulate(c, "5,40,3\n").json["request_rate_achieved"].is_null());
   EXPECT_TRUE(Simulate(c, "5,40,3\n5,40,3\n").json["request_rate_achieved"].is_null());
 }
 
-TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
+TEST(SimResult, DeviceUseCountsTheDevicesOfAllReplicas) {
   cost::Deployment d;
   d.model = "llama-3.1-8b";
   d.device = "h100";
@@ -188,19 +189,19 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
   sim::SimulationConfig c = Config(model);
   c.meter = meter->get();
   const Simulated one = Simulate(c, "0,1000,20\n");
-  c.replicas = 2;  // the second has nothing to do
+  c.replicas = 2;  // the second is idle
   const Simulated two = Simulate(c, "0,1000,20\n");
   EXPECT_GT(one.json["mfu"].get<double>(), 0);
   EXPECT_NEAR(two.json["mfu"].get<double>(), one.json["mfu"].get<double>() / 2, 1e-12);
   EXPECT_NEAR(two.json["mbu"].get<double>(), one.json["mbu"].get<double>() / 2, 1e-12);
-  // About 2 operations per token and parameter of the layers, which are 7.0e9 of the 8.0e9.
+  // About 2 operations per token and parameter of the layers, which have 7.0e9 of the 8.0e9 parameters.
   EXPECT_NEAR(one.json["mfu"].get<double>(),
               2 * 7.0e9 * 1019 / (meter.value()->peak_flops() * one.json["duration_s"].get<double>()),
               0.15 * one.json["mfu"].get<double>());
 }
 
-// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: what the meter says of
-// each.
+// 1,000 tokens in chunks of 512 and 488, then two decodes that read 1,001 and 1,002 tokens: the sum of the meter's
+// values.
 TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
   cost::Deployment d;
   d.model = "llama-3.1-8b";
@@ -230,12 +231,12 @@ TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
   EXPECT_NEAR(run.json["mbu"].get<double>() * seconds * c.meter->peak_bandwidth() / bytes, 1, 1e-9);
 }
 
-TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
+TEST(SimResult, ThePromptMayFillTheContextButNotExceedIt) {
   const sim::LinearModel model;
   sim::SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
   EXPECT_EQ(Simulate(c, "0,99,5\n").json["requests"]["completed"], 1);
-  EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);  // what the context leaves
+  EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);  // the rest of the context
   const Simulated refused = Simulate(c, "0,100,5\n0,10,5\n");
   EXPECT_EQ(refused.json["requests"]["rejected"], 1);
   EXPECT_EQ(refused.json["requests"]["completed"], 1);
@@ -259,7 +260,7 @@ TEST(SimResult, AnAnswerOfExactlyMaxTokensIsNotCut) {
   EXPECT_EQ(exact.stats.generation_tokens, 11);
 }
 
-TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
+TEST(SimResult, LimitsOfAConfigurationAreExact) {
   const sim::LinearModel model;
   const auto param = [&](const std::function<void(sim::SimulationConfig*)>& change) {
     sim::SimulationConfig c = Config(model);
@@ -280,7 +281,7 @@ TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
   EXPECT_EQ(param([](auto* c) { c->priorities = std::make_shared<const std::vector<int32_t>>(1, 0); }), "");
 }
 
-TEST(RequestLog, OneLineOfEveryRequest) {
+TEST(RequestLog, HasOneLinePerRequest) {
   const auto path =
       (std::filesystem::path(testing::TempDir()) / ("requests_" + std::to_string(getpid()) + ".csv")).string();
   auto log = sim::RequestLog::Create(path);
@@ -312,7 +313,7 @@ TEST(RequestLog, OneLineOfEveryRequest) {
   std::filesystem::remove(path);
 }
 
-TEST(RequestLog, AFullDiskIsSaid) {
+TEST(RequestLog, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   auto log = sim::RequestLog::Create("/dev/full");
   ASSERT_TRUE(log.ok());

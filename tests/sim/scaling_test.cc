@@ -1,4 +1,4 @@
-// A simulated fleet that grows and shrinks by its load, and headroom for requests of high priority.
+// A simulated fleet with autoscaling, and headroom for requests of high priority.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ sim::SimulationConfig Scaled(const StepTimeModel& model) {
   return c;
 }
 
-TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
+TEST(SimulatedScaling, TheNumberOfReplicasFollowsTheLoad) {
   sim::LinearModel model;
   const sim::FleetRun busy = sim::RunFleet(Scaled(model), "random:in=300,out=200", 60, 600);
   ASSERT_FALSE(busy.json["scaling"].is_null());
@@ -36,7 +36,7 @@ TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
   EXPECT_GT(served.size(), 2u);
   const double used = busy.json["scaling"]["mean_replicas"];
   EXPECT_GT(used, 1.5);
-  EXPECT_LT(used, 6) << "all from the beginning to the end";
+  EXPECT_LT(used, 6) << "all replicas from start to end";
   const sim::FleetRun calm = sim::RunFleet(Scaled(model), "random:in=300,out=200", 1, 100);
   EXPECT_EQ(calm.json["scaling"]["started"], 0);
   EXPECT_EQ(calm.json["scaling"]["mean_replicas"], 1.0);
@@ -44,11 +44,11 @@ TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
     EXPECT_EQ(answer.replica, 0) << "a replica that is off took " << index;
 }
 
-// With two at the least and one enough, what was started goes again, and what ran there has ended elsewhere.
-TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
+// With a minimum of two replicas and a load for one, extra replicas are drained and their requests end elsewhere.
+TEST(SimulatedScaling, UnneededReplicasAreDrained) {
   sim::LinearModel model;
   sim::SimulationConfig c = Scaled(model);
-  // A burst at the beginning, then one by one.
+  // A burst at the start, then one request at a time.
   const std::string path = ::testing::TempDir() + "tactus_scaling_" + std::to_string(getpid()) + ".csv";
   {
     std::ofstream file(path);
@@ -61,7 +61,7 @@ TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
   EXPECT_EQ(outcome.json["requests"]["completed"], 260);
   const auto& scaling = outcome.json["scaling"];
   EXPECT_GT(scaling["started"], 0);
-  EXPECT_EQ(scaling["drained"], scaling["started"]) << "one is left, as at the beginning: " << scaling.dump();
+  EXPECT_EQ(scaling["drained"], scaling["started"]) << "one replica is left, as at the start:  " << scaling.dump();
 }
 
 TEST(SimulatedScaling, FollowsTheSeed) {
@@ -71,11 +71,11 @@ TEST(SimulatedScaling, FollowsTheSeed) {
   EXPECT_TRUE(sim::RunFleet(Config(model), "random:in=300,out=200", 60, 100).json["scaling"].is_null());
 }
 
-// One request in ten is of high priority. With headroom they share their replica with fewer, and their tokens come
-// faster; without they are as all others.
+// One request in ten has high priority. With headroom they share their replica with fewer others and get tokens faster;
+// without it they are like all others.
 TEST(SimulatedHeadroom, HighPriorityHasFasterSteps) {
   sim::LinearModel model;
-  model.decode_ns = kMillisecond;  // a step takes as long as those that are in it
+  model.decode_ns = kMillisecond;  // a step's time grows with its sequences
   const std::string path = ::testing::TempDir() + "tactus_headroom_" + std::to_string(getpid()) + ".csv";
   {
     std::ofstream file(path);

@@ -41,15 +41,15 @@ TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
   const core::SchedulerLimits& l = setup->config.scheduler.limits;
   EXPECT_EQ(l.max_model_len, 131072);
-  // 80 GB less 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about 28,000
-  // blocks.
+  // 80 GB minus 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about
+  // 28,000 blocks.
   EXPECT_GT(l.blocks_total, 24000);
   EXPECT_LT(l.blocks_total, 32000);
   EXPECT_EQ(setup->workload->count(), 50);
 }
 
-// Steps without a limit: one prompt's activations are planned for, unless whole prompts of sequences that each set
-// their context aside may share a step.
+// Unlimited steps: activations are planned for one prompt, unless whole prompts of several sequences that each reserve
+// their context may share a step.
 TEST(SetUp, MemoryIsPlannedForThePromptsThatAStepMayHold) {
   const auto blocks = [](const std::string& scheduler, bool reserve_full) {
     SimOptions o = Options();
@@ -63,14 +63,13 @@ TEST(SetUp, MemoryIsPlannedForThePromptsThatAStepMayHold) {
   };
   const int64_t one_prompt = blocks("orca", false);
   EXPECT_EQ(blocks("orca-best", true), one_prompt) << "a step computes one prompt";
-  // A token takes 131,072 bytes of KV and 2 x (3 x 14,336 + 3 x 4,096) = 110,592 of activations.
+  // A token uses 131,072 bytes of KV and 2 x (3 x 14,336 + 3 x 4,096) = 110,592 of activations.
   const int64_t all = blocks("orca", true);
   EXPECT_NEAR(static_cast<double>(all) / static_cast<double>(one_prompt), 131072.0 / (131072 + 110592), 0.02)
-      << "a step may compute all that KV holds";
+      << "a step may compute as many tokens as the KV memory holds";
 }
 
-// A named model with a context of the asker's: a prompt that the model was not made for is served, and a shorter one
-// holds.
+// A given context replaces the named model's: longer prompts are served, and a shorter context limits them.
 TEST(SetUp, TheContextOfANamedModelCanBeOverridden) {
   SimOptions o = Options();
   o.model = "opt-13b";
@@ -115,7 +114,7 @@ TEST(SetUp, OverlapReachesTheCostModel) {
   o.overlap_interference = 0;
   EXPECT_LT(ns(), nano);
   o.overlap_interference = 1;
-  EXPECT_LE(ns(), off) << "whole where that is faster";
+  EXPECT_LE(ns(), off) << "steps stay whole if that is faster";
 }
 
 TEST(SetUp, EveryPresetSimulates) {
@@ -154,17 +153,17 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   const auto json = RunOptions(o);
   EXPECT_EQ(json["requests"]["completed"], 16);
   o.overlap = "nano";
-  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "overlap") << "the profile's steps are as they were measured";
+  EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "overlap") << "the profile's steps are measured values";
   o.overlap = "off";
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_TRUE(json["extrapolation"].is_null());
-  o.workload = "random:in=900,out=16";  // chunks behind 512 tokens, which no row has
+  o.workload = "random:in=900,out=16";  // chunks after 512 tokens, which no row has
   EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
-  o.model = "llama-3.1-8b", o.device = "h100";  // for memory; the step times are the profile's all the same
+  o.model = "llama-3.1-8b", o.device = "h100";  // for the memory plan; step times still come from the profile
   EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
 }
 
-TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
+TEST(SetUp, SmallKvMemoryShortensTheContextWithANote) {
   SimOptions o = Options();
   o.kv_blocks = 100;
   const auto setup = SetUpSimulation(o, {});
@@ -175,7 +174,7 @@ TEST(SetUp, SmallKvMemoryShortensTheContextAndSaysSo) {
   EXPECT_TRUE(said);
 }
 
-TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
+TEST(SetUp, OptionsWithoutEffectAreNoted) {
   const auto noted = [](const std::function<void(SimOptions*)>& change, const char* words) {
     SimOptions o = Options();
     change(&o);
@@ -185,10 +184,10 @@ TEST(SetUp, WhatIsAskedForAndHasNoEffectIsNoted) {
                                      [&](const std::string& note) { return note.find(words) != std::string::npos; });
   };
   const auto swap = [](auto* o) { o->scheduler = "sarathi-serve", o->swap_space.bytes = int64_t{1} << 30; };
-  EXPECT_TRUE(noted(swap, "--swap-space is not used"));
-  EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space is not used"));
-  EXPECT_TRUE(noted([](auto* o) { o->overlap_interference = 0.3; }, "--overlap-interference is not used"));
-  EXPECT_FALSE(noted([](auto* o) { o->overlap = "nano", o->overlap_interference = 0.3; }, "is not used"));
+  EXPECT_TRUE(noted(swap, "--swap-space has no effect"));
+  EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space has no effect"));
+  EXPECT_TRUE(noted([](auto* o) { o->overlap_interference = 0.3; }, "--overlap-interference has no effect"));
+  EXPECT_FALSE(noted([](auto* o) { o->overlap = "nano", o->overlap_interference = 0.3; }, "has no effect"));
   EXPECT_TRUE(noted([](auto* o) { o->max_model_len = 131073; }, "131072"));
   EXPECT_FALSE(noted([](auto* o) { o->max_model_len = 131072; }, "--max-model-len"));
 }
@@ -216,7 +215,7 @@ TEST(SetUp, ThePrefixCacheIsOnAsInTheServer) {
 }
 
 TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
-  // Not the folder that the test may run in.
+  // Not the folder in which the test may run.
   const std::filesystem::path data = std::filesystem::path(::testing::TempDir()) / "sim_setup_data";
   std::filesystem::create_directories(data);
   std::ofstream(data / "lengths_here.csv") << "prompt_tokens,output_tokens\n10,5\n20,6\n";
@@ -227,7 +226,7 @@ TEST(SetUp, FilesAreLookedUpInTheDataFolder) {
   o.data = data.string();
   const auto setup = SetUpSimulation(o, {});
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
-  EXPECT_EQ(setup->workload->count(), 2);  // as many as the file has
+  EXPECT_EQ(setup->workload->count(), 2);  // the file's number of rows
   std::filesystem::create_directories(data / "traces");
   std::filesystem::rename(data / "lengths_here.csv", data / "traces/lengths_here.csv");
   EXPECT_TRUE(SetUpSimulation(o, {}).ok());
@@ -296,7 +295,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   EXPECT_EQ(other->config.swap_blocks, 0);
 }
 
-TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
+TEST(SetUp, TheDefaultNumberOfRequests) {
   SimOptions o = Options();
   o.requests = -1;
   EXPECT_EQ(SetUpSimulation(o, {})->workload->count(), 1000);
@@ -313,7 +312,7 @@ TEST(SetUp, HowManyRequestsComeWhereNobodySays) {
   EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "requests");
   o.requests = 1;
   EXPECT_TRUE(SetUpSimulation(o, {}).ok());
-  // The second opening gives the same requests.
+  // Opening again gives the same requests.
   auto again = SetUpSimulation(Options(), {});
   ASSERT_TRUE(again.ok());
   const auto second = again->open_workload();
@@ -343,11 +342,11 @@ TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
   }
   EXPECT_GT(tight, 10);
   EXPECT_LT(tight, 40);
-  // Without shares they are those of a mix: only.
+  // Classes without shares must be parts of a mix: workload.
   SimTexts parts = texts;
   for (SloClass& c : parts.slo_mix.classes) c.share = 0;
   EXPECT_EQ(SetUpSimulation(o, parts).status().param(), "slo-mix");
-  // Objectives come from one place.
+  // Objectives must come from a single source.
   o.slo_mix = "as typed";
   EXPECT_TRUE(SetUpSimulation(o, texts).ok());
   o.slo = "ttft=1s";
@@ -360,7 +359,7 @@ TEST(SetUp, AMixOfObjectivesReachesTheRequests) {
   EXPECT_NE(SetUpSimulation(o, texts).status().message().find("states objectives"), std::string::npos);
 }
 
-TEST(SetUp, AClassThatDeclaresNothingNamesTheLoadsRequests) {
+TEST(SetUp, AClassWithoutObjectivesNamesTheLoadsRequests) {
   SimOptions o = Options();
   o.slo_class = {"gold"};
   auto setup = SetUpSimulation(o, {});
@@ -377,17 +376,18 @@ TEST(SetUp, AClassThatDeclaresNothingNamesTheLoadsRequests) {
   EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "slo-class");
 }
 
-TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
+TEST(SetUp, StatedPredictionsNeedAWorkloadWithPredictions) {
   SimOptions o = Options();
   o.scheduler = "trail";
   o.predictor = "stated";
   const Status none = SetUpSimulation(o, {}).status();
   EXPECT_EQ(none.param(), "predictor");
   EXPECT_NE(none.message().find("predicted_output_tokens"), std::string::npos) << none.message();
-  // One at a time: after the first, the answer that is predicted to be the shortest is next, whatever it will be.
+  // One request at a time: after the first, the request with the shortest predicted answer is next, whatever its true
+  // length.
   o.max_num_seqs = 1;
   o.requests = -1;
-  o.ignore_eos = false;  // else a request's stated length bounds its prediction
+  o.ignore_eos = false;  // otherwise the stated length bounds the prediction
   o.requests_out = ::testing::TempDir() + "/predicted_requests.csv";
   o.workload = "lengths:" + WriteFile("predicted.csv",
                                       "prompt_tokens,output_tokens,predicted_output_tokens\n"
@@ -402,7 +402,7 @@ TEST(SetUp, StatedPredictionsNeedAWorkloadThatPredicts) {
   EXPECT_EQ(order, "0231");
 }
 
-// Two requests of 20 tokens and answers of 3: both prompts in one step, then two steps of two decodes.
+// Two requests of 20 tokens with answers of 3: both prompts in one step, then two steps of two decodes.
 TEST(SetUp, StepsAreLogged) {
   SimOptions o = Options();
   o.workload = "random:in=20,out=3";
@@ -432,7 +432,7 @@ TEST(SetUp, StepsAreLogged) {
   EXPECT_EQ(held, "40,0,0,0,300 0,0,2,42,300 0,0,2,44,300 ");
 }
 
-TEST(SetUp, WhatIsWrongIsNamed) {
+TEST(SetUp, ErrorsNameOptionValueAndFix) {
   const auto status_of = [](const std::function<void(SimOptions*)>& change) {
     SimOptions o = Options();
     change(&o);
@@ -472,8 +472,8 @@ TEST(SetUp, WhatIsWrongIsNamed) {
             StatusCode::kNotFound);
 }
 
-// A fleet by load, and headroom: what is refused says which value, and what instead.
-TEST(SetUp, AFleetThatGrowsIsPlannedOrRefused) {
+// Autoscaling and headroom: errors name the value and the fix.
+TEST(SetUp, AutoscalingIsSetUpOrRejected) {
   const auto set_up = [](const std::function<void(SimOptions*)>& change) {
     SimOptions o = Options();
     o.replicas = 2;
@@ -493,10 +493,10 @@ TEST(SetUp, AFleetThatGrowsIsPlannedOrRefused) {
   EXPECT_EQ(grows->config.replicas, 5);
   EXPECT_EQ(grows->config.scaling->least, 2);
   EXPECT_EQ(grows->config.scaling->start_below, 20);
-  EXPECT_TRUE(grows->config.migration) << "what a drained replica runs moves";
+  EXPECT_TRUE(grows->config.migration) << "sequences of a drained replica move";
   EXPECT_FALSE(set_up([](auto*) {})->config.scaling);
-  refused([](auto* o) { o->most_replicas = 2; }, "most-replicas", "must be more");
-  refused([](auto* o) { o->most_replicas = 4, o->offline = true, o->rate = 0; }, "most-replicas", "--replicas alone");
+  refused([](auto* o) { o->most_replicas = 2; }, "most-replicas", "must be larger");
+  refused([](auto* o) { o->most_replicas = 4, o->offline = true, o->rate = 0; }, "most-replicas", "only --replicas");
   refused([](auto* o) { o->most_replicas = 4, o->scale_up_below = 60; }, "scale-up-below", "--scale-down-above 60");
   refused([](auto* o) { o->scale_up_below = 5; }, "scale-up-below", "--most-replicas");
   refused([](auto* o) { o->scale_down_above = 5; }, "scale-down-above", "--most-replicas");

@@ -1,4 +1,4 @@
-// Plans of a simulation with cascade attention: what they say decodes share.
+// Plans of a simulation with cascade attention: shared prefixes of decodes.
 #include <gtest/gtest.h>
 
 #include "results/obs/run_result.h"
@@ -9,9 +9,9 @@
 namespace tactus::sim {
 namespace {
 
-// Requests behind one prompt of 256 tokens: with cascade attention the plans say which decodes share it, and nothing
-// else about them changes; without, no plan says so.
-TEST(SharedPrefixes, PlansSayWhatDecodesShareWhereItIsReadOnce) {
+// Requests with one common prompt prefix of 256 tokens: with cascade attention the plans list which decodes share it
+// and are otherwise unchanged; without it they list none.
+TEST(SharedPrefixes, PlansListSharedPrefixesWithCascadeAttention) {
   LinearModel model;
   std::vector<StepPlan> plans[2];
   std::string results[2];
@@ -27,7 +27,7 @@ TEST(SharedPrefixes, PlansSayWhatDecodesShareWhereItIsReadOnce) {
     ASSERT_TRUE((*simulation)->Run().ok());
     results[cascade] = ToJson((*simulation)->Outcome());
   }
-  EXPECT_EQ(results[0], results[1]) << "a model that knows nothing of prefixes takes the same times";
+  EXPECT_EQ(results[0], results[1]) << "a model that ignores prefixes has the same times";
   ASSERT_EQ(plans[0].size(), plans[1].size());
   int64_t sharing = 0;
   for (size_t i = 0; i < plans[1].size(); ++i) {

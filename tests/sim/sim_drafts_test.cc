@@ -1,4 +1,4 @@
-// Guesses in simulation: the engine's own decisions about them, over an executor that knows how likely each is right.
+// Drafts in simulation: the engine's decisions about speculation, with an executor of known acceptance.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
 namespace tactus::sim_drafts_test {
 namespace {
 
-// Reads weights for 8 ms whatever it computes; a token takes 1 ms.
+// Reading weights takes 8 ms in any step; a token takes 1 ms.
 struct Device final : StepTimeModel {
   DurationNs StepTimeNs(const StepShape& s) const override {
     return std::max<DurationNs>(8 * kMillisecond, s.tokens() * kMillisecond);
@@ -24,7 +24,7 @@ struct Device final : StepTimeModel {
 struct Simulated {
   EngineStats stats;
   double seconds = 0;
-  int64_t most_drafts = 0;  // of a step
+  int64_t most_drafts = 0;  // per step
 };
 
 Simulated Simulate(int64_t concurrency, double acceptance, const std::string& trace = {}) {
@@ -61,19 +61,19 @@ Simulated Simulate(int64_t concurrency, double acceptance, const std::string& tr
   return run;
 }
 
-TEST(SimDrafts, OneStreamIsAsMuchFasterAsGuessesAreRight) {
+TEST(SimDrafts, OneStreamSpeedsUpByItsAcceptedDrafts) {
   const Simulated plain = Simulate(1, 0), guessed = Simulate(1, 0.7);
   EXPECT_EQ(plain.stats.ngram_drafts.draft_tokens, 0);
   const DraftCounts& counts = guessed.stats.ngram_drafts;
-  // Seven of them are free: 0.7 + 0.7^2 + ... + 0.7^7 of a step are right.
+  // Seven drafts cost nothing: 0.7 + 0.7^2 + ... + 0.7^7 tokens per step are accepted.
   const double expected = 0.7 * (1 - std::pow(0.7, 7)) / 0.3;
   EXPECT_NEAR(static_cast<double>(counts.accepted_tokens) / static_cast<double>(counts.drafts), expected, 0.25);
   EXPECT_EQ(guessed.most_drafts, 7);
   EXPECT_NEAR(plain.seconds / guessed.seconds, 1 + expected, 0.3);
 }
 
-// What is sure is always taken; a guess, however likely, is weighed.
-TEST(SimDrafts, AGuessIsNeverSure) {
+// Certain drafts are always verified; others are weighed by cost, however likely.
+TEST(SimDrafts, OnlyGrammarDraftsAreCertain) {
   sim::SimDrafts drafts(core::DraftKind::kModel, 4, 0.9999);
   std::vector<TokenId> guesses;
   core::DraftTask task{.slot = 0, .most = 4, .tokens = &guesses};
@@ -82,10 +82,10 @@ TEST(SimDrafts, AGuessIsNeverSure) {
   EXPECT_EQ(task.chance, core::kSureDraft - 1);
 }
 
-TEST(SimDrafts, UnderLoadThereAreNone) {
+TEST(SimDrafts, UnderLoadThereAreNoDrafts) {
   const Simulated plain = Simulate(16, 0), guessed = Simulate(16, 0.7);
   EXPECT_LT(guessed.seconds, plain.seconds * 1.0001);
-  // Only as the load falls off, at the end.
+  // Drafts appear only as the load ends.
   EXPECT_LT(guessed.stats.ngram_drafts.draft_tokens, guessed.stats.generation_tokens / 5);
 }
 

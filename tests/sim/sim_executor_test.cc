@@ -10,7 +10,7 @@
 namespace tactus::sim {
 namespace {
 
-// Hand-made plans: every sequence starts by itself the first time it is named.
+// Builds plans by hand: every sequence starts when it is first named.
 class Driver {
  public:
   explicit Driver(const LinearModel& model, const StepNoise& noise = {})
@@ -46,7 +46,7 @@ class Driver {
     }
     executor_.Submit(plan);
   }
-  // The next result; the clock goes to its end.
+  // Advances the clock to the next step's end and returns its result.
   const StepResult& Next() {
     clock_.AdvanceTo(executor_.NextReadyNs());
     EXPECT_TRUE(executor_.Poll(&result_));
@@ -66,7 +66,7 @@ DurationNs Bubble(const SimExecutor& e, size_t stage, BubbleCause cause) {
   return e.figures().stages[stage].bubble_ns[static_cast<size_t>(cause)];
 }
 
-TEST(SimExecutor, AStepTakesTheModelsTimeAndComesNoSooner) {
+TEST(SimExecutor, AStepEndsAfterTheModelsTime) {
   LinearModel model;
   Driver d(model);
   d.clock_.AdvanceTo(500);
@@ -82,24 +82,24 @@ TEST(SimExecutor, AStepTakesTheModelsTimeAndComesNoSooner) {
   EXPECT_EQ(d.executor_.NextReadyNs(), kNever);
 }
 
-TEST(SimExecutor, SaysWhichItemsEndTheirAnswersAlsoAfterAPreemption) {
+TEST(SimExecutor, ReportsEndedAnswersAlsoAfterAPreemption) {
   LinearModel model;
   Driver d(model);
   d.Start(3, 10, 3);
   d.Start(5, 4, 1);
   d.Submit({{3, 0, 10, true, true}, {5, 0, 4, true, true}});
-  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{1});  // one token only
+  EXPECT_EQ(d.Next().stops, std::vector<int32_t>{1});  // ends after its first token
   d.Submit({{3, 10, 1, false, true}});
   EXPECT_TRUE(d.Next().stops.empty());
-  d.Start(3, 10, 3);  // preempted with 2 tokens out: 12 known
+  d.Start(3, 10, 3);  // preempted after 2 generated tokens: 12 known
   d.Submit({{3, 0, 8, true, false}});
   EXPECT_TRUE(d.Next().stops.empty());
-  d.Submit({{3, 8, 4, true, true}});  // the recomputed prompt's end samples the third
+  d.Submit({{3, 8, 4, true, true}});  // the end of the recomputed prompt samples the third
   EXPECT_EQ(d.Next().stops, std::vector<int32_t>{0});
 }
 
-// A request has other handles at other replicas.
-TEST(SimExecutor, WhichGuessesAreRightFollowsFromTheRequestWhateverItsHandle) {
+// A request has different handles on different replicas.
+TEST(SimExecutor, AcceptedDraftsDependOnTheRequestNotOnItsHandle) {
   const auto accepted = [](RequestHandle handle, int64_t index) {
     LinearModel model;
     ManualClock clock;
@@ -163,8 +163,8 @@ TEST(SimExecutor, SwapCopiesAndPaddingReachTheModel) {
   EXPECT_EQ(d.executor_.NextReadyNs(), 1'000'000 + 100'000 + 5 * 7 + 13 * 11);
 }
 
-// Decode steps of 1.1 ms. Two stages and the send between them vary by one factor: the step's, as a whole.
-TEST(SimExecutor, AStepThatVariesTakesItsFactorTimesItsTime) {
+// Decode steps of 1.1 ms. The step's factor applies to both stages and the send between them.
+TEST(SimExecutor, NoiseMultipliesAStepsTime) {
   const StepNoise noise({.with_prompts = 0, .decodes_only = 0.5}, 7, 0);
   for (const int32_t stages : {1, 2}) {
     LinearModel model;
@@ -184,7 +184,7 @@ TEST(SimExecutor, AStepThatVariesTakesItsFactorTimesItsTime) {
   }
 }
 
-// Two stages of equal steps, no transfer time: after the pipeline has filled no stage waits.
+// Two stages with equal steps and no transfer time: once the pipeline is full, no stage waits.
 TEST(SimExecutor, EqualStepsLeaveNoBubblesOnceThePipelineIsFull) {
   LinearModel model;
   model.num_stages = 2;
@@ -203,7 +203,7 @@ TEST(SimExecutor, EqualStepsLeaveNoBubblesOnceThePipelineIsFull) {
   for (int i = 0; i < 2; ++i) d.Next();
   d.executor_.Close();
   const auto& f = d.executor_.figures();
-  // Prefill steps take 1.1 ms a stage, decode steps 1.1 ms too: nothing but equal times.
+  // Prefill and decode steps both take 1.1 ms per stage.
   for (size_t k = 0; k < 2; ++k) {
     EXPECT_EQ(f.stages[k].bubbles(), 0) << k;
     EXPECT_EQ(f.stages[k].busy_ns, 22 * 1'100'000);
@@ -214,7 +214,7 @@ TEST(SimExecutor, EqualStepsLeaveNoBubblesOnceThePipelineIsFull) {
 // Stage times of steps 0 to 3, in ms: 2, 4, 2, 2. By hand: stage 0 runs 0-2, 2-6; step 0 leaves stage 1 at 4, then step
 // 2 waits for stage 0 until 6; stage 1 idles from 4 to 6 for step 1 (unequal prefills), runs 6-10; step 2 on stage 0
 // 6-8, stage 1 10-12; step 3 is submitted at 10, so stage 0 idles from 8 to 10.
-TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
+TEST(SimExecutor, BubblesAndCausesMatchValuesComputedByHand) {
   LinearModel model;
   model.base_ns = 0;
   model.decode_ns = 2 * kMillisecond;
@@ -256,7 +256,7 @@ TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   EXPECT_EQ(prefills->executor_.figures().request_bubble_sum_ns[0], 4'000'000);
 }
 
-TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
+TEST(SimExecutor, UnequalContextsAndTransfersAreSeparateCauses) {
   LinearModel model;
   model.base_ns = 0;
   model.decode_ns = 0;
@@ -266,8 +266,8 @@ TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
   Driver d(model);
   d.Start(0, 1, 9);
   d.Start(1, 1, 9);
-  d.Submit({{0, 99, 1, false, true}});   // 1 ms a stage
-  d.Submit({{1, 299, 1, false, true}});  // 3 ms a stage
+  d.Submit({{0, 99, 1, false, true}});   // 1 ms per stage
+  d.Submit({{1, 299, 1, false, true}});  // 3 ms per stage
   // Stage 0: 0-1, 1-4. Stage 1: 1.3-2.3, then idle until 4.3: 0.3 of it for the transfer.
   EXPECT_EQ(d.Next().end_ns, 2'300'000);
   EXPECT_EQ(d.Next().end_ns, 7'300'000);
@@ -275,11 +275,11 @@ TEST(SimExecutor, DecodesOfUnequalContextAndTransfersAreTheirOwnCauses) {
   EXPECT_EQ(Bubble(d.executor_, 1, BubbleCause::kContexts), 1'700'000);
 }
 
-// Three stages; a prompt of 6 ms a stage, then decodes of 1 ms. By hand: stage 0 has the prompt 0-6, decodes a 6-7 and
-// b 7-8, and waits until the prompt leaves at 18. Stage 1: prompt 6-12, a 12-13, b 13-14 (it waited 5 ms). Stage 2:
-// prompt 12-18, a 18-19, b 19-20. Decode c, planned at 18, finds stage 0 idle for 10 ms (8-18), stage 1 for 5 (14-19)
-// and stage 2 for none. All decodes are alike, so the prompt is the cause of both.
-TEST(SimExecutor, AStageThatWaitsForALateStepWaitsForWhatMadeItLate) {
+// Three stages; a prompt of 6 ms per stage, then decodes of 1 ms. By hand: stage 0 runs the prompt 0-6, decodes a 6-7
+// and b 7-8, and waits until the prompt leaves at 18. Stage 1: prompt 6-12, a 12-13, b 13-14 (after waiting 5 ms).
+// Stage 2: prompt 12-18, a 18-19, b 19-20. Decode c, planned at 18, finds stage 0 idle for 10 ms (8-18), stage 1 for 5
+// (14-19) and stage 2 for none. All decodes are equal, so the prompt is the cause of both.
+TEST(SimExecutor, AStageInheritsTheCauseOfALateStep) {
   LinearModel model;
   model.base_ns = 0;
   model.decode_ns = kMillisecond;
@@ -306,7 +306,7 @@ TEST(SimExecutor, AStageThatWaitsForALateStepWaitsForWhatMadeItLate) {
   EXPECT_EQ(Bubble(e, 1, BubbleCause::kPrefillDecode), 5 * kMillisecond);
   EXPECT_EQ(e.figures().stages[2].bubbles(), 0);
   for (size_t k = 0; k < 3; ++k) EXPECT_EQ(Bubble(e, k, BubbleCause::kContexts), 0) << k << ": an echo of the prompt";
-  // Two decodes in c, 2 ms: that stage 1 waits a sixth millisecond is their doing.
+  // With two decodes in c, 2 ms, stage 1 waits a sixth millisecond, caused by the decodes.
   const auto unequal = run(true);
   EXPECT_EQ(Bubble(unequal->executor_, 0, BubbleCause::kPrefillDecode), 10 * kMillisecond);
   EXPECT_EQ(Bubble(unequal->executor_, 1, BubbleCause::kPrefillDecode), 5 * kMillisecond);
@@ -314,8 +314,8 @@ TEST(SimExecutor, AStageThatWaitsForALateStepWaitsForWhatMadeItLate) {
   EXPECT_EQ(unequal->executor_.figures().stages[2].bubbles(), 2 * kMillisecond);
 }
 
-// The same without the third step: stage 0 lacked work, so did the stages that waited for what came of it.
-TEST(SimExecutor, WantOfWorkIsHandedOnToo) {
+// The same without the third step: stage 0 lacked work, and so did the stages after it.
+TEST(SimExecutor, LackOfWorkIsInheritedToo) {
   LinearModel model;
   model.base_ns = 0;
   model.decode_ns = kMillisecond;
@@ -345,7 +345,7 @@ TEST(SimExecutor, APipelineThatIsNotFullStarves) {
     EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), 1'100'000) << k;
   }
   d.executor_.Close();
-  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);  // want of work is not the request's bubble
+  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);  // lack of work is no bubble of a request
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// A program of the simulator alone. It runs one simulation; what it links is looked at by links_no_model.cmake.
+// A program with only the simulator. It runs one simulation; links_no_model.cmake checks what it links.
 #include <cstdio>
 
 #include "sim/sim_options.h"
 
 int main() {
   tactus::sim::SimOptions options;
-  // Knobs are reached through the rows of the scheduler's choices: a program of the simulator has them all.
+  // Policy knobs are registered with the scheduler's choices: a simulator-only program must have them all.
   if (options.policy.Find<double>("larry-lambda") == nullptr || options.policy.Find<bool>("pad") == nullptr) {
     return std::fprintf(stderr, "the policies' knobs are not linked\n"), 1;
   }

@@ -53,7 +53,7 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// One request alone: 40 prompt tokens in one step of 1 ms + 0.4 ms, then two decodes of 1.1 ms.
+// A single request: 40 prompt tokens in one step of 1 ms + 0.4 ms, then two decodes of 1.1 ms.
 TEST(Simulation, OneRequestTakesItsStepsTimes) {
   LinearModel model;
   SimulationConfig c = Config(model);
@@ -69,8 +69,8 @@ TEST(Simulation, OneRequestTakesItsStepsTimes) {
   EXPECT_TRUE(run.json["goodput"].is_null());
 }
 
-// Two at once in a closed loop of two, 512 tokens a step: 300 + 212, then 88 beside a decode, then two decodes.
-TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
+// A closed loop of two, 512 tokens per step: 300 + 212 prompt tokens, then 88 with a decode, then two decodes.
+TEST(Simulation, AClosedLoopStartsAllClientsAtOnceAndReplacesEndedRequests) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.concurrency = 2;
@@ -85,12 +85,12 @@ TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
   EXPECT_EQ(steps[0], (std::pair<TimeNs, TimeNs>(0, 512)));
   EXPECT_EQ(steps[1].second, 89);
   EXPECT_EQ(steps[2].second, 2);
-  // The first has its three tokens after step 2; the next request arrives then and misses the plan made at that
-  // instant.
+  // The first request has its three tokens after step 2; the next request arrives then, too late for the plan made at
+  // that instant.
   EXPECT_EQ(steps[3].second, 1);
   EXPECT_EQ(steps[4].second, 300);
   EXPECT_EQ(run.json["requests"]["completed"], 4);
-  // Those that started at time 0 count too, with a delay of 0.
+  // Requests that started at time 0 count too, with a delay of 0.
   EXPECT_NEAR(run.json["scheduling_delay_ms"]["mean"].get<double>(), Mean(delays) * 1e-6, 1e-5);
   EXPECT_EQ(delays.size(), 4u);
 }
@@ -150,7 +150,7 @@ TEST(Simulation, TheSameSeedGivesTheSameResultOnAnyNumberOfThreads) {
   EXPECT_NE(clean(one[0]), clean(one[1]));
 }
 
-TEST(Simulation, AJobThatCannotRunSaysSoAndTheOthersRun) {
+TEST(Simulation, AFailingJobReturnsAnErrorAndTheOthersRun) {
   LinearModel model;
   std::vector<SimulationJob> jobs(2);
   for (SimulationJob& job : jobs) {
@@ -168,8 +168,7 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
   SimulationConfig c = Config(model);
   c.requests_out = ::testing::TempDir() + "/turns.csv";
   Outcome run = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
-  // Turn t has t * 96 tokens of history, all of them cached but the block with the last generated token (never
-  // computed).
+  // Turn t has t * 96 tokens of history, all cached except the block with the last generated token (never computed).
   std::ifstream in(c.requests_out);
   std::string line;
   std::getline(in, line);
@@ -188,7 +187,7 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
     EXPECT_EQ(std::stoll(cells[4]), turn == 0 ? 0 : turn * 96 - 16) << index;
     auto& ends = ended[static_cast<size_t>(index / 3)];
     if (turn > 0) {
-      EXPECT_DOUBLE_EQ(std::stod(cells[2]), ends.back());  // arrives when the last one has ended
+      EXPECT_DOUBLE_EQ(std::stod(cells[2]), ends.back());  // arrives after the previous turn has ended
     }
     ends.push_back(std::stod(cells[8]));
   }
@@ -198,9 +197,9 @@ TEST(Simulation, ConversationsFollowEachOtherAndFindTheirEarlierTurns) {
   EXPECT_TRUE(run.json["prefix_sharing"].is_null());
 }
 
-// Ten conversations of three turns ask for 64, 160 and 256 tokens of prefixes; of them 80 and 176 are there, on one
+// Ten conversations of three turns request 64, 160 and 256 prefix tokens; 80 and 176 of them are cached, on one
 // replica.
-TEST(Simulation, PrefixTokensAreOfAllReplicas) {
+TEST(Simulation, PrefixTokensAreSumsOverReplicas) {
   LinearModel model;
   SimulationConfig c = Config(model);
   const Outcome one = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
@@ -210,11 +209,11 @@ TEST(Simulation, PrefixTokensAreOfAllReplicas) {
   c.replicas = 2;
   c.balancer = "round-robin";
   const Outcome two = Simulate(c, Stream("multi-turn:turns=3,in=64,out=32", 5, 30));
-  EXPECT_EQ(two.sim->Stats().prefix_query_tokens, 4800) << "as many prompts, whoever takes them";
+  EXPECT_EQ(two.sim->Stats().prefix_query_tokens, 4800) << "the same number of prompts on any replica";
 }
 
-// A replica with nothing to do costs no pass: a run asks whether to go on as often as without it.
-TEST(Simulation, AReplicaWithNothingToDoIsNotRun) {
+// An idle replica costs no passes: keep_going is called as often as without it.
+TEST(Simulation, AnIdleReplicaIsNotRun) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 24000;
@@ -234,7 +233,7 @@ TEST(Simulation, AReplicaWithNothingToDoIsNotRun) {
   EXPECT_EQ(asked(2), one);
 }
 
-TEST(Simulation, AStatedLengthBeyondTheContextIsRefusedAsByTheServerOrClipped) {
+TEST(Simulation, AStatedLengthBeyondTheContextIsRejectedOrClipped) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
@@ -248,7 +247,7 @@ TEST(Simulation, AStatedLengthBeyondTheContextIsRefusedAsByTheServerOrClipped) {
   EXPECT_EQ(Simulate(c, Stream("random:in=90,out=11", 5, 3)).json["requests"]["completed"], 3);
 }
 
-TEST(Simulation, DecisionTimesAreThoseOfTheStopwatchOrNotKnown) {
+TEST(Simulation, DecisionTimesComeFromTheStopwatchOrAreUnknown) {
   LinearModel model;
   SimulationConfig c = Config(model);
   EXPECT_TRUE(Simulate(c, Stream("random:in=10,out=5", 5, 3)).json["decision_us"].is_null());
@@ -261,7 +260,7 @@ TEST(Simulation, DecisionTimesAreThoseOfTheStopwatchOrNotKnown) {
   EXPECT_NEAR(Simulate(c, Stream("random:in=10,out=5", 5, 3)).json["decision_us"]["p50"].get<double>(), 2, 0.02);
 }
 
-TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
+TEST(Simulation, PromptsBeyondTheContextAreRejectedOrClipped) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
@@ -276,7 +275,7 @@ TEST(Simulation, WhatCannotFitIsRefusedWithTheNumbersOrClipped) {
   run = Simulate(c, Stream("random:in=100,out=5", 5, 3));
   EXPECT_EQ(run.json["requests"]["completed"], 3);
   EXPECT_EQ(run.json["clipped_prompts"], 3);
-  // In a closed loop a refused request is an ended one: the next comes, and the run ends.
+  // In a closed loop a rejected request counts as ended: the next arrives, and the run ends.
   c.clip_prompts = false;
   c.concurrency = 2;
   run = Simulate(c, Stream("random:in=100,out=5", 0, 9));
@@ -321,7 +320,7 @@ TEST(Simulation, AQueueLimitRejectsAndNoLimitKeepsAll) {
   EXPECT_EQ(run.json["requests"]["completed"], 200);
 }
 
-// More wait than a loop takes: the rest waits before it and nothing is lost or overtaken.
+// More requests wait than the loop accepts: the rest waits outside, in order and without loss.
 TEST(Simulation, ABacklogBeyondTheVisibleQueueIsServedInOrder) {
   LinearModel model;
   model.base_ns = 1000;
@@ -362,7 +361,7 @@ TEST(Simulation, ReplicasShareTheLoadAndTheSameLoadOnMoreIsFaster) {
   }
 }
 
-TEST(Simulation, AnInterruptedRunKeepsWhatIsDone) {
+TEST(Simulation, AnInterruptedRunKeepsItsPartialResult) {
   LinearModel model;
   auto stream = Stream("chat", 20, 100000);
   auto sim = Simulation::Create(Config(model), stream.get());
@@ -388,7 +387,7 @@ TEST(Simulation, BucketsAgreeWithExactPercentiles) {
   for (const char* what : {"ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms"}) {
     for (const char* q : {"mean", "p50", "p90", "p95", "p99", "max"}) {
       const auto e = exact.json[what][q].get<double>();
-      // 0.5 % of the value; a delay of nothing counts as a nanosecond in a bucket.
+      // 0.5 % of the value; a delay of 0 counts as one nanosecond in a bucket.
       EXPECT_NEAR(buckets.json[what][q].get<double>(), e, 0.005 * e + 2e-6) << what << " " << q;
     }
   }
@@ -396,7 +395,7 @@ TEST(Simulation, BucketsAgreeWithExactPercentiles) {
 
 TEST(Simulation, ARecordedSimulationReplaysToTheSamePlans) {
   LinearModel model;
-  // The last ones ask the step-time model in every step: its answers are in the trace.
+  // The last two use the step-time model in every step: its answers are in the trace.
   for (const char* preset : {"sarathi-serve", "vllm", "fastserve", "accelgen"}) {
     SCOPED_TRACE(preset);
     SimulationConfig c = Config(model, preset);
@@ -412,7 +411,7 @@ TEST(Simulation, ARecordedSimulationReplaysToTheSamePlans) {
   }
 }
 
-// With a pipeline the budget keeps headroom below the objective, whether a trace is written or not.
+// With a pipeline the budget keeps headroom below the objective, with or without a trace.
 TEST(Simulation, ATraceChangesNoDecisionOfAPipeline) {
   LinearModel model;
   model.num_stages = 2;
@@ -433,7 +432,7 @@ TEST(Simulation, ATraceChangesNoDecisionOfAPipeline) {
   EXPECT_NE(Simulate(c, Stream("random:in=2000,out=20", 4, 60)).json["plan_hash"], plain.json["plan_hash"]);
 }
 
-TEST(Simulation, SloKeepersAreCountedByClass) {
+TEST(Simulation, MetObjectivesAreCountedByClass) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.slo.tbt_ns = 1'150'000;  // a decode alone takes 1.1 ms, two 1.2 ms
@@ -447,7 +446,7 @@ TEST(Simulation, SloKeepersAreCountedByClass) {
   run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
   EXPECT_DOUBLE_EQ(run.json["slo_attainment"], 0.0);
   EXPECT_DOUBLE_EQ(run.json["step_attainment"], 0.0);
-  run = Simulate(c, Stream("random:in=40,out=5", 0, 9));  // the ninth is alone
+  run = Simulate(c, Stream("random:in=40,out=5", 0, 9));  // the ninth runs alone
   EXPECT_DOUBLE_EQ(run.json["tbt_attainment"], 1.0 / 9);
   EXPECT_DOUBLE_EQ(run.json["step_attainment"], 4.0 / 36);
 }
@@ -460,7 +459,7 @@ TEST(Simulation, AnObjectiveBelowAnyStepRunsAndIsReported) {
     c.slo = slo;
     const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
     EXPECT_EQ(run.json["requests"]["completed"], 8);
-    EXPECT_DOUBLE_EQ(run.json["shortest_step_ms"], 1.01);  // of one prompt token
+    EXPECT_DOUBLE_EQ(run.json["shortest_step_ms"], 1.01);  // a step of one prompt token
     return run.json["objectives_below_a_step"].get<int>();
   };
   EXPECT_EQ(below({}), 0);
@@ -474,13 +473,13 @@ TEST(Simulation, AnObjectiveBelowAnyStepRunsAndIsReported) {
       std::string::npos);
 }
 
-// What a file states reaches the requests; what it leaves open is the configuration's.
-TEST(Simulation, WhatTheWorkloadStatesReachesTheRequests) {
+// Objectives in a file reach the requests; missing ones come from the configuration.
+TEST(Simulation, TheWorkloadsObjectivesReachTheRequests) {
   LinearModel model;
   SimulationConfig c = Config(model);
   c.slo = {.ttft_ns = kSecond, .tbt_ns = kSecond};
   c.slo_class = "other";
-  c.client = "somebody";
+  c.client = "a client";
   std::vector<std::shared_ptr<const Request>> requests(3);
   c.on_done = [&requests](const WorkloadRequest& work, int32_t, const core::RequestDoneEvent& d) {
     requests[static_cast<size_t>(work.index)] = d.request;
@@ -497,15 +496,15 @@ TEST(Simulation, WhatTheWorkloadStatesReachesTheRequests) {
   EXPECT_EQ(static_cast<const SimRequest&>(*requests[0]).predicted_output_tokens, 9);
   EXPECT_EQ(requests[1]->slo, c.slo);
   EXPECT_EQ(requests[1]->slo_class, "other");
-  EXPECT_EQ(requests[1]->client, "somebody");
+  EXPECT_EQ(requests[1]->client, "a client");
   EXPECT_EQ(requests[1]->priority, 0);
-  EXPECT_EQ(run.json["classes"]["chat"]["stated"], 2) << "the one that was refused, too";
+  EXPECT_EQ(run.json["classes"]["chat"]["stated"], 2) << "including the rejected request";
   EXPECT_EQ(run.json["classes"]["chat"]["kept"], 1);
   EXPECT_EQ(run.json["classes"]["other"]["kept"], 1);
 }
 
-// The lines of the log end with class and objectives as a workload's file has them: what was stated, and what the
-// configuration gave those that stated nothing. Of a refused request too.
+// Each line of the log ends with class and objectives in the format of a workload's file: the stated ones, or the
+// configuration's. Rejected requests too.
 TEST(Simulation, TheRequestLogHasClassesAndObjectives) {
   LinearModel model;
   SimulationConfig c = Config(model);
@@ -529,7 +528,7 @@ TEST(Simulation, TheRequestLogHasClassesAndObjectives) {
   expect_end(3, ",rejected,chat,,7.000000,");
 }
 
-TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
+TEST(Simulation, InvalidConfigurationsAreRejectedWithTheFlag) {
   LinearModel model;
   const auto status_of = [&](const std::function<void(SimulationConfig*)>& change, double rate = 1, int64_t count = 5) {
     SimulationConfig c = Config(model);
@@ -556,9 +555,9 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.limits.max_model_len = 1; }).param(), "max-model-len");
 }
 
-// What may wait is bounded by what comes, so that a closed loop of a million clients takes no memory for those that
-// never come.
-TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
+// The number of requests bounds the waiting ones, so that a closed loop of a million clients needs no memory for
+// clients without requests.
+TEST(Simulator, MoreClientsThanRequestsUseNoExtraMemory) {
   const LinearModel model;
   SimulationConfig c = Config(model);
   c.concurrency = 1 << 20;

@@ -1,4 +1,4 @@
-// Classes and objectives by share: what one seed draws, and what a request takes alone.
+// Classes and objectives by share: draws by seed, and latencies of a request alone.
 #include "sim/slo_mix.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(SloMix, ClassesHaveTheirSharesAndObjectivesTheirRanges) {
     sum += tbt;
   }
   ASSERT_EQ(counts.size(), 2u);
-  EXPECT_NEAR(counts["chat"], 3000, 4 * 27.4) << "of 4,000, within four deviations";
+  EXPECT_NEAR(counts["chat"], 3000, 4 * 27.4) << "of 4,000 draws, within four standard deviations";
   EXPECT_GE(least, 140.0 * kMs);
   EXPECT_LT(least, 141.0 * kMs);
   EXPECT_LE(most, 234.0 * kMs);
@@ -68,7 +68,7 @@ TEST(SloMix, ClassesHaveTheirSharesAndObjectivesTheirRanges) {
   EXPECT_NEAR(sum / counts["chat"], 187.0 * kMs, 2.0 * kMs);
 }
 
-TEST(SloMix, OneSeedOneDrawWhateverTheArrivals) {
+TEST(SloMix, DrawsDependOnTheSeedNotOnArrivals) {
   const SloMix mix = ChatAndBatch();
   const auto a = All(Stream("chat", "poisson", 5, 7, mix, 200)), b = All(Stream("chat", "constant", 9, 7, mix, 200)),
              other = All(Stream("chat", "poisson", 5, 8, mix, 200));
@@ -78,8 +78,8 @@ TEST(SloMix, OneSeedOneDrawWhateverTheArrivals) {
     EXPECT_EQ(a[i].slo, b[i].slo) << i;
     differ += a[i].slo != other[i].slo;
   }
-  EXPECT_GT(differ, 100) << "of another seed";
-  // Lengths and arrivals are what they are without objectives.
+  EXPECT_GT(differ, 100) << "with another seed";
+  // Lengths and arrivals are the same as without objectives.
   const auto plain = All(Stream("chat", "poisson", 5, 7, {}, 200));
   ASSERT_EQ(plain.size(), a.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -89,7 +89,7 @@ TEST(SloMix, OneSeedOneDrawWhateverTheArrivals) {
   }
 }
 
-TEST(SloMix, AConversationIsOfOneClass) {
+TEST(SloMix, AConversationHasOneClass) {
   std::map<int64_t, std::string> class_of;
   for (const WorkloadRequest& r : All(Stream("multi-turn:turns=4", "poisson", 5, 3, ChatAndBatch(), 400))) {
     const auto [place, first] = class_of.try_emplace(r.conversation, r.slo_class);
@@ -98,8 +98,8 @@ TEST(SloMix, AConversationIsOfOneClass) {
   EXPECT_EQ(class_of.size(), 100u);
 }
 
-// Classes without shares are the parts of a mix: a part's requests have its objectives, those of a part that is not
-// named have none, and each keeps its class.
+// Classes without shares are parts of a mix: a part's requests have its objectives, those of other parts have none, and
+// each request keeps its class.
 TEST(SloMix, AClassWithoutAShareIsAPartOfTheWorkload) {
   SloMix mix;
   mix.classes.push_back({.name = "chat", .ttft = {.low = 70.0 * kMs, .high = 70.0 * kMs}});
@@ -116,23 +116,23 @@ TEST(SloMix, AClassWithoutAShareIsAPartOfTheWorkload) {
   EXPECT_GT(chats, 150);
   EXPECT_LT(chats, 250);
 }
-TEST(SloMix, AClassWithoutAShareThatIsNoPartIsRefused) {
+TEST(SloMix, AClassWithoutAShareMustBeAPartOfTheWorkload) {
   SloMix mix;
   mix.classes.push_back({.name = "chat"});
   EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5")).ok());
   const Status none = CheckClasses(mix, *ParseWorkload("random:in=9,out=9"));
   EXPECT_EQ(none.param(), "slo-mix");
-  EXPECT_NE(none.message().find("'random:in=9,out=9' is none"), std::string::npos) << none.message();
+  EXPECT_NE(none.message().find("'random:in=9,out=9' is not one"), std::string::npos) << none.message();
   mix.classes.push_back({.name = "batch"});
   const Status other = CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5"));
   EXPECT_EQ(other.param(), "slo-mix");
   EXPECT_NE(other.message().find("no part of that name"), std::string::npos) << other.message();
   for (SloClass& c : mix.classes) c.share = 1;
-  EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("random:in=9,out=9")).ok()) << "by share any workload will do";
+  EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("random:in=9,out=9")).ok()) << "with shares any workload is accepted";
 }
 
-// 200 prompt tokens in 3 ms, then decodes of 1.1 ms that take 1 us more with every token they read.
-TEST(SloMix, ARequestAloneTakesItsPromptAndAStepForEachFurtherToken) {
+// 200 prompt tokens in 3 ms, then decodes of 1.1 ms plus 1 us per token of context.
+TEST(SloMix, LatencyAloneIsThePromptPlusAStepPerFurtherToken) {
   LinearModel model;
   model.context_ns = 1000;
   WorkloadRequest r;
@@ -145,14 +145,14 @@ TEST(SloMix, ARequestAloneTakesItsPromptAndAStepForEachFurtherToken) {
   EXPECT_EQ(AloneBy(model, r).tbt_ns, 1'100'000 + 203 * 1000);
   r.output_tokens = 10'001;
   const double exact = 3e6 + 10'000 * 1.1e6 + 1000.0 * (10'000 * 200.0 + 10'000 * 10'001 / 2.0);
-  EXPECT_NEAR(static_cast<double>(AloneBy(model, r).jct_ns) / exact, 1, 1e-4) << "a straight line in 64 pieces";
+  EXPECT_NEAR(static_cast<double>(AloneBy(model, r).jct_ns) / exact, 1, 1e-4) << "linear pieces, 64 of them";
   const LinearModel stages = [] {
     LinearModel m;
     m.num_stages = 2;
     return m;
   }();
   r.output_tokens = 2;
-  EXPECT_EQ(AloneBy(stages, r).jct_ns, 2 * (3 * kMs + 1'100'000)) << "through all stages";
+  EXPECT_EQ(AloneBy(stages, r).jct_ns, 2 * (3 * kMs + 1'100'000)) << "the sum of all stages";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The engine that tests of the simulator take unless they say otherwise: 16 sequences, 2,000 blocks of 16 tokens.
+// The default engine of simulator tests: 16 sequences, 2,000 blocks of 16 tokens.
 #pragma once
 
 #include <string>

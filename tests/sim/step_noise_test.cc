@@ -17,7 +17,7 @@ namespace tactus::sim {
 namespace {
 
 struct Moments {
-  double median = 0, deviation = 0, p10 = 0, p90 = 0;  // of ln(factor), but for the percentiles
+  double median = 0, deviation = 0, p10 = 0, p90 = 0;  // of ln(factor); the percentiles are of the factor
 };
 
 Moments Of(const StepNoise& noise, bool has_prompt, int steps) {
@@ -32,7 +32,7 @@ Moments Of(const StepNoise& noise, bool has_prompt, int steps) {
   return {at(0.5), std::sqrt(squares / steps - sum / steps * sum / steps), std::exp(at(0.1)), std::exp(at(0.9))};
 }
 
-TEST(StepNoise, HasMedianOneAndTheSpreadOfItsKind) {
+TEST(StepNoise, FactorsHaveMedianOneAndTheSpreadOfTheStepsKind) {
   const StepNoise noise({.with_prompts = 0.2, .decodes_only = 0.1}, 5, 0);
   const Moments prompts = Of(noise, true, 40000), decodes = Of(noise, false, 40000);
   EXPECT_NEAR(prompts.median, 0, 0.004);
@@ -43,13 +43,14 @@ TEST(StepNoise, HasMedianOneAndTheSpreadOfItsKind) {
   EXPECT_NEAR(decodes.deviation, 0.1, 0.0015);
 }
 
-TEST(StepNoise, FollowsFromSeedReplicaAndStepAlone) {
+TEST(StepNoise, FactorsDependOnSeedReplicaAndStepOnly) {
   const cost::StepSpread spread{0.2, 0.2};
   const StepNoise noise(spread, 5, 0), again(spread, 5, 0), other_seed(spread, 6, 0), other_replica(spread, 5, 1);
   int same = 0;
-  for (StepId step = 99; step >= 0; --step) {  // in any order, however often
+  for (StepId step = 99; step >= 0; --step) {  // in any order and number
     EXPECT_EQ(noise.FactorOf(step, step % 3 == 0), again.FactorOf(step, step % 3 == 0));
-    EXPECT_EQ(noise.FactorOf(step, true), noise.FactorOf(step, false)) << "the kind chooses the spread, not the draw";
+    EXPECT_EQ(noise.FactorOf(step, true), noise.FactorOf(step, false))
+        << "the kind of step selects the spread, not the draw";
     for (const StepNoise* other : {&other_seed, &other_replica})
       same += other->FactorOf(step, true) == noise.FactorOf(step, true);
     same += noise.FactorOf(step, true) == noise.FactorOf(step + 1, true);
@@ -57,7 +58,7 @@ TEST(StepNoise, FollowsFromSeedReplicaAndStepAlone) {
   EXPECT_EQ(same, 0);
 }
 
-TEST(StepNoise, NoSpreadIsNoFactor) {
+TEST(StepNoise, WithoutSpreadEveryFactorIsOne) {
   const StepNoise none, half({.with_prompts = 0.3, .decodes_only = 0}, 5, 0);
   for (StepId step = 0; step < 100; ++step) {
     EXPECT_EQ(none.FactorOf(step, step % 2 == 0), 1);
@@ -66,8 +67,8 @@ TEST(StepNoise, NoSpreadIsNoFactor) {
   EXPECT_NE(half.FactorOf(0, true), 1);
 }
 
-// Two steps' draws are not each other's.
-TEST(StepNoise, NeighboursAreNotAlike) {
+// Draws of neighbouring steps are independent.
+TEST(StepNoise, FactorsOfNeighbouringStepsAreIndependent) {
   const StepNoise noise({.with_prompts = 1, .decodes_only = 1}, 5, 0);
   double product = 0;
   constexpr int kSteps = 20000;
@@ -76,7 +77,7 @@ TEST(StepNoise, NeighboursAreNotAlike) {
   EXPECT_NEAR(product / kSteps, 0, 0.03);
 }
 
-TEST(StepNoise, WhatIsAskedFor) {
+TEST(StepNoise, ParsesTheOptionsValues) {
   EXPECT_EQ(*ParseStepNoise("none", nullptr, "auto"), cost::StepSpread());
   for (const char* text : {"0", "0%"}) EXPECT_EQ(*ParseStepNoise(text, nullptr, "auto"), cost::StepSpread()) << text;
   EXPECT_EQ(*ParseStepNoise("12.5", nullptr, "auto"), (cost::StepSpread{0.125, 0.125}));
@@ -94,7 +95,7 @@ TEST(StepNoise, WhatIsAskedFor) {
 
 // --- Whole simulations ---
 
-// 2 ms, 50 us a prompt token, 0.1 ms a decode, whatever the contexts.
+// 2 ms, 50 us per prompt token, 0.1 ms per decode, independent of contexts.
 std::string WriteProfile(const std::string& remarks) {
   const std::string path = testing::TempDir() + "step_noise_test.csv";
   std::ofstream out(path);
@@ -124,7 +125,7 @@ SimOptions OverProfile(const std::string& remarks) {
   return o;
 }
 
-TEST(StepNoise, AProfileIsAskedWhatItSays) {
+TEST(StepNoise, ProfileNoiseUsesTheProfilesSpread) {
   SimOptions o = OverProfile(kNoted);
   EXPECT_EQ(SetUpSimulation(o, {})->config.step_spread, cost::StepSpread()) << "none is the default";
   o.step_noise = "profile";
@@ -141,18 +142,18 @@ TEST(StepNoise, AProfileIsAskedWhatItSays) {
   };
   SimOptions silent = OverProfile("# model: m\n");
   silent.step_noise = "profile";
-  EXPECT_NE(message(silent).find(silent.cost + "' does not say how much single steps vary; measure again with 'tactus "
+  EXPECT_NE(message(silent).find(silent.cost + "' has no variation of single steps; measure again with 'tactus "
                                                "profile', or give a percentage"),
             std::string::npos)
       << message(silent);
   SimOptions broken = OverProfile("# spread of steps with prompts: 7\n# spread of steps of decodes only: 0.1\n");
   broken.step_noise = "profile";
-  EXPECT_NE(message(broken).find("is '7', and a spread is a number between 0 and 1; measure again"), std::string::npos)
+  EXPECT_NE(message(broken).find("is '7', but a spread is a number between 0 and 1; measure again"), std::string::npos)
       << message(broken);
   SimOptions model;
   model.model = "llama-3.1-8b", model.device = "h100", model.workload = "chat", model.rate = 5;
   model.step_noise = "profile";
-  EXPECT_NE(message(model).find("--cost auto, which is no measured profile; name a file"), std::string::npos)
+  EXPECT_NE(message(model).find("--cost auto, which is not a measured profile; give a file"), std::string::npos)
       << message(model);
   model.step_noise = "10";
   EXPECT_EQ(SetUpSimulation(model, {})->config.step_spread, (cost::StepSpread{0.1, 0.1}));
@@ -184,7 +185,7 @@ Ran Simulate(const SimOptions& o, const SimTexts& texts = {}) {
   return ran;
 }
 
-TEST(StepNoise, NoneChangesNothingAndASeedIsARun) {
+TEST(StepNoise, WithoutNoiseNothingChangesAndRunsDependOnTheSeed) {
   SimOptions o = OverProfile(kNoted);
   const Ran plain = Simulate(o);
   EXPECT_EQ(plain.correction, 1);
@@ -200,9 +201,9 @@ TEST(StepNoise, NoneChangesNothingAndASeedIsARun) {
   EXPECT_FALSE(Simulate(o) == noisy);
 }
 
-// Steps that are filled exactly to an objective keep it where they take what was predicted, and miss it half of the
-// time where they vary.
-TEST(StepNoise, WhoFillsStepsToAnObjectiveMissesIt) {
+// Steps filled exactly to an objective meet it if their times are as predicted, and miss it half of the time if they
+// vary.
+TEST(StepNoise, StepsFilledToAnObjectiveMissIt) {
   SimOptions o = OverProfile(kNoted);
   o.scheduler = "sarathi-serve";
   o.workload = "random:in=1500,out=32";
@@ -215,9 +216,9 @@ TEST(StepNoise, WhoFillsStepsToAnObjectiveMissesIt) {
   EXPECT_LT(Simulate(o, texts).attainment, 0.5);
 }
 
-// Before any step has ended, plans are those of steps that do not vary: no factor is known in advance. Afterwards
-// results correct the step times that policies see, as in a server.
-TEST(StepNoise, PoliciesLearnOfItFromResultsAlone) {
+// Until a step has ended, plans are the same as without noise: no factor is known in advance. Afterwards results
+// correct the step times that policies use, as in a server.
+TEST(StepNoise, PoliciesLearnNoiseOnlyFromResults) {
   for (const int64_t seed : {1, 2, 3, 4, 5, 6}) {
     SimOptions o = OverProfile(kNoted);
     o.workload = "random:in=1500,out=32";
@@ -249,7 +250,7 @@ TEST(StepNoise, ARecordingOfStepsThatVaryReplays) {
   EXPECT_EQ(replay->plan_hash_replayed, noisy.plan_hash);
 }
 
-// The time of each replica's first step, of the same prompt, at the same time; `noise_seed` is no other workload's.
+// The time of each replica's first step, with the same prompt at the same time; only the noise depends on `noise_seed`.
 std::vector<DurationNs> FirstSteps(uint64_t noise_seed) {
   SimOptions o = OverProfile(kNoted);
   o.step_noise = "profile";
@@ -270,7 +271,7 @@ std::vector<DurationNs> FirstSteps(uint64_t noise_seed) {
   return first;
 }
 
-TEST(StepNoise, EachReplicaVariesByItselfAndBySeed) {
+TEST(StepNoise, EachReplicaHasItsOwnNoiseBySeed) {
   const std::vector<DurationNs> one = FirstSteps(1), two = FirstSteps(2);
   EXPECT_NE(one[0], one[1]);
   EXPECT_NE(one[0], two[0]);

@@ -1,4 +1,4 @@
-// What step-time models are told of a plan: every part of the shape comes from its own part of the plan.
+// The shape that step-time models get from a plan: every part comes from the right part of the plan.
 #include <gtest/gtest.h>
 
 #include "base/step_shape.h"
@@ -7,7 +7,7 @@
 namespace tactus::sim {
 namespace {
 
-// Two prompt chunks around three decodes; every number differs, so that none can stand for another.
+// Two prompt chunks around three decodes; all numbers differ, so that none can be confused.
 StepPlan MixedPlan() {
   StepPlan plan;
   plan.step = 0;
@@ -25,8 +25,8 @@ StepPlan MixedPlan() {
   return plan;
 }
 
-TEST(ShapeOfAPlan, HasEveryPartOfIt) {
-  std::vector<ChunkShape> chunks = {{1, 1}, {2, 2}, {3, 3}};  // of an earlier step
+TEST(ShapeOfAPlan, HasEveryPartOfThePlan) {
+  std::vector<ChunkShape> chunks = {{1, 1}, {2, 2}, {3, 3}};  // from an earlier step
   const StepPlan plan = MixedPlan();
   const StepShape shape = ShapeOf(plan, &chunks);
   ASSERT_EQ(shape.chunks.size(), 2u);
@@ -55,7 +55,7 @@ struct PrimesModel final : StepTimeModel {
   int32_t stages() const override { return 1; }
 };
 
-TEST(ShapeOfAPlan, PaddingAndAllElseCostTime) {
+TEST(ShapeOfAPlan, EveryPartIncludingPaddingCostsTime) {
   PrimesModel model;
   ManualClock clock;
   SimExecutor executor({.step_time = &model, .clock = &clock, .max_slots = 8});
@@ -74,7 +74,7 @@ TEST(ShapeOfAPlan, PaddingAndAllElseCostTime) {
   EXPECT_EQ(f.most_chunk.context_tokens, 17);
   EXPECT_EQ(f.step_ns, executor.NextReadyNs() - start);
   EXPECT_EQ(f.stages[0].busy_ns, f.step_ns);
-  // A smaller step leaves the largest where they were.
+  // A smaller step does not lower the maxima.
   clock.AdvanceTo(executor.NextReadyNs());
   StepResult result;
   ASSERT_TRUE(executor.Poll(&result));

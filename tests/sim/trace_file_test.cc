@@ -27,11 +27,11 @@ TEST(TraceFile, ReadsColumnsInAnyOrderAndIgnoresOthers) {
 struct OneRow {
   const char* text;
   int32_t prompt, output;
-  TimeNs second_ns;  // of the second row, where there is one
+  TimeNs second_ns;  // of the second row, if it exists
 };
 
-// Each public trace has names, numbers and times of its own.
-TEST(TraceFile, FilesOfPublicTracesAreReadAsTheyAre) {
+// Public traces with their own names, numbers and times.
+TEST(TraceFile, PublicTracesAreReadUnchanged) {
   const OneRow cases[] = {
       {"arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n1.5,1,1\n", 374, 44, 1'500 * kMillisecond},
       {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n"
@@ -71,8 +71,8 @@ TEST(TraceFile, FilesOfPublicTracesAreReadAsTheyAre) {
   EXPECT_EQ((*quoted)->text((*quoted)->rows()[0].client), "a, \"b\"");
 }
 
-TEST(TraceFile, AGzippedFileIsReadAsItsContentIs) {
-  // Two members, as `cat a.gz b.gz` makes them.
+TEST(TraceFile, AGzippedFileIsReadLikeItsContent) {
+  // Two members, as `cat a.gz b.gz` produces.
   const unsigned char packed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x4b, 0x2c, 0x2a, 0xca,
                                   0x2c, 0x4b, 0xcc, 0x89, 0x2f, 0xd6, 0x29, 0x28, 0xca, 0xcf, 0x2d, 0x28, 0x89, 0x2f,
                                   0xc9, 0xcf, 0x4e, 0xcd, 0x2b, 0xd6, 0xc9, 0x2f, 0x2d, 0x29, 0x28, 0x85, 0xf1, 0xb8,
@@ -103,7 +103,7 @@ TEST(TraceFile, RowsWithoutAPromptOrAnOutputAreDroppedAndCounted) {
   EXPECT_FALSE((*file)->has_arrivals());
 }
 
-TEST(TraceFile, PrefixGroupsByIdAndLength) {
+TEST(TraceFile, PrefixGroupsHaveIdAndLength) {
   const auto file =
       TraceFile::Parse("t.csv", "prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,1,32\n50,5,,\n");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
@@ -111,7 +111,7 @@ TEST(TraceFile, PrefixGroupsByIdAndLength) {
   EXPECT_EQ((*file)->rows()[1].prefix_id, -1);
 }
 
-TEST(TraceFile, ReadsWhatARowStatesOfItsRequest) {
+TEST(TraceFile, ReadsObjectivesClassesAndPredictionsOfARow) {
   const auto file = TraceFile::Parse("t.csv",
                                      "client,prompt_tokens,slo_jct_ms,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class,"
                                      "priority,predicted_output_tokens\n"
@@ -129,8 +129,8 @@ TEST(TraceFile, ReadsWhatARowStatesOfItsRequest) {
   EXPECT_FALSE(rows[1].slo.any());
   EXPECT_EQ((*file)->text(rows[1].slo_class) + (*file)->text(rows[1].client), "");
   EXPECT_EQ(rows[1].predicted_output_tokens, 0);
-  EXPECT_EQ(rows[2].slo.ttft_ns, 1) << "above 0, however little";
-  EXPECT_EQ(rows[2].slo_class, rows[0].slo_class) << "a name is kept once";
+  EXPECT_EQ(rows[2].slo.ttft_ns, 1) << "above 0, however small";
+  EXPECT_EQ(rows[2].slo_class, rows[0].slo_class) << "a name is stored once";
   EXPECT_EQ((*file)->text(rows[2].client), "bob");
   EXPECT_EQ(rows[2].priority, 2147483647);
   EXPECT_TRUE((*file)->states_objectives());
@@ -142,14 +142,14 @@ TEST(TraceFile, ReadsWhatARowStatesOfItsRequest) {
 
 struct BadTrace {
   const char* text;
-  const char* where;  // that the message must name
+  const char* where;  // expected in the message
 };
 
-TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
+TEST(TraceFile, ErrorsNameLineAndColumn) {
   const BadTrace cases[] = {
       {"", "t.csv:1: no column 'prompt_tokens'"},
       {"prompt_tokens\n5\n", "t.csv:1: no column 'output_tokens'"},
-      {"prompt_tokens,output_tokens,prompt_tokens\n1,1,1\n", "t.csv:1: column 3: 'prompt_tokens' twice"},
+      {"prompt_tokens,output_tokens,prompt_tokens\n1,1,1\n", "t.csv:1: column 3: 'prompt_tokens' is given twice"},
       {"prompt_tokens,output_tokens,prefix_id\n1,1,1\n", "t.csv:1: prefix_id and shared_tokens"},
       {"arrival_s,prompt_tokens,output_tokens\n", "t.csv: no row"},
       {"arrival_s,prompt_tokens,output_tokens\n0,0,0\n", "t.csv: no row"},
@@ -157,28 +157,29 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
       {"arrival_s,prompt_tokens,output_tokens\n0,5,99999999999\n",
        "t.csv:2: column 3 (output_tokens): 99999999999 tokens"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,1e3\n",
-       "t.csv:2: column 3 (output_tokens): '1e3' is no whole number"},
-      {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2 (prompt_tokens): '5.5' is no whole"},
+       "t.csv:2: column 3 (output_tokens): '1e3' is not a whole number"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2 (prompt_tokens): '5.5' is not a whole"},
       {"arrival_s,prompt_tokens,output_tokens\n1700000000000,5,1\n", "is it in milliseconds? Divide it by 1000"},
-      {"timestamp,prompt_tokens,output_tokens\n2023-13-16 18:17:03,5,1\n", "nor a date such as"},
+      {"timestamp,prompt_tokens,output_tokens\n2023-13-16 18:17:03,5,1\n", "or a date such as"},
       {"prompt_tokens,output_tokens\n\"5,1\n", "t.csv:2: a quote is not closed"},
-      {"prompt_tokens,output_tokens\n\"5\"6,1\n", "t.csv:2: a quote is not closed, or something stands between"},
-      {"input_length,num_prefill_tokens,output_tokens\n5,5,1\n", "t.csv:1: column 2: 'num_prefill_tokens' twice"},
+      {"prompt_tokens,output_tokens\n\"5\"6,1\n", "t.csv:2: a quote is not closed, or text follows it"},
+      {"input_length,num_prefill_tokens,output_tokens\n5,5,1\n",
+       "t.csv:1: column 2: 'num_prefill_tokens' is given twice"},
       {"{\"prompt_tokens\": 5}\n", "t.csv:1: no 'output_tokens' in the JSON object"},
-      {"{\"prompt_tokens\": 5, \"output_tokens\": 1}\n[1]\n", "t.csv:2: the line is no JSON object"},
+      {"{\"prompt_tokens\": 5, \"output_tokens\": 1}\n[1]\n", "t.csv:2: the line is not a JSON object"},
       {"{\"prompt_tokens\": 5, \"output_tokens\": 1}\n{\"prompt_tokens\"\n", "t.csv: invalid JSON at line 2"},
-      {"{\"prompt_tokens\": 5, \"output_tokens\": [1, 2]}\n", "'1 2' is no whole number"},
+      {"{\"prompt_tokens\": 5, \"output_tokens\": [1, 2]}\n", "'1 2' is not a whole number"},
       {"arrival_s,prompt_tokens,output_tokens\n0,,1\n", "t.csv:2: column 2"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5\n", "t.csv:2: column 3: 2 cells, but the header has 3"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,5,5\n", "t.csv:2: column 4: 4 cells"},
       {"arrival_s,prompt_tokens,output_tokens\n2,5,5\n1,5,5\n",
-       "t.csv:3: column 1 (arrival_s): 1 s comes before the row above (2 s)"},
+       "t.csv:3: column 1 (arrival_s): 1 s is before the row above (2 s)"},
       {"arrival_s,prompt_tokens,output_tokens\nnan,5,5\n", "t.csv:2: column 1 (arrival_s): 'nan'"},
       {"arrival_s,prompt_tokens,output_tokens\ninf,5,5\n", "t.csv:2: column 1 (arrival_s): 'inf'"},
       {"arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "t.csv:2: column 1 (arrival_s): -1 s"},
       {"arrival_s,prompt_tokens,output_tokens\n1e18,5,5\n", "t.csv:2: column 1 (arrival_s): 1e18 s"},
-      {"arrival_s,prompt_tokens,output_tokens\n1,5,5\n,5,5\n", "t.csv:3: column 1 (arrival_s): no time"},
-      {"arrival_s,prompt_tokens,output_tokens\n,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): a time"},
+      {"arrival_s,prompt_tokens,output_tokens\n1,5,5\n,5,5\n", "t.csv:3: column 1 (arrival_s): has no time"},
+      {"arrival_s,prompt_tokens,output_tokens\n,5,5\n1,5,5\n", "t.csv:3: column 1 (arrival_s): has a time"},
       {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,1 2\n",
        "t.csv:2: column 3 (prefix_hash_ids): 2 ids for a prompt of 512"},
       {"prompt_tokens,output_tokens,prefix_hash_ids\n512,5,x\n", "t.csv:2: column 3 (prefix_hash_ids): 'x'"},
@@ -186,17 +187,18 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
        "t.csv:2: column 4 (shared_tokens): 51 shared tokens"},
       {"prompt_tokens,output_tokens,prefix_id,shared_tokens\n50,5,-1,5\n", "t.csv:2: column 3 (prefix_id): '-1'"},
       {"prompt_tokens,output_tokens,slo_ttft_ms\n5,5,\n5,5,0\n",
-       "t.csv:3: column 3 (slo_ttft_ms): '0' is no number of milliseconds above 0 and up to 1000000000; leave"},
-      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,nan\n", "t.csv:2: column 3 (slo_tbt_ms): 'nan' is no number"},
-      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,50ms\n", "t.csv:2: column 3 (slo_tbt_ms): '50ms' is no number"},
-      {"slo_jct_ms,prompt_tokens,output_tokens\n1e10,5,5\n", "t.csv:2: column 1 (slo_jct_ms): '1e10' is no number"},
+       "t.csv:3: column 3 (slo_ttft_ms): '0' is not a number of milliseconds above 0 and up to 1000000000; leave"},
+      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,nan\n", "t.csv:2: column 3 (slo_tbt_ms): 'nan' is not a number"},
+      {"prompt_tokens,output_tokens,slo_tbt_ms\n5,5,50ms\n", "t.csv:2: column 3 (slo_tbt_ms): '50ms' is not a number"},
+      {"slo_jct_ms,prompt_tokens,output_tokens\n1e10,5,5\n", "t.csv:2: column 1 (slo_jct_ms): '1e10' is not a number"},
       {"prompt_tokens,output_tokens,slo_jct_ms,slo_ttft_ms\n5,5,100,100\n5,5,100,101\n",
        "t.csv:3: column 4 (slo_ttft_ms): the first token is due after 101 ms, later than the whole answer after 100"},
-      {"prompt_tokens,output_tokens,slo_ttft_ms,slo_ttft_ms\n5,5,1,2\n", "t.csv:1: column 4: 'slo_ttft_ms' twice"},
+      {"prompt_tokens,output_tokens,slo_ttft_ms,slo_ttft_ms\n5,5,1,2\n",
+       "t.csv:1: column 4: 'slo_ttft_ms' is given twice"},
       {"prompt_tokens,output_tokens,priority\n5,5,2147483648\n",
-       "t.csv:2: column 3 (priority): '2147483648' is no whole number from -2147483648"},
+       "t.csv:2: column 3 (priority): '2147483648' is not a whole number from -2147483648"},
       {"prompt_tokens,output_tokens,predicted_output_tokens\n5,5,0\n",
-       "t.csv:2: column 3 (predicted_output_tokens): an answer of 0 tokens"},
+       "t.csv:2: column 3 (predicted_output_tokens): an answer has at least 1 token"},
       {"prompt_tokens,output_tokens,predicted_output_tokens\n5,5,16777217\n",
        "t.csv:2: column 3 (predicted_output_tokens): 16777217 tokens are outside 0 to 16777216"},
       {"prompt_tokens,output_tokens,slo_class\n5,5,a\x1b[31m\n", "t.csv:2: column 3 (slo_class): 'a"},
@@ -217,7 +219,7 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
   EXPECT_NE(TraceFile::Read(testing::TempDir()).status().message().find("is a folder"), std::string::npos);
 }
 
-TEST(TraceFile, AFileIsReadAsItsTextIs) {
+TEST(TraceFile, ReadingAFileEqualsParsingItsText) {
   const std::string text =
       "\xef\xbb\xbf"
       "arrival_s,prompt_tokens,output_tokens,prefix_hash_ids\r\n0,600,5,1 2\r\n\r\n1.5,20,6,\n2,7,8,3";
@@ -247,7 +249,7 @@ TEST(TraceFile, AFileWithoutAnEndOrWithAnEndlessLineIsRefused) {
   EXPECT_NE(line.message().find("line 3"), std::string::npos) << line.message();
 }
 
-TEST(TraceFile, TheLargestValuesAreTakenAndOneMoreIsNot) {
+TEST(TraceFile, TheLargestValuesAreAcceptedAndLargerOnesAreNot) {
   const auto ok = [](const std::string& row) {
     return TraceFile::Parse(
                "t.csv", "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,prefix_hash_ids\n" + row + "\n")

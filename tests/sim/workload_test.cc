@@ -56,8 +56,8 @@ double Distance(std::vector<double> a, std::vector<double> b) {
   return worst;
 }
 
-// What the generator draws against the traces themselves: the distances of docs/workloads.md and a draw's own error.
-TEST(Workload, NamedDistributionsAreAsNearToTheirTracesAsStated) {
+// Generated lengths compared with the traces: the distances of docs/workloads.md plus the sampling error.
+TEST(Workload, NamedDistributionsMatchTheirTracesAsStated) {
   const char* data = std::getenv("TACTUS_DATA");
   if (data == nullptr) GTEST_SKIP() << "TACTUS_DATA is not set";
   struct Stated {
@@ -85,7 +85,7 @@ TEST(Workload, NamedDistributionsAreAsNearToTheirTracesAsStated) {
   }
 }
 
-TEST(Workload, LongOutputsBelongToLongPromptsWhereTheyDidInTheTrace) {
+TEST(Workload, PromptAndOutputLengthsCorrelateAsInTheTrace) {
   const auto correlation = [](const char* name) {
     const auto requests = Make(name, "poisson", 1, 20000);
     std::vector<double> in, out;
@@ -125,7 +125,7 @@ TEST(Workload, AStreamOfOneFileServesManyRuns) {
   }
 }
 
-// A jittered time may overtake: the stream is in order all the same, and nothing is lost.
+// Jitter may reorder rows: the stream is still sorted and complete.
 TEST(Workload, JitterKeepsTheOrderAndEveryRow) {
   const std::string path = testing::TempDir() + "/jitter.csv";
   std::string text = "arrival_s,prompt_tokens,output_tokens\n";
@@ -162,7 +162,7 @@ TEST(Workload, ArrivalProcessesHaveTheirRateAndVariation) {
   }
 }
 
-TEST(Workload, OneSeedOneWorkloadAndLengthsDoNotDependOnArrivals) {
+TEST(Workload, TheSeedDeterminesTheWorkloadAndLengthsDoNotDependOnArrivals) {
   const auto a = Make("code", "poisson", 2, 100, 9), b = Make("code", "poisson", 2, 100, 9),
              c = Make("code", "gamma:3", 2, 100, 9);
   for (size_t i = 0; i < a.size(); ++i) {
@@ -183,8 +183,8 @@ TEST(Workload, TurnsOfAConversationGrowAndFollowEachOther) {
   EXPECT_GE(r[3].arrival_ns, 0);
 }
 
-// Three turns a conversation and five requests: the second conversation ends after two.
-TEST(Workload, ACountThatIsNoWholeNumberOfConversationsIsKept) {
+// Three turns per conversation and five requests: the second conversation ends after two.
+TEST(Workload, ACountMayEndWithinAConversation) {
   const auto r = Make("multi-turn:turns=3,in=10,out=5", "poisson", 1, 5);
   ASSERT_EQ(r.size(), 5u);
   for (size_t i = 0; i < r.size(); ++i) {
@@ -196,13 +196,13 @@ TEST(Workload, ACountThatIsNoWholeNumberOfConversationsIsKept) {
   ASSERT_TRUE(stream.ok());
   WorkloadRequest next;
   EXPECT_FALSE((*stream)->NextTurn(r[4], &next));  // the fifth request is the last
-  EXPECT_FALSE((*stream)->NextTurn(r[2], &next));  // the third turn is
+  EXPECT_FALSE((*stream)->NextTurn(r[2], &next));  // the last turn
   EXPECT_TRUE((*stream)->NextTurn(r[3], &next));
   EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 6).size(), 6u);
   EXPECT_EQ(Make("multi-turn:turns=3", "poisson", 1, 1).size(), 1u);
 }
 
-TEST(Workload, DefaultsAreThoseOfTheHelp) {
+TEST(Workload, DefaultsMatchTheHelp) {
   const auto random = Make("random", "poisson", 1, 0);
   EXPECT_EQ(random.size(), 100u);
   EXPECT_EQ(random[0].prompt_tokens, 512);
@@ -236,18 +236,18 @@ TEST(Workload, ConstantArrivalsStartAtZeroAndJitterStaysWithinItsBound) {
   }
   EXPECT_GE(least, 0);
   EXPECT_LT(most, 2 * kSecond);
-  EXPECT_LT(least, kSecond / 10);  // of 400 uniform values
+  EXPECT_LT(least, kSecond / 10);  // minimum of 400 uniform values
   EXPECT_GT(most, 2 * kSecond - kSecond / 10);
 }
 
-TEST(Workload, StreamsSayWhatTheyAre) {
+TEST(Workload, StreamsReportTheirProperties) {
   const std::string path = testing::TempDir() + "/said.csv";
   std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n2,0,1\n5,20,1\n";
   const auto open = [&](const std::string& text, double rate) {
     return WorkloadStream::Open(*ParseWorkload(text), *ParseArrivals("poisson", rate), 0, 1).value();
   };
   EXPECT_TRUE(open("trace:" + path, 0)->has_arrivals());
-  EXPECT_FALSE(open("lengths:" + path, 0)->has_arrivals());  // its times are left out
+  EXPECT_FALSE(open("lengths:" + path, 0)->has_arrivals());  // its times are ignored
   EXPECT_TRUE(open("lengths:" + path, 3)->has_arrivals());
   EXPECT_FALSE(open("random", 0)->has_arrivals());
   EXPECT_TRUE(open("random", 1)->has_arrivals());
@@ -261,13 +261,13 @@ TEST(Workload, StreamsSayWhatTheyAre) {
   const auto trace = open("trace:" + path, 0);
   ASSERT_TRUE(trace->Next(&r));
   EXPECT_FALSE(trace->NextTurn(r, &next));
-  // A rate takes the place of a trace's own times.
+  // A rate replaces a trace's times.
   auto paced = WorkloadStream::Open(*ParseWorkload("trace:" + path), *ParseArrivals("constant", 10), 2, 1).value();
   ASSERT_TRUE(paced->Next(&r) && paced->Next(&r));
   EXPECT_EQ(r.arrival_ns, kSecond / 10);
 }
 
-// The second round of a trace starts a mean gap after the first one's last arrival, in scaled time.
+// The second round of a trace starts a mean gap after the first round's last arrival, in scaled time.
 TEST(Workload, RoundsOfATraceAreAMeanGapApart) {
   const std::string path = testing::TempDir() + "/rounds.csv";
   std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n3,10,1\n5,20,1\n";
@@ -276,7 +276,7 @@ TEST(Workload, RoundsOfATraceAreAMeanGapApart) {
   for (size_t i = 0; i < r.size(); ++i) EXPECT_EQ(r[i].arrival_ns, static_cast<TimeNs>(i) * kSecond) << i;
 }
 
-// Times of the machine's clock are not waited for, once or in every round.
+// Clock times in a trace cause no initial wait, in any round.
 TEST(Workload, ATraceBeginsWithItsFirstRequest) {
   const std::string path = testing::TempDir() + "/late.csv";
   std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n100000,10,10\n100001,10,10\n";
@@ -285,7 +285,7 @@ TEST(Workload, ATraceBeginsWithItsFirstRequest) {
   for (size_t i = 0; i < r.size(); ++i) EXPECT_EQ(r[i].arrival_ns, static_cast<TimeNs>(i) * kSecond) << i;
 }
 
-// One instant says nothing of a rate.
+// A trace with a single instant defines no rate.
 TEST(Workload, ATraceOfOneInstantIsNotRepeated) {
   for (const char* rows : {"7,10,1\n", "7,10,1\n7,20,1\n"}) {
     const std::string path = testing::TempDir() + "/instant.csv";
@@ -302,7 +302,7 @@ TEST(Workload, ATraceOfOneInstantIsNotRepeated) {
   }
 }
 
-TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
+TEST(Workload, LimitsMatchTheirMessages) {
   EXPECT_TRUE(ParseWorkload("random:in=1,out=10000000").ok());
   for (const char* text : {"random:in=10000001", "random:out=0", "random:in=1.5", "random:in=-1",
                            "random:in=", "random:in=inf", "prefix:in=5", "multi-turn:turns=0", "trace:f:scale=-1",
@@ -319,7 +319,7 @@ TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
             std::string::npos);
   for (const char* text : {"poisson:1", "constant:1", "gamma:-1", "jitter", "jitter:x", ""})
     EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
-  // 4e9 s exactly is the last time that is taken.
+  // The last accepted time is exactly 4e9 s.
   const auto open = [](const char* arrivals, double rate, int64_t count) {
     return WorkloadStream::Open(*ParseWorkload("random"), *ParseArrivals(arrivals, rate), count, 1).status();
   };
@@ -350,7 +350,7 @@ TEST(Workload, ATraceKeepsItsTimesScaledAndRepeats) {
   EXPECT_GT(r[2].arrival_ns, r[1].arrival_ns);
 }
 
-// Times that 64 bits of nanoseconds do not hold are refused, whichever figure makes them so large.
+// Times beyond 64-bit nanoseconds are rejected, for any cause.
 TEST(Workload, ArrivalsBeyondTheClockAreRefused) {
   const std::string path = testing::TempDir() + "/far_trace.csv";
   std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n0,10,1\n3e9,10,1\n";
@@ -374,8 +374,8 @@ TEST(Workload, AMixDrawsFromItsPartsByShare) {
   ASSERT_TRUE(mixed.ok());
   std::map<std::string, std::vector<int64_t>> outputs;
   for (const WorkloadRequest& r : *mixed) outputs[r.slo_class].push_back(r.output_tokens);
-  ASSERT_EQ(outputs.size(), 2u) << "each request is of the class of its part";
-  EXPECT_NEAR(static_cast<double>(outputs["code"].size()), 1000, 4 * 27.4) << "within four deviations";
+  ASSERT_EQ(outputs.size(), 2u) << "each request has its part's class";
+  EXPECT_NEAR(static_cast<double>(outputs["code"].size()), 1000, 4 * 27.4) << "within four standard deviations";
   for (auto& [name, values] : outputs) std::sort(values.begin(), values.end());
   EXPECT_NEAR(static_cast<double>(outputs["code"][outputs["code"].size() / 2]), 13, 2);
   EXPECT_NEAR(static_cast<double>(outputs["long-output"][outputs["long-output"].size() / 2]), 1605, 60);

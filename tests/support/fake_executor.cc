@@ -63,11 +63,11 @@ TokenId FakeExecutor::Next(SlotId slot, const std::vector<TokenId>& tokens) cons
 void GuessingDrafts::Begin(SlotId slot, const Request& request, std::span<const TokenId> output) {
   std::vector<TokenId> tokens = *request.prompt;
   tokens.insert(tokens.end(), output.begin(), output.end());
-  if (!live_.emplace(slot, std::move(tokens)).second) violation_ = "a sequence has begun twice";
+  if (!live_.emplace(slot, std::move(tokens)).second) violation_ = "Begin of a sequence that has begun already";
 }
 
 void GuessingDrafts::End(SlotId slot) {
-  if (live_.erase(slot) == 0) violation_ = "a sequence ends that has not begun";
+  if (live_.erase(slot) == 0) violation_ = "End of a sequence that has not begun";
 }
 
 void GuessingDrafts::Propose(std::span<core::DraftTask> tasks) {
@@ -76,12 +76,12 @@ void GuessingDrafts::Propose(std::span<core::DraftTask> tasks) {
     tokens.insert(tokens.end(), task.output.begin(), task.output.end());
     const auto live = live_.find(task.slot);
     if (live == live_.end()) {
-      violation_ = "asked about a sequence that has not begun, or has ended";
+      violation_ = "a task of a sequence that has not begun or has ended";
       continue;
     }
     std::vector<TokenId>& shown = live->second;
     if (tokens.size() <= shown.size() || !std::equal(shown.begin(), shown.end(), tokens.begin()))
-      violation_ = "asked without new tokens, or about other ones";
+      violation_ = "a task without new tokens, or with other tokens";
     shown = tokens;
     if (task.least_chance > 1) {
       ++unpaid_;
@@ -137,7 +137,7 @@ void FakeExecutor::ApplyTables(const StepPlan& plan) {
   }
 }
 
-// What a swap does not cover, and every swap of a failed step, is garbage at the other end.
+// Positions that a swap does not cover, and all swaps of a failed step, write garbage.
 void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
   const int32_t b = config_.block_size;
   const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target,
@@ -186,11 +186,11 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   if (item.count > 1 && item.draft_tokens == 0 && faults_.Uniform() < config_.reject_rate) {
     out.accepted = static_cast<int32_t>(faults_.UniformInt(1, item.count - 1));
     for (int32_t i = out.accepted; i < item.count; ++i) *Cell(slot, item.first_position + i) = kGarbage;
-    slot.last_token = 0;  // what is chained to it will be thrown away
+    slot.last_token = 0;  // items chained to it will be dropped
     return;
   }
   if (item.logit_rows == item.count && slot.sampling.prompt_logprobs) {
-    // The prompt's last row has none: what follows it is sampled.
+    // The prompt's last row has none: the next token is sampled.
     const int32_t end =
         std::min(item.first_position + item.count, static_cast<int32_t>(slot.sampling.prompt.size()) - 1);
     if (item.first_position < end) {
@@ -215,7 +215,7 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
   }
 }
 
-// Samples after the inputs that are sure, and on for as long as the token sampled is the draft that follows.
+// Samples after the sure inputs, and continues while the sampled token equals the next draft.
 void FakeExecutor::Verify(const StepPlan& plan, const StepItem& item, StepResult* result, ItemResult* out) {
   Slot& slot = slots_[static_cast<size_t>(item.slot)];
   if (item.draft_tokens >= item.count || item.draft_tokens > config_.max_draft_tokens ||
@@ -254,8 +254,8 @@ void FakeExecutor::Submit(const StepPlan& plan) {
   const bool failed = faults_.Uniform() < config_.step_error_rate;
   RunCopies(plan, failed);
   ApplyTables(plan);
-  // Writes of all items come before all reads, as in every layer of a real forward pass; items that share blocks within
-  // the step rely on it.
+  // All items write before any item reads, as in every layer of a real forward pass; items that share blocks within the
+  // step need this.
   lost_.clear();
   for (const StepItem& item : plan.items) {
     if (item.input == InputSource::kChained && !config_.can_chain) Violate("a chained input without can_chain");

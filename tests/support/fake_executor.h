@@ -1,7 +1,7 @@
-// Executors without a model. FakeExecutor keeps the step contract to the letter over a pretended KV memory, so that the
-// tokens it "samples" depend on every position that a sequence reads through its block table: wrong sharing, a missing
-// copy, a stale block or a lost position change the output. NullExecutor completes at once and does nothing, for
-// measuring the engine. Thread rule: engine thread only; no threads of their own.
+// Executors without a model. FakeExecutor implements the step contract exactly over a simulated KV memory: the tokens
+// that it "samples" depend on every position that a sequence reads through its block table, so that wrong sharing, a
+// missing copy, a stale block or a lost position changes the output. NullExecutor completes at once and does nothing,
+// for measuring the engine. Thread rule: engine thread only; they start no threads.
 #pragma once
 
 #include <deque>
@@ -21,22 +21,22 @@ struct FakeExecutorConfig {
   int32_t max_in_flight = 1;
   bool can_chain = false;
   int32_t max_draft_tokens = 0;
-  uint64_t seed = 1;                  // of the "model": tokens, not faults
-  int32_t vocab_size = 64;            // tokens sampled are in [0, vocab_size)
-  std::vector<std::string> adapters;  // each makes another model of it
+  uint64_t seed = 1;                  // of the "model", not of faults
+  int32_t vocab_size = 64;            // sampled tokens are in [0, vocab_size)
+  std::vector<std::string> adapters;  // each acts as another model
   int64_t num_blocks = 0;
   int32_t block_size = 16;
   int32_t max_slots = 0;
-  int64_t swap_blocks = 0;  // of the pretended host memory
-  // Time of a step by the clock: the steps in flight run one after the other. Null clock: every step is ready at once.
+  int64_t swap_blocks = 0;  // of the simulated host memory
+  // Steps take time by the clock, one after the other. Null clock: every step is ready at once.
   Clock* clock = nullptr;
   DurationNs step_base_ns = kMillisecond;
   DurationNs step_token_ns = 10 * kMicrosecond;
-  // Faults, drawn from their own stream.
+  // Faults, drawn from a separate random stream.
   uint64_t fault_seed = 1;
-  double step_error_rate = 0;  // the whole step fails, what it wrote is garbage
+  double step_error_rate = 0;  // the whole step fails and writes garbage
   double item_error_rate = 0;  // an item's logits are not finite
-  double item_lost_rate = 0;   // an item does not run: garbage is in its place, and who reads it gets another token
+  double item_lost_rate = 0;   // an item fails and writes garbage, so that sequences that read it get other tokens
   double reject_rate = 0;      // of items with several tokens: only the first few positions are accepted
 };
 
@@ -54,16 +54,16 @@ class FakeExecutor final : public Executor {
   void ReadKvBlock(BlockId block, std::byte* to) const override;
   void WriteHostBlock(BlockId host_block, const std::byte* from) override;
 
-  // What the plans broke of the contract, first finding only; empty: nothing.
+  // First violation of the step contract by plans; empty: none.
   const std::string& violation() const { return violation_; }
   int64_t steps() const { return steps_; }
 
-  // The token that follows in the sequence that the slot has started.
+  // The next token of the slot's sequence after `tokens`.
   TokenId Next(SlotId slot, const std::vector<TokenId>& tokens) const;
   int64_t drafts_accepted() const { return drafts_accepted_; }
   int64_t drafts_rejected() const { return drafts_rejected_; }
 
-  // The token that a correct engine must get for the sequence prompt + output (the next one), for whatever schedule.
+  // The next token that a correct engine gets after prompt + output, under any schedule.
   static TokenId Expected(const FakeExecutorConfig& config, const std::vector<TokenId>& tokens, int32_t choice,
                           int32_t adapter = 0);
 
@@ -90,21 +90,21 @@ class FakeExecutor final : public Executor {
 
   const FakeExecutorConfig config_;
   Rng faults_;
-  std::vector<uint64_t> memory_;  // [num_blocks * block_size], what K and V of a position would be
+  std::vector<uint64_t> memory_;  // [num_blocks * block_size], in place of K and V of a position
   std::vector<uint64_t> host_;    // [swap_blocks * block_size]
   std::vector<Slot> slots_;
   std::deque<Pending> pending_;
   std::vector<StepResult> spare_;
-  std::vector<TokenId> inputs_;  // of the item at hand
+  std::vector<TokenId> inputs_;  // of the current item
   TimeNs last_ready_ns_ = 0;
   int64_t steps_ = 0, drafts_accepted_ = 0, drafts_rejected_ = 0;
-  std::vector<bool> lost_;  // items of the step being run
+  std::vector<bool> lost_;  // per item of the current step
   std::string violation_;
   std::function<void()> wakeup_;
 };
 
-// Guesses up to as many tokens as it may, each right with a probability. One time in four it has nothing to say, and
-// the sequence may chain. It claims to be sure, or says a chance.
+// Guesses a random number of tokens, each right with probability `accuracy`. In one call of four it makes no guesses,
+// and the sequence may chain. Its chance is kSureDraft or random.
 class GuessingDrafts final : public core::DraftSource {
  public:
   GuessingDrafts(const FakeExecutor* executor, double accuracy, uint64_t seed)
@@ -112,22 +112,22 @@ class GuessingDrafts final : public core::DraftSource {
   void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
   void End(SlotId slot) override;
   void Propose(std::span<core::DraftTask> tasks) override;
-  // What the loop broke of the contract, first finding only; empty: nothing.
+  // First violation of the contract by the loop; empty: none.
   const std::string& violation() const { return violation_; }
   size_t live() const { return live_.size(); }
-  int64_t unpaid() const { return unpaid_; }  // times that a sequence's guesses could not have paid
+  int64_t unpaid() const { return unpaid_; }  // tasks with a least_chance above 1
 
  private:
   const FakeExecutor& executor_;
   const double accuracy_;
   Rng rng_;
-  std::map<SlotId, std::vector<TokenId>> live_;  // what each was shown last
+  std::map<SlotId, std::vector<TokenId>> live_;  // the tokens in each sequence's last task
   int64_t unpaid_ = 0;
   std::string violation_;
 };
 
-// Every step is ready when it has been submitted; each sampled token is `token`. `short_form`: it has no tokens and
-// answers that all went as planned, as simulations do.
+// Every step is ready at once; each sampled token is `token`. `short_form`: results have no tokens but as_planned, as
+// in simulations.
 class NullExecutor final : public Executor {
  public:
   explicit NullExecutor(int32_t max_in_flight = 1, bool can_chain = false, TokenId token = 7, bool short_form = false);

@@ -1,5 +1,6 @@
-// A decorator that makes chosen steps of another executor fail, for tests of whoever drives one. Every plan reaches the
-// inner executor, so block tables and histories stay right; only the answer changes. Thread rule: as the inner one's.
+// A decorator that makes chosen steps of another executor fail, for tests of the callers of executors. Every plan
+// reaches the inner executor, so block tables and histories stay right; only the result changes. Thread rule: as the
+// inner executor's.
 #pragma once
 
 #include <memory>
@@ -15,11 +16,11 @@ struct InjectedFault {
     kStep,       // StepResult::status is kInternal, "injected fault"
     kBadLogits,  // item `item` reports kBadLogits
     kItem,       // item `item` reports kFailed
-    kNoTokens,   // the items answer as they did, and the tokens that they name are not there
+    kNoTokens,   // the items keep their results, but the token ids are missing
   };
-  int64_t step = 0;  // counted in results, from 0
+  int64_t step = 0;  // number of the result, from 0
   Kind kind = Kind::kStep;
-  int32_t item = 0;  // beyond the step's items: no effect
+  int32_t item = 0;  // no such item: no effect
 };
 
 class FaultyExecutor final : public Executor {

@@ -1,4 +1,4 @@
-// A grammar whose answers are those of a list, for tests that need one whose every state is plain to see.
+// A grammar that accepts the outputs of a list, for tests that need a grammar with obvious states.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace tactus::test {
 
 class ListedGrammar final : public TokenGrammar {
  public:
-  // `end` is allowed after a whole answer, and alone where no longer answer begins with it.
-  // `tells_forced`: says ahead what must come; else every token is waited for.
+  // `end` is allowed after a whole output, and is the only choice unless a longer output begins with it.
+  // `tells_forced`: Forced returns tokens; otherwise none.
   ListedGrammar(int64_t vocab_size, TokenId end, std::vector<std::vector<TokenId>> answers, bool tells_forced = true)
       : vocab_size_(vocab_size), end_(end), answers_(std::move(answers)), tells_forced_(tells_forced) {}
 

@@ -1,5 +1,5 @@
-// One figure over every plan that a test case has made, in the report that GoogleTest writes (--gtest_output=json):
-// what tools/plan_hashes.py compares between two builds.
+// A digest of all plans of a test case, in GoogleTest's report (--gtest_output=json); tools/plan_hashes.py compares it
+// between two builds.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A backend whose steps each take some time more, so that answers of a tiny model last long enough for what a test does
-// meanwhile. Thread rule: as the inner one's.
+// A backend with a pause before each step, so that a request to a tiny model lasts long enough for a test's actions.
+// Thread rule: as the inner backend's.
 #pragma once
 
 #include <chrono>

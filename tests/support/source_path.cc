@@ -1,5 +1,5 @@
-// The one object of a test program that depends on the folder it is built in: a compiler cache serves the others to
-// every clone.
+// The only object of a test program that depends on the build folder, so that a compiler cache can share all others
+// between clones.
 #include "support/source_path.h"
 
 namespace tactus::test {

@@ -1,4 +1,4 @@
-// Where the sources lie: tests read the project's own data and documents.
+// Paths in the source tree, for tests that read the project's data and documents.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// main() of every GoogleTest program. Each process gets a temporary folder of its own, which testing::TempDir() and
-// std::filesystem::temp_directory_path() name and which goes with the process: ctest runs the cases of one program side
-// by side, and their files must not meet.
+// main() of every GoogleTest program. Each process gets its own temporary folder, which testing::TempDir() and
+// std::filesystem::temp_directory_path() return and which is removed at the end: ctest runs the cases of one program in
+// parallel, and their files must not collide.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   std::error_code error;
   std::string folder = (std::filesystem::temp_directory_path() / "tactus_test_XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) {
-    std::fprintf(stderr, "no temporary folder could be made at %s; set TMPDIR to a writable folder\n", folder.c_str());
+    std::fprintf(stderr, "cannot create a temporary folder at %s; set TMPDIR to a writable folder\n", folder.c_str());
     return 1;
   }
   setenv("TEST_TMPDIR", folder.c_str(), 1);

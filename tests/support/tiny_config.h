@@ -1,4 +1,4 @@
-// The config.json of a tiny Llama, for servers and engines that tests start with weights of --load-format dummy.
+// The config.json of a tiny Llama, for servers and engines that tests start with --load-format dummy.
 #pragma once
 
 namespace tactus::test {

@@ -1,5 +1,5 @@
-// What holds for every scheduler whatever it decides: Little's law, no idle server while work waits, every token
-// computed once (and once more when its KV was given up).
+// Properties of every scheduler: Little's law, no idle server while work waits, every token computed once (and once
+// more after its KV was lost).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,8 @@ std::vector<Arrival> Mixed(uint64_t seed, int64_t count, double rate) {
 }
 
 // L = lambda W holds for every run that starts and ends empty: the integral of the number in the system is the sum of
-// the times in it. The left side is counted plan by plan, the right side request by request; both are whole
-// nanoseconds.
-TEST(Conservation, LittlesLaw) {
+// the times in it. The left side is summed by plan, the right side by request; both are whole nanoseconds.
+TEST(Conservation, LittlesLawHolds) {
   const LinearSteps model(5 * kMillisecond, 40 * kMicrosecond, 30);
   const auto arrivals = Mixed(21, 4000, 40);
   Case c;
@@ -28,7 +27,7 @@ TEST(Conservation, LittlesLaw) {
   c.count_in_system = true;
   const Outcome out = Simulate(c, model, arrivals);
   ASSERT_EQ(out.error, "");
-  // During a step: those its plan saw, and for a part of it those that came meanwhile.
+  // During a step: the requests of its plan, plus those that arrived meanwhile for the rest of it.
   int64_t number_times_time = 0;
   size_t next = 0;
   for (const Step& step : out.steps) {
@@ -51,9 +50,10 @@ TEST(Conservation, LittlesLaw) {
 
 class EveryPreset : public testing::TestWithParam<std::string> {};
 
-TEST_P(EveryPreset, KeepsTimeAndTokens) {
+TEST_P(EveryPreset, ConservesTimeAndTokens) {
   const LinearSteps model(5 * kMillisecond, 40 * kMicrosecond, 30);
-  for (const int64_t blocks : {5000, 120}) {  // memory for everybody; preemptions where the preset knows them
+  // Memory for all requests; too little, so that presets with preemption preempt.
+  for (const int64_t blocks : {5000, 120}) {
     const auto arrivals = Mixed(31, 400, 7);
     Case c;
     c.preset = GetParam();
@@ -65,7 +65,7 @@ TEST_P(EveryPreset, KeepsTimeAndTokens) {
     ASSERT_EQ(out.error, "");
     ASSERT_EQ(out.ended.size(), arrivals.size());
 
-    // The server stands still only when the system is empty.
+    // The server is idle only when the system is empty.
     std::vector<TimeNs> ends;
     for (const Ended& e : out.ended) ends.push_back(e.done_ns);
     std::sort(ends.begin(), ends.end());
@@ -80,14 +80,14 @@ TEST_P(EveryPreset, KeepsTimeAndTokens) {
                                          [](TimeNs t, const Arrival& a) { return t < a.at_ns; });
       const auto gone = std::upper_bound(ends.begin(), ends.end(), end);
       ASSERT_EQ(come - arrivals.begin(), gone - ends.begin()) << "idle with work waiting after step " << i - 1;
-      ASSERT_EQ(out.steps[i].start_ns, come->at_ns) << "late for the first arrival after step " << i - 1;
+      ASSERT_EQ(out.steps[i].start_ns, come->at_ns) << "not started at the first arrival after step " << i - 1;
       idle += out.steps[i].start_ns - end;
     }
     EXPECT_EQ(busy, out.busy_ns);
     EXPECT_EQ(busy + idle, out.steps.back().end_ns);
 
-    // Tokens: prompt and output of every request but its last output token, which is never an input; once more what was
-    // lost.
+    // Computed tokens: prompt and output of every request without its last output token, which is never an input, plus
+    // the recomputed tokens.
     int64_t computed = 0, sampled = 0, due = 0, output = 0, recomputed = 0;
     for (const Step& step : out.steps) {
       computed += step.tokens;

@@ -30,7 +30,7 @@ class Listed final : public sim::WorkloadStream {
   size_t next_ = 0;
 };
 
-// A budget that sees what every plan starts from: how many requests are in the system.
+// A budget that records the number of requests in the system at the start of every plan.
 class Counter final : public core::Budget {
  public:
   Counter(std::unique_ptr<core::Budget> inner, int64_t* in_system) : inner_(std::move(inner)), in_system_(*in_system) {}
@@ -115,7 +115,7 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
     return out;
   }
   if (const Status status = (*simulation)->Run(); !status.ok()) out.error = status.ToString();
-  if (out.error.empty() && !(*simulation)->finished()) out.error = "work was left";
+  if (out.error.empty() && !(*simulation)->finished()) out.error = "the simulation ended with work left";
   out.stats = (*simulation)->Stats();
   for (const sim::StageFigures& stage : (*simulation)->executor(0).figures().stages) out.busy_ns += stage.busy_ns;
   return out;

@@ -1,5 +1,5 @@
-// Simulations with answers that are known from theory: simple step times, made-up workloads, and everything that
-// happened written down as integers. Deterministic.
+// Simulations with results known from theory: simple step times, generated workloads, and a log of all events as
+// integers. Deterministic.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class LinearSteps final : public StepTimeModel {
 };
 
 struct Arrival {
-  TimeNs at_ns = 0;  // not used in a closed loop
+  TimeNs at_ns = 0;  // ignored in a closed loop
   int32_t prompt_tokens = 1, output_tokens = 1;
 };
 std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s,
@@ -34,7 +34,7 @@ std::vector<Arrival> Poisson(uint64_t seed, int64_t count, double rate_per_s,
 struct Step {
   TimeNs start_ns = 0, end_ns = 0;
   int64_t items = 0, tokens = 0, sampled = 0;
-  int64_t in_system = 0;  // requests, waiting ones included, as its plan saw them; with count_in_system
+  int64_t in_system = 0;  // with count_in_system: requests at its plan, waiting ones included
 };
 struct Ended {
   TimeNs arrival_ns = 0, scheduled_ns = 0, first_token_ns = 0, done_ns = 0;
@@ -44,7 +44,7 @@ struct Outcome {
   std::vector<Step> steps;
   std::vector<Ended> ended;  // in order of their ends
   EngineStats stats;
-  DurationNs busy_ns = 0;  // as the executor counts it
+  DurationNs busy_ns = 0;  // as counted by the executor
   std::string error;       // empty: the simulation ran to its end
 };
 

@@ -1,4 +1,4 @@
-// Queueing theory: cases in which the simulator's figures are known exactly, or in the mean.
+// Queueing theory: cases for which the simulator's figures are known exactly or on average.
 #include "theory/theory_case.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr DurationNs kStep = kMillisecond;
 
-// One request at a time, first come first served: a request of one prompt token and k output tokens is k equal steps of
-// work.
+// One request at a time, first come, first served: a request with one prompt token and k output tokens takes k equal
+// steps.
 struct ServiceCase {
   const char* name;
   std::function<int32_t(Rng&)> output_tokens;
@@ -25,8 +25,8 @@ const ServiceCase kServices[] = {
 };
 
 // Pollaczek and Khinchine: mean wait = lambda E[S^2] / (2 (1 - rho)). Waits before service, 200,000 requests; the
-// interval is narrow enough to tell the three apart by far (their second moments differ by 64 : 83 : 388).
-TEST(Queueing, MeanWaitOfASingleServer) {
+// interval is narrow enough to distinguish the three clearly (their second moments are as 64 : 83 : 388).
+TEST(Queueing, MeanWaitOfASingleServerFollowsPollaczekKhinchine) {
   const LinearSteps model(kStep);
   for (const ServiceCase& service : kServices) {
     for (const double load : {0.5, 0.8}) {
@@ -44,19 +44,19 @@ TEST(Queueing, MeanWaitOfASingleServer) {
       const Estimate wait = BatchMeans(waits);
       EXPECT_TRUE(wait.Contains(theory)) << service.name << " at load " << load << ": " << wait.mean << " +- "
                                          << wait.half_width << " s, theory " << theory;
-      EXPECT_LT(wait.half_width, 0.2 * theory) << service.name << ": the interval says nothing";
+      EXPECT_LT(wait.half_width, 0.2 * theory) << service.name << ": the interval is too wide";
       RecordProperty(std::string(service.name) + (load < 0.6 ? "_half" : "_high"),
                      std::to_string(wait.mean * 1e3) + " +- " + std::to_string(wait.half_width * 1e3) + " ms, theory " +
                          std::to_string(theory * 1e3));
-      // Every service takes its steps and nothing more.
+      // Every service takes exactly its steps.
       for (const Ended& e : out.ended) ASSERT_EQ(e.done_ns - e.scheduled_ns, e.output_tokens * kStep);
     }
   }
 }
 
-// A server that is never idle takes a newcomer in at its next step: the wait is what is left of the present one,
-// uniform in (0, T), and the first token comes one step later.
-TEST(Queueing, NewcomersWaitForTheStepInHand) {
+// A server that is never idle starts a new request at its next step: the wait is the rest of the current step, uniform
+// in (0, T), and the first token comes one step later.
+TEST(Queueing, NewRequestsWaitForTheCurrentStep) {
   const LinearSteps model(kStep);
   auto arrivals =
       Poisson(12, 50000, 100, [](Rng& r) { return Arrival{0, 1, static_cast<int32_t>(r.UniformInt(1, 4))}; });
@@ -82,8 +82,7 @@ TEST(Queueing, NewcomersWaitForTheStepInHand) {
   EXPECT_LT(*std::max_element(waits.begin(), waits.end()), step);
 }
 
-// More clients than places: every step is full, so tokens per second = B / T(B), exactly, but for the last clients'
-// end.
+// More clients than places: every step is full, so tokens per second = B / T(B) exactly, until the last clients end.
 TEST(ClosedLoop, SaturatedDecodesGiveTheBatchPerStep) {
   constexpr int32_t kBatch = 24;
   const LinearSteps model(kStep, 10 * kMicrosecond);
@@ -98,15 +97,15 @@ TEST(ClosedLoop, SaturatedDecodesGiveTheBatchPerStep) {
   const DurationNs full = kStep + kBatch * 10 * kMicrosecond;
   size_t saturated = 0;
   while (saturated < out.steps.size() && out.steps[saturated].items == kBatch) ++saturated;
-  EXPECT_GT(saturated, out.steps.size() * 95 / 100);  // the rest is the end, when none is left to wait
+  EXPECT_GT(saturated, out.steps.size() * 95 / 100);  // the rest is the end, when no client waits
   int64_t tokens = 0;
   for (size_t i = 0; i < saturated; ++i) tokens += out.steps[i].sampled;
   EXPECT_EQ(tokens, static_cast<int64_t>(saturated) * kBatch);
   EXPECT_EQ(out.steps[saturated - 1].end_ns - out.steps[0].start_ns, static_cast<int64_t>(saturated) * full);
 }
 
-// As many clients as fit, all alike: they go in step, each answer takes p + d - 1 token steps, and none ever waits.
-TEST(ClosedLoop, EqualClientsGoInStep) {
+// As many equal clients as fit: they run in lockstep and never wait.
+TEST(ClosedLoop, EqualClientsRunInLockstep) {
   const LinearSteps model(kStep, 3 * kMicrosecond, 7);
   Case c;
   c.concurrency = 16;
@@ -120,7 +119,7 @@ TEST(ClosedLoop, EqualClientsGoInStep) {
   for (const Ended& e : out.ended) ASSERT_EQ(e.done_ns - e.arrival_ns, round);
 }
 
-// Prompts without end: every step computes the whole budget, so requests per second = tau / ((p + d - 1) T(tau)).
+// Saturated with prompts: every step computes the whole budget, so requests per second = tau / ((p + d - 1) T(tau)).
 TEST(ClosedLoop, SaturatedChunksUseTheWholeBudget) {
   constexpr int64_t kBudget = 256;
   constexpr int32_t kPrompt = 300, kOutput = 40;
@@ -134,14 +133,14 @@ TEST(ClosedLoop, SaturatedChunksUseTheWholeBudget) {
   size_t saturated = 0;
   while (saturated < out.steps.size() && out.steps[saturated].tokens == kBudget) ++saturated;
   EXPECT_GT(saturated, out.steps.size() * 95 / 100);
-  // Ends in the saturated stretch, after the first few have filled the pipeline.
+  // Ends in the saturated phase, after the pipeline has filled.
   const TimeNs from = out.steps[saturated / 4].end_ns, to = out.steps[saturated - 1].end_ns;
   const auto ends = std::count_if(out.ended.begin(), out.ended.end(),
                                   [&](const Ended& e) { return e.done_ns > from && e.done_ns <= to; });
   const double per_s = static_cast<double>(ends) / (static_cast<double>(to - from) * 1e-9);
   const double step_s = (static_cast<double>(kStep) + kBudget * 20.0 * kMicrosecond) * 1e-9;
   const double theory = kBudget / ((kPrompt + kOutput - 1) * step_s);
-  // Counting whole requests in a window is exact to one at each edge.
+  // Counts of whole requests in a window are exact up to one at each edge.
   EXPECT_NEAR(per_s, theory, 2.5 / (static_cast<double>(to - from) * 1e-9));
 }
 

@@ -1,6 +1,6 @@
-// What a run of the Vidur simulator is made of, as its logs and rules state it: requests, parameters, step rows,
-// request rows. Plain data, shared by the rules' replay (vidur_replay.h) and the run through our engine
-// (vidur_engine.h). See bench/validate/README.md.
+// The data of a run of the Vidur simulator, as in its logs and rules: requests, parameters, step rows, request rows.
+// Plain data, shared by the rules' replay (vidur_replay.h) and the run in our engine (vidur_engine.h). See
+// bench/validate/README.md.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct Rules {
   int64_t blocks = 27904;
   int32_t block_size = 16;
   int32_t batch_cap = 128;            // sequences
-  double watermark = 0.01;            // of the blocks, rounded down; orca has none
+  double watermark = 0.01;            // share of the blocks, rounded down; orca has none
   int32_t max_request_tokens = 4096;  // orca reserves this much
 
   int64_t watermark_blocks() const {
     return policy == Policy::kOrca ? 0 : static_cast<int64_t>(watermark * static_cast<double>(blocks));
   }
   int32_t blocks_for(int32_t tokens) const { return (tokens + block_size - 1) / block_size; }
-  // Orca: whole slots of the longest request only.
+  // Orca: limited by slots of the longest request.
   int32_t max_running() const {
     const int64_t slots = blocks / blocks_for(max_request_tokens);
     return policy == Policy::kOrca && slots < batch_cap ? static_cast<int32_t>(slots) : batch_cap;
@@ -43,7 +43,7 @@ struct Share {  // of a prompt in a step
   bool operator==(const Share&) const = default;
 };
 struct Restart {
-  int32_t id = 0, processed = 0;  // tokens, the newest included
+  int32_t id = 0, processed = 0;  // tokens, including the newest
   bool decoding = true;           // false: preempted in the middle of its prompt
   bool operator==(const Restart&) const = default;
 };
@@ -65,20 +65,20 @@ struct RequestRow {
 struct Log {
   std::vector<StepRow> steps;
   std::vector<RequestRow> requests;  // by id
-  // The rules left what a correct engine can do (a victim in mid-prefill, or taken in again within the step that
-  // preempted it): the rows up to that step are complete, later ones are missing.
+  // The rules did something that a correct engine cannot do (preempted a sequence in mid-prefill, or restarted it in
+  // the step that preempted it): the rows before that step are complete, later ones are missing.
   bool left_scope = false;
 };
 
 std::string Describe(const StepRow& row);
 
 struct Difference {
-  std::string first;            // what differs first, both sides; empty: nothing
-  double max_time_error_s = 0;  // over all starts and ends of the rows that were compared
+  std::string first;            // the first difference, both sides; empty: none
+  double max_time_error_s = 0;  // over all starts and ends of the compared rows
   int64_t rows_compared = 0;
   bool ok(double tolerance_s) const { return first.empty() && max_time_error_s <= tolerance_s; }
 };
-// Every column of every row of both logs; integers exactly, times as the largest difference.
+// Compares every column of every row: integers exactly, times by the largest difference.
 Difference Compare(const Log& expected, const Log& actual);
 
 }  // namespace tactus::vidur

@@ -1,4 +1,4 @@
-// Runs the engine on another simulator's log of any parameters and prints the first difference, or that there is none.
+// Runs the engine on a Vidur log with given parameters and prints the first difference, if any.
 //   vidur_check --data DIR --run sarathi --policy sarathi --blocks 27904
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   int32_t layers = 48;
   bool stock = false;
   double tolerance_us = 1;
-  CLI::App app("Our engine against a step log of the Vidur simulator");
+  CLI::App app("Compare our engine with a step log of the Vidur simulator");
   const std::map<std::string, Policy> policies{
       {"sarathi", Policy::kSarathi}, {"vllm", Policy::kVllm}, {"orca", Policy::kOrca}};
   app.add_option("--data", data, "folder with the tables and logs")->required();
@@ -32,9 +32,9 @@ int main(int argc, char** argv) {
   app.add_option("--block-size", rules.block_size, "tokens of a block");
   app.add_option("--watermark", rules.watermark, "share of the blocks that admission leaves free");
   app.add_option("--max-request-tokens", rules.max_request_tokens, "longest request; orca reserves this much");
-  app.add_option("--layers", layers, "of the model that the tables are for");
-  app.add_option("--tolerance-us", tolerance_us, "of every time");
-  app.add_flag("--stock", stock, "inject nothing: our preset as it is");
+  app.add_option("--layers", layers, "layers of the tables' model");
+  app.add_option("--tolerance-us", tolerance_us, "largest accepted time difference");
+  app.add_flag("--stock", stock, "use our preset without an injected composition");
   CLI11_PARSE(app, argc, argv);
 
   const auto fail = [](const tactus::Status& status) {

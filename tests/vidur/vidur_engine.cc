@@ -43,7 +43,7 @@ class ListedRequests final : public sim::WorkloadStream {
   size_t next_ = 0;
 };
 
-// What the rows need to know of a plan that only the scheduler sees: free blocks and the queue, once it is made.
+// Data for the rows that only the scheduler has: used blocks and the queue after a plan.
 struct AfterPlan {
   int64_t blocks_used = 0, waiting = 0;
 };
@@ -69,7 +69,7 @@ class Watched final : public core::Composition {
   AfterPlan& after_;
 };
 
-// Turns plans into rows, and ends into request rows.
+// Writes step rows from plans and request rows from ends.
 class Recorder final : public core::EventSink {
  public:
   Recorder(size_t requests, const AfterPlan* after) : after_(*after) { log.requests.resize(requests); }
@@ -82,7 +82,7 @@ class Recorder final : public core::EventSink {
     row.blocks_used = after_.blocks_used;
     row.waiting = after_.waiting;
     for (const SlotId s : plan.preempts) row.restarted.push_back({At(s).id, At(s).processed, At(s).decodes});
-    // None is refused, so that handles count the workload's requests from 1.
+    // No request is refused, so handles are the workload's indices plus 1.
     for (const SequenceStart& start : plan.starts) At(start.slot).id = static_cast<int32_t>(start.request) - 1;
     size_t next_prompt = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) {
@@ -137,7 +137,7 @@ core::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
   c.limits.max_model_len = rules.max_request_tokens;
   c.limits.blocks_total = rules.blocks;
   c.limits.block_size = rules.block_size;
-  // Admission keeps the share's blocks free, rounded up; theirs is rounded down.
+  // Our admission rounds the watermark's blocks up, Vidur's rounds them down.
   const auto keep = static_cast<double>(rules.watermark_blocks());
   c.limits.watermark = keep > 0 ? (keep - 0.5) / static_cast<double>(rules.blocks) : 0;
   switch (rules.policy) {
@@ -153,7 +153,7 @@ core::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
       c.limits.reserve_full = true;
       break;
   }
-  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) c.budget = "none";  // the composition has its own
+  if (choices == Choices::kVidur && rules.policy != Policy::kOrca) c.budget = "none";  // the composition has the budget
   return c;
 }
 
@@ -194,7 +194,7 @@ Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vect
   ListedRequests workload(requests);
   TACTUS_ASSIGN_OR_RETURN(const auto simulation, sim::Simulation::Create(config, &workload));
   TACTUS_RETURN_IF_ERROR(simulation->Run());
-  if (!simulation->finished()) return Internal("the simulation came to a stop with work left");
+  if (!simulation->finished()) return Internal("the simulation stalled with work left");
   return EngineRun{std::move(recorder.log), simulation->Describe(), simulation->plan_hashes().front()};
 }
 

@@ -1,4 +1,4 @@
-// Runs a case of Vidur's in our simulator (the step loop, scheduler and KV cache that serve) and writes the same logs.
+// Runs a Vidur case in our simulator (with the serving step loop, scheduler and KV cache) and writes the same logs.
 #pragma once
 
 #include "core/sched/scheduler.h"
@@ -7,16 +7,16 @@
 
 namespace tactus::vidur {
 
-// kStock: a preset with its parameters and its own composition. kVidur: with the composition that has their remaining
-// rules.
+// kStock: a preset with its own composition. kVidur: the preset with the composition of vidur_policies.h, which has
+// Vidur's remaining rules.
 enum class Choices : uint8_t { kStock, kVidur };
 
 struct EngineRun {
   Log run;
-  std::string scheduler;  // as it describes itself
+  std::string scheduler;  // Scheduler::Describe
   uint64_t plan_hash = 0;
 };
-// An error: the scheduler's refusal, or an engine that came to a stop.
+// An error: the scheduler refused the configuration, or the engine stalled.
 Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vector<TraceRequest>& requests,
                             const Tables& tables);
 

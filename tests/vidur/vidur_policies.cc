@@ -13,8 +13,8 @@ using core::ChoiceTraits;
 using core::Composition;
 using core::StepContext;
 
-// The running sequences in the simulator's order, carried from step to step: what got no share in the last step, by
-// arrival, then the last step's batch in its order.
+// The running sequences in Vidur's order: those without an item in the last step, by arrival, then the last step's
+// batch in its order.
 class RunningList {
  public:
   void Begin(const core::StepView& view) {
@@ -22,11 +22,11 @@ class RunningList {
     std::erase_if(list_, [&view](const Entry& e) {
       const bool runs =
           view.seq.state[e.slot] == core::SeqState::kPrefill || view.seq.state[e.slot] == core::SeqState::kDecode;
-      return !runs || view.seq.arrival_order[e.slot] != e.arrival;  // ended, preempted, or another one's slot by now
+      return !runs || view.seq.arrival_order[e.slot] != e.arrival;  // ended, preempted, or the slot was reused
     });
   }
   void Took(const core::StepView& view, SlotId slot) { next_.push_back({slot, view.seq.arrival_order[slot]}); }
-  // What is still in the list and was not taken keeps its place before the batch.
+  // Sequences that were not taken stay before the batch.
   void End() {
     std::erase_if(list_, [this](const Entry& e) {
       return std::any_of(next_.begin(), next_.end(), [&e](const Entry& n) { return n.slot == e.slot; });
@@ -54,7 +54,8 @@ class VidurComposition : public Composition {
   explicit VidurComposition(const Rules& rules) : rules_(rules) {}
 
  protected:
-  // list_[i] decodes once a block is free, needed or not. False: it was preempted itself, and list_[i] is the next.
+  // list_[i] decodes once a block is free, needed or not. False: it was preempted itself, and list_[i] is now the next
+  // sequence.
   bool DecodeOrPreempt(StepContext& step, size_t i) {
     while (step.plan.blocks_available() < 1 && list_.size() > i + 1) {
       step.plan.Preempt(list_.back());
@@ -91,7 +92,7 @@ class VidurSarathi final : public VidurComposition {
     for (const SlotId slot : aside_) {
       if (Left(step) > 0 && step.Run(slot, Left(step)) == AddResult::kAdded) list_.Took(step.view, slot);
     }
-    // The queue's head is the victim then, and never fits: as many blocks are free as it had, at most, less the
+    // Then the queue's head is the victim, which never fits: at most as many blocks are free as it had, minus the
     // watermark.
     if (step.plan.has_preempted()) return list_.End();
     step.order.Start(step.view);
@@ -142,7 +143,7 @@ std::unique_ptr<Composition> MakeComposition(const Rules& rules) {
     case Policy::kVllm:
       return std::make_unique<VidurVllm>(rules);
     case Policy::kOrca:
-      return nullptr;  // ours is the same
+      return nullptr;  // our choices have the same rules
   }
   return nullptr;
 }

@@ -1,8 +1,8 @@
-// The rules of Vidur's schedulers that no choice of ours has, as compositions to inject (SchedulerConfig takes the
+// The rules of Vidur's schedulers that none of our choices has, as compositions to inject (SchedulerConfig has the
 // rest):
-//   sarathi, vllm  a decode preempts while no block is free, even when it needs none
-//   sarathi        decodes are never limited by the budget; a prompt that gets nothing comes before the decodes in the
-//   next step vllm           the prompts of a step are padded to the longest when they are counted
+// sarathi, vllm: a decode preempts while no block is free, even when it needs none.
+// sarathi: the budget never limits decodes; a prompt without an item comes before the decodes in the next step.
+// vllm: the prompts of a step count as padded to the longest.
 #pragma once
 
 #include <memory>

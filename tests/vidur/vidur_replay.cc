@@ -7,8 +7,8 @@ namespace tactus::vidur {
 namespace {
 
 struct Live {
-  int32_t prompt = 0;  // grows at a restart: everything processed so far
-  int32_t total = 0;   // prompt + output tokens, ever the same
+  int32_t prompt = 0;  // grows at a restart to all tokens processed so far
+  int32_t total = 0;   // prompt + output tokens, constant
   int32_t done = 0;    // tokens processed, the newest generated one included
   int32_t blocks = 0;
   bool decoding = false;
@@ -93,7 +93,7 @@ class Replay {
     r.blocks = rules_.blocks_for(rules_.policy == Policy::kOrca ? rules_.max_request_tokens : r.prompt);
     free_ -= r.blocks;
     ++held_;
-    // A correct engine cannot take a sequence in again within the plan that gives it up.
+    // A correct engine cannot restart a sequence in the plan that preempts it.
     for (const Restart& restart : row_.restarted) run_.left_scope = run_.left_scope || restart.id == id;
     TakeChunk(id, chunk);
   }
@@ -101,7 +101,7 @@ class Replay {
   void Preempt(int32_t id) {
     Live& r = At(id);
     row_.restarted.push_back({id, r.done, r.decoding});
-    run_.left_scope = run_.left_scope || !r.decoding;  // Vidur is known to be wrong from here on
+    run_.left_scope = run_.left_scope || !r.decoding;  // Vidur's rules are known to be wrong from here on
     ++run_.requests[static_cast<size_t>(id)].restarts;
     free_ += r.blocks;
     --held_;
@@ -109,7 +109,7 @@ class Replay {
     waiting_.push_front(id);
   }
 
-  // running_[*i] decodes, if need be after later ones of the list have given their blocks back.
+  // running_[*i] decodes, if necessary after preempting later sequences of the list.
   void DecodeOrPreempt(size_t* i) {
     while (free_ < 1 && running_.size() > *i + 1) {
       Preempt(running_.back());
@@ -229,13 +229,13 @@ class Replay {
   std::vector<Live> live_;
   std::deque<int32_t> waiting_;
   std::vector<int32_t> running_;  // in the simulator's order
-  std::vector<int32_t> left_;     // of the running ones, without a share in this step
+  std::vector<int32_t> left_;     // running sequences without an item in this step
   std::vector<int32_t> batch_;
   StepRow row_;
   int64_t free_ = 0;
   int32_t tokens_ = 0;  // in this step
   int32_t held_ = 0;    // requests that hold blocks
-  size_t next_ = 0;     // request that has not arrived yet
+  size_t next_ = 0;     // first request that has not arrived yet
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ class CsvReader {
   int64_t line_ = 0;
 };
 
-// "7:0:512 8:0:3" -> triples; the last part of a restart is a letter.
+// Parses "7:0:512 8:0:3" into triples; the last part of a restart is a letter.
 bool ParseShares(const CsvReader& csv, std::string_view text, std::vector<Share>* shares,
                  std::vector<Restart>* restarts) {
   while (!text.empty()) {

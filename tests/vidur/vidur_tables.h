@@ -1,5 +1,5 @@
-// Vidur's step-time tables (milliseconds by operator) and the formula that makes a step's duration of them, in the
-// order of operations of its logs, so that the doubles come out bit for bit. Immutable after loading.
+// Vidur's step-time tables (milliseconds by operator) and the formula for a step's duration, in the order of operations
+// of its logs, so that the doubles are equal bit for bit. Immutable after loading.
 #pragma once
 
 #include <array>
@@ -21,12 +21,13 @@ class Tables {
  public:
   // Reads table_*.csv.gz of a folder. kNotFound, or kDataLoss with file and line.
   static Result<Tables> Load(const std::string& folder, int32_t layers);
-  // Made-up tables of the same form, for tests without the data.
+  // Generated tables of the same form, for tests without the data.
   static Tables Synthetic(uint64_t seed);
 
-  // The duration of a step with these chunks (context, tokens), `decodes` sequences and the sum of their contexts.
+  // The duration of a step with these chunks (context, tokens) and `decodes` decodes; `decode_context`: sum of their
+  // contexts.
   double Seconds(std::span<const ChunkShape> chunks, int64_t decodes, int64_t decode_context) const;
-  // Whether every row was in the tables so far (Vidur stops with an error where one is not).
+  // Whether the tables had every row so far (Vidur stops with an error at a missing row).
   bool covered() const { return covered_; }
 
  private:
@@ -42,9 +43,9 @@ class Tables {
   mutable bool covered_ = true;
 };
 
-// The tables as the engine sees them, in whole nanoseconds. What rounding takes from one step the next one gets: over
-// 30,000 equal steps in a row half a nanosecond each would be 15 us. So, unlike a model of the product, it is not pure:
-// one object per run, asked once per step.
+// The tables as a step-time model, in whole nanoseconds. Each rounding error is carried to the next step: over 30,000
+// equal steps half a nanosecond each would add up to 15 us. So, unlike the product's models, it is not pure: one object
+// per run, one call per step.
 class TableStepTime final : public StepTimeModel {
  public:
   explicit TableStepTime(const Tables* tables) : tables_(*tables) {}

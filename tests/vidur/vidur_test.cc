@@ -1,5 +1,5 @@
-// Our engine against another simulator's rules and logs. What stands here without data: thousands of made-up steps
-// under many parameters, against a second implementation of the rules. With TACTUS_DATA: its own logs, every column of
+// Compares our engine with the rules and logs of the Vidur simulator. Without data: thousands of generated steps for
+// many parameters, compared with a second implementation of the rules. With TACTUS_DATA: Vidur's logs, every column of
 // every row.
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ void ExpectSame(const Log& expected, const Result<EngineRun>& ours, const std::s
 }
 
 // Parameters far from the logs': tight memory, budgets below the number of decodes, tiny batches, other block sizes.
-TEST(Vidur, EngineFollowsTheRulesUnderManyParameters) {
+TEST(Vidur, EngineFollowsTheRulesForManyParameters) {
   const Tables tables = Tables::Synthetic(1);
   int64_t preempted = 0, whole = 0, left = 0;
   Rng rng(2, 9);
@@ -51,7 +51,7 @@ TEST(Vidur, EngineFollowsTheRulesUnderManyParameters) {
     rules.watermark = std::vector<double>{0.01, 0.05, 0.2}[static_cast<size_t>(rng.UniformInt(0, 2))];
     rules.max_request_tokens = 768;
     rules.max_tokens_in_batch = static_cast<int32_t>(rng.UniformInt(768, 2000));
-    // Room for the longest request beside the watermark, at least; at most for all.
+    // At least room for the longest request plus the watermark; at most for all requests.
     rules.blocks = rules.blocks_for(rules.max_request_tokens) * rng.UniformInt(2, 20);
     const auto requests = MakeRequests(static_cast<uint64_t>(i) + 10, 120, 1 + 30 * rng.Uniform(), 512, 256);
     const Log expected = ReplayRules(rules, requests, tables);
@@ -62,12 +62,12 @@ TEST(Vidur, EngineFollowsTheRulesUnderManyParameters) {
     whole += expected.left_scope ? 0 : 1;
   }
   EXPECT_TRUE(tables.covered());
-  EXPECT_GT(preempted, 100);  // the cases are not idle ones
-  EXPECT_GT(whole, 80);       // most run to their end
+  EXPECT_GT(preempted, 100);  // the cases have preemptions
+  EXPECT_GT(whole, 80);       // most replays run to their end
 }
 
-// With room enough our presets are these schedulers, with nothing injected.
-TEST(Vidur, StockPresetsWhereMemoryIsPlenty) {
+// With ample memory our presets equal these schedulers without an injected composition.
+TEST(Vidur, StockPresetsFollowTheRulesWithAmpleMemory) {
   const Tables tables = Tables::Synthetic(3);
   const auto requests = MakeRequests(4, 300, 10, 1024, 200);
   Rules rules;
@@ -79,8 +79,8 @@ TEST(Vidur, StockPresetsWhereMemoryIsPlenty) {
   ExpectSame(ReplayRules(rules, requests, tables), RunEngine(rules, Choices::kStock, requests, tables), "orca");
 }
 
-// A rule changed on one side only shows: the comparison is able to fail.
-TEST(Vidur, EveryRuleMatters) {
+// The comparison can fail: a rule changed on one side makes a difference.
+TEST(Vidur, ComparisonDetectsEveryChangedRule) {
   const Tables tables = Tables::Synthetic(5);
   const auto requests = MakeRequests(6, 200, 30, 512, 256);
   Rules rules;
@@ -101,7 +101,7 @@ TEST(Vidur, EveryRuleMatters) {
   other = rules;
   other.blocks = 399;
   EXPECT_TRUE(differs(other)) << "blocks";
-  // Without the rule that a decode needs a free block even when it takes none, preemptions move.
+  // Without the rule that a decode needs a free block even when it uses none, preemptions differ.
   const auto stock = RunEngine(rules, Choices::kStock, requests, tables);
   ASSERT_TRUE(stock.ok());
   EXPECT_FALSE(Compare(ReplayRules(rules, requests, tables), stock->run).first.empty());
@@ -116,7 +116,7 @@ struct Logged {
 
 class VidurLogs : public testing::TestWithParam<Logged> {};
 
-TEST_P(VidurLogs, EveryColumnOfEveryRow) {
+TEST_P(VidurLogs, EngineReproducesEveryColumnOfEveryRow) {
   const char* data = std::getenv("TACTUS_DATA");
   if (data == nullptr) GTEST_SKIP() << "TACTUS_DATA is not set";
   const std::string folder = std::string(data) + "/vidur";
@@ -133,7 +133,7 @@ TEST_P(VidurLogs, EveryColumnOfEveryRow) {
   ExpectSame(*logged, RunEngine(rules, p.choices, *requests, *tables), p.name);
   EXPECT_TRUE(tables->covered());
 
-  // The second implementation, which stands in for logs of other parameters, is these logs bit for bit.
+  // The second implementation, which replaces logs for other parameters, equals these logs bit for bit.
   const Difference replay = Compare(*logged, ReplayRules(rules, *requests, *tables));
   EXPECT_TRUE(replay.first.empty()) << replay.first;
   EXPECT_EQ(replay.max_time_error_s, 0.0);

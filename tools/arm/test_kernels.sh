@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the kernels and their tests for 64-bit Arm and runs the tests of packed weights under emulation: with every extension,
-# with dotprod only, and with none. Needs Debian's g++-aarch64-linux-gnu, qemu-user and googletest; exits 77 where one is missing.
-#   tools/arm/test_kernels.sh [BUILD_DIR] [GTEST_FILTER]
+# with dotprod only, and with none. Needs Debian's g++-aarch64-linux-gnu, qemu-user and googletest; exits 77 if one is
+#   missing. tools/arm/test_kernels.sh [BUILD_DIR] [GTEST_FILTER]
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${1:-$root/build/arm}

@@ -1,16 +1,12 @@
-"""Attention: measured kernel times to `prefill`, `prefill_alone` and `decode` records, and how far those are off.
+"""Attention: converts measured kernel times to `prefill`, `prefill_alone` and `decode` records, with their errors.
 
-Prefill. A kernel that handles chunks c_i behind contexts x_i takes max(t0 + sum g(c_i, x_i), max alone(c_i, x_i)): g is
-what one more chunk
-adds once the device is full, alone is the kernel with that chunk only, t0 the least time of the kernel. Both grow
-linearly in the
-context: g by the chunk's arithmetic at the rate that long prompts reach, alone by the same or, for chunks too short to
-fill the device,
-by as much as a chunk that just fills it. The package's tables have context 0 only; where a profile measured chunks
-behind a
-context, both rates come from it.
+Prefill. A kernel that computes chunks c_i after contexts x_i takes max(t0 + sum g(c_i, x_i), max alone(c_i, x_i)): g is
+the time of an additional chunk once the device is full, alone is the time with that chunk only, t0 the kernel's minimum
+time. Both grow linearly in the context: g by the chunk's arithmetic at the rate that long prompts reach, alone by the
+same or, for chunks too short to fill the device, by as much as a chunk that just fills it. The package's tables have
+only context 0; if a profile measured chunks after a context, both rates come from it.
 
-Decode. Time by batch and context, monotone in both; beyond the measured contexts at the best rate that was seen.
+Decode. Time by batch and context, monotone in both; beyond the measured contexts at the best measured rate.
 """
 
 from __future__ import annotations
@@ -53,8 +49,7 @@ def decode_roofline_us(device: Device, kv, hd, kv_dtype, batch, context):
 
 
 def geometries(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
-    """(q, kv, hd) that a known model has at some tp, and the extremes of the others, so that any geometry has a
-    neighbour."""
+    """(q, kv, hd) of known models at any tp, and the extremes of the others, so that every geometry has a neighbour."""
     wanted = {
         (m.q_heads // tp, max(1, m.kv_heads // tp), m.head_dim)
         for m in models().values()
@@ -100,9 +95,8 @@ class Prefill:
         return prefill_roofline_us(self.device, self.q, self.kv, self.hd, self.kv_dtype, chunk, context)
 
     def _many(self, first: pd.DataFrame) -> np.ndarray:
-        """g by chunk: the slope of time over batch where the batch fills the device; where only batch 1 was measured, a
-        chunk's
-        own time less t0, once it fills the device."""
+        """g by chunk: the slope of time over batch once the batch fills the device; if only batch 1 was measured, the
+        chunk's time minus t0, once it fills the device."""
         slope = []
         for chunk, own in zip(self.chunk, self.alone):
             b = first[(first["chunk"] == chunk) & (first["batch"] > 1)].sort_values("batch").tail(3)
@@ -165,7 +159,7 @@ class Prefill:
 
 
 class Decode:
-    """One geometry's times on a grid of batch x context, filled along the context where the measurements end."""
+    """One geometry's times on a grid of batch x context, extrapolated along the context after the last measurement."""
 
     def __init__(self, device: Device, geometry, kv_dtype: str, rows: pd.DataFrame):
         self.device, (self.q, self.kv, self.hd), self.kv_dtype = device, geometry, kv_dtype
@@ -181,8 +175,8 @@ class Decode:
         self._extend()
 
     def _extend(self) -> None:
-        """Beyond the measured reach the kernel streams KV at the best rate that was seen; the last knot says so, at
-        REACH."""
+        """Beyond the measured range the kernel streams KV at the best measured rate; the last knot, at REACH,
+        represents this."""
         efficiency = np.concatenate([self.roofline(b, x) / us for b, (x, us) in self.curves.items()])
         work = np.concatenate([self.roofline(b, x) for b, (x, us) in self.curves.items()])
         best = float(np.median(efficiency[work >= np.quantile(work, 0.9)]))
@@ -207,7 +201,7 @@ class Decode:
 
     def _at(self, batch: float, context: np.ndarray) -> np.ndarray:
         x, us = self.curves[batch]
-        beyond = us[-1] * context / x[-1]  # the last efficiency holds
+        beyond = us[-1] * context / x[-1]  # the last efficiency applies
         return np.where(context > x[-1], beyond, np.interp(context, x, us))
 
     def predict(self, batch, context) -> np.ndarray:
@@ -239,7 +233,7 @@ class Decode:
 
 
 def _thin(batches: list[int]) -> list[int]:
-    """Powers of two where they were measured, else every batch; the smallest and largest always."""
+    """Powers of two if measured, else every batch; always the smallest and largest."""
     powers = [b for b in batches if b in BATCHES]
     chosen = powers if len(powers) >= 4 else batches[:: max(1, len(batches) // 12)]
     return sorted({*chosen, batches[0], batches[-1]})
@@ -265,11 +259,11 @@ def fit(kind, device: Device, rows: pd.DataFrame, kv_dtype: str) -> dict[tuple[i
     return out
 
 
-# --- what the error would be where nothing was measured ---
+# --- errors where nothing was measured ---
 
 
 def nearest(geometry, others):
-    """The geometry whose efficiency is taken for one that is not in the file: nearest in (log kv, log q/kv, log hd)."""
+    """The geometry whose efficiency replaces that of a missing one: nearest in (log kv, log q/kv, log hd)."""
     point = lambda g: np.log([g[1], g[0] / g[1], g[2] ** 2])
     return min(others, key=lambda o: (float(((point(geometry) - point(o)) ** 2).sum()), o))
 
@@ -285,7 +279,7 @@ def moved_prefill(source: Prefill, geometry, chunk, context, batch):
 
 
 def moved_decode(source: Decode, geometry, batch, context):
-    """KV heads times sequences fill the device: more heads are more sequences of fewer heads."""
+    """KV heads times sequences fill the device: more heads equal more sequences with fewer heads."""
     sequences = np.asarray(batch, float) * geometry[1] / source.kv
     floor = min(c[1][0] for c in source.curves.values())
     part = np.minimum(1, sequences / source.batch[0]) * geometry[2] / source.hd
@@ -298,9 +292,8 @@ def rows_of(rows: pd.DataFrame, geometry, kv_dtype: str) -> pd.DataFrame:
 
 
 def errors(kind, fitted, rows: pd.DataFrame, kv_dtype: str) -> dict[str, np.ndarray]:
-    """In-file error, left out by shape (the geometry's nearest other stands in), left out by region (a band of the
-    chunk or of the context
-    is hidden and the fit repeated)."""
+    """The fit's error; the error by shape (the nearest other geometry replaces each one); the error by region (a band
+    of chunks or contexts is hidden and the fit repeated)."""
     out = {"fit": [], "shape": [], "region": []}
     for geometry, own in fitted.items():
         r = rows_of(rows, geometry, kv_dtype)
@@ -322,7 +315,7 @@ def errors(kind, fitted, rows: pd.DataFrame, kv_dtype: str) -> dict[str, np.ndar
         column = "chunk" if kind is Prefill else "context"
         for low, high in bands:
             hidden = (r[column] > low) & (r[column] < high)
-            if kind is Decode:  # only what lies between measured contexts of its batch: the rest would be extrapolation
+            if kind is Decode:  # only contexts between measured ones of the batch: the rest would be extrapolation
                 hidden &= r["context"] < r["batch"].map(r.groupby("batch")["context"].max())
             if hidden.any() and (~hidden).sum() >= 8 and r[~hidden & (r["batch"] == 1)][column].nunique() >= 4:
                 refit = kind(own.device, geometry, kv_dtype, r[~hidden])

@@ -1,4 +1,4 @@
-"""Monotone curves of measured times, and the few knots that stand for them in a coefficient file."""
+"""Monotone curves of measured times, and the few knots that represent them in a coefficient file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
     """The non-decreasing curve nearest to the measured times in relative terms (isotonic regression of their
     logarithms).
 
-    A measured dip (a kernel that the library chooses badly just below a tile's edge) is shared between its neighbours.
+    A measured dip (the library chooses a bad kernel just below a tile's edge) is averaged with its neighbours.
     """
     order = np.argsort(x, kind="stable")
     fitted = np.empty(len(x))
@@ -19,10 +19,9 @@ def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
 
 
 def without_hiccups(x: np.ndarray, us: np.ndarray, beyond: float = 1.35) -> np.ndarray:
-    """Mask of the points to keep: not those that take `beyond` times the median of the next three larger problems. Such
-    points are
-    hiccups of the measurement (one clock tick of 20 us on a 10 us kernel), where a real kernel's dips stay within a
-    quarter.
+    """Mask of the points to keep: drops points with `beyond` times the median of the next three larger problems. Such
+    points are hiccups of the measurement (one clock tick of 20 us on a 10 us kernel), where a real kernel's dips stay
+    within a quarter.
     """
     order = np.argsort(x, kind="stable")
     sorted_us, keep = us[order], np.ones(len(x), bool)
@@ -32,8 +31,7 @@ def without_hiccups(x: np.ndarray, us: np.ndarray, beyond: float = 1.35) -> np.n
 
 
 def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.ndarray:
-    """Indices of the points between which straight lines meet all others within `worst` (relative), at most `most` of
-    them."""
+    """Indices of at most `most` points whose linear interpolation meets all others within `worst` (relative)."""
     if len(x) <= 2:
         return np.arange(len(x))
     chosen = [0, len(x) - 1]
@@ -47,9 +45,8 @@ def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.nda
 
 
 def at(x: np.ndarray, knots_x: np.ndarray, knots_us: np.ndarray, roofline=None) -> np.ndarray:
-    """Time at x as a reader of the file sees it: linear between knots, flat below the first; beyond the last the
-    efficiency holds
-    (roofline: a function of x), or the time itself without one."""
+    """Time at x as computed by a reader of the file: linear between knots, constant below the first; beyond the last
+    constant efficiency (roofline: a function of x), or constant time without a roofline."""
     inside = np.interp(x, knots_x, knots_us)
     if roofline is None:
         return inside

@@ -1,4 +1,4 @@
-"""Writes and reads the JSON files of data/cost: a member a line, and of a list of records a record a line."""
+"""Writes and reads the JSON files of data/cost: one member per line, and in lists of records one record per line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device and model tables of the cost model (data/cost/devices.json, models.json), as Python sees them."""
+"""The device and model tables of the cost model (data/cost/devices.json, models.json), for Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 class Device:
     name: str
     bf16: float  # FLOP/s
-    fp8: float  # FLOP/s; bf16's where the device has no fp8 units
+    fp8: float  # FLOP/s; that of bf16 if the device has no fp8 units
     int8: float
     bandwidth: float  # bytes/s
     sms: int
@@ -72,7 +72,7 @@ class Model:
     vocab: int
 
     def gemms(self, tp: int) -> list[tuple[int, int]]:
-        """(n, k) of the layer's matrices on one of tp ranks; empty where tp does not divide the heads."""
+        """(n, k) of the layer's matrices on one of tp ranks; empty if tp does not divide the heads."""
         if self.q_heads % tp or self.ffn % tp:
             return []
         q, kv = self.q_heads // tp, max(1, self.kv_heads // tp)

@@ -3,7 +3,7 @@
 
   tools/cost/fit.py --wheel aiconfigurator_core-0.12.0-*.whl --data FOLDER/profiles [--only h100-vllm ...]
 
-writes data/cost/*.cost.json and docs/measurements/cost_model_fits.md. Which source is taken for what is the table PLAN below.
+writes data/cost/*.cost.json and docs/measurements/cost_model_fits.md. The table PLAN below has the source of each part.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ TWINS = {
     "rtxpro6000": "l40s",
 }
 
-# Fits of devices that the package has no tables of: where each operator comes from. "profile": their own; a device's name: that device's
-# efficiencies (a different part of the same generation), checked by the `device` errors of the parts that have both.
+# Fits of devices without tables in the package: the source of each operator. "profile": the device's own; a device's
+# name: that device's efficiencies (another part of the same generation), checked by the `device` errors of the parts
+# that have both.
 PLAN = {
     "a30": {"gemm": "profile", "attention": "profile"},
     "a40": {"gemm": "profile", "attention": "a100"},
@@ -51,8 +52,8 @@ PLAN = {
     "rtx4090": {"gemm": "profile", "attention": "profile"},
     "l4": {"gemm": "l40s", "attention": "l40s"},
 }
-# Kernels of a server of today, where the package has no table of them: overheads of vLLM 0.19 (profile of the RTX PRO 6000) and the rate
-# of a plain streaming kernel. `add` is fused into the norm there.
+# Kernels of current servers, which have no table in the package: overheads of vLLM 0.19 (profile of the RTX PRO 6000)
+# and the rate of a plain streaming kernel. `add` is fused into the norm there.
 ELEMENTWISE_FROM, STREAM_EFFICIENCY = "rtxpro6000", 0.8
 
 
@@ -158,11 +159,11 @@ def fit_attention(
 
 
 def fit_curve(rows: pd.DataFrame) -> tuple[list, np.ndarray]:
-    """Knots of us by bytes, and how far every other point is off."""
+    """Knots of us by bytes, and the errors of every second point."""
     rows = rows.sort_values("bytes")
     x, us = rows["bytes"].to_numpy(float), monotone(rows["bytes"].to_numpy(), rows["us"].to_numpy())
     knots = pick_knots(x, us, 0.03, 16)
-    # Every other point in turn predicted by its neighbours.
+    # Every second point is predicted from its neighbours.
     guess = np.array([np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)])
     return pairs(x[knots], us[knots]), np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)
 
@@ -179,8 +180,8 @@ def fit_network(fit: Fit, tables: dict[str, pd.DataFrame]) -> None:
 
 
 def elementwise_records(device: Device, rows: pd.DataFrame, modern: bool) -> list[dict]:
-    """Overhead: the median of up to 16 tokens. Efficiency: of the largest quarter, after the overhead, at most 1; for a server of today
-    a stream's, because the profile's sizes fit that device's cache."""
+    """Overhead: the median of up to 16 tokens. Efficiency: of the largest quarter, without the overhead, at most 1; for
+    a current server that of a stream, because the profile's sizes fit that device's cache."""
     records = []
     for op, r in rows.groupby("op"):
         overhead = r[r["tokens"] <= 16]["us"].median()
@@ -210,14 +211,14 @@ def add_elementwise(fit: Fit, own: Samples | None, modern: Samples) -> None:
             for r in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True)
             if r["op"] == "sample"
         ]
-    if "kv_write" not in known:  # a scatter like the rotary embedding's: one read, one write
+    if "kv_write" not in known:  # a scatter like the rotary embedding: one read, one write
         records.append(next(r for r in records if r["op"] == "rope") | {"op": "kv_write"})
     fit.sources.append(f"elementwise: {source}")
     fit.add({"elementwise": sorted(records, key=lambda r: r["op"])})
 
 
 def moved(device: Device, donor: Device, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The donor's samples as this device would have run them with the same efficiencies."""
+    """The donor's samples converted to this device with the same efficiencies."""
     out = {}
     if "gemm" in tables:
         rows = tables["gemm"]
@@ -279,8 +280,8 @@ class Fitter:
         twin_device = self.table[TWINS[device]]
         rows = samples.table("gemm")
         if own is not None and backend == "vllm" and device in ("a100", "h100"):
-            # The package's grid ends at 16384 but for two widths: products of 70B models come from the profile. The two overlap
-            # elsewhere, and the fits page says how far they are apart.
+            # The package's grid ends at 16384 except for two widths: products of 70B models come from the profile. Both
+            # overlap elsewhere, and the fits page shows their differences.
             extra = own.table("gemm")
             wide = extra[(extra["version"] == "vidur") & (extra[["n", "k"]].max(axis=1) > 16384)]
             rows = merged(pd.concat([rows, wide]), "gemm")
@@ -288,7 +289,7 @@ class Fitter:
             both = samples.table("gemm").query("dtype == 'bfloat16'").merge(extra, on=["m", "n", "k"])
             fit.error("gemm.bfloat16", "source", np.abs(both["us_x"] / both["us_y"] - 1).to_numpy())
         if device not in ("h100", "h200", "b200"):
-            rows = rows[rows["dtype"] != "fp8_static"]  # 12 KB a file
+            rows = rows[rows["dtype"] != "fp8_static"]  # saves 12 KB per file
         fit_gemm(fit, rows, (twin_device, twin.table("gemm")))
         tables = dict(samples.tables)
         if device == "rtxpro6000" and backend == "vllm":

@@ -1,7 +1,6 @@
-"""Matrix products: measured times to `gemm` records, and how far those are off where nothing was measured.
+"""Matrix products: converts measured times to `gemm` records, with their errors where nothing was measured.
 
-A shape (n, k) is a monotone curve of time over m. Time is never interpolated across shapes: a shape that is not in the
-file takes the
+A shape (n, k) is a monotone curve of time over m. Time is never interpolated across shapes: a missing shape uses the
 efficiency, (roofline + floor) / time, of the four nearest in (log n, log k), weighted by the inverse square of the
 distance.
 """
@@ -47,7 +46,7 @@ class Products:
 
     def log_efficiency(self) -> np.ndarray:
         e = np.log(self.floored / self.us)
-        # Beyond the last measured m the last efficiency holds.
+        # Beyond the last measured m the last efficiency applies.
         for row in e:
             known = np.flatnonzero(~np.isnan(row))
             row[known[-1] + 1 :] = row[known[-1]]
@@ -62,7 +61,7 @@ def gather(device: Device, dtype: str, rows: pd.DataFrame, least_m: int = 8) -> 
         return None
     per_shape = {s: g.sort_values("m") for s, g in rows.groupby(["n", "k"])}
     grid = np.unique(np.concatenate([per_shape[s]["m"].to_numpy() for s in shapes]))
-    if len(grid) > 200:  # profiles measure every 8 tokens: keep both sides of each edge of 64, and powers of two
+    if len(grid) > 200:  # profiles measure every 8 tokens: keeps both sides of each multiple of 64, and powers of two
         keep = {1, 2, 4, 8, 16, 24, 32, 48, int(grid[-1])}
         for edge in [
             *range(64, 1025, 64),
@@ -105,9 +104,8 @@ def known_shapes() -> np.ndarray:
 
 
 def choose(products: Products, most: int, enough: float) -> list[int]:
-    """The shapes that go into the file: corners of the measured field, then again and again the shape that the chosen
-    ones predict
-    worst, those near a known model's shapes counted double, until the mean error is below `enough` or `most` are
+    """The shapes that go into the file: corners of the measured field, then repeatedly the shape that the chosen ones
+    predict worst, with double weight near a known model's shapes, until the mean error is below `enough` or `most` are
     chosen.
     """
     e = products.log_efficiency()
@@ -144,8 +142,8 @@ def records(products: Products, chosen: list[int]) -> list[dict]:
 
 
 def parse(curves: list[dict], device: Device, dtype: str) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """Back from the file's records: (n, k) -> knots of m and us. Errors are measured on what a reader gets, not on what
-    was fitted."""
+    """Back from the file's records: (n, k) -> knots of m and us. Errors are measured on the file's values, not on the
+    fit's."""
     table = {}
     for curve in curves:
         if curve["dtype"] == dtype:
@@ -156,7 +154,7 @@ def parse(curves: list[dict], device: Device, dtype: str) -> dict[tuple[int, int
 
 
 def predict(table, device: Device, dtype: str, rows: pd.DataFrame) -> np.ndarray:
-    """us of each row (m, n, k) as the file's reader computes it."""
+    """us of each row (m, n, k) as computed by the file's reader."""
     sources = np.asarray(sorted(table), float)
     grid = np.unique(rows["m"].to_numpy()).astype(float)
     e = np.empty((len(sources), len(grid)))
@@ -175,7 +173,7 @@ def predict(table, device: Device, dtype: str, rows: pd.DataFrame) -> np.ndarray
     return us[row, np.searchsorted(grid, rows["m"].to_numpy(float))]
 
 
-# --- what the error would be where nothing was measured ---
+# --- errors where nothing was measured ---
 
 
 def relative(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""data/cost/host.json: what the host of a Python engine with Ray workers adds to a step (`--backend vllm-ray`).
+"""data/cost/host.json: the time that the host of a Python engine with Ray workers adds to a step (`--backend
+vllm-ray`).
 
     tools/cost/host_fit.py --data DIR --wheel aiconfigurator_core-0.12.0-*.whl     (DIR/profiles/cpu_overhead.csv,
     e2e_splitwise.csv)
@@ -14,11 +15,9 @@ No kernel hides any of them: a worker waits for its device before it answers. `m
 waits for the device.
 
 `all_reduce_us`: what launching an all-reduce from the host costs beyond a captured graph's, the median of the package's
-eager less its graph
-rows of up to 1 MiB.
+eager less its graph rows of up to 1 MiB.
 `layer_us`: the host launches a layer's kernels one by one, and where they are short the device waits for it. Decode
-steps of Llama-2-70B on four
-and eight devices take as long: that time less the host's parts above, by layer.
+steps of Llama-2-70B on four and eight devices take as long: that time less the host's parts above, by layer.
 
 Errors, of the three parts: `fit`; `model`, each model hidden in turn. Whole steps that nothing was fitted to:
 bench/validate/engine_steps.py.
@@ -44,7 +43,7 @@ PARTS = {
 LAUNCHED = ("a100", "h100")
 MOST_BYTES = 1 << 20
 WHOLE = ("llama2-70b", 80, {"a100": "a100-80gb", "h100": "h100-80gb"})  # model, layers, hardware of e2e_splitwise.csv
-LAUNCH_BOUND = 8  # devices, whose kernels are the shortest
+LAUNCH_BOUND = 8  # devices with the shortest kernels
 MOST_BATCH = 8
 
 
@@ -62,7 +61,7 @@ def lines(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def misses(rows: pd.DataFrame, fitted: dict[str, tuple[float, float]]) -> np.ndarray:
-    """Relative, of the three parts together."""
+    """Relative error of the sum of the three parts."""
     predicted = sum(base + slope * rows["batch_size"] for base, slope in fitted.values())
     return np.abs(predicted / rows[list(PARTS)].sum(axis=1) - 1).to_numpy()
 
@@ -129,7 +128,9 @@ def main() -> None:
     )
     launched = [{"fit": fit, "us": number(launch_us(wheel, fit))} for fit in LAUNCHED]
     whole = pd.read_csv(args.data / "profiles" / "e2e_splitwise.csv")
-    widest = next(record for record in reversed(host) if record["fit"] == "a100")  # h100's host was not measured
+    widest = next(
+        record for record in reversed(host) if record["fit"] == "a100"
+    )  # the host of the h100 was not measured
     layers = [{"fit": fit, "us": number(layer_us(whole, hardware, widest))} for fit, hardware in WHOLE[2].items()]
     data_file.write(
         DATA / "host.json", {"source": source, "host": host, "all_reduce": launched, "layer": layers, "errors": errors}

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""data/cost/hybrid.json: how much slower decodes attend when a prompt chunk shares their kernel.
+"""data/cost/hybrid.json: the slowdown of decodes' attention when a prompt chunk shares their kernel.
 
-A server that attends with one kernel for all sequences of a step runs the kernel for long queries as soon as a step
-holds a prompt chunk.
-A decode is then one query in a tile made for many, its KV is not split over thread blocks, and the query heads that
-share a KV head read it
-each for themselves. Measured, with p the time of the chunk alone, q of the decodes alone and t0 the least q:
+A server with one attention kernel for all sequences of a step uses the kernel for long queries as soon as a step
+contains a prompt chunk. A decode is then one query in a tile for many, its KV is not split over thread blocks, and
+query heads that share a KV head read it separately. Model, with p the time of the chunk alone, q of the decodes alone
+and t0 the smallest q:
 
     both together = p + factor(batch) (q - t0)
 
@@ -32,11 +31,11 @@ from devices import DATA, ROOT
 FILES = {"rtx4090": "vllm_attention_rtx4090.csv", "rtxpro6000": "vllm_attention_rtxpro6000.csv.gz"}
 SOURCE = "profiles of casys-kaist/LLMServingSim 5daddb2 (MIT), vLLM 0.19, bf16"
 SHAPES = {"Llama-3.1-8B": (32, 8, 128), "Qwen3-32B": (64, 8, 128), "Qwen3-30B-A3B-Instruct-2507": (32, 4, 128)}
-FLOOR = 3.0  # only steps whose decodes take this many times the least say what the factor is
+FLOOR = 3.0  # only steps whose decodes take at least this multiple of the minimum determine the factor
 
 
 def steps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mixed steps with the times of their two parts alone, where both were measured: columns n, context, p, q, us."""
+    """Mixed steps with the times of their two parts alone, if both were measured: columns n, context, p, q, us."""
     rows = rows.assign(us=rows["attn_ms"] * 1e3)
     p = rows[rows["n_decode"] == 0].groupby(["prefill_chunk", "kv_prefill"])["us"].median()
     q = rows[rows["prefill_chunk"] == 0].groupby(["n_decode", "kv_decode"])["us"].median()
@@ -93,7 +92,7 @@ def main() -> None:
     for fit, name in FILES.items():
         data = pd.read_csv(args.data / "profiles" / name)
         fitted, own, region, plain = {}, [], [], []
-        # One rank's heads: two models may have the same.
+        # Heads of one rank, which two models may share.
         heads = [
             (q // tp, kv // tp, hd)
             for (q, kv, hd), tp in zip(data["model"].str.split("/").str[-1].map(SHAPES), data["tp"])

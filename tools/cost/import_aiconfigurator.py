@@ -4,20 +4,18 @@
   pip download --no-deps aiconfigurator-core==0.12.0 -d CACHE
   tools/cost/import_aiconfigurator.py --wheel CACHE/aiconfigurator_core-*.whl -o CACHE/samples
 
-reads the parquet tables inside the wheel without unpacking it. What it leaves out, and why:
+reads the parquet tables inside the wheel without unpacking it. Left out, with reasons:
 - all-reduce rows that were timed without CUDA graphs ("eager": 20-45 us of launch where a graph takes 5);
 - attention with a window, with head dimensions other than 64 and 128, and cross-filled rows: only the newest version of
 a table is
   read, and rows keep the version that they carry;
 - vLLM's fp8_block products: three kernels under one name, timed without graphs (30 us of launch at any size);
 - fp8 KV of TensorRT-LLM and SGLang with bf16 arithmetic, where the same table has fp8 arithmetic (what those engines
-run by default).
+  run by default).
 fp8 products include the quantisation of their activations with a scale found on the way. Checkpoints with stored
-activation scales
-(ModelOpt's, what TensorRT-LLM and vLLM run of Llama and Qwen in FP8) skip the search for the scale, which the package
-measures by itself
-(compute_scale): dtype fp8_static is the difference. heads = kv_heads is stored as kv = 0 in some versions; repeated
-keys become their median.
+activation scales (ModelOpt's, what TensorRT-LLM and vLLM run of Llama and Qwen in FP8) skip the search for the scale,
+which the package measures by itself (compute_scale): dtype fp8_static is the difference. heads = kv_heads is stored as
+kv = 0 in some versions; repeated keys become their median.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def version_key(version: str) -> list[tuple[int, int | str]]:
 
 
 class Wheel:
-    """The wheel's tables by system, family, backend; always the newest version that has the table."""
+    """The wheel's tables by system, family, backend; always from the newest version with the table."""
 
     def __init__(self, path: pathlib.Path):
         self.zip = zipfile.ZipFile(path)
@@ -89,7 +87,7 @@ def gemm(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def static_scales(rows: pd.DataFrame, compute_scale: pd.DataFrame) -> pd.DataFrame:
-    """fp8 products of a checkpoint that stores its activation scales: less the search for the scale, by (m, k), at most
+    """fp8 products of a checkpoint with stored activation scales: without the search for the scale, by (m, k), at most
     half of the time."""
     search = (
         compute_scale.assign(search=np.maximum(0, compute_scale["latency"] * 1e3))
@@ -150,7 +148,7 @@ PARTS = {
 
 
 def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
-    """One device's samples of one backend; None when the wheel has none."""
+    """One device's samples of one backend; None if the wheel has none."""
     tables = {}
     for kind, (family, table, convert) in PARTS.items():
         raw = wheel.read(SYSTEMS[device], family, backend, table)

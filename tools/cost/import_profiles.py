@@ -9,7 +9,7 @@ Files, all per layer and one tensor-parallel rank, milliseconds:
 times, fp16;
 - layers_hf_<device>.csv, attention_{h100,a6000}.csv: casys-kaist/LLMServingSim (MIT), unfused Hugging Face layers: only
 their matrix
-  products are read, the norms and activations are several kernels each and not what a server runs;
+  products are read, the norms and activations consist of several kernels each, unlike in a server;
 - vllm_<kind>_<device>.csv: LLMServingSim's profiles of vLLM 0.19 (MIT), bf16.
 The one known defect, h100_pairwise_nvlink/send_recv (a copy of a100's), is left out; a40's inter-GPU sends are PCIe and
 kept as such.
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from samples import COLUMNS, Samples, merged
 
-# Where each device's samples come from; "vllm": the vLLM profiles.
+# The source of each device's samples; "vllm": the vLLM profiles.
 DEVICES = ("a100", "a30", "a40", "a6000", "h100", "rtx3090", "rtx4090", "rtxpro6000")
 MOE_MODELS = ("Qwen/Qwen3-30B-A3B-Instruct-2507", "mistralai/Mixtral-8x7B-v0.1")
 
@@ -43,7 +43,7 @@ class Profiles:
         self.models = pd.read_csv(folder / "models.csv").set_index("model")
 
     def architecture(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Adds the rank's own hidden, q, kv, hd, ffn, gate (2 when gate and up are one product), vocab."""
+        """Adds the rank's hidden, q, kv, hd, ffn, gate (2 if gate and up are one product), vocab."""
         a = self.models.loc[rows["model"]].reset_index(drop=True)
         rows = rows.reset_index(drop=True)
         tp = rows["tp"]
@@ -239,7 +239,7 @@ class Profiles:
         send = read(self.folder, "network_send_recv")
         rows = send[
             (send["node"] == f"{device}_dgx") & (send["devices_per_node"] == 2)
-        ]  # a40's went over PCIe: devices.json, peer_gbps
+        ]  # a40's used PCIe: devices.json, peer_gbps
         if len(rows):
             tables["sendrecv"] = merged(rows.assign(us=rows["send_recv_ms"] * 1e3, version="vidur"), "sendrecv")
         return tables

@@ -1,4 +1,4 @@
-"""Operator samples: the tables that importers make and fit.py reads.
+"""Operator samples: the tables that importers write and fit.py reads.
 
 A Samples object holds one device's measurements of one source. Times are microseconds on one rank. Columns:
   gemm       dtype m n k us version          [m, k] x [k, n]
@@ -31,7 +31,7 @@ COLUMNS = {
 class Samples:
     device: str
     backend: str
-    source: str  # one line: where from, version, licence
+    source: str  # one line: origin, version, licence
     tables: dict[str, pd.DataFrame]
 
     def table(self, kind: str) -> pd.DataFrame:

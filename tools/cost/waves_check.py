@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""How to go between the measured knots of a matrix product's time over m: a straight line, the tiles' waves, or some of
-each.
+"""Compares interpolations of a matrix product's time between measured m: linear, by waves of tiles, or a mix.
 
     tools/cost/waves_check.py --data DIR     (DIR/profiles/mlp_*.csv: products measured every 8 tokens)
 
-Far knots: of each measured product only powers of two are kept; all other rows between 64 and 2,048 tokens are
-predicted and compared. src/cost/fitted.cc takes half of each (kWaveShare); src/cost/roofline.cc has the waves
-(TiledGemmNs without split_k), repeated here.
+Far knots: only powers of two of each product are kept; all other rows between 64 and 2,048 tokens are predicted and
+compared. src/cost/fitted.cc uses half of each (kWaveShare); src/cost/roofline.cc has the waves (TiledGemmNs without
+split_k), repeated here.
 
 Near knots: two measured sizes of 64 to 1,024 tokens, 16 apart, with a multiple of 64 between them (or the lower one at
-it); the row between them is hidden. fitted.cc puts all of the rise at that edge (kUnmeasured).
+it); the row between them is hidden. fitted.cc places the whole rise at that edge (kUnmeasured).
 
-Single tokens: DIR/profiles/layers_hf_*.csv have every size up to 128. Of products that rise by more than 5 % from 64 to
-72 tokens, the share of the rise that is there at 65. --wheel FILE (the package of import_aiconfigurator.py) measured
-both sides of larger edges: how much longer 257 tokens take than 256, and 512 than 257, of products with n and k from
-2,048 on.
+Single tokens: DIR/profiles/layers_hf_*.csv have every size up to 128. For products that rise by more than 5 % from 64
+to 72 tokens: the share of the rise reached at 65. --wheel FILE (the package of import_aiconfigurator.py) measured both
+sides of larger edges: how much longer 257 tokens take than 256, and 512 than 257, of products with n and k from 2,048
+on.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def products(data: pathlib.Path, name: str):
 
 
 def between(low: int, high: int, at: int, us, waves, share: float) -> float:
-    """Time at `at` by a line between two knots, `share` of it bent along the waves."""
+    """Time at `at` by linear interpolation between two knots, with `share` of it following the waves."""
     line = (at - low) / (high - low)
     rise = waves[high] - waves[low]
     stairs = (waves[at] - waves[low]) / rise if rise > 0 else line

@@ -1,4 +1,5 @@
-"""The un-mutated program under every fast test: each part must pass, how long it takes, which mutants it reaches."""
+"""Runs every fast test on the unmutated program: each part must pass; measures its time and the mutants that it
+reaches."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Measured:
     part: Part
     seconds: float
     reached: frozenset[int]
-    failure: str = ""  # why it cannot be used: it fails, or is skipped, without a mutant
+    failure: str = ""  # why it cannot be used: it fails or is skipped without a mutant
 
 
 def _make(coverage: Path) -> None:
@@ -50,7 +51,7 @@ def _measure(runner: Runner, program: Program, part: Part) -> Measured:
 
 
 def _digest(program: Program) -> str:
-    """What a kept measurement depends on: the program as built, and its scripts."""
+    """The digest that a stored measurement depends on: the built program and its scripts."""
     hashed = hashlib.sha256(repr(program).encode())
     for path in (Path(word) for word in program.command):
         for file in sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]:
@@ -60,7 +61,7 @@ def _digest(program: Program) -> str:
 
 
 class _Kept:
-    """Measurements of earlier runs, one file per program."""
+    """Stored measurements of earlier runs, one file per program."""
 
     def __init__(self, folder: Path, program: Program) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,4 @@
-"""The fast tests as the mutation tester runs them: which there are, in which parts a program can be run, which module
-each is about."""
+"""The fast tests for the mutation tester: the programs, their separately runnable parts, and the module of each."""
 
 from __future__ import annotations
 
@@ -8,7 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-# Before these, whatever a module's own tests and their neighbours do not notice has passed every cheaper test.
+from rooms import room_of
+
+# Run last: mutants that a module's own tests and their neighbours do not detect have passed every cheaper test.
 _LATE = {"conformance": 1, "golden": 1, "theory": 1, "vidur": 1, "e2e": 2, "install": 3}
 
 
@@ -18,17 +19,17 @@ class Program:
 
     name: str
     command: tuple[str, ...]
-    folder: str  # the folder under tests/ that it belongs to
+    folder: str  # its folder under tests/
     googletest: bool
     skip_code: int | None
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is measured and chosen by itself: a test case of a GoogleTest program, or a whole other test."""
+    """A separately measured and selected part: a test case of a GoogleTest program, or a whole other test."""
 
     program: str
-    case: str = ""  # Suite.Case; empty: all of it
+    case: str = ""  # Suite.Case; empty: the whole test
 
     def __str__(self) -> str:
         return f"{self.program}:{self.case}" if self.case else self.program
@@ -60,7 +61,7 @@ def listed_programs(tests: list[dict], build: Path) -> list[Program]:
         found[name] = Program(
             name,
             tuple(w for w in command if not w.startswith("--gtest")),
-            folder[0] if folder else "",
+            room_of(folder),
             googletest,
             int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None,
         )
@@ -95,7 +96,7 @@ def command(program: Program, chosen: list[Part]) -> list[str]:
 
 
 def rank(program: Program, module: str, seconds: float) -> tuple[int, float]:
-    """The order in which programs are most likely to notice a mutant of the module soon."""
+    """Sort key: programs most likely to detect a mutant of the module early come first."""
     if program.folder == module:
         return 0, seconds
     return 1 + _LATE.get(program.folder, 0), seconds

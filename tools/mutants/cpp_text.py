@@ -1,7 +1,6 @@
-"""What the text of a C++ file says by itself, without a parser: comments, strings, macro calls, where a full expression
-ends.
+"""Lexical analysis of C++ text without a parser: comments, strings, macro calls, ends of full expressions.
 
-Texts are bytes read as Latin-1, so that an index is a byte offset, as libclang counts.
+Texts are bytes read as Latin-1, so that an index is a byte offset, as in libclang.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def blank(text: str) -> str:
 
 
 def closing(blanked: str, opening: int) -> int:
-    """The index of the bracket that closes the one at `opening`; the end of the text where none does."""
+    """The index of the bracket that closes the one at `opening`; the end of the text if there is none."""
     depth = 0
     for index in range(opening, len(blanked)):
         if blanked[index] in "([{":
@@ -43,7 +42,7 @@ def closing(blanked: str, opening: int) -> int:
 
 
 def macro_ranges(blanked: str) -> list[tuple[int, int]]:
-    """Preprocessor lines, and calls of macros from name to closing parenthesis: nothing in them is rewritten."""
+    """Preprocessor lines, and calls of macros from name to closing parenthesis: their contents are not rewritten."""
     ranges = [match.span() for match in _DIRECTIVE.finditer(blanked)]
     for match in _MACRO_CALL.finditer(blanked):
         ranges.append((match.start(), closing(blanked, match.end() - 1) + 1))

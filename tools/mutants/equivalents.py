@@ -1,4 +1,4 @@
-"""The checked-in list of mutants that change nothing anyone can observe, each with the reason."""
+"""The checked-in list of mutants without observable effect, each with the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(path: Path) -> list[Equivalent]:
 
 
 def split(listed: list[Equivalent], sites: list[Site]) -> tuple[dict[str, str], list[Equivalent]]:
-    """The reasons by key, and the entries that fit no site any more."""
+    """The reasons by key, and the entries that match no site any more."""
     reasons: dict[str, str] = {}
     stale = []
     for entry in listed:

@@ -1,8 +1,7 @@
-"""Finds the sites of one translation unit with libclang: which code an operator fits, and where none may be put in.
+"""Finds the sites of one translation unit with libclang: code to which an operator applies.
 
-Never: constexpr and consteval functions, constants, static_assert, case labels, array bounds, template arguments,
-default arguments,
-macro calls, assembly, whatever stands in one full expression with co_await.
+Excluded: constexpr and consteval functions, constants, static_assert, case labels, array bounds, template arguments,
+default arguments, macro calls, assembly, and full expressions with co_await.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ _POINTERS = {
     TypeKind.NULLPTR,
 }
 _CONSTANT = re.compile(r"\b(constexpr|constinit|consteval|static|thread_local)\b")
-_SHARED_TEXT = re.compile(r"//|/\*|#")  # code that a rewriting writes twice holds neither
+_SHARED_TEXT = re.compile(r"//|/\*|#")  # code that a rewriting duplicates must contain neither
 
 
 class SourceText:
-    """One file as the finder sees it."""
+    """One file with its text and excluded ranges."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
@@ -144,14 +143,14 @@ class _Body:
     def _add(
         self, operator: str, begin: int, end: int, rewriting: operators.Rewriting | None, once: bool = False
     ) -> None:
-        """`once`: the rewriting writes the code once, so that comments in it stay where they are."""
+        """`once`: the rewriting contains the code once, so that comments in it keep their places."""
         original = self._source.text[begin:end]
         if rewriting is None or not original or not self._source.open_to_change(begin, end):
             return
         if not once and _SHARED_TEXT.search(original):
             return
         mutated, instrumented = rewriting
-        if not once:  # the second copy stands in one line, so that lines keep their numbers
+        if not once:  # the second copy is written in one line, so that line numbers stay the same
             instrumented = cpp_text.one_line(instrumented) + "\n" * original.count("\n")
         line = self._source.text.count("\n", 0, begin) + 1
         self.sites.append(
@@ -220,7 +219,7 @@ class _Body:
             self.visit(child)
 
     def _is_type_part(self, declaration: Cursor, child: Cursor) -> bool:
-        """Template arguments stand before the name, array bounds in brackets after it."""
+        """Template arguments come before the name, array bounds in brackets after it."""
         if child.extent.start.offset < declaration.location.offset:
             return True
         between = self._source.blanked[declaration.location.offset : child.extent.start.offset]
@@ -286,7 +285,7 @@ class _Body:
             self._add("assignment", begin, end, operators.swap_assignment(self._code(left), between, self._code(right)))
 
     def _statement(self, cursor: Cursor) -> None:
-        """Leaves out an assignment, an increment or a call whose result nobody uses."""
+        """Removes an assignment, an increment or a call with an unused result."""
         inner = cursor
         while inner.kind == CursorKind.UNEXPOSED_EXPR:
             nested = list(inner.get_children())
@@ -311,12 +310,12 @@ class _Body:
 
 
 def builtin_headers() -> list[str]:
-    """The compiler's own headers (stddef.h and the like); the package of libclang has none."""
+    """The compiler's own headers (stddef.h and the like); the libclang package has none."""
     return sorted(glob.glob("/usr/lib/gcc/*/*/include"))[-1:]
 
 
 def sites_of(root: Path, arguments: list[str], file: Path) -> tuple[list[Site], list[str]]:
-    """Every site of the translation unit `file` and of the headers of src/ that it includes; and the names of those
+    """Every site of the translation unit `file` and of the headers of src/ that it includes; and the names of these
     files."""
     root = root.resolve()
     for folder in builtin_headers():

@@ -1,4 +1,4 @@
-"""Outcomes of earlier runs, one file per mutant, used again while what they depend on is the same."""
+"""Outcomes of earlier runs, one file per mutant, reused while their inputs are unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from mutation_site import Site
 from trial import KILLED, Outcome
 
-_JUDGES = ("tree.py", "checks.py", "process.py", "trial.py")  # with the mutant itself, what decides an outcome
+_JUDGES = ("tree.py", "checks.py", "process.py", "trial.py")  # together with the mutant, these decide an outcome
 
 
 def tools_digest(folder: Path) -> str:
@@ -40,8 +40,8 @@ class KeptResults:
         return lines[site.line - 1].strip() if site.line <= len(lines) else ""
 
     def get(self, site: Site, rerun: str) -> Outcome | None:
-        """`rerun`: "changed" takes what is as fresh as its source line, the tool and the tests; "survivors" any killed
-        one."""
+        """`rerun`: "changed" reuses outcomes whose source line, tool and tests are unchanged; "survivors" every killed
+        mutant."""
         path = self._folder / f"{site.key}.json"
         if rerun == "all" or not path.exists():
             return None

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how many plausible small bugs the tests notice.
+"""Measures how many plausible small bugs the tests detect.
 
-Samples places in src/ where a small bug fits, compiles all of those bugs into one program behind a switch
-(build/mutants), and runs for
-each the tests that reach it. Writes a table per module and the survivors. Exit status 1 if too few are noticed.
+Samples places in src/ for small bugs, compiles all of them into one program behind a switch (build/mutants), and runs
+for each the tests that reach it. Writes a table per module and the survivors. Exit status 1 if too few are detected.
 
-  mutants.py                          everything; what has not changed since the last run is not run again
+  mutants.py                          everything; unchanged results of the last run are reused
   mutants.py --only sched --only kv   those modules' mutants
-  mutants.py --rerun survivors        after tests were added: only what survived before
-  mutants.py --ids 12ab34cd56ef       those mutants, whether the sample holds them or not
+  mutants.py --rerun survivors        after adding tests: only earlier survivors
+  mutants.py --ids 12ab34cd56ef       those mutants, in the sample or not
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="draws the sample (default 1)")
     parser.add_argument("--total", type=int, default=260, help="about how many mutants (default 260)")
     parser.add_argument(
-        "--per-module", type=int, default=8, help="at least so many of each module that has them (default 8)"
+        "--per-module", type=int, default=8, help="at least this number per module, if it has as many (default 8)"
     )
     parser.add_argument("--only", action="append", default=[], metavar="MODULE", help="run only this module's mutants")
     parser.add_argument(
@@ -54,18 +53,18 @@ def arguments() -> argparse.Namespace:
         help="what to run again (default changed)",
     )
     parser.add_argument("--without", action="append", default=[], metavar="TEST", help="leave out this test of ctest")
-    parser.add_argument("--skip-failing", action="store_true", help="go on without tests that fail without a mutant")
+    parser.add_argument("--skip-failing", action="store_true", help="continue without tests that fail without a mutant")
     parser.add_argument(
         "--workers", type=int, default=os.cpu_count() or 1, help="tests at a time (default: one per core)"
     )
     parser.add_argument(
-        "--no-build", action="store_true", help="take the programs that build/mutants/src holds as they are"
+        "--no-build", action="store_true", help="use the programs in build/mutants/src without rebuilding"
     )
     parser.add_argument("--stop-after", choices=["sample", "build", "baseline"], help="stop after this step")
     parser.add_argument(
-        "--least-module", type=float, default=0.80, help="share of each module's mutants to notice (default 0.80)"
+        "--least-module", type=float, default=0.80, help="share of each module's mutants to detect (default 0.80)"
     )
-    parser.add_argument("--least-all", type=float, default=0.90, help="share of all mutants to notice (default 0.90)")
+    parser.add_argument("--least-all", type=float, default=0.90, help="share of all mutants to detect (default 0.90)")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build/mutants/report", help="folder of the report")
     return parser.parse_args()
 
@@ -157,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
     measured = baseline.measure(programs, work / "baseline", runner, options.workers)
     failing = [m for m in measured if m.reached and m.failure and m.failure != "is skipped"]
     if failing and not options.skip_failing:
-        say("these tests fail without a mutant; mend them or pass --skip-failing:")
+        say("these tests fail without a mutant; fix them or pass --skip-failing:")
         for m in failing:
             print(f"{m.part} {m.failure}", file=sys.stderr)
         return 1
@@ -189,7 +188,7 @@ def main() -> int:
         say(str(error))
         return 1
     except KeyboardInterrupt:
-        say("stopped; the next run goes on from here")
+        say("stopped; the next run continues from here")
         return 130
 
 

@@ -1,11 +1,13 @@
-"""A place where one small bug can be put in, and its identity, which survives shifted lines."""
+"""A place for one small bug, and its identity, which does not depend on line numbers."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, replace
 
-ON = "@ON@"  # stands for the switch in Site.instrumented
+from rooms import room_of
+
+ON = "@ON@"  # placeholder of the switch in Site.instrumented
 NUMBERS = 1 << 20  # the table of runtime/mutant_switch.cc
 
 
@@ -14,17 +16,17 @@ class Site:
     file: str  # relative to the project: src/core/sched/plan.cc
     function: str
     operator: str
-    begin: int  # bytes of the file that `instrumented` replaces
+    begin: int  # byte range of the file that `instrumented` replaces
     end: int
     line: int
     original: str  # the code in one line
-    mutated: str  # what it is while the mutant is on
+    mutated: str  # the code while the mutant is on
     instrumented: str  # both, with the switch between them
     occurrence: int = 0  # among the sites of this file with the same function, operator and original
 
     @property
     def module(self) -> str:
-        return self.file.split("/")[1]
+        return room_of(tuple(self.file.split("/")[1:-1]))
 
     @property
     def key(self) -> str:
@@ -33,7 +35,7 @@ class Site:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
     def diff(self, text: str) -> list[str]:
-        """The lines it stands on, without and with the mutant."""
+        """The site's lines, without and with the mutant."""
         first = text.rfind("\n", 0, self.begin) + 1
         last = text.find("\n", self.end)
         last = len(text) if last < 0 else last
@@ -46,7 +48,7 @@ class Site:
 
 
 def number_occurrences(sites: list[Site]) -> list[Site]:
-    """Sites in the order of the text, each with its place among its equals."""
+    """Sites in text order, each with its number among equal ones."""
     seen: dict[tuple[str, ...], int] = {}
     numbered = []
     for site in sorted(set(sites), key=lambda s: (s.file, s.begin, s.end, s.operator)):
@@ -57,8 +59,8 @@ def number_occurrences(sites: list[Site]) -> list[Site]:
 
 
 def switch_numbers(sites: list[Site]) -> dict[str, int]:
-    """Each key's number in the program. It follows from the key, so that another sample recompiles only what it
-    changes."""
+    """Each key's number in the program. It is derived from the key, so that another sample recompiles only changed
+    files."""
     numbers: dict[str, int] = {}
     taken: set[int] = set()
     for key in sorted(site.key for site in sites):

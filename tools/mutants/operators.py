@@ -1,7 +1,7 @@
-"""The small bugs: what each operator makes of a piece of code. No parser here: callers hand over the pieces.
+"""The small bugs: the rewriting of a piece of code by each operator. No parser here: callers pass the pieces.
 
-Each function returns (mutated, instrumented): what the code is while the mutant is on, and code that holds both behind
-the switch.
+Each function returns (mutated, instrumented): the code while the mutant is on, and code with both versions behind the
+switch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SWAPPED = {
 }
 SWAPPED_ASSIGNMENT = {"+=": "-=", "-=": "+="}
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F']+|[0-9][0-9']*)([uUlLzZ]*)")
-# Left out, these change speed or nothing: such a mutant is equivalent by construction.
+# Removing these changes only speed or nothing: such a mutant is equivalent by construction.
 _NO_EFFECT = re.compile(
     r"(\.|->|::|\b)(reserve|shrink_to_fit|move|madvise|prefetch|__builtin_prefetch|yield|pause)\s*\("
 )
@@ -47,7 +47,7 @@ def negate(condition: str) -> Rewriting:
 
 
 def never(condition: str) -> Rewriting:
-    """The early exit behind the condition is dropped; the condition is still evaluated."""
+    """Removes the early exit after the condition; the condition is still evaluated."""
     return "false", f"(static_cast<bool>({condition}) && !{ON})"
 
 
@@ -76,7 +76,7 @@ def swap_min_max(call: str) -> Rewriting | None:
 
 
 def leave_out(statement: str) -> Rewriting | None:
-    """`statement` goes without its semicolon."""
+    """Removes `statement`, given without its semicolon."""
     if _NO_EFFECT.search(statement.split("(", 1)[0] + "(") or statement.startswith(("(void)", "static_cast<void>")):
         return None
     return "", f"{{ if (!{ON}) {statement}; }}"

@@ -1,5 +1,4 @@
-"""Runs one command in a process group and a folder of its own, never longer than its limit; nothing of it outlives the
-call.
+"""Runs one command in its own process group and folder, within a time limit; none of its processes outlives the call.
 
 A mutant may allocate or write without end: memory and files are bounded too.
 """
@@ -25,11 +24,11 @@ class Ended:
     code: int  # negative: the signal that ended it
     timed_out: bool
     seconds: float
-    output: str  # its end
+    output: str  # the end of its output
 
 
 class Runner:
-    """Every command that runs now; stop() ends them all, from any thread."""
+    """Runs commands; stop() ends all running ones, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +41,7 @@ class Runner:
             inside, temporary = Path(folder) / "work", Path(folder) / "tmp"
             inside.mkdir()
             temporary.mkdir()
-            os.chmod(folder, 0o711)  # tests/deploy acts as another user within its own folder here
+            os.chmod(folder, 0o711)  # tests/deploy acts as another user within its folder here
             began = time.monotonic()
             with log.open("wb") as output:
                 with self._lock:
@@ -88,7 +87,7 @@ def _limit(process: int) -> None:
     for kind, most in _LIMITS.items():
         try:
             resource.prlimit(process, kind, (most, most))
-        except (ProcessLookupError, PermissionError, ValueError):  # it has ended, or stands under a lower limit already
+        except (ProcessLookupError, PermissionError, ValueError):  # it has ended, or already has a lower limit
             pass
 
 

@@ -1,4 +1,4 @@
-"""What a run found: a table per module, the survivors, and whether the tests notice enough."""
+"""The results of a run: a table per module, the survivors, and whether the tests detect enough."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 
 
 def _ran(parts: list[str]) -> str:
-    """Program: how many of its cases, and their names where they are few."""
+    """Each program with its number of cases, and their names if they are few."""
     by_program: dict[str, list[str]] = defaultdict(list)
     for part in parts:
         program, _, case = part.partition(":")
@@ -59,13 +59,13 @@ class Report:
 
     def shortfalls(self, least_module: float, least_all: float) -> list[str]:
         short = [
-            f"{row.module}: {row.rate:.0%} of its mutants are noticed, less than {least_module:.0%}"
+            f"{row.module}: {row.rate:.0%} of its mutants are detected, less than {least_module:.0%}"
             for row in self.rows()
             if row.rate < least_module
         ]
         total = self.total()
         if total.rate < least_all:
-            short.append(f"all: {total.rate:.0%} of the mutants are noticed, less than {least_all:.0%}")
+            short.append(f"all: {total.rate:.0%} of the mutants are detected, less than {least_all:.0%}")
         return short
 
     def markdown(self) -> str:
@@ -127,5 +127,5 @@ class Report:
         )
         for module in sorted({site.module for site in self.sites}):
             (folder / f"survivors_{module}.md").write_text(
-                "\n".join([f"# Mutants of {module} that no test notices", *self.survivors(module)]) + "\n"
+                "\n".join([f"# Mutants of {module} that no test detects", *self.survivors(module)]) + "\n"
             )

@@ -1,6 +1,6 @@
-"""Which of all sites are tried: drawn by a seed alone, spread over modules and operators.
+"""The sample of sites: determined by a seed, spread over modules and operators.
 
-A site's rank is a hash of the seed and its identity, so a change of one function moves no choice elsewhere.
+A site's rank is a hash of the seed and its identity, so that changing one function does not change choices elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def without_excluded(sites: list[Site], excluded: dict[str, set[str]], root: Pat
 
 
 def quotas(counts: dict[str, int], minimum: int, total: int) -> dict[str, int]:
-    """`minimum` of each module, or all it has; what is left of `total` in proportion to the modules' sites."""
+    """`minimum` per module, or all if fewer; the rest of `total` in proportion to the modules' sites."""
     left = max(0, total - sum(min(minimum, count) for count in counts.values()))
     every = sum(counts.values())
     return {module: min(count, minimum + round(left * count / every)) for module, count in counts.items()}
@@ -39,7 +39,7 @@ def draw(sites: list[Site], seed: int, minimum: int, total: int) -> list[Site]:
 
 
 def _draw_module(sites: list[Site], seed: int, count: int) -> list[Site]:
-    """Operators take turns; no two chosen sites share code, because one rewriting would have to hold the other."""
+    """Operators alternate; chosen sites do not overlap, because one rewriting would have to contain the other."""
     queues: dict[str, list[Site]] = defaultdict(list)
     for site in sorted(sites, key=lambda s: hashlib.sha256(f"{seed} {s.key}".encode()).hexdigest(), reverse=True):
         queues[site.operator].append(site)

@@ -1,4 +1,4 @@
-"""Every site of src/, from the translation units of a configured build; what a unit yielded is kept until it or its
+"""Every site of src/, from the translation units of a configured build; a unit's sites are stored until it or its
 headers change."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from mutation_site import Site, number_occurrences
 
 _OWN = ("find_sites.py", "operators.py", "cpp_text.py", "mutation_site.py", "requirements.txt")
-# What the compiler needs and a reader of the source does not, with the number of words that follow.
+# Compiler arguments that a reader of the source does not need, with the number of following words.
 _DROPPED = {"-o": 1, "-include": 1, "-c": 0, "-Winvalid-pch": 0}
 _CPU_FLAGS = {
     "-mavx2": "avx2",
@@ -44,7 +44,7 @@ class Unit:
 @dataclass
 class Scan:
     sites: list[Site]
-    not_runnable: list[str]  # units whose instructions this machine lacks: their mutants could not be reached
+    not_runnable: list[str]  # units with instructions that this machine lacks: their mutants could not be reached
 
 
 def units(compile_commands: Path, tree: Path, root: Path) -> list[Unit]:
@@ -118,7 +118,7 @@ def scan(all_units: list[Unit], root: Path, cache: Path, workers: int) -> Scan:
         for done, rows in enumerate(pool.imap(_scan_unit, [(unit, root, cache) for unit in able]), 1):
             for row in rows:
                 site = Site(**row)
-                # A header that several kernel sets compile has its functions under several namespaces: one site.
+                # Several kernel sets may compile the same header, with its functions in several namespaces: one site.
                 place = (site.file, site.begin, site.end, site.operator)
                 if place not in by_place or site.function < by_place[place].function:
                     by_place[place] = site

@@ -1,8 +1,7 @@
 """The instrumented copy of the project: sources with the sampled sites rewritten, built by the project's own CMake.
 
 Files change only when their content does, so that the next run recompiles little. A site that does not compile is
-dropped: the compiler's
-messages name its line, because a rewriting keeps line numbers.
+dropped: the compiler's messages name its line, because a rewriting keeps line numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class BuildError(Exception):
 
 
 def rewrite(text: str, sites: list[Site], numbers: dict[str, int], header: Path) -> str:
-    """The source with every site behind its switch."""
+    """The source with every site behind the switch."""
     for site in sorted(sites, key=lambda s: s.begin, reverse=True):
         switch = f"::tactus_mutant::On({numbers[site.key]})"
         text = text[: site.begin] + site.instrumented.replace(ON, switch) + text[site.end :]
@@ -84,8 +83,8 @@ class Tree:
                     (Path(folder) / file).unlink()
 
     def prepare(self) -> None:
-        """Configures anew when files came, went or moved or the build's description changed: sites are read by what it
-        says of the sources."""
+        """Configures again if files were added, removed or moved, or the build's description changed: sites are read
+        with its compile commands."""
         names = self._project_files()
         described = [name for name in names if name.endswith(("CMakeLists.txt", ".cmake", "CMakePresets.json", ".def"))]
         content = b"".join((self.root / name).read_bytes() for name in described)
@@ -98,11 +97,11 @@ class Tree:
         mark.write_text(digest)
 
     def configure(self, again: bool = False) -> None:
-        """The switch itself is one object that every program links, compiled without any kernel set's instructions."""
+        """The switch is one object linked by every program, compiled without any kernel set's instructions."""
         source = self._runtime / "mutant_switch.cc"
         switch = (
             self.build / f"mutant_switch_{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.o"
-        )  # another name links all anew
+        )  # a new name links everything again
         if not again and switch.exists() and (self.build / "build.ninja").exists():
             return
         self.build.mkdir(parents=True, exist_ok=True)
@@ -115,7 +114,7 @@ class Tree:
             raise BuildError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}")
 
     def compile(self) -> str | None:
-        """None when everything is built, else what the compilers said of each failure."""
+        """None if everything was built, else the compilers' messages of each failure."""
         jobs = os.environ.get("TACTUS_BUILD_JOBS", str(os.cpu_count() or 1))
         done = subprocess.run(
             ["cmake", "--build", str(self.build), "-j", jobs, "--", "-k", "0"],
@@ -144,7 +143,7 @@ class Tree:
             print(f"mutants: {len(blamed)} mutants do not compile and are dropped", file=sys.stderr, flush=True)
 
     def blame(self, output: str, sites: list[Site]) -> list[Site]:
-        """The sites on lines that the messages name; where a failed unit names none, every site of its own file."""
+        """The sites on lines that the messages name; if a failed unit names none, every site in its file."""
         named: set[tuple[str, int]] = set()
         units: list[str] = []
         for part in re.split(r"^(?=FAILED: )", output, flags=re.M)[1:]:

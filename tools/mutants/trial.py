@@ -1,4 +1,4 @@
-"""One mutant against the tests that reach it: stops at the first that fails."""
+"""Runs the tests that reach one mutant; stops at the first failure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LIMIT_FACTOR = 5.0
 class Outcome:
     key: str
     status: str
-    by: str = ""  # the test that noticed it
+    by: str = ""  # the test that detected it
     how: str = ""  # failed, crashed with signal n, timed out
-    ran: list[str] = field(default_factory=list)  # what ran without noticing
+    ran: list[str] = field(default_factory=list)  # tests that did not detect it
     seconds: float = 0.0
 
     def to_json(self) -> dict:
@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Step:
-    """One run: the parts of one program that reach the mutant."""
+    """One run: the parts of a program that reach the mutant."""
 
     program: Program
     parts: tuple[Part, ...]
@@ -39,7 +39,7 @@ class Step:
 
 
 def steps(site: Site, number: int, programs: list[Program], measured: list[Measured]) -> list[Step]:
-    """The runs that could notice a mutant, the likeliest and cheapest first."""
+    """The runs that could detect a mutant, the most likely and cheapest first."""
     found = []
     for program in programs:
         reaching = [m for m in measured if m.part.program == program.name and number in m.reached and not m.failure]
@@ -53,7 +53,7 @@ def limit_s(step: Step) -> float:
 
 
 def verdict(ended: Ended, skip_code: int | None) -> str:
-    """How the mutant was noticed; empty when it was not."""
+    """How the mutant was detected; empty if it was not."""
     if ended.timed_out:
         return "timed out"
     if ended.code < 0:
@@ -68,7 +68,7 @@ class Trials:
         self._programs = programs
         self._measured = measured
         self._runner = runner
-        # GoogleTest programs keep to their own folder; of any other test only one runs at a time.
+        # GoogleTest programs use only their own folder; of any other test only one runs at a time.
         self._alone = {program.name: threading.Lock() for program in programs if not program.googletest}
 
     def run(self, site: Site, number: int) -> Outcome:
@@ -79,7 +79,7 @@ class Trials:
             outcome.seconds += ended.seconds
             if outcome.how.startswith(
                 "failed"
-            ):  # on a busy machine a test may fail by itself: only what fails twice notices
+            ):  # on a busy machine a test may fail by itself: only a repeated failure counts
                 again = self._run_step(step, number)
                 outcome.seconds += again.seconds
                 outcome.how = verdict(again, step.program.skip_code)

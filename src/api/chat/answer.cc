@@ -23,7 +23,7 @@ bool EndsBadly(FinishReason finish) {
   return finish == FinishReason::kError || finish == FinishReason::kCancelled;
 }
 
-// Of an answer that is its prompt alone.
+// The delta for an answer that is only its echoed prompt.
 TokenDelta WithoutTokens(const TokenDelta& delta) {
   TokenDelta out;
   out.choice = delta.choice;
@@ -36,7 +36,7 @@ TokenDelta WithoutTokens(const TokenDelta& delta) {
 
 namespace {
 
-// No marker of calls or reasoning is longer. A text that ends further back than this is complete.
+// The longest marker of calls or reasoning. Text further than this from the end is classified for good.
 constexpr size_t kUnsureBytes = 256;
 
 bool IsReasoning(const AnswerText& text, size_t at) {
@@ -97,7 +97,7 @@ Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
       choices_[i].reader = std::make_unique<AnswerText>(*shape_.reading, fmt::format("{}/{}", writer_->id(), i));
   }
   if (!shape_.prompt_logprobs) return;
-  // The first token has no probability, which NaN stands for; the engine tells those of the others.
+  // The first token has no probability, so its row is NaN; the engine reports the others.
   for (size_t i = 0; i < prompts_.size(); ++i) {
     prompts_[i].logprobs.push_back(
         {TokenLogprob{shape_.prompts[i].tokens->front(), std::numeric_limits<float>::quiet_NaN()}});
@@ -123,7 +123,7 @@ Status Answer::OnDelta(size_t prompt, const TokenDelta& given, std::string* chun
   }
   if (EndsBadly(delta.finish)) {
     status_ = delta.error.ok() ? Internal("generation ended without a reason") : delta.error;
-    // The one fault of a request that shows while it runs is its rule's.
+    // The only invalid argument that appears during generation is the output rule.
     if (status_.code() == StatusCode::kInvalidArgument && status_.param().empty() && !shape_.rule_field.empty())
       status_ = InvalidArgument(shape_.rule_field + ": " + status_.message(), shape_.rule_field);
     return status_;
@@ -157,7 +157,7 @@ void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, 
     const EchoedPrompt echo{shape_.prompts[prompt].echo, prompts_[prompt].logprobs};
     writer_->AppendBegin(chunks, shown_index, shape_.echo ? &echo : nullptr, usage);
   }
-  // What is withheld is told later, with what it turns out to be.
+  // Withheld text is sent later, once it is classified.
   const bool silent = parts_.empty() && delta.logprobs.empty() && delta.finish == FinishReason::kNone;
   if (silent) return;
   writer_->AppendDelta(chunks, shown_index, {parts_, delta.logprobs, delta.finish, called, delta.stop_string}, usage);
@@ -165,7 +165,7 @@ void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, 
 
 void Answer::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
   if (!shape_.prompt_logprobs) return;
-  // They come as the prompt is computed, from its second token on.
+  // Rows arrive as the prompt is computed, from its second token on.
   auto& all = prompts_[prompt].logprobs;
   const size_t room = shape_.prompts[prompt].tokens->size() - all.size();
   all.insert(all.end(), rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(room, rows.size())));
@@ -186,7 +186,7 @@ AnswerUsage Answer::UsageSoFar(size_t prompt) const {
   AnswerUsage usage;
   usage.prompt_tokens = static_cast<int64_t>(shape_.prompts[prompt].tokens->size());
   usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
-  if (!shape_.continuous_usage) return usage;  // which alone tells it of a chunk
+  if (!shape_.continuous_usage) return usage;  // only continuous usage needs the reasoning count of a chunk
   const auto per_prompt = static_cast<size_t>(shape_.choices_per_prompt);
   for (size_t i = prompt * per_prompt; i < (prompt + 1) * per_prompt; ++i) {
     if (choices_[i].reader != nullptr) usage.reasoning_tokens += choices_[i].tokens.Reasoning(*choices_[i].reader);

@@ -1,8 +1,8 @@
-// The answer to one request: it takes what the engine says of all the request's prompts and choices and gives the
+// The answer to one request: collects the engine's events for all prompts and choices of the request and writes the
 // response object, complete or chunk by chunk. Usage, finish reasons, logprobs and echo have one definition for both.
 //
-// Thread rule: one thread at a time; the engine outlives it. Invariants: the chunks of a stream add up to what the
-// complete answer says; after a choice that ended badly it says nothing more.
+// Thread rule: one thread at a time; the engine outlives it. Invariants: the chunks of a stream add up to the complete
+// answer; after a choice that ended badly nothing more is written.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +20,30 @@
 
 namespace tactus::api {
 
-// What an answer must know of its request; PrepareConversation (api/chat/conversation.h) fills it in.
+// What an answer needs to know about its request; PrepareConversation (api/chat/conversation.h) fills it in.
 struct AnswerShape {
   struct Prompt {
     std::shared_ptr<const std::vector<TokenId>> tokens;
-    std::string echo;  // its text, before that of each of its choices; empty: not echoed
+    std::string echo;  // the prompt's text, sent before each of its choices; empty: not echoed
   };
   std::vector<Prompt> prompts;  // at least one, each of at least one token
   int32_t choices_per_prompt = 1;
   bool chat = false;
-  std::string echo_members;  // of a response's object, that say what was asked: EchoOfResponses (api/translations.h)
+  std::string echo_members;  // of a response object: from EchoOfResponses (api/translations.h)
   bool stream = false;       // answered in chunks; else complete
   bool echo = false;
   bool prompt_only = false;              // generated tokens are not sent
-  bool prompt_logprobs = false;          // the prompt's rows go before those of each choice
+  bool prompt_logprobs = false;          // the prompt's rows precede those of each choice
   int32_t logprobs = -1;                 // as SamplingParams::logprobs
   bool include_usage = false;            // a stream ends with a chunk of usage
-  bool continuous_usage = false;         // and each chunk says its prompt's usage so far
-  std::string rule_field;                // that says what the answer must match; empty: none
-  std::optional<AnswerReading> reading;  // of the text, for calls and reasoning; none: all of it is content
-  const Engine* engine = nullptr;        // knows what tokens spell; null: no reasoning is counted
+  bool continuous_usage = false;         // and each chunk has its prompt's usage so far
+  std::string rule_field;                // the field that states what the answer must match; empty: none
+  std::optional<AnswerReading> reading;  // how calls and reasoning are found in the text; none: all text is content
+  const Engine* engine = nullptr;        // decodes tokens; null: reasoning tokens are not counted
 };
 
 struct AnswerIdentity {
-  std::string request_id;  // the answer's own has a prefix before it: "chatcmpl-" or "cmpl-"
+  std::string request_id;  // the answer's id adds a prefix: "chatcmpl-" or "cmpl-"
   int64_t created = 0;     // Unix seconds
   std::string fingerprint;
 };
@@ -51,64 +51,65 @@ struct AnswerIdentity {
 // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
 std::string Fingerprint(const ModelInfo& model);
 
-// Of completions and chats, as the shape says.
+// The writer for completions or chats, as `shape` states.
 std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
                                                  const AnswerIdentity& identity, ChunkFrame frame);
 
-// The tokens of one choice that are reasoning: those that begin where its text is. Texts may lag behind tokens, and
-// what looks like reasoning may be the beginning of its end marker, so the last ones are looked at again.
+// Counts the reasoning tokens of one choice: those that begin inside reasoning text. Text may lag behind tokens, and
+// apparent reasoning may be the beginning of its end marker, so the last tokens are classified again.
 class TokenCount {
  public:
-  void Add(size_t bytes);  // of the next token
+  void Add(size_t bytes);  // adds the next token
   void Settle(const AnswerText& text);
   int64_t Reasoning(const AnswerText& text) const;
 
  private:
-  std::vector<size_t> begins_;  // of the tokens that are not settled yet, in bytes of the text
+  std::vector<size_t> begins_;  // where the tokens that are not settled yet begin, in bytes of the text
   size_t end_ = 0;
   int64_t settled_ = 0;
 };
 
 class Answer {
  public:
-  // Written as completions and chats are; or by a writer of another API.
+  // The first writes as completions and chats do, the second with another API's writer.
   Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame = {});
   Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer);
 
-  // A stream has chunks for it. Not where a character or a stop string is undecided; logprobs are told with their
-  // token.
+  // Whether a stream sends chunks for this delta. False while a character or a stop string is undecided; logprobs are
+  // sent with their token.
   static bool Tells(const TokenDelta& delta);
 
-  // --- What the engine tells the sink of one prompt's request, in its order. Where the answer is a stream, the chunks
-  // that follow from it are appended to *chunks, perhaps none. Else `chunks` may be null.
+  // --- The engine's events for one prompt's request, in the engine's order. If the answer is a stream, the resulting
+  // chunks, perhaps none, are appended to *chunks; otherwise `chunks` may be null.
 
-  // Fails for a choice that ended without an answer, with the engine's reason; so does every call after it.
+  // Fails with the engine's reason if a choice ended without an answer; so does every later call.
   Status OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks);
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
   void OnDone(size_t prompt, const Usage& usage, std::string* chunks);
-  // Before the last OnDone: the request's schedule (api/explain_text.h), which the answer or its last chunk tells.
+  // Call before the last OnDone: sets the request's schedule (api/explain_text.h), which the answer or its last chunk
+  // contains.
   void Explain(std::string schedule) { schedule_ = std::move(schedule); }
 
-  // Instead of what would follow in a stream.
+  // Ends a stream with an error.
   void AppendError(std::string* chunks, const Status& status) { writer_->AppendError(chunks, status); }
 
-  // --- What it has so far ---
-  bool done() const { return prompts_done_ == prompts_.size(); }  // of every prompt
+  // --- State so far ---
+  bool done() const { return prompts_done_ == prompts_.size(); }  // all prompts are done
   bool done(size_t prompt) const { return prompts_[prompt].done; }
   bool done_but(size_t prompt) const { return !done(prompt) && prompts_done_ + 1 == prompts_.size(); }
-  bool begun() const { return begun_; }  // something of a choice has come
-  // What the last OnDelta told.
+  bool begun() const { return begun_; }  // a delta has arrived
+  // The parts of the last OnDelta.
   const std::vector<AnswerPart>& parts() const { return parts_; }
   AnswerUsage usage() const;  // of all prompts together
-  // What was generated and how it ended, without echo. Not of a stream, which keeps no text.
+  // The generated text and how it ended, without echo. Not for a stream, which keeps no text.
   const ChoiceText& choice(size_t index) const { return choices_[index].text; }
-  // The response object, when it is done; not of a stream. Takes the texts with it.
+  // The response object, once done; not for a stream. Consumes the texts.
   std::string Complete() &&;
 
  private:
   struct PromptState {
     std::vector<std::vector<TokenLogprob>> logprobs;  // for echo; the first row has no probability
-    Usage usage;                                      // so far, then what the engine says
+    Usage usage;                                      // counted so far, then the engine's final value
     bool done = false;
   };
   struct ChoiceState {
@@ -119,19 +120,19 @@ class Answer {
   };
 
   AnswerUsage UsageSoFar(size_t prompt) const;
-  // Sets parts_ to what the delta says; whether the choice has called a tool; not where a stop string has cut the call
-  // off.
+  // Sets parts_ to the delta's parts. Returns whether the choice has called a tool; false if a stop string has cut the
+  // call off.
   bool Read(ChoiceState* choice, const TokenDelta& delta);
   void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks);
 
   AnswerShape shape_;  // constant once it is made
   const std::unique_ptr<AnswerWriter> writer_;
   std::vector<PromptState> prompts_;
-  std::vector<ChoiceState> choices_;  // those of the first prompt first
+  std::vector<ChoiceState> choices_;  // prompt by prompt
   size_t prompts_done_ = 0;
   bool begun_ = false;
-  std::vector<AnswerPart> parts_;  // of the delta that is told
-  std::string schedule_;           // JSON; empty: not told
+  std::vector<AnswerPart> parts_;  // parts of the current delta
+  std::string schedule_;           // JSON; empty: not sent
   Status status_;
 };
 

@@ -1,5 +1,5 @@
-// What an answer's text is made of, in order: plain text, reasoning, calls of tools. One definition for chat chunks,
-// complete answers, responses and messages.
+// The parts of an answer's text, in order: plain text, reasoning, tool calls. One definition for chat chunks, complete
+// answers, responses and messages.
 #pragma once
 
 #include <cstdint>

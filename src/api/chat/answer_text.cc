@@ -48,23 +48,23 @@ void AnswerText::Impl::NoteTurn() {
 void AnswerText::Impl::Finish(std::vector<AnswerPart>* parts) {
   parts_ = parts;
   ended_ = true;
-  // What might have become a marker is what it looks like.
+  // Withheld text that might have become a marker is plain text.
   const std::string held = std::exchange(held_, {});
   const bool in_call = state_ != State::kContent && state_ != State::kReasoning && state_ != State::kHarmonyBody;
-  // Where a call was asked for, what came of its head is no content.
+  // If a call is required, the incomplete head of a call is not content.
   const bool must_call = reading_.tools != nullptr && reading_.tools->choice != ToolSet::Choice::kAuto;
   if (must_call && state_ == State::kContent) {
     raw_.clear();
   } else if (!in_call || state_ == State::kValue) {
     for (const char c : held) Released(c);
-    if (!raw_.empty() && !must_call) RawIsText();  // a call of which nothing but its beginning came
+    if (!raw_.empty() && !must_call) RawIsText();  // a call that ended after its beginning
   } else if (!raw_.empty() && !must_call) {
     raw_ += held;
     RawIsText();
   }
   FlushSpace();
   const bool in_arguments = state_ == State::kArguments || (state_ == State::kHarmonyBody && calling_);
-  if (in_arguments && !began_) TellArguments("{}");  // none
+  if (in_arguments && !began_) TellArguments("{}");  // the call has no arguments
 }
 
 bool AnswerText::Impl::called() const {
@@ -178,7 +178,7 @@ void AnswerText::Impl::ToContent(bool after_call) {
 }
 
 void AnswerText::Impl::Feed(char c) {
-  const Markers* markers = Looked();
+  const Markers* markers = ActiveMarkers();
   if (markers == nullptr) return Take(c);
   if (held_.empty() && !markers->MayBegin(c)) return Released(c);
   held_ += c;
@@ -192,7 +192,7 @@ void AnswerText::Impl::Feed(char c) {
       return Found(mark, marker);
     }
     case Markers::Match::kNone: {
-      // The first byte begins no marker; the others are looked at again, wherever that byte leads.
+      // The first byte begins no marker; the others are fed again in the resulting state.
       const std::string held = std::exchange(held_, {});
       Released(held[0]);
       for (const char rest : std::string_view(held).substr(1)) Feed(rest);
@@ -201,7 +201,7 @@ void AnswerText::Impl::Feed(char c) {
   }
 }
 
-const Markers* AnswerText::Impl::Looked() const {
+const Markers* AnswerText::Impl::ActiveMarkers() const {
   switch (state_) {
     case State::kContent:
       return after_ ? &after_call_ : &content_;
@@ -231,7 +231,7 @@ const Markers* AnswerText::Impl::Looked() const {
 void AnswerText::Impl::Found(Mark mark, const std::string& marker) {
   switch (mark) {
     case Mark::kReasoningBegin:
-      if (!fresh_) {  // in the middle of a text it is a word like others
+      if (!fresh_) {  // within text it is plain text
         for (const char c : marker) Plain(Kind::kText, c);
         return;
       }
@@ -256,7 +256,7 @@ void AnswerText::Impl::Found(Mark mark, const std::string& marker) {
         state_ = State::kSection;
       return;
     case Mark::kCallBegin:
-      if (state_ != State::kSection && !raw_.empty()) RawIsText();  // one that came to nothing
+      if (state_ != State::kSection && !raw_.empty()) RawIsText();  // the unfinished call is text
       raw_ += marker;
       return StartCall();
     case Mark::kCallEnd:
@@ -299,7 +299,7 @@ void AnswerText::Impl::FailWith(const std::string& marker) {
 void AnswerText::Impl::Released(char c) {
   switch (state_) {
     case State::kContent:
-      if (after_ && fresh_ && form_.bare && (c == ';' || c == ',')) return;  // between two calls
+      if (after_ && fresh_ && form_.bare && (c == ';' || c == ',')) return;  // separates two calls
       if (!ended_ && fresh_ && form_.bare && (c == '[' || (c == '{' && form_.body == Body::kJson))) {
         state_ = form_.body == Body::kPythonic ? State::kNames : State::kObjects;
         listed_ = false;
@@ -374,7 +374,7 @@ void AnswerText::Impl::HarmonyHeadByte(char c) {
     raw_.clear();
     return BeginMessage();
   }
-  // At the start of the answer there may be no head at all.
+  // At the start of the answer the head may be missing.
   const std::string_view start = Trimmed(head_);
   const size_t known = std::min<size_t>(start.size(), 3);
   const bool may_be =
@@ -413,7 +413,7 @@ void AnswerText::Impl::MessageByte(char c) {
   began_ = true;
   const bool in_string = follower_.in_string();
   const ValueStep step = follower_.Next(c);
-  if (step == ValueStep::kBad) {  // the rest is no JSON
+  if (step == ValueStep::kBad) {  // the rest is not JSON
     calling_ = false;
     trim_ = false;
     return Plain(Kind::kText, c);

@@ -1,5 +1,5 @@
-// How AnswerText reads: its state machine. Internal to api/: answer_text.cc has content, reasoning and harmony
-// messages, call_text.cc the calls.
+// The state machine of AnswerText. Internal to api/: answer_text.cc has content, reasoning and harmony messages,
+// call_text.cc the calls.
 #pragma once
 
 #include <array>
@@ -13,19 +13,19 @@
 
 namespace tactus::api {
 
-inline constexpr size_t kMaxHeadBytes = 256;  // of a call, a key, a harmony message
+inline constexpr size_t kMaxHeadBytes = 256;  // limit for the head of a call, a key or a harmony message
 
-// Whether `c` begins a character: where a text is given up for its length, so that what follows is text from a whole
-// one.
+// Whether `c` begins a UTF-8 character. A head that exceeds its limit is given up only there, so that the text after it
+// begins with a whole character.
 inline bool BeginsCharacter(char c) {
   return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;
 }
 
-// What a marker is to where it was found.
+// The meaning of a marker in the current state.
 enum class Mark : uint8_t {
   kReasoningBegin,
   kReasoningEnd,
-  kDropped,  // part of the form and nothing else
+  kDropped,  // only part of the format
   kSectionBegin,
   kSectionEnd,
   kCallBegin,
@@ -33,11 +33,11 @@ enum class Mark : uint8_t {
   kKeyBegin,
   kValueBegin,
   kValueEnd,
-  kHeadBegin,  // of a harmony message
+  kHeadBegin,  // head of a harmony message
   kMessageEnd,
 };
 
-// Markers that are looked for at once.
+// A set of markers that are searched for together.
 class Markers {
  public:
   void Add(std::string_view text, Mark mark) {
@@ -46,7 +46,7 @@ class Markers {
     first_[static_cast<unsigned char>(text[0])] = true;
   }
   bool MayBegin(char c) const { return first_[static_cast<unsigned char>(c)]; }
-  // kWhole: `text` is the marker *found. kPart: the beginning of one.
+  // kWhole: `text` is the marker *found. kPart: `text` is the beginning of one.
   enum class Match : uint8_t { kNone, kPart, kWhole };
   Match Find(std::string_view text, Mark* found) const {
     Match match = Match::kNone;
@@ -69,8 +69,8 @@ class Markers {
   std::array<bool, 256> first_{};
 };
 
-// Where a byte goes is one state; a byte that ends a state is given to the next one. `raw_` has what was taken of a
-// call that has not begun: it is text if no call comes of it.
+// One state decides what a byte means; a byte that ends a state is fed to the next one. `raw_` is the consumed text of
+// a call that has not begun: plain text if it turns out not to be a call.
 class AnswerText::Impl {
  public:
   Impl(AnswerReading reading, std::string id_seed);
@@ -89,8 +89,8 @@ class AnswerText::Impl {
     kContent,
     kReasoning,
     kSection,    // between the calls of a section
-    kCallStart,  // behind the marker of a call that may have two forms
-    kHead,       // of a call
+    kCallStart,  // after the marker of a call that has two possible forms
+    kHead,       // head of a call
     kArguments,  // JSON
     kCallEnd,    // the call is whole; its end marker is missing
     kKeyOrEnd,   // kParameters
@@ -98,7 +98,7 @@ class AnswerText::Impl {
     kValueBegin,
     kValue,
     kObjects,  // kJson: between objects
-    kMember,   // in one, before a key
+    kMember,   // in an object, before a key
     kMemberKey,
     kMemberColon,
     kMemberValue,
@@ -114,27 +114,27 @@ class AnswerText::Impl {
 
   void SetMarkers();
 
-  // --- What is told ---
+  // --- Output ---
   void Tell(AnswerPart::Kind kind, std::string_view text, int32_t call = -1);
   void TellArguments(std::string_view json);
   void FlushSpace();
   void Plain(AnswerPart::Kind kind, char c);
   void RawIsText();
-  // No call comes of it: what was taken of it is text, and `c` what it may be.
+  // The call is invalid: its consumed text becomes plain text, and `c` is read as content.
   void Fail(char c);
   void ToContent(bool after_call);
 
   // --- Bytes ---
   bool Thinks() const { return state_ == State::kReasoning || (state_ == State::kHarmonyBody && thinking_); }
-  void NoteTurn();  // of what the last byte has made
+  void NoteTurn();  // records in turns_ that the last byte began or ended reasoning
   void Feed(char c);
-  const Markers* Looked() const;
+  const Markers* ActiveMarkers() const;
 
   void Found(Mark mark, const std::string& marker);
-  // The end of what has not begun: all of it is text, the marker too.
+  // An end marker of a call that has not begun: all of it becomes text, the marker too.
   void FailWith(const std::string& marker);
 
-  // A byte that begins no marker, where markers are looked for.
+  // A byte that begins no marker, in a state that searches for markers.
   void Released(char c);
   void LeaveWith(char c);
 
@@ -143,13 +143,13 @@ class AnswerText::Impl {
   // --- Calls ---
   void StartCall();
   bool Known(std::string_view name) const;
-  // False: no call can have that name here.
+  // False: no call may have that name here.
   bool BeginCall(std::string_view name);
   void EndCall();
 
   void HeadByte(char c);
 
-  // The arguments' JSON of a call whose name came before it.
+  // A byte of the arguments' JSON of a call whose name came first.
   void ArgumentByte(char c);
   void TellArgument(char c, bool in_string);
 
@@ -168,7 +168,7 @@ class AnswerText::Impl {
   void BeginMember(char c);
   void MemberByte(char c);
   void FailObject(char c);
-  // A byte that raw_ has already.
+  // As ObjectByte, for a byte that raw_ already has.
   void ObjectByteAgain(char c);
   void EndObject(char c);
 
@@ -179,7 +179,7 @@ class AnswerText::Impl {
 
   // --- Harmony: messages with a head. An answer begins inside the head of its first one ---
   void HarmonyHeadByte(char c);
-  // The word behind `key`; empty: none.
+  // The word after `key`; empty: none.
   std::string_view HeadWord(std::string_view key) const;
   void BeginMessage();
   void MessageByte(char c);
@@ -187,31 +187,31 @@ class AnswerText::Impl {
 
   AnswerReading reading_;
   const std::string id_seed_;
-  ToolFormat form_;  // of reading_.calls; without one: no markers
+  ToolFormat form_;  // that of reading_.calls; default without one: no markers
   Markers content_, after_call_, thought_, section_, tail_, keys_, value_begin_, value_end_, message_, gap_;
 
   std::vector<AnswerPart>* parts_ = nullptr;
   std::vector<size_t> turns_;
-  size_t fed_ = 0, marker_bytes_ = 0;  // all bytes; of the marker that the last one ended
+  size_t fed_ = 0, marker_bytes_ = 0;  // bytes read; length of the marker that the last byte completed
   State state_ = State::kContent;
-  std::string held_;   // may become a marker
-  std::string space_;  // text, or beside a marker
+  std::string held_;   // text that may become a marker
+  std::string space_;  // white space: text, or next to a marker and dropped
   std::string raw_;
-  bool trim_ = false;   // white space is of the form
-  bool fresh_ = true;   // no text since the start, a call or the reasoning
-  bool after_ = false;  // nothing but white space since a call
+  bool trim_ = false;   // white space belongs to the format
+  bool fresh_ = true;   // no text yet since the start, a call or the reasoning
+  bool after_ = false;  // only white space since a call
   bool ended_ = false;
   bool in_section_ = false;
   int32_t calls_ = 0;
-  // Where the JSON stands that was told of the last call's arguments.
+  // Parse state of the JSON that was output for the last call's arguments.
   int32_t told_depth_ = 0;
   bool told_any_ = false, told_string_ = false, told_escape_ = false;
 
-  // Of the call that is read.
+  // The call that is being read.
   const Tool* tool_ = nullptr;
   std::string head_, key_, value_;
   JsonFollower follower_;
-  bool began_ = false;  // something of its arguments has come
+  bool began_ = false;  // some of its arguments have arrived
   // kParameters
   const Tool::Parameter* parameter_ = nullptr;
   int32_t parameters_ = 0;
@@ -220,7 +220,7 @@ class AnswerText::Impl {
   Role role_ = Role::kOther;
   bool listed_ = false, named_ = false, argued_ = false, began_value_ = false;
   int32_t depth_ = 0;
-  std::string arguments_;  // that came before the name
+  std::string arguments_;  // arguments that came before the name
   PythonArguments python_;
   // kHarmony
   bool thinking_ = false, calling_ = false;

@@ -1,6 +1,6 @@
-// The chat half of a body: messages and what else a chat template may read, checked and written back as the JSON that
-// the template gets. Roles and their extra fields (name, tool_calls, tool_call_id) pass through; content becomes one
-// string; the history becomes what the template takes (api/chat/history.h).
+// Parses messages and the other fields that a chat template may read, and writes them as the template's JSON variables.
+// Roles and their extra fields (name, tool_calls, tool_call_id) pass through; content becomes one string; the history
+// is fitted to the template (api/chat/history.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool KnownRole(std::string_view role) {
   return false;
 }
 
-// Parts of an assistant's message without text: a refusal that was none, and encrypted thoughts of other servers.
+// Whether a part of an assistant's message has no text: a null refusal, or encrypted reasoning of other servers.
 bool TellsNothing(const Json& part, std::string_view role) {
   if (role != "assistant" || !part.is_object()) return false;
   const Json type = part.value("type", Json());
@@ -54,9 +54,8 @@ Status AddThoughts(const Json& part, const std::string& where, std::string* reas
   return Status();
 }
 
-// A list of text parts is one text, joined by newlines. Behind a tool's result a part that is no text is named in its
-// place: the model has asked for it, and neither it nor the client can leave it out. The thoughts among the assistant's
-// parts go to `reasoning`.
+// Joins a list of text parts with newlines. In a tool's result a part that is not text is replaced by its name: the
+// model has requested it, so it cannot be left out. Thinking parts of the assistant go to `reasoning`.
 Status JoinParts(const Json& parts, std::string_view role, const std::string& where, Json* content,
                  std::string* reasoning) {
   std::string text;
@@ -115,7 +114,7 @@ void EraseNulls(Json* object) {
   EraseIf(object, [](const auto& member) { return member.second.is_null(); });
 }
 
-// Clients write these fields of a message also where there is nothing to say: null, "", [] or {}.
+// Clients send these fields of a message even if they are empty: null, "", [] or {}.
 constexpr std::string_view kMayBeEmpty[] = {"tool_calls",  "function_call", "audio",        "refusal",
                                             "annotations", "name",          "tool_call_id", "reasoning_content",
                                             "reasoning",   "thinking"};
@@ -130,9 +129,9 @@ void EraseEmpty(Json* message) {
   });
 }
 
-constexpr std::string_view kEnd = "*";  // of a place; what is below belongs to it
-// Where values stand that a template shows: the arguments of earlier calls in chats and in /v1/messages, documents, a
-// template's variables. "": an item of a list.
+constexpr std::string_view kEnd = "*";  // end of a place; everything below belongs to it
+// The places of values that a template prints: arguments of earlier calls in chats and in /v1/messages, documents,
+// template variables. "": an item of a list.
 constexpr std::string_view kShownPlaces[][6] = {
     {"messages", "", "tool_calls", "", "function", "arguments"},
     {"messages", "", "content", "", "input", kEnd},
@@ -140,7 +139,7 @@ constexpr std::string_view kShownPlaces[][6] = {
     {"chat_template_kwargs", kEnd, kEnd, kEnd, kEnd, kEnd},
 };
 
-// Goes through a body in the order of its text.
+// Walks a body in the order of its text.
 class LargeIntegers {
  public:
   LargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place) : large_(large), place_(place) {
@@ -154,7 +153,8 @@ class LargeIntegers {
   static constexpr size_t kPlaces = std::size(kShownPlaces), kNames = std::size(kShownPlaces[0]);
   static constexpr unsigned kAllPlaces = (1U << kPlaces) - 1;
 
-  // `depth` names lead to `value`; `places`: bits of the places in kShownPlaces that begin with them.
+  // `depth`: the number of names that lead to `value`. `places`: a bit for each place in kShownPlaces that begins with
+  // them.
   void Quote(Json* value, size_t depth, unsigned places) {
     const int64_t place = place_++;
     if (value->is_array()) {
@@ -187,11 +187,11 @@ class LargeIntegers {
 
   const std::vector<json_text::LargeInteger>& large_;
   int64_t place_;
-  size_t at_ = 0;  // in large_
+  size_t at_ = 0;  // index in large_
   bool too_many_ = false;
 };
 
-// Integers beyond 64 bits in quotes, in which templates keep all of their digits. Empty: there are none.
+// The JSON with integers beyond 64 bits in quotes, so that templates keep all digits. Empty: there are none.
 std::string QuoteLargeIntegers(std::string_view json) {
   constexpr size_t kSafeDigits = 18;
   std::string out;
@@ -226,7 +226,7 @@ Status Expected(const std::string& name, const char* expected, const Json& objec
   return InvalidArgument(fmt::format("{}: expected {}, got {}", name, expected, TypeName(*found)), name);
 }
 
-// A call says which function was called; templates write its name.
+// A call must name its function, which templates print.
 Status CheckCall(const Json& call, const std::string& name) {
   if (const auto type = call.find("type"); type != call.end() && *type != "function" && *type != "") {
     return InvalidArgument(fmt::format("{}.type: {} is not supported; there is \"function\"", name, Shown(*type)),
@@ -241,8 +241,8 @@ Status CheckCall(const Json& call, const std::string& name) {
   return Status();
 }
 
-// The arguments of the calls in an assistant's message as objects, as templates take them, or as text. Text that is no
-// object is the model's own, which may have been cut off: it stays.
+// Converts the arguments of the calls in an assistant's message to objects, which most templates need, or to text. Text
+// that is not an object comes from the model and may have been cut off: it is kept.
 Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) {
   for (size_t i = 0; i < calls->size(); ++i) {
     Json& call = (*calls)[i];
@@ -252,7 +252,7 @@ Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) 
     }
     EraseNulls(&call);
     TACTUS_RETURN_IF_ERROR(CheckCall(call, fmt::format("{}[{}]", where, i)));
-    call["type"] = "function";  // empty: a client has put together pieces of a stream, none of which had it
+    call["type"] = "function";  // empty if a client joined stream chunks, none of which had it
     const auto function = call.find("function");
     EraseNulls(&*function);
     Json& arguments = (*function)["arguments"];
@@ -279,7 +279,7 @@ Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) 
 
 // --- Tools for a model whose template knows none ---
 
-// The tools, in a message of their own or at the end of the first one.
+// Adds the tools to the messages: a new first message, or part of the existing one.
 void TellTools(const Json& tools, bool as_system, Json* messages) {
   std::string text = "You can call these tools:\n";
   for (const Json& tool : tools) text += tool["function"].dump() + "\n";
@@ -296,7 +296,7 @@ void TellTools(const Json& tools, bool as_system, Json* messages) {
     messages->insert(messages->begin(), Json{{"role", role}, {"content", text}});
 }
 
-// A refusal is the answer's text, where it has no other.
+// Moves a refusal into the content, after the text if there is any.
 Status TakeRefusal(const std::string& where, Json* message) {
   const auto refusal = message->find("refusal");
   if (refusal == message->end()) return Status();
@@ -322,12 +322,12 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
                                        role == message.end() ? "nothing" : Shown(*role)),
                            where + ".role");
   }
-  // Marks of other servers, which no template knows.
+  // Fields of other servers that no template knows.
   for (const char* goes_on : {"prefix", "partial"}) {
     if (const auto asked = message.find(goes_on); asked != message.end() && *asked == true) {
       const std::string name = fmt::format("{}.{}", where, goes_on);
       return Unimplemented(name +
-                               ": an answer that goes on from the assistant's last message is not supported; give "
+                               ": continuing the assistant's last message is not supported; give "
                                "the text to /v1/completions, or leave it out",
                            name);
     }
@@ -336,7 +336,7 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
     return Unimplemented(where + ".images: images are not supported; leave them out", where + ".images");
   }
   *out = message;
-  // An answer without text, a tool that returned nothing: "" in its place among the fields.
+  // An answer without text, or an empty tool result: content becomes "" and keeps its position among the fields.
   const bool may_be_null = *role == "assistant" || *role == "tool";
   if (const auto content = out->find("content"); may_be_null && content != out->end() && content->is_null())
     *content = "";
@@ -369,7 +369,7 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
           fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),
           where + ".content");
     }
-  } else if (*role != "assistant") {  // whose turn may have had reasoning alone, or nothing
+  } else if (*role != "assistant") {  // an assistant's turn may have only reasoning, or be empty
     return InvalidArgument(fmt::format("{}.content: missing", where), where + ".content");
   }
   return TakeRefusal(where, out);
@@ -377,7 +377,7 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
 
 constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
 
-// Templates know it by one of three names; chat_template_kwargs say it more exactly.
+// Templates know the effort by one of three names; chat_template_kwargs can set them one by one.
 void ReadEffort(Fields* fields, Json* variables) {
   const auto effort = fields->String("reasoning_effort", kMaxNameBytes);
   if (!effort) return;
@@ -393,7 +393,7 @@ void ReadEffort(Fields* fields, Json* variables) {
   (*variables)["thinking"] = thinks;
 }
 
-// As Anthropic's API has it, and servers of models that think.
+// The `thinking` field of Anthropic's API and of servers of reasoning models.
 void ReadThinking(Fields* fields, Json* variables) {
   const Json* thinking = fields->Find("thinking");
   if (thinking == nullptr) return;

@@ -10,7 +10,7 @@
 namespace tactus::api {
 namespace {
 
-// A tool and a call of it, as a client may send them; what the template makes of the call tells its form.
+// A tool and a call of it, as a client may send them; the template's rendering of the call shows its format.
 constexpr std::string_view kTool =
     R"({"type": "function", "function": {"name": "get_weather", "description": "Weather.",
   "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "City."},
@@ -30,7 +30,7 @@ class TemplateProbe {
     if (set.ok()) tools_ = *set;
   }
 
-  // Empty: the template refuses.
+  // Empty: the template fails.
   std::string Render(const Json& messages, bool with_tool, bool for_answer) const {
     Json variables = {{"messages", messages}, {"add_generation_prompt", for_answer}};
     if (with_tool) variables["tools"] = Json::array({tool_});
@@ -52,7 +52,7 @@ class TemplateProbe {
     return Render(messages, true, false);
   }
 
-  // Whether `text` has the call in this form.
+  // Whether `text` contains the call in this format.
   bool Reads(const ToolFormat& form, std::string_view text) const {
     if (!form.bare && !form.section_begin.empty() && !Has(text, form.section_begin)) return false;
     AnswerText reader({.calls = &form, .tools = tools_}, "probe");
@@ -67,7 +67,7 @@ class TemplateProbe {
     }
     const Result<Json> read = ParseJson(arguments);
     if (name != "get_weather" || !read.ok() || *read != Json::parse(kArguments)) return false;
-    // Forms that read alike differ in what they would write.
+    // Formats that parse the same text differ in what they write.
     if (form.either &&
         (text.find(form.head_end) != std::string_view::npos) != (form.body == ToolFormat::Body::kNamedJson))
       return false;
@@ -96,7 +96,7 @@ const ToolFormat* CallsOf(const TemplateProbe& probe, const std::string& source,
       if (probe.Reads(form, Behind(asked, call)) || probe.Reads(form, Behind(shown, call))) return &form;
     }
   }
-  // It writes no calls, or others than it is told; what it says of them is left.
+  // The template prints no call, or not the given one: look for the markers in its source.
   for (const ToolFormat& form : ToolFormats()) {
     const std::string_view marker = form.section_begin.empty() ? form.call_begin : form.section_begin;
     if (Has(source, form.told_by) || Has(source, marker)) return &form;
@@ -145,12 +145,12 @@ std::string ReasoningFormatNames() {
 Status CheckParserNames(std::string_view tool_parser, std::string_view reasoning_parser) {
   if (!IsKnown(tool_parser) && FindToolFormat(tool_parser) == nullptr) {
     return InvalidArgument(
-        fmt::format("--tool-call-parser: '{}' is none; give one of {}", tool_parser, ToolFormatNames()),
+        fmt::format("--tool-call-parser: '{}' is unknown; give one of {}", tool_parser, ToolFormatNames()),
         "tool-call-parser");
   }
   if (!IsKnown(reasoning_parser) && FindReasoningFormat(reasoning_parser) == nullptr) {
     return InvalidArgument(
-        fmt::format("--reasoning-parser: '{}' is none; give one of {}", reasoning_parser, ReasoningFormatNames()),
+        fmt::format("--reasoning-parser: '{}' is unknown; give one of {}", reasoning_parser, ReasoningFormatNames()),
         "reasoning-parser");
   }
   return Status();
@@ -164,7 +164,7 @@ ChatStyle ChatStyleOf(const Engine& engine, std::string_view tool_parser, std::s
     const std::string plain = probe.Question(false, true);
     style.tool_history = AskTemplate(engine, true);
     style.plain_history = AskTemplate(engine, false);
-    // Where the template shows none, what it makes of them all the same tells nothing.
+    // If the template does not show calls, its rendering of them means nothing.
     const std::string call = style.tool_history.shows_calls ? probe.Call(style.tool_history) : std::string();
     const std::string with_tool = probe.Question(true, true);
     const std::string named = "get_weather";

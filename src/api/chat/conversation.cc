@@ -16,7 +16,7 @@ Status CheckRunning(StopToken stop) {
   return stop.stopped() ? Status(StatusCode::kCancelled, "the request is over") : Status();
 }
 
-// `checks` may refuse the rendered text before it is tokenised.
+// `checks` may reject the rendered text before it is tokenised.
 template <class Checks>
 Result<std::vector<TokenId>> ChatTokens(const Engine& engine, const std::string& variables, StopToken stop,
                                         Checks checks) {
@@ -42,15 +42,16 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   return shape;
 }
 
-// Whether a call of the tool is kept to its parameters.
+// Whether the grammar contains the parameters of tool `i`.
 bool Bears(const ToolSet& tools, size_t i) {
   return tools.choice == ToolSet::Choice::kNamed ? i == tools.named : true;
 }
 
-// Where tools make a rule that cannot be taken, the first whose parameters cannot is named.
+// After the rule of all tools has failed to compile: an error that names the first tool whose parameters do not
+// compile.
 Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop, RuleWait* wait) {
   for (size_t i = 0; i < tools.tools.size(); ++i) {
-    if (wait->over) return Status();  // too much has been compiled for this request to find out which it is
+    if (wait->over) return Status();  // the request's compile budget is used up, so the tool stays unknown
     if (!Bears(tools, i) || (tools.choice == ToolSet::Choice::kAuto && !tools.tools[i].strict)) continue;
     const auto alone = engine.CompileRule({OutputRule::Kind::kJsonSchema, tools.tools[i].parameters}, stop, wait);
     if (alone.ok()) continue;
@@ -65,7 +66,7 @@ Status FaultOfRule(const ParsedRequest& parsed, const Status& status) {
   return Status(status.code(), fmt::format("{}: {}", parsed.output_param, status.message()), parsed.output_param);
 }
 
-// Compiles the rule of the request's answers, where there is one; a fault names the rule's field.
+// Compiles the request's output rule, if any; an error names the rule's field.
 Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop, RuleWait* wait) {
   if (!parsed->base.output.any()) return Status();
   auto grammar = engine.CompileRule(parsed->base.output, stop, wait);
@@ -79,8 +80,8 @@ Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop, Rule
   return Status();
 }
 
-// The tools with the parameters of those that are not strict as far as a grammar takes them; once the wait is over, of
-// the rest their names alone. Null: it takes all of them, so that something else is at fault.
+// The tools, with the parameters of non-strict ones loosened until a grammar accepts them; after the wait is over,
+// reduced to their names. Null: all parameters are accepted, so the failure has another cause.
 std::shared_ptr<const ToolSet> Loosened(const ToolSet& tools, const Engine& engine, StopToken stop, RuleWait* wait) {
   auto loose = std::make_shared<ToolSet>(tools);
   bool changed = false;
@@ -100,12 +101,12 @@ std::shared_ptr<const ToolSet> Loosened(const ToolSet& tools, const Engine& engi
   return changed ? loose : nullptr;
 }
 
-// How the answer to a chat's rendered prompt is read, and what it must match for that.
+// Sets how the answer to a chat's rendered prompt is parsed, and the rule that it must match.
 Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& style, std::string_view prompt,
                   StopToken stop, AnswerShape* shape) {
   const bool calls = parsed->tools != nullptr && style.calls != nullptr;
   if (parsed->tools != nullptr && !calls && parsed->tools->choice != ToolSet::Choice::kAuto) {
-    return InvalidArgument("tool_choice: this server reads no calls (--tool-call-parser); give \"auto\" or \"none\"",
+    return InvalidArgument("tool_choice: this server parses no calls (--tool-call-parser); give \"auto\" or \"none\"",
                            "tool_choice");
   }
   if (!calls && style.reasoning == nullptr && !style.harmony()) return Status();
@@ -116,9 +117,9 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
                                        parsed->names.Original(parsed->output_param)),
                            "tool_choice");
   }
-  if (output.kind == OutputRule::Kind::kRegex) {  // no part of a grammar
+  if (output.kind == OutputRule::Kind::kRegex) {  // cannot be part of a grammar
     if (calls) {
-      return InvalidArgument(fmt::format("{}: beside tools an expression leaves no room for a call; give a schema or a "
+      return InvalidArgument(fmt::format("{}: with tools an expression leaves no room for a call; give a schema or a "
                                          "grammar, or leave out tools",
                                          parsed->output_param),
                              parsed->output_param);
@@ -127,7 +128,7 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
   }
   if (calls || (output.any() && reading.begins_in_reasoning)) {
     RuleWait wait{.client = parsed->rule_client};
-    TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop, &wait));  // alone: what is wrong with it is said of its field
+    TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop, &wait));  // compiled alone, so that an error names its field
     const OutputRule format = output;
     TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading, format));
     if (rule.any()) {
@@ -141,7 +142,7 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
         loose.tools = Loosened(*parsed->tools, engine, stop, &wait);
         if (loose.tools != nullptr) {
           TACTUS_ASSIGN_OR_RETURN(output, ToolRule(engine, loose, format));
-          wait = {.client = parsed->rule_client};  // what is left of them compiles soon
+          wait = {.client = parsed->rule_client};  // the loosened schemas compile quickly
         }
       }
       TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop, &wait));
@@ -152,7 +153,7 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
   return Status();
 }
 
-// The prompts in tokens, each refused as early as it can be.
+// Tokenises the prompts; one that is too long is rejected as early as possible.
 Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine& engine, const RequestLimits& limits,
                                                   StopToken stop, bool count_refused, AnswerShape* shape) {
   const auto check_fits = [&](std::string_view text) {

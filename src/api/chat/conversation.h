@@ -1,10 +1,10 @@
-// From a request to what the engine is asked: chat template, tokens, room in the context. Where a conversation comes
-// from (a body of HTTP, a line of a batch file, a terminal) is not known here, nor how its answer travels.
+// Converts a parsed request to engine requests: chat template, tokens, limit of the context. Independent of the source
+// of a conversation (an HTTP body, a line of a batch file, a terminal) and of how its answer is delivered.
 //
 //   body --ParseChatRequest--> ParsedRequest --PrepareConversation--> requests for Engine::Submit, and the shape of
 //   the Answer (api/chat/answer.h) that their sinks feed.
 //
-// Any thread. Once `stop` is set, everything ends soon, with kCancelled.
+// Any thread. Once `stop` is set, every function soon returns kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,36 @@
 
 namespace tactus::api {
 
-// What requests to this engine are checked against. `default_max_tokens` as EngineOptions has it; the parsers as
-// ChatStyleOf takes them.
+// The limits for requests to this engine. `default_max_tokens` as in EngineOptions; the parser names as for
+// ChatStyleOf.
 RequestLimits LimitsOf(const Engine& engine, int64_t default_max_tokens, std::string_view tool_parser = "auto",
                        std::string_view reasoning_parser = "auto");
 
 struct ChatMessage {
   std::string role, content;
 };
-// What the body {"messages": [...]} alone asks for. Text that is not UTF-8 is replaced.
+// The request of a body with only {"messages": [...]}. Text that is not UTF-8 is replaced.
 ParsedRequest ChatOf(const std::vector<ChatMessage>& messages, const RequestLimits& limits);
-// A text to continue, at most as long as a chat's answer.
+// A request to continue a text, with the default length limit of chats.
 ParsedRequest ContinuationOf(std::string text, const RequestLimits& limits);
 
-// Whether its answer may have to follow a rule, which has to be compiled.
+// Whether the answer may need an output rule, which must be compiled.
 bool MayFollowRule(const ParsedRequest& parsed);
 
-// The sequences that it will have in the engine.
+// The number of sequences that the request will have in the engine.
 int64_t SequenceCount(const ParsedRequest& parsed);
 
 struct Prepared {
-  std::vector<Request> requests;  // one per prompt, in the body's order: what `base` says, with prompt and max_tokens
+  std::vector<Request> requests;  // one per prompt, in the body's order: `base` with prompt and max_tokens
   AnswerShape shape;
 };
-// What can never fit is refused here, and the engine counts it, unless the request is only looked at. `parsed.base.id`
-// is the whole request's; where there are several prompts, theirs are numbered.
+// Rejects a prompt that can never fit; the engine counts it as refused if `count_refused`. `parsed.base.id` is the id
+// of the whole request; several prompts get numbered ids.
 Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
                                      StopToken stop = {}, bool count_refused = true);
 
-// Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers. The body of
-// /v1/messages/count_tokens likewise. *ignored: as ParsedRequest::ignored.
+// The answers to bodies of /v1/messages/count_tokens, /tokenize and /detokenize, which do not use the scheduler.
+// *ignored: as ParsedRequest::ignored.
 Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
                                       StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

@@ -14,7 +14,7 @@ namespace {
 
 using Silence = HistoryForm::Silence;
 using Words = HistoryForm::Words;
-using CallNames = std::map<std::string, std::string, std::less<>>;  // of functions, by the ids of their calls
+using CallNames = std::map<std::string, std::string, std::less<>>;  // names of functions, by the ids of their calls
 
 constexpr const char* kReasoningNames[] = {"reasoning_content", "reasoning", "thinking"};
 
@@ -46,7 +46,8 @@ std::string_view NameOfResult(const Json& result, const CallNames& names) {
   return known == names.end() ? std::string_view() : std::string_view(known->second);
 }
 
-// Calls in the content, as the model wrote them or as its system message asks it to, and results as the user's words.
+// Moves calls into the content, as the model wrote them or as its system message requests, and results into user
+// messages.
 void WriteInWords(const ToolFormat* calls_format, bool results_too, Json* messages) {
   CallNames names;
   for (Json& message : *messages) {
@@ -164,8 +165,8 @@ class Fitting {
     LeaveSilent(turn);
   }
 
-  // The calls of messages[at] one by one, each with its results, which follow them in any order. The last message
-  // that was taken.
+  // Splits messages[at] into a turn for each call, each followed by its results, which come in any order. Returns the
+  // index of the last consumed message.
   size_t Split(Json* messages, size_t at) {
     Json turn = std::move((*messages)[at]);
     Json calls = std::move(turn["tool_calls"]);
@@ -197,7 +198,7 @@ bool IsPlainTurn(const Json& message) {
   return (message["role"] == "user" || message["role"] == "assistant") && !message.contains("tool_calls");
 }
 
-// Texts of one turn with those of the next.
+// Appends the texts of `next` to those of `turn`.
 void Join(const std::string& nothing, const Json& next, Json* turn) {
   for (const char* name : {"content", "reasoning_content", "reasoning", "thinking"}) {
     const std::string_view more = TextField(next, name);
@@ -222,7 +223,7 @@ void FitHistory(const HistoryForm& form, const ToolFormat* calls, bool knows_too
 void AlternateRoles(const HistoryForm& form, Json* messages) {
   if (!form.roles_alternate && !form.results_answered) return;
   Json out = Json::array();
-  bool answered = true;  // the user's last words
+  bool answered = true;  // the last user message has an answer
   for (Json& message : *messages) {
     const bool user = message["role"] == "user";
     if (user && !answered && form.results_answered && out.back()["role"] != "user")
@@ -231,7 +232,7 @@ void AlternateRoles(const HistoryForm& form, Json* messages) {
         form.roles_alternate && !out.empty() && IsPlainTurn(out.back()) && message["role"] == out.back()["role"];
     if (follows && IsPlainTurn(message)) {
       Join(form.nothing, message, &out.back());
-    } else if (follows && form.words == Words::kBesideCalls) {  // words, then calls: one turn
+    } else if (follows && form.words == Words::kBesideCalls) {  // text, then calls: one turn
       Json turn = std::move(out.back());
       Join(form.nothing, message, &turn);
       turn["tool_calls"] = std::move(message["tool_calls"]);

@@ -1,4 +1,4 @@
-// What a chat template takes of a history, found by asking it.
+// Probes what history a chat template accepts.
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
@@ -13,7 +13,7 @@ namespace {
 using Silence = HistoryForm::Silence;
 using Words = HistoryForm::Words;
 
-// What a client may send, in words that no template has of its own.
+// Sample messages of a client, with words that no template contains.
 constexpr const char* kName = "probed_tool";
 constexpr std::string_view kBrokenArguments = R"({"city": "Zq1)";
 constexpr std::string_view kFirstId = "abcdef123", kSecondId = "abcdef124", kLongId = "call_abcdef1234567890";
@@ -26,12 +26,12 @@ size_t Count(std::string_view text, std::string_view part) {
   return count;
 }
 
-// How often it shows a value that is none: a template prints it where it expects a text.
+// How often the text contains a null value, which a template prints where it expects a text.
 size_t CountNone(std::string_view text) {
   return Count(text, "None") + Count(text, "null") + Count(text, "Undefined") + Count(text, "undefined");
 }
 
-// The inside of a JSON string.
+// The text as the inside of a JSON string.
 std::string Escaped(std::string_view text) {
   std::string out;
   AppendJsonString(&out, text);
@@ -93,7 +93,7 @@ class Asker {
     const Json object = {{"city", city}};
     return form_.arguments_as_text ? Json(object.dump()) : object;
   }
-  // A turn of calls in the form that was found so far.
+  // A turn with calls, in the form found so far.
   Json Calls(std::initializer_list<Json> calls) const {
     Json turn = {{"role", "assistant"}};
     if (form_.silence != Silence::kAbsent) turn["content"] = form_.silence == Silence::kNull ? Json(nullptr) : Json("");
@@ -108,8 +108,8 @@ class Asker {
     return turn;
   }
 
-  // The bytes of a conversation with a call and of one that goes on behind it; nothing: the template refuses it, does
-  // not show the call, or shows a value that is none.
+  // The total bytes of a conversation with a call and of one that continues after it. Nothing: the template fails, does
+  // not show the call, or prints a null value.
   std::optional<size_t> Size() const {
     const auto text = Render({User("Q"), FirstCall(), FirstResult()});
     const auto more = Render({User("Q"), FirstCall(), FirstResult(), Spoken("A"), User("Q")});
@@ -120,7 +120,7 @@ class Asker {
     return text->size() + more->size();
   }
 
-  // The shortest text: what a template writes around an empty content it has not been written for.
+  // Finds the form of calls with the shortest rendering: in other forms the template adds text around empty content.
   void AskCalls() {
     HistoryForm best = form_;
     best.shows_calls = false;
@@ -176,7 +176,7 @@ class Asker {
     const bool takes = Takes({user, Spoken("A"), user});
     if (!takes) return;
     if (!Takes({user, With(Spoken("A"), "reasoning_content", kThought), user})) form_.takes_reasoning = false;
-    // An empty text says it best; the others are for templates that refuse it.
+    // Empty text is best; the others are for templates that reject it.
     for (const char* nothing : {"", " ", "(no answer)"}) {
       if (!Takes({user, Spoken(nothing), user})) continue;
       form_.nothing = nothing;
@@ -190,7 +190,7 @@ class Asker {
   const Engine& engine_;
   const bool with_tools_;
   bool can_render_ = false;
-  size_t names_before_ = 0, nones_before_ = 0;  // in a question, which may tell the tool
+  size_t names_before_ = 0, nones_before_ = 0;  // occurrences in a rendered question, which may list the tool
   HistoryForm form_;
 };
 

@@ -14,7 +14,7 @@
 namespace tactus::api {
 namespace {
 
-constexpr int64_t kCompletionDefaultTokens = 16;  // as OpenAI's legacy API
+constexpr int64_t kCompletionDefaultTokens = 16;  // as in OpenAI's legacy API
 constexpr std::string_view kCompletionsPath = "/v1/completions", kChatPath = "/v1/chat/completions",
                            kResponsesPath = "/v1/responses", kMessagesPath = "/v1/messages",
                            kCountTokensPath = "/v1/messages/count_tokens", kTokenizePath = "/tokenize",
@@ -27,7 +27,7 @@ Status TooMany(size_t count, int64_t limit) {
                          "prompt");
 }
 
-// prompt: a string, a list of strings, a list of token ids, or a list of such lists.
+// `prompt` may be a string, a list of strings, a list of token ids, or a list of such lists.
 void ReadPrompts(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
   const Json* prompt = fields->Find("prompt");
   if (prompt == nullptr) return fields->Fail(InvalidArgument("prompt: missing", "prompt"));
@@ -95,7 +95,7 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
   }
   if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
-  // One token is computed with the prompt's last step, and is not sent.
+  // One token is generated with the prompt's last step, and is not sent.
   out.prompt_only = out.max_tokens == 0;
   if (out.prompt_only) out.max_tokens = 1;
   out.base.prompt_logprobs = out.echo && out.base.sampling.logprobs >= 0;
@@ -150,7 +150,7 @@ Result<ParsedRequest> ReadChat(const Json& body, const RequestLimits& limits, co
   return out;
 }
 
-// `body`, of the API at `path`, is what the translation was made of.
+// `translation` was made from `body`, of the API at `path`.
 Result<ParsedRequest> ReadTranslated(Translation translation, const Json& body, std::string_view path,
                                      const RequestLimits& limits) {
   auto parsed = ReadChat(translation.chat, limits, translation.tools);
@@ -187,7 +187,7 @@ Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestL
 
 namespace {
 
-// The field of the client's own body that says how many tokens the answer may have.
+// The field of the client's own body that limits the tokens of the answer.
 std::string AskedBy(const ParsedRequest& parsed) {
   const bool asked = parsed.max_tokens && !parsed.prompt_only;
   return asked ? parsed.names.Original(parsed.max_tokens_field) : std::string(ContextOverflow::kAnswer);
@@ -212,7 +212,7 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
 }
 
 Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits) {
-  if (least_tokens < limits.max_model_len) return Status();  // whether max_tokens fits takes the exact number
+  if (least_tokens < limits.max_model_len) return Status();  // checking max_tokens needs the exact number
   const std::string field = AskedBy(parsed);
   return OverflowStatus({.prompt_tokens = least_tokens,
                          .max_tokens = parsed.max_tokens.value_or(1),

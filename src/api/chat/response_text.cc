@@ -24,7 +24,7 @@ void AppendLogprob(std::string* out, float value) {
                  std::isfinite(value) ? std::max(value, kLowestLogprob) : kLowestLogprob);
 }
 
-// Completions read no reasoning, and so tell no figure of it.
+// Completions do not parse reasoning, so they have no count of it.
 void AppendUsageObject(std::string* out, const AnswerUsage& usage, bool chat) {
   fmt::format_to(std::back_inserter(*out),
                  "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},\"prompt_tokens_details\":{{"
@@ -287,7 +287,8 @@ void CompletionWriter::AppendChatLogprobs(std::string* out, const std::vector<st
   *out += "],\"refusal\":null}";
 }
 
-// As OpenAI writes a token that is part of a character, so that two of them have different names.
+// A token that is part of a character is written as its bytes, as OpenAI does, so that two such tokens have different
+// names.
 std::string CompletionWriter::TokenText(TokenId token) const {
   const std::string bytes = engine_.TokenBytes(token);
   if (IsValidUtf8(bytes)) return engine_.TokenString(token);
@@ -302,8 +303,8 @@ void CompletionWriter::Advance(TokenId token, std::string_view text, TextPlace* 
   if (bytes.empty()) return;
   const bool at_rest = place->pending.empty() && place->bytes < text.size();
   const std::string_view rest = at_rest ? text.substr(place->bytes) : std::string_view();
-  if (engine_.IsSpecialToken(token) && !rest.starts_with(bytes)) return;  // no part of the text
-  // What a tokeniser puts before a text is none either.
+  if (engine_.IsSpecialToken(token) && !rest.starts_with(bytes)) return;  // not part of the text
+  // The space that a tokeniser adds before a text is not part of it either.
   if (place->characters == 0 && at_rest && bytes[0] == ' ' && rest[0] != ' ') bytes.erase(0, 1);
   place->pending += bytes;
   while (!place->pending.empty()) {

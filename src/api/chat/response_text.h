@@ -1,4 +1,4 @@
-// Answers as JSON text, written directly (one small chunk per token and stream: no document is built).
+// Writes answers as JSON text directly, without building a document: a stream has one small chunk per token.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,28 @@
 
 namespace tactus::api {
 
-// The HTTP status of a failure, and its error object: {"error": {"message", "type", "param", "code"}}.
+// The HTTP status of a failure. ErrorText is its error object: {"error": {"message", "type", "param", "code"}}.
 int HttpStatusOf(StatusCode code);
-// The `code` by which OpenAI's clients tell errors apart; empty: it has none.
+// The `code` by which OpenAI's clients distinguish errors; empty: none.
 std::string_view ErrorCodeOf(int http_status, std::string_view message, std::string_view param);
-// What is said of a prompt that does not fit, with the words that clients of OpenAI's look for; others as they are.
+// Adds the words that OpenAI's clients look for to the message of a prompt that does not fit; leaves other messages as
+// they are.
 std::string WithContextLength(std::string_view message);
 std::string ErrorText(int http_status, std::string_view message, std::string_view param = {});
 std::string ErrorText(const Status& status);
 
-// The value of the header x-tactus-ignored: the names of what a body held in vain; empty where there is none. Names are
-// the client's, so what could end a header is replaced, and the list is cut to about a kilobyte.
+// The value of the header x-tactus-ignored: the names of ignored fields; empty if there are none. Names come from the
+// client, so bytes that could end a header are replaced, and the list is cut to about a kilobyte.
 inline constexpr std::string_view kIgnoredHeader = "x-tactus-ignored";
 std::string IgnoredText(const std::vector<std::string>& names);
 
-// "stop", "tool_calls" (it stopped and has called a tool), "length"; empty for an answer that did not end well.
+// "stop", "tool_calls" (stopped, with a tool call) or "length"; empty for an answer that did not end well.
 std::string_view FinishText(FinishReason reason, bool called = false);
 
-// What goes before and after each chunk of a stream, so that no chunk is copied to be framed: of server-sent events
-// {"data: ", "\n\n"}, of JSON lines {"", "\n"}.
+// Text before and after each chunk of a stream, so that framing copies no chunk: {"data: ", "
+//
+// "} for server-sent events, {"", "
+// "} for JSON lines.
 struct ChunkFrame {
   std::string before, after;
 };
@@ -40,16 +43,15 @@ struct CompletionForm {
   bool chat = false;
   int32_t logprobs = -1;          // as SamplingParams::logprobs
   bool include_usage = false;     // stream_options.include_usage: "usage": null in every chunk but the last
-  bool continuous_usage = false;  // and each chunk says its prompt's usage so far
+  bool continuous_usage = false;  // and each chunk has its prompt's usage so far
   ChunkFrame frame;
 };
 
-// Chat completions and completions. A delta of several parts is a chunk for each; the first has the logprobs, the last
-// the finish reason.
+// Chat completions and completions. A delta of several parts becomes a chunk for each; the first has the logprobs, the
+// last the finish reason.
 class CompletionWriter final : public AnswerWriter {
  public:
-  // `id` with its prefix ("chatcmpl-..."); `created` in Unix seconds. `engine` gives the bytes of tokens and outlives
-  // this.
+  // `id` with its prefix ("chatcmpl-..."); `created` in Unix seconds. `engine` decodes tokens and outlives this.
   CompletionWriter(const Engine& engine, CompletionForm form, std::string id, int64_t created,
                    std::string_view fingerprint);
 
@@ -66,13 +68,13 @@ class CompletionWriter final : public AnswerWriter {
   void CloseChunk(std::string* out, const AnswerUsage* usage) const;
   void AppendFinish(std::string* out, FinishReason finish, bool called, std::string_view stop_string) const;
   void AppendMessage(std::string* out, const std::vector<AnswerPart>& parts) const;
-  // Where the next token stands in a choice's text, as it is read.
+  // Position of the next token in a choice's text.
   struct TextPlace {
     int64_t characters = 0;
-    std::string pending;  // bytes of a character that is not whole
-    size_t bytes = 0;     // of the characters
+    std::string pending;  // bytes of an incomplete character
+    size_t bytes = 0;     // of the complete characters
   };
-  // `text`: from its beginning, where it is at hand; it tells which special tokens are part of it.
+  // `text`: the choice's text from its beginning, if available; it shows which special tokens are part of it.
   void AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows, std::string_view text,
                       TextPlace* place) const;
   void Advance(TokenId token, std::string_view text, TextPlace* place) const;
@@ -84,11 +86,11 @@ class CompletionWriter final : public AnswerWriter {
   const CompletionForm form_;
   const std::string id_;
   std::string chunk_head_, whole_head_;
-  std::vector<TextPlace> places_;  // of each choice: what its chunks have sent
+  std::vector<TextPlace> places_;  // of each choice: the end of the text sent so far
 };
 
 std::string ModelsText(const ModelInfo& model, int64_t created);
-// By one of its names.
+// `name`: one of the model's names.
 std::string ModelText(const ModelInfo& model, std::string_view name, int64_t created);
 std::string TokenizeText(const Engine& engine, const std::vector<TokenId>& tokens, bool with_strings);
 std::string DetokenizeText(const std::string& text);

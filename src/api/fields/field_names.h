@@ -1,5 +1,4 @@
-// What the fields of a translated body are called in the body that it was made of, so that whatever refuses the former
-// names the latter.
+// Maps the fields of a translated body to those of the client's body, so that errors name the client's field.
 #pragma once
 
 #include <string>
@@ -13,11 +12,11 @@ namespace tactus::api {
 
 class FieldNames {
  public:
-  // `from` and all below it are `to` and what is below that: "messages[3]", "input[5]".
+  // `from` and all below it map to `to` and all below that: "messages[3]", "input[5]".
   void Add(std::string from, std::string to) { names_.emplace_back(std::move(from), std::move(to)); }
-  // The longest name that `path` begins with is replaced.
+  // `path` with the longest matching name at its beginning replaced.
   std::string Original(std::string_view path) const;
-  // The same failure, of the original field.
+  // The same error for the original field.
   Status Original(Status status) const;
 
  private:

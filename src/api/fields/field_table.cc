@@ -58,23 +58,23 @@ constexpr FieldRow kRows[] = {
     // --- All APIs ---
     {"model", "The served model's name; may be left out.", "", ""},
     {"temperature", "0 is greedy.", "", ""},
-    {"top_p", "Only the likeliest tokens that have this much probability together.", "", ""},
+    {"top_p", "Only the likeliest tokens whose probabilities add up to this.", "", ""},
     {"top_k", "The number of likeliest tokens to draw from; -1 or 0: all.", "", ""},
-    {"min_p", "Only tokens at least so likely, as a share of the likeliest one's probability.", "", ""},
-    {"repetition_penalty", "Of tokens that stand in prompt or answer; 1: none.", "", ""},
-    {"presence_penalty", "Of tokens that stand in the answer.", "", ""},
-    {"frequency_penalty", "The same, for each time.", "", ""},
+    {"min_p", "Only tokens with at least this share of the likeliest token's probability.", "", ""},
+    {"repetition_penalty", "Penalty on tokens that are in the prompt or answer; 1: none.", "", ""},
+    {"presence_penalty", "Penalty on tokens that are in the answer.", "", ""},
+    {"frequency_penalty", "Penalty on tokens in the answer, for each occurrence.", "", ""},
     {"seed", "The same seed gives the same text.",
      R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 18446744073709551615})", ""},
     {"logit_bias", "Token ids, each with what is added to its logit.",
      R"({"type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"},
      "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
      ""},
-    {"n", "Answers to one prompt.", "", ""},
-    {"stop", "Texts that end the answer and are no part of it.", kStop, ""},
+    {"n", "The number of answers to one prompt.", "", ""},
+    {"stop", "Texts that end the answer and are not part of it.", kStop, ""},
     {"stop_token_ids", "Tokens that end the answer.", kTokens, ""},
-    {"ignore_eos", "The model's own end does not end the answer.", "", ""},
-    {"min_tokens", "So many tokens, none of them an end, come before the answer may end.", "", ""},
+    {"ignore_eos", "The model's end token does not end the answer.", "", ""},
+    {"min_tokens", "The fewest tokens before the answer may end; none of them is an end token.", "", ""},
     {"max_completion_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
     {"max_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
     {"ttft_slo_ms", "As slo.ttft_ms.", "", ""},
@@ -87,10 +87,10 @@ constexpr FieldRow kRows[] = {
     {"slo.class", "The class of service.", "", ""},
     {"stream", "Answer as server-sent events.", "", ""},
     {"stream_options", "Only with stream.", kObject, ""},
-    {"stream_options.include_usage", "A last chunk tells the usage.", "", ""},
-    {"stream_options.continuous_usage_stats", "Every chunk tells the usage so far.", "", ""},
-    {"stream_options.include_obfuscation", "Taken; chunks are as long as their text.", "", ""},
-    {"priority", "Lower runs first, under an order by priority.", "", ""},
+    {"stream_options.include_usage", "A last chunk has the usage.", "", ""},
+    {"stream_options.continuous_usage_stats", "Every chunk has the usage so far.", "", ""},
+    {"stream_options.include_obfuscation", "Accepted; chunks are not padded.", "", ""},
+    {"priority", "Lower runs first, if the scheduler orders by priority.", "", ""},
     {"user", "The end user.", "", ""},
     {"cache_salt", "Requests with different salts share no cached prefix.", "", ""},
     {"modalities", "Only text.",
@@ -104,15 +104,15 @@ constexpr FieldRow kRows[] = {
     {"response_format.type", "", R"({"type": "string", "enum": ["text", "json_object", "json_schema"]})", ""},
     {"response_format.schema", "With type json_object: the schema.", kSchemaText, ""},
     {"response_format.json_schema", "The schema, with a name.", kObject, ""},
-    {"response_format.json_schema.name", "Of the schema.", "", ""},
-    {"response_format.json_schema.description", "Of the schema.", "", ""},
+    {"response_format.json_schema.name", "The schema's name.", "", ""},
+    {"response_format.json_schema.description", "The schema's description.", "", ""},
     {"response_format.json_schema.strict", "Every answer follows its schema.", "", ""},
     {"response_format.json_schema.schema", "A JSON schema.", kSchemaText, ""},
     {"structured_outputs", "What the answer must be, in one of five ways.", kObject, ""},
     {"structured_outputs.json", "JSON of this schema.", kSchemaText, ""},
     {"structured_outputs.regex", "What this expression matches.", "", ""},
     {"structured_outputs.choice", "One of these texts.", kChoices, ""},
-    {"structured_outputs.grammar", "What this grammar, in Lark's notation, says.", "", ""},
+    {"structured_outputs.grammar", "What this grammar, in Lark's notation, accepts.", "", ""},
     {"structured_outputs.json_object", "A JSON object.", "", ""},
     {"guided_json", "As structured_outputs.json.", kSchemaText, ""},
     {"guided_regex", "As structured_outputs.regex.", "", ""},
@@ -124,11 +124,11 @@ constexpr FieldRow kRows[] = {
     {"tools", "Functions that the model may call.", kChatTools, ""},
     {"tool_choice", "Whether it may, must, and which.", kChatChoice, ""},
     {"parallel_tool_calls", "Several calls in one answer.", R"({"type": "boolean"})", ""},
-    {"reasoning_effort", "For templates that ask how much the model shall reason.", "", ""},
+    {"reasoning_effort", "How much the model shall reason, for templates that use it.", "", ""},
     {"chat_template_kwargs", "Variables of the chat template.", kObject, ""},
     // --- Chats, completions, tokens ---
     {"messages", "The conversation.", kChatMessages, ""},
-    {"documents", "For the chat template.", R"({"type": "array", "items": {"type": "object"}})", ""},
+    {"documents", "Documents for the chat template.", R"({"type": "array", "items": {"type": "object"}})", ""},
     {"add_generation_prompt", "The template opens the assistant's turn.", "", ""},
     {"prompt", "A text, token ids, or a list of either.",
      R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
@@ -136,9 +136,9 @@ constexpr FieldRow kRows[] = {
      {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "integer", "minimum": 0}}}]})",
      "/v1/completions"},
     {"prompt", "The text.", R"({"type": "string"})", "/tokenize"},
-    {"echo", "The prompt before the answer.", "", ""},
-    {"add_special_tokens", "What the tokeniser puts before a prompt.", "", ""},
-    {"return_token_strs", "Each token's text too.", "", ""},
+    {"echo", "Return the prompt before the answer.", "", ""},
+    {"add_special_tokens", "Add the special tokens that the tokeniser puts before a prompt.", "", ""},
+    {"return_token_strs", "Return each token's text too.", "", ""},
     {"tokens", "Token ids.", kTokens, ""},
     // --- Responses ---
     {"input", "The conversation: a text, or a list of items.",
@@ -146,7 +146,7 @@ constexpr FieldRow kRows[] = {
      "properties": {"type": {"type": ["string", "null"], "enum": ["message", "function_call", "function_call_output",
      "reasoning", null]}}}}]})",
      kResponses},
-    {"instructions", "What goes before the conversation, from the system.", "", ""},
+    {"instructions", "The system message before the conversation.", "", ""},
     {"text", "The form of the answer's text.", kObject, ""},
     {"text.format", "text, json_object, or json_schema with name and schema.",
      R"({"type": "object", "required": ["type"],
@@ -165,18 +165,18 @@ constexpr FieldRow kRows[] = {
      "name": {"type": "string"}}}]})",
      kResponses},
     {"reasoning", "How much the model shall reason.", kObject, ""},
-    {"reasoning.effort", "For templates that ask for it.", R"({"type": "string"})", ""},
-    {"reasoning.summary", "Taken; the whole of the reasoning is shown.", R"({"type": "string"})", ""},
+    {"reasoning.effort", "For templates that use it.", R"({"type": "string"})", ""},
+    {"reasoning.summary", "Accepted; all of the reasoning is returned.", R"({"type": "string"})", ""},
     {"reasoning.generate_summary", "As summary.", R"({"type": "string"})", ""},
     {"max_output_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
     {"safety_identifier", "The end user.", "", ""},
     {"metadata", "Texts that the answer repeats.",
      R"({"type": "object", "maxProperties": 16, "additionalProperties": {"type": "string"}})", kResponses},
-    {"store", "Nothing is kept, whatever it says.", "", ""},
+    {"store", "Accepted; no response is stored.", "", ""},
     {"truncation", "Only disabled.", R"({"type": "string", "enum": ["disabled"]})", ""},
     {"context_management", "Ignored, and named in x-tactus-ignored; the whole conversation is read.",
      R"({"type": "array", "items": {"type": "object"}})", kResponses},
-    {"include", "What else to tell; nothing of it is here.", R"({"type": "array", "items": {"type": "string"}})", ""},
+    {"include", "Further output; none is supported.", R"({"type": "array", "items": {"type": "string"}})", ""},
     // --- Messages ---
     {"messages", "The conversation; it ends with the user's turn.",
      R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role"],
@@ -184,7 +184,7 @@ constexpr FieldRow kRows[] = {
      {"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type":
      {"type": "string", "enum": ["text", "tool_use", "tool_result", "thinking", "redacted_thinking"]}}}}]}}}})",
      kMessages},
-    {"system", "What goes before the conversation.", kContent, ""},
+    {"system", "The system prompt before the conversation.", kContent, ""},
     {"tools", "Tools that the model may use.",
      R"({"type": "array", "maxItems": 1024, "items": {"type": "object", "required": ["name", "input_schema"],
      "properties": {"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"},
@@ -195,33 +195,33 @@ constexpr FieldRow kRows[] = {
      R"({"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string", "enum": ["auto", "any", "tool", "none"]}}})",
      kMessages},
-    {"tool_choice.disable_parallel_tool_use", "One use in one answer.", "", ""},
-    {"tool_choice.name", "With type tool: which.", "", ""},
-    {"thinking", "Whether the model shall think, for templates that ask.",
+    {"tool_choice.disable_parallel_tool_use", "At most one tool use in an answer.", "", ""},
+    {"tool_choice.name", "The tool, with type tool.", "", ""},
+    {"thinking", "Whether the model shall think, for templates that use it.",
      R"({"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string", "enum": ["enabled", "disabled", "adaptive"]}}})",
      ""},
-    {"thinking.budget_tokens", "Taken, and no limit.", "", ""},
+    {"thinking.budget_tokens", "Accepted, but not a limit.", "", ""},
     {"output_config", "Effort and format of the answer.", kObject, ""},
-    {"output_config.effort", "For templates that ask for it.", R"({"type": "string"})", ""},
+    {"output_config.effort", "For templates that use it.", R"({"type": "string"})", ""},
     {"output_config.format", "json_schema with a schema.",
      R"({"type": "object", "required": ["type", "schema"],
      "properties": {"type": {"type": "string", "enum": ["json_schema"]}, "schema": {"type": "object"}}})",
      ""},
-    {"context_management", "clear_thinking_20251015 is done; edits of other types are ignored.",
+    {"context_management", "clear_thinking_20251015 is applied; edits of other types are ignored.",
      R"({"type": "object", "properties": {"edits": {"type": "array", "items": {"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string"}}}}}})",
      kMessages},
-    {"context_management.edits", "What of the history the model no longer sees.",
+    {"context_management.edits", "Parts of the history to remove.",
      R"({"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}}})",
      ""},
-    {"stop_sequences", "Texts that end the answer and are no part of it.",
+    {"stop_sequences", "Texts that end the answer and are not part of it.",
      R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}})", ""},
     {"metadata", "About the request.", kObject, kMessages},
     {"metadata.user_id", "The end user.", "", kMessages},
 };
 
-// Bodies that have every nested object, so that what it holds is asked for.
+// Bodies that contain every nested object, so that the parser reads its fields.
 constexpr std::string_view kSharedProbe =
     R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {"schema": {}}})";
 
@@ -230,7 +230,7 @@ struct FieldProbe {
   std::vector<std::string_view> required;
 };
 
-// Of a route, one for each form that its body may have.
+// The probes of a route, one for each form of its body.
 std::vector<FieldProbe> ProbesOf(std::string_view path) {
   const std::string shared(kSharedProbe);
   const std::string messages =
@@ -260,7 +260,7 @@ bool IsShared(std::string_view name) {
   return false;
 }
 
-// One pass of the route's parser; what it finds at fault does not matter.
+// Runs the route's parser once; its errors do not matter.
 void Ask(std::string_view path, const std::string& text, const RequestLimits& limits) {
   const Json body = Json::parse(text);
   if (path == "/v1/completions")
@@ -277,7 +277,7 @@ void Ask(std::string_view path, const std::string& text, const RequestLimits& li
     (void)ParseDetokenizeRequest(text, limits);
 }
 
-// `refused`: those that are known to be refused too.
+// `refused`: also fields that the parser knows only to refuse.
 std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldProbe& probe, const RequestLimits& limits,
                                            bool refused = false) {
   std::vector<FieldRecording::Asked> asked;
@@ -291,7 +291,7 @@ std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldPro
   FieldRecording recording;
   Ask(path, probe.body, limits);
   add(recording, false);
-  if (path == kResponses || path.starts_with(kMessages)) {  // the rest is read as a chat's
+  if (path == kResponses || path.starts_with(kMessages)) {  // the rest is parsed as a chat
     FieldRecording chat;
     Ask(kChat, ProbesOf(kChat).front().body, limits);
     add(chat, true);
@@ -321,7 +321,7 @@ Json SchemaOf(const FieldRecording::Asked& asked, const FieldRow* row) {
         break;
       case Kind::kString:
         schema["type"] = "string";
-        // Of bytes, which are at least as many as characters.
+        // The limit is in bytes, of which there are at least as many as characters.
         if (asked.max_bytes < std::numeric_limits<int32_t>::max()) schema["maxLength"] = asked.max_bytes;
         break;
       default:
@@ -331,7 +331,7 @@ Json SchemaOf(const FieldRecording::Asked& asked, const FieldRow* row) {
   return schema;
 }
 
-// Null counts as absent, everywhere but in what is required.
+// Null counts as absent, except in required fields.
 Json OrNull(Json schema) {
   const auto type = schema.find("type");
   if (type == schema.end()) return {{"anyOf", {std::move(schema), {{"type", "null"}}}}};
@@ -378,7 +378,7 @@ Json BodySchema(std::string_view path, const RequestLimits& limits) {
   for (const FieldProbe& probe : ProbesOf(path)) {
     Json schema = {{"type", "object"}, {"required", probe.required}, {"properties", Json::object()}};
     for (const auto& asked : AskedOf(path, probe, limits)) {
-      // The parents come before what they hold, and have properties of their own.
+      // A parent comes before its members and has its own properties.
       Json* holder = &schema;
       std::string_view name = asked.name;
       for (size_t dot; (dot = name.find('.')) != std::string_view::npos; name.remove_prefix(dot + 1))

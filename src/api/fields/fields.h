@@ -1,6 +1,5 @@
-// Reads the fields of one JSON object with types and ranges. The first fault is kept and names field, value and limit;
-// readers after it return what they find, so that a parser reads straight through and asks once. A null field counts as
-// absent.
+// Reads the fields of one JSON object with types and ranges. The first error is kept and names field, value and limit;
+// later reads still return values, so that a parser checks the status once, at the end. A null field counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +12,16 @@
 
 namespace tactus::api {
 
-// What parsers ask of bodies on this thread while it lives. They make their Fields where they need them, so the record
-// is the thread's. /openapi.json is made of it: names, types and ranges that it tells are those that are read.
+// Records the fields that parsers read on this thread during its lifetime. Parsers create their Fields where they need
+// them, so the record belongs to the thread. /openapi.json is built from it, so its names, types and ranges are those
+// of the parsers.
 class FieldRecording {
  public:
   enum class Kind : uint8_t { kAny, kNumber, kInteger, kBoolean, kString, kRefused };
   struct Asked {
     std::string name;  // with the prefix of a nested object: "slo.ttft_ms"
     Kind kind = Kind::kAny;
-    double min = 0, max = 0;  // of kNumber; above_min: without min itself
+    double min = 0, max = 0;  // of kNumber; above_min: excludes min
     bool above_min = false;
     int64_t least = 0, most = 0;  // of kInteger
     size_t max_bytes = 0;         // of kString
@@ -31,8 +31,8 @@ class FieldRecording {
   ~FieldRecording();
   FieldRecording(const FieldRecording&) = delete;
   FieldRecording& operator=(const FieldRecording&) = delete;
-  static bool active();  // on this thread: a parser runs to be asked what it reads
-  // In the order of the first question; what is asked in several ways has its most telling one.
+  static bool active();  // whether a recording runs on this thread
+  // In the order of the first read; a field read in several ways has its most specific entry.
   const std::vector<Asked>& asked() const { return asked_; }
 
  private:
@@ -45,17 +45,17 @@ class FieldRecording {
 
 class Fields {
  public:
-  // `prefix` goes before names in messages: "slo." for a nested object. `object` must be an object and outlive this.
+  // `prefix` precedes names in messages: "slo." for a nested object. `object` must be an object and outlive this.
   explicit Fields(const Json& object, std::string prefix = {});
 
   const Json* Find(std::string_view name) const;  // null: absent
-  // Of what belongs elsewhere, to say so: no field of this body.
+  // For a field of another route, to report it as such; it is not recorded as a field of this body.
   bool Has(std::string_view name) const { return Look(name) != nullptr; }
   std::optional<double> Number(std::string_view name, double min, double max, bool above_min = false);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
   std::optional<bool> Boolean(std::string_view name);
   std::optional<std::string> String(std::string_view name, size_t max_bytes);
-  // Known, not built: any value but null, false or an empty one is refused.
+  // A known field that is not implemented: rejects any value but null, false or an empty one.
   void Refuse(std::string_view name, std::string_view why = {});
   void RefuseTrue(std::string_view name, std::string_view why = {});
 
@@ -76,11 +76,11 @@ class Fields {
 
 // "a string", "an object", ... for messages.
 const char* TypeName(const Json& value);
-// Integral numbers, also those written as 5.0. Nothing: no integer of 64 bits.
+// The integer value, also of a number written as 5.0. Nothing: not an integer of 64 bits.
 std::optional<int64_t> AsInteger(const Json& value);
-// A value for a message: at most 60 characters.
+// A value as text for a message: at most 60 characters.
 std::string Shown(const Json& value);
-// An empty text, list or object: it asks for nothing.
+// Whether the value is an empty text, list or object, which requests nothing.
 bool IsEmpty(const Json& value);
 
 }  // namespace tactus::api

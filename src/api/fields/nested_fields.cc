@@ -13,10 +13,10 @@
 namespace tactus::api {
 namespace {
 
-// What an object at `place` may have. A list is its items. `types`: of the objects that the row is for, "" where they
-// have none; "*": all. An object that no row is for is refused or named as a whole by its parser. Names beside those
-// that are read are what official SDKs and common clients send back with what they were given, or for other servers,
-// and what changes no answer. A place without a row is the client's: schemas, arguments, metadata.
+// The field names that an object at `place` may have. A list counts as its items. `types`: the object types of the row,
+// "" for objects without a type; "*": all. An object without a row is refused or reported as a whole by its parser.
+// `names` includes names that are not read and change no answer: official SDKs and common clients send them back from
+// earlier answers, or for other servers. A place without a row has free content: schemas, arguments, metadata.
 struct PlaceRow {
   std::string_view place, types, names;
 };
@@ -100,14 +100,14 @@ constexpr PlaceRow kMessagesPlaces[] = {
     {"context_management.edits.keep", "*", "type value"},
 };
 
-// A place, with the rows for it.
+// A place with its rows.
 struct PlaceNode {
   struct Kind {
-    std::vector<std::string_view> types;  // none: all
+    std::vector<std::string_view> types;  // empty: all
     std::unordered_set<std::string_view> names;
   };
   std::vector<Kind> kinds;
-  std::map<std::string_view, std::unique_ptr<PlaceNode>> inner;  // the members that are looked into
+  std::map<std::string_view, std::unique_ptr<PlaceNode>> inner;  // members whose fields are checked
 };
 
 std::vector<std::string_view> SplitNames(std::string_view text, char separator) {
@@ -120,13 +120,13 @@ std::vector<std::string_view> SplitNames(std::string_view text, char separator) 
   }
 }
 
-using PlaceTree = std::map<std::string_view, PlaceNode>;  // by the field of the body
+using PlaceTree = std::map<std::string_view, PlaceNode>;  // by field of the body
 
 template <size_t kRows>
 PlaceTree MakePlaces(const PlaceRow (&rows)[kRows]) {
   PlaceTree tree;
   for (const PlaceRow& row : rows) {
-    // The longest field of the body that has a row is one name: "text.format".
+    // A field of the body may be a dotted name: "text.format".
     PlaceNode* node = nullptr;
     std::string_view rest;
     for (auto& [field, place] : tree) {
@@ -167,10 +167,10 @@ const PlaceNode* FindPlace(std::string_view path, std::string_view name) {
   return found == tree->end() ? nullptr : &found->second;
 }
 
-// Where a value stands; written out only for what is unknown.
+// The place of a value; formatted only for unknown fields.
 struct ValuePlace {
   const ValuePlace* around;
-  std::string_view name;  // empty: an item of a list
+  std::string_view name;  // empty: a list item
   size_t index;
 
   std::string Text() const {

@@ -21,9 +21,9 @@ using Names = std::set<std::string, std::less<>>;
 constexpr std::string_view kPaths[] = {"/v1/chat/completions",      "/v1/completions", "/v1/responses", "/v1/messages",
                                        "/v1/messages/count_tokens", "/tokenize",       "/detokenize"};
 
-// A field of another server's API. `harmless`: values that ask for nothing which is not done anyway, a JSON list,
-// beside empty ones; "*": all of them. `instead`: what there is here, with the names of chats in braces: "{a|b}" are
-// those of them that the route takes. `of`: the field that it belongs to: without that one it asks for nothing.
+// A field of another server's API. `harmless`: a JSON list of values that have no effect, besides empty ones; "*": all
+// values. `instead`: the replacement, with names of chat fields in braces: "{a|b}" becomes those that the route has.
+// `of`: the field that it belongs to; without that field it has no effect.
 struct ForeignField {
   std::string_view name, harmless, instead, of = {};
 };
@@ -32,15 +32,15 @@ constexpr std::string_view kMaxTokens = "give {max_tokens}", kSampling = "there 
                            kNotHere = "leave it out",
                            kThinking = "give {chat_template_kwargs|thinking|reasoning_effort}",
                            kLark = "give {structured_outputs.grammar}, in Lark's notation",
-                           kContinues = "an answer that goes on from the assistant's last message is not supported",
+                           kContinues = "continuing the assistant's last message is not supported",
                            kTruncates = "a prompt is never cut; send what shall be read",
                            kSearches = "this server searches nothing; leave it out",
-                           kOneModel = "this server has one model and asks no other; leave it out",
+                           kOneModel = "this server has one model and uses no other; leave it out",
                            kLora = "adapters are not supported; leave it out",
                            kSalt = "give {cache_salt} where a prefix shall not be shared";
 
 constexpr ForeignField kForeign[] = {
-    // --- They ask for nothing that would change the answer: billing, caching, logs ---
+    // --- They do not change the answer: billing, caching, logs ---
     {"store", "*", ""},
     {"metadata", "*", ""},
     {"service_tier", "*", ""},
@@ -49,11 +49,11 @@ constexpr ForeignField kForeign[] = {
     {"prompt_cache_retention", "*", ""},
     {"prompt_cache_options", "*", ""},
     {"cache_control", "*", ""},
-    {"max_tool_calls", "*", ""},  // of tools that run on a server
+    {"max_tool_calls", "*", ""},  // for server-side tools
     {"keep_alive", "*", ""},
     {"guided_decoding_backend", "*", ""},
     {"usage", "*", ""},
-    {"stream_options", "*", ""},  // where the route has none of its own
+    {"stream_options", "*", ""},  // for routes without their own stream_options
     {"separate_reasoning", "[true]", "--reasoning-parser none leaves reasoning in the text"},
     {"stream_reasoning", "[true]", kNotHere},
     {"include_reasoning", "[true]", "--reasoning-parser none leaves reasoning in the text"},
@@ -63,7 +63,7 @@ constexpr ForeignField kForeign[] = {
     {"return_progress", "[false]", "send the header 'x-tactus-explain: 1'"},
     {"context_length_exceeded_behavior", "[\"error\"]", kTruncates},
     {"safe_prompt", "[false]", "write it into the system's message"},
-    {"no_stop_trim", "[false]", "stop strings are no part of the answer"},
+    {"no_stop_trim", "[false]", "stop strings are not part of the answer"},
     {"raw_output", "[false]", kNotHere},
     {"spaces_between_special_tokens", "[true]", kNotHere},
     {"do_sample", "[true]", "give {temperature}: 0"},
@@ -92,7 +92,7 @@ constexpr ForeignField kForeign[] = {
     {"raw", "[false]", "give the text to /v1/completions"},
     // --- Sampling ---
     {"repeat_penalty", "[1]", "give {repetition_penalty}"},
-    {"repeat_last_n", "[-1]", "repetition_penalty is of the whole prompt and answer"},
+    {"repeat_last_n", "[-1]", "repetition_penalty covers the whole prompt and answer"},
     {"penalize_nl", "[true]", kSampling},
     {"random_seed", "", "give {seed}"},
     {"mirostat", "[0]", kSampling},
@@ -144,9 +144,9 @@ constexpr ForeignField kForeign[] = {
     {"response_schema", "", "give {response_format}"},
     {"guided_decoding", "", "give {structured_outputs}"},
     {"output_format", "", "give {response_format}"},
-    {"verbosity", "[\"medium\"]", "say it in the system's message"},
+    {"verbosity", "[\"medium\"]", "write it into the system's message"},
     {"prompt_mode", "", kThinking},
-    {"reasoning_format", "[\"auto\", \"deepseek\", \"parsed\"]", "the server says it, with --reasoning-parser"},
+    {"reasoning_format", "[\"auto\", \"deepseek\", \"parsed\"]", "it is an option of the server, --reasoning-parser"},
     {"thinking_forced_open", "", kThinking},
     {"reasoning_budget", "[-1]", kThinking},
     {"thinking_budget", "", kThinking},
@@ -154,7 +154,7 @@ constexpr ForeignField kForeign[] = {
     {"enable_thinking", "", kThinking},
     {"think", "", kThinking},
     {"reasoning_split", "[true]", kNotHere},
-    {"chat_format", "", "the server says it, with --tool-call-parser"},
+    {"chat_format", "", "it is an option of the server, --tool-call-parser"},
     {"chat_template_content_format", "[\"auto\", \"string\"]", kNotHere},
     {"mask_sensitive_info", "[false]", kNotHere},
     // --- Prompts ---
@@ -178,13 +178,13 @@ constexpr ForeignField kForeign[] = {
     {"assistant_prefill", "", kContinues},
     {"prefill_assistant", "[false]", kContinues},
     {"continue_assistant_turn", "[false]", kContinues},
-    // --- What comes beside the answer ---
+    // --- Extra output with the answer ---
     {"n_probs", "[0]", "give {logprobs|top_logprobs}"},
     {"post_sampling_probs", "[false]", "logprobs are those of the raw logits"},
     {"return_logprob", "[false]", "give {logprobs}"},
     {"logprob_start_len", "[-1]", "give echo and logprobs, to /v1/completions"},
     {"top_logprobs_num", "[0]", "give {top_logprobs|logprobs}"},
-    {"return_tokens", "[false]", "/tokenize tells them"},
+    {"return_tokens", "[false]", "/tokenize returns them"},
     {"response_fields", "", kNotHere},
     {"return_hidden_states", "[false]", kNotHere},
     {"return_routed_experts", "[false]", kNotHere},
@@ -226,7 +226,7 @@ constexpr ForeignField kForeign[] = {
     {"bootstrap_port", "", kNotHere},
     {"bootstrap_room", "", kNotHere},
     {"disagg_prefill_dp_rank", "", kNotHere},
-    {"speculation", "", "the server says it, with --speculation"},
+    {"speculation", "", "it is an option of the server, --speculation"},
 };
 
 const ForeignField* FindForeign(std::string_view name) {
@@ -235,9 +235,9 @@ const ForeignField* FindForeign(std::string_view name) {
   return found == std::end(kForeign) ? nullptr : found;
 }
 
-// What the parser of each route asks for. It does not depend on the model.
+// The names that the parser of each route reads. They do not depend on the model.
 struct RouteNames {
-  Names known, taken;  // the former with those that the route refuses
+  Names known, taken;  // known: taken, and those that the route refuses
 };
 
 const RouteNames& NamesOfRoute(std::string_view path) {
@@ -255,7 +255,7 @@ const RouteNames& NamesOfRoute(std::string_view path) {
   return all.at(path);
 }
 
-// What other routes call a field of chats; "": nothing, as they refuse it.
+// The name of a chat field on another route; "": none, the route refuses it.
 constexpr struct {
   std::string_view path, name, here;
 } kOtherNames[] = {
@@ -268,7 +268,7 @@ constexpr struct {
     {"/v1/messages", "reasoning_effort", "output_config.effort"},
 };
 
-// Empty: the route takes no such field.
+// The name of a chat field on this route; empty: the route has no such field.
 std::string_view NameHere(std::string_view path, std::string_view name) {
   for (const auto& other : kOtherNames) {
     if (path.starts_with(other.path) && other.name == name) return other.here;
@@ -276,7 +276,7 @@ std::string_view NameHere(std::string_view path, std::string_view name) {
   return NamesOfRoute(path).taken.contains(name) ? name : std::string_view();
 }
 
-// The advice with the route's names; to leave the field out, where the route has none of them.
+// The advice with the route's field names; "leave it out" if the route has none of them.
 std::string AdviceHere(std::string_view path, std::string_view advice) {
   const size_t open = advice.find('{'), close = advice.find('}');
   if (open == std::string_view::npos) return std::string(advice);
@@ -295,7 +295,7 @@ bool HasMembers(const Names& names, const std::string& prefix) {
   return next != names.end() && next->starts_with(prefix);
 }
 
-// What is known of the names in one object: prefix "" for the body, "slo." for a nested one.
+// Checks the names in one object: prefix "" for the body, "slo." for a nested one.
 class Reader {
  public:
   Reader(std::string_view path, std::vector<std::string>* ignored)
@@ -306,7 +306,7 @@ class Reader {
       if (value.is_null() || (!prefix.empty() && key == "type")) continue;
       const std::string name = prefix + key;
       if (known_.contains(name)) {
-        if (name == "metadata") continue;  // the client's own
+        if (name == "metadata") continue;  // free content of the client
         if (HasNestedFields(path_, name))
           ReadNestedFields(path_, name, value, &ignored_);
         else if (value.is_object() && HasMembers(known_, name + "."))
@@ -326,7 +326,7 @@ class Reader {
   }
 
  private:
-  // Where no text is made, nothing that is meant for it can be missed.
+  // On routes that generate no text, ignoring a field for generation does no harm.
   bool generates() const { return path_ != "/tokenize" && path_ != "/detokenize"; }
   static bool IsHarmless(const ForeignField& field, const Json& value) {
     if (field.harmless == "*" || value.is_null() || IsEmpty(value)) return true;
@@ -344,7 +344,7 @@ class Reader {
         fmt::format("{}: {} is not supported; {}", field.name, Shown(value), AdviceHere(path_, field.instead)),
         std::string(field.name));
   }
-  // A field that another route takes, or knows.
+  // Rejects a field that another route takes or knows.
   Status CheckElsewhere(const std::string& key) const {
     for (const auto names : {&RouteNames::taken, &RouteNames::known}) {
       for (const std::string_view path : kPaths) {
@@ -364,7 +364,7 @@ class Reader {
 
 Status ReadOtherFields(const Json& body, std::string_view path, const RequestLimits& limits,
                        std::vector<std::string>* ignored) {
-  if (FieldRecording::active()) return Status();  // that is how the known names are found out
+  if (FieldRecording::active()) return Status();  // a recording needs only the names that the parser reads
   TACTUS_RETURN_IF_ERROR(Reader(path, ignored).Read(body, ""));
   if (!limits.strict_fields || ignored->empty()) return Status();
   const std::string& first = ignored->front();

@@ -1,6 +1,6 @@
-// Fields of a body that its parser does not read: those of other servers, those of other routes, and names that are
-// known nowhere. What would change the answer is refused; the rest is named, for a header of the answer. Internal to
-// api/. Any thread.
+// Checks the fields of a body that its parser does not read: fields of other servers, fields of other routes, and
+// unknown names. A field that would change the answer is refused; the others are listed in a header of the answer.
+// Internal to api/. Any thread.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace tactus::api {
 
-// `path`: of the body's route. Appends to *ignored the names that are known nowhere. kUnimplemented, kInvalidArgument:
-// a field that is known and not taken here; with limits.strict_fields any that would be ignored.
+// `path`: the body's route. Appends unknown names to *ignored. kUnimplemented, kInvalidArgument: a known field that
+// this route does not take; with limits.strict_fields also any field that would be ignored.
 Status ReadOtherFields(const Json& body, std::string_view path, const RequestLimits& limits,
                        std::vector<std::string>* ignored);
 

@@ -199,7 +199,7 @@ void ReadStreaming(Fields* fields, ParsedRequest* out) {
   }
   Fields inner(*options, "stream_options.");
   out->include_usage = inner.Boolean("include_usage").value_or(false);
-  (void)inner.Boolean("include_obfuscation");  // lengths of chunks are not hidden
+  (void)inner.Boolean("include_obfuscation");  // chunks are not padded to hide their lengths
   out->continuous_usage = inner.Boolean("continuous_usage_stats").value_or(false) && out->include_usage;
   if (!inner.ok()) fields->Fail(inner.status());
 }

@@ -1,4 +1,4 @@
-// The groups of fields that the request parsers share. Internal to api/.
+// Reads the groups of fields that the request parsers share. Internal to api/.
 #pragma once
 
 #include "api/chat/request_parser.h"
@@ -14,24 +14,25 @@ inline constexpr size_t kMaxClassBytes = 64;   // slo.class
 inline constexpr int64_t kMaxLogprobs = 20;
 inline constexpr size_t kMaxMessages = 16384;
 
-// The body as an object; `doc` keeps it.
-Status CheckBody(const Json& doc);  // that it is one
+// ParseBody parses the body into `doc`, which must be an object.
+Status CheckBody(const Json& doc);  // that `doc` is an object
 Status ParseBody(std::string_view body, StopToken stop, Json* doc);
-// kNotFound with the names that there are.
+// kNotFound; the message lists the served names.
 Status NoSuchModel(std::string_view asked, const std::string& name, const std::vector<std::string>& other_names);
 void ReadModel(Fields* fields, const RequestLimits& limits);
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
-// `least`: of max_tokens.
+// `least`: the minimum of max_tokens.
 void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, ParsedRequest* out);
 void ReadSlo(Fields* fields, Request* request);  // slo and slo_class
 void ReadStreaming(Fields* fields, ParsedRequest* out);
 void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache_salt
 void RefuseUnbuilt(Fields* fields);
-// Messages and template variables; the JSON text that the chat template gets. `tools`: that may be called; null: none.
+// Reads messages and template variables; returns the template's variables as JSON. `tools`: those that may be called;
+// null: none.
 std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools);
-// What stands in a tool's result for a part that is no text.
+// The text that replaces a part of a tool's result that is not text.
 std::string NotShown(std::string_view type);
-// A list of token ids; false and a failure in `fields` when it is none.
+// Reads a list of token ids; false and an error in `fields` if it is not one.
 bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t vocab_size, std::vector<TokenId>* out);
 
 }  // namespace tactus::api

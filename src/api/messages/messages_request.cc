@@ -1,4 +1,4 @@
-// Anthropic's /v1/messages, the request: blocks become messages, the rest keeps its meaning under the chat's names.
+// Translates requests of Anthropic's /v1/messages: blocks become messages, the rest gets the names of chat fields.
 #include <limits>
 
 #include "api/chat/history.h"
@@ -9,7 +9,7 @@
 namespace tactus::api {
 namespace {
 
-constexpr int64_t kLeastBudgetTokens = 1024;  // as the API has it
+constexpr int64_t kLeastBudgetTokens = 1024;  // as in the API
 
 class MessagesTranslator {
  public:
@@ -42,7 +42,7 @@ class MessagesTranslator {
     return Status();
   }
 
-  // The text of a block of text.
+  // The text of a text block.
   Result<std::string> TextOfBlock(const Json& block, const std::string& name, const char* member = "text") {
     Fields fields(block, name + ".");
     auto text = fields.String(member, std::numeric_limits<size_t>::max());
@@ -51,14 +51,14 @@ class MessagesTranslator {
     return std::move(*text);
   }
 
-  // A block becomes far larger than it is in the body.
+  // Limits the blocks of the body: a translated block needs far more memory than its text.
   Status CountBlocks(const Json& content, const std::string& name) {
     blocks_ += content.size();
     if (blocks_ <= kMaxMessages) return Status();
     return InvalidArgument(fmt::format("{}: the body has more than {} blocks, the limit", name, kMaxMessages), name);
   }
 
-  // A string, or a list of blocks of text alone.
+  // The text of a string or of a list of text blocks.
   Result<std::string> TextOfBlocks(const Json& content, const std::string& name) {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) {
@@ -88,7 +88,7 @@ class MessagesTranslator {
     if (messages_.ends_with_assistant()) {
       const std::string last = fmt::format("messages[{}]", messages->size() - 1);
       return Unimplemented(last +
-                               ": an answer that goes on from the assistant's last message is not supported; end "
+                               ": continuing the assistant's last message is not supported; end "
                                "with a message of the user",
                            last);
     }
@@ -108,7 +108,7 @@ class MessagesTranslator {
     }
     const Json* content = fields.Find("content");
     const std::string content_name = name + ".content";
-    if (content == nullptr && *role == "assistant") {  // an answer without text
+    if (content == nullptr && *role == "assistant") {  // an assistant message without text
       messages_.Add({{"role", *role}}, name);
       return Status();
     }
@@ -129,7 +129,7 @@ class MessagesTranslator {
           content_name);
     }
     TACTUS_RETURN_IF_ERROR(CountBlocks(*content, content_name));
-    // A turn of its own, also where the one before was the assistant's too.
+    // Begins a new turn even after another assistant turn.
     if (assistant) messages_.Add({{"role", "assistant"}, {"content", nullptr}}, name);
     std::string text;
     bool has_text = false;
@@ -144,7 +144,7 @@ class MessagesTranslator {
       } else if (assistant) {
         TACTUS_RETURN_IF_ERROR(ReadAssistantBlock((*content)[i], type, block));
       } else if (type == "tool_result") {
-        // The user's words go after the results, as the template expects it.
+        // The user's text is added after the results, as templates expect.
         TACTUS_RETURN_IF_ERROR(ReadResult((*content)[i], block));
       } else {
         return NotTaken(type, block, "text and tool_result");
@@ -174,19 +174,19 @@ class MessagesTranslator {
       messages_.AddReasoning(text, name, false);
       return Status();
     }
-    if (type == "redacted_thinking") return Status();  // it was not written here, and says nothing
+    if (type == "redacted_thinking") return Status();  // encrypted by another server, has no text
     return NotTaken(type, name, "text, tool_use and thinking");
   }
 
-  // A call that was cut off has what came of its arguments under a name of ours.
+  // A call that was cut off has the beginning of its arguments under kIncompleteKey.
   static Json ArgumentsOf(const Json* input) {
     if (input == nullptr) return "{}";
     const auto cut = input->size() == 1 ? input->find(kIncompleteKey) : input->end();
     return cut != input->end() && cut->is_string() ? *cut : Json(input->dump());
   }
 
-  // A string, or a list of blocks. What has no text is named in its place: the model has asked for it, and the client
-  // can hardly leave it out.
+  // The text of a string or of a list of blocks. A block without text is replaced by its type: the model has requested
+  // it, so the client can hardly leave it out.
   Result<std::string> TextOfResult(const Json& content, const std::string& name) {
     if (!content.is_array()) return TextOfBlocks(content, name);
     TACTUS_RETURN_IF_ERROR(CountBlocks(content, name));
@@ -198,7 +198,7 @@ class MessagesTranslator {
       if (type == "text") {
         TACTUS_ASSIGN_OR_RETURN(const std::string more, TextOfBlock(content[i], block));
         text += more;
-      } else if (type == "tool_reference") {  // a tool that a search has found; the request has it among its tools
+      } else if (type == "tool_reference") {  // a tool found by a search; it is in the request's tools
         TACTUS_ASSIGN_OR_RETURN(const std::string tool, TextOfBlock(content[i], block, "tool_name"));
         text += fmt::format("[tool: {}]", tool);
       } else if (type == "search_result") {
@@ -221,7 +221,7 @@ class MessagesTranslator {
     Fields fields(block, name + ".");
     const auto id = fields.String("tool_use_id", kMaxNameBytes);
     if (!id && fields.ok()) fields.Fail(InvalidArgument(name + ".tool_use_id: missing", name + ".tool_use_id"));
-    (void)fields.Boolean("is_error");  // templates know no such thing; the content tells
+    (void)fields.Boolean("is_error");  // templates have no such field; the content shows it
     const Json* content = fields.Find("content");
     if (!fields.ok()) return fields.status();
     std::string text;
@@ -283,8 +283,8 @@ class MessagesTranslator {
     return Status();
   }
 
-  // Which parts of a long history the model still sees. Reasoning can be taken out; what goes by the prompt's length
-  // (tool results, summaries) is not done, and said to be ignored: the history stays whole.
+  // Context management removes parts of a long history. Removing reasoning is supported. Edits that depend on the
+  // prompt's length (tool results, summaries) are reported as ignored, and the history stays whole.
   Status ReadContextManagement() {
     const Json* management = fields_.Find("context_management");
     if (management == nullptr) return Status();
@@ -309,7 +309,7 @@ class MessagesTranslator {
   }
 
   Status ClearThinking(const Json& edit, const std::string& name) {
-    constexpr int64_t kDefaultTurns = 1;  // as the API has it
+    constexpr int64_t kDefaultTurns = 1;  // as in the API
     const auto keep = edit.find("keep");
     if (keep != edit.end() && *keep == "all") return Status();
     int64_t turns = kDefaultTurns;
@@ -328,7 +328,7 @@ class MessagesTranslator {
     return Status();
   }
 
-  // Templates that can do without reasoning ask for `enable_thinking` or `thinking`.
+  // Templates with optional reasoning read `enable_thinking` or `thinking`.
   Status ReadThinking() {
     const Json* thinking = fields_.Find("thinking");
     if (thinking == nullptr) return Status();
@@ -400,7 +400,7 @@ class MessagesTranslator {
   Fields fields_;
   Translation out_;
   MessageList messages_;
-  size_t blocks_ = 0;  // of all contents so far
+  size_t blocks_ = 0;  // in all contents so far
 };
 
 }  // namespace

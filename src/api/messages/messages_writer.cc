@@ -21,7 +21,7 @@ void CloseEvent(std::string* out) {
   *out += "}\n\n";
 }
 
-// input_tokens are those that the cache did not have. How many of them it keeps is not known: no figure.
+// input_tokens are those that were not cached. How many of them the cache keeps is unknown, so that figure is left out.
 void AppendUsage(std::string* out, const AnswerUsage& usage) {
   fmt::format_to(std::back_inserter(*out),
                  "{{\"input_tokens\":{},\"cache_read_input_tokens\":{},\"output_tokens\":{}}}",
@@ -37,7 +37,7 @@ void AppendCall(std::string* out, const AnswerPart& part, std::string_view input
   *out += '}';
 }
 
-// What stands for the arguments of a call: an object. A call that was cut off has what came of it under a name.
+// The arguments of a call as an object. A call that was cut off has its incomplete text under kIncompleteKey.
 std::string InputOf(const std::string& arguments) {
   if (arguments.empty()) return "{}";
   if (const auto parsed = ParseJson(arguments); parsed.ok() && parsed->is_object()) return arguments;
@@ -46,7 +46,7 @@ std::string InputOf(const std::string& arguments) {
   return input + "}";
 }
 
-// What clients of that API look for where a prompt does not fit.
+// A prompt that does not fit gets the message that clients of that API look for.
 std::string InAnthropicsWords(std::string_view message) {
   const auto overflow = OverflowIn(message);
   if (!overflow) return std::string(message);
@@ -185,7 +185,7 @@ std::string MessagesWriter::Whole(const std::vector<ChoiceText>& choices, const 
   out += ",\"content\":[";
   bool first = true;
   for (const AnswerPart& part : choice.parts) {
-    if (part.kind == AnswerPart::Kind::kCallArguments) continue;  // with its call
+    if (part.kind == AnswerPart::Kind::kCallArguments) continue;  // written with its call
     if (!first) out += ',';
     first = false;
     if (part.kind == AnswerPart::Kind::kCallBegin) {

@@ -1,4 +1,4 @@
-// The answer of Anthropic's /v1/messages: its object, and its events. One choice.
+// Writes the answer of Anthropic's /v1/messages: its object or its events. One choice.
 #pragma once
 
 #include <string>
@@ -29,16 +29,16 @@ class MessagesWriter final : public AnswerWriter {
   void AppendStop(std::string* out) const;
 
   const std::string id_, model_;
-  // Of the stream: the block that is being written. Calls are blocks from their kCallBegin on.
+  // State of the stream: the block that is being written. Calls are blocks from their kCallBegin on.
   bool open_ = false;
   AnswerPart::Kind kind_ = AnswerPart::Kind::kText;
-  int32_t blocks_ = 0;  // that have begun
+  int32_t blocks_ = 0;  // blocks that have begun
   FinishReason finish_ = FinishReason::kNone;
   bool called_ = false;
   std::string stop_string_;
 };
 
-// {"type": "error", "error": {"type", "message"}}, as that API has it.
+// The error object of that API: {"type": "error", "error": {"type", "message"}}.
 std::string MessagesErrorText(int http_status, std::string_view message, std::string_view param);
 
 }  // namespace tactus::api

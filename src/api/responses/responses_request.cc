@@ -1,4 +1,4 @@
-// /v1/responses, the request: input items become messages, the rest keeps its meaning under the chat's names.
+// Translates requests of /v1/responses: input items become messages, the rest gets the names of chat fields.
 #include <limits>
 
 #include "api/fields/request_fields.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMaxMetadata = 16;
 constexpr std::string_view kItems = "message, function_call, function_call_output and reasoning";
-// The type of a tool that the client runs. Others run on a server, or take text alone: the model does not see them.
+// The type of tools that the client runs. Others run on a server or take plain text: they are not passed to the model.
 constexpr const char* kOwnTool = "function";
 
 class ResponsesTranslator {
@@ -67,7 +67,7 @@ class ResponsesTranslator {
                              name + ".role");
     }
     const Json* content = fields.Find("content");
-    const bool silent = *role == "assistant" && content == nullptr;  // an answer without text
+    const bool silent = *role == "assistant" && content == nullptr;  // an assistant message without text
     const Json none = "";
     TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(silent ? &none : content, name + ".content"));
     if (*role == "assistant")
@@ -77,8 +77,8 @@ class ResponsesTranslator {
     return Status();
   }
 
-  // A string, or a list of text parts. In a tool's result a part that is no text is named in its place: the model has
-  // asked for it, and the client can hardly leave it out.
+  // The text of a string or of a list of text parts. In a tool's result a part that is not text is replaced by its
+  // type: the model has requested it, so the client can hardly leave it out.
   Result<std::string> TextOfContent(const Json* content, const std::string& name, bool of_result = false) {
     if (content == nullptr) return InvalidArgument(name + ": missing", name);
     if (content->is_string()) return content->get<std::string>();
@@ -127,7 +127,7 @@ class ResponsesTranslator {
     if (!fields.ok()) return fields.status();
     if (!id) return InvalidArgument(name + ".call_id: missing", name + ".call_id");
     const auto output = item.find("output");
-    std::string text;  // null: the call gave nothing back
+    std::string text;  // null: the call returned nothing
     if (output == item.end() || !output->is_null()) {
       TACTUS_ASSIGN_OR_RETURN(text, TextOfContent(fields.Find("output"), name + ".output", true));
     }
@@ -135,7 +135,7 @@ class ResponsesTranslator {
     return Status();
   }
 
-  // What is encrypted was not written here, and says nothing.
+  // Encrypted reasoning comes from another server and has no text.
   Status ReadReasoningItem(const Json& item, const std::string& name) {
     Fields fields(item, name + ".");
     const Json* content = fields.Find("content");
@@ -154,7 +154,7 @@ class ResponsesTranslator {
     }
     Fields fields(*text, "text.");
     if (const auto verbosity = fields.String("verbosity", kMaxNameBytes); verbosity && *verbosity != "medium")
-      fields.Refuse("verbosity", "say it in the instructions");
+      fields.Refuse("verbosity", "write it into the instructions");
     const Json* format = fields.Find("format");
     if (!fields.ok()) return fields.status();
     if (format == nullptr) return Status();
@@ -214,21 +214,21 @@ class ResponsesTranslator {
     }
     Fields fields(*reasoning, "reasoning.");
     if (const Json* effort = fields.Find("effort")) out_.Set("reasoning_effort", "reasoning.effort", *effort);
-    for (const char* name : {"summary", "generate_summary"}) (void)fields.Find(name);  // all of the reasoning is shown
+    for (const char* name : {"summary", "generate_summary"}) (void)fields.Find(name);  // all reasoning is returned
     return Status();
   }
 
   void ReadRest() {
     if (auto v = fields_.Integer("max_output_tokens", 1, std::numeric_limits<int64_t>::max()))
       out_.Set("max_completion_tokens", "max_output_tokens", *v);
-    out_.names.Add("max_tokens", "max_output_tokens");  // as what finds no room for it calls it
+    out_.names.Add("max_tokens", "max_output_tokens");  // for the error of an answer that does not fit
     if (auto v = fields_.Boolean("parallel_tool_calls")) out_.chat["parallel_tool_calls"] = *v;
     if (const Json* stop = fields_.Find("stop")) out_.chat["stop"] = *stop;
     for (const char* name : {"safety_identifier", "user"}) {
       if (auto v = fields_.String(name, kMaxNameBytes)) out_.Set("user", name, *v);
     }
     ReadMetadata();
-    (void)fields_.Boolean("store");  // nothing is kept either way; the response says so
+    (void)fields_.Boolean("store");  // nothing is stored either way; the response states it
     fields_.Refuse("previous_response_id", "no response is kept; send the whole conversation as input");
     fields_.Refuse("conversation", "no conversation is kept; send it as input");
     fields_.Refuse("prompt", "no prompts are kept; send its text as input");
@@ -263,7 +263,7 @@ class ResponsesTranslator {
     }
   }
 
-  // What would be done to an earlier part of the conversation is not done; the whole of it is read.
+  // Edits of earlier parts of the conversation are ignored; all of it is read.
   void ReadContextManagement() {
     const Json* edits = fields_.Find("context_management");
     if (edits == nullptr) return;
@@ -293,7 +293,8 @@ class ResponsesTranslator {
   MessageList messages_;
 };
 
-// The echo says what the model may call, so that a client does not wait for a search that nothing here makes.
+// The tools that the model may call: the echo lists only these, so that a client does not wait for a search that never
+// runs.
 Json ToolsInUse(const Json& given) {
   Json in_use = Json::array();
   for (const Json& tool : given) {
@@ -302,7 +303,7 @@ Json ToolsInUse(const Json& given) {
   return in_use;
 }
 
-// As it was given: as a double 0.7f is 0.699999988.
+// The shortest text of a float, as the client sent it: as a double 0.7f is 0.699999988.
 Json Shortest(float value) {
   return Json::parse(fmt::format("{}", value));
 }

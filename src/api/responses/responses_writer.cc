@@ -78,7 +78,7 @@ void ResponsesWriter::AppendItem(std::string* out, const Item& item, ItemStatus 
                                              : ",\"status\":\"incomplete\"}";
 }
 
-// The whole object as it is now, with every item that has ended.
+// The whole object in its current state, with every item that has ended.
 void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, const AnswerUsage* usage,
                                      std::string_view error, std::string_view schedule) const {
   *out += "{\"id\":";
@@ -210,11 +210,11 @@ void ResponsesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Cho
   for (const AnswerPart& part : delta.parts) Take(part, out);
   if (delta.finish == FinishReason::kNone) return;
   finish_ = delta.finish;
-  // A stop string may have cut a call off, which shall not be run then.
+  // A stop string may have cut a call off, which then must not be run.
   const bool in_call = !items_.empty() && items_.back().kind == AnswerPart::Kind::kCallBegin;
   cut_ =
       finish_ == FinishReason::kLength || (in_call && !delta.stop_string.empty() && !Json::accept(items_.back().text));
-  // An answer of no text is a message without any.
+  // An answer without text is a message without text.
   if (items_.empty()) Open(AnswerPart(), out);
   Close(cut_ ? ItemStatus::kIncomplete : ItemStatus::kCompleted, out);
 }

@@ -1,4 +1,4 @@
-// The answer of /v1/responses: its object, and its events, each with a number. One choice.
+// Writes the answer of /v1/responses: its object or its events, each with a number. One choice.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ struct ResponsesForm {
   std::string id;       // "resp_..."
   int64_t created = 0;  // Unix seconds
   std::string model;
-  std::string echo;  // of the request: the members that EchoOfResponses gives
+  std::string echo;  // members that repeat the request, from EchoOfResponses
 };
 
 class ResponsesWriter final : public AnswerWriter {
@@ -32,7 +32,7 @@ class ResponsesWriter final : public AnswerWriter {
  private:
   // An item of the output: a message, reasoning, or a call.
   struct Item {
-    AnswerPart::Kind kind = AnswerPart::Kind::kText;  // of a call: kCallBegin
+    AnswerPart::Kind kind = AnswerPart::Kind::kText;  // kCallBegin for a call
     std::string id, name, call_id;
     std::string text;  // or the call's arguments
   };
@@ -56,7 +56,7 @@ class ResponsesWriter final : public AnswerWriter {
   bool open_ = false;     // the last item is being written
   bool begun_ = false;
   FinishReason finish_ = FinishReason::kNone;
-  bool cut_ = false;      // the last item is not whole
+  bool cut_ = false;      // the last item is incomplete
   int64_t sequence_ = 0;  // of the next event
 };
 

@@ -1,4 +1,4 @@
-// Calls of tools in an answer's text: heads, arguments, parameters, objects and Python calls
+// Parses tool calls in an answer's text: heads, arguments, parameters, objects and Python calls
 // (api/chat/answer_text_impl.h).
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace {
 using Body = ToolFormat::Body;
 using Kind = AnswerPart::Kind;
 
-constexpr size_t kMaxEarlyArguments = size_t{1} << 20;  // that came before their name
+constexpr size_t kMaxEarlyArguments = size_t{1} << 20;  // arguments that came before the name
 
 bool IsNameByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
@@ -115,7 +115,7 @@ void AnswerText::Impl::HeadByte(char c) {
 
 void AnswerText::Impl::ArgumentByte(char c) {
   if (!began_ && IsSpace(c)) return;
-  if (!began_ && c != '{') {  // none
+  if (!began_ && c != '{') {  // no arguments
     TellArguments("{}");
     state_ = State::kCallEnd;
     return Feed(c);
@@ -205,7 +205,7 @@ void AnswerText::Impl::EndValue() {
   state_ = State::kKeyOrEnd;
 }
 
-// What may stand between the items of a list of calls, and its brackets. False: `c` is none of it.
+// A byte between the items of a list of calls: white space, separator or closing bracket. False: `c` is none of them.
 bool AnswerText::Impl::BetweenItems(char c, std::string_view separators) {
   if (IsSpace(c) || separators.find(c) != std::string_view::npos) {
     if (!raw_.empty()) raw_ += c;
@@ -301,12 +301,12 @@ void AnswerText::Impl::BeginMember(char c) {
     role_ = Role::kArguments;
   } else {
     role_ = Role::kOther;
-    // A bare object is an answer like others unless it looks like a call.
+    // A bare object is plain text unless it looks like a call.
     if (form_.bare && !named_ && key_ != "type" && key_ != "id" && key_ != "tool_call_id") return FailObject(c);
   }
   if ((role_ == Role::kName && named_) || (role_ == Role::kArguments && argued_)) return FailObject(c);
   value_.clear();
-  is_json_ = c == '{';  // told as it comes
+  is_json_ = c == '{';  // output as it arrives
   follower_.Reset();
   state_ = State::kMemberValue;
   MemberByte(c);

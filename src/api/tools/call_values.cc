@@ -10,7 +10,7 @@
 namespace tactus::api {
 namespace {
 
-constexpr size_t kMaxDepth = 64;         // as of requests
+constexpr size_t kMaxDepth = 64;         // as in requests
 constexpr size_t kMaxScalarBytes = 512;  // a number or a word
 
 bool IsHex(char c) {
@@ -24,7 +24,7 @@ bool IsDigits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// A number as JSON has it.
+// Whether the text is a JSON number.
 bool IsNumber(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   const size_t exponent = text.find_first_of("eE");
@@ -44,7 +44,7 @@ bool IsScalar(std::string_view text) {
   return text == "true" || text == "false" || text == "null" || IsNumber(text);
 }
 
-// The beginning of a scalar, or one.
+// Whether the text is a JSON scalar or the beginning of one.
 bool MayBeScalar(std::string_view text) {
   for (const std::string_view word : {"true", "false", "null"}) {
     if (word.starts_with(text)) return true;
@@ -52,7 +52,7 @@ bool MayBeScalar(std::string_view text) {
   return IsNumber(text) || IsNumber(std::string(text) + "0");
 }
 
-// What Python has in other words than JSON; empty: nothing that JSON knows.
+// The JSON of a Python word or number; empty: JSON has no such value.
 std::string JsonOfPythonWord(std::string_view word) {
   if (word == "True" || word == "true") return "true";
   if (word == "False" || word == "false") return "false";
@@ -67,7 +67,7 @@ std::string JsonOfPythonWord(std::string_view word) {
   return IsNumber(number) ? number : std::string();
 }
 
-// A Python literal as JSON; empty: it is none.
+// A Python literal as JSON; empty: not a literal.
 std::string JsonOfPython(std::string_view text) {
   PythonArguments arguments;
   std::string json;
@@ -243,7 +243,7 @@ PythonArguments::State PythonArguments::AfterItem() const {
 
 bool PythonArguments::BeginItem(char c, std::string* json) {
   dict_key_ = state_ == State::kDictKey;
-  const bool named = open_.empty();  // what stands before it was written with its key
+  const bool named = open_.empty();  // its separator was written with its key
   if (c == '[' || c == '(' || c == '{') {
     if (dict_key_ || open_.size() >= kMaxDepth) return false;
     if (!named && !(open_.back() == '{')) Separate(json);
@@ -309,8 +309,8 @@ ValueStep PythonArguments::Next(char c, std::string* json) {
         *json += c;
       } else if (c == '\'' || c == '"' || c == '\\') {
         AppendStringByte(c, json);
-      } else if (c != '\n') {  // which continues the line
-        *json += "\\\\";       // an escape that is none stays as it is
+      } else if (c != '\n') {  // an escaped newline continues the line
+        *json += "\\\\";       // an unknown escape is kept as it is
         AppendStringByte(c, json);
       }
       return ValueStep::kMore;

@@ -1,4 +1,4 @@
-// Values in the arguments of a call, read byte by byte: JSON, Python literals, and bare text by its schema's type.
+// Parses values in the arguments of a call byte by byte: JSON, Python literals, and bare text by its schema's type.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace tactus::api {
 
-// JSON's white space.
+// Whether `c` is JSON white space.
 inline bool IsSpace(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 std::string_view Trimmed(std::string_view text);
 
-// What a byte was to the value that is being read.
+// The effect of a byte on the value that is being read.
 enum class ValueStep : uint8_t {
-  kMore,       // part of it
-  kEnd,        // its last
-  kEndBefore,  // not part of it: a number or a word had ended
-  kBad,        // it cannot be
+  kMore,       // part of the value
+  kEnd,        // its last byte
+  kEndBefore,  // not part of the value: a number or word ended before it
+  kBad,        // invalid
 };
 
-// Follows one JSON value. Control characters inside strings, which JSON wants escaped and models write as they are, are
-// taken (AppendArgumentByte escapes them).
+// Follows one JSON value. Unescaped control characters inside strings, which JSON forbids and models write, are
+// accepted (AppendArgumentByte escapes them).
 class JsonFollower {
  public:
   ValueStep Next(char c);
-  bool in_string() const { return state_ == State::kString; }  // and not in an escape
+  bool in_string() const { return state_ == State::kString; }  // and not within an escape
   void Reset() { *this = JsonFollower(); }
 
  private:
@@ -40,25 +40,25 @@ class JsonFollower {
   bool key_ = false;  // the string is a key
   uint8_t hex_left_ = 0;
   std::string open_;    // '{' and '[', outermost first
-  std::string scalar_;  // a number or a word so far
+  std::string scalar_;  // the number or word so far
 };
 
-// A byte of JSON as it may go to a client.
+// Appends a byte of JSON, escaped if a string needs it.
 void AppendArgumentByte(char c, bool in_string, std::string* out);
-// The inside of a JSON string, one byte of text.
+// Appends one byte of text to the inside of a JSON string.
 void AppendStringByte(char c, std::string* out);
-// Exactly one JSON value.
+// Whether the text is exactly one JSON value.
 bool IsJson(std::string_view text);
 bool IsJsonObject(std::string_view text);
-// What a JSON string says; nothing when it is none.
+// Decodes a JSON string; false if it is not one.
 bool DecodeJsonString(std::string_view json, std::string* out);
 
-// Turns `a=1, b='x')` into `"a": 1, "b": "x"}`, byte by byte: keyword arguments of a Python call from behind its "(".
+// Converts `a=1, b='x')` into `"a": 1, "b": "x"}`, byte by byte: keyword arguments of a Python call after its "(".
 class PythonArguments {
  public:
-  // Appends what the byte adds. kEnd at the closing parenthesis.
+  // Appends the JSON that the byte adds. kEnd at the closing parenthesis.
   ValueStep Next(char c, std::string* json);
-  // What has been taken and has added nothing yet: a key or a word.
+  // Consumed text that has added nothing yet: a key or a word.
   std::string_view pending() const {
     return state_ == State::kInKey || state_ == State::kAfterKey || state_ == State::kWord ? word_ : std::string_view();
   }
@@ -84,7 +84,7 @@ class PythonArguments {
   State AfterItem() const;
 
   State state_ = State::kKey;
-  bool first_ = true;      // nothing stands before in this bracket
+  bool first_ = true;      // first item in this bracket
   bool dict_key_ = false;  // the item is a key of a dictionary
   char quote_ = 0;
   uint8_t hex_left_ = 0;
@@ -93,8 +93,8 @@ class PythonArguments {
   std::string word_;
 };
 
-// The JSON of a value that a model wrote as bare text. A text that does not fit its parameter's types stays a string.
-// `parameter` null: of a parameter that no schema lists.
+// The JSON of a value that a model wrote as bare text. Text that does not fit its parameter's types stays a string.
+// `parameter` null: no schema lists the parameter.
 std::string ParameterJson(std::string_view text, const Tool::Parameter* parameter);
 
 }  // namespace tactus::api

@@ -1,6 +1,6 @@
-// White space in JSON that a grammar writes: at most one space behind a comma and a colon, as models were trained to
-// write it, and none elsewhere. One definition for response_format and calls. llguidance takes it as "x-guidance" at
-// the top of a schema.
+// White space in JSON that a grammar allows: at most one space after a comma and a colon, as models were trained, and
+// none elsewhere. One definition for response_format and calls. llguidance reads it as "x-guidance" at the top of a
+// schema.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace tactus::api {
 
 inline constexpr std::string_view kJsonSpacing =
     R"({"whitespace_flexible":false,"item_separator":",[ ]?","key_separator":":[ ]?"})";
-// Of a schema whose keywords that no grammar can keep are left out.
+// The same for a schema whose keywords that a grammar cannot enforce are ignored.
 inline constexpr std::string_view kJsonSpacingLenient =
     R"({"whitespace_flexible":false,"item_separator":",[ ]?","key_separator":":[ ]?","lenient":true})";
 

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 6> kCounts = {"minLength", "maxLength",  
 constexpr std::array<std::string_view, 4> kMaps = {"properties", "patternProperties", "$defs", "definitions"};
 constexpr std::array<std::string_view, 3> kLists = {"anyOf", "oneOf", "allOf"};
 constexpr std::array<std::string_view, 2> kSchemas = {"items", "additionalProperties"};
-// They say where a schema is from, by which references may mean something else.
+// They identify a schema's origin, which may change the meaning of references.
 constexpr std::array<std::string_view, 5> kIdentity = {"$schema", "$id", "id", "$anchor", "x-guidance"};
 constexpr std::array<std::string_view, 13> kShape = {
     "type",  "properties", "required", "items",       "prefixItems",         "enum", "const", "anyOf",
@@ -37,7 +37,7 @@ bool IsSchema(const Json& value) {
   return value.is_object() || value.is_boolean();
 }
 
-// An expression with look-around, a reference back, or an anchor within it.
+// False for an expression with look-around, a back-reference, or an anchor within it.
 bool IsReadablePattern(const Json& pattern) {
   if (!pattern.is_string()) return false;
   const auto& text = pattern.get_ref<const std::string&>();
@@ -124,7 +124,7 @@ class Loosening {
     return map;
   }
 
-  // Whether a reference means something in the schema.
+  // Whether the schema contains the reference's target.
   bool Leads(const Json& reference) {
     if (!reference.is_string()) return false;
     const auto& text = reference.get_ref<const std::string&>();
@@ -154,7 +154,7 @@ Json NamesOf(const Json& schema) {
 
 std::string LooseSchema(std::string_view parameters, Looseness looseness) {
   JsonLimits limits;
-  limits.max_keys += 2;  // which ReadTools may have added
+  limits.max_keys += 2;  // ReadTools may have added these
   const auto schema = ParseJson(parameters, limits);
   if (!schema.ok()) return R"({"type":"object"})";
   return (looseness == Looseness::kNames ? NamesOf(*schema) : Loosening(*schema, looseness).Of(*schema)).dump();

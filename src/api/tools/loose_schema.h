@@ -1,6 +1,5 @@
-// Schemas of tools that are not strict, less what a grammar refuses: look-ahead in patterns, types that JSON schema
-// does not have, references that lead out of the schema, keywords whose values make no sense. The model still sees
-// the schema as the client gave it.
+// Removes from schemas of non-strict tools what a grammar rejects: look-ahead in patterns, types that JSON schema does
+// not have, references out of the schema, keywords with senseless values. The prompt still has the client's schema.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,9 @@
 
 namespace tactus::api {
 
-// How much is left out, in the order in which it is tried.
+// What is removed, in the order of attempts.
 enum class Looseness : uint8_t {
-  kReadable,  // what cannot be read
+  kReadable,  // what a grammar cannot express
   kShape,     // all but types, members, items, fixed values and alternatives
   kNames,     // all but the names of the arguments and which are required
 };

@@ -13,7 +13,7 @@
 namespace tactus::api {
 namespace {
 
-// Takes the rule of one field; a second one is a fault.
+// Stores the rule of one field; a second rule is an error.
 void Take(Fields* fields, ReadRule* read, const std::string& name, std::optional<OutputRule> rule) {
   if (!rule) return;
   if (rule->text.size() > kMaxRuleBytes) {
@@ -22,21 +22,21 @@ void Take(Fields* fields, ReadRule* read, const std::string& name, std::optional
   }
   if (read->rule.any()) {
     return fields->Fail(InvalidArgument(
-        fmt::format("{}: another field says already what the answer must be; give one of them", name), name));
+        fmt::format("{}: another field already states what the answer must be; give one of them", name), name));
   }
   *read = {std::move(*rule), name};
 }
 
-// Beside the type "json_object" a schema says more of the object. One that names a type or values is left as it is: it
-// says itself what else there may be.
+// A schema with the type "json_object" describes that object, so it gets the type object. A schema with a type or
+// values is left as it is: it states itself which other values are valid.
 Json OfAnObject(const Json& schema) {
   if (schema == true) return Json::object({{"type", "object"}});
   for (const char* decides : {"type", "enum", "const", "$dynamicRef"}) {
     if (!schema.is_object() || schema.contains(decides)) return schema;
   }
-  if (const auto all = schema.find("allOf"); all != schema.end() && !all->is_array()) return schema;  // refused later
+  if (const auto all = schema.find("allOf"); all != schema.end() && !all->is_array()) return schema;  // rejected later
   Json object = schema;
-  // Older drafts ignore what stands beside a reference.
+  // Older drafts ignore keywords next to a reference.
   if (const auto found = object.find("$ref"); found != object.end()) {
     const Json reference = {{"$ref", *found}};
     object.erase("$ref");
@@ -48,7 +48,7 @@ Json OfAnObject(const Json& schema) {
   return object;
 }
 
-// A schema as it stands or as text. `of_object`: of nothing but objects.
+// A schema as JSON or as text. `of_object`: only objects are valid.
 std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, const Json& value,
                                      bool of_object = false) {
   Json parsed;
@@ -131,7 +131,7 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
     return fields->Fail(InvalidArgument("response_format.type: give \"text\", \"json_object\" or \"json_schema\"",
                                         "response_format.type"));
   }
-  const Json* beside = inner.Find("schema");  // as llama.cpp and others have it
+  const Json* beside = inner.Find("schema");  // as in llama.cpp and others
   if (beside != nullptr && *type != "json_object") {
     return fields->Fail(InvalidArgument(fmt::format("response_format.schema: only with type \"json_object\"{}",
                                                     *type == "json_schema" ? "; here it is json_schema.schema" : ""),
@@ -166,7 +166,7 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
   }
 }
 
-// `prefix` before the names of the kinds: "guided_", or none within structured_outputs.
+// `prefix` of the kinds' names: "guided_", or empty within structured_outputs.
 void ReadKinds(Fields* fields, const std::string& prefix, ReadRule* read) {
   const std::string json = prefix + "json", regex = prefix + "regex", choice = prefix + "choice",
                     grammar = prefix + "grammar";
@@ -185,7 +185,7 @@ void ReadKinds(Fields* fields, const std::string& prefix, ReadRule* read) {
 }  // namespace
 
 OutputRule ChoiceRule(const std::vector<std::string>& choices) {
-  // One lexeme: alternatives of a rule would each be an item of the parser, of which there may be 2,000.
+  // One lexeme: alternatives of a rule would each be an item of the parser, which allows 2,000.
   std::string text = "start: CHOICE\nCHOICE: ";
   for (size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) text += " | ";

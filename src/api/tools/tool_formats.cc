@@ -248,7 +248,7 @@ constexpr ToolFormat kToolFormats[] = {
      .head_end = "<|tool_call:args|>",
      .name_after = "<|tool_call:name|>",
      .head_before = "call<|tool_call:name|>"},
-    // Of models whose template knows no tools: as the request's instruction asks for it.
+    // For models whose template knows no tools: the format that the added instruction requests.
     {.name = "json", .body = Body::kJson, .bare = true, .between = "\n"},
 };
 

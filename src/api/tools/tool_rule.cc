@@ -24,7 +24,7 @@ bool HasCalls(const AnswerReading& reading) {
   return reading.calls != nullptr && reading.tools != nullptr;
 }
 
-// Writes the grammar. An expression is text for the right side of a rule; empty: nothing is written.
+// Writes the grammar. Functions return expressions: text for the right side of a rule; empty: nothing.
 class RuleWriter {
  public:
   RuleWriter(const Engine& engine, const AnswerReading& reading, const OutputRule& format)
@@ -37,7 +37,7 @@ class RuleWriter {
   Result<OutputRule> Write() {
     for (const Tool& tool : tools_.tools) {
       JsonLimits limits;
-      limits.max_keys += 2;  // which ReadTools may have added
+      limits.max_keys += 2;  // ReadTools may have added these
       TACTUS_ASSIGN_OR_RETURN(Json schema, ParseJson(tool.parameters, limits));
       schemas_.push_back(std::move(schema));
     }
@@ -60,14 +60,14 @@ class RuleWriter {
   bool required() const { return tools_.choice != ToolSet::Choice::kAuto; }
   bool several() const { return tools_.parallel && tools_.choice != ToolSet::Choice::kNamed; }
 
-  // Nothing more is written then: each parameter may bring all definitions along.
+  // If true, nothing more is written: each parameter may include all definitions.
   bool TooLong() const { return rules_.size() > kMaxToolRuleBytes; }
   void Rule(const std::string& name, const std::string& body) {
     if (!TooLong()) rules_ += name + ": " + body + "\n";
   }
   std::string NewName(const char* what) { return fmt::format("{}_{}", what, ++names_); }
 
-  // Text as it stands; the special tokens in it by their ids.
+  // Literal text, with its special tokens by their ids.
   std::string Text(std::string_view text) {
     if (text.empty()) return {};
     std::string out;
@@ -85,7 +85,7 @@ class RuleWriter {
     return out;
   }
   bool BeginsSpecial(std::string_view text) { return Text(text).starts_with('<'); }
-  // Any text up to `marker`, and that.
+  // Any text up to and including `marker`.
   std::string Until(std::string_view marker) {
     if (BeginsSpecial(marker)) return "TEXT " + Text(marker);
     const std::string name = NewName("until");
@@ -94,7 +94,7 @@ class RuleWriter {
   }
 
   std::string_view FirstMarker() const { return form_.section_begin.empty() ? form_.call_begin : form_.section_begin; }
-  // Text that may begin with the first marker of all, which may have been written.
+  // Literal text, without the first marker at its beginning if a rule has already written that.
   std::string FromFirst(std::string_view text) {
     if (behind_first_ && text.starts_with(FirstMarker())) text.remove_prefix(FirstMarker().size());
     return Text(text);
@@ -103,7 +103,7 @@ class RuleWriter {
   // --- JSON ---
   std::string Schema(Json schema, bool strict) {
     if (TooLong()) return {};
-    if (!schema.is_object()) schema = Json::object();  // true: anything
+    if (!schema.is_object()) schema = Json::object();  // `true` allows anything
     schema["x-guidance"] = Json::parse(strict ? kJsonSpacing : kJsonSpacingLenient);
     const std::string name = NewName("json");
     Rule(name, "%json " + schema.dump());
@@ -111,12 +111,12 @@ class RuleWriter {
   }
   const Json& SchemaOf(const Tool& tool) const { return schemas_[static_cast<size_t>(&tool - tools_.tools.data())]; }
   std::string Arguments(const Tool& tool) { return Schema(SchemaOf(tool), tool.strict); }
-  // The schema of a parameter, which stands where the tool lists it: no search through all for each.
+  // The schema of a parameter, by its position in the tool's list, without a search.
   const Json& PropertyOf(const Tool& tool, const Tool::Parameter& parameter) const {
     const auto& properties = SchemaOf(tool).at("properties").get_ref<const Json::object_t&>();
     return properties.begin()[&parameter - tool.listed.data()].second;
   }
-  // A property by itself, with what it may refer to.
+  // The schema of one property, with the definitions that it may refer to.
   std::string Property(const Tool& tool, const Tool::Parameter& parameter) {
     if (TooLong()) return {};
     const Json& schema = SchemaOf(tool);
@@ -127,7 +127,7 @@ class RuleWriter {
     }
     return Schema(std::move(alone), tool.strict);
   }
-  // The strings that a text may be; none: any.
+  // The allowed strings of a text parameter; empty: any.
   std::vector<std::string> Choices(const Tool& tool, const Tool::Parameter& parameter) {
     std::vector<std::string> choices;
     const Json& property = PropertyOf(tool, parameter);
@@ -142,7 +142,7 @@ class RuleWriter {
 
   Status WriteFormat() {
     if (format_.kind == OutputRule::Kind::kLark) {
-      Rule("format", "%lark {\n" + format_.text + "\n}");  // with names of its own
+      Rule("format", "%lark {\n" + format_.text + "\n}");  // it has its own rule names
       return Status();
     }
     Json schema = {{"type", "object"}};
@@ -176,7 +176,7 @@ class RuleWriter {
   std::string Object(const Tool& tool) {
     const std::string name = Quoted(tool.name);
     if (format_.any()) {
-      // Lexemes as a schema has them: a longer one would leave no way back to an answer that begins alike.
+      // The same lexemes as in a schema: a longer one would exclude an answer of the format that begins alike.
       const std::string colon = " /:[ ]?/ ", comma = " /,[ ]?/ ";
       const std::string named = form_.name_is_key ? Quoted(name)
                                                   : Quoted(Quoted(form_.name_key)) + colon + Quoted(name) + comma +
@@ -297,7 +297,7 @@ class RuleWriter {
       one = FromFirst(std::string(form_.section_begin) + std::string(form_.after_begin)) + " call " +
             Text(std::string(form_.before_end) + std::string(form_.section_end));
     const std::string between = form_.between.empty() ? "" : Text(form_.between) + " ";
-    // Where each call has the marker, what has looked for it repeats.
+    // If each call has the marker, the rule that searches for the marker repeats.
     const bool repeats = behind_first_ && !form_.listed && (form_.section_begin.empty() || form_.one_a_section);
     std::string all = several() && !repeats ? fmt::format("{} ({}{})*", one, between, one) : one;
     if (form_.listed) all = "\"[\" " + all + " \"]\"";
@@ -324,18 +324,18 @@ class RuleWriter {
     if (required()) return Reasoning() + Calls();
     if (format_.any()) return Reasoning() + "(format | " + Calls() + ")";
     if (form_.bare) {
-      // Nor what begins like reasoning, behind which a call may stand.
+      // Free text must not begin like reasoning either, because a call may follow that.
       const bool thinks = reading_.reasoning != nullptr && !reading_.begins_in_reasoning;
       std::string_view begin = thinks ? reading_.reasoning->begin.substr(0, 1) : "";
-      if (begin == "[") begin = {};  // is among them
+      if (begin == "[") begin = {};  // already excluded
       Rule("FREE", fmt::format("/[ \\n]*[^{{\\[ \\n{}](.|\\n)*/", begin));
       return Reasoning() + "(FREE | " + Calls() + ")?";
     }
-    // Any text; what begins like a call has to be one.
+    // Any text, but the beginning of a call must continue as a call.
     const std::string_view first = FirstMarker();
     const char* times = several() ? "*" : "?";
     if (BeginsSpecial(first)) return Reasoning() + fmt::format("TEXT ({} TEXT){}", Calls(), times);
-    // The marker is bytes like others: a lazy lexeme looks for it, and a call goes on behind it.
+    // The marker is plain text: a lazy lexeme searches for it, and a call follows it.
     const std::string marker = Until(first);
     behind_first_ = true;
     return Reasoning() + fmt::format("({} {}){} TEXT", marker, Calls(), times);
@@ -362,14 +362,14 @@ class RuleWriter {
   std::string rules_;
   int names_ = 0;
   bool literals_ = false;
-  bool behind_first_ = false;  // a rule before has written the first marker
+  bool behind_first_ = false;  // an earlier rule has written the first marker
 };
 
 }  // namespace
 
 OutputRule LooseRule(std::string_view parameters) {
   JsonLimits limits;
-  limits.max_keys += 2;  // which ReadTools may have added
+  limits.max_keys += 2;  // ReadTools may have added these
   auto schema = ParseJson(parameters, limits);
   Json object = schema.ok() ? std::move(schema).value() : Json::object();
   object["x-guidance"] = Json::parse(kJsonSpacingLenient);

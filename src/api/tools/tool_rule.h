@@ -1,6 +1,6 @@
-// What an answer must match so that its calls are well-formed: a grammar in llguidance's Lark notation for each form of
-// the table. tool_choice "required" and a named tool: calls and nothing else, behind the reasoning. "auto": free text
-// and calls, where one of the tools is strict; calls or an answer of the format that the request names.
+// The grammar, in llguidance's Lark notation, that makes an answer's calls well-formed, for each format of the table.
+// With tool_choice "required" or a named tool: reasoning, then only calls. With "auto": free text and calls if one of
+// the tools is strict, or calls or an answer of the request's output format.
 #pragma once
 
 #include "api/chat/answer_text.h"
@@ -10,12 +10,12 @@
 
 namespace tactus::api {
 
-// `format`: what the answer has to be where it is no call; kNone: any text will do. No kRegex, which is no part of a
-// grammar. Where the reading has no tools: the format, behind the reasoning that the prompt has opened.
-// kNone: any text will do. kInvalidArgument: the tools make a grammar that is too long.
+// `format`: the rule for an answer that is not a call; kNone: any text. Not kRegex, which cannot be part of a grammar.
+// A reading without tools gives the format after the reasoning that the prompt has opened.
+// Returns kNone if any text is allowed. kInvalidArgument: the grammar of the tools is too long.
 Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading, const OutputRule& format = {});
 
-// The parameters of one tool that is not strict, alone: whether a grammar takes them.
+// The parameters of one non-strict tool alone, to test whether a grammar accepts them.
 OutputRule LooseRule(std::string_view parameters);
 
 }  // namespace tactus::api

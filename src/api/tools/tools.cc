@@ -12,8 +12,9 @@
 namespace tactus::api {
 namespace {
 
-constexpr int kMaxRefs = 8;  // one leading to the next
-// Keys and items looked at for the types of all parameters of a request: a parameter beyond it has any type.
+constexpr int kMaxRefs = 8;  // in a chain
+// Limit on the keys and items visited to find the types of all parameters of a request; parameters beyond it have any
+// type.
 constexpr int64_t kMostLooks = 1 << 20;
 constexpr std::string_view kToolTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
@@ -33,7 +34,7 @@ const Json* Member(const Json& object, std::string_view name) {
   return it == object.end() || it->is_null() ? nullptr : &*it;
 }
 
-// What a local reference ("#/$defs/Place") means; null: nothing.
+// The target of a local reference ("#/$defs/Place"); null: none.
 const Json* Follow(const Json& root, const std::string& reference, int64_t* left) {
   if (!reference.starts_with("#/")) return nullptr;
   const Json* at = &root;
@@ -45,7 +46,7 @@ const Json* Follow(const Json& root, const std::string& reference, int64_t* left
       if (!at->contains(step)) return nullptr;
       at = &at->at(step);
     } catch (const Json::exception&) {
-      return nullptr;  // no pointer
+      return nullptr;  // not a JSON pointer
     }
   }
   return at;
@@ -62,7 +63,7 @@ const Json* Resolve(const Json& root, const Json* schema, int64_t* left) {
   return nullptr;
 }
 
-// False: `type` is no name of a type.
+// False: `type` is not the name of a type.
 bool AddType(const Json& type, std::vector<std::string>* types) {
   if (!type.is_string()) return false;
   const auto& name = type.get_ref<const std::string&>();
@@ -71,7 +72,7 @@ bool AddType(const Json& type, std::vector<std::string>* types) {
   return true;
 }
 
-// The types that a value may have; false: any. `left`: keys and items that may still be looked at.
+// The types that a value may have; false: any. `left`: keys and items that may still be visited.
 bool CollectTypes(const Json& root, const Json& schema, int depth, int64_t* left, std::vector<std::string>* types) {
   if (depth > kMaxRefs) return false;
   const Json* resolved = Resolve(root, &schema, left);
@@ -118,7 +119,7 @@ void ListParameters(const Json& schema, int64_t* left, Tool* tool) {
   }
 }
 
-// `left`: as of CollectTypes, for all tools.
+// `left`: as in CollectTypes, for all tools together.
 Status ReadTool(const Json& item, const std::string& where, const ToolLimits& limits, int64_t* left, Tool* tool) {
   if (!item.is_object()) return Bad(where, fmt::format("expected an object, got {}", TypeName(item)));
   const Json* type = Member(item, "type");
@@ -151,7 +152,7 @@ Status ReadTool(const Json& item, const std::string& where, const ToolLimits& li
       return Bad(inner + ".parameters", fmt::format("expected an object, got {}", TypeName(*parameters)));
     schema = *parameters;
     const Json* of = Member(schema, "type");
-    // Another word for it ("dict") means the same.
+    // Other words for an object, such as "dict", are accepted.
     const bool other = of != nullptr && of->is_string() && *of != "object" &&
                        std::find(std::begin(kToolTypes), std::end(kToolTypes), of->get_ref<const std::string&>()) !=
                            std::end(kToolTypes);
@@ -159,7 +160,7 @@ Status ReadTool(const Json& item, const std::string& where, const ToolLimits& li
       return Bad(inner + ".parameters.type", fmt::format("{} is not \"object\"", Shown(*of)));
   } else {
     schema["properties"] = Json::object();
-    schema["additionalProperties"] = false;  // none: it takes no arguments
+    schema["additionalProperties"] = false;  // a tool without parameters has no arguments
   }
   schema["type"] = "object";
   ListParameters(schema, left, tool);
@@ -230,7 +231,7 @@ Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body, const ToolLim
       Tool tool;
       TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, limits, &left, &tool));
       if (set->Find(tool.name) != nullptr)
-        return Bad(where + ".function.name", fmt::format("\"{}\" is there twice", tool.name));
+        return Bad(where + ".function.name", fmt::format("\"{}\" appears twice", tool.name));
       set->tools.push_back(std::move(tool));
     }
   }

@@ -1,4 +1,4 @@
-// The tools of a request: what its `tools` say, checked. Immutable: any thread.
+// The checked tools of a request. Immutable: any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tactus::api {
 
-// What an API takes: OpenAI's limits, and those of Anthropic's clients, whose MCP servers bring many tools.
+// An API's limits: OpenAI's as defaults, kMessagesTools for Anthropic's clients, whose MCP servers add many tools.
 struct ToolLimits {
   size_t tools = 128;
   size_t name_bytes = 64;  // letters, digits, _ and -
@@ -24,7 +24,7 @@ struct Tool {
   bool strict = false;
   std::string parameters;  // JSON schema of an object
 
-  // Of a parameter's schema, for formats that write its value as bare text.
+  // Facts from a parameter's schema, for formats that write its value as bare text.
   struct Parameter {
     std::string name;
     std::vector<std::string> types;  // "string", "integer", ...; empty: any
@@ -32,24 +32,24 @@ struct Tool {
   };
   std::vector<Parameter> listed;  // in the schema's order
 
-  const Parameter* Find(std::string_view parameter) const;  // null: the schema does not list it
+  const Parameter* Find(std::string_view parameter) const;  // null: not in the schema
 };
 
 struct ToolSet {
-  // What the client asks for: "auto", "none", "required", or one tool.
+  // The client's tool_choice: "auto", "required" or one tool. "none" gives no ToolSet.
   enum class Choice : uint8_t { kAuto, kRequired, kNamed };
 
   std::vector<Tool> tools;
   Choice choice = Choice::kAuto;
   size_t named = 0;      // with kNamed: its index
   bool parallel = true;  // several calls in one answer
-  bool strict() const;   // one of them is
+  bool strict() const;   // one of the tools is strict
 
   const Tool* Find(std::string_view name) const;  // null: none
 };
 
-// `tools`, `tool_choice` and `parallel_tool_calls` of a body. Null: no tools, or none may be called. The error names
-// the place: "tools[1].function.name".
+// `tools`, `tool_choice` and `parallel_tool_calls` of a body. Null: no tools, or none may be called. An error names the
+// place: "tools[1].function.name".
 Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body, const ToolLimits& limits = {});
 
 }  // namespace tactus::api

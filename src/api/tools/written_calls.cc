@@ -1,4 +1,4 @@
-// Calls of the history written as the model writes them, for templates that show none.
+// Writes the calls of the history in the model's format, for templates that do not show calls.
 #include <fmt/format.h>
 
 #include "api/chat/history.h"
@@ -10,7 +10,7 @@ namespace {
 
 using Body = ToolFormat::Body;
 
-// Arguments as JSON. What is no object is the model's own text.
+// The arguments as JSON text. Arguments that are not an object are the model's own text.
 std::string ArgumentsText(const Json& function) {
   const auto arguments = function.find("arguments");
   if (arguments == function.end()) return "{}";

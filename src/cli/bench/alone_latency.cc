@@ -47,7 +47,7 @@ Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options,
   alone.warmup = 0;
   alone.ignore_eos = true;
   alone.send_slo = false;
-  alone.seed = ~options.seed;  // no text that the workload's requests will find in the prefix cache
+  alone.seed = ~options.seed;  // a different seed, so that the prefix cache cannot help the workload's requests
   std::vector<sim::WorkloadRequest> probes;
   const std::vector<int64_t> prompts = Prompts(workload);
   for (const int64_t prompt : prompts) {
@@ -61,7 +61,8 @@ Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options,
   }
   TACTUS_ASSIGN_OR_RETURN(const LoadResult result,
                           RunLoad(alone, probes, clock, [&](const LoadProgress&) { return keep_going(); }));
-  if (result.interrupted) return Status(StatusCode::kCancelled, "interrupted while latencies alone were measured");
+  if (result.interrupted)
+    return Status(StatusCode::kCancelled, "interrupted while measuring latencies of single requests");
   std::vector<AlonePoint> points;
   for (size_t i = 0; i < result.records.size(); ++i) {
     const RequestRecord& r = result.records[i];
@@ -78,12 +79,12 @@ Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options,
     }
   }
   if (!points.empty()) return points;
-  return Internal(fmt::format(
-      "--slo-mix has multiples (Nx) of what a request takes alone, and the server answered none of the {} that were to "
-      "measure it: {}. State durations instead",
-      probes.size(),
-      ReasonsText(result.failures.empty() ? result.rejections : result.failures, "came to nothing",
-                  static_cast<int64_t>(probes.size()))));
+  return Internal(
+      fmt::format("--slo-mix has multiples (Nx) of the latency of a request alone, but all {} requests that measure it "
+                  "failed: {}. Give durations instead",
+                  probes.size(),
+                  ReasonsText(result.failures.empty() ? result.rejections : result.failures, "without an answer",
+                              static_cast<int64_t>(probes.size()))));
 }
 
 std::string AloneText(const std::vector<AlonePoint>& points) {

@@ -18,21 +18,21 @@ constexpr const char* kWords[] = {
     "time",   "year",    "people", "way",     "day",      "man",     "thing",      "woman",  "life",  "child", "world",
     "school", "state",   "family", "student", "group",    "country", "problem",    "hand",   "part",  "place", "case",
     "week",   "company", "system", "program", "question", "work",    "government", "number", "night", "point"};
-constexpr int64_t kTraceBlockTokens = 512;  // of the traces' prefix_hash_ids
-constexpr int64_t kErrorBytes = 1 << 20;    // of an answer that is no stream
+constexpr int64_t kTraceBlockTokens = 512;  // tokens per block of a trace's prefix_hash_ids
+constexpr int64_t kErrorBytes = 1 << 20;    // limit for the body of an error answer
 
-// Streams of the seed: text that is shared must not depend on the request that carries it.
+// Random streams: shared text must not depend on the request that contains it.
 enum Stream : uint64_t { kOwn = uint64_t{1} << 40, kPrefix = uint64_t{2} << 40, kBlock = uint64_t{3} << 40 };
 
 int64_t TokenAt(const LoadOptions& o, const sim::WorkloadRequest& r, int64_t index, int64_t position) {
   uint64_t stream = kOwn + static_cast<uint64_t>(index), at = static_cast<uint64_t>(position);
   const int64_t block = position / kTraceBlockTokens;
-  // A whole block of a trace is shared by id; the last one, partial, too (its id stands for the same text).
+  // A trace's blocks are shared by id, including the last, partial one (its id stands for the same text).
   if (block < static_cast<int64_t>(r.block_ids.size())) {
     stream = kBlock + static_cast<uint64_t>(r.block_ids[static_cast<size_t>(block)]);
     at = static_cast<uint64_t>(position % kTraceBlockTokens);
   } else if (r.conversation >= 0) {
-    stream = kPrefix + static_cast<uint64_t>(r.conversation);  // every turn repeats the text before it
+    stream = kPrefix + static_cast<uint64_t>(r.conversation);  // every turn repeats the conversation so far
   } else if (r.prefix_id >= 0 && position < r.shared_tokens) {
     stream = kPrefix + static_cast<uint64_t>(r.prefix_id);
   }
@@ -49,7 +49,7 @@ std::string TextPrompt(const LoadOptions& o, const sim::WorkloadRequest& r, int6
   return text;
 }
 
-// What a server answers may have any shape: a field of the wrong type counts as none.
+// An answer may have any shape: a field of the wrong type counts as missing.
 const Json& Field(const Json& object, const char* key) {
   static const Json kNone;
   if (!object.is_object()) return kNone;
@@ -64,13 +64,12 @@ int64_t CountOr(const Json& value, int64_t otherwise) {
 std::string TextOr(const Json& value, const std::string& otherwise) {
   return value.is_string() ? value.get<std::string>() : otherwise;
 }
-// The message of an OpenAI error object, which may be a plain string elsewhere.
+// The message of an OpenAI error object, or the error itself if it is a plain string.
 std::string ErrorText(const Json& error, const std::string& otherwise) {
   return TextOr(error, TextOr(Field(error, "message"), otherwise));
 }
 
-// What a failed request is counted under: what the server said, at most a line of it, and nothing that a terminal
-// obeys.
+// The reason under which a failed request is counted: the server's message, cut to one printable line.
 std::string ReasonOf(const http::HttpResponse& response) {
   const Result<Json> body = json_text::ParseJson(response.body);
   return fmt::format("HTTP {}: {}", response.status,
@@ -80,7 +79,7 @@ std::string ReasonOf(const http::HttpResponse& response) {
 void CountReason(std::string reason, std::map<std::string, int64_t>* reasons) {
   constexpr size_t kMostBytes = 200, kMostReasons = 100;
   reason = OneLine(reason, kMostBytes);
-  // Messages may hold a number of their own each.
+  // Each message may contain a different number, so the map is bounded.
   if (reasons->size() >= kMostReasons && !reasons->contains(reason)) reason = "other reasons";
   ++(*reasons)[reason];
 }
@@ -105,11 +104,11 @@ class StreamHandler final : public http::ResponseHandler {
  private:
   Load* load_;
   int64_t index_;
-  std::string error_;  // an error object in mid-stream
+  std::string error_;  // an error object within the stream
   bool saw_done_ = false;
 };
 
-// One run. Everything happens on the thread of client_.Run().
+// One load run. Everything happens on the thread of client_.Run().
 class Load {
  public:
   Load(const LoadOptions& options, const std::vector<sim::WorkloadRequest>& workload, Clock& clock, http::Url url,
@@ -151,7 +150,7 @@ class Load {
     result.warmup_error = std::move(warmup_error_);
     TimeNs first = kNever, last = 0;
     for (RequestRecord& r : records_) {
-      if (r.outcome == RequestRecord::Outcome::kPending) continue;  // not sent, or cut off by us
+      if (r.outcome == RequestRecord::Outcome::kPending) continue;  // not sent, or cancelled by the client
       first = std::min(first, r.sent_ns);
       last = std::max(last, r.done_ns);
       result.records.push_back(std::move(r));
@@ -187,7 +186,7 @@ class Load {
     }
     if (!has_text) return;
     ++tokens_;
-    ++r.output_tokens;  // replaced by the server's own count when usage comes
+    ++r.output_tokens;  // replaced by the server's count when usage arrives
     if (r.first_token_ns == 0)
       r.first_token_ns = now;
     else
@@ -212,7 +211,7 @@ class Load {
       error = "the stream ended without [DONE]";
     else
       outcome = RequestRecord::Outcome::kCompleted;
-    if (stopping_ && !status.ok()) return;  // cut off by us: neither done nor failed
+    if (stopping_ && !status.ok()) return;  // cancelled by the client: neither completed nor failed
     if (warming_) {
       if (warmup_error_.empty()) warmup_error_ = error;
       if (in_flight_ == 0) client_.Stop();
@@ -294,7 +293,7 @@ class Load {
     warming_ = false;
   }
 
-  // Goes on until the run ends, through the warm-up too.
+  // Runs until the load ends, through the warm-up too.
 
   void Tick() {
     const LoadProgress p{
@@ -315,8 +314,8 @@ class Load {
   const std::function<bool(const LoadProgress&)>& progress_;
   http::Client client_;
   std::vector<RequestRecord> records_;
-  std::vector<int64_t> next_turn_;  // index of the request that follows this one's end; -1: none
-  std::deque<int64_t> ready_;       // closed loop: not sent yet
+  std::vector<int64_t> next_turn_;  // index of the conversation's next turn, sent after this one ends; -1: none
+  std::deque<int64_t> ready_;       // closed loop: ready but not sent
   std::vector<http::Client::CallId> calls_;
   std::map<std::string, int64_t> failures_, rejections_;
   std::string warmup_error_;
@@ -350,7 +349,7 @@ std::string RequestBody(const LoadOptions& o, const sim::WorkloadRequest& r, int
   if (r.priority != 0) body["priority"] = r.priority;
   if (!r.client.empty()) body["user"] = r.client;
   if (o.send_slo) body["slo"] = SloField(r.slo.any() ? r.slo : o.slo, r.slo_class.empty() ? o.slo_class : r.slo_class);
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);  // a model's name need not be UTF-8
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace);  // a model name may be invalid UTF-8
 }
 
 std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std::string& what, int64_t of) {

@@ -1,5 +1,5 @@
-// Drives a workload against an OpenAI endpoint: open loop (requests sent when they are due, whatever the server does)
-// or closed loop (a fixed number in flight). One thread, any number of streams (http/client.h).
+// Sends a workload to an OpenAI endpoint: open loop (requests are sent at their arrival times, regardless of the
+// server) or closed loop (a fixed number in flight). One thread, any number of streams (http/client.h).
 #pragma once
 
 #include <functional>
@@ -22,15 +22,15 @@ struct LoadOptions {
   std::string prompt_format = "ids";     // or "text"; chat is always text
   int64_t concurrency = 0;               // closed loop; 0: open
   int64_t vocab_size = 30000;            // prompt ids are drawn from [vocab_size / 10, vocab_size)
-  int64_t warmup = 0;                    // requests before the measured ones, not counted
+  int64_t warmup = 0;                    // requests before the measured ones, not measured
   bool ignore_eos = true;
   double temperature = 0;
-  bool send_slo = false;  // objectives and class, which only some servers know
-  // Of requests for which the workload states none.
+  bool send_slo = false;  // objectives and class, which only some servers accept
+  // For requests without objectives in the workload.
   Slo slo;
   std::string slo_class;
   uint64_t seed = 0;
-  DurationNs timeout_ns = 600 * kSecond;  // of a request; 0: none
+  DurationNs timeout_ns = 600 * kSecond;  // per request; 0: no limit
 };
 
 struct LoadProgress {
@@ -42,19 +42,19 @@ struct LoadResult {
   std::vector<RequestRecord> records;  // measured requests that were sent
   DurationNs duration_ns = 0;
   bool interrupted = false;
-  std::map<std::string, int64_t> failures, rejections;  // how many measured requests ended with which message
+  std::map<std::string, int64_t> failures, rejections;  // message -> number of measured requests that ended with it
   std::string warmup_error;                             // the first one; empty: none
 };
 
-// "3 of 10 requests failed: 2 x HTTP 500: no room; 1 x connection reset", commonest reasons first; empty for none.
+// "3 of 10 requests failed: 2 x HTTP 500: no room; 1 x connection reset", most frequent reasons first; empty for none.
 std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std::string& what, int64_t of);
 
-// `progress` is called five times a second and returns false to stop early: what is done is kept, the rest is
+// `progress` is called five times a second and returns false to stop early: completed requests are kept, the rest is
 // cancelled.
 Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<sim::WorkloadRequest>& workload, Clock& clock,
                            const std::function<bool(const LoadProgress&)>& progress);
 
-// The request's JSON body; `index` and the seed decide the text, equal prefixes get equal tokens.
+// The request's JSON body; `index` and the seed determine the text; equal prefixes get equal tokens.
 std::string RequestBody(const LoadOptions& options, const sim::WorkloadRequest& request, int64_t index);
 
 }  // namespace tactus::cli

@@ -26,7 +26,7 @@ RunResult ResultOf(const ReportInput& input) {
   int64_t cached = 0, unfinished = 0;
   for (const RequestRecord& r : input.records) {
     if (r.sent_ns > 0) run.Arrived(r.sent_ns);
-    if (r.outcome == RequestRecord::Outcome::kPending) {  // cut off by Ctrl-C
+    if (r.outcome == RequestRecord::Outcome::kPending) {  // cancelled by Ctrl-C
       ++unfinished;
       continue;
     }
@@ -99,12 +99,12 @@ void AddRows(const ReportInput& input, results::RunFileWriter* file, results::Ke
       row.longest_gap_ns = std::max(row.longest_gap_ns, gap);
       moments.push_back({at_ns += gap, Moment::What::kToken, gap, r.outcome});
     }
-    if (r.outcome == Outcome::kPending) continue;  // cut off by Ctrl-C
+    if (r.outcome == Outcome::kPending) continue;  // cancelled by Ctrl-C
     row.done_ns = r.done_ns - origin_ns;
     moments.push_back({row.done_ns, Moment::What::kEnd, 0, r.outcome});
     const bool ok = r.outcome == Outcome::kCompleted;
     row.finish = ok ? "completed" : r.outcome == Outcome::kRejected ? "rejected" : "failed";
-    // A client sees that an objective was missed and not for what.
+    // A client sees that an objective was missed, but not why.
     const char* cause = ok ? "unknown" : r.outcome == Outcome::kRejected ? "refused" : "error";
     const auto missed = [ok](DurationNs stated, DurationNs taken) { return stated > 0 && (!ok || taken > stated); };
     if (missed(row.slo.ttft_ns, row.first_token_ns < 0 ? kNever : row.first_token_ns - row.arrival_ns))

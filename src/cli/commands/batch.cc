@@ -1,4 +1,4 @@
-// `tactus batch`: a file of requests in OpenAI's batch format, answered by an engine of its own (batch/runner.h).
+// `tactus batch`: runs a file of requests in OpenAI's batch format on its own engine (offline/job/runner.h).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -36,10 +36,10 @@
 namespace tactus::cli {
 namespace {
 
-constexpr DurationNs kLineEveryNs = 5 * kSecond;     // of progress, where there is no terminal
-constexpr int64_t kParsedPerByte = 12;               // what a line takes while it is read
-constexpr int64_t kResultBytes = int64_t{64} << 20;  // that may wait to be written
-constexpr int64_t kBytesPerToken = 2;                // of the input, at least, in most texts
+constexpr DurationNs kLineEveryNs = 5 * kSecond;     // between progress lines, without a terminal
+constexpr int64_t kParsedPerByte = 12;               // memory of a line while it is parsed
+constexpr int64_t kResultBytes = int64_t{64} << 20;  // bound on results not yet written
+constexpr int64_t kBytesPerToken = 2;                // input bytes per token, at least, in most texts
 constexpr const char* kLines = ".jsonl";
 
 struct BatchOptions {
@@ -56,39 +56,38 @@ struct BatchOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Files");
-    v.Field("output", output, {.alias = "o", .help = "the file for answers, a JSON line each, as they finish"});
+    v.Field("output", output,
+            {.alias = "o", .help = "the file for answers, one JSON line each, in the order in which they finish"});
     v.Field("errors", errors,
-            {.help = "the file for lines that could not be taken or failed; default: OUT.errors.jsonl for OUT.jsonl"});
-    v.Field("job", job,
-            {.help = "the file that keeps the job's state, by which it is resumed; default: OUT.jsonl.job"});
-    v.Field("overwrite", overwrite,
-            {.help = "begin anew: remove the output, the error file and the job that are there"});
+            {.help = "the file for lines that are invalid or failed; default: OUT.errors.jsonl for OUT.jsonl"});
+    v.Field("job", job, {.help = "the file with the job's state, from which it resumes; default: OUT.jsonl.job"});
+    v.Field("overwrite", overwrite, {.help = "start over: remove an existing output, error file and job"});
     v.Field("max-line", max_line, {.unit = "bytes", .help = "longest line of the input; a longer one is an error"});
-    v.Field("strict-fields", strict_fields,
-            {.help = "a line with a field of its body that is not known is an error; else the field is ignored, and "
-                     "the line's result names it"});
+    v.Field(
+        "strict-fields", strict_fields,
+        {.help =
+             "an unknown field in a line's body is an error; otherwise it is ignored, and the line's result names it"});
     v.Group("Planning");
     v.Field("sample", sample,
             {.min = 0,
              .max = 1,
-             .help = "share of the requests that runs first, to learn how long answers are; 0: they count as long as "
-                     "they may be"});
+             .help = "share of the requests that runs first, as a sample of answer lengths; 0: none, each answer "
+                     "counts with its max_tokens"});
     v.Field("plan-seed", plan_seed, {.min = 0, .help = "seed of the sample, and of --order random"});
-    v.Field(
-        "planner-memory", planner_memory,
-        {.unit = "bytes", .help = "memory of planning; beyond it shared prefixes are known in coarser steps; 0: any"});
+    v.Field("planner-memory", planner_memory,
+            {.unit = "bytes",
+             .help = "memory for planning; beyond it prefixes are compared in coarser steps; 0: no limit"});
     v.Field("shard", shard,
-            {.help = "I/N, such as 2/4: run the second of four parts of the job, of equal work; its files are named "
+            {.help = "I/N, such as 2/4: run the second of four parts with equal work; its files are named "
                      "OUT.2-of-4.jsonl and so on"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
-    v.Field("verbose", verbose,
-            {.help = "show how it starts on standard error: model, memory plan, scheduler, step times"});
+    v.Field("verbose", verbose, {.help = "log the start to standard error: model, memory plan, scheduler, step times"});
     run_out.VisitFields(v);
     engine.VisitFields(v);
   }
 };
 
-// Which part of the job this process runs: of 1, from 0.
+// The part of the job that this process runs, counted from 0, and the number of parts.
 struct ShardOf {
   int32_t index = 0, of = 1;
 };
@@ -105,13 +104,14 @@ Result<ShardOf> ParseShard(const std::string& text) {
     --shard.index;
     return shard;
   }
-  return InvalidArgument(fmt::format("--shard '{}': give the part's number from 1 on and how many there are, at most "
-                                     "{}, such as 2/4",
-                                     Printable(text), offline::kMostShards),
-                         "shard");
+  return InvalidArgument(
+      fmt::format(
+          "--shard '{}': give the part's number, counted from 1, and the number of parts, at most {}, such as 2/4",
+          Printable(text), offline::kMostShards),
+      "shard");
 }
 
-// Shards of one command have files of their own: the part's number comes before the file's ending.
+// Each shard has its own files: the part's number comes before the file's extension.
 std::string OfShard(const std::string& path, const ShardOf& shard) {
   if (shard.of == 1) return path;
   const std::string tag = fmt::format(".{}-of-{}", shard.index + 1, shard.of);
@@ -125,14 +125,14 @@ offline::JobFiles FilesOf(const BatchOptions& o, const ShardOf& shard) {
           o.job.empty() ? output + ".job" : OfShard(o.job, shard)};
 }
 
-// The name of the scheduler's order is that of the plan's.
+// The plan's order has the same name as the scheduler's order.
 Result<offline::PlanOrder> PlanOrderOf(const EngineOptions& engine) {
   std::string name = engine.order;
   if (name.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const core::PresetInfo* preset, core::FindPreset(engine.scheduler));
     name = preset->order;
   }
-  // Another order takes lines as they come: whatever it goes by, no plan of the job has it.
+  // The plan does not know any other order; it keeps the lines in file order.
   return offline::FindPlanOrder(name).value_or(offline::PlanOrder::kFcfs);
 }
 
@@ -143,7 +143,7 @@ std::string TimeText(double seconds) {
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
 }
 
-// A bar that redraws itself on a terminal; elsewhere a line every few seconds, and one at the end.
+// A progress bar on a terminal; elsewhere a line every few seconds and one at the end.
 class BatchProgressBar {
  public:
   explicit BatchProgressBar(int64_t done_before) : done_before_(done_before) {}
@@ -210,7 +210,7 @@ Result<std::unique_ptr<offline::Job>> OpenJob(const BatchOptions& o, const Shard
   const offline::JobCounts counts = job->counts();
   const std::string by = o.engine.model.empty() ? "the default model" : Printable(o.engine.model);
   if (job->resumed()) {
-    Say(fmt::format("going on with the job in {}: {} of {} lines are done; answers of {} go to {}", job->files().state,
+    Say(fmt::format("resuming the job in {}: {} of {} lines are done; answers of {} go to {}", job->files().state,
                     counts.done(), counts.lines, by, job->files().output));
   } else {
     Say(fmt::format("{} lines in {}; answers of {} go to {}", counts.lines, job->files().input, by,
@@ -231,15 +231,15 @@ PlanFigures FiguresOf(const offline::PlanReport& plan, const std::string& order,
 
 std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
   std::string text = fmt::format(
-      "plan of {} requests, {} of them a sample: {:.1f} s to read them, {:.2f} s to plan; {:.1f} % of the prompts "
-      "shared at best, {:.1f} % in this order",
+      "plan of {} requests, {} of them a sample: {:.1f} s to read, {:.2f} s to plan; {:.1f} % of prompt tokens shared "
+      "at best, {:.1f} % in this order",
       plan.requests, plan.sample, plan.reading_s, plan.planning_s, 100 * plan.optimal_sharing,
       100 * plan.planned_sharing);
   if (plan.key_tokens > finest_key_tokens)
-    text += fmt::format(" (in steps of {} tokens, to stay in --planner-memory)", plan.key_tokens);
+    text += fmt::format(" (prefixes compared in steps of {} tokens, to stay within --planner-memory)", plan.key_tokens);
   if (plan.share_of_practical_bound)
-    return text + fmt::format("; {:.1f} % of what this machine allows", 100 * *plan.share_of_practical_bound);
-  return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
+    return text + fmt::format("; {:.1f} % of this machine's bound", 100 * *plan.share_of_practical_bound);
+  return text + "; after `tactus profile` a run reports its share of this machine's bound";
 }
 
 Json ResultJson(const offline::Job& job, int64_t done_before, const RunResult& result) {
@@ -256,7 +256,7 @@ void PrintResult(const BatchOptions& o, const offline::Job& job, int64_t done_be
   const std::string text =
       fmt::format("{} lines in = {} out ({}) + {} errors ({}){}{}", c.lines, c.out, job.files().output, c.errors,
                   job.files().errors, c.left() > 0 ? fmt::format(" + {} left", c.left()) : "",
-                  c.elsewhere > 0 ? fmt::format("; {} lines are other shards'", c.elsewhere) : "");
+                  c.elsewhere > 0 ? fmt::format("; {} lines belong to other shards", c.elsewhere) : "");
   if (result.plan) Say(PlanText(*result.plan, o.engine.block_size));
   if (!o.json) {
     std::printf("%s\n", text.c_str());
@@ -269,24 +269,25 @@ void PrintResult(const BatchOptions& o, const offline::Job& job, int64_t done_be
 void WarnOfIgnored(const offline::IgnoredFields& ignored) {
   if (ignored.lines == 0) return;
   Say(fmt::format(
-      "warning: fields of {} {} were ignored, such as of line {}: {}; each result names those of its line "
-      "({}), and --strict-fields makes them errors",
+      "warning: fields of {} {} were ignored, for example of line {}: {}; each result names its line's ({}); "
+      "--strict-fields makes them errors",
       ignored.lines, ignored.lines == 1 ? "line" : "lines", ignored.first_line, ignored.first, api::kIgnoredHeader));
 }
 
-// A job that is done is no success where nothing of it was.
+// A finished job without any answer is a failure.
 Status CheckDone(const offline::Job& job) {
   if (job.counts().out > 0) return Status();
-  return Internal(fmt::format("no line has an answer; {} says why of each", job.files().errors));
+  return Internal(fmt::format("no line has an answer; {} has the reasons", job.files().errors));
 }
 
-// What planning takes at most, so that the memory plan leaves it. A prompt has fewer tokens than its line has bytes.
+// Upper bound of the memory for planning, which the memory plan leaves free. A prompt has fewer tokens than its line
+// has bytes.
 int64_t PlannerBytes(const BatchOptions& o, const offline::Job& job) {
   const int64_t needed = offline::PlannerMemory(job.counts().lines, job.input_bytes() / kBytesPerToken);
   return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
 }
 
-// Flags, and files that are read and written, before the model is looked for.
+// Checks the flags and the files to read and write, before the model is loaded.
 Status CheckBeforeModel(const BatchOptions& o, const ShardOf& shard) {
   TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
   const offline::JobFiles files = FilesOf(o, shard);
@@ -304,8 +305,8 @@ Status CheckBeforeModel(const BatchOptions& o, const ShardOf& shard) {
 
 // kCancelled: Ctrl-C.
 Status Run(BatchOptions o, const CommandLine& line) {
-  if (o.output.empty()) return InvalidArgument("--output is missing; name the file for answers (-o OUT.jsonl)");
-  if (o.max_line.bytes < 1) return InvalidArgument("--max-line is 0; give some bytes, such as 16MiB", "max-line");
+  if (o.output.empty()) return InvalidArgument("--output is missing; give the file for answers (-o OUT.jsonl)");
+  if (o.max_line.bytes < 1) return InvalidArgument("--max-line is 0; give a size such as 16MiB", "max-line");
   TACTUS_ASSIGN_OR_RETURN(const ShardOf shard, ParseShard(o.shard));
   offline::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
@@ -322,7 +323,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
   StartLog start(o.verbose);
-  std::optional<Loading> loading(std::in_place);  // Ctrl-C does not wait for the model
+  std::optional<Loading> loading(std::in_place);  // Ctrl-C ends the process while the model loads
   const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
                           engine::CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
@@ -352,7 +353,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   };
   Status status = offline::RunJob(job.get(), engine.get(), options, SystemClock());
   bar.End();
-  engine->Drain(0);  // nothing runs: its figures include the last step
+  engine->Drain(0);  // nothing runs; completes the figures of the last step
   RunResult result = engine->Outcome();
   if (plan.requests > 0) {
     result.plan = FiguresOf(plan, offline::NameOf(options.order.order), result.duration_s);
@@ -367,7 +368,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   WarnOfIgnored(ignored);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
   return Status(status.code(),
-                fmt::format("{}; {} of {} lines are done and kept; the same command goes on with the rest",
+                fmt::format("{}; {} of {} lines are done and kept; the same command resumes with the rest",
                             status.message(), job->counts().done(), job->counts().lines));
 }
 
@@ -375,13 +376,14 @@ Status Run(BatchOptions o, const CommandLine& line) {
 
 int BatchCommand(const Args& args) {
   BatchOptions options;
-  options.engine.max_queue = 512;  // what is read ahead
-  options.engine.tbt_slo.ns = 0;   // no client waits for tokens
+  options.engine.max_queue = 512;  // requests read ahead
+  options.engine.tbt_slo.ns = 0;   // no client reads tokens as they are made
   options.engine.scheduler = "blend";
   CommandLine line("batch", "IN.jsonl -o OUT.jsonl [MODEL] [options]",
-                   "Answers a file of requests in OpenAI's batch format. A run that was ended goes on where it was.");
+                   "Answers a file of requests in OpenAI's batch format. An interrupted run resumes where it stopped.");
   line.Add(options);
-  line.Positional("IN", &options.input, true, "the requests: a JSON line each, of custom_id, method, url and body");
+  line.Positional("IN", &options.input, true,
+                  "the requests: one JSON object per line, with custom_id, method, url and body");
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;

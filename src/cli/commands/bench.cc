@@ -1,4 +1,4 @@
-// `tactus bench`: load on any OpenAI endpoint and the report that people know.
+// `tactus bench`: load-tests any OpenAI-compatible endpoint and reports latency and throughput.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -43,35 +43,34 @@ struct BenchOptions : sim::OfferedLoad {
     v.Field("url", load.url, {.help = "the server: http://HOST:PORT"});
     v.Field("model", load.model, {.help = "model name in the requests; default: the first that /v1/models lists"});
     v.Field("api-key", load.api_key, {.help = "key that is sent as a bearer token", .secret = true});
-    v.Field("endpoint", load.endpoint, {.choices = "completions|chat", .help = "which API is called"});
+    v.Field("endpoint", load.endpoint, {.choices = "completions|chat", .help = "the API to call"});
     v.Field("prompt-format", load.prompt_format,
             {.choices = "ids|text", .help = "prompts as token ids (exact lengths) or English words"});
-    v.Field("vocab-size", load.vocab_size,
-            {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
+    v.Field(
+        "vocab-size", load.vocab_size,
+        {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are random numbers below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
     sim::OfferedLoad::VisitFields(v);
     v.Field("slo-class", request_class, {.help = "the same as --request-class"});
     v.Field("requests", requests,
-            {.unit = "requests",
-             .min = 1,
-             .max = 10000000,
-             .help = "how many requests are sent, beside a --warmup of requests"});
+            {.unit = "requests", .min = 1, .max = 10000000, .help = "number of requests, without those of --warmup"});
     v.Field("warmup", warmup,
-            {.help = "a number of requests that are sent first and not counted, or a time such as 60s from the first "
-                     "request on that is not measured, nor is the load's end then"});
+            {.help = "a number of extra requests that are sent first and not measured, or a time such as 60s after the "
+                     "first request that is not measured; with a time the load's end is not measured either"});
     v.Field("measure", measure,
-            {.help = "how much is measured after the warm-up: a time such as 10m, or a number of requests; default: "
-                     "everything, or after a warm-up in time until the last request is due"});
+            {.help = "the measured part after the warm-up: a time such as 10m, or a number of requests; default: the "
+                     "rest; after a warm-up time, up to the arrival of the last request"});
     v.Field("temperature", load.temperature, {.min = 0, .max = 2, .help = "sampling temperature; 0 is greedy"});
     v.Group("Report");
     v.Field("send-slo", load.send_slo,
-            {.help = "send objectives and class with each request; else requests are only scored by them"});
+            {.help = "send objectives and class with each request; without it the server does not get them, and only "
+                     "the report uses them"});
     v.Field("seeds", seeds,
             {.unit = "seeds",
              .min = 1,
              .max = 1000,
-             .help = "so many loads one after the other, with seeds from --seed on; figures are then means, with the "
-                     "95 % confidence interval over them"});
+             .help = "number of loads, run one after another with consecutive seeds from --seed; figures are means "
+                     "with 95 % confidence intervals"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     run_out.VisitFields(v);
     timeseries.VisitFields(v);
@@ -79,8 +78,8 @@ struct BenchOptions : sim::OfferedLoad {
   }
 };
 
-// The first model that the server lists; also says early and clearly when there is no server.
-constexpr size_t kMostNameBytes = 1024;  // of a model
+// The first model that the server lists; also reports early and clearly that no server answers.
+constexpr size_t kMostNameBytes = 1024;  // of a model name
 
 Result<std::string> FirstModel(const LoadOptions& load) {
   TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(load.url));
@@ -119,7 +118,7 @@ void DrawProgress(const LoadProgress& p) {
 
 constexpr int64_t kMostWarmup = 10000;
 
-// So many requests of their own are sent before the load; so much time is the load's own.
+// A warm-up of N requests sends N extra requests before the load; a warm-up time is part of the load.
 Status ReadWindow(BenchOptions* options, ReportInput* input) {
   TACTUS_ASSIGN_OR_RETURN(const results::RunLength warmup, ParseRunLength("warmup", options->warmup));
   TACTUS_ASSIGN_OR_RETURN(input->measure, ParseRunLength("measure", options->measure));
@@ -140,8 +139,8 @@ int FailBench(const Status& status, int code) {
   return code;
 }
 
-// What went wrong, and the exit status. A server that refuses some of a load that is too much for it (429, 503) is a
-// result; one that fails requests, or refuses them all, is not.
+// Prints the errors and returns the exit status. Rejections by an overloaded server (429, 503) are a result; failed
+// requests, or a load without a completed request, are a failure.
 int ExitStatus(const LoadResult& result) {
   const auto total = static_cast<int64_t>(result.records.size());
   const auto has = [&result](RequestRecord::Outcome outcome) {
@@ -181,7 +180,7 @@ Result<Work> MakeWork(const BenchOptions& options) {
   return work;
 }
 
-// Draws the classes and objectives of --slo-mix; asks the server what a request takes alone where they are multiples.
+// Draws the classes and objectives of --slo-mix. For multiples, measures on the server how long a request takes alone.
 Status GiveObjectives(const BenchOptions& options, Work* work) {
   if (work->slo_mix.classes.empty()) return Status();
   std::vector<AlonePoint> points;
@@ -198,14 +197,14 @@ Status GiveObjectives(const BenchOptions& options, Work* work) {
   return Status();
 }
 
-// One load, and what came of it.
+// The result of one load.
 struct Bench {
   int code = kExitOk;
   RunResult run;
   Json json;
 };
 
-// With the seed of `options.load`. The error: nothing could be asked of the server.
+// Runs one load with the seed of `options.load`. Returns an error if the server cannot be measured or reached.
 Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, results::RunFileWriter* file,
                      results::KeptSeries* series) {
   TACTUS_RETURN_IF_ERROR(GiveObjectives(options, &work));
@@ -221,8 +220,9 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
   input.records = std::move(result->records);
   bench.run = ResultOf(input);
   if (bench.code == kExitOk && bench.run.completed == 0) {
-    bench.code = FailBench(
-        InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"), kExitFailed);
+    bench.code =
+        FailBench(InvalidArgument("no request of the measured part completed: shorten --warmup or lengthen the load"),
+                  kExitFailed);
   }
   bench.json = results::RunJson(bench.run);
   bench.json["workload"] = options.workload;
@@ -232,7 +232,7 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
   return bench;
 }
 
-// Names need not be UTF-8; what is not is replaced.
+// Names may be invalid UTF-8; invalid bytes are replaced.
 int Write(const BenchOptions& options, const Json& json, const std::string& table, int code) {
   std::printf("%s", options.json ? (json_text::JsonText(json) + "\n").c_str() : table.c_str());
   if (options.output.empty()) return code;
@@ -246,7 +246,7 @@ int CodeOfRun(const Status& status) {
                                                          : kExitFailed;
 }
 
-// One after the other: they share the server. Ends with the first that fails.
+// Runs the loads one after another because they share the server. Stops at the first failure.
 int RunLoads(BenchOptions options, const ReportInput& input) {
   RunSet set{"", {}};
   for (int64_t k = 0; k < options.seeds; ++k) {
@@ -269,18 +269,18 @@ int RunLoads(BenchOptions options, const ReportInput& input) {
   return Write(options, json, RunSetTable(json), kExitOk);
 }
 
-// --seeds makes many loads; what is of one alone is refused beside it.
+// --seeds runs several loads; outputs that describe a single load are rejected with it.
 Status CheckOutputs(const BenchOptions& options) {
   if (options.seeds > 1) {
     const bool file = !options.run_out.path.empty();
     if (file || options.timeseries.interval.ns != 0) {
       const char* flag = file ? "run-out" : "timeseries";
       return InvalidArgument(
-          fmt::format("--{} is of one load, and --seeds {} makes several: leave one out", flag, options.seeds), flag);
+          fmt::format("--{} describes a single load, and --seeds {} runs several: leave one out", flag, options.seeds),
+          flag);
     }
     if (options.seed > std::numeric_limits<int64_t>::max() - options.seeds)
-      return InvalidArgument(fmt::format("--seed {} leaves no numbers for --seeds {}", options.seed, options.seeds),
-                             "seed");
+      return InvalidArgument(fmt::format("--seed {} is too large for --seeds {}", options.seed, options.seeds), "seed");
   }
   TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"output", options.output}}));
   return options.output.empty() ? Status() : CheckWritable(options.output, "output");
@@ -295,7 +295,7 @@ int BenchCommand(const Args& args) {
   line.Add(options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.load.url.empty())
-    return FailBench(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
+    return FailBench(InvalidArgument("--url is missing: give the server as http://HOST:PORT"), kExitUsage);
   auto work = MakeWork(options);
   if (!work.ok()) return FailBench(work.status(), CodeOf(work.status()));
   if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return FailBench(url.status(), kExitUsage);

@@ -1,6 +1,6 @@
-// The commands of the program: one file each. A command takes its arguments (program and command name removed) and
-// returns the exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Results go to stdout, progress and logs to
-// stderr.
+// The commands of the program, one file each. A command gets its arguments without the program's and the command's name
+// and returns the exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Results go to stdout, progress and
+// logs to stderr.
 #pragma once
 
 #include "cli/options/args.h"

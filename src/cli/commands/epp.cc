@@ -1,4 +1,4 @@
-// `tactus epp`: options, then fleet/picker/run_epp.h.
+// `tactus epp`: parses options and runs fleet/picker/run_epp.h.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-// `tactus explain TRACE|RUN ID`: why a request of a recording, or of a run file, was as late as it was.
+// `tactus explain TRACE|RUN ID`: explains the latency of one request of a recording or a run file.
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ struct ExplainOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Output");
-    v.Field("json", json, {.help = "print one JSON object, as GET /v1/requests/{id}/explain answers"});
+    v.Field("json", json, {.help = "print one JSON object, like the answer of GET /v1/requests/{id}/explain"});
     v.Field("output", output, {.alias = "o", .help = "also write the JSON object to this file"});
   }
 };
@@ -39,11 +39,11 @@ Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const core::ReplayReport report, core::ReplayTrace(options.trace, hooks));
   if (!report.identical()) {
     return DataLoss(
-        fmt::format("the recording '{}' was made by version {} and replays to another plan at step {}: its schedule is "
-                    "not the recorded one; use the program that recorded it",
+        fmt::format("the recording '{}' was made by version {} and replays to a different plan at step {}; use the "
+                    "program version that recorded it",
                     options.trace, report.program_version, report.first_difference));
   }
-  if (!report.complete) std::fprintf(stderr, "the recording was not closed in order; what is there is explained\n");
+  if (!report.complete) std::fprintf(stderr, "the recording was not closed; its complete part is explained\n");
   if (!explain.found.empty()) return std::move(explain.found);
   const std::string has = explain.requests == 0 ? "it has no requests"
                                                 : fmt::format("it has requests 1 to {}, {} of them with an id",
@@ -52,7 +52,7 @@ Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {
                               Printable(options.id.substr(0, 256)), options.trace, has));
 }
 
-// The JSON object and the text of what is asked for.
+// The explanation as JSON and as text.
 struct Explained {
   std::string json, table;
 };
@@ -70,12 +70,12 @@ Result<Explained> Explain(const ExplainOptions& options) {
 int ExplainCommand(const Args& args) {
   ExplainOptions options;
   CommandLine line("explain", "TRACE|RUN ID [options]",
-                   "Tells what a request of a recording waited for and computed, from its arrival to its end.");
+                   "Explains a recorded request's latency: what it waited for and computed, from arrival to end.");
   line.Add(options);
   line.Positional("TRACE", &options.trace, true,
                   "a recording (--trace-out of serve or sim), or a run file (--run-out)");
   line.Positional("ID", &options.id, true,
-                  "the request's number in the recording, from 1, or in the run file, or its X-Request-Id");
+                  "the request's number in the recording (counted from 1) or in the run file, or its X-Request-Id");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (!options.output.empty()) {
     if (const Status writable = CheckWritable(options.output, "output"); !writable.ok()) return FailExplain(writable);

@@ -1,5 +1,5 @@
-// `tactus fit`: how many requests at once a model serves within objectives, on this machine by its measured step times
-// or on another device by the cost model.
+// `tactus fit`: finds how many concurrent requests a model serves within objectives, on this machine (measured step
+// times) or on another device (cost model).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,10 +31,11 @@ struct FitOptions : SimCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Fit");
-    v.Field("share", share,
-            {.unit = "%", .min = 1, .max = 100, .help = "how many of the requests must keep every objective of --slo"});
+    v.Field(
+        "share", share,
+        {.unit = "%", .min = 1, .max = 100, .help = "share of the requests that must meet every objective of --slo"});
     v.Field("most", most,
-            {.unit = "requests", .min = 1, .max = 65'536, .help = "no more in flight than these are tried"});
+            {.unit = "requests", .min = 1, .max = 65'536, .help = "largest number of requests in flight to try"});
     SimCommandOptions::VisitFields(v);
   }
 };
@@ -43,7 +44,7 @@ bool IsThisMachine(const sim::SimOptions& o) {
   return o.device.empty() || o.device == "cpu";
 }
 
-// Step times and KV memory of a server on this machine, as options of a simulation.
+// Sets step times and KV memory of a server on this machine as options of a simulation.
 Status UseThisMachine(sim::SimOptions* o) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o->model));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
@@ -68,7 +69,7 @@ Status UseThisMachine(sim::SimOptions* o) {
   o->model.clear();
   o->device.clear();
 
-  // The scheduler says how large a step can be, which the memory plan wants to know.
+  // The memory plan needs the largest step, which the scheduler's options define.
   sim::SimOptions ask = *o;
   ask.concurrency = 1;
   ask.kv_blocks = 1 << 20;
@@ -92,9 +93,9 @@ Status UseThisMachine(sim::SimOptions* o) {
 
 Status Check(const FitOptions& o) {
   if (o.sim.slo.empty() && o.sim.slo_mix.empty())
-    return InvalidArgument("--slo is missing: what each request must keep, such as ttft=2s,tbt=50ms", "slo");
+    return InvalidArgument("--slo is missing: give each request's objectives, such as ttft=2s,tbt=50ms", "slo");
   if (o.sim.rate > 0 || o.sim.concurrency > 0) {
-    return InvalidArgument("fit searches the number of requests in flight: leave --rate and --concurrency out",
+    return InvalidArgument("fit searches for the number of requests in flight: leave --rate and --concurrency out",
                            o.sim.rate > 0 ? "rate" : "concurrency");
   }
   return CheckForMany(o);
@@ -131,7 +132,7 @@ int Fit(const FitOptions& o) {
   const CapacityCase& found = cases->front();
   const std::string none = WhyNone(*question, found);
 
-  // What every seed holds; where no seed met its limit, more than that.
+  // The number that every seed sustains; a lower bound if no seed reached its limit.
   int64_t holds = 0;
   bool at_least = true;
   if (std::all_of(found.seeds.begin(), found.seeds.end(),
@@ -175,13 +176,13 @@ int Fit(const FitOptions& o) {
 int FitCommand(const Args& args) {
   FitOptions options;
   CommandLine line("fit", "[MODEL] [--device D] --slo ttft=2s,tbt=50ms [--workload W] [options]",
-                   "Says how many requests at once are served within objectives.");
+                   "Finds how many concurrent requests are served within objectives.");
   line.Add(options);
   line.Epilog(
-      "\nWithout --device: on this machine, by the step times that `tactus profile` has measured and the memory that "
-      "`tactus serve`\nwould have. With it: by the cost model, MODEL as in `tactus sim --model`.\n");
+      "\nWithout --device: on this machine, with the step times that `tactus profile` measured and the memory that "
+      "`tactus serve`\nwould use. With --device: by the cost model, MODEL as in `tactus sim --model`.\n");
   line.Positional("MODEL", &options.sim.model, false,
-                  "as --model; on this machine a name of `tactus models list`, a folder or a file");
+                  "same as --model; without --device a name of `tactus models list`, a folder or a file");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   return Fit(options);
 }

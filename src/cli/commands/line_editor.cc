@@ -27,7 +27,7 @@ std::unique_ptr<LineEditor> LineEditor::Make(const std::string&) {
 namespace {
 
 constexpr int kHistoryEntries = 1000;
-// A terminal puts a paste between these two sequences, which tells its line breaks from Enter.
+// Bracketed paste: a terminal sends a paste between two marker sequences, so that its line breaks differ from Enter.
 constexpr char kPastesMarked[] = "\033[?2004h", kPastesPlain[] = "\033[?2004l";
 constexpr std::wstring_view kPasteEnds = L"\033[201~";
 
@@ -50,12 +50,12 @@ class Editor final : public LineEditor {
     el_set(editor_, EL_PROMPT, Prompt);
     el_set(editor_, EL_EDITOR, "emacs");
     el_set(editor_, EL_HIST, history, history_);
-    // Ctrl-C is a key while a message is typed, and a signal while an answer comes.
+    // Ctrl-C is a key while the user types a message, and a signal while an answer is generated.
     el_set(editor_, EL_SETTY, "-d", "-isig", nullptr);
-    el_set(editor_, EL_ADDFN, "tactus-interrupt", "Throw the message away", &Editor::OnInterrupt);
-    el_set(editor_, EL_ADDFN, "tactus-paste", "Insert what is pasted", &Editor::OnPaste);
-    el_set(editor_, EL_ADDFN, "tactus-break", "Break the line", &Editor::OnBreak);
-    el_set(editor_, EL_ADDFN, "tactus-suspend", "Stop until the shell goes on", &Editor::OnSuspend);
+    el_set(editor_, EL_ADDFN, "tactus-interrupt", "Discard the message", &Editor::OnInterrupt);
+    el_set(editor_, EL_ADDFN, "tactus-paste", "Insert the pasted text", &Editor::OnPaste);
+    el_set(editor_, EL_ADDFN, "tactus-break", "Insert a line break", &Editor::OnBreak);
+    el_set(editor_, EL_ADDFN, "tactus-suspend", "Suspend the program", &Editor::OnSuspend);
     el_set(editor_, EL_BIND, "^C", "tactus-interrupt", nullptr);
     el_set(editor_, EL_BIND, "^Z", "tactus-suspend", nullptr);
     el_set(editor_, EL_BIND, "\\e[200~", "tactus-paste", nullptr);
@@ -73,8 +73,8 @@ class Editor final : public LineEditor {
   Outcome Read(std::string* text) override {
     interrupted_ = false;
     std::fputs(kPastesMarked, stderr);
-    el_resize(editor_);  // the window may have another size by now
-    // Before the prompt: a Ctrl-D that the terminal still takes as the end of a line would be lost to the editor.
+    el_resize(editor_);  // the window size may have changed
+    // Set before the prompt: otherwise the terminal handles a Ctrl-D as end of file and the editor does not get it.
     el_set(editor_, EL_PREP_TERM, 1);
     int bytes = 0;
     const char* line = el_gets(editor_, &bytes);
@@ -101,7 +101,7 @@ class Editor final : public LineEditor {
     const LineInfo* line = el_line(editor);
     self->interrupted_ = true;
     self->had_text_ = line->lastchar != line->buffer;
-    // Shown as a shell shows it, and ended as by Enter, which goes below all lines of the message.
+    // Echoed as in a shell, and ended like Enter, which moves below all lines of the message.
     el_cursor(editor, INT_MAX / 2);
     el_winsertstr(editor, L"^C");
     el_push(editor, "\n");
@@ -126,7 +126,7 @@ class Editor final : public LineEditor {
     pasted.resize(pasted.size() - kPasteEnds.size());
     std::wstring text;
     for (size_t i = 0; i < pasted.size(); ++i) {
-      if (pasted[i] == L'\r') {  // how terminals send a line break
+      if (pasted[i] == L'\r') {  // terminals send line breaks as CR
         text.push_back(L'\n');
         if (i + 1 < pasted.size() && pasted[i + 1] == L'\n') ++i;
       } else if (pasted[i] == L'\n' || pasted[i] == L'\t' || (pasted[i] >= L' ' && pasted[i] != 0x7f)) {
@@ -157,7 +157,7 @@ std::unique_ptr<LineEditor> LineEditor::Make(const std::string& history_file) {
   const char* kind = std::getenv("TERM");
   if (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0 || kind == nullptr || std::string_view(kind) == "dumb")
     return nullptr;
-  // What is typed and pasted is UTF-8, whatever the environment says.
+  // Typed and pasted text is UTF-8, regardless of the locale in the environment.
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) std::setlocale(LC_CTYPE, "");
   if (!history_file.empty()) {
     std::error_code error;

@@ -1,4 +1,4 @@
-// The prompt of a chat on a terminal: one message, typed with editing and history, or pasted with its line breaks.
+// The prompt of a chat on a terminal: reads one message, typed with editing and history or pasted with line breaks.
 // Main thread.
 #pragma once
 
@@ -11,16 +11,16 @@ class LineEditor {
  public:
   enum class Outcome {
     kLine,     // a message; it may have several lines
-    kCleared,  // Ctrl-C threw it away
-    kEnd,      // Ctrl-D or Ctrl-C on an empty line, or the terminal is gone
+    kCleared,  // Ctrl-C discarded the message
+    kEnd,      // Ctrl-D or Ctrl-C on an empty line, or the terminal was closed
   };
 
-  // Null where standard input or standard error is no terminal that can be edited on, or the program was built without
-  // libedit. `history_file`: keeps the messages for the next time; empty: nothing is kept.
+  // Null if standard input or standard error is not a terminal with editing, or the program was built without libedit.
+  // `history_file`: stores the messages for later chats; empty: nothing is stored.
   static std::unique_ptr<LineEditor> Make(const std::string& history_file);
   virtual ~LineEditor() = default;
 
-  // Shows the prompt on standard error. Keys: those of Emacs; Alt-Enter breaks the line.
+  // Shows the prompt on standard error. Emacs key bindings; Alt-Enter inserts a line break.
   virtual Outcome Read(std::string* text) = 0;
 };
 

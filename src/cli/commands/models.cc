@@ -1,5 +1,5 @@
-// `tactus models list` and `tactus models inspect MODEL`: what is at hand, and what a model is and needs, before any
-// weight is read.
+// `tactus models list` and `tactus models inspect MODEL`: lists local models, or shows a model's properties and memory
+// needs without loading its weights.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -32,26 +32,27 @@ struct ModelsOptions {
     v.Field("max-model-len", max_model_len,
             {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
     v.Field("max-num-seqs", max_num_seqs,
-            {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
+            {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for this number of sequences"});
     v.Field("kv-cache-memory", kv_cache_memory,
-            {.unit = "bytes", .help = "inspect: plan with so much memory for KV; 0: what `tactus serve` would take"});
+            {.unit = "bytes", .help = "inspect: plan with this KV memory; 0: as much as `tactus serve` would use"});
     v.Field("dtype", engine.dtype,
-            {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
+            {.choices = "auto|float32|bfloat16", .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("activation-dtype", engine.activation_dtype,
             {.choices = "auto|float32|bfloat16|mixed|int16|int8",
-             .help = "inspect: plan for this, as `tactus serve` takes it"});
-    v.Field(
-        "quantization", engine.quantization,
-        {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
+             .help = "inspect: plan with this value of the `tactus serve` option"});
+    v.Field("quantization", engine.quantization,
+            {.choices = "none|q8_0|int8|int4|int4_nearest",
+             .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
-            {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+            {.choices = "auto|bfloat16|float32|int8",
+             .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("chat-template", engine.chat_template,
-            {.help = "inspect: with this Jinja file instead of the model's own"});
+            {.help = "inspect: use this Jinja file instead of the model's chat template"});
     engine.sampling.VisitFields(v);
   }
 };
 
-// File names need not be UTF-8; what is not is replaced.
+// File names may be invalid UTF-8; invalid bytes are replaced.
 int List(const ModelsOptions& options) {
   const auto models = compute::ListModels();
   if (options.json) {
@@ -70,7 +71,7 @@ int List(const ModelsOptions& options) {
   return kExitOk;
 }
 
-// Prints what is known of the model; then the error that a start would end with, if it would.
+// Prints the model's properties, then the error with which a start would fail, if any.
 Status Inspect(const ModelsOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(compute::ModelDescription description, compute::DescribeModel(path));
@@ -105,19 +106,19 @@ Status Inspect(const ModelsOptions& options) {
 int ModelsCommand(const Args& args) {
   ModelsOptions options;
   CommandLine line("models", "list | inspect [MODEL] [options]",
-                   "Lists the models in the cache folder, or shows what a model is and how much memory it needs.");
+                   "Lists the models in the cache folder, or shows a model's properties and memory needs.");
   line.Add(options);
   line.Positional("VERB", &options.verb, true, "list or inspect");
   line.Positional("MODEL", &options.model, false,
                   "a GGUF file, a folder, or a name of the list; default: the default model");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.verb == "list" && !options.model.empty()) {
-    std::fprintf(stderr, "tactus models list: unexpected argument '%s'; it lists them all\n", options.model.c_str());
+    std::fprintf(stderr, "tactus models list: unexpected argument '%s'; it takes none\n", options.model.c_str());
     return kExitUsage;
   }
   if (options.verb == "list") return List(options);
   if (options.verb != "inspect") {
-    std::fprintf(stderr, "tactus models: '%s' is neither list nor inspect\n", options.verb.c_str());
+    std::fprintf(stderr, "tactus models: '%s' is not list or inspect\n", options.verb.c_str());
     return kExitUsage;
   }
   const Status status = Inspect(options);

@@ -1,4 +1,5 @@
-// What bench/papers reproduces, as `tactus sim --print-papers` lists it: data/paper_claims.txt, in the program.
+// The paper claims that bench/papers reproduces (data/paper_claims.txt), compiled in; `tactus sim --print-papers`
+// prints them.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,5 @@
-// `tactus profile`: step times of a model on this machine, as a CSV file that `tactus serve` and `tactus sim` read.
+// `tactus profile`: measures a model's step times on this machine into a CSV file that `tactus serve` and `tactus sim`
+// read.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,12 +34,11 @@ struct ProfileCommandOptions {
     v.Field("output", out,
             {.alias = "o",
              .help = "the CSV file; default: where `tactus serve` looks for this model's profile. It is replaced only "
-                     "when enough steps were measured; what is less goes to FILE.partial where -o is given"});
+                     "after enough steps were measured; fewer steps go to FILE.partial if -o is given"});
     v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
-    v.Field("time-limit", time_limit,
-            {.unit = "duration", .help = "how long to measure, loading not counted; more than 0"});
+    v.Field("time-limit", time_limit, {.unit = "duration", .help = "measuring time without loading; above 0"});
     v.Field("max-points", max_points,
-            {.unit = "steps", .min = 12, .max = 100000, .help = "most different steps to measure"});
+            {.unit = "steps", .min = 12, .max = 100000, .help = "largest number of different steps to measure"});
     v.Field("max-context", max_context,
             {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence to measure"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
@@ -46,7 +46,7 @@ struct ProfileCommandOptions {
   }
 };
 
-// A bar that redraws itself on a terminal; elsewhere a line every tenth of the way.
+// A progress bar on a terminal; elsewhere a line for every tenth of the work.
 class ProfileProgressBar {
  public:
   void Show(const engine::ProfileProgress& p) {
@@ -71,8 +71,8 @@ class ProfileProgressBar {
   int shown_ = 0;
 };
 
-// A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go
-// to FILE.partial if the user named the file, and nowhere if it is the default one.
+// An interrupted run must not replace a complete profile: `file` stays unchanged. Its rows go to FILE.partial if the
+// user named the file, and are discarded for the default file.
 Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const engine::MeasuredProfile& measured,
                   const Status& why) {
   std::error_code error;
@@ -82,7 +82,7 @@ Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const
     TACTUS_RETURN_IF_ERROR(ReplaceFile(file + ".partial", engine::ProfileText(measured), "output"));
     kept = fmt::format("; its rows are in {}.partial", file);
   }
-  const std::string fate = fmt::format("{} {}{}", file, there ? "is as it was" : "was not written", kept);
+  const std::string fate = fmt::format("{} {}{}", file, there ? "is unchanged" : "was not written", kept);
   if (measured.interrupted)
     return Status(StatusCode::kCancelled, fmt::format("interrupted after {} steps; {}", measured.samples.size(), fate));
   return Status(StatusCode::kInvalidArgument, fmt::format("{}; {}; give a longer --time-limit", why.message(), fate),
@@ -95,8 +95,7 @@ Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
 }
 
 Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
-  if (o.time_limit.ns == 0)
-    return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
+  if (o.time_limit.ns == 0) return InvalidArgument("--time-limit is 0; give a time such as 30s", "time-limit");
   TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
   if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.engine.model));
@@ -110,7 +109,7 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   options.progress = [&bar, begun = false](const engine::ProfileProgress& p) mutable {
-    if (!begun) CatchInterrupt();  // before that it loads
+    if (!begun) CatchInterrupt();  // until here the model was loading
     begun = true;
     bar.Show(p);
     return InterruptCount() == 0;
@@ -119,7 +118,7 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   bar.End();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
-  // A file that no command could read never takes the place of a good one.
+  // A profile that cannot be fitted never replaces a valid one.
   auto fitted = engine::FitMeasured(&*measured);
   if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
   TACTUS_RETURN_IF_ERROR(ReplaceFile(file, engine::ProfileText(*measured), "output"));
@@ -127,7 +126,7 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
                measured->samples.size(), file.c_str());
   TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));
   std::fprintf(stderr, "%s%s\n", (*fitted)->Describe().c_str(),
-               spread ? ("; single steps vary about it by " + cost::SpreadText(*spread)).c_str() : "");
+               spread ? ("; deviation of single steps:  " + cost::SpreadText(*spread)).c_str() : "");
   if (o.json) {
     const auto& e = (*fitted)->error();
     std::printf("%s\n", Json{{"file", file},

@@ -1,4 +1,4 @@
-// `tactus report RUN...`: run files as a page with pictures.
+// `tactus report RUN...`: writes run files as a page with charts.
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -31,14 +31,14 @@ struct ReportOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Output");
-    v.Field("output", output, {.alias = "o", .help = "the page, one HTML file that needs no other"});
+    v.Field("output", output, {.alias = "o", .help = "the page, one self-contained HTML file"});
     v.Field("pictures", pictures,
-            {.help = "folder for each picture as SVG and its points as CSV, and report.json with the runs' results"});
+            {.help = "folder for the pictures as SVG, their points as CSV, and report.json with the runs' results"});
     v.Field("png", png,
-            {.help = "with --pictures: each picture also as PNG, by the program rsvg-convert (Debian's "
-                     "package librsvg2-bin)"});
+            {.help = "with --pictures: each picture also as PNG; needs the program rsvg-convert (Debian package "
+                     "librsvg2-bin)"});
     v.Field("perfetto", perfetto,
-            {.help = "trace of the steps and requests of one run, JSON for ui.perfetto.dev or chrome://tracing"});
+            {.help = "trace of the steps and requests of one run as JSON for ui.perfetto.dev or chrome://tracing"});
   }
 };
 
@@ -47,7 +47,7 @@ int FailReport(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
-// Whether --pictures FOLDER may write `path` too.
+// Whether --pictures FOLDER could write `path`.
 bool IsPicture(const std::string& folder, const std::string& path) {
   if (folder.empty()) return false;
   std::error_code error;
@@ -60,7 +60,7 @@ bool IsPicture(const std::string& folder, const std::string& path) {
 
 constexpr const char* kPngProgram = "rsvg-convert";
 
-// Looked for before anything is written, so that a report is whole or none.
+// Checked before anything is written, so that a report is complete or absent.
 Status CheckPngProgram() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
@@ -69,8 +69,8 @@ Status CheckPngProgram() {
     std::error_code error;
     if (std::filesystem::is_regular_file(program, error) && access(program.c_str(), X_OK) == 0) return Status();
   }
-  return InvalidArgument(fmt::format("--png needs the program {}, which is in no folder of PATH: install it (Debian's "
-                                     "package librsvg2-bin), or leave --png out for SVG pictures; nothing was written",
+  return InvalidArgument(fmt::format("--png needs the program {}, which is not in PATH: install it (Debian package "
+                                     "librsvg2-bin), or leave --png out for SVG pictures; nothing was written",
                                      kPngProgram),
                          "png");
 }
@@ -79,47 +79,47 @@ Status CheckPicturesFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
-    return DataLoss(fmt::format("cannot make the folder --pictures '{}': {}", Printable(folder), error.message()));
+    return DataLoss(fmt::format("cannot create the folder --pictures '{}': {}", Printable(folder), error.message()));
   return CheckWritable((std::filesystem::path(folder) / "report.json").string(), "pictures");
 }
 
 Status Check(const ReportOptions& options) {
   if (options.runs.empty())
     return InvalidArgument(
-        "no run to report: name run files, which --run-out of serve, sim, bench, batch and route writes");
+        "no run to report: name run files; --run-out of serve, sim, bench, batch and route writes them");
   if (options.runs.size() > kMostRuns)
     return InvalidArgument(fmt::format("{} runs; a report has at most {}", options.runs.size(), kMostRuns));
   if (options.output.empty() && options.pictures.empty() && options.perfetto.empty())
     return InvalidArgument("nothing to write: give -o page.html, --pictures FOLDER or --perfetto FILE");
   if (options.png && options.pictures.empty())
-    return InvalidArgument("--png is of the pictures: name their folder with --pictures", "png");
+    return InvalidArgument("--png needs --pictures, the folder for the pictures", "png");
   if (!options.perfetto.empty() && options.runs.size() > 1)
-    return InvalidArgument(fmt::format("--perfetto is of one run, and {} are named", options.runs.size()), "perfetto");
+    return InvalidArgument(fmt::format("--perfetto takes one run, and {} are named", options.runs.size()), "perfetto");
   if (!options.perfetto.empty() && !(options.output.empty() && options.pictures.empty())) {
     std::error_code error;
     const auto kind = std::filesystem::status(options.runs[0], error);
     if (std::filesystem::exists(kind) && !std::filesystem::is_regular_file(kind)) {
-      return InvalidArgument(fmt::format("'{}' is a pipe, and --perfetto beside a page reads it twice: save it to a "
-                                         "file",
-                                         Printable(options.runs[0])),
-                             "perfetto");
+      return InvalidArgument(
+          fmt::format("'{}' is a pipe, and --perfetto with a page reads the run twice: save it to a file",
+                      Printable(options.runs[0])),
+          "perfetto");
     }
   }
   TACTUS_RETURN_IF_ERROR(CheckApart({{"output", options.output}, {"perfetto", options.perfetto}}));
   for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
     if (path->empty() || !IsPicture(options.pictures, *path)) continue;
     return InvalidArgument(
-        fmt::format("--{} '{}' would be replaced by a file of --pictures: name another", option, Printable(*path)),
+        fmt::format("--{} '{}' would be overwritten by a file of --pictures: name another", option, Printable(*path)),
         option);
   }
   for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
     if (path->empty()) continue;
-    // It would be gone before it is read, or replaced by its own picture.
+    // Writing would delete or replace the run file before it is read.
     for (const std::string& run : options.runs) {
       std::error_code error;
       if (std::filesystem::equivalent(run, *path, error))
-        return InvalidArgument(fmt::format("--{} '{}' is a run to report: name another file", option, Printable(*path)),
-                               option);
+        return InvalidArgument(
+            fmt::format("--{} '{}' is one of the runs to report: name another file", option, Printable(*path)), option);
     }
     TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
   }
@@ -127,14 +127,13 @@ Status Check(const ReportOptions& options) {
   return options.pictures.empty() ? Status() : CheckPicturesFolder(options.pictures);
 }
 
-// Twice as large as the SVG says, which is sharp enough for print. What the program says of a failure is on standard
-// error.
+// Scaled to twice the SVG's size, sharp enough for print. The program prints its errors to standard error.
 Status WritePng(std::string svg, std::string png) {
   std::string program = kPngProgram, zoom = "--zoom=2", output = "--output", end = "--";
   char* argv[] = {program.data(), zoom.data(), output.data(), png.data(), end.data(), svg.data(), nullptr};
   pid_t child = 0;
   if (const int error = posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv, environ); error != 0)
-    return DataLoss(fmt::format("{} cannot be started: {}", kPngProgram, std::strerror(error)));
+    return DataLoss(fmt::format("cannot start {}: {}", kPngProgram, std::strerror(error)));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -182,7 +181,7 @@ Status Write(const ReportOptions& options) {
     for (const std::string& path : options.runs) {
       TACTUS_ASSIGN_OR_RETURN(results::RunView run, results::ViewRun(path));
       if (!run.file.complete())
-        std::fprintf(stderr, "%s: the recording was not closed in order; what is there is shown\n", path.c_str());
+        std::fprintf(stderr, "%s: the recording was not closed; its complete part is shown\n", path.c_str());
       runs.push_back(std::move(run));
     }
     results::LabelRuns(&runs);
@@ -197,7 +196,8 @@ Status Write(const ReportOptions& options) {
 
 int ReportCommand(const Args& args) {
   ReportOptions options;
-  CommandLine line("report", "RUN... -o page.html [options]", "Shows recorded runs: tables and pictures in one page.");
+  CommandLine line("report", "RUN... -o page.html [options]",
+                   "Shows recorded runs as one page of tables and pictures.");
   line.Add(options);
   line.Rest("RUN", &options.runs);
   if (const auto exit = line.ParseOrExit(args)) return *exit;

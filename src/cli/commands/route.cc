@@ -1,5 +1,5 @@
-// `tactus route`: options, then fleet/router/router_server.h. `tactus route list|add|remove|drain|undrain` asks a
-// router that runs.
+// `tactus route`: parses options and runs fleet/router/router_server.h. `tactus route list|add|remove|drain|undrain`
+// sends a request to a running router.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ constexpr std::array kActions = {
     Action{"list", "GET", "/fleet/replicas", "Lists a router's replicas."},
     Action{"add", "POST", "/fleet/replicas", "Adds a replica."},
     Action{"remove", "DELETE", "/fleet/replicas", "Removes a replica."},
-    Action{"drain", "POST", "/fleet/drain", "Sends a replica no more requests."},
-    Action{"undrain", "POST", "/fleet/undrain", "Sends a drained replica requests again."},
+    Action{"drain", "POST", "/fleet/drain", "Stops sending requests to a replica."},
+    Action{"undrain", "POST", "/fleet/undrain", "Resumes sending requests to a drained replica."},
 };
 
 struct AskOptions {
@@ -51,7 +51,7 @@ struct AskOptions {
   }
 };
 
-// False: the answer is none of a router's.
+// False if the answer is not from a router.
 bool PrintFleet(const Json& fleet) {
   const auto replicas = fleet.find("replicas");
   if (replicas == fleet.end() || !replicas->is_array()) return false;
@@ -81,7 +81,7 @@ int FailAction(const Action& action, const std::string& message) {
 }
 
 int Ask(const Action& action, const Args& args) {
-  BeginCommand("route");  // it asks, and serves nothing
+  BeginCommand("route");  // a client command; serves nothing
   AskOptions options;
   const bool list = std::string_view(action.name) == "list";
   CommandLine line(std::string("route ") + action.name, list ? "[options]" : "URL [options]", action.about);
@@ -105,14 +105,15 @@ int Ask(const Action& action, const Args& args) {
   if (!answer.ok()) return FailAction(action, fmt::format("{}: {}", options.router, answer.status().message()));
   const auto parsed = json_text::ParseJson(answer->body);
   if (!parsed.ok() || !parsed->is_object())
-    return FailAction(action, options.router + " is no router: its answer is no JSON object");
+    return FailAction(action, options.router + " is not a router: its answer is not a JSON object");
   if (answer->status != 200) {
     const auto error = parsed->find("error");
     const std::string message = error != parsed->end() ? json_text::TextOf(*error, "message") : std::string();
-    return FailAction(action,
-                      message.empty() ? fmt::format("{} says {}", options.router, answer->status) : OneLine(message));
+    return FailAction(
+        action, message.empty() ? fmt::format("{} answered: {}", options.router, answer->status) : OneLine(message));
   }
-  if (!PrintFleet(*parsed)) return FailAction(action, options.router + " is no router: its answer lists no replicas");
+  if (!PrintFleet(*parsed))
+    return FailAction(action, options.router + " is not a router: its answer lists no replicas");
   return kExitOk;
 }
 
@@ -131,7 +132,7 @@ struct RouteOptions {
 std::string BalancerHelp() {
   std::string text = "\nBalancers (--balancer):\n";
   for (const fleet::BalancerInfo& b : fleet::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
-  text += "\nOf a router that runs (tactus route NAME --help):\n";
+  text += "\nCommands to a running router (tactus route NAME --help):\n";
   for (const Action& action : kActions) text += fmt::format("  {:18} {}\n", action.name, action.about);
   return text;
 }
@@ -144,7 +145,7 @@ int RouteCommand(const Args& args) {
   }
   RouteOptions options;
   CommandLine line("route", "--replicas URL,... [options]",
-                   "Balances requests over replicas of a model, by what they say of their queues and memory.");
+                   "Balances requests over replicas of a model by their reported queues and memory.");
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;

@@ -1,5 +1,5 @@
-// `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as
-// they are made, everything else to stderr.
+// `tactus run`: one answer (-p) or a chat in the terminal, on the same engine as the server. Answers are streamed to
+// stdout, everything else goes to stderr.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -24,8 +24,8 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int kLastInterrupt = 8;                      // of an answer that does not end
-constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // of a chat
+constexpr int kLastInterrupt = 8;                      // Ctrl-C presses that end an answer which does not stop
+constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // longest chat message
 
 struct RunOptions {
   std::string prompt, system;
@@ -39,28 +39,28 @@ struct RunOptions {
     v.Field("prompt", prompt,
             {.alias = "p", .help = "one prompt: print the answer and exit; without it a chat starts"});
     v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
-    v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without a chat template"});
+    v.Field("raw", raw, {.help = "with --prompt: continue the text without a chat template"});
     v.Field("max-tokens", max_tokens,
             {.unit = "tokens",
              .min = 0,
-             .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
-    v.Field("history", history, {.help = "keep what is typed into chats for the next one, in the cache folder"});
+             .help = "longest answer; 0: the rest of the context, at most --default-max-tokens"});
+    v.Field("history", history, {.help = "store typed messages in the cache folder as history for later chats"});
     v.Field("verbose", verbose,
-            {.help = "show how it starts on standard error: model, memory plan, scheduler; else warnings alone"});
+            {.help = "log the start to standard error: model, memory plan, scheduler; without it only warnings"});
     engine.VisitFields(v);
   }
 };
 
-// Text as the model can take it: what is not UTF-8 becomes U+FFFD, as the tokeniser would make it, and that is said.
+// Converts text to valid UTF-8: invalid bytes become U+FFFD, as in the tokeniser, with a warning.
 std::string ValidText(const std::string& text, const char* what) {
   if (IsValidUtf8(text)) return text;
-  std::fprintf(stderr, "warning: %s is not valid UTF-8; the bytes that are not were replaced by U+FFFD\n", what);
+  std::fprintf(stderr, "warning: %s is not valid UTF-8; invalid bytes were replaced by U+FFFD\n", what);
   return ReplaceInvalidUtf8(text);
 }
 
 Status CheckAnswerOptions(const RunOptions& o) {
   if (o.raw && o.prompt.empty())
-    return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
+    return InvalidArgument("--raw needs --prompt, the text to continue; a chat needs the template");
   return Status();
 }
 
@@ -87,19 +87,19 @@ int AnswerOnce(Engine& engine, const RunOptions& options) {
 
 constexpr std::string_view kHelp =
     "/help           this text\n"
-    "/set            what answers are made with\n"
+    "/set            the sampling settings of answers\n"
     "/set NAME VALUE temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
-    "                seed, max_tokens; `default` as VALUE takes it back\n"
-    "/system TEXT    sets the system message; without TEXT there is none\n"
+    "                seed, max_tokens; VALUE `default` resets it\n"
+    "/system TEXT    sets the system message; without TEXT removes it\n"
     "/clear          forgets the conversation; the system message stays\n"
-    "/exit, /quit    ends the chat, as Ctrl-D does\n"
-    "Ctrl-C stops an answer, throws away what is typed, and ends the chat where nothing is. A message that begins "
+    "/exit, /quit    ends the chat, like Ctrl-D\n"
+    "Ctrl-C stops an answer, discards typed text, and ends the chat if there is none. A message that begins "
     "with\n"
     "'/' is sent with a space before it. On a terminal: arrows, Ctrl-R and the keys of Emacs edit; pasted text keeps "
     "its\n"
     "line breaks, and Alt-Enter makes one.\n";
 
-// A chat: where messages come from, commands, answers.
+// A chat: reads messages, runs commands, prints answers.
 class Chat {
  public:
   Chat(Engine& engine, const RunOptions& options)
@@ -130,7 +130,7 @@ class Chat {
       }
       Answer(line);
     }
-    return kExitFailed;  // main says that standard output cannot be written
+    return kExitFailed;  // main reports that standard output cannot be written
   }
 
  private:
@@ -150,8 +150,8 @@ class Chat {
     std::fputs("\n", stderr);
     return Next::kEnd;
   }
-  // From a pipe, or a terminal without editing, whose own Ctrl-C discards the typed line before the program learns of
-  // it.
+  // Input from a pipe, or from a terminal without editing. The terminal's Ctrl-C discards the typed line before the
+  // program sees it.
   Result<Next> ReadPlain(std::string* line) {
     if (terminal_) std::fputs("> ", stderr);
     const bool signalled = terminal_ && !WaitForInput(STDIN_FILENO);
@@ -181,13 +181,13 @@ class Chat {
       return;
     }
     if (asked.left_out > 0) {
-      std::fprintf(stderr, "[the context is full: the oldest %lld messages are left out from here on]\n",
+      std::fprintf(stderr, "[the context is full: the oldest %lld messages are dropped from now on]\n",
                    static_cast<long long>(asked.left_out));
     }
     if (terminal_) std::fprintf(stderr, "[%s%s]\n", asked.summary.c_str(), asked.interrupted ? ", stopped" : "");
   }
 
-  // False: the chat ends.
+  // Returns false if the chat ends.
   bool Command(const std::string& line) {
     const size_t space = line.find_first_of(" \t\n");
     const std::string name = line.substr(0, space);
@@ -204,7 +204,8 @@ class Chat {
     } else if (name == "/set") {
       Set(rest);
     } else {
-      std::fprintf(stderr, "'%s' is no command; /help lists them, and a space before the '/' sends it as a message\n",
+      std::fprintf(stderr,
+                   "'%s' is not a command; /help lists them, and a space before the '/' sends it as a message\n",
                    name.c_str());
     }
     return true;
@@ -216,7 +217,7 @@ class Chat {
     std::string name = text.substr(0, space);
     const size_t at = space == std::string::npos ? space : text.find_first_not_of(" \t", space);
     if (at == std::string::npos) {
-      std::fprintf(stderr, "/set %s: a value is missing; `default` takes it back\n", name.c_str());
+      std::fprintf(stderr, "/set %s: a value is missing; `default` resets it\n", name.c_str());
       return;
     }
     std::replace(name.begin(), name.end(), '_', '-');
@@ -227,7 +228,7 @@ class Chat {
     const auto found = std::find_if(names.fields().begin(), names.fields().end(),
                                     [&name](const FieldBinding& field) { return field.name == name; });
     if (found == names.fields().end()) {
-      std::fprintf(stderr, "/set: '%s' is no setting; /help lists them\n", name.c_str());
+      std::fprintf(stderr, "/set: '%s' is not a setting; /help lists them\n", name.c_str());
       return;
     }
     if (value == "default") {
@@ -238,11 +239,11 @@ class Chat {
     }
     talk_.settings() = changed;
     if (const int64_t context = talk_.context(); changed.max_tokens > context && found->name == "max-tokens") {
-      std::fprintf(stderr, "max_tokens %lld is more than the context of %lld tokens: answers have what is left of it\n",
+      std::fprintf(stderr, "max_tokens %lld is more than the context of %lld tokens: answers get the rest of it\n",
                    static_cast<long long>(changed.max_tokens), static_cast<long long>(context));
     }
   }
-  // To what the chat began with.
+  // Resets the field to its value at the start of the chat.
   void TakeBack(const FieldBinding& field) const {
     if (field.name == "max-tokens") {
       *std::get<int64_t*>(field.target) = options_.max_tokens;
@@ -262,7 +263,7 @@ class Chat {
         "frequency_penalty {:.6g}\nseed {}\nmax_tokens {}\n",
         s.temperature, s.top_p, s.top_k, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
         s.has_seed ? fmt::format("{}", s.seed) : "drawn",
-        most > 0 ? fmt::format("{}", most) : "what the context leaves");
+        most > 0 ? fmt::format("{}", most) : "the rest of the context");
     if (!talk_.system().empty()) text += "system " + talk_.system() + "\n";
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
@@ -271,7 +272,7 @@ class Chat {
   const bool terminal_;
   Talk talk_;
   InputFile input_;
-  std::unique_ptr<LineEditor> editor_;  // null: no terminal to edit on
+  std::unique_ptr<LineEditor> editor_;  // null without a terminal for editing
   int interrupts_ = 0;                  // in a row, with nothing typed between
 };
 
@@ -280,7 +281,7 @@ class Chat {
 int RunCommand(const Args& args) {
   RunOptions options;
   options.engine.max_num_seqs = 4;
-  // No stream runs beside the prompt and nothing is promised: no step times are needed.
+  // No stream runs beside the prompt and no objective applies: no step times are needed.
   options.engine.tbt_slo.ns = 0;
   options.engine.scheduler = "sarathi-serve";
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
@@ -304,10 +305,10 @@ int RunCommand(const Args& args) {
   log.Clear();
   if (!engine.ok()) {
     const int code = FailRun(engine.status());
-    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it
+    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as in `tactus serve`
   }
   const bool chats = options.prompt.empty();
-  // Impatient people press it more than once, and mean the answer.
+  // Users may press Ctrl-C repeatedly to stop an answer, which must not end the chat.
   CatchInterrupt(chats && isatty(STDIN_FILENO) != 0 ? kLastInterrupt : 2);
   const int code = chats ? Chat(**engine, options).Run() : AnswerOnce(**engine, options);
   const Status closed = (*engine)->Close();

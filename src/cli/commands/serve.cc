@@ -1,4 +1,4 @@
-// `tactus serve`: options, then serve/run_server.h.
+// `tactus serve`: parses options and runs serve/run_server.h.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -21,7 +21,8 @@ namespace tactus::cli {
 namespace {
 
 std::string SchedulerHelp() {
-  std::string text = "\nSchedulers (--scheduler), each a row of five choices that can be exchanged alone:\n";
+  std::string text =
+      "\nSchedulers (--scheduler), each a combination of five choices that can be replaced one by one:\n";
   for (const auto& p : core::Presets()) {
     char line[256];
     std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order,
@@ -45,14 +46,14 @@ std::string SchedulerHelp() {
   return text;
 }
 
-// The model's faults that show before weights are read.
+// Reports errors of the model's files before weights are read.
 Status CheckModelOf(const EngineOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   return engine::CheckStart(options, description, SystemClock());
 }
 
-// Flags, and files that it is to write.
+// Checks flags and files to be written.
 Status CheckBeforeModel(const ServeCommandOptions& options) {
   TACTUS_RETURN_IF_ERROR(CheckServeOptions(options.engine, options.serve));
   TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"trace-out", options.engine.trace_out}}));
@@ -62,7 +63,7 @@ Status CheckBeforeModel(const ServeCommandOptions& options) {
 
 int FailServe(const Status& status) {
   std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
-  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as in `tactus sim`
 }
 
 }  // namespace
@@ -74,15 +75,14 @@ int ServeCommand(const Args& args) {
   line.Epilog(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const core::SearchInfo* search = core::FindSearch(engine.scheduler); search != nullptr) {
-    std::fprintf(stderr,
-                 "tactus serve: --scheduler %s knows all requests beforehand and exists in simulation only "
-                 "('tactus sim')\n",
-                 search->name);
+    std::fprintf(
+        stderr,
+        "tactus serve: --scheduler %s needs all requests in advance and exists only in simulation ('tactus sim')\n",
+        search->name);
     return kExitUsage;
   }
   if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
-  std::unique_ptr<core::RunRecorder>
-      recorder;  // made late: a start without a port or a model leaves an older file alone
+  std::unique_ptr<core::RunRecorder> recorder;  // opened late: a start that fails on port or model keeps an older file
   std::optional<RunResult> result;
   StartLog log(options.serve.verbose);
   Status status = RunServer(
@@ -96,8 +96,8 @@ int ServeCommand(const Args& args) {
       [&log](std::string_view text) { log.Line(text); },
       options.json || !options.run_out.path.empty() ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
-    // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
-    // start: that comes first.
+    // The port is taken, which is detected before anything slow. A faulty model is reported first because another port
+    // would not help.
     if (const Status model = CheckModelOf(engine); !model.ok())
       status = Status(model.code(), fmt::format("{}; also, {}", model.message(), status.message()), model.param());
   }

@@ -1,4 +1,4 @@
-// `tactus sim`: what a workload, a model, devices and a scheduler would give, by the engine itself on a virtual clock.
+// `tactus sim`: simulates a workload on a model, devices and a scheduler, with the real engine on a virtual clock.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -51,9 +51,9 @@ Json KnownNames() {
   list["budget"] = Section(core::Values(core::Choice::kBudget));
   list["preemption"] = Section(core::Values(core::Choice::kPreemption));
   list["gate"] = Section(core::Values(core::Choice::kGate));
-  list["speculation"] = {{"none", "one token of a sequence in a step"},
-                         {"ngram", "guesses from the text itself, right with the chance --draft-acceptance"},
-                         {"draft", "guesses of a smaller model, which take no time here"}};
+  list["speculation"] = {{"none", "no speculation: one token per sequence and step"},
+                         {"ngram", "drafts from the text itself, accepted with probability --draft-acceptance"},
+                         {"draft", "drafts of a smaller model, whose time is not simulated"}};
   list["predictors"] = Section(core::Predictors());
   list["balancers"] = Section(fleet::Balancers());
   list["workloads"] = Section(sim::KnownWorkloads());
@@ -74,7 +74,7 @@ int PrintList(bool json) {
   return kExitOk;
 }
 
-// A bar on a terminal; else a line every ten seconds.
+// A progress bar on a terminal; elsewhere a line every ten seconds.
 class Progress {
  public:
   explicit Progress(bool terminal)
@@ -186,7 +186,7 @@ int RunSearch(const SimCommandOptions& options, sim::SimSetup* setup) {
   return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
 }
 
-// The same with several seeds: every figure's mean and its interval.
+// Runs the simulation with several seeds: each metric's mean and confidence interval.
 int RunOverSeeds(const SimCommandOptions& options) {
   if (const Status status = CheckForMany(options); !status.ok()) return FailSim(status, ExitCodeOf(status));
   CatchInterrupt();
@@ -223,30 +223,28 @@ int SimCommand(const Args& args) {
   }
   if (options.seeds > 1) return RunOverSeeds(options);
   if (options.replay.empty() && options.times == "model") {
-    return FailSim(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
+    return FailSim(InvalidArgument("--times model needs a recorded run: name it with --replay"), kExitUsage);
   }
   if (!options.replay.empty() && options.times != "model" && !options.sim.steps_out.empty()) {
-    return FailSim(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"),
+    return FailSim(InvalidArgument("--steps-out compares measured with predicted step times: add --times model"),
                    kExitUsage);
   }
   if (!options.replay.empty() && options.sim.step_noise != "none") {
     return FailSim(
-        InvalidArgument(fmt::format("--step-noise {} is for simulated steps: a replay has the recorded ones, and with "
-                                    "--times model it shows how far off the model itself is; leave it out",
+        InvalidArgument(fmt::format("--step-noise {} applies to simulated steps only: a replay uses recorded step "
+                                    "times, or those of the model with --times model; leave it out",
                                     Printable(options.sim.step_noise))),
         kExitUsage);
   }
   if (!options.run_out.path.empty() && core::FindSearch(options.sim.scheduler) != nullptr) {
-    return FailSim(
-        InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
-                        "a run of the scheduler that it names"),
-        kExitUsage);
+    return FailSim(InvalidArgument("--run-out records one simulated run, and this scheduler makes many: use it in a "
+                                   "run of the scheduler that the result names"),
+                   kExitUsage);
   }
   if (options.timeseries.interval.ns != 0 && core::FindSearch(options.sim.scheduler) != nullptr) {
-    return FailSim(
-        InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
-                        "to a run of the scheduler that it names"),
-        kExitUsage);
+    return FailSim(InvalidArgument("--timeseries describes one simulated run, and this scheduler makes many: use it in "
+                                   "a run of the scheduler that the result names"),
+                   kExitUsage);
   }
   if (const Status status = CheckApart({{"run-out", options.run_out.path},
                                         {"steps-out", options.sim.steps_out},
@@ -260,12 +258,12 @@ int SimCommand(const Args& args) {
        {std::pair{&options.sim.steps_out, "steps-out"}, std::pair{&options.sim.requests_out, "requests-out"},
         std::pair{&options.sim.trace_out, "trace-out"}, std::pair{&options.output, "output"}}) {
     if (path->empty()) continue;
-    // Only the result makes its folder.
+    // Only the result file's folder is created.
     std::error_code error;
     const auto folder = std::filesystem::absolute(*path, error).parent_path();
     if (path != &options.output && !std::filesystem::is_directory(folder, error)) {
-      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is no folder", option, Printable(*path),
-                                                 Printable(folder.string())),
+      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is not a folder", option,
+                                                 Printable(*path), Printable(folder.string())),
                                      option),
                      kExitUsage);
     }

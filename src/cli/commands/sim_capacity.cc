@@ -1,4 +1,4 @@
-// `tactus sim capacity`: the largest arrival rate (or concurrency) at which a condition on the run still holds.
+// `tactus sim capacity`: finds the largest arrival rate (or concurrency) at which a condition on the run holds.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -48,17 +48,17 @@ void PrintMost(const CapacityOptions& o, const std::vector<CapacityCase>& cases,
   std::printf("most: %s, %s\n", cases[most].name.c_str(), ValueText(o, mean(most)).c_str());
 }
 
-// A load that ends before a queue could grow has no capacity worth the name.
+// Warns if the load ends before a queue can grow: its capacity is unreliable.
 void WarnOfShortLoad(const CapacityCase& c, double rate) {
   constexpr double kTimes = 10;
   const Json& result = c.seeds.front().held->result;
-  if (!result.is_object() || result["e2e_ms"].is_null()) return;  // of --csv, or unknown
+  if (!result.is_object() || result["e2e_ms"].is_null()) return;  // with --csv, or unknown
   const double load_s = static_cast<double>(result["requests"]["completed"].get<int64_t>()) / rate;
   const double request_s = result["e2e_ms"]["mean"].get<double>() / 1000;
   if (load_s >= kTimes * request_s || request_s <= 0) return;
   std::fprintf(stderr,
-               "%s%sthe load lasts %.3g s at this rate, %.2g times what a request takes: queues have little time to "
-               "grow, and a longer load (--requests) may have less capacity\n",
+               "%s%sthe load lasts %.3g s at this rate, %.2g times the mean latency of a request: queues have little "
+               "time to grow; with a longer load (--requests) the capacity may be lower\n",
                c.name.c_str(), c.name.empty() ? "" : ": ", load_s, load_s / request_s);
 }
 
@@ -87,7 +87,7 @@ int Search(const CapacityOptions& o) {
   if (const Status written = WriteResult(result, o.json, o.output); !written.ok())
     return FailOf(kName, written, kExitFailed);
   if (InterruptCount() > 0) {
-    if (!o.csv.empty()) std::fprintf(stderr, "tactus %s: interrupted; the same command goes on\n", kName);
+    if (!o.csv.empty()) std::fprintf(stderr, "tactus %s: interrupted; the same command resumes\n", kName);
     return kExitInterrupted;
   }
   if (found == 0) {

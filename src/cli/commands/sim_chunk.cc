@@ -1,4 +1,4 @@
-// `tactus sim chunk`: the size of a step, so of its prompt chunk, with which equal requests are served fastest.
+// `tactus sim chunk`: finds the step size (token budget), and so the prompt chunk, that serves equal requests fastest.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr const char* kChunkName = "sim chunk";
 constexpr int64_t kMostTokens = 1 << 20, kMostSequences = 1 << 16;
-// Sizes that are tried are multiples of the rows of a tile; from 16 of them on eight to the octave.
+// The sizes tried are multiples of a tile's rows; from 16 tiles on, eight per octave.
 constexpr int64_t kTile = 64;
-// Rates within this share of the best are a tie: the step-time model is not known better.
+// Sizes within this share of the best throughput are a tie: the step-time model is no more accurate.
 constexpr double kTie = 0.01;
 
 struct ChunkOptions : SimCommandOptions {
@@ -28,15 +28,18 @@ struct ChunkOptions : SimCommandOptions {
   void VisitFields(V& v) {
     v.Group("Requests");
     v.Field("prompt-tokens", prompt_tokens,
-            {.unit = "tokens", .min = 0, .max = kMostTokens, .help = "P, of every request's prompt"});
+            {.unit = "tokens", .min = 0, .max = kMostTokens, .help = "P, the length of every prompt"});
     v.Field("answer-tokens", answer_tokens,
-            {.unit = "tokens", .min = 0, .max = kMostTokens, .help = "D, of every request's answer"});
+            {.unit = "tokens", .min = 0, .max = kMostTokens, .help = "D, the length of every answer"});
     v.Field("ratio", ratio,
-            {.min = 0, .max = kMostTokens, .help = "P:D, with --sequence-tokens instead of the two before: 14.2"});
+            {.min = 0,
+             .max = kMostTokens,
+             .help = "P:D such as 14.2; with --sequence-tokens it replaces the two options above"});
     v.Field("sequence-tokens", sequence_tokens,
             {.unit = "tokens", .min = 0, .max = kMostTokens, .help = "P + D, with --ratio"});
-    v.Field("sequences", sequences,
-            {.unit = "sequences", .min = 0, .max = kMostSequences, .help = "B, that hold KV at once"});
+    v.Field(
+        "sequences", sequences,
+        {.unit = "sequences", .min = 0, .max = kMostSequences, .help = "B, the number of sequences with KV in memory"});
     SimCommandOptions::VisitFields(v);
   }
 };
@@ -50,16 +53,18 @@ Result<Requests> RequestsOf(const ChunkOptions& o) {
   Requests r{o.prompt_tokens, o.answer_tokens, o.sequences};
   const bool lengths = o.prompt_tokens > 0 || o.answer_tokens > 0, shares = o.ratio > 0 || o.sequence_tokens > 0;
   if (lengths && shares)
-    return InvalidArgument("--prompt-tokens and --answer-tokens, or --ratio and --sequence-tokens: not both", "ratio");
+    return InvalidArgument("give --prompt-tokens and --answer-tokens, or --ratio and --sequence-tokens, not both",
+                           "ratio");
   if (shares) {
     if (o.ratio <= 0 || o.sequence_tokens < 2)
-      return InvalidArgument("--ratio and --sequence-tokens go together: --ratio 14 --sequence-tokens 1024", "ratio");
+      return InvalidArgument("--ratio and --sequence-tokens go together, such as --ratio 14 --sequence-tokens 1024",
+                             "ratio");
     r.answer = std::max<int64_t>(1, std::llround(static_cast<double>(o.sequence_tokens) / (o.ratio + 1)));
     r.prompt = o.sequence_tokens - r.answer;
   }
   if (r.prompt < 1 || r.answer < 1) {
     return InvalidArgument(
-        fmt::format("prompts of {} and answers of {} tokens: name both, at least 1 each, with --prompt-tokens and "
+        fmt::format("prompts of {} and answers of {} tokens: give both, at least 1 each, with --prompt-tokens and "
                     "--answer-tokens, or with --ratio and --sequence-tokens",
                     r.prompt, r.answer),
         "prompt-tokens");
@@ -73,7 +78,7 @@ Result<Requests> RequestsOf(const ChunkOptions& o) {
   return r;
 }
 
-// Whether a request fits into the context and all sequences at once into the KV memory.
+// Checks that a request fits into the context and all sequences together into the KV memory.
 Status CheckRoom(const sim::SimOptions& o, const Requests& r, const sim::SequenceRoom& room) {
   const int64_t tokens = r.prompt + r.answer;
   const Status fits = room.context > 0
@@ -94,11 +99,11 @@ Status CheckRoom(const sim::SimOptions& o, const Requests& r, const sim::Sequenc
       "sequences");
 }
 
-// How the steady state goes with steps of `size` tokens, in cycles of one request each: its prompt in `chunks` steps,
-// each with `decodes` sequences beside the chunk, and what is left of an answer in steps of decodes alone.
+// The steady state with steps of `size` tokens, as cycles of one request: its prompt in `chunks` steps, each with
+// `decodes` sequences beside the chunk, then the rest of an answer in steps of decodes only.
 struct Candidate {
   int64_t size = 0, chunk = 0, chunks = 0, decodes = 0;
-  double alone = 0;  // steps of B decodes, a share of one too
+  double alone = 0;  // number of steps of B decodes; may be fractional
   double cycle_ns = 0, tokens_per_s = 0;
 };
 
@@ -109,7 +114,7 @@ class Steady {
   Candidate At(int64_t size) const {
     Candidate c;
     c.size = size;
-    // As many sequences decode beside a chunk as there are, or as answers have tokens for.
+    // Limited by the number of sequences and by the answers' tokens.
     for (c.decodes = std::min(r_.sequences - 1, size - 1);; --c.decodes) {
       c.chunk = std::min(r_.prompt, size - c.decodes);
       c.chunks = (r_.prompt + c.chunk - 1) / c.chunk;
@@ -124,7 +129,7 @@ class Steady {
     c.cycle_ns += c.alone * StepNs(0, 0, r_.sequences);
     return Rated(c);
   }
-  // Prompts whole and decodes by themselves, which is what the sizes are compared with.
+  // The baseline: whole prompts and decodes in separate steps.
   Candidate Apart() const {
     Candidate c;
     c.alone = static_cast<double>(r_.answer) / static_cast<double>(r_.sequences);
@@ -142,7 +147,7 @@ class Steady {
     StepShape shape;
     if (chunk > 0) shape.chunks = {&one, 1};
     shape.decodes = decodes;
-    // An answer is on average half done.
+    // On average half of an answer is decoded.
     shape.decode_context_tokens = decodes * (r_.prompt + (r_.answer + 1) / 2);
     shape.logit_rows = decodes + (chunk > 0 ? 1 : 0);
     return static_cast<double>(times_.StepTimeNs(shape));
@@ -152,7 +157,7 @@ class Steady {
   const Requests r_;
 };
 
-// Up to the first that holds a whole prompt beside all decodes.
+// Up to the first size that holds a whole prompt beside all decodes.
 std::vector<int64_t> Sizes(const Requests& r) {
   std::vector<int64_t> sizes;
   int64_t step = kTile;

@@ -9,7 +9,7 @@
 namespace tactus::cli {
 namespace {
 
-// File names and the like need not be UTF-8; what is not is replaced.
+// File names may be invalid UTF-8; invalid bytes are replaced.
 }  // namespace
 
 int FailOf(const char* command, const Status& status, int code) {

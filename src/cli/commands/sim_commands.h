@@ -1,5 +1,5 @@
-// The commands under `tactus sim`, each in its own file, and what they have in common. Arguments as in commands.h, the
-// sub-command's name removed.
+// The commands under `tactus sim`, one file each, and what they share. Arguments as in commands.h, without the
+// sub-command's name.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ int SimCompareCommand(const Args& args);
 int SimStepCommand(const Args& args);
 int SimChunkCommand(const Args& args);
 
-// One line on stderr, "tactus sim step: ..."; returns `code`.
+// Prints one line on stderr, "tactus sim step: ..."; returns `code`.
 int FailOf(const char* command, const Status& status, int code);
-// Wrong input is wrong usage; a file that cannot be read or written is a failure.
+// Invalid input is wrong usage (2); a file that cannot be read or written is a failure (1).
 int ExitCodeOf(const Status& status);
-// On stdout as one line, and in the file `output` where it is named. kDataLoss: it could not be written.
+// Writes the result to stdout as one line and to the file `output` if given. kDataLoss: the file could not be written.
 Status WriteResult(const Json& result, bool json, const std::string& output);
 
 }  // namespace tactus::cli

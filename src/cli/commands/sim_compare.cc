@@ -1,5 +1,5 @@
-// `tactus sim compare`: how results, or the configurations that they come of, differ: each one's figures, and their
-// ratios to the first one's with a confidence interval over seeds.
+// `tactus sim compare`: compares results, or configurations that it simulates: each one's metrics, and their ratios to
+// those of the first with a confidence interval over seeds.
 #include <fmt/format.h>
 
 #include <limits>
@@ -36,7 +36,7 @@ struct CompareOptions : SimCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Comparison");
-    v.Field("show", show, {.help = "metrics to compare, by comma"});
+    v.Field("show", show, {.help = "metrics to compare, separated by commas"});
     SimCommandOptions::VisitFields(v);
   }
 };
@@ -46,19 +46,19 @@ CommandLine CompareLine(CompareOptions* options) {
                    "Compares results with the first one: ratios, with confidence intervals over seeds.");
   line.Add(*options);
   line.Epilog(
-      "\nA, B, ... stand before the options. Each is a result (-o FILE of `tactus sim`, also with --seeds, or of "
+      "\nA, B, ... come before the options. Each is a result (-o FILE of `tactus sim`, also with --seeds, or of "
       "`tactus bench`), a run\nfile (--run-out), or a configuration (`tactus sim --print-config`), which is simulated "
-      "with --seeds seeds; options beside it\nare for all configurations. Several results of one thing are joined by "
+      "with --seeds seeds; further options\napply to all configurations. Join repeated runs of one configuration by "
       "commas: a1.json,a2.json.\nMetrics: " +
       results::MetricNames() + ".\n");
   return line;
 }
 
-// The runs of a result file. kInvalidArgument: no result, or one without runs.
+// The runs in a result file. kInvalidArgument: not a result, or one without runs.
 Result<std::vector<Json>> RunsOf(const std::string& file, const std::string& text) {
   const auto wrong = [&file](const std::string& why) {
     return InvalidArgument(
-        fmt::format("'{}': {}; a result is what -o of `tactus sim` or `tactus bench` writes", Printable(file), why));
+        fmt::format("'{}': {}; give a file that -o of `tactus sim` or `tactus bench` wrote", Printable(file), why));
   };
   json_text::JsonLimits limits;
   limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
@@ -71,9 +71,10 @@ Result<std::vector<Json>> RunsOf(const std::string& file, const std::string& tex
   } else {
     runs.push_back(json);
   }
-  if (runs.empty()) return wrong("it has no runs in it");
+  if (runs.empty()) return wrong("it contains no runs");
   for (const Json& run : runs) {
-    if (!run.is_object() || !run.contains("duration_s") || !run.contains("requests")) return wrong("it is no result");
+    if (!run.is_object() || !run.contains("duration_s") || !run.contains("requests"))
+      return wrong("it is not a result");
   }
   return runs;
 }
@@ -85,14 +86,13 @@ struct Operand {
 
 Result<Operand> ReadFile(const std::string& file) {
   Operand operand{std::filesystem::path(file).filename().string(), std::nullopt};
-  if (results::IsArchive(file)) {  // as a run file is
+  if (results::IsArchive(file)) {  // like a run file
     results::RunVisitor nothing;
     results::RunFile run;
     TACTUS_RETURN_IF_ERROR(results::ReadRunFile(file, &nothing, &run));
     if (!run.complete()) {
       return InvalidArgument(
-          fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows what "
-                      "is there",
+          fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows its complete part",
                       Printable(file)));
     }
     operand.runs.emplace().push_back(std::move(run.result));
@@ -111,7 +111,7 @@ Result<Operand> ReadFile(const std::string& file) {
   return operand;
 }
 
-// A file, or results by comma: the runs of one thing, such as load tests that were repeated.
+// Reads a file, or results separated by commas: repeated runs of one configuration, such as repeated load tests.
 Result<Operand> ReadOperand(const std::string& text) {
   std::error_code error;
   if (text.find(',') == std::string::npos || std::filesystem::exists(text, error)) return ReadFile(text);
@@ -122,8 +122,9 @@ Result<Operand> ReadOperand(const std::string& text) {
     rest.remove_prefix(std::min(rest.size(), file.size() + 1));
     TACTUS_ASSIGN_OR_RETURN(Operand one, ReadFile(file));
     if (!one.runs) {
-      return InvalidArgument(fmt::format(
-          "'{}' is no result, and by comma stand results; a configuration has its runs by --seeds", Printable(file)));
+      return InvalidArgument(
+          fmt::format("'{}' is not a result, and only results can be joined by commas; --seeds repeats a configuration",
+                      Printable(file)));
     }
     if (all.name.empty()) all.name = one.name + ", ...";
     all.runs->insert(all.runs->end(), one.runs->begin(), one.runs->end());
@@ -131,8 +132,8 @@ Result<Operand> ReadOperand(const std::string& text) {
   return all;
 }
 
-// Runs of one thing are repeats only where something of them may differ: a simulation is the same each time. One in
-// which nothing completed has nothing to compare.
+// Repeats must be able to differ: a simulation with the same seed is always the same. A run without completed requests
+// cannot be compared.
 Status CheckSet(const RunSet& set) {
   std::set<std::string> plans;
   for (const Json& run : set.runs) {
@@ -147,7 +148,7 @@ Status CheckSet(const RunSet& set) {
     if (plan == run.end() || plan->is_null() || seed == run.end() || seed->is_null()) continue;
     if (!plans.insert(plan->dump() + " " + seed->dump()).second) {
       return InvalidArgument(
-          fmt::format("'{}' has one simulation twice, of seed {}: repeats of it say nothing of chance; take other "
+          fmt::format("'{}' has the same simulation twice, with seed {}: it always has the same result; use different "
                       "seeds (--seeds)",
                       Printable(set.name), seed->dump()));
     }
@@ -215,12 +216,12 @@ void Print(const std::vector<RunSet>& sets, const std::vector<results::RunMetric
   }
   if (!intervals) {
     std::printf(
-        "\nno intervals: they need several runs of each, by --seeds, or by results that are joined by commas "
+        "\nno intervals: they need several runs of each, by --seeds or as results joined by commas "
         "(a1.json,a2.json)\n");
   }
 }
 
-// The results of all operands, in their order; configurations are simulated. `rest`: the options, for each of them.
+// The results of all operands in order; configurations are simulated. `rest`: the options for each of them.
 Result<std::vector<RunSet>> SetsOf(const std::vector<std::string>& files, const Args& rest, const CompareOptions& o) {
   std::vector<RunSet> sets;
   std::vector<std::pair<std::string, sim::SimOptions>> configurations;
@@ -235,8 +236,7 @@ Result<std::vector<RunSet>> SetsOf(const std::vector<std::string>& files, const 
     Args args = rest;
     args.insert(args.end(), {"--config", file});
     if (CompareLine(&with).Parse(args) != CommandLine::Outcome::kRun)
-      return InvalidArgument(
-          fmt::format("'{}' is neither a result nor a configuration of `tactus sim`", Printable(file)));
+      return InvalidArgument(fmt::format("'{}' is not a result or a configuration of `tactus sim`", Printable(file)));
     TACTUS_RETURN_IF_ERROR(CheckForMany(with));
     configurations.emplace_back(operand.name, with.sim);
     places.push_back(sets.size());

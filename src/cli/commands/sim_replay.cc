@@ -63,7 +63,7 @@ void PrintTable(const sim::ModelReplay& m) {
   }
 }
 
-// "threads = 2" of the options that a recording was started with; empty when it is not there.
+// The value of a line such as "threads = 2" in the options of a recording; empty if there is none.
 std::string OptionOf(const std::string& started_with, const std::string& name) {
   const std::string line = name + " = ";
   for (size_t at = 0; at < started_with.size();) {
@@ -99,8 +99,7 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
     TACTUS_RETURN_IF_ERROR(core::ReplayTrace(o.file, hooks).status());
     const std::string model = OptionOf(header.started_with, "model"),
                       threads = OptionOf(header.started_with, "threads");
-    if (model.empty())
-      return InvalidArgument("--cost FILE is missing: the recording does not say which model it ran", "cost");
+    if (model.empty()) return InvalidArgument("--cost FILE is missing: the recording does not name its model", "cost");
     const int32_t count = threads.empty() || threads == "0" ? compute::UsableCores() : std::atoi(threads.c_str());
     path = engine::DefaultProfilePath(model, count);
   }
@@ -126,7 +125,7 @@ int Write(const SimReplayOptions& o, Json result, const results::KeptSeries* ser
     result["timeseries"] = series->ToJson();
   }
   const std::string text =
-      result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";  // paths need not be UTF-8
+      result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";  // paths may be invalid UTF-8
   if (o.json) std::printf("%s", text.c_str());
   if (o.output.empty()) return kExitOk;
   const Status written = ReplaceFile(o.output, text, "output");
@@ -157,7 +156,7 @@ int ReplayRecorded(const SimReplayOptions& o, core::RunRecorder* recorder, const
                 : report->identical()       ? "identical"
                                             : "DIFFERENT");
   }
-  if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
+  if (!report->complete) std::fprintf(stderr, "the recording was not closed; its complete part was replayed\n");
   if (const int code = Close(recorder, metrics.Outcome(report->stats)); code != kExitOk) return code;
   if (const int code = Write(o, RecordedJson(*report), series); code != kExitOk) return code;
   if (report->steps_recorded == 0) {
@@ -191,7 +190,7 @@ int ReplayModel(const SimReplayOptions& o, core::RunRecorder* recorder, const re
     beyond = profile->Extrapolation(replay->most);
   if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get()))
     beyond = cost->Extrapolation(replay->most);
-  if (!beyond.empty()) std::fprintf(stderr, "beyond what was measured: %s\n", beyond.c_str());
+  if (!beyond.empty()) std::fprintf(stderr, "outside the measured range: %s\n", beyond.c_str());
   Json result = {{"recorded", RecordedJson(replay->recorded)},
                  {"step_time",
                   {{"model", model->about},

@@ -11,15 +11,15 @@ namespace tactus::cli {
 
 struct SimReplayOptions {
   std::string file, times = "recorded";
-  std::string cost;           // a file of `tactus profile`; empty: where that command put it for the recorded model
-  std::string model, device;  // or a cost model of these
+  std::string cost;           // file of `tactus profile`; empty: its default file for the recorded model
+  std::string model, device;  // or the cost model for these
   int64_t tp = 1;
   bool json = false;
-  std::string output;     // of the JSON object; empty: none
+  std::string output;     // file for the JSON object; empty: none
   std::string steps_out;  // CSV of every step, measured and predicted; empty: none
 };
 
-// `run_file` and `series` (either may be null): of the run as it was recorded or, by a model, as it was predicted.
+// `run_file` and `series` (either may be null) get the recorded run or, with --times model, the predicted one.
 int SimReplay(const SimReplayOptions& options, std::unique_ptr<results::RunFileWriter> run_file,
               results::KeptSeries* series);
 

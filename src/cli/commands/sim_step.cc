@@ -1,4 +1,4 @@
-// `tactus sim step`: how long one step takes on given devices, and what it is made of.
+// `tactus sim step`: prices one step on given devices, and its parts.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -16,7 +16,7 @@ namespace tactus::cli {
 namespace {
 
 constexpr const char* kStepName = "sim step";
-constexpr int64_t kMost = 1 << 30;  // tokens of a step, and before one
+constexpr int64_t kMost = 1 << 30;  // tokens in a step, and context before it
 
 struct StepOptions : SimCommandOptions {
   std::vector<std::string> decodes, chunks;
@@ -24,13 +24,12 @@ struct StepOptions : SimCommandOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Step");
-    v.Field(
-        "decodes", decodes,
-        {.help = "NxCONTEXT: N sequences that decode one token each, behind so many tokens: 32x4096; may be repeated"});
-    v.Field(
-        "chunk", chunks,
-        {.help =
-             "TOKENS@CONTEXT: a chunk of a prompt, behind so many tokens of it: 512@1024, or 512; may be repeated"});
+    v.Field("decodes", decodes,
+            {.help = "NxCONTEXT, such as 32x4096: N sequences that decode one token each after CONTEXT tokens; may be "
+                     "repeated"});
+    v.Field("chunk", chunks,
+            {.help = "TOKENS@CONTEXT, such as 512@1024 or 512: a prompt chunk after CONTEXT tokens of the prompt; may "
+                     "be repeated"});
     SimCommandOptions::VisitFields(v);
   }
 };
@@ -51,7 +50,7 @@ std::optional<std::pair<int64_t, int64_t>> Pair(const std::string& text, char se
   return std::pair(*first, *second);
 }
 
-// Chunks are kept apart from the shape that points to them.
+// `chunks` stores the chunks that the shape points to.
 Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks) {
   StepShape shape;
   for (const std::string& text : o.decodes) {
@@ -77,7 +76,7 @@ Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks)
     chunks->push_back({static_cast<int32_t>(pair->second), static_cast<int32_t>(pair->first)});
   }
   if (shape.decodes == 0 && chunks->empty())
-    return InvalidArgument("the step is empty: give it --decodes 32x4096, --chunk 512@1024 or both", "decodes");
+    return InvalidArgument("the step is empty: give --decodes 32x4096, --chunk 512@1024 or both", "decodes");
   shape.chunks = *chunks;
   if (shape.tokens() > kMost)
     return InvalidArgument(fmt::format("a step of {} tokens; at most {} are priced", shape.tokens(), kMost), "chunk");
@@ -129,7 +128,7 @@ void Print(const Json& j) {
     std::printf("MFU %.1f %%, MBU %.1f %%\n", 100 * j["mfu"].get<double>(), 100 * j["mbu"].get<double>());
   }
   if (!j["extrapolation"].is_null())
-    std::printf("Beyond what was measured: %s\n", j["extrapolation"].get<std::string>().c_str());
+    std::printf("Outside the measured range: %s\n", j["extrapolation"].get<std::string>().c_str());
 }
 
 }  // namespace
@@ -139,7 +138,7 @@ int SimStepCommand(const Args& args) {
   CommandLine line("sim step", "--model M --device D --decodes NxCONTEXT --chunk TOKENS@CONTEXT [options]",
                    "Prices one step and its parts, by operator.");
   line.Add(options);
-  line.Epilog("\nThe load's options do not count: a step is priced by itself.\n");
+  line.Epilog("\nThe options of the load have no effect: a single step is priced.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   std::vector<ChunkShape> chunks;
   const auto shape = ShapeOf(options, &chunks);

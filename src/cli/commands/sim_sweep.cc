@@ -1,4 +1,4 @@
-// `tactus sim sweep`: every combination of options, each with so many seeds, as one table.
+// `tactus sim sweep`: simulates every combination of options with several seeds and writes one table.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -33,19 +33,18 @@ struct SweepOptions : SimManyOptions {
   void VisitFields(V& v) {
     v.Group("Sweep");
     v.Field("csv", csv,
-            {.help = "the table, a row per run, written as runs end; a file that a sweep of the same options began is "
-                     "gone on with. Default: on standard output, at the end"});
-    v.Field("show", show, {.help = "metrics of the summary on standard output, by comma"});
+            {.help = "the table, one row per run, written as runs end; a sweep with the same options resumes from its "
+                     "file. Default: standard output, at the end"});
+    v.Field("show", show, {.help = "metrics of the summary on standard output, separated by commas"});
     v.Field("best", best,
-            {.help = "a metric: says which configuration has most of it, or least where that is better: goodput, "
-                     "p99(tbt)"});
+            {.help = "reports the configuration that is best in this metric, such as goodput or p99(tbt)"});
     SimManyOptions::VisitFields(v);
   }
 };
 
 struct SweepRun {
   sim::SimOptions options;
-  SweepTable::Row key;  // values of what is varied, seed
+  SweepTable::Row key;  // values of the varied flags, seed
   std::string name;
 };
 
@@ -55,7 +54,7 @@ class Sweep {
         SweepTable* table, std::string base)
       : o_(options), runs_(std::move(runs)), table_(*table), base_(std::move(base)), metrics_(std::move(metrics)) {}
 
-  // Not ok: the table could not be written. Runs that cannot be made are rows with an error.
+  // Not ok: the table could not be written. Runs that cannot be made become rows with an error.
   Status Run() {
     std::vector<const SweepRun*> left;
     for (const SweepRun& run : runs_) {
@@ -84,18 +83,18 @@ class Sweep {
   }
 
  private:
-  // What has an error is tried again: its reason may be gone.
+  // Runs with an error are tried again: the cause may be gone.
   bool Done(const SweepRun& run) const {
     const SweepTable::Row* row = table_.Find(run.key);
     return row != nullptr && (*row)[row->size() - 2].empty();
   }
   bool Stopped() const { return InterruptCount() > 0 || failed_; }
 
-  // A part of the first run says how long all will take; its result is not used.
+  // Prints the number of runs and their estimated time, from a part of the first run whose result is discarded.
   void Announce(const std::vector<const SweepRun*>& left) {
     const auto threads = std::min<int64_t>(ThreadsOf(o_), static_cast<int64_t>(left.size()));
     std::string text = fmt::format("{} runs", runs_.size());
-    if (left.size() < runs_.size()) text += fmt::format(", {} of them done before", runs_.size() - left.size());
+    if (left.size() < runs_.size()) text += fmt::format(", {} of them already done", runs_.size() - left.size());
     if (!left.empty()) {
       text += fmt::format(", on {} threads", threads);
       if (const auto run_s = RunTimeS(left.front()->options))
@@ -147,7 +146,7 @@ class Sweep {
   bool drawn_ = false;
 };
 
-// The rows of one configuration, and what they say.
+// The rows of one configuration and their summary.
 class SweepSummary {
  public:
   SweepSummary(const SweepTable& table, const std::vector<SweepRun>& runs, size_t seeds) : table_(table) {
@@ -177,7 +176,7 @@ class SweepSummary {
     return text;
   }
 
-  // "" where no configuration has the metric.
+  // Empty if no configuration has the metric.
   std::string Best(const results::RunMetric& metric) const {
     const Configuration* best = nullptr;
     std::optional<results::SeedInterval> most;
@@ -203,7 +202,7 @@ class SweepSummary {
     std::string name;
     std::vector<const SweepTable::Row*> rows;
   };
-  // Over seeds; absent where one has none.
+  // Mean over seeds; absent if a seed lacks the metric.
   std::optional<results::SeedInterval> Mean(const Configuration& c, const results::RunMetric& metric) const {
     const auto column = std::find(table_.columns().begin(), table_.columns().end(), SweepTable::Cell(metric.Name()));
     if (column == table_.columns().end() || c.rows.empty()) return std::nullopt;
@@ -220,7 +219,7 @@ class SweepSummary {
   std::vector<Configuration> configurations_;
 };
 
-// Cells as what they are: numbers, null, text.
+// Cells with their types: numbers, null, text.
 Json TableJson(const SweepTable& table, const std::vector<SweepTable::Row>& keys) {
   Json rows = Json::array();
   for (const SweepTable::Row& key : keys) {
@@ -229,7 +228,7 @@ Json TableJson(const SweepTable& table, const std::vector<SweepTable::Row>& keys
     Json j = Json::object();
     for (size_t i = 0; i < row->size(); ++i) {
       const std::string& cell = (*row)[i];
-      const bool text = i + 1 < key.size() || i + 2 >= row->size();  // what is varied; error, base
+      const bool text = i + 1 < key.size() || i + 2 >= row->size();  // varied flags; error, base
       char* end = nullptr;
       const double number = std::strtod(cell.c_str(), &end);
       j[table.columns()[i]] = cell.empty() ? Json(nullptr) : text || *end != '\0' ? Json(cell) : Json(number);
@@ -271,7 +270,7 @@ Result<std::vector<results::RunMetric>> MetricsOf(const char* flag, const std::s
   return metrics;
 }
 
-// The columns of figures: every metric of all requests, then those of classes that are asked for.
+// The metric columns: every metric of all requests, then the requested metrics of classes.
 std::vector<results::RunMetric> ColumnMetrics(const std::vector<results::RunMetric>& shown,
                                               const std::vector<results::RunMetric>& best) {
   std::vector<results::RunMetric> metrics = results::RunMetric::All();
@@ -284,8 +283,8 @@ std::vector<results::RunMetric> ColumnMetrics(const std::vector<results::RunMetr
   return metrics;
 }
 
-// A fault in what is not varied is one of the first and of the last configuration, in the same words: said before
-// anything runs.
+// An error in the options that are not varied appears in the first and the last configuration with the same text; it is
+// reported before any run.
 Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
   const Status first = SetUp(runs.front().options).status();
   if (first.ok()) return Status();
@@ -327,7 +326,7 @@ int Run(const SweepOptions& o) {
   }
   if (InterruptCount() > 0) {
     std::fprintf(stderr, "tactus %s: interrupted; %s\n", kSweepName,
-                 o.csv.empty() ? "what was done is above" : "the same command goes on");
+                 o.csv.empty() ? "the runs so far are above" : "the same command resumes");
     return kExitInterrupted;
   }
   std::string first;

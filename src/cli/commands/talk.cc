@@ -18,9 +18,9 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kAnswerShare = 4;  // of the context is kept free for an answer, before older messages are
+constexpr int64_t kAnswerShare = 4;  // 1/4 of the context is kept free for an answer before older messages are kept
 
-// Prints what comes and lets the main thread wait for the end.
+// Prints the answer as it is streamed and lets the main thread wait for its end.
 class TerminalSink final : public ResponseSink {
  public:
   TerminalSink(const Engine& engine, api::AnswerShape shape, Clock& clock)
@@ -38,12 +38,12 @@ class TerminalSink final : public ResponseSink {
     end_ns_ = clock_.NowNs();
     changed_.notify_all();
   }
-  // True once done; waits at most 50 ms, so that the caller can look at Ctrl-C.
+  // True once done; waits at most 50 ms so that the caller can check for Ctrl-C.
   bool WaitShortly() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return answer_.done(); });
   }
-  // --- When it is done ---
+  // --- After the end ---
   std::string text() const { return api::TextOf(answer_.choice(0).parts); }
   const Status& status() const { return status_; }
   std::string Summary() const {
@@ -57,7 +57,7 @@ class TerminalSink final : public ResponseSink {
   }
 
  private:
-  // What has come: the reasoning to stderr, so that stdout has the answer alone.
+  // Prints the new parts: the reasoning to stderr, so that stdout has only the answer.
   void Print() {
     for (const api::AnswerPart& part : answer_.parts()) {
       const bool thought = part.kind == api::AnswerPart::Kind::kReasoning;
@@ -70,7 +70,7 @@ class TerminalSink final : public ResponseSink {
   }
 
   Clock& clock_;
-  bool thinking_ = false;  // reasoning was the last thing
+  bool thinking_ = false;  // reasoning was printed last
   std::mutex mutex_;
   std::condition_variable changed_;
   const TimeNs start_ns_;
@@ -110,11 +110,11 @@ std::vector<api::ChatMessage> Talk::Messages() const {
   return all;
 }
 
-// With what the settings say about the answer.
+// Applies the settings to the request.
 Result<api::Prepared> Talk::Prepare(api::ParsedRequest asked) {
   asked.base.sampling = Sampling();
-  if (settings_.max_tokens > 0) asked.default_max_tokens = settings_.max_tokens;   // or less, as the context leaves it
-  return api::PrepareConversation(std::move(asked), engine_, limits_, {}, false);  // of what is tried, nothing counts
+  if (settings_.max_tokens > 0) asked.default_max_tokens = settings_.max_tokens;   // less if the context has less room
+  return api::PrepareConversation(std::move(asked), engine_, limits_, {}, false);  // attempts do not count in metrics
 }
 
 Result<api::Prepared> Talk::PrepareToFit(int64_t* left_out) {
@@ -126,13 +126,13 @@ Result<api::Prepared> Talk::PrepareToFit(int64_t* left_out) {
     const bool too_long = !prepared.ok() && prepared.status().code() == StatusCode::kInvalidArgument;
     const bool fits = prepared.ok() && prepared->requests[0].stop.max_tokens >= room;
     if (fits || (!prepared.ok() && !too_long)) return prepared;
-    if (messages_.size() == 1) {  // the question alone
+    if (messages_.size() == 1) {  // only the question is left
       if (prepared.ok()) return prepared;
       messages_ = whole;
       *left_out = 0;
       return prepared;
     }
-    // A question and its answer.
+    // Removes a question and its answer.
     const auto next = std::find_if(messages_.begin() + 1, messages_.end(),
                                    [](const api::ChatMessage& message) { return message.role == "user"; });
     *left_out += next - messages_.begin();
@@ -176,12 +176,12 @@ void Talk::Generate(api::Prepared prepared, std::string* text, Asked* asked) {
   }
   bool cancelled = false;
   while (!sink->WaitShortly()) {
-    // An answer that cannot be read is not worth its time either.
+    // Nor can an answer be used that cannot be printed.
     if ((InterruptCount() == 0 && std::ferror(stdout) == 0) || cancelled) continue;
     asked->interrupted = InterruptCount() > 0;
     engine_.Cancel(*handle);
     cancelled = true;
-    if (on_terminal_) ClearInterrupt();  // an impatient second Ctrl-C ends the answer too, and not the chat
+    if (on_terminal_) ClearInterrupt();  // a repeated Ctrl-C stops the answer, not the chat
   }
   *text = sink->text();
   asked->summary = sink->Summary();

@@ -1,5 +1,5 @@
-// One conversation with a model, message by message: what `tactus run` asks and prints. Main thread; answers are
-// printed as they are made, on the engine's delivery thread.
+// One conversation with a model in `tactus run`: sends messages and prints answers. Main thread; the engine's delivery
+// thread prints answers as they are generated.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@
 
 namespace tactus::cli {
 
-// What a chat may change of its answers while it runs (/set).
+// Settings of answers that a chat can change while it runs (/set).
 struct AnswerSettings {
-  StatedSampling sampling;  // over the defaults that the engine has
+  StatedSampling sampling;  // override the engine's defaults
   std::optional<int64_t> seed;
-  int64_t max_tokens = 0;  // at most what the context leaves; 0: that, at most --default-max-tokens
+  int64_t max_tokens = 0;  // 0: the rest of the context, at most --default-max-tokens
 
   template <class V>
   void VisitFields(V& v) {
@@ -26,35 +26,38 @@ struct AnswerSettings {
     v.Field("max-tokens", max_tokens,
             {.unit = "tokens",
              .min = 0,
-             .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
+             .help = "longest answer; 0: the rest of the context, at most --default-max-tokens"});
   }
 };
 
-// How one question went.
+// The outcome of one question.
 struct Asked {
-  Status status;             // not ok: nothing of it stays in the talk
-  bool interrupted = false;  // Ctrl-C stopped the answer; what came of it stays
+  Status status;             // not ok: neither question nor answer is kept
+  bool interrupted = false;  // Ctrl-C stopped the answer; its part is kept
   std::string summary;       // one line about speed
-  int64_t left_out = 0;      // of the oldest messages, which no longer fit into the context
+  int64_t left_out = 0;      // number of oldest messages dropped because the context is full
 };
 
 class Talk {
  public:
-  // `on_terminal`: Ctrl-C stops an answer and nothing else.
+  // `on_terminal`: Ctrl-C stops only an answer.
   Talk(Engine& engine, int64_t default_max_tokens, bool on_terminal);
 
   void Clear();  // the system message stays
   void SetSystem(const std::string& text);
   const std::string& system() const { return system_; }
   AnswerSettings& settings() { return settings_; }
-  int64_t context() const { return limits_.max_model_len; }  // tokens of a question, what was before, and the answer
-  // What answers are sampled with now.
+  int64_t context() const {
+    return limits_.max_model_len;
+  }  // tokens of the earlier messages, the question and the
+     // answer
+  // The current sampling parameters.
   SamplingParams Sampling() const;
 
-  // Asks and prints. Where the whole talk does not fit into the context with room for an answer, its oldest messages
-  // are left out for good.
+  // Sends the question and prints the answer. If the conversation and room for an answer exceed the context, its oldest
+  // messages are dropped permanently.
   Asked Ask(const std::string& question);
-  // Continues the text as it is.
+  // Continues the text without a chat template.
   Asked Continue(const std::string& start);
 
  private:
@@ -68,7 +71,7 @@ class Talk {
   const bool on_terminal_;
   AnswerSettings settings_;
   std::string system_;
-  std::vector<api::ChatMessage> messages_;  // of user and assistant in turn
+  std::vector<api::ChatMessage> messages_;  // user and assistant in turn
 };
 
 }  // namespace tactus::cli

@@ -1,4 +1,4 @@
-// `tactus template MODEL|FILE.jinja --messages FILE.json`: what the chat template makes of a conversation.
+// `tactus template MODEL|FILE.jinja --messages FILE.json`: renders a conversation with the chat template.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -14,7 +14,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostFileBytes = int64_t{16} << 20;  // as much as a request to the server may have
+constexpr int64_t kMostFileBytes = int64_t{16} << 20;  // same limit as a request to the server
 
 constexpr char kKwargs[] = "chat-template-kwargs";
 
@@ -29,7 +29,7 @@ struct TemplateOptions {
     v.Field("tools", tools, {.help = "JSON file: a list of tools"});
     v.Field(kKwargs, kwargs, {.help = "JSON object of further variables"});
     v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
-    v.Field("source", source, {.help = "print the template instead; with --tools the one for chats with tools"});
+    v.Field("source", source, {.help = "print the template itself; with --tools the one for chats with tools"});
   }
 };
 
@@ -61,7 +61,7 @@ Result<std::string> Render(const TemplateOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(Json variables, ReadJson(options.messages));
   if (variables.is_array()) variables = Json{{"messages", variables}};
   if (!variables.is_object() || !variables.contains("messages")) {
-    return InvalidArgument(fmt::format("{} is neither a list of messages nor an object with one", options.messages));
+    return InvalidArgument(fmt::format("{} is not a list of messages or an object with one", options.messages));
   }
   if (!options.tools.empty()) {
     TACTUS_ASSIGN_OR_RETURN(variables["tools"], ReadJson(options.tools));

@@ -1,4 +1,5 @@
-// `tactus tokenize MODEL [TEXT]`: the tokens of a text (an argument, or standard input), as the server would make them.
+// `tactus tokenize MODEL [TEXT]`: prints the tokens of a text (an argument, or standard input) as the server computes
+// them.
 #include <cstdio>
 #include <limits>
 
@@ -12,7 +13,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostTextBytes = int64_t{64} << 20;  // of one text; --lines takes any number of them
+constexpr int64_t kMostTextBytes = int64_t{64} << 20;  // largest single text; --lines reads any number of them
 
 struct TokenizeOptions {
   std::string model, text;
@@ -22,8 +23,8 @@ struct TokenizeOptions {
     v.Group("Tokenising");
     v.Field("ids", ids, {.help = "print only the ids, on one line"});
     v.Field("json", json, {.help = "print one JSON object: count, tokens, token_strs"});
-    v.Field("add-special-tokens", add_special, {.help = "add BOS and EOS as the model's own post-processor does"});
-    v.Field("lines", lines, {.help = "tokenise each line of the input by itself, one line of ids each"});
+    v.Field("add-special-tokens", add_special, {.help = "add BOS and EOS as the model's post-processor does"});
+    v.Field("lines", lines, {.help = "tokenise each input line separately and print its ids on one line"});
   }
 };
 

@@ -1,4 +1,4 @@
-// What every command takes and returns.
+// Argument type and exit statuses of every command.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `tactus serve` and `tactus sim` take: for the commands, and for tests that start what they start.
+// The options of `tactus serve` and `tactus sim`, for the commands and for tests.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct ServeCommandOptions {
   }
 };
 
-// `options` outlives it.
+// `options` must outlive the result.
 inline CommandLine ServeLine(ServeCommandOptions* options) {
   CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
   line.Add(*options);
@@ -53,22 +53,21 @@ struct SimCommandOptions {
             {.unit = "seeds",
              .min = 1,
              .max = 1000,
-             .help = "how many seeds each configuration runs with, from --seed on; figures are then means, with the 95 "
-                     "% confidence interval over seeds"});
+             .help = "runs per configuration, with consecutive seeds from --seed; figures are means with 95 % "
+                     "confidence intervals"});
     v.Field("jobs", threads,
             {.unit = "runs",
              .min = 0,
              .max = 4096,
-             .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "
-                     "the same on any number"});
+             .help = "number of parallel runs, each on one thread; 0: one per core. Results do not depend on it"});
     run_out.VisitFields(v);
     timeseries.VisitFields(v);
     v.Field("replay", replay,
-            {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
+            {.help = "replay a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,
             {.choices = "recorded|model",
-             .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
-                     "see how far off they are"});
+             .help = "step times of --replay; recorded: the recorded ones, for identical plans; model: those of "
+                     "--cost, to measure their error"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
     v.Field("list", list,
@@ -78,19 +77,20 @@ struct SimCommandOptions {
   }
 };
 
-// `options` outlives it.
+// `options` must outlive the result.
 inline CommandLine SimLine(SimCommandOptions* options) {
   CommandLine line(
       "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
       "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
   line.Add(*options);
   line.Epilog(
-      "\nAlso: tactus sim capacity (the largest rate that keeps a condition), sweep (every combination of options), "
+      "\nAlso: tactus sim capacity (the largest rate at which a condition holds), sweep (every combination of "
+      "options), "
       "compare\n(ratios of results), step (one step's time and its parts); each has its own --help.\n");
   return line;
 }
 
-// What the options' texts say that only a command line reads.
+// Parses the option texts that only a command line has.
 inline Result<sim::SimTexts> TextsOf(const sim::SimOptions& options) {
   sim::SimTexts texts;
   TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));

@@ -13,7 +13,7 @@
 namespace tactus::cli {
 namespace {
 
-// At most a line of it, and nothing that a terminal obeys.
+// At most one line, without terminal control characters.
 std::string Shown(std::string text, size_t most = 80) {
   if (text.size() > most) text = text.substr(0, most) + "...";
   for (char& c : text) {
@@ -69,17 +69,17 @@ const char* Expected(const FieldBinding& field) {
   return "a string or a list of strings";
 }
 
-// Of a number where a duration stands: how to write it with a unit.
+// The hint for a number in place of a duration: the number with a unit.
 std::string UnitFix(const FieldBinding& field, const toml::node& node) {
   if (!Is<DurationText>(field) || !node.is_number()) return {};
   const std::string number = TomlText(node);
   return fmt::format(": write \"{}ms\" or \"{}s\"", number, number);
 }
 
-// One value of the field as SetField reads it; nothing where the type is wrong.
+// The value as text for SetField; absent if the type is wrong.
 std::optional<std::string> TextOf(const FieldBinding& field, const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) {
-    // "on" and "50ms" are how these are written on the command line; a number in quotes is a slip.
+    // Texts such as "on" and "50ms" are valid as on the command line; a number in quotes is an error.
     const bool quoted_number = IsWhole(field) || IsReal(field);
     return quoted_number ? std::nullopt : text;
   }
@@ -88,7 +88,7 @@ std::optional<std::string> TextOf(const FieldBinding& field, const toml::node& n
   }
   const bool number = IsReal(field) || Is<BytesText>(field);
   if (const auto value = node.value_exact<int64_t>()) {
-    const bool zero = Is<DurationText>(field) && *value == 0;  // which needs no unit
+    const bool zero = Is<DurationText>(field) && *value == 0;  // 0 needs no unit
     return number || zero || IsWhole(field) ? std::optional(fmt::format("{}", *value)) : std::nullopt;
   }
   if (const auto value = node.value_exact<double>()) {
@@ -97,7 +97,7 @@ std::optional<std::string> TextOf(const FieldBinding& field, const toml::node& n
   return std::nullopt;
 }
 
-// The texts of a key's value; nothing where the type is wrong.
+// The texts of a key's value; absent if the type is wrong.
 std::optional<std::vector<std::string>> TextsOf(const FieldBinding& field, const toml::node& node) {
   const toml::array* list = node.as_array();
   if (list != nullptr && !Is<std::vector<std::string>>(field)) return std::nullopt;
@@ -146,7 +146,7 @@ Result<toml::table> Parse(const std::string& path) {
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
                        std::vector<std::string>* already_set) {
   TACTUS_ASSIGN_OR_RETURN(const toml::table table, Parse(path));
-  std::map<std::string, std::string> key_of;  // field -> the file's name for it
+  std::map<std::string, std::string> key_of;  // field -> its name in the file
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string where = fmt::format("--config {}: line {}: ", path, node.source().begin.line);

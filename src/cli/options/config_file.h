@@ -1,4 +1,4 @@
-// The TOML file of --config: its keys are option names, its values have the option's type. Main thread.
+// The TOML file of --config: keys are option names, values have the option's type. Main thread.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@ namespace tactus::cli {
 
 inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
-// Sets what the file says, and adds it to `already_set`; fields that were there keep what they have, but a wrong type
-// is an error there too. `find` gives the field of a name or alias, null for none. kInvalidArgument names file, line,
-// key, value and what is expected.
+// Sets the file's options and adds them to `already_set`; fields already in it keep their value, but a wrong type is an
+// error for them too. `find` returns the field of a name or alias, or null. kInvalidArgument names file, line, key,
+// value and the expected type.
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
                        std::vector<std::string>* already_set);
 

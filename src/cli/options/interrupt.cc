@@ -23,10 +23,11 @@ std::atomic<int> g_status{kExitInterrupted}, g_signal{SIGINT};
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 
-// A byte for every Ctrl-C, which a wait for input sees too. Without a pipe a Ctrl-C is seen by what it interrupts.
+// Self-pipe: one byte per Ctrl-C, so that a wait for input sees it. Without a pipe only interrupted calls notice
+// Ctrl-C.
 int g_pipe[2] = {-1, -1};
 
-// Async-signal-safe, as are the handlers that call it.
+// Async-signal-safe, like the handlers that call it.
 [[noreturn]] void EndNow(int status) {
   RemoveUnfinishedFiles();
   _exit(status);
@@ -38,7 +39,7 @@ int g_pipe[2] = {-1, -1};
   }
   char line[256] = "";
   const auto append = [&line](const char* text) { std::strncat(line, text, sizeof line - std::strlen(line) - 2); };
-  if (g_terminal.load()) append("\r\033[K");  // what passes while it loads, or the terminal's ^C
+  if (g_terminal.load()) append("\r\033[K");  // clears the temporary line of the start, or the terminal's ^C
   append("tactus");
   if (*g_command.load() != 0) append(" ");
   append(g_command.load());
@@ -59,7 +60,7 @@ void OnInterrupt(int signal) {
   errno = saved;
 }
 
-// As when a terminal closes: asks to stop, and never more than that.
+// SIGHUP, when a terminal closes: requests a stop, but never forces one.
 void OnHangUp(int signal) {
   int none = 0;
   if (g_count.compare_exchange_strong(none, 1)) g_signal.store(signal);
@@ -87,7 +88,7 @@ void Catch(int signal, void (*handler)(int) = OnInterrupt) {
   struct sigaction action = {};
   action.sa_handler = handler;
   action.sa_mask = SignalSet();  // no handler interrupts another
-  action.sa_flags = 0;           // no SA_RESTART: a blocked read of the terminal returns
+  action.sa_flags = 0;           // no SA_RESTART: a blocked read of the terminal must return
   sigaction(signal, &action, nullptr);
 }
 
@@ -128,7 +129,7 @@ void CatchTermination() {
 Loading::Loading() {
   g_loading = true;
   if (g_count.load() == 0) return;
-  HoldSignals();  // a handler that finds this thread at its end would wait for that end
+  HoldSignals();  // a handler on the exiting thread would wait for its own exit
   EndLoading();
 }
 Loading::~Loading() {

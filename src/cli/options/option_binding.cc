@@ -57,13 +57,13 @@ Status CheckRange(const FieldBinding& field, const std::string& text, double val
                          field.name);
 }
 
-// A secret of asterisks alone is what is shown in place of one: taken for a key it would open the door to everybody who
-// reads this.
+// A secret of only asterisks is the masked form that listings show: accepted as a key, it would let in every reader of
+// a listing.
 bool IsMask(const std::string& text) {
   return !text.empty() && text.find_first_not_of('*') == std::string::npos;
 }
 
-// Of two values of one flag neither can be meant more than the other; the same value twice does no harm.
+// Two different values of one flag are ambiguous; the same value twice is harmless.
 Status CheckGivenOnce(const FieldBinding& field, const std::vector<std::string>& texts) {
   if (std::holds_alternative<std::vector<std::string>*>(field.target)) return Status();
   for (const std::string& text : texts) {
@@ -157,8 +157,8 @@ Status SetField(const FieldBinding& field, const std::string& text) {
   }
   if (field.spec.secret && IsMask(text)) {
     return InvalidArgument(
-        fmt::format("--{}: '{}' stands for a secret and is none; give the secret itself, or leave the option out",
-                    field.name, text),
+        fmt::format("--{}: '{}' is the mask of a secret; give the secret itself, or leave the option out", field.name,
+                    text),
         field.name);
   }
   if (const auto* p = std::get_if<std::string*>(&field.target))
@@ -171,7 +171,9 @@ Status SetField(const FieldBinding& field, const std::string& text) {
 std::string FieldText(const FieldBinding& field) {
   if (const auto* p = std::get_if<bool*>(&field.target)) return **p ? "on" : "off";
   if (const auto* p = std::get_if<int64_t*>(&field.target)) return fmt::format("{}", **p);
-  if (const auto* p = std::get_if<double*>(&field.target)) return fmt::format("{}", **p);  // the shortest that is it
+  if (const auto* p = std::get_if<double*>(&field.target))
+    return fmt::format("{}", **p);  // the shortest text of the
+                                    // same value
   if (const auto* p = std::get_if<DurationText*>(&field.target)) {
     if ((*p)->ns == kAutoDuration) return "auto";
     return (*p)->ns == 0 && std::string_view(field.spec.choices).find("none") != std::string_view::npos
@@ -206,7 +208,7 @@ void CommandLine::Rest(const std::string& name, std::vector<std::string>* target
 }
 
 const FieldBinding* CommandLine::Find(const std::string& name) const {
-  if (name.empty()) return nullptr;  // "--", and no field's alias
+  if (name.empty()) return nullptr;  // "--", and no alias
   for (const FieldBinding& f : fields_) {
     if (f.name == name || name == f.spec.alias) return &f;
   }
@@ -225,7 +227,7 @@ std::string CommandLine::HelpText() const {
   std::string out = fmt::format("{}\n\nusage: tactus {} {}\n", about_, command_, usage_);
   for (const auto& p : positionals_) out += fmt::format("\n  {:<12} {}", p.name, p.help);
   if (!positionals_.empty()) out += "\n";
-  std::vector<const FieldBinding*> by_group;  // a group that is declared in two places is shown in its first
+  std::vector<const FieldBinding*> by_group;  // a group that is declared in two places is shown at its first
   for (const FieldBinding& f : fields_) {
     const auto same = [&f](const FieldBinding* other) { return other->group == f.group; };
     const auto last = std::find_if(by_group.rbegin(), by_group.rend(), same);
@@ -271,13 +273,13 @@ std::string CommandLine::HelpText() const {
 
 namespace {
 
-// The shortest text that reads back as the same number, and in TOML as no integer.
+// The shortest text that reads back as the same number and is not an integer in TOML.
 std::string DoubleText(double value) {
   std::string text = fmt::format("{}", value);
   return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
 }
 
-// Between single quotes, where nothing is escaped, or between double ones where it must be.
+// In single quotes, without escapes, or in double quotes where escapes are needed.
 std::string QuotedText(const std::string& text) {
   const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
   if (text.find('\'') == std::string::npos && std::none_of(text.begin(), text.end(), control)) return "'" + text + "'";
@@ -304,7 +306,7 @@ std::string ConfigLine(const FieldBinding& f) {
     const auto* list = std::get_if<std::vector<std::string>*>(&f.target);
     const size_t set = list != nullptr ? (*list)->size() : FieldText(f).empty() ? 0 : 1;
     if (set == 0) return fmt::format("# {}: none is set\n", f.name);
-    return fmt::format("# {}: {} set, and left out here as a secret; give it by {} or in a file of --config\n", f.name,
+    return fmt::format("# {}: {} set, and left out here as a secret; set it with {} or in a file of --config\n", f.name,
                        set == 1 ? "is" : fmt::format("{} are", set), EnvironmentName(f.name));
   }
   const auto* whole = std::get_if<std::optional<int64_t>*>(&f.target);
@@ -357,7 +359,7 @@ std::vector<std::string> CommandLine::Spelled(const std::vector<std::string>& ar
   const auto is_word = [](const std::string& arg) { return arg.empty() || arg[0] != '-' || arg.size() == 1; };
   std::vector<std::string> spelled;
   for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i] == "--") {  // behind it nothing is a flag
+    if (args[i] == "--") {  // arguments after it are positional
       positional->insert(positional->end(), args.begin() + static_cast<int64_t>(i) + 1, args.end());
       break;
     }
@@ -420,10 +422,10 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   app.add_flag("--print-config", *print_config);
   app.add_flag("--help,-h", *help);
 
-  // What is no flag's is not left to CLI11, which takes "[a,b]" for two. A boolean flag may stand alone
-  // ("--reserve-full") or with a word ("--prefix-caching off").
+  // Positional arguments are not passed to CLI11, which splits "[a,b]" into two. A boolean flag may stand alone
+  // ("--reserve-full") or have a value ("--prefix-caching off").
   std::vector<std::string> positional, joined = Spelled(args, &positional);
-  std::reverse(joined.begin(), joined.end());  // CLI11 takes them from the back
+  std::reverse(joined.begin(), joined.end());  // CLI11 reads them from the back
   try {
     app.parse(joined);
   } catch (const CLI::ParseError& e) {
@@ -482,7 +484,7 @@ Status CommandLine::Apply(const std::vector<std::pair<std::string, std::string>>
   std::vector<std::string> set;
   for (const auto& [name, text] : values) {
     const FieldBinding* field = Find(name);
-    if (field == nullptr) return NotFound(fmt::format("'{}' is no option", name), name);
+    if (field == nullptr) return NotFound(fmt::format("'{}' is not an option", name), name);
     const bool again = std::find(set.begin(), set.end(), field->name) != set.end();
     if (again && !std::holds_alternative<std::vector<std::string>*>(field->target))
       return InvalidArgument(fmt::format("--{} is given twice; give it once", field->name), field->name);

@@ -1,6 +1,6 @@
-// Turns option structs (tactus/option_fields.h) into a command line: flags, aliases, TACTUS_* environment names, one
-// TOML file, --help by group, --print-config. Precedence: flag > environment > file > what a flag
-// implies (FieldSpec::implies) > default. Main thread, before any other.
+// Binds option structs (tactus/option_fields.h) to a command line: flags, aliases, TACTUS_* environment names, one TOML
+// file, --help by group, --print-config. Precedence: flag > environment > file > implied by a flag (FieldSpec::implies)
+// > default. Main thread, before other threads start.
 #pragma once
 
 #include <deque>
@@ -26,9 +26,9 @@ struct FieldBinding {
   std::string default_text;
 };
 
-// A value as people write it, parsed and range-checked into the field; the error names flag, value, limit.
+// Parses and range-checks a value and sets the field; the error names flag, value and limit.
 Status SetField(const FieldBinding& field, const std::string& text);
-// The field's present value, in a form that SetField reads back.
+// The field's value, in a form that SetField reads back.
 std::string FieldText(const FieldBinding& field);
 
 class CommandLine {
@@ -36,14 +36,14 @@ class CommandLine {
   // `usage` is the part after "tactus <command>", e.g. "[MODEL] [options]"; `about` one sentence.
   CommandLine(std::string command, std::string usage, std::string about);
 
-  // Registers every field of an option struct; it must outlive this object.
+  // Registers every field of an option struct, which must outlive this object.
   template <class Options>
   void Add(Options& options) {
     options.VisitFields(*this);
   }
-  // A positional argument; optional unless `required`. In a file its key is the name in small letters.
+  // A positional argument; optional unless `required`. Its key in a file is the name in lower case.
   void Positional(const std::string& name, std::string* target, bool required, const std::string& help);
-  // Positionals beyond the named ones; a list in a file, by the name in small letters.
+  // Further positional arguments; a list in a file, with the name in lower case as key.
   void Rest(const std::string& name, std::vector<std::string>* target);
 
   // Text at the end of --help.
@@ -56,19 +56,19 @@ class CommandLine {
     AddBinding(name, spec, FieldBinding::Target(&target));
   }
 
-  // What Parse decided beyond filling the fields.
+  // The outcome of Parse, besides the fields that it sets.
   enum class Outcome { kRun, kDone, kBadUsage };
-  // args exclude program and command. Prints help or the effective configuration to stdout, errors to stderr.
+  // `args` without program and command. Prints help or the effective configuration to stdout, errors to stderr.
   Outcome Parse(const std::vector<std::string>& args);
-  // The same for a command: the exit status where it has nothing left to do.
+  // The same for a command: returns the exit status if the command must not run.
   std::optional<int> ParseOrExit(const std::vector<std::string>& args);
-  // Without a command line, environment or file: fields by name or alias, and what they imply. A list's name may come
-  // several times. kNotFound: no such field, its name as param.
+  // Sets fields by name or alias and what they imply, without command line, environment or file. The name of a list may
+  // occur several times. kNotFound: no such field, its name as param.
   Status Apply(const std::vector<std::pair<std::string, std::string>>& values);
 
   std::string HelpText() const;
-  // TOML that --config reads back as what is in force. Secrets are left out, each with a comment that says whether it
-  // is set. kInvalidArgument: a value that no TOML file can hold, because it is not UTF-8.
+  // The effective configuration as TOML for --config. Secrets are left out, each with a comment on whether it is set.
+  // kInvalidArgument: a value is not UTF-8, which TOML requires.
   Result<std::string> ConfigText() const;
   const std::string& command() const { return command_; }
   const std::deque<FieldBinding>& fields() const { return fields_; }
@@ -85,10 +85,10 @@ class CommandLine {
     bool required;
     std::string help;
   };
-  // What a file may say: options, and positional arguments that are no option's.
+  // Keys that a file may have: options, and positional arguments that are not options.
   const FieldBinding* FindKey(const std::string& name) const;
-  // The flags: boolean ones with their values, and further values of FieldSpec::several each with its flag. What is no
-  // flag's goes to `positional`.
+  // The flags: boolean ones with their values, and each further value of FieldSpec::several with its flag. Positional
+  // arguments go to `positional`.
   std::vector<std::string> Spelled(const std::vector<std::string>& args, std::vector<std::string>* positional) const;
   std::string command_, usage_, about_, group_, epilog_;
   std::deque<FieldBinding> fields_;

@@ -18,7 +18,7 @@
 namespace tactus::cli {
 namespace {
 
-// The process becomes the program of this name beside this one. `missing` says what to do where there is none.
+// Replaces the process by the program of this name in the same folder. `missing`: what to do if it does not exist.
 int ExecBeside(const char* suffix, const std::string& command, const Args& args, const char* missing) {
   char self[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -28,19 +28,19 @@ int ExecBeside(const char* suffix, const std::string& command, const Args& args,
   Args copy = args;
   for (std::string& arg : copy) argv.push_back(arg.data());
   argv.push_back(nullptr);
-  HoldSignals();  // until the other program catches them
+  HoldSignals();  // until the other program installs its handlers
   execv(program.c_str(), argv.data());
   const int why = errno;
   ReleaseSignals();
   if (why == ENOENT) {
-    std::fprintf(stderr, "tactus %s: there is no %s: %s\n", command.c_str(), program.c_str(), missing);
+    std::fprintf(stderr, "tactus %s: %s is missing: %s\n", command.c_str(), program.c_str(), missing);
   } else {
     std::fprintf(stderr, "tactus %s: cannot start %s: %s\n", command.c_str(), program.c_str(), std::strerror(why));
   }
   return kExitFailed;
 }
 
-// The last resort: a line and a failure in place of an abort.
+// Turns an uncaught exception into a line and a failure status instead of an abort.
 int RunOrFail(const std::function<int()>& main) {
   try {
     return main();
@@ -57,7 +57,7 @@ int RunOrFail(const std::function<int()>& main) {
 int RunProgram(const std::function<int()>& main) {
   OpenStandardStreams();
   EndOnSignals("", kExitInterrupted);
-  signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond 'ulimit -f' is an error of its write
+  signal(SIGXFSZ, SIG_IGN);  // exceeding 'ulimit -f' becomes an error of the write
   const int code = RunOrFail(main);
   const bool written = FinishStandardOutput();
   return code == kExitOk && !written ? kExitFailed : code;
@@ -69,14 +69,14 @@ void BeginCommand(const char* name, bool serves) {
 
 int ExecTools(const Args& args) {
   return ExecBeside("-tools", args.front(), args,
-                    "a first start builds what serves; run `scripts/build.sh release programs`, which adds the rest");
+                    "a first build makes only the server; run `scripts/build.sh release programs` to build the rest");
 }
 
-// Loading gRPC takes every other command longer than its own work does.
+// A separate program, because loading gRPC takes longer than most other commands.
 int ExecEpp(const Args& args) {
   return ExecBeside("-epp", "epp", args,
-                    "run `scripts/build.sh release programs`, which builds it; where gRPC was missing, install "
-                    "libgrpc++-dev, protobuf-compiler-grpc and libprotobuf-dev first and configure again");
+                    "run `scripts/build.sh release programs` to build it; if gRPC is missing, first install "
+                    "libgrpc++-dev, protobuf-compiler-grpc and libprotobuf-dev and configure again");
 }
 
 }  // namespace tactus::cli

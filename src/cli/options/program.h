@@ -1,5 +1,5 @@
-// What the programs of the project have in common: tactus, and beside it tactus-tools and tactus-epp, which it becomes
-// for the commands that serving does without. A first build makes tactus alone.
+// Common parts of the project's programs: tactus, and the separate tactus-tools and tactus-epp, which it executes for
+// commands that are not needed for serving. A first build makes tactus only.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,15 @@
 
 namespace tactus::cli {
 
-// The body of a program's main(): standard streams are open, signals end it with a line (cli/options/interrupt.h),
-// exceptions end as one line, what was printed is written. Returns the exit status.
+// The body of a program's main(): opens standard streams, installs signal handlers (cli/options/interrupt.h), turns
+// exceptions into one line, flushes output. Returns the exit status.
 int RunProgram(const std::function<int()>& main);
-// Signals are those of the command from here on. `name` lives on; `serves`: what asks it to stop is no failure.
+// From now on signals end the process in the command's name. `name` must live until exit; `serves`: a stop by signal is
+// not a failure.
 void BeginCommand(const char* name, bool serves = false);
 
-// The process becomes tactus-tools, with the command's name first in `args`. Returns only where it is missing.
+// Replaces the process by tactus-tools, with the command's name first in `args`. Returns only if it is missing.
 int ExecTools(const Args& args);
-int ExecEpp(const Args& args);  // likewise, of `tactus epp`
+int ExecEpp(const Args& args);  // the same for `tactus epp`
 
 }  // namespace tactus::cli

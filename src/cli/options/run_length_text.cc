@@ -15,12 +15,12 @@ Result<results::RunLength> ParseRunLength(const std::string& flag, const std::st
   const auto [stop, error] = std::from_chars(text.data(), end, length.requests);
   if (error == std::errc() && stop == end && length.requests >= 0) return length;
   length.requests = -1;
-  // A number that is not whole has no unit either, and counts nothing.
+  // A fractional number needs a unit: it cannot be a number of requests.
   const bool has_unit = text.find_first_of("hmnsu") != std::string::npos;
   const auto duration = ParseDuration(text);
   if (!has_unit || !duration.ok()) {
     return InvalidArgument(
-        fmt::format("--{}: '{}' is neither a time such as 60s or 10m nor a number of requests", flag, text), flag);
+        fmt::format("--{}: '{}' is not a time such as 60s or 10m, or a number of requests", flag, text), flag);
   }
   length.ns = duration->ns;
   return length;

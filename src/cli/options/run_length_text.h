@@ -1,4 +1,4 @@
-// Stretches of a run as people type them: 60s, 10m, or 100 (requests).
+// Parses the length of a part of a run: 60s, 10m, or 100 (requests).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tactus::cli {
 
-// Empty: not given. kInvalidArgument (param `flag`) for anything else that is not of the form.
+// Empty: not given. kInvalidArgument (param `flag`) for text of any other form.
 Result<results::RunLength> ParseRunLength(const std::string& flag, const std::string& text);
 
 }  // namespace tactus::cli

@@ -1,4 +1,4 @@
-// `--run-out`: the run file that a command writes (results/obs/run_file.h).
+// `--run-out`: the run file of a command (results/obs/run_file.h).
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@ struct RunOut {
   template <class V>
   void VisitFields(V& v) {
     v.Field("run-out", path,
-            {.help = "run file with the result, requests, steps and time series of this run, for `tactus report`"});
+            {.help = "write a run file with the result, requests, steps and time series, for `tactus report`"});
     v.Field("run-interval", interval, {.unit = "duration", .help = "interval of the run file's time series"});
   }
 };
 
-// `--timeseries`, of a command that makes one run: its time series in the result, and in the run file too.
+// `--timeseries`, for commands that make one run: its time series in the result and in the run file.
 struct Timeseries {
   DurationText interval{0};
 
@@ -33,23 +33,23 @@ struct Timeseries {
     v.Field("timeseries", interval,
             {.unit = "duration",
              .choices = "none",
-             .help = "what happened in each interval of this length: after the result's table, and as `timeseries` in "
-                     "the result's JSON object; beside --run-out also the run file's interval"});
+             .help = "report metrics per interval of this length, after the result's table and as `timeseries` in the "
+                     "result's JSON object; with --run-out also the run file's interval"});
   }
 };
 
-// Where the result wants a time series: sets the run file's interval by it. Null: it does not. kInvalidArgument: an
-// interval that is out of range, or that --run-interval contradicts.
+// If --timeseries is set, sets the run file's interval to it and returns a series; null otherwise. kInvalidArgument:
+// the interval is out of range or contradicts --run-interval.
 Result<std::unique_ptr<results::KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out);
 
-// What OpenRunFile would refuse, without beginning the file.
+// Returns the errors of OpenRunFile without opening the file.
 Status CheckRunOut(const RunOut& out);
 
-// The file begun, with the options of `line` except secret ones. Null: none is asked for. kInvalidArgument: an interval
-// that is out of range; kDataLoss: the file cannot be made.
+// Opens the file and writes the options of `line` except secret ones. Null: not requested. kInvalidArgument: the
+// interval is out of range; kDataLoss: the file cannot be created.
 Result<std::unique_ptr<results::RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
                                                             results::RunFileWriter::WhenBehind when_behind);
-// The same for an engine's run, which never waits for the disk.
+// The same for the run of an engine, which never waits for the disk.
 Result<std::unique_ptr<core::RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock);
 
 }  // namespace tactus::cli

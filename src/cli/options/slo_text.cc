@@ -30,7 +30,7 @@ Result<Slo> ParseSlo(const std::string& text) {
       return InvalidArgument(fmt::format("--slo: '{}' is not of the form ttft=500ms,tbt=100ms,jct=10s", text), "slo");
     }
     if (*field > 0) {
-      return InvalidArgument(fmt::format("--slo: '{}': {} is there twice; give it once", Printable(text), name), "slo");
+      return InvalidArgument(fmt::format("--slo: '{}': {} is given twice; give it once", Printable(text), name), "slo");
     }
     *field = value->ns;
     at = comma + 1;
@@ -57,7 +57,7 @@ Status BadMix(const std::string& part, const std::string& why) {
                          "slo-mix");
 }
 
-// A finite number above 0, all of the text.
+// A finite number above 0 that spans the whole text.
 std::optional<double> Positive(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -66,7 +66,8 @@ std::optional<double> Positive(const std::string& text) {
   return value;
 }
 
-// 500ms, 140..234ms, 0.1s..1s, 10x or 5..10x; the left end of a range without a unit has that of the right.
+// 500ms, 140..234ms, 0.1s..1s, 10x or 5..10x; in a range without a unit at its left end, the unit of the right end
+// applies.
 std::optional<sim::ObjectiveRange> ReadRange(const std::string& text) {
   const size_t dots = text.find("..");
   std::string low = text.substr(0, dots), high = dots == std::string::npos ? low : text.substr(dots + 2);
@@ -101,7 +102,7 @@ Status ReadObjectives(const std::string& part, const std::string& text, sim::Slo
                                  : name == "jct" ? &out->jct
                                                  : nullptr;
     if (range == nullptr || eq == std::string::npos)
-      return BadMix(part, fmt::format("'{}' is none of ttft=, tbt=, jct= and none", Printable(objective)));
+      return BadMix(part, fmt::format("'{}' is not one of ttft=, tbt=, jct= and none", Printable(objective)));
     if (range->high > 0) return BadMix(part, fmt::format("'{}' twice", name));
     const std::string typed = objective.substr(eq + 1);
     const size_t dots = typed.find("..");
@@ -111,7 +112,7 @@ Status ReadObjectives(const std::string& part, const std::string& text, sim::Slo
     const auto value = ReadRange(typed);
     if (!value) {
       return BadMix(part,
-                    fmt::format("'{}' is no duration above 0, no multiple Nx and no range a..b of them that rises",
+                    fmt::format("'{}' is not a duration above 0, a multiple Nx or an ascending range a..b of them",
                                 Printable(objective)));
     }
     *range = *value;
@@ -131,7 +132,7 @@ Result<sim::SloMix> ParseSloMix(const std::string& text) {
   for (const std::string& part : Split(text, ';')) {
     const std::vector<std::string> fields = Split(part, ':');
     if (fields.size() != 2 && fields.size() != 3) {
-      return BadMix(part, fmt::format("{} fields, not the 3 of NAME:SHARE:OBJECTIVES nor the 2 of NAME:OBJECTIVES",
+      return BadMix(part, fmt::format("{} fields instead of the 3 of NAME:SHARE:OBJECTIVES or the 2 of NAME:OBJECTIVES",
                                       fields.size()));
     }
     sim::SloClass c;
@@ -139,19 +140,19 @@ Result<sim::SloMix> ParseSloMix(const std::string& text) {
     const bool control =
         std::any_of(c.name.begin(), c.name.end(), [](char b) { return static_cast<uint8_t>(b) < 0x20; });
     if (c.name.empty() || c.name.size() > sim::kMostClassNameBytes || control) {
-      return BadMix(part, fmt::format("a class has a name of 1 to {} bytes, none of them a control character",
-                                      sim::kMostClassNameBytes));
+      return BadMix(part,
+                    fmt::format("a class name has 1 to {} bytes and no control characters", sim::kMostClassNameBytes));
     }
     if (std::any_of(mix.classes.begin(), mix.classes.end(), [&c](const sim::SloClass& o) { return o.name == c.name; }))
       return BadMix(part, fmt::format("class '{}' twice", c.name));
     if (fields.size() == 3) {
       const auto share = Positive(fields[1]);
       if (!share || *share > 1e6)
-        return BadMix(part, fmt::format("share '{}' is no number above 0, at most 1e6", Printable(fields[1])));
+        return BadMix(part, fmt::format("share '{}' is not a number above 0 and at most 1e6", Printable(fields[1])));
       c.share = *share;
     }
     if (!mix.classes.empty() && mix.by_workload() != (c.share == 0))
-      return BadMix(part, "some classes have a share and some have none: give all of them one, or none");
+      return BadMix(part, "some classes have a share and some have none: give a share to all of them or to none");
     TACTUS_RETURN_IF_ERROR(ReadObjectives(part, fields.back(), &c));
     mix.classes.push_back(std::move(c));
   }

@@ -1,4 +1,4 @@
-// Objectives as people type them: ttft=500ms,tbt=100ms,jct=10s, and by class.
+// Parses objectives: ttft=500ms,tbt=100ms,jct=10s, and objectives by class.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tactus::cli {
 
-// Empty: none. kInvalidArgument (param "slo") for anything else that is not of the form.
+// Empty: none. kInvalidArgument (param "slo") for text of any other form.
 Result<Slo> ParseSlo(const std::string& text);
 
-// NAME:SHARE:OBJECTIVES by semicolons. OBJECTIVES: none, or ttft, tbt and jct, each a duration, a range a..b of
-// durations, or such with x: multiples of what the request takes alone. Empty: no classes. kInvalidArgument (param
-// "slo-mix") names what is wrong.
+// NAME:SHARE:OBJECTIVES, separated by semicolons. OBJECTIVES: none, or ttft, tbt and jct, each a duration, a range a..b
+// of durations, or either with x: multiples of the request's latency when it runs alone. Empty: no classes.
+// kInvalidArgument (param "slo-mix") names the error.
 Result<sim::SloMix> ParseSloMix(const std::string& text);
 
 }  // namespace tactus::cli

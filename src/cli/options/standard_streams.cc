@@ -13,7 +13,7 @@ namespace tactus::cli {
 void OpenStandardStreams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is `fd` itself, because those below it are open by now.
+    // open() returns the lowest free number, which is `fd`: those below it are already open.
     const int opened = open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
     if (opened != fd) _exit(1);
   }

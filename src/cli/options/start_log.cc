@@ -9,7 +9,7 @@
 namespace tactus::cli {
 namespace {
 
-// Of the terminal; what would be folded could not be taken back.
+// The terminal's width; a wrapped line could not be erased.
 size_t Columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;

@@ -1,5 +1,5 @@
-// What a command says on standard error while it starts and runs: lines for people, and the account of the start, which
-// only --verbose and a terminal show. Any thread.
+// What a command prints to standard error while it starts and runs: lines that are always shown, and details of the
+// start, shown only with --verbose or, one at a time, on a terminal. Any thread.
 #pragma once
 
 #include <mutex>
@@ -14,10 +14,10 @@ class StartLog {
 
   // Always shown.
   void Line(std::string_view text);
-  // Of the start: shown with --verbose, and where it is a warning. Else a terminal has it as one line that the next
-  // replaces, so that a long start is seen to go on.
+  // A detail of the start: shown with --verbose and for warnings. Otherwise a terminal shows it as one line that the
+  // next one replaces, so that a long start shows progress.
   void Detail(std::string_view text);
-  // Takes the passing line away, for what others write.
+  // Erases the temporary line before other output.
   void Clear();
 
  private:

@@ -21,8 +21,8 @@ namespace {
 constexpr double kLeastRate = 0.01, kMostRate = 10'000;
 constexpr double kMostConcurrency = 65'536;
 
-// The objectives of Sarathi-Serve (table 3) for this deployment, by the cost model's own time of the step that they are
-// multiples of.
+// The objectives of Sarathi-Serve (table 3) for this deployment: multiples of a reference step, priced by the cost
+// model.
 std::array<results::NamedCondition, 2> SarathiObjectives(const StepTimeModel& times) {
   constexpr int64_t kDecodes = 32, kContext = 4096;
   StepShape step;
@@ -49,7 +49,7 @@ sim::LargestRange RangeOf(const CapacityOptions& o) {
   return range;
 }
 
-// No more are in flight than there are.
+// The load's request count bounds the concurrency.
 sim::LargestRange RangeOf(const CapacityOptions& o, const CapacityCase& c) {
   sim::LargestRange range = RangeOf(o);
   if (range.whole) range.high = std::clamp(static_cast<double>(c.requests), range.low, range.high);
@@ -78,25 +78,25 @@ std::string BrokenText(const CapacityCase& c, const Probe& probe) {
   return text;
 }
 
-// Why a seed has no capacity; "": it has one.
+// Why a seed has no capacity; empty if it has one.
 std::string WhyNone(const CapacityOptions& o, const SeedOutcome& s) {
   if (!s.status.ok()) return s.status.message();
   if (!s.none.empty()) return s.none;
   if (!s.found.finished) {
-    return fmt::format("interrupted; the largest that held: {}, the least that broke: {}",
+    return fmt::format("interrupted; largest value that held: {}, smallest that failed: {}",
                        s.held ? ValueText(o, s.held->value) : "none", s.broke ? ValueText(o, s.broke->value) : "none");
   }
-  if (!s.found.held) return fmt::format("even the lowest, {}, breaks {}", ValueText(o, s.broke->value), s.breaks);
+  if (!s.found.held) return fmt::format("even the lowest value, {}, fails: {}", ValueText(o, s.broke->value), s.breaks);
   if (!s.found.broke) {
     return fmt::format(
-        "even the highest, {}, holds: raise --to, make the load longer than queues take to grow "
-        "(--requests), or state what an overload breaks, such as p50(delay)<=2s",
+        "even the highest value, {}, holds: raise --to, make the load long enough for queues to grow (--requests), or "
+        "give a condition that overload breaks, such as p50(delay)<=2s",
         ValueText(o, s.held->value));
   }
   return "";
 }
 
-// The rows of --csv. One configuration and seed is one row. What could not be run has an error, and is tried again.
+// The rows of --csv, one per configuration and seed. A row with an error is tried again.
 class CapacityTable {
  public:
   static Result<CapacityTable> Open(const CapacityOptions& o, const std::vector<VariedFlag>& varied) {
@@ -111,7 +111,7 @@ class CapacityTable {
     return CapacityTable(o, base, std::move(rows));
   }
 
-  // Whether it was found before; fills it in.
+  // Whether the table already has the result; if so, copies it to `out`.
   bool Find(const CapacityCase& c, size_t seed, SeedOutcome* out) const {
     const SweepTable::Row* row = rows_.Find(Key(c, seed));
     if (row == nullptr || !(*row)[row->size() - 2].empty()) return false;
@@ -175,7 +175,7 @@ class CapacitySearch {
   CapacitySearch(const CapacityOptions& options, std::vector<CapacityCase>* cases, CapacityTable* table)
       : o_(options), cases_(*cases), table_(*table) {}
 
-  // How many were found before, by the table; they are not searched.
+  // Returns the number of results that the table already has; they are not searched again.
   size_t Begin() {
     size_t found = 0;
     for (CapacityCase& c : cases_) {
@@ -195,7 +195,7 @@ class CapacitySearch {
  private:
   void RunSeed(CapacityCase* c, size_t seed) {
     SeedOutcome& out = c->seeds[seed];
-    if (out.held || !out.none.empty()) return;  // found before
+    if (out.held || !out.none.empty()) return;  // already in the table
     if (c->status.ok()) Search(c, seed, &out);
     if (c->status.ok() && out.status.ok() && !out.found.finished) return;  // interrupted
     if (out.broke) out.breaks = BrokenText(*c, *out.broke);
@@ -233,13 +233,13 @@ class CapacitySearch {
     return probe;
   }
 
-  // Of no load would the run have such a figure.
+  // An error if the runs have no value for a metric of the condition, which holds for every load.
   static Status CheckKnown(const CapacityCase& c, const Probe& probe) {
     for (size_t i = 0; i < probe.verdicts.size() && probe.nothing_completed.empty(); ++i) {
       if (probe.verdicts[i].value) continue;
       return InvalidArgument(
-          fmt::format("--until '{}': the runs have no such figure; objectives need --slo or --slo-mix, a class must be "
-                      "one that the load names, and a time between tokens needs answers of several",
+          fmt::format("--until '{}': the runs have no such metric; objectives need --slo or --slo-mix, a class must "
+                      "occur in the load, and a time between tokens needs answers of several tokens",
                       c.condition->clauses()[i].text),
           "until");
     }
@@ -299,9 +299,9 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
   return out;
 }
 
-// What will be run, and about how long that takes.
+// Prints the number of runs and their estimated time.
 void Announce(const CapacityOptions& o, const std::vector<CapacityCase>& cases, size_t before) {
-  const double runs = 5 + std::log2(70 / o.tolerance);  // of a search, as FindLargest says
+  const double runs = 5 + std::log2(70 / o.tolerance);  // per search, see FindLargest
   const CapacityCase* first = nullptr;
   size_t left = 0;
   for (const CapacityCase& c : cases) {
@@ -314,7 +314,7 @@ void Announce(const CapacityOptions& o, const std::vector<CapacityCase>& cases, 
   std::string text =
       fmt::format("{} {}, {} {} each", cases.size(), cases.size() == 1 ? "configuration" : "configurations", o.seeds,
                   o.seeds == 1 ? "seed" : "seeds");
-  if (before > 0) text += fmt::format(", {} of them all found before", before);
+  if (before > 0) text += fmt::format(", {} searches already done", before);
   if (first != nullptr) {
     const auto threads = std::min(static_cast<size_t>(ThreadsOf(o)), left);
     text += fmt::format(", about {:.0f} runs per seed, on {} threads", runs, threads);
@@ -374,21 +374,22 @@ Json CapacityJson(const CapacityOptions& o, const std::vector<VariedFlag>& varie
 
 Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& varied) {
   if (o.until.empty())
-    return InvalidArgument("--until is missing: what must hold, such as 'p99(tbt)<=100ms and p50(delay)<=2s'", "until");
+    return InvalidArgument("--until is missing: give the condition, such as 'p99(tbt)<=100ms and p50(delay)<=2s'",
+                           "until");
   if (o.sim.rate > 0 || o.sim.concurrency > 0) {
     const char* flag = o.sim.rate > 0 ? "rate" : "concurrency";
-    return InvalidArgument(fmt::format("--{0} is what capacity searches: leave it out (--from and --to bound it{1})",
-                                       flag, flag == o.over ? "" : fmt::format("; --over {} searches this one", flag)),
+    return InvalidArgument(fmt::format("--{0} is the value to search for: leave it out (--from and --to bound it{1})",
+                                       flag, flag == o.over ? "" : fmt::format("; --over {} searches for it", flag)),
                            flag);
   }
   if (o.over == "concurrency" && (o.from != std::floor(o.from) || o.to != std::floor(o.to)))
-    return InvalidArgument("--from and --to are whole numbers with --over concurrency", "from");
+    return InvalidArgument("--from and --to must be whole numbers with --over concurrency", "from");
   const sim::LargestRange range = RangeOf(o);
   if (range.low > range.high)
     return InvalidArgument(fmt::format("--from {:g} is above --to {:g}", range.low, range.high), "from");
   TACTUS_RETURN_IF_ERROR(CheckForMany(o));
   TACTUS_RETURN_IF_ERROR(CheckApart({{"csv", o.csv}, {"output", o.output}}));
-  // Wrong text is found before any model is built.
+  // Invalid text is reported before any model is built.
   const auto names = std::array{results::NamedCondition{"sarathi-strict", "rejected==0"},
                                 results::NamedCondition{"sarathi-relaxed", "rejected==0"}};
   const auto parsed = results::RunCondition::Parse(o.until, names);
@@ -397,15 +398,15 @@ Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& va
     const bool at_least = clause.comparison == results::RunCondition::Comparison::kGreaterEqual ||
                           clause.comparison == results::RunCondition::Comparison::kGreater;
     if (!at_least || clause.metric.info().unit != results::MetricUnit::kPerSecond) continue;
-    return InvalidArgument(fmt::format("--until '{}': a larger load raises {}, so this breaks at the least load and "
-                                       "says nothing of the largest; state what an overload breaks, such as "
-                                       "p50(delay)<=2s",
-                                       clause.text, clause.metric.Name()),
-                           "until");
+    return InvalidArgument(
+        fmt::format("--until '{}': a larger load raises {}, so this fails at the lowest load and does not bound the "
+                    "largest; give a condition that overload breaks, such as p50(delay)<=2s",
+                    clause.text, clause.metric.Name()),
+        "until");
   }
   for (const VariedFlag& flag : varied) {
     if (flag.name == "rate" || flag.name == "concurrency")
-      return InvalidArgument(fmt::format("--vary {}: that is for sweeps; capacity searches --{}", flag.name, o.over),
+      return InvalidArgument(fmt::format("--vary {}: only for sweeps; capacity searches for --{}", flag.name, o.over),
                              "vary");
   }
   return Status();

@@ -1,7 +1,6 @@
-// The largest value of a load, its rate or its concurrency, at which a condition on the run still holds: searched for
-// each seed of each configuration by itself, all of them side by side. What `tactus sim capacity` and `tactus fit` ask.
-//
-// Thread rule: main thread; runs go on threads of their own.
+// Finds the largest load (rate or concurrency) at which a condition on the run still holds, for each configuration and
+// seed separately and in parallel. Used by `tactus sim capacity` and `tactus fit`.
+// Thread rule: main thread; runs use their own threads.
 #pragma once
 
 #include <algorithm>
@@ -26,31 +25,32 @@ struct CapacityOptions : SimManyOptions {
   void VisitFields(V& v) {
     v.Group("Search");
     v.Field("until", until,
-            {.help = "what must hold: 'p99(tbt)<=100ms and p50(delay)<=2s and rejected==0'; or sarathi-strict, "
-                     "sarathi-relaxed: the objectives of Sarathi-Serve, 5 and 25 times a step of 32 decodes behind "
-                     "4,096 tokens as p99(tbt), and p50(delay)<=2s"});
-    v.Field("over", over, {.choices = "rate|concurrency", .help = "what is searched: --rate or --concurrency"});
-    v.Field("from", from, {.min = 0, .max = 1e6, .help = "the lowest value that is tried; 0: 0.01 requests/s, or 1"});
-    v.Field("to", to, {.min = 0, .max = 1e6, .help = "the highest; 0: 10,000 requests/s, or 65,536 in flight"});
+            {.help = "the condition: 'p99(tbt)<=100ms and p50(delay)<=2s and rejected==0'; or sarathi-strict, "
+                     "sarathi-relaxed: the objectives of Sarathi-Serve, p99(tbt) at most 5 or 25 times a step of 32 "
+                     "decodes after 4,096 tokens, and p50(delay)<=2s"});
+    v.Field("over", over, {.choices = "rate|concurrency", .help = "the load to search for: --rate or --concurrency"});
+    v.Field("from", from,
+            {.min = 0, .max = 1e6, .help = "the lowest value to try; 0: 0.01 requests/s, or 1 in flight"});
+    v.Field("to", to,
+            {.min = 0, .max = 1e6, .help = "the highest value to try; 0: 10,000 requests/s, or 65,536 in flight"});
     v.Field("tolerance", tolerance,
             {.unit = "%",
              .min = 0.01,
              .max = 50,
-             .help = "how far the highest that held may be below the lowest that broke"});
-    v.Field(
-        "csv", csv,
-        {.help = "a table with a row per configuration and seed, written as each is found: its capacity, what broke "
-                 "above it, and every metric at the capacity. A file that the same search began is gone on with"});
+             .help = "largest gap between the highest value that held and the lowest that failed"});
+    v.Field("csv", csv,
+            {.help = "a table with one row per configuration and seed, written as each is found: its capacity, what "
+                     "failed above it, and every metric at the capacity. The same search resumes from its file"});
     SimManyOptions::VisitFields(v);
   }
 };
 
-// One value that was tried.
+// The outcome at one value.
 struct Probe {
   double value = 0;
   std::vector<results::RunCondition::Verdict> verdicts;
   Json result;
-  std::string nothing_completed;  // why, where that is so
+  std::string nothing_completed;  // the reason, if no request completed
   bool held() const {
     return nothing_completed.empty() &&
            std::all_of(verdicts.begin(), verdicts.end(), [](const auto& verdict) { return verdict.held; });
@@ -58,33 +58,34 @@ struct Probe {
 };
 
 struct SeedOutcome {
-  Status status;  // not ok: a run could not be made
+  Status status;  // not ok: a run failed
   sim::Largest found;
-  std::optional<Probe> held, broke;  // of what --csv had found before: their values alone
-  std::string none;                  // why it has no capacity, where --csv had found that before
-  std::string breaks;                // each clause that the least that broke broke, with its value
+  std::optional<Probe> held, broke;  // results from --csv have only the values
+  std::string none;                  // why it has no capacity, from --csv
+  std::string breaks;                // each clause that failed at the smallest failing value, with its result
   std::optional<double> cost;        // per million tokens, at the capacity
 };
 
-// What is asked of one configuration.
+// The search for one configuration.
 struct CapacityCase {
   SimCase of;
-  std::string name;  // of what is varied; may be empty
-  Status status;     // not ok: it cannot be set up
+  std::string name;  // names the varied values; may be empty
+  Status status;     // not ok: the configuration is invalid
   std::optional<results::RunCondition> condition;
-  int64_t requests = 0;  // of its load
+  int64_t requests = 0;  // in its load
   std::vector<SeedOutcome> seeds;
 };
 
-// kInvalidArgument: what is asked makes no sense, with the flag as param.
+// kInvalidArgument: the options contradict each other; the flag is the param.
 Status CheckCapacity(const CapacityOptions& options, const std::vector<VariedFlag>& varied);
-// Sets every configuration up, then searches. A single configuration's error is the answer; of several each keeps its
-// own. Says on stderr what it tries. Ctrl-C: what is known so far, also in --csv. kDataLoss: that could not be written.
+// Sets up every configuration, then searches. With a single configuration its error is returned; with several each case
+// has its own. Prints the values tried to stderr. Ctrl-C: returns the results so far, which --csv has too. kDataLoss:
+// the CSV file could not be written.
 Result<std::vector<CapacityCase>> FindCapacities(const CapacityOptions& options, const std::vector<VariedFlag>& varied);
 
-// Why a configuration has no capacity; "": it has one.
+// Why a configuration has no capacity; empty if it has one.
 std::string WhyNone(const CapacityOptions& options, const CapacityCase& of);
-// The largest value that held, of each seed; of a configuration that has a capacity.
+// The largest value that held, for each seed; the configuration must have a capacity.
 std::vector<double> HeldValues(const CapacityCase& of);
 std::string ValueText(const CapacityOptions& options, double value);  // "3.2 requests/s", "14 in flight"
 // {options, until, capacity: {mean, low, high}, why_none, of_first, seeds: [{seed, held, broke}]}

@@ -26,7 +26,7 @@ namespace tactus::cli {
 namespace {
 
 constexpr size_t kMostValues = 100'000;
-// Of a run whose time is wanted: until a request has ended, and then no longer than the first.
+// A pilot run for the time estimate stops after kPilotNs if a request has ended, otherwise at kLongestPilotNs.
 constexpr DurationNs kPilotNs = kSecond / 2, kLongestPilotNs = 10 * kSecond;
 
 Status BadVary(const std::string& text, const std::string& why) {
@@ -59,24 +59,25 @@ std::optional<double> NumberOf(const std::string& text) {
   return value;
 }
 
-// LOW:HIGH:STEP or LOW:HIGH:xFACTOR; HIGH itself belongs to it where a step ends there.
+// LOW:HIGH:STEP or LOW:HIGH:xFACTOR; includes HIGH if a step ends there.
 Result<std::vector<std::string>> Range(const std::string& text, const std::string& range) {
   const std::vector<std::string> parts = SplitAt(range, ':');
   if (parts.size() != 3) return BadVary(text, fmt::format("'{}' is not of the form LOW:HIGH:STEP", Printable(range)));
   const bool by_factor = !parts[2].empty() && parts[2][0] == 'x';
   const auto low = NumberOf(parts[0]), high = NumberOf(parts[1]), step = NumberOf(parts[2].substr(by_factor ? 1 : 0));
   if (!low || !high || !step || *low > *high)
-    return BadVary(text, fmt::format("'{}': LOW:HIGH:STEP are three numbers, LOW not above HIGH", Printable(range)));
+    return BadVary(text,
+                   fmt::format("'{}': LOW:HIGH:STEP must be three numbers, LOW not above HIGH", Printable(range)));
   if (by_factor ? *step <= 1 || *low <= 0 : *step <= 0) {
-    return BadVary(text, fmt::format("'{}' never ends: a step is above 0, a factor above 1 and its LOW above 0",
-                                     Printable(range)));
+    return BadVary(
+        text, fmt::format("'{}' never ends: STEP must be above 0; FACTOR above 1 and LOW above 0", Printable(range)));
   }
   std::vector<std::string> values;
   const double last = *high + 1e-9 * std::abs(*high);
   double value = *low;
   while (value <= last) {
     if (values.size() == kMostValues)
-      return BadVary(text, fmt::format("more than {} values: take a larger step", kMostValues));
+      return BadVary(text, fmt::format("more than {} values: use a larger step", kMostValues));
     values.push_back(fmt::format("{:.12g}", value));
     value = by_factor ? value * *step : *low + static_cast<double>(values.size()) * *step;
   }
@@ -88,19 +89,19 @@ Result<VariedFlag> ParseOne(const sim::SimOptions& base, const std::string& text
   scratch.sim = base;
   CommandLine line = SimLine(&scratch);
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) return BadVary(text, "it is not of the form FLAG=VALUES");
+  if (equals == std::string::npos || equals == 0) return BadVary(text, "the form is FLAG=VALUES");
   std::string name = text.substr(0, equals);
   if (name.rfind("--", 0) == 0) name.erase(0, 2);
   const FieldBinding* field = Find(line, name);
-  if (field == nullptr) return BadVary(text, fmt::format("'{}' is no option of `tactus sim`", Printable(name)));
-  if (field->name == "seed") return BadVary(text, "seeds are varied by --seeds, from --seed on");
+  if (field == nullptr) return BadVary(text, fmt::format("'{}' is not an option of `tactus sim`", Printable(name)));
+  if (field->name == "seed") return BadVary(text, "use --seeds to vary the seed, starting at --seed");
   if (*field->spec.implies != '\0')
-    return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
+    return BadVary(text, fmt::format("--{} sets other options; vary those", field->name));
   static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out", "run-interval",
                                                    "timeseries",   "replay",    "times",     "json",    "output",
                                                    "list",         "seeds",     "jobs"};
   if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
-    return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
+    return BadVary(text, fmt::format("--{} is not part of a configuration", field->name));
 
   VariedFlag varied{field->name, {}};
   const std::string list = text.substr(equals + 1);
@@ -116,12 +117,12 @@ Result<VariedFlag> ParseOne(const sim::SimOptions& base, const std::string& text
   for (const std::string& value : varied.values) {
     if (const Status set = SetField(*field, value); !set.ok()) return BadVary(text, set.message());
     if (std::count(varied.values.begin(), varied.values.end(), value) > 1 && varied.values.size() < 1000)
-      return BadVary(text, fmt::format("'{}' is there twice", Printable(value)));
+      return BadVary(text, fmt::format("'{}' is given twice", Printable(value)));
   }
   return varied;
 }
 
-// `value` was taken before, so that it is taken now.
+// `value` was validated before, so setting it cannot fail.
 void Set(sim::SimOptions* options, const std::string& flag, const std::string& value) {
   SimCommandOptions scratch;
   scratch.sim = *options;
@@ -135,8 +136,9 @@ void Set(sim::SimOptions* options, const std::string& flag, const std::string& v
 
 constexpr uintmax_t kMostHashedBytes = 64 << 20;
 
-// What a file says that a value names: itself, or a part such as FILE of "lengths:FILE:scale=2", or a folder by its
-// config.json. A large one by its size and time. "" where none is named.
+// Fingerprints of the files that a value names, for BaseOf: the value itself, a part such as FILE of
+// "lengths:FILE:scale=2", or a folder (its config.json). Content hash, or size and time of a large file. Empty if it
+// names no file.
 std::string NamedFiles(const std::string& value) {
   std::string text;
   std::vector<std::string> names = {value};
@@ -187,9 +189,9 @@ Result<std::vector<SimCase>> MakeCases(const sim::SimOptions& base, const std::v
     factors += fmt::format(" x {} of --{}", flag.values.size(), flag.name);
   }
   if (runs > static_cast<double>(most_runs)) {
-    return InvalidArgument(fmt::format("these are {:.0f} runs ({}), and --most-runs is {}: vary less, or raise it",
-                                       runs, factors, most_runs),
-                           "most-runs");
+    return InvalidArgument(
+        fmt::format("{:.0f} runs ({}) exceed --most-runs {}: vary less, or raise it", runs, factors, most_runs),
+        "most-runs");
   }
   std::vector<SimCase> cases = {{base, {}}};
   for (const VariedFlag& flag : varied) {
@@ -236,25 +238,25 @@ std::string BaseOf(const sim::SimOptions& base, const std::vector<VariedFlag>& v
 Status CheckForMany(const SimCommandOptions& options) {
   const sim::SimOptions& o = options.sim;
   if (options.list || !options.replay.empty()) {
-    return InvalidArgument(fmt::format("--{} is for `tactus sim` itself", options.list ? "list" : "replay"),
+    return InvalidArgument(fmt::format("--{} works only with `tactus sim` itself", options.list ? "list" : "replay"),
                            options.list ? "list" : "replay");
   }
   for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out},
                                    std::pair{"steps-out", &o.steps_out}, std::pair{"run-out", &options.run_out.path}}) {
     if (file->empty()) continue;
-    return InvalidArgument(fmt::format("--{} {} would be written anew by each of many runs: leave it out, and run "
-                                       "`tactus sim` with the configuration that you want to see",
+    return InvalidArgument(fmt::format("--{} {} would be overwritten by each run: leave it out, and run `tactus sim` "
+                                       "with the configuration of interest",
                                        flag, Printable(*file)),
                            flag);
   }
   if (o.seed > std::numeric_limits<int64_t>::max() - options.seeds) {
     return InvalidArgument(
-        fmt::format("--seed {} leaves no numbers for --seeds {}: take a smaller one", o.seed, options.seeds), "seed");
+        fmt::format("--seed {} is too large for --seeds {}: use a smaller one", o.seed, options.seeds), "seed");
   }
   if (options.timeseries.interval.ns != 0) {
     return InvalidArgument(
-        "--timeseries is of one run, and here are many: leave it out, and run `tactus sim` with the configuration that "
-        "you want to see",
+        "--timeseries describes one run, and this command makes many: leave it out, and run `tactus sim` with the "
+        "configuration of interest",
         "timeseries");
   }
   return options.output.empty() ? Status() : CheckWritable(options.output, "output");
@@ -275,7 +277,7 @@ Result<sim::SimReport> RunCase(const sim::SimOptions& options,
 
 std::optional<double> RunTimeS(const sim::SimOptions& options) {
   const TimeNs begin = SystemClock().NowNs();
-  TimeNs running = 0;  // since, its set-up done
+  TimeNs running = 0;  // when the set-up was done
   const auto pilot = RunCase(options, [&running](const sim::SimProgress& p) {
     const TimeNs now = SystemClock().NowNs();
     if (running == 0) running = now;
@@ -283,7 +285,7 @@ std::optional<double> RunTimeS(const sim::SimOptions& options) {
   });
   const TimeNs end = SystemClock().NowNs();
   if (!pilot.ok() || pilot->progress.ended == 0 || InterruptCount() > 0) return std::nullopt;
-  if (running == 0) running = begin;  // it was over before it was asked
+  if (running == 0) running = begin;  // the run ended before the first progress call
   const double share = static_cast<double>(pilot->progress.ended) / static_cast<double>(pilot->progress.total);
   return (static_cast<double>(running - begin) + static_cast<double>(end - running) / share) * 1e-9;
 }

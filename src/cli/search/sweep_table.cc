@@ -55,7 +55,7 @@ Result<SweepTable> SweepTable::Open(const std::string& path, std::vector<std::st
   if (path.empty()) return table;
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    return InvalidArgument(fmt::format("--csv '{}' is no regular file, and a sweep must read again what it wrote; "
+    return InvalidArgument(fmt::format("--csv '{}' is not a regular file, and a sweep must read its rows again; "
                                        "without --csv the rows go to standard output",
                                        Printable(path)),
                            "csv");
@@ -92,7 +92,7 @@ Status SweepTable::Locked() const {
 }
 
 Status SweepTable::Read(std::string text, const std::string& base) {
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // spreadsheets write that, and ends of lines of their own
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // spreadsheets add a byte order mark and CRLF line ends
   if (const size_t end = text.find('\n'); end != std::string::npos && end > 0 && text[end - 1] == '\r')
     std::erase(text, '\r');
   std::string_view rest = text;
@@ -108,27 +108,26 @@ Status SweepTable::Read(std::string text, const std::string& base) {
     const std::string there = i < cells.size() ? std::string(cells[i]) : "none";
     const std::string wanted = i < columns_.size() ? columns_[i] : "none";
     if (i >= cells.size() || i >= columns_.size() || there != wanted) {
-      return wrong(1, fmt::format("it is of a sweep of other columns: column {} is '{}', here '{}'", i + 1,
+      return wrong(1, fmt::format("it belongs to a sweep with other columns: column {} is '{}', here '{}'", i + 1,
                                   Printable(there), wanted));
     }
   }
   for (int64_t number = 2; !rest.empty(); ++number) {
-    if (rest.find('\n') == std::string_view::npos) break;  // cut off
+    if (rest.find('\n') == std::string_view::npos) break;  // an incomplete last row
     SplitCells(TakeLine(&rest), &cells);
     if (cells.size() != columns_.size())
-      return wrong(number, fmt::format("{} cells, not {}", cells.size(), columns_.size()));
+      return wrong(number, fmt::format("{} cells instead of {}", cells.size(), columns_.size()));
     if (cells.back() != base) {
       return wrong(number,
-                   "it is of a sweep with other options, other contents of a file that they name, or of another "
-                   "version of the program");
+                   "it belongs to a sweep with other options, changed input files, or another version of the program");
     }
     for (size_t i = key_columns_; i < cells.size(); ++i) {
       double value = 0;
       const char *first = cells[i].data(), *last = first + cells[i].size();
       const auto [end, error] = std::from_chars(first, last, value);
       if (IsText(columns_[i]) || cells[i].empty() || (error == std::errc() && end == last)) continue;
-      return wrong(number,
-                   fmt::format("column {} is '{}', which is no number", columns_[i], Printable(std::string(cells[i]))));
+      return wrong(number, fmt::format("column {} is '{}', which is not a number", columns_[i],
+                                       Printable(std::string(cells[i]))));
     }
     Row row(cells.begin(), cells.end());
     Row key(row.begin(), row.begin() + static_cast<int64_t>(key_columns_));
@@ -171,7 +170,7 @@ Status SweepTable::Finish(const std::vector<Row>& keys) {
     if (of_sweep.count(key) == 0) text += Line(row);
   }
   const Status replaced = ReplaceFile(path_, text, "csv");
-  file_.reset();  // and with it the lock
+  file_.reset();  // also releases the lock
   return replaced;
 }
 

@@ -1,9 +1,7 @@
-// The rows of a sweep, in memory and in a CSV file that a later sweep goes on with. A row is written as soon as it is
-// there; at the end the file has all rows in the sweep's order, whatever order they came in.
-//
-// A file is gone on with where its columns are the sweep's and its runs are of the same base (every option that is not
-// varied, and the program's version). A last line that was cut off is run again.
-//
+// The rows of a sweep, in memory and in a CSV file from which a later sweep resumes. A row is written as soon as its
+// run ends; Finish puts all rows into the sweep's order.
+// A sweep resumes from a file with the same columns and the same base (hash of every option that is not varied, and the
+// program's version). An incomplete last row is run again.
 // Thread rule: the caller locks.
 #pragma once
 
@@ -19,26 +17,25 @@ namespace tactus::cli {
 
 class SweepTable {
  public:
-  using Row = std::vector<std::string>;  // one cell per column; what CSV cannot hold is replaced (Cell)
+  using Row = std::vector<std::string>;  // one cell per column; Cell replaces characters that CSV cannot hold
 
-  // `path` empty: in memory only. The first `key_columns` columns name a run; the last column is `base`.
-  // Columns beside the keys are numbers or empty, but for those that IsText names.
-  // kInvalidArgument: a file of other columns, of another base, with a row that is none, no regular file, or one that
-  // another sweep writes to.
+  // `path` empty: in memory only. The first `key_columns` columns identify a run; the last column is `base`. Other
+  // columns are numbers or empty, except those of IsText. kInvalidArgument: a file with other columns, another base or
+  // a malformed row, not a regular file, or locked by another sweep.
   static Result<SweepTable> Open(const std::string& path, std::vector<std::string> columns, size_t key_columns,
                                  const std::string& base);
 
-  // `key`: the key columns' cells. Null: not there.
+  // `key`: the cells of the key columns. Null if there is no such row.
   const Row* Find(const Row& key) const;
   // kDataLoss: the file could not be written.
   Status Add(Row row);
-  // Puts the file's rows into the order of `keys`; those of other runs that it had follow. kDataLoss as Add.
+  // Puts the file's rows into the order of `keys`; rows of other runs follow. kDataLoss as in Add.
   Status Finish(const std::vector<Row>& keys);
 
   const std::vector<std::string>& columns() const { return columns_; }
-  std::string Text(const std::vector<Row>& keys) const;  // header and rows, of those that are there
+  std::string Text(const std::vector<Row>& keys) const;  // header and the existing rows
 
-  // Without comma, quote and control characters, which become ; ' and _.
+  // Replaces comma, quote and control characters by ; ' and _.
   static std::string Cell(std::string text);
 
  private:
@@ -46,7 +43,7 @@ class SweepTable {
   static Row Cells(Row row);
   Status Read(std::string text, const std::string& base);
   static bool IsText(const std::string& column);
-  // Of the file that is there now, until it is closed. Sweeps that replace it lock the new one too.
+  // Locks the current file until it is closed. Sweeps that replace the file lock the new one too.
   static bool Lock(std::FILE* file);
   Status Locked() const;
   std::string path_;

@@ -1,6 +1,6 @@
-// What one architecture of the Llama family is, as data: how its files spell things and what they leave unsaid. The two
-// readers (hf_config.cc, gguf_config.cc) and the weight builder are generic over it. A new architecture is one file
-// under arch/ and one row in architectures.def.
+// One architecture of the Llama family as data: the spelling of its files and its defaults. The two readers
+// (hf_config.cc, gguf_config.cc) and the weight builder are generic over it. A new architecture is one file under arch/
+// and one row in architectures.def.
 //
 // Immutable, static storage: any thread.
 #pragma once
@@ -20,7 +20,7 @@ enum class WindowRule : uint8_t {
   kUpperLayers,  // only under `use_sliding_window`: layers from `max_window_layers` on, or as `layer_types` says (Qwen)
 };
 
-// What transformers assumes where config.json is silent. -1: the field is required, or (kv heads, head_dim) derived.
+// transformers' defaults for keys absent from config.json. -1: the field is required, or derived (kv heads, head_dim).
 struct HfDefaults {
   int64_t num_kv_heads = -1;  // -1: as many as attention heads
   int64_t head_dim = -1;      // -1: hidden_size / num_attention_heads
@@ -30,25 +30,25 @@ struct HfDefaults {
   int64_t eos_id = -1;
 };
 
-// Tensor names; "{}" stands for the layer. An empty name: this spelling has no such tensor.
+// Tensor names; "{}" is the layer number. Empty: this spelling has no such tensor.
 struct TensorNames {
   std::string_view embedding, lm_head, final_norm;
   std::string_view attn_norm, ffn_norm, q_norm, k_norm;
   std::string_view wq, wk, wv, wo, bq, bk, bv, bo;
   std::string_view w_gate, w_up, w_down, b_gate, b_up, b_down;
-  std::span<const std::string_view> ignored;  // suffixes of tensors that carry no weights (recomputed tables)
+  std::span<const std::string_view> ignored;  // suffixes of recomputed tables, which hold no weights
 };
 extern const TensorNames kHfTensorNames;  // the names of transformers' Llama, shared by its descendants
 extern const TensorNames kGgufTensorNames;
 
 struct Architecture {
-  std::string_view name;           // as the row
+  std::string_view name;           // equals the row's name
   std::string_view hf_class;       // config.json "architectures"
   std::string_view hf_model_type;  // config.json "model_type"
-  std::string_view gguf_name;      // general.architecture; empty: its GGUF files call themselves something else
+  std::string_view gguf_name;      // general.architecture; empty: its GGUF files use another architecture's name
   HfDefaults hf_defaults;
   WindowRule window = WindowRule::kNone;
-  bool qkv_bias = false;            // always there
+  bool qkv_bias = false;            // always present
   bool attention_bias_key = false;  // config.json may ask for biases on q, k, v and o
   bool mlp_bias_key = false;
   bool qk_norm = false;

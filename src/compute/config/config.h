@@ -28,7 +28,7 @@ struct RopeConfig {
 
 struct ModelConfig {
   std::string architecture;  // row of architectures.def, "llama"
-  std::string name;          // for people
+  std::string name;          // for display
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
   int64_t num_heads = 0;
@@ -36,7 +36,7 @@ struct ModelConfig {
   int64_t head_dim = 0;
   int64_t intermediate_size = 0;
   int64_t vocab_size = 0;    // rows of the embedding
-  int64_t max_position = 0;  // context the model was made for
+  int64_t max_position = 0;  // context length of the model's training
   float rms_eps = 1e-5f;
   bool tie_embeddings = false;
   bool qkv_bias = false;  // Qwen2
@@ -48,25 +48,25 @@ struct ModelConfig {
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId> stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/turn_ends.h adds
-  TokenId assumed_stop_id = -1;   // of these, the one that no file states and transformers assumes; -1: none
+  TokenId assumed_stop_id = -1;   // the stop id that transformers assumes and no file states; -1: none
   TokenId bos_id = -1;
   StatedSampling generation_defaults;  // of generation_config.json or general.sampling.*
-  std::vector<std::string> warnings;   // what the files ask for and this build does otherwise
+  std::vector<std::string> warnings;   // settings in the files that this build does not follow
 
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers
 };
 
-// What a run needs, before anything is allocated (bytes). A pure function of shape and options.
+// Input to the memory plan, computed before any allocation (bytes). A pure function of shape and options.
 struct MemoryPlanInput {
-  int64_t weight_bytes = 0;     // as used: mapped file bytes, or dequantised size in the float32 mode
-  int64_t available_bytes = 0;  // what the cgroup and the machine leave
+  int64_t weight_bytes = 0;     // in memory: mapped file bytes, or dequantised size in the float32 mode
+  int64_t available_bytes = 0;  // limit of the cgroup and the machine
   int64_t kv_memory_bytes = 0;  // --kv-cache-memory; 0: min(half of what is left after weights, 8 GiB)
-  int64_t swap_bytes = 0;       // --swap-space: another arena for the KV of sequences that are swapped out
-  int64_t front_end_bytes = 0;  // what requests may take before and after the engine; less where memory is short
-  int64_t max_model_len = 0;    // --max-model-len; 0: the model's, or as much as the KV holds
+  int64_t swap_bytes = 0;       // --swap-space: a second arena for the KV of swapped-out sequences
+  int64_t front_end_bytes = 0;  // limit for requests outside the engine; lowered where memory is short
+  int64_t max_model_len = 0;    // --max-model-len; 0: the model's, or less if the KV memory is smaller
   int64_t max_num_seqs = 256;
-  int64_t max_step_tokens = 512;  // largest step the composition can make
+  int64_t max_step_tokens = 512;  // largest step that composition can make
   int32_t block_size = 16;
   DType kv_dtype = DType::kBF16;
   int32_t threads = 1;
@@ -75,11 +75,11 @@ struct MemoryPlan {
   int64_t weight_bytes = 0, kv_bytes = 0, activation_bytes = 0, total_bytes = 0, available_bytes = 0;
   int64_t num_blocks = 0;
   int64_t swap_bytes = 0, swap_blocks = 0;  // whole blocks
-  int64_t front_end_bytes = 0;              // what was asked for, or what is left of it
+  int64_t front_end_bytes = 0;              // the input's, or lowered to what remains
   int64_t max_model_len = 0;
   std::string ToString() const;  // the table that start-up prints
 };
-// kInvalidArgument with the arithmetic and the flag to change when it does not fit.
+// If it does not fit: kInvalidArgument with the arithmetic and the flag to change.
 Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
 
 inline constexpr int64_t kMaxLayers = 1024;

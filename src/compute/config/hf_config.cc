@@ -29,8 +29,8 @@ Result<const Architecture*> ReadArchitecture(JsonFields& json) {
   return Unimplemented(json.path() + ": " + found + " is not supported; supported are " + KnownHfClasses());
 }
 
-// Both generations of spelling: "rope_theta" beside "rope_scaling": {"type" | "rope_type", ...} and one
-// "rope_parameters" object that holds all of it.
+// Reads both spellings: "rope_theta" beside "rope_scaling": {"type" | "rope_type", ...}, and one "rope_parameters"
+// object with all of it.
 Status ReadRope(JsonFields& json, ModelConfig* c) {
   RopeConfig& rope = c->rope;
   rope.theta = static_cast<float>(json.Float("rope_theta").value_or(10000.0));
@@ -73,7 +73,7 @@ Status ReadRope(JsonFields& json, ModelConfig* c) {
     rope.original_max_position = fields.Int("original_max_position_embeddings").value_or(0);
     return fields.status();
   }
-  // Linear and dynamic configurations state the length before scaling; the model then runs to `factor` times that.
+  // Linear and dynamic configurations state the length before scaling; the model's context is `factor` times that.
   if (rope.scaling == RopeScaling::kDynamic) rope.original_max_position = c->max_position;
   if (rope.factor >= 1.0f && rope.factor <= 1e4f && c->max_position > 0 && c->max_position < (int64_t{1} << 40)) {
     c->max_position = static_cast<int64_t>(static_cast<double>(c->max_position) * static_cast<double>(rope.factor));
@@ -82,7 +82,7 @@ Status ReadRope(JsonFields& json, ModelConfig* c) {
 }
 
 Status ReadWindow(JsonFields& json, const Architecture& a, ModelConfig* c) {
-  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateConfig says so
+  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateConfig reports it
   c->window.assign(static_cast<size_t>(c->num_layers), 0);
   if (a.window == WindowRule::kNone) return json.status();
   // An explicit null means full attention; only an absent key means the default.
@@ -210,11 +210,11 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
 
 namespace {
 
-// What transformers has and is not built here.
+// Samplers of transformers that are not built here.
 struct UnbuiltSampler {
   const char* name;
-  double off;    // numbers up to it ask for nothing; of typical_p those from it
-  bool samples;  // asks for nothing with do_sample: false
+  double off;    // off up to this value; typical_p: off from this value on
+  bool samples;  // off with do_sample: false
 };
 constexpr UnbuiltSampler kUnbuiltSamplers[] = {{"suppress_tokens", 0, false},
                                                {"begin_suppress_tokens", 0, false},
@@ -255,7 +255,7 @@ void WarnOfUnbuilt(const SortedJson& object, bool samples, ModelConfig* config) 
     if (found->is_number()) list += " " + found->dump();
   }
   if (!list.empty())
-    config->warnings.push_back("generation_config.json asks for " + list + ", not built here: left out");
+    config->warnings.push_back("generation_config.json sets " + list + ", not supported here: ignored");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// config.json and generation_config.json -> ModelConfig. What a file leaves unsaid is what transformers assumes for
-// that architecture (architecture.h). What would change the output and is not built is refused by name, never ignored.
+// config.json and generation_config.json -> ModelConfig. Absent keys have the defaults of transformers for that
+// architecture (architecture.h). Unsupported settings that would change the output are refused by name, never ignored.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace tactus::compute {
 
-// `path` is for messages. The result has passed ValidateConfig.
+// `path` is used in messages. The result has passed ValidateConfig.
 Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path);
 
-// Adds generation_config's stop ids, and the sampling values that it writes. null states nothing. `do_sample: false`
-// there asks for greedy decoding by default in transformers, where the other values are then unused: none of them is
-// taken, and a request that states nothing gets the built-in ones (compute/config/sampling_defaults.h).
+// Adds the stop ids and sampling values of generation_config.json; null counts as absent. In transformers, `do_sample:
+// false` means greedy decoding by default and leaves the other values unused. None of them is adopted then: requests
+// without sampling values get the built-in defaults (compute/config/sampling_defaults.h).
 Status ApplyGenerationConfig(std::string_view json, const std::string& path, ModelConfig* config);
 
 }  // namespace tactus::compute

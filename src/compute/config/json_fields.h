@@ -1,6 +1,6 @@
-// Reads fields of a JSON object with the type that the reader expects. The first wrong type, range or missing key is
-// kept in status(); later reads return their defaults, so that a mapping reads as a table. null counts as absent, as in
-// transformers.
+// Reads fields of a JSON object with the type that the reader expects. The first error (wrong type, out of range,
+// missing key) is kept in status(); later reads return their defaults, so callers need not check each read. null counts
+// as absent, as in transformers.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace tactus::compute {
 
-// The object in `text`; errors name `path`. Depth is limited to 64.
+// Parses `text` as an object; errors name `path`. Depth is limited to 64.
 Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text, const std::string& path);
 
 class JsonFields {

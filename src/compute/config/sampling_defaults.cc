@@ -14,7 +14,7 @@ struct Value {
   const char* name;
   double value;
   enum class From : uint8_t { kFlag, kModel, kBuiltIn } from;
-  bool off;  // it changes nothing, and nothing has stated it
+  bool off;  // value without effect, not stated by any source
 };
 
 template <class T>

@@ -1,5 +1,5 @@
-// How answers are sampled where requests do not say: each value by the command line, else by the model's files, else as
-// is usual for chats. Pure functions.
+// Sampling defaults for requests that state none. Each value comes from the command line, else from the model's files,
+// else from the built-in chat defaults. Pure functions.
 #pragma once
 
 #include <string>
@@ -9,26 +9,25 @@
 
 namespace tactus::compute {
 
-// What chats are sampled with elsewhere where nothing is stated (docs/api.md says whose values these are, and why).
-// Penalties are off.
+// Built-in chat defaults, as other servers use them (docs/api.md gives the sources and reasons). Penalties are off.
 inline constexpr double kUsualTemperature = 0.8, kUsualTopP = 0.95, kUsualMinP = 0.05;
 inline constexpr int64_t kUsualTopK = 40;
 
-// What is stated replaces what is there.
+// Stated values replace those in `sampling`.
 void ApplySampling(const StatedSampling& stated, SamplingParams* sampling);
 
 SamplingParams DefaultSampling(const StatedSampling& flags, const StatedSampling& model);
 
-// "temperature 0.6 (generation_config.json), top_p 0.95, top_k 40, min_p 0.05 (built in)": those, and where each comes
-// from. Penalties are left out where they are off. `model_source`: what the model's values are read from.
+// The values and their sources, such as "temperature 0.6 (generation_config.json), top_p 0.95, top_k 40, min_p 0.05
+// (built in)". Penalties that are off are left out. `model_source`: the file of the model's values.
 std::string DefaultSamplingText(const StatedSampling& flags, const StatedSampling& model,
                                 const std::string& model_source);
 
-// Of a model's file; a request may have less (docs/api.md).
+// Largest temperature in a model's file; the limit for requests is lower (docs/api.md).
 inline constexpr double kMaxModelTemperature = 100.0;
 
-// A value that a model's file states, as this build takes it: top_k of -1 or less is 0 (all), a top_p of 0 the least
-// that there is (the likeliest token alone), both as where the files come from. False: out of range.
+// Converts a value from a model's file, as transformers interprets it: top_k <= -1 becomes 0 (all tokens); top_p 0
+// becomes the smallest positive value (the likeliest token alone). False: out of range.
 bool TakeTopK(double value, StatedSampling* to);
 bool TakeTopP(double value, StatedSampling* to);
 

@@ -33,7 +33,7 @@ class CpuBackend final : public Backend {
         chosen_(std::move(chosen)),
         cascade_attention_(cascade_attention),
         clock_(clock) {
-    // The tokeniser, which may have megabytes, is another's business.
+    // The tokeniser's data, possibly megabytes, are not used here.
     description_.tokenizer_json.clear();
     description_.tokenizer_config_json.clear();
     description_.tokenizer_model.clear();
@@ -93,7 +93,7 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Executor>> CreateExecutor(const ExecutorSize& size) override {
-    TACTUS_CHECK_MSG(weights_.has_value(), "an executor before its weights, or a second one");
+    TACTUS_CHECK_MSG(weights_.has_value(), "CreateExecutor before LoadWeights, or twice");
     CpuExecutorOptions exec;
     exec.threads = chosen_.threads;
     exec.ops = chosen_.ops;
@@ -117,7 +117,7 @@ class CpuBackend final : public Backend {
   const ModelNumerics chosen_;
   const bool cascade_attention_;
   Clock& clock_;
-  std::optional<ModelWeights> weights_;  // from LoadWeights to CreateExecutor
+  std::optional<ModelWeights> weights_;  // set from LoadWeights to CreateExecutor
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The backend of a machine without a GPU: numerics and kernels by the options, weights mapped or packed, memory within
-// what the cgroup and the machine leave, cpu_executor.h.
+// The CPU backend: numerics and kernels by the options, weights mapped or packed, memory within the limits of the
+// cgroup and the machine, and the executor of cpu_executor.h.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace tactus::compute {
 
-// As MakeBackend (compute/exec/make_backend.h), which all code outside compute/exec calls.
+// As MakeBackend (compute/exec/make_backend.h), which code outside compute/exec uses.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
                                                 Clock& clock);
 

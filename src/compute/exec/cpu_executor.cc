@@ -24,7 +24,7 @@ class CpuExecutor final : public Executor {
         ring_(static_cast<size_t>(options.max_in_flight)),
         leader_([this] { Lead(); }) {}
 
-  // Finishes the step that is running, drops the others.
+  // Finishes the running step and drops the others.
   ~CpuExecutor() override {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -56,7 +56,7 @@ class CpuExecutor final : public Executor {
   bool Poll(StepResult* result) override {
     std::lock_guard<std::mutex> lock(mutex_);
     if (polled_ == run_) return false;
-    std::swap(*result, ring_[polled_ % ring_.size()].result);  // the caller's buffers serve a later step
+    std::swap(*result, ring_[polled_ % ring_.size()].result);  // a later step reuses the caller's buffers
     ++polled_;
     return true;
   }
@@ -91,7 +91,7 @@ class CpuExecutor final : public Executor {
       lock.lock();
       ++run_;
       if (wakeup_) {
-        lock.unlock();  // set once, before the first Submit
+        lock.unlock();  // wakeup_ is set once, before the first Submit
         wakeup_();
         lock.lock();
       }
@@ -114,7 +114,7 @@ class CpuExecutor final : public Executor {
 Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
                                                   const CpuExecutorOptions& options) {
   return CatchShortage([&]() -> Result<std::unique_ptr<Executor>> {
-    TACTUS_CHECK_MSG(options.clock != nullptr, "an executor without a clock");
+    TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");
     TACTUS_ASSIGN_OR_RETURN(auto runner, StepRunner::Create(config, std::move(weights), options));
     runner->set_operator_profile(options.profile);
     return std::unique_ptr<Executor>(std::make_unique<CpuExecutor>(std::move(runner), options));

@@ -1,8 +1,8 @@
-// The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. What is
-// inside a block is the kernels' business, which block belongs to whom is core/kv's. Pages are touched as blocks are
-// first used. The swap space of sequences that are swapped out is another one of these.
+// The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. The kernels
+// define a block's contents; core/kv decides which sequence uses which block. Pages are touched as blocks are first
+// used. The swap space for swapped-out sequences is a second KvMemory.
 //
-// Thread rule: as the layers' readers and writers agree; this only owns.
+// Thread rule: readers and writers of the layers synchronise themselves; this class only owns the memory.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ namespace tactus::compute {
 
 class KvMemory {
  public:
-  // dtype: kBF16, kF32 or kInt8. kResourceExhausted with the size and `flag`, which asked for it, when the system
-  // refuses.
-  // `huge_pages`: asked for. Not for memory that is only copied to and from: a block has parts in as many pages as
-  // there are layers, and the first would have the system clear all of those while it is waited for.
+  // dtype: kBF16, kF32 or kInt8. kResourceExhausted, with the size and `flag` (the option that sized the memory), when
+  // the system refuses.
+  // `huge_pages`: requests huge pages. Not for memory that is only copied to and from: a block has parts in as many
+  // pages as there are layers, and the first copy would wait until the system has cleared all of them.
   static Result<std::unique_ptr<KvMemory>> Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
                                                   int32_t block_size, const char* flag = "kv-cache-memory",
                                                   bool huge_pages = true);
@@ -32,13 +32,13 @@ class KvMemory {
   std::span<const KvLayer> layers() const { return layers_; }
   int64_t bytes() const { return bytes_; }
 
-  // Copies a block, every layer and head, K and V, within this memory or to another of the same model and format.
-  // Always whole: positions lie between each other in the kernels' layout, and those not yet in use are written before
-  // they are read.
+  // Copies a whole block, every layer and head, K and V, within this memory or to another of the same model and format.
+  // The kernels' layout interleaves positions, so no part can be copied alone; unused positions are written before they
+  // are read.
   void CopyBlock(BlockId from, BlockId to) { CopyBlockTo(this, from, to); }
   void CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const;
 
-  // A block as bytes, layer after layer, K before V: what another memory of the same model and format understands.
+  // A block as bytes, layer after layer, K before V; valid for any memory of the same model and format.
   int64_t block_bytes() const;
   void ReadBlock(BlockId block, std::byte* to) const;
   void WriteBlock(BlockId block, const std::byte* from);

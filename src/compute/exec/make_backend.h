@@ -1,4 +1,4 @@
-// The one place that decides what computes a model.
+// Selects the backend that computes a model.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,9 @@
 
 namespace tactus::compute {
 
-// For this model with these options: today always the machine's processors. Reads no weights and takes no memory, so
-// that a start that cannot work is refused at once: kInvalidArgument names the flag, its choices and the way out.
-// `description` is copied; `clock` measures steps and loading, and outlives the backend.
+// The backend for this model and these options; currently always the CPU. Reads no weights and allocates no memory, so
+// an impossible start is refused at once: kInvalidArgument names the flag, its choices and a remedy. `description` is
+// copied. `clock` measures steps and loading and outlives the backend.
 Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
                                              Clock& clock);
 

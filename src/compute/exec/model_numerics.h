@@ -1,5 +1,4 @@
-// What the engine's options mean for the weights of one model on this machine: the arithmetic, and how they are loaded
-// for it.
+// The arithmetic that the engine's options select for a model on this machine, and how its weights are loaded.
 #pragma once
 
 #include <string>
@@ -15,13 +14,13 @@ struct ModelNumerics {
   LoadWeightsOptions load;  // without `say`
   const Ops* ops = nullptr;
   int32_t threads = 1;
-  std::string hint;  // a better choice than the one that stands; empty: none
+  std::string hint;  // a better choice than the current one; empty: none
 };
 
-// kInvalidArgument: kernels that this machine does not run.
+// kInvalidArgument: this machine cannot run the kernels.
 Status CheckKernels(const EngineOptions& options);
 
-// kInvalidArgument names the flag, its choices and the way out.
+// kInvalidArgument names the flag, its choices and a remedy.
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description);
 
 }  // namespace tactus::compute

@@ -11,7 +11,7 @@ template <class Value, size_t kCount>
 struct Choices {
   const char* flag;
   const char* names;                                              // for messages
-  std::array<std::pair<std::string_view, Value>, kCount> values;  // the first is what empty means
+  std::array<std::pair<std::string_view, Value>, kCount> values;  // the first is the meaning of an empty option
 
   Result<Value> Of(std::string_view text) const {
     if (text.empty()) return values[0].second;
@@ -59,7 +59,7 @@ struct Asked {
   Compute dtype;
   Activation activation;
   Quantizing quantization;
-  bool integer;  // the weights are integers with scales, from the file or by --quantization
+  bool integer;  // integer weights with scales, from the file or by --quantization
   DType stored;
   std::string typed_activation, typed_quantization;
 };
@@ -83,9 +83,9 @@ Status CheckTogether(const Asked& a) {
     return InvalidArgument(activation + " contradicts --dtype bfloat16: leave one of them out", "activation-dtype");
   }
   if (quantizes && (a.activation == Activation::kFloat32 || a.activation == Activation::kBFloat16)) {
-    return InvalidArgument(activation + " does not go with " + quantization +
-                               ", whose weights are integers: use auto, mixed, int16 or int8",
-                           "activation-dtype");
+    return InvalidArgument(
+        activation + " does not fit " + quantization + ", whose weights are integers: use auto, mixed, int16 or int8",
+        "activation-dtype");
   }
   const bool integers =
       a.activation == Activation::kMixed || a.activation == Activation::kInt16 || a.activation == Activation::kInt8;

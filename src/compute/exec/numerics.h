@@ -1,6 +1,6 @@
-// Which arithmetic a run uses: what --dtype, --activation-dtype, --quantization and --kv-cache-dtype mean for a file of
-// a given weight format. A pure function; docs/numerics.md has the table of what each choice costs in accuracy,
-// docs/formats.md of what it costs in time and memory.
+// The arithmetic of a run: the effect of --dtype, --activation-dtype, --quantization and --kv-cache-dtype on a file of
+// a given weight format. A pure function. docs/numerics.md lists what each choice costs in accuracy, docs/formats.md in
+// time and memory.
 //
 //   weights (--quantization, else the file's)   --activation-dtype   linear operators
 //   every quantised format                      auto, mixed          integer codes x 8 bits a token value, but 16 for
@@ -14,8 +14,8 @@
 //   any under --dtype float32                   auto, float32        dequantised to f32 at load, everything f32,
 //                                                                    KV too: the reference, by operators over rows
 //
-// Under --dtype bfloat16 quantised weights stay as they are. Norms, RoPE, softmax, residual stream and logits are f32
-// always.
+// Under --dtype bfloat16 quantised weights stay unchanged. Norms, RoPE, softmax, residual stream and logits are always
+// f32.
 #pragma once
 
 #include <string>
@@ -27,7 +27,8 @@
 namespace tactus::compute {
 
 struct Numerics {
-  // What meets the weights, but for the few operators where more than int8 is cheap (PackChoice).
+  // Format of the tokens that linear operators multiply, except the few operators where more than int8 is cheap
+  // (PackChoice).
   enum class Tokens : uint8_t { kF32, kBF16, kMixed, kInt16, kInt8 };
 
   bool dequantize_to_f32 = false;  // LoadWeightsOptions::dequantize_to_f32: the reference; else weights are packed
@@ -36,7 +37,7 @@ struct Numerics {
   PackChoice packing;
 };
 
-// The options as they are typed; empty is auto (none).
+// The options as typed; empty is auto (none).
 struct NumericsOptions {
   std::string_view dtype = "auto";             // auto, float32, bfloat16
   std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, mixed, int16, int8
@@ -45,13 +46,13 @@ struct NumericsOptions {
 };
 
 // `weight_dtype`: of the bulk of the file's linear weights (ModelConfig::weight_dtype). kInvalidArgument names the
-// flag, its choices and, where flags contradict each other or the file, the way out.
+// flag, its choices and, where flags contradict each other or the file, a remedy.
 Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dtype);
 
-// The part of the loader's options that numerics decide.
+// The loader options that follow from the numerics.
 LoadWeightsOptions LoadOptionsFor(const Numerics& numerics);
 
-// "int16 activations, KV bf16", for people.
+// For display: "int16 activations, KV bf16".
 std::string NumericsText(const Numerics& numerics);
 
 }  // namespace tactus::compute

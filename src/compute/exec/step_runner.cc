@@ -104,7 +104,7 @@ void StepRunner::Run(const StepPlan& plan, StepResult* result) {
   }
 }
 
-// Everything that indexes memory, against its bound.
+// Checks every value that indexes memory against its bound.
 Status StepRunner::Check(const StepPlan& plan) const {
   auto refuse = [&](const char* what, int64_t value, int64_t limit) {
     return Internal("step " + std::to_string(plan.step) + ": " + what + " " + std::to_string(value) + ", limit " +
@@ -199,7 +199,7 @@ void StepRunner::Apply(const StepPlan& plan) {
   RunCopies(plan);
 }
 
-// In the order of the contract. On one thread: a block is copied about as fast as memory goes.
+// In the contract's order. On one thread: a copy already runs at about memory bandwidth.
 void StepRunner::RunCopies(const StepPlan& plan) {
   for (const SwapCopy& c : plan.swap_outs) kv_->CopyBlockTo(swap_.get(), c.block, c.host_block);
   for (const BlockCopy& c : plan.copies) kv_->CopyBlock(c.from, c.to);
@@ -235,7 +235,7 @@ void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
   }
 }
 
-// Chunks read K and V once for all of their tokens as it is.
+// Groups decodes alone: a chunk reads K and V once for all of its tokens anyway.
 void StepRunner::FindPrefixGroups() {
   sequences_.clear();
   for (const AttentionItem& item : attention_items_) {
@@ -248,7 +248,7 @@ void StepRunner::FindPrefixGroups() {
   }
 }
 
-// The rows that get logits and where their logprobs go.
+// Collects the rows that get logits, and where their logprobs go.
 void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
   const auto vocab = static_cast<TokenId>(config_.vocab_size);
   logit_rows_.clear();
@@ -281,7 +281,7 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
           {static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(static_cast<size_t>(wanted))});
     }
   }
-  // Only now do the result's vectors stay where they are.
+  // Only from here on do the result's vectors keep their addresses.
   size_t sampled = 0, nth = 0, prompt = 0, entry = 0;
   for (Row& r : rows_) {
     if (r.prompt_next >= 0) {
@@ -295,8 +295,8 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
   }
 }
 
-// Rows of one item that sample come one after the other: what the first yields decides whether the next counts, and is
-// part of what the next is sampled with (penalties, the grammar). All others go side by side.
+// Sampling rows of one item run in sequence: a row's token decides whether the next row counts, and changes what the
+// next row is sampled with (penalties, the grammar). All other rows run in parallel.
 void StepRunner::FindRuns(int64_t first, int64_t count) {
   runs_.clear();
   for (int64_t i = first; i < first + count; ++i) {
@@ -334,7 +334,7 @@ void StepRunner::SampleRows(const StepPlan& plan, const StepResult& result) {
   }
 }
 
-// `before`: the item's row before it, null if it is the first that has logits.
+// `before`: the item's previous row; null for its first row with logits.
 void StepRunner::SampleRow(Row* row, const Row* before, std::span<float> logits, Sampler* sampler,
                            SequenceHistory* history) {
   Row& r = *row;
@@ -350,7 +350,7 @@ void StepRunner::SampleRow(Row* row, const Row* before, std::span<float> logits,
       }
     }
   } catch (const std::bad_alloc&) {
-    r.sampled.status = ItemStatus::kFailed;  // must not cross the pool's threads
+    r.sampled.status = ItemStatus::kFailed;  // the exception must not cross the pool's threads
   }
 }
 

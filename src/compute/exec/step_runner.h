@@ -1,9 +1,8 @@
 // Runs one plan on the CPU, start to end, on the calling thread and its pool: block tables, copies, forward pass,
-// sampling. Holds what an executor remembers of each slot between steps. cpu_executor.cc puts a thread and a queue
-// around it.
+// sampling. Keeps each slot's state between steps. cpu_executor.cc adds the thread and the queue.
 //
-// One thread at a time. A plan that would reach outside this executor's memory is refused as a whole (kInternal, with
-// the numbers), before anything of it is applied: that is a fault of the engine, but never a corrupt cache.
+// One thread at a time. A plan that would access memory outside this executor's is refused as a whole (kInternal, with
+// the numbers) before any part of it is applied: such a plan is an engine fault, but must not corrupt the cache.
 #pragma once
 
 #include <functional>
@@ -24,15 +23,15 @@ class StepRunner {
   static Result<std::unique_ptr<StepRunner>> Create(const ModelConfig& config, ModelWeights weights,
                                                     const CpuExecutorOptions& options);
 
-  // Fills everything of *result but the times.
+  // Fills all of *result except the times.
   void Run(const StepPlan& plan, StepResult* result);
 
-  // The KV memory and the swap arena as bytes (base/executor.h). Beside a step that uses neither block.
+  // The KV memory and the swap arena as bytes (base/executor.h). May run beside a step that does not use the block.
   int64_t kv_block_bytes() const { return kv_->block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const { kv_->ReadBlock(block, to); }
   void WriteHostBlock(BlockId host_block, const std::byte* from) { swap_->WriteBlock(host_block, from); }
 
-  // Sees the raw logits [vocab] of every row that is computed: (item of the plan, position of the row's token). Tests
+  // Receives the raw logits [vocab] of every computed row, with (item of the plan, position of the row's token). Tests
   // and measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
@@ -43,15 +42,15 @@ class StepRunner {
  private:
   struct Slot {
     SequenceHistory history;
-    TokenId last_token = 0;  // sampled last: the input of a chained item
+    TokenId last_token = 0;  // last sampled: the input of a chained item
   };
   struct Row {
     int32_t item = 0;
     int32_t position = 0;
     bool sample = false;
-    TokenId draft = -1;  // of a sampling row: the next row counts only if this is what is sampled; -1: no next row
-    TokenId prompt_next = -1;  // >= 0: its logprob is wanted
-    SampledToken sampled;      // token -1: nothing was, because a draft before it was wrong
+    TokenId draft = -1;        // of a sampling row: the next row counts only if this token is sampled; -1: no next row
+    TokenId prompt_next = -1;  // >= 0: the token whose logprob is requested
+    SampledToken sampled;      // token -1: not sampled, because an earlier draft was rejected
     std::vector<TokenLogprob>* logprobs = nullptr;
   };
 
@@ -93,7 +92,7 @@ class StepRunner {
   PrefixGroups prefix_groups_;
   std::vector<int32_t> logit_rows_;
   std::vector<Row> rows_;
-  std::vector<int64_t> runs_;  // where each begins of the rows that must be sampled one after the other, and the end
+  std::vector<int64_t> runs_;  // begin of each run of rows that must be sampled in sequence, and the end of the last
 };
 
 }  // namespace tactus::compute

@@ -1,6 +1,5 @@
-// Functions that are also compiled for wider vectors, one of which is chosen when the program starts; the same
-// roundings either way, because nothing is contracted (cmake/TactusCompiler.cmake). Sanitizers are not ready that
-// early.
+// Functions that are also compiled for wider vectors; the program selects one version at its start. All versions round
+// alike, because no operation is contracted (cmake/TactusCompiler.cmake). Sanitizers are not initialised by then.
 #pragma once
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \

@@ -1,9 +1,9 @@
-// What the kernel-set files share with select.cc: portable declarations only.
+// Declarations shared by the kernel-set files and select.cc; portable declarations only.
 //
-// Files that are compiled for one instruction set include no header that defines an inline function or template with
-// external linkage which might be emitted there (the linker could pick that copy for the whole program, an illegal
-// instruction elsewhere). So the headers of simd/, rows/, packed/ and attention/ that have code put it in an unnamed
-// namespace; tests/compute/kernels checks the objects.
+// Files compiled for one instruction set may include no header that defines an inline function or template with
+// external linkage: the linker could use that copy for the whole program, and it would be an illegal instruction on
+// other machines. So the headers of simd/, rows/, packed/ and attention/ define their code in an unnamed namespace;
+// tests/compute/kernels checks the objects.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ bool CpuHasAvxVnni();
 bool CpuHasAvx512();  // F, BW, VL, DQ
 bool CpuHasAvx512Bf16();
 bool CpuHasAvx512Vnni();
-bool CpuHasAmx();  // with AVX-512 VNNI and BF16; asks the kernel for the tiles' state, once
+bool CpuHasAmx();  // with AVX-512 VNNI and BF16; once requests the tiles' state from Linux
 #elif defined(__aarch64__)
-// The portable set, with the products of packed weights that the CPU's extensions allow.
+// The portable set, with the CPU extensions' products of packed weights.
 const Ops& NeonDotprodOps();
 const Ops& NeonI8mmOps();
 bool CpuHasArmDotprod();
@@ -45,11 +45,11 @@ inline constexpr int32_t kPartition = 256;
 inline constexpr int32_t kKeyTile = 64;
 inline constexpr int32_t kAttentionTileRows = 64;
 inline constexpr int32_t kMaxHeadDim = 256;
-inline constexpr int32_t kSplitPerThread = 4;  // tiles' partitions in flight when they are split, per thread
+inline constexpr int32_t kSplitPerThread = 4;  // when tiles are split: their partitions in flight per thread
 
 int64_t LinearThreadBytes();
-// The caller's workspace from its first cache line on: vectors must not straddle lines. Stops with both figures when it
-// is too small for `need_bytes` after that; overrunning it would corrupt memory silently.
+// The caller's workspace from its first cache line on: vectors must not straddle lines. If fewer than `need_bytes`
+// follow, the program stops and reports both sizes; an overrun would corrupt memory silently.
 std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes);
 void CheckHeadDim(int32_t head_dim, int32_t rotary_dim);
 

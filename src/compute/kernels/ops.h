@@ -1,23 +1,22 @@
-// The operators of a decoder, as the forward pass calls them. Behind the table stand kernel sets (sets/ has one file
-// and one table for each), picked at run time (select.cc lists them; TACTUS_KERNELS forces one): "ref", slow and
-// obvious, is the specification; the others are made for instruction sets.
+// The operators of a decoder, as the forward pass calls them. Each kernel set (one file in sets/) fills one table of
+// them and is selected at run time (select.cc lists the sets; TACTUS_KERNELS forces one). "ref", slow and obvious, is
+// the specification; the others are made for instruction sets.
 //
-// Three families of operators have a folder each: rows/ (weights and tokens as rows, and all that works on one row),
-// packed/ (weights packed in panels) and attention/. In each, ref/ is the specification, what every instruction set
-// shares lies at the top, written over the vectors of simd/simd.h, and what one instruction set has of its own lies in
-// a folder of its name.
+// Three families of operators have a folder each: rows/ (weights and tokens as rows, and operators on one row), packed/
+// (weights packed in panels) and attention/. In each, ref/ is the specification, code shared by all instruction sets is
+// at the top, written over the vectors of simd/simd.h, and code for one instruction set is in a folder of its name.
 //
-// Linear operators come twice: over packed weights (pack, linear_packed, gated_packed, embed_packed:
-// compute/kernels/packed/packed.h), which serve every format, and over rows as files have them (linear: weights exactly
-// as stored, f32 sums), for the reference pass.
+// Linear operators exist twice: over packed weights (pack, linear_packed, gated_packed, embed_packed:
+// compute/kernels/packed/packed.h), which support every format, and over rows as in files (linear: weights exactly as
+// stored, f32 sums), for the reference pass.
 //
 // Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one
-// accumulation order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M
+// accumulation order, which depends on neither the number of tokens, the tile, nor the threads. K is never split over M
 // or threads; attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for
 // M = 1..130.
 //
-// All pointers are to row-major arrays; shapes are given as [tokens, ...]. Nothing here allocates; scratch comes from
-// the Workspace that the caller sized with WorkspaceBytes.
+// All pointers are to row-major arrays; shapes are [tokens, ...]. No operator allocates; scratch comes from the
+// Workspace, which the caller sizes with WorkspaceBytes.
 #pragma once
 
 #include <cstdint>
@@ -37,20 +36,21 @@ struct Workspace {
 };
 
 // One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot
-// attend to positions (max(0, p - window + 1) .. p) found through the block table.
+// attend to positions (max(0, p - window + 1) .. p) through the block table.
 struct AttentionItem {
   int32_t first_token = 0;  // row in q and out
   int32_t first_position = 0;
   int32_t count = 0;
   const int32_t* block_table = nullptr;  // block ids, index = position / block_size
-  // Items of one group (>= 0) have the same blocks for positions [0, prefix_tokens): those are read once for several of
-  // them where each is one query that sees all of these positions. It changes no bit. -1: of no group.
+  // Items of one group (>= 0) have the same blocks for positions [0, prefix_tokens). Kernels read those once for
+  // several of these items where each is one query that attends to all of these positions. The bits do not change. -1:
+  // no group.
   int32_t prefix_group = -1;
   int32_t prefix_tokens = 0;
 };
 
-// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a
-// block is the kernels' business (attention/kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
+// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. The kernels define the
+// layout within a block (attention/kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
 struct KvLayer {
   void* k = nullptr;
   void* v = nullptr;
@@ -59,17 +59,17 @@ struct KvLayer {
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
 };
-// Bytes of the K of one block (as many again of V).
+// Bytes of one block's K; its V has the same size.
 int64_t KvBlockBytes(const KvLayer& kv);
 
 struct RopeTable {                  // built once per model (and per dynamic-scaling length)
   const float* inv_freq = nullptr;  // [rotary_dim / 2]
   float attention_scale = 1.0f;     // multiplies cos and sin
   int32_t rotary_dim = 0;
-  bool interleaved = false;  // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
+  bool interleaved = false;  // pairs (2i, 2i + 1), as in llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
-// What stands between the projections and attention. Rows may be columns of wider buffers: strides in elements.
+// The work between the projections and attention. Rows may be columns of wider buffers: strides in elements.
 struct RopeStoreCall {
   float* q = nullptr;        // [tokens, heads * head_dim]: normed and rotated in place
   const float* k = nullptr;  // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
@@ -97,8 +97,8 @@ struct LinearOutput {
 // The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
 struct Ops {
   const char* name;
-  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null) over weights as the file has them, each
-  // used exactly, in f32: what packed forms are held against. y must not overlap x.
+  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null) over weights as in the file, each used
+  // exactly, in f32: the reference for packed forms. y must not overlap x.
   void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
                  Workspace scratch);
   // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
@@ -109,8 +109,8 @@ struct Ops {
   // Rotates q[tokens, heads * head_dim] and k[tokens, kv_heads * head_dim] in place by positions[t].
   void (*rope)(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
                int32_t kv_heads, int32_t head_dim, const RopeTable& rope);
-  // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset %
-  // block_size.
+  // Rounds k and v rows to the KV dtype into slot positions: row t is stored in block slots[t] / block_size, offset
+  // slots[t] % block_size.
   void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
                    const KvLayer& kv);
   // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows
@@ -124,31 +124,31 @@ struct Ops {
   void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
   // Dequantises one row to f32 (tests, the reference mode).
   void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
-  // Packed weights (compute/kernels/packed/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols],
-  // normed by rms_norm with norm_weight first unless that is null, rounded into `out`.
+  // Packed weights (arithmetic: compute/kernels/packed/packed.h). pack: rounds out.tokens rows of x[tokens, out.cols]
+  // into `out`, after rms_norm with norm_weight unless that is null.
   void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps,
                const PackedTokens& out) = nullptr;
-  // All outputs in one go, with one barrier: their matrices have x's columns and token format (TokensFor).
+  // All outputs together, with one barrier: their matrices have x's columns and token format (TokensFor).
   void (*linear_packed)(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
                         Workspace scratch) = nullptr;
   // out = packed silu(x gate^T + gate_bias) * (x up^T + up_bias), tokens of gate.rows columns in `out`'s format.
-  // `inner`: scratch of [tokens, gate.rows] f32 that may be used where a row is rounded after all of it is known.
+  // `inner`: scratch of [tokens, gate.rows] f32, used where a row is rounded only once it is complete.
   void (*gated_packed)(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
                        const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
                        Workspace scratch) = nullptr;
   // x[t, :] = row ids[t] of the table as f32
   void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table,
                        float* x) = nullptr;
-  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with their bits; k and v stay as they
-  // are.
+  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with the same bits; k and v are not
+  // changed.
   void (*rope_store)(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) = nullptr;
 };
 
-// The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not
+// The fastest set that this machine can run, or the one forced by `name` (or TACTUS_KERNELS); null: unknown or not
 // runnable here.
 const Ops* SelectOps(std::string_view name = {});
-std::vector<const Ops*> RunnableOps();  // every set this machine can run, slowest first; "ref" is the first
-// Scratch that any op above needs for at most `tokens` tokens of this shape.
+std::vector<const Ops*> RunnableOps();  // every set that this machine can run, slowest first; the first is "ref"
+// Scratch bytes for any operator above with at most `tokens` tokens of this shape.
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads);
 
 }  // namespace tactus::compute

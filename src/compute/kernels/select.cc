@@ -1,4 +1,4 @@
-// Which kernel sets this machine can run, and the portable pieces that all of them share.
+// The kernel sets that this machine can run, and the portable code shared by all of them.
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -26,7 +26,7 @@ bool CpuHasAvx2() {
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return has;
 }
-// CPUID leaf 7, subleaf 1, EAX bit 4; compilers' names for it differ.
+// CPUID leaf 7, subleaf 1, EAX bit 4; compilers name it differently.
 bool CpuHasAvxVnni() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -50,8 +50,8 @@ bool CpuHasAvx512Vnni() {
 #endif
 
 #if defined(__x86_64__)
-// CPUID leaf 7, EDX: bit 22 bf16, 24 tiles, 25 int8; the system saves tiles (XCR0 bits 17 and 18); and it lets us use
-// them, which Linux wants to be asked for.
+// CPUID leaf 7, EDX: bit 22 bf16, 24 tiles, 25 int8; the system saves tiles (XCR0 bits 17 and 18) and permits their
+// use, which Linux grants on request only.
 bool CpuHasAmx() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -74,7 +74,7 @@ bool CpuHasAmx() {
 #endif
 
 #if defined(__aarch64__)
-// The kernel's auxiliary vector; the numbers are Linux's (asm/hwcap.h), whose header may be older than the CPU.
+// Linux's auxiliary vector; the bit numbers are from asm/hwcap.h, whose installed version may be older than the CPU.
 bool CpuHasArmDotprod() {
   return (getauxval(AT_HWCAP) >> 20 & 1) != 0;
 }
@@ -99,7 +99,7 @@ std::vector<const Ops*> RunnableOps() {
   if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
 #endif
 #if defined(TACTUS_HAS_KERNELS_AVX512) && defined(TACTUS_HAS_KERNELS_AVX2)
-  // Products that the CPU lacks an instruction for go to the AVX2 set.
+  // Products for which the CPU lacks an instruction run on the AVX2 set.
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
 #elif defined(TACTUS_HAS_KERNELS_AVX512)
   if (CpuHasAvx512Bf16() && CpuHasAvx512Vnni()) sets.push_back(&Avx512Ops());

@@ -8,8 +8,8 @@
 namespace tactus::compute {
 namespace {
 
-// Of a core, in a window. A process that computes takes a half or more; a client of the server and the server's own
-// threads for HTTP take less, and what runs for moments only is not worth a pause.
+// Cores missing in a window that count as contention. A process that computes uses half a core or more; a client of the
+// server and the server's HTTP threads use less, and short bursts do not justify a pause.
 constexpr double kMissing = 0.3;
 
 }  // namespace
@@ -18,7 +18,7 @@ void TeamSize::Look(TimeNs now_ns, DurationNs waited_ns) {
   const DurationNs passed = now_ns - since_ns_;
   const double missing =
       static_cast<double>(waited_ns - waited_ns_) / static_cast<double>(std::max<DurationNs>(1, passed));
-  const bool stale = next_ns_ == 0 || passed > 2 * kWindow;  // the pool had nothing to do meanwhile
+  const bool stale = next_ns_ == 0 || passed > 2 * kWindow;  // the pool was idle meanwhile
   since_ns_ = now_ns;
   waited_ns_ = waited_ns;
   next_ns_ = now_ns + kWindow;

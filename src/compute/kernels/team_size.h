@@ -1,10 +1,10 @@
-// How many of a pool's threads share its short jobs where other processes want the cores too. A thread that loses its
-// core amid a task holds up all others for as long as the system lets the neighbour run, some milliseconds: longer than
-// a whole short job. So the pool looks how long its threads have waited for a core (WaitedForCores), and where cores
-// are missing, so many threads sit out. Whether the neighbour has gone shows only with all threads: they are tried
-// again after a pause, which doubles while the cores stay missing.
+// Number of a pool's threads that share its short jobs while other processes compete for the cores. A thread that loses
+// its core during a task delays all others until the system returns the core, some milliseconds: longer than a whole
+// short job. So the pool measures how long its threads have waited for a core (WaitedForCores) and excludes as many
+// threads as cores are missing. Only a run with all threads shows whether the cores are free again: after a pause all
+// threads share again, and the pause doubles while cores stay missing.
 //
-// Thread rule: one thread. Times are those of the caller's clock.
+// Thread rule: one thread. Times are on the caller's clock.
 #pragma once
 
 #include <atomic>
@@ -19,17 +19,17 @@ namespace tactus::compute {
 
 class TeamSize {
  public:
-  static constexpr DurationNs kWindow = 40 * kMillisecond;      // is looked at as a whole
-  static constexpr DurationNs kFirstPause = 80 * kMillisecond;  // until all are tried again
+  static constexpr DurationNs kWindow = 40 * kMillisecond;      // the measurement interval
+  static constexpr DurationNs kFirstPause = 80 * kMillisecond;  // before all threads are tried again
   static constexpr DurationNs kLongestPause = 2 * kSecond;
 
   explicit TeamSize(int32_t threads) : threads_(threads), size_(threads) {}
 
   // Threads that share short jobs; 1 to all.
   int32_t size() const { return size_; }
-  // When the next look is due.
+  // Time of the next call of Look.
   TimeNs next_ns() const { return next_ns_; }
-  // `waited_ns`: of all threads together, since they began.
+  // `waited_ns`: sum over all threads since their start.
   void Look(TimeNs now_ns, DurationNs waited_ns);
 
  private:
@@ -39,8 +39,8 @@ class TeamSize {
   DurationNs waited_ns_ = 0, pause_ns_ = kFirstPause;
 };
 
-// How long these threads of this process were ready to run without a core, all together; threads that are 0, and
-// systems that do not tell, count as never.
+// Time that these threads of this process were ready to run without a core, summed. Threads that are 0, and systems
+// that do not report it, count as 0.
 DurationNs WaitedForCores(std::span<const std::atomic<pid_t>> threads);
 
 using WaitedFn = DurationNs (*)(std::span<const std::atomic<pid_t>> threads);

@@ -1,6 +1,6 @@
-// How a job is handed out: `remaining_` counts tasks not yet claimed and is claimed by compare-and-swap, so a claim
-// only ever succeeds for the job that is current. A claimed task keeps the job's fields in place, because Run does not
-// return before every task is done. A worker that wakes late therefore finds either work of the current job or nothing.
+// How a job is distributed: `remaining_` counts unclaimed tasks and is decremented by compare-and-swap, so a claim
+// succeeds only for the current job. A claimed task keeps the job's fields valid, because Run returns only after every
+// task is done. A worker that wakes late therefore finds either work of the current job or none.
 #include "compute/kernels/thread_pool.h"
 
 #include <sched.h>
@@ -23,7 +23,7 @@ namespace tactus::compute {
 namespace {
 
 constexpr DurationNs kSpin = 50 * kMicrosecond;
-constexpr DurationNs kLongJob = 4 * kMillisecond;  // of one thread alone; about a time slice of the system
+constexpr DurationNs kLongJob = 4 * kMillisecond;  // on one thread alone; about a time slice of the system
 
 inline void Pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -46,15 +46,15 @@ bool SpinUntil(Clock& clock, Ready ready) {
   return ready();
 }
 
-// A core per thread, where the system tells: those of members, while some sit out.
+// The core of each thread, where the system reports it: those of members, while other threads are excluded.
 constexpr int kNoCore = -1;
 
-// Keeps the calling thread off some of its cores, and lets it back to all of them.
+// Moves the calling thread off some of its cores, and later allows all of them again.
 class Elsewhere {
  public:
   template <class Cores>
   void KeepOff(const Cores& cores, int32_t count) {
-    if (!away_ && sched_getaffinity(0, sizeof own_, &own_) != 0) return;  // more cores than a set holds
+    if (!away_ && sched_getaffinity(0, sizeof own_, &own_) != 0) return;  // more cores than a cpu_set_t holds
     cpu_set_t left = own_;
     for (int32_t i = 0; i < count; ++i) {
       const int core = cores[static_cast<size_t>(i)].load(std::memory_order_relaxed);
@@ -92,20 +92,20 @@ struct ThreadPool::State {
 
   Clock& clock;
   const WaitedFn waited;
-  std::vector<std::atomic<pid_t>> ids;  // of the threads that have begun
+  std::vector<std::atomic<pid_t>> ids;  // of the started threads
   std::vector<std::atomic<int>> cores;
-  TeamSize team;                 // the caller's
-  std::atomic<int32_t> members;  // share every job; changes with the mutex held
-  std::atomic<int32_t> sharing;  // the current job
-  // One job. Written by Run while nothing is claimed and nothing is running.
+  TeamSize team;                 // used by the caller's thread
+  std::atomic<int32_t> members;  // threads that share every job; changed with the mutex held
+  std::atomic<int32_t> sharing;  // threads that share the current job
+  // One job. Written by Run while no task is claimed or running.
   Thunk thunk = nullptr;
   void* self = nullptr;
   int64_t tasks = 0;
-  // On cache lines of their own: both are written by every thread.
+  // On separate cache lines: every thread writes both.
   alignas(64) std::atomic<int64_t> remaining{0};
   alignas(64) std::atomic<int64_t> done{0};
-  alignas(64) std::atomic<int32_t> sleepers{0};  // members
-  std::atomic<int32_t> bystanders{0};            // that sleep, too
+  alignas(64) std::atomic<int32_t> sleepers{0};  // sleeping members
+  std::atomic<int32_t> bystanders{0};            // other sleeping threads
   std::atomic<bool> caller_sleeps{false};
   std::atomic<bool> stop{false};
   std::mutex mutex;
@@ -125,7 +125,7 @@ struct ThreadPool::State {
     return false;
   }
 
-  // Claims until nothing is left; returns after its tasks have been counted as done.
+  // Claims tasks until none is left; returns after its tasks have been counted as done.
   void Work(int32_t thread) {
     int64_t task, count = 0;
     int64_t total = 0;
@@ -155,7 +155,7 @@ struct ThreadPool::State {
       else
         elsewhere.Return();
       NoteCore(thread, count);
-      if (ready()) Work(thread);  // a change of members wakes it, too
+      if (ready()) Work(thread);  // a change of members also wakes the thread
     }
   }
 
@@ -174,7 +174,7 @@ struct ThreadPool::State {
       cores[static_cast<size_t>(thread)].store(sched_getcpu(), std::memory_order_relaxed);
   }
 
-  // The caller's thread, between jobs.
+  // Called by the caller's thread between jobs.
   void Look(TimeNs now_ns) {
     ids[0].store(ThisThread());
     team.Look(now_ns, waited(ids));
@@ -191,7 +191,8 @@ struct ThreadPool::State {
     const bool some = sleepers.load() > 0, others = sharing.load() > members.load() && bystanders.load() > 0;
     if (!some && !others) return;
     {
-      std::lock_guard<std::mutex> lock(mutex);  // who is about to sleep has seen the job, or sleeps and is woken below
+      std::lock_guard<std::mutex> lock(mutex);  // a thread about to sleep has seen the job, or already sleeps and is
+                                                // woken below
     }
     if (some) work.notify_all();
     if (others) long_work.notify_all();
@@ -216,7 +217,7 @@ ThreadPool::ThreadPool(int32_t threads, Clock& clock, WaitedFn waited)
     try {
       state_->workers.emplace_back([state = state_.get(), i] { state->WorkerLoop(i); });
     } catch (const std::system_error& e) {
-      state_->Stop();  // those that came, or their destructors end the process
+      state_->Stop();  // joins the started threads: their destructors would end the process
       throw std::system_error(e.code(), "compute thread " + std::to_string(i + 1) + " of " + std::to_string(threads));
     }
   }
@@ -242,7 +243,7 @@ void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   const int32_t members = s.members.load();
   int32_t sharing = threads_;
   int64_t first = 0;
-  if (members < threads_) {  // its first task tells how long the job is
+  if (members < threads_) {  // the first task's time predicts the job's length
     s.NoteCore(0, members);
     const TimeNs task_ns = s.clock.NowNs();
     thunk(self, first++, 0);

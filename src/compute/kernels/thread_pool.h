@@ -1,6 +1,6 @@
-// The compute threads of one executor. ParallelFor claims tasks dynamically (an atomic counter), so a core that the
-// system takes away costs one task, not a step; results must not depend on who runs a task. Waits spin for at most
-// 50 us, then sleep; nothing spins when idle. Where other processes keep cores away, some threads leave short jobs to
+// The compute threads of one executor. ParallelFor claims tasks dynamically (an atomic counter), so a core lost to
+// another process delays one task, not a step; results must not depend on which thread runs a task. Waits spin for at
+// most 50 us, then sleep; idle threads do not spin. Where other processes take cores, some threads leave short jobs to
 // the others (compute/kernels/team_size.h).
 #pragma once
 
@@ -16,15 +16,15 @@ namespace tactus::compute {
 class ThreadPool {
  public:
   // threads >= 1; the calling thread is one of them. `clock` bounds the spinning and outlives the pool. Throws
-  // std::system_error where the system has no more threads to give. `waited` tells how long threads had no core.
+  // std::system_error when the system refuses a thread. `waited` returns how long threads had no core.
   ThreadPool(int32_t threads, Clock& clock, WaitedFn waited = WaitedForCores);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int32_t threads() const { return threads_; }
-  // Jobs so far that threads shared, each ending in a barrier: what a step costs beside its operators. The caller's
-  // thread.
+  // Number of jobs shared by threads so far; each ends in a barrier, a step's cost beside its operators. The caller's
+  // thread only.
   int64_t barriers() const { return barriers_; }
 
   // Runs fn(task, thread) for task in [0, tasks), thread in [0, threads()); returns when all are done. Not reentrant;
@@ -46,7 +46,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// Cores this process may use: affinity and cgroup quota both respected; >= 1.
+// Cores that this process may use, by affinity and cgroup quota; >= 1.
 int32_t UsableCores();
 
 }  // namespace tactus::compute

@@ -1,4 +1,4 @@
-// How many cores this process may really use: a container with a quota of two cores on a 64-core machine gets two.
+// The number of cores that this process can use: a container with a quota of two cores on a 64-core machine gets two.
 #include "compute/kernels/usable_cores.h"
 
 #include <sched.h>
@@ -23,7 +23,7 @@ int32_t AffinityCores() {
   return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));  // more than 1024 cores
 }
 
-// A quota in cores (whole ones, since threads of a step wait for each other), or 0 where there is none.
+// A quota in whole cores, since a step's threads wait for each other; 0: no quota.
 int32_t CoresOf(double quota_us, double period_us) {
   if (quota_us <= 0 || period_us <= 0) return 0;
   return std::max(1, static_cast<int32_t>(quota_us / period_us + 1e-6));
@@ -44,7 +44,7 @@ int32_t QuotaV1(const std::string& folder) {
   return CoresOf(quota_us, period_us);
 }
 
-// The smallest quota of `path` and every group above it; quotas of parents bind too.
+// The smallest quota of `path` and every group above it; parents' quotas also apply.
 template <class ReadQuota>
 int32_t SmallestQuota(const std::string& mount, std::string path, ReadQuota read_quota) {
   int32_t smallest = 0;

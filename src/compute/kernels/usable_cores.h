@@ -1,4 +1,4 @@
-// What limits the cores that a process may use, beside its affinity (thread_pool.h: UsableCores).
+// Limits of a process's cores beside its affinity (thread_pool.h: UsableCores).
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace tactus::compute {
 
-// The cgroups' quota in whole cores, of this process's group and all above it; 0: none. `root` stands in for "/" in
-// tests.
+// The cgroup quota in whole cores, of this process's group and all above it; 0: none. `root` replaces "/" in tests.
 int32_t QuotaCores(const std::string& root = "");
 
 }  // namespace tactus::compute

@@ -18,7 +18,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kSequences = 16, kLength = 256;  // of the calibration
+constexpr int64_t kSequences = 16, kLength = 256;  // of the calibration text
 constexpr int64_t kTokens = kSequences * kLength;
 constexpr int32_t kKvBlock = 16;
 constexpr uint64_t kSeed = 1;
@@ -28,7 +28,7 @@ const Ops& Scalar() {
   return *ops;
 }
 
-// The fastest set's products of integers have the same bits as any other's.
+// Integer products have the same bits on every kernel set, so the fastest is used.
 void IntegerProducts(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
                      Workspace scratch) {
   static const Ops* const ops = SelectOps();
@@ -44,7 +44,7 @@ void Gated(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, co
   Scalar().pack(pool, inner, nullptr, 0.0f, out);
 }
 
-// The operator of the pass: the same bits on every kernel set. Weights are rows of f32.
+// The rounding pass's linear operator: the same bits on every kernel set. Weights are rows of f32.
 void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
             Workspace) {
   for (int64_t t = 0; t < tokens; ++t) {
@@ -64,7 +64,8 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
                     .c_stride = w.rows});
 }
 
-// Of the pass that rounds. A layer is done with its K and V before the next one stores its own.
+// Buffer sizes of the rounding pass. K and V need one layer: each layer finishes with them before the next stores its
+// own.
 struct Sizes {
   Sizes(const ModelConfig& config, const PackPlan& plan) {
     for (const PackedSlot& slot : plan.slots) {
@@ -96,9 +97,9 @@ using Memory = std::unique_ptr<void, FreeMemory>;
 
 Status NoMemoryToRound(int64_t bytes) {
   return Status(StatusCode::kResourceExhausted,
-                "rounding to int4 by least squares takes " + std::to_string(bytes) +
-                    " bytes beside the weights, which are not there: allow this process more, copy a --weight-cache "
-                    "from a larger machine, or take --quantization int4_nearest, which takes none",
+                "rounding to int4 by least squares needs " + std::to_string(bytes) +
+                    " bytes beside the weights, more than available: allow this process more, copy a --weight-cache "
+                    "from a larger machine, or use --quantization int4_nearest, which needs none",
                 "quantization");
 }
 
@@ -109,7 +110,7 @@ Result<Memory> Allocate(int64_t elements) {
   return memory;
 }
 
-// K and V of every token of the calibration, sequence after sequence, in `memory` from element `at` on.
+// K and V of every calibration token, sequence after sequence, in `memory` from element `at` on.
 KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
   float* k = static_cast<float*>(memory.get()) + at;
   return {k,        k + kTokens * config.num_kv_heads * config.head_dim, DType::kF32,
@@ -144,7 +145,7 @@ class Batch {
   std::vector<AttentionItem> items_;
 };
 
-// [kSequences][kLength] tokens that the packed model samples, each sequence from a token of its own.
+// [kSequences][kLength] tokens that the packed model samples, each sequence from a different first token.
 Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelWeights& weights, ThreadPool& pool,
                                          const std::function<void(double)>& progress) {
   Ops ops = Scalar();
@@ -218,7 +219,7 @@ class Calibration {
     DecoderOptions options = OptionsOf(&ops, kTokens, pool_.threads());
     options.before_linear = [this](const MatrixView& w, const float* x) { Round(w, x); };
     TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
-    std::vector<int32_t> ids(kTokens);  // rows of the embedding that is left
+    std::vector<int32_t> ids(kTokens);  // rows of the reduced embedding
     std::iota(ids.begin(), ids.end(), 0);
     const KvLayer kv = KvAt(config_, memory_of_pass_, kv_ - matrix_);
     decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}),
@@ -227,7 +228,7 @@ class Calibration {
   }
 
  private:
-  static constexpr double kWritingPart = 0.25;  // of the time, about
+  static constexpr double kWritingPart = 0.25;  // share of the time, about
 
   static double WorkOf(const PackedSlot& slot) {
     return static_cast<double>(slot.form.rows + slot.form.cols) * static_cast<double>(slot.form.cols);
@@ -266,14 +267,14 @@ class Calibration {
     for (int64_t r = 0; r < count; ++r) Dequantize(m.dtype, rows + r * m.row_bytes, m.cols, to + r * m.cols);
   }
 
-  // The embedding becomes a table of the calibration's tokens alone, in their order.
+  // Reduces the embedding to the rows of the calibration's tokens, in their order.
   void EmbedTokens(const PackedSlot& table, const std::vector<int32_t>& tokens) {
     for (size_t t = 0; t < tokens.size(); ++t)
       ReadRows(table, tokens[t], 1, embedding_ + static_cast<int64_t>(t) * config_.hidden_size);
     weights_.embedding = {embedding_, DType::kF32, kTokens, config_.hidden_size, config_.hidden_size * 4};
   }
 
-  // Before the pass multiplies x [kTokens, w.cols] with w.
+  // Called before the pass multiplies x [kTokens, w.cols] with w.
   void Round(const MatrixView& w, const float* x) {
     const PackedSlot& slot = *slots_.at(&w);
     constexpr int64_t kRowsAtOnce = 64;
@@ -288,7 +289,7 @@ class Calibration {
     Progress(kWritingPart + (1.0 - kWritingPart) * done_ / total_);
   }
 
-  // With the matrix rounded before.
+  // Whether w has the same input as the matrix rounded before it.
   bool SharesInput(const MatrixView& w) const {
     return std::any_of(weights_.layers.begin(), weights_.layers.end(),
                        [&](const LayerWeights& l) { return &w == &l.wk || &w == &l.wv || &w == &l.w_up; });
@@ -299,7 +300,7 @@ class Calibration {
       GramUpper(pool_, x, kTokens, cols, inputs_);
       if (compute::FactorInputs(pool_, cols, damping, inputs_, importance_)) return;
     }
-    // Inputs that are no numbers, or all 0: each weight for itself.
+    // Inputs that are not finite, or all 0: each weight is rounded separately.
     std::fill(inputs_, inputs_ + cols * cols, 0.0f);
     std::fill(importance_, importance_ + cols, 1.0f);
   }
@@ -307,15 +308,15 @@ class Calibration {
   const PackPlan& plan_;
   const ModelConfig& config_;
   WeightSource& source_;
-  ModelWeights weights_;  // matrices: one after the other in matrix_
+  ModelWeights weights_;  // matrices take turns in matrix_
   ThreadPool& pool_;
   std::byte* const memory_;
   const std::function<void(double)>& progress_;
   const Sizes sizes_;
   std::map<const MatrixView*, const PackedSlot*> slots_;
-  Memory memory_of_pass_;        // all below
-  float* matrix_ = nullptr;      // the one that the pass multiplies with next
-  float* errors_ = nullptr;      // as many elements
+  Memory memory_of_pass_;        // holds all below
+  float* matrix_ = nullptr;      // the matrix of the next product
+  float* errors_ = nullptr;      // as large as matrix_
   float* inputs_ = nullptr;      // [cols, cols]
   float* importance_ = nullptr;  // [cols]
   float* embedding_ = nullptr;   // [kTokens, hidden]
@@ -328,7 +329,7 @@ class Calibration {
 Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, WeightSource& source,
                       const ModelWeights& weights, ThreadPool& pool, std::byte* memory,
                       const std::function<void(double)>& progress) {
-  // First the writing, with the K and V of all layers, then the pass that rounds.
+  // First the writing needs K and V of all layers, then the rounding pass its buffers.
   const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
   const int64_t bytes = std::max(
       kv, Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, pool.threads())));

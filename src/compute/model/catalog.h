@@ -1,5 +1,4 @@
-// The models that this machine has under a name: what lies in the cache folder. Reads the file system each time; no
-// state.
+// This machine's models by name: the contents of the cache folder. Reads the file system on each call; no state.
 #pragma once
 
 #include <string>
@@ -19,12 +18,12 @@ struct CatalogEntry {
   bool is_default = false;
 };
 
-// Every model under <cache_folder>/models, by name: folders with a config.json, and .gguf files (a folder's only one
-// goes by the folder's name).
+// Every model under <cache_folder>/models, by name: folders with a config.json, and .gguf files. A folder's only .gguf
+// file has the folder's name.
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder = CacheFolder());
 
-// A path as it is, a name through the catalogue, empty: the default model. kNotFound says what there is and how to get
-// the default model or point at a file.
+// A path is returned unchanged, a name is looked up in the catalogue, empty is the default model. kNotFound lists the
+// installed models and how to get the default model or pass a file.
 Result<std::string> ResolveModel(const std::string& name_or_path, const std::string& cache_folder = CacheFolder());
 
 }  // namespace tactus::compute

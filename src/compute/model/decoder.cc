@@ -1,4 +1,4 @@
-// A decoder's buffers, and which of the two passes runs: forward.cc or reference_forward.cc.
+// A decoder's buffers, and the choice between the two passes: forward.cc or reference_forward.cc.
 #include "compute/model/decoder.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ struct BufferSizes {
     workspace_bytes = WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
                                      static_cast<int32_t>(c.head_dim), o.threads);
   }
-  // Packed tokens lie where the reference pass, or an operator that needs no packed tokens meanwhile, has its f32.
+  // Packed tokens share memory with f32 buffers of the reference pass, or of an operator that needs no packed tokens
+  // meanwhile.
   int64_t NormedBytes() const { return std::max(3 * Aligned(hidden * 4), Aligned(packed_x)); }
   int64_t UpBytes() const { return std::max(Aligned(inner * 4), Aligned(packed_inner)); }
   int64_t TotalBytes() const {

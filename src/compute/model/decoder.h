@@ -1,17 +1,16 @@
-// One forward pass of a decoder-only transformer (Touvron et al., "Llama 2", 2023, and its family) over a hybrid batch:
-// any mix of prompt chunks and decodes. Linear operators run once over all tokens, so each weight is read once per
-// step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for
-// the rows that were asked for and no others.
+// One forward pass of a decoder-only transformer (Touvron et al., "Llama 2", 2023, and its family) over a hybrid batch
+// of prompt chunks and decodes. Linear operators run once over all tokens, so each weight is read once per step for any
+// number of sequences. Attention runs per sequence over the paged KV cache. Logits are computed for the requested rows
+// only.
 //
-// Packed weights are served (forward.cc: a few fused operators per layer). Weights that are rows take the reference
-// pass (reference_forward.cc: the plain sequence of operators), which only --dtype float32 and tests ask for.
+// Packed weights run the serving pass (forward.cc: a few fused operators per layer). Weights as rows run the reference
+// pass (reference_forward.cc: the plain sequence of operators), which only --dtype float32 and tests use.
 //
-// What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows
-// an architecture by name.
+// A model's features (biases, qk-norm, windows, RoPE scaling) are data in ModelConfig and ModelWeights: this code
+// depends on no architecture's name.
 //
-// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and
-// block tables (compute/exec), sampling (compute/model/sampler.h). One thread at a time; the pool's threads do the
-// work.
+// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. KV memory and block tables belong
+// to compute/exec, sampling to compute/model/sampler.h. One thread at a time; the pool's threads do the work.
 #pragma once
 
 #include <functional>
@@ -31,14 +30,14 @@ struct DecoderOptions {
   const Ops* ops = nullptr;
   int64_t max_tokens = 0;  // of a step
   int64_t max_model_len = 0;
-  int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
+  int64_t max_logit_rows = 0;  // per call of Logits; see DecoderLogitRows
   int32_t threads = 1;
   // The reference pass calls it before it multiplies x [tokens, w.cols] with w, one of the weights' matrices; it may
-  // change the values of w. Null: nothing is called.
+  // change the values of w. Null: not called.
   std::function<void(const MatrixView& w, const float* x)> before_linear;
 };
 
-// One step's tokens, sequence after sequence. Arrays of [tokens] unless they say otherwise.
+// One step's tokens, sequence after sequence. Arrays are [tokens] unless stated otherwise.
 struct DecoderBatch {
   int64_t tokens = 0;
   const int32_t* ids = nullptr;  // each in [0, vocab)
@@ -50,7 +49,7 @@ struct DecoderBatch {
 
 class Decoder {
  public:
-  // `config` and `weights` outlive the decoder. kResourceExhausted with the size when memory is refused.
+  // `config` and `weights` outlive the decoder. kResourceExhausted, with the size, when the system refuses memory.
   static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, const ModelWeights& weights,
                                                  const DecoderOptions& options);
 
@@ -58,7 +57,7 @@ class Decoder {
   void Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
 
   // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller
-  // may change them; they hold until the next call.
+  // may change them; they are valid until the next call.
   float* Logits(ThreadPool& pool, int64_t first, int64_t count);
 
   // Adds every operator's time and cost to *profile from now on (packed weights only); null: stops.
@@ -101,23 +100,23 @@ class Decoder {
   float* gate_ = nullptr;                     // [max_tokens, intermediate]
   float* up_ = nullptr;                       // [max_tokens, intermediate]
   float* logits_ = nullptr;                   // [max_logit_rows, vocab]
-  // Of the pass that serves. packed_inner_ is up_'s memory, which is free when w_down's input is rounded.
+  // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
-  // Of the reference pass, in packed_x_'s memory.
+  // Buffers of the reference pass, in packed_x_'s memory.
   float* normed_ = nullptr;  // [max_tokens, hidden]
-  float* branch_ = nullptr;  // [max_tokens, hidden], what a block adds to the residual stream
+  float* branch_ = nullptr;  // [max_tokens, hidden], a block's contribution to the residual stream
   float* final_ = nullptr;   // [max_tokens, hidden], rows that get logits
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   Workspace workspace_;
 };
 
-// Rows of logits that a step's buffer holds: `rows` unless that takes more than 256 MiB. The output matrix is read once
-// per so many rows.
+// Rows of logits in a step's buffer: `rows`, or fewer so that they take at most 256 MiB. The output matrix is read once
+// per bufferful.
 int64_t DecoderLogitRows(const ModelConfig& config, int64_t rows);
 
-// What a decoder allocates (bytes), for the memory plan.
+// Bytes that a decoder allocates, for the memory plan.
 int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& options);
 
 }  // namespace tactus::compute

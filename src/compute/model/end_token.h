@@ -1,4 +1,4 @@
-// A token that ends an answer, and what says so.
+// A token that ends an answer, and the source that states it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace tactus::compute {
 
 struct EndToken {
   TokenId id = -1;
-  std::string text;    // as the vocabulary spells it, for people
+  std::string text;    // as in the vocabulary, for display
   std::string source;  // "tokenizer.ggml.eos_token_id", "chat template"
 };
 

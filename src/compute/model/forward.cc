@@ -1,7 +1,6 @@
-// The forward pass that serves, over packed weights: per layer one pass that norms and rounds, one product for q, k and
-// v, RoPE and store, attention, the output product onto the residual stream, and the same for the gated feed-forward.
-// Barriers between threads are what it costs beside the operators, so there is one per operator and no operator that
-// only moves data.
+// The serving forward pass, over packed weights. Per layer: one pass that norms and rounds, one product for q, k and v,
+// RoPE and store, attention, the output product onto the residual stream, and the same for the gated feed-forward.
+// Beside the operators its only cost is barriers between threads: one per operator, and no operator only moves data.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,13 +10,13 @@
 namespace tactus::compute {
 namespace {
 
-constexpr size_t kOutputsMax = 3;  // of one input: q, k and v
+constexpr size_t kOutputsMax = 3;  // outputs of one input: q, k and v
 
 int64_t PackedBytes(const PackedTokens& x) {
   return x.rows() * (x.cols * x.format.value_bytes() + x.scale_count() * 4);
 }
 
-// What has 16 bits counts twice.
+// A product with 16-bit tokens counts twice.
 OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> outputs) {
   OperatorCost cost;
   const int64_t multiplies = x.tokens * x.format.multiplies(x.cols);
@@ -29,12 +28,12 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
   return cost;
 }
 
-// Each item's K and V read once, but a prefix once for its group; scores and weighted values for every visible position
-// of every head.
+// Reads each item's K and V once, but a shared prefix once per group; scores and weighted values for every visible
+// position of every head.
 OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, int32_t window) {
   OperatorCost cost;
   const int64_t position_bytes = 2 * KvBlockBytes(kv) / kv.block_size;
-  std::vector<bool> read;  // by group
+  std::vector<bool> read;  // per group
   for (const AttentionItem& item : items) {
     int64_t seen = 0;
     for (int32_t p = item.first_position; p < item.first_position + item.count; ++p) {
@@ -56,7 +55,7 @@ OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, 
 
 }  // namespace
 
-// Runs `work`; with a profile, times it and asks `cost` what it had to do.
+// Runs `work`; with a profile, times it and adds the operations and bytes that `cost` returns.
 template <class Work, class Cost>
 void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
   if (profile_ == nullptr) return work();
@@ -71,8 +70,8 @@ void Decoder::Round(ThreadPool& pool, const float* x, const float* norm, const P
       [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
 }
 
-// outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed
-// once.
+// outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): tokens are packed once per
+// token format.
 void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
                            const float* norm, std::span<const LinearOutput> outputs, Rounding rounding) {
   LinearOutput group[kOutputsMax];
@@ -111,7 +110,7 @@ void Decoder::ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::sp
     const LinearOutput qkv[] = {
         {&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
     const std::span<const LinearOutput> products(qkv);
-    const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // of the same tokens as q
+    const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // share q's packed tokens
     PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike),
                  packed.roundings.others);
     if (alike < 3)
@@ -136,7 +135,7 @@ void Decoder::ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::sp
         DecoderOperator::kRopeStore, [&] { ops.rope_store(pool, call, kv[l]); },
         [&] { return OperatorCost{tokens * (q_cols * 8 + (w.wk.rows + w.wv.rows) * 6), 0}; });
     if (l + 1 == packed.layers.size()) {
-      // K and V of every token are stored; of the rest, only rows that get logits are ever looked at.
+      // K and V of every token are stored; of the rest, only rows with logits are used.
       items = KeepLogitRows(batch);
       tokens = static_cast<int64_t>(batch.logit_rows.size());
       if (tokens == 0) return;
@@ -190,7 +189,7 @@ float* Decoder::PackedLogits(ThreadPool& pool, int64_t first, int64_t count) {
   return logits_;
 }
 
-// Moves the rows of q_ and hidden_ that get logits to the front and returns attention's work for them alone.
+// Moves the rows of q_ and hidden_ that get logits to the front and returns attention's items for them alone.
 std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch) {
   const int64_t dim = config_.hidden_size, q_cols = config_.num_heads * config_.head_dim;
   last_items_.clear();

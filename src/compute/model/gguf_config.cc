@@ -14,7 +14,7 @@
 namespace tactus::compute {
 namespace {
 
-// A number per layer, or one for all: only files where all layers agree are possible here.
+// A number per layer, or one for all: only files whose layers all agree are supported.
 std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, const std::string& key) {
   const GgufValue* value = file.Find(key);
   if (value == nullptr || value->type != GgufType::kArray) return fields.Int(key);
@@ -92,7 +92,7 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
 }
 
 void AddStopId(GgufFields& fields, const char* key, ModelConfig* config) {
-  constexpr int64_t kNone = 0xFFFFFFFF;  // as some files write it
+  constexpr int64_t kNone = 0xFFFFFFFF;  // written by some files for "none"
   const std::optional<int64_t> id = fields.Int(key);
   if (!id || *id < 0 || *id == kNone) return;
   if (*id >= config->vocab_size) {
@@ -106,8 +106,8 @@ void AddStopId(GgufFields& fields, const char* key, ModelConfig* config) {
   }
 }
 
-// general.sampling.*: what the model's authors recommend. Numbers beyond a range's neutral end mean that end, as where
-// the keys come from (llama.cpp): a temperature below 0 is greedy, a top_k below 1 all tokens.
+// general.sampling.*: the values recommended by the model's authors. Numbers beyond a range's neutral end mean that
+// end, as in llama.cpp, where the keys come from: a temperature below 0 is greedy, a top_k below 1 all tokens.
 Status ReadSampling(GgufFields& fields, ModelConfig* config) {
   const auto number = [&](const char* name) { return fields.Float(std::string("general.sampling.") + name); };
   const auto fail = [&](const char* name, double value, const std::string& possible) {
@@ -147,7 +147,7 @@ Status ReadSampling(GgufFields& fields, ModelConfig* config) {
   return fields.status();
 }
 
-// The format that most linear weights' bytes have.
+// The format of most of the linear weights' bytes.
 DType BulkDType(const GgufFile& file) {
   std::map<DType, int64_t> bytes;
   for (const auto& [name, tensor] : file.tensors) {

@@ -6,9 +6,9 @@
 
 namespace tactus::compute {
 
-// Every field that is out of range names itself. The result has passed ValidateConfig.
+// An out-of-range field's error names the field. The result has passed ValidateConfig.
 Result<ModelConfig> ConfigFromGguf(const GgufFile& file);
-// Fills chat_template and gguf_tokenizer; refuses tables whose lengths disagree with each other or with the vocabulary.
+// Fills chat_template and gguf_tokenizer; refuses tables whose lengths differ from each other or from the vocabulary.
 Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescription* description);
 
 }  // namespace tactus::compute

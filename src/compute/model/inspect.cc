@@ -48,7 +48,7 @@ std::string Megabytes(int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// The window of all layers where they agree, else how many have one.
+// The window of all layers where they agree, else the number of layers that have one.
 std::string WindowText(const ModelConfig& c) {
   const auto sliding = std::count_if(c.window.begin(), c.window.end(), [](int32_t w) { return w > 0; });
   if (sliding == 0) return "none";
@@ -57,7 +57,7 @@ std::string WindowText(const ModelConfig& c) {
   return fmt::format("{} tokens in {} of {} layers", widest, sliding, c.window.size());
 }
 
-// Of a configuration alone: what its dummy weights would take.
+// Works from a configuration alone: then the size is that of its dummy weights.
 Result<int64_t> WeightBytes(const ModelDescription& d, const InspectOptions& options) {
   LoadWeightsOptions load = options.load;
   load.dummy = load.dummy || !d.weights_status.ok();
@@ -85,7 +85,7 @@ Json RopeJson(const RopeConfig& rope) {
   return j;
 }
 
-// By the names of a request's fields.
+// Keys are the names of a request's fields.
 struct StatedFields {
   Json json;
   void Group(const char*) {}

@@ -1,4 +1,4 @@
-// What `tactus models inspect` shows of a model: for people and as JSON. Pure functions of the description.
+// The output of `tactus models inspect`, as text and as JSON. Pure functions of the description.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,13 @@ namespace tactus::compute {
 
 struct InspectOptions {
   DType kv_dtype = DType::kBF16;
-  MemoryPlanInput
-      memory;  // weight_bytes 0: what `load` makes of the files; available_bytes < 0: unknown, then no plan is made
-  LoadWeightsOptions load;     // dummy is set where there are no weights
-  std::string numerics;        // what is computed, for people; empty: not shown
-  std::vector<EndToken> ends;  // what ends an answer (engine/turn_ends.h); empty: not shown
+  MemoryPlanInput memory;   // weight_bytes 0: computed from `load`; available_bytes < 0: unknown, then no plan is made
+  LoadWeightsOptions load;  // dummy is set where there are no weights
+  std::string numerics;     // the arithmetic, for display; empty: not shown
+  std::vector<EndToken> ends;  // tokens that end an answer (engine/turn_ends.h); empty: not shown
   std::vector<std::string> warnings;
-  StatedSampling sampling;  // of the command line
-  Status start;             // why a start with this model would fail; ok: it would not, or only for want of memory
+  StatedSampling sampling;  // from the command line
+  Status start;             // why a start with this model would fail; ok: it would not, or only for lack of memory
 };
 
 Json InspectJson(const ModelDescription& description, const InspectOptions& options);

@@ -37,21 +37,20 @@ bool IsGguf(std::span<const std::byte> bytes) {
   return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
 }
 
-// A file that need not be there.
+// An optional file.
 Status ReadOptional(const std::string& path, int64_t limit_bytes, std::string* text) {
   if (!Exists(path)) return Status();
   TACTUS_ASSIGN_OR_RETURN(*text, ReadSmallFile(path, limit_bytes));
   return Status();
 }
 
-// Of templates with names those that transformers chooses from by itself.
+// Keeps the named templates that transformers selects by default.
 void TakeTemplate(const std::string& name, const std::string& source, ModelDescription* d) {
   if (name == "default") d->chat_template = source;
   if (name == "tool_use") d->tool_use_template = source;
 }
 
-// "chat_template" is a string, a list of {name, template}, or an object of templates by name. It replaces what was
-// known before.
+// "chat_template" is a string, a list of {name, template}, or an object of templates by name. It replaces earlier ones.
 Status ChatTemplateOf(const std::string& json_text, const std::string& path, ModelDescription* d) {
   if (json_text.empty()) return Status();
   TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(json_text, path));
@@ -81,7 +80,7 @@ Status ChatTemplateOf(const std::string& json_text, const std::string& path, Mod
   return Status();
 }
 
-// In transformers' order of precedence: files of their own replace what a JSON file says.
+// In transformers' order of precedence: separate files override JSON files.
 Status ReadChatTemplates(const std::string& folder, ModelDescription* d) {
   std::string template_json, jinja, tool_use;
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.json", kMaxConfigBytes, &template_json));
@@ -153,8 +152,7 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
   }
   for (const auto& file : tensors->files) d.weight_file_bytes += static_cast<int64_t>(file->bytes().size());
   DescribeTensors(tensors->tensors, &d);
-  if (!d.tensor_formats.empty())
-    d.config.weight_dtype = d.tensor_formats[0].dtype;  // the files, not what config.json says
+  if (!d.tensor_formats.empty()) d.config.weight_dtype = d.tensor_formats[0].dtype;  // not config.json's
   return d;
 }
 
@@ -195,7 +193,7 @@ Result<TensorSet> OpenTensors(const ModelDescription& d) {
   return set;
 }
 
-// Weights on their way in: where they come from, and what of them is known before matrices are read.
+// State of a load: the source of the weights, and what is known before matrices are read.
 struct Loading {
   TensorSet tensors;  // of files; outlives the source
   const TensorNames* names = &kHfTensorNames;
@@ -222,7 +220,7 @@ Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options
   return BuildWeights(d.config, *l->names, *l->source, &l->weights);
 }
 
-// Tells of packing that takes longer than two seconds, every two seconds.
+// Reports packing that takes longer than two seconds, every two seconds.
 class PackReport {
  public:
   PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes, Clock& clock)
@@ -259,7 +257,7 @@ struct PackedStorage {
   WeightStorage memory;
 };
 
-// What is done with packed weights of earlier starts; says why where that is nothing.
+// Reuses packed weights of earlier starts; reports the reason where it cannot.
 class WeightCache {
  public:
   WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const Loading& l, const PackPlan& plan)
@@ -324,7 +322,7 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
     if (fresh == nullptr) {
       return Status(StatusCode::kResourceExhausted,
                     "the system gave no memory for " + std::to_string(plan.bytes) +
-                        " bytes of packed weights: raise the limit on memory ('ulimit -v', the container's), or take a "
+                        " bytes of packed weights: raise the limit on memory ('ulimit -v', the container's), or use a "
                         "smaller model or --quantization",
                     "model");
     }
@@ -366,7 +364,7 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
     const std::string parent = fs::path(path).parent_path().string();
     return DescribeHuggingFace(parent.empty() ? "." : parent, path);
   }
-  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);  // says what is wrong with it
+  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);  // reports the error in the file
   return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
 }
 
@@ -379,7 +377,7 @@ Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOpt
 
 Status CheckWeights(const ModelDescription& d) {
   LoadWeightsOptions options;
-  options.pack = true;  // matrices are not touched
+  options.pack = true;  // matrices are not read
   Loading loading;
   return StartLoading(d, options, &loading);
 }

@@ -1,6 +1,5 @@
 // Reads a model from disk: a Hugging Face folder (config.json, *.safetensors, possibly sharded) or a GGUF file. Files
-// are hostile input: every length, offset and shape is checked before use, and every refusal names file, value and
-// limit.
+// are hostile input: every length, offset and shape is checked before use, and every error names file, value and limit.
 #pragma once
 
 #include <functional>
@@ -16,24 +15,25 @@
 
 namespace tactus::compute {
 
-// What a model directory or file says, without its weights. Cheap: maps and parses headers only.
+// The contents of a model directory or file, without its weights. Cheap: maps and parses headers only.
 struct ModelDescription {
   enum class Source : uint8_t { kHuggingFace, kGguf } source = Source::kHuggingFace;
   std::string path;  // as resolved
   ModelConfig config;
   int64_t weight_file_bytes = 0;
-  Status weights_status;  // kNotFound: there are no (complete) weights; only dummy loading is possible
+  Status weights_status;  // kNotFound: no (complete) weights; only dummy loading is possible
   struct TensorFormat {
     DType dtype = DType::kF32;
     int64_t tensors = 0, bytes = 0;
   };
-  std::vector<TensorFormat> tensor_formats;  // what the files hold, most bytes first
-  std::string chat_template;                 // Jinja source, empty: none; of several named ones "default"
-  std::string tool_use_template;      // of several, the one for chats with tools; empty: chat_template is for all
+  std::vector<TensorFormat> tensor_formats;  // of the files, most bytes first
+  std::string chat_template;                 // Jinja source; empty: none; among several named ones "default"
+  std::string tool_use_template;      // among several, the one for chats with tools; empty: chat_template serves all
+                                      // chats
   std::string tokenizer_json;         // contents; HF only
   std::string tokenizer_config_json;  // contents; HF only
   std::string tokenizer_model;        // contents of a SentencePiece tokenizer.model; HF only
-  // GGUF only: what the metadata says of the tokeniser, in neutral form.
+  // GGUF only: the metadata of the tokeniser, in neutral form.
   struct GgufTokenizer {
     std::string model;  // "gpt2", "llama"
     std::string pre;    // "smollm", "llama-bpe", ...
@@ -47,20 +47,20 @@ struct ModelDescription {
   } gguf_tokenizer;
 };
 
-// `path`: a Hugging Face folder, a config.json by itself (or a folder that holds nothing else: dummy weights only), a
-// GGUF file, or a folder with exactly one of those. Any architecture-independent failure has file name and reason; an
-// unknown architecture lists the known ones.
+// `path`: a Hugging Face folder, a config.json alone (or a folder with nothing else: dummy weights only), a GGUF file,
+// or a folder with exactly one GGUF file. Errors name the file and the reason; an unknown architecture lists the known
+// ones.
 Result<ModelDescription> DescribeModel(const std::string& path);
 
-// What the model's values of sampling are read from, for people.
+// For display: the source of the model's sampling values.
 inline const char* SamplingSource(const ModelDescription& description) {
   return description.source == ModelDescription::Source::kGguf ? "general.sampling" : "generation_config.json";
 }
 
-// As rows: maps the weights and points ModelWeights into the mapping; dequantize_to_f32 forces everything to f32 (the
-// reference mode, owned memory). Packed: matrices are packed piece by piece on `threads` threads into memory of their
-// own, or mapped from the cache folder, and their rows are not kept. Norms and biases are converted to f32. Every
-// tensor's shape and dtype is checked against the config.
+// Rows (without `pack`): maps the weights and points ModelWeights into the mapping; dequantize_to_f32 converts
+// everything to f32 (the reference mode, owned memory). Packed: matrices are packed piece by piece on `threads` threads
+// into separate memory, or mapped from the cache folder; their rows are not kept. Norms and biases are converted to
+// f32. Every tensor's shape and dtype is checked against the config.
 struct LoadWeightsOptions {
   bool dequantize_to_f32 = false;
   bool dummy = false;  // seeded random weights of the description's config; dtype per `dummy_dtype`
@@ -69,18 +69,18 @@ struct LoadWeightsOptions {
   bool pack = false;  // not with dequantize_to_f32
   PackChoice packing;
   int32_t threads = 1;
-  std::string cache_folder;                     // of packed weights between starts; empty: none
-  std::function<void(const std::string&)> say;  // progress and how it went, on the calling thread; null: nothing
+  std::string cache_folder;                     // stores packed weights between starts; empty: none
+  std::function<void(const std::string&)> say;  // receives progress and the result, on the calling thread; null: no
+                                                // output
 };
-// `clock`: of what `say` tells, and of the packing threads' waits.
+// `clock`: for the times that `say` reports and the packing threads' waits.
 Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options, Clock& clock);
 
-// As the start of LoadWeights, from headers alone: are all tensors there, in the shapes and dtypes that the
-// configuration asks for?
+// Runs LoadWeights' checks on headers alone: all tensors must exist with the configured shapes and dtypes.
 Status CheckWeights(const ModelDescription& description);
 
-// What the weights will take, as LoadWeights counts them in `bytes`, read from headers alone. Without `pack`: an
-// estimate (the files' size, or every parameter in f32 or the dummies' format).
+// Memory that the weights will take, as LoadWeights counts it in `bytes`, from headers alone. Without `pack` an
+// estimate: the files' size, 4 bytes per parameter under dequantize_to_f32, 2 for dummies.
 Result<int64_t> PlanWeightBytes(const ModelDescription& description, const LoadWeightsOptions& options);
 
 }  // namespace tactus::compute

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kDefaultKvLimit = 8 * kGiB;
-constexpr int64_t kLeastFrontEnd = int64_t{48} << 20;  // a few requests of ordinary size, and their threads
+constexpr int64_t kLeastFrontEnd = int64_t{48} << 20;  // a few typical requests and their threads
 
 std::string Size(int64_t bytes) {
   if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024.0);
@@ -18,8 +18,8 @@ std::string Size(int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / kGiB);
 }
 
-// What the decoder allocates for the largest step, as it says itself: activations, kernel scratch, and logits of the
-// rows that are computed at once.
+// The decoder's allocation for the largest step, by its own count: activations, kernel scratch, and the logits of rows
+// that are computed together.
 int64_t ActivationBytes(const ModelConfig& c, const MemoryPlanInput& in) {
   DecoderOptions options;
   options.max_tokens = in.max_step_tokens;
@@ -124,7 +124,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                     Size(least_front_end), Size(left - least_front_end)),
         "kv-cache-memory");
   }
-  // A quarter of what is left where memory is short; all of what KV leaves where that is given.
+  // Where KV memory is automatic, at most a quarter of the remaining memory; where it is given, all that KV leaves.
   plan.front_end_bytes =
       std::min(in.front_end_bytes, in.kv_memory_bytes > 0 ? std::max<int64_t>(0, left - in.kv_memory_bytes)
                                                           : std::max(least_front_end, left / 4));
@@ -142,7 +142,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
   const int64_t wanted_len = in.max_model_len > 0 ? in.max_model_len : c.max_position;
   if (kv == 0) {
     kv = std::min((left - plan.front_end_bytes) / 2, kDefaultKvLimit);
-    // More than every sequence at full length can fill would never be used.
+    // Blocks beyond every sequence's full length would never be used.
     const int64_t useful_blocks = in.max_num_seqs * ((wanted_len + in.block_size - 1) / in.block_size);
     kv = std::min(kv / block_bytes, useful_blocks) * block_bytes;
   }

@@ -1,6 +1,6 @@
-// Where a forward pass spends its time: per operator, nanoseconds beside the bytes it must move and the arithmetic it
-// must do, counted from shapes, so that a measurement can say what share of the machine each one reaches. Off unless a
-// benchmark asks for it; one thread (the decoder's).
+// Time of a forward pass per operator, with the bytes it must move and the arithmetic it must do, counted from shapes,
+// so that a measurement can report each operator's share of the machine's limits. Only benchmarks enable it; one thread
+// (the decoder's).
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// The forward pass as a model's definition reads, one plain operator after the other over weights as rows: what the
-// pass that serves (forward.cc) is compared with. A feature of a model is written here for that and there to be used.
+// The forward pass as in a model's definition: one plain operator after the other over weights as rows. The serving
+// pass (forward.cc) is compared with it. A model feature is added here for comparison and there for use.
 #include <cmath>
 #include <cstring>
 

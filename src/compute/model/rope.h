@@ -1,13 +1,13 @@
 // Rotary position embedding: the frequencies of one model, as transformers computes them (every step in f32). Su et
 // al., "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK) scaling.
 //
-// Dynamic NTK is where this differs from transformers on purpose. There the base grows with the longest sequence that
-// the module has seen so far, so a token's keys depend on how its prompt was cut into chunks and on what ran before.
-// That can neither be batched nor cached by prefix. Here the base is a function of the run alone: that of a sequence of
-// max_model_len tokens. So
+// Dynamic NTK differs from transformers on purpose. There the base grows with the longest sequence that the module has
+// processed so far, so a token's keys depend on how its prompt was cut into chunks and on earlier requests. That can
+// neither be batched nor cached by prefix. Here the base depends on max_model_len alone, as for a sequence of that
+// length:
 //   max_model_len <= original_max_position: no scaling ever, equal to transformers for every sequence it allows;
 //   max_model_len >  original_max_position: one base for all positions, equal to transformers for a prompt of exactly
-//     max_model_len tokens in one piece. Short sequences pay a little accuracy for the long ones that were asked for.
+//     max_model_len tokens in one piece. Short sequences lose a little accuracy.
 // A base per position (what transformers does when it decodes one token at a time) would be invariant too, but then the
 // angle between two tokens no longer depends on their distance alone: just past the original length the slow
 // dimensions would turn backwards.
@@ -25,7 +25,7 @@ namespace tactus::compute {
 
 class Rope {
  public:
-  // rotary_dim: even, >= 2. max_model_len matters to dynamic scaling alone.
+  // rotary_dim: even, >= 2. Only dynamic scaling uses max_model_len.
   Rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
   // Valid while this object lives.

@@ -46,7 +46,7 @@ Vec Exp(Vec x) {
   return x < -87.0f ? Splat(0.0f) : result;
 }
 
-// exp((row[i] - max) / temperature) of one block; entries beyond the row are 0. Returns how many are real.
+// exp((row[i] - max) / temperature) of one block; entries beyond the row are 0. Returns the number of real entries.
 int64_t BlockExp(std::span<const float> row, int64_t block, float max, float temperature, float* out) {
   const int64_t begin = block * kBlock;
   const int64_t n = std::min<int64_t>(kBlock, static_cast<int64_t>(row.size()) - begin);
@@ -68,14 +68,16 @@ int64_t BlockExp(std::span<const float> row, int64_t block, float max, float tem
 }  // namespace
 
 void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vocab) {
-  grammar_.reset();  // before what it may refer to
+  grammar_.reset();  // before the objects that it may refer to
   spec_ = {.params = spec.params,
            .prompt_logprobs = spec.prompt_logprobs,
            .max_tokens = spec.max_tokens,
            .grammar = spec.grammar,
            .unended_tokens = spec.unended_tokens,
            .ends = spec.ends};
-  if (spec.prompt_logprobs) spec_.prompt = spec.prompt;  // asked for row by row; all else has been counted below
+  if (spec.prompt_logprobs)
+    spec_.prompt = spec.prompt;  // needed row by row; all else is counted below
+                                 // below
   choice_ = choice;
   seen_.clear();
   index_.clear();
@@ -145,7 +147,7 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
     float& logit = logits[static_cast<size_t>(token)];
     if (before != nullptr) before->emplace_back(token, logit);
     const float changed = fn(logit);
-    // Finite logits stay finite whatever the parameters; those that are not are found later.
+    // Finite logits stay finite for any parameters; other values are found later.
     logit = std::isfinite(logit) ? std::clamp(changed, kLowest, -kLowest) : changed;
   };
   for (const auto& [token, bias] : p.logit_bias) {
@@ -159,8 +161,8 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
     });
   }
   if (spec_.unended_tokens == 0) return;
-  // As far down as what a grammar does not allow: below every other token, and above nothing. The grammar, which comes
-  // next, lifts an end that it allows above what it does not: an end is sampled where it is all that is left.
+  // The level of tokens that a grammar forbids: below every other token. The grammar applies next and lifts an allowed
+  // end above the tokens that it forbids, so an end is sampled where no other token is allowed.
   for (const TokenId end : spec_.ends) {
     change(end, [](float l) { return std::isfinite(l) ? kLowest : l; });
   }
@@ -169,7 +171,7 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
 ItemStatus SequenceHistory::Restrict(std::span<float> logits, std::span<uint32_t> mask) const {
   if (grammar_status_ != ItemStatus::kOk || grammar_ == nullptr) return grammar_status_;
   if (!grammar_->FillMask(mask)) return ItemStatus::kBadGrammar;
-  // An allowed logit stays above one that is not, however low bias and penalties have put it.
+  // Allowed logits stay above forbidden ones, however much bias and penalties lower them.
   constexpr float kLowestAllowed = kLowest / 2;
   bool any = false;
   for (size_t first = 0; first < logits.size(); first += 32) {
@@ -207,7 +209,7 @@ SampledToken Sampler::Sample(const SequenceHistory& history, int64_t position, s
   }
   history.Adjust(logits, wants_logprobs ? &raw : nullptr);
   if (history.spec().grammar != nullptr) {
-    if (!Scan(logits)) return {ItemStatus::kBadLogits, -1};  // before what is not finite is overwritten
+    if (!Scan(logits)) return {ItemStatus::kBadLogits, -1};  // before values that are not finite are overwritten
     const ItemStatus restricted = history.Restrict(logits, mask_);
     if (restricted != ItemStatus::kOk) return {restricted, -1};
   }
@@ -285,8 +287,8 @@ TokenId Sampler::Argmax() const {
   return static_cast<TokenId>(std::find(begin, row_.end(), max_) - row_.begin());
 }
 
-// candidates_ = every token with a logit of at least some bound, `at_least` of them or more: as many blocks as that
-// have a maximum that is not below the bound, so it is not above the at_least-th best logit.
+// candidates_ = every token with a logit >= some bound, at least `at_least` of them: that many blocks have a maximum >=
+// the bound, so the bound is at most the at_least-th best logit.
 void Sampler::Gather(int64_t at_least) {
   float bound = kLowest;
   if (at_least <= static_cast<int64_t>(block_max_.size())) {
@@ -320,8 +322,8 @@ void Sampler::Shape(const SamplingParams& params) {
   if (params.top_p < 1.0f) KeepTopP(static_cast<double>(params.top_p));
 }
 
-// Moves last_ to where the kept weight first reaches top_p of the total: a selection by weight, halving the range that
-// holds the border each time.
+// Moves last_ to where the kept weight first reaches top_p of the total: selection by weight, halving the range with
+// the border each time.
 void Sampler::KeepTopP(double top_p) {
   auto need = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(top_p * static_cast<double>(total_weight_))));
   need = std::min(need, total_weight_);

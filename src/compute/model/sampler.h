@@ -1,16 +1,16 @@
 // Sampling of one token from one row of logits, in the order of docs/api.md: logit_bias, repetition, frequency and
-// presence penalties, ends that min_tokens holds off, temperature, min_p, top_k, top_p.
+// presence penalties, min_tokens (no end token before it), temperature, min_p, top_k, top_p.
 //
 // Definition. Tokens are ordered by their logit after bias and penalties, the largest first, ties by the lowest id.
-// Temperature 0 takes the first. Otherwise min_p, top_k and top_p each keep a prefix of that order (top_p: of what
-// min_p and top_k left, renormalised, the shortest prefix that reaches p), and one token is drawn from what is kept by
-// inverting the distribution, in id order, at UniformAt(seed, choice, position). Weights are exp((l - max) / T) as
-// integers of 2^-44, so sums are exact and depend on no order; what lies 30 nats below the best has weight 0.
+// Temperature 0 takes the first. Otherwise min_p, top_k and top_p each keep a prefix of that order (top_p: the shortest
+// prefix of what min_p and top_k left, renormalised, that reaches p). One kept token is drawn by inverting the
+// distribution, in id order, at UniformAt(seed, choice, position). Weights are exp((l - max) / T) as integers of 2^-44,
+// so sums are exact and independent of their order; tokens 30 nats below the best have weight 0.
 //
-// The result is a function of the row, the sequence's own tokens and (seed, choice, position): never of the batch. No
-// sort of the vocabulary: maxima of blocks of 64 bound where the best tokens can be.
+// The result is a function of the row, the sequence's own tokens and (seed, choice, position), never of the batch. The
+// vocabulary is not sorted: maxima of blocks of 64 bound where the best tokens can be.
 //
-// A grammar goes before all of it but the bias, the penalties and min_tokens: what it does not allow has weight 0.
+// A grammar applies after bias, penalties and min_tokens and before the rest: tokens that it forbids have weight 0.
 #pragma once
 
 #include <memory>
@@ -23,29 +23,28 @@
 
 namespace tactus::compute {
 
-// What sampling remembers of one sequence: its parameters, how often each token occurred when penalties ask for it, and
-// where it stands in its grammar. One thread at a time.
+// The sampling state of one sequence: its parameters, each token's count where penalties need it, and the state of its
+// grammar. One thread at a time.
 class SequenceHistory {
  public:
-  // A sequence (re)starts: history is the prompt and the output of `spec`. Allocates for all tokens it may make; Append
-  // does not, the grammar apart.
+  // A sequence (re)starts: history is the prompt and the output of `spec`. Allocates for all tokens that it may
+  // generate; Append allocates only for the grammar.
   void Start(const SamplingSpec& spec, int32_t choice, int64_t vocab);
-  // The sequence has ended: its grammar's memory is given back.
+  // The sequence has ended: frees its grammar's memory.
   void ForgetGrammar() {
-    grammar_.reset();  // before what it may refer to
+    grammar_.reset();  // before the objects that it may refer to
     spec_.grammar.reset();
   }
-  // A token was sampled. False: the grammar does not allow it.
+  // A token was sampled. False: the grammar forbids it.
   bool Append(TokenId token);
 
-  const SamplingSpec& spec() const { return spec_; }  // without the output; the prompt where its logprobs are asked for
+  const SamplingSpec& spec() const { return spec_; }  // no output; the prompt only if its logprobs are requested
   int32_t choice() const { return choice_; }
 
-  // Bias, penalties and ends that it is too early for, in place. `before` (may be null) receives the raw logits of what
-  // changes.
+  // Applies bias, penalties and min_tokens in place. `before` (may be null) receives the raw logits of changed tokens.
   void Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const;
-  // Puts what the grammar does not allow below everything that it allows, in place; `mask` is scratch of ceil(vocab /
-  // 32) words. kBadGrammar: it allows nothing; kFailed: there was no memory for it.
+  // Moves the logits of tokens that the grammar forbids below those of all that it allows, in place; `mask` is scratch
+  // of ceil(vocab / 32) words. kBadGrammar: it allows no token; kFailed: it had no memory.
   ItemStatus Restrict(std::span<float> logits, std::span<uint32_t> mask) const;
 
  private:
@@ -60,8 +59,8 @@ class SequenceHistory {
   SamplingSpec spec_;
   int32_t choice_ = 0;
   std::vector<Seen> seen_;                 // unique tokens in order of first occurrence
-  std::vector<int32_t> index_;             // open addressing over seen_, a power of two; -1 empty
-  std::unique_ptr<GrammarState> grammar_;  // null: any token, unless grammar_status_ says otherwise
+  std::vector<int32_t> index_;             // open addressing over seen_, size a power of two; -1 empty
+  std::unique_ptr<GrammarState> grammar_;  // null: any token is allowed, unless grammar_status_ is an error
   ItemStatus grammar_status_ = ItemStatus::kOk;
 };
 
@@ -70,20 +69,20 @@ struct SampledToken {
   TokenId token = -1;
 };
 
-// Scratch of one thread and the algorithms over it. Sized at construction; no call allocates, logprob output apart.
+// Scratch of one thread and the algorithms over it. Sized at construction; calls allocate only for logprob output.
 class Sampler {
  public:
   explicit Sampler(int64_t vocab);
 
-  // Samples the token that will stand at `position` of the sequence. Changes `logits` [vocab]. Logprobs of the raw
-  // logits are written to `*logprobs` (when not null and the request asks): the chosen token, then the k best.
+  // Samples the token at `position` of the sequence. Changes `logits` [vocab]. Logprobs of the raw logits are written
+  // to `*logprobs` (if not null and requested): the chosen token, then the k best.
   SampledToken Sample(const SequenceHistory& history, int64_t position, std::span<float> logits,
                       std::vector<TokenLogprob>* logprobs);
 
   // Logprobs of `chosen` and of the k best. False: the logits are not finite.
   bool Logprobs(std::span<const float> logits, TokenId chosen, int32_t k, std::vector<TokenLogprob>* out);
 
-  // The steps, for tests and for callers that bring their own distribution.
+  // The steps of Sample, for tests and for callers with other distributions.
   // False: a logit is not finite. Precedes the calls below, on the same row.
   bool Scan(std::span<const float> logits);
   TokenId Argmax() const;
@@ -98,7 +97,7 @@ class Sampler {
   struct Candidate {
     float logit;
     TokenId token;
-    uint64_t weight = 0;  // filled in where weights are needed
+    uint64_t weight = 0;  // set where weights are needed
   };
   static bool Before(const Candidate& a, const Candidate& b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -112,11 +111,11 @@ class Sampler {
 
   int64_t vocab_ = 0;
   std::span<const float> row_;
-  std::vector<float> block_max_;  // of each 64 logits
+  std::vector<float> block_max_;  // per 64 logits
   std::vector<float> bounds_;     // scratch of Gather
   std::vector<uint32_t> mask_;    // scratch of a grammar, a bit per token
   std::vector<Candidate> candidates_;
-  std::vector<uint64_t> block_weight_;  // of the kept tokens
+  std::vector<uint64_t> block_weight_;  // per block, of the kept tokens
   float max_ = 0.0f;
   float temperature_ = 1.0f;
   float min_p_ = 0.0f;

@@ -1,6 +1,5 @@
 // Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of kBlockSize values
-// along a row's contiguous dimension, bit-exact with what files hold, so that weights are used straight from the
-// mapping.
+// along a row's contiguous dimension, bit-exact with the files, so that weights are used straight from the mapping.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,  // blocks of 256
-  kInt8,  // codes alone: of a KV cache (compute/kernels/attention/kv_layout.h has their scales)
+  kInt8,  // codes alone, of a KV cache (scales: compute/kernels/attention/kv_layout.h)
 };
 
 struct DTypeInfo {

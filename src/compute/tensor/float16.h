@@ -1,7 +1,7 @@
 // bf16 and IEEE binary16 <-> f32, nearest even, on the bits alone, so that every machine agrees. NaN stays NaN (quiet).
 //
-// The functions have internal linkage on purpose: kernel files compiled for AVX-512 include this header too, and a
-// shared inline copy that the linker picked from there would be an illegal instruction on an older machine.
+// The functions have internal linkage on purpose: kernel files compiled for AVX-512 include this header too. A shared
+// inline copy that the linker took from such a file would be an illegal instruction on an older machine.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A weight matrix as it lies in memory: [rows, cols] = [out_features, in_features], cols contiguous. Owns nothing.
+// A weight matrix in memory: [rows, cols] = [out_features, in_features], cols contiguous. Owns nothing.
 #pragma once
 
 #include "compute/tensor/dtype.h"

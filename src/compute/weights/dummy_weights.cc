@@ -52,7 +52,7 @@ class DummySource final : public WeightSource {
   }
 
   Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) override {
-    // A format whose blocks do not divide the row falls back, as quantising tools do.
+    // A format whose blocks do not divide the row falls back to bf16, as in quantising tools.
     const DType dtype = cols % InfoOf(dtype_).block_elements == 0 ? dtype_ : DType::kBF16;
     const int64_t row_bytes = RowBytes(dtype, cols);
     std::byte* data = nullptr;
@@ -110,7 +110,7 @@ class DummySource final : public WeightSource {
       FillQ8(stream, begin, end, out);
     } else if (dtype == DType::kQ4_0 || dtype == DType::kQ4_1) {
       FillQ4(dtype, stream, begin, end, out);
-    } else {  // bf16 or f16: the table holds the one that was asked for; f16 never falls back
+    } else {  // bf16 or f16: the table holds the requested one; f16 never falls back
       auto* to = reinterpret_cast<uint16_t*>(out);
       ForEachSum(seed_, stream, begin, end, [&](int64_t i, uint32_t sum) { to[i] = half_[sum]; });
     }

@@ -28,7 +28,7 @@ Status NoMemory(const std::string& name, int64_t bytes) {
                 "no memory for tensor '" + Printable(name) + "' (" + std::to_string(bytes) + " bytes)");
 }
 
-// madvise over the pages of rows [first, first + count): all that they touch, or only those that hold nothing else.
+// madvise over the pages of rows [first, first + count): all pages that they touch, or only those with no other data.
 void Advise(const MatrixView& m, int64_t first, int64_t count, int advice, bool whole_pages_only) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   auto begin = reinterpret_cast<uintptr_t>(m.data) + static_cast<uintptr_t>(first * m.row_bytes);
@@ -39,7 +39,9 @@ void Advise(const MatrixView& m, int64_t first, int64_t count, int advice, bool 
   } else {
     begin = begin / page * page;
   }
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);  // advice: refused is fine
+  if (begin < end)
+    (void)madvise(reinterpret_cast<void*>(begin), end - begin, advice);  // refusal is harmless
+                                                                         // harmless
 }
 
 class FileSource final : public WeightSource {
@@ -52,7 +54,7 @@ class FileSource final : public WeightSource {
         tied_(config.tie_embeddings),
         use_(use),
         storage_(std::make_shared<WeightStorage>()) {
-    if (use != MatrixUse::kViews) return;  // everything that is kept is copied: the mapping may go
+    if (use != MatrixUse::kViews) return;  // kept data are copies: the mapping may end
     for (const auto& file : tensors.files) storage_->Keep(file);
   }
 
@@ -85,7 +87,7 @@ class FileSource final : public WeightSource {
     return static_cast<const float*>(values);
   }
 
-  // A tensor that nothing reads means that the model is not what its config says: a wrong answer, if it were ignored.
+  // An unused tensor means that the model differs from its config: ignoring it would give wrong answers.
   Status Finish(ModelWeights* weights) override {
     for (const auto& [name, tensor] : tensors_.tensors) {
       if (used_.contains(name) || (tied_ && name == names_.lm_head)) continue;

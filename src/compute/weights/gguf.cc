@@ -8,7 +8,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr uint64_t kMaxEntries = 1 << 20;  // metadata keys, tensors: far above any model, far below a memory bomb
+constexpr uint64_t kMaxEntries = 1 << 20;  // metadata keys, tensors: far above any model, far below memory exhaustion
 constexpr uint64_t kMaxKeyBytes = 65535;   // gguf.md
 constexpr uint64_t kMaxTensorNameBytes = 1024;
 constexpr int kMaxArrayDepth = 4;
@@ -38,7 +38,7 @@ size_t ScalarBytes(GgufType type) {
   return 0;
 }
 
-// ggml's type numbers. Those without a DType are known by name only, so that a refusal can say what the file holds.
+// ggml's type numbers. Types without a DType have only a name, for error messages.
 struct GgmlType {
   const char* name;
   std::optional<DType> dtype;
@@ -114,7 +114,7 @@ GgmlType GgmlTypeOf(uint32_t id) {
   }
 }
 
-// A cursor that cannot leave its bytes. Every read that would is an error that names what was wanted and where.
+// A cursor that cannot leave its bytes. A read beyond them returns an error with the expected item and its place.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, const std::string& path) : bytes_(bytes), path_(path) {}
@@ -181,7 +181,7 @@ Status CheckBools(Cursor& in, std::span<const std::byte> bytes) {
   return Status();
 }
 
-// Walks an array's elements, so that what is kept has been checked to the last byte.
+// Walks an array's elements, so that stored arrays have been checked to the last byte.
 Status SkipArray(Cursor& in, GgufType element_type, uint64_t count, int depth) {
   const size_t scalar = ScalarBytes(element_type);
   std::span<const std::byte> bytes;

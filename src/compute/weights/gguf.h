@@ -1,7 +1,7 @@
 // Reads the header of a GGUF file, versions 2 and 3 (format: ggml's docs/gguf.md). Hostile input: every count, length,
-// offset and product is checked against the file before use, and nothing is allocated by a number that the file states.
+// offset and product is checked against the file before use, and no number in the file sizes an allocation.
 //
-// Values stay in the mapping and are decoded when asked for. Immutable after parsing: any thread.
+// Values stay in the mapping and are decoded on access. Immutable after parsing: any thread.
 #pragma once
 
 #include <cstddef>
@@ -38,23 +38,24 @@ struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element_type = GgufType::kUint8;  // of an array
   uint64_t count = 1;                        // elements of an array
-  std::span<const std::byte> payload;        // scalar bytes, a string's characters, or the array's elements as they lie
+  std::span<const std::byte> payload;        // scalar bytes, a string's characters, or the array's elements as in the
+                                             // file
 };
 
 struct GgufFile {
   std::string path;
   uint32_t version = 0;
   std::map<std::string, GgufValue, std::less<>> metadata;
-  std::map<std::string, TensorEntry, std::less<>> tensors;  // data points into the bytes that were parsed
+  std::map<std::string, TensorEntry, std::less<>> tensors;  // data points into the parsed bytes
 
   const GgufValue* Find(std::string_view key) const;
 };
 
-// `bytes` must outlive the result. `path` is for messages.
+// `bytes` must outlive the result. `path` is used in messages.
 Result<GgufFile> ParseGguf(std::span<const std::byte> bytes, const std::string& path);
 
-// Reads metadata with the type that the reader expects; the first wrong type or missing key is kept in status() and
-// later reads return their defaults, so that a mapping reads as a table. Integers of any width convert; floats read as
+// Reads metadata with the type that the reader expects. The first wrong type or missing key is kept in status(); later
+// reads return their defaults, so callers need not check each read. Integers of any width convert; floats read as
 // double.
 class GgufFields {
  public:

@@ -1,6 +1,6 @@
 // A read-only mapping of a whole file. Owns the mapping, not the descriptor (closed after mapping). Immutable: any
-// thread. Every mapping is known to the SIGBUS guard by its path while it lives (compute/weights/sigbus_guard.h),
-// because a file that shrinks under a mapping faults at the next read.
+// thread. Each live mapping is registered with the SIGBUS guard by its path (compute/weights/sigbus_guard.h), because a
+// file that shrinks under a mapping faults at the next read.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ class MappedFile {
   int guard_slot_ = -1;
 };
 
-// The whole of a small text file; kTooLarge beyond `limit_bytes`.
+// The contents of a small text file; kTooLarge beyond `limit_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
 
 }  // namespace tactus::compute

@@ -9,8 +9,8 @@ namespace tactus::compute {
 namespace {
 
 constexpr int64_t kPackedAlignment = 64;
-constexpr int64_t kTaskBytes = int64_t{1} << 20;  // of rows; at least one panel
-constexpr int64_t kPrefetchTasks = 16;            // how far ahead of the packing the files are read
+constexpr int64_t kTaskBytes = int64_t{1} << 20;  // bytes of rows per task; at least one panel
+constexpr int64_t kPrefetchTasks = 16;            // how far ahead of the packing files are read
 
 // Panels [first, first + count) of a slot.
 struct PackTask {
@@ -47,13 +47,13 @@ TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice)
   return r;
 }
 
-// In the order of the files, so that they are read from front to back.
+// In file order, so that files are read from front to back.
 std::vector<PackTask> TasksOf(const PackPlan& plan) {
   std::vector<const PackedSlot*> slots;
   for (const PackedSlot& slot : plan.slots) slots.push_back(&slot);
   std::sort(slots.begin(), slots.end(), [](const PackedSlot* a, const PackedSlot* b) {
     const auto at_a = reinterpret_cast<uintptr_t>(a->source.data), at_b = reinterpret_cast<uintptr_t>(b->source.data);
-    return at_a != at_b ? at_a < at_b : a->offset < b->offset;  // dummies have no place in a file
+    return at_a != at_b ? at_a < at_b : a->offset < b->offset;  // dummies have no place in a file: by offset
   });
   std::vector<PackTask> tasks;
   for (const PackedSlot* slot : slots) {
@@ -111,7 +111,7 @@ Status PackAll(const PackPlan& plan, WeightSource& source, ThreadPool& pool, std
   int64_t most = 0;
   for (const PackTask& task : tasks) most = std::max(most, task.bytes());
   most = (most + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
-  // Touched only by sources that cannot hand out rows in place.
+  // Used only by sources that cannot return rows in place.
   const std::unique_ptr<void, decltype(&std::free)> scratch(
       std::aligned_alloc(kPackedAlignment, static_cast<size_t>(most * pool.threads())), &std::free);
   if (scratch == nullptr) {

@@ -11,7 +11,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 constexpr size_t kMaxDims = 8;
 
@@ -69,7 +69,7 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const SortedJson& value, 
   return entry;
 }
 
-// JSON lets a key occur twice, and every reader picks its own: refused.
+// Refuses duplicate keys: JSON allows them, and each reader chooses another one.
 Result<SortedJson> ParseHeader(std::string_view text, const std::string& path) {
   std::set<std::string> seen;
   std::string duplicate;
@@ -176,7 +176,8 @@ Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& pat
                       " of the data, which has " + std::to_string(data_bytes) + ": the file is cut short");
     }
     entry.tensor.data = data + entry.begin;
-    const auto at = header.find(name);  // items() yields copies of keys in some versions; the header's own key lives on
+    const auto at = header.find(name);  // items() yields copies of keys in some versions; the header's own key stays
+                                        // valid
     ranges.push_back({entry.begin, entry.end, at.key()});
     if (!set->tensors.emplace(name, std::move(entry.tensor)).second) {
       return DataLoss(path + ": tensor '" + Printable(name) + "' is also in another shard");

@@ -10,12 +10,11 @@
 
 namespace tactus::compute {
 
-// Adds the file's tensors to `set`. `bytes` must outlive them. `path` is for messages.
+// Adds the file's tensors to `set`. `bytes` must outlive them. `path` is used in messages.
 Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& path, TensorSet* set);
 
-// The weights of a Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names. A
-// shard that is missing, a tensor that its shard lacks and a shard outside the folder are refused. kNotFound: no
-// weights.
+// The weights of a Hugging Face folder: model.safetensors, or the shards that model.safetensors.index.json names.
+// Refuses a missing shard, a tensor that its shard lacks, and a shard outside the folder. kNotFound: no weights.
 Result<TensorSet> OpenSafetensorsFolder(const std::string& folder);
 
 }  // namespace tactus::compute

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kMaxRanges = 1024;
 
-// Static storage: the handler may not allocate, and a range must stay readable whatever else has been destroyed.
-// `begin` is published last and withdrawn first, so that a handler never sees half an entry.
+// Static storage: the handler may not allocate, and a range must stay readable after other objects are destroyed.
+// `begin` is published last and withdrawn first, so that a handler never reads half an entry.
 struct Range {
   std::atomic<uintptr_t> begin{0};
   uintptr_t end = 0;
@@ -36,7 +36,7 @@ void Write(const char* text) {
 }
 
 void OnSigbus(int signal_number, siginfo_t* info, void*) {
-  const bool is_fault = info->si_code > 0;  // else another process sent it, and there is no address
+  const bool is_fault = info->si_code > 0;  // otherwise another process sent it, and there is no address
   const auto address = is_fault ? reinterpret_cast<uintptr_t>(info->si_addr) : 0;
   for (const Range& range : g_ranges) {
     const uintptr_t begin = range.begin.load(std::memory_order_acquire);
@@ -46,7 +46,7 @@ void OnSigbus(int signal_number, siginfo_t* info, void*) {
     Write(" shrank or became unreadable while in use\n");
     _exit(1);
   }
-  signal(signal_number, SIG_DFL);  // not ours
+  signal(signal_number, SIG_DFL);  // not from a registered range
   raise(signal_number);            // blocked until the handler returns, then the default action
 }
 

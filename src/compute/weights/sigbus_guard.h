@@ -9,7 +9,7 @@
 
 namespace tactus::compute {
 
-// Index of the entry, or -1 when the table (1024 files) is full: such a mapping is then not named.
+// Index of the entry, or -1 when the table (1024 files) is full: such a mapping is not named in the message.
 int RegisterMappedRange(const void* data, size_t size, const char* path);
 void UnregisterMappedRange(int slot);
 

@@ -1,5 +1,5 @@
-// The tensors that a set of weight files holds, whatever their format: name, dtype, shape and bytes in the mapping.
-// Both readers (gguf.h, safetensors.h) produce this; everything in it has been checked against the files' sizes.
+// The tensors of a set of weight files, in any format: name, dtype, shape and bytes in the mapping. Both readers
+// (gguf.h, safetensors.h) produce this; all of it has been checked against the files' sizes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tactus::compute {
 struct TensorEntry {
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;       // outermost first: [out_features, in_features]
-  const std::byte* data = nullptr;  // into the mapping; alignment is not promised
+  const std::byte* data = nullptr;  // into the mapping; may be unaligned
   int64_t bytes = 0;
   std::string file;  // for messages
 };
@@ -36,7 +36,7 @@ int64_t CheckedElements(std::span<const int64_t> shape);
 // overflow.
 int64_t CheckedTensorBytes(DType dtype, std::span<const int64_t> shape);
 std::string ShapeText(std::span<const int64_t> shape);  // "[576, 1536]"
-// Two byte ranges of one file: refuses overlaps with both names. `ranges` = (begin, end, name), any order.
+// Refuses overlapping byte ranges of one file and names both. `ranges` = (begin, end, name), any order.
 struct ByteRange {
   uint64_t begin = 0, end = 0;
   std::string_view name;

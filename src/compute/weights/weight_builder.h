@@ -1,5 +1,5 @@
-// Walks everything that a config says the model has, asks a source for each tensor, and fills ModelWeights. The two
-// sources are files (loader.cc) and the dummy generator (dummy_weights.cc).
+// Requests every tensor of a config from a source and fills ModelWeights. The two sources are files (loader.cc) and the
+// dummy generator (dummy_weights.cc).
 #pragma once
 
 #include <string>
@@ -14,27 +14,27 @@ namespace tactus::compute {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // A weight matrix [rows, cols]. A source that was made to hand out rows says what it is and may leave `data` null.
+  // A weight matrix [rows, cols]. A source made for row access returns its description and may leave `data` null.
   virtual Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) = 0;
   // A norm (is_norm) or a bias, [size], as f32.
   virtual Result<const float*> Vector(const std::string& name, int64_t size, bool is_norm) = 0;
-  // After all of them: fills weights->bytes, .format and .storage, or says what is wrong with the whole.
+  // After all of them: fills weights->bytes, .format and .storage, or returns what is wrong with the whole.
   virtual Status Finish(ModelWeights* weights) = 0;
 
   // For packing, matrix by matrix and from any thread. Rows [first, first + count) of `view`, which Matrix(name)
-  // returned: in place, or written to `scratch` [count * view.row_bytes], aligned as the dtype wants it.
+  // returned: in place, or written to `scratch` [count * view.row_bytes], aligned as the dtype requires.
   virtual const std::byte* Rows(const std::string& name, const MatrixView& view, int64_t first, int64_t count,
                                 std::byte* scratch) = 0;
-  // These rows are wanted soon; are not wanted again.
+  // These rows will be read soon; will not be read again.
   virtual void Prefetch(const MatrixView&, int64_t /*first*/, int64_t /*count*/) {}
   virtual void Release(const MatrixView&, int64_t /*first*/, int64_t /*count*/) {}
 };
 
-// Asks for every tensor, then finishes the source.
+// Requests every tensor, then finishes the source.
 Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightSource& source, ModelWeights* weights);
 
-// Where each matrix of a model is kept, in the order in which a forward pass reads them; a tied output matrix is the
-// embedding's and not listed again. `packed` may be null.
+// The place of each matrix of a model, in a forward pass's reading order; a tied output matrix is the embedding's and
+// not listed again. `packed` may be null.
 struct MatrixPlace {
   std::string name;
   MatrixView* view = nullptr;

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Raised whenever the same head would stand for other bytes: another layout in compute/kernels/packed/packed.h, another
-// way to quantise.
+// Incremented whenever the same head would describe other bytes: another layout in compute/kernels/packed/packed.h,
+// another way to quantise.
 constexpr int kLayoutVersion = 2;
 constexpr size_t kPage = 4096;
 constexpr int64_t kChunk = int64_t{1} << 20;
@@ -73,10 +73,10 @@ Status WriteAll(int fd, const char* data, size_t size) {
   return Status();
 }
 
-constexpr std::string_view kUnfinished = ".tmp";  // PATH.XXXXXX.tmp, locked by who writes it
+constexpr std::string_view kUnfinished = ".tmp";  // PATH.XXXXXX.tmp, locked by its writer
 
-// Files of starts that died while they wrote: their locks are free. One that is only just made may not be locked
-// yet; then its writer finds it gone and says so.
+// Removes unfinished files of starts that died while writing: their locks are free. A file that was created just now
+// may not be locked yet; its writer then finds it removed and reports that.
 void RemoveUnfinished(const std::string& path) {
   const fs::path place(path);
   const std::string begins = place.filename().string() + ".";
@@ -92,12 +92,12 @@ void RemoveUnfinished(const std::string& path) {
 
 Status WriteTo(int fd, const WeightCacheKey& key, const std::byte* memory, uint64_t checksum) {
   if (fd < 0 || fchmod(fd, 0644) != 0) return InvalidArgument(std::strerror(errno));
-  (void)flock(fd, LOCK_EX | LOCK_NB);  // a file system without locks removes nothing either
+  (void)flock(fd, LOCK_EX | LOCK_NB);  // a file system without locks removes nothing either: flock fails there
   std::string head = key.head + TailText(checksum);
   head.resize(DataOffset(key), '\0');
   TACTUS_RETURN_IF_ERROR(WriteAll(fd, head.data(), head.size()));
   TACTUS_RETURN_IF_ERROR(WriteAll(fd, reinterpret_cast<const char*>(memory), static_cast<size_t>(key.bytes)));
-  return Status();  // no fsync: what a crash leaves half written has a wrong checksum
+  return Status();  // no fsync: a file half written by a crash has a wrong checksum
 }
 
 }  // namespace
@@ -133,9 +133,10 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   key.head = fmt::format("tactus packed weights, layout {}\n", kLayoutVersion) + files + matrices +
              fmt::format("bytes {}\n", plan.bytes);
   if (plan.calibrate) {
-    constexpr const char* kHow = "int4 by least squares, calibration 1\n";  // raised where the same plan gives others
+    constexpr const char* kHow = "int4 by least squares, calibration 1\n";  // incremented when the same plan yields
+                                                                            // other bytes
     key.head += kHow;
-    forms += kHow;  // a file of its own
+    forms += kHow;  // a separate file
   }
   const std::string what = model.string() + "\n" + forms;
   const std::string name = model.has_filename() ? model.stem().string() : model.parent_path().filename().string();

@@ -15,7 +15,7 @@
 namespace tactus::compute {
 namespace {
 
-// The machine's memory nodes as bits, up to 64 of them: "0-1,3" is 0b1011. Unreadable: one node.
+// The machine's memory nodes as bits, up to 64: "0-1,3" is 0b1011. Unreadable: one node.
 uint64_t OnlineNodes() {
   std::ifstream in("/sys/devices/system/node/online");
   std::string text;
@@ -33,9 +33,9 @@ uint64_t OnlineNodes() {
   return nodes;
 }
 
-// Every thread reads every weight once a step, so the pages go round over the nodes: each thread sees the mean
-// bandwidth, and no node's memory is the bottleneck. Refused (a container may not): pages lie where they were first
-// touched.
+// Every thread reads every weight once a step, so pages are interleaved over the nodes: each thread has the mean
+// bandwidth, and no node's memory is the bottleneck. If the system refuses (as in some containers), pages lie where
+// they were first touched.
 void Interleave(void* data, size_t size) {
   constexpr int kInterleave = 3;  // MPOL_INTERLEAVE of linux/mempolicy.h
   const uint64_t nodes = OnlineNodes();
@@ -69,7 +69,7 @@ std::byte* WeightStorage::AllocateHuge(int64_t bytes) {
   std::byte* data = MapHugePages(size);
   if (data == nullptr) return nullptr;
   Interleave(data, size);
-  // Full, so that Allocate does not put small tensors into it.
+  // Marked full, so that Allocate puts no small tensors into it.
   regions_.insert(regions_.begin(), Region{data, size, size});
   return data;
 }

@@ -1,5 +1,5 @@
-// The memory behind a ModelWeights: the mapped files, and zero-filled anonymous pages for what is converted,
-// dequantised or made up. Filled by one thread while loading, immutable afterwards.
+// The memory behind a ModelWeights: the mapped files, and zero-filled anonymous pages for converted, dequantised or
+// generated data. Filled by one thread while loading, immutable afterwards.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class WeightStorage {
 
   // Aligned to 64 bytes; null when the system refuses.
   std::byte* Allocate(int64_t bytes);
-  // A mapping of its own, aligned to 2 MiB, which asks for huge pages, on all memory nodes in turn; null when the
-  // system refuses.
+  // A separate mapping, aligned to 2 MiB, that requests huge pages and interleaves memory nodes; null when the system
+  // refuses.
   std::byte* AllocateHuge(int64_t bytes);
   void Keep(std::shared_ptr<const MappedFile> file) { files_.push_back(std::move(file)); }
 
@@ -33,8 +33,8 @@ class WeightStorage {
   std::vector<std::shared_ptr<const MappedFile>> files_;
 };
 
-// How much of the mapping that holds `data` lies in huge pages; 0 where the system does not say. Tests pass a file of
-// their own.
+// Bytes of the mapping around `data` that are in huge pages; 0 where the system does not report it. Tests pass another
+// file.
 int64_t HugePageBytes(const void* data, const char* smaps = "/proc/self/smaps");
 
 }  // namespace tactus::compute

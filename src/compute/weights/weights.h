@@ -1,5 +1,5 @@
-// A model's weights as the forward pass reads them: views into the mapped file (or into memory that `storage` owns, for
-// dummy weights and converted norms). Immutable after loading: any thread.
+// A model's weights for the forward pass: views into the mapped file, or into memory that `storage` owns (dummy weights
+// and converted norms). Immutable after loading: any thread.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ struct TokenRoundings {
   Rounding others = Rounding::kInt8;
 };
 struct PackedWeights {
-  PackedMatrix embedding;  // of its own or lm_head's data where tied
+  PackedMatrix embedding;  // separate, or lm_head's data where tied
   PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
   TokenRoundings roundings;
@@ -53,11 +53,11 @@ struct ModelWeights {
   MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
   const float* final_norm = nullptr;  // [hidden]
   std::vector<LayerWeights> layers;
-  // Null: everything is used as rows. Else every matrix is there and the MatrixViews may have lost their data (null):
-  // the two are never kept in memory together.
+  // Null: all weights are used as rows. Else every matrix is packed and the MatrixViews may have null data: the two
+  // forms are never in memory together.
   std::shared_ptr<const PackedWeights> packed;
   int64_t bytes = 0;   // of all tensors as used
-  std::string format;  // "q4_1 (211), q8_0 (1), f32 (61)" for people
+  std::string format;  // for display: "q4_1 (211), q8_0 (1), f32 (61)"
   std::shared_ptr<const void> storage;
 };
 

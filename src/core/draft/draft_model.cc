@@ -9,18 +9,18 @@
 namespace tactus::core {
 namespace {
 
-constexpr double kKeep = 0.9;  // an estimate remembers 1 / (1 - keep) guesses
+constexpr double kKeep = 0.9;  // decay per guess: an estimate's memory is 1 / (1 - keep) guesses
 constexpr double kPrior = 0.6, kPriorTokens = 2;
-constexpr double kLeastChance = 0.3;  // a sequence whose guesses are less likely rests
+constexpr double kLeastChance = 0.3;  // below it a sequence gets no guesses for kRestTokens tokens
 constexpr int32_t kRestTokens = 32;
 constexpr int32_t kFirstGuesses = 4, kLeastGuesses = 2;
-constexpr double kTimeKeep = 1.0 / 8;  // what a measured time counts
-constexpr double kForget = 0.02;       // of what is known of guesses, by a token that was not guessed at
-// Of a round's time, by a call that it kept from computing anything. Half as much after each time that it was found to
-// be as long as it had been: what is missed meanwhile must be computed before it can be measured.
+constexpr double kTimeKeep = 1.0 / 8;  // weight of a new time in the mean
+constexpr double kForget = 0.02;       // share of the estimate that returns to the prior in a call without guesses
+// Decay of a round's time per call in which that time stopped all guessing. Halved by a call that guesses after a
+// decay, because the tokens missed meanwhile cost time; times kForgetMore by other calls that guess.
 constexpr double kForgetTime = 0.008, kLeastForgetTime = kForgetTime / 64, kForgetMore = 1.1;
 
-// Something else may have held it up: twice the usual at most.
+// Running mean. A value counts as at most twice and at least half the mean, because other load may delay a step.
 void Average(DurationNs measured, double* mean) {
   const auto value = static_cast<double>(measured);
   if (value <= 0) return;
@@ -75,8 +75,8 @@ TokenId DraftModel::TokenAt(const DraftTask& task, int32_t position) {
                            : task.output[static_cast<size_t>(position - prompt)];
 }
 
-// What came in the place of its last guesses. Each costs a step of this model: twice as many as brought tokens are
-// enough to find out whether more would have.
+// Compares the last guesses with the tokens that came. The next call makes at most twice as many guesses as tokens
+// came: each guess costs a step, and that many show whether more would be right.
 void DraftModel::Learn(const DraftTask& task, Sequence* sequence) {
   const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
   int32_t hits = 0;
@@ -94,7 +94,7 @@ void DraftModel::Learn(const DraftTask& task, Sequence* sequence) {
   sequence->guesses.clear();
 }
 
-// Blocks for so many tokens. False: there are none left.
+// Allocates blocks for `tokens` tokens. False: not enough are free.
 bool DraftModel::Cover(SlotId slot, int32_t tokens, Sequence* sequence) {
   const auto have = static_cast<int32_t>(sequence->blocks.size());
   const int32_t need = (tokens + size_.block_size - 1) / size_.block_size - have;
@@ -119,12 +119,12 @@ void DraftModel::AddItem(Job* job, int32_t first, int32_t count, bool sample) {
   item.token_offset = static_cast<int32_t>(plan_.tokens.size());
   for (int32_t i = 0; i < count; ++i) {
     const TokenId token = first + i < job->known ? TokenAt(*job->task, first + i) : job->last;
-    plan_.tokens.push_back(token < vocab_size_ ? token : 0);  // one that it does not know only makes guesses worse
+    plan_.tokens.push_back(token < vocab_size_ ? token : 0);  // a token outside the vocabulary only makes guesses worse
   }
   plan_.num_tokens += count;
 }
 
-// Runs plan_; its results are in result_. False: the step failed.
+// Runs plan_ into result_. False: the step failed.
 bool DraftModel::Run() {
   plan_.step = next_step_++;
   executor_->Submit(plan_);
@@ -140,7 +140,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
   jobs_.clear();
   plan_.Clear();
   int32_t rounds = 0;
-  bool too_slow = false;  // for a sequence whose guesses would be worth it otherwise
+  bool too_slow = false;  // for a sequence above the scheduler's threshold
   for (DraftTask& task : tasks) {
     Sequence& sequence = sequences_[static_cast<size_t>(task.slot)];
     Learn(task, &sequence);
@@ -150,13 +150,14 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     const double chance = sequence.right / sequence.all;
     if (chance < kLeastChance) {
       sequence.rests_until = known + kRestTokens;
-      sequence.right += 1;  // it is worth another look then
+      sequence.right += 1;  // so that it is retried after the rest
       sequence.all += 1;
       continue;
     }
     if (chance < task.least_chance + OwnCost()) {
       too_slow = too_slow || chance >= task.least_chance;
-      sequence.right += (kPrior * sequence.all - sequence.right) * kForget;  // a bad spell is not for ever
+      // Returns slowly to the prior; otherwise a low chance would be permanent.
+      sequence.right += (kPrior * sequence.all - sequence.right) * kForget;
       continue;
     }
     task.kind = DraftKind::kModel;
@@ -187,7 +188,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     job.most = std::min(task.most, sequence.wanted);
     rounds = std::max(rounds, job.most);
   }
-  // Times are measured only while it guesses, so one that was slow by chance would be believed for good.
+  // Only guessing measures times, so without the decay one slow sample would disable the draft model permanently.
   if (too_slow && jobs_.empty()) {
     round_ns_ *= 1 - forget_time_;
     forgets_ = true;
@@ -209,7 +210,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
       if (round > 0 && !job.runs) continue;
       const ItemResult* const r = ran ? &result_.items[at++] : nullptr;
       if (r == nullptr || r->status != ItemStatus::kOk) {
-        job.sequence->computed = 0;  // what it wrote is not known
+        job.sequence->computed = 0;  // its KV is unknown
         job.runs = false;
       } else if (job.runs) {
         job.last = result_.tokens[static_cast<size_t>(r->token_offset)];

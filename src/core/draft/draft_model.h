@@ -1,20 +1,20 @@
-// Guesses of a second, smaller model of the same vocabulary (Leviathan et al. 2023, "Fast Inference from Transformers
-// via Speculative Decoding"), greedy. It has an executor and KV blocks of its own. All sequences that want guesses go
-// through it together: one step that computes what it has not seen of each and yields the first guess, then one step
-// for every further guess.
+// Greedy guesses of a second, smaller model of the same vocabulary, the draft model (Leviathan et al. 2023, "Fast
+// Inference from Transformers via Speculative Decoding"). It has its own executor and KV blocks. All sequences that
+// need guesses are batched: one step computes the tokens of each that the draft model lacks and yields the first
+// guesses, then one step follows for every further guess.
 //
-// It is synchronous: the engine's thread waits for these steps, which are short beside those of the model that is
-// served, and compute on the cores that stand idle meanwhile. A prompt that is longer than a step enters piece by
-// piece, one at each call; until it is through, its sequence has no guesses.
+// Propose is synchronous: the engine thread waits for these steps. They are short compared with steps of the served
+// model, and run on the cores that are idle meanwhile. A prompt longer than a step is computed in chunks, one per call;
+// until then its sequence has no guesses.
 //
-// Guesses that no step verifies are made for nothing, so a sequence gets at most twice as many as tokens came after the
-// last ones. How likely guesses are is measured, for each sequence: how many came, whether or not they were verified.
-// One whose guesses are seldom right is left alone and tried again later. So is one for which no KV block is left.
+// Guesses that no step verifies are wasted, so a sequence gets at most twice as many guesses as it got tokens since the
+// last ones. The chance of a guess is measured per sequence, verified or not. A sequence whose guesses are rarely right
+// is skipped and retried later; so is one for which no KV block is free.
 //
-// A guess must be worth what the scheduler wants of it (DraftTask::least_chance) and this model's own time: a round of
-// guesses, one for each sequence, takes a share of a step of the model that is served. Both times are measured. Where
-// guesses are not worth it nothing is computed; what was missed meanwhile is made up for once they are. A time that
-// keeps all from guessing is believed less with every call, until guesses measure it again.
+// The chance of a guess must exceed the scheduler's threshold (DraftTask::least_chance) plus the draft model's own
+// cost: the time of a round of guesses, one per sequence, over that of a step of the served model. Both times are
+// measured. A sequence below the sum is not computed; it catches up once it is above. A measured time that stops all
+// guessing decays with every call, until a round measures it again.
 #pragma once
 
 #include <condition_variable>
@@ -30,8 +30,8 @@ namespace tactus::core {
 
 class DraftModel final : public DraftSource {
  public:
-  // `size` is the executor's; `backend` may be null where the executor needs none. `vocab_size`: tokens that both
-  // models know. `most`: guesses of one sequence.
+  // `size`: of the executor; `backend`: null if the executor needs none. `vocab_size`: tokens that both models have.
+  // `most`: most guesses per sequence and call.
   DraftModel(std::unique_ptr<Backend> backend, std::unique_ptr<Executor> executor, const ExecutorSize& size,
              int32_t vocab_size, int32_t most);
   ~DraftModel() override;
@@ -44,21 +44,21 @@ class DraftModel final : public DraftSource {
 
  private:
   struct Sequence {
-    std::vector<BlockId> blocks;   // its table
-    std::vector<TokenId> guesses;  // its last ones, which begin at position `guessed_at`
-    int32_t guessed_at = 0;        // tokens that were known then
-    int32_t computed = 0;          // leading positions whose KV is of the text as it is now
-    int32_t rests_until = 0;       // known tokens
-    int32_t wanted = 0;            // guesses, next time
-    double right = 0, all = 0;     // of its guesses, later ones counting more
+    std::vector<BlockId> blocks;   // block table
+    std::vector<TokenId> guesses;  // the last guesses, from position `guessed_at` on
+    int32_t guessed_at = 0;        // tokens known when they were made
+    int32_t computed = 0;          // leading positions whose KV matches the text
+    int32_t rests_until = 0;       // no guesses until this many tokens are known
+    int32_t wanted = 0;            // most guesses in the next call
+    double right = 0, all = 0;     // decayed counts of its guesses
     bool begun = false, started = false;
   };
   struct Job {
     DraftTask* task = nullptr;
     Sequence* sequence = nullptr;
     int32_t known = 0;
-    TokenId last = 0;  // guess
-    int32_t most = 0;  // guesses
+    TokenId last = 0;  // last guess
+    int32_t most = 0;  // most guesses
     bool runs = true;
   };
 
@@ -66,7 +66,7 @@ class DraftModel final : public DraftSource {
   bool Cover(SlotId slot, int32_t tokens, Sequence* sequence);
   void AddItem(Job* job, int32_t first, int32_t count, bool sample);
   bool Run();
-  // A round's share of a step of the model that is served; 0: not known.
+  // Time of a round over that of a step of the served model; 0: not known.
   double OwnCost() const { return step_ns_ > 0 ? round_ns_ / step_ns_ : 0; }
   static TokenId TokenAt(const DraftTask& task, int32_t position);
 
@@ -77,14 +77,15 @@ class DraftModel final : public DraftSource {
   const int32_t most_;
   std::vector<Sequence> sequences_;  // by slot
   std::vector<BlockId> free_blocks_;
-  std::vector<Job> jobs_;  // of this call
+  std::vector<Job> jobs_;  // of the current call
   StepPlan plan_;
   StepResult result_;
   StepId next_step_ = 0;
-  double round_ns_ = 0, step_ns_ = 0;  // of a round of guesses, and from a call's end to the next one; 0: not known
-  bool forgets_ = false;               // round_ns_ is less than what was measured
-  double forget_time_;                 // by how much with each call
-  TimeNs last_end_ns_ = kNever;        // of the call before; kNever: it computed nothing
+  // Mean times of a round of guesses, and from the end of a call to the next call; 0: not known.
+  double round_ns_ = 0, step_ns_ = 0;
+  bool forgets_ = false;         // round_ns_ has decayed below the measured time
+  double forget_time_;           // share of round_ns_ that it loses per call
+  TimeNs last_end_ns_ = kNever;  // of the previous call; kNever: it computed nothing
   std::mutex mutex_;
   std::condition_variable wake_;
   bool woken_ = false;  // under mutex_

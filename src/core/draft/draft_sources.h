@@ -1,4 +1,4 @@
-// The draft source of an engine: forced tokens first, then what `guesses` says, as far as the grammar allows it.
+// The draft source of an engine: forced tokens first, then the guesses of `guesses` that the grammar allows.
 #pragma once
 
 #include <memory>

@@ -6,7 +6,7 @@ namespace tactus::core {
 
 void ForcedTokens::Begin(SlotId slot, const Request& request, std::span<const TokenId>) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
-  sequence.state.reset();  // before what it may refer to
+  sequence.state.reset();  // before the grammar, to which it may refer
   sequence.grammar = request.grammar;
   sequence.seen = 0;
   if (sequence.grammar != nullptr) sequence.state = sequence.grammar->Start();
@@ -14,7 +14,7 @@ void ForcedTokens::Begin(SlotId slot, const Request& request, std::span<const To
 
 void ForcedTokens::End(SlotId slot) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
-  sequence.state.reset();  // before what it may refer to
+  sequence.state.reset();  // before the grammar, to which it may refer
   sequence = {};
 }
 

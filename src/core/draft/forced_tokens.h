@@ -1,6 +1,6 @@
-// Tokens about which a grammar leaves no choice (base/token_grammar.h): sure to follow, so that a step computes them as
-// a chunk instead of one after the other. For the sequences of requests that have a grammar; keeps a state of its own
-// of each, beside the executor's.
+// Forced tokens: the only tokens that a grammar allows next (base/token_grammar.h). They are sure to follow, so a step
+// computes them as a chunk instead of one by one. Keeps a grammar state per sequence whose request has a grammar,
+// separate from the executor's.
 #pragma once
 
 #include <memory>
@@ -18,13 +18,13 @@ class ForcedTokens final : public DraftSource {
   void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
   void End(SlotId slot) override;
   void Propose(std::span<DraftTask> tasks) override;
-  // Cuts guesses that others made to those that the grammar, if there is one, would allow.
+  // Cuts the guesses of other sources at the first token that the grammar, if any, does not allow.
   void Cut(DraftTask* task);
 
  private:
   struct Sequence {
-    std::shared_ptr<const TokenGrammar> grammar;  // of the state, which may refer to it
-    std::unique_ptr<GrammarState> state;          // null: no grammar, or it follows the text no more
+    std::shared_ptr<const TokenGrammar> grammar;  // kept for `state`, which may refer to it
+    std::unique_ptr<GrammarState> state;          // null: no grammar, or the output left it
     size_t seen = 0;                              // tokens of the output that it has accepted
   };
   std::vector<Sequence> sequences_;  // by slot

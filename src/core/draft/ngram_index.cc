@@ -22,7 +22,7 @@ size_t NgramIndex::HashOfLast() const {
   return static_cast<size_t>(hash) & mask_;
 }
 
-// How many tokens before `next` are the text's last ones.
+// Length of the common suffix of the text before `next` and the whole text.
 int32_t NgramIndex::LengthAt(int32_t next) const {
   const int32_t oldest = std::max(0, size_ - static_cast<int32_t>(mask_ + 1));
   const int32_t most = std::min(kLongest, next - oldest);
@@ -55,7 +55,7 @@ void NgramIndex::Append(TokenId token) {
   const int32_t next = match_next_ + 1;
   match_length_ = 0;
   if (size_ < kGram) return;
-  // Where it has gone on for so long that no other can be longer, none is looked for.
+  // No search if the previous match was extended to the maximal length.
   const int32_t length = goes_on ? LengthAt(next) : 0;
   if (length < kLongest) FindMatch();
   if (length > match_length_) {
@@ -72,7 +72,7 @@ void NgramIndex::Insert(TokenId token) {
   if (size_ >= kGram) Link();
 }
 
-// Makes the last gram one to be found.
+// Adds the last gram to its hash chain.
 void NgramIndex::Link() {
   int32_t& latest = latest_[HashOfLast()];
   previous_[static_cast<size_t>(size_ - 1) & mask_] = latest;

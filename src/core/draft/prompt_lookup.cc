@@ -8,11 +8,11 @@
 namespace tactus::core {
 namespace {
 
-// Guesses that are less likely are not worth a sequence's waiting for them.
+// The least chance of a guess for which a sequence waits.
 constexpr double kLeastLookupChance = 0.25;
-// Tokens that an estimate remembers: 1 / (1 - keep).
+// Decay of an estimate per token; its memory is 1 / (1 - keep) tokens.
 constexpr double kKeepOfSequence = 0.95, kKeepOverall = 0.999;
-// What is believed before anything is seen, by class of length, and how many tokens that belief counts as.
+// Prior chance by class of length, and the weight of the prior in tokens.
 constexpr double kPriorOfLength[] = {0.2, 0.35, 0.5, 0.65, 0.8, 0.9};
 constexpr double kPriorGuesses = 20, kOverallTokens = 4;
 
@@ -61,8 +61,8 @@ double PromptLookup::ChanceOf(const Sequence& sequence) const {
 void PromptLookup::CatchUp(const DraftTask& task, Sequence* sequence) {
   const auto prompt = static_cast<int32_t>(task.prompt.size());
   const auto end = prompt + static_cast<int32_t>(task.output.size());
-  // A prompt enters at once, on the engine's thread: only what can still be found, and matches are looked for from its
-  // last token on.
+  // A prompt enters in one call on the engine thread: only the tokens within the window, and without searches for a
+  // match before its last token.
   if (sequence->seen == 0) sequence->seen = std::max(0, prompt - NgramIndex::kWindow);
   for (; sequence->seen < prompt - 1; ++sequence->seen) {
     sequence->index.Insert(task.prompt[static_cast<size_t>(sequence->seen)]);
@@ -90,7 +90,7 @@ void PromptLookup::Propose(std::span<DraftTask> tasks) {
     if (chance < std::max(kLeastLookupChance, task.least_chance)) continue;
     task.waits = true;
     task.kind = DraftKind::kNgram;
-    // Less than sure, whatever it has seen.
+    // Always less than kSureDraft.
     task.chance = static_cast<DraftChance>(std::min<int64_t>(kSureDraft - 1, std::llround(chance * kSureDraft)));
     sequence.index.Continuation(std::min(task.most, most_), task.tokens);
   }

@@ -1,10 +1,10 @@
-// Guesses by looking back (prompt lookup; Saxena 2023, "Prompt Lookup Decoding"): where the last tokens have stood in
-// the text before, prompt or answer, what followed there may follow again.
+// Prompt lookup (Saxena 2023, "Prompt Lookup Decoding"): where the last tokens occurred earlier in the prompt or
+// output, the tokens that followed there may follow again.
 //
-// How likely that is it learns while it looks: each token that comes is compared with what the longest match before it
-// had foretold, whether or not that was verified, by the length of the match. So a text that does not repeat itself
-// costs no verification, and one that begins to is noticed. Of every length there are two estimates, of the sequence
-// and of all sequences so far; the second is what the first begins with.
+// The chance of a guess is measured per length of match: each new token is compared with the token that the longest
+// match before it predicted, verified or not. So a text that does not repeat itself costs no verification, and one that
+// starts to repeat is noticed. Each length has two estimates, one of the sequence and one of all sequences so far; the
+// second is the prior of the first.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ class PromptLookup final : public DraftSource {
   void Propose(std::span<DraftTask> tasks) override;
 
  private:
-  static constexpr size_t kLengths = 6;  // classes of lengths of a match
-  // How often what a match foretold came, later matches counting more.
+  static constexpr size_t kLengths = 6;  // classes of match lengths
+  // Share of matches that predicted the next token, recent ones weighing more.
   struct Estimate {
     double right = 0, all = 0;
     void Add(bool hit, double keep) {
@@ -38,7 +38,7 @@ class PromptLookup final : public DraftSource {
   };
   struct Sequence {
     NgramIndex index;
-    int32_t seen = 0;  // tokens of prompt and output that are in it, or lie before what it can hold
+    int32_t seen = 0;  // leading tokens of prompt and output that are in the index or before its window
     std::array<Estimate, kLengths> estimates;
   };
 
@@ -50,7 +50,7 @@ class PromptLookup final : public DraftSource {
   const int64_t max_model_len_;
   std::array<Estimate, kLengths> overall_;
   std::vector<std::unique_ptr<Sequence>> sequences_;  // by slot; null: none
-  std::vector<std::unique_ptr<Sequence>> unused_;     // keep their memory for the next
+  std::vector<std::unique_ptr<Sequence>> unused_;     // free objects, kept for their memory
 };
 
 }  // namespace tactus::core

@@ -1,13 +1,12 @@
-// The state of every live sequence, indexed by SlotId: what core/seq owns and writes, and what the policies of
-// core/sched read in place (never copied, never rebuilt per step), column by column. A sequence lies in two lines of
-// memory, because whoever asks about one reads many of its columns, and few other sequences next to it. Plain data.
+// The state of every live sequence, indexed by SlotId. core/seq owns and writes it; the policies of core/sched read it
+// in place (never copied, never rebuilt per step), column by column. A row fills two cache lines, because readers use
+// many columns of one sequence and rarely the neighbouring rows. Plain data.
 //
-// A sequence has two lengths of each kind. "Planned" counts what steps in flight will have done, "committed" what
-// results have confirmed; they differ only while the sequence is in flight.
-//   known     tokens that exist: prompt + generated (planned: with those that steps in flight will sample)
+// Each length exists twice. "Planned" includes the steps in flight, "committed" only confirmed results; they differ
+// only while the sequence is in flight.
+//   known     tokens that exist: prompt + generated (planned: plus those that steps in flight will sample)
 //   computed  leading positions whose K and V are (planned: will be) in the cache
-//   goal      tokens known when it was last admitted: prefill ends, and the first token is sampled, at position goal -
-//   1
+//   goal      tokens known at the last admission: prefill ends, and the first token is sampled, at position goal - 1
 #pragma once
 
 #include <cstddef>
@@ -21,24 +20,23 @@ namespace tactus::core {
 
 enum class SeqState : uint8_t {
   kFree,      // no sequence
-  kHeld,      // choice > 0 of a request whose first choice has not computed the prompt yet; no policy sees it
-  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here (computed > 0: swapped out to host
-              // memory)
+  kHeld,      // choice > 0 of a request whose first choice has not computed the prompt yet; hidden from policies
+  kWaiting,   // in the queue, holds no KV; also after a preemption (computed > 0: swapped out to host memory)
   kPrefill,   // holds KV, planned computed < goal
   kDecode,    // holds KV, planned computed >= goal
-  kFinished,  // its answer is complete; the slot is kept until the last step in flight that uses it has ended
+  kFinished,  // its output is complete; the slot stays taken until the last step in flight that uses it has ended
 };
 
 enum class FlightState : uint8_t {
   kIdle,       // in no step in flight
-  kInFlight,   // in one, and cannot be planned until its result is there
-  kChainable,  // in one or more, and may be planned: whatever it needs next is known or already on the device
+  kInFlight,   // in one, and cannot be planned before its result
+  kChainable,  // in one or more, and may be planned: the next input token is known or already on the device
 };
 
-// Clients that are remembered beside those that have live sequences.
+// Clients without live sequences whose notes are kept.
 inline constexpr int32_t kIdleClients = 4096;
 
-// A sequence as it lies in memory. The first line has what a decode is planned by.
+// The memory layout of a sequence. The first cache line has the fields that planning a decode reads.
 struct alignas(64) SequenceRow {
   SeqState state = SeqState::kFree;
   FlightState flight = FlightState::kIdle;
@@ -51,22 +49,22 @@ struct alignas(64) SequenceRow {
   int32_t known_committed = 0;
   int32_t computed_planned = 0;
   int32_t preemptions = 0;
-  int64_t arrival_order = 0;  // unique, ascending in arrival; choices of a request are neighbours
+  int64_t arrival_order = 0;  // unique, ascending in arrival; choices of a request are consecutive
   Slo slo;
 
   TimeNs queued_ns = 0;  // when it last entered the queue
   TimeNs arrival_ns = 0;
   int64_t admit_order = 0;  // unique, ascending in (last) admission
   int32_t computed_committed = 0;
-  int16_t draft_tokens = 0;  // guesses at what follows the last known token, that may be verified with it
+  int16_t draft_tokens = 0;  // draft tokens after the last known token, to be verified with it
   DraftChance draft_chance = 0;
   SlotId fork_from = kNoSlot;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
   int32_t priority = 0;        // lower runs first
   ClientId client = 0;         // index of StepView::client_notes
-  int32_t in_flight = 0;       // items of it in steps in flight
-  StepId last_step = 0;        // that it was planned for
-  uint32_t epoch = 0;          // items planned under an older one are stale
-  int32_t waiting_index = 0;   // its place in the waiting list
+  int32_t in_flight = 0;       // its items in steps in flight
+  StepId last_step = 0;        // the last step with an item of it
+  uint32_t epoch = 0;          // items planned under an older epoch are stale
+  int32_t waiting_index = 0;   // index in the waiting list
 };
 static_assert(sizeof(SequenceRow) == 128);
 
@@ -86,7 +84,7 @@ class SequenceColumn {
   const T* first_;
 };
 
-struct SequenceColumns {  // each [capacity]; what they mean: SequenceRow
+struct SequenceColumns {  // each [capacity]; described in SequenceRow
   int32_t capacity = 0;
   const SequenceRow* rows = nullptr;
   SequenceColumn<SeqState> state{rows, &SequenceRow::state};
@@ -111,15 +109,15 @@ struct SequenceColumns {  // each [capacity]; what they mean: SequenceRow
   SequenceColumn<SlotId> fork_from{rows, &SequenceRow::fork_from};
   SequenceColumn<int32_t> priority{rows, &SequenceRow::priority};
   SequenceColumn<ClientId> client{rows, &SequenceRow::client};
-  const PlannedPlace* planned = nullptr;  // a column by itself: only the orders of offline jobs read it
+  const PlannedPlace* planned = nullptr;  // a separate array: only the orders of offline jobs read it
 
-  // Asks for the memory of the sequence.
-  void WillRead(SlotId s) const {
+  // Prefetches the row.
+  void PrefetchRow(SlotId s) const {
     Prefetch(&state[s]);
     Prefetch(&queued_ns[s]);
   }
 
-  // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
+  // Tokens that can be planned now: known and not yet (planned to be) computed; 0 when the last token by length is
   // already in flight. Precondition: prefilling or decoding.
   int32_t Pending(SlotId s) const {
     const int32_t output = known_planned[s] - prompt_tokens[s];
@@ -136,25 +134,25 @@ enum class ChangeKind : uint8_t {
   kFinished,  // had KV, has ended
 };
 
-// Since the previous plan, in the order in which they happened (a slot may be reused in between). A preemption is
-// kQueued of a sequence with preemptions > 0.
+// A state change since the previous plan, in order of time (a slot may be reused in between). A preemption is kQueued
+// of a sequence with preemptions > 0.
 struct SequenceChange {
   SlotId slot = kNoSlot;
   ChangeKind kind = ChangeKind::kQueued;
 };
 
-// One finished step, for policies that look back.
+// One finished step, for policies that use past step times.
 struct StepRecord {
   StepId step = -1;
   TimeNs planned_ns = 0;
   TimeNs start_ns = 0;
   TimeNs end_ns = 0;
-  DurationNs predicted_ns = 0;  // how long it was to take; 0: not known
+  DurationNs predicted_ns = 0;  // predicted duration; 0: not known
   int32_t prefill_tokens = 0;
   int32_t decode_tokens = 0;
   int32_t prefill_items = 0;
   int32_t preemptions = 0;
-  DurationNs longest_preemption_ns = 0;  // of the sequences that started again in it: how long they were without KV
+  DurationNs longest_preemption_ns = 0;  // longest time without KV of the sequences restarted in it
   bool ok = true;
 };
 

@@ -1,7 +1,6 @@
-// What policies remember about a sequence between steps, besides the last results. A policy asks for a column of a
-// struct of its own when it is made; whoever asks for the same struct shares it. All columns of a scheduler are one
-// block of bytes per slot in the sequence table: zero at arrival, kept over preemptions. Plain data; nothing here knows
-// a policy.
+// Notes: what policies keep about a sequence between steps. At construction a policy requests a column of its struct
+// type; policies that request the same type share the column. All columns of a scheduler form one block of bytes per
+// slot in the sequence table: zero at arrival, kept over preemptions. Plain data; nothing here depends on a policy.
 #pragma once
 
 #include <bit>
@@ -24,7 +23,7 @@ struct SequenceNotes {
   size_t stride = 0;
 };
 
-// Where each sequence's T lies in its block.
+// Offset of the T in each sequence's block.
 template <class T>
 class NoteColumn {
  public:
@@ -41,7 +40,7 @@ class NoteColumn {
 
 class NoteLayout {
  public:
-  // The column of T; a new one unless it was asked for before.
+  // The column of T, added on the first request.
   template <class T>
   NoteColumn<T> Column() {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>,
@@ -60,7 +59,7 @@ class NoteLayout {
     }
     return std::nullopt;
   }
-  // Something else that those who ask for it share: one T for all policies of the scheduler, made by the first.
+  // An object shared by the policies of the scheduler: one per type T, made on the first request.
   template <class T>
   std::shared_ptr<T> Shared() {
     for (const Common& common : common_) {
@@ -70,7 +69,7 @@ class NoteLayout {
     common_.push_back({typeid(T), made});
     return made;
   }
-  // Bytes of one sequence's block: the blocks lie in as few lines of memory as they can.
+  // Bytes of one sequence's block, rounded up so that blocks touch as few cache lines as possible.
   size_t stride() const {
     constexpr size_t kLine = 64;
     if (size_ > kLine) return RoundUp(size_, kLine);

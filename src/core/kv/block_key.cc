@@ -8,7 +8,7 @@
 namespace tactus::core {
 namespace {
 
-// Domain tags keep a root from ever being the hash of the same bytes as a block.
+// Domain tags: a root and a block never hash the same bytes.
 constexpr uint64_t kRootTag = 0x746f6f72'73756361;
 constexpr uint64_t kBlockTag = 0x6b636f6c'62207661;
 constexpr size_t kHeaderBytes = sizeof(uint64_t) + sizeof(Hash128);

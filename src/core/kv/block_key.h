@@ -11,14 +11,14 @@
 
 namespace tactus::core {
 
-// Root of every chain: what must be equal for two prompts to share KV at all. `secret` is drawn once per process (or
-// fixed for tests and replays).
+// Root of every chain: two prompts share KV only if model, adapter and cache_salt are equal. `secret` is drawn once per
+// process (or fixed for tests and replays).
 Hash128 RootKey(const Hash128& secret, std::string_view model, std::string_view adapter, std::string_view cache_salt);
 
 // Key of the block that holds exactly `tokens` after `parent`.
 Hash128 BlockKey(const Hash128& secret, const Hash128& parent, std::span<const TokenId> tokens);
 
-// Appends the keys of all full blocks of `tokens` that `keys` lacks; keys->size() blocks are already there.
+// Appends to `keys` the keys of the full blocks of `tokens` after the first keys->size() blocks.
 void ExtendBlockKeys(const Hash128& secret, const Hash128& root, std::span<const TokenId> tokens, int32_t block_size,
                      std::vector<Hash128>* keys);
 

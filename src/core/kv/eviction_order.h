@@ -1,11 +1,12 @@
-// Which cached block is evicted next: the one that became unused first. A ring of block ids in that order; a block that
-// is used again leaves a hole, and when the ring is full the holes are closed. A fifth of it at least are holes then,
-// so every operation is O(1) amortised.
-// Unlike links through the blocks the ring says early whose turn comes soon, so that memory can be asked for in time
-// (Ahead): in a large cache the block to evict is the one that was not touched for longest.
+// The order of eviction of cached blocks: the block that became unused first is evicted first. A ring of block ids in
+// that order; a block that is used again leaves a hole, and a full ring is compacted. At least a fifth of a full ring
+// are holes, so every operation is O(1) amortised.
+// Unlike a linked list, the ring shows the next blocks to evict in advance, so that their memory can be prefetched
+// (Ahead): these blocks are the least recently touched ones, and in a large cache each read of them misses.
 //
-// Where a block lies in the ring is noted in a record of the caller's, which whoever adds or removes the block touches
-// anyway: `PlaceOf` gives it, uint32_t&(BlockId), kNowhere at first and for blocks that are not there.
+// A block's index in the ring is stored in the caller's record of the block, which the caller touches anyway when it
+// adds or removes the block: `PlaceOf` returns it, uint32_t&(BlockId). It is kNowhere at first and for blocks not in
+// the ring.
 //
 // Nothing allocates after construction. Thread rule: engine thread only.
 #pragma once
@@ -31,14 +32,14 @@ class EvictionOrder {
   int64_t size() const { return size_; }
   bool Has(BlockId b) const { return place_of_(b) != kNowhere; }
 
-  // As the newest. Precondition: not there.
+  // Adds the block as the newest. Precondition: not in the ring.
   void Push(BlockId b) {
     TACTUS_DCHECK(!Has(b));
     if (used_ == ring_.size()) CloseHoles();
     Put(b);
     ++size_;
   }
-  // Precondition: there.
+  // Precondition: in the ring.
   void Remove(BlockId b) {
     uint32_t& place = place_of_(b);
     TACTUS_DCHECK(place != kNowhere);
@@ -53,7 +54,7 @@ class EvictionOrder {
     }
     return kNoBlock;
   }
-  // Removes the oldest, which it gives; kNoBlock: empty.
+  // Removes and returns the oldest; kNoBlock: empty.
   BlockId TakeOldest() {
     const BlockId oldest = Oldest();
     if (oldest == kNoBlock) return kNoBlock;
@@ -62,12 +63,11 @@ class EvictionOrder {
     --size_;
     return oldest;
   }
-  // A walk ahead of the oldest, which gives each block once unless it is begun anew. It leaves none out, however many
-  // holes the oldest goes over at once.
+  // State of a walk ahead of the oldest block. It visits each block once until it is reset, and skips none.
   struct Ahead {
-    uint64_t place = 0;  // that it looks at next, of all since the start
+    uint64_t place = 0;  // the next place to visit, counted since construction
   };
-  // The walk goes on to the end of the ring's first `places`.
+  // Continues the walk to the end of the ring's first `places` places.
   template <class Visit>
   void WalkAhead(Ahead* ahead, size_t places, Visit visit) const {
     const uint64_t end = passed_ + std::min(places, used_);
@@ -102,7 +102,7 @@ class EvictionOrder {
   }
   void CloseHoles() {
     const size_t used = used_;
-    passed_ += used;  // all walks begin anew
+    passed_ += used;  // all walks restart
     used_ = 0;
     for (size_t i = 0; i < used; ++i) {
       const BlockId b = ring_[At(i)];
@@ -110,10 +110,10 @@ class EvictionOrder {
     }
   }
 
-  std::vector<BlockId> ring_;  // `used_` entries from begin_ on, around the end; kNoBlock: a hole
+  std::vector<BlockId> ring_;  // `used_` entries from begin_ on, cyclic; kNoBlock: a hole
   PlaceOf place_of_;
   size_t begin_ = 0, used_ = 0;
-  uint64_t passed_ = 0;  // places before begin_, of all since the start
+  uint64_t passed_ = 0;  // places before begin_, counted since construction
   int64_t size_ = 0;
 };
 

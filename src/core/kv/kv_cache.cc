@@ -22,7 +22,7 @@ KvCache::Impl::Impl(const KvCacheConfig& c)
     free_tables.push_back(tables.data() + (t - 1) * static_cast<size_t>(table_stride));
   }
   free.reserve(blocks.size());
-  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest goes out first
+  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest is used first
   void_blocks.resize(blocks.size());
   TACTUS_CHECK(c.swap_blocks >= 0 && c.swap_blocks < (int64_t{1} << 30));
   host_next.assign(static_cast<size_t>(c.swap_blocks), kNoBlock);
@@ -65,9 +65,9 @@ BlockId KvCache::Impl::TakeUnused() {
     TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
     return b;
   }
-  if (evictions % 16 == 0) WillEvict();
+  if (evictions % 16 == 0) PrefetchEvictions();
   const BlockId victim = lru.TakeOldest();
-  TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
+  TACTUS_CHECK_MSG(victim != kNoBlock, "more blocks allocated than available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
   if (Filed(victim)) {
     if (config.remember_evicted) RememberEvicted(tree.node(block(victim).node).key);
@@ -77,14 +77,15 @@ BlockId KvCache::Impl::TakeUnused() {
   return victim;
 }
 
-// One thing after the other, as each says where the next one lies: the block, its node, the node's place in the table.
-void KvCache::Impl::WillEvict() {
-  lru.WalkAhead(&asked_block, 72, [this](BlockId b) { WillTouch(b); });
+// In three stages, as each address is read from the memory before it: the block, its node, the node's place in the
+// table.
+void KvCache::Impl::PrefetchEvictions() {
+  lru.WalkAhead(&asked_block, 72, [this](BlockId b) { PrefetchBlock(b); });
   lru.WalkAhead(&asked_node, 56, [this](BlockId b) {
-    if (Filed(b)) tree.WillRead(block(b).node);
+    if (Filed(b)) tree.PrefetchNode(block(b).node);
   });
   lru.WalkAhead(&asked_place, 40, [this](BlockId b) {
-    if (Filed(b)) tree.WillErase(block(b).node);
+    if (Filed(b)) tree.PrefetchErase(block(b).node);
   });
 }
 
@@ -107,10 +108,10 @@ void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
   if (count == 0) return;
   EnterTogether();
   const StepId begun_by = plan != nullptr ? plan->step : ended + 1;
-  if (begun_by != asked_by) {  // what an earlier step has asked for may be gone again
+  if (begun_by != asked_by) {  // an earlier step's prefetches may have left the CPU cache
     asked_block = asked_node = asked_place = {};
     asked_by = begun_by;
-    if (free.size() < static_cast<size_t>(count)) WillEvict();
+    if (free.size() < static_cast<size_t>(count)) PrefetchEvictions();
   }
   BlockId* const table = TableOf(s);
   BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
@@ -135,9 +136,9 @@ void KvCache::Impl::Use(BlockId b) {
 void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   Block& released = block(b);
   TACTUS_DCHECK(released.users > 0);
-  // A block that a step in flight fills is busy, whatever the caller says.
+  // A block that a step in flight fills is busy, even if last_step is earlier.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  // The usual case of what follows: its last user goes, and no other has or wants it.
+  // Fast path of the code below: the last user leaves an owner without duplicates.
   if (released.owns && released.users == 1 && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
     released.users = 0;
     lru.Push(b);
@@ -242,7 +243,7 @@ int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tok
   return impl_->Cost(impl_->MatchOf(slot, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
 }
 
-void KvCache::WillStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
+void KvCache::PrefetchStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
   const Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   if (look == 0) return Prefetch(&slot);
@@ -255,12 +256,12 @@ void KvCache::WillStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
     Prefetch(last);
     if (impl.free_tables.size() > 1) Prefetch(impl.free_tables[impl.free_tables.size() - 2]);
   } else {
-    impl.tree.WillFind(*first);
-    impl.tree.WillFind(*last);
+    impl.tree.PrefetchFind(*first);
+    impl.tree.PrefetchFind(*last);
   }
 }
 
-void KvCache::WillRelease(SlotId s, int32_t look) const {
+void KvCache::PrefetchRelease(SlotId s, int32_t look) const {
   const Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   if (look == 0) return Prefetch(&slot);
@@ -272,10 +273,10 @@ void KvCache::WillRelease(SlotId s, int32_t look) const {
     Prefetch(slot.table + slot.blocks - 1);
   }
   if (look != 2) return;
-  for (int32_t i = begin; i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
+  for (int32_t i = begin; i < slot.blocks; ++i) impl.PrefetchBlock(slot.table[i]);
 }
 
-void KvCache::WillGrow(SlotId s, int32_t look) const {
+void KvCache::PrefetchGrow(SlotId s, int32_t look) const {
   const Impl& impl = *impl_;
   const Impl::Slot& slot = impl.At(s);
   if (look == 0) return Prefetch(&slot);
@@ -284,7 +285,7 @@ void KvCache::WillGrow(SlotId s, int32_t look) const {
     Prefetch(slot.table + slot.blocks - 1);
     if (slot.keys != nullptr) Prefetch(slot.keys);
   } else if (look == 2) {
-    for (int32_t i = std::max(0, slot.blocks - 2); i < slot.blocks; ++i) impl.WillTouch(slot.table[i]);
+    for (int32_t i = std::max(0, slot.blocks - 2); i < slot.blocks; ++i) impl.PrefetchBlock(slot.table[i]);
   }
 }
 
@@ -303,7 +304,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
     TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
     TACTUS_CHECK(slot.swapped_tokens == 0 && impl.At(fork_from).own == nullptr);
-    // All of the prompt but its last token is there; only full blocks are shared, the rest is copied.
+    // All of the prompt but its last token is cached; full blocks are shared, the partial one is copied.
     match.blocks = (prompt_tokens - 1) / b;
     matched_tokens = prompt_tokens - 1;
     TACTUS_CHECK(impl.At(fork_from).blocks >= impl.BlocksFor(matched_tokens));
@@ -317,7 +318,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
     std::copy_n(impl.TableOf(fork_from), match.blocks, table);
   } else {
     match.pinned = impl.ReadChain(slot, match, table);
-    // Keys from a broken file may lead elsewhere than FindMatch counted.
+    // With keys from a broken file the chain may have other blocks than FindMatch counted.
     if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) {
       impl.FreeTable(s);
       return {};
@@ -326,12 +327,12 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   impl.Change();
   for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
   slot.blocks = match.blocks;
-  // A forked block may not be in the tree (yet); then what follows it stays private until it is.
+  // A forked block may not be in the tree (yet); then the blocks after it stay private until it is.
   slot.marked = match.blocks;
   while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;
 
   const int32_t covered = std::max(impl.BlocksFor(cover), match.blocks);
-  impl.WillReadKeys(slot);
+  impl.PrefetchKeys(slot);
   impl.Append(s, covered - match.blocks, plan);
   slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
   impl.reserved += slot.reserved;
@@ -356,7 +357,7 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
 bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
   Impl::Slot& slot = impl_->At(s);
   TACTUS_CHECK(slot.bound);
-  TACTUS_CHECK_MSG(slot.table != nullptr, "a sequence that has not started grows");
+  TACTUS_CHECK_MSG(slot.table != nullptr, "Extend of a sequence that has not started");
   const int32_t need = impl_->BlocksFor(tokens) - slot.blocks;
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
@@ -376,7 +377,7 @@ void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
   TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
   BlockId* table = impl_->TableOf(s);
   for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
-  impl_->EnterSoon(s);  // also blocks filled earlier whose key has become known since
+  impl_->EnterSoon(s);  // also blocks filled earlier whose key is known only now
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
@@ -400,7 +401,7 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   reserved -= slot.reserved;
   const BlockId* table = TableOf(s);
   while (slot.blocks > 0) {
-    if (slot.blocks > kTouchAhead) WillTouch(table[slot.blocks - 1 - kTouchAhead]);
+    if (slot.blocks > kTouchAhead) PrefetchBlock(table[slot.blocks - 1 - kTouchAhead]);
     Unuse(table[--slot.blocks], last_step);
   }
   FreeTable(s);
@@ -408,11 +409,11 @@ void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
   slot.restored_begin = slot.restored_end = 0;
 }
 
-void KvCache::StepFillsNothing(StepId step, std::vector<SlotId>* recompute) {
+void KvCache::OnStepFailed(StepId step, std::vector<SlotId>* recompute) {
   impl_->Change();
   Impl& impl = *impl_;
   for (size_t b = 0; b < impl.blocks.size(); ++b) {
-    // Chunks and decodes of several steps may fill one block; any of them spoils it.
+    // Chunks and decodes of several steps may fill one block; the failure of any makes it void.
     impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
   }
   impl.DropVoid(step, recompute);
@@ -459,7 +460,7 @@ void KvCache::Rollback(SlotId s, int32_t tokens) {
   Impl::Slot& slot = impl.At(s);
   const int32_t keep = tokens / impl.config.block_size;
   BlockId* table = impl.TableOf(s);
-  // Void blocks may not be found any more, nor what was computed after them.
+  // Void blocks and blocks computed after them must not be found any more.
   bool in_tree = false;
   for (int32_t i = keep; i < std::min(slot.marked, slot.blocks); ++i) {
     in_tree |= impl.block(table[i]).node != kNoNode;

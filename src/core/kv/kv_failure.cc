@@ -1,4 +1,4 @@
-// What becomes of blocks that a step was to fill and did not. Rare, so it may be slow and may allocate.
+// Handles blocks that a step failed to fill. Rare, so it may be slow and may allocate.
 #include <algorithm>
 
 #include "core/kv/kv_cache_impl.h"
@@ -6,8 +6,8 @@
 namespace tactus::core {
 
 void KvCache::Impl::DropVoid(StepId step, std::vector<SlotId>* recompute) {
-  // What `step` or a later one computes after a void block is void too. Its producer may be gone by now; a predecessor
-  // cannot have been reused, because whoever let go of the one let go of the other. What was complete before `step` is
+  // Blocks that `step` or a later one computes after a void block are void too. The producer may have ended by now, but
+  // the predecessor cannot have been reused, because the same sequence released both. Blocks complete before `step` are
   // good.
   for (bool changed = true; changed;) {
     changed = false;
@@ -34,17 +34,17 @@ void KvCache::Impl::DropVoidFromTree() {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);
     if (void_blocks[i] == 0) continue;
-    if (block(b).node == kUnlisted) Unlist(b);  // what follows it is void as well
+    if (block(b).node == kUnlisted) Unlist(b);  // blocks after it are void as well
     if (Filed(b) && !block(b).owns) DropDuplicate(b);
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     const auto b = static_cast<BlockId>(i);
     if (void_blocks[i] == 0 || block(b).node == kNoNode) continue;
-    // No duplicate takes over: a sequence that holds the void block may hold good children of the node, whose parent
-    // would then come free before them.
+    // No duplicate becomes the owner: a sequence that holds the void block may hold good children of the node, and
+    // their parent would then become free before them.
     gone[static_cast<size_t>(block(b).node)] = 1;
   }
-  for (bool changed = true; changed;) {  // nothing below a node that is gone could be found again
+  for (bool changed = true; changed;) {  // descendants of a removed node could never be found again
     changed = false;
     for (NodeId n = 0; n < tree.capacity(); ++n) {
       const PrefixTree::Node& node = tree.node(n);

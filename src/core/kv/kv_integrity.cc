@@ -1,4 +1,4 @@
-// Every invariant of the KV bookkeeping, recomputed from scratch and compared. Slow: for tests and crash reports.
+// Recomputes every invariant of the KV bookkeeping and compares. Slow: for tests and crash reports.
 #include <set>
 #include <sstream>
 #include <vector>
@@ -28,7 +28,7 @@ std::string KvCache::Impl::CheckTables() const {
       return Say("slot ", s, " holds blocks but is not bound");
     if (slot.table == nullptr && slot.blocks != 0) return Say("slot ", s, " holds blocks and has no table");
     if (slot.table != nullptr && !handed_out.insert(slot.table).second)
-      return Say("slot ", s, " has a table that is free or another's");
+      return Say("slot ", s, " has a table that is free or belongs to another slot");
     if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
     if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
     if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
@@ -45,7 +45,7 @@ std::string KvCache::Impl::CheckTables() const {
         return Say("slot ", s, ": partial block ", b, " is in the tree");
       }
       if (i >= slot.marked && block(b).users != 1) return Say("slot ", s, " may write block ", b, ", which is shared");
-      // What a sequence holds and can be found must hang together up to the root.
+      // The findable blocks of a sequence must form a chain from the root.
       if (block(b).node == kUnlisted && (slot.own == nullptr || block(b).users != 1)) {
         return Say("slot ", s, ": block ", b, " is unlisted, its keys are not the slot's own");
       }
@@ -66,11 +66,11 @@ std::string KvCache::Impl::CheckTables() const {
     }
   }
   if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables belong to no slot");
-  if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
+  if (set_aside != reserved) return Say("reserved ", reserved, ", sum over slots ", set_aside);
   if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
   for (size_t b = 0; b < blocks.size(); ++b) {
     if (users[b] != blocks[b].users)
-      return Say("block ", b, " counts ", blocks[b].users, " users, tables say ", users[b]);
+      return Say("block ", b, " counts ", blocks[b].users, " users, tables have ", users[b]);
   }
   return {};
 }
@@ -99,7 +99,7 @@ std::string KvCache::Impl::CheckLists() const {
   std::vector<uint8_t> in_lru(blocks.size(), 0);
   const auto check_cached = [&](BlockId b) -> std::string {
     ++places[static_cast<size_t>(b)];
-    if (!lru.Has(b)) return Say("cached block ", b, " is said not to be cached");
+    if (!lru.Has(b)) return Say("cached block ", b, " is not in the order of eviction");
     if (!block(b).owns && block(b).node != kUnlisted) return Say("cached block ", b, " owns no node");
     if (block(b).busy_until > ended) return Say("cached block ", b, " is busy until step ", block(b).busy_until);
     if (block(b).computed_by > ended) return Say("cached block ", b, " is still pending");
@@ -116,7 +116,7 @@ std::string KvCache::Impl::CheckLists() const {
     ++cached;
     if (error.empty()) error = check_cached(b);
   });
-  if (error.empty() && cached != lru.size()) return Say("cached ", lru.size(), ", the order of eviction says ", cached);
+  if (error.empty() && cached != lru.size()) return Say("cached ", lru.size(), ", the order of eviction has ", cached);
   if (!error.empty()) return error;
   int64_t drain_total = 0;
   for (size_t i = 0; i < draining.size(); ++i) {
@@ -129,7 +129,7 @@ std::string KvCache::Impl::CheckLists() const {
     });
     if (!error.empty()) return error;
   }
-  if (drain_total != draining_blocks) return Say("draining ", draining_blocks, ", lists say ", drain_total);
+  if (drain_total != draining_blocks) return Say("draining ", draining_blocks, ", lists have ", drain_total);
   for (size_t b = 0; b < places.size(); ++b) {
     if (places[b] != 1) return Say("block ", b, " is in ", places[b], " places");
   }
@@ -173,7 +173,7 @@ std::string KvCache::Impl::CheckTree() const {
     }
     if (owner.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
   }
-  if (used != tree.size()) return Say("tree size ", tree.size(), ", nodes say ", used);
+  if (used != tree.size()) return Say("tree size ", tree.size(), ", nodes in use ", used);
   for (NodeId n = 0; n < tree.capacity(); ++n) {
     if (tree.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
   }
@@ -182,7 +182,7 @@ std::string KvCache::Impl::CheckTree() const {
     const bool lists = blocks[b].first_duplicate != kNoBlock || blocks[b].last_duplicate != kNoBlock;
     if (!blocks[b].owns && lists) return Say("block ", b, " lists duplicates and owns no node");
     if (blocks[b].owns && (blocks[b].node < 0 || tree.node(blocks[b].node).owner != static_cast<BlockId>(b))) {
-      return Say("block ", b, " says that it owns a node and does not");
+      return Say("block ", b, " is marked as a node's owner and is not");
     }
     if (void_blocks[b] != 0) return Say("block ", b, " was left marked void");
   }
@@ -233,7 +233,7 @@ std::string KvCache::Impl::CheckLastMatch() const {
   if (last_match.shareable > 0) {
     const std::vector<Hash128>* keys = At(last_match.slot).keys;
     const auto last = static_cast<size_t>(last_match.shareable - 1);
-    if (keys == nullptr || last >= keys->size() || (*keys)[last] != last_match.key) return {};  // will not be taken
+    if (keys == nullptr || last >= keys->size() || (*keys)[last] != last_match.key) return {};  // it will not be reused
   }
   const Match found = FindMatch(At(last_match.slot), last_match.shareable), &kept = last_match.match;
   if (found.blocks == kept.blocks && found.pinned == kept.pinned && found.last == kept.last) return {};

@@ -1,4 +1,4 @@
-// The cache and its prefix tree: which block owns which node, how blocks enter and leave, and what is found.
+// The prefix tree of the cache: ownership of nodes, entry and removal of blocks, and matching.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -59,7 +59,7 @@ bool KvCache::Impl::HandOver(BlockId b) {
   heir.owns = true;
   heir.first_duplicate = owner.first_duplicate;
   heir.last_duplicate = owner.last_duplicate;
-  // The node drains as long as any child of it may.
+  // The node must drain at least as long as its children.
   heir.busy_until = std::max(heir.busy_until, owner.busy_until);
   tree.node(n).owner = h;
   owner.node = kNoNode;
@@ -71,7 +71,7 @@ bool KvCache::Impl::HandOver(BlockId b) {
 void KvCache::Impl::Adopt(NodeId n) {
   const BlockId unused = tree.node(n).owner;
   HandOver(unused);
-  if (block(unused).busy_until > ended) return;  // drains, then comes free
+  if (block(unused).busy_until > ended) return;  // drains, then becomes free
   lru.Remove(unused);
   block(unused) = Block{};
   free.push_back(unused);
@@ -97,8 +97,8 @@ void KvCache::Impl::EnterSoon(SlotId s) {
   const int32_t end = EndOfKeyed(s);
   if (slot.keyed >= end) return;
   if (slot.own != nullptr) return MarkUnlisted(s, end);
-  WillEnter(s, end);
-  if (slot.keyed > 0) WillTouch(TableOf(s)[slot.keyed - 1]);
+  PrefetchEnterTree(s, end);
+  if (slot.keyed > 0) PrefetchBlock(TableOf(s)[slot.keyed - 1]);
   entering[num_entering++] = {s, end};
   if (num_entering == entering.size()) EnterWaiting();
 }
@@ -109,23 +109,23 @@ void KvCache::Impl::EnterWaiting() {
   for (const Entering& e : waiting) {
     const int32_t keyed = At(e.slot).keyed;
     const NodeId parent = keyed > 0 ? block(TableOf(e.slot)[keyed - 1]).node : kNoNode;
-    if (parent >= 0) tree.WillRead(parent);
+    if (parent >= 0) tree.PrefetchNode(parent);
   }
   for (const Entering& e : waiting) EnterTree(e.slot, e.end);
 }
 
-void KvCache::Impl::WillReadKeys(const Slot& slot) {
+void KvCache::Impl::PrefetchKeys(const Slot& slot) {
   if (slot.keys == nullptr) return;
   constexpr size_t kKeysOfLine = 64 / sizeof(Hash128);
   const size_t begin = static_cast<size_t>(slot.keyed), end = std::min(begin + 3 * kEnterAhead, slot.keys->size());
   for (size_t i = begin; i < end; i += kKeysOfLine) Prefetch(&(*slot.keys)[i]);
 }
 
-void KvCache::Impl::WillEnter(SlotId s, int32_t end) const {
+void KvCache::Impl::PrefetchEnterTree(SlotId s, int32_t end) const {
   const Slot& slot = At(s);
-  if (slot.own != nullptr) return;  // its keys are not there
+  if (slot.own != nullptr) return;  // its keys are not computed yet
   for (int32_t i = slot.keyed; i < std::min(slot.keyed + kEnterAhead, end); ++i) {
-    tree.WillFind((*slot.keys)[static_cast<size_t>(i)]);
+    tree.PrefetchFind((*slot.keys)[static_cast<size_t>(i)]);
   }
 }
 
@@ -136,19 +136,19 @@ void KvCache::Impl::EnterTree(SlotId s, int32_t end) {
   constexpr int32_t kAhead = kEnterAhead;
   for (; slot.keyed < end; ++slot.keyed) {
     if (slot.keyed + 3 * kAhead < end) Prefetch(&(*slot.keys)[static_cast<size_t>(slot.keyed + 3 * kAhead)]);
-    if (slot.keyed + kAhead < end) tree.WillFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
+    if (slot.keyed + kAhead < end) tree.PrefetchFind((*slot.keys)[static_cast<size_t>(slot.keyed + kAhead)]);
     const BlockId b = table[slot.keyed];
-    if (block(b).node != kNoNode) continue;  // shared with a sequence that has entered it
+    if (block(b).node != kNoNode) continue;  // shared; another sequence has entered it
     NodeId parent = kNoNode;
     if (slot.keyed > 0) {
       parent = block(table[slot.keyed - 1]).node;
-      if (parent == kNoNode) return;  // the chain was broken by a failed step: the rest stays private
+      if (parent == kNoNode) return;  // a failed step broke the chain: the rest stays private
     }
     const Hash128& key = (*slot.keys)[static_cast<size_t>(slot.keyed)];
     const PrefixTree::Entered entered = File(b, key, parent);
     if (entered.is_new) continue;
     const NodeId known = entered.node;
-    if (tree.node(known).parent != parent) return;  // keys from a broken file: what they name stays private
+    if (tree.node(known).parent != parent) return;  // keys from a broken file: their blocks stay private
     AddDuplicate(known, b);
     Block& owner = block(tree.node(known).owner);
     if (owner.users == 0) {
@@ -176,18 +176,18 @@ void KvCache::Impl::MakeFindable(SlotId s) {
   const BlockId* table = TableOf(s);
   NodeId parent = kNoNode;
   for (int32_t i = 0; i < slot.keyed; ++i) {
-    if (block(table[i]).node == kNoNode) return;  // a step failed to fill it: what follows it is private too
+    if (block(table[i]).node == kNoNode) return;  // a step failed to fill it: the blocks after it stay private too
     const Hash128& key = (*slot.keys)[static_cast<size_t>(i)];
     const PrefixTree::Entered entered = File(table[i], key, parent);
-    TACTUS_CHECK_MSG(entered.is_new, "keys that a sequence has to itself are those of another as well");
+    TACTUS_CHECK_MSG(entered.is_new, "a key of OwnKeys is another sequence's as well");
     parent = entered.node;
   }
 }
 
 namespace {
 
-// The first of [0, count) for which it holds, as it does for all that follow; count: none. The first and the last are
-// asked first: it is mostly one of the ends.
+// The first i of [0, count) for which holds(i), which is monotonic; count: none. Tests the two ends first, where the
+// result mostly is.
 template <class Holds>
 int32_t FirstWhere(int32_t count, Holds holds) {
   if (count == 0 || holds(0)) return 0;
@@ -203,8 +203,8 @@ int32_t FirstWhere(int32_t count, Holds holds) {
 }  // namespace
 
 int32_t KvCache::Impl::ShareableOf(const Slot& slot, int32_t prompt_tokens) const {
-  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // all that was saved, and no more
-  // Of a slot with keys of its own nothing has been listed so far.
+  if (slot.swapped_tokens > 0) prompt_tokens = slot.swapped_tokens + 1;  // exactly the saved positions
+  // No block of a slot with OwnKeys is in the tree.
   if (!config.prefix_caching || slot.keys == nullptr || slot.own != nullptr || prompt_tokens < 1) return 0;
   return std::min<int32_t>((prompt_tokens - 1) / config.block_size, static_cast<int32_t>(slot.keys->size()));
 }
@@ -221,7 +221,7 @@ const KvCache::Impl::Match& KvCache::Impl::MatchOf(SlotId s, int32_t prompt_toke
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t shareable) const {
   Match match;
   if (shareable == 0) return match;
-  // What follows a block that is not there is not there, and what follows one without a user has none.
+  // Children of a missing block are missing; children of an unused block are unused.
   const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
   match.blocks = FirstWhere(shareable, [&](int32_t i) { return node_at(i) == kNoNode; });
   if (match.blocks == 0) return match;
@@ -234,8 +234,8 @@ KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t shareabl
   return match;
 }
 
-// Each node is read to know the next one, and each may be a miss. So the keys are asked first where the nodes and
-// blocks probably are; they only say what memory to ask for, the chain is the tree's own.
+// The walk reads each node to find its parent, and each read may miss the CPU cache. So the probable nodes and blocks
+// are prefetched by key first; the result comes from the tree's links alone.
 int32_t KvCache::Impl::ReadChain(const Slot& slot, const Match& match, BlockId* table) {
   constexpr int32_t kTogether = 32;
   int32_t pinned = 0;
@@ -243,12 +243,12 @@ int32_t KvCache::Impl::ReadChain(const Slot& slot, const Match& match, BlockId* 
   for (int32_t end = match.blocks; end > 0;) {
     const int32_t begin = std::max(0, end - kTogether);
     const std::span keys(slot.keys->data() + begin, static_cast<size_t>(end - begin));
-    for (const Hash128& key : keys) tree.WillFind(key);
+    for (const Hash128& key : keys) tree.PrefetchFind(key);
     for (const Hash128& key : keys) {
-      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) tree.WillRead(likely);
+      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) tree.PrefetchNode(likely);
     }
     for (const Hash128& key : keys) {
-      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) WillTouch(tree.node(likely).owner);
+      if (const NodeId likely = tree.LikelyNode(key); likely != kNoNode) PrefetchBlock(tree.node(likely).owner);
     }
     for (; end > begin; n = tree.node(n).parent) {
       table[--end] = tree.node(n).owner;

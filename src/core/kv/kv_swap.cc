@@ -1,9 +1,9 @@
-// Swap to host memory: which host block keeps what of which sequence. The bytes are the executor's; a plan names the
-// copies.
+// Swap to host memory: which host block stores which block of which sequence. The executor owns the bytes; a plan lists
+// the copies.
 //
-// A host block is in exactly one place: free, in the chain of the sequence it keeps a block of, read by the swap-ins of
-// the plan that is being made (a swap-out of the same plan runs before them and must not write it), or reserved for an
-// import that is on its way.
+// A host block is in exactly one place: free, in the chain of the sequence whose KV it stores, read by the swap-ins of
+// the current plan (a swap-out of the same plan runs before them and must not write it), or reserved for an import in
+// progress.
 #include <algorithm>
 
 #include "base/check.h"
@@ -40,7 +40,7 @@ void KvCache::Impl::BringBack(SlotId s, int32_t first, StepPlan* plan) {
       plan->swap_ins.push_back({table[i], h, std::min(b, saved - i * b)});
       host_read.push_back(h);
       host_read_by = plan->step;
-      // A failure of the step that saves it, should that be in flight still, spoils it wherever it has got to by then.
+      // If the step that saves it is still in flight and fails, the restored block is void too.
       if (slot.saved_by > ended) block(table[i]).begun_by = slot.saved_by;
       ++swapped_in_blocks;
     }
@@ -50,7 +50,7 @@ void KvCache::Impl::BringBack(SlotId s, int32_t first, StepPlan* plan) {
   slot.swapped_tokens = 0;
   slot.restored_begin = std::min(first, end);
   slot.restored_end = end;
-  // To everybody else the step computes these blocks.
+  // For all others the plan's step computes these blocks.
   for (slot.marked = first; slot.marked < saved / b; ++slot.marked) block(table[slot.marked]).computed_by = plan->step;
   EnterTree(s);
 }
@@ -90,7 +90,7 @@ bool KvCache::SwapOut(SlotId s, int32_t computed_tokens, StepPlan* plan) {
     link = &impl.host_next[static_cast<size_t>(h)];
   }
   *link = kNoBlock;
-  Release(s, -1);  // a change
+  Release(s, -1);  // calls Change
   slot.swapped_tokens = computed_tokens;
   slot.saved_by = plan->step;
   ++impl.swap_outs;
@@ -109,7 +109,7 @@ void KvCache::DropSwapped(SlotId s) {
 
 bool KvCache::ReserveHost(int32_t count, std::vector<BlockId>* blocks) {
   Impl& impl = *impl_;
-  const bool read = impl.host_read_by <= impl.ended;  // what was read has been
+  const bool read = impl.host_read_by <= impl.ended;  // the swap-ins that read them have ended
   if (static_cast<size_t>(count) > impl.host_free.size() + (read ? impl.host_read.size() : 0)) return false;
   if (read) {
     impl.host_free.insert(impl.host_free.end(), impl.host_read.begin(), impl.host_read.end());
@@ -150,7 +150,7 @@ void KvCache::KeepImported(SlotId s, std::span<const BlockId> blocks, int32_t to
   *link = kNoBlock;
   impl.num_host_reserved -= static_cast<int64_t>(blocks.size());
   slot.swapped_tokens = tokens;
-  slot.saved_by = -1;  // no step of ours
+  slot.saved_by = -1;  // no local step saved it
 }
 
 int32_t KvCache::FinishedBlocks(SlotId s, int32_t computed_tokens) const {
@@ -169,7 +169,7 @@ int32_t KvCache::BroughtBack(SlotId s) const {
 int64_t KvCache::swap_blocks_total() const {
   return impl_->config.swap_blocks;
 }
-// What the plan that is being made reads is free for the next one only.
+// Blocks read by the current plan count as free, but only the next plan can use them.
 int64_t KvCache::swap_blocks_free() const {
   return static_cast<int64_t>(impl_->host_free.size() + impl_->host_read.size());
 }

@@ -42,7 +42,7 @@ void PrefixTree::Erase(NodeId id) {
   TACTUS_CHECK(gone.owner != kNoBlock && gone.children == 0);
   size_t hole = Home(gone.key);
   while (table_[hole].node != id) hole = (hole + 1) & mask_;
-  // Whatever probed past the hole moves into it, so that no lookup ends early.
+  // Entries that probed past the hole move into it, so that no lookup ends early.
   for (size_t i = (hole + 1) & mask_; table_[i].node != kNoNode; i = (i + 1) & mask_) {
     const size_t distance = (i - Home(table_[i].key)) & mask_;
     if (distance >= ((i - hole) & mask_)) {

@@ -1,9 +1,9 @@
 // The prefix tree: full blocks by chain key, with parent links and counts of children. A node has one owner block,
-// which matches hand out. Blocks without a user can be dropped leaf by leaf.
+// which matches return. Blocks without a user can be dropped leaf by leaf.
 //
 // A flat open-addressing table (linear probing, backward-shift deletion) over a node pool: all operations are O(1)
-// expected, nothing allocates after construction. The table holds a part of each key, so that a probe reads no node but
-// the one that it looks for: in a large cache every node read is a miss. Thread rule: engine thread only.
+// expected, nothing allocates after construction. The table stores a part of each key, so that a probe reads only the
+// node it looks for: in a large cache every node read is a cache miss. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline constexpr NodeId kNoNode = -1;
 
 class PrefixTree {
  public:
-  struct alignas(32) Node {  // in one line of the cache
+  struct alignas(32) Node {  // within one cache line
     Hash128 key;
     BlockId owner = kNoBlock;  // kNoBlock: the node is not in use
     NodeId parent = kNoNode;
@@ -31,30 +31,30 @@ class PrefixTree {
   explicit PrefixTree(int64_t num_blocks);
 
   NodeId Find(const Hash128& key) const;
-  // The node of the key if it is the block at `depth` of its chain. Then all blocks before it are there as well. A key
-  // names its chain, so that only keys from a broken file are found at another depth.
+  // The node of the key if it is at `depth` of its chain. Then all blocks before it are in the tree as well. A key
+  // identifies its chain, so that only keys from a broken file are found at another depth.
   NodeId FindAt(const Hash128& key, int32_t depth) const {
     const NodeId id = Find(key);
     return id != kNoNode && node(id).depth == depth ? id : kNoNode;
   }
   struct Entered {
     NodeId node = kNoNode;
-    bool is_new = false;  // it has the parent and the owner that were given
+    bool is_new = false;  // it has the parent and owner that were passed
   };
-  // The key's node, a new one where the tree has none. At most one node per block exists.
+  // The key's node, inserted if the tree has none. At most one node per block exists.
   Entered FindOrInsert(const Hash128& key, NodeId parent, BlockId owner);
   // Precondition: no children.
   void Erase(NodeId node);
-  // Asks for the memory that Find or FindOrInsert of the key, or Erase of the node, will read. The node's own line
-  // comes first: its place in the table is known once it is there.
-  void WillFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
-  void WillRead(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
-  void WillErase(NodeId id) const {
+  // Prefetch the memory that Find or FindOrInsert of the key, or Erase of the node, will read. PrefetchNode comes
+  // before PrefetchErase, which reads the node.
+  void PrefetchFind(const Hash128& key) const { Prefetch(&table_[Home(key)]); }
+  void PrefetchNode(NodeId id) const { Prefetch(&nodes_[static_cast<size_t>(id)]); }
+  void PrefetchErase(NodeId id) const {
     const size_t home = Home(node(id).key);
     Prefetch(&table_[home]);
-    Prefetch(&table_[(home + 1) & mask_]);  // whether it is empty is always asked
+    Prefetch(&table_[(home + 1) & mask_]);  // Erase always reads the next place
   }
-  // Probably the key's node, by one look at the table: for such questions alone. kNoNode: no node is.
+  // Probably the key's node, from one table entry: a hint for prefetching only. kNoNode: the entry is empty.
   NodeId LikelyNode(const Hash128& key) const { return table_[Home(key)].node; }
 
   Node& node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
@@ -65,7 +65,7 @@ class PrefixTree {
  private:
   struct Place {
     NodeId node = kNoNode;
-    uint32_t key = 0;  // the lowest bits of the node's, Home's among them
+    uint32_t key = 0;  // PartOf the node's key, which determines Home
   };
   static uint32_t PartOf(const Hash128& key) { return static_cast<uint32_t>(key.low); }
   size_t Home(uint32_t part) const { return part & mask_; }
@@ -73,7 +73,7 @@ class PrefixTree {
 
   HugePageVector<Node> nodes_;
   HugePageVector<NodeId> free_;
-  HugePageVector<Place> table_;  // power of two, at most a quarter full: few probes, and few moves when one leaves
+  HugePageVector<Place> table_;  // power of two, at most a quarter full: few probes, and few moves in Erase
   size_t mask_ = 0;
 };
 

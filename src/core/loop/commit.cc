@@ -8,10 +8,11 @@
 namespace tactus::core {
 namespace {
 
-// A sequence whose guesses no step takes is asked for none for a while: under load they would be made for nothing.
+// A sequence whose guesses are declined by kMostDeclined steps in a row gets none for a while: under load they would be
+// wasted.
 constexpr uint8_t kMostDeclined = 4;
-constexpr int32_t kRestTokens = 32;  // at first, twice as many each further time
-constexpr uint8_t kMostRests = 4;    // that are longer each time
+constexpr int32_t kRestTokens = 32;  // tokens of the first rest; each further rest is twice as long
+constexpr uint8_t kMostRests = 4;    // rests that double
 
 // The sequence has been requeued, rolled back or ended since the item was planned.
 inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
@@ -22,17 +23,17 @@ Status WhyItFailed(ItemStatus status) {
   switch (status) {
     case ItemStatus::kBadLogits:
       return Internal("the model's logits are not finite");
-    case ItemStatus::kBadGrammar:  // its compiler has found nothing wrong with it
+    case ItemStatus::kBadGrammar:  // the grammar compiled, but was too expensive to run
       return InvalidArgument(
-          "what the answer has to match takes more than one answer may: 1 ms of CPU time a token, the states and "
-          "items that the grammar library keeps, or its part of the memory that the rules of all answers have; make it "
-          "simpler or less ambiguous, ask for fewer choices, or try again later");
+          "the answer's grammar exceeds a limit of one answer: 1 ms of CPU time per token, the states and items of the "
+          "grammar library, or its part of the memory for the grammars of all answers; make it simpler or less "
+          "ambiguous, ask for fewer choices, or try again later");
     case ItemStatus::kFailed:
       return Internal("the executor could not run the sequence");
     case ItemStatus::kOk:
       break;
   }
-  return Internal("the executor's answer does not fit the plan");
+  return Internal("the executor's result does not fit the plan");
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ void Commit::CommitStep() {
   const InFlight& f = steps_.Oldest();
   const StepPlan& plan = f.plan;
   least_chance_ = plan.least_chance;
-  TACTUS_CHECK_MSG(result_.step == plan.step, "the executor answered step " + std::to_string(result_.step) +
+  TACTUS_CHECK_MSG(result_.step == plan.step, "the executor returned step " + std::to_string(result_.step) +
                                                   " instead of " + std::to_string(plan.step));
   const bool ok = result_.status.ok() && (result_.as_planned || result_.items.size() == plan.items.size());
   StepRecord record = RecordOf(plan, ok);
@@ -110,7 +111,7 @@ void Commit::CommitStep() {
     for (size_t i = 0; i < plan.items.size(); ++i) CommitItem(i, plan.items[i], f.epochs[i]);
   }
   if (parts_.tap != nullptr) parts_.tap->StepEnded(plan, result_, ok);
-  StartAgainWhatReadNothing();
+  RequeueReadersOfFailedBlocks();
   if (errors_in_a_row_ >= config_.max_errors_in_a_row && give_up_) {
     give_up_(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row_) +
                                                   " steps in a row: " + result_.status.message()));
@@ -125,32 +126,33 @@ void Commit::FailStep(const InFlight& f) {
     if (!Stale(live_.sequences(), items[i].slot, f.epochs[i])) live_.timelines().ShareEnded(items[i].slot);
   }
   for (const StepItem& item : items) live_.DropItem(item.slot);
-  if (result_.status.ok()) result_.status = Internal("the executor answered for another number of items");
+  if (result_.status.ok()) result_.status = Internal("the executor returned another number of items than planned");
   ++errors_in_a_row_;
   const int32_t error = events_.Error(result_.status);
   for (size_t i = 0; i < items.size(); ++i) {
     const SlotId s = items[i].slot;
-    // Stale items are of sequences that were requeued or rolled back since: this failure is not theirs.
+    // Sequences of stale items were requeued or rolled back since; the failure does not affect them.
     if (live_.sequences().epoch(s) == f.epochs[i] && live_.sequences().holds_kv(s)) {
       live_.Finish(s, FinishReason::kError, nullptr, error);
     }
   }
 }
 
-// Sequences that read KV which will never be there start again (the failed step's own sequences have ended).
-void Commit::StartAgainWhatReadNothing() {
+// Restarts sequences that read KV of failed blocks. (The failed step's own sequences have ended.)
+void Commit::RequeueReadersOfFailedBlocks() {
   SequenceTable& table = live_.sequences();
   for (const SlotId s : recompute_) {
     if (table.holds_kv(s)) {
       live_.StartAgain(s);
     } else if (table.columns().state[s] == SeqState::kWaiting) {
-      table.LoseKept(s);  // the step was to save its KV
+      table.LoseKept(s);  // the failed step should have saved its KV
     }
   }
 }
 
-// An item that could not run wrote no KV. A sequence that matched what it was to fill, in this step already, has read
-// garbage: it starts again, and its own result is dropped as stale. (Logits that are not finite leave sound KV behind.)
+// A failed item wrote no KV. A sequence that matched the blocks it should have filled, even in the same step, has read
+// garbage: it is restarted, and its own result is dropped as stale. (After an item with non-finite logits the KV is
+// valid.)
 void Commit::VoidFailedItems(const InFlight& f) {
   const std::vector<StepItem>& items = f.plan.items;
   const SequenceTable& table = live_.sequences();
@@ -161,8 +163,8 @@ void Commit::VoidFailedItems(const InFlight& f) {
     if (table.epoch(s) == f.epochs[i] && table.holds_kv(s)) {
       parts_.kv->ItemFailed(s, items[i].first_position, f.plan.step, &recompute_);
     } else {
-      // Its blocks may be in the tree although it has let go of them.
-      parts_.kv->StepFillsNothing(f.plan.step, &recompute_);
+      // The sequence has released its blocks, but they may be in the tree.
+      parts_.kv->OnStepFailed(f.plan.step, &recompute_);
     }
   }
   for (const SlotId s : recompute_) {
@@ -191,7 +193,8 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
     return;
   }
   if (!result_.prompt_logprobs.empty()) PassOnPromptLogprobs(index, item);
-  const int32_t accepted_drafts = r.accepted - (item.count - item.draft_tokens);  // less than 0: not even the rest
+  // Below 0: not all sure tokens were accepted either.
+  const int32_t accepted_drafts = r.accepted - (item.count - item.draft_tokens);
   table.CommitItem(s, r.accepted, r.num_tokens, std::max(accepted_drafts, 0));
   if (parts_.drafts != nullptr) DraftsVerified(s, item, accepted_drafts);
   if (accepted_drafts < 0) {
@@ -212,7 +215,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
   if (parts_.drafts != nullptr && r.num_tokens > 0) NoteNewTokens(s);
 }
 
-// Whether the executor has answered what it was asked: of the item's drafts, those that it accepts are what it sampled.
+// Whether the result fits the item; in particular, the accepted drafts equal the sampled tokens.
 bool Commit::FitsPlan(const StepItem& item, const ItemResult& r) const {
   const int32_t sure = item.count - item.draft_tokens;
   if (r.accepted < 0 || r.accepted > item.count) return false;
@@ -225,7 +228,7 @@ bool Commit::FitsPlan(const StepItem& item, const ItemResult& r) const {
   return std::equal(sampled, sampled + (r.accepted - sure), drafts.begin());
 }
 
-// Rows come in item order, as the items are committed.
+// Rows are in item order, as are the commits.
 void Commit::PassOnPromptLogprobs(size_t index, const StepItem& item) {
   const SlotEntry& slot = live_.slot(item.slot);
   if (slot.choice != 0) return;
@@ -236,7 +239,7 @@ void Commit::PassOnPromptLogprobs(size_t index, const StepItem& item) {
   events_.PromptLogprobs({slot.user, slot.handle, item.first_position, std::move(all[at].per_token)});
 }
 
-// What stood there when the item was planned has had its chance.
+// Counts the verified drafts, or that the step declined the drafts it could have verified.
 void Commit::DraftsVerified(SlotId s, const StepItem& item, int32_t accepted_drafts) {
   SlotEntry& slot = live_.slot(s);
   if (item.draft_tokens > 0) {
@@ -261,7 +264,7 @@ void Commit::AskForDrafts() {
   for (const SlotId s : new_tokens_) {
     SlotEntry& slot = live_.slot(s);
     slot.has_new_tokens = false;
-    if (table.columns().state[s] != SeqState::kDecode) continue;  // it has ended, or starts again
+    if (table.columns().state[s] != SeqState::kDecode) continue;  // it has ended or restarts
     DraftTask& task = tasks_.emplace_back();
     task.slot = s;
     if (slot.prompt != nullptr) task.prompt = {slot.prompt, static_cast<size_t>(slot.prompt_tokens)};
@@ -286,7 +289,7 @@ void Commit::AskForDrafts() {
   }
 }
 
-// The short form of a result: no item failed, no token has a value. One pass over the plan's items.
+// Commits a result in short form (StepResult::as_planned): no item failed, tokens have no values.
 void Commit::CommitAsPlanned(const InFlight& f) {
   const std::span<const StepItem> items = f.plan.items;
   const uint32_t* const epochs = f.epochs.data();
@@ -348,7 +351,7 @@ TokenEvent* Commit::AddTokenEvent(const SlotEntry& slot, TokenId token, Duration
   return event;
 }
 
-// True: it ended the sequence. `nth` token of the item.
+// Appends token number `nth` of the item. True: it ended the sequence.
 bool Commit::AppendToken(SlotId s, size_t index, int32_t nth, TokenId token) {
   SlotEntry& slot = live_.slot(s);
   if (traits_.has_tokens) slot.buffers->output.push_back(token);
@@ -373,7 +376,7 @@ bool Commit::AppendToken(SlotId s, size_t index, int32_t nth, TokenId token) {
 }
 
 void Commit::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) {
-  auto& all = result_.logprobs;  // in item order, as the items are committed
+  auto& all = result_.logprobs;  // in item order, as are the commits
   size_t& at = logprob_cursor_;
   while (at < all.size() && all[at].item < static_cast<int32_t>(index)) ++at;
   if (at == all.size() || all[at].item != static_cast<int32_t>(index)) return;
@@ -382,8 +385,8 @@ void Commit::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) {
   event->logprobs = events_.Logprobs(std::move(per_token[static_cast<size_t>(nth)]));
 }
 
-// Ends are not sampled before min_tokens (SamplingSpec::ends), unless a grammar has nothing else left: nothing can
-// follow it then.
+// Whether an end token before min_tokens ends the sequence. Such tokens are sampled only (SamplingSpec::ends) where a
+// grammar allows no other, so nothing can follow.
 bool Commit::EndsGrammar(const SlotEntry& slot, TokenId token) const {
   const Request& request = *slot.request->in.request;
   if (request.grammar == nullptr || request.stop.ignore_eos) return false;
@@ -392,7 +395,7 @@ bool Commit::EndsGrammar(const SlotEntry& slot, TokenId token) const {
 }
 
 FinishReason Commit::StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const {
-  // The matcher sees every token: a stop string may begin before min_tokens and end after.
+  // The matcher gets every token: a stop string may begin before min_tokens and end after.
   const int found = slot.has_stop_strings ? slot.buffers->stop->Append(parts_.token_bytes(token)) : -1;
   if (count <= slot.min_tokens) return EndsGrammar(slot, token) ? FinishReason::kStop : FinishReason::kNone;
   for (int32_t i = 0; i < slot.num_stop_ids; ++i) {

@@ -1,5 +1,5 @@
-// Takes in the results of steps, in order: tokens, ends, errors, what was not accepted. What is committed is delivered
-// with the pass. Thread rule: engine thread only.
+// Commits the results of steps, in order: tokens, ends, errors, rejected drafts. The pass delivers their events. Thread
+// rule: engine thread only.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@ class Commit {
  public:
   using GiveUp = std::function<void(const Status& why)>;
 
-  // All outlive it. `give_up` is called once, after too many executor errors in a row.
+  // All arguments outlive it. `give_up` is called once, after max_errors_in_a_row executor errors.
   Commit(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events,
          GiveUp give_up);
 
-  // Every result that is there. False: none was.
+  // Commits all results that the executor has. False: none.
   bool Ready();
 
  private:
   void CommitStep();
   StepRecord RecordOf(const StepPlan& plan, bool ok) const;
   void FailStep(const InFlight& f);
-  void StartAgainWhatReadNothing();
+  void RequeueReadersOfFailedBlocks();
   void VoidFailedItems(const InFlight& f);
   void CommitItem(size_t index, const StepItem& item, uint32_t planned_epoch);
   void CommitAsPlanned(const InFlight& f);
@@ -51,13 +51,13 @@ class Commit {
   PassEvents& events_;
   GiveUp give_up_;  // empty: it has been called
 
-  StepResult result_;                                      // its buffers go round between here and the executor
-  size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // within the result that is being committed
+  StepResult result_;                                      // its buffers are exchanged with the executor's
+  size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // positions in the current result
   int32_t errors_in_a_row_ = 0;
   std::vector<SlotId> recompute_;   // scratch
-  std::vector<SlotId> new_tokens_;  // sequences that have some, in this pass
-  std::vector<DraftTask> tasks_;    // of them, those that go on
-  double least_chance_ = 0;         // of a guess, as the newest step said
+  std::vector<SlotId> new_tokens_;  // sequences with new tokens in this pass
+  std::vector<DraftTask> tasks_;    // of those that have not ended
+  double least_chance_ = 0;         // StepPlan::least_chance of the last committed step
 };
 
 }  // namespace tactus::core

@@ -1,12 +1,12 @@
-// Corrects a step-time model while it runs, by what its steps really took: a profile was measured on an idle machine,
-// on another day, or in a second at start, and the budget of every step follows from it.
+// Corrects a step-time model at run time by measured step times. The budget of every step follows from the model, and
+// its profile may have been measured on an idle machine, on another day or in one second at start.
 //
-// All times are multiplied by one factor (measured_ratio.h), of the last steps that computed prompt tokens: those are
-// the ones whose size follows from the model. The first such step already counts, because a long prompt is few steps.
+// All times are multiplied by one factor (measured_ratio.h) over the last steps with prompt tokens, whose size follows
+// from the model. The first such step already counts, because a long prompt takes few steps.
 //
-// The factor is a function of the results so far. A recording keeps the corrected answers (recording_step_times.h lies
-// above this), so a replay needs neither the model nor the correction. Thread rule: engine thread only (and the maker
-// of the scheduler, before).
+// The factor is a function of the results so far. A recording stores the corrected times (recording_step_times.h wraps
+// this class), so a replay needs neither the model nor the correction. Thread rule: engine thread only (before it
+// starts: the thread that creates the scheduler).
 #pragma once
 
 #include <vector>
@@ -24,14 +24,14 @@ class CorrectedStepTimes final : public StepTimeModel {
   DurationNs StepTimeNs(const StepShape& shape) const override { return Corrected(model_.StepTimeNs(shape)); }
   int32_t tile_tokens() const override { return model_.tile_tokens(); }
 
-  // What is predicted of a step when it is submitted.
+  // The prediction for a step, made when it is submitted.
   struct Prediction {
-    DurationNs by_model_ns = 0;   // 0: nothing
-    DurationNs corrected_ns = 0;  // as policies saw the model then
+    DurationNs by_model_ns = 0;   // 0: no prediction
+    DurationNs corrected_ns = 0;  // with the factor at that time
     bool has_prompt = false;
   };
   Prediction Predict(const StepPlan& plan);
-  // That step has ended well, after so long.
+  // The predicted step has succeeded and took measured_ns.
   void Ended(const Prediction& predicted, DurationNs measured_ns);
 
   double factor() const { return ratio_.factor(); }

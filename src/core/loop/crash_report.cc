@@ -16,8 +16,8 @@ CheckHook g_before = nullptr;
 void Report(const std::string& report) {
   if (g_before != nullptr) g_before(report);
   if (t_account == nullptr) return;
-  const CrashScope::Account account = std::exchange(t_account, nullptr);  // it may break too
-  // As in CheckFailed: the process is about to stop, and this is the only account of why.
+  const CrashScope::Account account = std::exchange(t_account, nullptr);  // it may break an invariant too
+  // To stderr, as in CheckFailed: the process is about to stop, and nothing else reports why.
   std::fprintf(stderr, "%s\n", account(t_subject).c_str());
 }
 

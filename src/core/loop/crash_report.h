@@ -1,12 +1,12 @@
-// What a broken invariant leaves behind: the account of the step loop on whose thread it broke. Set once, as the check
-// hook (base/check.h), by the first loop of the process.
+// The crash report of a broken invariant: a description of the step loop on whose thread it broke. The first loop of
+// the process installs it as the check hook (base/check.h).
 #pragma once
 
 #include <string>
 
 namespace tactus::core {
 
-// While one lives, a broken invariant on this thread also prints what `account` says of `subject`. Two stores.
+// While a scope lives, a broken invariant on its thread also prints account(subject). Costs two stores.
 class CrashScope {
  public:
   using Account = std::string (*)(const void* subject);
@@ -20,7 +20,7 @@ class CrashScope {
   const void* subject_;
 };
 
-// Any thread, any number of times. A hook that was there before is called first.
+// Any thread; idempotent. A hook that was installed before is called first.
 void InstallCrashReport();
 
 }  // namespace tactus::core

@@ -1,5 +1,5 @@
-// What the step loop tells the world: one flat batch per pass, no text. Delivery (serving) copies it to its own thread;
-// the simulator and the benchmarks count.
+// The events of the step loop: one flat batch per pass, without text. Serving copies them to its delivery thread; the
+// simulator and the benchmarks count them.
 //
 // Thread rule: OnStep is called on the engine thread after the next step has been submitted. It must not block, and the
 // spans are valid only during the call.
@@ -18,7 +18,7 @@
 
 namespace tactus::core {
 
-// One generated token, or an end without one (token < 0: cancelled, failed, or a late stop). Tokens of one choice come
+// One generated token, or an end without one (token < 0: cancelled, failed, or a late stop). Tokens of one choice are
 // in order. The last event of a choice has finish != kNone; `user` and `handle` are those of the PreparedRequest.
 struct TokenEvent {
   void* user = nullptr;
@@ -27,13 +27,13 @@ struct TokenEvent {
   TokenId token = -1;
   FinishReason finish = FinishReason::kNone;
   bool first_token = false;  // of this choice
-  int32_t stop_string = -1;  // index in Request::stop of the one that ended it; the token is the one that completed it
+  int32_t stop_string = -1;  // index in Request::stop of the stop string that this token completed
   int32_t logprobs = -1;     // index in StepEvents::logprobs
   int32_t error = -1;        // index in StepEvents::errors, with kError and kCancelled
-  DurationNs gap_ns = 0;     // since this choice's previous token; for the first one since arrival
+  DurationNs gap_ns = 0;     // since this choice's previous token; for its first token: since arrival
 };
 
-// `count` tokens that came `gap_ns` after their sequences' previous ones (first: after arrival). Equal neighbours are
+// `count` tokens, each `gap_ns` after its sequence's previous token (first: after arrival). Consecutive equal gaps are
 // one entry.
 struct GapEvent {
   DurationNs gap_ns = 0;
@@ -41,7 +41,7 @@ struct GapEvent {
   bool first = false;
 };
 
-// A request's first choice got its first share of a step.
+// A request's first choice has its first item in a step.
 struct ScheduledEvent {
   void* user = nullptr;
   RequestHandle handle = 0;
@@ -50,8 +50,8 @@ struct ScheduledEvent {
   int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
 };
 
-// Logits of prompt rows that were asked for (Request::prompt_logprobs): rows [first_row, ...) of the prompt of choice
-// 0. A recomputed prompt repeats them: take the first.
+// Requested logprobs of prompt tokens (Request::prompt_logprobs): rows [first_row, ...) of the prompt of choice 0. A
+// recomputed prompt repeats rows: the first ones count.
 struct PromptLogprobsEvent {
   void* user = nullptr;
   RequestHandle handle = 0;
@@ -59,12 +59,12 @@ struct PromptLogprobsEvent {
   std::vector<std::vector<TokenLogprob>> rows;
 };
 
-// All choices have ended. After this event the loop has forgotten the request; `user` is never mentioned again.
+// All choices have ended. The loop forgets the request; no later event has its `user`.
 struct RequestDoneEvent {
   void* user = nullptr;
   RequestHandle handle = 0;
   TimeNs arrival_ns = 0;
-  TimeNs scheduled_ns = 0;    // first share of a step; 0: never
+  TimeNs scheduled_ns = 0;    // first item in a step; 0: never
   TimeNs first_token_ns = 0;  // of any choice; 0: never
   TimeNs done_ns = 0;
   int32_t prompt_tokens = 0;
@@ -75,10 +75,10 @@ struct RequestDoneEvent {
   FinishReason finish = FinishReason::kNone;  // the worst of the choices: kError, kCancelled, kLength, kStop
   DurationNs longest_gap_ns = 0;              // between two tokens of one choice
   int32_t gaps = 0, late_gaps = 0;            // of all choices; late: longer than the request's TBT objective
-  DurationNs predicted_ttft_ns = -1;          // when it came, by the gate; -1: none predicts
-  bool refused = false;                       // by the gate: as if it had not been taken
+  DurationNs predicted_ttft_ns = -1;          // the gate's prediction at arrival; -1: none
+  bool refused = false;                       // by the gate; does not count as accepted
   std::shared_ptr<const Request> request;
-  std::array<Miss, kNumObjectives> misses;  // of its objectives; those of a request that failed may be missed without
+  std::array<Miss, kNumObjectives> misses;  // per objective; a failed request misses the others too
 };
 
 struct StepEvents {
@@ -87,17 +87,17 @@ struct StepEvents {
   std::span<const StepRecord> steps;  // that ended in this pass, oldest first
   std::span<const ScheduledEvent> scheduled;
   std::span<const GapEvent> gaps;      // of every token of this pass
-  std::span<const TokenEvent> tokens;  // empty when the sink does not want them
+  std::span<const TokenEvent> tokens;  // empty unless wants_tokens()
   std::span<const PromptLogprobsEvent> prompt_logprobs;
   std::span<const RequestDoneEvent> done;
-  std::span<const std::vector<TokenLogprob>> logprobs;  // chosen token first, then the best
+  std::span<const std::vector<TokenLogprob>> logprobs;  // sampled token first, then the most likely
   std::span<const Status> errors;
 };
 
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // False: `tokens` stays empty (simulations: no token is read). Asked once, when the loop is made.
+  // False: `tokens` stays empty (simulations: no token is read). Called once, when the loop is created.
   virtual bool wants_tokens() const { return true; }
   virtual void OnStep(const StepEvents& events) = 0;
 };

@@ -1,5 +1,5 @@
-// Host blocks that are reserved for sequences which other engines send, from the first of their KV to their arrival.
-// Numbers count up, so that a replay gives the same. Thread rule: engine thread only.
+// Rooms: host blocks reserved for a sequence that another engine sends, from its first KV block to its arrival. Room
+// ids are consecutive, so that a replay assigns the same. Thread rule: engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ class ImportRooms {
  public:
   explicit ImportRooms(KvCache* kv) : kv_(*kv) {}
 
-  // `*id` 0: a new one. False: not so many host blocks are free, or there is no such room; nothing changed.
+  // Adds `count` blocks to room `*id`; 0: creates a room. False: too few free host blocks, or no such room; nothing
+  // changed.
   bool Reserve(ImportId* id, int32_t count, std::vector<BlockId>* added) {
     const auto room = *id == 0 ? rooms_.end() : rooms_.find(*id);
     if (*id != 0 && room == rooms_.end()) return false;
@@ -34,7 +35,8 @@ class ImportRooms {
     rooms_.erase(room);
     return true;
   }
-  // Gives its first `count` blocks, and the others back. Empty: it has fewer, or there is no such room.
+  // Removes the room, returns its first `count` blocks and frees the others. Empty: it has fewer, or there is no such
+  // room.
   std::vector<BlockId> Take(ImportId id, int32_t count) {
     const auto room = rooms_.find(id);
     if (room == rooms_.end() || static_cast<int32_t>(room->second.size()) < count) return {};

@@ -12,13 +12,13 @@
 namespace tactus::core {
 namespace {
 
-constexpr DurationNs kLongestWaitNs = 3600 * kSecond;  // a time that far ahead the clock can still name
+constexpr DurationNs kLongestWaitNs = 3600 * kSecond;  // the clock can represent a time that far ahead
 
 Hash128 RootKeyOf(const Request& request, const IntakeLimits& limits) {
   return RootKey(limits.secret, limits.model, request.adapter, request.cache_salt);
 }
 
-// -1: none is asked for, or it is not known.
+// -1: the request has no adapter, or an unknown one.
 int32_t AdapterIndex(const Request& request, const IntakeLimits& limits) {
   const auto found = std::find(limits.adapters.begin(), limits.adapters.end(), request.adapter);
   return found == limits.adapters.end() ? -1 : static_cast<int32_t>(found - limits.adapters.begin());
@@ -54,7 +54,7 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
         "planned");
   }
   if (const PlannedPlace& place = request.planned; place.position < 0 && place.end != PlanEnd::kNone) {
-    return InvalidArgument("place in a plan: an end of it without a position; state both, or neither", "planned");
+    return InvalidArgument("place in a plan: an end without a position; state both, or neither", "planned");
   }
   const int64_t longest = prompt_tokens + request.stop.max_tokens;
   TACTUS_RETURN_IF_ERROR(CheckContext(prompt_tokens, request.stop.max_tokens, limits.max_model_len));
@@ -84,7 +84,7 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.passes_queue = (limits.passes_queue >> p.service_class & 1) != 0;
   p.has_keys = kind != Keys::kNone;
   p.own_keys = kind == Keys::kOwn;
-  // What a grammar leaves no choice about is known once its last token is.
+  // A grammar's forced tokens follow from the last token.
   p.tokens_on_host = limits.forced_tokens && request->grammar != nullptr;
   if (!request->client.empty()) {
     p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
@@ -112,7 +112,8 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
 Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, const IntakeLimits& limits) {
   const auto& prompt = request->prompt;
   TACTUS_RETURN_IF_ERROR(CheckFits(*request, prompt == nullptr ? 0 : static_cast<int64_t>(prompt->size()), limits));
-  // Rows of a cached prefix would have no logits: such a request computes its whole prompt, and shares nothing.
+  // With prompt_logprobs the whole prompt is computed, and nothing shared, because rows of a cached prefix have no
+  // logits.
   const bool has_keys = limits.prefix_caching && !request->prompt_logprobs;
   std::vector<Hash128> keys;
   if (has_keys) {
@@ -131,7 +132,7 @@ Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> requ
     return InvalidArgument(fmt::format("{} block keys for a prompt of {} tokens, which fills {} blocks of {}",
                                        prompt_keys.size(), prompt_tokens, full_blocks, limits.block_size));
   }
-  // Keys of generated text continue the prompt's chain, so they need all of it.
+  // Keys of generated text continue the prompt's chain, so all keys of the prompt are needed.
   const bool has_keys = limits.prefix_caching && !request->prompt_logprobs && prompt_keys.size() == full_blocks;
   const Keys kind = has_keys ? Keys::kGiven : Keys::kNone;
   return Prepare(std::move(request), prompt_tokens, std::move(prompt_keys), kind, limits);
@@ -161,7 +162,7 @@ Status AddImported(ImportedSequence imported, const IntakeLimits& limits, Prepar
   const auto& prompt = prepared->request->prompt;
   if (prompt != nullptr && static_cast<int32_t>(standing.output.size()) != standing.generated) {
     return InvalidArgument(
-        fmt::format("{} tokens were generated and {} came", standing.generated, standing.output.size()));
+        fmt::format("{} tokens were generated and {} token ids received", standing.generated, standing.output.size()));
   }
   if (prompt != nullptr && prepared->has_keys) {
     std::vector<TokenId> all(*prompt);
@@ -200,7 +201,7 @@ Result<RequestHandle> Intake::Submit(PreparedRequest request, TimeNs now_ns) {
   request.handle = next_handle_++;
   if (request.arrival_ns < 0) request.arrival_ns = now_ns;
   const RequestHandle handle = request.handle;
-  requests_.push_back(std::move(request));  // may throw: nothing has been counted yet
+  requests_.push_back(std::move(request));  // before the counts, because it may throw
   queued_.fetch_add(n, std::memory_order_relaxed);
   live_.fetch_add(n, std::memory_order_relaxed);
   live_requests_.fetch_add(1, std::memory_order_acq_rel);
@@ -235,7 +236,7 @@ Status Intake::WaitForRoom(int32_t sequences, DurationNs timeout_ns) {
 }
 
 void Intake::WakeWaiters() {
-  // The mutex: no waiter is between its look and its wait.
+  // With the mutex held no thread is between its check and its wait.
   std::lock_guard<std::mutex> lock(mutex_);
   room_.notify_all();
 }

@@ -35,21 +35,22 @@ void LiveRequests::Take(PreparedRequest prepared) {
   if (parts_.tap != nullptr) parts_.tap->Arrival(in);
   const ImportedSequence* const imported = in.imported.get();
   std::vector<BlockId> kept;
-  SequenceSpec came;
+  SequenceSpec migrated;
   if (imported != nullptr) {
     if (parts_.tap != nullptr) parts_.tap->Imported(*imported);
     const SequenceStanding& standing = imported->standing;
     kept = rooms_.Take(imported->import, (standing.computed_tokens + block_size_ - 1) / block_size_);
-    came.output_tokens = standing.generated;
-    came.kept_tokens = kept.empty() ? 0 : standing.computed_tokens;
-    came.preemptions = standing.preemptions + 1;
+    migrated.output_tokens = standing.generated;
+    migrated.kept_tokens = kept.empty() ? 0 : standing.computed_tokens;
+    migrated.preemptions = standing.preemptions + 1;
   }
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
   request->siblings_held = n > 1;
   request->waits_for_kv = MustFetch(in);
   request->line = timelines_.Arrived(in);
-  TACTUS_CHECK_MSG(!traits_.has_tokens || in.request->prompt != nullptr, "this executor needs token ids");
+  TACTUS_CHECK_MSG(!traits_.has_tokens || in.request->prompt != nullptr,
+                   "the executor needs token ids and the request has none");
   for (int32_t choice = 0; choice < n; ++choice) {
     SequenceBuffers& buffers = request->in.choices[static_cast<size_t>(choice)];
     const bool others_ahead = !sequences_.waiting().empty();
@@ -63,9 +64,9 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .held = choice > 0 || request->waits_for_kv,
                                      .client = in.client,
                                      .service_class = in.service_class,
-                                     .output_tokens = came.output_tokens,
-                                     .kept_tokens = came.kept_tokens,
-                                     .preemptions = came.preemptions},
+                                     .output_tokens = migrated.output_tokens,
+                                     .kept_tokens = migrated.kept_tokens,
+                                     .preemptions = migrated.preemptions},
                                     events_.now_ns());
     buffers.slot = s;
     const bool waits_for_kv = choice == 0 && request->waits_for_kv;
@@ -95,7 +96,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
     entry.own_keys = in.own_keys;
     if (imported != nullptr) GoOn(s, *imported);
     parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr, in.own_keys ? this : nullptr);
-    if (!kept.empty()) parts_.kv->KeepImported(s, kept, came.kept_tokens);
+    if (!kept.empty()) parts_.kv->KeepImported(s, kept, migrated.kept_tokens);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
   }
 }
@@ -128,7 +129,7 @@ bool LiveRequests::Fetched(const TransferCommand& fetched) {
   return true;
 }
 
-// What it has behind it elsewhere, as if it had been here.
+// Restores the state that the sequence had at the other replica.
 void LiveRequests::GoOn(SlotId s, const ImportedSequence& imported) {
   const SequenceStanding& standing = imported.standing;
   SlotEntry& entry = slot(s);
@@ -212,7 +213,7 @@ void LiveRequests::Cancel(RequestHandle handle) {
 }
 
 void LiveRequests::End(RequestRecord* request, FinishReason reason, int32_t error) {
-  ++request->slots_held;  // the record outlives this loop
+  ++request->slots_held;  // keeps the record alive in the loop
   for (const SequenceBuffers& choice : request->in.choices) {
     if (choice.slot != kNoSlot && sequences_.columns().state[choice.slot] != SeqState::kFinished)
       Finish(choice.slot, reason, nullptr, error);
@@ -243,12 +244,12 @@ void LiveRequests::Answered(SlotId s, const GateAnswer& answer) {
   request->refused = true;
   const auto worst_ns =
       answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.high());
-  // Nothing is learned from requests that are refused: a correction that refuses all would stay for ever. So it fades
-  // with time, whatever the number of refusals: while no first token comes, one observation for each time in which one
-  // could have come.
+  // Refused requests yield no observations, so a correction that refuses all requests would be permanent. Therefore it
+  // fades with time, independent of the number of refusals: without first tokens, one observation is dropped per
+  // predicted time to first token.
   const bool kept_by_model = answer.fixed_ns + answer.by_model_ns <= request->in.request->slo.ttft_ns;
   const TimeNs now_ns = events_.now_ns();
-  ratio_changed_ns_ = std::min(ratio_changed_ns_, now_ns);  // clocks jump
+  ratio_changed_ns_ = std::min(ratio_changed_ns_, now_ns);  // clocks may jump back
   if (kept_by_model && now_ns - ratio_changed_ns_ > answer.fixed_ns + answer.by_model_ns) {
     first_token_ratio_.Forget();
     ratio_changed_ns_ = now_ns;
@@ -478,7 +479,7 @@ void LiveRequests::Count(FinishReason reason) {
 void LiveRequests::FinishAll(FinishReason reason, const Status& why) {
   const int32_t error = events_.Error(why);
   const SequenceColumns& seq = sequences_.columns();
-  // Choice 0 releases held siblings when it ends; they end here too, in whichever state the sweep meets them.
+  // Choice 0 releases held siblings when it ends; the loop ends them too, whether still held or waiting.
   for (SlotId s = 0; s < seq.capacity; ++s) {
     if (seq.state[s] != SeqState::kFree && seq.state[s] != SeqState::kFinished) Finish(s, reason, nullptr, error);
   }
@@ -507,10 +508,9 @@ std::string LiveRequests::CheckIntegrity() const {
   for (SlotId s = 0; s < seq.capacity; ++s) {
     const int64_t held = parts_.kv->blocks_held(s);
     if (!sequences_.holds_kv(s)) {
-      if (held != 0) return "slot " + std::to_string(s) + " holds blocks without running";
+      if (held != 0) return "slot " + std::to_string(s) + " holds blocks but does not run";
       const int32_t kept = seq.state[s] == SeqState::kWaiting ? seq.computed_committed[s] : 0;
-      if (parts_.kv->SwappedTokens(s) != kept)
-        return "slot " + std::to_string(s) + ": host memory keeps another length";
+      if (parts_.kv->SwappedTokens(s) != kept) return "slot " + std::to_string(s) + ": length in host memory is wrong";
       continue;
     }
     if (held * block_size_ < seq.computed_planned[s])
@@ -518,7 +518,7 @@ std::string LiveRequests::CheckIntegrity() const {
     const SlotEntry& entry = slot(s);
     const bool all_there = !traits_.has_tokens || static_cast<int32_t>(entry.buffers->output.size()) == entry.generated;
     if (!all_there || entry.generated + seq.prompt_tokens[s] != seq.known_committed[s]) {
-      return "slot " + std::to_string(s) + " has lost or invented tokens";
+      return "slot " + std::to_string(s) + " has another number of tokens than were generated";
     }
   }
   return {};

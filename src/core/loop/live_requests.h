@@ -1,8 +1,8 @@
-// The requests that the loop has taken, from arrival to the end of the last sequence: what they are, the state of their
-// sequences, and every way in which one starts, gives its KV back or ends. The three tables (lengths, requests, slots)
-// and the KV cache change together here, so that they cannot disagree.
+// The accepted requests, from arrival to the end of the last sequence: their data, the state of their sequences, and
+// every way in which a sequence starts, releases its KV or ends. The three tables (lengths, requests, slots) and the KV
+// cache change together here, so that they stay consistent.
 //
-// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is given back at its end, once.
+// Invariants: an accepted request gets exactly one RequestDoneEvent; a sequence's KV is released once, at its end.
 // Thread rule: engine thread only. Nothing allocates while no sequence arrives, starts or ends.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace tactus::core {
 
-// Since the start.
+// Counters since the start.
 struct SequenceCounts {
   int64_t prompt_tokens = 0, generation_tokens = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
@@ -32,45 +32,45 @@ struct SequenceCounts {
 
 class LiveRequests : private OwnKeys, private Timelines::Sequences {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportRooms* rooms);
 
   void Take(PreparedRequest request);
-  const RequestRecord* Find(RequestHandle handle) const { return requests_.Find(handle); }  // null: it has ended
-  // Of the one choice of a request. Precondition: it is in no step in flight.
+  const RequestRecord* Find(RequestHandle handle) const { return requests_.Find(handle); }  // null: ended
+  // The state of a single-choice request's sequence. Precondition: it is in no step in flight.
   SequenceStanding StandingOf(SlotId s) const;
-  // The first choice of the oldest request that the scheduler's gate has not been asked about and that still waits;
-  // kNoSlot: there is none. Each is given once.
+  // The first choice of the oldest waiting request that the scheduler's gate has not judged; kNoSlot: none. Returns
+  // each request once.
   SlotId NextArrived();
-  // What the gate says of one of them: a refused request ends, with all its choices.
+  // Applies the gate's answer for such a request. A refused request ends with all its choices.
   void Answered(SlotId s, const GateAnswer& answer);
-  // How much later first tokens come than gates predict.
+  // Measured / predicted time to first token of the gate.
   const MeasuredRatio& first_token_ratio() const { return first_token_ratio_; }
-  // Whether it waits for KV from the disk.
+  // Whether the request waits for KV from the disk.
   bool WaitsForKv(RequestHandle handle) const {
     const RequestRecord* request = requests_.Find(handle);
     return request != nullptr && request->waits_for_kv;
   }
-  // What it waits for is there: the first `blocks` blocks of its prompt, in host blocks of `import`. False: it does not
-  // wait.
+  // The KV that the request waits for has been read: the first `blocks` blocks of its prompt, in host blocks of
+  // `import`. False: the request does not wait.
   bool Fetched(const TransferCommand& fetched);
   void Cancel(RequestHandle handle);  // unknown or ended: no effect
-  // The step being planned starts the sequence, with positions [0, first_position) there already: fills in *start.
+  // The current plan starts the sequence, with positions [0, first_position) in the cache already. Fills in *start.
   void Start(SequenceStart* start, int32_t first_position);
-  // Its KV is gone, or in host memory: back to the queue.
+  // Puts a sequence whose KV was released or swapped out back into the queue.
   void Requeue(SlotId s);
-  // As Requeue, for a sequence that still holds KV which is of no use.
+  // Releases the sequence's void KV, then Requeue.
   void StartAgain(SlotId s);
-  // Ends a sequence in whatever state; `event` carries the reason if the token that ended it is there, else one is
-  // made. `error`: index of PassEvents, or -1.
+  // Ends a sequence in any state. `event`: that of its last token, which gets the reason; null: an event is added.
+  // `error`: index in PassEvents, or -1.
   void Finish(SlotId s, FinishReason reason, TokenEvent* event, int32_t error);
   void FinishAll(FinishReason reason, const Status& why);
-  // A step that used the sequence has ended; the item counts for nothing.
+  // A step with an item of the sequence has ended; its result is ignored.
   void DropItem(SlotId s);
-  // The prompt of choice 0 has been computed by `parent` (or never will be: kNoSlot): the other choices may start.
+  // Lets the other choices start: `parent` (choice 0) has computed the prompt, or never will (kNoSlot).
   void ReleaseSiblings(RequestRecord* request, SlotId parent);
-  // One more token of the sequence exists, as of now; how long after the one before. Gives the block that it fills, if
-  // any, its key.
+  // Counts a token that was sampled now, and adds the key of the block that it fills, if any. Returns the time since
+  // the token before.
   DurationNs CountToken(SlotId s, SlotEntry* slot) {
     const DurationNs gap_ns = events_.now_ns() - slot->last_token_ns;
     slot->last_token_ns += gap_ns;
@@ -90,7 +90,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
     return gap_ns;
   }
 
-  // A step has verified so many guesses of the sequence, of which so many were right.
+  // A step has verified `verified` draft tokens of the sequence and accepted `accepted` of them.
   void CountDrafts(const SlotEntry& slot, int32_t verified, int32_t accepted) {
     DraftCounts& counts = counts_.drafts[static_cast<size_t>(slot.draft_kind)];
     ++counts.drafts;
@@ -98,7 +98,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
     counts.accepted_tokens += accepted;
   }
 
-  // The lengths and the state machine; each of its transitions checks where it comes from.
+  // The lengths and the state machine; each of its transitions checks the state before it.
   SequenceTable& sequences() { return sequences_; }
   const SequenceTable& sequences() const { return sequences_; }
   SlotEntry& slot(SlotId s) { return slots_[static_cast<size_t>(s)]; }
@@ -108,13 +108,13 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   }
   Timelines& timelines() { return timelines_; }
   const Timelines& timelines() const { return timelines_; }
-  // The slots of sequences with a grammar that have ended since the last call, none of whose items is in flight.
+  // Appends the slots freed since the last call whose sequences had a grammar.
   void TakeEndedGrammars(std::vector<SlotId>* slots) {
     slots->insert(slots->end(), ended_grammars_.begin(), ended_grammars_.end());
     ended_grammars_.clear();
   }
   const SequenceCounts& counts() const { return counts_; }
-  std::string CheckIntegrity() const;  // sequences against KV; slow
+  std::string CheckIntegrity() const;  // compares sequences with KV; slow
 
  private:
   bool MustFetch(const PreparedRequest& in) const;
@@ -145,9 +145,9 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   std::vector<SlotEntry> slots_;
   Timelines timelines_;
   MeasuredRatio first_token_ratio_;
-  TimeNs ratio_changed_ns_ = 0;  // by a first token, or for want of one
+  TimeNs ratio_changed_ns_ = 0;  // last change of first_token_ratio_
   const bool gate_asks_;
-  std::vector<RequestHandle> arrived_;  // from next_arrived_ on: the gate has not been asked about
+  std::vector<RequestHandle> arrived_;  // from next_arrived_ on: not yet judged by the gate
   size_t next_arrived_ = 0;
   std::vector<SlotId> ended_grammars_;
   std::vector<TokenId> key_tokens_;  // [block_size], scratch

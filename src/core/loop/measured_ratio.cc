@@ -23,10 +23,10 @@ void MeasuredRatio::Update() {
   high_ = std::clamp(High(), kLeast, kMost);
 }
 
-// Behind WeightedMedian, which sorts.
+// Precondition: WeightedMedian has filled sorted_.
 double MeasuredRatio::High() const {
   constexpr size_t kAbove = kWindow / 16;
-  // The first kAbove from above are left out, of the observed and the missing together.
+  // Skips the kAbove largest of the observed and missing ratios.
   size_t left = count_, unknown = kWindow - count_;
   for (size_t i = 0; i < kAbove; ++i) {
     const bool next_is_unknown = unknown > 0 && (left == 0 || sorted_[left - 1].ratio <= kUnknown);

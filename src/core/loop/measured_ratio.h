@@ -1,7 +1,7 @@
-// How much longer things take than a model says: the median of measured / predicted over the last kWindow of them, each
-// with the weight of its prediction, within [kLeast, kMost]. A weighted median is moved neither by one that was
-// disturbed nor by many small ones. The first already counts: a wrong one heals with the next. Predictions are the
-// model's own, so that a correction does not act on itself. Where the model is exact the factor is 1 to the bit.
+// The ratio of measured to predicted times: the median of measured / predicted over the last kWindow observations,
+// weighted by the prediction, within [kLeast, kMost]. A weighted median is robust against single disturbed observations
+// and against many small ones. The first observation already counts; later ones correct an outlier. Predictions must be
+// uncorrected, so that a correction does not act on itself. For an exact model the factor is exactly 1.
 //
 // Thread rule: engine thread only.
 #pragma once
@@ -21,11 +21,11 @@ class MeasuredRatio {
 
   // Precondition: both are more than 0.
   void Observe(DurationNs measured_ns, DurationNs predicted_ns);
-  // Drops the oldest observation: it may be true no longer.
+  // Drops the oldest observation, which may be outdated.
   void Forget();
-  double factor() const { return factor_; }  // 1: nothing was observed
-  // What one in sixteen of the last kWindow exceeded, each alike, for a promise that is to be kept. Those that are
-  // missing count as kUnknown, so that few observations promise little.
+  double factor() const { return factor_; }  // 1: no observations
+  // A conservative ratio for promises: exceeded by one in sixteen of the last kWindow observations, unweighted. Missing
+  // observations count as kUnknown, so that few observations give a cautious ratio.
   double high() const { return high_; }
 
  private:
@@ -37,8 +37,8 @@ class MeasuredRatio {
   double High() const;
 
   double factor_ = 1, high_ = kUnknown;
-  std::array<Observed, kWindow> window_{};  // a ring
-  size_t next_ = 0, count_ = 0;             // where the next one goes; how many there are in front of it
+  std::array<Observed, kWindow> window_{};  // ring buffer
+  size_t next_ = 0, count_ = 0;             // index of the next observation; number of observations before it
   std::array<Observed, kWindow> sorted_{};  // scratch
 };
 

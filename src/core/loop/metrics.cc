@@ -11,7 +11,7 @@ namespace {
 using Type = results::PrometheusText::Type;
 constexpr double kToSeconds = 1e-9;
 
-// vLLM's buckets, so that its dashboards keep their shape.
+// vLLM's buckets, so that its dashboards work unchanged.
 const std::vector<double> kTtftBuckets = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75,
                                           1,     2.5,   5,    7.5,  10,   20,   40,   80,  160,  640, 2560};
 const std::vector<double> kGapBuckets = {0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
@@ -106,7 +106,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     objectives_.Refused(d.request->slo, d.request->slo_class);
     return;
   }
-  if (d.finish == FinishReason::kMigrated) return;  // it counts where it ends
+  if (d.finish == FinishReason::kMigrated) return;  // counted at the replica where it ends
   const results::EndedRequest r = EndedOf(d);
   run_.Ended(r);
   objectives_.Ended(r, d.misses, r.ok ? "" : d.finish == FinishReason::kCancelled ? "cancelled" : "error");
@@ -140,7 +140,7 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   const auto total = static_cast<double>(s.kv_blocks_total), used = static_cast<double>(s.kv_blocks_in_use);
   auto value = [](int64_t v) { return static_cast<double>(v); };
   t.Gauge("vllm:num_requests_running", "Sequences that hold KV.", value(s.running));
-  t.Gauge("vllm:num_requests_waiting", "Sequences that wait.", value(s.waiting));
+  t.Gauge("vllm:num_requests_waiting", "Sequences waiting in the queue.", value(s.waiting));
   t.Gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.", total > 0 ? used / total : 0);
   t.Family("vllm:cache_config_info", Type::kGauge, "KV cache configuration.");
   t.Sample(1, {{"block_size", fmt::format("{}", kv_.block_size)},
@@ -151,7 +151,7 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Counter("vllm:num_preemptions_total", "Sequences that lost their KV and were queued again.", value(s.preemptions));
   t.Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
             value(s.prefix_query_tokens));
-  t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.", value(s.prefix_hit_tokens));
+  t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", value(s.prefix_hit_tokens));
   t.Family("vllm:request_success_total", Type::kCounter, "Requests that ended, by reason.");
   for (const auto& [reason, n] : {std::pair("stop", s.finished_stop), std::pair("length", s.finished_length),
                                   std::pair("abort", s.finished_cancelled), std::pair("error", s.finished_error)}) {
@@ -160,8 +160,8 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", c.ttft_s);
   t.Histogram("vllm:inter_token_latency_seconds", "Gap between two tokens of a stream, every gap.", c.gap_s);
   t.Histogram("vllm:e2e_request_latency_seconds", "Arrival to last token.", c.e2e_s);
-  t.Histogram("vllm:request_queue_time_seconds", "Arrival to the first share of a step.", c.queue_s);
-  t.Histogram("vllm:request_prefill_time_seconds", "First share of a step to first token.", c.prefill_s);
+  t.Histogram("vllm:request_queue_time_seconds", "Arrival to the first item in a step.", c.queue_s);
+  t.Histogram("vllm:request_prefill_time_seconds", "First item in a step to first token.", c.prefill_s);
   t.Histogram("vllm:request_decode_time_seconds", "First token to last.", c.decode_s);
   t.Histogram("vllm:request_prompt_tokens", "Prompt length.", c.prompt_tokens);
   t.Histogram("vllm:request_generation_tokens", "Tokens generated.", c.generation_tokens);
@@ -175,46 +175,43 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
     drafts.draft_tokens += counts.draft_tokens;
     drafts.accepted_tokens += counts.accepted_tokens;
   }
-  t.Counter("vllm:spec_decode_num_drafts_total", "Decodes that took guesses at what follows along.",
-            value(drafts.drafts));
-  t.Counter("vllm:spec_decode_num_draft_tokens_total", "Guessed tokens that were verified.",
-            value(drafts.draft_tokens));
-  t.Counter("vllm:spec_decode_num_accepted_tokens_total", "Guessed tokens that were right.",
+  t.Counter("vllm:spec_decode_num_drafts_total", "Decode items with draft tokens.", value(drafts.drafts));
+  t.Counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", value(drafts.draft_tokens));
+  t.Counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were accepted.",
             value(drafts.accepted_tokens));
 
-  t.Family("tactus_draft_tokens_total", Type::kCounter, "Guessed tokens that were verified, by who guessed.");
+  t.Family("tactus_draft_tokens_total", Type::kCounter, "Draft tokens that were verified, by draft source.");
   for (const auto& [name, counts] : sources) t.Sample(value(counts.draft_tokens), {{"source", name}});
-  t.Family("tactus_accepted_draft_tokens_total", Type::kCounter, "Guessed tokens that were right, by who guessed.");
+  t.Family("tactus_accepted_draft_tokens_total", Type::kCounter, "Draft tokens that were accepted, by draft source.");
   for (const auto& [name, counts] : sources) t.Sample(value(counts.accepted_tokens), {{"source", name}});
   t.Counter("tactus_steps_total", "Steps submitted.", value(s.steps));
   t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
-  t.Counter("tactus_predicted_step_seconds_total", "Predicted time of the steps that ended, where it was predicted.",
+  t.Counter("tactus_predicted_step_seconds_total", "Predicted time of the ended steps that had a prediction.",
             c.predicted_s);
   t.Counter("tactus_measured_step_seconds_total", "Executor time of the same steps.", c.measured_s);
-  t.Histogram("tactus_step_measured_to_predicted", "Executor time of a step / its predicted time, as corrected then.",
-              c.step_ratio);
+  t.Histogram("tactus_step_measured_to_predicted",
+              "Executor time of a step / its predicted time, with the correction at that time.", c.step_ratio);
   t.Gauge("tactus_step_time_correction",
           "Factor by which the step-time model is corrected: measured / predicted of the last steps with prompts.",
           s.step_time_correction);
   t.Histogram("tactus_ttft_measured_to_predicted",
-              "Time to first token / what the gate predicted of it when the request came (gate predict).",
-              c.ttft_ratio);
+              "Time to first token / the gate's prediction at the request's arrival (gate predict).", c.ttft_ratio);
   t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
   t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
   t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
-  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences that are swapped out to host memory.",
-          value(s.swap_blocks_used));
+  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences swapped out to host memory.", value(s.swap_blocks_used));
   t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.",
             value(s.swapped_sequences));
   t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
   t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
-  t.Family("tactus_migrated_sequences_total", Type::kCounter, "Sequences that came from other replicas or went there.");
+  t.Family("tactus_migrated_sequences_total", Type::kCounter, "Sequences migrated from or to other replicas.");
   t.Sample(value(s.migrated_in), {{"direction", "in"}});
   t.Sample(value(s.migrated_out), {{"direction", "out"}});
-  t.Counter("tactus_migrated_out_blocks_total", "KV blocks read out for other replicas.", value(s.migrated_out_blocks));
-  t.Gauge("tactus_kv_blocks_cached", "KV blocks that hold a prefix that no sequence uses.", value(s.kv_blocks_cached));
+  t.Counter("tactus_migrated_out_blocks_total", "KV blocks read for other replicas.", value(s.migrated_out_blocks));
+  t.Gauge("tactus_kv_blocks_cached", "KV blocks with a cached prefix that no live sequence uses.",
+          value(s.kv_blocks_cached));
   t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
-  t.Gauge("tactus_kv_blocks", "KV blocks in all.", value(s.kv_blocks_total));
+  t.Gauge("tactus_kv_blocks", "Total KV blocks.", value(s.kv_blocks_total));
   t.Gauge("tactus_token_budget", "Most tokens a step may compute.", value(token_budget_));
   t.Gauge("tactus_token_budget_utilization", "Tokens planned / token budget, over all steps.", s.budget_utilization);
   t.Gauge("tactus_kv_utilization", "KV blocks in use / all, mean over steps.", s.kv_utilization);

@@ -1,6 +1,6 @@
-// The engine's metrics: what /metrics says, and the run's result. Counts on the engine thread from the step
-// events (plain integers and buckets, no locks in the hot path beyond one uncontended mutex per pass); Text and
-// Result copy under that mutex and format outside it, so a scrape never waits for compute.
+// The engine's metrics, for /metrics and for the run's result. Counts on the engine thread from the step events (plain
+// integers and buckets, one uncontended mutex per pass); Text and Outcome copy under that mutex and format outside it,
+// so a scrape never waits for compute.
 #pragma once
 
 #include <mutex>
@@ -17,25 +17,26 @@ namespace tactus::core {
 
 class EngineMetrics final : public EventSink {
  public:
-  // `exact`: every latency is kept, for percentiles without a bucket's error. `window`: what counts in the result.
+  // `exact`: keep every latency, for percentiles without bucket error. `window`: the part of the run that the result
+  // covers.
   EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact = false,
                 results::RunWindow window = {});
 
   void OnStep(const StepEvents& events) override;  // engine thread
 
   // Any thread.
-  void CountArrival(TimeNs arrival_ns);  // of every request, those that are refused too
+  void CountArrival(TimeNs arrival_ns);  // of every request, including refused ones
   void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns = 0);
   std::string Text(const EngineStats& stats) const;
   RunResult Outcome(const EngineStats& stats) const;
 
  private:
-  // What a scrape shows; copied whole under the mutex (a few kilobytes).
+  // The data of a scrape, copied under the mutex (a few kilobytes).
   struct Counts {
     Counts();
     results::BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
         iteration_tokens, step_s, step_ratio, ttft_ratio;
-    double predicted_s = 0, measured_s = 0;  // of the steps that were predicted
+    double predicted_s = 0, measured_s = 0;  // of the steps with a prediction
     int64_t executor_errors = 0;
   };
   void CountDone(const RequestDoneEvent& done);
@@ -49,7 +50,7 @@ class EngineMetrics final : public EventSink {
   results::ObjectiveMetrics objectives_;
 };
 
-// What the end of a request says of it.
+// Converts the event.
 results::EndedRequest EndedOf(const RequestDoneEvent& done);
 
 }  // namespace tactus::core

@@ -1,5 +1,5 @@
-// What one pass of the step loop has to tell: collected while it commits and plans, handed to the sink at its end. All
-// times in it are the pass's one `now`. Thread rule: engine thread only. Buffers keep their capacity.
+// The events of one pass of the step loop: collected while it commits and plans, delivered to the sink at its end. All
+// times are the pass's `now`. Thread rule: engine thread only. Buffers keep their capacity.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class PassEvents {
   PassEvents(EventSink* sink, size_t max_sequences, size_t max_steps);
 
   void Begin(TimeNs now_ns) { now_ns_ = now_ns; }
-  TimeNs now_ns() const { return now_ns_; }  // the one time that decisions of this pass see
+  TimeNs now_ns() const { return now_ns_; }  // the only time that decisions of this pass use
   bool wants_tokens() const { return wants_tokens_; }
 
   void Step(const StepRecord& record) { steps_.push_back(record); }
@@ -25,17 +25,17 @@ class PassEvents {
   void PromptLogprobs(PromptLogprobsEvent event) { prompt_logprobs_.push_back(std::move(event)); }
   void Done(const RequestDoneEvent& event) { done_.push_back(event); }
   void Decided(DurationNs took_ns) { decision_ns_ = took_ns; }
-  // A token came `gap_ns` after its sequence's previous one.
+  // A token was sampled `gap_ns` after its sequence's previous one.
   void Gap(DurationNs gap_ns) {
     if (open_gap_->gap_ns != gap_ns) [[unlikely]]
       OpenGap(gap_ns);
     ++open_gap_->count;
   }
-  // Its first token came `gap_ns` after its arrival.
+  // A sequence's first token was sampled `gap_ns` after its arrival.
   void FirstGap(DurationNs gap_ns);
-  // A new event, to be filled in before the next one is asked for. Precondition: wants_tokens().
+  // Adds an event; the pointer is valid until the next call. Precondition: wants_tokens().
   TokenEvent* Token() { return &tokens_.emplace_back(); }
-  // Their indices, for TokenEvent.
+  // Both return the index for TokenEvent.
   int32_t Logprobs(std::vector<TokenLogprob> of_token) {
     logprobs_.push_back(std::move(of_token));
     return static_cast<int32_t>(logprobs_.size()) - 1;
@@ -45,7 +45,7 @@ class PassEvents {
     return static_cast<int32_t>(errors_.size()) - 1;
   }
 
-  // Tells the sink, if there is anything to tell, and forgets it.
+  // Passes the events, if any, to the sink and clears them.
   void Deliver();
 
  private:
@@ -59,7 +59,7 @@ class PassEvents {
   std::vector<ScheduledEvent> scheduled_;
   std::vector<GapEvent> gaps_;
   GapEvent no_gap_{.gap_ns = std::numeric_limits<DurationNs>::min()};
-  GapEvent* open_gap_ = &no_gap_;  // the last of gaps_ if Gap may count in it, else no_gap_
+  GapEvent* open_gap_ = &no_gap_;  // the last of gaps_ if Gap may add to it, else no_gap_
   std::vector<TokenEvent> tokens_;
   std::vector<PromptLogprobsEvent> prompt_logprobs_;
   std::vector<RequestDoneEvent> done_;

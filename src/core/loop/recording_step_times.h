@@ -1,5 +1,5 @@
-// Keeps what a scheduler asked of its step-time model, for whoever records the run: policies ask the same questions in
-// the same order when it is played again. Thread rule: engine thread only (and the maker of the scheduler, before).
+// Stores the step times that a scheduler reads from its model, for a recording: in a replay the policies make the same
+// calls in the same order. Thread rule: engine thread only (before it starts: the thread that creates the scheduler).
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tactus::core {
 
-// Passes every question on and keeps the answers until they are taken. Schedulers ask for whole steps only; what they
-// must know of a pipeline is in their limits.
+// Forwards every call and stores the results until Clear. Schedulers read times of whole steps only; their limits have
+// the data about a pipeline.
 class RecordingStepTimes final : public StepTimeModel {
  public:
   explicit RecordingStepTimes(const StepTimeModel* model) : model_(*model) {}

@@ -101,7 +101,7 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
 
 Status Replica::Connect(ReplicaParts parts) {
   TACTUS_CHECK(loop_ == nullptr);
-  // A recording without the answers of the step-time model would not replay.
+  // A recording without the results of the step-time model could not be replayed.
   TACTUS_CHECK(!parts.tap || step_times_ != nullptr || scheduler_->config().limits.step_time == nullptr);
   kv_ = std::make_unique<KvCache>(kv_config_);
   if (parts.tap) {

@@ -37,7 +37,7 @@ void RequestTable::Forget(RequestHandle handle) {
   size_t hole = Home(handle);
   while (buckets_[hole] != nullptr && buckets_[hole]->in.handle != handle) hole = (hole + 1) & mask_;
   if (buckets_[hole] == nullptr) return;
-  // Close the hole: move back whatever a probe could no longer reach across it.
+  // Close the hole: move back entries that a probe could no longer reach across it.
   for (size_t at = (hole + 1) & mask_; buckets_[at] != nullptr; at = (at + 1) & mask_) {
     const size_t home = Home(buckets_[at]->in.handle);
     if (((at - home) & mask_) >= ((at - hole) & mask_)) {

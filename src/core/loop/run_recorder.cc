@@ -124,7 +124,7 @@ void RecordingSink::OnStep(const StepEvents& events) {
   next_->OnStep(events);
   recorder_->Passed(0, events, stats_());
   for (const RequestDoneEvent& d : events.done) {
-    if (d.finish == FinishReason::kMigrated) continue;  // it is recorded where it ends
+    if (d.finish == FinishReason::kMigrated) continue;  // recorded at the replica where it ends
     recorder_->Ended(static_cast<int64_t>(d.handle), 0, d);
   }
 }

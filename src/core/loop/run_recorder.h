@@ -1,5 +1,5 @@
-// Records in a run file (results/obs/run_file.h) what step loops tell: steps, requests as they end, and the time
-// series, which may also be kept for the result. For the engine, for a simulation's replicas.
+// Writes the events of step loops to a run file (results/obs/run_file.h): steps, ended requests and the time series,
+// which may also be kept for the result. Used by the engine and by a simulation's replicas.
 //
 // Thread rule: any thread; one mutex, held for the formatting of a few rows.
 #pragma once
@@ -18,18 +18,18 @@ namespace tactus::core {
 
 class RunRecorder {
  public:
-  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival. Either of
-  // `file` and `kept` may be null, not both; with both the file's interval is theirs.
+  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival. One of `file`
+  // and `kept` may be null; with both, the file's interval applies.
   RunRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns, results::KeptSeries* kept = nullptr);
 
-  void Arrived(TimeNs at_ns);  // every request, those that are refused too
-  // Steps and tokens of a pass, not the requests that ended in it. `stats`: the loop's as of the pass before, in which
-  // the step that has just ended was planned.
+  void Arrived(TimeNs at_ns);  // every request, including refused ones
+  // Records steps and tokens of a pass, not the requests that ended in it. `stats`: of the pass before, which planned
+  // the step that has just ended.
   void Passed(int32_t replica, const StepEvents& events, const EngineStats& stats);
   void Ended(int64_t number, int32_t replica, const RequestDoneEvent& done);
   void Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int64_t prompt_tokens, const Slo& slo,
                std::string_view slo_class);
-  // Once, when nothing else will be told. kDataLoss: the file is incomplete.
+  // Call once, after all events. kDataLoss: the file is incomplete.
   Status Close(const std::string& result_json);
 
  private:
@@ -41,7 +41,7 @@ class RunRecorder {
   results::RunSeries series_;
 };
 
-// What an engine tells, handed on: a recorder between the loop and its other sink, which outlives it.
+// Passes an engine's events to the next sink and to a recorder; both outlive it.
 class RecordingSink final : public EventSink {
  public:
   using StatsNow = std::function<EngineStats()>;

@@ -18,7 +18,7 @@ Cause Longest(const std::array<DurationNs, kNumCauses>& spent_ns) {
 void SequenceLine::Account(Cause cause, TimeNs until_ns, StepId step) {
   if (until_ns <= since_ns) return;
   total_ns[static_cast<size_t>(cause)] += until_ns - since_ns;
-  // With several steps in flight the last share of one may lie before steps that are counted already.
+  // With several steps in flight, `step` may be before steps that are already counted.
   const auto steps = static_cast<int32_t>(std::max<StepId>(0, step - since_step));
   since_ns = until_ns;
   since_step += steps;
@@ -31,8 +31,8 @@ void SequenceLine::Account(Cause cause, TimeNs until_ns, StepId step) {
   segments[num_segments++] = {until_ns, steps, cause, false};
 }
 
-// Neighbours that take together less than an eighth of all become one, so at least a quarter of the room is free
-// afterwards.
+// Merges pairs of segments that are together shorter than an eighth of the whole time, so at least a quarter of the
+// segments are free afterwards.
 void SequenceLine::Compact() {
   const DurationNs short_ns = std::max<DurationNs>(1, (segments[num_segments - 1].until_ns - arrival_ns) / 8);
   TimeNs from_ns = arrival_ns;
@@ -112,7 +112,7 @@ Miss MissOf(const std::array<DurationNs, kNumCauses>& spent_ns, DurationNs objec
 std::array<Miss, kNumObjectives> RequestLine::Misses() const {
   std::array<Miss, kNumObjectives> misses;
   if (!slo.any()) return misses;
-  // The first token and the last end are the earliest and the latest of all choices'; the gap is the longest of them.
+  // The earliest first token, the longest gap and the latest end of all choices count.
   const SequenceLine *earliest = nullptr, *gapped = nullptr, *latest = nullptr;
   for (const SequenceLine* s = first; s != nullptr; s = s->next) {
     if (s->first_token_ns >= 0 && (earliest == nullptr || s->first_token_ns < earliest->first_token_ns)) earliest = s;

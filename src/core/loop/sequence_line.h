@@ -1,5 +1,5 @@
-// What core/loop/timelines.h keeps of a request and of each of its sequences. Plain data with fixed room; pooled, so
-// that nothing of it is allocated twice.
+// The records of core/loop/timelines.h for a request and each of its sequences. Plain data of fixed size, pooled and
+// reused.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace tactus::core {
 
-// From the end of the one before, or from the arrival.
+// Begins at the end of the segment before, or at the arrival.
 struct LineSegment {
   TimeNs until_ns = 0;
   int32_t steps = 0;
@@ -21,9 +21,9 @@ struct LineSegment {
 
 struct SequenceLine {
   enum class Phase : uint8_t {
-    kArriving,  // no plan has been made since it came
-    kUnseen,    // waits, and has not been looked at yet
-    kWaiting,   // waits, for `open`
+    kArriving,  // no plan has been made since its arrival
+    kUnseen,    // waits, and no plan has considered it yet
+    kWaiting,   // waits because of `open`
     kRunning,   // computes (`open`), or is left out of steps
     kEnded
   };
@@ -33,12 +33,12 @@ struct SequenceLine {
   SlotId slot = kNoSlot;
   int32_t choice = 0;
   TimeNs arrival_ns = 0;
-  TimeNs since_ns = 0;  // up to here all is accounted for
+  TimeNs since_ns = 0;  // all time before it is accounted for
   StepId since_step = 0;
   Phase phase = Phase::kArriving;
   Cause open = Cause::kIntake;
   bool others_ahead = false;
-  Cause left_out = Cause::kPassedOver;  // why it was refused a share when step left_out_step was planned
+  Cause left_out = Cause::kPassedOver;  // why step left_out_step has no item of it
   StepId left_out_step = -1;
   int32_t redo_until = 0;  // positions before it have been computed once already
   FinishReason finish = FinishReason::kNone;
@@ -51,9 +51,9 @@ struct SequenceLine {
   uint32_t num_segments = 0;
   std::array<LineSegment, Timelines::kMostSegments> segments;
 
-  // The time up to `until_ns`, when so many steps had been begun, was for `cause`.
+  // Accounts the time from since_ns to `until_ns` to `cause`. `step`: the next step at `until_ns`.
   void Account(Cause cause, TimeNs until_ns, StepId step);
-  // What each cause has of [from_ns, to_ns), as far as segments tell.
+  // The time per cause within [from_ns, to_ns), from the segments.
   std::array<DurationNs, kNumCauses> Within(TimeNs from_ns, TimeNs to_ns) const;
   SequenceTimeline Show() const;
 
@@ -79,8 +79,8 @@ struct RequestLine {
   std::array<Miss, kNumObjectives> Misses() const;
 };
 
-// The cause without which a span beyond `objective_ns` would have been least beyond it. Waiting costs what it took, at
-// most the excess. Computing costs what it exceeds the objective by itself: no answer comes without it.
+// The cause whose absence would reduce the excess over `objective_ns` most. Waiting costs its time, at most the excess.
+// Computing costs only its own excess over the objective, because no request avoids it.
 Miss MissOf(const std::array<DurationNs, kNumCauses>& spent_ns, DurationNs objective_ns);
 
 }  // namespace tactus::core

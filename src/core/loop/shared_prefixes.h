@@ -1,5 +1,5 @@
-// What decodes of a plan read together on a device with cascade attention, for models of step times: found from the
-// block tables, as such an executor finds it. Thread rule: engine thread only.
+// The prefixes that decodes of a plan read together on a device with cascade attention, for step-time models. Found
+// from the block tables, as such an executor finds them. Thread rule: engine thread only.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class SharedPrefixes {
  public:
   // `kv` outlives it.
   SharedPrefixes(const KvCache& kv, int32_t most_decodes) : kv_(kv), groups_(kv.block_size(), most_decodes) {}
-  // Fills plan->prefixes. A decode with drafts is priced as a chunk and reads alone.
+  // Fills plan->prefixes. A decode with drafts counts as a chunk and shares no reads.
   void Find(StepPlan* plan);
 
  private:

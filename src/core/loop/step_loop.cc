@@ -18,7 +18,7 @@
 
 namespace tactus::core {
 
-// The parts of the loop, each with what is its own, and the order in which a pass goes through them.
+// The parts of the loop, and the order in which a pass runs them.
 class StepLoop::Impl {
  public:
   Impl(const StepLoopConfig& config, const StepLoopParts& parts, Intake* intake, std::atomic<bool>* healthy);
@@ -48,7 +48,7 @@ class StepLoop::Impl {
   void GiveUp(const Status& why);
 
   const LoopContext context_;
-  const StepLoopParts& parts_;  // the context's
+  const StepLoopParts& parts_;  // of context_
   Intake& intake_;
   std::atomic<bool>& healthy_;
 
@@ -93,8 +93,8 @@ StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, I
   TACTUS_CHECK(parts_.kv->block_size() == config.limits.block_size && traits.max_in_flight >= 1);
   TACTUS_CHECK((parts_.drafts != nullptr) == (config.max_draft_tokens > 0));
   TACTUS_CHECK_MSG(config.max_draft_tokens <= traits.max_draft_tokens,
-                   fmt::format("executor {} verifies {} draft tokens, not {}", traits.name, traits.max_draft_tokens,
-                               config.max_draft_tokens));
+                   fmt::format("executor {} verifies at most {} draft tokens, not {}", traits.name,
+                               traits.max_draft_tokens, config.max_draft_tokens));
   drained_.reserve(256);
   cancels_.reserve(256);
   InstallCrashReport();
@@ -107,7 +107,7 @@ void StepLoop::Impl::GiveUp(const Status& why) {
   intake_.Close(why);
 }
 
-// The last steps oldest first, each in one line.
+// For the crash report: state and the last steps, oldest first, one per line.
 std::string StepLoop::Impl::Account() const {
   std::string text = fmt::format(
       "scheduler {}\n{}{} steps planned, plan hash {:016x}, {} in flight, {} running, {} waiting; {} KV blocks of {} "
@@ -130,7 +130,7 @@ bool StepLoop::Impl::RunOnce() {
   events_.Begin(parts_.clock->NowNs());
   Timelines::Pass pass(&live_.timelines(), events_.now_ns(), steps_.next_step());
   if (parts_.tap != nullptr) parts_.tap->BeginPass(events_.now_ns());
-  const std::optional<Status> abort = TakeAbort();  // before the input: it ends whatever came before it
+  const std::optional<Status> abort = TakeAbort();  // before the input: an abort ends all requests submitted before it
   bool worked = DrainInput();
   worked = transfers_.ReserveForWaiting() || worked;
   worked = commit_.Ready() || worked;
@@ -169,7 +169,7 @@ bool StepLoop::Impl::EndWhatIsAborted(const std::optional<Status>& abort) {
   const SequenceTable& table = live_.sequences();
   bool ended = false;
   if (!healthy_.load(std::memory_order_relaxed) && (table.num_held() > 0 || !table.waiting().empty())) {
-    // They came in while the executor failed for good.
+    // They were submitted while the executor failed for good.
     live_.FinishAll(FinishReason::kError, Status(StatusCode::kUnavailable, "the executor has failed"));
     ended = true;
   }
@@ -236,7 +236,7 @@ void StepLoop::Impl::Movable(std::vector<RunningSequence>* sequences) const {
 
 void StepLoop::Impl::Run() {
   while (true) {
-    wake_->Arm();  // before anything is looked at, so that whatever comes later wakes
+    wake_->Arm();  // before any check, so that later input wakes the thread
     if (stopping_.load(std::memory_order_acquire)) return;
     if (!RunOnce()) wake_->Wait();
   }

@@ -7,16 +7,16 @@
 namespace tactus::core {
 namespace {
 
-// Of an item, in one number: the fields go to disjoint bits, or nearly so.
+// The item's fields in one number, in nearly disjoint bits.
 inline uint64_t WhatOf(const StepItem& item) {
   return static_cast<uint64_t>(item.slot) << 40 ^ static_cast<uint64_t>(item.first_position) << 20 ^
          static_cast<uint64_t>(item.count) << 2 ^ static_cast<uint64_t>(item.sample) << 1 ^
          static_cast<uint64_t>(item.input == InputSource::kChained) ^ static_cast<uint64_t>(item.logit_rows) << 56;
 }
 
-// Of what a plan decides, in numbers; token ids and how sequences are sampled are not decided by it.
+// Hash of the plan's decisions; without token ids and sampling, which are no decisions.
 uint64_t HashOf(const StepPlan& plan) {
-  // Four chains side by side: one would wait for each multiplication.
+  // Four independent chains, because a single one would wait for each multiplication.
   const auto step = static_cast<uint64_t>(plan.step);
   uint64_t chains[4] = {step, step + 1, step + 2, step + 3};
   const StepItem* item = plan.items.data();
@@ -115,7 +115,7 @@ void Planning::TellTap() {
 }
 
 bool Planning::AskGate() {
-  constexpr int kMostQuestions = 64;  // of one pass: what runs must not stand still for long
+  constexpr int kMostQuestions = 64;  // per pass, so that running sequences do not wait for long
   int asked = 0;
   while (asked < kMostQuestions) {
     live_.sequences().Compact();
@@ -143,7 +143,7 @@ bool Planning::PlanAndSubmit(bool paused) {
   plan.planned_ns = events_.now_ns();
   AskScheduler(&plan);
   if (plan.items.empty() && plan.preempts.empty()) {
-    // With nothing in flight nothing could ever change: the policy has stopped for good.
+    // With nothing in flight nothing can change: the policy would never plan a step again.
     TACTUS_CHECK_MSG(!steps_.empty() || paused, "an empty plan with " + std::to_string(table.waiting().size()) +
                                                     " waiting and " + std::to_string(table.running().size()) +
                                                     " running sequences under " + parts_.scheduler->Describe());
@@ -152,7 +152,7 @@ bool Planning::PlanAndSubmit(bool paused) {
   }
   Apply(&f);
   live_.timelines().Planned(builder_, table.waiting().size());
-  if (plan.items.empty()) {  // memory was freed; the next plan uses it, and makes this one's copies first
+  if (plan.items.empty()) {  // memory was freed for the next plan, which also gets this plan's copies
     carried_swap_outs_.insert(carried_swap_outs_.end(), plan.swap_outs.begin(), plan.swap_outs.end());
     return true;
   }
@@ -203,8 +203,8 @@ void Planning::Apply(InFlight* f) {
     }
     *epoch++ = table.epoch(s);
     if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
-    // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
-    // sampling one only where the token is not needed on the host first.
+    // A sequence may have its next item planned before the result: after a chunk of a known prompt always, after a
+    // sampling item only if the host does not need the token first.
     const bool chainable = can_chain && (!item.sample || live_.slot(s).can_chain);
     table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }

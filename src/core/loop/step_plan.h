@@ -1,5 +1,5 @@
-// Makes the next step: shows the scheduler what there is, applies what it decides to the sequences, and hands the plan
-// to the executor. Thread rule: engine thread only.
+// Plans the next step: passes the state to the scheduler, applies its plan to the sequences, and submits the plan to
+// the executor. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace tactus::core {
 
 class Planning {
  public:
-  // All outlive it.
+  // All arguments outlive it.
   Planning(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
            PassEvents* events);
 
-  // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan. `paused`: a sequence
-  // is, and its KV may be what all others wait for.
+  // Precondition: fewer steps in flight than the executor accepts. False: nothing to plan. `paused`: a sequence is
+  // paused, and all others may wait for its KV.
   bool PlanAndSubmit(bool paused);
-  bool copies_wait() const { return !carried_swap_outs_.empty(); }  // for the next step
-  // Asks the scheduler's gate about first choices that have come, the oldest first, and ends those that it refuses. Not
-  // about more than a pass has time for; the next pass goes on. False: there was none to ask about.
+  bool copies_wait() const { return !carried_swap_outs_.empty(); }  // swap-outs wait for the next step
+  // Passes newly arrived first choices to the scheduler's gate, oldest first, and ends those that it refuses. At most a
+  // bounded number per pass; the next pass continues. False: there were none.
   bool AskGate();
 
-  uint64_t plan_hash() const { return plan_hash_; }  // over every plan so far, in order
+  uint64_t plan_hash() const { return plan_hash_; }  // over all plans so far, in order
   void KeepHashes() { keep_hashes_ = true; }
   const std::vector<uint64_t>* hashes() const { return keep_hashes_ ? &hashes_ : nullptr; }
-  // Means over all steps: planned tokens / budget, blocks in use / all.
+  // Means over all steps: planned tokens / budget, blocks in use / all blocks.
   double budget_utilization() const { return budget_tokens_ > 0 ? planned_tokens_ / budget_tokens_ : 0; }
   double kv_utilization() const;
 
@@ -51,8 +51,8 @@ class Planning {
   LiveRequests& live_;
   PassEvents& events_;
 
-  std::optional<SharedPrefixes> prefixes_;   // null: plans do not say
-  bool some_left_out_ = false;               // a running sequence of the step submitted last
+  std::optional<SharedPrefixes> prefixes_;   // null: plans have no prefixes
+  bool some_left_out_ = false;               // the step submitted last had no item of some running sequence
   int64_t previous_prefill_tokens_ = 0;      // of the step submitted last
   std::vector<SwapCopy> carried_swap_outs_;  // of a plan without items
   uint64_t plan_hash_ = 0;

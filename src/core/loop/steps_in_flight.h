@@ -1,5 +1,5 @@
-// The plans that the executor works on, in order, and the records of the steps that have ended. A plan stays where it
-// is from Submit until its result has been polled. Thread rule: engine thread only.
+// The plans that the executor runs, in order, and the records of the last ended steps. A plan does not move from Submit
+// until its result has been polled. Thread rule: engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -37,24 +37,24 @@ class StepsInFlight {
   int32_t count() const { return static_cast<int32_t>(count_); }
   bool empty() const { return count_ == 0; }
   bool full() const { return count_ == ring_.size(); }
-  StepId next_step() const { return next_step_; }  // number of the step that is submitted next
+  StepId next_step() const { return next_step_; }  // number of the next submitted step
 
-  // Where the next step is planned; submitted or not. Precondition: not full.
+  // The entry in which the next step is planned. Precondition: not full.
   InFlight& Next() { return ring_[(head_ + count_) % ring_.size()]; }
   void Submitted() {
     ++next_step_;
     ++count_;
   }
-  // The step whose result comes next. Precondition: not empty.
+  // The oldest step, whose result is polled next. Precondition: not empty.
   InFlight& Oldest() { return ring_[head_]; }
-  // It is there. Its plan stays readable until another step is planned.
+  // The oldest step has ended. Its plan stays readable until another step is planned.
   void Ended(const StepRecord& record) {
     recent_[ended_++ % recent_.size()] = record;
     head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
     --count_;
   }
 
-  // Records of the last steps that ended: a ring whose oldest entry is at recent_begin().
+  // Records of the last ended steps: a ring whose oldest entry is at recent_begin().
   std::span<const StepRecord> recent() const { return {recent_.data(), std::min(ended_, recent_.size())}; }
   int32_t recent_begin() const { return ended_ > recent_.size() ? static_cast<int32_t>(ended_ % recent_.size()) : 0; }
 

@@ -38,7 +38,7 @@ Timelines::Timelines(int32_t slot_capacity, const Sequences* sequences)
     : sequences_(*sequences), by_slot_(static_cast<size_t>(slot_capacity)) {}
 Timelines::~Timelines() = default;
 
-// Of who asks, until it has its answer.
+// Holds the flag for the duration of a Find.
 class Timelines::Turn {
  public:
   explicit Turn(const Timelines& timelines) : timelines_(timelines) { timelines_.Enter(); }
@@ -100,7 +100,7 @@ void Timelines::SequenceArrived(RequestLine* request, SlotId slot, int32_t choic
 
 void Timelines::Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions, int32_t computed) {
   SequenceLine& s = line(slot);
-  // Nothing else has been accounted for so far.
+  // So far only SequenceArrived has accounted time, as kIntake.
   std::swap(s.total_ns[static_cast<size_t>(Cause::kElsewhere)], s.total_ns[static_cast<size_t>(Cause::kIntake)]);
   for (uint32_t i = 0; i < s.num_segments; ++i) s.segments[i].cause = Cause::kElsewhere;
   if (first_token_ns > 0) s.first_token_ns = first_token_ns;
@@ -134,7 +134,7 @@ void Timelines::Planning(std::span<const SequenceChange> changes) {
 
 void Timelines::Look(const PlanBuilder& builder, size_t waiting) {
   for (const PlanBuilder::Refused& refused : builder.refused()) {
-    // It may have got its share after all, once others had given way, or have given way itself.
+    // A refused sequence may have got an item later in the plan, after preemptions, or was preempted itself.
     if (!builder.Touched(refused.slot)) Refused(refused.slot, CauseOf(refused.why));
   }
   if (started_) {
@@ -177,13 +177,13 @@ void Timelines::Started(SlotId slot, int32_t first_position, bool generated) {
 }
 
 void Timelines::Resumed(SlotId slot) {
-  if (line(slot).phase == Phase::kRunning) CloseRunning(&line(slot));  // else it is about to start
+  if (line(slot).phase == Phase::kRunning) CloseRunning(&line(slot));  // otherwise Started follows
 }
 
 void Timelines::ChunkEnded(SlotId slot, const StepItem& item, int64_t step_tokens) {
   SequenceLine& s = line(slot);
   if (s.open == Cause::kPrefill && now_ns_ > s.since_ns) {
-    // Divided before it is multiplied, so that no length of time overflows.
+    // Division first, so that no duration overflows.
     const DurationNs took_ns = now_ns_ - s.since_ns;
     const int64_t others = step_tokens - item.count;
     s.beside_others_ns += took_ns / step_tokens * others + took_ns % step_tokens * others / step_tokens;
@@ -246,7 +246,7 @@ void Timelines::Recycle(RequestLine* request) {
   free_requests_.push_back(request);
 }
 
-// Accounts for all up to now, by what is known of it.
+// Accounts for all time up to now, by the sequence's phase.
 void Timelines::Close(SequenceLine* s) const {
   switch (s->phase) {
     case Phase::kUnseen:
@@ -261,8 +261,8 @@ void Timelines::Close(SequenceLine* s) const {
   }
 }
 
-// It was first in line since the last plan that started a sequence, or since it came if none waited then. From there
-// on it waited for what kept everybody out.
+// A sequence that no plan considered waited in the queue until the last plan that started a sequence; since then, or
+// since its arrival in an empty queue, it waited for the causes in doors_.
 void Timelines::CloseUnseen(SequenceLine* s) const {
   if (!s->others_ahead || s->since_ns < doors_[0].since_ns) {
     s->Account(Cause::kQueue, doors_[0].since_ns, doors_[0].step);
@@ -272,7 +272,7 @@ void Timelines::CloseUnseen(SequenceLine* s) const {
   s->Account(Cause::kQueue, now_ns_, next_step_);
 }
 
-// It computed until its last share of a step had ended; since then it is left out.
+// The sequence computed until its last item ended; since then it is left out of steps.
 void Timelines::CloseRunning(SequenceLine* s) const {
   const Running running = sequences_.RunningOf(s->slot);
   const TimeNs left_ns = std::max(s->since_ns, running.last_token_ns);
@@ -316,7 +316,7 @@ RequestTimeline Timelines::Show(const RequestLine& request) const {
   shown.preemptions = request.preemptions;
   shown.slo = request.slo;
   shown.cache = request.cache;
-  // Of what lives a copy is closed as of the last pass.
+  // Live sequences are copied, and the copies closed as of the last pass.
   std::deque<SequenceLine> copies;
   RequestLine copy = request;
   copy.first = copy.last = nullptr;

@@ -1,13 +1,13 @@
-// The schedule of every sequence as a timeline of causes (include/tactus/timeline.h): of those that live, and of the
-// last ones that ended. The loop tells it what happens; it decides nothing, and no policy knows of it.
+// The schedule of every live sequence, and of the last ended ones, as a timeline of causes (include/tactus/timeline.h).
+// The loop reports events to it; it decides nothing, and no policy uses it.
 //
-// Invariants: from its arrival to its end each nanosecond of a sequence belongs to one cause. A sequence that is in
-// every step costs nothing: its time is accounted for when something changes. Nothing allocates but when a request
-// arrives. Memory is bounded: a sequence keeps at most kMostSegments segments, and kKeptSequences that ended are kept.
+// Invariants: each nanosecond of a sequence from arrival to end belongs to one cause. A sequence with an item in every
+// step costs nothing: its time is accounted for when something changes. Only arrivals of requests allocate. Memory is
+// bounded: at most kMostSegments segments per sequence, and kKeptSequences ended sequences.
 //
-// Thread rule: Find on any thread; all else on the engine thread, in a pass (Pass). One flag orders them, which a pass
-// takes once, so that who asks waits for a pass and never for a step. A flag and no mutex: a pass is a microsecond, and
-// hardly ever does anybody ask.
+// Thread rule: Find on any thread; all else on the engine thread, within a Pass. A spin flag, held for a whole pass,
+// serialises them, so that Find waits for a pass and never for a step. A flag instead of a mutex, because a pass takes
+// a microsecond and Find is rare.
 #pragma once
 
 #include <array>
@@ -31,14 +31,14 @@ struct SequenceLine;
 
 class Timelines {
  public:
-  static constexpr int32_t kKeptSequences = 1024;  // that have ended
-  static constexpr size_t kMostSegments = 32;      // beyond it short neighbours become one
+  static constexpr int32_t kKeptSequences = 1024;  // ended sequences
+  static constexpr size_t kMostSegments = 32;      // beyond it short neighbours are merged
 
-  // What the loop knows of a running sequence at the moment.
+  // The current state of a running sequence.
   struct Running {
     bool in_flight = false;
-    StepId last_step = -1;     // the last that it had a share of
-    TimeNs last_token_ns = 0;  // when its last token came
+    StepId last_step = -1;     // the last step with an item of it
+    TimeNs last_token_ns = 0;  // time of its last token
     DurationNs longest_gap_ns = 0;
     TimeNs longest_gap_end_ns = 0;
     int32_t generated = 0;
@@ -55,7 +55,7 @@ class Timelines {
   Timelines(int32_t slot_capacity, const Sequences* sequences);
   ~Timelines();
 
-  // One pass of the loop, from its beginning to End.
+  // Scope of one pass of the loop, until End.
   class Pass {
    public:
     Pass(Timelines* timelines, TimeNs now_ns, StepId next_step) : timelines_(timelines) {
@@ -76,43 +76,44 @@ class Timelines {
   void StepSubmitted() { ++next_step_; }
 
   RequestLine* Arrived(const PreparedRequest& request);
-  // `others_ahead`: sequences wait already.
+  // `others_ahead`: other sequences wait already.
   void SequenceArrived(RequestLine* request, SlotId slot, int32_t choice, bool held, bool others_ahead);
-  // It has run elsewhere until now. `first_token_ns` 0: without a token; `computed`: positions that it had there.
+  // The sequence was migrated in. `first_token_ns` 0: it has no token; `computed`: positions computed at the other
+  // replica.
   void Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions, int32_t computed);
-  // It is held until its prompt's KV is there.
+  // The sequence is held until its prompt's KV has been read.
   void WaitsForDisk(SlotId slot) { SetOpen(slot, Cause::kDisk); }
   void Unheld(SlotId slot);
-  // What was cached of the request's prompt.
+  // The cached part of the request's prompt.
   static void Matched(RequestLine* request, const CacheMatch& match);
-  // The sequences that these changes put into the queue have waited for the plan that is about to be made.
+  // A plan begins. The sequences that `changes` put into the queue have waited for it.
   void PlanBegins(std::span<const SequenceChange> changes) {
     if (!changes.empty()) Planning(changes);
   }
-  // A plan has been made and applied, step or not. `waiting`: sequences that still do.
+  // A plan has been made and applied, with or without a step. `waiting`: sequences that still wait.
   void Planned(const PlanBuilder& builder, size_t waiting) {
     if (waiting > 0 || started_ || !builder.refused().empty()) Look(builder, waiting);
   }
-  // Its first share of a step since it waited. `generated`: it has tokens already.
+  // The sequence has its first item after waiting. `generated`: it has output tokens already.
   void Started(SlotId slot, int32_t first_position, bool generated);
-  // A running sequence gets a share again, and was not in the step before.
+  // A running sequence has an item again, but had none in the step before.
   void Resumed(SlotId slot);
-  // A share of a step that computed a prompt has ended; `step_tokens`: of the step.
+  // A chunk of the sequence has ended; `step_tokens`: tokens of the whole step.
   void ChunkEnded(SlotId slot, const StepItem& item, int64_t step_tokens);
-  // A share of a step ended now without a token.
+  // An item of the sequence has ended now without a token.
   void ShareEnded(SlotId slot);
   void FirstToken(SlotId slot);
-  // `computed`: positions that it had. Before the sequence table knows.
+  // Call before the change of the sequence table. `computed`: positions computed so far.
   void Preempted(SlotId slot, int32_t computed);
   void Ended(SlotId slot, FinishReason finish);
-  // All its sequences have ended. What it missed, of what it stated.
+  // All its sequences have ended. Returns the objectives that it missed.
   std::array<Miss, kNumObjectives> RequestEnded(RequestLine* request, FinishReason finish);
 
   std::vector<RequestTimeline> Find(const TimelineQuery& query) const;
 
  private:
   class Turn;
-  // Since when waiting sequences that are not looked at wait for the same.
+  // The cause for which waiting sequences that plans do not consider have waited since `since_ns`.
   struct Door {
     TimeNs since_ns = 0;
     StepId step = 0;
@@ -140,10 +141,10 @@ class Timelines {
   mutable std::atomic<bool> busy_{false};
   TimeNs now_ns_ = 0;
   StepId next_step_ = 0;
-  // Since the last plan in which a sequence started, oldest first; the first is that plan.
+  // Since the last plan in which a sequence started, oldest first; doors_[0] is that plan.
   std::array<Door, 8> doors_;
   size_t num_doors_ = 1;
-  bool started_ = false;  // a sequence, in the plan that is being applied
+  bool started_ = false;  // the current plan starts a sequence
 
   std::vector<SequenceLine*> by_slot_;  // [slot_capacity]
   std::deque<SequenceLine> sequence_pool_;

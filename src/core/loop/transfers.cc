@@ -65,8 +65,8 @@ bool Transfers::ReserveForWaiting() {
   bool any = false;
   for (; !wait_for_room_.empty(); wait_for_room_.pop_front()) {
     TransferCommand& command = wait_for_room_.front();
-    if (!live_.WaitsForKv(command.handle)) {  // it has ended, or the prefix cache had it
-      Answer(command.answer, Failed(NotFound("the request waits for nothing")));
+    if (!live_.WaitsForKv(command.handle)) {  // it has ended, or the prefix cache had its KV
+      Answer(command.answer, Failed(NotFound("the request does not wait for KV")));
       any = true;
       continue;
     }
@@ -114,16 +114,16 @@ void Transfers::End(TransferCommand* command) {
     return Answer(command->answer, Failed(NotFound("the request has ended")));
   Tell(*command);
   const SlotId s = paused->slot;
-  Answer(paused->answer, Failed(Status(StatusCode::kCancelled, "the sequence was not waited for")));
+  Answer(paused->answer, Failed(Status(StatusCode::kCancelled, "the pause ended before it was answered")));
   paused_.erase(paused);
   if (command->kind == TransferKind::kLeave) live_.Finish(s, FinishReason::kMigrated, nullptr, -1);
-  live_.DropItem(s);  // what it counted for while it was paused
+  live_.DropItem(s);  // the item that Pause counted
   Answer(command->answer, {});
 }
 
 TransferAnswer Transfers::NoRoomFor(const TransferCommand& command) const {
   return Failed(Status(StatusCode::kResourceExhausted,
-                       fmt::format("{} host blocks are wanted and {} of {} are free (--swap-space)", command.blocks,
+                       fmt::format("{} host blocks are needed and {} of {} are free (--swap-space)", command.blocks,
                                    parts_.kv->swap_blocks_free(), parts_.kv->swap_blocks_total())));
 }
 
@@ -156,7 +156,7 @@ bool Transfers::Settle() {
   bool any = false;
   for (size_t i = 0; i < paused_.size();) {
     Paused& p = paused_[i];
-    if (!Find(p.handle).ok()) {  // cancelled, failed or aborted meanwhile
+    if (!Find(p.handle).ok()) {  // cancelled, failed or aborted since
       Answer(p.answer, Failed(NotFound("the request has ended")));
       live_.DropItem(p.slot);
       paused_.erase(paused_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -171,7 +171,7 @@ bool Transfers::Settle() {
     }
     ++i;
   }
-  const StepId oldest = steps_.next_step() - steps_.count();  // that has not ended
+  const StepId oldest = steps_.next_step() - steps_.count();  // the oldest step in flight
   std::erase_if(reserved_, [&](Reserved& r) {
     if (oldest <= r.after || copies_wait_()) return false;
     any = true;
@@ -182,7 +182,7 @@ bool Transfers::Settle() {
 }
 
 bool Transfers::Read() {
-  if (AnswerEntered()) return true;  // the next pass reads for others
+  if (AnswerEntered()) return true;  // the next pass executes the other reads
   if (reads_.empty()) return false;
   const int64_t block_bytes = std::max<int64_t>(1, parts_.executor->kv_block_bytes());
   for (int64_t left = std::max<int64_t>(1, kMostBytesOfPass / block_bytes); left > 0 && !reads_.empty();) {
@@ -207,7 +207,7 @@ bool Transfers::AnswerEntered() {
 }
 
 TransferAnswer Transfers::ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted) {
-  constexpr int kMostUnwanted = 4096;  // of one pass
+  constexpr int kMostUnwanted = 4096;  // per pass
   const int64_t block_bytes = std::max<int64_t>(1, parts_.executor->kv_block_bytes());
   const int64_t most = std::min<int64_t>(blocks, std::max<int64_t>(1, kMostBytesOfPass / block_bytes));
   TransferAnswer answer;
@@ -239,7 +239,7 @@ bool Transfers::ReadOne(TransferCommand* command) {
     const int32_t computed = table.columns().computed_committed[*s];
     int32_t end = parts_.kv->FinishedBlocks(*s, computed);
     const auto paused = FindPaused(command->handle);
-    // Nothing touches a paused sequence any more: its last block stands still too.
+    // No step writes a paused sequence: its last, partial block is stable too.
     if (paused != paused_.end() && !paused->answer)
       end = (computed + parts_.kv->block_size() - 1) / parts_.kv->block_size();
     answer.blocks = std::clamp(end - command->first_block, 0, command->blocks);

@@ -1,9 +1,9 @@
-// Carries out what is asked of KV that moves in and out (transfer.h). A paused sequence counts as in a step
-// in flight, so that no policy needs to know of it; a sequence that comes is one that was swapped out (LiveRequests).
+// Executes the commands for KV that moves in and out (transfer.h). A paused sequence counts as in flight, so that
+// policies need no knowledge of it; a sequence migrated in enters like a swapped-out one (LiveRequests).
 //
-// Commands take effect in the pass that drains them, in order, after its arrivals and cancels; what they did is told to
-// the tap, so that a replay does the same. Reading blocks decides nothing: it is done when the pass has submitted its
-// step, and no pass reads more than a bounded slice. Thread rule: engine thread only.
+// Commands take effect in the pass that drains them, in order, after its arrivals and cancels. Their effects are
+// reported to the tap, so that a replay repeats them. Reads affect no decision: they run after the pass has submitted
+// its step, a bounded amount per pass. Thread rule: engine thread only.
 #pragma once
 
 #include <deque>
@@ -20,20 +20,20 @@ namespace tactus::core {
 
 class Transfers {
  public:
-  // All outlive it. `copies_wait`: whether copies of a plan without items wait for the next step.
+  // All arguments outlive it. `copies_wait`: whether copies of a plan without items wait for the next step.
   Transfers(const LoopContext& context, LiveRequests* live, ImportRooms* rooms, const StepsInFlight* steps,
             std::function<bool()> copies_wait);
 
   void Take(TransferCommand command);
-  // After commands: reserves host blocks for those that wait for them, the oldest first. False: for none.
+  // After commands: runs waiting kReserve commands, oldest first. False: none was answered.
   bool ReserveForWaiting();
-  // After results, before planning: lets go of paused sequences that have ended, and answers what has become ready.
-  // False: nothing of it was to be done.
+  // After results, before planning: drops paused sequences that have ended, and answers commands that have become
+  // ready. False: there was nothing to do.
   bool Settle();
-  // After planning. False: there was nothing to read.
+  // After planning: executes reads. False: there was nothing to read.
   bool Read();
-  // At most so many blocks that are new in the prefix cache and wanted, as many as one pass may read. Also when no pass
-  // runs any more.
+  // Reads at most `blocks` blocks that are new in the prefix cache and pass the filter, within the limit of a pass.
+  // Also allowed after the last pass.
   TransferAnswer ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted);
   bool any_paused() const { return !paused_.empty(); }
   int64_t blocks_read() const { return blocks_read_; }
@@ -42,10 +42,10 @@ class Transfers {
   struct Paused {
     RequestHandle handle = 0;
     SlotId slot = kNoSlot;
-    std::function<void(TransferAnswer answer)> answer;  // empty: it has been told
+    std::function<void(TransferAnswer answer)> answer;  // empty: it has been called
   };
   struct Reserved {
-    StepId after = -1;  // that step has to end first
+    StepId after = -1;  // answered after the end of this step
     TransferAnswer answer;
     std::function<void(TransferAnswer answer)> tell;
   };
@@ -55,7 +55,7 @@ class Transfers {
   void Reserve(TransferCommand* command);
   void Withdraw(RequestHandle handle);
   TransferAnswer NoRoomFor(const TransferCommand& command) const;
-  bool TryReserve(TransferCommand* command);  // false: not so many are free; nothing changed
+  bool TryReserve(TransferCommand* command);  // false: too few are free; nothing changed
   Result<SlotId> Find(RequestHandle handle) const;
   bool ReadOne(TransferCommand* command);
   std::vector<Paused>::iterator FindPaused(RequestHandle handle);
@@ -69,7 +69,7 @@ class Transfers {
   const StepsInFlight& steps_;
   const std::function<bool()> copies_wait_;
   std::vector<Paused> paused_;
-  std::vector<Reserved> reserved_;             // not answered yet
+  std::vector<Reserved> reserved_;             // to be answered
   std::deque<TransferCommand> wait_for_room_;  // kReserve of requests that wait for their KV
   std::optional<TransferCommand> read_entered_;
   std::deque<TransferCommand> reads_;

@@ -1,4 +1,5 @@
-// Wakes the sleeping loop from any thread. Shared with the executor, whose threads may outlive the loop by a call.
+// Wakes the sleeping loop from any thread. Shared with the executor, whose threads may make one more call after the
+// loop's end.
 #pragma once
 
 #include <atomic>
@@ -18,8 +19,8 @@ class WakeUp {
     condition_.notify_one();
   }
 
-  // Engine thread, before the pass that looks for work. An exchange: a plain store could still be on its way when that
-  // pass has found nothing, and swallow the signal of what came meanwhile.
+  // Engine thread, before the pass that looks for work. An exchange, because a plain store could become visible after
+  // that pass and erase the signal of input that arrived meanwhile.
   void Arm() { signalled_.exchange(false, std::memory_order_acq_rel); }
   void Wait() {
     std::unique_lock<std::mutex> lock(mutex_);

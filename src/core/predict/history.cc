@@ -1,18 +1,17 @@
-// Predicts from what was generated before: running averages of output length over all requests, over prompts of about
-// the same length, over one client's requests and over the nodes of the prefix tree that the prompt passes.
+// Predicts from past outputs: running averages of output length over all requests, over prompts of about the same
+// length, over one client's requests and over the nodes of the prefix tree on the prompt's path.
 //
-// They are combined from the general to the specific. Each average of n observations is pulled towards the estimate so
-// far as if that were kPriorWeight observations more: estimate = (n * mean + kPriorWeight * estimate) / (n +
-// kPriorWeight). So a client or a prefix that was never seen changes nothing, and one seen often decides. n counts at
-// most kWindow, which makes an average follow its requests when they change. Prefix nodes are those at depths 1, 2, 4,
-// ... blocks: a system prompt's node is met whatever follows it, and a request costs a dozen updates, however long it
-// is.
+// They are combined from the general to the specific. Each average of n observations is shrunk towards the estimate so
+// far, which weighs as kPriorWeight observations: estimate = (n * mean + kPriorWeight * estimate) / (n + kPriorWeight).
+// So a client or prefix without observations changes nothing, and one with many decides. n is at most kWindow, so that
+// an average follows changes. Prefix nodes are those at depths 1, 2, 4, ... blocks: the node of a system prompt is
+// found for any continuation, and a request updates at most kDepths nodes.
 //
-// Clients and prefixes live in tables of fixed size: memory does not grow. While there is room each has a place of its
-// own. Then a newcomer's answer halves the weight of one holder, the next holder's turn coming with the next answer,
-// and takes the place of one whose weight is gone. Who gives way follows from the order of answers and not from the
-// keys, which a server draws anew at each start: equal runs predict alike. Answers that were cut off (cancel, error)
-// say little about the length and are left out.
+// Clients and prefixes are stored in tables of fixed size. Each has its own entry while there is room. In a full table
+// every output of a new owner halves the weight of one entry, round robin, and replaces the entry when its weight
+// reaches 0. The replaced entry follows from the order of outputs and not from the keys, whose secret a server draws at
+// each start: equal runs give equal predictions. Outputs that were cut off (cancel, error) say little about the length
+// and are ignored.
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -22,7 +21,7 @@
 namespace tactus::core {
 namespace {
 
-constexpr double kFirstGuess = 256;  // tokens, before anything was seen; capped by the request's max_tokens
+constexpr double kFirstGuess = 256;  // tokens, before the first observation; capped by the request's max_tokens
 constexpr int32_t kPriorWeight = 4;
 constexpr int32_t kWindow = 128;
 constexpr size_t kClients = size_t{1} << 12;
@@ -42,8 +41,8 @@ struct Average {
   double Pull(double estimate) const { return (count * mean + kPriorWeight * estimate) / (count + kPriorWeight); }
 };
 
-// By owner; see above for what happens when it is full. Most of what is asked for was never seen: a table of short tags
-// (linear probing, backward-shift deletion, at most half full) says so without touching anything else.
+// Averages by owner; the file comment describes a full table. Most lookups miss: a table of short tags (linear probing,
+// backward-shift deletion, at most half full) answers these without reading the entries.
 class Table {
  public:
   explicit Table(size_t size)
@@ -78,7 +77,7 @@ class Table {
   static uint64_t Mixed(uint64_t owner) { return owner * 0x9e3779b97f4a7c15; }
   static uint16_t TagOf(uint64_t owner) { return static_cast<uint16_t>(Mixed(owner) >> 48) | 1; }
   size_t Home(uint64_t owner) const { return static_cast<size_t>(Mixed(owner) >> 20) & mask_; }
-  // Where it is, or the empty place where it would be.
+  // The index of the owner's tag, or of the empty place for it.
   size_t Find(uint64_t owner) const {
     const uint16_t tag = TagOf(owner);
     size_t at = Home(owner);
@@ -98,7 +97,7 @@ class Table {
   }
 
   const size_t most_, mask_;
-  size_t hand_ = 0;  // whose turn it is to give way
+  size_t hand_ = 0;  // the next entry to halve
   std::vector<Average> places_;
   std::vector<uint16_t> tags_;      // kEmpty: none
   std::vector<uint32_t> place_at_;  // index in places_, where there is a tag
@@ -161,9 +160,9 @@ class History final : public LengthPredictor {
     uint64_t client = 0;
     int depths = 0;
     uint64_t prefix[kDepths] = {};  // shallow first
-    // Policies ask about the same sequences again and again between two answers.
+    // Cached, because policies predict for the same sequence many times between two outputs.
     mutable int64_t estimate = 0;
-    mutable int64_t estimated_after = -1;  // so many answers; -1: not yet
+    mutable int64_t estimated_after = -1;  // answers_ at the estimate; -1: none yet
   };
   double Estimate(const Features& f) const {
     double estimate = by_length_[static_cast<size_t>(f.length_class)].Pull(all_.Pull(kFirstGuess));

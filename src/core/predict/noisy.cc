@@ -1,6 +1,6 @@
 // The oracle with an error: true length times exp(sigma * z), z standard normal, drawn from (seed, n) for the n-th
-// sequence that is bound. Sequences are bound in order of arrival, so every scheduler sees the same error on the same
-// request. Simulation only.
+// sequence that is bound. Sequences are bound in order of arrival, so a request has the same error under every
+// scheduler. Simulation only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Noisy final : public LengthPredictor {
   void Bind(SlotId slot, const PredictionFeatures& features) override {
     const auto s = static_cast<size_t>(slot);
     const auto truth = static_cast<double>(static_cast<const SimRequest*>(features.request)->output_tokens);
-    // No answer is longer than 2^30 tokens; beyond it only the cap at max_output_tokens counts.
+    // No output is longer than 2^30 tokens; above that only the cap at max_output_tokens matters.
     length_[s] = std::llround(std::clamp(truth * std::exp(sigma_ * Normal(bound_++)), 1.0, 1073741824.0));
     most_[s] = features.max_output_tokens;
   }

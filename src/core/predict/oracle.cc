@@ -1,6 +1,5 @@
-// What a simulated request itself says of its output. `oracle`: the true length, the upper bound of what a predictor
-// can do. `stated`: what the workload predicts, the column predicted_output_tokens of its file; of a request for which
-// it says nothing, as much as the request may generate.
+// Predictions from a simulated request itself. `oracle`: the true length, the best that any predictor can do. `stated`:
+// the column predicted_output_tokens of the workload file; max_output_tokens for a request without a value.
 #include <vector>
 
 #include "base/sim_request.h"

@@ -14,9 +14,9 @@ constexpr const char* kKnown = "none, history, and in simulations oracle, noisy:
 
 Status Refuse(const std::string& name) {
   return InvalidArgument(
-      fmt::format("--predictor {} knows {}, which only a simulation does; use --predictor "
+      fmt::format("--predictor {} needs {}, which only a simulation has; use --predictor "
                   "history (scheduler trail instead of trail-oracle)",
-                  name, name == kStated ? "what a workload's file predicts" : "how long every answer will be"),
+                  name, name == kStated ? "the workload file's predictions" : "the true lengths of all answers"),
       "predictor");
 }
 
@@ -29,7 +29,7 @@ int32_t GrownPrediction(int64_t tokens, int32_t attempt, int32_t most) {
 
 const std::vector<PredictorInfo>& Predictors() {
   static const std::vector<PredictorInfo> known = {
-      {kNoPredictor, "no predictor, for schedulers that ask for none"},
+      {kNoPredictor, "no predictor, for schedulers that need none"},
       {kUsualPredictor, "running averages of the lengths of answers so far"},
       {kTruth, "the true length; in simulation only"},
       {"noisy:SIGMA", "the true length times a log-normal error of deviation SIGMA; in simulation only"},
@@ -54,7 +54,7 @@ Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, 
     double sigma = 0;
     if (!ParsePlainNumber(number, &sigma) || sigma < 0 || sigma > 10) {
       return InvalidArgument(
-          fmt::format("--predictor {}: '{}' is not a deviation; give noisy:<sigma> with sigma from 0 to 10, "
+          fmt::format("--predictor {}: '{}' is not a deviation; use noisy:<sigma> with sigma from 0 to 10, "
                       "such as noisy:0.5",
                       name, number),
           "predictor");

@@ -1,13 +1,12 @@
-// Predictors of output lengths by name: what --predictor chooses between. Each implements
-// core/interfaces/length_predictor.h.
+// Predictors of output lengths by name, the values of --predictor. Each implements core/interfaces/length_predictor.h.
 //
-//   none            no predictor; only for schedulers that ask for none
-//   history         running averages of what was generated so far (history.h)
+//   none            no predictor; only for schedulers that need none
+//   history         running averages of output lengths so far (history.cc)
 //   oracle          the true length; simulation only
 //   noisy:<sigma>   the true length times a log-normal error of that deviation; simulation only
-//   stated          what the workload's file predicts; simulation only
+//   stated          the prediction in the workload file; simulation only
 //
-// Thread rule: of the predictors, engine thread only.
+// Thread rule of the predictors: engine thread only.
 #pragma once
 
 #include <memory>
@@ -19,30 +18,30 @@
 
 namespace tactus::core {
 
-// Their names.
+// Names of predictors.
 inline constexpr const char* kTruth = "oracle";
 inline constexpr const char* kStated = "stated";
 
 struct PredictorOptions {
-  int32_t slot_capacity = 0;        // sequences alive at once
+  int32_t slot_capacity = 0;        // most live sequences
   int32_t max_model_len = 0;        // L_max: no answer is longer
   uint64_t seed = 0;                // of the noise
   bool true_lengths_known = false;  // requests are SimRequests: oracle, noisy and stated are allowed
 };
 
-// What --predictor takes, in the words of `tactus sim --list`.
+// A value of --predictor and its help in `tactus sim --list`.
 struct PredictorInfo {
   const char* name;
   const char* help;
 };
 const std::vector<PredictorInfo>& Predictors();
 
-// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where they
-// are not known.
+// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that needs true lengths while
+// true_lengths_known is false.
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options);
 
-// Whether what the predictor of that name answers follows from the run (LengthPredictor::learns); of none, it does.
-// False: there is no such predictor.
+// Whether the named predictor's predictions follow from the run (LengthPredictor::learns); true for "none", false for
+// an unknown name.
 bool Learns(const std::string& name);
 
 std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options);

@@ -1,4 +1,4 @@
-// The factories and the knobs of every value in choices.def, and what several of them share.
+// The factories and the knobs of every value in choices.def, and code that several of them share.
 #pragma once
 
 #include <memory>
@@ -26,10 +26,10 @@ namespace tactus::core {
 #undef TACTUS_PREEMPTION
 #undef TACTUS_GATE
 
-// Blocks that --watermark keeps out of admission's reach.
+// Blocks that admission leaves free for --watermark.
 int64_t KeepFreeBlocks(const SchedulerLimits& limits);
-// `most_by_step_time`: more than 0 where the tokens follow from SchedulerLimits::StepTimes, or would if there were one:
-// the most that they might then be.
+// `most_by_step_time`: if more than 0, `tokens` follows from SchedulerLimits::StepTimes (or would if there were any),
+// and this is its upper bound.
 std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, int64_t most_by_step_time = 0);
 
 }  // namespace tactus::core

@@ -1,5 +1,5 @@
-// The least share of the work that a class of service gets (--slo-class NAME:share=20%), whatever the order is: a part
-// of every scheduler where a class has a share (order/class_shares.cc), and what of it other choices must know.
+// The least share of the work that a class of service gets under any order (--slo-class NAME:share=20%): part of every
+// scheduler with such a class (order/class_shares.cc), and the part of it that other choices need.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tactus::core {
 
 struct ClassShareNote {
-  int32_t charged;  // prompt tokens that count already, not to count again after a preemption
+  int32_t charged;  // prompt tokens already counted, not counted again after a preemption
   bool goes_first;  // for its class's share: while it waits, and until its prompt is computed
 };
 
@@ -33,7 +33,7 @@ class ClassShares {
   std::optional<NoteColumn<ClassShareNote>> note_;
 };
 
-// `order` itself where no class has a share.
+// Returns `order` itself if no class has a share.
 std::unique_ptr<Order> WithClassShares(const SchedulerLimits& limits, std::unique_ptr<Order> order);
 
 }  // namespace tactus::core

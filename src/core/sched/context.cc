@@ -81,7 +81,7 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   if (free_blocks >= blocks && free_places >= places) return true;
   if (!order.ranks()) return false;
   RunningByArrival();
-  // Whom it outranks are the last of these.
+  // Those that the newcomer outranks are the last of these.
   const std::vector<RankedSlot>& running = scratch_.ranking.ranked();
   const int64_t rank = order.RankOf(view, newcomer);
   const auto gives_way = [&](const RankedSlot& r) {
@@ -98,14 +98,14 @@ bool StepContext::MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places) {
   for (size_t end = running.size(); free_blocks < blocks || free_places < places;) {
     while (end > 0 && running[end - 1].rank > rank && !gives_way(running[end - 1])) --end;
     if (end == 0 || running[end - 1].rank <= rank) break;
-    // Of those that it values alike, the queue's last.
+    // Among those of equal rank, the last in the queue's order.
     SlotId slot = running[end - 1].slot;
     for (size_t i = end - 1; i-- > 0 && running[i].rank == running[end - 1].rank;) {
       if (order.Before(view, slot, running[i].slot) && gives_way(running[i])) slot = running[i].slot;
     }
     const int64_t held = plan.BlocksOf(slot), before = plan.blocks_available();
     const bool freed = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
-    now &= freed;  // else it sits this step out and gives its KV back once it is idle
+    now &= freed;  // else it sits this step out and is preempted once it is idle
     free_blocks += freed ? plan.blocks_available() - before : held;
     ++free_places;
   }
@@ -128,17 +128,17 @@ bool StepContext::MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail) {
   while (plan.blocks_available() < blocks && now) {
     const SlotId slot = running_by_rank->Previous(tail);
     if (slot == kNoSlot) return false;
-    WillGiveUpBefore(*tail);
+    PrefetchPreemptBefore(*tail);
     if (gives_way(slot)) now = plan.MakeRoom(slot, preemption_.Mode()) == PreemptResult::kFreed;
   }
   return now;
 }
 
-void StepContext::WillGiveUpBefore(RunningByRank::Cursor tail) const {
+void StepContext::PrefetchPreemptBefore(RunningByRank::Cursor tail) const {
   for (int32_t look = PlanBuilder::kLooks - 1; look-- > 0;) {
     const SlotId slot = running_by_rank->Previous(&tail);
     if (slot == kNoSlot) return;
-    plan.WillGiveUp(slot, look);
+    plan.PrefetchPreempt(slot, look);
   }
 }
 

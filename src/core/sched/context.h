@@ -1,4 +1,4 @@
-// What a composition works with: the view, the builder, and the other choices' answers turned into moves.
+// What a composition works with: the view, the builder, and operations that combine the other choices.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace tactus::core {
 
 inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
-// Kept from step to step: space, and the order that running sequences had.
+// Scratch space kept from step to step, and the last order of the running sequences.
 struct StepScratch {
   StepScratch() : StepScratch(0, 0) {}
   StepScratch(int32_t slot_capacity, int32_t most_running) : ranking(slot_capacity, most_running) {
@@ -38,55 +38,55 @@ class StepContext {
 
   bool IsDecode(SlotId slot) const { return view.seq.state[slot] == SeqState::kDecode; }
 
-  // A running sequence's next tokens, taking memory from victims while it is short.
+  // Adds a running sequence's next tokens, and preempts victims while memory is short.
   AddResult Run(SlotId slot, int32_t limit = kNoLimit, bool whole = false);
-  // A waiting sequence's first tokens. Never preempts.
+  // Starts a waiting sequence with its first tokens. Never preempts.
   AddResult Admit(SlotId slot, int32_t limit = kNoLimit, bool whole = false) {
     return plan.Start(slot, admission_, limit, whole);
   }
-  // Blocks that a waiting sequence takes, none of its prompt being cached, when it starts with its first `end`
-  // positions; and those that must stay free beyond them.
+  // Blocks that a waiting sequence takes when it starts with its first `end` positions, if none of them is cached; and
+  // blocks that must stay free beyond them.
   PlanBuilder::Demand StartDemand(SlotId slot, int32_t end) const {
     const KvDemand demand = admission_.Demand(view, slot, end);
     const int64_t tokens = std::max(demand.reserve_tokens, end);
     return {(tokens + plan.block_size() - 1) / plan.block_size(), view.running.empty() ? 0 : demand.keep_free_blocks};
   }
   PlanBuilder::Demand StartDemand(SlotId slot) const { return plan.StartDemand(slot, admission_); }
-  // Who would give its KV back for `needy`, which may be waiting; and its giving back.
+  // The sequence that would lose its KV for `needy`, which may be waiting; and its preemption.
   SlotId Victim(SlotId needy);
   PreemptResult TakeBack(SlotId victim) { return plan.Preempt(victim, preemption_.Mode()); }
-  // Before anything is composed: a sequence that gives way to a waiting sequence that could not start otherwise does
-  // so. Sequences start after that as the composition says.
+  // Before the step is composed: preempts running sequences that give way to waiting ones which could not start
+  // otherwise. The composition then starts sequences as usual.
   void MakeRoom();
-  // The same for one sequence that is short of KV, while a step is composed, from the last before `tail` in
-  // running_by_rank on; `tail` goes back over those that have given way. False: it cannot start in this step.
+  // As above for one sequence that is short of KV, during composition: preempts from the last before `tail` in
+  // running_by_rank on, and moves `tail` back over them. False: the newcomer cannot start in this step.
   bool MakeRoomFor(SlotId newcomer, RunningByRank::Cursor* tail);
-  // After a step is composed: where it leaves fewer blocks free than it has sequences, each of which may need one more
-  // for its next token, sequences without a share in it are swapped out, the last before `tail` first.
+  // After composition: if fewer blocks are free than the step has sequences, each of which may need one more for its
+  // next token, swaps out sequences without a share of the step, the last before `tail` first.
   void FreeAhead(RunningByRank::Cursor tail);
-  // Running sequences, oldest first or in order of admission; under an order with ranks the more important before.
+  // Running sequences by arrival or by admission; by rank first if the order ranks.
   std::span<const SlotId> RunningByArrival() { return Ranked(view.running_by_arrival, view.seq.arrival_order); }
   std::span<const SlotId> RunningByAdmission() { return Ranked(view.running, view.seq.admit_order); }
-  // Preempts every sequence that has outgrown what was set aside for it. The number of them.
+  // Preempts every sequence that has outgrown its reservation. Returns their number.
   int32_t AbortOutgrown();
-  // All decodes, oldest first.
+  // Adds all decodes, oldest first.
   void RunDecodes();
-  // All partly done prompts, oldest first.
+  // Adds all partly done prompts, oldest first.
   void RunPrefills(bool whole);
-  // Waiting sequences in queue order until one does not fit. Nothing starts in a step that had to preempt.
+  // Starts waiting sequences in queue order until one does not fit. Starts none in a step that had to preempt.
   void AdmitInOrder(bool whole);
 
  private:
   bool MakeRoomFor(SlotId newcomer, int64_t blocks, int32_t places);
-  // Asks for the memory of the next few before `tail` in running_by_rank, which may be given up soon.
-  void WillGiveUpBefore(RunningByRank::Cursor tail) const;
+  // Prefetches the next few before `tail` in running_by_rank, which may be preempted soon.
+  void PrefetchPreemptBefore(RunningByRank::Cursor tail) const;
   std::span<const SlotId> Ranked(std::span<const SlotId> slots, SequenceColumn<int64_t> tie);
 
   const Admission& admission_;
   const Preemption& preemption_;
   StepScratch& scratch_;
-  RunningByRank::Cursor victims_;  // in running_by_rank, behind the last that this plan has not touched
-  std::optional<SequenceColumn<int64_t>> ranked_by_;  // tie of what scratch_.in_order holds for this step
+  RunningByRank::Cursor victims_;  // in running_by_rank, after the last sequence that this plan has not touched
+  std::optional<SequenceColumn<int64_t>> ranked_by_;  // tie-break of scratch_.in_order in this step
 };
 
 }  // namespace tactus::core

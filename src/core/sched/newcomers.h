@@ -1,7 +1,8 @@
-// The waiting sequences in queue order, for whoever starts one after the other, or makes room for them. Most have not
-// been looked at for long: while one starts, the memory of the next few is asked for.
+// The waiting sequences in queue order, for code that starts them one by one or makes room for them. Most have not been
+// read for long: while one starts, the memory of the next few is prefetched.
 //
-// Mostly the queue's head does not fit, nor any behind it, so nothing is asked for before one did: the step has grown.
+// Often the queue's head does not fit, and nothing starts. So nothing is prefetched before the first has started, which
+// shows in the items of the step.
 #pragma once
 
 #include <array>
@@ -13,12 +14,12 @@ namespace tactus::core {
 
 class Newcomers {
  public:
-  // `begun`: a second one is asked for only where the first fits, though the step may not have grown by it.
+  // `begun`: Next is called again only if the first fits, although the step may not have grown by it.
   Newcomers(const StepView& view, Order* order, const PlanBuilder& plan, bool begun = false)
       : order_(*order), plan_(plan), items_(begun ? -1 : plan.num_items()), few_(view.waiting.size() <= kAhead) {
     order_.Start(view);
   }
-  // kNoSlot: that was the last.
+  // kNoSlot: there are no more.
   SlotId Next() {
     if (few_ || first_ || plan_.num_items() == items_) {
       first_ = false;
@@ -35,7 +36,7 @@ class Newcomers {
  private:
   static constexpr uint32_t kAhead = PlanBuilder::kLooks;
 
-  // Who is next but i has been looked at kAhead - i times.
+  // Prefetches the sequence at distance i with look kAhead - 1 - i.
   void Pull() {
     for (; pulled_ < given_ + kAhead; ++pulled_) {
       const SlotId last = pulled_ > given_ ? soon_[(pulled_ - 1) % kAhead] : kAnySlot;
@@ -44,17 +45,17 @@ class Newcomers {
     for (uint32_t i = 0; i < kAhead; ++i) {
       const SlotId slot = soon_[(given_ + i) % kAhead];
       if (slot == kNoSlot) return;
-      plan_.WillStart(slot, static_cast<int32_t>(kAhead - 1 - i));
+      plan_.PrefetchStart(slot, static_cast<int32_t>(kAhead - 1 - i));
     }
   }
 
   static constexpr SlotId kAnySlot = 0;
   Order& order_;
   const PlanBuilder& plan_;
-  const int32_t items_;              // of the step when the walk began; -1: they do not matter
-  const bool few_;                   // too few wait for it to be worth the while
-  bool first_ = true;                // it has not been given
-  uint32_t given_ = 0, pulled_ = 0;  // after the first
+  const int32_t items_;              // of the step when the walk began; -1: ignored
+  const bool few_;                   // too few wait for prefetching to pay
+  bool first_ = true;                // the first has not been returned
+  uint32_t given_ = 0, pulled_ = 0;  // counted after the first
   std::array<SlotId, kAhead> soon_{};
 };
 

@@ -24,37 +24,37 @@ void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, 
   preempted_ = looked_at_waiting_ = false;
   refused_.clear();
   ++stamp_;
-  constexpr int32_t kFew = 64;  // what they use has been read a moment ago
+  constexpr int32_t kFew = 64;  // fewer sequences: their data is still in the cache
   for (int32_t look = 0; look < kLooks && running_ >= kFew; ++look) {
-    for (const SlotId slot : growing_) ledger_->WillGrow(slot, look);
+    for (const SlotId slot : growing_) ledger_->PrefetchGrow(slot, look);
   }
   growing_.clear();
 }
 
 AddResult PlanBuilder::Refuse(SlotId slot, Refusal why) {
-  // Asked again after each that gave way to it, one is refused for the same again.
+  // After each sequence that gave way the same one tries again; list it once.
   if (refused_.empty() || refused_.back().slot != slot) refused_.push_back({slot, why});
   refused_.back().why = why;
   return why == Refusal::kBlocks ? AddResult::kNoBlocks : AddResult::kNoBudget;
 }
 
-void PlanBuilder::WillStart(SlotId slot, int32_t look) const {
+void PlanBuilder::PrefetchStart(SlotId slot, int32_t look) const {
   const SequenceColumns& seq = view_->seq;
   if (look == 0) {
-    WillRead(slot);
-    seq.WillRead(slot);
+    PrefetchSlot(slot);
+    seq.PrefetchRow(slot);
     Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
   }
-  ledger_->WillStart(slot, look > 1 ? seq.known_committed[slot] : 0, look);
+  ledger_->PrefetchStart(slot, look > 1 ? seq.known_committed[slot] : 0, look);
 }
 
-void PlanBuilder::WillGiveUp(SlotId slot, int32_t look) const {
+void PlanBuilder::PrefetchPreempt(SlotId slot, int32_t look) const {
   if (look == 0) {
-    WillRead(slot);
+    PrefetchSlot(slot);
     Prefetch(view_->notes.bytes + static_cast<size_t>(slot) * view_->notes.stride);
-    view_->seq.WillRead(slot);
+    view_->seq.PrefetchRow(slot);
   }
-  ledger_->WillRelease(slot, look);
+  ledger_->PrefetchRelease(slot, look);
 }
 
 int32_t PlanBuilder::WholeOrNone(int64_t count, int32_t all) const {
@@ -96,7 +96,7 @@ void PlanBuilder::TakeDrafts(int32_t index, int32_t drafts) {
   StepItem& item = plan_->items[static_cast<size_t>(index)];
   TACTUS_CHECK(item.draft_tokens == 0 && item.input == InputSource::kHost && drafts <= DraftsOf(index));
   const int32_t end = item.first_position + item.count;
-  // What it has, and what is free beyond a block for each sequence that runs.
+  // Its own blocks, and those free beyond one block per running sequence.
   const int64_t blocks = BlocksOf(item.slot) + std::max<int64_t>(0, ledger_->blocks_available() - running_);
   drafts = static_cast<int32_t>(std::min<int64_t>({drafts, tokens_left_, blocks * block_size_ - end}));
   if (drafts <= 0) return;
@@ -133,7 +133,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
   if (prefill_left() <= 0) return Refuse(slot, Refusal::kTokens);
   const int32_t goal = seq.known_committed[slot];
   SlotId fork = seq.fork_from[slot];
-  if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;  // given up earlier in this plan
+  if (fork != kNoSlot && ledger_->blocks_held(fork) == 0) fork = kNoSlot;  // preempted earlier in this plan
   const int32_t matched = CachedTokens(*view_, slot);
   const int32_t remaining = goal - matched;
   auto count = static_cast<int32_t>(std::min<int64_t>({remaining, limit, prefill_left()}));
@@ -228,7 +228,7 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode
   plan_->num_tokens += count;
   if (end >= At(slot).next_mark) {
     ledger_->MarkPending(slot, end, view_->step);
-    // A key is known once its last token is: with tokens still on the device, that is so many steps from now.
+    // A block key is known once the block's last token is: tokens still on the device arrive `lag` steps from now.
     const int32_t lag = known - seq.known_committed[slot];
     const int32_t boundary = (end / block_size_ + 1) * block_size_;
     At(slot).next_mark = end % block_size_ == 0 && lag > 0 ? std::min(end + lag, boundary) : boundary;

@@ -1,4 +1,4 @@
-// What orders, admissions and preemptions share about predicted output lengths.
+// Predicted output lengths, as orders, admissions and preemptions use them.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 
 namespace tactus::core {
 
-// What was predicted when the sequence was last queued: noted by orders that go by it, read by who compares with it. A
-// sequence that has outlived it is predicted again, each time for longer.
+// The prediction made when the sequence was last queued: written by orders that use it, read by choices that compare
+// with it. A sequence that outlives its prediction gets a longer one.
 struct PredictionNote {
-  int64_t output_tokens;  // in all; 0: the order predicts nothing
+  int64_t output_tokens;  // total; 0: the order predicts nothing
 };
 
-// What an admission has set aside by prediction, and how often that was too little.
+// What an admission reserved by prediction, and how often that was too little.
 struct ReservationNote {
-  int32_t reserved_tokens;  // length of the sequence
+  int32_t reserved_tokens;  // total length of the sequence
   int32_t retries;
 };
 
@@ -23,8 +23,8 @@ inline int32_t GeneratedTokens(const StepView& view, SlotId slot) {
   return view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
 }
 
-// Output tokens in all, more than were generated unless the sequence may generate no more; from the predictor as it is
-// now.
+// Output tokens in total, from the current predictor; more than generated so far, unless the sequence has reached its
+// limit.
 inline int32_t PredictOutput(const LengthPredictor& predictor, const StepView& view, SlotId slot, int32_t attempt) {
   const int32_t generated = GeneratedTokens(view, slot), most = view.seq.max_output_tokens[slot];
   int32_t predicted = predictor.PredictOutputTokens(slot, attempt);
@@ -32,7 +32,7 @@ inline int32_t PredictOutput(const LengthPredictor& predictor, const StepView& v
   return predicted;
 }
 
-// As noted when the sequence was queued, or predicted again if it has generated more than that.
+// The noted prediction, or a new one if the sequence has generated more than that.
 inline int64_t ExpectedOutput(const PredictionNote& note, const LengthPredictor& predictor, const StepView& view,
                               SlotId slot) {
   const int64_t noted = note.output_tokens;

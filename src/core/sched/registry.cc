@@ -1,4 +1,4 @@
-// The tables of choices.def and policies.def: what there is by name, and how it is made.
+// The tables of choices.def and policies.def, by name.
 #include "core/sched/registry.h"
 
 #include <fmt/format.h>
@@ -109,7 +109,7 @@ bool ChoiceInfo::Declares(const KnobDeclaration& knob) const {
 }
 
 const std::vector<PresetInfo>& Presets() {
-// After the starvation bound a row may name the one predictor that it is defined by, and values of knobs.
+// After the starvation bound a row may have the only predictor allowed, and values of knobs.
 #define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, ...) \
   {name, order, admission, composition, budget, preemption, tokens, source, help, __VA_ARGS__},
 #define TACTUS_SEARCH(...)
@@ -160,7 +160,7 @@ const ChoiceInfo* FindValue(Choice choice, const std::string& name) {
   return value != values.end() ? &*value : nullptr;
 }
 
-// Whether one of them declares the knob; nobody knows what an injected one knows.
+// Whether a choice of `c` declares the knob; an injected one may.
 bool MayKnow(const SchedulerConfig& c, const KnobDeclaration& knob) {
   const std::string* names[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption, &c.gate};
   return std::any_of(std::begin(kAllChoices), std::end(kAllChoices), [&](Choice choice) {

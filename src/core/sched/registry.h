@@ -1,4 +1,4 @@
-// What the scheduler takes from the tables of choices.def and policies.def.
+// What the scheduler uses of the tables in choices.def and policies.def.
 #pragma once
 
 #include <string>
@@ -7,15 +7,14 @@
 
 namespace tactus::core {
 
-// kInvalidArgument lists the known ones.
+// kInvalidArgument lists the known names.
 Result<const PresetInfo*> FindPreset(const std::string& name);
 
-// kInvalidArgument: a knob is set that none of the chosen declares and that must not be set in vain
+// kInvalidArgument: a knob is set that none of the choices declares and that must not be ignored
 // (KnobDeclaration::elsewhere).
 Status CheckKnobsFit(const SchedulerConfig& config);
 
-// Makes every choice that is not there yet by its name in `config`, lays out what they note, and asks all of them what
-// they are like.
+// Makes every missing choice by its name in `config`, lays out the notes, and collects the traits of all choices.
 Result<ChoiceTraits> MakeChoices(const SchedulerConfig& config, InjectedChoices* choices);
 
 }  // namespace tactus::core

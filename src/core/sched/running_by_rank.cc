@@ -12,13 +12,13 @@ RunningByRank::RunningByRank(int32_t slot_capacity)
 void RunningByRank::Apply(const StepView& view, const Order& order) {
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < view.changes.size(); ++i) {
-    // The order has just read the rest of what filing reads.
+    // The order has just read the rest of what File reads.
     if (i + kAhead < view.changes.size()) Prefetch(&filed_[static_cast<size_t>(view.changes[i + kAhead].slot)]);
     File(view, order, view.changes[i].slot);
   }
   const std::span<const SlotId> reranked = order.Reranked(view);
   for (size_t i = 0; i < reranked.size(); ++i) {
-    if (i + kAhead < reranked.size()) WillFile(view, reranked[i + kAhead]);
+    if (i + kAhead < reranked.size()) PrefetchFile(view, reranked[i + kAhead]);
     File(view, order, reranked[i]);
   }
 }
@@ -29,13 +29,13 @@ void RunningByRank::Rebuild(const StepView& view, const Order& order) {
   for (const SlotId slot : view.running) File(view, order, slot);
 }
 
-void RunningByRank::WillFile(const StepView& view, SlotId slot) const {
+void RunningByRank::PrefetchFile(const StepView& view, SlotId slot) const {
   Prefetch(&filed_[static_cast<size_t>(slot)]);
   Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
   Prefetch(&view.seq.arrival_order[slot]);
 }
 
-// As the sequence stands now: whatever else has happened to the slot since then is over.
+// Files the sequence by its current state; earlier changes of the slot no longer matter.
 void RunningByRank::File(const StepView& view, const Order& order, SlotId slot) {
   RankedSlot& filed = filed_[static_cast<size_t>(slot)];
   RankedSlot now;

@@ -1,9 +1,8 @@
-// An index over the running sequences in the order in which compositions that pause sequences give them their share: by
-// rank, the oldest first where the order values them alike. Thousands may hold KV where no more than a few hundred
-// compute in a step, so nothing here looks at all of them: what came and went and what the order values differently is
-// filed anew, and both ends are walked from.
+// An index of the running sequences for compositions that pause sequences: by rank, of equal ranks the oldest first.
+// Thousands may hold KV where at most a few hundred compute in a step, so no operation scans all of them: only
+// sequences that came, went or changed rank are filed again, and walks start at either end.
 //
-// Thread rule: engine thread only. Nothing allocates after construction. Between two updates it stays as it is,
+// Thread rule: engine thread only. Nothing allocates after construction. It does not change between two updates,
 // whatever the plan does.
 #pragma once
 
@@ -27,25 +26,24 @@ class RunningByRank {
   using Cursor = SortedBlocks<RankedSlot>::Cursor;
 
   explicit RunningByRank(int32_t slot_capacity);
-  // Before each plan, once the order knows the view.
+  // Call before each plan, once the order has applied the view.
   void Apply(const StepView& view, const Order& order);
-  // Forgets everything and starts from the view.
+  // Drops all entries and starts from the view.
   void Rebuild(const StepView& view, const Order& order);
 
-  // The next from the front on, which a default cursor is at; null behind the last. Its tie is its place in order of
-  // arrival.
+  // The next entry from the front, where a default cursor starts; null at the end. Its tie is its arrival order.
   const RankedSlot* Next(Cursor* cursor) const { return ranked_.Next(cursor); }
-  // The next from the back on; kNoSlot before the first.
+  // The next entry from the back; kNoSlot at the front.
   SlotId Previous(Cursor* cursor) const { return SlotOf(ranked_.Previous(cursor)); }
   Cursor End() const { return ranked_.End(); }
 
  private:
   static SlotId SlotOf(const RankedSlot* ranked) { return ranked != nullptr ? ranked->slot : kNoSlot; }
   void File(const StepView& view, const Order& order, SlotId slot);
-  void WillFile(const StepView& view, SlotId slot) const;  // asks for the memory that it will read
+  void PrefetchFile(const StepView& view, SlotId slot) const;  // prefetches what File reads
 
   SortedBlocks<RankedSlot> ranked_;
-  std::vector<RankedSlot> filed_;  // [capacity] as it stands in ranked_; slot kNoSlot: it does not
+  std::vector<RankedSlot> filed_;  // [capacity] the entry in ranked_; slot kNoSlot: none
 };
 
 }  // namespace tactus::core

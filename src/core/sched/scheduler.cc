@@ -1,4 +1,4 @@
-// How a step is planned, and the start-up check that five choices fit each other.
+// Plans a step, and checks at start that the choices fit each other.
 #include "core/sched/scheduler.h"
 
 #include <fmt/format.h>
@@ -36,9 +36,9 @@ GateAnswer Scheduler::AskGate(const StepView& view, const PlanBuilder& builder, 
 
 void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan) {
   TACTUS_CHECK_MSG(view.notes.stride == note_bytes_ && view.client_notes.stride == client_note_bytes_,
-                   "the sequence table was not made for what this scheduler's choices note");
+                   "the sequence table was made for other notes than those of this scheduler's choices");
   ApplyChanges(view);
-  // After the last way out below none starts before those that go on have had their share of what it freed.
+  // After the last resort below, no sequence starts before the running ones have had their share of the freed KV.
   PlanBuilder::Places places{max_holding_, max_running_};
   if (yield_to_running_ && !view.running.empty()) {
     places.running = static_cast<int32_t>(view.running.size());
@@ -50,13 +50,13 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
   if (traits_.aborts_outgrown) outgrown_ += step.AbortOutgrown();
   if (traits_.makes_room && !traits_.pauses) step.MakeRoom();
   composition_->Compose(step);
-  // The last way out, whatever the policies: nothing is in flight and none can go on, so all wait for KV that others
-  // hold. The youngest gives its KV back, and the next plan goes on from there.
+  // Last resort for any policies: no step is in flight and no sequence can continue, so all wait for KV that others
+  // hold. The youngest loses its KV, and the next plan continues from there.
   if (builder->empty() && plan->preempts.empty() && view.steps_in_flight == 0 && !view.running.empty() &&
       traits_.can_preempt) {
     const auto by_arrival = view.running_by_arrival;
     const auto idle = std::find_if(by_arrival.rbegin(), by_arrival.rend(), [&](SlotId s) {
-      return view.seq.flight[s] == FlightState::kIdle && !builder->Touched(s);  // not so while it is paused
+      return view.seq.flight[s] == FlightState::kIdle && !builder->Touched(s);  // false while it is paused
     });
     if (idle != by_arrival.rend()) {
       step.TakeBack(*idle);
@@ -85,8 +85,7 @@ namespace {
 
 constexpr const char* kInjected = "injected";
 
-// The parser has checked what came from a flag; what came from code or a trace is checked here, against the same
-// ranges.
+// Flags are checked by the parser; values from code or traces are checked here, against the same ranges.
 struct ParameterCheck {
   Status status;
   void Group(const char*) {}
@@ -150,15 +149,15 @@ Status CheckFit(const SchedulerConfig& c, const ChoiceTraits& traits) {
   if (!traits.can_preempt && !traits.reserves_growth) {
     return InvalidArgument(
         fmt::format(
-            "admission '{}' lets sequences outgrow the KV memory and preemption '{}' never gives any back, so a "
-            "full cache would stop for good; use --admission max-length or --preemption youngest-recompute",
+            "admission '{}' lets sequences outgrow the KV memory and preemption '{}' never frees any, so a full "
+            "cache would block all sequences forever; use --admission max-length or --preemption youngest-recompute",
             c.admission, c.preemption),
         "preemption");
   }
   if (traits.aborts_outgrown && !traits.reserves_output) {
     return InvalidArgument(
-        fmt::format("preemption '{}' ends the run of sequences that outgrow what was set aside for their output, "
-                    "and admission '{}' sets nothing aside by prediction; use --admission predicted-length",
+        fmt::format("preemption '{}' ends the run of sequences that outgrow the reservation for their output, "
+                    "and admission '{}' reserves nothing by prediction; use --admission predicted-length",
                     c.preemption, c.admission),
         "preemption");
   }
@@ -190,7 +189,7 @@ Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const 
                       const std::string& name) {
   if (traits.needs_predictor && (name.empty() || name == kNoPredictor)) {
     return InvalidArgument(
-        fmt::format("order '{}' with admission '{}' and gate '{}' (or that of a class) asks for predicted output "
+        fmt::format("order '{}' with admission '{}' and gate '{}' (or that of a class) needs predicted output "
                     "lengths and there is no predictor; use --predictor {}",
                     c.order, c.admission, c.gate, kUsualPredictor),
         "predictor");
@@ -198,27 +197,27 @@ Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const 
   const std::string only = preset.predictor;
   if (!only.empty() && name != only) {
     return InvalidArgument(
-        fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' choose one of the same choices that "
-                    "takes any, such as trail",
+        fmt::format("scheduler '{}' is defined by its predictor, {}; with '{}' use a preset of the same choices that "
+                    "accepts any, such as trail",
                     c.preset, only, name),
         "predictor");
   }
   return Status();
 }
 
-// The preset's values of the knobs that are left to it.
+// Applies the preset's values to knobs that are "auto".
 void ApplySettings(const PresetInfo& preset, PolicyOptions* policy) {
   for (std::string_view rest = preset.settings; !rest.empty();) {
     const std::string_view setting = rest.substr(0, rest.find(' '));
     rest.remove_prefix(std::min(setting.size() + 1, rest.size()));
     const size_t equals = setting.find('=');
     auto* const value = policy->Find<std::string>(setting.substr(0, equals));
-    TACTUS_CHECK_MSG(value != nullptr, std::string("the preset sets a knob that there is not: ").append(setting));
+    TACTUS_CHECK_MSG(value != nullptr, std::string("the preset sets an unknown knob: ").append(setting));
     if (*value == kAutoKnob) *value = setting.substr(equals + 1);
   }
 }
 
-// Fills in what the config leaves to its preset, and gives the row.
+// Fills in the preset's values where the config has none, and returns the preset.
 Result<const PresetInfo*> ResolveNames(SchedulerConfig* c) {
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, FindPreset(c->preset));
   if (c->order.empty()) c->order = preset->order;

@@ -1,4 +1,4 @@
-// A preset with its five choices, checked to fit each other. The engine calls Plan once per step.
+// A scheduler: six choices, checked to fit each other. The engine calls Plan once per step.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ inline constexpr const char* kUsualGate = "queue";
 
 struct SchedulerConfig {
   std::string preset = "sarathi-serve";
-  std::string order, admission, composition, budget, preemption;  // empty: as the preset says
-  std::string gate;                                               // of no preset; empty: queue
-  std::string predictor;  // empty: as the preset says, else history where a choice needs one, else none
+  std::string order, admission, composition, budget, preemption;  // empty: the preset's
+  std::string gate;                                               // in no preset; empty: queue
+  std::string predictor;  // empty: the preset's, else history where a choice needs one, else none
   SchedulerLimits limits;
 };
 
-// Whether there is a class, or a request without one, that a queue's limit does not hold for.
+// Whether --max-queue does not limit some class, or requests without one.
 bool AnyPassesQueue(const SchedulerConfig& config);
 
 struct PresetInfo {
@@ -35,36 +35,36 @@ struct PresetInfo {
   int64_t token_budget;  // default tau
   const char* source;    // paper or system
   const char* help;
-  const char* starvation;      // how long a request can be passed over
-  const char* predictor = "";  // the only one that makes it what it is (trail-oracle); empty: any
-  // Values of knobs whose own is "auto" (kAutoKnob): "era=completed accelgen-model=off".
+  const char* starvation;      // bound on the time for which a request can be passed over
+  const char* predictor = "";  // the only predictor allowed (trail-oracle); empty: any
+  // Values for knobs that are "auto" (kAutoKnob): "era=completed accelgen-model=off".
   const char* settings = "";
 };
 struct ChoiceInfo {
   const char* name;
   const char* help;
-  const KnobList* knobs;  // null: it has none
+  const KnobList* knobs;  // null: none
   bool Declares(const KnobDeclaration& knob) const;
 };
 enum class Choice : uint8_t { kOrder, kAdmission, kComposition, kBudget, kPreemption, kGate };
 inline constexpr Choice kAllChoices[] = {Choice::kOrder,  Choice::kAdmission,  Choice::kComposition,
                                          Choice::kBudget, Choice::kPreemption, Choice::kGate};
-const char* NameOf(Choice choice);  // of the flag
+const char* NameOf(Choice choice);  // the flag's name
 
 // For --help, docs and the conformance suite: every row of policies.def, every value of a choice.
 const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
 
-// What --scheduler names beside presets, in a simulation only: the best of many runs by somebody who knows every
-// request beforehand (sim/oracle.h).
+// What --scheduler names besides presets, in simulations only: the best of many runs with knowledge of every request
+// (sim/oracle.h).
 struct SearchInfo {
   const char* name;
   const char* help;
 };
 const std::vector<SearchInfo>& Searches();
-const SearchInfo* FindSearch(const std::string& name);  // null: a preset, or nothing
+const SearchInfo* FindSearch(const std::string& name);  // null: no search of that name
 
-// Choices that no registry names, built by whoever simulates or tests; null ones are made as the config says. In the
+// Choices without a row in choices.def, made by simulations or tests; null ones are made as the config states. In the
 // config and in Describe an injected choice is called "injected".
 struct InjectedChoices {
   std::unique_ptr<Order> order;
@@ -72,52 +72,51 @@ struct InjectedChoices {
   std::unique_ptr<Composition> composition;
   std::unique_ptr<Budget> budget;
   std::unique_ptr<Preemption> preemption;
-  std::unique_ptr<Gate> gate;                      // of the classes that name none
+  std::unique_ptr<Gate> gate;                      // for classes that name none
   std::vector<std::unique_ptr<Gate>> class_gates;  // by index of SchedulerLimits::classes; null: `gate`. Never injected
-  // SchedulerLimits::notes and client_notes of those that are injected; the others add theirs.
+  // SchedulerLimits::notes and client_notes of the injected choices; the others add theirs.
   NoteLayout notes, client_notes;
 };
 
 class Scheduler {
  public:
-  // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (says why and the way
-  // out).
+  // kInvalidArgument: an unknown name (lists the known ones) or a combination that cannot work (with the reason and the
+  // fix).
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config) { return Create(config, {}); }
   static Result<std::unique_ptr<Scheduler>> Create(const SchedulerConfig& config, InjectedChoices injected);
 
-  // The name of the predictor to give it in SchedulerLimits::predictor before Create ("none", "history", ...), which
-  // refuses a combination that needs one and has none.
+  // The name of the predictor to set as SchedulerLimits::predictor before Create ("none", "history", ...). Create
+  // refuses a combination that needs a predictor and has none.
   static Result<std::string> PredictorFor(const SchedulerConfig& config);
 
-  // What the choices of a configuration are like before there is a predictor or a step-time model. Sizes need not be
-  // known.
+  // The traits of a configuration before there is a predictor or a step-time model. Sizes need not be known.
   static Result<ChoiceTraits> TraitsOf(const SchedulerConfig& config);
 
   // Fills `plan` through `builder`. The first call, and the first after Forget, reads the whole view instead of its
   // changes.
   void Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan);
-  // Whether --max-queue holds for requests of that class (SequenceColumns::service_class).
+  // Whether --max-queue limits requests of that class (SequenceColumns::service_class).
   bool LimitsQueue(uint8_t service_class) const { return GateOf(service_class).LimitsQueue(); }
-  // Whether AskGate must be called for every sequence that arrives (but for held ones).
+  // Whether AskGate must be called for every arriving sequence (except held ones).
   bool gate_asks() const { return asking_gate_ != nullptr; }
-  // Applies the view's changes, as Plan does: neither sees them again. Precondition: gate_asks().
+  // Applies the view's changes, as Plan does: pass each change to only one of them. Precondition: gate_asks().
   GateAnswer AskGate(const StepView& view, const PlanBuilder& builder, SlotId arrived);
   // Drops every index (tests: a fresh instance makes the same plan).
   void Forget() { fresh_ = true; }
 
   // "sarathi-serve: order fcfs, admission prompt-fits, ...; 512 tokens: no --tbt-slo, so the default"
   std::string Describe() const;
-  const SchedulerConfig& config() const { return config_; }  // with every choice filled in
-  const NoteLayout& notes() const { return notes_; }         // of the views that it plans from
+  const SchedulerConfig& config() const { return config_; }  // every choice filled in
+  const NoteLayout& notes() const { return notes_; }         // for the views passed to Plan
   const NoteLayout& client_notes() const { return client_notes_; }
   int64_t max_step_tokens() const { return traits_.max_tokens; }
-  // Whether whole prompts of several sequences share a step, each of a sequence that sets its context aside.
+  // Whether a step may hold whole prompts of several sequences, each of which reserves its whole context.
   bool computes_whole_contexts() const {
     return traits_.reserves_context && !traits_.splits_prompts && !traits_.one_prompt;
   }
-  bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
-  int64_t outgrown() const { return outgrown_; }  // runs ended because a reservation was too small, so far
-  // B, or fewer when tau is smaller: every decode fits a step.
+  bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // if there is swap space
+  int64_t outgrown() const { return outgrown_; }  // runs ended so far because a reservation was too small
+  // B, or less if tau is smaller: every decode fits a step.
   int32_t max_running() const { return max_running_; }
 
  private:
@@ -125,12 +124,12 @@ class Scheduler {
   void ApplyChanges(const StepView& view);
   SchedulerConfig config_;
   ChoiceTraits traits_;
-  int32_t max_running_ = 0;  // in one step
-  int32_t max_holding_ = 0;  // KV
+  int32_t max_running_ = 0;  // per step
+  int32_t max_holding_ = 0;  // sequences that hold KV
   int64_t outgrown_ = 0;
   bool yield_to_running_ = false;
   bool fresh_ = true;
-  std::unique_ptr<RunningByRank> running_by_rank_;  // null where the composition pauses nobody
+  std::unique_ptr<RunningByRank> running_by_rank_;  // null if the composition never pauses a sequence
   StepScratch scratch_;
   std::unique_ptr<Speculation> speculation_;
   NoteLayout notes_, client_notes_;
@@ -146,7 +145,7 @@ class Scheduler {
   }
   std::unique_ptr<Gate> gate_;
   std::vector<std::unique_ptr<Gate>> class_gates_;
-  Gate* asking_gate_ = nullptr;  // one of them; null: none asks
+  Gate* asking_gate_ = nullptr;  // one of the gates above; null: none asks
 };
 
 }  // namespace tactus::core

@@ -9,23 +9,25 @@ namespace tactus::core {
 namespace {
 
 constexpr double kCostMargin = 1.5;
-constexpr double kKeep = 1.0 / 16;           // what a step counts in Measured
-constexpr int64_t kLeastMeasured = 8;        // steps before it is gone by
-constexpr int64_t kGuessedStepsInARow = 32;  // steps, then one takes none; so many
-constexpr int64_t kGuessedAtFirst = 4;       // until enough of those are known
-// A step of so few tokens tries guesses that are likelier than not, whatever is predicted: at first, and now and then.
+constexpr double kKeep = 1.0 / 16;           // weight of a step in Measured
+constexpr int64_t kLeastMeasured = 8;        // steps before Measured is used
+constexpr int64_t kGuessedStepsInARow = 32;  // steps, then one takes no drafts
+constexpr int64_t kGuessedAtFirst = 4;       // the same until enough steps without drafts are measured
+// A step of at most kFewTokens tries drafts that are likelier right than not, whatever is predicted: at first, and now
+// and then.
 constexpr int64_t kFewTokens = 4, kTried = 2, kPlainInARow = 64;
-constexpr int32_t kGuessesInARow = 4;  // which may pay where one alone would not
-constexpr double kForget = 1.0 / 512;  // of what guesses cost, by a step that took none for it
+constexpr int32_t kGuessesInARow = 4;  // tried together: they may pay where one alone would not
+constexpr double kForget = 1.0 / 512;  // decay of the measured cost of drafts, per step that took none because of it
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
 
-// Whether a step with so many guesses is asked for its time: all up to eight, four of each doubling beyond.
+// Whether the time of a step with `guesses` drafts is predicted: all up to eight, four per doubling beyond.
 bool Asked(int64_t guesses) {
   return guesses <= 8 || guesses % static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(guesses)) / 4) == 0;
 }
 
-// The chance p at which `guesses` of them are worth so many tokens: p + p^2 + ... = worth. Above 1: not even sure ones.
+// The chance p at which `guesses` drafts are worth `worth` tokens: p + p^2 + ... = worth. Above 1: not even certain
+// ones.
 double ChanceOf(double worth, int32_t guesses) {
   if (guesses == 1 || worth >= guesses) return worth;
   double low = 0, high = 1;
@@ -46,13 +48,13 @@ Speculation::Speculation(const SchedulerLimits& limits) : step_time_(limits.step
   chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
 }
 
-// A step that was held up by something else counts as twice the usual at most.
+// A step delayed by something else counts at most twice the usual ratio.
 void Speculation::Measured::Add(double measured_over_predicted) {
   const double value = steps == 0 ? measured_over_predicted : std::clamp(measured_over_predicted, ratio / 2, ratio * 2);
   ratio += (value - ratio) * std::max(kKeep, 1.0 / static_cast<double>(++steps));
 }
 
-// What was predicted of steps that have ended since.
+// Adds the results of predicted steps that have ended since.
 void Speculation::Learn(const StepView& view) {
   if (view.recent.empty()) return;
   const auto size = static_cast<int64_t>(view.recent.size());

@@ -1,6 +1,6 @@
-// The running sequences sorted by rank anew for every step: for orders whose ranks all move with every token, and
-// compositions that let nobody pause, so that few hundred run. Who ran in the last step begins at the place that it had
-// then, so few have to move.
+// Sorts the running sequences by rank for every step: for orders whose ranks all change with every token, with
+// compositions that never pause a sequence, so that only a few hundred run. The last step's sequences start from their
+// last places, so few have to move.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class SteadyRanking {
     ranked_.reserve(static_cast<size_t>(most_running));
   }
 
-  // `slots`: those that run, all of them; `tie`: unique, decides between equals.
+  // `slots`: all running sequences; `tie`: unique, decides between equal ranks.
   void Sort(const StepView& view, const Order& order, std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
     size_t kept = 0;
     for (const RankedSlot& last : ranked_) {
@@ -30,10 +30,10 @@ class SteadyRanking {
     if (kept < slots.size()) Append(view, order, slots, tie);
     SortSteady(&ranked_, std::less<>());
   }
-  const std::vector<RankedSlot>& ranked() const { return ranked_; }  // as last sorted
+  const std::vector<RankedSlot>& ranked() const { return ranked_; }  // as of the last Sort
 
  private:
-  // Those that are not there yet.
+  // Appends the slots that are not in ranked_ yet.
   void Append(const StepView& view, const Order& order, std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
     const int64_t there = ++marks_;
     for (const RankedSlot& r : ranked_) mark_[static_cast<size_t>(r.slot)] = there;

@@ -1,8 +1,8 @@
-// The clients whose sequences are live, and those that were last: an id for each, and a block of notes in which
-// policies keep what they know about a client (as core/interfaces/sequence_notes.h has it for sequences). A client
-// without live sequences is remembered until its place is needed; who was away for longest is forgotten first.
+// The clients with live sequences and the most recent idle ones. Each has an id and a block of notes of the policies
+// (as core/interfaces/sequence_notes.h for sequences). A client without live sequences is kept until its place is
+// needed; the client that has been idle for longest is dropped first.
 //
-// Client 0 is no client: its notes are for what concerns all. Requests that name no client are one client together.
+// Client 0 is no client: its notes hold what concerns all clients. Requests without a client name form one client.
 // Thread rule: engine thread only. Nothing here allocates after construction; all operations are O(1) expected.
 #pragma once
 
@@ -17,11 +17,11 @@ namespace tactus::core {
 
 class ClientTable {
  public:
-  // `most_live`: clients that have live sequences at once; `most_idle`: clients that are remembered beside them.
-  // `note_bytes`: of each client. 0: nothing is remembered, and all are one client.
+  // `most_live`: most clients with live sequences at once. `most_idle`: most clients kept without live sequences.
+  // `note_bytes`: per client; 0: there are no notes, and all clients are one.
   ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes);
 
-  // One more live sequence of the client that has this hash.
+  // Adds a live sequence of the client with this hash; Release removes one.
   ClientId Acquire(uint64_t hash);
   void Release(ClientId client);
   SequenceNotes notes() { return {notes_.data(), note_bytes_}; }
@@ -32,7 +32,7 @@ class ClientTable {
     uint64_t hash = 0;
     int32_t sequences = 0;  // live
     ClientId next_in_bucket = kNoClient;
-    ClientId older = kNoClient, newer = kNoClient;  // among those without live sequences
+    ClientId older = kNoClient, newer = kNoClient;  // in the list of idle clients
   };
   static constexpr ClientId kNoClient = -1;
 

@@ -21,7 +21,7 @@ SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_
   columns_.planned = planned_.data();
   for (auto* list : {&free_, &waiting_, &running_, &by_arrival_}) list->reserve(n);
   changes_.reserve(4 * n);
-  for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);  // the lowest slot goes out first
+  for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);  // the lowest slot is used first
 }
 
 SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
@@ -84,7 +84,7 @@ void SequenceTable::Admit(SlotId s, int32_t matched_tokens) {
   r.admit_order = next_admit_++;
   ++num_prefilling_;
   running_.push_back(s);
-  auto at = by_arrival_.end();  // nearly always the newest
+  auto at = by_arrival_.end();  // it nearly always belongs at the end
   while (at != by_arrival_.begin() && At(*(at - 1)).arrival_order > r.arrival_order) --at;
   by_arrival_.insert(at, s);
   changes_.push_back({s, ChangeKind::kAdmitted});
@@ -147,7 +147,7 @@ void SequenceTable::Free(SlotId s) {
   r.state = SeqState::kFree;
   clients_.Release(r.client);
   free_.push_back(s);
-  // Until Compact a freed slot may still be in the running lists; it must not be handed out before.
+  // Until Compact a freed slot may still be in the running lists; it must not be reused before.
 }
 
 void SequenceTable::Compact() {
@@ -188,7 +188,8 @@ std::string SequenceTable::CheckIntegrity() const {
   for (SlotId s = 0; s < columns_.capacity; ++s) {
     const SequenceRow& r = At(s);
     if (r.in_flight < 0) return fail(s, "negative items in flight");
-    if ((r.flight == FlightState::kIdle) != (r.in_flight == 0)) return fail(s, "flight state against item count");
+    if ((r.flight == FlightState::kIdle) != (r.in_flight == 0))
+      return fail(s, "flight state does not match the item count");
     switch (r.state) {
       case SeqState::kFree:
         ++unused;
@@ -205,7 +206,7 @@ std::string SequenceTable::CheckIntegrity() const {
       case SeqState::kDecode:
         ++running;
         if ((r.computed_planned < r.goal_tokens) != (r.state == SeqState::kPrefill)) {
-          return fail(s, "prefill against planned length");
+          return fail(s, "state does not match the planned length");
         }
         break;
       case SeqState::kHeld:

@@ -1,5 +1,5 @@
-// Finds the first stop string in a stream of bytes that arrives token by token. One per choice that has stop strings;
-// keeps only as many bytes as a match can still need. Not thread-safe.
+// Finds the first stop string in a stream of bytes that arrives token by token. One per choice with stop strings;
+// stores only the bytes that a match can still need. Not thread-safe.
 #pragma once
 
 #include <string>

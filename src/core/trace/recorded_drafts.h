@@ -1,5 +1,5 @@
-// Answers the loop's questions for guesses as a recording says, so that a replay decides alike without whoever guessed.
-// Thread rule: engine thread only.
+// Returns the guesses of a recording, so that a replay makes the same decisions without the draft source. Thread rule:
+// engine thread only.
 #pragma once
 
 #include <deque>
@@ -16,10 +16,10 @@ struct RecordedDrafts {
   DraftKind kind = DraftKind::kForced;
 };
 
-// As many guesses as there were, of tokens that have no ids.
+// The guesses have the recorded number and no token ids.
 class RecordedDraftSource final : public DraftSource {
  public:
-  // `answers` (may be null): what was answered whenever guesses could be used, in order; 0 tokens where there were
+  // `answers` (may be null): receives the guesses for every task that can use some, in order; 0 tokens if there are
   // none.
   explicit RecordedDraftSource(std::vector<RecordedDrafts>* answers = nullptr) : answers_(answers) {}
   void Expect(const std::vector<RecordedDrafts>& drafts) { next_.insert(next_.end(), drafts.begin(), drafts.end()); }

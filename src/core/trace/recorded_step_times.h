@@ -1,5 +1,6 @@
-// Answers a scheduler's questions for step times as a recording says (core/loop/recording_step_times.h), so that a
-// replay decides alike without the model. Thread rule: engine thread only (and the maker of the scheduler, before).
+// Returns the step times of a recording (core/loop/recording_step_times.h) to the scheduler, so that a replay makes the
+// same decisions without the model. Thread rule: engine thread only (before it starts: the thread that creates the
+// scheduler).
 #pragma once
 
 #include <deque>
@@ -9,7 +10,8 @@
 
 namespace tactus::core {
 
-// Answers what was recorded, in order; beyond it asks `then`, or, without one, says 1 ns and that it ran out.
+// Returns the recorded times in order; after the last one, those of `then`. Without `then` it returns 1 ns and sets
+// ran_out().
 class RecordedStepTimes final : public StepTimeModel {
  public:
   RecordedStepTimes(int32_t tile_tokens, const StepTimeModel* then) : tile_tokens_(tile_tokens), then_(then) {}
@@ -26,7 +28,7 @@ class RecordedStepTimes final : public StepTimeModel {
     return answer;
   }
   int32_t tile_tokens() const override { return tile_tokens_; }
-  bool ran_out() const { return ran_out_; }  // a question was asked that the recording does not hold
+  bool ran_out() const { return ran_out_; }  // there were more calls than recorded times
   bool drained() const { return answers_.empty(); }
 
  private:

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMostTraceBytes = int64_t{4} << 30;
 
-// In a replay token 1 is the stop id of every request and token 0 is any other token.
+// In a replay token 1 is the stop id of every request, and token 0 represents all others.
 constexpr TokenId kOther = 0, kStopToken = 1;
 
 struct RecordedItem {
@@ -26,7 +26,7 @@ struct RecordedItem {
   ItemStatus status = ItemStatus::kOk;
   int32_t accepted = 0;
   int32_t num_tokens = 0;
-  int32_t stopped_at = 0;  // 1 + index of the token that ended it; 0: none did
+  int32_t stopped_at = 0;  // 1 + index of the token that ended the sequence; 0: none
 };
 struct RecordedResult {
   StepId step = 0;
@@ -66,7 +66,7 @@ struct Pass {
   bool abort = false;
 };
 
-// Answers with what was recorded, and only when it was there.
+// Returns the recorded results, each in the pass in which it arrived.
 class ReplayExecutor final : public Executor {
  public:
   ReplayExecutor(const TraceHeader& header, const ReplayHooks& hooks)
@@ -89,7 +89,7 @@ class ReplayExecutor final : public Executor {
     if (plans_.empty() || results_.empty()) return false;
     const StepPlan& plan = *plans_.front();
     const RecordedResult& r = results_.front();
-    if (r.step != plan.step) return false;  // corrupt: what is left over tells
+    if (r.step != plan.step) return false;  // corrupt: detected by drained()
     result->Clear();
     result->step = r.step;
     result->start_ns = r.start_ns;
@@ -121,7 +121,7 @@ class ReplayExecutor final : public Executor {
   std::deque<RecordedResult> results_;
 };
 
-// Answers what a predictor that does not learn has answered, sequence by sequence.
+// Returns the recorded predictions of a predictor that does not learn, one per sequence.
 class RecordedPredictor final : public LengthPredictor {
  public:
   RecordedPredictor(std::string name, int32_t slot_capacity)
@@ -158,9 +158,9 @@ class NoSink final : public EventSink {
   void OnStep(const StepEvents&) override {}
 };
 
-// A recording is untrusted: times that no clock shows end the reading, so that no sum of a few of them overflows.
+// A recording is untrusted: impossible times end the reading, so that sums of a few of them cannot overflow.
 constexpr TimeNs kMostTimeNs = int64_t{1} << 60;
-constexpr DurationNs kMostStepNs = int64_t{1} << 45;  // of one step: policies add up some thousands
+constexpr DurationNs kMostStepNs = int64_t{1} << 45;  // of one step: policies add up thousands of them
 
 DurationNs ReadApart(TraceCursor* in) {
   const int64_t apart_ns = in->Signed();
@@ -403,13 +403,13 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   return prepared;
 }
 
-// Adds what a pass tells of requests. False: it names one that there is not.
+// Adds a pass's records of requests. False: a record of an unknown request.
 bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
   for (const RecordedArrival& a : pass.arrivals) {
     RecordedRequest& r = requests->emplace_back();
     r = {a.handle, a.arrival_ns, a.prompt_tokens, a.client, a.request, a.keys, a.has_keys, {}, -1};
   }
-  // Handles count up from 1, in order of arrival.
+  // Handles are 1, 2, ... in order of arrival.
   const auto at = [requests](RequestHandle handle) {
     return handle >= 1 && handle <= requests->size() ? &(*requests)[handle - 1] : nullptr;
   };
@@ -425,7 +425,7 @@ bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
   return true;
 }
 
-// Takes the schedules of the requests that are asked for, as they end.
+// Collects the schedules of the requested requests as they end.
 class Explaining {
  public:
   explicit Explaining(ReplayHooks::Explain* explain) : explain_(explain) {}
@@ -453,7 +453,7 @@ class Explaining {
     for (Wanted* wanted : {&by_id_, &by_prompt_, &by_number_}) {
       if (found.empty()) found = std::move(wanted->ended);
     }
-    // An id that was used again means the newest; the prompts of one request arrive together.
+    // Among requests with the same id the newest counts; the prompts of one request arrive together.
     TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
     for (const RequestTimeline& t : found) newest_ns = std::max(newest_ns, t.arrival_ns);
     std::erase_if(found, [newest_ns](const RequestTimeline& t) { return t.arrival_ns != newest_ns; });
@@ -463,13 +463,13 @@ class Explaining {
  private:
   ReplayHooks::Explain* const explain_;
   struct Wanted {
-    std::vector<RequestHandle> live;  // that have arrived
+    std::vector<RequestHandle> live;  // have arrived and not ended
     std::vector<RequestTimeline> ended;
   };
   Wanted by_id_, by_prompt_, by_number_;
 };
 
-// What is no trace is not read to its end, which it need not have.
+// A file that is no trace is not read to its end, because it may be endless (a pipe).
 Result<std::string> ReadTrace(const std::string& path) {
   auto file = InputFile::Open(path, kMostTraceBytes);
   if (!file.ok()) return NotFound(fmt::format("cannot read the trace: {}", file.status().message()));
@@ -499,14 +499,14 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   const int64_t blocks_per_slot = (int64_t{sizes.max_model_len} + sizes.block_size - 1) / sizes.block_size;
   if (header.slot_capacity != header.kv.max_slots || sizes.slot_capacity != header.slot_capacity ||
       header.kv.max_blocks_per_slot != blocks_per_slot || header.kv.max_slots * blocks_per_slot > (int64_t{1} << 31)) {
-    return corrupt("the header's sizes do not fit each other");
+    return corrupt("the header's sizes are inconsistent");
   }
 
   RecordedPredictor recorded(header.scheduler.predictor, header.slot_capacity);
   RecordedStepTimes step_times(header.step_tile_tokens, nullptr);
   step_times.Expect(header.step_times);
   ReplicaServices services;
-  // One that learns does so again.
+  // A predictor that learns repeats its learning in the replay.
   if (!Learns(header.scheduler.predictor)) services.predictor = &recorded;
   if (header.step_tile_tokens > 0) services.step_time = &step_times;
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
@@ -579,12 +579,12 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     if (report.first_difference < 0 && hashes.size() != static_cast<size_t>(report.steps_recorded)) {
       report.first_difference = report.steps_recorded;
     }
-    if (report.first_difference >= 0) break;  // from here on the recorded results belong to other plans
+    if (report.first_difference >= 0) break;  // the further recorded results belong to other plans
     if (!key_error.empty()) return corrupt(key_error);
     if (recorded.missed()) return corrupt("an arrival without its recorded prediction");
-    if (!drafts.drained()) return corrupt("drafts of a sequence that takes none");
+    if (!drafts.drained()) return corrupt("drafts of a sequence that has no task for them");
     if (step_times.ran_out() || !step_times.drained())
-      return corrupt("step times that do not fit what the scheduler asks");
+      return corrupt("recorded step times do not match the scheduler's reads");
     if (!executor.drained()) return corrupt("a result of a step that was never submitted");
   }
   if (!in.ok()) return corrupt("cut off or corrupt");

@@ -16,12 +16,12 @@ namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
 
-// Durations that recordings of every format have in seconds: they were numbers of seconds once.
+// Durations that all formats store in seconds, because the options once were numbers of seconds.
 constexpr std::string_view kInSeconds[] = {"accelgen-ttft", "accelgen-tbt", "accelgen-gamma"};
-constexpr double kMostSeconds = 9e9;  // int64 nanoseconds end at 9.2e9 s
+constexpr double kMostSeconds = 9e9;  // the maximum of int64 nanoseconds is 9.2e9 s
 
-// The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same
-// bits.
+// The knobs of the policies, under the names of their flags. Real numbers are stored as text that reads back to the
+// same bits.
 template <class Visitor>
 struct PolicyFields {
   Visitor& v;
@@ -49,7 +49,7 @@ struct PolicyFields {
   }
 };
 
-// One list of names for writing and reading. `Visitor` has Number(name, int64&) and Text(name, string&).
+// The list of names for both writing and reading. `Visitor` has Number(name, int64&) and Text(name, string&).
 template <class Visitor>
 void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   const auto number = [&v](const char* name, auto& field, int64_t low, int64_t high) {
@@ -129,16 +129,16 @@ struct Writer {
   }
 };
 
-// Knobs that policies had once, whole numbers all. Recordings that have them stay readable: those of other policies
-// replay as they ran, those of the policy itself say that they do not.
+// Integer knobs that policies no longer have. Recordings with them stay readable: those of other policies replay
+// identically, those of the policy itself report a difference.
 constexpr std::string_view kRetiredKnobs[] = {"mlfq-queues"};
 
-// The names come in the order of VisitHeader; a version of the format fixes the list, but for the knobs: those that the
-// recording program had, in any order. A knob that it did not have is as declared.
+// The names are in the order of VisitHeader. The format's version fixes the list except for the knobs, which are those
+// of the recording program, in any order. Knobs that it lacked get their default.
 struct Reader {
   TraceCursor* in;
   Status status;
-  std::string next;  // a name that was read ahead; empty: none
+  std::string next;  // name that was read ahead; empty: none
   const std::string& Next() {
     if (next.empty()) next = in->String(64);
     return next;
@@ -199,7 +199,7 @@ struct Reader {
     Number(name.c_str(), &value, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
     return true;
   }
-  // Reads the value of the knob whose name comes next.
+  // Reads the value of the knob with the next name.
   struct KnobReader {
     Reader& reader;
     bool found = false;

@@ -20,12 +20,10 @@ namespace tactus::core {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 11;
-inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
-                                                    // 4: no gate; 5: no planned places; 6: places of another form;
-                                                    // 7: nothing moves between engines; 8: nothing is on disk, drafts
-                                                    // of another form, which no program but tests recorded;
-                                                    // 9: no plan says how likely a guess must be; 10: no plan's ends
-                                                    // are scanned
+// The oldest readable version. Versions lack: 2: drafts; 3: classes of service, request ids; 4: the gate; 5: planned
+// places; 6: the present form of places; 7: migration; 8: prompts on disk, the present form of drafts (only tests
+// recorded the old one); 9: the least chance of guesses; 10: scanned ends of plans.
+inline constexpr uint64_t kOldestTraceVersion = 2;
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -37,26 +35,26 @@ enum class TraceTag : uint8_t {
   kKey = 5,  // key of a block of generated text
   kAbort = 6,
   kPlan = 7,        // a submitted step: plan hash so far, tokens, items, decodes, preemptions
-  kEnd = 8,         // closed in order; what follows the last kPlan is complete
-  kStepTimes = 10,  // what the step-time model answered since the last of these
-  kPredicted =
-      9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
-  kDrafts = 11,  // so many tokens were guessed to follow a sequence, as formats 3 to 8 had it
-  kRequestId = 12,  // of the arrival before it
-  kPlanned = 13,    // its place in a job's plan, as format 6 had it
+  kEnd = 8,         // closed properly; the records after the last kPlan are complete
+  kStepTimes = 10,  // results of the step-time model since the last kStepTimes
+  // Prediction for the next sequence (in order of arrival and choice) by a predictor that does not learn.
+  kPredicted = 9,
+  kDrafts = 11,     // number of guesses for a sequence, in formats 3 to 8
+  kRequestId = 12,  // of the last arrival
+  kPlanned = 13,    // its place in a job's plan, in format 6
   kPlace = 14,      // its place in a job's plan
-  kTransfer = 15,   // a command of who moves sequences between engines
-  kImported = 16,   // the arrival before it has run elsewhere
-  kProposal = 17,   // a sequence waits for its next token, and what is guessed to follow it
-  kStored = 18,     // what is kept on disk of the arrival before it
-  kScanned = 19,    // the end of the plan that the arrival before it was taken from, and what the end is chosen by
+  kTransfer = 15,   // a TransferCommand
+  kImported = 16,   // the last arrival was migrated in
+  kProposal = 17,   // a sequence waits for its next token; the guesses after it
+  kStored = 18,     // blocks of the last arrival that are stored on disk
+  kScanned = 19,    // the end of the plan from which the last arrival was taken, and the values that choose the end
 };
 
-// Everything that a replay must be built with.
+// The configuration of a replay.
 struct TraceHeader {
   std::string version;        // of the program
-  std::string started_with;   // free text: effective configuration as the program prints it; may be empty
-  SchedulerConfig scheduler;  // with every choice filled in; no step-time model, no predictor but its name
+  std::string started_with;   // free text: the effective configuration as printed by the program; may be empty
+  SchedulerConfig scheduler;  // with all names filled in; without step-time model, and of the predictor only its name
   KvCacheConfig kv;
   IntakeLimits limits;
   int32_t slot_capacity = 0;
@@ -64,16 +62,16 @@ struct TraceHeader {
   int32_t max_in_flight = 1;
   bool can_chain = false;
   int32_t max_draft_tokens = 0;        // 0: no drafts
-  bool guesses = false;                // some of them are not sure
-  int32_t step_tile_tokens = 0;        // of the scheduler's step-time model; 0: it had none
-  std::vector<DurationNs> step_times;  // what that model answered while the scheduler was made
+  bool guesses = false;                // some drafts are not sure
+  int32_t step_tile_tokens = 0;        // of the scheduler's step-time model; 0: no model
+  std::vector<DurationNs> step_times;  // results of that model while the scheduler was created
 };
 
-// Of a replica that is about to be connected; takes what its scheduler has asked so far.
+// The header for a replica about to be connected; moves out the step times that its scheduler has read so far.
 TraceHeader MakeTraceHeader(Replica& replica, const ExecutorTraits& traits, std::string started_with = {});
 
-// A replica as the one that was recorded. What the recorded one refused is not in its recording: nothing is refused for
-// a full queue.
+// The configuration of the recorded replica, but without a queue limit: requests that it refused are not in the
+// recording.
 ReplicaConfig ReplicaOf(const TraceHeader& header);
 
 using TraceBytes = std::vector<uint8_t>;
@@ -102,7 +100,8 @@ inline void PutString(std::string_view s, TraceBytes* out) {
 
 void PutHeader(const TraceHeader& header, TraceBytes* out);
 
-// Reads what the functions above wrote. A trace is untrusted input: reads beyond the end give 0 and make ok() false.
+// Reads data written by the functions above. A trace is untrusted input: reads beyond the end give 0 and make ok()
+// false.
 class TraceCursor {
  public:
   TraceCursor(const uint8_t* data, size_t size) : at_(data), begin_(data), end_(data + size) {}
@@ -128,7 +127,7 @@ class TraceCursor {
     Fail();
     return false;
   }
-  // What was read makes no sense: nothing more will be.
+  // The data are invalid: ends all reading.
   void Fail() {
     ok_ = false;
     at_ = end_;

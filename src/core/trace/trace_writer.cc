@@ -158,7 +158,7 @@ void TraceWriter::Key(RequestHandle handle, int32_t choice, int32_t block, const
   PutHash(key, &buffer_);
 }
 
-// Only items that did not simply do what was planned; `stops_` is in item order, and so are accepted drafts.
+// Writes only items whose result differs from the plan. `stops_` and accepted drafts are in item order.
 void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool ok) {
   Touch();
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kResult));
@@ -287,7 +287,7 @@ Status TraceWriter::Close() {
   const bool close_failed = std::fclose(file_) != 0;
   file_ = nullptr;
   if (failed_ || close_failed) return DataLoss("the trace could not be written completely (disk full?)");
-  if (truncated_) return DataLoss("the trace was cut off: the disk was too slow for it");
+  if (truncated_) return DataLoss("the trace was cut off: the disk was too slow");
   return Status();
 }
 

@@ -1,8 +1,8 @@
 // Records every input of the step loop at the pass that drained it, for replay (core/trace/replay.h); the format is in
-// trace_format.h. The engine thread encodes into memory; a thread of the writer's own writes the file.
+// trace_format.h. The engine thread encodes into memory; a separate thread writes the file.
 //
-// Thread rule: Create and Close from the owner, everything else on the engine thread. The engine never waits for the
-// disk: with more than 256 MiB unwritten the trace ends there, and Close says so.
+// Thread rule: Create and Close on the owner's thread, everything else on the engine thread. The engine never waits for
+// the disk: if more than 256 MiB are unwritten, the trace is cut off, and Close reports it.
 #pragma once
 
 #include <condition_variable>
@@ -20,11 +20,11 @@ namespace tactus::core {
 
 class TraceWriter final : public LoopTap {
  public:
-  // kInvalidArgument when the file cannot be made.
+  // kInvalidArgument: the file cannot be created.
   static Result<std::unique_ptr<TraceWriter>> Create(const std::string& path, const TraceHeader& header);
-  ~TraceWriter() override;  // closes; an error is lost then
+  ~TraceWriter() override;  // closes and ignores errors
 
-  // One pass: BeginPass, then what it drained, then EndPass. A pass without any record leaves no trace.
+  // As in LoopTap. A pass without records is not written.
   void BeginPass(TimeNs now_ns) override;
   void Arrival(const PreparedRequest& request) override;
   void Predicted(int32_t tokens) override;
@@ -41,7 +41,7 @@ class TraceWriter final : public LoopTap {
   void EndPass() override;
   int64_t position() const override { return handed_over_ + static_cast<int64_t>(buffer_.size()); }
 
-  // Writes what is left. kDataLoss: the trace is incomplete (disk full or too slow).
+  // Writes the rest. kDataLoss: the trace is incomplete (disk full or too slow).
   Status Close() override;
 
  private:
@@ -72,7 +72,7 @@ class TraceWriter final : public LoopTap {
   std::thread thread_;
 };
 
-// Records a replica in a file; `started_with`: the effective configuration, for people.
+// Records a replica in a file; `started_with`: the effective configuration, as free text.
 TapFactory RecordTo(std::string path, std::string started_with = {});
 
 }  // namespace tactus::core

@@ -12,9 +12,9 @@
 namespace tactus::engine {
 namespace {
 
-constexpr int64_t kSegmentsOfLimit = 64;            // what is evicted at once is a part of so many
-constexpr int64_t kLeastBlocks = 16;                // that a limit must hold
-constexpr int64_t kMostBlocks = int64_t{1} << 20;   // what is known of each takes some 100 bytes of memory
+constexpr int64_t kSegmentsOfLimit = 64;            // segments that fill the limit; eviction removes whole segments
+constexpr int64_t kLeastBlocks = 16;                // that the limit must allow
+constexpr int64_t kMostBlocks = int64_t{1} << 20;   // the index entry of a block takes some 100 bytes of memory
 constexpr size_t kForgottenKeys = size_t{1} << 16;  // that are remembered as evicted
 constexpr size_t kMostWarnings = 32;
 
@@ -72,13 +72,13 @@ Status BlockStore::Load(const Say& say) {
         continue;
       }
       if (!segment.ok()) {
-        say(fmt::format("warning: KV cache: {}; its blocks are lost, and it is removed", segment.status().message()));
+        say(fmt::format("warning: KV cache: {}; its blocks are lost and it is removed", segment.status().message()));
         ++stats_.damaged;
         RemoveSegment(file.stem);
         continue;
       }
       if (damaged > 0) {
-        say(fmt::format("warning: KV cache: {} records of '{}.index' are damaged or have no block, and are left out",
+        say(fmt::format("warning: KV cache: {} records of '{}.index' are damaged or have no block, and are skipped",
                         damaged, file.stem));
         stats_.damaged += damaged;
       }
@@ -88,11 +88,12 @@ Status BlockStore::Load(const Say& say) {
         held.keys.push_back(block.key);
         const auto [at, is_first] = index_.try_emplace(block.key, Place{id, block});
         if (is_first) continue;
-        // Written anew, as the older one was damaged. Numbers tell which that is; files come by their last use.
+        // The newer segment rewrote the block because the older one was damaged. Segments are loaded by last use, so
+        // their numbers decide which is newer.
         const SegmentId other = at->second.segment;
         if (other == id || segments_.at(other).stem < held.stem) at->second = Place{id, block};
       }
-      if (number > newest_number) {  // what was written last goes on: numbers stay the order of writing
+      if (number > newest_number) {  // appending continues in the newest segment: numbers keep the order of writing
         newest_number = number;
         active_ = id;
       }
@@ -115,15 +116,15 @@ Status BlockStore::SetLimit(const Say& say) {
   const int64_t allowed = stats_.bytes + free / 2;
   if (free >= 0 && stats_.limit > allowed) {
     say(
-        fmt::format("warning: KV cache folder: its disk has {} free, of which half is left to others: it keeps {} "
+        fmt::format("warning: KV cache folder: its disk has {} free, of which half is left free: it uses {} "
                     "instead of --kv-cache-dir-size {}",
                     Size(free), Size(allowed), FormatBytes(options_.max_bytes)));
     stats_.limit = allowed;
   }
   stats_.writing = stats_.limit >= kLeastBlocks * BlockAndRecord() + kSegmentHeaderBytes;
-  if (!stats_.writing) say("warning: KV cache folder: too little room; nothing is written");
+  if (!stats_.writing) say("warning: KV cache folder: too little room; no blocks are written");
   places_of_segment_ = static_cast<int32_t>(std::max<int64_t>(1, stats_.limit / kSegmentsOfLimit / BlockAndRecord()));
-  // No lock is held for as long as a table takes that grows.
+  // Reserve now, so that no lock is held while the table grows.
   index_.reserve(static_cast<size_t>(std::min(kMostBlocks, stats_.limit / BlockAndRecord())));
   if (stats_.bytes > stats_.limit) {
     const int64_t before = stats_.bytes;
@@ -189,7 +190,7 @@ bool BlockStore::Read(const Hash128& key, std::byte* to) {
   index_.erase(found);
   --stats_.blocks;
   ++stats_.damaged;
-  Warn(fmt::format("KV cache: '{}.blocks' is damaged at byte {}: the block there is left out", segment->stem(),
+  Warn(fmt::format("KV cache: '{}.blocks' is damaged at byte {}: the block there is skipped", segment->stem(),
                    block.place * options_.block_bytes));
   return false;
 }
@@ -208,11 +209,11 @@ bool BlockStore::Append(const Hash128& key, const std::byte* bytes) {
   if (written.ok()) return true;
   std::lock_guard lock(mutex_);
   stats_.writing = false;
-  Warn(fmt::format("KV cache: {}; nothing more is written", written.message()));
+  Warn(fmt::format("KV cache: {}; no more blocks are written", written.message()));
   return false;
 }
 
-// No other function changes what is active.
+// Only Append's thread changes active_, so that it may be read here without the lock.
 Status BlockStore::Write(const Hash128& key, const std::byte* bytes) {
   std::shared_ptr<Segment> segment;
   if (active_ == kNone) {
@@ -242,8 +243,8 @@ Status BlockStore::Write(const Hash128& key, const std::byte* bytes) {
   return Status();
 }
 
-// Takes out what was not used for longest, until there is room for so many bytes more. Its files are the caller's to
-// remove.
+// Removes the least recently used segments from the tables until there is room for `bytes` more. The caller removes
+// their files.
 std::vector<BlockStore::Held> BlockStore::MakeRoom(int64_t bytes) {
   std::vector<Held> victims;
   while (stats_.bytes + bytes > stats_.limit && !segments_.empty()) {
@@ -271,7 +272,7 @@ void BlockStore::Remove(std::vector<Held> victims) {
   for (const Held& victim : victims) {
     if (RemoveSegment(victim.stem)) continue;
     std::lock_guard lock(mutex_);
-    Warn(fmt::format("KV cache: '{}' cannot be removed, and takes more than --kv-cache-dir-size", victim.stem));
+    Warn(fmt::format("KV cache: '{}' cannot be removed; the folder exceeds --kv-cache-dir-size", victim.stem));
   }
 }
 

@@ -1,8 +1,8 @@
-// KV blocks on disk under a size limit (--kv-cache-dir; docs/prompt_cache.md): by key, in segments that only grow. What
-// was not used for longest goes first, a segment at a time. A block that is damaged is not found; nothing else changes.
+// KV blocks on disk under a size limit (--kv-cache-dir; docs/prompt_cache.md): by key, in segments that only grow. The
+// least recently used segment is evicted first. A damaged block is treated as missing; nothing else changes.
 //
-// Thread rule: any thread; Append is one thread's. No lock is held over anything that a file does: whoever asks Has
-// does not wait for the disk.
+// Thread rule: any thread; Append on one thread. No lock is held during file operations: Has does not wait for the
+// disk.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@
 namespace tactus::engine {
 
 struct BlockStoreOptions {
-  std::string identity;     // what a block needs to be of use: model, numerics, program; text, a line each
+  std::string identity;     // what the blocks depend on: model, numerics, program; text, a line each
   int64_t block_bytes = 0;  // >= 1
-  int64_t max_bytes = 0;    // of all files of the folder, those of other identities too
+  int64_t max_bytes = 0;    // of all files of the folder, including those of other identities
 };
 
 struct BlockStoreStats {
   int64_t blocks = 0;             // of this identity
-  int64_t bytes = 0, limit = 0;   // of all files; what they may be
+  int64_t bytes = 0, limit = 0;   // of all files; their limit
   int64_t read = 0, written = 0;  // counters since the start, in blocks
   int64_t evicted = 0;            // of this identity
   int64_t damaged = 0;            // found at the start or when they were read
-  bool writing = true;            // false: the disk refused, or has too little room
+  bool writing = true;            // false: a write failed, or the disk has too little room
 };
 
 class BlockStore {
  public:
-  // Reads what is there. `say` gets lines for people: what there is, and what was left out and why; those that a user
-  // should not miss begin with "warning: ". kInvalidArgument (param kv-cache-dir-size): too small, with the least.
+  // Reads the existing segments. `say` receives lines for people: the blocks found, and the blocks skipped and why;
+  // important lines begin with "warning: ". kInvalidArgument (param kv-cache-dir-size): too small; names the minimum.
   using Say = std::function<void(const std::string& line)>;
   static Result<std::unique_ptr<BlockStore>> Open(std::unique_ptr<KvFolder> folder, const BlockStoreOptions& options,
                                                   const Say& say);
@@ -47,16 +47,17 @@ class BlockStore {
   int64_t block_bytes() const { return options_.block_bytes; }
   bool Has(const Hash128& key) const;
   struct Match {
-    int32_t blocks = 0;                 // leading ones that are there
-    CacheEnd end = CacheEnd::kUnknown;  // kPrompt: all of them; kEvicted: the next one was there
+    int32_t blocks = 0;                 // leading blocks that are stored
+    CacheEnd end = CacheEnd::kUnknown;  // kPrompt: all are stored; kEvicted: the next one was evicted
   };
-  // Counts as a use of those. Touches no file.
+  // Counts as a use of the found blocks. Accesses no file.
   Match Find(std::span<const Hash128> keys);
-  // Notes on the disk which segments were used since the last call, for the order in which they go after a restart.
+  // Records on the disk which segments were used since the last call, to keep the eviction order after a restart.
   void NoteUses();
-  // Fills block_bytes(). False: it is not there, or damaged, which it says once (TakeWarnings) and then is not there.
+  // Fills block_bytes(). False: the block is missing, or damaged; damage is reported once (TakeWarnings), then it is
+  // missing.
   bool Read(const Hash128& key, std::byte* to);
-  // What is there already stays. False: nothing is written from now on.
+  // A key that is already stored is left as it is. False: no further blocks are written.
   bool Append(const Hash128& key, const std::byte* bytes);
 
   BlockStoreStats Stats() const;
@@ -67,9 +68,9 @@ class BlockStore {
   struct Held {
     std::string stem;
     int64_t bytes = 0;
-    uint64_t used = 0;                 // when, in uses
-    uint64_t noted = 0;                // which of them the file's time tells
-    std::shared_ptr<Segment> segment;  // null: of another identity
+    uint64_t used = 0;                 // time of the last use, in uses
+    uint64_t noted = 0;                // the value of `used` at the last update of the file's time
+    std::shared_ptr<Segment> segment;  // null: the segment has another identity
     std::vector<Hash128> keys;
   };
   struct Place {
@@ -91,7 +92,7 @@ class BlockStore {
   void Warn(std::string line);
   uint64_t& Forgotten(const Hash128& key) { return forgotten_[key.low % forgotten_.size()]; }
 
-  const std::unique_ptr<KvFolder> folder_;  // the lock
+  const std::unique_ptr<KvFolder> folder_;  // holds the lock
   const BlockStoreOptions options_;
   SegmentFormat format_;
   std::string subfolder_;
@@ -100,9 +101,9 @@ class BlockStore {
   mutable std::mutex mutex_;
   std::map<SegmentId, Held> segments_;
   std::unordered_map<Hash128, Place, KeyHash> index_;
-  std::vector<uint64_t> forgotten_;  // of evicted keys; a newer one takes the place of an older one
+  std::vector<uint64_t> forgotten_;  // `high` of evicted keys; a newer one replaces an older one
   SegmentId last_id_ = kNone, active_ = kNone;
-  uint32_t last_number_ = 0;  // in the name of a segment of ours
+  uint32_t last_number_ = 0;  // in the file names of this identity's segments
   uint64_t uses_ = 0;
   BlockStoreStats stats_;
   std::vector<std::string> warnings_;

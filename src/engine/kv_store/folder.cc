@@ -35,7 +35,7 @@ std::string Hex(const Hash128& bits) {
   return fmt::format("{:016x}{:016x}", bits.high, bits.low);
 }
 
-// The secret's own, so that a flipped bit is not taken for another secret.
+// A check of the secret itself, so that a flipped bit is not read as another secret.
 uint64_t CheckOfSecret(const Hash128& secret) {
   constexpr std::string_view kUse = "kv-cache secret";
   return SipHash128(secret, kUse.data(), kUse.size()).low;
@@ -55,10 +55,10 @@ bool HexDigits(std::string_view text, uint64_t* value) {
   return true;
 }
 
-// What is wrong with it; empty: *secret is read.
+// Returns the fault; empty: *secret has been read.
 std::string ParseFile(std::string_view text, Hash128* secret) {
   const std::string damaged = fmt::format(
-      "its file '{}' is damaged; remove the folder: what is lost can be computed "
+      "its file '{}' is damaged; remove the folder: lost blocks can be computed "
       "again",
       kFile);
   if (!text.starts_with(kTitle)) return damaged;
@@ -67,14 +67,14 @@ std::string ParseFile(std::string_view text, Hash128* secret) {
   if (digits == 0 || digits > 9) return damaged;
   const int format = std::stoi(std::string(rest.substr(0, digits)));
   if (format != kFormat) {
-    return fmt::format("it has format {}, and this program knows format {}; name another folder, or remove this one",
+    return fmt::format("it has format {}, but this program needs format {}; choose another folder, or remove this one",
                        format, kFormat);
   }
   constexpr std::string_view kSecret = "\nsecret ";
   const std::string_view line = rest.substr(digits);
   const bool read = line.size() >= kSecret.size() + 32 && HexDigits(line.substr(kSecret.size(), 16), &secret->high) &&
                     HexDigits(line.substr(kSecret.size() + 16, 16), &secret->low);
-  if (!read || text != FileText(*secret)) return damaged;  // with the secret's check
+  if (!read || text != FileText(*secret)) return damaged;  // includes the check
   return {};
 }
 
@@ -87,34 +87,34 @@ bool IsSegmentStem(const std::string& name) {
 Result<std::unique_ptr<KvFolder>> KvFolder::Open(const std::string& path) {
   struct stat at{};
   if (stat(path.c_str(), &at) == 0 && !S_ISDIR(at.st_mode))
-    return Bad(path, "it is a file; name a folder, which need not exist");
+    return Bad(path, "it is a file; choose a folder, which need not exist");
   std::error_code error;
   const bool existed = fs::is_directory(path, error);
   if (!existed) {
     fs::create_directories(path, error);
-    if (error) return Bad(path, fmt::format("it cannot be made: {}", error.message()));
+    if (error) return Bad(path, fmt::format("it cannot be created: {}", error.message()));
     (void)chmod(path.c_str(), 0700);
   }
   const std::string file = path + "/" + kFile;
   if (existed && access(file.c_str(), F_OK) != 0) {
     const bool empty = fs::is_empty(path, error);
     if (error) return Bad(path, fmt::format("it cannot be read: {}", error.message()));
-    if (!empty) return Bad(path, fmt::format("it is not empty and has no file '{}'; name a folder of its own", kFile));
+    if (!empty) return Bad(path, fmt::format("it is not empty and has no file '{}'; choose an empty folder", kFile));
   }
   if (access(path.c_str(), W_OK) != 0) return Bad(path, fmt::format("not writable: {}", std::strerror(errno)));
   const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return Bad(path, fmt::format("'{}' cannot be opened: {}", kFile, std::strerror(errno)));
   std::unique_ptr<KvFolder> folder(new KvFolder());
   folder->path_ = path;
-  folder->lock_ = fd;  // closed with it
+  folder->lock_ = fd;  // closed by the destructor
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
-      return Bad(path, "another process uses it; one folder serves one process at a time: name another one");
+      return Bad(path, "another process uses it; only one process may use a folder: choose another one");
     return Bad(path, fmt::format("it cannot be locked: {}", std::strerror(errno)));
   }
   if (fstat(fd, &at) != 0 || (at.st_mode & 077) != 0) {
     return Bad(path,
-               fmt::format("its file '{}' is open to others than its owner; chmod 600 it, or remove the folder if "
+               fmt::format("its file '{}' can be read by others than its owner; chmod 600 it, or remove the folder if "
                            "others may have read it",
                            kFile));
   }
@@ -148,7 +148,7 @@ Result<std::vector<KvFolder::SegmentFiles>> KvFolder::Segments() const {
     std::error_code inner;
     if (sub->symlink_status(inner).type() != fs::file_type::directory) continue;
     for (fs::directory_iterator file(sub->path(), inner), last; !inner && file != last; file.increment(inner)) {
-      // Blocks without an index are of a process that was killed before it wrote the first record.
+      // A .blocks file without an index is from a process that was killed before it wrote the first record.
       const fs::path& p = file->path();
       if (p.extension() != ".index" && p.extension() != ".blocks") continue;
       if (!IsSegmentStem(p.stem().string())) continue;
@@ -182,7 +182,7 @@ Result<std::string> KvFolder::Subfolder(const std::string& identity) const {
   const Hash128 name = SipHash128({0x69, 0x64}, identity.data(), identity.size());
   const std::string sub = path_ + "/" + Hex(name);
   if (mkdir(sub.c_str(), 0700) != 0 && errno != EEXIST)
-    return Bad(path_, fmt::format("no subfolder can be made in it: {}", std::strerror(errno)));
+    return Bad(path_, fmt::format("no subfolder can be created in it: {}", std::strerror(errno)));
   const std::string about = sub + "/about";
   const int fd = open(about.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd >= 0) {  // for people; the program does not read it
@@ -193,7 +193,7 @@ Result<std::string> KvFolder::Subfolder(const std::string& identity) const {
 }
 
 bool RemoveSegment(const std::string& stem) {
-  // Without its index a segment is nothing: so it goes first.
+  // A segment without an index is invalid, so the index is removed first.
   for (const char* extension : {".index", ".blocks"}) {
     if (unlink((stem + extension).c_str()) != 0 && errno != ENOENT) return false;
   }

@@ -1,12 +1,12 @@
-// The folder of --kv-cache-dir: whose it is, what the keys in it come from, and what files it has.
+// The folder of --kv-cache-dir: its lock, the secret that its keys derive from, and its files.
 //
 //   kv-cache                 format, secret, and the lock of the process that uses the folder
-//   IDENTITY/about           what the blocks of this subfolder need to be of use: model, numerics, program
+//   IDENTITY/about           what the blocks of this subfolder depend on: model, numerics, program
 //   IDENTITY/NNNNNNNN.index  records of a segment (segment.h)
 //   IDENTITY/NNNNNNNN.blocks its blocks
 //
-// All is readable by the owner alone: blocks tell what was asked, and who knows the secret could make prompts that
-// collide. Nothing else in the folder is touched. Thread rule: one thread.
+// All files are readable by the owner only: blocks reveal prompts, and anyone with the secret could construct prompts
+// whose keys collide. Nothing else in the folder is touched. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ namespace tactus::engine {
 
 class KvFolder {
  public:
-  // Makes the folder, and the secret, where there are none. Holds the lock until it is destroyed. kInvalidArgument
-  // (param kv-cache-dir) says what is wrong and what to do: no folder, not writable, not empty and not one of ours, of
-  // another format, damaged, open to others, in use by another process.
+  // Creates the folder and the secret if they are missing. Holds the lock until destruction. kInvalidArgument (param
+  // kv-cache-dir) states the fault and what to do: not a folder, not writable, neither empty nor a KV cache folder,
+  // another format, damaged, open to other users, in use by another process.
   static Result<std::unique_ptr<KvFolder>> Open(const std::string& path);
   ~KvFolder();
   KvFolder(const KvFolder&) = delete;
   KvFolder& operator=(const KvFolder&) = delete;
 
   const std::string& path() const { return path_; }
-  const Hash128& secret() const { return secret_; }  // drawn once, and the same at every start
+  const Hash128& secret() const { return secret_; }  // drawn once; the same at every start
 
   struct SegmentFiles {
     std::string stem;       // path without ".index" and ".blocks"
     std::string subfolder;  // IDENTITY
-    int64_t bytes = 0;      // of both
-    int64_t used_ns = 0;    // when the index was touched last, by the file system's clock
+    int64_t bytes = 0;      // of both files
+    int64_t used_ns = 0;    // last use: the index's modification time, by the file system's clock
   };
-  // Of all identities, the one that was not used for longest first.
+  // Segments of all identities, least recently used first.
   Result<std::vector<SegmentFiles>> Segments() const;
   // Free bytes of the disk; -1: not known.
   int64_t FreeBytes() const;
-  // The subfolder of what needs this to be of use; made where there is none.
+  // The subfolder for this identity; created if missing.
   Result<std::string> Subfolder(const std::string& identity) const;
 
  private:
@@ -52,7 +52,7 @@ class KvFolder {
   int lock_ = -1;
 };
 
-// Removes the files of a segment. False: they are still there.
+// Removes the files of a segment. False: they still exist.
 bool RemoveSegment(const std::string& stem);
 
 }  // namespace tactus::engine

@@ -36,7 +36,7 @@ static_assert(sizeof(Header) == kSegmentHeaderBytes);
 struct Record {
   Hash128 key;
   uint64_t check;  // of the block
-  uint64_t place;  // so that a record that was copied elsewhere is none
+  uint64_t place;  // so that a record copied to another place is invalid
   uint64_t record_check;
 };
 static_assert(sizeof(Record) == kSegmentRecordBytes);
@@ -55,7 +55,7 @@ Header HeaderOf(const SegmentFormat& format) {
   return h;
 }
 
-// All of it, or not: errno says why; a file that ends before counts as such.
+// Reads all of it. False: errno has the cause; a file that ends too early is also an error.
 bool ReadAll(int fd, void* to, size_t size, int64_t at) {
   for (size_t done = 0; done < size;) {
     const ssize_t got = pread(fd, static_cast<char*>(to) + done, size - done, at + static_cast<int64_t>(done));
@@ -112,10 +112,10 @@ Result<std::unique_ptr<Segment>> Segment::Create(const std::string& stem, const 
 Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const SegmentFormat& format,
                                                std::vector<StoredBlock>* blocks, int64_t* dropped) {
   std::unique_ptr<Segment> segment(new Segment(stem, format));
-  // Of one file alone the other is made, and then the segment was never begun or has lost its header.
+  // If one file is missing it is created; then the segment is either empty or has lost its header.
   TACTUS_RETURN_IF_ERROR(segment->OpenFiles(O_CREAT));
   if (SizeOf(segment->index_) < kSegmentHeaderBytes && SizeOf(segment->blocks_) == 0)
-    return NotFound(fmt::format("'{}' was never begun", stem));
+    return NotFound(fmt::format("'{}' is empty", stem));
   Header header{};
   const Header right = HeaderOf(format);
   if (!ReadAll(segment->index_, &header, sizeof(header), 0) || std::memcmp(&header, &right, sizeof(header)) != 0)
@@ -123,7 +123,7 @@ Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const Se
   const int64_t index_bytes = SizeOf(segment->index_), block_file_bytes = SizeOf(segment->blocks_);
   const int64_t places = std::min(kMostPlaces, (index_bytes - kSegmentHeaderBytes) / kSegmentRecordBytes);
   const int64_t there = block_file_bytes / format.block_bytes;
-  // Piece by piece: a file is as long as its author likes. Records without a block are not looked at.
+  // Read in pieces: a forged file may have any length. Records without a block are not read.
   const int64_t looked_at = std::min(places, there);
   *dropped += places - looked_at;
   std::vector<Record> records;
@@ -145,11 +145,12 @@ Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const Se
     }
   }
   segment->size_ = static_cast<int32_t>(std::min(places, there));
-  // Half a record, or blocks without one: the next is written in their place. What is whole keeps its time of last use.
+  // Cut off partial records, and blocks without one, so that the next is written in their place. Files without such a
+  // remainder keep their time of last use.
   const auto cut = [](int fd, int64_t bytes, int64_t to) { return bytes == to || ftruncate(fd, to) == 0; };
   if (!cut(segment->index_, index_bytes, kSegmentHeaderBytes + segment->size_ * kSegmentRecordBytes) ||
       !cut(segment->blocks_, block_file_bytes, segment->size_ * format.block_bytes))
-    return DataLoss(fmt::format("'{}' cannot be cut to what is whole: {}", stem, std::strerror(errno)));
+    return DataLoss(fmt::format("'{}' cannot be cut to its complete records: {}", stem, std::strerror(errno)));
   return segment;
 }
 

@@ -7,10 +7,10 @@
 namespace tactus::fleet {
 namespace {
 
-// Lengths before any request has ended, and how fast the means follow those that do: about the last two hundred count.
+// Mean lengths before any request has ended, and the weight of each that ends: about the last two hundred count.
 constexpr double kPriorPrompt = 1024, kPriorOutput = 128, kFollow = 0.01;
 
-// Tokens of a replica's prefixes, however much memory it claims to have.
+// Limit on a replica's remembered tokens, whatever memory it reports.
 constexpr int64_t kMostRemembered = int64_t{1} << 26;
 
 }  // namespace

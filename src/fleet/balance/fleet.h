@@ -1,9 +1,9 @@
-// What is known of the replicas of a model: health, what was routed where and has not ended, what they said of their
-// queues and memory when they were last asked, and which prefixes they were given. The simulator and the router keep
-// one and give it to the same balancers.
+// State of the replicas of a model: health, requests routed to each that have not ended, their last reports of queue
+// and memory, and the prefixes routed to them. The simulator and the router each keep one and pass it to the same
+// balancers.
 //
-// Between two answers of a replica nothing is taken to have started or ended there: what is routed to it in between
-// waits and will take memory (SAL, 4.2). Thread rule: one thread at a time.
+// Between two reports of a replica nothing is assumed to start or end there: requests routed meanwhile wait and will
+// take memory (SAL, 4.2). Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace tactus::fleet {
 
-// What a replica says of itself.
+// A replica's report.
 struct ReplicaState {
   int32_t running = 0;
   int64_t waiting_tokens = 0;
-  int64_t free_kv_tokens = 0;  // cached prefixes without a user included
+  int64_t free_kv_tokens = 0;  // including cached prefixes without a user
   int64_t kv_tokens = 0;
   int64_t step_tokens = 0;
-  int32_t high_priority = 0;  // requests of high priority that are there, running or waiting
+  int32_t high_priority = 0;  // requests of high priority, running or waiting
 };
 
 class Fleet {
@@ -32,9 +32,9 @@ class Fleet {
   // kInvalidArgument: an unknown balancer.
   static Result<std::unique_ptr<Fleet>> Create(int32_t replicas, const std::string& balancer, uint64_t seed);
 
-  // Another one; its number is the last.
+  // Adds a replica; its number is the highest.
   int32_t Add();
-  // Another process stands in this one's place: nothing of what was known is.
+  // The replica is a new process: forgets everything known of the old one.
   void Reset(int32_t replica);
   int32_t size() const { return static_cast<int32_t>(views_.size()); }
   const ReplicaView& view(int32_t replica) const { return views_[static_cast<size_t>(replica)]; }
@@ -46,15 +46,16 @@ class Fleet {
   int32_t Route(const RouteRequest& request);
   // Counts a request that another router has routed.
   void Routed(int32_t replica, const RouteRequest& request);
-  // One that was counted has ended, with so many tokens; -1: it failed or was refused, which says nothing of lengths.
+  // A counted request has ended, after `output_tokens`; -1: it failed or was refused, which does not count as a length.
   void Ended(int32_t replica, int32_t prompt_tokens, int32_t output_tokens);
-  // `routed_since`: prompt tokens routed there after it was asked, which it need not have counted.
+  // A replica's report has arrived. `routed_since`: prompt tokens routed to it after the report was requested, which
+  // may be missing in it.
   void Told(int32_t replica, const ReplicaState& state, int64_t routed_since = 0);
   void SetReady(int32_t replica, bool ready);
-  // Headroom of high priority (Llumnix, OSDI 2024, 4.4, virtual usage): `tokens` of KV memory count as taken at every
-  // replica that has requests of high priority, all of them together. Others are placed elsewhere and move away,
-  // and steps there stay short. 0: none. Ours: a request that waits there has it too, so that it holds between two
-  // answers of a replica.
+  // Headroom of high priority (Llumnix, OSDI 2024, 4.4, virtual usage): at every replica with requests of high
+  // priority, `tokens` of KV memory count as taken, once for all of them. Other requests are placed elsewhere and move
+  // away, and steps there stay short. 0: none. Ours: waiting requests have headroom too, so that it applies between two
+  // reports.
   void SetHeadroom(int64_t tokens) { headroom_tokens_ = tokens; }
 
  private:

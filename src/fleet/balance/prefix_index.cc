@@ -17,9 +17,9 @@ void PrefixIndex::Clear(int32_t replica) {
 
 void PrefixIndex::Routed(int32_t replica, std::span<const Hash128> keys, int32_t block_size, int32_t prompt_tokens) {
   Replica& r = replicas_[static_cast<size_t>(replica)];
-  // What it finds in its cache takes no memory there anew.
+  // Tokens found in its cache take no further memory.
   r.routed += std::max(0, prompt_tokens - BlocksOf(replica, keys) * block_size);
-  ++r.routed;  // a prompt is later than the one before it, whatever it shares
+  ++r.routed;  // orders prompts even if everything is shared
   for (const Hash128& key : keys) {
     std::vector<Holder>& holders = holders_[key];
     const auto at = std::lower_bound(holders.begin(), holders.end(), replica, Before);
@@ -51,7 +51,7 @@ bool PrefixIndex::AnyHas(const Hash128& key) const {
 
 namespace {
 
-// How many of the first `count` are so, where all that are come first: looks at few.
+// The number of leading elements for which `has` is true, by binary search: they must precede all others.
 template <class Has>
 int32_t CountFirst(int32_t count, Has has) {
   int32_t low = 0, high = count;

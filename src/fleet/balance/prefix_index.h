@@ -1,6 +1,6 @@
-// Which prefixes replicas have in their caches, as far as can be told from what was routed to them: a replica has the
-// blocks of a prompt until as many other tokens as its KV memory holds were routed there after it. So nothing is asked
-// of replicas, and an index of any age is right but for what they compute besides.
+// Estimates which prefixes replicas have in their caches from the requests routed to them: a replica has the blocks of
+// a prompt until as many other tokens as its KV memory holds were routed to it afterwards. So replicas are not polled,
+// and the index is right except for requests from elsewhere.
 //
 // Thread rule: one thread. Memory: an entry for each block and replica, at most twice as many as are valid.
 #pragma once
@@ -19,17 +19,17 @@ class PrefixIndex {
   explicit PrefixIndex(int32_t replicas) : replicas_(static_cast<size_t>(replicas)) {}
 
   void Add() { replicas_.emplace_back(); }
-  // Tokens that it keeps; less than before: what it had is gone (it was started anew).
+  // Tokens that the replica's cache holds; a smaller value than before clears it (the replica was restarted).
   void SetCapacity(int32_t replica, int64_t kv_tokens);
-  // Forgets what the replica had: it is another process now.
+  // Forgets the replica's prefixes: it is a new process.
   void Clear(int32_t replica);
   void Routed(int32_t replica, std::span<const Hash128> keys, int32_t block_size, int32_t prompt_tokens);
 
   struct Match {
-    int32_t blocks = 0;             // of the prompt, from its beginning on
-    std::vector<int32_t> replicas;  // that have these, ascending; all others have fewer
+    int32_t blocks = 0;             // leading blocks of the prompt
+    std::vector<int32_t> replicas;  // with these blocks, ascending; all others have fewer
   };
-  // Looks at a few depths, not at all blocks: whoever has a block has those before it.
+  // Binary search, not a look at all blocks: a replica that has a block has all blocks before it.
   void Longest(std::span<const Hash128> keys, Match* match) const;
   // Blocks of the prompt that the replica has.
   int32_t BlocksOf(int32_t replica, std::span<const Hash128> keys) const;
@@ -38,12 +38,12 @@ class PrefixIndex {
  private:
   struct Holder {
     int32_t replica = 0;
-    int64_t at_tokens = 0;  // that had been routed there, this prompt's included
+    int64_t at_tokens = 0;  // total routed to it, including this prompt
   };
   static bool Before(const Holder& h, int32_t replica) { return h.replica < replica; }
   struct Replica {
     int64_t capacity = 0, routed = 0;
-    int64_t since = 0;  // what was routed before is gone
+    int64_t since = 0;  // everything routed before is gone
   };
   struct KeyHash {
     size_t operator()(const Hash128& key) const { return key.low; }
@@ -54,7 +54,7 @@ class PrefixIndex {
     return h.at_tokens > r.since && r.routed - h.at_tokens < r.capacity;
   }
   bool AnyHas(const Hash128& key) const;
-  // Drops what is not valid any more, when that may be half of all.
+  // Drops invalid entries, when they may be half of all.
   void Purge();
 
   std::vector<Replica> replicas_;

@@ -26,7 +26,7 @@ std::vector<MovePair> PairReplicas(std::span<const ReplicaView> replicas, const 
     const bool leaves = i < draining.size() && draining[i];
     const double freeness = FreenessOf(r);
     if (leaves) {
-      // Freeness of minus infinity: those with the most to send first.
+      // Freeness of minus infinity: replicas with the most running sequences first.
       if (r.running > 0) senders.push_back({-1e18 - static_cast<double>(r.running), replica});
     } else if (r.ready && freeness > options.take_above) {
       takers.push_back({freeness, replica});

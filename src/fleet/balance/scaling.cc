@@ -65,7 +65,7 @@ void Scaler::Look(std::span<const ReplicaView> replicas, TimeNs now_ns) {
   }
 }
 
-// The one that is being drained and has the most left, else the first that is off; -1: all are used.
+// The draining replica with the most running sequences, otherwise the first that is off; -1: all are in use.
 int32_t Scaler::ToStart(std::span<const ReplicaView> replicas) const {
   int32_t best = -1;
   for (size_t i = 0; i < replicas_.size(); ++i) {
@@ -80,7 +80,7 @@ int32_t Scaler::ToStart(std::span<const ReplicaView> replicas) const {
   return best;
 }
 
-// The one with the fewest running sequences, of equals the last.
+// The replica with the fewest running sequences; of equals the last.
 int32_t Scaler::ToDrain(std::span<const ReplicaView> replicas) const {
   int32_t best = -1;
   for (size_t i = 0; i < replicas_.size(); ++i) {

@@ -23,7 +23,7 @@ constexpr char kSubsetNamespace[] = "envoy.lb.subset_hint";
 constexpr char kSubset[] = "x-gateway-destination-endpoint-subset";
 constexpr char kServed[] = "x-gateway-destination-endpoint-served";
 
-// "a, b" and "a" alike.
+// Splits at commas: accepts "a, b" and "a".
 void AppendEntries(std::string_view text, std::vector<std::string>* entries) {
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
@@ -43,7 +43,7 @@ StreamMetadata MetadataOf(const proto::ProcessingRequest& message) {
   StreamMetadata metadata;
   if (!message.has_metadata_context()) return metadata;
   if (const auto* subset = FindValue(message.metadata_context(), kSubsetNamespace, kSubset)) {
-    metadata.subset.emplace();  // set to what is no address it allows none
+    metadata.subset.emplace();  // present without an address: allows no endpoint
     if (subset->kind_case() == google::protobuf::Value::kStringValue) {
       AppendEntries(subset->string_value(), &*metadata.subset);
     }
@@ -86,7 +86,7 @@ void SetHeader(const char* key, const std::string& value, proto::HeaderMutation*
   option->set_append_action(proto::HeaderValueOption::OVERWRITE_IF_EXISTS_OR_ADD);
 }
 
-// Header and metadata say the same: data planes read the one or the other.
+// Header and metadata have the same value: data planes read one or the other.
 void SetDestination(const std::string& destination, proto::CommonResponse* common, proto::ProcessingResponse* message) {
   if (destination.empty()) return;
   if (common != nullptr) {
@@ -142,27 +142,27 @@ proto::ProcessingResponse MessageOf(Reply reply) {
   return message;
 }
 
-// Bytes, so that what is no message is seen: parsed by gRPC it looks like the stream's end.
+// Raw bytes, so that an invalid message is detected: parsed by gRPC it looks like the stream's end.
 using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 grpc::ByteBuffer BytesOf(const proto::ProcessingResponse& message) {
   grpc::ByteBuffer bytes;
   bool own = false;
-  // Fails for messages of 2 GiB alone, and pieces are small.
+  // Serialize fails only for messages of 2 GiB, and pieces are small.
   (void)grpc::SerializationTraits<proto::ProcessingResponse>::Serialize(message, &bytes, &own);
   return bytes;
 }
 
-// When a body takes too long. The timer and the read that waits for the next piece race for the stream: the first that
-// finds it waiting has it.
+// State of a body's time limit. The timer and the read that waits for the next piece compete for the stream: the first
+// to find it waiting gets it.
 struct BodyLimit {
   enum State { kBusy, kWaiting, kOver };
   std::atomic<State> state{kBusy};
 };
 
-// One operation is under way at any time, and its end starts the next; so no two callbacks run at once, and a client
-// that goes shows as an operation that failed. (The end of a body's time is the exception: it ends the stream, and the
-// read that was under way is of no interest.)
+// One operation is in progress at any time, and its end starts the next; so no two callbacks run at once, and a client
+// that disconnects appears as a failed operation. (Exception: the body's time limit ends the stream, and the read in
+// progress is then ignored.)
 class StreamReactor final : public Reactor {
  public:
   StreamReactor(Picker& picker, BodyMode assumed)
@@ -189,9 +189,9 @@ class StreamReactor final : public Reactor {
       if (const grpc::Status parsed =
               grpc::SerializationTraits<proto::ProcessingRequest>::Deserialize(&request_, &message);
           !parsed.ok()) {
-        return Finish(grpc::Status(
-            grpc::StatusCode::INVALID_ARGUMENT,
-            "the message of " + std::to_string(bytes) + " bytes is no envoy.service.ext_proc.v3.ProcessingRequest"));
+        return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                   "the message of " + std::to_string(bytes) +
+                                       " bytes is not an envoy.service.ext_proc.v3.ProcessingRequest"));
       }
       request_.Clear();
       Hear(bytes, message);
@@ -199,19 +199,20 @@ class StreamReactor final : public Reactor {
     SendNext();
   }
 
-  // Half-closed, or gone. A status of OK lets a data plane send the request on without a replica of the picker's.
+  // Half-closed, or disconnected. With status OK a data plane may forward the request without a replica from the
+  // picker.
   void End() {
     if (!watched_ && stream_.seen() && stream_.waits_for_request()) {
       return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                                 "the stream ended before the request's body did; send end_of_stream or trailers"));
+                                 "the stream ended before the request's body; send end_of_stream or trailers"));
     }
     Finish(grpc::Status::OK);
   }
 
   bool Swap(BodyLimit::State from, BodyLimit::State to) { return limit_->state.compare_exchange_strong(from, to); }
 
-  // What is thrown here, as when memory is short, is this stream's loss, not the process's. It comes before an
-  // operation was begun.
+  // An exception here, as when memory is short, ends this stream, not the process. It is thrown before an operation has
+  // started.
   template <class Fn>
   void Guarded(Fn fn) {
     try {
@@ -248,17 +249,17 @@ class StreamReactor final : public Reactor {
     StartRead(&request_);
   }
 
-  // This object lives on until Finish, since the end of a stream waits for it.
+  // This object exists until Finish, which the end of a stream waits for.
   void EndLate() {
     Reply late = std::move(stream_.BodyIsLate().front());
     if (!stream_.seen())
-      return Finish(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no request came within --body-timeout"));
+      return Finish(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no request arrived within --body-timeout"));
     response_ = BytesOf(MessageOf(std::move(late)));
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
   void Hear(int64_t bytes, proto::ProcessingRequest& message) {
-    if (message.observability_mode()) {  // it goes its way without us
+    if (message.observability_mode()) {  // the data plane expects no replies
       watched_ = true;
       return;
     }
@@ -267,7 +268,7 @@ class StreamReactor final : public Reactor {
                        ModeOf(message.protocol_config().response_body_mode()));
     }
     Stream::Replies replies;
-    // The stream counts a body's bytes itself, for as long as it holds them.
+    // The stream itself counts a body's bytes while it holds them.
     if (message.has_request_body() || stream_.TakeMessage(bytes, &replies)) replies = RepliesTo(message);
     for (Reply& reply : replies) replies_.push_back(std::move(reply));
   }
@@ -298,14 +299,14 @@ class StreamReactor final : public Reactor {
       case proto::ProcessingRequest::REQUEST_NOT_SET:
         break;
     }
-    return {};  // nothing that this service knows: nothing to answer
+    return {};  // an unknown message: no reply
   }
 
   const DurationNs body_timeout_ns_;
   Stream stream_;
   std::shared_ptr<BodyLimit> limit_;  // null: no body was waited for
-  bool limited_ = false;              // the read that is under way
-  bool watched_ = false;              // the data plane wants no replies
+  bool limited_ = false;              // whether the read in progress has the time limit
+  bool watched_ = false;              // the data plane expects no replies
   grpc::Alarm alarm_;
   grpc::ByteBuffer request_, response_;
   std::deque<Reply> replies_;

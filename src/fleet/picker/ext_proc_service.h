@@ -1,5 +1,5 @@
-// The external processing service over gRPC: what it hears goes to a Stream (fleet/picker/stream.h), what that replies
-// is sent. Any number of streams on gRPC's few threads: of each stream one read or one write is under way at any time,
+// The external processing service over gRPC: passes its messages to a Stream (fleet/picker/stream.h), and sends the
+// replies. Any number of streams on gRPC's few threads: each stream has one read or one write in progress at any time,
 // so that a data plane that reads slowly is also read slowly.
 #pragma once
 
@@ -14,7 +14,7 @@ class Service;
 
 namespace tactus::fleet {
 
-// `assumed` is the mode of both bodies where a data plane does not state them. `picker` outlives the service.
+// `assumed`: mode of both bodies if a data plane does not state them. `picker` outlives the service.
 std::shared_ptr<grpc::Service> MakeExtProcService(Picker& picker, BodyMode assumed);
 
 }  // namespace tactus::fleet

@@ -23,7 +23,7 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// The replicas that the entries name: one by address, or all at an IP.
+// The replicas that the entries name: one by its address, or all at an IP.
 std::vector<std::string> AddressesIn(const std::vector<std::string>& entries, const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> addresses;
   for (const Endpoint& endpoint : endpoints) {
@@ -76,7 +76,7 @@ Choice Picker::Choose(const RequestView& view, const std::optional<std::vector<s
 std::string Picker::Destination(const Picked& picked, std::span<const std::string> subset) const {
   std::string destination = picked.address;
   if (options_.fallbacks == 0) return destination;
-  // Those that follow it in the fleet's order, so that the requests of a replica that went away spread over all.
+  // The following ones in the fleet's order, so that the requests of a failed replica spread over all others.
   const std::vector<Endpoint> endpoints = source_.Endpoints();
   const auto at =
       std::find_if(endpoints.begin(), endpoints.end(), [&](const Endpoint& e) { return e.address == picked.address; });
@@ -137,7 +137,7 @@ Refusal Picker::Refuse(Refusal::Reason reason) {
                           options_.max_body_total_bytes)};
     case Refusal::Reason::kBodyLate:
       return {reason, 408,
-              fmt::format("the request's body did not come within {} ms (--body-timeout)",
+              fmt::format("the request's body did not arrive within {} ms (--body-timeout)",
                           options_.body_timeout_ns / kMillisecond)};
   }
   return {};
@@ -146,29 +146,28 @@ Refusal Picker::Refuse(Refusal::Reason reason) {
 std::string Picker::MetricsText() const {
   results::PrometheusText text({});
   using Type = results::PrometheusText::Type;
-  text.Gauge("tactus_epp_streams", "Requests that a data plane has told of and not ended.",
-             static_cast<double>(streams_.load()));
-  text.Gauge("tactus_epp_requests_in_flight", "Requests that were given a replica and have not ended.",
+  text.Gauge("tactus_epp_streams", "Requests whose streams are open.", static_cast<double>(streams_.load()));
+  text.Gauge("tactus_epp_requests_in_flight", "Requests in flight at a replica.",
              static_cast<double>(outstanding_.load()));
-  text.Gauge("tactus_epp_body_bytes", "Bytes of bodies that are held until they are whole.",
+  text.Gauge("tactus_epp_body_bytes", "Bytes of bodies held until they are complete.",
              static_cast<double>(held_bytes_.load()));
   text.Family("tactus_epp_refused_total", Type::kCounter, "Requests that the picker answered itself.");
   for (size_t i = 0; i < Refusal::kReasons; ++i) {
     text.Sample(static_cast<double>(refused_[i].load()), {{"reason", kReasonNames[i]}});
   }
-  text.Family("tactus_epp_ended_total", Type::kCounter, "Requests that were given a replica and have ended.");
+  text.Family("tactus_epp_ended_total", Type::kCounter, "Requests that were sent to a replica and have ended.");
   for (size_t i = 0; i < kOutcomes; ++i) {
     text.Sample(static_cast<double>(ended_[i].load()), {{"outcome", kOutcomeNames[i]}});
   }
-  text.Counter("tactus_epp_moved_total", "Requests that the data plane took elsewhere than to the first choice.",
+  text.Counter("tactus_epp_moved_total", "Requests that the data plane sent to another replica than the first choice.",
                static_cast<double>(moved_.load()));
-  text.Family("tactus_epp_endpoint_ready", Type::kGauge, "Whether a replica takes requests.");
+  text.Family("tactus_epp_endpoint_ready", Type::kGauge, "Whether a replica accepts requests.");
   for (const Endpoint& endpoint : source_.Endpoints()) {
     text.Sample(endpoint.ready ? 1 : 0, {{"endpoint", endpoint.address}});
   }
   source_.AppendMetrics(&text);
   std::lock_guard lock(mutex_);
-  text.Histogram("tactus_epp_pick_seconds", "Time that a choice took.", pick_seconds_);
+  text.Histogram("tactus_epp_pick_seconds", "Time to choose a replica.", pick_seconds_);
   return text.Take();
 }
 

@@ -1,7 +1,7 @@
-// Which replica an HTTP request of a data plane goes to, and what the picker holds and counts meanwhile. Knows neither
-// gRPC nor how replicas are watched: that is behind EndpointSource.
+// Chooses the replica for an HTTP request of a data plane, and tracks the requests in flight and the memory they use.
+// Independent of gRPC and of how replicas are watched: that is behind EndpointSource.
 //
-// Thread rule: any thread, also at the same time.
+// Thread rule: any thread, also concurrently.
 #pragma once
 
 #include <atomic>
@@ -25,13 +25,13 @@ namespace tactus::fleet {
 class EndpointSource {
  public:
   virtual ~EndpointSource() = default;
-  // Counts the request at the replica that it names; nothing: none that may take it is ready. `subset` has the
-  // addresses that may be picked; empty: all.
+  // Chooses a replica and counts the request there; none: no permitted replica is ready. `subset`: addresses that may
+  // be picked; empty: all.
   virtual std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                                      std::span<const int32_t> excluded) = 0;
-  // Once for each ticket. output_tokens -1: it failed, or is not known.
+  // Call once for each ticket. output_tokens -1: the request failed, or the number is not known.
   virtual void Ended(uint64_t ticket, int32_t output_tokens) = 0;
-  // The replica did what it was asked, or did not.
+  // Reports whether the replica served a request well.
   virtual void Answered(int32_t replica, bool well) = 0;
   virtual std::vector<Endpoint> Endpoints() const = 0;
   virtual int64_t ready() const = 0;
@@ -43,11 +43,11 @@ struct PickerOptions {
   int64_t max_body_total_bytes = int64_t{1} << 30;
   int64_t max_requests_per_replica = 0;  // 0: any number
   int64_t fallbacks = 0;
-  DurationNs body_timeout_ns = 0;  // from a request's headers to the end of its body, where that is waited for; 0: none
-  Hash128 secret;                  // of the prompts' keys
+  DurationNs body_timeout_ns = 0;  // from a request's headers to its body's end, if the picker waits for it; 0: none
+  Hash128 secret;                  // for the keys of prompts
 };
 
-// An answer of the picker's own, in place of a replica's.
+// A response from the picker itself, instead of a replica's.
 struct Refusal {
   enum class Reason { kNoneReady, kNotInSubset, kTooManyRequests, kBodyTooLarge, kBodiesTooLarge, kBodyLate };
   static constexpr int kReasons = 6;
@@ -61,12 +61,12 @@ struct Choice {
   uint64_t ticket = 0;
   int32_t replica = 0;
   std::string address;      // the replica's
-  std::string destination;  // what the data plane is told: the address, then those to fall back on
+  std::string destination;  // passed to the data plane: the address, then the fallbacks
 };
 
 class Picker {
  public:
-  // kUnseen: a good answer began, and the data plane does not tell how it ended.
+  // kUnseen: a good response began, and the data plane does not report how it ended.
   enum class Outcome { kCompleted, kFailed, kAborted, kUnseen };
   static constexpr int kOutcomes = 4;
 
@@ -75,18 +75,18 @@ class Picker {
   Picker& operator=(const Picker&) = delete;
 
   const PickerOptions& options() const { return options_; }
-  // `subset`: entries "ip:port" or "ip" that may be picked; none at all: any.
+  // `subset`: entries "ip:port" or "ip" that may be picked; not set: any.
   Choice Choose(const RequestView& view, const std::optional<std::vector<std::string>>& subset);
-  // The data plane went to `address` instead, which counts the request there; false: no such replica, or not ready.
+  // The data plane used `address` instead: moves the count there; false: no such replica, or not ready.
   bool Moved(const RequestView& view, const std::string& address, Choice* choice);
   // The replica has begun to answer.
   void Answered(const Choice& choice, bool well) { source_.Answered(choice.replica, well); }
   void Ended(const Choice& choice, int32_t output_tokens, Outcome outcome);
 
-  // Room for bytes of a body that is held. Every byte taken is given back.
+  // Reserves room for bytes of a held body. Every reserved byte must be returned.
   bool TakeRoom(int64_t bytes);
   void GiveRoom(int64_t bytes) { held_bytes_.fetch_sub(bytes); }
-  // A refusal in the making: counted here.
+  // Makes a refusal and counts it.
   Refusal Refuse(Refusal::Reason reason);
   void StreamBegan() { streams_.fetch_add(1); }
   void StreamEnded() { streams_.fetch_sub(1); }

@@ -24,14 +24,14 @@ namespace tactus::fleet {
 namespace {
 
 constexpr const char* kAliveNames[] = {"liveness"};
-// The last one is what the probes of older manifests ask for.
+// The last one is the name that probes of older manifests use.
 constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.ExternalProcessor",
                                        "inference-extension"};
-// A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
+// For a data plane that vanished: its streams end after both times. It may ping at any rate.
 constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
-constexpr int64_t kGrpcBytes = 64 << 20;        // of connections and streams, beside their messages
-constexpr int kGreetingMs = 10'000;             // for a connection to say that it speaks HTTP/2
-constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
+constexpr int64_t kGrpcBytes = 64 << 20;        // for connections and streams, besides their messages
+constexpr int kGreetingMs = 10'000;             // time for a connection to send its HTTP/2 preface
+constexpr int kMessageOverheadBytes = 1 << 20;  // for headers and metadata besides a body
 constexpr int64_t kPemBytes = 1 << 20;
 constexpr DurationNs kTickNs = 50 * kMillisecond;
 
@@ -45,13 +45,13 @@ Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const EppOptions& o
   if (options.tls_cert.empty() && options.tls_key.empty()) return grpc::InsecureServerCredentials();
   if (options.tls_cert.empty() || options.tls_key.empty()) {
     const char* missing = options.tls_cert.empty() ? "tls-cert" : "tls-key";
-    return InvalidArgument(fmt::format("--{} is not given; TLS wants both --tls-cert and --tls-key", missing), missing);
+    return InvalidArgument(fmt::format("--{} is not set; TLS needs both --tls-cert and --tls-key", missing), missing);
   }
   const auto read = [](const char* flag, const std::string& path) -> Result<std::string> {
     auto text = ReadInputFile(path, kPemBytes);
     if (!text.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, text.status().message()), flag);
     if (text->find("-----BEGIN ") != std::string::npos) return text;
-    return InvalidArgument(fmt::format("--{}: {} is no PEM file", flag, path), flag);
+    return InvalidArgument(fmt::format("--{}: {} is not a PEM file", flag, path), flag);
   };
   grpc::SslServerCredentialsOptions tls;
   grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
@@ -66,10 +66,10 @@ std::string AddressOf(const std::string& host, int64_t port) {
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
-// What a data plane beyond the limit of connections gets: HTTP/2's greeting and a GOAWAY that says why.
+// The response to a data plane beyond the connection limit: HTTP/2 SETTINGS and a GOAWAY with the reason.
 std::string GoAway(std::string_view why) {
   constexpr std::string_view kSettings("\0\0\0\x04\0\0\0\0\0", 9);
-  constexpr std::string_view kLastStreamAndCalm("\0\0\0\0\0\0\0\x0b", 8);  // none, ENHANCE_YOUR_CALM
+  constexpr std::string_view kLastStreamAndCalm("\0\0\0\0\0\0\0\x0b", 8);  // no stream, ENHANCE_YOUR_CALM
   constexpr std::string_view kGoAwayType("\x07\0\0\0\0\0", 6);
   std::string frame(kSettings);
   const size_t length = kLastStreamAndCalm.size() + why.size();
@@ -79,22 +79,22 @@ std::string GoAway(std::string_view why) {
   return frame += why;
 }
 
-// A gRPC server behind a listener of ours: its own one stops for good where descriptors run out.
+// A gRPC server behind our own listener: gRPC's own one stops permanently if descriptors run out.
 struct GrpcServer {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<http::Acceptor> listener;  // goes first
+  std::unique_ptr<http::Acceptor> listener;  // destroyed first
 
-  // `builder` has what is served.
+  // `builder` has the services.
   Status Start(const char* flag, const std::string& host, int64_t port, int64_t connections,
                std::shared_ptr<grpc::ServerCredentials> credentials, grpc::ServerBuilder& builder) {
     const std::string why =
-        fmt::format("{} connections are open, or half of them by this client: the limit (ulimit -n)", connections);
+        fmt::format("the limit of {} connections, or of half as many per client, is reached (ulimit -n)", connections);
     auto listening = http::Acceptor::Listen(
         {.host = host, .port = static_cast<uint16_t>(port), .max_connections = connections, .refusal = GoAway(why)});
     if (!listening.ok()) {
       return Status(StatusCode::kUnavailable,
-                    fmt::format("--{}: cannot listen on {}: {}; give another port or --host, or 0 for any free port",
+                    fmt::format("--{}: cannot listen on {}: {}; use another port or --host, or 0 for any free port",
                                 flag, AddressOf(host, port), listening.status().message()),
                     flag);
     }
@@ -103,7 +103,7 @@ struct GrpcServer {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // any number of pings is allowed
     builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kGreetingMs);
     server = builder.BuildAndStart();
     if (server == nullptr)
@@ -122,7 +122,7 @@ struct GrpcServer {
 
 struct PickerServer::Impl final : http::Handler {
   Impl(Picker& p, EndpointSource& s) : picker(p), source(s) {}
-  ~Impl() override { http_server.reset(); }  // first: it ticks
+  ~Impl() override { http_server.reset(); }  // first, because it ticks
 
   Status Start(const EppOptions& options, Clock& clock);
   void TellHealth();
@@ -136,23 +136,23 @@ struct PickerServer::Impl final : http::Handler {
   EndpointSource& source;
   std::atomic<bool> seen_ready{false}, stopping{false};
   std::shared_ptr<grpc::Service> service;
-  grpc::CallbackGenericService others;  // of health_server, which must have something beside gRPC's own service
+  grpc::CallbackGenericService others;  // for health_server, which needs a service besides gRPC's own
   GrpcServer service_server, health_server;
   std::unique_ptr<http::Server> http_server;
 };
 
 Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
-  if (options.host.empty()) return InvalidArgument("--host is empty; give an address such as 127.0.0.1", "host");
+  if (options.host.empty()) return InvalidArgument("--host is empty; use an address such as 127.0.0.1", "host");
   TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   TACTUS_ASSIGN_OR_RETURN(auto credentials, Credentials(options));
-  gpr_set_log_function([](gpr_log_func_args*) {});  // what goes wrong is said here, once
+  gpr_set_log_function([](gpr_log_func_args*) {});  // errors are reported here, once
   grpc::EnableDefaultHealthCheckService(true);
   service = MakeExtProcService(picker, ModeNamed(options.body_mode));
   grpc::ServerBuilder serving, probed;
   serving.RegisterService(service.get());
   serving.SetMaxReceiveMessageSize(
       static_cast<int>(std::min<int64_t>(2 * options.max_body.bytes + kMessageOverheadBytes, INT32_MAX)));
-  // What gRPC itself holds: messages that have not come whole, which it ends streams for when there are too many.
+  // Limits gRPC's own memory: incomplete messages; gRPC ends streams when there are too many.
   grpc::ResourceQuota quota("tactus-epp");
   quota.Resize(static_cast<size_t>(options.max_body_total.bytes + kGrpcBytes));
   serving.SetResourceQuota(quota);
@@ -194,7 +194,7 @@ void PickerServer::Impl::TellHealth() {
 
 std::optional<http::HttpResponse> PickerServer::Impl::CheckHead(const http::HttpRequest& head) {
   if (head.path != "/metrics" && head.path != "/health" && head.path != "/ready") {
-    return ErrorResponse(404, fmt::format("there is no {}; there are /metrics, /health and /ready", head.path));
+    return ErrorResponse(404, fmt::format("there is no {}; paths are /metrics, /health and /ready", head.path));
   }
   if (head.method != "GET" && head.method != "HEAD") return ErrorResponse(405, "use GET");
   return std::nullopt;

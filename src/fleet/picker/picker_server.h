@@ -1,8 +1,8 @@
 // The ports of an endpoint picker: external processing and health over gRPC, metrics over HTTP.
 //
-// Health (grpc.health.v1): "" and "liveness" say SERVING as long as this process answers, "readiness" and the external
-// processing service's own name from the first replica that was ready to the beginning of the stop. No replica later is
-// no reason to be taken out: requests then get an answer that says so. Thread rule: one thread; Stop on it too.
+// Health (grpc.health.v1): "" and "liveness" report SERVING as long as this process answers; "readiness" and the
+// external processing service's own name do so from the first ready replica until the stop begins. A later lack of
+// replicas does not change it: requests then get an error response. Thread rule: one thread, also for Stop.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace tactus::fleet {
 
 class PickerServer {
  public:
-  // Of data planes and probes; fewer where the process may have few descriptors (http::RoomWithin).
+  // Most connections of data planes and probes; fewer if the process is limited to few descriptors (http::RoomWithin).
   static constexpr int64_t kMostConnections = 4096;
 
-  // Binds and answers. kInvalidArgument names the option, kUnavailable a port that is taken. The others outlive it.
+  // Binds the ports and serves. kInvalidArgument names the option, kUnavailable a port in use. The arguments outlive
+  // this.
   static Result<std::unique_ptr<PickerServer>> Start(const EppOptions& options, Picker& picker, EndpointSource& source,
                                                      Clock& clock);
   ~PickerServer();
@@ -30,7 +31,8 @@ class PickerServer {
   int grpc_port() const;
   int health_port() const;
   int metrics_port() const;
-  // No new streams; returns when those that are open have ended (true), or when the time is over and they were cut off.
+  // Accepts no new streams; returns when the open ones have ended (true), or when the time is over and they were cut
+  // off.
   bool Stop(DurationNs timeout_ns);
 
   struct Impl;

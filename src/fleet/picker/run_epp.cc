@@ -41,7 +41,7 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
   while (!signals.WaitFor(kSecond)) KeepMemoryInReserve();
   log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
                   options.shutdown_timeout.ns / kMillisecond));
-  if (!server->Stop(options.shutdown_timeout.ns)) log("what was left was cut off by --shutdown-timeout");
+  if (!server->Stop(options.shutdown_timeout.ns)) log("the remaining streams were cut off by --shutdown-timeout");
   log("stopped");
   return Status();
 }

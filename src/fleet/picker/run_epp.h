@@ -1,4 +1,4 @@
-// An endpoint picker from its options to its end: the fleet, the picker, its ports, and the signals that stop it.
+// Runs an endpoint picker from its options to its end: the fleet, the picker, its ports, and the signals that stop it.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace tactus::fleet {
 
-// Returns after SIGTERM or SIGINT and what --shutdown-timeout allows; a second signal ends the process.
-// kInvalidArgument names the option. Called before any other thread runs.
+// Returns after SIGTERM or SIGINT and at most --shutdown-timeout; a second signal ends the process. kInvalidArgument
+// names the option. Must be called before any other thread runs.
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log);
 
 }  // namespace tactus::fleet

@@ -10,7 +10,7 @@
 namespace tactus::fleet {
 namespace {
 
-// Some data planes take no messages of 64 KiB or more.
+// Some data planes accept no messages of 64 KiB or more.
 constexpr size_t kPieceBytes = 60 << 10;
 constexpr char kJsonType[] = "application/json";
 constexpr size_t kAnswerEndBytes = 4096;
@@ -29,7 +29,7 @@ std::string ErrorBody(const Refusal& refusal) {
   return body;
 }
 
-// A body that is passed on, in pieces that any data plane takes. One that is empty is a piece too: it carries the end.
+// Passes a body on, in pieces that any data plane accepts. An empty piece is sent too: it carries the end.
 void AppendStreamed(Reply::Kind kind, std::string body, bool end, Stream::Replies* replies) {
   if (body.size() <= kPieceBytes) {
     replies->push_back({.kind = kind, .streamed = true, .body = std::move(body), .end_of_stream = end});
@@ -42,7 +42,7 @@ void AppendStreamed(Reply::Kind kind, std::string body, bool end, Stream::Replie
   }
 }
 
-// -1: there is none that can be read.
+// -1: missing or not a number.
 int64_t NumberIn(const http::Headers& headers, std::string_view name) {
   const std::string* text = http::FindHeader(headers, name);
   int64_t value = -1;
@@ -64,7 +64,7 @@ bool IsGood(int status) {
   return status >= 200 && status < 300;
 }
 
-// A request whose body is not seen; -1: nothing is known of it.
+// A request whose body is not received; body_bytes -1: length not known.
 RequestView ViewOfLength(int64_t body_bytes) {
   RequestView view;
   view.prompt_bytes = std::max<int64_t>(body_bytes, 0);
@@ -104,7 +104,7 @@ Stream::Replies Stream::RequestHeaders(const http::Headers& headers, bool end, S
     headers_held_ = true;
     return replies;
   }
-  // A data plane that holds the body lets the reply to the body change headers, so there is time.
+  // A data plane that buffers the body lets the reply to the body change headers, so the choice can wait for it.
   const bool by_body = !request_ended_ && request_mode_ == BodyMode::kBuffered;
   if (by_body || Choose(ViewOfLength(request_ended_ ? 0 : length), &replies)) {
     replies.push_back({.kind = Reply::Kind::kRequestHeaders, .destination = TakeDestination()});
@@ -115,13 +115,13 @@ Stream::Replies Stream::RequestHeaders(const http::Headers& headers, bool end, S
 Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata metadata) {
   Replies replies;
   seen_ = true;
-  // After the end there is nothing to answer: some releases of Envoy send the last piece of a large body again.
+  // After the end no reply is due: some releases of Envoy send the last piece of a large body again.
   if (refused_ || (request_ended_ && request_mode_ == BodyMode::kFullDuplex)) return replies;
   if (metadata.subset) metadata_.subset = std::move(metadata.subset);
   const bool held = request_mode_ == BodyMode::kFullDuplex || request_mode_ == BodyMode::kBuffered;
   if (!held || chosen_) {
     request_ended_ = request_ended_ || end;
-    // Without its headers the request is told of here first.
+    // Without headers the body is the first message of the request.
     if (!Choose(ViewOfLength(static_cast<int64_t>(piece.size())), &replies)) return replies;
     replies.push_back({.kind = Reply::Kind::kRequestBody, .destination = TakeDestination()});
     return replies;
@@ -141,7 +141,7 @@ Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata 
   } else {
     body_ += piece;
   }
-  if (request_mode_ == BodyMode::kBuffered) {  // comes whole, with or without trailers behind it
+  if (request_mode_ == BodyMode::kBuffered) {  // arrives complete, with or without trailers
     request_ended_ = true;
     if (!Choose(ViewRequest(body_, picker_.options().secret), &replies)) return replies;
     DropBody();
@@ -166,7 +166,7 @@ Stream::Replies Stream::RequestTrailers(StreamMetadata metadata) {
   return replies;
 }
 
-// In full duplex: headers, then the body that was held.
+// In full duplex: replies with headers, then the held body.
 void Stream::RouteWhole(bool by_trailers, Replies* replies) {
   request_ended_ = true;
   if (!Choose(ViewRequest(body_, picker_.options().secret), replies)) return;
@@ -175,7 +175,7 @@ void Stream::RouteWhole(bool by_trailers, Replies* replies) {
   if (by_trailers && body_.empty()) return;
   AppendStreamed(Reply::Kind::kRequestBody, std::move(body_), !by_trailers, replies);
   body_.clear();
-  // Where the data plane keeps the headers to itself, the first piece brings the choice.
+  // If the data plane does not send the headers, the first piece carries the choice.
   if (!destination_.empty()) replies->front().destination = TakeDestination();
 }
 
@@ -190,7 +190,7 @@ Stream::Replies Stream::ResponseHeaders(const http::Headers& headers, bool end, 
   if (has_ticket_ && !metadata.served.empty() && metadata.served != choice_.address) {
     picker_.Moved(view_, metadata.served, &choice_);
   }
-  // A 503 in JSON is a replica's that is full; what a data plane says of a replica that it cannot reach is none.
+  // A 503 in JSON comes from a full replica; a data plane's own 503 for an unreachable replica is not JSON.
   if (has_ticket_) picker_.Answered(choice_, status_ < 500 || (status_ == 503 && HasType(headers, kJsonType)));
   if (end) EndResponse();
   return {{.kind = Reply::Kind::kResponseHeaders}};
@@ -239,7 +239,7 @@ std::string Stream::TakeDestination() {
   return std::exchange(destination_, {});
 }
 
-// Its room is kept for as long as the replies have its bytes.
+// The body's room is reserved while the replies hold its bytes.
 void Stream::Passed() {
   if (request_ended_) DropBody();
   picker_.GiveRoom(std::exchange(message_room_, 0));
@@ -277,7 +277,7 @@ void Stream::HearAnswer(std::string_view bytes) {
 int32_t Stream::OutputTokens() {
   if (form_ == Form::kWhole) answer_.Whole(answer_end_);
   const int64_t tokens = answer_.output_tokens();
-  // Events that did not pass here were not counted: that says nothing of the answer.
+  // Events that did not pass here were not counted, so the number of tokens is not known.
   const bool none_passed = tokens == 0 && (form_ == Form::kWhole || response_mode_ == BodyMode::kNone);
   if (form_ == Form::kUnknown || none_passed) return -1;
   return static_cast<int32_t>(std::min<int64_t>(tokens, std::numeric_limits<int32_t>::max()));
@@ -289,7 +289,7 @@ void Stream::EndResponse() {
                 IsGood(status_) ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
 }
 
-// Where the data plane keeps a response's body to itself, its headers are the last message.
+// If the data plane does not send a response's body, its headers are the last message.
 Picker::Outcome Stream::OutcomeWithoutEnd() const {
   if (response_mode_ != BodyMode::kNone || status_ <= 0) return Picker::Outcome::kAborted;
   return IsGood(status_) ? Picker::Outcome::kUnseen : Picker::Outcome::kFailed;

@@ -25,7 +25,7 @@ bool HasIp(std::string_view address) {
   return numbers == 4;
 }
 
-constexpr char kWantsIp[] = "a gateway is told IP addresses; give the replica's, or --replicas-dns for all of a name";
+constexpr char kWantsIp[] = "a gateway needs IP addresses; use the replica's, or --replicas-dns for all of a name";
 
 }  // namespace
 
@@ -36,8 +36,7 @@ Result<std::unique_ptr<WatchedFleet>> WatchedFleet::Create(const FleetOptions& o
   const std::vector<Endpoint> known = fleet->watch_->Endpoints();
   if (known.empty() && options.replicas_file.empty() && options.replicas_dns.empty()) {
     return InvalidArgument(
-        "--replicas is empty; give URLs such as http://10.0.0.1:8000, or --replicas-file or --replicas-dns",
-        "replicas");
+        "--replicas is empty; use URLs such as http://10.0.0.1:8000, or --replicas-file or --replicas-dns", "replicas");
   }
   for (const Endpoint& e : known) {
     if (HasIp(e.address)) continue;

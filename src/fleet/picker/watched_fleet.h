@@ -1,5 +1,5 @@
-// The fleet that a picker stands on when it runs: router::FleetWatch and what finds replicas for it, on a thread of
-// their own. A gateway is told IP addresses, so that a replica that is known by a name is never picked.
+// The fleet behind a running picker: FleetWatch and the discovery of replicas, on their own thread. Gateways need IP
+// addresses, so a replica known by name is never picked.
 //
 // Thread rule: any thread.
 #pragma once
@@ -20,7 +20,7 @@ class WatchedFleet final : public EndpointSource {
  public:
   using Log = std::function<void(std::string_view line)>;
 
-  // kInvalidArgument names the option. The clock outlives it; the log takes lines from any thread.
+  // kInvalidArgument names the option. The clock outlives this; the log is called on any thread.
   static Result<std::unique_ptr<WatchedFleet>> Create(const FleetOptions& options, Clock& clock, Log log);
   ~WatchedFleet() override;
 
@@ -34,7 +34,7 @@ class WatchedFleet final : public EndpointSource {
 
  private:
   explicit WatchedFleet(Log log) : log_(std::move(log)) {}
-  // Said once for each name.
+  // Logged once for each name.
   void SayNoIp(const std::string& url);
 
   const Log log_;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMoved = ": migrated ";
 
-// The number after the last `"name":`.
+// The number after the last occurrence of `name`; 0: none.
 int64_t LastNumber(std::string_view text, std::string_view name) {
   const size_t at = text.rfind(name);
   if (at == std::string_view::npos) return 0;
@@ -31,7 +31,7 @@ std::optional<Moved> ParseMoved(std::string_view text) {
   return Moved{to->get<std::string>(), ticket->get<std::string>()};
 }
 
-// The string that begins at `at`, without its quotes; *end: behind it.
+// The string that begins at `at`, without its quotes; *end: the index after it.
 std::string_view StringAt(std::string_view text, size_t at, size_t* end) {
   const size_t begin = at + 1;
   for (at = begin; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
@@ -39,7 +39,7 @@ std::string_view StringAt(std::string_view text, size_t at, size_t* end) {
   return text.substr(begin, std::min(at, text.size()) - begin);
 }
 
-// Behind the value that begins at `at`: where a comma or the end of the object follows it.
+// The index after the value that begins at `at`: of a comma or of the end of the object.
 size_t BehindValue(std::string_view text, size_t at) {
   for (int depth = 0; at < text.size(); ++at) {
     const char c = text[at];
@@ -58,7 +58,7 @@ size_t BehindValue(std::string_view text, size_t at) {
   return text.size();
 }
 
-// What an event's data says it is: members of the object itself, in any order. The text need not be JSON.
+// What an event's data states about itself: members of the object itself, in any order. The text need not be JSON.
 struct Kind {
   std::string_view type, object;
   bool has_error = false;  // a member "error" that is not null
@@ -86,18 +86,18 @@ bool IsErrorType(std::string_view type) {
   return type == "error" || type == "response.failed";
 }
 
-// Of an API whose streams end with an event of their own, not with [DONE].
+// The last event of APIs whose streams do not end with [DONE].
 bool IsLastType(std::string_view type) {
   return type == "message_stop" || type == "response.completed" || type == "response.incomplete";
 }
 
-// Most events are parts of an answer, and say so without being taken apart.
+// Most events are parts of an answer, and need not be parsed.
 bool MayEnd(std::string_view data) {
   return data.find("\"error") != std::string_view::npos || data.find("\"response.") != std::string_view::npos ||
          data.find("\"message_stop\"") != std::string_view::npos;
 }
 
-// Pieces of a text that follow each other or not, as one view where they do.
+// Parts of a text, as one view if they are contiguous, otherwise copied.
 class Joined {
  public:
   Joined(std::string_view text, std::string* kept) : text_(text), kept_(*kept) { kept_.clear(); }
@@ -178,10 +178,10 @@ std::string_view AnswerScan::Rest() {
   return kept_;
 }
 
-// Whether it is for the client.
+// Returns whether the event is for the client.
 bool AnswerScan::Event(std::string_view event) {
   bool counts = false, pass = true;
-  std::string_view name;  // that the event has
+  std::string_view name;  // of the event
   for (size_t at = 0; at < event.size();) {
     const size_t end = std::min(event.find('\n', at), event.size());
     std::string_view line = event.substr(at, end - at);
@@ -221,7 +221,7 @@ bool AnswerScan::Data(std::string_view name, std::string_view data, bool* counts
   return true;
 }
 
-// Inside a text its quotes would be escaped.
+// Inside a string its quotes would be escaped.
 void AnswerScan::FindFinishes(std::string_view text) {
   constexpr std::string_view kName = "\"finish_reason\"";
   for (size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at)) {
@@ -236,7 +236,7 @@ void AnswerScan::FindUsage(std::string_view text) {
     if (const int64_t tokens = LastNumber(text, name); tokens > 0) completion_tokens_ = tokens;
   }
   for (const char* name : {"\"prompt_tokens\"", "\"input_tokens\""}) {
-    // Where what was cached is not among the input's tokens, it is told beside them.
+    // If cached tokens are not counted among the input tokens, they are stated beside them.
     const int64_t tokens = LastNumber(text, name) + LastNumber(text, "\"cache_read_input_tokens\"");
     if (tokens > 0) prompt_tokens_ = tokens;
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr DurationNs kFileNs = kSecond, kDnsNs = 5 * kSecond;
 
-// URLs of the lines, comments and blanks removed. kInvalidArgument names the line.
+// URLs of the lines, without comments and white space. kInvalidArgument names the line.
 Result<std::vector<std::string>> UrlsOf(const std::string& text) {
   std::vector<std::string> urls;
   int number = 0;
@@ -38,7 +38,7 @@ Result<std::vector<std::string>> UrlsOf(const std::string& text) {
 Result<std::string> TextOf(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    return InvalidArgument(fmt::format("'{}' is no file that can be read", path));
+    return InvalidArgument(fmt::format("'{}' is not a readable file", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) return InvalidArgument(fmt::format("cannot read '{}'", path));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -98,22 +98,22 @@ Status Discovery::ReadFile() {
   const bool first = !read_once_, settled = text == read_text_;
   read_once_ = true;
   read_text_ = text;
-  // It may be half written: what reads alike twice is whole.
+  // The file may be partly written: it counts once two reads are equal.
   if (text == file_text_ || (!first && !settled)) return Status();
   TACTUS_ASSIGN_OR_RETURN(std::vector<std::string> urls, UrlsOf(text));
   if (urls.empty() && !from_file_.empty())
-    return InvalidArgument(fmt::format("'{}' names no replica any more", options_.replicas_file));
+    return InvalidArgument(fmt::format("'{}' no longer names any replica", options_.replicas_file));
   file_text_ = text;
   Follow(&from_file_, std::move(urls));
   return Status();
 }
 
 void Discovery::ReadFileAgain() {
-  Later(kFileNs, &Discovery::ReadFileAgain);  // first: whatever comes of this time
+  Later(kFileNs, &Discovery::ReadFileAgain);  // first, so that it happens even after an error
   Say("--replicas-file", ReadFile());
 }
 
-// Once for each fault, however long it lasts.
+// Logs each fault once, however long it lasts.
 void Discovery::Say(const std::string& option, const Status& status) {
   std::string& said = said_[option];
   if (!status.ok() && status.message() != said)
@@ -133,11 +133,11 @@ void Discovery::AskDns() {
       }
       Follow(&from_dns_, std::move(urls));
     }
-    Say("--replicas-dns", found.status());  // a name server that is down says nothing of the replicas
+    Say("--replicas-dns", found.status());  // a failure of the name server changes no replica
   });
 }
 
-// Whether anything else names it too.
+// Whether another source names it too.
 bool Discovery::Stays(const std::string& url, const std::vector<std::string>* followed) const {
   const auto in = [&](const std::vector<std::string>& list) {
     return std::find(list.begin(), list.end(), url) != list.end();

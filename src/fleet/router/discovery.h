@@ -1,5 +1,5 @@
-// Replicas that come and go by a file or a DNS name: whoever appears there is added to the fleet, and who was added
-// that way and is not there any more is removed.
+// Discovers replicas by a file or a DNS name: replicas that appear there are added to the fleet, and replicas added
+// this way are removed when they disappear.
 //
 // Thread rule: the loop's thread.
 #pragma once
@@ -19,10 +19,10 @@ namespace tactus::fleet {
 
 class Discovery {
  public:
-  // What can be said of them before a port is taken. kInvalidArgument names the option.
+  // Checks that need no port. kInvalidArgument names the option.
   static Status Check(const FleetOptions& options);
-  // Reads the file once; what is wrong with it is kInvalidArgument, later a line of the log, and then the last good one
-  // holds. All three references outlive it.
+  // Reads the file once; a fault in it is kInvalidArgument. Later faults are logged, and the last good file stays in
+  // effect. All three references outlive this.
   static Result<std::unique_ptr<Discovery>> Create(const FleetOptions& options, http::Loop& loop, FleetWatch& watch,
                                                    FleetWatch::Log log);
   ~Discovery();
@@ -42,9 +42,9 @@ class Discovery {
   FleetWatch& watch_;
   const FleetWatch::Log log_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::string file_text_, read_text_, dns_host_, dns_port_;  // that counts, that was read last
+  std::string file_text_, read_text_, dns_host_, dns_port_;  // in effect, read last
   bool read_once_ = false;
-  std::map<std::string, std::string> said_;  // by option: what is wrong
+  std::map<std::string, std::string> said_;  // by option: the last fault logged
   std::vector<std::string> from_file_, from_dns_;
 };
 

@@ -1,4 +1,4 @@
-// A replica as the router and the endpoint picker know it, and one that was picked for a request.
+// A replica as seen by the router and the endpoint picker, and the result of a pick.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace tactus::fleet {
 
 struct Picked {
   uint64_t ticket = 0;
-  int32_t replica = 0;       // its number, which no other replica ever has
+  int32_t replica = 0;       // its number, which is never reused
   std::string url, address;  // "http://host:port", "host:port"
 };
 
-// What is known of a replica, for people.
+// State of a replica, for people.
 struct Endpoint {
   int32_t replica = 0;
   std::string url, address;
   const char* state = "";  // "ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"
-  std::string why;         // it is not ready
+  std::string why;         // reason if it is not ready
   bool ready = false, tells_memory = false;
   ReplicaKind kind = ReplicaKind::kUnknown;
   std::string model, version;

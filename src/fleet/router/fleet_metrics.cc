@@ -1,4 +1,4 @@
-// What a fleet tells Prometheus.
+// Prometheus metrics of a fleet.
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -20,18 +20,18 @@ void FleetWatch::AppendMetrics(results::PrometheusText* text) const {
     text->Family(name, type, help);
     for (const Endpoint& e : all) text->Sample(static_cast<double>(value(e)), {{"replica", e.address}});
   };
-  each("tactus_route_in_flight", Type::kGauge, "Requests that were routed to a replica and have not ended.",
+  each("tactus_route_in_flight", Type::kGauge, "Requests in flight at a replica.",
        [](const Endpoint& e) { return e.view.outstanding_requests; });
-  each("tactus_route_ejections_total", Type::kCounter, "How often a replica was ejected.",
+  each("tactus_route_ejections_total", Type::kCounter, "Number of times a replica was ejected.",
        [](const Endpoint& e) { return e.ejections; });
   each("tactus_route_replica_failures_total", Type::kCounter, "Requests that failed at a replica, retried or not.",
        [](const Endpoint& e) { return e.failures; });
-  each("tactus_route_replica_running", Type::kGauge, "Sequences that run at a replica, as it said last.",
+  each("tactus_route_replica_running", Type::kGauge, "Sequences running at a replica, by its last report.",
        [](const Endpoint& e) { return e.view.running; });
-  each("tactus_route_replica_waiting", Type::kGauge, "Requests that wait at a replica, as it said last.",
+  each("tactus_route_replica_waiting", Type::kGauge, "Requests waiting at a replica, by its last report.",
        [](const Endpoint& e) { return e.waiting_requests; });
   each("tactus_route_replica_free_kv_tokens", Type::kGauge,
-       "KV memory of a replica that is free, less what waits and was routed there since it was asked.",
+       "Free KV memory of a replica, less queued requests and those routed since its last report.",
        [](const Endpoint& e) { return e.view.free_kv_tokens; });
   std::lock_guard lock(mutex_);
   text->Histogram("tactus_route_decision_seconds", "Time to choose a replica.", decision_s_);

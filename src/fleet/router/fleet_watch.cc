@@ -14,17 +14,17 @@
 namespace tactus::fleet {
 namespace {
 
-constexpr int kFailedPolls = 3;              // in a row, until a replica counts as out of reach
-constexpr DurationNs kSlowPollNs = kSecond;  // of replicas that are out of reach
+constexpr int kFailedPolls = 3;              // in a row, until a replica counts as unreachable
+constexpr DurationNs kSlowPollNs = kSecond;  // for unreachable replicas
 constexpr DurationNs kLongestEjectionNs = 300 * kSecond;
-constexpr DurationNs kTogetherNs = kSecond;  // replicas that become ready within it begin together
-constexpr double kLeastShare = 0.1;          // of requests, of a replica that has just become ready
-constexpr int64_t kUnknownFreeTokens = int64_t{1} << 40, kUnknownStepTokens = 2048;  // of those that do not say
-constexpr int64_t kUnknownKvTokens = 1 << 18;  // how long a prefix is taken to stay there
+constexpr DurationNs kTogetherNs = kSecond;  // replicas that become ready within this time start together
+constexpr double kLeastShare = 0.1;          // share of requests of a replica that has just become ready
+constexpr int64_t kUnknownFreeTokens = int64_t{1} << 40, kUnknownStepTokens = 2048;  // where not reported
+constexpr int64_t kUnknownKvTokens = 1 << 18;  // capacity of the prefix index for a replica that reports none
 constexpr int64_t kPollBytes = 4 << 20;
 constexpr DurationNs kModelAgainNs = 10 * kSecond;
-constexpr DurationNs kSameAgainNs = 10 * kSecond;  // between lines of the log about a state that stays the same
-constexpr double kMeanPromptTokens = 1024;         // of queued requests of vLLM, which tells only how many there are
+constexpr DurationNs kSameAgainNs = 10 * kSecond;  // between log lines about an unchanged state
+constexpr double kMeanPromptTokens = 1024;         // of queued requests of vLLM, which reports only their number
 
 constexpr const char* kStatePath = "/fleet/state";
 constexpr const char* kMetricsPath = "/metrics";
@@ -42,7 +42,7 @@ struct FleetWatch::Replica {
   int32_t number = -1;  // -1: the place is free
   std::string url, address;
   std::unique_ptr<http::Client> client;
-  std::string path = kStatePath;  // that is asked next
+  std::string path = kStatePath;  // the path of the next poll
   ReplicaKind kind = ReplicaKind::kUnknown;
   Said said = Said::kNothing;
   std::string why, model, version;
@@ -50,14 +50,14 @@ struct FleetWatch::Replica {
   bool draining = false, lost = false, tells_memory = false;
   int failed_polls = 0;
   TimeNs heard_ns = 0, ready_since_ns = 0, ejected_until_ns = 0, model_asked_ns = 0, logged_ns = 0;
-  bool slow_start = false;  // it became ready while others were
-  double credit = 0;        // of slow start: a request at 1
+  bool slow_start = false;  // it became ready while others were ready
+  double credit = 0;        // for slow start: 1 admits a request
   int64_t failures_in_row = 0, ejections_in_row = 0;
   int64_t waiting_requests = 0, routed_since_asked = 0;
   int64_t requests = 0, failures = 0, ejections = 0;
 };
 
-// What a poll brings, as long as it is waited for.
+// The result of a poll, unless the watch has been destroyed.
 struct FleetWatch::Reply final : http::ResponseHandler {
   FleetWatch* watch = nullptr;
   std::weak_ptr<bool> alive;
@@ -66,7 +66,7 @@ struct FleetWatch::Reply final : http::ResponseHandler {
     if (!alive.lock()) return;
     try {
       watch->Answered(replica, status, response);
-    } catch (const std::exception&) {  // as when memory is short: it is asked again
+    } catch (const std::exception&) {  // as when memory is short: it is polled again
       watch->Schedule(replica, watch->options_.poll_interval.ns);
     }
   }
@@ -74,7 +74,7 @@ struct FleetWatch::Reply final : http::ResponseHandler {
 
 namespace {
 
-// The URLs of --replicas, each as it was given.
+// The URLs of --replicas, unchanged.
 std::vector<std::string> NamedReplicas(const FleetOptions& options) {
   std::vector<std::string> urls;
   for (const std::string& list : options.replicas) {
@@ -89,11 +89,11 @@ std::vector<std::string> NamedReplicas(const FleetOptions& options) {
 
 struct ReplicaPlace {
   http::Url url;
-  std::string address;  // HOST:PORT, as it is known
+  std::string address;  // HOST:PORT, in canonical form
 };
 Result<ReplicaPlace> PlaceOf(const std::string& given) {
   TACTUS_ASSIGN_OR_RETURN(const http::Url parsed, http::ParseUrl(given));
-  if (parsed.path != "/") return InvalidArgument(fmt::format("'{}': give http://host:port, without a path", given));
+  if (parsed.path != "/") return InvalidArgument(fmt::format("'{}': use http://host:port, without a path", given));
   const bool v6 = parsed.host.find(':') != std::string::npos;
   return ReplicaPlace{parsed, fmt::format("{}{}{}:{}", v6 ? "[" : "", parsed.host, v6 ? "]" : "", parsed.port)};
 }
@@ -173,7 +173,7 @@ Status FleetWatch::Add(const std::string& given) {
 Status FleetWatch::Remove(const std::string& url) {
   std::lock_guard lock(mutex_);
   Replica* replica = FindLocked(url);
-  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
+  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is not a replica of this fleet", url));
   log_(fmt::format("replica {}: removed", replica->url));
   const int32_t gone = replica->place;
   std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.place == gone; });
@@ -190,7 +190,7 @@ Status FleetWatch::SetDraining(const std::string& url, bool draining) {
   if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
   if (replica->draining != draining)
     log_(fmt::format("replica {}: {}", replica->url,
-                     draining ? "gets no more requests (drained)" : "gets requests again"));
+                     draining ? "receives no more requests (drained)" : "receives requests again"));
   replica->draining = draining;
   return Status();
 }
@@ -214,7 +214,7 @@ bool FleetWatch::TakesLocked(const Replica& replica, TimeNs now_ns) const {
   return replica.number >= 0 && replica.said == Said::kReady && !replica.draining && now_ns >= replica.ejected_until_ns;
 }
 
-// Of the requests that it would get else.
+// Share of its normal requests that it gets.
 double FleetWatch::ShareLocked(const Replica& replica, TimeNs now_ns) const {
   if (!replica.slow_start || options_.slow_start.ns <= 0) return 1;
   const auto age = static_cast<double>(now_ns - replica.ready_since_ns) / static_cast<double>(options_.slow_start.ns);
@@ -239,7 +239,7 @@ std::optional<Picked> FleetWatch::Pick(const RouteRequest& request, std::span<co
     any_warm |= r->credit >= 1;
   }
   for (const auto& r : replicas_) {
-    // With no other left, one that fails is better than none.
+    // If no other is left, a failing replica is better than none.
     const bool takes = any ? TakesLocked(*r, start_ns) && (!any_warm || r->credit >= 1)
                            : r->number >= 0 && r->said == Said::kReady && !r->draining;
     fleet_->SetReady(r->place, takes && may(*r));
@@ -248,7 +248,7 @@ std::optional<Picked> FleetWatch::Pick(const RouteRequest& request, std::span<co
   decision_s_.Observe(static_cast<double>(clock_.NowNs() - start_ns) * 1e-9);
   if (chosen < 0) return std::nullopt;
   double& credit = replicas_[static_cast<size_t>(chosen)]->credit;
-  credit = std::max(-1.0, credit - 1);  // what it got while it was alone is no debt
+  credit = std::max(-1.0, credit - 1);  // requests that it got as the only replica are no debt
   return CountLocked(replicas_[static_cast<size_t>(chosen)].get(), request);
 }
 
@@ -296,8 +296,8 @@ void FleetWatch::Failed(int32_t number) {
   replica.ejected_until_ns = now_ns + time_ns;
   replica.failures_in_row = 0;
   ++replica.ejections;
-  log_(fmt::format("replica {}: {} requests in a row failed, gets none for {} ms", replica.url, options_.eject_after,
-                   time_ns / kMillisecond));
+  log_(fmt::format("replica {}: {} requests in a row failed; it receives none for {} ms", replica.url,
+                   options_.eject_after, time_ns / kMillisecond));
 }
 
 void FleetWatch::Succeeded(int32_t number) {
@@ -419,30 +419,30 @@ void FleetWatch::Answered(int32_t number, const Status& status, const http::Http
     if (replica == nullptr) return;
     const TimeNs now_ns = clock_.NowNs();
     if (status.ok()) {
-      replica->heard_ns = now_ns;  // whatever it says: it is there
+      replica->heard_ns = now_ns;  // any response shows that it is alive
       try {
         after_ns = ReadLocked(replica, response);
       } catch (const std::exception& e) {
         NotHeardLocked(replica, fmt::format("{} cannot be read: {}", replica->path, e.what()));
       }
-    } else if (status.code() == StatusCode::kResourceExhausted) {  // that says nothing of the replica
+    } else if (status.code() == StatusCode::kResourceExhausted) {  // this is no fault of the replica
       if (now_ns - std::exchange(replica->logged_ns, now_ns) >= kSameAgainNs)
-        log_(fmt::format("warning: replica {} cannot be asked: {}", replica->url, status.message()));
+        log_(fmt::format("warning: replica {} cannot be polled: {}", replica->url, status.message()));
     } else {
       NotHeardLocked(replica, status.message());
       if (replica->failed_polls >= kFailedPolls) after_ns = std::max(after_ns, std::min(kSlowPollNs, 10 * after_ns));
     }
     lost = now_ns - replica->heard_ns >= options_.dead_after.ns;
     if (lost && !replica->lost)
-      log_(fmt::format("replica {}: not heard of for {} ms", replica->url, options_.dead_after.ns / kMillisecond));
+      log_(fmt::format("replica {}: no response for {} ms", replica->url, options_.dead_after.ns / kMillisecond));
     replica->lost = lost;
   }
   if (lost && lost_) lost_(number);
   Schedule(number, after_ns);
 }
 
-// Finds out what kind of server this is, from who tells most to who tells least; later reads what it tells. Returns
-// when to ask next.
+// Determines the kind of server, from the most informative protocol to the least; afterwards reads its report. Returns
+// the time until the next poll.
 DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response) {
   const DurationNs interval_ns = options_.poll_interval.ns;
   const bool ok = response.status == 200;
@@ -454,7 +454,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
       return interval_ns;
     }
     if (r->kind == ReplicaKind::kTactus || (ok && response.content_type.find("json") != std::string::npos)) {
-      NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} says {}", kStatePath, response.status));
+      NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} returns {}", kStatePath, response.status));
       return interval_ns;
     }
     r->path = kMetricsPath;
@@ -464,7 +464,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
     auto report = ParseVllmMetrics(response.body, kMeanPromptTokens);
     if (!ok || !report.ok()) {
       if (r->kind == ReplicaKind::kVllm) {
-        NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} says {}", kMetricsPath, response.status));
+        NotHeardLocked(r, ok ? report.status().message() : fmt::format("{} returns {}", kMetricsPath, response.status));
         return interval_ns;
       }
       r->path = kHealthPath;
@@ -483,7 +483,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
   if (r->path == kModelsPath) {
     auto models = ParseModelNames(response.body);
     if (!ok || !models.ok()) {
-      NotHeardLocked(r, ok ? models.status().message() : fmt::format("{} says {}", kModelsPath, response.status));
+      NotHeardLocked(r, ok ? models.status().message() : fmt::format("{} returns {}", kModelsPath, response.status));
       r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kStatePath;
       return interval_ns;
     }
@@ -494,14 +494,14 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
     r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kHealthPath;
     return 0;
   }
-  // Not every server has it: whoever lists its model is there.
+  // Not every server has /health: one that lists its models is alive.
   const bool there = ok || response.status == 404 || response.status == 405;
   if (there && (r->kind == ReplicaKind::kUnknown || ModelIsOldLocked(*r))) {
     r->path = kModelsPath;
     return 0;
   }
   if (!there) {
-    NotHeardLocked(r, fmt::format("{} says {}", kHealthPath, response.status));
+    NotHeardLocked(r, fmt::format("{} returns {}", kHealthPath, response.status));
     return interval_ns;
   }
   ReplicaReport report;
@@ -511,7 +511,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
   return interval_ns;
 }
 
-// Of servers that do not say it with their state: another one may stand at this address by now.
+// For servers that do not report their model with their state: another server may use this address by now.
 bool FleetWatch::ModelIsOldLocked(const Replica& r) const {
   return r.model.empty() || r.heard_ns - r.model_asked_ns >= kModelAgainNs;
 }
@@ -524,9 +524,9 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
   r->other_models = std::move(report.other_models);
   if (model_.empty()) model_ = report.model;
   if (report.model != model_ && std::ranges::find(r->other_models, model_) == r->other_models.end()) {
-    return ChangedLocked(
-        r, Said::kRefused,
-        fmt::format("it serves '{}' and this fleet '{}' (--model)", Printable(report.model), Printable(model_)));
+    return ChangedLocked(r, Said::kRefused,
+                         fmt::format("it serves '{}', but this fleet serves '{}' (--model)", Printable(report.model),
+                                     Printable(model_)));
   }
   r->waiting_requests = report.waiting_requests;
   TellLocked(r, report.state);
@@ -536,7 +536,7 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
 void FleetWatch::TellLocked(Replica* r, const ReplicaState& said) {
   ReplicaState state = said;
   r->tells_memory = state.kv_tokens > 0;
-  if (!r->tells_memory) {  // its requests are what is known
+  if (!r->tells_memory) {  // only its own requests are known
     const ReplicaView& view = fleet_->view(r->place);
     if (r->kind == ReplicaKind::kPlain) {
       state.running = view.outstanding_requests;
@@ -546,13 +546,13 @@ void FleetWatch::TellLocked(Replica* r, const ReplicaState& said) {
     state.kv_tokens = kUnknownKvTokens;
     if (state.step_tokens == 0) state.step_tokens = kUnknownStepTokens;
   }
-  const bool counted = r->kind == ReplicaKind::kPlain;  // those routed since are among them
+  const bool counted = r->kind == ReplicaKind::kPlain;  // requests routed since then are included
   fleet_->Told(r->place, state, counted ? 0 : r->routed_since_asked);
 }
 
 void FleetWatch::NotHeardLocked(Replica* r, const std::string& why) {
   if (++r->failed_polls < kFailedPolls) return;
-  r->path = kStatePath;  // what comes back may be another server
+  r->path = kStatePath;  // the next server at this address may be of another kind
   r->kind = ReplicaKind::kUnknown;
   r->model.clear();
   ChangedLocked(r, Said::kNothing, OneLine(why));
@@ -579,7 +579,7 @@ void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {
   } else if (said == Said::kNotReady) {
     log_(fmt::format("replica {}: {}", r->url, why));
   } else if (said == Said::kRefused) {
-    log_(fmt::format("warning: replica {} gets no requests: {}", r->url, why));
+    log_(fmt::format("warning: replica {} receives no requests: {}", r->url, why));
   } else if (!same || said == Said::kNothing) {
     log_(fmt::format("warning: replica {}: {}", r->url, why));
   }

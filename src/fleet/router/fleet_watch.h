@@ -1,11 +1,11 @@
-// The replicas that run: asks each how it is, several times a second, and keeps what route::Fleet knows of them true.
-// Who routes requests (the proxy, the endpoint picker) asks it for a replica and tells it how that went.
+// Watches the running replicas: polls each several times a second and keeps Fleet up to date. The router and the
+// endpoint picker request replicas from it and report the results.
 //
-// A replica takes requests when it says that it is ready, serves the fleet's model, is not being drained and has not
-// failed --eject-after requests in a row. One that has become ready gets its share by and by (--slow-start).
+// A replica accepts requests while it reports ready, serves the fleet's model, is not drained and has not failed
+// --eject-after requests in a row. A replica that becomes ready gets its share gradually (--slow-start).
 //
-// Thread rule: Pick, Ended, Failed, Endpoints and the counts on any thread; everything else, and what is called back,
-// on the loop's. Invariant: every ticket is ended once, by Ended, or by the replica's removal.
+// Thread rule: Pick, Ended, Failed, Endpoints and the counts on any thread; everything else, and callbacks, on the
+// loop's. Invariant: every ticket is ended once, by Ended, or by the replica's removal.
 #pragma once
 
 #include <atomic>
@@ -35,29 +35,28 @@ class FleetWatch {
  public:
   using Log = std::function<void(std::string_view line)>;
 
-  // Whether Create would take them: for before a port is taken. kInvalidArgument names the option.
+  // Whether Create would succeed: a check that needs no port. kInvalidArgument names the option.
   static Status Check(const FleetOptions& options);
-  // Begins to ask as soon as the loop runs. kInvalidArgument as Check's. Clock, loop and log outlive it; the log
-  // takes lines from any thread.
+  // Starts to poll as soon as the loop runs. kInvalidArgument as from Check. Clock, loop and log outlive this; the log
+  // is called on any thread.
   static Result<std::unique_ptr<FleetWatch>> Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
                                                     Log log);
   ~FleetWatch();
 
-  // Chooses a replica and counts the request there. `subset`: addresses, of which it shall be one; empty: any.
-  // `excluded`: where it has been already. Nothing: none of them takes requests.
+  // Chooses a replica and counts the request there. `subset`: permitted addresses; empty: any. `excluded`: replicas
+  // that were tried already. None: no permitted replica accepts requests.
   std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset = {},
                              std::span<const int32_t> excluded = {});
-  // Counts a request that has moved to the replica by itself. Nothing: there is no such Tactus replica.
+  // Counts a request that has moved to the replica. None: there is no such Tactus replica.
   std::optional<Picked> Moved(const std::string& url, const RouteRequest& request);
-  // A request has ended there, with an answer of so many tokens; -1: it failed or was refused. Unknown tickets are
-  // ignored.
+  // A request has ended, with `output_tokens`; -1: it failed or was refused. Unknown tickets are ignored.
   void Ended(uint64_t ticket, int32_t output_tokens);
-  // The replica did not do what it was asked (no connection, no answer, 5xx), or did. One that was removed: no effect.
+  // The replica failed a request (no connection, no response, 5xx), or served it. No effect on a removed replica.
   void Failed(int32_t replica);
   void Succeeded(int32_t replica);
 
-  // Sequences that had better run elsewhere: everything of a replica that is drained, and, where the balancer moves
-  // sequences, one of each that is short of memory. Tactus replicas alone.
+  // Sequences that should move: all of a drained replica, and, if the balancer moves sequences, one of each replica
+  // that is short of memory. Only for Tactus replicas.
   struct Move {
     std::string from, to;  // URLs
     bool all = false;
@@ -65,17 +64,17 @@ class FleetWatch {
   std::vector<Move> Moves() const;
 
   std::vector<Endpoint> Endpoints() const;
-  int64_t ready() const;  // replicas that take requests
+  int64_t ready() const;  // replicas that accept requests
   int64_t size() const;
   std::string model() const;  // empty: not known yet
   void AppendMetrics(results::PrometheusText* text) const;
 
-  // kInvalidArgument for what is no URL of a replica. One that is there, drained or not, takes requests again.
+  // kInvalidArgument: not a replica's URL. A replica that exists, drained or not, accepts requests again.
   Status Add(const std::string& url);
-  // What runs there goes on. kNotFound.
+  // Requests that run there continue. kNotFound.
   Status Remove(const std::string& url);
   Status SetDraining(const std::string& url, bool draining);
-  // Calls back while a replica counts as dead, at each poll: what runs there and is silent will not be answered.
+  // Called at each poll while a replica counts as dead: silent requests there will not be answered.
   void OnLost(std::function<void(int32_t replica)> lost) { lost_ = std::move(lost); }
 
  private:
@@ -108,12 +107,12 @@ class FleetWatch {
   Clock& clock_;
   http::Loop& loop_;
   const Log log_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // what is called back later looks at it
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // checked by later callbacks
   std::function<void(int32_t)> lost_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<Fleet> fleet_;
-  std::vector<std::unique_ptr<Replica>> replicas_;  // by their place in the fleet, which others take over
+  std::vector<std::unique_ptr<Replica>> replicas_;  // by place in the fleet; places are reused
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_ticket_ = 1;
   int32_t next_number_ = 0;

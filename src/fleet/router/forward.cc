@@ -22,19 +22,19 @@ bool EndsByAnEvent(std::string_view path) {
   return path.ends_with("/completions") || path.ends_with("/responses") || path.ends_with("/messages");
 }
 
-constexpr int64_t kUnsentBytes = 64 << 10;  // written to a client that does not take them, before its replica waits
-constexpr int64_t kFreeRetries = 3;         // at once, whatever the budget
+constexpr int64_t kUnsentBytes = 64 << 10;  // written to a client that does not read them, before its replica must wait
+constexpr int64_t kFreeRetries = 3;         // always permitted, whatever the budget
 constexpr int kMostFollows = 8;
 constexpr double kFollowUsage = 0.05;
 constexpr const char* kMovedHeader = "x-tactus-migrated";
-constexpr const char* kCutText = "its answer ended before its end";
-constexpr size_t kMessageBytes = 500;  // of what an error of a replica's says
+constexpr const char* kCutText = "its answer was incomplete";
+constexpr size_t kMessageBytes = 500;  // longest message of a replica that is passed on
 
 bool Begins(std::string_view name, std::string_view with) {
   return http::EqualsIgnoreCase(name.substr(0, with.size()), with);
 }
 
-// "http://host:port ticket", of an answer that is no stream.
+// Reads "http://host:port ticket" from an answer that is not a stream.
 std::optional<Moved> MovedBy(const http::Headers& headers) {
   const std::string* moved = http::FindHeader(headers, kMovedHeader);
   if (moved == nullptr) return std::nullopt;
@@ -48,13 +48,13 @@ bool IsEventStream(const http::Headers& headers) {
   return type != nullptr && type->rfind("text/event-stream", 0) == 0;
 }
 
-// Where nothing else says where it ends, the end of the connection does, which a replica that dies ends too.
+// Whether only the end of the connection ends the answer; a replica that dies closes it too.
 bool EndsByClosing(const http::Headers& headers) {
   return http::FindHeader(headers, "Content-Length") == nullptr &&
          http::FindHeader(headers, "Transfer-Encoding") == nullptr;
 }
 
-// What an error says, as the API writes it.
+// The error message in an error of any API.
 std::string MessageIn(const std::string& error) {
   const auto parsed = json_text::ParseJson(error, {.max_values = 1000});
   if (parsed.ok() && parsed->is_object()) {
@@ -67,25 +67,25 @@ std::string MessageIn(const std::string& error) {
   return error;
 }
 
-// Of an answer with this status, as a load test counts it.
+// Result of an answer with this status, by the rules of a load test.
 RouteRecorder::End::How HowOf(int status) {
   using How = RouteRecorder::End::How;
   return status / 100 == 2 ? How::kCompleted : status == 429 || status == 503 ? How::kRejected : How::kFailed;
 }
 
-// An answer that its client would have to get elsewhere, with its key and its prompt: a replica does not say where.
+// Whether the client would have to repeat the request elsewhere, with its key and prompt; replicas may not redirect it.
 bool IsRedirect(int status) {
   return status / 100 == 3 && status != 304;
 }
 
-// Another replica may do better.
+// Whether another replica may succeed.
 bool Elsewhere(int status) {
   return status == 502 || status == 503 || status == 504;
 }
 
 }  // namespace
 
-// At one replica.
+// The request at one replica.
 class Forward::Attempt final : public http::ResponseHandler {
  public:
   Attempt(std::shared_ptr<Forward> forward, Picked picked) : forward_(std::move(forward)), at(std::move(picked)) {}
@@ -107,7 +107,7 @@ class Forward::Attempt final : public http::ResponseHandler {
     const std::shared_ptr<Forward> forward = std::move(forward_);
     if (forward) forward->OnDone(*this, done);
   }
-  // Its answer is not wanted any more.
+  // The answer is no longer needed.
   void Drop() {
     forward_.reset();
     if (call != 0) client->Cancel(std::exchange(call, 0));
@@ -127,10 +127,10 @@ class Forward::Attempt final : public http::ResponseHandler {
   JsonEnd json;
   bool streams = false;
   bool ends_by_closing = false;
-  bool ended = false;     // its ticket
+  bool ended = false;     // its ticket is ended
   bool followed = false;  // a request for the rest of an answer
   int64_t before = 0;     // events of that answer that came from other replicas
-  int64_t noted = 0;      // events that are recorded
+  int64_t noted = 0;      // events that have been recorded
   TimeNs heard_ns = 0;
 };
 
@@ -163,7 +163,7 @@ void Forward::Start() {
   may_hedge_ = context_.options.hedge_after.ns > 0;
   if (!Try()) {
     return Fail(503, context_.watch.size() == 0 ? "the fleet has no replicas; add some with --replicas"
-                                                : "no replica takes requests now; try again");
+                                                : "no replica accepts requests now; try again");
   }
   if (may_hedge_) {
     context_.loop.After(context_.options.hedge_after.ns, [weak = weak_from_this()] {
@@ -173,10 +173,10 @@ void Forward::Start() {
 }
 
 bool Forward::Try() {
-  auto picked = context_.watch.Pick(view_.Route(context_.bytes_per_token), {}, been_);
+  auto picked = context_.watch.Pick(view_.Route(context_.bytes_per_token), {}, tried_replicas_);
   if (!picked) return false;
   ++tries_;
-  been_.push_back(picked->replica);
+  tried_replicas_.push_back(picked->replica);
   const std::string url = picked->url;
   Send(std::make_shared<Attempt>(shared_from_this(), std::move(*picked)), url, Request());
   return true;
@@ -204,14 +204,14 @@ http::ClientRequest Forward::Request() const {
         http::EqualsIgnoreCase(name, "Host") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
         (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
         http::EqualsIgnoreCase(name, "x-tactus-route") ||
-        http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
+        http::EqualsIgnoreCase(name, "Accept-Encoding");  // the router reads the answer
     if (!ours && !StaysBehind(from.headers, name)) request.headers.emplace_back(name, value);
   }
   if (!replica_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + replica_key);
   if (const std::string* id = http::FindHeader(headers_, "X-Request-Id"))
     request.headers.emplace_back("X-Request-Id", *id);
   request.headers.emplace_back("X-Forwarded-For", from.peer);
-  if (context_.keys) request.headers.emplace_back("x-tactus-route", "1");  // it may move
+  if (context_.keys) request.headers.emplace_back("x-tactus-route", "1");  // this request may migrate
   return request;
 }
 
@@ -222,7 +222,7 @@ void Forward::Hedge() {
   if (Try()) ++context_.counts.hedges;
 }
 
-// Its answer is the client's from now on: the others' are not wanted.
+// The attempt's answer becomes the client's; the other attempts are dropped.
 void Forward::Lead(Attempt& attempt) {
   leader_ = &attempt;
   for (const auto& other : std::vector(attempts_)) {
@@ -233,7 +233,7 @@ void Forward::Lead(Attempt& attempt) {
   }
   event_stream_ = attempt.streams;
   if (!event_stream_) body_.reset();
-  if (stream_begun_) return;  // by a replica that told nothing
+  if (stream_begun_) return;  // by a replica that sent no event
   stream_begun_ = true;
   exchange_->StartStream(Head(attempt));
 }
@@ -266,11 +266,11 @@ bool Forward::OnPiece(Attempt& attempt, std::string_view bytes) {
     }
     if (told.empty()) return true;
     if (leader_ == nullptr && may_hedge_ && attempt.scan.events() == 0 && !attempt.scan.done())
-      return true;  // comments, of which a client that waits for the faster of two needs none
+      return true;  // a client with a hedged request needs no keep-alive comments
     if (leader_ == nullptr) Lead(attempt);
     return Pass(attempt, told);
   }
-  if (IsRedirect(attempt.status)) return true;  // it is not passed on
+  if (IsRedirect(attempt.status)) return true;  // redirects are not passed on
   if (attempt.ends_by_closing) attempt.json.Feed(bytes);
   if (leader_ == &attempt) return Write(attempt, bytes);
   attempt.body += bytes;
@@ -280,7 +280,7 @@ bool Forward::OnPiece(Attempt& attempt, std::string_view bytes) {
   return Write(attempt, held);
 }
 
-// Of an event stream.
+// Passes bytes of an event stream on.
 bool Forward::Pass(Attempt& attempt, std::string_view told) {
   in_event_ = attempt.scan.in_event();
   if (attempt.scan.events() > 0) {
@@ -301,7 +301,7 @@ void Forward::NoteEnd(const Attempt& attempt, RouteRecorder::End::How how) {
   end_ = {how, attempt.at.replica, attempt.scan.prompt_tokens(), attempt.scan.output_tokens(attempt.before)};
 }
 
-// False: the client has enough for now.
+// False: the client must read more first.
 bool Forward::Write(Attempt& attempt, std::string_view bytes) {
   exchange_->Write(bytes);
   if (exchange_->unsent() <= kUnsentBytes) return true;
@@ -312,7 +312,7 @@ bool Forward::Write(Attempt& attempt, std::string_view bytes) {
   return false;
 }
 
-// Out of those under way. Null: it is none of them any more.
+// Removes the attempt from those in progress. Null: it is not one of them.
 std::shared_ptr<Forward::Attempt> Forward::Take(Attempt& attempt) {
   const auto at = std::find_if(attempts_.begin(), attempts_.end(), [&](const auto& a) { return a.get() == &attempt; });
   if (at == attempts_.end()) return nullptr;
@@ -327,18 +327,19 @@ void Forward::OnDone(Attempt& attempt, const Status& status) {
   if (status.code() == StatusCode::kResourceExhausted && leader_ != &attempt) return Short(attempt, status.message());
   if (leader_ == &attempt || attempt.streams) return StreamEnded(attempt, status);
   if (attempt.followed && (!status.ok() || attempt.status / 100 != 2)) {
-    return Broken(attempt, status.ok() ? fmt::format("it does not give the rest of the answer ({})", attempt.status)
+    return Broken(attempt, status.ok() ? fmt::format("it does not return the rest of the answer ({})", attempt.status)
                                        : status.message());
   }
   if (!status.ok()) return Failed(attempt, status.message(), Why::kLost);
   if (IsRedirect(attempt.status)) {
-    const std::string text = fmt::format("it says {}, a redirect, which is not followed", attempt.status);
+    const std::string text = fmt::format("it returns {}, a redirect, which is not followed", attempt.status);
     return Failed(attempt, text, Why::kFault);
   }
   if (IsCut(attempt)) return Broken(attempt, kCutText);
   if (Elsewhere(attempt.status)) {
     best_failure_ = held;
-    return Failed(attempt, fmt::format("it says {}", attempt.status), attempt.status == 503 ? Why::kFull : Why::kFault);
+    return Failed(attempt, fmt::format("it returns {}", attempt.status),
+                  attempt.status == 503 ? Why::kFull : Why::kFault);
   }
   if (const auto moved = MovedBy(attempt.headers)) return Follow(attempt, *moved);
   Answer(attempt);
@@ -375,15 +376,15 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
   End();
 }
 
-// It has ended well as HTTP sees it, and yet before its end: an event stream without [DONE], its API's last event or
-// the last finish_reason, or an answer without a length that is not the whole of a JSON text. How streams of other
-// routes end is not known: those have ended where HTTP says so.
+// Whether an answer that is complete for HTTP is cut: an event stream without [DONE], its API's last event or the last
+// finish_reason, or an answer without a length that is not a complete JSON text. Streams of other routes have no known
+// last event: HTTP decides.
 bool Forward::IsCut(const Attempt& attempt) const {
   const http::HttpRequest& request = exchange_->request();
   if (attempt.status == 204 || request.method == "HEAD") return false;  // they have no body
   if (attempt.streams) {
     const std::string path = api::CanonicalPath(request.path);
-    // The last event of a response repeats all of its text; the last ones of other routes are short.
+    // A response's last event repeats all of its text; the last events of other routes are short.
     const bool long_last = path == "/v1/responses" && attempt.scan.unread() && !attempt.scan.in_event();
     const bool said = attempt.scan.done() || told_finishes_ >= view_.choices || long_last;
     return !said && (attempt.ends_by_closing || EndsByAnEvent(path));
@@ -391,15 +392,14 @@ bool Forward::IsCut(const Attempt& attempt) const {
   return attempt.ends_by_closing && !attempt.json.reached();
 }
 
-// It is this process that has no file descriptor or no memory left: no fault of the replica's, and others would not do
-// better.
+// This process has no file descriptor or memory left: the replica is not at fault, and others would fail too.
 void Forward::Short(Attempt& attempt, const std::string& text) {
   Count(attempt, 0);
   EndTicket(attempt);
   if (attempts_.empty()) Fail(503, text);
 }
 
-// It has told nothing but that it failed.
+// The stream begins with an error event.
 void Forward::ErrorFirst(Attempt& attempt) {
   const std::shared_ptr<Forward> self = shared_from_this();
   const std::shared_ptr<Attempt> held = Take(attempt);
@@ -410,7 +410,7 @@ void Forward::ErrorFirst(Attempt& attempt) {
   Failed(attempt, message, Why::kFault);
 }
 
-// It ended before its answer did.
+// The connection ended before the answer did.
 void Forward::Broken(Attempt& attempt, const std::string& text) {
   const bool told = told_events_ > 0 || in_event_ || (stream_begun_ && !event_stream_);
   if (!told) return Failed(attempt, text, Why::kLost);
@@ -418,28 +418,29 @@ void Forward::Broken(Attempt& attempt, const std::string& text) {
   Count(attempt, 0);
   ForgetTicket(attempt);
   ++context_.counts.cut_streams;
-  Fail(502, fmt::format("replica {} ended in the midst of its answer: {}", attempt.at.address, Printable(text)));
+  Fail(502, fmt::format("replica {} ended within its answer: {}", attempt.at.address, Printable(text)));
 }
 
-// The sequence runs on another replica now, which has the rest of its answer.
+// The sequence has moved to another replica, which has the rest of its answer.
 void Forward::Follow(Attempt& attempt, const Moved& moved) {
-  // A replica that lies does not get to say where the router connects, nor what it asks there.
+  // A malicious replica must not choose where the router connects, nor what it requests there.
   if (!context_.keys) return Broken(attempt, "it moved the request, and this router has no --kv-secret-file");
-  if (!ValidTicket(moved.ticket)) return Broken(attempt, "it moved the request with no valid ticket");
-  if (++follows_ > kMostFollows) return Broken(attempt, "it moved the request as others did before, and nothing came");
+  if (!ValidTicket(moved.ticket)) return Broken(attempt, "it moved the request without a valid ticket");
+  if (++follows_ > kMostFollows)
+    return Broken(attempt, "it moved the request, as others did before, without an answer");
   auto there = context_.watch.Moved(moved.url, view_.Route(context_.bytes_per_token));
   if (!there) {
-    return Broken(
-        attempt, fmt::format("it moved the request to '{}', no Tactus replica of this fleet", moved.url.substr(0, 40)));
+    return Broken(attempt, fmt::format("it moved the request to '{}', not a Tactus replica of this fleet",
+                                       moved.url.substr(0, 40)));
   }
   ForgetTicket(attempt);
-  std::erase(been_, attempt.at.replica);  // it has not failed
+  std::erase(tried_replicas_, attempt.at.replica);  // it has not failed
   context_.counts.migrations["followed"]++;
   http::ClientRequest request;
   request.path = "/fleet/streams/" + moved.ticket;
   request.body = "{}";
   request.headers = SignedHeaders(*context_.keys, "POST", request.path, request.body);
-  been_.push_back(there->replica);
+  tried_replicas_.push_back(there->replica);
   const std::string url = there->url;
   auto next = std::make_shared<Attempt>(shared_from_this(), std::move(*there));
   next->followed = true;
@@ -447,8 +448,8 @@ void Forward::Follow(Attempt& attempt, const Moved& moved) {
   Send(std::move(next), url, std::move(request));
 }
 
-// What a replica has lost must be had elsewhere. What one would not take is more work for those that are busy, so that
-// only a share of all may ask again.
+// Requests that a replica has lost must be sent again. Retries of refused requests add load to busy replicas, so only a
+// share of all requests may retry.
 bool Forward::MayRetry(Why why) const {
   if (tries_ > context_.options.retries) return false;
   if (why == Why::kLost) return true;
@@ -456,13 +457,13 @@ bool Forward::MayRetry(Why why) const {
   return retrying_ || static_cast<double>(context_.counts.retrying) < std::max<double>(kFreeRetries, budget);
 }
 
-// Nothing was told of this answer.
+// The client has received nothing of this answer.
 void Forward::Failed(Attempt& attempt, const std::string& text, Why why) {
   if (why != Why::kFull) context_.watch.Failed(attempt.at.replica);
   Count(attempt, why == Why::kLost ? 0 : attempt.status);
   EndTicket(attempt);
   last_error_ = fmt::format("replica {}: {}", attempt.at.address, Printable(text));
-  if (!attempts_.empty()) return;  // a hedge is under way
+  if (!attempts_.empty()) return;  // a hedge is in progress
   if (body_ && MayRetry(why) && Try()) {
     ++context_.counts.retries;
     if (!retrying_) ++context_.counts.retrying;
@@ -483,8 +484,8 @@ void Forward::Answer(Attempt& attempt) {
     Count(attempt, attempt.status);
     EndTicket(attempt);
   }
-  if (stream_begun_) {  // as an event stream, by a replica that told nothing
-    return Fail(502, fmt::format("replica {}: it says {}", attempt.at.address, attempt.status));
+  if (stream_begun_) {  // as an event stream, by a replica that sent no event
+    return Fail(502, fmt::format("replica {}: it returns {}", attempt.at.address, attempt.status));
   }
   NoteEnd(attempt, HowOf(attempt.status));
   http::HttpResponse response = Head(attempt);
@@ -508,7 +509,7 @@ void Forward::EndTicket(Attempt& attempt) {
   context_.bytes_per_token += kFollowUsage * (std::clamp(ratio, 0.5, 16.0) - context_.bytes_per_token);
 }
 
-// Its length says nothing of answers.
+// Ends the ticket; the length of this answer is not used.
 void Forward::ForgetTicket(Attempt& attempt) {
   if (!std::exchange(attempt.ended, true)) context_.watch.Ended(attempt.at.ticket, -1);
 }
@@ -526,7 +527,7 @@ void Forward::Fail(int status, const std::string& message) {
     exchange_->Respond(std::move(response));
   } else if (event_stream_) {
     const int64_t told = told_events_ + (leader_ == nullptr ? 0 : leader_->scan.events());
-    exchange_->Write((in_event_ ? "\n\n" : "") + api.error_event(status, message, told));  // and no [DONE]
+    exchange_->Write((in_event_ ? "\n\n" : "") + api.error_event(status, message, told));  // without [DONE]
     exchange_->End();
   } else {
     exchange_->Abort();
@@ -539,7 +540,7 @@ void Forward::Lost(int32_t replica, TimeNs silent_since_ns) {
   for (const auto& attempt : std::vector(attempts_)) {
     if (over_ || attempt->at.replica != replica || attempt->heard_ns > silent_since_ns) continue;
     if (attempt->call != 0) attempt->client->Cancel(std::exchange(attempt->call, 0));
-    attempt->OnDone(Status(StatusCode::kUnavailable, "it has not been heard of (--dead-after)"), {}, 0);
+    attempt->OnDone(Status(StatusCode::kUnavailable, "it does not respond (--dead-after)"), {}, 0);
   }
 }
 

@@ -1,13 +1,13 @@
-// One request on its way: to a replica, to another when that one fails before it has told the client anything, and its
-// answer back, no faster than the client takes it.
+// Forwards one request to a replica, to another one if that fails before the client has received anything, and passes
+// the answer back no faster than the client reads it.
 //
-// Rules. A request goes elsewhere only where nothing of an answer has been told: comments that keep a stream alive and
-// an error that is its first event tell nothing. What has begun and cannot go on ends with an error in the stream,
-// never in silence and never inside an event. Answers that are no event streams are held until they are whole (up to
-// kHeldBytes), so that they can still be had elsewhere.
+// Rules. A request is retried only while the client has received nothing of an answer: keep-alive comments and an error
+// as the first event do not count. A stream that has begun and cannot continue ends with an error event, never silently
+// and never inside an event. Answers that are not event streams are held until they are complete (up to kHeldBytes), so
+// that they can still be retried.
 //
-// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket taken is ended; there is one copy
-// of the body, counted (--max-body-total), until something of an answer was told.
+// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket is ended; there is one copy of the
+// body, counted (--max-body-total), until the client has received something.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,12 @@ namespace tactus::fleet {
 inline constexpr int64_t kHeldBytes = 1 << 20;
 
 struct ForwardCounts {
-  std::map<std::pair<std::string, int>, int64_t> answers;  // by replica and status; 0: none came
+  std::map<std::pair<std::string, int>, int64_t> answers;  // by replica and status; 0: no answer
   int64_t retries = 0, hedges = 0, retrying = 0, in_flight = 0, cut_streams = 0;
   std::map<std::string, int64_t> migrations;  // by result
 };
 
-// What all requests share. Outlives them.
+// Shared by all requests. Outlives them.
 struct ForwardContext {
   const RouterOptions& options;
   FleetWatch& watch;
@@ -52,27 +52,27 @@ struct ForwardContext {
   RouteRecorder* recorder = nullptr;   // null: nothing is recorded
 };
 
-// Of all that the router is asked, what a run file has.
+// Whether a request is recorded in a run file.
 bool IsRecorded(const http::HttpRequest& request);
 
 class Forward : public std::enable_shared_from_this<Forward> {
  public:
-  // `headers` go with every answer.
+  // `headers` are added to every answer.
   Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchange, RequestView view, http::Body body,
           http::Headers headers, http::ClientCounts::Places places);
   ~Forward();
   void Start();
   void Tick(TimeNs now_ns);
-  // The replica is not heard of: what has been silent since `silent_since_ns` will not go on.
+  // The replica is lost: requests there that are silent since `silent_since_ns` will not continue.
   void Lost(int32_t replica, TimeNs silent_since_ns);
-  // The router stops.
+  // Ends the request because the router stops.
   void CutOff();
   bool over() const { return over_; }
 
  private:
   class Attempt;
 
-  // False: no replica takes it.
+  // False: no replica accepts it.
   bool Try();
   void Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request);
   http::ClientRequest Request() const;
@@ -91,7 +91,7 @@ class Forward : public std::enable_shared_from_this<Forward> {
   void ErrorFirst(Attempt& attempt);
   void Follow(Attempt& attempt, const Moved& moved);
   void Broken(Attempt& attempt, const std::string& text);
-  enum class Why { kLost, kFault, kFull };  // no answer came; it says 502 or 504; it says 503
+  enum class Why { kLost, kFault, kFull };  // no answer came; the status is 502 or 504; it is 503
   void Failed(Attempt& attempt, const std::string& text, Why why);
   bool MayRetry(Why why) const;
   void Count(Attempt& attempt, int status);
@@ -109,16 +109,16 @@ class Forward : public std::enable_shared_from_this<Forward> {
   const http::Headers headers_;
   http::ClientCounts::Places places_;
   const TimeNs arrival_ns_;
-  std::vector<std::shared_ptr<Attempt>> attempts_;  // under way
-  std::vector<int32_t> been_;                       // replicas that had it
-  Attempt* leader_ = nullptr;                       // whose answer the client gets
-  std::shared_ptr<Attempt> best_failure_;           // an answer that is better than none
+  std::vector<std::shared_ptr<Attempt>> attempts_;  // in progress
+  std::vector<int32_t> tried_replicas_;             // replicas that received the request
+  Attempt* leader_ = nullptr;                       // the attempt whose answer the client gets
+  std::shared_ptr<Attempt> best_failure_;           // an answer to use if no other comes
   std::string last_error_;
-  int tries_ = 0, follows_ = 0;  // in a row, of which nothing came
+  int tries_ = 0, follows_ = 0;  // consecutive attempts without a result
   bool over_ = false, stream_begun_ = false, event_stream_ = false, retrying_ = false;
-  bool in_event_ = false;                        // a part of one was passed on
-  bool may_hedge_ = false;                       // it has not been sent to a second replica, and may be
-  int64_t told_events_ = 0, told_finishes_ = 0;  // by those that have ended
+  bool in_event_ = false;                        // a part of an event was passed on
+  bool may_hedge_ = false;                       // it was sent to one replica only, and may be hedged
+  int64_t told_events_ = 0, told_finishes_ = 0;  // by attempts that have ended
   RouteRecorder::Seen seen_;
   RouteRecorder::End end_;
 };

@@ -1,4 +1,4 @@
-// Which headers a proxy does not pass on.
+// Headers that a proxy does not pass on.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace tactus::fleet {
 
-// Of one connection, not of the message (RFC 9110, 7.6.1): by its name, or because a Connection header names it. And
-// what each side writes for itself.
+// Whether a header belongs to one connection, not to the message (RFC 9110, 7.6.1): by its name, or because a
+// Connection header lists it. Also headers that each side writes itself.
 bool StaysBehind(const http::Headers& headers, std::string_view name);
 
 }  // namespace tactus::fleet

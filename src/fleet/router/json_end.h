@@ -1,4 +1,4 @@
-// Finds where a JSON text ends as it passes, without reading it otherwise: for an answer whose end nothing else tells
+// Finds the end of a JSON text as it passes, without parsing it: for an answer where nothing else distinguishes its end
 // from a cut.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace tactus::fleet {
 class JsonEnd {
  public:
   void Feed(std::string_view bytes);
-  // An object or an array has come to its end, and nothing but space has followed.
+  // An object or array has ended, and only white space has followed.
   bool reached() const { return state_ == State::kAfter; }
 
  private:

@@ -13,7 +13,7 @@ namespace tactus::fleet {
 namespace {
 
 constexpr const char* kPath = "/fleet/migrate";
-constexpr DurationNs kMostNs = 120 * kSecond;  // of a command, which may be about many sequences
+constexpr DurationNs kMostNs = 120 * kSecond;  // limit of a command, which may move many sequences
 constexpr int64_t kAnswerBytes = 16 << 20;
 
 }  // namespace
@@ -54,7 +54,7 @@ void Mover::LookLater() {
 }
 
 void Mover::Look() {
-  LookLater();  // first: whatever comes of this look
+  LookLater();  // first, so that it happens even if this fails
   for (const FleetWatch::Move& move : watch_.Moves()) {
     std::unique_ptr<http::Client>& client = busy_[move.from];
     if (client) continue;
@@ -80,7 +80,7 @@ void Mover::Look() {
 }
 
 void Mover::Told(const std::string& from, const Status& status, const http::HttpResponse& response) {
-  // Not now: we are called by it.
+  // Not now: the client is our caller.
   loop_.Post([this, alive = std::weak_ptr<bool>(alive_), from] {
     if (alive.lock()) busy_.erase(from);
   });
@@ -99,10 +99,10 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
       why = json_text::TextOf(failed.front(), "why");
     }
     if (response.status != 200)
-      why = fmt::format("{} says {}: {}", kPath, response.status, response.body.substr(0, 200));
+      why = fmt::format("{} returns {}: {}", kPath, response.status, response.body.substr(0, 200));
   }
   if (!why.empty() && said_[from] != why)
-    log_(fmt::format("warning: replica {}: a sequence stays there: {}", from, OneLine(why)));
+    log_(fmt::format("warning: replica {}: a sequence does not move: {}", from, OneLine(why)));
   said_[from] = why;
 }
 

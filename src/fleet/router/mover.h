@@ -1,6 +1,7 @@
-// Has sequences moved between replicas that run: away from those that are drained, and, under a balancer that moves
-// sequences, from those with little room to those with much (fleet/balance/rebalance.h decides, docs/migration.md says
-// how). Replicas are told in signed requests; where the answers go on, streams say themselves (fleet/router/forward.h).
+// Moves sequences between running replicas: away from drained replicas, and, under a balancer that moves sequences,
+// from replicas with little free memory to those with much (fleet/balance/rebalance.h decides; docs/migration.md
+// describes the protocol). Replicas receive signed requests; the streams themselves name the new replica
+// (fleet/router/forward.h).
 //
 // Thread rule: the loop's thread. Invariant: a replica has one command at a time.
 #pragma once
@@ -17,7 +18,7 @@
 
 namespace tactus::fleet {
 
-// The x-tactus-fleet header of a request.
+// The headers of a request to a replica, with x-tactus-fleet, its signature.
 http::Headers SignedHeaders(const FleetKeys& keys, const std::string& method, const std::string& path,
                             const std::string& body);
 
@@ -43,7 +44,7 @@ class Mover {
   std::map<std::string, int64_t>& results_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::map<std::string, std::unique_ptr<http::Client>> busy_;  // by the URL of the source
-  std::map<std::string, std::string> said_;                    // why moves of a source failed last
+  std::map<std::string, std::string> said_;                    // why moves of a source last failed
 };
 
 }  // namespace tactus::fleet

@@ -13,19 +13,19 @@
 namespace tactus::fleet {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 48;  // of anything that a replica may claim
-constexpr size_t kMostNames = 1000;                // of one replica's models
-constexpr int64_t kVllmStepTokens = 2048;          // its default; the metrics do not say
+constexpr int64_t kMostTokens = int64_t{1} << 48;  // of any figure that a replica reports
+constexpr size_t kMostNames = 1000;                // models of one replica
+constexpr int64_t kVllmStepTokens = 2048;          // vLLM's default; the metrics do not include it
 
 Result<int64_t> Count(const Json& object, const char* name) {
   const auto found = object.find(name);
   if (found == object.end()) return InvalidArgument(fmt::format("its state has no '{}'", name));
-  if (!found->is_number_integer()) return InvalidArgument(fmt::format("its '{}' is no whole number", name));
+  if (!found->is_number_integer()) return InvalidArgument(fmt::format("its '{}' is not an integer", name));
   if (found->is_number_unsigned() && found->get<uint64_t>() > static_cast<uint64_t>(kMostTokens))
-    return InvalidArgument(fmt::format("its '{}' is {}, which cannot be", name, found->get<uint64_t>()));
+    return InvalidArgument(fmt::format("its '{}' is {}, which is impossible", name, found->get<uint64_t>()));
   const int64_t value = found->get<int64_t>();
   if (value < 0 || value > kMostTokens)
-    return InvalidArgument(fmt::format("its '{}' is {}, which cannot be", name, value));
+    return InvalidArgument(fmt::format("its '{}' is {}, which is impossible", name, value));
   return value;
 }
 
@@ -38,8 +38,7 @@ Result<std::string> Text(const Json& object, const char* name) {
   return text;
 }
 
-// The value of the first sample of a family, of the one label set that a replica of one engine has. A line without its
-// end may be cut, and 1 what was 12.
+// The value of the first sample of a family. A line without its line end may be cut, and show 1 instead of 12.
 std::optional<double> Sample(std::string_view text, std::string_view name) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at);
@@ -91,14 +90,14 @@ const char* NameOf(ReplicaKind kind) {
 
 Result<ReplicaReport> ParseTactusState(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(const Json state, json_text::ParseJson(body, {.max_values = 1000}));
-  if (!state.is_object()) return InvalidArgument("its state is no JSON object");
+  if (!state.is_object()) return InvalidArgument("its state is not a JSON object");
   ReplicaReport report;
   TACTUS_ASSIGN_OR_RETURN(const std::string status, Text(state, "status"));
   TACTUS_ASSIGN_OR_RETURN(report.version, Text(state, "version"));
   report.ready = status == "ready";
   if (!report.ready) {
     report.why = Printable(status);
-    return report;  // one that loads has nothing else to say
+    return report;  // a loading replica reports nothing else
   }
   TACTUS_ASSIGN_OR_RETURN(report.model, Text(state, "model"));
   if (const auto others = state.find("other_models"); others != state.end() && others->is_array()) {
@@ -115,8 +114,8 @@ Result<ReplicaReport> ParseTactusState(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(report.state.kv_tokens, Count(state, "kv_tokens"));
   TACTUS_ASSIGN_OR_RETURN(report.state.step_tokens, Count(state, "step_tokens"));
   if (report.state.free_kv_tokens > report.state.kv_tokens) {
-    return InvalidArgument(fmt::format("it has {} free KV tokens of {}, which cannot be", report.state.free_kv_tokens,
-                                       report.state.kv_tokens));
+    return InvalidArgument(fmt::format("it has {} free KV tokens of {}, which is impossible",
+                                       report.state.free_kv_tokens, report.state.kv_tokens));
   }
   return report;
 }

@@ -1,5 +1,5 @@
-// What a replica says of itself, read from what it answers: the state of a Tactus server (docs/routing.md), the metrics
-// of a vLLM server, or that there is a server at all. Answers are not believed: a figure that cannot be is an error.
+// Parses what a replica reports: the state of a Tactus server (docs/routing.md), the metrics of a vLLM server, or only
+// the models of another server. Answers are not trusted: an impossible figure is an error.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@
 
 namespace tactus::fleet {
 
-// How a replica is asked, from who tells most to who tells least.
+// Protocols of replicas, from the most informative to the least.
 enum class ReplicaKind { kUnknown, kTactus, kVllm, kPlain };
 const char* NameOf(ReplicaKind kind);
 
 struct ReplicaReport {
   bool ready = true;
-  std::string why;                        // it is not ready, in its own word
-  std::string model, version;             // empty: it does not say
-  std::vector<std::string> other_models;  // names that it answers to beside `model`
+  std::string why;                        // reason if it is not ready, in the replica's words
+  std::string model, version;             // empty: not reported
+  std::vector<std::string> other_models;  // further accepted names
   ReplicaState state;
   int64_t waiting_requests = 0;
 };
 
-// Of GET /fleet/state. kInvalidArgument names the field.
+// Parses GET /fleet/state. kInvalidArgument names the field.
 Result<ReplicaReport> ParseTactusState(std::string_view body);
-// Of GET /metrics. `prompt_tokens`: of a request on average, since vLLM tells only how many requests wait.
+// Parses GET /metrics. `prompt_tokens`: average of a request, since vLLM reports only the number of waiting requests.
 Result<ReplicaReport> ParseVllmMetrics(std::string_view body, double prompt_tokens);
-// The models' names of GET /v1/models; one at least.
+// Parses the model names of GET /v1/models; at least one.
 Result<std::vector<std::string>> ParseModelNames(std::string_view body);
 
 }  // namespace tactus::fleet

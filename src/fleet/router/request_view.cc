@@ -27,8 +27,8 @@ void AddKeys(std::string_view text, const Hash128& secret, std::vector<Hash128>*
   }
 }
 
-// The prompt as one text that begins alike where prompts begin alike: templates write tools, then what an API has
-// beside its messages, then those.
+// The prompt as one text; prompts with a common beginning give texts with a common beginning. Order as in templates:
+// tools, fields beside the messages, messages.
 std::string PromptText(const Json& body) {
   const auto dump = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
   auto messages = body.find("messages");
@@ -45,7 +45,7 @@ std::string PromptText(const Json& body) {
     if (const auto before = body.find(name); before != body.end()) text += dump(*before);
   }
   text += dump(*messages);
-  text.pop_back();  // the bracket, where the next turn goes on
+  text.pop_back();  // the bracket: the next turn's prompt has a comma here
   return text;
 }
 

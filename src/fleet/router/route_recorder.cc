@@ -44,7 +44,7 @@ RouteRecorder::Seen RouteRecorder::Arrived(TimeNs now_ns) {
   return seen;
 }
 
-// Events that came together: the first waited, the others did not.
+// For events that arrive together: the first has the whole delay, the others none.
 void RouteRecorder::Told(int64_t events, TimeNs now_ns, Seen* seen) {
   if (events <= 0) return;
   const bool first = seen->first_ns < 0;

@@ -1,8 +1,8 @@
-// Records in a run file what a router sees of the requests that it forwards: when they came, when their answers did,
-// and how they ended. An event of a stream stands for a token, where usage does not tell how many there were. What a
-// request waited for at its replica, and the objectives that it states, are the replica's to record.
+// Records in a run file what a router observes of forwarded requests: times of arrival and of answers, and how they
+// ended. An event of a stream counts as a token if usage does not state the number. Delays at a replica and objectives
+// are recorded by the replica.
 //
-// Thread rule: the io thread, and Close when nothing else will be told. Memory does not grow with the run.
+// Thread rule: the io thread, and Close after the last call. Memory does not grow with the run.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class RouteRecorder {
   // Times in the file count from `origin_ns`.
   RouteRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns);
 
-  // A request on its way. Nothing of it is kept here.
+  // A request in progress. The recorder stores nothing of it.
   struct Seen {
     int64_t number = -1;  // -1: it is not recorded
     TimeNs arrival_ns = 0, first_ns = -1, last_ns = -1;
@@ -29,7 +29,7 @@ class RouteRecorder {
   };
   struct End {
     enum class How : uint8_t { kCompleted, kFailed, kCancelled, kRejected } how = How::kCancelled;
-    int32_t replica = -1;                          // whose answer it was; -1: of none
+    int32_t replica = -1;                          // that answered; -1: none
     int64_t prompt_tokens = 0, output_tokens = 0;  // 0: not known
   };
   Seen Arrived(TimeNs now_ns);

@@ -30,11 +30,11 @@ namespace tactus::fleet {
 namespace {
 
 constexpr DurationNs kConnectNs = 5 * kSecond;
-constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // of connections to replicas
-constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // read on a thread of its own
+constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // for connections to replicas
+constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // larger bodies are parsed on a separate thread
 
 constexpr const char* kNoMemory = "the router has no memory left for this request; try again";
-constexpr std::string_view kOpenApi = "/openapi.json";  // a replica tells it without a key
+constexpr std::string_view kOpenApi = "/openapi.json";  // replicas serve it without a key
 
 bool IsAdmin(const std::string& path) {
   return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
@@ -44,7 +44,7 @@ bool IsOpen(const std::string& path) {
   return path == "/health" || path == "/ready" || path == "/metrics" || path == "/version";
 }
 
-// What one replica alone has.
+// Routes whose data is on one replica only.
 bool IsStored(const std::string& path) {
   return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
 }
@@ -57,7 +57,7 @@ bool IsLoopbackPeer(const std::string& peer) {
   return peer == "::1" || peer.starts_with("127.") || peer.starts_with("::ffff:127.");
 }
 
-// A proxy on this machine speaks for others.
+// A proxy on this machine forwards requests of others.
 bool IsProxied(const http::HttpRequest& request) {
   return std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
     return http::EqualsIgnoreCase(header.first, "X-Forwarded-For") ||
@@ -129,7 +129,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   http::Headers CommonHeaders(const http::HttpRequest& request) const;
   http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
                            const std::string& param = {}) const;
-  // `path`: the head's, as api/paths.h writes it.
+  // `path`: the path of the head, normalised as in api/paths.h.
   std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head, const std::string& path) const;
   std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head, const std::string& path) const;
   http::HttpResponse Own(const http::HttpRequest& request, const std::string& path) const;
@@ -154,7 +154,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::atomic<bool> draining_{false};
   WorkerPool reader_{1, "tactus-read"};
   std::unique_ptr<http::Server> server_;
-  // Io thread, all that follows.
+  // The members below are used on the io thread.
   std::unique_ptr<FleetWatch> watch_;
   std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<ForwardContext> context_;
@@ -225,9 +225,10 @@ http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int
 
 std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRequest& head) {
   if (!hosts_->Allows(head.authority)) {
-    return Error(head, 403,
-                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
-                 "Host");
+    return Error(
+        head, 403,
+        fmt::format("Host: '{}' is not a name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+        "Host");
   }
   if (head.method == "OPTIONS") {
     http::HttpResponse response;
@@ -250,13 +251,13 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
                                                                 const std::string& path) const {
   if (!IsForwarded(path)) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
   if (!keys_.empty() && path != kOpenApi && !keys_.Find(head))
-    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
+    return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
   }
   if (IsStored(path)) {
-    return Error(head, 501, fmt::format("{}: files and batches live on one replica; send them to it", head.path));
+    return Error(head, 501, fmt::format("{}: files and batches are stored on one replica; send them to it", head.path));
   }
   if (head.method != "GET" && head.method != "HEAD" && head.method != "POST")
     return Error(head, 405, fmt::format("{} takes GET and POST, not {}", head.path, head.method));
@@ -267,15 +268,15 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
 std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head,
                                                                const std::string& path) const {
   if (admin_.empty() && (!IsLoopbackPeer(head.peer) || IsProxied(head)))
-    return Error(head, 403, "only this machine may change the fleet; set --admin-key to let others");
+    return Error(head, 403, "only this machine may change the fleet; set --admin-key to permit others");
   if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
-    return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
+    return Error(head, 401, "missing or wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
   const bool list = path == "/fleet/replicas";
   const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
   if (!takes)
     return Error(head, 405,
                  fmt::format("{} takes {}, not {}", head.path, list ? "GET, POST and DELETE" : "POST", head.method));
-  // A browser sends any other type to any site without asking that site first.
+  // Browsers send other types to any site without first asking it for permission.
   const std::string* type = head.Find("Content-Type");
   if (head.method != "GET" && (type == nullptr || !type->starts_with("application/json")))
     return Error(head, 415, "Content-Type: give application/json", "Content-Type");
@@ -334,7 +335,7 @@ http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, con
   return response;
 }
 
-// Read, and not sent yet.
+// A request that was read and is not sent yet.
 struct RouterServerImpl::Request {
   std::shared_ptr<http::Exchange> exchange;
   http::Body body;
@@ -433,15 +434,14 @@ std::string RouterServerImpl::Metrics() const {
   const ForwardCounts& counts = context_->counts;
   results::PrometheusText t({});
   watch_->AppendMetrics(&t);
-  t.Family("tactus_route_requests_total", Type::kCounter,
-           "Answers of replicas, by status; 0: none came, or not all of it.");
+  t.Family("tactus_route_requests_total", Type::kCounter, "Answers of replicas, by status; 0: missing or incomplete.");
   for (const auto& [key, count] : counts.answers)
     t.Sample(static_cast<double>(count), {{"replica", key.first}, {"code", fmt::format("{}", key.second)}});
   t.Counter("tactus_route_retries_total", "Requests that were sent to another replica after one failed.",
             static_cast<double>(counts.retries));
   t.Counter("tactus_route_hedges_total", "Requests that were sent to a second replica because the first was slow.",
             static_cast<double>(counts.hedges));
-  t.Counter("tactus_route_cut_streams_total", "Answers that had begun and ended with an error.",
+  t.Counter("tactus_route_cut_streams_total", "Answers that began and ended with an error.",
             static_cast<double>(counts.cut_streams));
   t.Family("tactus_route_migrations_total", Type::kCounter, "Sequences that moved between replicas, by result.");
   for (const auto& [result, count] : counts.migrations) t.Sample(static_cast<double>(count), {{"result", result}});

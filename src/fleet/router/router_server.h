@@ -1,5 +1,5 @@
-// The HTTP face of a fleet: the API of its replicas, forwarded, and what is the router's own (health, metrics, the list
-// of replicas). docs/routing.md.
+// The HTTP server of a router: forwards the replicas' API, and serves its own routes (health, metrics, the list of
+// replicas). docs/routing.md.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,10 @@ class RouterServer {
   using Log = std::function<void(std::string_view line)>;
   virtual ~RouterServer() = default;
 
-  // What Listen would refuse before it takes the port. kInvalidArgument names the option.
+  // Checks that need no port. kInvalidArgument names the option.
   static Status Check(const RouterOptions& options);
-  // Binds, listens and begins to ask the replicas. kInvalidArgument names the option; kUnavailable: the port is in use.
-  // `recorder`: told of what is forwarded; may be null; outlives the server.
+  // Binds, listens and starts to poll the replicas. kInvalidArgument names the option; kUnavailable: the port is in
+  // use. `recorder`: records forwarded requests; may be null; outlives the server.
   static Result<std::unique_ptr<RouterServer>> Listen(const RouterOptions& options, Clock& clock, Log log,
                                                       RouteRecorder* recorder = nullptr);
 
@@ -33,15 +33,14 @@ class RouterServer {
   virtual int64_t in_flight() const = 0;
   // New requests get 503 from now on.
   virtual void StopAdmission() = 0;
-  // What has not ended ends with an error.
+  // Ends requests in flight with an error.
   virtual void CutOff() = 0;
-  // True when every request has been answered within the time.
+  // True if all requests ended within the time.
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
 };
 
-// Until SIGTERM or SIGINT; then requests may finish. The log gets a line when it listens, with the replicas that are
-// ready after a moment, a line when the first is ready later than that, warnings, and what changes from then on; with
-// --verbose every change from the start.
+// Runs until SIGTERM or SIGINT; then requests may finish. Logs a line when it listens, with the replicas that are ready
+// soon after, a line if the first becomes ready later, warnings, and later changes; with --verbose all changes.
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder = nullptr);
 
 }  // namespace tactus::fleet

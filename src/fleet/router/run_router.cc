@@ -14,11 +14,10 @@
 namespace tactus::fleet {
 namespace {
 
-constexpr DurationNs kFindReplicasNs =
-    kSecond;                                  // the start's line waits as long for replicas to say that they are ready
-constexpr DurationNs kFlushNs = 5 * kSecond;  // for the clients to take what ends their answers
+constexpr DurationNs kFindReplicasNs = kSecond;  // the line at the start waits up to this time for ready replicas
+constexpr DurationNs kFlushNs = 5 * kSecond;     // for clients to read the errors that end their answers
 
-// What there is to route to, and how to ask for it.
+// The replicas that were found, and an example request.
 std::string FoundText(const RouterServer& server, const RouterOptions& options, const std::string& url) {
   const int64_t all = server.replicas(), ready = server.ready_replicas();
   if (ready == 0) return fmt::format("none of {} replicas is ready yet", all);
@@ -39,7 +38,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), told, recorder));
   const std::string url = http::UrlOf(options.host, server->port());
   if (!http::IsLoopback(options.host) && options.api_key.empty())
-    log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
+    log(fmt::format("warning: {} is reachable from other machines and needs no key; set --api-key", url));
   WaitForMemoryWhereNeeded(SystemClock());
   const NeedsMemory needs_memory;
   signals.Serving();
@@ -57,7 +56,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
     try {
       log(fmt::format("ready: {} on {}", Printable(server->model()), url));
       said = true;
-    } catch (const std::bad_alloc&) {  // said at the next look
+    } catch (const std::bad_alloc&) {  // logged in the next round
     }
   }
   server->StopAdmission();
@@ -66,7 +65,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   if (!server->WaitUntilIdle(options.shutdown_timeout.ns)) {
     log(fmt::format("{} requests were cut off by --shutdown-timeout", server->in_flight()));
     server->CutOff();
-    if (!server->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
+    if (!server->WaitUntilIdle(kFlushNs)) log("some clients did not receive their answers in time");
   }
   log("stopped");
   return Status();

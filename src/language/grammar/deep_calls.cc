@@ -18,7 +18,7 @@
 namespace tactus::language {
 namespace {
 
-// Between two looks at the caller's stop token, which signals nothing.
+// Between two checks of the caller's stop token, which signals nothing.
 constexpr int64_t kLookMs = 5;
 
 Status NoMemory() {
@@ -30,7 +30,7 @@ Status NoMemory() {
 struct DeepCalls::Shared {
   struct Client {
     int running = 0, waiting = 0;
-    uint64_t last = 0;  // calls of all clients up to its last one
+    uint64_t last = 0;  // number of all clients' calls at its last one
   };
   using Clients = std::map<std::string, Client>;
   struct Waiter {
@@ -45,8 +45,8 @@ struct DeepCalls::Shared {
   std::mutex mutex;
   int running = 0;
   uint64_t calls = 0;
-  Clients clients;  // that have a call or wait for one
-  Waiters waiters;  // in the order in which they came
+  Clients clients;  // with a running or waiting call
+  Waiters waiters;  // in order of arrival
 
   bool BelowShare(const Waiter& waiter) const {
     return waiter.client->first.empty() || waiter.client->second.running < most_of_client;
@@ -64,7 +64,7 @@ struct DeepCalls::Shared {
     }
     return true;
   }
-  // After a place came free or a waiter left. The others sleep on: a wake-up would count no time of their wait.
+  // Called after a place became free or a waiter left. Other waiters stay asleep: a wake-up would lose wait time.
   void WakeNext() {
     for (auto waiter = waiters.begin(); waiter != waiters.end(); ++waiter) {
       if (HasTurn(waiter)) waiter->has_turn.notify_one();
@@ -76,11 +76,11 @@ struct DeepCalls::Shared {
   struct Queued;
 };
 
-// One that waits for its place, with the mutex held where it begins and ends.
+// A caller waiting for its place; the mutex is held at construction and destruction.
 struct DeepCalls::Shared::Queued {
   Queued(Shared* of, const std::string& name) : shared(of) {
     const auto [client, is_new] = shared->clients.try_emplace(name);
-    if (is_new) client->second.last = shared->calls;  // one that comes back does not pass those that wait
+    if (is_new) client->second.last = shared->calls;  // a returning client does not pass those that wait
     ++client->second.waiting;
     try {
       waiter = shared->waiters.emplace(shared->waiters.end());
@@ -94,7 +94,7 @@ struct DeepCalls::Shared::Queued {
     const auto client = waiter->client;
     shared->waiters.erase(waiter);
     Leave(client);
-    shared->WakeNext();  // it may have been in another's way
+    shared->WakeNext();  // it may have blocked another waiter
   }
   Queued(const Queued&) = delete;
   Queued& operator=(const Queued&) = delete;
@@ -118,7 +118,7 @@ struct DeepCalls::Call {
 DeepCalls::DeepCalls(int most_at_once, size_t stack_bytes)
     : stack_bytes_(stack_bytes), shared_(std::make_shared<Shared>(most_at_once, std::max(1, most_at_once / 2))) {}
 
-// `start`: a shared_ptr of its own to the call.
+// `start`: a separate shared_ptr to the call.
 void* DeepCalls::Main(void* start) {
   const std::unique_ptr<std::shared_ptr<Call>> owned(static_cast<std::shared_ptr<Call>*>(start));
   Call& call = **owned;
@@ -147,7 +147,7 @@ void* DeepCalls::Main(void* start) {
 Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Terms& terms) {
   const StopToken stop = terms.stop;
   std::unique_lock lock(shared_->mutex);
-  // Counts looks and no clock: what is waited for is work of this process.
+  // Counts checks instead of reading a clock: the wait is for work of this process.
   int64_t left_ms = terms.timeout_ms;
   const auto wait = [&](std::condition_variable& changed, auto&& over) {
     bool is_over = over();

@@ -1,7 +1,7 @@
-// Calls that recurse as deep as a client's text nests, and that cannot be interrupted: each gets a thread with
-// a large stack, a few at a time, and its caller stops waiting when time is up. One that is left behind goes on
-// alone, even after this is gone, and keeps its place until it ends. The places are shared: a client has half of them
-// at most, and of those that wait the client goes first whose last call is longest ago.
+// Calls that recurse as deep as a client's text nests and cannot be interrupted. Each gets a thread with a large stack,
+// a few run at a time, and its caller stops waiting at its timeout. An abandoned call continues, even after this object
+// is destroyed, and keeps its place until it ends. A client has at most half of the places. Among waiting calls, the
+// one of the client with the least recent call goes first.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ class DeepCalls {
   struct Terms {
     int64_t timeout_ms = 0;
     StopToken stop;
-    std::function<bool()> needless;  // asked now and then while it waits for its place; empty: it never is
-    std::string client;              // whose place it takes; empty: there are no others
-    int64_t* waited_ms = nullptr;    // gets the time that it took, added to what is there
+    std::function<bool()> needless;  // checked regularly while it waits for its place; empty: always needed
+    std::string client;              // the client that the place counts for; empty: no limit per client
+    int64_t* waited_ms = nullptr;    // the time of this wait is added to it
   };
   // Waits for a place, and then for `call`, timeout_ms in all. kTooLong and kStopped: the call may still run, so it
-  // owns all that it touches. kResourceExhausted: no thread or no memory. kInternal: it has thrown something else. Any
+  // must own all that it uses. kResourceExhausted: no thread or no memory. kInternal: it threw another exception. Any
   // thread.
   Result<End> Run(std::function<void()> call, const Terms& terms);
 
@@ -40,7 +40,7 @@ class DeepCalls {
   static void* Main(void* start);
 
   const size_t stack_bytes_;
-  const std::shared_ptr<Shared> shared_;  // with the threads
+  const std::shared_ptr<Shared> shared_;  // shared with the threads
 };
 
 }  // namespace tactus::language

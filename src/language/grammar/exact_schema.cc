@@ -16,7 +16,7 @@
 namespace tactus::language {
 namespace {
 
-// Calls `change` on each schema, those that it holds after it.
+// Calls `change` on each schema, then on the schemas within it.
 template <class Change>
 void ForEach(Json* schema, const Change& change) {
   if (schema->is_array()) {
@@ -33,7 +33,7 @@ void ForEach(Json* schema, const Change& change) {
   }
 }
 
-// The schema without what is not kept.
+// Removes from the schema the bounds that are not kept.
 void LeaveOut(Json* schema) {
   for (const char* keyword : kBounds) {
     const Json* bound = Member(*schema, keyword);
@@ -45,14 +45,14 @@ void LeaveOut(Json* schema) {
   }
 }
 
-// Its multiple in the form that the library reads.
+// Writes its multiple in the form that the library reads.
 void MakeMultipleReadable(Json* schema) {
   const auto multiple = schema->find("multipleOf");
   if (multiple == schema->end() || !multiple->is_number_float()) return;
   if (const auto readable = ReadableMultiple(multiple->get<double>())) *multiple = *readable;
 }
 
-// Nothing: as it stands, perhaps changed.
+// Nothing: no grammar needed; the schema itself may have been changed.
 Result<std::optional<LarkSchema>> Write(Json* schema, const std::string& prefix, StopToken stop) {
   ForEach(schema, MakeMultipleReadable);
   auto lark = LarkOf(*schema, prefix, stop);
@@ -71,12 +71,12 @@ Result<std::optional<LarkSchema>> Write(Json* schema, const std::string& prefix,
     lost = OwnLost(one);
     if (lost != nullptr) place = path;
   });
-  if (lost == nullptr) lost = FindLost(*schema);  // where a reference alone leads
+  if (lost == nullptr) lost = FindLost(*schema);  // in a part that only a reference reaches
   const std::string& beside = lark.status().message();
-  return InvalidArgument(fmt::format(
-      "the number {} is beyond 2^53 (9007199254740992), and beside '{}' it cannot be kept to the digit; give a "
-      "smaller one, or leave '{}' out, at {}",
-      lost->dump(), beside, beside, place));
+  return InvalidArgument(
+      fmt::format("the number {} is beyond 2^53 (9007199254740992), and beside '{}' it cannot be kept exactly; give a "
+                  "smaller one, or leave '{}' out, at {}",
+                  lost->dump(), beside, beside, place));
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ Result<std::optional<std::string>> ExactGrammar(const Json& schema, StopToken st
 
 namespace {
 
-// Where the JSON object that begins at `at` ends; npos: nowhere, or it nests deeper than any that is read.
+// End of the JSON object that begins at `at`; npos: none, or it nests deeper than the parser's limit.
 size_t EndOfObject(std::string_view text, size_t at) {
   const int most_depth = json_text::JsonLimits().max_depth;
   int depth = 0;
@@ -142,7 +142,7 @@ size_t EndOfObject(std::string_view text, size_t at) {
 
 Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas, StopToken stop) {
   constexpr std::string_view kJson = "%json";
-  // Bytes of objects that could not be read, all together: each may be searched to the end of the text.
+  // Total bytes of unreadable objects: for each, the end of the text may be searched.
   constexpr size_t kMostLooks = size_t{16} << 20;
   constexpr size_t kMostBytes = size_t{8} << 20;
   std::string out;
@@ -157,13 +157,13 @@ Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* sch
                       ? Result<Json>(InvalidArgument("it does not end"))
                       : json_text::ParseJson(std::string_view(grammar).substr(begin, end - begin), limits);
     if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
-    if (!parsed.ok()) {  // a text that only looks like one, or the library says what is wrong with it
+    if (!parsed.ok()) {  // not an object, or the library reports its error
       looks += std::min(end, grammar.size()) - begin;
       if (looks <= kMostLooks) continue;
-      return InvalidArgument(fmt::format(
-          "'%json': the objects behind it cannot be read, and looking for their ends takes more than {} MiB "
-          "of text, the limit; write each as one JSON object",
-          kMostLooks >> 20));
+      return InvalidArgument(
+          fmt::format("'%json': the objects after it cannot be read, and their ends are not found within {} MiB "
+                      "of text; write each as one JSON object",
+                      kMostLooks >> 20));
     }
     Json changed = *parsed;
     MakeCountsReadable(&changed);
@@ -176,7 +176,7 @@ Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* sch
     done = end;
     if (out.size() > kMostBytes) {
       return InvalidArgument(
-          fmt::format("'%json': written to the digit, the numbers beyond 2^53 make a grammar of more than {} MiB, the "
+          fmt::format("'%json': written exactly, the numbers beyond 2^53 make a grammar of more than {} MiB, the "
                       "limit; give fewer such numbers, or smaller ones",
                       kMostBytes >> 20));
     }

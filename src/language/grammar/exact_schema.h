@@ -1,7 +1,7 @@
-// The numbers of a schema that the grammar library, which holds them as doubles, would make into others: integers
-// beyond 2^53, bounds beyond 64 bits. Where a schema has one it is written as a grammar in Lark's notation, in which
-// the way to such a number is spelled out digit by digit and all else is JSON schema as before. Any thread; both
-// recurse as deep as references go, up to a limit, and end soon after `stop` with kCancelled.
+// Numbers of a schema that the grammar library would change, because it holds them as doubles: integers beyond 2^53,
+// bounds beyond 64 bits. A schema with such a number is written as a grammar in Lark's notation: the path to the number
+// is spelled out digit by digit, all else stays JSON schema. Any thread; both functions recurse as deep as references
+// go, up to a limit, and end soon after `stop` with kCancelled.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,16 @@
 
 namespace tactus::language {
 
-// Nothing: the schema can be handed over as it stands. kInvalidArgument: a number stands where it cannot be kept
-// exactly; the message names it and the place. `schema`: with "x-guidance" as it is handed over; with "lenient" there
-// no error: such a number is left out.
+// Nothing: the schema can be passed unchanged. kInvalidArgument: a number is in a place where it cannot be kept
+// exactly; the message names both. `schema`: with "x-guidance" as passed to the library; with "lenient" there is no
+// error: such a number is left out.
 Result<std::optional<std::string>> ExactGrammar(const Json& schema, StopToken stop = {});
 
-// The same for every "%json" of a grammar in Lark's notation; `schemas` gets each of them as it stands there.
+// The same for every "%json" of a grammar in Lark's notation; `schemas` receives each of them as written.
 Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas = nullptr, StopToken stop = {});
 
-// A number that the library reads as just this multipleOf, where there is one: it counts its digits by multiplying a
-// double by ten. Nothing: there is none.
+// A number that the library reads as exactly this multipleOf: it counts digits by multiplying a double by ten. Nothing:
+// no such number exists.
 std::optional<double> ReadableMultiple(double multiple);
 
 }  // namespace tactus::language

@@ -27,17 +27,17 @@
 namespace tactus::language {
 namespace {
 
-// CPU time of one answer's rule, which no other answer's step shall wait for: an answer may be this far ahead of what
-// its tokens have earned. A mask of usual rules takes 10 to 100 us, the first in a string up to 1 ms; what an ambiguous
-// grammar takes grows with every token, and the library's own limits do not see it.
+// CPU time of one answer's rule, for which other answers of the step would wait. Each token earns kEarnedNs; an answer
+// may exceed its earnings by kMostDebtNs. A mask of usual rules takes 10 to 100 us, the first in a string up to 1 ms.
+// An ambiguous grammar's cost grows with every token, which the library's limits do not count.
 constexpr int64_t kEarnedNs = 1'000'000, kMostDebtNs = 100'000'000;
-// For starting over: a long answer's tokens, at some us each.
+// For starting over: replays a long answer's tokens, at some us each.
 constexpr int64_t kMostReplayNs = 250'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
-constexpr size_t kCompileBytes = size_t{4} << 20;  // of a compilation, beside twice what is left of it
+constexpr size_t kCompileBytes = size_t{4} << 20;  // per compilation, beside twice the compiled rule's size
 
-// What a state may hold beyond what it began with, before it starts over; and less than which it need not start over
-// for others.
+// A state starts over when it has grown by more than kMostGrowth; where memory is short for all answers, when it has
+// grown by kLeastGrowth or more.
 constexpr int64_t kMostGrowth = int64_t{16} << 20, kLeastGrowth = int64_t{256} << 10;
 
 class State final : public GrammarState {
@@ -67,7 +67,7 @@ class State final : public GrammarState {
     const Charge charge(this);
     debt_ns_ -= std::min(debt_ns_, kEarnedNs);
     if (!Consume(token)) {
-      // Refused by the rule, or by a library that has met a limit: a mask tells.
+      // Refused by the rule, or by a library that has reached a limit: computing a mask distinguishes them.
       std::vector<uint32_t> mask(vocabulary().mask_words());
       if (Compute(mask) || !StartOver() || !Consume(token)) return false;
     }
@@ -91,7 +91,7 @@ class State final : public GrammarState {
   }
 
  private:
-  // Adds the CPU time of its life, and what the library allocates in it.
+  // Adds the CPU time of its scope, and the library's allocations in it.
   class Charge {
    public:
     explicit Charge(State* state) : state_(*state), heap_(&state->bytes_), begin_ns_(ThreadCpuNs()) {}
@@ -108,8 +108,8 @@ class State final : public GrammarState {
     const int64_t begin_ns_;
   };
   bool exhausted() const { return debt_ns_ > kMostDebtNs || HeapIsShort(); }
-  // It has grown beyond what an answer may hold, or all answers hold more than they may and it more than its part:
-  // then it starts over, and ends where that does not help.
+  // The state exceeds an answer's memory limit, or all answers together exceed theirs and this state its share: it then
+  // starts over, and ends if that does not help.
   bool TooLarge() { return Above(least_growth_); }
   bool StillTooLarge() { return Above(0); }
   bool Above(int64_t least_growth) {
@@ -129,17 +129,17 @@ class State final : public GrammarState {
 
   const LlgVocabulary& vocabulary() const { return *start_->vocabulary(); }
   const LlgFunctions& llg() const { return start_->llg(); }
-  // Nothing but end tokens may come.
+  // Only end tokens are allowed.
   bool Ended() const { return llg().matcher_is_stopped(matcher_->get()); }
 
   bool Compute(std::span<uint32_t> mask) { return matcher_->FillMask(mask.data(), mask.size()); }
   bool Consume(TokenId token) {
     if (llg().matcher_is_error(matcher_->get()) || Valid({&token, 1}) != 1)
-      return false;  // a token that consume_token refuses would break the matcher
+      return false;  // consume_token would put the matcher in error on a refused token
     return Ended() || llg().matcher_consume_token(matcher_->get(), static_cast<uint32_t>(token)) == 0;
   }
-  // The lexer keeps each state that a mask has met, some four for a byte of a string with a maximum length, and at
-  // max_lexer_states it stops. A fresh one, taken the way of the answer alone, has room again, and takes less memory.
+  // The lexer keeps every state that a mask has visited, about four per byte of a string with a maximum length, and
+  // stops at max_lexer_states. A new lexer that follows only the answer's tokens has room again and needs less memory.
   bool StartOver() {
     const int64_t begin_ns = ThreadCpuNs();
     matcher_.reset();
@@ -147,23 +147,23 @@ class State final : public GrammarState {
     const bool same = std::all_of(accepted_.begin(), accepted_.end(), [&](TokenId token) {
       return Consume(token) && ThreadCpuNs() - begin_ns <= kMostReplayNs;
     });
-    debt_ns_ -= ThreadCpuNs() - begin_ns;  // is no work of the rule's making
+    debt_ns_ -= ThreadCpuNs() - begin_ns;  // not the rule's work
     const int64_t growth = bytes_ - fresh_bytes_;
-    least_growth_ = growth + std::max(kLeastGrowth, growth / 4);  // not again and again for nothing
+    least_growth_ = growth + std::max(kLeastGrowth, growth / 4);  // prevents useless repeats
     return same;
   }
 
   const std::shared_ptr<const Matcher> start_;
   const std::shared_ptr<RuleMemory> memory_;
   RuleMemoryShare share_;
-  int64_t bytes_ = 0, fresh_bytes_ = 0;  // that the library holds for it; when it had just begun
+  int64_t bytes_ = 0, fresh_bytes_ = 0;  // held by the library: now, and just after the start
   int64_t least_growth_ = kLeastGrowth;
   std::unique_ptr<Matcher> matcher_;
   std::vector<TokenId> accepted_;
   int64_t debt_ns_ = 0;
 };
 
-// In place of the state of an answer for which no memory is left.
+// Replaces the state of an answer for which no memory is left.
 class NoRoom final : public GrammarState {
  public:
   bool FillMask(std::span<uint32_t>) override { return false; }
@@ -174,7 +174,7 @@ class NoRoom final : public GrammarState {
 
 class Grammar final : public TokenGrammar {
  public:
-  // `start`: at the beginning, with its first mask computed; `bytes`: that the library holds for it.
+  // `start`: at the beginning, with its first mask computed; `bytes`: held by the library.
   Grammar(std::shared_ptr<const Matcher> start, std::shared_ptr<RuleMemory> memory, int64_t bytes)
       : start_(std::move(start)), memory_(std::move(memory)), share_(memory_.get(), /*is_answer=*/false) {
     share_.Set(bytes);
@@ -182,11 +182,11 @@ class Grammar final : public TokenGrammar {
 
   std::unique_ptr<GrammarState> Start() const override {
     if (!memory_->Take(start_bytes())) return std::make_unique<NoRoom>();
-    memory_->Give(start_bytes());  // the state counts what it really takes
+    memory_->Give(start_bytes());  // the state counts its actual size
     return std::make_unique<State>(start_, memory_);
   }
   int64_t vocab_size() const override { return start_->vocabulary()->size(); }
-  // Of an answer that begins, about.
+  // Approximate size of a new answer's state.
   int64_t start_bytes() const { return share_.bytes(); }
   const RuleMemory& memory() const { return *memory_; }
 
@@ -196,16 +196,15 @@ class Grammar final : public TokenGrammar {
   RuleMemoryShare share_;
 };
 
-// What became of it: the grammar, unless the status says why there is none.
+// Result of a compilation: the grammar, or a status with the reason why there is none.
 struct Compiled {
   Status status;
   std::shared_ptr<const Grammar> grammar;
 };
 
 Status TooMuchForced(OutputRule::Kind kind, int64_t bytes) {
-  return InvalidArgument(fmt::format(
-      "{}: it leaves no choice about {} bytes of text one after the other; the limit is {}; ask for less fixed text",
-      RuleName(kind), bytes, kMostForcedBytes));
+  return InvalidArgument(fmt::format("{}: it forces {} consecutive bytes of text; the limit is {}; use less fixed text",
+                                     RuleName(kind), bytes, kMostForcedBytes));
 }
 
 Status TooLongToCompile(OutputRule::Kind kind, int64_t ms) {
@@ -218,7 +217,7 @@ Status ErrorOf(const RuleSource& source, std::string_view said) {
   return RuleError(source.kind, said, source.schema ? &*source.schema : nullptr, source.changed);
 }
 
-// What compiles rules, shared with compilations whose callers have left.
+// Compiles rules; shared with compilations whose callers have left.
 struct Compiler {
   Compiler(const GrammarLimits& given, const Vocabulary& tried_over, const LlgFunctions& llg)
       : limits(given),
@@ -232,13 +231,13 @@ struct Compiler {
   Trials trials;
   RuleCache cache;
 
-  // *bytes: what the library holds for the rule.
+  // *bytes: size of the compiled rule in the library.
   Status Try(const RuleSource& source, const std::atomic<bool>& left, int64_t* bytes);
   // On a thread with a large stack.
   void Compile(const OutputRule& rule, const std::atomic<bool>& left, Compiled* compiled);
 };
 
-// In a process that can be ended, whatever the rule does.
+// Runs in a process that can be killed, whatever the rule does.
 Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left, int64_t* bytes) {
   TrialTask task;
   task.cpu_ms = std::min(limits.trial_ms, limits.compile_ms);
@@ -262,9 +261,9 @@ Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left, in
           fmt::format("{}: compiling it takes more than {} MiB of memory, the limit; make it simpler", name,
                       task.memory_bytes >> 20));
     case TrialVerdict::End::kSlowMask:
-      return InvalidArgument(fmt::format(
-          "{}: finding out which tokens may come next takes {} ms of CPU time; the limit is {}; make it simpler", name,
-          verdict.mask_ns / kNsPerMs, kMostMaskNs / kNsPerMs));
+      return InvalidArgument(
+          fmt::format("{}: computing the allowed next tokens takes {} ms of CPU time; the limit is {}; make it simpler",
+                      name, verdict.mask_ns / kNsPerMs, kMostMaskNs / kNsPerMs));
     case TrialVerdict::End::kDied:
     case TrialVerdict::End::kNoProcess:
     case TrialVerdict::End::kNotStarted:
@@ -273,7 +272,7 @@ Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left, in
   }
   if (verdict.bytes > memory->limit() / 2) {
     return InvalidArgument(
-        fmt::format("{}: an answer by it takes {} MiB of memory; the rules of all answers have {}; "
+        fmt::format("{}: one answer needs {} MiB of memory; the rules of all answers have {}; "
                     "make it simpler",
                     name, verdict.bytes >> 20, memory->limit() >> 20));
   }
@@ -288,7 +287,7 @@ void Compiler::Compile(const OutputRule& rule, const std::atomic<bool>& left, Co
   if (!compiled->status.ok()) return;
   const RuleSource& source = **read;
   int64_t tried_bytes = 0;
-  // "any JSON object" is no client's text.
+  // The rule for "any JSON object" is not a client's text.
   if (source.kind != OutputRule::Kind::kJsonObject) compiled->status = Try(source, left, &tried_bytes);
   if (!compiled->status.ok() || left.load()) return;
   if (!HeapHas(static_cast<size_t>(2 * tried_bytes) + kCompileBytes)) {
@@ -300,7 +299,7 @@ void Compiler::Compile(const OutputRule& rule, const std::atomic<bool>& left, Co
   int64_t bytes = 0;
   const HeapCharge heap(&bytes);
   auto matcher = Matcher::Of(vocabulary, source.handed_over_as(), source.text);
-  // Every answer starts with the first mask: clones have it.
+  // Every answer starts with the first mask; clones inherit it.
   std::vector<uint32_t> mask(vocabulary->mask_words());
   if (matcher->error() == nullptr) (void)matcher->FillMask(mask.data(), mask.size());
   if (matcher->forced_bytes() > kMostForcedBytes) {
@@ -312,7 +311,7 @@ void Compiler::Compile(const OutputRule& rule, const std::atomic<bool>& left, Co
   }
 }
 
-// Gives memory that many answers have left back to the system: the allocator keeps what threads have freed.
+// Returns memory that many answers have freed to the system: the allocator keeps what threads free.
 class Trimmer {
  public:
   explicit Trimmer(std::shared_ptr<RuleMemory> memory)
@@ -331,7 +330,7 @@ class Trimmer {
  private:
   const std::shared_ptr<RuleMemory> memory_;
   std::atomic<bool> stop_ = false;
-  std::thread thread_;  // last: it uses the rest
+  std::thread thread_;  // last: it uses the other members
 };
 
 class LlguidanceEngine final : public GrammarEngine {
@@ -370,7 +369,7 @@ class LlguidanceEngine final : public GrammarEngine {
     const auto left = std::make_shared<std::atomic<bool>>(false);
     const auto call = [compiled, left, compiler = compiler_, rule] {
       compiler->Compile(rule, *left, compiled.get());
-      // A rule whose caller has stopped waiting is not kept: it has taken too long, and may be as large.
+      // A rule whose caller has stopped waiting is not cached: it took too long and may be as large.
       if (left->load()) return;
       if (const auto& grammar = compiled->grammar; grammar != nullptr)
         compiler->cache.Keep(rule, grammar, static_cast<int64_t>(rule.text.size()) + grammar->start_bytes());
@@ -380,7 +379,8 @@ class LlguidanceEngine final : public GrammarEngine {
     DeepCalls::Terms terms;
     terms.timeout_ms = limits().compile_ms - wait.waited_ms;
     terms.stop = stop;
-    terms.needless = is_known;  // of a burst of one new rule those that wait take what became of the first
+    terms.needless = is_known;  // when several calls wait with the same new rule, the others reuse the first one's
+                                // result
     terms.client = wait.client;
     terms.waited_ms = &wait.waited_ms;
     const WorkerPool::Waiting waiting;
@@ -411,7 +411,7 @@ class LlguidanceEngine final : public GrammarEngine {
     const RuleMemory& memory = own->memory();
     const int64_t bytes = own->start_bytes() * answers;
     if (bytes <= memory.left()) return Status();
-    // The compiled rule itself stays beside them.
+    // The compiled rule itself keeps its memory beside them.
     const int64_t ever = memory.limit() - own->start_bytes();
     const bool never = bytes > ever;
     return Status(
@@ -438,7 +438,7 @@ class LlguidanceEngine final : public GrammarEngine {
   static constexpr double kMiB = 1 << 20;
   const GrammarLimits& limits() const { return compiler_->limits; }
 
-  const std::shared_ptr<Compiler> compiler_;  // with compilations that are left behind
+  const std::shared_ptr<Compiler> compiler_;  // shared with abandoned compilations
   DeepCalls calls_;
   Trimmer trimmer_;
 };
@@ -464,7 +464,7 @@ const char* RuleName(OutputRule::Kind kind) {
 Result<std::unique_ptr<GrammarEngine>> GrammarEngine::Create(Vocabulary vocabulary, const GrammarLimits& limits) {
   TACTUS_ASSIGN_OR_RETURN(const LlgFunctions* llg, LoadLlguidance());
   auto compiler = std::make_shared<Compiler>(limits, vocabulary, *llg);
-  (void)compiler->trials.Start();  // what goes wrong is said of each rule; it prepares beside what follows
+  (void)compiler->trials.Start();  // each rule reports a failure; the process prepares in parallel with the following
   TACTUS_ASSIGN_OR_RETURN(compiler->vocabulary, LlgVocabulary::Make(llg, std::move(vocabulary)));
   return std::unique_ptr<GrammarEngine>(std::make_unique<LlguidanceEngine>(std::move(compiler)));
 }

@@ -69,14 +69,14 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kTypes = {"null",   "boolean", "integer", "number",
                                                     "string", "array",   "object"};
-// Keywords that say nothing of values.
+// Keywords that do not restrict values.
 constexpr std::array<std::string_view, 15> kNotes = {
     "title",      "description", "default", "examples",    "example",    "$comment", "readOnly",        "writeOnly",
     "deprecated", "$schema",     "$defs",   "definitions", "x-guidance", "type",     "contentMediaType"};
-constexpr size_t kMostNumberBytes = 40;  // of a constant that is written without an exponent
+constexpr size_t kMostNumberBytes = 40;  // of a constant without an exponent
 
 std::optional<Decimal> ValueOf(const Json& number) {
-  constexpr double kTwoTo64 = 18446744073709551616.0;  // which the shortest digits are not, and which bounds are
+  constexpr double kTwoTo64 = 18446744073709551616.0;  // rounded when printed shortest, though it occurs as a bound
   if (number.is_number_float() && number.get<double>() == kTwoTo64) return ReadDecimal("18446744073709551616");
   if (number.is_number_float()) return DecimalOf(number.get<double>());
   return ReadDecimal(number.dump());
@@ -94,19 +94,19 @@ std::string NumberText(const Json& number) {
   return plain.empty() ? number.dump() : plain;
 }
 
-// What a part of a schema cannot be made into.
+// A part of a schema that cannot be written as a grammar.
 struct NoWay {
   std::string beside;
 };
 
-// A limit that the schema goes beyond, or the end of the wait for it.
+// A limit that the schema exceeds, or the end of the wait for it.
 struct Refused {
   Status status;
 };
 
-// Schemas that are being written, one within the other, through $ref and allOf. Each takes up to some 4 KB of stack.
+// Nesting of schemas being written, through $ref and allOf. Each takes up to about 4 KB of stack.
 constexpr int kMostDeep = 10'000;
-constexpr size_t kMostGrammarBytes = size_t{4} << 20;  // each reference may bring all definitions along
+constexpr size_t kMostGrammarBytes = size_t{4} << 20;  // each reference may add all definitions
 
 class Writer {
  public:
@@ -119,9 +119,9 @@ class Writer {
     Mark();
   }
 
-  // Whether a number that is not kept bears on an answer.
+  // Whether a number that is not kept affects an answer.
   bool leads() const { return leads_anywhere_; }
-  // Rules, and the expression that means the whole schema. Throws NoWay and Refused.
+  // Writes the rules and returns the expression for the whole schema. Throws NoWay and Refused.
   std::string Write(std::string* rules) {
     const std::string start = Value(root_);
     *rules = std::move(rules_);
@@ -135,8 +135,8 @@ class Writer {
     return "/" + regex + "/";
   }
 
-  // --- Which schemas lead to a number that is not kept ---
-  // `map`: of schemas by their names, which may be those of keywords. The recursion is bounded as the JSON's depth.
+  // --- Schemas that lead to a number that is not kept ---
+  // `map`: schemas by names that may equal keywords. The recursion is bounded by the JSON's depth.
   void Collect(const Json& value, bool map, const Json* holder) {
     if (!value.is_structured() || !holders_.try_emplace(&value, holder).second) return;
     for (const auto& [key, member] : value.items()) {
@@ -146,7 +146,7 @@ class Writer {
     places_.push_back({&value, map});
   }
   bool Leads(const Json& value) const { return leads_.contains(&value); }
-  // From the schemas that have such a number back to all that hold them or refer to them: each place once.
+  // Propagates from schemas with such a number to all that contain or reference them, each place once.
   void Mark() {
     Collect(root_, false, nullptr);
     std::unordered_map<const Json*, std::vector<const Json*>> referrers;
@@ -157,7 +157,7 @@ class Writer {
       if (OwnLost(*place) != nullptr) found.push_back(place);
       const Json* const target = Target(*place);
       if (target == nullptr) continue;
-      Collect(*target, false, nullptr);  // a schema by the reference alone, such as one among "examples"
+      Collect(*target, false, nullptr);  // a schema that only a reference reaches, such as one among "examples"
       referrers[target].push_back(place);
     }
     leads_anywhere_ = !found.empty();
@@ -169,7 +169,7 @@ class Writer {
       if (const auto of_place = referrers.find(place); of_place != referrers.end())
         found.insert(found.end(), of_place->second.begin(), of_place->second.end());
     }
-    // Definitions lead nowhere by themselves.
+    // Definitions lead nowhere unless referenced.
     for (const char* definitions : {"$defs", "definitions"}) {
       const Json* held = Member(root_, definitions);
       if (held != nullptr) leads_.erase(held);
@@ -188,10 +188,10 @@ class Writer {
   std::string NewName(const char* what) { return fmt::format("{}{}_{}", prefix_, what, ++names_); }
   void Add(const std::string& name, const std::string& body) {
     if (rules_.size() + name.size() + body.size() > kMostGrammarBytes) {
-      throw Refused{InvalidArgument(fmt::format(
-          "written to the digit, its numbers beyond 2^53 make a grammar of more than {} MiB, the limit; give "
-          "fewer such numbers, or smaller ones",
-          kMostGrammarBytes >> 20))};
+      throw Refused{InvalidArgument(
+          fmt::format("written exactly, its numbers beyond 2^53 make a grammar of more than {} MiB, the limit; give "
+                      "fewer such numbers, or smaller ones",
+                      kMostGrammarBytes >> 20))};
     }
     rules_ += name + ": " + body + "\n";
   }
@@ -208,7 +208,7 @@ class Writer {
     return name;
   }
 
-  // A schema that leads to none, as it stands.
+  // A schema without such numbers stays JSON schema.
   std::string AsJson(Json schema) {
     if (!schema.is_object() && schema != Json(true)) throw NoWay{"a schema that is none"};
     if (!schema.is_object()) schema = Json::object();  // true
@@ -228,7 +228,7 @@ class Writer {
       if (schema == Json(false)) throw NoWay{"false"};
       return AsJson(schema);
     }
-    if (!schema.is_object()) throw NoWay{"items"};  // a list of them
+    if (!schema.is_object()) throw NoWay{"items"};  // a list of schemas
     if (const auto known = values_.find(&schema); known != values_.end()) return known->second;
     const std::string name = values_[&schema] = NewName("value");
     if (stop_.stopped()) throw Refused{Status(StatusCode::kCancelled, "stopped")};
@@ -243,7 +243,7 @@ class Writer {
     return name;
   }
 
-  // Nothing but `keywords` and notes may be there.
+  // Allows no keywords except `keywords` and notes.
   static void Only(const Json& schema, std::initializer_list<std::string_view> keywords) {
     for (const auto& [key, value] : schema.items()) {
       if (!Holds(kNotes, key) && !Holds(keywords, key)) throw NoWay{key};
@@ -289,7 +289,7 @@ class Writer {
     return types;
   }
 
-  // By their types alone, which is all that is looked at.
+  // Compares the alternatives' types alone.
   bool Disjoint(const Json& alternatives) {
     std::set<std::string> seen;
     for (const Json& alternative : alternatives) {
@@ -390,7 +390,7 @@ class Writer {
       if (arrays_lead) {
         for (const char* keyword : {"items", "prefixItems"}) rest.erase(keyword);
       }
-      // What this does not know may lead to numbers by other ways.
+      // Unknown keywords may lead to numbers in other ways.
       for (const auto& [key, member] : rest.items()) {
         if (key != "$defs" && key != "definitions" && Leads(member)) throw NoWay{key};
       }
@@ -401,7 +401,7 @@ class Writer {
     return out;
   }
 
-  // In a schema for several types, keywords of the other types are looked at with those.
+  // In a schema for several types, keywords of other types are checked with those types.
   static std::string Number(const Json& schema, bool integer) {
     Only(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "minLength", "maxLength",
                   "pattern", "items", "prefixItems", "minItems", "maxItems", "properties", "required",
@@ -416,7 +416,7 @@ class Writer {
     };
     const auto excludes = [&](const char* keyword) {
       const Json* flag = Member(schema, keyword);
-      return flag != nullptr && *flag == true;  // as draft 4 has it
+      return flag != nullptr && *flag == true;  // as in draft 4
     };
     NumberBounds bounds;
     bounds.least = read("minimum");
@@ -470,7 +470,7 @@ class Writer {
       if (closed) throw NoWay{"required"};
       add(name, value_of_more());
     }
-    std::string tail_first, tail;  // what may come behind all entries, at first or behind another
+    std::string tail_first, tail;  // text after all entries: after none, and after at least one
     if (!closed) {
       std::string key = R"(/"([^"\\\x00-\x1f\x7f]|\\["\\\/bfnrt]|\\u[0-9a-fA-F]{4})*"/)";
       if (!names.empty()) {
@@ -512,7 +512,7 @@ class Writer {
     if (most && *most == 0) return "\"[\" \"]\"";
     const std::string item = Value(*Member(schema, "items"));
     const int64_t least_more = std::max<int64_t>(0, least - 1);
-    std::string more;  // behind the first one; the library takes no {0,0}
+    std::string more;  // after the first entry; the library does not accept {0,0}
     if (!most)
       more = fmt::format("({} {}){{{},}}", comma_, item, least_more);
     else if (*most > 1)
@@ -527,7 +527,7 @@ class Writer {
   std::string comma_, colon_;
   const StopToken stop_;
   JsonPlaces found_;
-  std::vector<std::pair<const Json*, bool>> places_;      // and whether it is a map
+  std::vector<std::pair<const Json*, bool>> places_;      // and whether each is a map
   std::unordered_map<const Json*, const Json*> holders_;  // of places
   std::unordered_set<const Json*> leads_;
   bool leads_anywhere_ = false;

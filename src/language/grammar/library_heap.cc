@@ -18,7 +18,7 @@
 namespace tactus::language {
 namespace {
 
-thread_local int64_t* charged = nullptr;  // null: nothing is counted
+thread_local int64_t* charged = nullptr;  // null: not counting
 
 ReserveHeap* reserve = nullptr;  // set before the library runs on other threads
 
@@ -65,7 +65,7 @@ void FreeBlock(void* block) {
 void* CountedRealloc(void* old, size_t size) {
   const auto before = old != nullptr ? static_cast<int64_t>(SizeOf(old)) : 0;
   void* block = IsReserved(old) ? std::malloc(size) : std::realloc(old, size);
-  const bool moves = IsReserved(old) || (block == nullptr && size > 0);  // realloc has not done it
+  const bool moves = IsReserved(old) || (block == nullptr && size > 0);  // realloc has not moved it
   if (moves) {
     block = OrReserved(block, size);
     if (block != nullptr && old != nullptr) {
@@ -110,7 +110,7 @@ const Wrapped* FindWrapped(std::string_view name) {
   return nullptr;
 }
 
-// The parts of a library's dynamic section that say which of its words hold addresses of outside functions.
+// The parts of a library's dynamic section that list which of its words hold addresses of external functions.
 struct Dynamic {
   const char* strings = nullptr;
   const ElfW(Sym) * symbols = nullptr;
@@ -152,7 +152,7 @@ Dynamic DynamicOf(const link_map& library) {
   return d;
 }
 
-// What the loader has made read-only once it had written all addresses.
+// The region that the loader made read-only after writing all addresses.
 struct ReadOnly {
   uintptr_t base = 0, begin = 0, end = 0;
 };
@@ -217,7 +217,7 @@ bool HeapIsShort() {
 
 bool HeapHas(size_t bytes) {
   if (reserve != nullptr && reserve->used() > 0) return false;
-  void* volatile block = std::malloc(bytes);  // volatile: a compiler may leave out a block that is not used
+  void* volatile block = std::malloc(bytes);  // volatile: the compiler may remove an unused block
   std::free(block);
   return block != nullptr;
 }

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint8_t kSpecialMark = 0xff;  // before a special token's name
 
-// Sets of tokens that a mask takes as a whole where a lexeme allows any of them, without a look at each: the insides of
-// strings, lines and words. Chosen by bench/grammar; more sets cost more tests than they save.
+// Sets of tokens that a mask allows as a whole, without checking each, where a lexeme allows all of them: the insides
+// of strings, lines and words. Chosen by bench/grammar; more sets cost more tests than they save.
 constexpr const char* kSlices[] = {R"([a-z]{1,10})",
                                    R"([a-zA-Z0-9]{1,10})",
                                    R"([^"\\\x00-\x1F\x7F]{1,5})",
@@ -26,17 +26,17 @@ constexpr const char* kSlices[] = {R"([a-z]{1,10})",
                                    R"([^\x0A]+)",
                                    nullptr};
 
-// Forced text that is tokenised each time: bytes, or as many as this number of the longest tokens has.
+// Forced text tokenised per call: this many bytes, or the length of this many longest tokens.
 constexpr size_t kTokenizedBytes = 2 << 10, kTokenizedTokens = 16;
-// Tokens before a cut that the text behind it might have changed.
+// Tokens before a cut that could be tokenised otherwise with the text behind it.
 constexpr size_t kUnsureTokens = 4;
 
-// How much forced text the library has asked this thread to tokenise since it was set to 0: its interface does not
-// say how much there is.
+// Bytes of forced text that the library has passed to this thread for tokenising since it was set to 0: its interface
+// does not report the amount.
 thread_local int64_t asked_bytes = 0;
 
 // llguidance's limits, for one compilation and for one mask: fuel and items count work, 14,000 and 20,000 of them take
-// 1 ms, so that a mask ends within some 10 ms whatever the rule. A state of the lexer takes 0.6 KB and more, in each
+// 1 ms, so that a mask ends within about 10 ms for any rule. A state of the lexer takes 0.6 KB and more, in each
 // answer.
 void SetLimits(LlgParserLimits* limits) {
   limits->initial_lexer_fuel = 1'000'000;
@@ -73,7 +73,7 @@ Status LlgVocabulary::Load() {
   const Vocabulary& v = vocabulary_;
   TACTUS_CHECK(v.size >= static_cast<int64_t>(v.tokens.size()) && v.special.size() == v.tokens.size());
   if (v.end_ids.empty()) {
-    return Unimplemented("the model names no token that ends a text, so that no structured answer could end");
+    return Unimplemented("the model names no end token, so that no structured answer could end");
   }
   std::vector<uint32_t> lengths(static_cast<size_t>(v.size), 0);
   std::string bytes;
@@ -118,7 +118,7 @@ bool LlgVocabulary::Spells(const std::vector<TokenId>& tokens, std::string_view 
   return text.empty();
 }
 
-// Ends early at a byte that no token spells: no answer can match such a rule.
+// Stops at a byte that no token has: no answer can match such a rule.
 std::vector<TokenId> LlgVocabulary::EncodeAll(std::string_view text) const {
   std::vector<TokenId> tokens;
   if (vocabulary_.encode) {
@@ -139,7 +139,7 @@ std::vector<TokenId> LlgVocabulary::EncodeAll(std::string_view text) const {
   return tokens;
 }
 
-// Of a long text the first tokens: the library forces those that it gets and asks again when they have come.
+// For a long text, its first tokens: the library forces those and calls again once they have been sampled.
 std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
   size_t cut = std::max(kTokenizedBytes, kTokenizedTokens * longest_token_);
   if (text.size() <= cut) return EncodeAll(text);
@@ -149,8 +149,8 @@ std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
   return tokens;
 }
 
-// Called by the library, through which no exception may pass. Without memory nothing is forced, rightly or wrongly: the
-// answer ends with an error then.
+// Called by the library, through which no exception may pass. Without memory no text is forced; the answer then ends
+// with an error.
 size_t LlgVocabulary::Tokenize(const void* self, const uint8_t* bytes, size_t size, uint32_t* tokens, size_t room) {
   asked_bytes += static_cast<int64_t>(size);
   try {

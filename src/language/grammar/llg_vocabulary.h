@@ -1,5 +1,5 @@
-// A model's vocabulary as llguidance has it, and matchers over it: what the server's process and the helper that tries
-// rules (language/grammar/trial.h) compile with, so that both do the same. Internal to grammar/.
+// A model's vocabulary for llguidance, and matchers over it. The server's process and the helper that tries rules
+// (language/grammar/trial.h) both compile with it, so that both behave alike. Internal to grammar/.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace tactus::language {
 
-// Of text that leaves no choice: the library copies and checks all of it for every mask until it has come.
+// Bytes of forced text: the library copies and checks all of it for every mask until it has been sampled.
 inline constexpr int64_t kMostForcedBytes = 64 << 10;
 
 // The stack of a thread that compiles: llguidance's readers of regexes and Lark recurse once per nested bracket.
 // Address space only, until it is used.
 inline constexpr size_t kCompileStackBytes = size_t{512} << 20;
 
-// The vocabulary, and what the library asks back: shared by all that is compiled over it. Any thread.
+// The vocabulary and the callback for tokenising: shared by everything compiled over it. Any thread.
 class LlgVocabulary {
  public:
-  // `vocabulary.encode` may be empty: forced text is spelled by the longest tokens then.
+  // `vocabulary.encode` may be empty: forced text is then split into the longest tokens.
   static Result<std::shared_ptr<const LlgVocabulary>> Make(const LlgFunctions* llg, Vocabulary vocabulary);
   ~LlgVocabulary();
   LlgVocabulary(const LlgVocabulary&) = delete;
@@ -38,7 +38,7 @@ class LlgVocabulary {
   size_t mask_words() const { return static_cast<size_t>((size() + 31) / 32); }
   bool InRange(TokenId token) const { return token >= 0 && token < vocabulary_.size; }
   bool IsEnd(TokenId token) const;
-  // From now on the tokeniser is not asked any more: its owner may go.
+  // Stops calling the tokeniser: its owner may be destroyed.
   void Close() const;
 
  private:
@@ -52,16 +52,16 @@ class LlgVocabulary {
   const LlgFunctions* llg_;
   const Vocabulary vocabulary_;
   LlgTokenizer* tokenizer_ = nullptr;
-  std::unordered_map<std::string_view, TokenId> id_of_bytes_;  // of no special token; views into vocabulary_
+  std::unordered_map<std::string_view, TokenId> id_of_bytes_;  // without special tokens; views into vocabulary_
   size_t longest_token_ = 0;
-  mutable std::shared_mutex mutex_;  // held while the tokeniser is asked
+  mutable std::shared_mutex mutex_;  // held while the tokeniser is called
   mutable bool closed_ = false;
 };
 
-// A matcher, and the vocabulary that it stands on. One thread at a time, but any number may clone it.
+// A matcher with its vocabulary. One thread at a time, but any number may clone it.
 class Matcher {
  public:
-  // The rule `text` of a kind as llguidance calls it. Never null; what is wrong with the rule is the matcher's error.
+  // The rule `text` of a kind named as in llguidance. Never null; an error in the rule is the matcher's error.
   static std::unique_ptr<Matcher> Of(std::shared_ptr<const LlgVocabulary> vocabulary, const char* kind,
                                      const std::string& text);
   ~Matcher();
@@ -69,9 +69,9 @@ class Matcher {
   Matcher& operator=(const Matcher&) = delete;
 
   std::unique_ptr<Matcher> Clone() const;
-  // False: the matcher is in error, or the mask asked for more than kMostForcedBytes of forced text.
+  // False: the matcher is in error, or the mask passed on more than kMostForcedBytes of forced text.
   bool FillMask(uint32_t* mask, size_t words);
-  int64_t forced_bytes() const { return forced_bytes_; }  // of text that the last mask asked to have tokenised
+  int64_t forced_bytes() const { return forced_bytes_; }  // forced text that the last mask passed on for tokenising
 
   const std::shared_ptr<const LlgVocabulary>& vocabulary() const { return vocabulary_; }
   const LlgFunctions& llg() const { return vocabulary_->llg(); }

@@ -16,8 +16,8 @@
 namespace tactus::language {
 namespace {
 
-// The library ends the process when an allocation fails. Compilations begin where there is room, and answers end once
-// a quarter of this is taken (library_heap.h).
+// The library ends the process when an allocation fails. Compilations start only where there is room, and answers end
+// once a quarter of this reserve is used (library_heap.h).
 constexpr size_t kReserveBytes = size_t{16} << 20;
 
 namespace fs = std::filesystem;
@@ -68,7 +68,7 @@ Status Load(const std::string& path, LlgFunctions* f) {
 std::string OwnFolder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
-  // The main program is known by what it was started as, which may be a name on PATH.
+  // The main program's name is the one it was started as, which may be a name on PATH.
   std::error_code error;
   const fs::path file = std::string_view(info.dli_fname).find('/') == std::string_view::npos
                             ? fs::read_symlink("/proc/self/exe", error)

@@ -1,9 +1,9 @@
-// The part of llguidance's C interface that is used here, and the library loaded at run time. The library comes out of
-// a Python wheel (scripts/get_llguidance.sh), so nothing is linked with it and a build does not need it.
+// The part of llguidance's C interface that is used here, and the library loaded at run time. The library is from a
+// Python wheel (scripts/get_llguidance.sh), so it is not linked and not needed to build.
 //
-// The structs are the library's of exactly this version (parser/llguidance.h there): LlgConstraintInit carries no size,
-// so another version could read past its end, and is not used. Functions of the library catch Rust's panics and report
-// them as errors.
+// The structs are those of exactly this version of the library (its parser/llguidance.h): LlgConstraintInit carries no
+// size, so another version could read past its end; other versions are refused. The library's functions catch Rust's
+// panics and report them as errors.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ inline constexpr const char kLlguidanceVersion[] = "1.9.1";
 inline constexpr const char kLlguidanceFile[] = "libllguidance-1.9.1.so";
 
 struct LlgTokenizer;  // a vocabulary; immutable, any thread
-struct LlgMatcher;    // a rule and where a text stands in it; one thread at a time, but any number may clone it
+struct LlgMatcher;    // a rule and its state in a text; one thread at a time, but any number may clone it
 
-// Tokens of `bytes`, at most `room` of them into *tokens; returns how many there are. Any thread; throws nothing.
+// Tokenises `bytes`, writes at most `room` tokens to *tokens; returns their number. Any thread; throws nothing.
 using LlgTokenizeFn = size_t (*)(const void* user, const uint8_t* bytes, size_t size, uint32_t* tokens, size_t room);
 
 struct LlgTokenizerInitV2 {
@@ -31,11 +31,11 @@ struct LlgTokenizerInitV2 {
   const uint32_t* token_lens = nullptr;
   const uint8_t* token_bytes = nullptr;  // of all tokens, one after the other; special ones begin with 0xff
   const char* tokenizer_json = nullptr;
-  bool tokenize_assumes_string = false;  // tokenize_fn takes UTF-8 alone
+  bool tokenize_assumes_string = false;  // tokenize_fn accepts UTF-8 alone
   LlgTokenizeFn tokenize_fn = nullptr;
-  bool use_approximate_greedy_tokenize_fn = false;  // in its place; nothing is forced then
+  bool use_approximate_greedy_tokenize_fn = false;  // instead; then nothing is forced
   const void* tokenize_user_data = nullptr;
-  const char* const* slices = nullptr;  // regexes, ended by null: sets of tokens that masks take as a whole
+  const char* const* slices = nullptr;  // regexes, ended by null: sets of tokens that masks allow as a whole
   const uint32_t* tok_eos_extra = nullptr;
   uint32_t tok_eos_extra_count = 0;
 };
@@ -60,7 +60,7 @@ struct LlgConstraintInit {
   LlgParserLimits limits;
 };
 
-// Functions that return int give -1 for an error; the matcher then stays in error.
+// Functions that return int return -1 for an error; the matcher then stays in error.
 struct LlgFunctions {
   std::string path;  // of the library
   const char* (*get_version)();
@@ -79,19 +79,19 @@ struct LlgFunctions {
   int32_t (*matcher_compute_ff_tokens)(LlgMatcher*, uint32_t* tokens, size_t room);
 };
 
-// Where the library is looked for, in this order: the file that the environment's TACTUS_LLGUIDANCE names, and nothing
-// else where it is set; lib/tactus/ beside the program or library that this code is in; lib/ in the cache folder.
+// Candidate paths of the library, in order: the file named by the environment's TACTUS_LLGUIDANCE, and nothing else
+// where it is set; lib/tactus/ beside the program or library with this code; lib/ in the cache folder.
 std::vector<std::string> LlguidancePaths();
 
-// Of the first of these files that exists. kUnimplemented: none does, with what to do; kDataLoss: it is no library of
-// this version.
+// Opens the first of these files that exists. kUnimplemented: none exists, with instructions; kDataLoss: it is not this
+// version of the library.
 Result<LlgFunctions> OpenLlguidance(const std::vector<std::string>& paths);
 
-// The one of LlguidancePaths(), loaded once for the process and for good, with what it allocates counted
-// (language/grammar/library_heap.h); errors are not kept. Any thread.
+// The library from LlguidancePaths(), loaded once per process and never unloaded, with its allocations counted
+// (language/grammar/library_heap.h); errors are not cached. Any thread.
 Result<const LlgFunctions*> LoadLlguidance();
 
-// The folder of the program or shared library that this code is in; empty: unknown.
+// The folder of the program or shared library with this code; empty: unknown.
 std::string OwnFolder();
 
 }  // namespace tactus::language

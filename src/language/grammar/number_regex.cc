@@ -13,7 +13,7 @@ constexpr size_t kMostDigits = 400;  // a double has up to 309 before the point
 constexpr std::string_view kFraction = R"((\.[0-9]+)?)", kNoFraction = R"((\.0+)?)",
                            kSomeFraction = R"(\.[0-9]*[1-9][0-9]*)";
 
-// Integers that are not negative, as digits.
+// Non-negative integers, as digits.
 struct Span {
   std::string least;                // "0" or more
   std::optional<std::string> most;  // nothing: no bound
@@ -31,7 +31,7 @@ std::string Next(std::string digits) {
   return digits;
 }
 
-// Of one that is not 0.
+// The preceding integer; `digits` is not 0.
 std::string Before(std::string digits) {
   size_t at = digits.size();
   while (digits[at - 1] == '0') digits[--at] = '9';
@@ -40,7 +40,7 @@ std::string Before(std::string digits) {
   return digits;
 }
 
-// Digits as they stand; long runs of one digit short.
+// Digits as a regex, with long runs of one digit abbreviated.
 std::string Shortened(std::string_view digits) {
   constexpr size_t kRun = 6;
   std::string out;
@@ -65,7 +65,7 @@ void Add(std::string_view before, char least, char most, size_t digits_behind, s
   parts->push_back(Shortened(before) + digit + AnyDigits(digits_behind));
 }
 
-// From `least` to `most`, both of the same length.
+// From `least` to `most`, of equal length.
 void AddSameLength(std::string_view least, std::string_view most, std::vector<std::string>* parts) {
   const size_t size = least.size();
   const auto same = static_cast<size_t>(std::mismatch(least.begin(), least.end(), most.begin()).first - least.begin());
@@ -108,10 +108,10 @@ std::string WholeDigits(const Decimal& number) {
   return PlainText(size, kMostDigits);
 }
 
-// The integers at or above (`up`) or at or below a bound: the next one to it.
+// The integer nearest to a bound, at or above it (`up`), or at or below it.
 struct IntegerBound {
   bool negative = false;
-  std::string digits;  // of its size
+  std::string digits;  // of its magnitude
 };
 
 IntegerBound Rounded(const Decimal& bound, bool up, bool exclusive) {
@@ -123,7 +123,7 @@ IntegerBound Rounded(const Decimal& bound, bool up, bool exclusive) {
     const int64_t before = bound.magnitude();
     out = {bound.negative, before > 0 ? bound.digits.substr(0, static_cast<size_t>(before)) : "0"};
   }
-  // Towards zero is away from the bound on one side only.
+  // Dropping the fraction moves across the bound on one side only.
   const bool step = whole ? exclusive : up != bound.negative;
   if (!step) return out;
   if (out.digits == "0") return {!up, "1"};
@@ -158,7 +158,7 @@ std::string IntegerRegex(const NumberBounds& bounds) {
 
 namespace {
 
-// Numbers of this sign: sizes from `least` to `most`, digits of integers.
+// Numbers of one sign: magnitudes from `least` to `most`, given as digits of integers.
 std::string SizeRegex(const std::string& least, bool above, const std::optional<std::string>& most, bool below) {
   std::vector<std::string> parts;
   if (most && (Less(*most, least) || (*most == least && (above || below)))) return {};
@@ -183,7 +183,7 @@ std::optional<std::string> NumberRegex(const NumberBounds& bounds) {
   const bool to_zero = most && most->zero();
   std::vector<std::string> parts;
   if (from_negative) {
-    // A size of 0 is 0 itself, which the other part has.
+    // A magnitude of 0 is 0 itself, which the other part covers.
     const std::string nearest = to_negative ? WholeDigits(*most) : "0";
     std::optional<std::string> farthest;
     if (least) farthest = WholeDigits(*least);

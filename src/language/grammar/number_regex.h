@@ -11,13 +11,13 @@ namespace tactus::language {
 
 struct NumberBounds {
   std::optional<Decimal> least, most;
-  bool above_least = false, below_most = false;  // without the bound itself
+  bool above_least = false, below_most = false;  // the bound itself excluded
 };
 
-// Integers as JSON writes them, without a point or an exponent. Empty: there is none between the bounds.
+// Integers as in JSON, without a point or an exponent. Empty: none between the bounds.
 std::string IntegerRegex(const NumberBounds& bounds);
-// Numbers; with an exponent only where the bounds leave room for all that has one of two digits. Nothing: a bound has a
-// fraction. Empty: there is none.
+// Numbers; with an exponent only where the bounds allow every number with a two-digit exponent. Nothing: a bound has a
+// fraction. Empty: no such number.
 std::optional<std::string> NumberRegex(const NumberBounds& bounds);
 
 }  // namespace tactus::language

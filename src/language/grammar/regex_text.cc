@@ -7,7 +7,7 @@
 namespace tactus::language {
 namespace {
 
-// The members of a set, as they stand between brackets; null: no class that is written out.
+// The members of a class, as written between brackets; null: not a class that is expanded.
 const char* MembersOf(char name) {
   switch (name) {
     case 'd':
@@ -23,15 +23,15 @@ const char* MembersOf(char name) {
   }
 }
 
-// What stands last in a set, as far as it decides what a '-' or a class after it means.
+// The last item of a set, as far as it decides the meaning of a following '-' or class.
 enum class BeforeInSet : uint8_t {
   kNothing,  // or an operator, or the end of a range: a '-' is a member
-  kMember,   // a '-' makes a range of it
-  kRange,    // the '-' of a range, whose end is missing
-  kClass,    // that is written out here: a '-' is a member, and must not make a range of the last written one
+  kMember,   // a '-' starts a range
+  kRange,    // the '-' of a range without its end
+  kClass,    // an expanded class: a '-' is a member and must not form a range with the class's last member
 };
 
-// A count behind the '{' at the beginning of `text`: {n}, {n,}, {n,m} or {,m}. `size` 0: it is none.
+// A count after the '{' at the beginning of `text`: {n}, {n,}, {n,m} or {,m}. `size` 0: not a count.
 struct Count {
   size_t size = 0;
   std::string_view least, most;  // digits; empty: not given
@@ -87,7 +87,7 @@ std::string BeyondMost() {
 
 std::string AsciiClasses(std::string_view expression) {
   std::string out;
-  std::vector<bool> sets;      // that are open, which may be nested: whether each or one around it is a complement
+  std::vector<bool> sets;      // open sets, possibly nested: whether each or one around it is a complement
   bool may_be_member = false;  // a ']' here is the first member of its set, not its end
   BeforeInSet before = BeforeInSet::kNothing;
   const auto add_member = [&] {
@@ -106,7 +106,7 @@ std::string AsciiClasses(std::string_view expression) {
         add_member();
       } else if (sets.empty()) {
         out += std::string(opposite ? "[^" : "[") + members + "]";
-      } else if (before == BeforeInSet::kRange) {  // a class ends no range: the library says so
+      } else if (before == BeforeInSet::kRange) {  // a class ends no range: the library reports it
         out += {c, next};
         before = BeforeInSet::kNothing;
       } else {

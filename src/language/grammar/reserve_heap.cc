@@ -8,7 +8,7 @@
 namespace tactus::language {
 
 struct alignas(ReserveHeap::kAlignment) ReserveHeap::Block {
-  size_t bytes;  // behind this head
+  size_t bytes;  // after this header
   bool taken;
 };
 
@@ -57,13 +57,13 @@ void* ReserveHeap::Allocate(size_t bytes, size_t alignment) {
   for (Block* block = Begin(); block != nullptr; block = Next(block)) {
     if (block->taken) continue;
     for (Block* next = Next(block); next != nullptr && !next->taken; next = Next(block)) {
-      block->bytes += sizeof(Block) + next->bytes;  // neighbours that were freed
+      block->bytes += sizeof(Block) + next->bytes;  // merges freed neighbours
     }
     const auto begin = reinterpret_cast<uintptr_t>(block + 1);
     uintptr_t at = RoundUp(begin, alignment);
     if (at != begin && at - begin < sizeof(Block)) at = RoundUp(begin + sizeof(Block), alignment);
     if (at + wanted > begin + block->bytes) continue;
-    if (at != begin) {  // what lies in front of the aligned address stays free
+    if (at != begin) {  // the part before the aligned address stays free
       const size_t front = at - begin - sizeof(Block);
       Block* const aligned = reinterpret_cast<Block*>(at) - 1;
       new (aligned) Block{block->bytes - front - sizeof(Block), false};

@@ -20,8 +20,8 @@ std::shared_ptr<const TokenGrammar> RuleCache::Find(const OutputRule& rule) {
 
 void RuleCache::Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (Place(rule) != entries_.end()) return;  // another thread was first
-  if (bytes > most_bytes_) return;            // it would push out all others
+  if (Place(rule) != entries_.end()) return;  // another thread has stored it
+  if (bytes > most_bytes_) return;            // it would evict all others
   bytes_ += bytes;
   entries_.push_front({rule, std::move(grammar), bytes});
   while (static_cast<int64_t>(entries_.size()) > most_rules_ || bytes_ > most_bytes_) {

@@ -1,5 +1,5 @@
-// The rules compiled last, so that a schema that comes again is compiled once, and those refused last, so that one that
-// comes again costs no trial. Any thread.
+// Caches the rules compiled last, so that a repeated schema is compiled once, and those refused last, so that a
+// repeated one costs no trial. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace tactus::language {
 
 class RuleCache {
  public:
-  // Keeps at most this number of rules, and rules of at most this number of bytes together.
+  // Keeps at most `most_rules` rules of at most `most_bytes` bytes in total.
   RuleCache(int64_t most_rules, int64_t most_bytes) : most_rules_(most_rules), most_bytes_(most_bytes) {}
 
-  std::shared_ptr<const TokenGrammar> Find(const OutputRule& rule);  // null: it is not kept
-  // `bytes`: of its text and of what is compiled.
+  std::shared_ptr<const TokenGrammar> Find(const OutputRule& rule);  // null: not cached
+  // `bytes`: of its text and its compiled form.
   void Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes);
 
-  // A refusal is given kMostAnswers times; then the rule is tried again, as the machine may have been busy.
+  // A refusal is returned kMostAnswers times; then the rule is tried again, as the machine may have been busy.
   static constexpr int kMostAnswers = 16;
   static constexpr size_t kMostRefused = 64;
   static constexpr size_t kMostRefusedBytes = size_t{2} << 20;  // of their texts
@@ -47,7 +47,7 @@ class RuleCache {
 
   const int64_t most_rules_, most_bytes_;
   std::mutex mutex_;
-  std::list<Entry> entries_;  // last used first; few enough to look through, and texts mostly differ in length
+  std::list<Entry> entries_;  // last used first; few enough for a linear search, and texts mostly differ in length
   int64_t bytes_ = 0;
   std::list<Refusal> refused_;  // last used first
   size_t refused_bytes_ = 0;

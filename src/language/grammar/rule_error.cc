@@ -13,7 +13,7 @@
 namespace tactus::language {
 namespace {
 
-constexpr size_t kMostChars = 600;  // of a message; a regex may be quoted in it
+constexpr size_t kMostChars = 600;  // of a message; it may quote a regex
 
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -37,7 +37,7 @@ std::string Cut(std::string_view text) {
                                    : json_text::ReplaceInvalidUtf8(text.substr(0, kMostChars)) + "...";
 }
 
-// What stands between the two, if both are there in this order.
+// The text between the two, if both occur in this order.
 std::optional<std::string_view> Between(std::string_view text, std::string_view before, std::string_view after) {
   const size_t begin = text.find(before);
   if (begin == std::string_view::npos) return std::nullopt;
@@ -47,12 +47,12 @@ std::optional<std::string_view> Between(std::string_view text, std::string_view 
   return text.substr(0, end);
 }
 
-// The reader of regexes draws a picture; its last line has the reason, and the carets below the pattern the place:
+// The library's regex errors contain a picture; its last line has the reason, the carets below the pattern the place:
 //   regex parse error:
 //       (?=a)b
 //       ^^^
 //   error: look-around is not supported
-// The place is of the form that was handed over, so it is left out where that was `changed`.
+// The place refers to the form passed to the library, so it is left out where that was `changed`.
 std::string RegexError(std::string_view said, bool changed) {
   constexpr size_t kMargin = 4;
   size_t column = 0;
@@ -66,7 +66,7 @@ std::string RegexError(std::string_view said, bool changed) {
   return column == 0 || changed ? reason : fmt::format("{} (at character {})", reason, column);
 }
 
-// A Lark grammar's: "at 2(5): reason", and a picture of the place. The rule of a regex is line 1 of a grammar of ours.
+// A Lark grammar's errors: "at 2(5): reason", and a picture of the place. A regex rule is line 1 of our grammar.
 std::string GrammarError(std::string_view said, bool is_regex, bool changed) {
   if (said.starts_with("at ")) said.remove_prefix(3);
   std::string place;
@@ -87,20 +87,20 @@ std::string GrammarError(std::string_view said, bool is_regex, bool changed) {
   return place + text;
 }
 
-// A keyword of a schema, and where it is.
+// A keyword of a schema, and its place.
 struct Fault {
   std::string keyword;
-  std::optional<Json> value;  // by which it is found among several
+  std::optional<Json> value;  // distinguishes it among several
   std::string text;
 };
 
-// The words of the library for what it does not take, as parser/src/json has them.
+// Translates the library's messages for unsupported schemas (its parser/src/json).
 Fault SchemaFault(std::string_view said, const Json& schema) {
   if (const auto keys = Between(said, "Unimplemented keys: [\"", "\"")) {
     return {std::string(*keys), {}, fmt::format("'{}' is not supported", *keys)};
   }
   if (said.starts_with("oneOf constraints are not supported")) {
-    return {"oneOf", {}, "'oneOf' is taken only where its alternatives plainly exclude each other; 'anyOf' may do"};
+    return {"oneOf", {}, "'oneOf' is supported only where its alternatives plainly exclude each other; 'anyOf' may do"};
   }
   if (said.starts_with("Unknown format: ")) {
     const std::string format(Trimmed(said.substr(16)));
@@ -108,11 +108,11 @@ Fault SchemaFault(std::string_view said, const Json& schema) {
   }
   if (said.starts_with("Invalid type: ")) {
     const std::string type(Trimmed(said.substr(14)));
-    return {"type", Json(type), fmt::format("'type': '{}' is no type", type)};
+    return {"type", Json(type), fmt::format("'type': '{}' is not a type", type)};
   }
   if (const auto uri = Between(said, "Resource '", "'")) {
     return {"$ref", Json(std::string(*uri)),
-            fmt::format("'$ref': '{}' is another document; definitions belong into '$defs' of this one", *uri)};
+            fmt::format("'$ref': '{}' is another document; put definitions into '$defs' of this one", *uri)};
   }
   if (const auto pointer = Between(said, "Pointer '", "' does not exist")) {
     return {"$ref", Json(fmt::format("#{}", *pointer)), fmt::format("'$ref': there is no '#{}'", *pointer)};
@@ -129,7 +129,7 @@ Fault SchemaFault(std::string_view said, const Json& schema) {
     return {"pattern", {}, "'pattern': anchors within it and word boundaries are not supported"};
   }
   if (said.starts_with("Unable to determine if regex is empty")) {
-    return {"pattern", {}, "'pattern': together with what else bears on the string it is too complex"};
+    return {"pattern", {}, "'pattern': with the other constraints on the string it is too complex"};
   }
   if (said.starts_with("Regex is empty")) {
     return {"", {}, "no string can match it: its 'pattern', 'format', lengths, 'enum' and 'const' exclude each other"};
@@ -145,7 +145,7 @@ Fault SchemaFault(std::string_view said, const Json& schema) {
   if (said.find("are not disjoint") != std::string_view::npos || said.find("disjoint") != std::string_view::npos) {
     return {"patternProperties", {}, fmt::format("'patternProperties': {}", said)};
   }
-  // The rest names its keyword itself, in quotes or as the first word.
+  // Other messages contain the keyword, in quotes or as the first word.
   if (const auto quoted = Between(said, "'", "'")) return {std::string(*quoted), {}, std::string(said)};
   const std::string first(said.substr(0, said.find(' ')));
   return {first, {}, std::string(said)};
@@ -165,7 +165,7 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
   for (const char* limit :
        {"precomputation failed", "fuel", "Too many items", "too large", "Too many states", "too many expressions"}) {
     if (said.find(limit) != std::string_view::npos) {
-      return InvalidArgument(fmt::format("{}: it is too complex to be kept to; make it simpler", name));
+      return InvalidArgument(fmt::format("{}: it is too complex; make it simpler", name));
     }
   }
   if (schema == nullptr) {

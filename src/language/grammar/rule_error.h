@@ -1,4 +1,4 @@
-// What llguidance says of a rule that it refuses, made into what a client can act on. Any thread.
+// Converts llguidance's error for a refused rule into a message that helps a client. Any thread.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace tactus::language {
 
-// kInvalidArgument with the rule's kind, and of a schema (else null) the keyword and where it stands. `changed`: a
-// regex was handed over in another form than the client's, so that places in it are not named. A failed assertion of
-// the library is a fault of the rule as well: no other rule meets it.
+// kInvalidArgument with the rule's kind, and for a schema (else null) the keyword and its place. `changed`: the library
+// received a regex in another form than the client's, so places in it are not named. A failed assertion in the library
+// also counts as an error in the rule: other rules are not affected.
 Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schema, bool changed = false);
 
 }  // namespace tactus::language

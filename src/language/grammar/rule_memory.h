@@ -1,5 +1,5 @@
-// The memory of all compiled rules and of all answers that follow one: one sum, with a limit that the memory plan has
-// set aside. Any thread.
+// Memory accounting for all compiled rules and all answers with one: one sum, with a limit set aside by the memory
+// plan. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class RuleMemory {
   RuleMemory(const RuleMemory&) = delete;
   RuleMemory& operator=(const RuleMemory&) = delete;
 
-  // For bytes that are still to be allocated. False: they do not fit, and nothing is taken.
+  // Reserves bytes before an allocation. False: they do not fit, and nothing is reserved.
   bool Take(int64_t bytes) {
     if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit_) return true;
     Give(bytes);
@@ -27,7 +27,7 @@ class RuleMemory {
     Wake();
   }
 
-  // Waits until much has been given back since the last time, or Wake. One thread.
+  // Waits until kMuch bytes have been returned since the last call, or until Wake. One thread.
   void WaitForMuchGiven() {
     times_.wait(seen_);
     seen_ = times_.load();
@@ -40,7 +40,7 @@ class RuleMemory {
   void CountAnswer(int change) { answers_.fetch_add(change, std::memory_order_relaxed); }
 
   int64_t limit() const { return limit_; }
-  // Of one answer, where there is not enough for all: compiled rules have a quarter of the whole.
+  // An answer's share where memory is short; compiled rules have a quarter of the whole.
   int64_t fair_part() const { return limit_ / 4 * 3 / std::max<int64_t>(1, answers_.load(std::memory_order_relaxed)); }
   int64_t used() const { return used_.load(std::memory_order_relaxed); }
   int64_t left() const { return limit_ - used(); }
@@ -54,7 +54,7 @@ class RuleMemory {
   uint32_t seen_ = 0;
 };
 
-// A share of it that follows what something holds, and is given back with it. One thread at a time.
+// A share of it that is updated with an object's size and returned with the object. One thread at a time.
 class RuleMemoryShare {
  public:
   RuleMemoryShare(RuleMemory* memory, bool is_answer) : memory_(*memory), is_answer_(is_answer) {
@@ -67,7 +67,7 @@ class RuleMemoryShare {
   RuleMemoryShare(const RuleMemoryShare&) = delete;
   RuleMemoryShare& operator=(const RuleMemoryShare&) = delete;
 
-  // From now on it holds so much. What is there is counted, beyond the limit too.
+  // Sets the bytes held. Memory already allocated is counted, even beyond the limit.
   void Set(int64_t bytes) {
     memory_.Give(bytes_ - bytes);
     bytes_ = bytes;

@@ -17,10 +17,11 @@
 namespace tactus::language {
 namespace {
 
-// On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
+// per string: the work of intersecting regexes at least doubles with each, and llguidance's limits apply only in
+// between
 constexpr int kMostPatterns = 8;
 
-// A rule that is wrong, or a wait that ended.
+// A wrong rule, or a cancelled wait.
 Status FaultOf(const char* kind, const Status& status) {
   if (status.code() == StatusCode::kCancelled) return status;
   return InvalidArgument(fmt::format("{}: {}", kind, status.message()));
@@ -39,14 +40,14 @@ Status CheckOneSchema(const Json& schema, const char* kind, StopToken stop) {
   }
   if (patterns > kMostPatterns) {
     return InvalidArgument(
-        fmt::format("{}: {} patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is {}", kind,
-                    patterns, kMostPatterns));
+        fmt::format("{}: {} patterns and formats apply to one string, through 'allOf' and '$ref'; the limit is {}",
+                    kind, patterns, kMostPatterns));
   }
   return Status();
 }
 
-// The definitions of a grammar in Lark's notation, as far as what they intersect goes, and its counts. Where the
-// grammar is wrong this may be, too: the library refuses it then.
+// The definitions of a grammar in Lark's notation, as far as needed to count intersections and counts. May be wrong for
+// an invalid grammar, which the library then refuses.
 class LarkText {
  public:
   explicit LarkText(std::string_view lark) : text_(lark) {
@@ -55,7 +56,7 @@ class LarkText {
     for (Definition& definition : definitions_) FindUses(&definition);
   }
 
-  // The first that the library does not read: it holds them as 31 bits. Empty: there is none.
+  // The first count that the library cannot read: it holds them as 31 bits. Empty: none.
   const std::string& count_beyond() const { return count_beyond_; }
 
   int Most() {
@@ -76,8 +77,8 @@ class LarkText {
   };
   struct Definition {
     Line body;
-    std::vector<Use> uses;  // of other definitions by its body, each once
-    int count = kUnknown;   // of expressions that are intersected in it
+    std::vector<Use> uses;  // other definitions in its body, each once
+    int count = kUnknown;   // number of expressions intersected in it
   };
 
   // --- Reading ---
@@ -112,7 +113,7 @@ class LarkText {
       at_ += 2;
     } else if (c == ':') {
       if (!line_.names.empty()) {
-        // What defines a name again adds to its body.
+        // Defining a name again adds to its body.
         current_ = by_name_.try_emplace(line_.names[0], definitions_.size()).first->second;
         if (current_ == definitions_.size()) definitions_.emplace_back();
       }
@@ -145,7 +146,7 @@ class LarkText {
     body.names.insert(body.names.end(), line_.names.begin(), line_.names.end());
     line_ = {};
   }
-  // An expression may go over several lines, a string not.
+  // An expression may span several lines, a string may not.
   void SkipLiteral(char quote) {
     for (++at_; at_ < text_.size() && text_[at_] != quote && (quote == '/' || text_[at_] != '\n'); ++at_) {
       if (text_[at_] == '\\') ++at_;
@@ -175,8 +176,8 @@ class LarkText {
   }
 
   // --- Counting ---
-  // With what the names in it stand for: where something is intersected, they are as well. Without recursion, as names
-  // may lead on for as long as the text is.
+  // Counts a definition with the names in it: where it is intersected, they are as well. Without recursion, since
+  // chains of names may be as long as the text.
   int CountOf(size_t first) {
     std::vector<size_t> open = {first};
     while (!open.empty()) {
@@ -192,7 +193,7 @@ class LarkText {
         int64_t sum = definition.body.ands > 0 ? definition.body.ands + 1 : 0;
         int most = 0;
         for (const Use& use : definition.uses) {
-          const int count = std::max(0, definitions_[use.definition].count);  // a circle adds nothing
+          const int count = std::max(0, definitions_[use.definition].count);  // a cycle adds nothing
           most = std::max(most, count);
           if (count > 0) sum = std::min<int64_t>(kMany, sum + int64_t{use.times} * (count - 1));
         }
@@ -217,9 +218,9 @@ class LarkText {
   const std::string_view text_;
   std::string count_beyond_;
   size_t at_ = 0;
-  Line line_;  // what has been read of it
+  Line line_;  // the current line so far
   std::vector<Definition> definitions_;
-  size_t current_ = 0;  // the definition that lines are read into
+  size_t current_ = 0;  // the definition that receives the lines
   std::unordered_map<std::string_view, size_t> by_name_;
 };
 

@@ -1,5 +1,5 @@
-// A client's rule as it is handed to llguidance, and the checks that come before it: what would make the library say
-// something in words of its own, or work for very long. Internal to grammar/. Any thread.
+// A client's rule as passed to llguidance, and the checks before it: for input that the library would report
+// incomprehensibly, or process for very long. Internal to grammar/. Any thread.
 #pragma once
 
 #include <memory>
@@ -19,21 +19,21 @@ namespace tactus::language {
 struct RuleSource {
   OutputRule::Kind kind = OutputRule::Kind::kNone;
   std::string text;
-  std::optional<Json> schema;  // of the kinds that are one
+  std::optional<Json> schema;  // for kinds that are a schema
   std::vector<Json> inner;     // schemas within a grammar, as the client wrote them
-  bool as_lark = false;        // a schema is handed over as a grammar
-  bool changed = false;        // a regex is not as the client wrote it
+  bool as_lark = false;        // a schema is passed as a grammar
+  bool changed = false;        // a regex differs from the client's text
 
-  // Reads the rule. kInvalidArgument: what is wrong with it. kCancelled: `stop`. This and Check recurse as deep as the
-  // rule's references go: on a thread with a stack of kCompileStackBytes.
+  // Reads the rule. kInvalidArgument: the error in it. kCancelled: `stop`. This and Check recurse as deep as the rule's
+  // references go: call them on a thread with a stack of kCompileStackBytes.
   static Result<std::shared_ptr<const RuleSource>> Of(const OutputRule& rule, StopToken stop = {});
-  // What is known to be wrong with it, or too much, before it is compiled.
+  // Checks for known errors and excesses before compilation.
   Status Check(StopToken stop = {}) const;
-  // As llguidance calls the kind of `text`.
+  // llguidance's name for the kind of `text`.
   const char* handed_over_as() const;
 };
 
-// How many expressions one definition of a Lark grammar intersects with '&', at most, those that it names included.
+// The most expressions that one definition of a Lark grammar intersects with '&', with those of the names in it.
 int MostIntersected(std::string_view lark);
 
 }  // namespace tactus::language

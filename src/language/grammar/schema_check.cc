@@ -38,11 +38,11 @@ double Steps(const Json& multiple) {
   return decimal ? std::strtod(decimal->digits.c_str(), nullptr) : value;
 }
 
-// What '$ref's of a document lead to.
+// The targets of a document's '$ref's.
 class References {
  public:
   explicit References(const Json& root) : found_(root) {}
-  // Null: elsewhere or nowhere; the library says so.
+  // Null: another document or missing; the library reports it.
   const Json* Target(const Json& schema) {
     const Json* const ref = Member(schema, "$ref");
     if (ref == nullptr || !ref->is_string()) return nullptr;
@@ -55,8 +55,8 @@ class References {
   JsonPlaces found_;
 };
 
-// How many remainders a number may have by all that bears on it: the product of a schema's multipleOf and of those that
-// allOf and $ref bring together. 1 where there is none.
+// Number of remainders that all constraints on a number distinguish: the product of a schema's multipleOf and of those
+// that allOf and $ref add. 1: none.
 class Multiples {
  public:
   explicit Multiples(References* references) : references_(*references) {}
@@ -116,13 +116,13 @@ Status CheckOne(const Json& schema, const std::string& path, Multiples* multiple
   return Status();
 }
 
-// Which schemas of a document some finite value matches, as far as what they require goes: the least fixed point over
-// all of them. A schema is taken to end where this does not know better.
+// Which schemas of a document match some finite value, as far as their requirements go: the least fixed point over all
+// of them. Undecided schemas count as finite.
 class Endings {
  public:
   Endings(const Json& root, References* references) : root_(root), references_(*references) {}
 
-  // A schema that never ends; null: there is none, or the document is too entangled to say.
+  // A schema that never ends; null: none, or the references are too entangled to decide.
   const Json* FindEndless() {
     ForEachSchema(root_, [this](const Json& schema, const std::string&) {
       schemas_.push_back(&schema);
@@ -144,7 +144,7 @@ class Endings {
   }
 
  private:
-  // Of a place that may hold a boolean, or that is no schema of the document: it ends.
+  // True for places that may hold a boolean or are no schema of the document: they end.
   bool Known(const Json& schema) const {
     const auto found = ends_.find(&schema);
     return found == ends_.end() || found->second;
@@ -217,7 +217,7 @@ Status CheckSchema(const Json& schema) {
     if (&one == endless) place = path;
   });
   return InvalidArgument(
-      fmt::format("'$ref': what it requires has itself in it without end, so no answer can be finished; make it "
+      fmt::format("'$ref': the schema requires itself without end, so no answer can be finished; make it "
                   "optional, or allow null, at {}",
                   place));
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxValues = 200'000;
 
-// What a keyword holds, where it matters for finding schemas in it.
+// A keyword's content, for finding schemas in it.
 constexpr std::array kMapsOfSchemas = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"};
 constexpr std::array kPlainValues = {"enum", "const", "default", "examples", "example", "required", "x-guidance"};
 
@@ -32,8 +32,8 @@ std::string PointerPart(std::string_view key) {
   return part;
 }
 
-// The first schema for which `is` holds, in order of the text; null: none. `path` leads there. The recursion is bounded
-// by ParseSchema's limit on nesting.
+// The first schema for which `is` holds, in text order; null: none. `path` leads to it. The recursion is bounded by
+// ParseSchema's limit on nesting.
 template <class Is>
 const Json* FindSchema(const Json& schema, const Is& is, std::string* path);
 
@@ -69,7 +69,7 @@ const std::string* StringOf(const Json& schema, const char* keyword) {
   return found != schema.end() && found->is_string() ? &found->get_ref<const std::string&>() : nullptr;
 }
 
-// A reference into this document that PatternCount would not follow though the library does.
+// A reference into this document that the library follows and PatternCount does not.
 bool HasOddRef(const Json& schema) {
   const std::string* const ref = StringOf(schema, "$ref");
   return ref != nullptr && ref->starts_with('#') &&
@@ -97,7 +97,7 @@ void MakePatternsAscii(Json* schema) {
       auto& members = in_ascii.get_ref<Json::object_t&>();
       for (auto& [pattern, value] : member.items()) {
         std::string ascii = AsciiClasses(pattern);
-        // Where two become one the other form stays: the library refuses patterns that overlap.
+        // Where two would become equal the second stays: the library refuses overlapping patterns.
         const bool is_new = names.insert(ascii).second;
         members.emplace_back(is_new ? std::move(ascii) : pattern, std::move(value));
       }
@@ -137,13 +137,12 @@ void MakeCountsReadable(Json* schema) {
 
 namespace {
 
-// Counts each place of the document once where it stands alone, so that references among many definitions cost no more
-// than their number.
+// Counts each place of the document once, so that references among many definitions cost only their number.
 class PatternCount {
  public:
   PatternCount(const Json& root, StopToken stop) : stop_(stop), found_(root) {}
 
-  // Of the schema itself, as an instance meets it.
+  // Patterns and formats of the schema itself, as applied to an instance.
   int Of(const Json& schema) {
     if (!schema.is_object()) return 0;
     const auto [place, is_new] = known_.try_emplace(&schema, 0);  // 0 while it is being counted: a cycle adds nothing
@@ -159,8 +158,8 @@ class PatternCount {
     return known_[&schema] = count;
   }
 
-  // The most of any schema in the root, and of any part of an instance that several schemas meet; -1: too much to
-  // count.
+  // The maximum over the root's schemas and over any part of an instance that several schemas constrain; -1: too much
+  // to count.
   int Most() {
     Look(*found_.At(""));
     return given_up_ ? -1 : most_;
@@ -172,17 +171,17 @@ class PatternCount {
 
   void Look(const Json& value) {
     most_ = std::max(most_, Of(value));
-    // One keyword alone brings nothing together, but for allOf.
+    // A single keyword combines nothing, except allOf.
     if (value.is_object() && (value.size() > 1 || value.contains("allOf"))) VisitParts({}, {&value});
     if (value.is_structured() && !given_up_) {
       for (const Json& member : value) Look(member);
     }
   }
 
-  // The properties and items of an instance that all of `with` and all of `schemas` bear on. `with` has been expanded:
-  // its members' allOf, $ref and alternatives are in it or were gone through.
+  // Visits the properties and items of an instance that all of `with` and all of `schemas` constrain. `with` is
+  // expanded: its members' allOf, $ref and alternatives are in it or have been visited.
   void VisitParts(Schemas with, std::vector<const Json*> schemas) {
-    // Schemas that refer in circles meet in as many ways as the product of the circles' lengths, one within the other.
+    // Schemas that refer in cycles combine in as many nested ways as the product of the cycles' lengths.
     constexpr int kMostMeetings = 10'000;
     given_up_ = given_up_ || depth_ == kMostMeetings;
     if (!Work(with.size())) return;
@@ -206,7 +205,7 @@ class PatternCount {
         for (const Json& member : Members(schema, either)) alternatives.insert(Resolved(&member));
       }
     }
-    // What one schema alone says of its parts is counted where those stand.
+    // One schema's own constraints on its parts are counted at those parts.
     if (with.empty() || (with.size() == 1 && alternatives.empty())) return;
     if (!visited_.emplace(with, alternatives).second) return;
     for (const Json* alternative : alternatives) VisitParts(with, {alternative});
@@ -221,7 +220,7 @@ class PatternCount {
       places = std::max(places, Members(*schema, "prefixItems").size());
     }
     for (const std::string& name : names) {
-      if (!Work(properties_of_all)) return;  // they are looked through one by one
+      if (!Work(properties_of_all)) return;  // each is searched linearly
       VisitPart(with, [&](const Json& schema) {
         const Json* const properties = Object(schema, "properties");
         const auto own = properties == nullptr ? Json::const_iterator() : properties->find(name);
@@ -238,7 +237,7 @@ class PatternCount {
     VisitPart(with, [](const Json& schema) { return Object(schema, "items"); });
   }
 
-  // The one part that each of the schemas describes with part_of(schema), or does not: null.
+  // Visits the part that the schemas describe with part_of(schema); null: a schema does not describe it.
   template <class PartOf>
   void VisitPart(const Schemas& schemas, const PartOf& part_of) {
     if (!Work(schemas.size())) return;
@@ -253,7 +252,7 @@ class PatternCount {
     VisitParts({}, {parts.begin(), parts.end()});
   }
 
-  // Counts schemas and names that VisitParts looks at. False: the limit is reached.
+  // Counts schemas and names that VisitParts examines. False: the limit is reached.
   bool Work(size_t steps) {
     work_ += static_cast<int64_t>(steps);
     given_up_ = given_up_ || work_ > kMostCountingSteps || stop_.stopped();
@@ -265,7 +264,7 @@ class PatternCount {
     return found != schema.end() && found->is_object() ? &*found : nullptr;
   }
 
-  // What a schema that is a reference alone stands for.
+  // The target of a schema that is only a reference.
   const Json* Resolved(const Json* schema) {
     constexpr int kSteps = 16;
     for (int step = 0; step < kSteps && schema->is_object() && schema->size() == 1; ++step) {
@@ -280,7 +279,7 @@ class PatternCount {
     const std::string* const ref = StringOf(schema, "$ref");
     if (ref == nullptr) return nullptr;
     const auto [place, is_new] = targets_.try_emplace(&schema, nullptr);
-    if (is_new && ref->starts_with('#'))  // llguidance refuses what is elsewhere
+    if (is_new && ref->starts_with('#'))  // llguidance refuses references elsewhere
       place->second = found_.At(std::string_view(*ref).substr(1));
     return place->second;
   }
@@ -296,7 +295,7 @@ class PatternCount {
   const StopToken stop_;
   JsonPlaces found_;
   std::unordered_map<const Json*, int> known_;
-  std::set<std::pair<Schemas, Schemas>> visited_;         // what bears on an instance, and its alternatives
+  std::set<std::pair<Schemas, Schemas>> visited_;         // constraints on an instance, and its alternatives
   std::unordered_map<const Json*, const Json*> targets_;  // of $ref
   int most_ = 0, depth_ = 0;
   int64_t work_ = 0;
@@ -322,8 +321,9 @@ Result<Json> ParseSchema(std::string_view text, StopToken stop) {
   if (schema == Json(false)) return InvalidArgument("the schema 'false' allows no answer");
   std::string path = "#";
   if (const Json* odd = FindSchema(schema, HasOddRef, &path)) {
-    return InvalidArgument(fmt::format("'$ref': '{}' is no '#' or '#/' with a JSON pointer without escapes in %, at {}",
-                                       *StringOf(*odd, "$ref"), path));
+    return InvalidArgument(
+        fmt::format("'$ref': '{}' is neither '#' nor '#/' with a JSON pointer without escapes in %, at {}",
+                    *StringOf(*odd, "$ref"), path));
   }
   return schema;
 }

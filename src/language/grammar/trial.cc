@@ -8,7 +8,7 @@ namespace tactus::language {
 namespace {
 
 constexpr uint64_t kMostTaskBytes = uint64_t{64} << 20;
-constexpr size_t kMostSaid = 8 << 20;  // an error may quote the rule several times, before it says why
+constexpr size_t kMostSaid = 8 << 20;  // an error may quote the rule several times before its reason
 
 struct TaskHead {
   int64_t cpu_ms, memory_bytes;

@@ -55,7 +55,7 @@ Sent SendDescriptor(int channel, const Descriptor& sent) {
   do {
     count = sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
-  // ETOOMANYREFS: those that are on their way are more than this process may have open.
+  // ETOOMANYREFS: descriptors in transit exceed this process's limit of open files.
   const bool full = count < 0 && (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM);
   return count == 1 ? Sent::kYes : full ? Sent::kFull : Sent::kGone;
 }

@@ -1,4 +1,4 @@
-// Sockets between a server and its helper that tries rules: pairs within one machine, never a network. Internal to
+// Sockets between a server and its helper that tries rules: pairs on one machine, never a network. Internal to
 // grammar/.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tactus::language {
 
-// A descriptor that is closed with this; -1: none. Closed on exec.
+// A descriptor, closed by its destructor and on exec; -1: none.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -35,23 +35,23 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Two connected ends; kResourceExhausted: no descriptor is left.
+// Two connected ends; kResourceExhausted: no descriptors left.
 Result<std::pair<Descriptor, Descriptor>> MakePair();
 
-// Sends one descriptor; waits for nothing.
-enum class Sent : uint8_t { kYes, kFull, kGone };  // kFull: the other end has not taken those before it
+// Sends one descriptor; never blocks.
+enum class Sent : uint8_t { kYes, kFull, kGone };  // kFull: the other end has not received the earlier ones
 Sent SendDescriptor(int channel, const Descriptor& sent);
-// Receives one, which the caller then owns; not open where the other end is gone.
+// Receives one, owned by the caller; not open if the other end is gone.
 Descriptor ReceiveDescriptor(int channel);
 
-// The other end is gone. Of an end at which nothing is received.
+// Whether the other end is gone; for an end that receives nothing.
 bool IsGone(int fd);
 
-// Waits until the end has something to read or the other end is gone. False: neither within the time.
+// Waits until the end is readable or the other end is gone. False: neither within the time.
 bool WaitToRead(int fd, int timeout_ms);
 
-// All of it. False: the other end is gone, or has taken nothing for `timeout_ms` (-1: any time), and then `go_on`,
-// where there is one, does not say to go on.
+// Writes all bytes. False: the other end is gone, or has accepted nothing for `timeout_ms` (-1: no limit) and `go_on`,
+// if given, then returns false.
 bool WriteAll(int fd, const void* bytes, size_t size, int timeout_ms = -1, const std::function<bool()>& go_on = {});
 bool ReadAll(int fd, void* bytes, size_t size, int timeout_ms = -1);
 

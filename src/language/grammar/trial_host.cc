@@ -34,12 +34,12 @@ namespace {
 
 using End = TrialVerdict::End;
 
-// Of a thread that follows an answer: what recurses deeper in a mask than a step's thread allows is met here.
+// Stack of a thread that runs an answer: a mask that recurses deeper than a step's thread allows fails here.
 constexpr size_t kMaskStackBytes = size_t{1} << 20;
-// Of CPU time, after which a compilation is an unusual one, and yields to those that come new.
+// CPU time after which a compilation is unusual and yields to new ones.
 constexpr int64_t kUsualMs = 100;
 constexpr int kLowestPriority = 19;
-constexpr int kServerLookMs = 1000;  // for a server that is gone, where the kernel does not tell
+constexpr int kServerLookMs = 1000;  // checks for the server's end, where the kernel does not report it
 
 // --- the child ---
 
@@ -57,7 +57,7 @@ void After(int timer, int64_t ms) {
   setitimer(timer, &when, nullptr);
 }
 
-// From here on the process ends by SIGPROF when its time is up, and gets no more memory.
+// From here on SIGPROF ends the process when its time is up, and it gets no more memory.
 void SetOwnLimits(const TrialTask& task) {
   compiling_thread = static_cast<pid_t>(syscall(SYS_gettid));
   signal(SIGVTALRM, &YieldToOthers);
@@ -79,14 +79,14 @@ void SetOwnLimits(const TrialTask& task) {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// The work is done: what ends the process now would cut its verdict.
+// The work is done: a signal now would cut off the verdict.
 void EndOwnLimits() {
   signal(SIGPROF, SIG_IGN);
   After(ITIMER_VIRTUAL, 0);
   After(ITIMER_PROF, 0);
 }
 
-// Runs it on a thread with such a stack. False: there is none.
+// Runs it on a thread with this stack size. False: no such thread.
 template <class Run>
 bool OnStack(size_t stack_bytes, Run run) {
   pthread_attr_t attributes;
@@ -102,12 +102,12 @@ bool OnStack(size_t stack_bytes, Run run) {
   return started && pthread_join(thread, nullptr) == 0;
 }
 
-// Computes the masks before the first tokens of an answer that is drawn from them, and how long the slowest takes.
+// Computes the masks before the first tokens of an answer sampled from them, and the time of the slowest.
 class Walk {
  public:
   explicit Walk(const LlgVocabulary& vocabulary) : vocabulary_(vocabulary), mask_(vocabulary.mask_words()) {}
 
-  // The next mask, if the rule has one.
+  // Computes the next mask, if the rule has one.
   bool Step(Matcher* matcher) {
     const int64_t begin_ns = ThreadCpuNs();
     const bool filled = matcher->FillMask(mask_.data(), mask_.size());
@@ -126,7 +126,7 @@ class Walk {
   int64_t slowest_ns() const { return slowest_ns_; }
 
  private:
-  // One of the mask; -1: there is none but ends, or too few.
+  // A token of the mask; -1: only end tokens, or none found.
   TokenId Drawn(uint32_t step) const {
     constexpr uint32_t kTries = 8;
     uint32_t count = 0;
@@ -137,7 +137,7 @@ class Walk {
     }
     return -1;
   }
-  // The mask has more than `n`.
+  // Precondition: the mask has more than `n` tokens.
   TokenId Nth(uint32_t n) const {
     for (size_t i = 0; i < mask_.size(); ++i) {
       uint32_t word = mask_[i];
@@ -162,7 +162,7 @@ TrialVerdict Try(const std::shared_ptr<const LlgVocabulary>& vocabulary, const T
   int64_t bytes = 0;
   const HeapCharge charge(&bytes);
   const auto matcher = Matcher::Of(vocabulary, task.kind.c_str(), task.text);
-  // The first mask belongs to the work that a rule can ask for, and every answer starts with it.
+  // The first mask is part of the work that a rule can cause, and every answer starts with it.
   Walk walk(*vocabulary);
   if (matcher->error() == nullptr) (void)walk.Step(matcher.get());
   verdict.forced_bytes = matcher->forced_bytes();
@@ -187,7 +187,7 @@ TrialVerdict Try(const std::shared_ptr<const LlgVocabulary>& vocabulary, const T
   constexpr int kEnd = 3;
   if (end != kEnd) dup2(end, kEnd);
   close_range(kEnd + 1, ~0U, 0);
-  // The library says there what a client's rule has done to it.
+  // The library prints there what went wrong with a client's rule.
   if (const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC); nothing >= 0) dup2(nothing, STDERR_FILENO);
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -211,7 +211,7 @@ TrialVerdict Try(const std::shared_ptr<const LlgVocabulary>& vocabulary, const T
                  _exit(0);
                })) {
       verdict.end = End::kNoProcess;
-      verdict.said = "no thread to compile with";
+      verdict.said = "no thread for the compilation";
     }
   } catch (const std::bad_alloc&) {
     verdict = {.end = End::kNoProcess, .said = {}};
@@ -242,7 +242,7 @@ std::string ReadWhole(int fd) {
   return bytes;
 }
 
-// Resident, of this process.
+// Resident bytes of this process.
 int64_t OwnBytes() {
   uint64_t pages = 0, resident = 0;
   if (std::FILE* const file = std::fopen("/proc/self/statm", "re"); file != nullptr) {
@@ -252,18 +252,18 @@ int64_t OwnBytes() {
   return static_cast<int64_t>(resident) * sysconf(_SC_PAGESIZE);
 }
 
-// Of a child that has said nothing itself.
+// Verdict for a child that has written none.
 TrialVerdict WhatEnded(int status, const rusage& usage) {
   constexpr int64_t kKiB = 1024, kMuch = 8 << 20;
   TrialVerdict verdict;
   const int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (by == SIGPROF || by == SIGXCPU) {
     verdict.end = End::kTooLong;
-  } else if (by == SIGKILL) {  // not by the helper
+  } else if (by == SIGKILL) {  // not sent by the helper
     verdict.end = End::kNoProcess;
-    verdict.said = "the kernel has ended it, as it does where memory is short";
+    verdict.said = "the kernel killed it, as when memory is short";
   } else if (by == SIGABRT && usage.ru_maxrss * kKiB - OwnBytes() > kMuch) {
-    verdict.end = End::kTooLarge;  // Rust's way to say that it gets no more
+    verdict.end = End::kTooLarge;  // Rust aborts when an allocation fails
   } else {
     verdict.said = by != 0 ? strsignal(by) : fmt::format("exit status {}", WEXITSTATUS(status));
   }
@@ -273,7 +273,7 @@ TrialVerdict WhatEnded(int status, const rusage& usage) {
 class Host {
  public:
   Host(const std::string& library, pid_t server) : server_(server) {
-    // The end of the control socket is no sign: another process may hold it, such as one that the server has forked.
+    // The end of the control socket is no indication: another process may hold it, such as one forked by the server.
     server_ends_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, server_, 0)));
     ready_ = Load(library);
   }
@@ -351,12 +351,12 @@ class Host {
 
 int ServeTrials(const std::string& library, pid_t server) {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGCHLD, [](int) {});  // ends the wait
+  signal(SIGCHLD, [](int) {});  // interrupts the wait
   sigset_t children;
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
   sigprocmask(SIG_BLOCK, &children, nullptr);
-  mallopt(M_ARENA_MAX, 1);  // a child's limit is one of address space
+  mallopt(M_ARENA_MAX, 1);  // a child's limit is on address space
   Host(library, server).Run();
   return 0;
 }

@@ -26,11 +26,11 @@ namespace tactus::language {
 namespace {
 
 constexpr const char* kHelperName = "tactus-grammar";
-constexpr int kTrialLookMs = 5;  // between two looks at a caller that gives up
+constexpr int kTrialLookMs = 5;  // between two checks whether the caller has given up
 
 Status Unavailable(const std::string& why) {
   return Status(StatusCode::kUnavailable,
-                fmt::format("structured output tries rules in a process of its own, {}, and {}", kHelperName, why));
+                fmt::format("structured output tries rules in a separate process, {}, and {}", kHelperName, why));
 }
 
 Result<std::string> FindHelper() {
@@ -44,13 +44,13 @@ Result<std::string> FindHelper() {
                   fmt::join(paths, ", ")));
 }
 
-// A descriptor that no number which the helper is started with can meet.
+// A duplicate whose number collides with none of the helper's fixed descriptors.
 Descriptor Above(const Descriptor& fd) {
   constexpr int kLeast = 16;
   return Descriptor(fcntl(fd.get(), F_DUPFD_CLOEXEC, kLeast));
 }
 
-// Actions and attributes of posix_spawn; freed with it.
+// Actions and attributes of posix_spawn, freed by the destructor.
 class SpawnOrders {
  public:
   SpawnOrders() {
@@ -68,8 +68,8 @@ class SpawnOrders {
   posix_spawnattr_t attributes;
 };
 
-// The process's number, or what went wrong as a negative errno. It has nothing of this process but the standard streams
-// and two descriptors, and none of its signals: a terminal's ^C is for the server.
+// Returns the pid, or a negative errno. The process inherits only the standard streams and two descriptors, and none of
+// the signals: a terminal's ^C is for the server.
 pid_t Spawn(const std::string& program, const std::string& library, const Descriptor& control,
             const Descriptor& vocabulary) {
   SpawnOrders orders;
@@ -94,18 +94,18 @@ pid_t Spawn(const std::string& program, const std::string& library, const Descri
   return error != 0 ? -error : helper;
 }
 
-// Whether the other end has yet to read something.
+// Whether the other end has unread bytes.
 bool HasUnread(int socket) {
   int bytes = 0;
   return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-// Takes the process's end; kills it where it goes on for a second.
+// Reaps the process; kills it if it runs on for a second.
 void WaitForEnd(pid_t helper) {
   constexpr int kLooks = 1000;
   for (int look = 0; look <= kLooks; ++look) {
     if (look == kLooks) kill(helper, SIGKILL);
-    if (waitpid(helper, nullptr, look < kLooks ? WNOHANG : 0) != 0) return;  // it has ended, or another has waited
+    if (waitpid(helper, nullptr, look < kLooks ? WNOHANG : 0) != 0) return;  // it has ended, or was reaped elsewhere
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -193,22 +193,22 @@ Result<Trials::Answer> Trials::RunOnce(const TrialTask& task, int64_t* left_ms, 
         return Answer{.died = true, .verdict = {}};
       }
     }
-    // Without the mutex, or a helper that does not go on would hold up all that ask for it, and the server's end.
+    // Without the mutex: a stuck helper would block all its callers and the server's shutdown.
     if (sent == Sent::kYes) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(kTrialLookMs));
     if (go_on()) continue;
     return Status(StatusCode::kResourceExhausted,
-                  "the process that tries rules takes no more at the moment; try again later");
+                  "the process that tries rules accepts no more at the moment; try again later");
   }
   ends.second.Close();
   const int end = ends.first.get();
   Answer answer;
-  // Where the task is not taken, a verdict may say why.
+  // If the task is not accepted, a verdict may give the reason.
   (void)WriteTask(end, task, kTrialLookMs, go_on);
   bool waits = *left_ms > 0 && !given_up();
   while (waits && !WaitToRead(end, kTrialLookMs)) waits = go_on();
   if (!waits) {
-    if (*left_ms <= 0 && HasUnread(end)) {  // it was not tried at all, so nothing is known of the rule
+    if (*left_ms <= 0 && HasUnread(end)) {  // not tried at all: nothing is known about the rule
       return Status(StatusCode::kResourceExhausted, "the process that tries rules does not answer; try again later");
     }
     answer.verdict.end = TrialVerdict::End::kTooLong;
@@ -216,7 +216,7 @@ Result<Trials::Answer> Trials::RunOnce(const TrialTask& task, int64_t* left_ms, 
     const std::lock_guard lock(mutex_);
     answer.died = helper_ != helper || !control_.open() || IsGone(control_.get());
     if (answer.died && helper_ == helper) EndLocked();
-    // The others' trials go on.
+    // The other trials continue.
     answer.verdict.end = TrialVerdict::End::kNoProcess;
     answer.verdict.said = "its trial ended without a verdict";
   }
@@ -235,7 +235,7 @@ Result<TrialVerdict> Trials::Run(const TrialTask& task, int64_t timeout_ms, cons
     }
     return std::move(answer.verdict);
   }
-  return Unavailable("it dies as soon as it is started; look at the server's log, and check its installation");
+  return Unavailable("it ends as soon as it starts; check the server's log and its installation");
 }
 
 }  // namespace tactus::language

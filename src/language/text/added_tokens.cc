@@ -20,7 +20,7 @@ void AddedTokenMatcher::Add(std::string_view pattern, const TokenizerSpec::Added
     if (*next < 0) *next = new_node();
     node = *next;
   }
-  // Of two tokens with one text the first stays.
+  // Among tokens with equal text the first stays.
   int32_t& slot = token_of_node_[static_cast<size_t>(node)];
   if (slot >= 0) return;
   slot = static_cast<int32_t>(tokens_.size());
@@ -43,8 +43,8 @@ int32_t AddedTokenMatcher::MatchAt(std::string_view text, size_t at, size_t* siz
 
 std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_view text, bool with_special) const {
   std::vector<Fragment> fragments;
-  size_t done = 0;         // text before is in fragments
-  size_t white_until = 0;  // from the last token with rstrip to here all is white space
+  size_t done = 0;         // earlier text is in fragments
+  size_t white_until = 0;  // white space reaches from the last token with rstrip to here
   const auto put = [&](size_t begin, size_t end, TokenId id) {
     fragments.push_back({text.substr(begin, end - begin), begin, id});
   };
@@ -56,12 +56,12 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
     }
     const Rule& token = tokens_[static_cast<size_t>(found)];
     size_t begin = at, end = at + size;
-    at = end;  // what a rule below refuses is still passed over, as in the reference
+    at = end;  // also skipped where a rule below refuses the token, as in the reference
     if (token.special && !with_special) continue;
     if (token.single_word && (EndsWithWord(text.substr(0, begin)) || StartsWithWord(text.substr(end)))) continue;
     if (token.lstrip && begin > done) begin -= TrailingWhiteSpace(text.substr(done, begin - done));
     if (token.rstrip) {
-      // A token inside white space that one before it swallowed: where that ends is known.
+      // A token within white space consumed by an earlier token: its end is known.
       if (end >= white_until) white_until = end + LeadingWhiteSpace(text.substr(end));
       end = white_until;
     }

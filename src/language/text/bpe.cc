@@ -9,7 +9,7 @@ namespace tactus::language {
 namespace {
 
 constexpr uint64_t kNoKey = ~uint64_t{0};  // both halves -1: no pair of tokens has it
-constexpr size_t kScanUpTo = 24;           // symbols; beyond, the queue is faster
+constexpr size_t kScanUpTo = 24;           // in symbols; the queue is faster for more
 
 uint64_t KeyOf(TokenId left, TokenId right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);

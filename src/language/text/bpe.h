@@ -1,4 +1,4 @@
-// Byte-pair merging by rank: the pair with the lowest rank first, the leftmost of equals. A scan for the usual short
+// Byte-pair merging by rank: the pair with the lowest rank first, the leftmost among equals. A scan for the usual short
 // words, the queue of language/text/merge_by_rank.h for long ones. MergeTable is immutable once filled.
 #pragma once
 
@@ -17,7 +17,7 @@ class MergeTable {
     TokenId result = -1;
   };
   void Reserve(size_t merges);
-  // The later of two merges of one pair counts.
+  // Among merges of one pair the last one counts.
   void Add(TokenId left, TokenId right, Merge merge);
   // rank < 0: this pair does not merge.
   Merge Find(TokenId left, TokenId right) const;
@@ -29,12 +29,12 @@ class MergeTable {
   };
   void Grow(size_t slots);
   size_t Place(uint64_t key) const;
-  std::vector<Slot> slots_;  // open addressing, a power of two
+  std::vector<Slot> slots_;  // open addressing, size a power of two
   size_t used_ = 0;
 };
 
-// Merges `ids` in place until no pair is left that merges; stopped, some are. Returns the steps of the queue, 0 where
-// it was not needed.
+// Merges `ids` in place until no pair can merge; when stopped, only in part. Returns the queue's steps, 0 if it was not
+// used.
 int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToken stop = {});
 
 }  // namespace tactus::language

@@ -1,5 +1,5 @@
-// Byte-level BPE as Hugging Face's tokenizers runs it (GPT-2 and everything after it): NFC where asked for, added
-// tokens, split patterns, then merges by rank over the bytes of each piece.
+// Byte-level BPE as in Hugging Face's tokenizers (GPT-2 and its successors): NFC where configured, added tokens, split
+// patterns, then merges by rank over the bytes of each piece.
 #include <algorithm>
 #include <array>
 
@@ -11,7 +11,7 @@
 namespace tactus::language {
 namespace {
 
-// GPT-2's alphabet: bytes that print stand for themselves, the others for U+0100 and on, in order.
+// GPT-2's alphabet: printable bytes represent themselves, the others become U+0100 and on, in order.
 struct ByteAlphabet {
   std::array<char32_t, 256> character;
   std::array<int16_t, 0x144> byte;  // -1: not in the alphabet
@@ -31,7 +31,7 @@ const ByteAlphabet& Alphabet() {
   return kAlphabet;
 }
 
-// The bytes that a token spells; false: it holds a character outside the alphabet (an added token's own text).
+// The bytes of a token's spelling; false: it has a character outside the alphabet (an added token's text).
 bool BytesOfSpelling(std::string_view text, std::string* out) {
   out->clear();
   while (!text.empty()) {
@@ -132,7 +132,7 @@ void ByteLevelTokenizer::EncodePiece(std::string_view piece, StopToken stop, std
   bool after_unknown = false;
   for (const char c : piece) {
     const TokenId id = id_of_byte_[static_cast<unsigned char>(c)];
-    // A byte that the vocabulary lacks is the unknown token or, without one, dropped: as the reference does.
+    // A byte that the vocabulary lacks becomes the unknown token or, without one, is dropped, as in the reference.
     if (id >= 0) {
       ids->push_back(id);
     } else if (spec_.unk_id >= 0 && !(spec_.fuse_unknown && after_unknown)) {
@@ -157,7 +157,7 @@ void ByteLevelTokenizer::EncodeText(std::string_view text, bool, StopToken stop,
   std::vector<std::string_view> pieces;
   pieces.reserve(text.size() / 4 + 1);
   pretokenizer_->Split(text, &pieces, stop);
-  constexpr size_t kCachedBytes = 64;  // longer pieces do not come again
+  constexpr size_t kCachedBytes = 64;  // longer pieces rarely recur
   std::vector<TokenId> scratch;
   for (const std::string_view piece : pieces) {
     if (stop.stopped()) return;

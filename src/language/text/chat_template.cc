@@ -6,7 +6,7 @@
 namespace tactus::language {
 namespace {
 
-// The names under which clients send what the model thought, the standard one first.
+// Field names in which clients send the model's reasoning, the standard one first.
 constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};
 
 const Json* Reasoning(const Json& message) {
@@ -18,7 +18,7 @@ const Json* Reasoning(const Json& message) {
   return nullptr;
 }
 
-// As transformers does: whatever name it came under, templates find it as reasoning_content and as thinking.
+// As in transformers: under whatever name, templates find it as reasoning_content and as thinking.
 Json AliasReasoning(const Json& messages) {
   Json out = Json::array();
   for (const Json& message : messages) {
@@ -27,7 +27,7 @@ Json AliasReasoning(const Json& messages) {
       out.push_back(message);
       continue;
     }
-    // Appended, each key once: operator[] looks through all keys before.
+    // Appended, each key once: operator[] would search all keys first.
     Json aliased = Json::object();
     auto& fields = aliased.get_ref<Json::object_t&>();
     const auto thinking = message.find("thinking");
@@ -60,7 +60,7 @@ class JinjaChatTemplate final : public ChatTemplate {
         variables.contains("tools") && variables.contains("documents") && variables.contains("add_generation_prompt");
     if (!alias && complete) return template_->Render(variables, options);
     Json full = variables;
-    full.emplace("tools", nullptr);  // always there, as apply_chat_template passes them
+    full.emplace("tools", nullptr);  // always present, as apply_chat_template passes them
     full.emplace("documents", nullptr);
     full.emplace("add_generation_prompt", false);
     if (alias) full["messages"] = AliasReasoning(*messages);
@@ -83,7 +83,7 @@ class ChoosingChatTemplate final : public ChatTemplate {
     if (has_tools && tool_use_ != nullptr) return tool_use_->Render(variables, stop);
     if (plain_ != nullptr) return plain_->Render(variables, stop);
     return InvalidArgument(
-        "of the model's chat templates none is called \"default\", for chats without tools; give tools, or start with "
+        "none of the model's chat templates is named \"default\", for chats without tools; pass tools, or start with "
         "--chat-template FILE",
         "messages");
   }

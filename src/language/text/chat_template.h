@@ -1,4 +1,4 @@
-// The model's own Jinja chat template, run by a small sandboxed interpreter (text/jinja/). Compiled at start-up: an
+// The model's Jinja chat template, run by a small sandboxed interpreter (text/jinja/). Compiled at start-up: an
 // unsupported construct is an error there, never a guess later. Immutable after Compile: any thread.
 #pragma once
 
@@ -15,10 +15,10 @@ namespace tactus::language {
 
 class ChatTemplate {
  public:
-  // `fixed_now_s`: what strftime_now sees, in seconds since the epoch (tests); below 0 the wall clock.
+  // `fixed_now_s`: the time for strftime_now, in seconds since the epoch (tests); below 0: the wall clock.
   static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source, int64_t fixed_now_s = -1);
-  // Of two, as transformers chooses: `tool_use` where the variables have tools, else `plain`. Null: there is none, and
-  // such a chat is kInvalidArgument.
+  // Chooses between two like transformers: `tool_use` where the variables have tools, else `plain`. Null: absent; such
+  // a chat is then kInvalidArgument.
   static std::unique_ptr<ChatTemplate> Choosing(std::unique_ptr<ChatTemplate> plain,
                                                 std::unique_ptr<ChatTemplate> tool_use);
   virtual ~ChatTemplate() = default;

@@ -1,4 +1,4 @@
-// Incremental detokenising. What was given out so far, and Flush, together equal Tokenizer::Decode of all ids.
+// Incremental detokenising. The returned texts and Flush together equal Tokenizer::Decode of all ids.
 #include "language/text/tokenizer.h"
 #include "language/text/unicode.h"
 

@@ -12,7 +12,7 @@ namespace tactus::language {
 namespace {
 
 // Models whose pre-tokeniser is one of the regexes here. Where the reference runs `Digits` or `Split` before the GPT-2
-// regex, so do these.
+// regex, these do too.
 enum class Flavor { kGpt2, kDigitsThenGpt2, kLlama3, kQwen2, kFalcon };
 struct Known {
   const char* name;
@@ -66,7 +66,7 @@ Result<std::vector<TokenKind>> KindsOf(const std::vector<int32_t>& types) {
   return kinds;
 }
 
-// Arrays that a file may leave out, and which read as empty then: what needs them is refused by their names.
+// Arrays that a file may leave out read as empty; an array that is needed then is refused by name.
 Status CheckTables(const GgufTokenizerFields& fields) {
   const auto missing = [](const char* what, const std::string& why) {
     return DataLoss(std::string("GGUF tokenizer.ggml.") + what + " is missing or empty: " + why +
@@ -74,13 +74,13 @@ Status CheckTables(const GgufTokenizerFields& fields) {
   };
   if (fields.tokens.empty()) return missing("tokens", "the tokeniser has no vocabulary");
   const bool has_markers = fields.bos >= 0 || fields.eos >= 0;
-  if (fields.types.empty() && has_markers) return missing("token_type", "control tokens would be spelled out as text");
-  if (fields.model == "gpt2" && fields.pre.empty()) return missing("pre", "it says how text is split into words");
+  if (fields.types.empty() && has_markers) return missing("token_type", "control tokens would be split as text");
+  if (fields.model == "gpt2" && fields.pre.empty()) return missing("pre", "it defines how text is split into words");
   return {};
 }
 
-// Ordinary tokens of several characters are reached by merges alone, one for each. Published files have about
-// one merge for each such token, or more; with less than half of them most words would be spelled in letters.
+// Ordinary tokens of several characters result from merges alone, one each. Published files have about one merge or
+// more per such token; with less than half, most words would be split into letters.
 Status CheckMerges(std::span<const std::string> tokens, std::span<const TokenKind> kinds, size_t merges) {
   size_t words = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -1,5 +1,5 @@
-// Turns what a GGUF file's metadata says of its tokeniser into a TokenizerSpec. The model module reads the file; this
-// one knows what the fields mean. Pure functions: any thread.
+// Converts a GGUF file's tokeniser metadata to a TokenizerSpec. The model module reads the file; this module interprets
+// the fields. Pure functions: any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tactus::language {
 // `tokenizer.ggml.*`, in neutral form.
 struct GgufTokenizerFields {
   std::string model;       // "gpt2": byte-level BPE; "llama": SentencePiece BPE
-  std::string pre;         // "smollm", "llama-bpe", ...; of "gpt2" only
-  std::string model_name;  // general.name; Phi-3 files say nowhere else that their added tokens strip
+  std::string pre;         // "smollm", "llama-bpe", ...; for "gpt2" only
+  std::string model_name;  // general.name; only it shows that the added tokens of Phi-3 files strip white space
   std::vector<std::string> tokens;
   std::vector<float> scores;
   std::vector<int32_t> types;       // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte

@@ -1,7 +1,7 @@
-// The one loop of byte-pair encoding, whatever ranks the pairs: joins neighbours, the lowest rank first and the
-// leftmost of equals, until no pair has a rank. A queue keeps each rank's positions in a list of its own. Sweeps go
-// from left to right, so positions mostly come in order and cost a constant: a run of one letter is linear in its
-// length. What comes out of order goes into a heap of its rank.
+// The common loop of byte-pair encoding, for any ranking: joins neighbours, the lowest rank first and the leftmost
+// among equals, until no pair has a rank. A queue keeps each rank's positions in a separate list. Sweeps run from left
+// to right, so positions mostly arrive in order at constant cost: a run of one letter is linear in its length.
+// Positions out of order go into a heap of their rank.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace tactus::language {
 
 class RankQueue {
  public:
-  // `steps` counts list and heap operations, for those who want to know how the work grows.
+  // `steps` counts list and heap operations, to measure how the work grows.
   explicit RankQueue(int64_t* steps) : steps_(steps) {}
   void Reserve(size_t positions) { nodes_.reserve(positions); }
 
@@ -72,7 +72,7 @@ class RankQueue {
   };
   struct List {
     int32_t head = -1, tail = -1;  // nodes in ascending order of position
-    std::vector<int32_t> late;     // a heap: positions left of the tail when they came
+    std::vector<int32_t> late;     // a heap: positions that were left of the tail on arrival
     bool empty() const { return head < 0 && late.empty(); }
   };
   static int64_t HeapSteps(size_t size) {
@@ -93,20 +93,20 @@ class RankQueue {
   int64_t* steps_;
   std::unordered_map<int32_t, int32_t> list_of_rank_;
   std::vector<List> lists_;
-  std::vector<std::pair<int32_t, int32_t>> ranks_;  // a heap: ranks whose list has something, and their list
+  std::vector<std::pair<int32_t, int32_t>> ranks_;  // a heap: ranks with a non-empty list, and their list
   std::vector<Node> nodes_;
-  int32_t free_ = -1;  // nodes to use again
+  int32_t free_ = -1;  // freed nodes
 };
 
-// One link of a chain of symbols; `rank`: of this symbol and the next, below 0 where they do not merge.
+// One link of a chain of symbols; `rank`: of this symbol and the next, below 0 if they do not merge.
 struct RankedLink {
   int32_t previous, next;
   int32_t rank;
 };
 
-// `rank_of(i, j)`: of symbols i and j, which are neighbours; below 0: they do not merge. `merge(i, j)`: i becomes both.
-// Gives the links: from symbol 0 on, `next` names those that are left. Stopped: some merges are missing. Returns the
-// steps that it took.
+// `rank_of(i, j)`: rank of the neighbouring symbols i and j; below 0: they do not merge. `merge(i, j)`: i becomes both.
+// Returns the number of steps. In `links`, `next` from symbol 0 on leads through the remaining symbols. When stopped,
+// some merges are missing.
 template <class RankOf, class Merge>
 int64_t MergeByRank(size_t count, StopToken stop, RankOf rank_of, Merge merge, std::vector<RankedLink>* links) {
   constexpr int64_t kMergesBetweenLooks = 4096;
@@ -128,14 +128,14 @@ int64_t MergeByRank(size_t count, StopToken stop, RankOf rank_of, Merge merge, s
   }
   int32_t rank = 0, position = 0;
   while (queue.Pop(&rank, &position)) {
-    if (at(position).rank != rank) continue;  // stale: one of the two has merged with another
+    if (at(position).rank != rank) continue;  // stale: one of the two has merged with another symbol
     if (++merges % kMergesBetweenLooks == 0 && stop.stopped()) return steps;
     const int32_t right = at(position).next;
     merge(position, right);
     at(right).rank = -1;
     const int32_t next = at(position).next = at(right).next;
     if (next >= 0) at(next).previous = position;
-    // The left pair first: positions stay in order while a sweep goes to the right.
+    // The left pair first: positions stay in order during a sweep to the right.
     if (at(position).previous >= 0) consider(at(position).previous);
     consider(position);
   }

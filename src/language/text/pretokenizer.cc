@@ -19,8 +19,8 @@ const char kPunctuationPattern[] = R"([\p{P}$+<=>^`|~]+)";
 
 namespace {
 
-// Bounds on one match, so that no pattern and no text can run or grow without end. A piece of a megabyte needs a few
-// million steps at most with the patterns above.
+// Bounds on one match, so that no pattern and no text can run or grow endlessly. A piece of a megabyte needs at most a
+// few million steps with the patterns above.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kJitStackBytes = size_t{16} << 20;
@@ -29,7 +29,7 @@ struct FreeCode {
   void operator()(pcre2_code* code) const { pcre2_code_free(code); }
 };
 
-// What a match writes to: one per thread, because the compiled patterns are shared by all.
+// State written by a match: one per thread, because all threads share the compiled patterns.
 struct MatchState {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
@@ -136,7 +136,7 @@ Result<std::unique_ptr<Pretokenizer>> Pretokenizer::Compile(const std::vector<st
       return BadPattern(patterns[i],
                         std::string(reinterpret_cast<const char*>(text.data())) + " at byte " + std::to_string(place));
     }
-    // Without JIT on this machine the interpreter runs: slower, the same matches.
+    // Without JIT on this machine the interpreter runs: slower, with the same matches.
     (void)pcre2_jit_compile(rule.code.get(), PCRE2_JIT_COMPLETE);
     rule.behavior = behaviors.empty() ? SplitBehavior::kIsolated : behaviors[i];
     result->rules_.push_back(std::move(rule));
@@ -153,12 +153,12 @@ bool Pretokenizer::Rule::Find(std::string_view text, size_t from, size_t* begin,
       rc = pcre2_match(code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state.data,
                        state.context);
     }
-    // No match, or a pattern that met its limits: what is left stays one piece.
+    // No match, or a pattern that reached its limits: the rest stays one piece.
     if (rc < 0) return false;
     const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(state.data);
     *begin = ovector[0], *end = ovector[1];
     if (*end > *begin) return true;
-    // An empty match splits nothing; go on at the next character.
+    // An empty match splits nothing; continue at the next character.
     from = *end + 1;
     while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
   }
@@ -169,7 +169,7 @@ void Pretokenizer::Rule::Apply(std::string_view text, StopToken stop, std::vecto
   const auto put = [&](size_t begin, size_t end) {
     if (end > begin) pieces->push_back(text.substr(begin, end - begin));
   };
-  size_t at = 0;  // text before is in pieces
+  size_t at = 0;  // earlier text is in pieces
   size_t begin = 0, end = 0, from = 0;
   while (from < text.size() && !stop.stopped() && Find(text, from, &begin, &end)) {
     from = end;

@@ -1,6 +1,6 @@
 // SentencePiece BPE, as sentencepiece runs a tokenizer.model (merges by score, looked up by text; user-defined symbols
-// are never split or merged; unused pieces are taken apart again) and as Hugging Face's tokenizers runs its conversion
-// to a tokenizer.json (merges by rank). Both: U+2581 for a space, a dummy prefix, bytes for unknown characters.
+// are never split or merged; unused pieces are split again) and as Hugging Face's tokenizers runs its conversion to a
+// tokenizer.json (merges by rank). Both: U+2581 for a space, a dummy prefix, bytes for unknown characters.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -37,7 +37,7 @@ int ByteOfSpelling(std::string_view text) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-// A piece in which a space symbol follows something else: then words of a text are not independent of each other.
+// A piece in which a space symbol follows another character: then a text's words are not independent.
 bool CrossesWords(std::string_view text) {
   bool other = false;
   while (!text.empty()) {
@@ -95,7 +95,7 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
     return ReplaceAll(text, kSpaceSymbol, " ");
   }
   size_t LongestUnknown() const override {
-    return byte_fallback_ ? 1 : spec_.unk_id >= 0 && !spec_.fuse_unknown ? 4 : 0;  // else one character
+    return byte_fallback_ ? 1 : spec_.unk_id >= 0 && !spec_.fuse_unknown ? 4 : 0;  // otherwise one character
   }
 
  private:
@@ -120,14 +120,14 @@ class SentencePieceTokenizer final : public VocabularyTokenizer {
   }
 
   std::unique_ptr<Pretokenizer> pretokenizer_;
-  std::unordered_map<std::string_view, TokenId> pieces_;  // what merges may make: not control, unknown and byte tokens
+  std::unordered_map<std::string_view, TokenId> pieces_;  // results of merges: not control, unknown or byte tokens
   size_t longest_piece_ = 0;                              // bytes
-  AddedTokenMatcher user_defined_;                        // those that are not added tokens
+  AddedTokenMatcher user_defined_;                        // user-defined tokens that are not added tokens
   std::array<TokenId, 256> id_of_byte_;
   bool byte_fallback_ = true;
   bool words_are_independent_ = true;
   MergeTable merges_;
-  std::vector<int32_t> rank_of_piece_;  // of its score: 0 the best, equal scores equal ranks
+  std::vector<int32_t> rank_of_piece_;  // rank of its score: 0 is the best, equal scores have equal ranks
 };
 
 Status SentencePieceTokenizer::Index() {

@@ -1,5 +1,5 @@
-// Reads a SentencePiece tokenizer.model: the protobuf message ModelProto of sentencepiece_model.proto, of which the few
-// fields that encoding needs are read by hand. The file is hostile input: every length is checked against what is left.
+// Reads a SentencePiece tokenizer.model: the protobuf message ModelProto of sentencepiece_model.proto, parsed by hand
+// for the few fields that encoding needs. The file is hostile input: every length is checked against the rest.
 #include <bit>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace tactus::language {
 namespace {
 
-// One field of a protobuf message. `bytes` for length-delimited fields, `number` for the others.
+// One field of a protobuf message: `bytes` of a length-delimited one, `number` of others.
 struct Field {
   uint32_t id = 0;
   uint32_t wire = 0;

@@ -8,7 +8,7 @@
 namespace tactus::language {
 namespace {
 
-// Far beyond any tokeniser in use (262,144); bounds what a hostile file can make us allocate.
+// Far above any tokeniser in use (262,144); bounds what a hostile file can make us allocate.
 constexpr size_t kMaxVocabulary = size_t{1} << 22;
 constexpr char32_t kSpaceCodePoint = 0x2581;
 
@@ -66,7 +66,7 @@ void VocabularyTokenizer::Prepare() {
   id_of_text_.reserve(n);
   special_.resize(n, false);
   for (size_t i = 0; i < n; ++i) {
-    // Holes in a tokenizer.json's ids are unused and empty; of equal texts the first counts.
+    // Holes in a tokenizer.json's ids are unused and empty; among equal texts the first counts.
     if (!spec_.tokens[i].empty()) id_of_text_.try_emplace(spec_.tokens[i], static_cast<TokenId>(i));
     special_[i] = spec_.kinds[i] == TokenKind::kControl;
   }
@@ -106,7 +106,7 @@ int64_t VocabularyTokenizer::LeastTokens(std::string_view text) const {
   size_t bytes = 0;
   while (!text.empty()) {
     const Utf8Step step = DecodeUtf8(text);
-    // SentencePiece's pieces spell a space as U+2581 and stand for either.
+    // SentencePiece spells a space as U+2581, and a piece may represent either.
     if (step.code_point == kSpaceCodePoint) {
       bytes += bounds_.white_space_counts;
     } else if (bounds_.white_space_counts || !IsWhiteSpace(step.code_point)) {
@@ -142,7 +142,7 @@ std::vector<TokenId> VocabularyTokenizer::Encode(std::string_view text, bool add
     }
     std::string_view stretch = raw.text;
     if (Normalizes()) {
-      cache = PieceCache();  // its keys point into the buffer that changes now; clear() costs as much as it ever held
+      cache = PieceCache();  // its keys point into the buffer that changes now; clear() would cost its largest size
       normalized = Normalize(raw.text, raw.offset == 0);
       stretch = normalized;
     }

@@ -1,5 +1,6 @@
-// Reads Hugging Face's tokenizer.json (model BPE, byte-level or SentencePiece-like) and tokenizer_config.json. What
-// this build does not run exactly as the reference is refused by name, never approximated. Files are hostile input.
+// Reads Hugging Face's tokenizer.json (model BPE, byte-level or SentencePiece-like) and tokenizer_config.json. Features
+// that this build would not run exactly as the reference are refused by name, never approximated. Files are hostile
+// input.
 #include <algorithm>
 #include <map>
 
@@ -11,7 +12,7 @@
 namespace tactus::language {
 namespace {
 
-using Plain = SortedJson;  // where the order of keys says nothing
+using Plain = SortedJson;  // where the order of keys does not matter
 
 constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;  // see kMaxVocabulary in tokenizer.cc
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
@@ -24,7 +25,7 @@ std::string TypeOf(const Plain& part) {
   return part.is_object() ? part.value("type", std::string()) : std::string();
 }
 
-// The steps of a normalizer, pre-tokenizer, ...: `Sequence` flattened, null nothing. `list`: the name of its member.
+// The steps of a normalizer, pre-tokenizer, ...: `Sequence` flattened, none for null. `list`: the name of its member.
 std::vector<const Plain*> StepsOf(const Plain& part, const char* list, int depth = 0) {
   std::vector<const Plain*> steps;
   if (part.is_null() || depth > 8) return steps;
@@ -121,7 +122,7 @@ class TokenizerJsonReader {
   TokenizerSpec spec_;
   bool byte_level_ = false;
   bool byte_fallback_ = false;
-  bool escapes_spaces_ = false;  // a normalizer or Metaspace makes U+2581 of spaces
+  bool escapes_spaces_ = false;  // a normalizer or Metaspace converts spaces to U+2581
   bool metaspace_ = false;
   bool byte_level_done_ = false;
 };
@@ -129,7 +130,7 @@ class TokenizerJsonReader {
 Status TokenizerJsonReader::ReadModel(const Plain& model) {
   const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
   if (type != "BPE") return Unsupported("model", "\"" + type + "\"");
-  for (const char* table : {"vocab", "merges"}) {  // merges: [] is a statement, and taken as the reference takes it
+  for (const char* table : {"vocab", "merges"}) {  // merges: [] is explicit and has the reference's meaning
     if (!model.contains(table)) return DataLoss(std::string("tokenizer.json: model.") + table + " is missing");
   }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -195,7 +196,7 @@ Status TokenizerJsonReader::ReadAddedTokens(const Plain& added) {
 Status TokenizerJsonReader::ReadNormalizer(const Plain& step) {
   const std::string type = TypeOf(step);
   if (type == "NFC") {
-    // After a Prepend or Replace it would see their U+2581, which composes with nothing.
+    // After a Prepend or Replace it would process their U+2581, which composes with nothing.
     spec_.nfc_normalize = true;
     return {};
   }
@@ -356,8 +357,7 @@ std::string TokenName(const Plain& value) {
   return value.is_object() ? value.value("content", std::string()) : std::string();
 }
 
-// transformers makes special tokens of what tokenizer_config.json names as such, also where tokenizer.json leaves
-// added_tokens out.
+// transformers makes tokens named in tokenizer_config.json special, also where tokenizer.json leaves out added_tokens.
 void AddNamedTokens(const Plain& config, TokenizerSpec* spec) {
   std::vector<TokenizerSpec::Added> named;
   const auto name = [&](const Plain& value, bool special) {
@@ -384,7 +384,7 @@ void AddNamedTokens(const Plain& config, TokenizerSpec* spec) {
     const auto same = [&](const TokenizerSpec::Added& other) { return other.content == token.content; };
     if (std::any_of(spec->added.begin(), spec->added.end(), same)) continue;
     const auto found = std::find(spec->tokens.begin(), spec->tokens.end(), token.content);
-    if (found == spec->tokens.end()) continue;  // a new token, which the model has no use for
+    if (found == spec->tokens.end()) continue;  // a new token, which the model does not use
     token.id = static_cast<TokenId>(found - spec->tokens.begin());
     TokenKind& kind = spec->kinds[static_cast<size_t>(token.id)];
     if (token.special && kind == TokenKind::kNormal) kind = TokenKind::kControl;
@@ -399,7 +399,7 @@ Status ReadTokenizerConfig(const Plain& config, TokenizerSpec* spec) {
     const auto found = std::find(spec->tokens.begin(), spec->tokens.end(), text);
     if (found != spec->tokens.end()) *id = static_cast<TokenId>(found - spec->tokens.begin());
   };
-  // A template's own tokens stay: they are what the reference puts there.
+  // A template's own tokens stay: the reference inserts them.
   if (!spec->add_bos) find("bos_token", &spec->bos_id);
   if (!spec->add_eos) find("eos_token", &spec->eos_id);
   const auto override_flag = [&](const char* name, TokenId id, bool* flag) {

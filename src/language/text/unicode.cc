@@ -19,7 +19,7 @@ std::string_view LastCharacter(std::string_view text) {
   return text.substr(at);
 }
 
-// The reference's tables are those of Unicode 9: a mark that is newer stays where it is and composes with nothing.
+// The reference's tables are those of Unicode 9: newer marks stay in place and compose with nothing.
 struct Unicode9Nfc {
   icu::UnicodeSet characters;
   const icu::Normalizer2* newest = nullptr;
@@ -36,8 +36,8 @@ struct Unicode9Nfc {
     if (U_SUCCESS(error)) normalizer = std::make_unique<icu::FilteredNormalizer2>(*newest, characters);
   }
 
-  // ICU sorts marks by insertion: a megabyte of marks in the wrong order would take it hours. Long runs of marks are
-  // decomposed and sorted here, which changes nothing about their NFC. Empty: nothing to do.
+  // ICU sorts marks by insertion: a megabyte of marks in the wrong order would take hours. Long runs of marks are
+  // decomposed and sorted here, which does not change their NFC. Empty: nothing to do.
   std::string OrderLongMarkRuns(std::string_view text) const;
 
  private:
@@ -45,7 +45,7 @@ struct Unicode9Nfc {
     uint8_t combining_class;
     UChar32 character;
   };
-  // Appends what `c` decomposes into; false: it is no mark, neither it nor what it decomposes into comes after others.
+  // Appends the decomposition of `c`; false: not a mark, so neither it nor its decomposition is reordered.
   bool AppendMarks(UChar32 c, std::vector<Mark>* marks) const {
     if (c < 0x300 || !characters.contains(c)) return false;
     icu::UnicodeString parts;
@@ -61,8 +61,8 @@ struct Unicode9Nfc {
 std::string Unicode9Nfc::OrderLongMarkRuns(std::string_view text) const {
   constexpr size_t kLongRun = 64;
   std::string out;
-  size_t copied = 0;     // text before is in out
-  size_t run_begin = 0;  // of the marks that end at `at`
+  size_t copied = 0;     // earlier text is in out
+  size_t run_begin = 0;  // start of the marks that end at `at`
   std::vector<Mark> marks;
   const auto end_run = [&](size_t at) {
     if (marks.size() > kLongRun) {

@@ -1,4 +1,4 @@
-// What both algorithms share: the vocabulary, added tokens, BOS and EOS, decoding. Private to text/.
+// Shared by both algorithms: the vocabulary, added tokens, BOS and EOS, decoding. Private to text/.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tactus::language {
 
-// Pieces that one call of Encode has met: the keys are views into the text being encoded.
+// Pieces in one call of Encode; the keys are views into the text being encoded.
 using PieceCache = std::unordered_map<std::string_view, std::vector<TokenId>>;
 
 class VocabularyTokenizer : public Tokenizer {
@@ -34,30 +34,30 @@ class VocabularyTokenizer : public Tokenizer {
 
  protected:
   explicit VocabularyTokenizer(TokenizerSpec spec) : spec_(std::move(spec)) {}
-  // Called once by the deriving class, when Normalize and BytesOf can be called.
+  // Called once by the derived class, when Normalize and BytesOf can be called.
   void Prepare();
   void FindBounds();  // likewise, when LongestUnknown can be called too
   bool InRange(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < spec_.tokens.size(); }
 
-  // `at_start`: this is the start of the whole text. Applied to text before added tokens with `normalized` are found.
+  // `at_start`: the text starts here. Applied to text before added tokens with `normalized` are searched.
   virtual std::string Normalize(std::string_view text, bool at_start) const = 0;
   virtual bool Normalizes() const = 0;
-  // Ids of a stretch of normalized text that holds no added token.
+  // Ids of a stretch of normalized text without added tokens.
   virtual void EncodeText(std::string_view text, bool at_start, StopToken stop, PieceCache* cache,
                           std::vector<TokenId>* ids) const = 0;
-  // The bytes that a token stands for.
+  // The bytes that a token represents.
   virtual std::string BytesOf(TokenId id) const = 0;
-  // How much text one unknown token may stand for, in bytes; 0: any amount.
+  // Most bytes of text that one unknown token may represent; 0: no limit.
   virtual size_t LongestUnknown() const = 0;
 
   const TokenizerSpec spec_;
   std::unordered_map<std::string_view, TokenId> id_of_text_;  // views into spec_.tokens
 
  private:
-  // Bytes that a token stands for are counted as Decode gives them; what tokens may swallow besides does not count.
+  // Counts the bytes that tokens represent as in Decode; text that tokens consume in addition does not count.
   struct TextBounds {
     size_t longest_token = 0;  // bytes; 0: no bound
-    size_t shrinks_to = 1;     // normalising leaves at least one byte of so many
+    size_t shrinks_to = 1;     // at least 1 / shrinks_to of the bytes remain after normalising
     bool white_space_counts = true;
   };
 

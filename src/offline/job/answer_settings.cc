@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostTemplateBytes = int64_t{16} << 20;
 
-// The others decide when a token is computed, and not which.
+// All other options change when a token is computed, not which one.
 constexpr std::string_view kChangeAnswers[] = {"served-model-name", "dtype",         "load-format",
                                                "activation-dtype",  "quantization",  "seed",
                                                "kv-cache-dtype",    "max-model-len", "default-max-tokens"};
@@ -35,7 +35,7 @@ struct Chosen {
   void Group(const char*) {}
   template <class T>
   void Field(std::string_view name, T& value, const FieldSpec&) {
-    if constexpr (kMayBeUnset<T>) {  // of sampling, each
+    if constexpr (kMayBeUnset<T>) {  // the sampling options
       settings.emplace_back("--" + std::string(name), value ? fmt::format("{}", *value) : "not given");
       return;
     }
@@ -54,13 +54,13 @@ std::string Hex(const Hash128& hash) {
 constexpr std::string_view kModelFiles[] = {".safetensors", ".gguf", ".json", ".model", ".jinja"};
 constexpr int64_t kSamples = 16, kSampleBytes = int64_t{64} << 10;
 
-// Of a file's length and of pieces all over it: weights that were exchanged under the same name show, and large ones
-// are not read for it.
+// Hash of a file's length and of pieces from all parts of it: detects weights that were replaced under the same name,
+// without reading large files completely.
 Hash128 SampleFile(const fs::path& path, Hash128 hash) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   std::ifstream file(path, std::ios::binary);
-  if (error || !file) return hash;  // whoever loads the model says so
+  if (error || !file) return hash;  // loading the model reports it
   hash = SipHash128(hash, &bytes, sizeof bytes);
   std::string piece(static_cast<size_t>(kSampleBytes), '\0');
   for (int64_t i = 0; i < kSamples; ++i) {
@@ -99,7 +99,7 @@ Result<JobSettings> SettingsOf(const EngineOptions& options, const std::string& 
   std::error_code error;
   const auto canonical = fs::weakly_canonical(model_path, error);
   chosen.settings.emplace_back("model", error ? model_path : canonical.string());
-  // By what it says, not where it lies.
+  // By its content, not its path.
   std::string chat_template;
   if (!options.chat_template.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(options.chat_template, kMostTemplateBytes));

@@ -1,4 +1,4 @@
-// What the engine's options say about answers: a job that goes on with others would not be one job.
+// The engine options that change answers: a job may be resumed only with the same ones.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tactus::offline {
 
-// Known before anything is loaded. `model_path`: where ResolveModel found it. kNotFound and the like: --chat-template
-// cannot be read.
+// The settings known before the model is loaded. `model_path`: where ResolveModel found it. kNotFound and similar:
+// --chat-template cannot be read.
 Result<JobSettings> SettingsOf(const EngineOptions& options, const std::string& model_path);
-// Known when the model is loaded.
+// The settings known after the model is loaded.
 JobSettings SettingsOf(const ModelInfo& model);
 
 }  // namespace tactus::offline

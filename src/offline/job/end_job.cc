@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kFailedGroupLines = 256;
 
-// None: it does not say.
+// None: the state is missing, incomplete or does not fit the files.
 Result<std::optional<LeftResults>> ByState(const JobFiles& files) {
   std::error_code error;
   if (!std::filesystem::exists(files.state, error)) return std::optional<LeftResults>();
@@ -29,7 +29,7 @@ Result<std::optional<LeftResults>> ByState(const JobFiles& files) {
   return std::optional<LeftResults>({(*store)->counts(), *tokens});
 }
 
-// Of a file of results, whole ones.
+// Counts the complete lines of a file of results and cuts off the rest.
 Result<int64_t> CountLines(const std::string& path, const JobInput::Progress& progress) {
   auto file = JobInput::Open(path);
   if (file.status().code() == StatusCode::kNotFound) return 0;

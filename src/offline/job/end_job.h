@@ -1,5 +1,5 @@
-// The end of a job before all of its lines have run: those that wait get an error, so that each has one result still;
-// or, of a job that cannot be opened any more, what it leaves.
+// Ends a job before all of its lines have run: waiting lines get an error, so that each line still has one result. Also
+// collects the results of a job that cannot be opened any more.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace tactus::offline {
 
-// Nothing of the job may run meanwhile. Fails as Job::Commit does, or where the input cannot be read; what was recorded
-// stays, and the rest may be ended again. `go_on` is asked before each group of lines; false: kCancelled.
+// The job must not be running. Fails like Job::Commit, or if the input cannot be read; recorded results stay, and the
+// call may be repeated. `go_on` is called before each group of lines; false: kCancelled.
 Status EndWaiting(Job* job, std::string_view code, const std::string& message, const std::function<bool()>& go_on = {});
 
 struct LeftResults {
@@ -19,9 +19,9 @@ struct LeftResults {
   JobTokens tokens;
 };
 
-// Of a job that is not opened again: its results, by its state, or where that is gone or damaged by the lines of the
-// files. Half a line at the end of a file is cut off. Fails where the files can be neither read nor cut; kUnavailable,
-// kCancelled as Job::Open.
+// The results of a job that is not opened again: by its state, or if that is missing or damaged, by the lines of the
+// files. An incomplete line at the end of a file is cut off. Fails if the files cannot be read or cut; kUnavailable,
+// kCancelled as from Job::Open.
 Result<LeftResults> KeepResults(const JobFiles& files, const JobInput::Progress& progress);
 
 }  // namespace tactus::offline

@@ -37,13 +37,13 @@ Status Remove(const std::string& path) {
   return error ? DataLoss(fmt::format("cannot remove '{}': {}", path, error.message())) : Status();
 }
 
-// What SQLite may have left beside a state file.
+// Endings of the files that SQLite may have left beside a state file.
 constexpr const char* kBesideState[] = {"", "-journal", "-wal", "-shm"};
 
 }  // namespace
 
 Job::Job(JobFiles files, JobOptions options) : files_(std::move(files)), options_(std::move(options)) {
-  // Ids of lines beyond it are not known, so that duplicates would pass unseen.
+  // Ids of longer lines are not read, so that duplicates of them are not detected.
   options_.settings.emplace_back("max-line", std::to_string(options_.most_line_bytes));
 }
 
@@ -53,11 +53,11 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
   TACTUS_ASSIGN_OR_RETURN(job->input_, JobInput::Open(files.input, job->RoomToUnpack(), options.progress));
   const bool state_is_there = Exists(files.state);
   if (options.overwrite && state_is_there) {
-    // Opened to see that it is a job's, and that no process has it at the moment.
+    // Opened to check that it is a job's state, and that no other process uses it.
     TACTUS_RETURN_IF_ERROR(JobStore::Open(files.state).status());
   }
   if (options.overwrite) {
-    // The state last: what is left of a job that is removed half is refused, not taken for another's.
+    // The state is removed last: the rest of a partly removed job is then refused, not used for another job.
     TACTUS_RETURN_IF_ERROR(Remove(files.output));
     TACTUS_RETURN_IF_ERROR(Remove(files.errors));
     for (const char* end : kBesideState) TACTUS_RETURN_IF_ERROR(Remove(files.state + end));
@@ -65,9 +65,10 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
     for (const std::string& path : {files.output, files.errors}) {
       if (!Exists(path)) continue;
       return InvalidArgument(
-          fmt::format("'{}' exists and is not of a job that could go on ('{}' is not there); name another file, or "
-                      "begin anew with --overwrite, which removes it",
-                      path, files.state),
+          fmt::format(
+              "'{}' exists but belongs to no job that can be resumed ('{}' does not exist); choose another file, or "
+              "begin anew with --overwrite, which removes it",
+              path, files.state),
           "output");
     }
   }
@@ -91,19 +92,19 @@ Status Job::CheckFiles() const {
   for (size_t i = 0; i < std::size(named); ++i) {
     for (size_t k = 0; k < i; ++k) {
       if (!SameFile(*named[i].second, *named[k].second)) continue;
-      return InvalidArgument(
-          fmt::format("{} and {} are the same file, '{}'; name two", named[k].first, named[i].first, *named[i].second));
+      return InvalidArgument(fmt::format("{} and {} are the same file, '{}'; choose two files", named[k].first,
+                                         named[i].first, *named[i].second));
     }
   }
   std::error_code error;
   for (size_t i = 1; i < std::size(named); ++i) {
     if (fs::is_directory(*named[i].second, error)) {
-      return InvalidArgument(fmt::format("{} '{}' is a folder; name a file", named[i].first, *named[i].second));
+      return InvalidArgument(fmt::format("{} '{}' is a folder; choose a file", named[i].first, *named[i].second));
     }
     if (fs::exists(*named[i].second, error) && !fs::is_regular_file(*named[i].second, error)) {
-      return InvalidArgument(fmt::format(
-          "{} '{}' is no regular file; a job cuts off what it has not recorded when it is resumed: name a file",
-          named[i].first, *named[i].second));
+      return InvalidArgument(
+          fmt::format("{} '{}' is not a regular file, and a resumed job cuts off unrecorded results; choose a file",
+                      named[i].first, *named[i].second));
     }
     const fs::path parent = fs::path(*named[i].second).parent_path();
     if (!parent.empty()) fs::create_directories(parent, error);
@@ -111,8 +112,8 @@ Status Job::CheckFiles() const {
   return Status();
 }
 
-// The files with results are cut to what is recorded of them: those of this job alone may be. They are known by where
-// they lie beside the state, so that all of them can be moved together.
+// Result files are cut to their recorded length: only files of this job may be cut. They are identified by their path
+// relative to the state, so that all of them can be moved together.
 Status Job::CheckResults() {
   const std::tuple<const char*, const std::string*, const char*> results[] = {
       {"output", &files_.output, "output-bytes"}, {"errors", &files_.errors, "errors-bytes"}};
@@ -123,8 +124,8 @@ Status Job::CheckResults() {
     const auto size = static_cast<int64_t>(fs::file_size(*path, error));
     if (error || size <= bytes || !recorded || *recorded == BesideState(*path)) continue;
     return InvalidArgument(
-        fmt::format("'{}' has {} bytes, and the job in '{}' has written {} to '{}': it is another file, which is not "
-                    "touched; name the job's own --{}, or begin anew with --overwrite, which removes it",
+        fmt::format("'{}' has {} bytes, but the job in '{}' has written {} to '{}': it is another file and is not "
+                    "changed; pass the job's own --{}, or begin anew with --overwrite, which removes it",
                     *path, size, files_.state, bytes, *recorded, name),
         name);
   }
@@ -137,15 +138,15 @@ std::string Job::BesideState(const std::string& path) const {
   return fs::weakly_canonical(fs::absolute(path, error), error).lexically_relative(folder).string();
 }
 
-// Also of a job that was begun and has no result yet: what it was begun with does not bind it.
+// Also for a job that was begun and has no result yet: its earlier settings need not match.
 Status Job::Begin() {
   TACTUS_ASSIGN_OR_RETURN(const bool begun, store_->Indexed());
   if (begun) TACTUS_RETURN_IF_ERROR(CheckResults());
   for (const std::string& path : {files_.output, files_.errors}) {
-    // A state without an index is of a run that ended while it read the input, before it made these.
+    // A state without an index is from a run that ended while reading the input, before it created these files.
     if (begun || !Exists(path)) continue;
     return InvalidArgument(
-        fmt::format("'{}' exists and the job in '{}' has not begun; name another file, or begin anew "
+        fmt::format("'{}' exists but the job in '{}' has not begun; choose another file, or begin anew "
                     "with --overwrite, which removes both",
                     path, files_.state),
         "output");
@@ -156,7 +157,7 @@ Status Job::Begin() {
   Status status = store_->BeginIndex();
   if (status.ok()) status = Index().status();
   if (status.ok()) return status;
-  // Nothing has begun: leave nothing behind.
+  // Indexing failed: leave no files behind.
   store_.reset();
   for (const std::string& path : {files_.output, files_.errors}) {
     if (begun) (void)Remove(path);
@@ -165,24 +166,24 @@ Status Job::Begin() {
   return status;
 }
 
-// One transaction: an index that was not ended was never begun.
+// One transaction: an unfinished index is rolled back.
 Result<std::string> Job::Index() {
   const auto add = [this](LinePlace place, std::string_view text) {
     const bool whole = place.bytes <= options_.most_line_bytes;
-    if (whole && IsBlankLine(text)) return Status();  // no request, and no fault: files end with one
+    if (whole && IsBlankLine(text)) return Status();  // neither a request nor an error: files may end with one
     if (options_.most_lines > 0 && store_->counts().lines >= options_.most_lines) {
       return InvalidArgument(
           fmt::format("the input has more than {} lines, the limit of a batch; divide it", options_.most_lines),
           "lines");
     }
     JobLine line;
-    // What is wrong with a line is said when its turn comes.
+    // Faults of a line are reported when it runs.
     if (whole) (void)ParseLine(text, place.number, &line);
     return store_->AddLine(&place, line.custom_id);
   };
   TACTUS_ASSIGN_OR_RETURN(std::string hash, input_->Scan(options_.most_line_bytes, add, options_.progress));
   if (store_->counts().lines == 0)
-    return InvalidArgument(fmt::format("'{}' has no lines; give at least one request", files_.input), "input");
+    return InvalidArgument(fmt::format("'{}' has no lines; add at least one request", files_.input), "input");
   TACTUS_RETURN_IF_ERROR(store_->Set("input", files_.input));
   TACTUS_RETURN_IF_ERROR(store_->Set("input-bytes", std::to_string(input_->bytes())));
   TACTUS_RETURN_IF_ERROR(store_->Set("input-hash", hash));
@@ -214,15 +215,14 @@ Status Job::Resume() {
   }
   if (!same && SameFile(*input, files_.input)) {
     return InvalidArgument(
-        fmt::format(
-            "'{}' has changed since its job began ({} bytes then, {} now); put it back as it was, or begin anew "
-            "with --overwrite, which removes the results",
-            files_.input, bytes, input_->bytes()),
+        fmt::format("'{}' has changed since its job began ({} bytes then, {} now); restore it, or begin anew "
+                    "with --overwrite, which removes the results",
+                    files_.input, bytes, input_->bytes()),
         "input");
   }
   if (!same) {
     return InvalidArgument(
-        fmt::format("'{}' is the job of another input, '{}'; name another --output, or begin anew with --overwrite, "
+        fmt::format("'{}' is the job of another input, '{}'; choose another --output, or begin anew with --overwrite, "
                     "which removes its results",
                     files_.state, *input),
         "input");
@@ -247,7 +247,7 @@ Status Job::CompareSettings(const JobSettings& settings) {
     TACTUS_ASSIGN_OR_RETURN(const auto stored, store_->Get(kSettingPrefix + name));
     if (stored && *stored != value) {
       return InvalidArgument(
-          fmt::format("the job in '{}' began with {} '{}', and this run has '{}', which gives other answers; run it as "
+          fmt::format("the job in '{}' began with {} '{}', but this run has '{}', which changes answers; run it as "
                       "before, or begin anew with --overwrite, which removes its results",
                       files_.state, name, Printable(*stored), Printable(value)),
           name);
@@ -312,7 +312,7 @@ std::string Job::cut() const {
 Status Job::Commit(const std::vector<LineResult>& results) {
   if (input_->Changed()) {
     return DataLoss(
-        fmt::format("'{}' was written to while the job ran; put it back as it was and run again, or begin "
+        fmt::format("'{}' was modified while the job ran; restore it and run again, or begin "
                     "anew with --overwrite",
                     files_.input));
   }
@@ -333,8 +333,8 @@ Status Job::Commit(const std::vector<LineResult>& results) {
   return status;
 }
 
-// By what the state says, which may have taken a group although it reported an error. Where it says nothing, the next
-// run cuts.
+// Uses the state's lengths, since it may have recorded a group although it reported an error. If they cannot be read,
+// the next run cuts.
 void Job::CutToRecorded() {
   const auto output = store_->GetNumber("output-bytes"), errors = store_->GetNumber("errors-bytes");
   if (!output.ok() || !errors.ok()) return;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;  // the hash depends on it
 
-// Cuts pieces into lines. Of a line that goes on in the next piece, what came is kept, unless it is too long by then.
+// Cuts pieces into lines. The beginning of a line that continues in the next piece is kept, unless it is already too
+// long.
 class LineCutter {
  public:
   LineCutter(int64_t most_bytes, const JobInput::OnLine& on_line)
@@ -68,7 +69,7 @@ class LineCutter {
   std::string kept_;
 };
 
-// What opening says of the file itself; anything else (no more file descriptors, a disk that fails) may pass.
+// Errors of the file itself; others (no more file descriptors, a disk that fails) may be temporary.
 StatusCode CodeOf(int error) {
   switch (error) {
     case ENOENT:
@@ -97,7 +98,7 @@ Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path, const 
     return Status(StatusCode::kUnavailable, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
   if (!S_ISREG(info.st_mode)) {
     return InvalidArgument(fmt::format(
-        "'{}' is no regular file; a job reads its input again when it is resumed: write it to a file first", path));
+        "'{}' is not a regular file, and a resumed job reads its input again; write it to a file first", path));
   }
   input->opened_ = input->LastWritten();
   input->bytes_ = input->opened_.bytes;
@@ -109,10 +110,10 @@ Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path, const 
 
 namespace {
 
-// A file without a name.
+// Creates a file without a name.
 int OpenNameless(const std::string& folder) {
   const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0) return fd;  // else a file system that cannot
+  if (fd >= 0) return fd;  // otherwise the file system lacks O_TMPFILE
   std::string name = folder + "/tactus-unpacked-XXXXXX";
   const int named = mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) unlink(name.c_str());
@@ -159,10 +160,9 @@ Status JobInput::Unpack(const UnpackRoom& room, const Progress& progress) {
         return InvalidArgument(taken.message(), "gzip");
       bytes_ += static_cast<int64_t>(content.size());
       if (room.most_bytes > 0 && bytes_ > room.most_bytes) {
-        return InvalidArgument(
-            fmt::format("'{}' is gzipped, and its content has more than the {} bytes that are taken; divide it", path_,
-                        room.most_bytes),
-            "gzip");
+        return InvalidArgument(fmt::format("'{}' is gzipped, and its content exceeds the limit of {} bytes; divide it",
+                                           path_, room.most_bytes),
+                               "gzip");
       }
       if (!WriteAll(fd_, content)) return no_room(errno);
       if (progress && !progress(bytes_))
@@ -191,7 +191,7 @@ Result<size_t> JobInput::ReadAt(int64_t offset, char* data, size_t bytes) const 
   return ReadFrom(fd_, offset, data, bytes);
 }
 
-// Fewer bytes at the end of the file only.
+// Reads fewer bytes only at the end of the file.
 Result<size_t> JobInput::ReadFrom(int fd, int64_t offset, char* data, size_t bytes) const {
   size_t got = 0;
   while (got < bytes) {

@@ -13,23 +13,25 @@ namespace {
 Status CheckNames(const Json& object) {
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
     if (name == "custom_id" || name == "method" || name == "url" || name == "body") continue;
-    return InvalidArgument(fmt::format("{}: an unknown field; a line has custom_id, method, url and body, and what is "
-                                       "asked stands in body",
-                                       api::Shown(Json(name))),
-                           name.substr(0, kMostCustomIdBytes));
+    return InvalidArgument(
+        fmt::format("{}: an unknown field; a line has custom_id, method, url and body; the request's "
+                    "fields are in body",
+                    api::Shown(Json(name))),
+        name.substr(0, kMostCustomIdBytes));
   }
   return Status();
 }
 
-// Why a field has none of the texts that it may have.
+// The error for a field whose value is none of its choices.
 Status NoneOf(const api::Fields& fields, const char* name, const std::optional<std::string>& value,
               const char* choices) {
   if (!fields.ok()) return fields.status();
-  if (!value) return InvalidArgument(fmt::format("{}: missing; give {}", name, choices), name);
-  return InvalidArgument(fmt::format("{}: {} is not known; give {}", name, api::Shown(Json(*value)), choices), name);
+  if (!value) return InvalidArgument(fmt::format("{}: missing; expected {}", name, choices), name);
+  return InvalidArgument(fmt::format("{}: {} is not known; expected {}", name, api::Shown(Json(*value)), choices),
+                         name);
 }
 
-// How many values of a line begin before its body: the line itself and what stands before, which are texts.
+// Number of values of a line that begin before its body: the line itself and the fields before it, which are strings.
 int64_t PlaceOfBody(const Json& line) {
   int64_t place = 1;
   for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
@@ -63,7 +65,7 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (IsBlankLine(text)) return InvalidArgument("the line is empty; remove it, or write a request into it");
   json_text::JsonLimits limits;
-  ++limits.max_depth;  // around a body of the depth that a server takes
+  ++limits.max_depth;  // around a body of the depth that a server accepts
   limits.first_line = number;
   std::vector<json_text::RoundedNumber> rounded;
   limits.rounded = &rounded;
@@ -77,8 +79,8 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   api::Fields fields(object);
   auto custom_id = fields.String("custom_id", kMostCustomIdBytes);
   if (!fields.ok()) return fields.status();
-  if (!custom_id) return InvalidArgument("custom_id: missing; give each line one of its own", "custom_id");
-  if (custom_id->empty()) return InvalidArgument("custom_id: empty; give each line one of its own", "custom_id");
+  if (!custom_id) return InvalidArgument("custom_id: missing; each line needs a unique one", "custom_id");
+  if (custom_id->empty()) return InvalidArgument("custom_id: empty; each line needs a unique one", "custom_id");
   line->custom_id = std::move(custom_id);
   TACTUS_RETURN_IF_ERROR(CheckNames(object));
   const auto method = fields.String("method", kMostCustomIdBytes);
@@ -87,7 +89,7 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   line->api = url ? ApiOfUrl(*url) : nullptr;
   if (line->api == nullptr) return NoneOf(fields, "url", url, kUrls);
   const Json* body = fields.Find("body");
-  if (body == nullptr) return InvalidArgument("body: missing; give the request as a JSON object", "body");
+  if (body == nullptr) return InvalidArgument("body: missing; pass the request as a JSON object", "body");
   if (!body->is_object()) fields.FailType("body", "a JSON object", *body);
   if (!fields.ok()) return fields.status();
   TACTUS_RETURN_IF_ERROR(api::CheckNumbers(*body, rounded));

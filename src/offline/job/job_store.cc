@@ -9,11 +9,10 @@
 namespace tactus::offline {
 namespace {
 
-constexpr int64_t kApplicationId = 0x54616374;  // "Tact": tells the file from other databases
+constexpr int64_t kApplicationId = 0x54616374;  // "Tact": identifies the file type
 constexpr int64_t kVersion = 1;                 // of the tables
 
-// state: LineState::State. Lines of a large job are many: no text, no index beside the
-// number.
+// state: LineState::State. A large job has many lines: no text, and no index except by number.
 constexpr const char* kTables = R"(
   CREATE TABLE job (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
   CREATE TABLE line (
@@ -29,7 +28,7 @@ constexpr const char* kTables = R"(
   ) STRICT;
 )";
 
-// Stands for a custom_id while the index is made: all ids of a large job need not fit into memory.
+// Replaces a custom_id while the index is built: all ids of a large job need not fit into memory.
 std::string KeyOf(const std::string& custom_id) {
   const Hash128 hash = SipHash128({1, 2}, custom_id.data(), custom_id.size());
   std::string key(sizeof hash, '\0');
@@ -48,7 +47,7 @@ Result<std::unique_ptr<JobStore>> JobStore::Open(const std::string& path) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, store->database_->Number("PRAGMA user_version"));
   if (id != kApplicationId) return DataLoss(fmt::format("'{}' is not the state of a job (another program's)", path));
   if (version != kVersion) {
-    return DataLoss(fmt::format("'{}' is the state of a job in version {}, and this program knows version {}", path,
+    return DataLoss(fmt::format("'{}' is the state of a job in version {}, but this program needs version {}", path,
                                 version, kVersion));
   }
   TACTUS_RETURN_IF_ERROR(store->Prepare());
@@ -74,7 +73,7 @@ Status JobStore::Prepare() {
       lines_, database_->Prepare("SELECT number, offset, bytes, duplicate_of, state, output_tokens FROM line "
                                  "WHERE number > ?1 ORDER BY number LIMIT ?2"));
   TACTUS_ASSIGN_OR_RETURN(leave_, database_->Prepare("UPDATE line SET state = 3 WHERE number = ?1 AND state = 0"));
-  // RETURNING: whether there was such a line that waited.
+  // RETURNING: a row is returned only if the line was waiting.
   TACTUS_ASSIGN_OR_RETURN(finish_,
                           database_->Prepare("UPDATE line SET state = ?2, result_offset = ?3, result_bytes = ?4, "
                                              "prompt_tokens = ?5, output_tokens = ?6 "
@@ -121,7 +120,7 @@ Result<bool> JobStore::Indexed() {
 }
 
 Status JobStore::BeginIndex() {
-  // The ids are wanted only now: in a temporary file, which is never synced.
+  // The ids are needed only while indexing: in a temporary file, which is never synced.
   TACTUS_RETURN_IF_ERROR(
       database_->Run("BEGIN; DELETE FROM job; DELETE FROM line; DROP TABLE IF EXISTS temp.custom_id; "
                      "CREATE TEMP TABLE custom_id (key BLOB PRIMARY KEY, line INTEGER NOT NULL) "
@@ -221,7 +220,7 @@ Status JobStore::WriteGroup(std::span<const StoredResult> results, int64_t outpu
     finish_.Bind(5, r.prompt_tokens).Bind(6, r.output_tokens);
     TACTUS_ASSIGN_OR_RETURN(const bool waited, finish_.Step());
     if (!waited) return Internal(fmt::format("line {} is unknown or has a result already", r.line));
-    TACTUS_RETURN_IF_ERROR(finish_.Run());  // to its end
+    TACTUS_RETURN_IF_ERROR(finish_.Run());  // completes the statement
   }
   TACTUS_RETURN_IF_ERROR(Set("output-bytes", std::to_string(output_bytes)));
   TACTUS_RETURN_IF_ERROR(Set("errors-bytes", std::to_string(errors_bytes)));

@@ -1,8 +1,8 @@
-// What is kept of a job, in one SQLite file: its input and settings, where its lines lie, which of them have a result
-// and where that lies. It knows no text of lines and results, and no engine.
+// The state of a job, in one SQLite file: its input and settings, where its lines lie, which of them have a result and
+// where it lies. It contains no text of lines or results, and does not depend on the engine.
 //
-// Thread rule: one thread at a time. Invariants: a line has at most one result. What Commit has returned from survives
-// the end of the process and of the machine, all of it; what it has not returned from, all or nothing.
+// Thread rule: one thread at a time. Invariants: a line has at most one result. A Commit that has returned survives a
+// crash of the process and of the machine completely; one that has not returned survives completely or not at all.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ struct LinePlace {
 // Where the result of a line lies.
 struct StoredResult {
   int64_t line = 0;
-  bool ok = false;                               // in the output; else in the error file
-  int64_t offset = 0;                            // there
-  int64_t bytes = 0;                             // with its line feed
-  int64_t prompt_tokens = 0, output_tokens = 0;  // of an answer: how long answers turn out, for who plans the rest
+  bool ok = false;                               // in the output; otherwise in the error file
+  int64_t offset = 0;                            // in that file
+  int64_t bytes = 0;                             // including its line feed
+  int64_t prompt_tokens = 0, output_tokens = 0;  // of an answer: observed lengths, to plan the remaining lines
 };
 
-// What is known of a line.
+// The state of a line.
 struct LineState {
   enum State : uint8_t { kWaits, kInOutput, kInErrors, kOtherShard };
   LinePlace place;
@@ -45,11 +45,11 @@ struct LineState {
   int64_t output_tokens = 0;  // of its answers
 };
 
-// Which lines are another shard's, and what all shards' lines are: equal where every process has cut alike.
+// The lines of other shards, and a hash of all shards' lines: equal if every process has assigned them alike.
 struct ShardCut {
   std::vector<int64_t> others;
   uint64_t hash = 0;
-  // Lines in any order, but each process in the same.
+  // Lines may be added in any order, but in the same order in every process.
   void Add(int64_t line, int32_t shard, int32_t own) {
     hash = MixHash(MixHash(hash, static_cast<uint64_t>(line)), static_cast<uint64_t>(shard));
     if (shard != own) others.push_back(line);
@@ -57,9 +57,9 @@ struct ShardCut {
 };
 
 struct JobCounts {
-  // Of the input, without those of other shards; with a result in the output, in the error file.
+  // Lines of the input, without those of other shards; lines with a result in the output, and in the error file.
   int64_t lines = 0, out = 0, errors = 0;
-  int64_t elsewhere = 0;  // of other shards
+  int64_t elsewhere = 0;  // lines of other shards
   int64_t done() const { return out + errors; }
   int64_t left() const { return lines - out - errors; }
 };
@@ -70,30 +70,30 @@ struct JobTokens {  // of all answers
 
 class JobStore {
  public:
-  // Makes the file where it is absent. kDataLoss: the file is something else. kUnavailable: another process has it.
+  // Creates the file if missing. kDataLoss: the file is something else. kUnavailable: another process uses it.
   static Result<std::unique_ptr<JobStore>> Open(const std::string& path);
 
-  // --- What is known of the job, by name ---
+  // --- Values of the job, by name ---
   Result<std::optional<std::string>> Get(std::string_view name);
   Status Set(std::string_view name, std::string_view value);
   Result<int64_t> GetNumber(std::string_view name);  // 0: absent
 
-  // --- The index of the input: begun, every line added in order, ended. What was not ended was never begun. ---
+  // --- The index of the input: begun, lines added in order, ended; rolled back if not ended. ---
   Result<bool> Indexed();
   Status BeginIndex();
-  // Fills in place->duplicate_of where it has a custom_id.
+  // Sets place->duplicate_of if the line has a custom_id.
   Status AddLine(LinePlace* place, const std::optional<std::string>& custom_id);
   Status EndIndex();
   void CancelIndex() { database_->RollBack(); }
 
-  // --- Afterwards ---
-  // At most so many lines without a result, from the first after line `after` on.
+  // --- After the index has ended ---
+  // At most `most` lines without a result, in order, after line `after`.
   Result<std::vector<LinePlace>> Waiting(int64_t after, int64_t most);
-  // The same of all lines, whatever their state.
+  // The same for lines in any state.
   Result<std::vector<LineState>> Lines(int64_t after, int64_t most);
-  // Once: lines of other shards wait no more.
+  // Call once: lines of other shards no longer wait.
   Status SetCut(const ShardCut& cut);
-  // The results of a group, and how long both files are with them.
+  // The results of a group, and the resulting lengths of both files.
   Status Commit(std::span<const StoredResult> results, int64_t output_bytes, int64_t errors_bytes);
   const JobCounts& counts() const { return counts_; }
   Result<JobTokens> Tokens();
@@ -108,7 +108,7 @@ class JobStore {
 
   std::unique_ptr<Database> database_;
   Statement get_, set_, add_line_, waiting_, lines_, finish_, leave_;
-  Statement find_id_, add_id_;  // while the index is made
+  Statement find_id_, add_id_;  // while the index is built
   JobCounts counts_;
 };
 

@@ -111,8 +111,8 @@ Status LineOrder::AddRequests(const api::Prepared& prepared, PromptSet* prompts)
   return Status();
 }
 
-// By what every process knows before anything has run: prompts, and how long their answers may be. A line goes with
-// its first request; one that is no request by its number.
+// Assigns shards by what every process knows before anything has run: prompts, and estimated lengths of answers. A line
+// belongs to its first request's shard; a line that is not a request is assigned by its number.
 Status LineOrder::Cut(const PrefixTree& tree, const PromptSet& prompts) {
   TACTUS_ASSIGN_OR_RETURN(
       const std::vector<int32_t> shard_of,
@@ -176,7 +176,7 @@ void LineOrder::OnDone(int64_t number, int64_t output_tokens) {
   if (feed_ == nullptr) return;
   const auto at = std::lower_bound(lines_.begin(), lines_.end(), number,
                                    [](const Line& line, int64_t n) { return line.number < n; });
-  if (at == lines_.end() || at->number != number) return;  // no request
+  if (at == lines_.end() || at->number != number) return;  // not a request
   const int32_t end = EndOf(static_cast<size_t>(at - lines_.begin())), count = end - at->first;
   const auto each = static_cast<int32_t>(std::min<int64_t>(output_tokens / count, std::numeric_limits<int32_t>::max()));
   for (int32_t request = at->first; request < end; ++request) feed_->OnDone(request, each);
@@ -188,7 +188,7 @@ std::optional<PlanReport> LineOrder::Report() const {
   report.planning_ns += feed_->planning_ns();
   report.work_share = feed_->done_share();
   report.rated = IsRated(engine_.model());
-  // What computes takes all of it on processors: nothing overlaps.
+  // On CPUs compute-bound work uses the whole machine: nothing overlaps.
   report.summary = feed_->Summary(kNoOverlap);
   return report;
 }

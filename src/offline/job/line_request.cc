@@ -23,14 +23,15 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
   const std::string_view asked = line.api->path;
   out->api = line.api;
   if (!url.empty() && asked != url) {
-    return InvalidArgument(fmt::format("url: '{}' is not the batch's endpoint, '{}'; give lines of another url a batch "
-                                       "of their own",
-                                       asked, url),
-                           "url");
+    return InvalidArgument(
+        fmt::format("url: '{}' is not the batch's endpoint, '{}'; put lines of another url into a batch "
+                    "for that url",
+                    asked, url),
+        "url");
   }
   if (place.duplicate_of == 0) return line;
   return InvalidArgument(
-      fmt::format("custom_id: '{}' is that of line {} too, which came first; give each line one of its own",
+      fmt::format("custom_id: '{}' is also that of line {}, which came first; each line needs a unique one",
                   Printable(*line.custom_id), place.duplicate_of),
       "custom_id");
 }
@@ -57,7 +58,7 @@ Result<api::Prepared> Prepare(const Job& job, const JobLine& line, ResultNames* 
     prepared.requests[i].sampling.seed = job.SeedOf(names->line, i);
     prepared.requests[i].sampling.has_seed = true;
   }
-  names->ignored = std::move(ignored);  // where it is answered, as a server's header
+  names->ignored = std::move(ignored);  // named in the answer, as in a server's header
   return prepared;
 }
 

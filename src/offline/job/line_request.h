@@ -1,4 +1,4 @@
-// From a line of a job to what the engine is asked, by the code that a server's requests pass. Any thread.
+// Converts a line of a job into engine requests, by the same code as a server's requests. Any thread.
 #pragma once
 
 #include "api/chat/conversation.h"
@@ -11,14 +11,14 @@ namespace tactus::offline {
 
 struct LineRequest {
   ResultNames names;
-  const api::Api* api = nullptr;  // that it asks for; null: it is no line
-  Status status;                  // what is wrong with it
-  bool asked = false;             // it is a request: a server would say the same of it
-  api::Prepared prepared;         // where nothing is wrong; every request has a seed
+  const api::Api* api = nullptr;  // the line's API; null: the line was not parsed
+  Status status;                  // the fault of the line
+  bool asked = false;             // it is a valid line: a server would report the same fault
+  api::Prepared prepared;         // set without a fault; every request has a seed
 };
-// What is refused when it is run counts in the engine's figures.
+// kRun: refused requests count in the engine's statistics.
 enum class ReadFor : uint8_t { kPlan, kRun };
-// Fails where the input cannot be read. `url`: a line that asks another one is wrong; empty: it may ask any.
+// Fails if the input cannot be read. `url`: a line with another url is faulty; empty: any url.
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
                                     const api::RequestLimits& limits, ReadFor why, std::string_view url = {});
 

@@ -8,7 +8,7 @@ namespace tactus::offline {
 namespace {
 
 constexpr DurationNs kDroppedLookNs =
-    100 * kMillisecond;  // how long a wait for room goes on after the line was dropped
+    100 * kMillisecond;  // the longest that a wait for room outlasts the drop of its line
 
 }  // namespace
 
@@ -40,11 +40,11 @@ void LineRun::Submit() {
     const auto handle = SubmitPrompt(i);
     std::unique_lock lock(mutex_);
     if (!handle.ok()) {
-      open_ -= requests_.size() - i;  // the engine never got the rest
+      open_ -= requests_.size() - i;  // the remaining prompts were never submitted
       return Fail(handle.status(), std::move(lock));
     }
-    if (open_ == 0) return;         // done by now
-    if (answer_.done(i)) continue;  // this prompt is
+    if (open_ == 0) return;         // all have ended already
+    if (answer_.done(i)) continue;  // this prompt has ended
     handles_[i] = *handle;
     if (!over()) continue;
     lock.unlock();
@@ -62,7 +62,7 @@ Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt) {
     if (room.code() == StatusCode::kDeadlineExceeded) continue;
     if (!room.ok()) return room;
     auto handle = engine_->Submit(requests_[prompt], std::make_shared<PromptSink>(shared_from_this(), prompt));
-    if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // else another line took the room
+    if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // another line took the room
   }
 }
 

@@ -1,8 +1,8 @@
-// One line in the engine: its requests, one per prompt, and the answer that comes of them.
+// One line in the engine: its requests, one per prompt, and the resulting answer.
 //
 // Thread rule: Submit on one thread, Drop on any; the sinks run on the engine's delivery thread. The engine is never
-// called with the mutex held. Invariants: `ended` is called once, after the engine has let go of all its requests, on
-// the delivery thread or in Submit.
+// called with the mutex held. Invariant: `ended` is called once, after all the line's requests have ended in the
+// engine, on the delivery thread or in Submit.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ struct LineAnswer {
 
 class LineRun final : public std::enable_shared_from_this<LineRun> {
  public:
-  // The answer, or why there is none.
+  // The answer, or the error.
   using Ended = std::function<void(Result<LineAnswer> answer)>;
   LineRun(Engine* engine, const api::Api& api, api::Prepared prepared, const api::AnswerIdentity& identity,
           Ended ended);
 
-  // Waits for room as long as it takes, unless the line is dropped.
+  // Waits for room without a time limit, unless the line is dropped.
   void Submit();
-  bool begun();  // a token has come; any thread
-  // Ends it with kCancelled. With `unless_begun` only where no token has come.
+  bool begun();  // a token has been generated; any thread
+  // Ends the line with kCancelled. With `unless_begun` only if no token has been generated.
   void Drop(bool unless_begun);
 
  private:
@@ -47,7 +47,7 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
   // With the mutex held.
   bool over() const { return !status_.ok(); }
   void EndIfDone(std::unique_lock<std::mutex> lock);
-  void Fail(Status why, std::unique_lock<std::mutex> lock);  // cancels what runs
+  void Fail(Status why, std::unique_lock<std::mutex> lock);  // cancels running requests
 
   Engine* const engine_;
   const std::vector<Request> requests_;
@@ -55,8 +55,8 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
 
   std::mutex mutex_;
   api::Answer answer_;
-  Status status_;                       // why there will be no answer
-  std::vector<RequestHandle> handles_;  // of requests in the engine; 0: not there, or ended
+  Status status_;                       // the error that replaces the answer
+  std::vector<RequestHandle> handles_;  // of requests in the engine; 0: not submitted, or ended
   size_t open_;                         // requests that have not ended
 };
 

@@ -17,7 +17,7 @@ Status CannotWrite(const std::string& path, int error) {
   return DataLoss(fmt::format("cannot write '{}': {}", path, std::strerror(error)));
 }
 
-// A new file's name is on the disk when its folder is.
+// Syncs the folder, which makes a new file's name durable.
 void SyncFolderOf(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -47,16 +47,17 @@ Result<ResultFile> ResultFile::Open(const std::string& path, int64_t recorded_by
   const bool may_be_new = recorded_bytes == 0;
   file.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC | (may_be_new ? O_CREAT : 0), 0666);
   if (file.fd_ < 0 && errno == ENOENT && !may_be_new) {
-    return DataLoss(fmt::format(
-        "'{}' is gone and the job has recorded {} bytes of results in it; put it back, or begin anew with --overwrite",
-        path, recorded_bytes));
+    return DataLoss(
+        fmt::format("'{}' is missing but the job has recorded {} bytes of results in it; restore it, or begin anew "
+                    "with --overwrite",
+                    path, recorded_bytes));
   }
   if (file.fd_ < 0) return CannotWrite(path, errno);
   struct stat info{};
   if (fstat(file.fd_, &info) != 0) return CannotWrite(path, errno);
   if (info.st_size < recorded_bytes) {
     return DataLoss(
-        fmt::format("'{}' has {} bytes and the job has recorded {} in it: something has cut it; put it back, or begin "
+        fmt::format("'{}' has {} bytes but the job has recorded {} in it: it was truncated; restore it, or begin "
                     "anew with --overwrite",
                     path, info.st_size, recorded_bytes));
   }
@@ -91,7 +92,7 @@ Status ResultFile::Append(std::string_view text) {
 
 void ResultFile::CutTo(int64_t bytes) {
   bytes_ = bytes;
-  // Where this fails too, the next run cuts it.
+  // If this fails too, the next run cuts the file.
   if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return;
 }
 

@@ -1,4 +1,4 @@
-// A file of results, one a line, that only grows at its end; what was written and not recorded is cut off again.
+// A file of results, one per line, that only grows at its end; text that was written but not recorded is cut off.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -13,19 +13,19 @@ namespace tactus::offline {
 
 class ResultFile {
  public:
-  // Makes it where it is absent and nothing is recorded of it, and cuts it to the bytes that are recorded. kDataLoss:
-  // it has fewer, or cannot be written.
+  // Creates the file if it is missing and nothing is recorded of it; cuts it to `recorded_bytes`. kDataLoss: it has
+  // fewer bytes, or cannot be written.
   static Result<ResultFile> Open(const std::string& path, int64_t recorded_bytes);
   ResultFile() = default;
   ResultFile(ResultFile&& other) noexcept;
   ResultFile& operator=(ResultFile&& other) noexcept;
   ~ResultFile();
 
-  // Written and on the disk when it returns; after an error the file is as it was.
+  // On return the text is written and synced; after an error the file is unchanged.
   Status Append(std::string_view text);
   int64_t bytes() const { return bytes_; }
   const std::string& path() const { return path_; }
-  // Takes back the last Append, which was not recorded.
+  // Removes the last Append, which was not recorded.
   void CutTo(int64_t bytes);
 
  private:

@@ -21,11 +21,11 @@
 namespace tactus::offline {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{200};  // results wait no longer than this to be written
+constexpr std::chrono::milliseconds kTick{200};  // the longest that results wait to be written
 constexpr size_t kGroupLines = 64;
 constexpr size_t kGroupBytes = size_t{1} << 20;
-constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // beyond it no line is read
-// How long a wait for so few that none more are wanted goes on after the sample has ended.
+constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // above this no further line is read
+// How often WaitToRead reads most_waiting again, whose limit is lifted when the sample has ended.
 constexpr DurationNs kLookNs = 50 * kMillisecond;
 
 Status OutOfMemory() {
@@ -51,10 +51,10 @@ class Runner {
   Status ReadLines();
   Status Begin(const LineStart& start);
   void TellOrder();
-  bool WaitToRead();  // false: no line begins any more
+  bool WaitToRead();  // false: no further line starts
 
   // --- Any thread ---
-  // `begun`: of live_; 0: it never was.
+  // `begun`: the line's key in live_; 0: it never started.
   void Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
   static LineResult ResultOf(const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
   void Keep(LineResult result);
@@ -62,7 +62,7 @@ class Runner {
   void Stop(Status why, bool drop_begun);
 
   // --- The thread of Run ---
-  bool TakeGroup(std::vector<LineResult>* group);  // false: that was the last
+  bool TakeGroup(std::vector<LineResult>* group);  // false: that was the last one
   bool Report(TimeNs start_ns);
 
   Job& job_;
@@ -71,28 +71,28 @@ class Runner {
   Clock& clock_;
   const std::string fingerprint_;
 
-  LineOrder order_;  // the reading thread's, and Run's once that has ended
+  LineOrder order_;  // used by the reading thread, and by Run after that thread has ended
   int64_t begun_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they began, from 1
+  std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they started, from 1
   std::vector<LineResult> finished_;
   IgnoredFields ignored_;
   size_t finished_bytes_ = 0;
-  std::vector<std::pair<int64_t, int64_t>> ended_;  // lines, and their answers' tokens: what the order is not told yet
+  std::vector<std::pair<int64_t, int64_t>> ended_;  // lines and their answers' tokens that order_ has not received yet
   double work_share_ = 0, bound_s_ = 0;
-  bool read_ = false;  // no line will begin any more
+  bool read_ = false;  // no further line will start
   std::atomic<bool> planning_{false};
   std::atomic<int64_t> lines_planned_{0};
-  Status stopped_;  // why no line begins any more
+  Status stopped_;  // why no further line starts
 };
 
 Status Runner::Run() {
   const TimeNs start_ns = clock_.NowNs();
   std::thread reader([this] { Read(); });
   std::vector<LineResult> group;
-  Status failed;  // to write, which comes before any other reason
+  Status failed;  // a failed write; takes precedence over other reasons
   for (bool more = true; more;) {
     group.clear();
     more = TakeGroup(&group);
@@ -101,7 +101,7 @@ Status Runner::Run() {
     try {
       if (!group.empty()) written = job_.Commit(group);
       go_on = Report(start_ns);
-    } catch (const std::bad_alloc&) {  // what was not committed runs again
+    } catch (const std::bad_alloc&) {  // uncommitted lines run again
       written = OutOfMemory();
     }
     if (!written.ok()) {
@@ -115,7 +115,7 @@ Status Runner::Run() {
   reader.join();
   TellOrder();
   if (const auto plan = order_.Report(); plan && options_.plan != nullptr) *options_.plan = *plan;
-  if (options_.ignored != nullptr) *options_.ignored = ignored_;  // nothing runs any more
+  if (options_.ignored != nullptr) *options_.ignored = ignored_;  // no line runs any more
   if (!failed.ok()) return failed;
   return job_.counts().left() == 0 ? Status() : stopped_;
 }
@@ -154,7 +154,7 @@ void Runner::Stop(Status why, bool drop_begun) {
     if (stopped_.ok()) stopped_ = std::move(why);
     changed_.notify_all();
   }
-  // The latest first: it waits for the room that the others leave. One at a time, since memory may have run out.
+  // The newest line first, since it waits for the room that others free. One at a time, since memory may be exhausted.
   for (int64_t before = std::numeric_limits<int64_t>::max();;) {
     std::shared_ptr<LineRun> line;
     {
@@ -209,10 +209,10 @@ bool Runner::WaitToRead() {
     TellOrder();
     const int32_t most = order_.most_waiting();
     if (most == 0) return true;
-    // What waits goes by the plan as it is now: as little as keeps the engine busy.
+    // Waiting lines follow the present plan, so only as many wait as keep the engine busy.
     const int64_t room = options_.max_queue > 0 ? options_.max_queue - most : 1;
     const Status status = engine_.WaitForRoom(static_cast<int32_t>(std::max<int64_t>(1, room)), kLookNs);
-    if (status.code() != StatusCode::kDeadlineExceeded) return true;  // what else is wrong, the line's submission says
+    if (status.code() != StatusCode::kDeadlineExceeded) return true;  // the submission of the line reports other errors
   }
 }
 
@@ -259,9 +259,9 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<Line
     if (!waits) Keep(ResultOf(names, answer, asked));
     if (answer.ok() && !names.ignored.empty()) CountIgnored(names);
   } catch (const std::bad_alloc&) {
-    stop = OutOfMemory();  // and the line waits for the next run
+    stop = OutOfMemory();  // the line also waits for the next run
   }
-  std::shared_ptr<LineRun> ended;  // goes without the mutex
+  std::shared_ptr<LineRun> ended;  // destroyed without the mutex
   std::lock_guard lock(mutex_);
   if (const auto found = live_.find(begun); found != live_.end()) {
     ended = std::move(found->second);

@@ -12,7 +12,7 @@ void Database::Close::operator()(sqlite3* db) const {
   sqlite3_close_v2(db);
 }
 
-// A parameter that cannot be bound is a fault of the statement's text, which its first test finds.
+// Binding fails only if the statement's text is wrong, which its first test detects.
 Statement& Statement::Bind(int parameter, int64_t value) {
   sqlite3_bind_int64(statement_.get(), parameter, value);
   return *this;
@@ -58,7 +58,7 @@ Result<std::unique_ptr<Database>> Database::Open(const std::string& path) {
   database->db_.reset(db);
   if (code != SQLITE_OK) return database->Error(code);
   sqlite3_extended_result_codes(db, 1);
-  // The lock is taken now and kept. FULL: a commit has reached the disk before it returns.
+  // The lock is acquired now and kept. FULL: a commit has reached the disk before it returns.
   TACTUS_RETURN_IF_ERROR(
       database->Run("PRAGMA locking_mode = EXCLUSIVE; PRAGMA synchronous = FULL; PRAGMA temp_store = FILE; "
                     "PRAGMA trusted_schema = OFF; BEGIN EXCLUSIVE; COMMIT"));
@@ -97,9 +97,9 @@ Status Database::Error(int code) const {
       return Status(StatusCode::kUnavailable,
                     fmt::format("'{}' is in use: another run works on this job; wait until it has ended", path_));
     case SQLITE_NOTADB:
-      return DataLoss(fmt::format("'{}' is not the state of a job (it is no SQLite database)", path_));
+      return DataLoss(fmt::format("'{}' is not the state of a job (it is not an SQLite database)", path_));
     case SQLITE_CANTOPEN:
-      return DataLoss(fmt::format("cannot open '{}': {}; is its folder there, and may it be written?", path_, reason));
+      return DataLoss(fmt::format("cannot open '{}': {}; does its folder exist, and is it writable?", path_, reason));
     case SQLITE_CORRUPT:
       return DataLoss(fmt::format("'{}' is damaged: {}", path_, reason));
     case SQLITE_FULL:

@@ -1,4 +1,4 @@
-// SQLite behind Status: a database file that one process holds, and its statements. One thread at a time for a database
+// SQLite behind Status: a database file that one process locks, and its statements. One thread at a time for a database
 // and all its statements; the database outlives them.
 #pragma once
 
@@ -20,17 +20,17 @@ class Statement {
  public:
   Statement() = default;
 
-  // Parameters, from 1.
+  // Binds a parameter, from 1.
   Statement& Bind(int parameter, int64_t value);
   Statement& Bind(int parameter, std::string_view text);
   Statement& BindBytes(int parameter, std::string_view bytes);
-  // True: there is a row. False: it is done, and may be bound and run again.
+  // True: there is a row. False: the statement is done, and may be bound and run again.
   Result<bool> Step();
   // For a statement without rows.
   Status Run();
-  void Reset();  // before its last row
+  void Reset();  // ends a statement before its last row
 
-  // Of the row that it stands on; columns from 0.
+  // Values of the current row; columns from 0.
   int64_t Int(int column) const;
   std::string Text(int column) const;
 
@@ -45,14 +45,14 @@ class Statement {
 
 class Database {
  public:
-  // Makes the file where it is absent, and holds it alone until it is closed: kUnavailable where another process does.
-  // kDataLoss: it is no database, or damaged. What a process that was killed had begun and not committed is undone.
+  // Creates the file if missing, and locks it until it is closed; kUnavailable if another process has the lock.
+  // kDataLoss: it is not a database, or damaged. Transactions that a killed process did not commit are rolled back.
   static Result<std::unique_ptr<Database>> Open(const std::string& path);
 
   Status Run(const std::string& sql);  // without rows
   Result<Statement> Prepare(std::string_view sql);
-  Result<int64_t> Number(const std::string& sql);  // of the one row and column that it gives
-  // Undoes the transaction that is open, if any.
+  Result<int64_t> Number(const std::string& sql);  // the value of the one row and column
+  // Rolls back the open transaction, if any.
   void RollBack();
 
  private:

@@ -1,4 +1,4 @@
-// How long a run goes on, by what it has done so far. Pure: any thread.
+// Estimates the remaining time of a run from its progress. Pure: any thread.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 
 namespace tactus::offline {
 
-// In seconds; null while too few lines have ended. Short lines end first, so the number of ended lines says something
-// only once it is as large as the number under way. The plan's measure of work (RunProgress::work_share) knows which
-// lines are long, but starts from the longest answers that are possible: it counts within a factor of 3 of what the
-// number of lines gives. `done_here`: lines that ended in this run.
+// In seconds; null while too few lines have ended. Short lines end first, so the number of ended lines is meaningful
+// only once it is as large as the number of running ones. The plan's measure of work (RunProgress::work_share) accounts
+// for long lines, but starts from max_tokens: it is clamped to within a factor of 3 of the estimate by lines.
+// `done_here`: lines that ended in this run.
 inline std::optional<double> TimeLeft_s(const RunProgress& p, int64_t done_here) {
   constexpr double kFactor = 3;
   constexpr int64_t kLeastLines = 3;

@@ -1,4 +1,4 @@
-// A sequence that grows without ever moving what it holds: its peak is its size, where a vector's is up to three times
+// A sequence that grows without moving its elements: its peak memory is its size, where a vector's is up to three times
 // that. Elements are plain data.
 #pragma once
 
@@ -21,7 +21,7 @@ class Chunked {
     ++size_;
     (*this)[size_ - 1] = value;
   }
-  // Drops the last ones.
+  // Drops the last elements.
   void Truncate(size_t size) {
     size_ = size;
     chunks_.resize((size + kChunkElements - 1) / kChunkElements);

@@ -17,10 +17,9 @@ Status BatchCostModel::Check() const {
         Figure{"kv_bytes_per_token", kv_bytes_per_token, false}, Figure{"flops_per_s", flops_per_s, false},
         Figure{"bytes_per_s", bytes_per_s, false}}) {
     if (std::isfinite(f.value) && (f.value > 0 || (f.may_be_zero && f.value == 0))) continue;
-    return InvalidArgument(
-        fmt::format("the cost model's {} is {}; it must be finite and {}", f.name, f.value,
-                    f.may_be_zero ? "at least 0" : "more than 0, or no density can be told from another"),
-        f.name);
+    return InvalidArgument(fmt::format("the cost model's {} is {}; it must be finite and {}", f.name, f.value,
+                                       f.may_be_zero ? "at least 0" : "more than 0, or densities cannot be compared"),
+                           f.name);
   }
   return Status();
 }

@@ -1,5 +1,6 @@
-// What a request costs a device: the time of its compute-bound and of its memory-bound operators, each as if alone
-// (BlendServe, 2.3). A simulation, a profile of processors or a GPU's data sheet fills it. Plain data, pure functions.
+// The cost of a request on a device: the time of its compute-bound and of its memory-bound operators, each without the
+// other (BlendServe, 2.3). Filled by a simulation, a profile of processors or a GPU's data sheet. Plain data, pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@ namespace tactus::offline {
 
 struct BatchCostModel {
   double flops_per_token = 0;     // of the linear operators: 2 x parameters
-  double attention_flops = 0;     // of a prompt of p tokens, over p^2: 4 x hidden size x layers
+  double attention_flops = 0;     // of a prompt of p tokens, divided by p^2: 4 x hidden size x layers
   double kv_bytes_per_token = 0;  // 4 x kv heads x head size x layers with 16-bit K and V
   double flops_per_s = 0;
   double bytes_per_s = 0;
@@ -20,18 +21,18 @@ struct BatchCostModel {
     const auto t = static_cast<double>(tokens);
     return (flops_per_token * t + attention_flops * t * t) / flops_per_s;
   }
-  // "Comp": all that a request computes, nothing of it being shared.
+  // "Comp": the whole compute time of a request, without sharing.
   double ComputeSeconds(int64_t prompt_tokens, int64_t output_tokens) const {
     return PrefixSeconds(prompt_tokens) + flops_per_token * static_cast<double>(output_tokens) / flops_per_s;
   }
-  // "Mem": reading the K and V of its sequence once for each token that it generates. `prompt_tokens`: of the prompt
-  // that are read for this request, a fraction of what is read for several at once (ReadPrompts,
+  // "Mem": reading the K and V of its sequence once for each token that it generates. `prompt_tokens`: the prompt
+  // tokens read for this request; a fraction of those that several requests read together (ReadPrompts,
   // offline/plan/totals.h).
   double MemorySeconds(double prompt_tokens, int64_t output_tokens) const {
     const auto d = static_cast<double>(output_tokens);
     return kv_bytes_per_token * (prompt_tokens * d + d * d / 2) / bytes_per_s;
   }
-  // Every figure is finite and, the attention's apart, more than 0.
+  // Every value is finite and, except attention_flops, more than 0.
   Status Check() const;
 };
 

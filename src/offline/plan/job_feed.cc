@@ -12,7 +12,7 @@
 namespace tactus::offline {
 namespace {
 
-// To a whole number, at least 0; no number is 0.
+// Rounds to an integer, at least 0; NaN gives 0.
 int32_t Whole(double value) {
   if (!(value > 0)) return 0;
   return static_cast<int32_t>(std::clamp(std::round(value), 0.0, double{std::numeric_limits<int32_t>::max()}));
@@ -50,7 +50,7 @@ JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, cons
 
 void JobFeed::MakePlan() {
   const TimeNs begin_ns = options_.stopwatch != nullptr ? options_.stopwatch->NowNs() : 0;
-  const bool begins = !plan_ || lengths_are_limits_;  // what went by max_tokens says nothing of the balance
+  const bool begins = !plan_ || lengths_are_limits_;  // the balance of a plan by max_tokens is meaningless
   if (plan_) tree_ = std::move(*plan_).TakeTree();
   plan_.reset();
   std::vector<int32_t>().swap(order_);
@@ -65,7 +65,7 @@ void JobFeed::MakePlan() {
   if (end_of_.empty()) order_ = StartOrder(*plan_, *balance_, ahead_s_, plan_->sequences_at_once());
   left_at_ = 0;
   right_at_ = plan_->size() - 1;
-  // What is planned shares as the plan has it; what has been handed out is taken to share as much.
+  // Planned requests share as planned; those already handed out are assumed to share as much.
   const NodeTotals& totals = plan_->totals();
   double alone_s = 0;
   for (int32_t i = 0; i < plan_->size(); ++i) alone_s += SecondsOf(plan_->RequestAt(i), plan_->OutputAt(i));
@@ -132,7 +132,7 @@ Start JobFeed::NextOfBothEnds() {
   return {request, place};
 }
 
-// As much compute as the job has for the time in which all KV is read: M rho, in tokens.
+// The compute tokens that balance one reading of the whole KV memory at the job's density: M rho, in tokens.
 double JobFeed::StepTokens() const {
   const double token_s = cost_.flops_per_token / cost_.flops_per_s;
   const double read_s = cost_.kv_bytes_per_token / cost_.bytes_per_s * static_cast<double>(options_.plan.kv_tokens);
@@ -145,7 +145,7 @@ void JobFeed::Take(int32_t request) {
   --left_;
 }
 
-// What is not known reserves no memory: max_tokens would keep most of it empty.
+// Unknown lengths reserve no memory: max_tokens would keep most of it empty.
 int32_t JobFeed::KvTokensAt(int32_t position) const {
   const int32_t request = plan_->RequestAt(position);
   return lengths_are_limits_ && !prompts_->output_is_known(request) ? prompts_->prompt_tokens(request)
@@ -156,7 +156,7 @@ void JobFeed::OnDone(int32_t request, int32_t output_tokens) {
   TACTUS_CHECK(state_[Index(request)] == State::kStarted);
   state_[Index(request)] = State::kDone;
   measured_[Index(request)] = output_tokens;
-  if (!end_of_.empty() && end_of_[Index(request)] != PlanEnd::kNone) {  // none: of the sample
+  if (!end_of_.empty() && end_of_[Index(request)] != PlanEnd::kNone) {  // none: it belongs to the sample
     --of_end_[static_cast<size_t>(end_of_[Index(request)])];
   }
   any_measured_ |= output_tokens > 0;

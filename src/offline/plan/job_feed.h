@@ -1,19 +1,19 @@
-// Which request of a job starts next, and which place the scheduler is told for it: the one mechanism by which a runner
-// feeds its engine and a simulation its replicas.
+// Chooses the next request of a job to start, and the place that the scheduler receives for it: the common mechanism by
+// which a runner feeds its engine and a simulation its replicas.
 //
 //   sample --> provisional plan, while the sample runs --> plan by what the sample has measured
 //
-// The sample is drawn where the order depends on lengths that are not known. It has no place, so that it goes before
-// what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
-// waiting (`provisional`). The rest is planned again whenever the part of the sample that still runs has halved: its
-// longest answers may take as long as a small job. They began together, so one that still runs is longer than those
-// that have ended. What was handed out is never planned again.
+// The sample is drawn if the order depends on unknown lengths. Its requests have no place, so that they go before those
+// that have one. Requests handed out beside it follow a provisional plan, made with max_tokens; the caller keeps few of
+// those waiting (`provisional`). The rest is planned again whenever the running part of the sample has halved: its
+// longest answers may take as long as a small job. The sample starts together, so a request that still runs is longer
+// than those that have ended. A request that was handed out is never planned again.
 //
-// Where the scheduler chooses between the ends of the plan (PlanOrder::kBlendDualScan), what is handed out comes from
-// the end of which fewer requests have not ended: the queue holds some of both, whichever the scheduler takes more of.
+// If the scheduler chooses between the ends of the plan (PlanOrder::kBlendDualScan), requests are handed out from the
+// end that has fewer unfinished ones: the queue then holds some of both, whichever end the scheduler prefers.
 //
-// Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
-// starts. Invariants: every request that is to run is handed out exactly once, none other is.
+// Thread rule: one thread. Deterministic: the same job, options and lengths, received at the same moments, give the
+// same starts. Invariants: every request to run is handed out exactly once, and no other.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ namespace tactus::offline {
 
 struct FeedOptions {
   PlanOptions plan;
-  SampleOptions sample;        // share 0: none; what is not known counts as max_tokens
-  Clock* stopwatch = nullptr;  // of planning; null: nothing is measured
+  SampleOptions sample;        // share 0: none; unknown lengths then count as max_tokens
+  Clock* stopwatch = nullptr;  // measures planning; null: nothing is measured
 };
 
 struct Start {
@@ -41,46 +41,47 @@ struct Start {
   PlannedPlace place;
 };
 
-// Of a request that another run or another shard does; kToRun: it is to run.
+// Marks a request of this run; other values mark one of another run or shard.
 inline constexpr int32_t kToRun = -1;
 
-// How many sequences a caller keeps waiting while JobFeed::provisional(): enough for the next step.
+// The most sequences that a caller keeps waiting while JobFeed::provisional(): enough for the next step.
 inline constexpr int32_t kProvisionalWaiting = 8;
-// And where the scheduler scans the plan's ends: enough of both for the next step. What waits for longer goes by the
-// densities of an older plan.
+// The same if the scheduler scans the plan's ends: enough of both for the next step. Requests that wait longer have the
+// densities of an outdated plan.
 inline constexpr int32_t kScannedWaiting = 128;
 
 class JobFeed {
  public:
-  // `tree`: of these prompts, whose keys are not needed any more. `elsewhere`: [request] kToRun, or how many tokens it
+  // `tree`: of these prompts, whose keys are not needed any more. `elsewhere`: [request] kToRun, or the tokens that it
   // has generated in another run, 0: not known. Precondition: cost.Check().
   JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, const BatchCostModel& cost,
           const FeedOptions& options, std::vector<int32_t> elsewhere);
 
   // None: all have been handed out.
   std::optional<Start> Next();
-  // Hands this one out, whosever turn it is: it goes with another one, without a place. Precondition: it was not.
+  // Hands this request out, out of turn and without a place, because it goes with another one. Precondition: not handed
+  // out.
   void Take(int32_t request);
   bool handed_out(int32_t request) const { return state_[Index(request)] != State::kWaits; }
-  // It has ended, after so many tokens; 0: it failed, which says nothing of lengths. Once for each.
+  // The request has ended, after `output_tokens`; 0: it failed, which does not count as a length. Call once for each.
   void OnDone(int32_t request, int32_t output_tokens);
 
   bool sampling() const { return sample_left_ > 0; }
-  // Most of the sample runs still: what comes next goes by a plan that is soon made anew.
+  // Most of the sample still runs: further requests follow a plan that is soon replaced.
   bool provisional() const { return sample_at_ == sample_.size() && sample_left_ > sample_size() / 16; }
-  // How many sequences a caller keeps waiting; 0: as many as its queue takes.
+  // The most sequences that a caller keeps waiting; 0: as many as its queue holds.
   int32_t most_waiting() const { return provisional() ? kProvisionalWaiting : end_of_.empty() ? 0 : kScannedWaiting; }
-  int32_t size() const { return to_run_; }  // requests that are to run
+  int32_t size() const { return to_run_; }  // requests to run
   int32_t sample_size() const { return static_cast<int32_t>(sample_.size()); }
   int32_t left() const { return left_; }  // not handed out
   const PromptSet& prompts() const { return *prompts_; }
   DurationNs planning_ns() const { return planning_ns_; }  // by the stopwatch
-  // How much of the job's work is done, by its cost: 0 to 1.
+  // Share of the job's work that is done, by its cost: 0 to 1.
   double done_share() const { return work_s_ > 0 ? done_s_ / work_s_ : 0; }
-  // What runs takes at least, by the costs and estimates of the last plan, with as much shared as can be and nothing
-  // overlapped; 0: nothing was planned yet. Summary says it exactly.
+  // Lower bound on the run's time, by the costs and estimates of the last plan, with optimal sharing and no overlap; 0:
+  // no plan was made yet. An approximation; Summary computes it exactly.
   double bound_s() const { return bound_s_; }
-  // Of all that is to run, with the lengths that are known by now, estimates for the rest.
+  // Summary of all requests to run, with the lengths known so far and estimates for the rest.
   PlanSummary Summary(const OverlapFit& overlap) const;
 
  private:
@@ -92,37 +93,37 @@ class JobFeed {
   void CountWork(const std::vector<int32_t>& outputs);
   int32_t KvTokensAt(int32_t position) const;
   double StepTokens() const;
-  // The next of the plan's two ends, and what the scheduler chooses by.
+  // The next request from one of the plan's two ends, with the values that the scheduler chooses by.
   Start NextOfBothEnds();
   double SecondsOf(int32_t request, int32_t output_tokens) const;
 
   const std::shared_ptr<const PromptSet> prompts_;
   const BatchCostModel cost_;
   const FeedOptions options_;
-  PrefixTree tree_;                // until it is planned
+  PrefixTree tree_;                // until the plan takes it
   std::vector<int32_t> measured_;  // [request] tokens generated; 0: not known
   std::vector<State> state_;       // [request]
-  std::vector<int32_t> sample_;    // to be run first
+  std::vector<int32_t> sample_;    // run first
   size_t sample_at_ = 0;
-  int32_t sample_left_ = 0;     // of it, not ended
-  int32_t sample_longest_ = 0;  // tokens, of what has ended
-  int32_t plan_again_at_ = 0;   // sample_left_
+  int32_t sample_left_ = 0;     // of the sample, not ended
+  int32_t sample_longest_ = 0;  // longest answer of the sample so far, in tokens
+  int32_t plan_again_at_ = 0;   // value of sample_left_
   bool any_measured_ = false;
-  bool stale_ = true;                // the plan is not that of what is known
+  bool stale_ = true;                // the plan does not use all that is known
   bool lengths_are_limits_ = false;  // the plan was made before anything was measured
 
-  std::optional<Plan> plan_;  // has the tree then
+  std::optional<Plan> plan_;  // none until planned; owns the tree
   std::optional<StartBalance> balance_;
-  std::vector<int32_t> order_;  // positions, in the order in which they start
+  std::vector<int32_t> order_;  // positions, in start order
   size_t at_ = 0;
-  int32_t left_at_ = 0, right_at_ = -1;  // positions: where the scan of either end has come to
-  std::vector<PlanEnd> end_of_;          // [request] that it was handed out from; empty: ends are not scanned
+  int32_t left_at_ = 0, right_at_ = -1;  // positions: how far the scan of each end has come
+  std::vector<PlanEnd> end_of_;          // [request] end that it came from; empty: ends are not scanned
   std::array<int32_t, 3> of_end_{};      // [PlanEnd] handed out, not ended
-  double ahead_s_ = 0;                   // the balance of what has been handed out by plans of estimates
-  int32_t placed_ = 0;                   // have been given a place
+  double ahead_s_ = 0;                   // the balance of what was handed out by plans of estimates
+  int32_t placed_ = 0;                   // number of requests that received a place
   int32_t to_run_ = 0, left_ = 0;
   double bound_s_ = 0;
-  double work_s_ = 0, done_s_ = 0;  // of all that is to run, expected; of what is done
+  double work_s_ = 0, done_s_ = 0;  // of all requests to run, expected; of what is done
   DurationNs planning_ns_ = 0;
 };
 

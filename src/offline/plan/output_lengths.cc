@@ -8,7 +8,7 @@
 namespace tactus::offline {
 namespace {
 
-// A child of the root: its requests of unknown length.
+// A child of the root, with its number of requests of unknown length.
 struct Top {
   int32_t node = 0;
   int32_t requests = 0;
@@ -21,7 +21,7 @@ uint64_t DrawOf(uint64_t seed, int32_t request) {
   return uint64_t{bits[1]} << 32 | bits[0];
 }
 
-// Calls visit(request) for each of unknown length below the node.
+// Calls visit(request) for each request of unknown length below the node.
 template <class Visit>
 void ForEachUnknown(const PrefixTree& tree, const PromptSet& prompts, int32_t node, Visit visit) {
   for (int32_t i = node; i < tree[node].end; ++i) {
@@ -36,7 +36,7 @@ std::vector<int32_t> ChooseSample(const PrefixTree& tree, const PromptSet& promp
     const uint64_t x = DrawOf(options.seed, a), y = DrawOf(options.seed, b);
     return x != y ? x < y : a < b;
   };
-  // The share of the whole, drawn without regard to the tree: tops of one request each are sampled like any other.
+  // The share of the whole job, drawn without regard to the tree: tops of one request each are sampled like any other.
   std::vector<int32_t> sample;
   ForEachUnknown(tree, prompts, 0, [&](int32_t request) { sample.push_back(request); });
   if (sample.empty()) return sample;
@@ -46,7 +46,7 @@ std::vector<int32_t> ChooseSample(const PrefixTree& tree, const PromptSet& promp
   sample.resize(count);
   const int32_t last_drawn = sample.back();
 
-  // Then more where a top has too few, the largest first, as many as were drawn at most.
+  // Then add requests to tops with too few, the largest top first, at most as many as were drawn.
   std::vector<Top> tops;
   tree.ForEachChild(0, [&](int32_t child) {
     Top top{.node = child};
@@ -101,7 +101,7 @@ std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& pr
     const TreeNode& node = tree[i];
     Samples& own = samples[static_cast<size_t>(i)];
     const bool has_ended = node.is_leaf() && own.ended > 0;
-    // A request that runs itself says nothing of its own end.
+    // A running request does not estimate its own length.
     const bool silent = own.ended == 0 && (own.running == 0 || node.is_leaf());
     if (silent && node.parent >= 0) own = samples[static_cast<size_t>(node.parent)];
     if (!node.is_leaf()) continue;

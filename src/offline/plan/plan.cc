@@ -8,7 +8,7 @@
 namespace tactus::offline {
 namespace {
 
-// Leaves of the tree that are still to run, in its order.
+// Leaves of the tree that have not run, in the tree's order.
 std::vector<int32_t> LeavesOf(const PrefixTree& tree, const std::vector<NodeTotals>& totals) {
   std::vector<int32_t> leaves;
   leaves.reserve(static_cast<size_t>(totals[0].requests));
@@ -25,7 +25,7 @@ void Shuffle(uint64_t seed, std::vector<int32_t>* leaves) {
   }
 }
 
-// The densest first; of equals the one that the tree has first.
+// Sorts by density, the densest first; equal nodes keep the tree's order.
 void SortDensest(const std::vector<NodeTotals>& totals, std::vector<int32_t>* nodes) {
   std::stable_sort(nodes->begin(), nodes->end(), [&](int32_t a, int32_t b) {
     return totals[static_cast<size_t>(a)].density() > totals[static_cast<size_t>(b)].density();
@@ -69,7 +69,7 @@ std::vector<int32_t> SplitTree(const PrefixTree& tree, const std::vector<NodeTot
 
 namespace {
 
-// What stays together, in the planned order: subtrees, or single requests.
+// The units that stay together, in the planned order: subtrees, or single requests.
 std::vector<int32_t> PlannedUnits(const PrefixTree& tree, const std::vector<NodeTotals>& totals,
                                   const PlanOptions& options) {
   if (SortsSubtrees(options.order)) {
@@ -80,7 +80,7 @@ std::vector<int32_t> PlannedUnits(const PrefixTree& tree, const std::vector<Node
   }
   std::vector<int32_t> units = LeavesOf(tree, totals);
   if (options.order == PlanOrder::kDfs) return units;
-  // By index first, so that the tree shows in none of them.
+  // Sort by index first, so that these orders do not depend on the tree.
   std::sort(units.begin(), units.end(), [&](int32_t a, int32_t b) { return tree[a].request < tree[b].request; });
   if (options.order == PlanOrder::kRandom) Shuffle(options.seed, &units);
   if (options.order == PlanOrder::kBalance) SortDensest(totals, &units);

@@ -5,7 +5,7 @@
 namespace tactus::offline {
 namespace {
 
-// As PlanOrder has them.
+// In the order of PlanOrder.
 constexpr std::array<const char*, 6> kNames{"fcfs", "dfs", "random", "balance", "blend", "blend-dual-scan"};
 
 }  // namespace

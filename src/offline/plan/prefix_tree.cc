@@ -6,19 +6,19 @@
 namespace tactus::offline {
 namespace {
 
-// Neighbours in sorted order, all of which share `keys` keys and no more.
+// Neighbours in sorted order that all share exactly `keys` keys.
 struct Stretch {
   int32_t begin = 0, end = 0;  // among the sorted prompts
   int32_t keys = 0;
 };
 
-// Of all stretches of at least two, each once: by where they begin, the longest first.
+// All stretches of at least two prompts, without duplicates, sorted by begin, the longest first.
 std::vector<Stretch> FindStretches(const PromptSet& prompts, const std::vector<int32_t>& sorted) {
   const auto n = static_cast<int32_t>(sorted.size());
   std::vector<Stretch> found, open;
   for (int32_t i = 1; i <= n; ++i) {
     const int32_t keys = i < n ? prompts.SharedKeys(sorted[static_cast<size_t>(i - 1)], sorted[static_cast<size_t>(i)])
-                               : -2;  // ends them all
+                               : -2;  // ends all open stretches
     int32_t begin = i - 1;
     while (!open.empty() && open.back().keys > keys) {
       begin = open.back().begin;
@@ -49,7 +49,7 @@ PrefixTree PrefixTree::Build(const PromptSet& prompts) {
   const int32_t n = prompts.size();
   std::vector<int32_t> sorted(static_cast<size_t>(n));
   std::iota(sorted.begin(), sorted.end(), 0);
-  // A merge sort, which stays in its bounds even where keys collide and "before" contradicts itself.
+  // A merge sort: it stays within bounds even if keys collide and the order contradicts itself.
   std::stable_sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return prompts.SortsBefore(a, b); });
   PrefixTree tree;
   {

@@ -10,7 +10,7 @@
 namespace tactus::offline {
 namespace {
 
-// Of two chunked arrays, and of what is allocated whatever the number of prompts.
+// For two chunked arrays, and for allocations that do not depend on the number of prompts.
 constexpr int64_t kFixedBytes = 1 << 20;
 
 int64_t BytesOf(int64_t prompts, int64_t keys) {
@@ -56,7 +56,7 @@ Status PromptSet::Begin(int64_t prompt_tokens, const RequestTraits& traits, Reco
 Status PromptSet::Add(std::span<const TokenId> prompt, const RequestTraits& traits) {
   Record record;
   TACTUS_RETURN_IF_ERROR(Begin(static_cast<int64_t>(prompt.size()), traits, &record));
-  // By token, not by block: a key does not depend on how many of them are kept.
+  // Hashed by token, not by block: a key does not depend on how many keys are kept.
   uint64_t hash = 0;
   const size_t keyed = (prompt.size() - 1) / static_cast<size_t>(key_tokens_) * static_cast<size_t>(key_tokens_);
   auto until_key = key_tokens_;
@@ -116,8 +116,8 @@ int32_t PromptSet::SharedKeys(int32_t a, int32_t b) const {
   if (x.group != y.group) return -1;
   const int32_t most = std::min(x.num_keys, y.num_keys);
   if (most == 0 || KeyAt(x, 0) != KeyAt(y, 0)) return 0;
-  // Equal at one position is equal before it.
-  int32_t shared = 1, differ = most + 1;  // keys that are equal; one more than the most that can be
+  // Keys equal at one position are equal at all earlier ones.
+  int32_t shared = 1, differ = most + 1;  // numbers of keys: known to be shared; known not to be
   while (differ - shared > 1) {
     const int32_t middle = shared + (differ - shared) / 2;
     (KeyAt(x, middle - 1) == KeyAt(y, middle - 1) ? shared : differ) = middle;

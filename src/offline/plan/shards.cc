@@ -13,10 +13,10 @@
 namespace tactus::offline {
 namespace {
 
-// Of the job's compute: what may be computed again so that requests with one prefix can be dealt out.
+// Share of the job's compute that may be recomputed so that requests with a common prefix can go to different shards.
 constexpr double kDealtShare = 0.01;
 
-// In parts of the whole job's.
+// As fractions of the whole job's.
 struct Work {
   double compute = 0, memory = 0;
 
@@ -42,7 +42,7 @@ class Dealer {
         last_(loads_.size()),
         shard_of_(outputs.size(), -1) {}
 
-  // What stays together first, since single requests even out what that leaves uneven.
+  // Subtrees that stay together are dealt first; single requests then even out the loads.
   std::vector<int32_t> Deal() && {
     if (totals_[0].requests == 0) return std::move(shard_of_);
     Open();
@@ -70,7 +70,7 @@ class Dealer {
             totals_[0].memory_s > 0 ? memory_s / totals_[0].memory_s : 0};
   }
 
-  // Seconds that are computed again at most when this node's children go to different shards.
+  // Upper bound on the seconds recomputed if this node's children go to different shards.
   double CostOfOpening(int32_t node) const {
     size_t children = 0;
     tree_.ForEachChild(node, [&](int32_t c) { children += totals_[Index(c)].requests > 0 ? 1 : 0; });
@@ -107,7 +107,7 @@ class Dealer {
     }
   }
 
-  // From here on every shard gets its part of each stretch in proportion to what it lacks now.
+  // Restarts the deal: from here each shard receives work in proportion to what it lacks now.
   void TakeStock() {
     const double fair = 1.0 / static_cast<double>(loads_.size());
     for (size_t s = 0; s < loads_.size(); ++s) {
@@ -118,11 +118,11 @@ class Dealer {
     }
   }
 
-  // Has its part of the whole.
+  // Whether the shard has its share of the whole job.
   bool Full(size_t shard) const { return loads_[shard].sum() * static_cast<double>(loads_.size()) >= 2; }
 
-  // The shard that is furthest behind with work of this kind. By how much of it a shard's turn comes later is drawn
-  // anew for each turn, or a job whose lines repeat would have the same ones go to the same shard.
+  // The shard that is furthest behind with work of this kind. A random delay, drawn for each turn, keeps a job whose
+  // lines repeat from sending the same ones to the same shard.
   size_t Pick(const Work& kind) const {
     size_t best = 0;
     double least = std::numeric_limits<double>::infinity();
@@ -133,7 +133,7 @@ class Dealer {
       if (progress < least) best = s, least = progress;
     }
     if (least < std::numeric_limits<double>::infinity()) return best;
-    // All have what they should: what was computed again is left.
+    // All shards have their share: only recomputed prefixes are left.
     const auto less = [&](const Work& a, const Work& b) { return a.Along(kind) < b.Along(kind); };
     return static_cast<size_t>(std::min_element(loads_.begin(), loads_.end(), less) - loads_.begin());
   }
@@ -144,7 +144,7 @@ class Dealer {
     return shard;
   }
 
-  // A subtree, all of it to one shard unless that is full before.
+  // Gives the whole subtree to one shard, unless that shard becomes full before the end.
   void DealSubtree(int32_t subtree) {
     const Work kind = Part(totals_[Index(subtree)].compute_s, totals_[Index(subtree)].memory_s);
     size_t shard = Turn(kind);
@@ -157,7 +157,7 @@ class Dealer {
     }
   }
 
-  // Returns what it costs the shard beside those that it has.
+  // Returns the work that the leaf adds to the shard.
   Work Give(int32_t leaf, size_t shard) {
     const int32_t before = std::exchange(last_[shard], leaf);
     const double shared_s = before < 0 ? 0 : cost_.PrefixSeconds(tree_[tree_.CommonAncestor(before, leaf)].depth);
@@ -170,9 +170,9 @@ class Dealer {
   const std::vector<NodeTotals> totals_;  // [node]
   std::vector<bool> opened_;              // [node]
   std::vector<Work> loads_;               // [shard]
-  std::vector<Work> dealt_, lacks_;       // [shard] since stock was taken
-  std::vector<double> later_;             // [shard]
-  std::vector<int32_t> last_;             // [shard] leaf, since then
+  std::vector<Work> dealt_, lacks_;       // [shard] since TakeStock
+  std::vector<double> later_;             // [shard] random delay of its turn
+  std::vector<int32_t> last_;             // [shard] last leaf given to it since TakeStock
   std::vector<int32_t> shard_of_;         // [request]
   Rng rng_{0};
 };
@@ -182,10 +182,10 @@ class Dealer {
 Result<std::vector<int32_t>> AssignShards(const PrefixTree& tree, BatchCostModel cost,
                                           const std::vector<int32_t>& outputs, int32_t shards) {
   if (shards < 1 || shards > kMostShards) {
-    return InvalidArgument(fmt::format("a job cannot be cut into {} shards; give 1 to {}", shards, kMostShards),
+    return InvalidArgument(fmt::format("a job cannot be cut into {} shards; use 1 to {}", shards, kMostShards),
                            "shard");
   }
-  if (shards == 1) {  // what most jobs are: no tree is copied and sorted for them
+  if (shards == 1) {  // the usual case: does not copy and sort the tree
     std::vector<int32_t> shard_of(outputs.size());
     std::transform(outputs.begin(), outputs.end(), shard_of.begin(), [](int32_t o) { return o > 0 ? 0 : -1; });
     return shard_of;

@@ -6,14 +6,14 @@
 namespace tactus::offline {
 namespace {
 
-// Nodes in the cache, most recently used first. A node is used whenever one below it is, and after it, so what is last
-// has nothing below it in the cache.
+// Nodes in the cache, most recently used first. A node is used with each of its descendants, and after them, so the
+// last node has no descendants in the cache.
 class EdgeCache {
  public:
   EdgeCache(const PrefixTree& tree, int64_t capacity_tokens)
       : tree_(tree), capacity_(capacity_tokens), links_(static_cast<size_t>(tree.size())) {}
 
-  // Tokens of the leaf's prompt that are there; then all of them are, and its answer.
+  // Returns the cached tokens of the leaf's prompt; afterwards the whole prompt and its answer are cached.
   int32_t Use(int32_t leaf, int32_t output_tokens) {
     int32_t found = 0;
     ++use_;

@@ -1,6 +1,6 @@
-// How much of a job's prompts an order finds in the cache. The cache is the KV memory: what ran last is in it, prompts
-// and answers, and what was not used for longest goes first. Prefixes go in whole edges of the tree (ours; a KV cache
-// drops block by block).
+// Computes how many of a job's prompt tokens are found in the cache for a given order. The cache is the KV memory: it
+// holds the prompts and answers that ran last, and the least recently used are evicted. Prefixes are evicted in whole
+// edges of the tree (ours; a KV cache evicts single blocks).
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct Sharing {
   }
 };
 
-// `starts`: positions of the plan, in the order in which they start. A request that needs more than the cache holds
-// takes all of it while it runs.
+// `starts`: positions of the plan, in start order. A request that needs more than the cache occupies all of it while it
+// runs.
 Sharing SharingOf(const Plan& plan, std::span<const int32_t> starts, int64_t cache_tokens);
 
-// With a cache of any size: what no order exceeds, and depth-first order reaches.
+// Sharing with an unlimited cache: no order exceeds it, and depth-first order reaches it.
 Sharing OptimalSharing(const Plan& plan);
 
 }  // namespace tactus::offline

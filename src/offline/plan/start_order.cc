@@ -6,7 +6,7 @@
 namespace tactus::offline {
 
 StartBalance::StartBalance(const Plan& plan) : ignores_prefixes_(plan.order() == PlanOrder::kBalance) {
-  double compute_s = 0;  // density_ is 0 yet
+  double compute_s = 0;  // density_ is still 0 here
   for (int32_t i = 0; i < plan.size(); ++i) compute_s += SecondsOf(plan, i);
   if (plan.totals().memory_s > 0) density_ = compute_s / plan.totals().memory_s;
 }
@@ -20,7 +20,7 @@ double StartBalance::SecondsOf(const Plan& plan, int32_t position) const {
 
 namespace {
 
-// The answers that are still to begin, the longest first, and how long all of them take the device's sequences.
+// The answers that have not started, the longest first, and the time until all of them end on the device's sequences.
 class LongestFirst {
  public:
   LongestFirst(const Plan& plan, double sequences)
@@ -32,8 +32,8 @@ class LongestFirst {
     for (int32_t i = 0; i < plan.size(); ++i) left_tokens_ += plan.OutputAt(i);
   }
 
-  // A position that has to begin now, or -1. Where many would have to, they are what the device runs anyway, and their
-  // turns balance it.
+  // A position that must start now, or -1. If there are many, they are the bulk of the job anyway and turns balance
+  // them.
   int32_t Due(const std::vector<bool>& begun) {
     if (sequences_ <= 0) return -1;
     for (; due_end_ < by_length_.size(); ++due_end_) {
@@ -57,8 +57,8 @@ class LongestFirst {
   const double sequences_;
   std::vector<int32_t> by_length_;  // positions
   std::vector<size_t> rank_;        // of positions
-  size_t at_ = 0, due_end_ = 0;     // all before it are due, or were
-  int64_t due_ = 0;                 // that have not begun
+  size_t at_ = 0, due_end_ = 0;     // first not begun; all before due_end_ are or were due
+  int64_t due_ = 0;                 // due and not begun
   double left_tokens_ = 0;
 };
 
@@ -84,7 +84,7 @@ std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, d
       continue;
     }
     const double left_s = balance.SecondsOf(plan, left), right_s = balance.SecondsOf(plan, right);
-    // Of the two sums, ahead + left and ahead + right, the one that is nearer to 0, the left end being the denser one.
+    // Choose the sum closer to 0 of ahead + left and ahead + right; the left end is the denser one.
     const bool from_left = ahead_s + (left_s + right_s) / 2 <= 0;
     ahead_s += from_left ? left_s : right_s;
     next = from_left ? left++ : right--;

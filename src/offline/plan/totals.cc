@@ -8,7 +8,7 @@ namespace tactus::offline {
 
 double SequencesAtOnce(const PrefixTree& tree, const std::vector<int32_t>& outputs, int32_t max_sequences,
                        int64_t kv_tokens) {
-  double tokens = 0, held = 0;  // over all steps of all answers
+  double tokens = 0, held = 0;  // summed over all steps of all answers
   for (const TreeNode& node : tree.nodes()) {
     if (!node.is_leaf()) continue;
     const int32_t output = outputs[static_cast<size_t>(node.request)];
@@ -35,7 +35,7 @@ std::vector<double> ReadPrompts(const PrefixTree& tree, const std::vector<int32_
     double& own = down_to[static_cast<size_t>(i)];
     own = node.depth;
     if (node.depth >= PrefixGroups::kLeastTokens) {
-      // What is too short to be shared for itself is shared with what follows it.
+      // A prefix that is too short to be shared by itself is shared with its continuation.
       const bool follows = node.parent >= 0 && tree[node.parent].depth >= PrefixGroups::kLeastTokens;
       const int32_t above = follows ? tree[node.parent].depth : 0;
       const double together = std::clamp<double>(sharers[static_cast<size_t>(i)], 1.0, std::max(1.0, at_once));
@@ -60,7 +60,7 @@ std::vector<NodeTotals> SumSubtrees(const PrefixTree& tree, const BatchCostModel
              1};
       continue;
     }
-    // Each child counts the path down to this node, which they share.
+    // Each child's total includes the path down to this node, which the children share.
     const double path_s = cost.PrefixSeconds(node.depth);
     tree.ForEachChild(i, [&](int32_t c) {
       const NodeTotals& child = totals[static_cast<size_t>(c)];

@@ -6,7 +6,7 @@
 namespace tactus::offline {
 namespace {
 
-constexpr DurationNs kGoneNs = kSecond;  // much longer than lines pause between two looks for room
+constexpr DurationNs kGoneNs = kSecond;  // much longer than the pause between two attempts of a line
 
 }  // namespace
 
@@ -34,7 +34,7 @@ void BackgroundRoom::Queue(Asker asker, bool waits) {
   *at = {asker, waits, clock_.NowNs()};
 }
 
-// Who neither waits nor has asked lately wants no room any more: its line was dropped, or was its last.
+// An asker that neither waits nor has called lately needs no room any more: its line was dropped, or was its last.
 void BackgroundRoom::DropGone() {
   const TimeNs now_ns = clock_.NowNs();
   std::erase_if(queue_, [&](const Waiter& w) { return !w.waits && now_ns - w.last_asked > kGoneNs; });
@@ -80,7 +80,7 @@ void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
 }
 
 bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns, Asker asker) {
-  constexpr DurationNs kLookNs = 10 * kMillisecond;  // there is no word when the others have gone
+  constexpr DurationNs kLookNs = 10 * kMillisecond;  // poll: there is no signal when interactive requests end
   const auto may_take = [&] { return closed_ || (IsNext(asker) && Fits(cost)); };
   std::unique_lock lock(mutex_);
   DropGone();
@@ -94,7 +94,7 @@ bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns, Asker aske
     DropGone();
     may = changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLookNs)), may_take);
   }
-  if (Find(asker) != queue_.end()) Queue(asker, false);  // else it has left meanwhile
+  if (Find(asker) != queue_.end()) Queue(asker, false);  // otherwise it has left meanwhile
   return may;
 }
 

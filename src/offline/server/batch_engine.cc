@@ -6,17 +6,17 @@ namespace tactus::offline {
 namespace {
 
 Status EndedStatus() {
-  return Status(StatusCode::kCancelled, "no line begins any more");
+  return Status(StatusCode::kCancelled, "no further line starts");
 }
 
 }  // namespace
 
-// What runs, shared with the sinks.
+// The running requests, shared with the sinks.
 struct BatchEngine::Live {
   explicit Live(BackgroundRoom* room_in) : room(*room_in) {}
   BackgroundRoom& room;
   std::mutex mutex;
-  std::map<int64_t, RequestHandle> handles;  // by the number of the request here; 0: not known yet
+  std::map<int64_t, RequestHandle> handles;  // by this object's request number; 0: not known yet
   int64_t next = 0;
   bool ended = false;
 };

@@ -1,8 +1,8 @@
-// The serving engine as one batch sees it: its requests state no objectives, belong to the batch's client, are the last
-// by priority, and keep to the room that batches have. Everything else is the engine's.
+// The serving engine as used by one batch: its requests have no objectives, belong to the batch's client, have the
+// lowest priority, and stay within the batches' room. All other calls go to the engine.
 //
-// Thread rule: as Engine's; Submit and WaitForRoom on one thread at a time. Invariant: what has been taken of the room
-// is given back when the engine has ended the request.
+// Thread rule: as Engine's; Submit and WaitForRoom on one thread at a time. Invariant: room that was taken is returned
+// when the engine has ended the request.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@
 
 namespace tactus::offline {
 
-// As what the requests of a batch are known to the engine.
+// The identity of a batch's requests in the engine.
 struct BatchClient {
   std::string client;      // Request::client
   std::string owner;       // Request::owner
-  std::string cache_salt;  // goes before a request's own
+  std::string cache_salt;  // prepended to a request's own
 };
 
 class BatchEngine final : public Engine {
  public:
-  // Both outlive it, and it outlives its requests.
+  // Engine and room outlive this, and this outlives its requests.
   BatchEngine(Engine* engine, BackgroundRoom* room, BatchClient client);
   ~BatchEngine() override;
 
-  // Ends what the batch has in the engine, and refuses what comes later, with kCancelled.
+  // Cancels the batch's requests in the engine, and refuses later ones, with kCancelled.
   void End();
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override;
@@ -54,7 +54,7 @@ class BatchEngine final : public Engine {
   }
   Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop,
                                                           RuleWait* wait) const override {
-    RuleWait of_batches{.client = "batches"};  // all of them share what one client has
+    RuleWait of_batches{.client = "batches"};  // all batches share the quota of one client
     if (wait != nullptr && wait->client.empty()) wait->client = of_batches.client;
     return engine_.CompileRule(rule, stop, wait != nullptr ? wait : &of_batches);
   }

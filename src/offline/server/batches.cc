@@ -21,13 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kLook{1};  // for what time has changed
+constexpr std::chrono::seconds kLook{1};  // interval at which time limits are checked
 constexpr int64_t kSweep_s = 10;
-// After a disk that was full, another model, and the like: twice as long each time, because a try may read a long
-// input.
+// Pause after a failed attempt (full disk, another model): doubled each time, because an attempt may read a long input.
 constexpr int64_t kRetry_s = 10, kLongestRetry_s = 600;
-constexpr int kMostTries = 10;      // to end what cannot be read
-constexpr int64_t kMostEnding = 2;  // that only end what has not run, beside those that run
+constexpr int kMostTries = 10;      // to end a batch that cannot be read
+constexpr int64_t kMostEnding = 2;  // batches that only end unrun lines, beside those that run
 
 constexpr std::pair<const char*, const char*> kWhyUnrun[] = {
     {"batch_cancelled", "the batch was cancelled before the line was done"},
@@ -38,17 +37,17 @@ constexpr std::pair<const char*, const char*> kWhyUnrun[] = {
 struct Batches::Open {
   Open(BatchRow row_in, int64_t number_in) : asked(row_in), number(number_in), row(std::move(row_in)) {}
 
-  const BatchRow asked;  // of it what never changes: ids, owner, endpoint
-  const int64_t number;  // in the order in which they came
-  // Of the thread that runs it, one after the other:
+  const BatchRow asked;  // only fields that never change are used: ids, owner, endpoint
+  const int64_t number;  // in order of arrival
+  // Used only by the batch's own thread:
   bool in_file_order = false;  // too large for a plan
   // With mutex_ held:
   BatchRow row;
   bool running = false, done = false;
-  bool to_end = false;  // runs only to be ended
+  bool to_end = false;  // its thread only ends the batch
   bool cancelled = false, closing = false;
   int64_t next_try_s = 0;
-  int tries = 0;                  // in a row that failed
+  int tries = 0;                  // consecutive failures
   BatchEngine* engine = nullptr;  // of its lines, while they run
   std::thread thread;
 };
@@ -84,7 +83,7 @@ Status Batches::Start(BatchService service) {
     const std::string id = batch->asked.id;
     open_.emplace(id, std::move(batch));
   }
-  if (!open_.empty()) log_(fmt::format("{} batches go on", open_.size()));
+  if (!open_.empty()) log_(fmt::format("{} batches are resumed", open_.size()));
   CountStates();
   chooser_ = std::thread([this] { Choose(); });
   return Status();
@@ -95,7 +94,7 @@ void Batches::StopBeginning() {
   if (room_) room_->Close();
 }
 
-// --- What clients ask ---
+// --- Client requests ---
 
 Result<BatchRow> Batches::Create(const std::string& owner, std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(BatchRow row, ParseBatch(body, unix_clock_()));
@@ -165,7 +164,7 @@ Batches::Metrics Batches::metrics() const {
 
 // --- State ---
 
-// What the store does not take is as it was.
+// If the store fails, the batch's state is unchanged.
 Status Batches::Enter(Open* batch, BatchState state) {
   BatchRow row = batch->row;
   row.state = state;
@@ -189,9 +188,9 @@ bool Batches::MustEnd(const Open& batch) const {
   return batch.cancelled || unix_clock_() >= batch.row.expires_s;
 }
 
-// Of one that has failed.
+// Time of the next attempt after a failure.
 int64_t Batches::NextTry(const Open& batch, int64_t now_s) const {
-  // What ends needs no model, and is given up after some tries.
+  // Ending a batch needs no model, and is given up after some attempts.
   if (batch.to_end && batch.tries < kMostTries) return now_s + kRetry_s;
   int64_t pause_s = kRetry_s;
   for (int i = 1; i < batch.tries && pause_s < kLongestRetry_s; ++i) pause_s *= 2;
@@ -229,15 +228,15 @@ void Batches::Choose() {
         next_sweep_s = now_s + kSweep_s;
         files_.DeleteExpired();
       }
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): out of memory; the next look goes on
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): out of memory; tried again at the next check
     }
     if (!lock.owns_lock()) lock.lock();
     if (!ending_) changed_.wait_for(lock, kLook);
   }
 }
 
-// The oldest of the client that has the fewest running; before those, what only has to be ended. After the signal none:
-// an ending may take longer than a server has to stop, and goes on at the next start.
+// First a batch that only has to be ended; otherwise the oldest batch of the client with the fewest running. None after
+// the stop signal: ending may take longer than a server has to stop, and is done at the next start.
 Batches::Open* Batches::Next(int64_t now_s) {
   if (stopping_.load()) return nullptr;
   std::map<std::string, int64_t> running_of;
@@ -261,7 +260,7 @@ Batches::Open* Batches::Next(int64_t now_s) {
   return running < limits_.running ? to_run : nullptr;
 }
 
-// The threads that have ended, or all.
+// Joins the threads that have ended, or all.
 void Batches::Join(bool all) {
   std::vector<std::thread> threads;
   {
@@ -293,7 +292,7 @@ void Batches::Run(Open* batch) {
   changed_.notify_all();
 }
 
-// Ok: it has ended, or is to be looked at again.
+// Ok: the batch has ended, or is checked again later.
 Status Batches::RunOnce(Open* batch) {
   bool to_end = false;
   {
@@ -305,7 +304,7 @@ Status Batches::RunOnce(Open* batch) {
   const std::unique_ptr<Job> job = std::move(*opened);
   {
     std::lock_guard lock(mutex_);
-    batch->row.counts = job->counts();  // of an earlier run
+    batch->row.counts = job->counts();  // includes earlier runs
   }
   if (!to_end && job->counts().left() > 0) {
     const Status ran = RunLines(batch, job.get());
@@ -326,7 +325,7 @@ Status Batches::RunOnce(Open* batch) {
   return EndLines(batch, job.get(), how);
 }
 
-// Why it cannot run decides whether it fails, or waits for a better time.
+// Decides by the error whether the batch fails, or is tried again later.
 Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   bool begun = false, tried = false;
   {
@@ -337,19 +336,19 @@ Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   if (why.code() == StatusCode::kCancelled) return why;
   if (why.code() == StatusCode::kNotFound || (to_end && tried)) {
     return Fail(batch,
-                {"input_lost", "the input file or the state of the batch is gone or damaged", "input_file_id", 0});
+                {"input_lost", "the input file or the state of the batch is missing or damaged", "input_file_id", 0});
   }
   if (why.code() != StatusCode::kInvalidArgument || begun) return why;
   if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
   if (why.param() == "gzip") {
     return Fail(batch, {"invalid_file",
-                        fmt::format("the input file is gzipped, and damaged or of more than {} bytes when unpacked "
+                        fmt::format("the input file is gzipped, and is damaged or has more than {} bytes unpacked "
                                     "(--max-file-size); upload it again, or divide it",
                                     limits_.input_bytes),
                         "input_file_id", 0});
   }
   if (why.param() != "input") return why;
-  return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
+  return Fail(batch, {"empty_file", "the input file has no lines; add at least one request", "input_file_id", 0});
 }
 
 Result<std::unique_ptr<Job>> Batches::OpenJob(const Open& batch, bool to_end) {
@@ -359,7 +358,7 @@ Result<std::unique_ptr<Job>> Batches::OpenJob(const Open& batch, bool to_end) {
   options.most_line_bytes = limits_.line_bytes;
   options.most_bytes = limits_.input_bytes;
   options.seed = service_.seed;
-  // What is only ended depends on nothing.
+  // Ending a batch depends on no settings.
   if (!to_end) options.settings = service_.settings;
   options.progress = [this](int64_t) { return !stopping_.load(); };
   return Job::Open(FilesOf(row), options);
@@ -370,7 +369,7 @@ JobFiles Batches::FilesOf(const BatchRow& row) const {
           store_.JobPath(row.id)};
 }
 
-// What it does is in the job; false: it is to stop.
+// Copies the job's progress; false: the batch must stop.
 bool Batches::SeeProgress(Open* batch, const JobCounts& counts) {
   std::lock_guard lock(mutex_);
   {
@@ -388,7 +387,7 @@ Status Batches::RunLines(Open* batch, Job* job) {
   BatchEngine engine(service_.engine, &*room_, service_.client(batch->asked.owner));
   {
     std::lock_guard lock(mutex_);
-    if (ending_) return Status(StatusCode::kCancelled, "the server ends");
+    if (ending_) return Status(StatusCode::kCancelled, "the server is stopping");
     if (MustEnd(*batch)) return Status();
     if (batch->row.state == BatchState::kValidating) TACTUS_RETURN_IF_ERROR(Enter(batch, BatchState::kInProgress));
     batch->engine = &engine;
@@ -396,14 +395,14 @@ Status Batches::RunLines(Open* batch, Job* job) {
   RunnerOptions options;
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
-  // The most sharing. Nothing overlaps on processors, and no sample is awaited beside interactive requests.
+  // kDfs shares the most. On processors nothing overlaps, and interactive requests rule out waiting for a sample.
   options.order.order = batch->in_file_order ? PlanOrder::kFcfs : PlanOrder::kDfs;
   options.order.memory_bytes = limits_.planner_bytes;
   options.order.kv_tokens = service_.share.kv_tokens;
   options.progress = [this, batch](const RunProgress& p) { return SeeProgress(batch, p.counts); };
   Status status = RunJob(job, &engine, options, *service_.clock);
   if (status.code() == StatusCode::kTooLarge && !batch->in_file_order) {
-    // No line has begun. A plan shares prefixes, and no answer depends on it.
+    // No line has started. A plan only shares prefixes; no answer depends on it.
     log_(fmt::format("batch {} runs in the order of its file: {}", batch->asked.id, status.message()));
     batch->in_file_order = true;
     options.order.order = PlanOrder::kFcfs;
@@ -423,7 +422,7 @@ Status Batches::EndLines(Open* batch, Job* job, BatchState how) {
   return Finish(batch, how, tokens);
 }
 
-// What it has of results, from an earlier run too, is kept.
+// The batch's results, including those of earlier runs, are kept.
 Status Batches::Fail(Open* batch, BatchError why) {
   TACTUS_ASSIGN_OR_RETURN(LeftResults left,
                           KeepResults(FilesOf(batch->asked), [this](int64_t) { return !stopping_.load(); }));
@@ -467,7 +466,7 @@ Status Batches::Finish(Open* batch, BatchState how, const JobTokens& tokens) {
   batch->row = std::move(row);
   batch->done = true;
   for (const FileRow& file : files) files_.Count(file);
-  // What is left of the job is not asked for any more; what cannot be removed now is at the next start.
+  // The remaining job files are not used any more; files that cannot be removed now are removed at the next start.
   std::error_code error;
   if (!batch->row.has_output) fs::remove(store_.FilePath(batch->row.output_file_id), error);
   if (!batch->row.has_errors) fs::remove(store_.FilePath(batch->row.error_file_id), error);

@@ -1,12 +1,11 @@
-// The batches of a server: taken, run on its engine a few at a time, ended in time. A batch is a job
-// (offline/job/job.h) whose results lie in the store, so what has an answer is kept whatever happens, and a batch that
-// a server has left goes on when the next one starts.
+// The batches of a server: accepted, run on its engine a few at a time, and ended in time. A batch is a job
+// (offline/job/job.h) whose results lie in the store, so finished answers are kept in every case, and a batch that a
+// server did not finish is resumed when the next server starts.
 //
-// Thread rule: any thread; calls may wait for the disk, but for metrics(), StopBeginning and Wake. One thread chooses
-// which batch goes on; each batch that runs has one of its own. Lock order: mutex_, then the store's. Invariants: of
-// the batches that have not ended the row in memory is the true one, and the store's is as new after each change of
-// state. A batch that has ended has one result for each line, or has failed; what it
-// had of results by then is kept.
+// Thread rule: any thread; calls may wait for the disk, except metrics() and StopBeginning. One thread chooses which
+// batch runs next; each running batch has its own thread. Lock order: mutex_, then the store's. Invariants: for batches
+// that have not ended, the row in memory is authoritative, and the store's row is updated at each change of state. A
+// batch that has ended has one result for each line, or has failed; results that it had by then are kept.
 #pragma once
 
 #include <array>
@@ -34,19 +33,19 @@
 namespace tactus::offline {
 
 struct BatchLimits {
-  int64_t running = 4;           // beside each other; the others wait for their turn
-  int64_t open_per_owner = 100;  // that have not ended
-  int64_t lines = 1'000'000;     // of one
+  int64_t running = 4;           // at the same time; the others wait for their turn
+  int64_t open_per_owner = 100;  // not ended
+  int64_t lines = 1'000'000;     // of one batch
   int64_t line_bytes = int64_t{4} << 20;
-  int64_t input_bytes = int64_t{512} << 20;   // of a gzipped input's content
-  int64_t planner_bytes = int64_t{64} << 20;  // of each that runs; one that needs more runs in its file's order
+  int64_t input_bytes = int64_t{512} << 20;   // of the unpacked content of a gzipped input
+  int64_t planner_bytes = int64_t{64} << 20;  // of each running batch; one that needs more runs in its file's order
 };
 
-// What runs them.
+// The parts that run batches.
 struct BatchService {
-  Engine* engine = nullptr;  // outlives the batches' runs
+  Engine* engine = nullptr;  // outlives all runs
   api::RequestLimits limits;
-  JobSettings settings;  // what answers depend on: a batch goes on with the same only
+  JobSettings settings;  // what answers depend on: a batch is resumed only with equal settings
   uint64_t seed = 0;
   BackgroundShare share;
   std::function<BatchClient(const std::string& owner)> client;
@@ -56,20 +55,21 @@ struct BatchService {
 class Batches {
  public:
   using Log = std::function<void(std::string_view line)>;
-  // All outlive it. `unix_clock`: for what outlives the process.
+  // All outlive this. `unix_clock`: for times that are stored.
   Batches(Store* store, Files* files, BatchLimits limits, UnixClock unix_clock, Log log);
-  ~Batches();  // ends what runs; the next server goes on with it
+  ~Batches();  // ends running batches; the next server resumes them
 
-  // Goes on with what is there, and takes new ones. Once.
+  // Resumes the stored batches, and accepts new ones. Call once.
   Status Start(BatchService service);
-  // No line begins any more, nor does the end of a batch; those that generate go on to their end. At once.
+  // No further line starts and no batch is ended; lines that generate run to their end. Returns at once.
   void StopBeginning();
 
-  // `body`: of POST /v1/batches. kNotFound, kInvalidArgument: with the field; kTooManyRequests: too many are open.
+  // `body`: of POST /v1/batches. kNotFound, kInvalidArgument: with the field; kTooManyRequests: too many have not
+  // ended.
   Result<BatchRow> Create(const std::string& owner, std::string_view body);
   Result<BatchRow> Find(const std::string& owner, const std::string& id);
   Result<Listed<BatchRow>> List(const std::string& owner, const Page& page);
-  // kInvalidArgument: it has ended, or is about to.
+  // kInvalidArgument: the batch has ended, or is about to.
   Result<BatchRow> Cancel(const std::string& owner, const std::string& id);
 
   struct Metrics {
@@ -115,11 +115,11 @@ class Batches {
   std::condition_variable changed_;
   std::map<std::string, std::unique_ptr<Open>> open_;  // by id
   int64_t next_number_ = 0;
-  std::atomic<bool> stopping_{false};  // no line begins any more
+  std::atomic<bool> stopping_{false};  // no further line starts
   bool ending_ = false;
   std::thread chooser_;
 
-  mutable std::mutex metrics_mutex_;  // never held while the disk is waited for
+  mutable std::mutex metrics_mutex_;  // never held during disk access
   Metrics metrics_;
 };
 

@@ -22,7 +22,7 @@ constexpr size_t kMostNameBytes = 255;
 Status CannotStore(int error) {
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return Status(StatusCode::kResourceExhausted,
-                  "no space is left on the disk of --files-dir; delete files, or have room made there");
+                  "no space is left on the disk of --files-dir; delete files, or free space there");
   }
   return Internal(fmt::format("the file cannot be stored: {}", std::strerror(error)));
 }
@@ -42,7 +42,7 @@ std::string FileName(std::string_view given) {
   std::string name = json_text::ReplaceInvalidUtf8(given.substr(0, kMostNameBytes));
   std::replace_if(
       name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '_');
-  // What was cut inside a character has become longer.
+  // Replacing a character that was cut in the middle can lengthen the name.
   while (name.size() > kMostNameBytes) {
     do name.pop_back();
     while (!name.empty() && (static_cast<unsigned char>(name.back()) & 0xC0u) == 0x80u);
@@ -156,7 +156,7 @@ Files::Draft::Draft(Files* files, std::string owner, std::string id)
 Files::Draft::~Draft() {
   if (fd_ >= 0) {
     close(fd_);
-    unlink(path_.c_str());  // gone where it is finished
+    unlink(path_.c_str());  // no such file if it was finished
   }
   files_.GiveBack(owner_, bytes_);
 }
@@ -204,7 +204,7 @@ Status Files::Delete(const std::string& owner, const std::string& id) {
 
 void Files::DeleteExpired() {
   const auto expired = store_.ExpiredFiles(clock_());
-  if (!expired.ok()) return;  // the next time says the same, or works
+  if (!expired.ok()) return;  // tried again at the next sweep
   for (const FileRow& file : *expired) (void)Delete(file.owner, file.id);
 }
 

@@ -1,10 +1,10 @@
-// The files that clients upload and that batches leave: written piece by piece, counted against quotas, deleted when
-// their time is up.
+// The files that clients upload and that batches produce: written in pieces, counted against quotas, deleted when they
+// expire.
 //
-// Thread rule: any thread; everything but stats() may wait for the disk. One Draft is one thread's at a time, and ends
-// before its Files. Invariants: a file that is not finished leaves nothing behind. What clients have stored and are
-// storing never passes the quotas; results of batches count in them and are never refused for them, but no batch is
-// taken from those that have no room left.
+// Thread rule: any thread; everything except stats() may wait for the disk. A Draft is used by one thread at a time,
+// and is destroyed before its Files. Invariants: an unfinished file leaves nothing behind. The bytes that clients have
+// stored and are storing never exceed the quotas; results of batches count against them and are never refused, but no
+// batch is accepted from an owner without room.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +27,24 @@ using UnixClock = std::function<int64_t()>;  // seconds
 struct FileLimits {
   int64_t file_bytes = int64_t{4} << 30;
   int64_t all_bytes = int64_t{64} << 30;    // of all owners
-  int64_t owner_bytes = int64_t{64} << 30;  // of one
+  int64_t owner_bytes = int64_t{64} << 30;  // of one owner
   int64_t owner_files = 10'000;
 };
 
 class Files {
  public:
-  // `store` outlives it.
+  // `store` outlives this.
   Files(Store* store, FileLimits limits, UnixClock clock);
-  // Counts what is stored. Once, before anything else.
+  // Counts the stored files. Call once, before any other call.
   Status CountStored();
 
   class Draft {
    public:
     ~Draft();
-    // kTooLarge: beyond a limit, which it names. kResourceExhausted: the disk is full. Nothing is written after that.
+    // kTooLarge: above a limit, which it names. kResourceExhausted: the disk is full. After an error nothing more is
+    // written.
     Status Write(std::string_view bytes);
-    // On the disk, and a file from now on. `live_s` 0: until it is deleted.
+    // Syncs the file to the disk and makes it visible. `live_s` 0: until it is deleted.
     Result<FileRow> Finish(std::string_view name, int64_t live_s);
 
    private:
@@ -54,15 +55,16 @@ class Files {
     int fd_ = -1;
     int64_t bytes_ = 0;
   };
-  // `announced_bytes`: how long it will be at least, as far as that is known.
+  // `announced_bytes`: minimum length of the file, as far as it is known.
   Result<std::unique_ptr<Draft>> Begin(const std::string& owner, int64_t announced_bytes);
 
-  // kNotFound; kInvalidArgument as Store::DeleteFile.
+  // kNotFound; kInvalidArgument as from Store::DeleteFile.
   Status Delete(const std::string& owner, const std::string& id);
   void DeleteExpired();
-  // Before a batch is taken, whose results will be this owner's: kTooLarge where no file more would be.
+  // Call before a batch is accepted, whose results will belong to `owner`: kTooLarge if no further file would be
+  // accepted.
   Status CheckRoomForResults(const std::string& owner);
-  // The results of a batch, which are files from now on.
+  // Counts a result file of a batch that has ended.
   void Count(const FileRow& result);
 
   struct Stats {
@@ -89,7 +91,8 @@ class Files {
   Held all_;
 };
 
-// What a client may call its file: the last part of a path, valid UTF-8 without control characters, at most 255 bytes.
+// Reduces a client's file name to the last part of a path, as valid UTF-8 without control characters, at most 255
+// bytes.
 std::string FileName(std::string_view given);
 
 }  // namespace tactus::offline

@@ -83,7 +83,7 @@ Json BatchJson(const BatchRow& b, std::string_view model) {
       {"request_counts", {{"total", b.counts.lines}, {"completed", b.counts.out}, {"failed", b.counts.errors}}},
       {"usage", nullptr},
       {"metadata", std::move(metadata)}};
-  // Known when it has ended. How much of the input was cached is not, so its details are left out.
+  // Known after the end. The number of cached input tokens is not known, so the details are left out.
   if (Ended(b.state)) {
     batch["usage"] = {{"input_tokens", b.input_tokens},
                       {"output_tokens", b.output_tokens},
@@ -107,23 +107,23 @@ int64_t Characters(const std::string& text) {
 Status ReadMetadata(const Json* metadata, BatchRow* batch) {
   if (metadata == nullptr) return Status();
   if (!metadata->is_object())
-    return InvalidArgument(fmt::format("metadata: {} is no object of strings", api::Shown(*metadata)), "metadata");
+    return InvalidArgument(fmt::format("metadata: {} is not an object of strings", api::Shown(*metadata)), "metadata");
   if (metadata->size() > kMostPairs) {
-    return InvalidArgument(fmt::format("metadata: {} pairs; at most {} are taken", metadata->size(), kMostPairs),
+    return InvalidArgument(fmt::format("metadata: {} pairs; at most {} are accepted", metadata->size(), kMostPairs),
                            "metadata");
   }
   for (const auto& [key, value] : metadata->items()) {
     if (!value.is_string()) {
       return InvalidArgument(
-          fmt::format("metadata: the value of '{}' is {}; give a string", Printable(key), api::TypeName(value)),
+          fmt::format("metadata: the value of '{}' is {}; it must be a string", Printable(key), api::TypeName(value)),
           "metadata");
     }
     const auto text = value.get<std::string>();
     if (Characters(key) > static_cast<int64_t>(kMostKeyCharacters) ||
         Characters(text) > static_cast<int64_t>(kMostValueCharacters)) {
       return InvalidArgument(
-          fmt::format("metadata: '{}' has {} characters and its value {}; at most {} and {} are taken", Printable(key),
-                      Characters(key), Characters(text), kMostKeyCharacters, kMostValueCharacters),
+          fmt::format("metadata: '{}' has {} characters and its value {}; at most {} and {} are accepted",
+                      Printable(key), Characters(key), Characters(text), kMostKeyCharacters, kMostValueCharacters),
           "metadata");
     }
     batch->metadata.emplace_back(key, text);
@@ -138,7 +138,7 @@ std::optional<int64_t> Number(std::string_view text) {
   return value;
 }
 
-// "24h": OpenAI's only one. Here any number of s, m, h or d.
+// OpenAI accepts only "24h"; here any number of s, m, h or d.
 std::optional<int64_t> WindowSeconds(std::string_view text) {
   if (text.empty()) return std::nullopt;
   const auto count = Number(text.substr(0, text.size() - 1));
@@ -153,9 +153,9 @@ std::optional<int64_t> WindowSeconds(std::string_view text) {
 
 // {"anchor": "created_at", "seconds": N}
 Status CheckLive(const std::string& name, const std::optional<std::string>& anchor, std::optional<int64_t> seconds) {
-  if (anchor != "created_at") return InvalidArgument(fmt::format("{}: give 'created_at' as its anchor", name), name);
+  if (anchor != "created_at") return InvalidArgument(fmt::format("{}: its anchor must be 'created_at'", name), name);
   if (seconds && *seconds >= kLeastLive_s && *seconds <= kMostLive_s) return Status();
-  return InvalidArgument(fmt::format("{}: give its seconds, {} to {}", name, kLeastLive_s, kMostLive_s), name);
+  return InvalidArgument(fmt::format("{}: its seconds must be {} to {}", name, kLeastLive_s, kMostLive_s), name);
 }
 
 }  // namespace
@@ -195,15 +195,16 @@ Result<BatchRow> ParseBatch(std::string_view body, int64_t now_s) {
   const auto window = fields.String("completion_window", 32);
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (!input || input->empty())
-    return InvalidArgument("input_file_id: missing; give the id of a file of purpose 'batch'", "input_file_id");
+    return InvalidArgument("input_file_id: missing; pass the id of a file of purpose 'batch'", "input_file_id");
   const api::Api* api = ApiOfUrl(endpoint.value_or(""));
   if (api == nullptr) {
     return InvalidArgument(
-        fmt::format("endpoint: '{}' takes no batches; give {}", Printable(endpoint.value_or("")), kUrls), "endpoint");
+        fmt::format("endpoint: '{}' does not accept batches; use {}", Printable(endpoint.value_or("")), kUrls),
+        "endpoint");
   }
   const auto window_s = window ? WindowSeconds(*window) : std::nullopt;
   if (!window_s) {
-    return InvalidArgument(fmt::format("completion_window: '{}' is none; give 24h, or another time from 1s to {}d",
+    return InvalidArgument(fmt::format("completion_window: '{}' is not valid; use 24h, or another time from 1s to {}d",
                                        Printable(window.value_or("")), kMostWindow_s / 86400),
                            "completion_window");
   }
@@ -228,7 +229,7 @@ Result<BatchRow> ParseBatch(std::string_view body, int64_t now_s) {
 
 Status CheckPurpose(std::string_view purpose) {
   if (purpose == kInputPurpose) return Status();
-  return InvalidArgument(fmt::format("purpose: '{}' is not served here; give '{}'", Printable(purpose), kInputPurpose),
+  return InvalidArgument(fmt::format("purpose: '{}' is not supported; use '{}'", Printable(purpose), kInputPurpose),
                          "purpose");
 }
 
@@ -244,7 +245,7 @@ Result<UploadFields> ParseUpload(const std::vector<std::pair<std::string, std::s
     if (*known) return InvalidArgument(fmt::format("{}: given twice", name), name);
     *known = value;
   }
-  if (!purpose) return InvalidArgument("purpose: missing; give 'batch'", "purpose");
+  if (!purpose) return InvalidArgument("purpose: missing; use 'batch'", "purpose");
   TACTUS_RETURN_IF_ERROR(CheckPurpose(*purpose));
   if (!anchor && !seconds) return upload;
   const auto live_s = Number(seconds.value_or(""));
@@ -269,13 +270,13 @@ Result<Page> ParsePage(std::string_view target, int64_t usual, int64_t most, std
     if (name == "purpose" && purpose != nullptr) *purpose = value;
     if (name == "order") {
       if (value != "asc" && value != "desc")
-        return InvalidArgument(fmt::format("order: '{}'; give asc or desc", Printable(value)), "order");
+        return InvalidArgument(fmt::format("order: '{}'; use asc or desc", Printable(value)), "order");
       page.ascending = value == "asc";
     }
     if (name == "limit") {
       const auto limit = Number(value);
       if (!limit || *limit < 1 || *limit > most)
-        return InvalidArgument(fmt::format("limit: '{}'; give 1 to {}", Printable(value), most), "limit");
+        return InvalidArgument(fmt::format("limit: '{}'; use 1 to {}", Printable(value), most), "limit");
       page.limit = *limit;
     }
   }

@@ -1,4 +1,4 @@
-// A batch as one JSON text: its row in the database. Any thread.
+// Converts a batch to and from one JSON text, its record in the database. Any thread.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace tactus::offline {
 
 std::string RecordOf(const BatchRow& batch);
-// kDataLoss: it is none.
+// kDataLoss: the text is not a record.
 Result<BatchRow> BatchOf(std::string_view record);
 
 }  // namespace tactus::offline

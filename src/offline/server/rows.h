@@ -1,4 +1,4 @@
-// What is known of a file and of a batch. Plain data; times are Unix seconds, 0: not.
+// The stored data of a file and of a batch. Plain data; times are Unix seconds, 0: none.
 #pragma once
 
 #include <array>
@@ -16,21 +16,21 @@ inline constexpr const char* kOutputPurpose = "batch_output";
 
 struct FileRow {
   std::string id;
-  std::string owner;    // who may see it; empty: everybody, of a server without keys
-  std::string name;     // as its client calls it; names nothing here
+  std::string owner;    // who may access it; empty: all clients of a server without keys
+  std::string name;     // as named by its client; no path
   std::string purpose;  // one of the two above
   int64_t bytes = 0;
   int64_t created_s = 0;
   int64_t expires_s = 0;
 };
 
-// In the order in which a batch may pass them.
+// In the order in which a batch may enter them.
 enum class BatchState {
-  kValidating,  // and waiting for its turn
+  kValidating,  // includes waiting for its turn
   kInProgress,
   kFinalizing,
   kCancelling,
-  // Its end:
+  // Final states:
   kCompleted,
   kFailed,
   kExpired,
@@ -43,10 +43,10 @@ inline bool Ended(BatchState state) {
   return state >= BatchState::kCompleted;
 }
 
-// Why a batch failed as a whole.
+// An error of the whole batch.
 struct BatchError {
   std::string code, message, param;
-  int64_t line = 0;  // 0: of no line
+  int64_t line = 0;  // 0: of no single line
 };
 
 struct BatchRow {
@@ -54,25 +54,25 @@ struct BatchRow {
   std::string owner;
   std::string endpoint;  // the url of its lines
   std::string input_file_id;
-  std::string window;  // as it was asked for
+  std::string window;  // as requested
   std::vector<std::pair<std::string, std::string>> metadata;
   BatchState state = BatchState::kValidating;
-  std::array<int64_t, kBatchStates> entered_s{};  // when it came into each state
-  int64_t expires_s = 0;                          // of the window
-  int64_t results_live_s = 0;                     // how long its results are kept; 0: until they are deleted
+  std::array<int64_t, kBatchStates> entered_s{};  // time of entering each state
+  int64_t expires_s = 0;                          // end of the window
+  int64_t results_live_s = 0;                     // lifetime of its results; 0: until they are deleted
   std::vector<BatchError> errors;
-  // Drawn with the batch, so that a job that goes on writes into the same; they are files when it has ended.
+  // Drawn with the batch, so that a resumed job writes into the same files; visible as files after the end.
   std::string output_file_id, error_file_id;
-  bool has_output = false, has_errors = false;  // when it has ended: those that are not empty
+  bool has_output = false, has_errors = false;  // after the end: whether the file is not empty
   JobCounts counts;
-  int64_t input_tokens = 0, output_tokens = 0;  // of its answers, when it has ended
+  int64_t input_tokens = 0, output_tokens = 0;  // of its answers, after the end
 
   int64_t created_s() const { return entered_s[0]; }
 };
 
-// A page of a list, from the newest unless `ascending`.
+// A page of a list, newest first unless `ascending`.
 struct Page {
-  std::string after;  // the id before the first
+  std::string after;  // the id that precedes the page
   int64_t limit = 20;
   bool ascending = false;
 };

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kApplicationId = 0x54616366;  // "Tacf": tells the file from other databases
+constexpr int64_t kApplicationId = 0x54616366;  // "Tacf": identifies the file type
 constexpr int64_t kVersion = 1;                 // of the tables
 
 constexpr const char* kTables = R"(
@@ -70,33 +70,32 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
   const std::string path = folder + "/batches.db";
   auto database = Database::Open(path);
   if (database.status().code() == StatusCode::kUnavailable) {
-    return Status(
-        StatusCode::kUnavailable,
-        fmt::format("--files-dir: '{}' is in use by another server; give each one a folder of its own", folder),
-        "files-dir");
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("--files-dir: '{}' is in use by another server; use a separate folder for each", folder),
+                  "files-dir");
   }
   if (!database.ok()) return DataLoss("--files-dir: " + database.status().message());
   store->database_ = std::move(*database);
   std::error_code error;
-  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, error);  // the folder may be open to others
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, error);  // the folder may be readable by others
   TACTUS_RETURN_IF_ERROR(store->Prepare());
   TACTUS_RETURN_IF_ERROR(store->RemoveStrays());
   return store;
 }
 
-// Prompts and answers, which no other user may read.
+// The folders hold prompts and answers, which no other user may read.
 Status Store::MakeFolders() const {
   for (const char* part : {"", "/files", "/uploads", "/jobs"}) {
     std::error_code error;
     const std::string path = folder_ + part;
     if (fs::create_directories(path, error)) fs::permissions(path, fs::perms::owner_all, error);
     if (error)
-      return InvalidArgument(fmt::format("--files-dir: cannot make '{}': {}", path, error.message()), "files-dir");
+      return InvalidArgument(fmt::format("--files-dir: cannot create '{}': {}", path, error.message()), "files-dir");
   }
   return Status();
 }
 
-// A new database knows no file: those that are there belong to another program, or are of a database that was lost.
+// A new database has no rows: existing files belong to another program or to a lost database.
 Status Store::CheckNothingIsThere() const {
   for (const char* part : {"files", "uploads", "jobs"}) {
     std::error_code error;
@@ -104,7 +103,7 @@ Status Store::CheckNothingIsThere() const {
     if (fs::is_empty(path, error) && !error) continue;
     return InvalidArgument(
         fmt::format("--files-dir: '{}' has no batches.db, and '{}' is not empty: it is another program's, or the "
-                    "database is lost; name another folder, or move that one away",
+                    "database is lost; choose another folder, or move that one away",
                     folder_, path.string()),
         "files-dir");
   }
@@ -113,7 +112,7 @@ Status Store::CheckNothingIsThere() const {
 
 Status Store::Prepare() {
   const std::string foreign =
-      fmt::format("--files-dir: '{}/batches.db' is another program's; name another folder", folder_);
+      fmt::format("--files-dir: '{}/batches.db' is another program's; choose another folder", folder_);
   TACTUS_ASSIGN_OR_RETURN(const int64_t tables, database_->Number("SELECT count(*) FROM sqlite_schema"));
   if (tables == 0) {
     TACTUS_RETURN_IF_ERROR(CheckNothingIsThere());
@@ -128,7 +127,7 @@ Status Store::Prepare() {
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, database_->Number("PRAGMA user_version"));
   if (version != kVersion) {
     return DataLoss(
-        fmt::format("--files-dir: '{}' has version {}, and this program knows version {}", folder_, version, kVersion));
+        fmt::format("--files-dir: '{}' has version {}, but this program needs version {}", folder_, version, kVersion));
   }
   TACTUS_ASSIGN_OR_RETURN(Statement find, database_->Prepare("SELECT value FROM meta WHERE name = 'secret'"));
   TACTUS_ASSIGN_OR_RETURN(const bool found, find.Step());
@@ -141,7 +140,7 @@ Status Store::Prepare() {
 
 namespace {
 
-// "file-" or "batch_" and 32 hexadecimal digits, as NewId makes them; a job's state may have its journal beside it.
+// "file-" or "batch_" and 32 hexadecimal digits, as from NewId; a job's state may have a journal beside it.
 bool IsOurs(std::string_view name) {
   if (name.ends_with("-journal")) name.remove_suffix(std::string_view("-journal").size());
   for (const std::string_view prefix : {"file-", "batch_"}) {
@@ -154,7 +153,7 @@ bool IsOurs(std::string_view name) {
 
 }  // namespace
 
-// What a process that was killed has left. What has another name belongs to another program and stays.
+// Removes what a killed process has left. Files with other names belong to another program and stay.
 Status Store::RemoveStrays() {
   std::set<std::string> files, jobs;
   TACTUS_ASSIGN_OR_RETURN(Statement ids, database_->Prepare("SELECT id FROM file"));
@@ -210,7 +209,7 @@ Result<std::optional<FileRow>> Store::FindFile(std::string_view owner, std::stri
   return OneFile(*database_, owner, id);
 }
 
-// Where a list goes on; 0: at its beginning.
+// The row number after which a list continues; 0: at its beginning.
 Result<int64_t> Store::NumberOf(const char* table, std::string_view owner, const std::string& after) {
   if (after.empty()) return 0;
   TACTUS_ASSIGN_OR_RETURN(Statement find,
@@ -218,13 +217,14 @@ Result<int64_t> Store::NumberOf(const char* table, std::string_view owner, const
   TACTUS_ASSIGN_OR_RETURN(const bool found, find.Bind(1, owner).Bind(2, after).Step());
   if (found) return find.Int(0);
   return InvalidArgument(
-      fmt::format("after: '{}' is not there; give the id of the last object of the page before", Printable(after)),
+      fmt::format("after: there is no object '{}'; pass the id of the last object of the previous page",
+                  Printable(after)),
       "after");
 }
 
 namespace {
 
-// "number > ?2 ORDER BY number" and the like.
+// "number > ?2 ORDER BY number" and similar clauses.
 std::string From(int64_t after, bool ascending) {
   return fmt::format("{} ORDER BY number {} LIMIT ?3",
                      after == 0  ? "?2 = 0"
@@ -287,7 +287,7 @@ Result<std::optional<FileRow>> Store::DeleteFile(std::string_view owner, std::st
   }
   TACTUS_ASSIGN_OR_RETURN(Statement remove, database_->Prepare("DELETE FROM file WHERE id = ?1"));
   TACTUS_RETURN_IF_ERROR(remove.Bind(1, id).Run());
-  // A reader that has it open reads on. What stays after a kill is removed at the next start.
+  // An open reader can continue. A file left by a kill is removed at the next start.
   std::error_code error;
   fs::remove(FilePath(id), error);
   return file;
@@ -321,7 +321,7 @@ Status Store::AddBatch(const BatchRow& b) {
         "input_file_id");
   }
   if (input->purpose != kInputPurpose) {
-    return InvalidArgument(fmt::format("input_file_id: the purpose of '{}' is '{}'; give a file of purpose 'batch'",
+    return InvalidArgument(fmt::format("input_file_id: the purpose of '{}' is '{}'; use a file of purpose 'batch'",
                                        b.input_file_id, input->purpose),
                            "input_file_id");
   }

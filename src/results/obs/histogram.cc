@@ -6,11 +6,11 @@
 
 namespace tactus::results {
 
-// Values below 2 * kPerOctave have a bucket each (exact); above, the top 8 bits choose the bucket.
+// Values below 2 * kPerOctave have one bucket each (exact); above, the top 8 bits select the bucket.
 int Histogram::Bucket(int64_t value) {
   const auto v = static_cast<uint64_t>(value);
   if (v < 2 * kPerOctave) return static_cast<int>(v);
-  const int octave = std::bit_width(v) - 8;  // >= 1: how many low bits are dropped
+  const int octave = std::bit_width(v) - 8;  // >= 1: number of low bits dropped
   return octave * kPerOctave + static_cast<int>(v >> octave);
 }
 
@@ -18,7 +18,7 @@ double Histogram::Middle(int bucket) {
   if (bucket < 2 * kPerOctave) return bucket;
   const int octave = bucket / kPerOctave - 1;
   const double low = std::ldexp(static_cast<double>(bucket - octave * kPerOctave), octave);
-  return low + std::ldexp(0.5, octave) - 0.5;  // whole values low .. low + 2^octave - 1
+  return low + std::ldexp(0.5, octave) - 0.5;  // the bucket's whole values: low .. low + 2^octave - 1
 }
 
 Histogram::Histogram() : counts_(static_cast<size_t>(Bucket((int64_t{1} << 62) - 1)) + 1) {}

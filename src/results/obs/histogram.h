@@ -13,7 +13,7 @@ namespace tactus::results {
 class Histogram {
  public:
   Histogram();
-  // `count` equal values at once (equal gaps of one step). Values below 1 count as 1.
+  // Adds `count` equal values (equal gaps of one step). Values below 1 count as 1.
   void Add(int64_t value, int64_t count = 1);
   void Merge(const Histogram& other);
   int64_t count() const { return count_; }
@@ -22,7 +22,7 @@ class Histogram {
   // The smallest value v such that at least q of all values are <= v, within the bucket's error; 0 when empty. 0 < q
   // <= 1.
   double Quantile(double q) const;
-  // All figures multiplied by `scale` (1e-6: nanoseconds to milliseconds).
+  // All values multiplied by `scale` (1e-6: nanoseconds to milliseconds).
   Summary Summarize(double scale) const;
 
  private:

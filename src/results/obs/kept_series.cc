@@ -55,7 +55,7 @@ std::string KeptSeries::Table() const {
                         Known(i.ttft_ms, i.ttft_ms.p99), Known(i.gap_ms, i.gap_ms.p50), Known(i.gap_ms, i.gap_ms.p99),
                         Known(i.gap_ms, i.gap_ms.max));
   }
-  if (left_out_ > 0) text += fmt::format("and {} more: take a longer interval, or a run file (--run-out)\n", left_out_);
+  if (left_out_ > 0) text += fmt::format("and {} more: use a longer interval, or a run file (--run-out)\n", left_out_);
   return text;
 }
 

@@ -1,5 +1,5 @@
-// A run's time series for its result object and for people, beside or instead of a run file's. Bounded: a series that
-// does not fit belongs into a run file. Thread rule: one thread.
+// A run's time series in memory, for its result object and for people, with or without a run file. Bounded: a longer
+// series belongs in a run file. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class KeptSeries {
   void Add(const RunInterval& interval);
   DurationNs interval_ns() const { return interval_ns_; }
 
-  // {"interval_s", "rows": [{"from_s", "arrived", ...}], "left_out"}: columns as a run file's, null where one is not
-  // known; `left_out`: intervals beyond kMostRows.
+  // {"interval_s", "rows": [{"from_s", "arrived", ...}], "left_out"}: columns as in a run file, null if unknown;
+  // `left_out`: intervals beyond kMostRows.
   Json ToJson() const;
   std::string Table() const;
 

@@ -1,4 +1,4 @@
-// Values of one latency: in a histogram, or every one of them. Thread rule: one writer.
+// Values of one latency, in a histogram or complete. Thread rule: one writer.
 #pragma once
 
 #include <utility>
@@ -8,15 +8,16 @@
 
 namespace tactus::results {
 
-// As Histogram's figures, without a bucket's error. Memory grows with the values.
+// Like Histogram, without bucket error. Memory grows with the number of values.
 class ExactValues {
  public:
   void Add(int64_t value, int64_t count = 1) { values_.emplace_back(value, count); }
-  // A quantile is the smallest value that at least so many are not above. All figures multiplied by `scale`.
+  // The q-quantile is the smallest value v such that at least the share q of all values is <= v. All values multiplied
+  // by `scale`.
   Summary Summarize(double scale) const;
 
  private:
-  std::vector<std::pair<int64_t, int64_t>> values_;  // value, how often
+  std::vector<std::pair<int64_t, int64_t>> values_;  // value, count
 };
 
 class LatencyValues {

@@ -5,14 +5,14 @@
 namespace tactus::results {
 namespace {
 
-// Of an objective what was left: 1 is all of it, 0 none, -1 as much again as was stated.
+// Slack as a share of the objective: 1 nothing used, 0 all used, -1 missed by its own length.
 const std::vector<double> kSlackBuckets = {-16, -8, -4, -2, -1, -0.5, -0.25, -0.1, 0, 0.1, 0.25, 0.5, 0.75, 0.9, 1};
 
 int64_t StatedNs(const Slo& slo, Objective objective) {
   return objective == Objective::kTtft ? slo.ttft_ns : objective == Objective::kTbt ? slo.tbt_ns : slo.jct_ns;
 }
 
-// What the request took of an objective; nothing: it never got so far.
+// The request's measured time for an objective; absent: it ended before.
 std::optional<DurationNs> TakenNs(const EndedRequest& r, Objective objective) {
   switch (objective) {
     case Objective::kTtft:
@@ -65,13 +65,13 @@ void ObjectiveMetrics::Refused(const Slo& slo, std::string_view slo_class) {
 void ObjectiveMetrics::AppendTo(PrometheusText* text) const {
   PrometheusText& t = *text;
   t.Family("tactus_slo_goodput_requests_total", PrometheusText::Type::kCounter,
-           "Requests that kept every objective that they stated.");
+           "Requests that met all their objectives.");
   for (const auto& [name, c] : classes_) t.Sample(static_cast<double>(c.all.kept), {{"class", name}});
   t.Family("tactus_slo_attainment", PrometheusText::Type::kGauge,
-           "Of the requests that stated objectives, the share that kept all of them.");
+           "Share of requests with objectives that met all of them.");
   for (const auto& [name, c] : classes_) t.Sample(c.all.attainment().value_or(0), {{"class", name}});
   t.Family("tactus_slo_slack_ratio", PrometheusText::Type::kHistogram,
-           "What was left of an objective / the objective; negative: missed. Its sum may fall.");
+           "(objective - measured time) / objective; negative: missed. The sum may decrease.");
   for (const auto& [name, c] : classes_) {
     for (size_t i = 0; i < kNumObjectives; ++i) {
       if (c.objectives[i].stated == 0) continue;
@@ -79,7 +79,7 @@ void ObjectiveMetrics::AppendTo(PrometheusText* text) const {
     }
   }
   t.Family("tactus_slo_misses_total", PrometheusText::Type::kCounter,
-           "Objectives that were missed, by the cause that cost most of the delay.");
+           "Missed objectives by the main cause of the delay.");
   for (const auto& [name, c] : classes_) {
     for (size_t i = 0; i < kNumObjectives; ++i) {
       for (const auto& [cause, count] : c.objectives[i].misses) {

@@ -1,5 +1,5 @@
-// What /metrics says of objectives, by class: how many were kept, how much of each was left, and what the missed ones
-// were missed for. Thread rule: none of its own; callers that share it lock.
+// Metrics of objectives for /metrics, by class: how many were met, their slack, and the causes of missed ones. Thread
+// rule: none; callers that share it lock.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace tactus::results {
 
 class ObjectiveMetrics {
  public:
-  // A request that has ended. `failed`: "cancelled", "error"; empty: its answer is complete. Where an objective was not
-  // kept and no time was missed (`misses`), that is the cause.
+  // Adds an ended request. `failed`: "cancelled" or "error"; empty: its answer is complete. If an objective was not met
+  // and no time was missed (`misses`), `failed` is the cause.
   void Ended(const EndedRequest& request, const std::array<Miss, kNumObjectives>& misses, std::string_view failed);
-  // One that was not taken.
+  // Adds a rejected request.
   void Refused(const Slo& slo, std::string_view slo_class);
   void AppendTo(PrometheusText* text) const;
 

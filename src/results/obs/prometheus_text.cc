@@ -48,7 +48,7 @@ void PrometheusText::Family(std::string_view name, Type type, std::string_view h
 
 void PrometheusText::Sample(double value, const Labels& labels) {
   prometheus::ClientMetric& metric = impl_->NewMetric(labels);
-  metric.counter.value = metric.gauge.value = value;  // the family's type chooses
+  metric.counter.value = metric.gauge.value = value;  // the family's type selects one
 }
 
 void PrometheusText::Sample(const BucketHistogram& histogram, const Labels& labels) {

@@ -1,5 +1,5 @@
-// Prometheus text exposition from plain numbers, written by prometheus-cpp's serialiser. The hot loop owns the numbers
-// and no registry: a scrape costs the writing of a few kilobytes and never waits for compute.
+// Prometheus text exposition of plain numbers, written by prometheus-cpp's serialiser. The hot loop owns the numbers
+// and uses no registry: a scrape costs writing a few kilobytes and never waits for compute.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace tactus::results {
 
-// A fixed-bucket histogram as Prometheus knows it. One writer. Not prometheus-cpp's: that locks a mutex at each
-// observation (19 ns on Zen 5, this 4), and takes one value at a time where the loop tells of many equal gaps at once.
+// A fixed-bucket histogram for Prometheus. One writer. Not prometheus-cpp's, which locks a mutex per observation (19 ns
+// on Zen 5, this 4) and adds one value at a time, while the loop reports many equal gaps at once.
 class BucketHistogram {
  public:
   explicit BucketHistogram(std::vector<double> upper_bounds)
@@ -34,12 +34,12 @@ class PrometheusText {
  public:
   explicit PrometheusText(Labels common);
   ~PrometheusText();
-  // Starts a family; the samples that follow belong to it. type: counter, gauge or histogram.
+  // Starts a family; the following samples belong to it. type: counter, gauge or histogram.
   enum class Type { kCounter, kGauge, kHistogram };
   void Family(std::string_view name, Type type, std::string_view help);
   void Sample(double value, const Labels& labels = {});
   void Sample(const BucketHistogram& histogram, const Labels& labels = {});
-  // A family of one sample.
+  // A family with one sample.
   void Counter(std::string_view name, std::string_view help, double value);
   void Gauge(std::string_view name, std::string_view help, double value);
   void Histogram(std::string_view name, std::string_view help, const BucketHistogram& histogram);

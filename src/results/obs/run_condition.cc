@@ -25,18 +25,18 @@ class Parser {
   Status Run(std::vector<RunCondition::Clause>* out) {
     if (text_.size() > kMostConditionBytes)
       return InvalidArgument(
-          fmt::format("a condition of {} bytes; at most {} are taken", text_.size(), kMostConditionBytes));
+          fmt::format("a condition of {} bytes; the limit is {}", text_.size(), kMostConditionBytes));
     while (true) {
       TACTUS_RETURN_IF_ERROR(ReadClause(out));
       Blanks();
       if (at_ == text_.size()) return Status();
       const size_t begin = at_;
-      if (Word() != "and") return Wrong(begin, "clauses are joined by 'and'");
+      if (Word() != "and") return Wrong(begin, "join clauses by 'and'");
     }
   }
 
  private:
-  // Positions count from 1, as people do.
+  // Positions count from 1.
   Status Wrong(size_t begin, const std::string& what) const {
     const std::string there =
         begin >= text_.size() ? "its end" : fmt::format("'{}'", Printable(std::string(text_.substr(begin, 20))));
@@ -64,7 +64,7 @@ class Parser {
     Blanks();
     const size_t begin = at_;
     const std::string_view word = Word();
-    if (word.empty()) return Wrong(begin, "a clause such as p99(tbt)<=100ms belongs here");
+    if (word.empty()) return Wrong(begin, "expected a clause such as p99(tbt)<=100ms");
     for (const NamedCondition& n : named_) {
       if (n.name == word) return Parser(n.text, {}).Run(out);
     }
@@ -83,7 +83,7 @@ class Parser {
       return Wrong(begin, metric.status().message() + (names.empty() ? "" : "; whole conditions: " + names));
     }
     const auto comparison = ReadComparison();
-    if (!comparison) return Wrong(at_, "a comparison belongs here: <=, <, >=, > or ==");
+    if (!comparison) return Wrong(at_, "expected a comparison: <=, <, >=, > or ==");
     double limit = 0;
     TACTUS_RETURN_IF_ERROR(ReadLimit(metric->info(), &limit));
     out->push_back({*metric, *comparison, limit, std::string(text_.substr(begin, at_ - begin))});
@@ -106,7 +106,7 @@ class Parser {
     double number = 0;
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), number);
     if (error != std::errc() || !std::isfinite(number) || number < 0)
-      return Wrong(begin, "a number of at least 0 belongs here");
+      return Wrong(begin, "expected a number of at least 0");
     at_ = static_cast<size_t>(end - text_.data());
     const size_t unit_begin = at_;
     while (at_ < text_.size() && (IsWordByte(text_[at_]) || text_[at_] == '%')) ++at_;
@@ -117,7 +117,7 @@ class Parser {
     return Status();
   }
 
-  // From what was written to the metric's unit.
+  // The factor from the given unit to the metric's.
   static std::optional<double> Factor(const MetricInfo& metric, std::string_view unit, double number) {
     static constexpr std::pair<std::string_view, double> kSeconds[] = {
         {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"m", 60}};
@@ -200,7 +200,7 @@ std::string RunCondition::Text() const {
 std::string VerdictText(const RunCondition::Clause& clause, const RunCondition::Verdict& verdict) {
   return fmt::format(
       "{}: {}", clause.text,
-      verdict.value ? "it was " + MetricText(*verdict.value, clause.metric.info().unit) : "the run has no such value");
+      verdict.value ? "it was " + MetricText(*verdict.value, clause.metric.info().unit) : "the run has no value");
 }
 
 }  // namespace tactus::results

@@ -1,7 +1,6 @@
-// A condition on a run, as people write it: 'p99(tbt)<=100ms and p50(delay)<=2s and rejected==0'. Clauses are joined by
-// "and"; each compares a figure of the result (run_metric.h) with a number and its unit: ns, us, ms, s or m for times,
-// % or none for shares, none for the rest. A named condition stands for its clauses.
-//
+// A condition on a run, such as 'p99(tbt)<=100ms and p50(delay)<=2s and rejected==0'. Clauses are joined by "and"; each
+// compares a metric of the result (run_metric.h) with a number and its unit: ns, us, ms, s or m for times, % or none
+// for shares, none for the rest. A named condition is an abbreviation for its clauses.
 // Thread rule: immutable; any thread.
 #pragma once
 
@@ -29,21 +28,21 @@ class RunCondition {
     RunMetric metric;
     Comparison comparison;
     double limit;      // in the metric's unit
-    std::string text;  // as it was written
+    std::string text;  // as given
   };
-  // What a run says of a clause. No value, because nothing is known: not held.
+  // The outcome of a clause for a run. No value (unknown): not held.
   struct Verdict {
     bool held = false;
     std::optional<double> value;
   };
 
-  // kInvalidArgument: names the position (from 1), what is there and what may be.
+  // kInvalidArgument: names the position (from 1), the text there and what was expected.
   static Result<RunCondition> Parse(std::string_view text, std::span<const NamedCondition> named = {});
 
-  // One verdict per clause, in their order.
+  // One verdict per clause, in order.
   std::vector<Verdict> Check(const Json& result) const;
   std::span<const Clause> clauses() const { return clauses_; }
-  std::string Text() const;  // with names replaced by what they stand for
+  std::string Text() const;  // with named conditions expanded
 
  private:
   std::vector<Clause> clauses_;

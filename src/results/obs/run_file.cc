@@ -21,11 +21,11 @@
 namespace tactus::results {
 namespace {
 
-constexpr size_t kPartBytes = size_t{256} << 10;  // of CSV: a part is written when it has so many
+constexpr size_t kPartBytes = size_t{256} << 10;  // CSV bytes per part
 constexpr size_t kMostUnwritten = size_t{256} << 20;
-constexpr size_t kWaitAbove = size_t{4} << 20;  // unwritten, for those that wait
+constexpr size_t kWaitAbove = size_t{4} << 20;  // unwritten bytes at which a writer with kWait blocks
 
-// Cells hold no comma, no quote and no line's end (base/csv.h).
+// Cells must not contain a comma, a quote or a line break (base/csv.h).
 void AppendText(std::string_view text, std::string* out) {
   for (const char c : text) out->push_back(c == ',' || c == '"' || static_cast<uint8_t>(c) < 0x20 ? '_' : c);
 }
@@ -140,7 +140,8 @@ struct RunFileWriter::Impl {
                static_cast<la_ssize_t>(member.text.size()) &&
            archive_write_finish_entry(zip) == ARCHIVE_OK && error == 0;
   }
-  // What the archive is made of. libarchive never frees all of an archive whose writing failed: so it is not told.
+  // Write callback of libarchive. It always reports success, because libarchive leaks part of an archive whose writing
+  // failed.
   static la_ssize_t Take(archive*, void* self, const void* bytes, size_t size) {
     Impl& w = *static_cast<Impl*>(self);
     const char* at = static_cast<const char*>(bytes);
@@ -158,7 +159,7 @@ struct RunFileWriter::Impl {
     const char* why = archive_error_string(zip);
     return why != nullptr ? why : "input/output error";
   }
-  // The rest of what was handed over is written first.
+  // Writes everything queued, then joins the thread.
   void Join() {
     {
       std::lock_guard lock(mutex);
@@ -170,7 +171,7 @@ struct RunFileWriter::Impl {
 
   ~Impl() {
     Join();
-    // Without its end the archive is as a killed program leaves it, with all that came before.
+    // Without Close the archive has no end record, as after a killed program, but keeps all complete parts.
     abandoned = !closed;
     archive_write_free(zip);
     archive_entry_free(entry);
@@ -183,9 +184,9 @@ struct RunFileWriter::Impl {
   std::array<Table, kNumRunFileTables> tables;
   bool closed = false;
 
-  std::FILE* file = nullptr;  // writer thread, until it has ended
-  int error = 0;              // errno of the first write that failed; of the same thread
-  bool abandoned = false;     // what the archive still wants to write is dropped
+  std::FILE* file = nullptr;  // used by the writer thread until it has ended
+  int error = 0;              // errno of the first failed write; writer thread
+  bool abandoned = false;     // further output of the archive is discarded
   archive* zip = archive_write_new();
   archive_entry* entry = archive_entry_new();
 
@@ -219,7 +220,7 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::Create(const std::string& 
     return cannot(archive_error_string(zip));
   }
   if (!impl->Write({"run.json", AboutJson(about)})) return cannot(impl->Why());
-  // Signals are for the threads that wait for them: a server's stop must not end the process here.
+  // The writer thread blocks all signals: they must reach the threads that handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

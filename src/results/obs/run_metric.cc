@@ -14,23 +14,24 @@ namespace {
 constexpr auto kMs = MetricUnit::kMilliseconds;
 constexpr MetricInfo kMetrics[] = {
     {"ttft", "/ttft_ms", "/ttft_ms", true, kMs, -1, "arrival to first token"},
-    {"normalized_ttft", "/normalized_ttft_ms", nullptr, true, kMs, -1, "the same, per prompt token"},
+    {"normalized_ttft", "/normalized_ttft_ms", nullptr, true, kMs, -1, "arrival to first token, per prompt token"},
     {"tbt", "/tbt_ms", "/tbt_ms", true, kMs, -1, "between two tokens of a stream, every gap"},
     {"tpot", "/tpot_ms", "/tpot_ms", true, kMs, -1, "first token to last, per token after the first"},
     {"e2e", "/e2e_ms", "/e2e_ms", true, kMs, -1, "arrival to last token"},
-    {"delay", "/scheduling_delay_ms", nullptr, true, kMs, -1, "arrival to the first share of a step"},
-    {"step", "/step_ms", nullptr, true, kMs, 0, "time of a step"},
+    {"delay", "/scheduling_delay_ms", nullptr, true, kMs, -1, "arrival to the first step that contains the request"},
+    {"step", "/step_ms", nullptr, true, kMs, 0, "duration of a step"},
     {"bubble", "/bubbles/per_request_ms", nullptr, true, kMs, -1, "idle time of stages before a request's steps"},
     {"attainment", "/slo_attainment", "/slo_attainment", false, MetricUnit::kShare, 1,
-     "share of requests that kept every objective they state"},
-    {"ttft_attainment", "/ttft_attainment", "/ttft_attainment", false, MetricUnit::kShare, 1, "of TTFT alone"},
+     "share of requests that met all their objectives"},
+    {"ttft_attainment", "/ttft_attainment", "/ttft_attainment", false, MetricUnit::kShare, 1,
+     "share that met the TTFT objective"},
     {"tbt_attainment", "/tbt_attainment", "/tbt_attainment", false, MetricUnit::kShare, 1,
-     "of the gap objective alone"},
+     "share that met the gap objective"},
     {"jct_attainment", "/jct_attainment", "/jct_attainment", false, MetricUnit::kShare, 1,
-     "of the total objective alone"},
+     "share that met the total objective"},
     {"step_attainment", "/step_attainment", "/step_attainment", false, MetricUnit::kShare, 1,
      "share of gaps within the gap objective"},
-    {"goodput", "/goodput", nullptr, false, MetricUnit::kPerSecond, 1, "requests/s that kept every objective"},
+    {"goodput", "/goodput", nullptr, false, MetricUnit::kPerSecond, 1, "requests/s that met all their objectives"},
     {"throughput", "/request_throughput", nullptr, false, MetricUnit::kPerSecond, 1, "requests/s"},
     {"input_throughput", "/input_token_throughput", nullptr, false, MetricUnit::kPerSecond, 1, "prompt tokens/s"},
     {"output_throughput", "/output_token_throughput", nullptr, false, MetricUnit::kPerSecond, 1, "output tokens/s"},
@@ -38,19 +39,20 @@ constexpr MetricInfo kMetrics[] = {
     {"completed", "/requests/completed", "/completed", false, MetricUnit::kPlain, 1, "requests"},
     {"failed", "/requests/failed", "/failed", false, MetricUnit::kPlain, -1, "requests"},
     {"rejected", "/requests/rejected", "/rejected", false, MetricUnit::kPlain, -1, "requests"},
-    {"preemptions", "/preemptions", nullptr, false, MetricUnit::kPlain, -1, "of running sequences"},
+    {"preemptions", "/preemptions", nullptr, false, MetricUnit::kPlain, -1, "preemptions of running sequences"},
     {"recomputed_tokens", "/recomputed_tokens", nullptr, false, MetricUnit::kPlain, -1, "after preemptions"},
-    {"steps", "/steps", nullptr, false, MetricUnit::kPlain, 0, "of all replicas"},
+    {"steps", "/steps", nullptr, false, MetricUnit::kPlain, 0, "steps of all replicas"},
     {"mean_batch", "/mean_batch", nullptr, false, MetricUnit::kPlain, 0, "sequences per step"},
-    {"budget_utilization", "/budget_utilization", nullptr, false, MetricUnit::kShare, 0, "of the token budget"},
-    {"kv_utilization", "/kv_utilization", nullptr, false, MetricUnit::kShare, 0, "of the KV blocks"},
+    {"budget_utilization", "/budget_utilization", nullptr, false, MetricUnit::kShare, 0,
+     "used share of the token budget"},
+    {"kv_utilization", "/kv_utilization", nullptr, false, MetricUnit::kShare, 0, "used share of the KV blocks"},
     {"prefix_sharing", "/prefix_sharing", nullptr, false, MetricUnit::kShare, 1, "prompt tokens found in the cache"},
-    {"mfu", "/mfu", nullptr, false, MetricUnit::kShare, 1, "arithmetic against the devices' peak"},
-    {"mbu", "/mbu", nullptr, false, MetricUnit::kShare, 1, "memory traffic against the devices' peak"},
+    {"mfu", "/mfu", nullptr, false, MetricUnit::kShare, 1, "arithmetic as a share of the devices' peak"},
+    {"mbu", "/mbu", nullptr, false, MetricUnit::kShare, 1, "memory traffic as a share of the devices' peak"},
     {"cost", "/cost_per_million_tokens", nullptr, false, MetricUnit::kPlain, -1,
-     "per million tokens, prompts and answers (--device-hour-price)"},
+     "cost per million tokens, prompts and answers (--device-hour-price)"},
     {"output_cost", "/cost_per_million_output_tokens", nullptr, false, MetricUnit::kPlain, -1,
-     "per million output tokens"},
+     "cost per million output tokens"},
 };
 constexpr std::string_view kParts[] = {"mean", "p50", "p90", "p95", "p99", "max"};
 
@@ -86,14 +88,15 @@ Result<RunMetric> RunMetric::Of(std::string_view part, std::string_view name, st
   const auto* const info =
       std::find_if(std::begin(kMetrics), std::end(kMetrics), [name](const MetricInfo& m) { return m.name == name; });
   if (info == std::end(kMetrics)) {
-    return InvalidArgument(fmt::format("'{}' is no metric; there are {}", Printable(std::string(name)), MetricNames()));
+    return InvalidArgument(
+        fmt::format("'{}' is not a metric; the metrics are {}", Printable(std::string(name)), MetricNames()));
   }
   if (info->summary && part.empty())
-    return InvalidArgument(fmt::format("'{0}' has many values: write p99({0}), or mean, p50, p90, p95, max", name));
+    return InvalidArgument(fmt::format("'{0}' has many values: use p99({0}), or mean, p50, p90, p95, max", name));
   if (!info->summary && !part.empty())
-    return InvalidArgument(fmt::format("'{0}' is one value: write {0} alone, not {1}({0})", name, part));
+    return InvalidArgument(fmt::format("'{0}' is a single value: use {0}, not {1}({0})", name, part));
   if (!of_class.empty() && info->of_class == nullptr)
-    return InvalidArgument(fmt::format("'{}' is not known by class: leave '{}' out", name, of_class));
+    return InvalidArgument(fmt::format("'{}' has no values by class: leave '{}' out", name, of_class));
   return RunMetric(info, std::string(part), std::string(of_class));
 }
 
@@ -101,7 +104,7 @@ Result<RunMetric> RunMetric::Parse(std::string_view text) {
   text = Trim(text);
   const size_t open = text.find('(');
   if (open == std::string_view::npos) return Of("", text, "");
-  if (text.back() != ')') return InvalidArgument(fmt::format("'{}' lacks its ')'", Printable(std::string(text))));
+  if (text.back() != ')') return InvalidArgument(fmt::format("'{}' has no ')'", Printable(std::string(text))));
   const std::string_view head = Trim(text.substr(0, open));
   const std::string_view inside = Trim(text.substr(open + 1, text.size() - open - 2));
   if (!IsSummaryPart(head)) return Of("", head, inside);

@@ -1,6 +1,5 @@
-// Figures of a result object by name: "p99(tbt)", "goodput", "attainment(chat)". They are read off the object's JSON
-// (docs/api.md, "Result"), so that a run and a file of one are read alike and every figure keeps its one definition.
-//
+// Metrics of a result object by name: "p99(tbt)", "goodput", "attainment(chat)". They are read from the object's JSON
+// (docs/api.md, "Result"), so that live results and result files are read alike and every metric has one definition.
 // Thread rule: immutable; any thread.
 #pragma once
 
@@ -21,30 +20,30 @@ enum class MetricUnit : uint8_t { kMilliseconds, kSeconds, kPerSecond, kShare, k
 struct MetricInfo {
   const char* name;
   const char* path;      // of the value in the result's JSON: "/requests/rejected"
-  const char* of_class;  // the same in an object of `classes`; null: not known by class
-  bool summary;          // of many values: the path leads to mean, p50, p90, p95, p99 and max
+  const char* of_class;  // the same within an object of `classes`; null: not available by class
+  bool summary;          // many values: the path leads to mean, p50, p90, p95, p99 and max
   MetricUnit unit;
-  int sense;  // 1: more is better, -1: less is, 0: neither
+  int sense;  // 1: more is better, -1: less is better, 0: neither
   const char* help;
 };
 std::span<const MetricInfo> Metrics();
 
 class RunMetric {
  public:
-  // kInvalidArgument: names what is wrong and lists what there is.
+  // kInvalidArgument: names the error and lists the metrics.
   static Result<RunMetric> Parse(std::string_view text);
-  // From its parts: `part` is a quantile's name or "mean" or "max", empty where the metric has one value;
-  // `of_class` empty: of all requests. As Parse.
+  // From its parts: `part` is a quantile's name, "mean" or "max", empty for a metric with one value; `of_class` empty:
+  // all requests. Errors as in Parse.
   static Result<RunMetric> Of(std::string_view part, std::string_view name, std::string_view of_class);
 
-  // By comma; those of p99(ttft, CLASS) do not part it. As Parse.
+  // Separated by commas, except the comma within p99(ttft, CLASS). Errors as in Parse.
   static Result<std::vector<RunMetric>> ParseList(std::string_view text);
-  // Every metric of all requests, with every part.
+  // Every metric over all requests, with every part.
   static std::vector<RunMetric> All();
 
-  // In the unit of info(). Absent: not known of this run.
+  // In the unit of info(). Absent: the run has no value.
   std::optional<double> Value(const Json& result) const;
-  std::string Name() const;  // as Parse takes it
+  std::string Name() const;  // in the form that Parse reads
   const MetricInfo& info() const { return *info_; }
 
  private:

@@ -20,14 +20,14 @@
 namespace tactus::results {
 namespace {
 
-constexpr int64_t kMostFileBytes = int64_t{16} << 30;  // of the file
-constexpr int64_t kMostUnpacked = int64_t{256} << 30;  // of its parts together
+constexpr int64_t kMostFileBytes = int64_t{16} << 30;  // file size
+constexpr int64_t kMostUnpacked = int64_t{256} << 30;  // sum of its unpacked parts
 constexpr size_t kMostJson = size_t{16} << 20;
 constexpr size_t kMostLine = size_t{64} << 10;
 constexpr size_t kPiece = size_t{256} << 10;
 constexpr TimeNs kMostSeconds = kNever / kSecond - 1;
 
-// A cell as the writer has it; nothing: not of that form.
+// Parses a cell written by the writer; absent: another form.
 std::optional<int64_t> Count(std::string_view cell) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
@@ -41,7 +41,7 @@ std::optional<double> Real(std::string_view cell) {
     return std::nullopt;
   return value;
 }
-// A decimal number of `unit` nanoseconds, exact; digits below a nanosecond are cut.
+// A decimal number of `unit` nanoseconds, exact; digits below a nanosecond are dropped.
 std::optional<int64_t> Time(std::string_view cell, int64_t unit) {
   const size_t point = cell.find('.');
   const auto whole = Count(cell.substr(0, point));
@@ -61,8 +61,8 @@ struct Bad {
   std::string column, cell;
 };
 
-// The cells of a row by the columns of the header. A column that the header lacks is empty in every row, so that files
-// of a program with fewer columns can be read.
+// The cells of a row by the columns of the header. A column missing in the header is empty in every row, so that files
+// of older program versions can be read.
 class TableRow {
  public:
   void Header(std::string_view line) {
@@ -72,7 +72,7 @@ class TableRow {
   }
   bool has_header() const { return !names_.empty(); }
   size_t columns() const { return names_.size(); }
-  // False: not as many cells as columns.
+  // False: the number of cells differs from the number of columns.
   bool Split(std::string_view line) {
     SplitCells(line, &cells_);
     bad_.reset();
@@ -200,7 +200,7 @@ class Reader {
     archive_read_support_format_zip_streamable(zip_);
     if (archive_read_open(zip_, this, nullptr, &Reader::More, nullptr) != ARCHIVE_OK) {
       if (!input_.ok()) return input_;
-      return NotRunFile(path_, "it is no zip archive");
+      return NotRunFile(path_, "it is not a zip archive");
     }
     bool first = true;
     archive_entry* entry = nullptr;
@@ -214,7 +214,7 @@ class Reader {
       if (ended_early_) break;
     }
     if (!input_.ok()) return input_;
-    if (first) return NotRunFile(path_, "it is no zip archive, or an empty one");
+    if (first) return NotRunFile(path_, "it is not a zip archive, or an empty one");
     if (run_.rows[0] + run_.rows[1] + run_.rows[2] == 0) return NothingInIt();
     return Status();
   }
@@ -236,19 +236,18 @@ class Reader {
     return static_cast<la_ssize_t>(piece_.size());
   }
 
-  // False: there is none, or the file ends early.
+  // False: no further member, or the file ends early.
   bool NextMember(archive_entry** entry) { return archive_read_next_header(zip_, entry) == ARCHIVE_OK; }
 
   Status NothingInIt() const {
-    const char* why = run_.complete() ? "no request came while it was recorded"
-                                      : "its recording was stopped before much had happened";
-    return InvalidArgument(fmt::format("the run file '{}' has nothing in it: {}", Printable(path_), why));
+    const char* why = run_.complete() ? "it recorded no requests" : "its recording stopped early";
+    return InvalidArgument(fmt::format("the run file '{}' is empty: {}", Printable(path_), why));
   }
   Status Damaged(const std::string& why) const {
     return DataLoss(fmt::format("the run file '{}' is damaged in {}: {}", Printable(path_), Printable(member_), why));
   }
 
-  // The next bytes of the member; empty at its end. What ends with the file is not damaged.
+  // The next bytes of the member; empty at its end. A file that ends early is not damaged.
   Result<std::string_view> Piece() {
     const void* bytes = nullptr;
     size_t size = 0;
@@ -265,7 +264,7 @@ class Reader {
       return Damaged(why != nullptr ? why : "unreadable");
     }
     unpacked_ += static_cast<int64_t>(size);
-    if (unpacked_ > kMostUnpacked) return Damaged(fmt::format("more than {} bytes in all", kMostUnpacked));
+    if (unpacked_ > kMostUnpacked) return Damaged(fmt::format("more than {} bytes in total", kMostUnpacked));
     return std::string_view(static_cast<const char*>(bytes), size);
   }
 
@@ -280,7 +279,7 @@ class Reader {
     if (ended_early_) return Json(nullptr);
     auto json = json_text::ParseJson(text);
     if (!json.ok()) return Damaged(json.status().message());
-    if (!json->is_object()) return Damaged("no JSON object");
+    if (!json->is_object()) return Damaged("not a JSON object");
     return json;
   }
 
@@ -288,9 +287,9 @@ class Reader {
     TACTUS_ASSIGN_OR_RETURN(const Json json, ReadJson());
     if (ended_early_) return Status();
     if (json_text::TextOf(json, "format") != kRunFileFormat)
-      return NotRunFile(path_, fmt::format("its run.json has no \"format\": \"{}\"", kRunFileFormat));
+      return NotRunFile(path_, fmt::format("run.json has no \"format\": \"{}\"", kRunFileFormat));
     const auto version = json.find("version");
-    if (version == json.end() || !version->is_number_integer()) return Damaged("\"version\" is no whole number");
+    if (version == json.end() || !version->is_number_integer()) return Damaged("\"version\" is not a whole number");
     run_.about.program = json_text::TextOf(json, "program");
     if (*version != kRunFileVersion) {
       return InvalidArgument(
@@ -323,12 +322,12 @@ class Reader {
       return Status();
     }
     const auto table = TableOf(member_);
-    if (!table) return Status();  // of a later program; skipped
+    if (!table) return Status();  // a table of a later version; skipped
     TableRow row;
     std::string rest;
     while (true) {
       TACTUS_ASSIGN_OR_RETURN(const std::string_view piece, Piece());
-      if (piece.empty()) return Status();  // a row that the file's end has cut is not one
+      if (piece.empty()) return Status();  // an incomplete last row is ignored
       rest += piece;
       std::string_view text = rest;
       while (text.find('\n') != std::string_view::npos) TACTUS_RETURN_IF_ERROR(ReadRow(*table, TakeLine(&text), &row));
@@ -360,7 +359,7 @@ class Reader {
         break;
     }
     if (const auto& bad = row->bad()) {
-      return Damaged(fmt::format("row {} of {} has '{}' in column {}, which is no number from 0 on", rows,
+      return Damaged(fmt::format("row {} of {} has '{}' in column {}, which is not a number from 0", rows,
                                  RunFileTableName(table), Printable(bad->cell), bad->column));
     }
     if (visitor_ == nullptr) return Status();
@@ -383,9 +382,9 @@ class Reader {
   RunVisitor* const visitor_;
   RunFile& run_;
   archive* const zip_;
-  std::string piece_;    // libarchive's until it asks for the next
+  std::string piece_;    // owned by libarchive until the next read
   bool at_end_ = false;  // of the file
-  Status input_;         // why it could not be read on
+  Status input_;         // the read error
   std::string member_;
   bool ended_early_ = false;
   int64_t unpacked_ = 0;

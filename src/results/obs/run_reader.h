@@ -1,5 +1,5 @@
-// Reads run files (results/obs/run_file.h), row by row: memory does not grow with the run. Damaged and hostile files
-// are errors with the part at fault. Caller's thread.
+// Reads run files (results/obs/run_file.h) row by row: memory does not grow with the run. Damaged and hostile files are
+// errors that name the faulty part. Caller's thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace tactus::results {
 
-// Told of every row, in the order of the file: the rows of each table are in their own order. Texts live as long as the
-// call.
+// Receives every row in file order; each table's rows keep their order. Texts are valid during the call.
 class RunVisitor {
  public:
   virtual ~RunVisitor() = default;
@@ -28,9 +27,9 @@ struct RunFile {
   bool complete() const { return !result.is_null(); }
 };
 
-// kNotFound, kInvalidArgument: no such file, not a run file, of another version, or a run with nothing in it.
-// kDataLoss: damaged. A file that ends early is no error: what is there counts, and the run is not complete.
-// `run`: filled in as it is read; `about` before the first row.
+// kNotFound, kInvalidArgument: no such file, not a run file, of another version, or an empty run. kDataLoss: damaged. A
+// file that ends early is not an error: its rows count, and the run is not complete. `run` is filled while reading;
+// `about` before the first row.
 Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run);
 
 }  // namespace tactus::results

@@ -84,7 +84,7 @@ void RunAccumulator::Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t
   if (!window_.limited()) {
     (first ? ttft_ns_ : gap_ns_).Add(gap_ns, count);
   } else if (!first && window_.Holds(at_ns)) {
-    gap_ns_.Add(gap_ns, count);  // a first token counts with its request (Ended)
+    gap_ns_.Add(gap_ns, count);  // first tokens count with their request (Ended)
   }
 }
 

@@ -1,4 +1,4 @@
-// From what happens in a run to its result object: one definition of every figure, for every observer (the engine's
+// From the events of a run to its result object: one definition of every metric for every observer (the engine's
 // metrics, the simulator, a replay, a load test's client).
 #pragma once
 
@@ -16,47 +16,47 @@
 
 namespace tactus::results {
 
-// Clients name classes, so there is a bound on their number; those beyond it are counted together as "other".
+// Clients choose class names, so their number is bounded; further ones are counted together as "other".
 inline constexpr size_t kMostClasses = 32;
 
-// A request that was taken and has ended.
+// A request that was accepted and has ended.
 struct EndedRequest {
-  bool ok = false;  // its answer is complete: not an error, not cancelled
+  bool ok = false;  // complete answer: no error, not cancelled
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;       // of all choices
-  DurationNs delay_ns = -1;            // arrival to its first share of a step; -1: never, or not seen from here
-  DurationNs ttft_ns = -1;             // arrival to its first token; -1: none came
-  DurationNs predicted_ttft_ns = -1;   // by the gate when it came; -1: nothing was
-  TimeNs arrival_ns = 0, done_ns = 0;  // its end
+  DurationNs delay_ns = -1;            // arrival to its first step; -1: never, or unknown to the observer
+  DurationNs ttft_ns = -1;             // arrival to first token; -1: no token
+  DurationNs predicted_ttft_ns = -1;   // predicted by the gate on arrival; -1: none
+  TimeNs arrival_ns = 0, done_ns = 0;  // done_ns: its end
   DurationNs longest_gap_ns = 0;       // between two tokens of one choice
   int64_t gaps = 0, late_gaps = 0;     // of all choices; late: longer than the TBT objective
   Slo slo;
   std::string_view slo_class;
 };
 
-// Thread rule: none of its own; callers that share it lock.
+// Thread rule: none; callers that share it lock.
 class RunAccumulator {
  public:
-  // `exact`: every latency is kept, for percentiles without a bucket's error; memory grows with the run. `window`: what
-  // counts. With one that is limited, what happens is told in the order of time, or arrivals first.
+  // `exact`: keeps every latency, for percentiles without bucket error; memory grows with the run. `window`: the
+  // measured part. With a limited window, events must be passed in time order, arrivals first at equal times.
   explicit RunAccumulator(bool exact = false, RunWindow window = {});
 
-  // A request came, whatever becomes of it.
+  // Counts an arriving request, whatever its outcome.
   void Arrived(TimeNs arrival_ns) {
     ++arrived_;
     first_come_ns_ = std::min(first_come_ns_, arrival_ns);
     last_come_ns_ = std::max(last_come_ns_, arrival_ns);
     window_.Arrived(arrival_ns);
   }
-  // `count` tokens that came at `at_ns`, so long after their stream's previous one; first: after their requests'
+  // `count` tokens at `at_ns`, `gap_ns` after the previous token of their streams; first: after their requests'
   // arrival.
   void Tokens(TimeNs at_ns, DurationNs gap_ns, bool first, int64_t count = 1);
-  // The same gap once more, for its class, by an observer that knows whose it is.
+  // Adds the gap to its class too; for observers that know the request of each gap.
   void ClassGap(TimeNs at_ns, DurationNs gap_ns, const Slo& slo, std::string_view slo_class);
   void Ended(const EndedRequest& request);
-  // Refused before it was taken, when it came. `why` (may be empty): the first is kept.
+  // A request that was rejected on arrival. `why` (may be empty): the first reason is kept.
   void Rejected(TimeNs arrival_ns, const Slo& slo, std::string_view slo_class, std::string_view why = {});
-  // A step of the executor that did not fail; `items`: sequences that had a share.
+  // A step of the executor that did not fail; `items`: sequences in the step.
   void Step(TimeNs end_ns, DurationNs took_ns, int64_t items);
   void Decision(DurationNs took_ns) { decision_ns_.Add(took_ns); }
 
@@ -66,24 +66,24 @@ class RunAccumulator {
   std::map<std::string, ObjectiveCounts> objectives_by_class() const;
   const Histogram& decision_ns() const { return decision_ns_; }
 
-  // All that was counted; the run lasts from the first arrival to the last end, or as long as its window. Engine
-  // figures that are counted elsewhere (EngineStats) are left to their owner.
+  // All counts; the run lasts from the first arrival to the last end, or as long as its window. Engine figures that are
+  // counted elsewhere (EngineStats) are set by the caller.
   RunResult Outcome() const;
-  // With what was counted here of the engine: step times, decisions, delays, batch.
+  // The engine figures counted here: step times, decisions, delays, batch.
   EngineFigures Engine() const;
 
  private:
-  // What is kept of a class beside its counts.
+  // Values of a class besides its counts.
   struct Class {
     explicit Class(bool exact) : ttft_ns(exact), longest_gap_ns(exact), gap_ns(exact), tpot_ns(exact), e2e_ns(exact) {}
     ClassFigures counts;
     LatencyValues ttft_ns, longest_gap_ns, gap_ns, tpot_ns, e2e_ns;
   };
-  // Null: the request is of no class and states nothing.
+  // Null: the request has no class and no objectives.
   Class* ClassOf(const Slo& slo, std::string_view name);
 
   RunWindow window_;
-  RunResult::Served served_;  // with a limited window: what ended in it
+  RunResult::Served served_;  // with a limited window: what ended within it
   int64_t completed_ = 0, failed_ = 0, rejected_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   int64_t steps_ = 0, items_ = 0, arrived_ = 0;
   TimeNs first_come_ns_ = kNever, last_come_ns_ = 0;
@@ -96,13 +96,13 @@ class RunAccumulator {
   Histogram step_ns_, decision_ns_;
 };
 
-// Whether a request that ended so kept all that it stated.
+// Whether an ended request met all its objectives.
 bool KeptSlo(const EndedRequest& request);
 
-// The object of docs/api.md ("Result"): always every field, null where nothing is known.
+// The object of docs/api.md ("Result"): always every field, null if unknown.
 Json RunJson(const RunResult& result);
 Json SummaryJson(const Summary& summary);
-// The same for people, in the columns that they know.
+// The same as text, with the usual columns.
 std::string RunTable(const RunResult& result);
 
 }  // namespace tactus::results

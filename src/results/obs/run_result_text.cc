@@ -34,7 +34,7 @@ Json BubblesJson(const BubbleFigures& b) {
           {"per_request_mean_ms_by_cause", ByCauseJson(b.per_request_mean_ms, "")}};
 }
 
-// Where only a client looked, all of it is null.
+// With only a client as observer, all engine fields are null.
 void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
   static constexpr const char* kNames[] = {"steps",
                                            "plan_hash",
@@ -160,7 +160,7 @@ Json ObjectivesJson(const ObjectiveCounts& c) {
   return {{"ttft_ms", stated(c.ttft)}, {"tbt_ms", stated(c.tbt)}, {"jct_ms", stated(c.jct)}};
 }
 
-// What requests stated: "TTFT 500 ms, gap 40 to 90 ms"; empty: nothing.
+// The stated objectives: "TTFT 500 ms, gap 40 to 90 ms"; empty: none.
 std::string ObjectivesText(const ObjectiveCounts& c) {
   std::string text;
   for (const auto& [name, of] : {std::pair{"TTFT", &c.ttft}, {"gap", &c.tbt}, {"total", &c.jct}}) {
@@ -241,10 +241,11 @@ std::string RunTable(const RunResult& r) {
                                 r.rejected, r.duration_s);
   if (r.served) {
     out += fmt::format(
-        "Measured from {} s after the first arrival: requests that came then; throughput: the {} that ended then\n",
+        "Measured from {} s after the first arrival: requests that arrived in that time; throughput: the {} that ended "
+        "in it\n",
         Number(r.measured_from_s, 1, "{:.2f}"), r.served->requests);
   }
-  out += fmt::format("Request rate asked / achieved: {} / {} per s\n", Number(r.request_rate_asked, 1, "{:.3f}"),
+  out += fmt::format("Request rate requested / achieved: {} / {} per s\n", Number(r.request_rate_asked, 1, "{:.3f}"),
                      Number(r.request_rate_achieved, 1, "{:.3f}"));
   out += fmt::format(
       "Throughput: {} requests/s, {} input tokens/s, {} output tokens/s; goodput {} requests/s, attainment {}\n",
@@ -273,7 +274,7 @@ std::string RunTable(const RunResult& r) {
       out += fmt::format("Bubbles per request (ms): median {:.2f}, P99 {:.2f}\n", s.bubbles->per_request_ms.p50,
                          s.bubbles->per_request_ms.p99);
     }
-    if (!s.extrapolation.empty()) out += "Beyond what was measured: " + s.extrapolation + "\n";
+    if (!s.extrapolation.empty()) out += "Outside the measured range: " + s.extrapolation + "\n";
   }
   if (r.plan) {
     const PlanFigures& p = *r.plan;
@@ -286,7 +287,7 @@ std::string RunTable(const RunResult& r) {
   }
   if (!r.classes.empty()) out += ClassTable(r);
   if (r.simulated && r.simulated->objectives_below_a_step > 0) {
-    out += fmt::format("{} requests have an objective below the shortest step, {:.3f} ms: nothing can keep it\n",
+    out += fmt::format("{} requests have an objective below the shortest step, {:.3f} ms: it cannot be met\n",
                        r.simulated->objectives_below_a_step, r.simulated->shortest_step_ms);
   }
   if (!r.first_rejection.empty()) out += "First rejection: " + r.first_rejection + "\n";

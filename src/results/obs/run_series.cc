@@ -4,7 +4,7 @@ namespace tactus::results {
 namespace {
 
 constexpr double kNsToMs = 1e-6;
-constexpr int64_t kMostQuiet = 4096;  // rows in a row in which nothing happens; beyond it they are left out
+constexpr int64_t kMostQuiet = 4096;  // rows without events in a row; further ones are left out
 
 }  // namespace
 

@@ -1,7 +1,6 @@
-// Which part of a run counts: all of it, or what lies between a warm-up and the end of the load, so that neither an
+// The measured part of a run: all of it, or the part between a warm-up and the end of the load, so that neither an
 // empty server nor one that runs dry is measured (docs/api.md, "The measured part").
-//
-// Thread rule: none of its own.
+// Thread rule: none; use from one thread.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 
 namespace tactus::results {
 
-// A stretch of a run: so much time, or so many arrivals. Neither: not given.
+// The length of a part of a run: a time, or a number of arrivals. Neither: not given.
 struct RunLength {
   DurationNs ns = -1;
   int64_t requests = -1;
@@ -20,14 +19,14 @@ struct RunLength {
 class RunWindow {
  public:
   RunWindow() = default;  // everything
-  // Of a load of so many arrivals.
+  // For a load with `arrivals` requests.
   RunWindow(RunLength warmup, RunLength measure, int64_t arrivals)
       : warmup_(warmup), measure_(measure), arrivals_(arrivals), limited_(warmup.given() || measure.given()) {}
 
   bool limited() const { return limited_; }
 
-  // In the order of time, and before anything else that happens at the same time. The window opens when the warm-up is
-  // over; it closes when it was as long as is asked for, and with the last arrival at the latest.
+  // Call in time order, before other events at the same time. The window opens after the warm-up; it closes after the
+  // measured length, and with the last arrival at the latest.
   void Arrived(TimeNs at_ns) {
     if (!limited_ || seen_ == arrivals_) return;
     if (seen_ == 0) first_ns_ = at_ns;
@@ -41,7 +40,7 @@ class RunWindow {
   }
   bool Holds(TimeNs at_ns) const { return !limited_ || (at_ns >= begin_ns_ && at_ns < end_ns_); }
 
-  // How long it was of a run that has come to `last_ns`, and how long after the first arrival it began.
+  // The window's length in a run that has reached `last_ns`, and its start after the first arrival.
   DurationNs LengthNs(TimeNs last_ns) const {
     return begin_ns_ == kNever ? 0 : std::max<DurationNs>(0, std::min(end_ns_, last_ns) - begin_ns_);
   }

@@ -12,19 +12,19 @@
 namespace tactus::results {
 namespace {
 
-// A picture on a page is about as wide as a phone's screen, so that its text is as large there as the page's; a file of
-// its own is wider.
+// A picture on a page is about as wide as a phone's screen, so that its text has the size of the page's text; a
+// separate file is wider.
 struct Size {
   double width, height;
 };
 constexpr Size kOnPage{400, 290}, kAlone{720, 300};
 constexpr double kLeft = 64, kRight = 16, kBottom = 46;
 constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 18;
-constexpr double kTextWidth = 7.0;  // of a letter, about
-constexpr double kTickRoom = 52;    // between two on the horizontal axis
+constexpr double kTextWidth = 7.0;  // of an average character
+constexpr double kTickRoom = 52;    // between two ticks of the horizontal axis
 
-// Near Okabe and Ito's colours, in the order in which neighbours differ most: any two can be told apart whatever
-// kind of colour-blindness a reader has, and each stands out from the paper (tests/results/report/palette_test.cc).
+// Near Okabe and Ito's colours, ordered so that neighbours differ most. Readers with any colour-blindness can
+// distinguish any two, and each contrasts with the paper (tests/results/report/palette_test.cc).
 constexpr const char* kLight[kNumColours] = {"#0065ad", "#c98500", "#00905a", "#bc78b4",
                                              "#2f90e8", "#9c4000", "#6b6b6b"};
 constexpr const char* kDark[kNumColours] = {"#4a8ee8", "#f3bf23", "#2adf9b", "#d9a8c8",
@@ -64,7 +64,7 @@ class Canvas {
     Write("<line class=\"{}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", style, Coordinate(x1), Coordinate(y1),
           Coordinate(x2), Coordinate(y2));
   }
-  double right() const { return width_ - kRight; }  // where the plot ends
+  double right() const { return width_ - kRight; }  // right end of the plot
   std::string Take() { return std::move(out_) + "</svg>\n"; }
 
  private:
@@ -115,7 +115,7 @@ struct Scale {
   }
 };
 
-// Powers of ten, with 2 and 5 between them where there are few.
+// Powers of ten; with few of them also 2 and 5 times each.
 std::vector<double> LogTicks(double low, double high) {
   std::vector<double> ticks;
   const bool few = high / low < 1e4;
@@ -128,7 +128,7 @@ std::vector<double> LogTicks(double low, double high) {
   return ticks;
 }
 
-// The frame with its axes: what lines and bars have in common.
+// The frame with its axes, shared by lines and bars.
 struct Frame {
   double top = 0, bottom = 0;
   Scale y;
@@ -141,7 +141,7 @@ Frame DrawFrame(double legend_rows, double height, const std::string& y_label, d
   f.bottom = height - kBottom;
   std::vector<double> ticks;
   if (log) {
-    // To round numbers that hold the values.
+    // Extends the axis to round numbers.
     for (const double factor : {5.0, 2.0, 1.0}) {
       const double tick = std::pow(10, std::floor(std::log10(low))) * factor;
       if (tick <= low) {
@@ -175,7 +175,7 @@ Frame DrawFrame(double legend_rows, double height, const std::string& y_label, d
 }
 
 struct Range {
-  static constexpr double kMost = 1e100;  // beyond it nothing is drawn to scale
+  static constexpr double kMost = 1e100;  // larger values are not drawn to scale
   double low = 0, high = 0;
   bool any = false;
   void Hold(double value) {
@@ -190,7 +190,7 @@ bool Shown(double y, bool log) {
   return std::isfinite(y) && (!log || y > 0);
 }
 
-// "M x y L x y ..." of the points with a y; a new "M" after a gap.
+// An SVG path "M x y L x y ..." through the points with a y; a new "M" after a gap.
 std::string Path(const std::vector<double>& xs, const std::vector<double>& ys, const Scale& x, const Scale& y) {
   std::string path;
   bool on = false;
@@ -205,7 +205,7 @@ std::string Path(const std::vector<double>& xs, const std::vector<double>& ys, c
   return path;
 }
 
-// The area between two lines, a closed piece for each stretch without a gap.
+// The area between two lines, one closed path per section without a gap.
 std::string Area(const std::vector<double>& xs, const std::vector<double>& below, const std::vector<double>& above,
                  const Scale& x, const Scale& y) {
   std::string path;
@@ -223,7 +223,7 @@ std::string Area(const std::vector<double>& xs, const std::vector<double>& below
   return path;
 }
 
-// Of three digits.
+// Three significant digits.
 std::string ShortNumber(double value) {
   const double size = std::abs(value);
   if (size >= 100 && size < 1e4) return fmt::format("{:.0f}", value);
@@ -290,7 +290,7 @@ void DrawLines(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* can
   }
 }
 
-// Each as wide as what it stands for, so that neighbours are one area and not bars beside each other.
+// Each mark is as wide as its interval, so that adjacent ones form one area.
 void DrawMarks(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* canvas) {
   constexpr double kThinnest = 2;
   std::string path;
@@ -303,7 +303,7 @@ void DrawMarks(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* can
   canvas->Write("<path class=\"mark\" d=\"{}\"/>\n", path);
 }
 
-// A CSV cell: no comma, quote or line's end.
+// A CSV cell: no comma, quote or line break.
 std::string Cell(std::string_view text) {
   std::string cell = json_text::ReplaceInvalidUtf8(text);
   for (char& c : cell) {
@@ -436,7 +436,7 @@ std::string Svg(const BarPlot& plot, bool alone) {
   const double room = (canvas.right() - kLeft) / static_cast<double>(plot.categories.size());
   const double group = std::min(room * 0.8, 160.0);
   const double bar = plot.stacked ? group : group / static_cast<double>(plot.series.size());
-  // Values stand above their bars where all have room, with fewer digits if need be.
+  // Values are printed above their bars if all fit, with fewer digits if needed.
   std::string (*value_text)(double) = nullptr;
   for (const auto text : {Number, ShortNumber}) {
     size_t longest = 0;
@@ -464,7 +464,7 @@ std::string Svg(const BarPlot& plot, bool alone) {
     std::string name = plot.categories[c];
     if (name.size() > letters) {
       size_t kept = letters - 1;
-      while (kept > 0 && (static_cast<uint8_t>(name[kept]) & 0xc0) == 0x80) --kept;  // whole characters
+      while (kept > 0 && (static_cast<uint8_t>(name[kept]) & 0xc0) == 0x80) --kept;  // whole UTF-8 characters
       name.resize(kept);
       name += "…";
     }

@@ -11,13 +11,13 @@ namespace tactus::results {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMostGroup = 40;    // letters of a group's name in a legend
-constexpr size_t kMostPoints = 120;  // of a line: every third pixel of a page's picture
+constexpr size_t kMostGroup = 40;    // letters of a group's name in the legend
+constexpr size_t kMostPoints = 120;  // points per line: every third pixel of a picture
 constexpr double kLogAbove = 30;     // largest / typical value from which an axis is logarithmic
 constexpr double kFullAbove = 40;    // % of KV memory from which its axis goes up to 100
 constexpr double kStallGaps = 5;     // without an objective: a gap of this many medians is a stall
 
-// Seconds, minutes or hours, for a run of this length.
+// The time unit for a run of this length.
 struct TimeUnit {
   double ns;
   const char* label;
@@ -33,8 +33,8 @@ double LengthOf(const TimeBins& bins) {
 
 enum class Of : uint8_t { kMean, kLargest };
 
-// Bins that have a value, each with its middle, joined by neighbours where there are more than a picture shows
-// apart: steps that alternate are then a band from the least to the largest about their mean, and no barcode.
+// The middles of non-empty bins. If there are more than a picture can show, neighbours are joined: alternating steps
+// then appear as a mean with a band from the least to the largest value.
 struct Points {
   std::vector<double> middle_ns;
   std::vector<TimeBins::Bin> bins;
@@ -52,7 +52,7 @@ Points PointsOf(const TimeBins& bins) {
       Join(bin, &all);
       weighted_ns += bin.weight * (static_cast<double>(i) + 0.5) * static_cast<double>(bins.width_ns());
     }
-    // Bins narrower than the steps or intervals are empty between them, which is no gap of the run.
+    // Bins narrower than the steps or intervals are partly empty, which is no gap of the run.
     if (all.weight == 0) continue;
     points.middle_ns.push_back(weighted_ns / all.weight);
     points.bins.push_back(all);
@@ -60,7 +60,7 @@ Points PointsOf(const TimeBins& bins) {
   return points;
 }
 
-// A line of means or largest values; `band`: with the least and the largest about it.
+// A line of means or largest values; `band`: with a band from the least to the largest value.
 Line LineOf(const TimeBins& bins, const std::string& name, size_t colour, TimeUnit unit, Of of, bool band = false) {
   Line line;
   line.name = name;
@@ -117,7 +117,7 @@ class RunPictures {
     return plot;
   }
 
-  // A stall: a gap longer than the requests' objective, or than what is usual.
+  // A stall: a gap longer than the requests' objective, or than kStallGaps medians without one.
   double StallMs() const {
     if (run_.least_tbt_ns > 0) return static_cast<double>(run_.least_tbt_ns) * 1e-6;
     return kStallGaps * run_.Value({"tbt_ms", "p50"}).value_or(0);
@@ -168,15 +168,15 @@ class RunPictures {
     const double median = run_.Value({"ttft_ms", "p50"}).value_or(0);
     plot.log_y = median > 0 && LargestOf(plot) > kLogAbove * median;
     Add(std::move(plot),
-        "Of the first tokens that came in each interval. A line that rises to the end is a queue that "
-        "grows: the load is above capacity.");
+        "First tokens in each interval. A line that rises to the end shows a growing queue: the load exceeds the "
+        "capacity.");
   }
 
   void Batch() {
     if (run_.decodes.empty()) return;
-    LinePlot plot = OverTime("batch", "What steps are made of", "tokens per step");
+    LinePlot plot = OverTime("batch", "Contents of steps", "tokens per step");
     const char* alone =
-        "Prompt tokens beside decodes are chunks in hybrid batches; prompt tokens alone hold all decodes up.";
+        "Prompt tokens with decodes are chunks in hybrid batches; prompt tokens without decodes delay all decodes.";
     plot.stacked = run_.decodes.bins().size() <= kMostPoints;
     if (plot.stacked) {
       plot.lines.push_back(LineOf(run_.decodes, "decodes", 0, unit_, Of::kMean));
@@ -186,7 +186,7 @@ class RunPictures {
       plot.lines.push_back(LineOf(run_.decodes, "decodes", 0, unit_, Of::kMean, true));
     }
     const char* shown =
-        plot.stacked ? "Means over time." : "Means over time, and the least and the largest of a step about them.";
+        plot.stacked ? "Means over time." : "Means over time, with a band from the smallest to the largest step.";
     Add(std::move(plot), fmt::format("{} {}", shown, alone));
   }
 
@@ -200,7 +200,7 @@ class RunPictures {
     } else {
       plot.lines.push_back(LineOf(run_.in_flight, "in flight", 0, unit_, Of::kMean, true));
     }
-    Add(std::move(plot), "The mean, and the least and the largest about it.");
+    Add(std::move(plot), "Means, with a band from the smallest to the largest value.");
   }
 
   void KvMemory() {
@@ -210,12 +210,12 @@ class RunPictures {
     for (auto* values : {&line.y, &line.least, &line.most}) {
       for (double& value : *values) value *= 100;
     }
-    // Up to full, unless little is used: then what there is would be a line on the axis.
+    // The axis goes up to 100 %, unless use is so low that the line would lie on the axis.
     const double most = *std::max_element(line.most.begin(), line.most.end());
     plot.lines.push_back(std::move(line));
     if (most >= kFullAbove) plot.y_top = 100;
     Add(std::move(plot),
-        fmt::format("At most {:.3g} % of the blocks. Where it is full, sequences wait or are preempted.", most));
+        fmt::format("At most {:.3g} % of the blocks. When memory is full, sequences wait or are preempted.", most));
   }
 
   void Throughput() {
@@ -251,7 +251,7 @@ class RunPictures {
       }
     }
     for (size_t i = 0; i < stages->size(); ++i) plot.categories.push_back(fmt::format("stage {}", i));
-    Add(std::move(plot), "Idle time before steps, by what made it (docs/simulator.md, \"Bubbles\").");
+    Add(std::move(plot), "Idle time before steps by cause (docs/simulator.md, \"Bubbles\").");
   }
 
   void Attainment() {
@@ -259,7 +259,7 @@ class RunPictures {
     if (classes == run_.file.result.end() || !classes->is_object()) return;
     BarPlot plot;
     plot.id = prefix_ + "attainment";
-    plot.title = "Objectives kept, by class";
+    plot.title = "Objectives met, by class";
     plot.y_label = "share of requests (%)";
     plot.y_top = 100;
     constexpr std::pair<const char*, const char*> kShares[] = {{"slo_attainment", "all of them"},
@@ -282,7 +282,7 @@ class RunPictures {
       return std::none_of(s.values.begin(), s.values.end(), [](double v) { return std::isfinite(v); });
     });
     if (plot.categories.empty()) return;
-    Add(std::move(plot), "Of the requests that stated them. Refused and failed requests kept none.");
+    Add(std::move(plot), "Share of requests with objectives. Rejected and failed requests met none.");
   }
 
   void MissedBy() {
@@ -303,7 +303,7 @@ class RunPictures {
         }
       }
     }
-    // The commonest have colours of their own.
+    // The most frequent causes have their own colours.
     std::vector<std::pair<double, std::string>> order;
     for (auto& [cause, counts] : by_cause) {
       counts.resize(plot.categories.size());
@@ -325,7 +325,7 @@ class RunPictures {
       else
         for (size_t i = 0; i < counts.size(); ++i) plot.series.back().values[i] += counts[i];
     }
-    Add(std::move(plot), "For what each was missed most (docs/api.md, \"Why a request was late\").");
+    Add(std::move(plot), "By the main cause of each miss (docs/api.md, \"Why a request was late\").");
   }
 
   template <class Plot>
@@ -341,7 +341,8 @@ class RunPictures {
 
 using ByLoad = std::map<double, std::vector<const RunView*>>;
 
-// A group whose name is too long for a legend, by the numbers of its runs in the page's table: "runs 2, 3, 4".
+// A group whose name is too long for the legend is shown as the numbers of its runs in the page's table: "runs 2, 3,
+// 4".
 std::string Numbers(const ByLoad& points, const std::vector<RunView>& runs) {
   constexpr size_t kMost = 6;
   std::vector<size_t> numbers;
@@ -399,9 +400,8 @@ void AddLoadPlots(const std::vector<RunView>& runs, std::vector<Figure>* figures
       ++colour;
     }
     plot.log_y = LargestOf(plot) > kLogAbove * least;
-    figures->push_back({std::move(plot),
-                        "Runs of the same load that differ in their seed alone are one point, their "
-                        "mean."});
+    figures->push_back(
+        {std::move(plot), "Runs with the same load that differ only in their seed are one point, their mean."});
   }
 }
 
@@ -420,7 +420,7 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
     std::vector<std::pair<std::vector<const char*>, const char*>> series;
     double factor = 1;
   };
-  // Names that have no room under their bars are numbers, as in the page's table.
+  // Names that do not fit under their bars are replaced by the runs' numbers in the page's table.
   const size_t letters = 320 / runs.size() / 7;
   const bool numbered =
       std::any_of(runs.begin(), runs.end(), [letters](const RunView& run) { return run.label.size() > letters; });
@@ -464,7 +464,7 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
         plot.series.push_back(std::move(series));
     }
     if (!plot.series.empty())
-      figures.push_back({std::move(plot), numbered ? "Runs by their numbers in the table." : ""});
+      figures.push_back({std::move(plot), numbered ? "Runs by their number in the table." : ""});
   }
   return figures;
 }

@@ -1,4 +1,4 @@
-// The pictures of a report: of one run, and of several side by side. Any thread.
+// The pictures of a report: of one run, and comparisons of several. Any thread.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace tactus::results {
 
 struct Figure {
   std::variant<LinePlot, BarPlot> plot;
-  std::string caption;  // what to read off it, for people
+  std::string caption;  // how to read the picture
 
   const std::string& id() const {
     return std::visit([](const auto& p) -> const std::string& { return p.id; }, plot);
   }
 };
 
-// Those for which the run has something to show. `prefix` begins their ids.
+// The pictures for which the run has data. `prefix` is the start of their ids.
 std::vector<Figure> RunFigures(const RunView& run, const std::string& prefix);
-// Latencies against load where the runs differ in it, and the runs side by side. Nothing for one run.
+// Latencies against load if the loads differ, and the runs side by side. Empty for one run.
 std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs);
 
 }  // namespace tactus::results

@@ -26,7 +26,7 @@ constexpr const char* kPageCss =
     "th,td{padding:.2rem .55rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
     "th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #888;white-space:normal;"
     "vertical-align:bottom}\n"
-    // What a row is about stays in sight while its figures are scrolled.
+    // The row's name stays visible while its figures are scrolled.
     "th:first-child,td:first-child{position:sticky;left:0;background:#fff}\n"
     "@media (max-width:600px){th:first-child,td:first-child{white-space:normal;min-width:6rem;max-width:10rem;"
     "overflow-wrap:anywhere}}\n"
@@ -39,13 +39,13 @@ constexpr const char* kPageCss =
     "body{color:#ddd;background:#15181c}h2{border-color:#444}th,td{border-color:#343a40}figcaption{color:#aaa}"
     "th:first-child,td:first-child{background:#15181c}\n"
     "}\n"
-    // On paper nothing scrolls, and two pictures side by side need its long side to be readable.
+    // Printed pages do not scroll; landscape keeps two pictures side by side readable.
     "@media print{@page{size:landscape;margin:12mm}:root{font-size:11px}body{font-size:1rem}"
     "main{padding:0;max-width:none}figure,tr,table{break-inside:avoid}h2{break-after:avoid}"
     ".scroll{overflow:visible}"
     ".figures{grid-template-columns:1fr 1fr}}\n";
 
-// Whole from 1,000 on, without the k and M of axes: one reads a column by its digits.
+// Full digits above 1,000, without the k and M of axes, because columns are compared digit by digit.
 std::string Known(const std::optional<double>& value, double factor = 1) {
   if (!value) return "-";
   const double v = *value * factor;
@@ -119,7 +119,7 @@ void LatencyTable(const RunView& run, Writer* page) {
   page->Write("</tbody></table></div>\n");
 }
 
-// What to ask `tactus explain` about.
+// The slowest requests, with the `tactus explain` command for each.
 void SlowTable(const RunView& run, Writer* page) {
   std::vector<SlowRequest> slow = run.last_first_tokens;
   for (const SlowRequest& gap : run.longest_gaps) {
@@ -164,7 +164,7 @@ void Detail(const RunView& run, const std::vector<Figure>& figures, Writer* page
               Number(static_cast<double>(run.file.about.interval_ns) * 1e-9), Escaped(run.file.about.program));
   if (!run.file.complete()) {
     page->Write(
-        "<p class=\"note\">The recording was not closed in order: there is no result, and the last rows are "
+        "<p class=\"note\">The recording was not closed: there is no result, and the last rows are "
         "missing.</p>\n");
   }
   page->Write("<div class=\"tables\">\n");
@@ -206,8 +206,8 @@ std::string Page(const Report& report) {
   for (size_t i = 0; i < report.details.size(); ++i) Detail(report.runs[i], report.details[i], &page);
   if (report.details.empty()) {
     page.Write(
-        "<p class=\"note\">More than {} runs are shown side by side alone: make a page of fewer for their own "
-        "pictures.</p>\n",
+        "<p class=\"note\">With more than {} runs the page only compares them: use fewer runs to see the pictures of "
+        "each.</p>\n",
         kMostRunsInDetail);
   }
   page.Write("</main>\n</body>\n</html>\n");

@@ -1,5 +1,5 @@
-// A report as one HTML page: tables, pictures and style in one file, without scripts, that asks for nothing else; it
-// forbids itself to. Any thread.
+// A report as one HTML page: tables, pictures and style in one file, without scripts or external resources, which its
+// policy also forbids. Any thread.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 
 namespace tactus::results {
 
-// Beyond these a page shows runs side by side alone.
+// With more runs a page only compares them.
 inline constexpr size_t kMostRunsInDetail = 12;
 
 struct Report {
   std::vector<RunView> runs;  // labelled
   std::vector<Figure> comparison;
-  std::vector<std::vector<Figure>> details;  // of each run; empty beyond kMostRunsInDetail
+  std::vector<std::vector<Figure>> details;  // per run; empty beyond kMostRunsInDetail
 };
 
-// `runs` is not empty.
+// `runs` must not be empty.
 Report MakeReport(std::vector<RunView> runs);
 std::string Page(const Report& report);
-// What the page is made from, but the pictures' points: of each run its label, file, what it was, and its result.
+// The data of the page without the pictures' points: each run's label, file, description and result.
 Json ReportJson(const Report& report);
 
 }  // namespace tactus::results

@@ -14,7 +14,7 @@
 namespace tactus::results {
 namespace {
 
-// Process ids of the trace. Perfetto takes 0 for no process, and the thread whose id is its process's for the main one.
+// Process ids of the trace. Perfetto treats 0 as no process, and a thread with its process's id as the main thread.
 constexpr int64_t kRequests = 1, kFirstReplica = 2, kFirstLane = 10'000;
 
 double Microseconds(TimeNs ns) {
@@ -30,13 +30,13 @@ class EventWriter final : public RunVisitor {
   void End() { std::fputs("\n]}\n", file_); }
 
   void Step(const RunStep& s) override {
-    // Those beyond the first few thousand, which only a damaged file has, are one.
+    // Replicas beyond the first few thousand, which only a damaged file has, are merged into one.
     const int64_t replica = lanes_.size() < kMostReplicas || lanes_.contains(s.replica) ? s.replica : kMostReplicas;
     const int64_t pid = kFirstReplica + replica;
     std::vector<TimeNs>& lanes = lanes_[replica];
     if (lanes.empty())
       Event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"replica {}"}}}})", pid, replica);
-    // Steps of a pipeline run beside each other: each gets the first lane that is free.
+    // Steps of a pipeline overlap: each gets the first free lane.
     size_t lane = 0;
     while (lane < lanes.size() && lanes[lane] > s.start_ns) ++lane;
     if (lane == lanes.size() && lane + 1 < kMostLanes) {
@@ -62,7 +62,7 @@ class EventWriter final : public RunVisitor {
   void Request(const RunRequest& r) override {
     if (r.done_ns < r.arrival_ns) return;
     std::string text;
-    // Tracks are shown in the order of their names.
+    // Tracks are sorted by name.
     json_text::AppendJsonString(&text, fmt::format("request {:05}{}{}", r.number, r.id.empty() ? "" : " ", r.id));
     std::string about =
         fmt::format(R"("prompt_tokens":{},"output_tokens":{},"finish":)", r.prompt_tokens, r.output_tokens);
@@ -90,7 +90,7 @@ class EventWriter final : public RunVisitor {
     fmt::format_to(std::back_inserter(line_), format, std::forward<Args>(args)...);
     std::fwrite(line_.data(), 1, line_.size(), file_);
   }
-  // Events of one request nest, and each request has a track of its own, below the process. `name` is a JSON string.
+  // Events of one request nest; each request has its own track below the process. `name` is a JSON string.
   void Phase(int64_t id, const std::string& name, TimeNs from, TimeNs to, const std::string& args) {
     Event(R"({{"ph":"b","cat":"request","id2":{{"local":"{}"}},"name":{},"pid":{},"tid":0,"ts":{:.3f},"args":{{{}}}}})",
           id, name, kRequests, Microseconds(from), args);
@@ -101,7 +101,7 @@ class EventWriter final : public RunVisitor {
   std::FILE* const file_;
   bool any_ = false;
   std::string line_;
-  std::map<int64_t, std::vector<TimeNs>> lanes_;  // of each replica: when its steps end
+  std::map<int64_t, std::vector<TimeNs>> lanes_;  // of each replica: end of the last step per lane
 };
 
 }  // namespace

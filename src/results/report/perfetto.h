@@ -1,5 +1,5 @@
-// A run as a trace of events (Chrome's JSON format), for ui.perfetto.dev: a track of steps for each replica, and each
-// request with its phases. Written as the run file is read: memory does not grow with the run.
+// A run as a trace of events (Chrome's JSON format) for ui.perfetto.dev: one track of steps per replica, and each
+// request with its phases. Written while the run file is read: memory does not grow with the run.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tactus::results {
 
-// As ReadRunFile. kDataLoss: `out` cannot be written.
+// Errors as in ReadRunFile. kDataLoss: `out` cannot be written.
 Status WritePerfetto(const std::string& run_path, const std::string& out);
 
 }  // namespace tactus::results

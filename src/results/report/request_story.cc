@@ -17,7 +17,7 @@
 namespace tactus::results {
 namespace {
 
-// Null where one of both did not come to be.
+// Null if one of the two times does not exist.
 Json Milliseconds(TimeNs from_ns, TimeNs to_ns) {
   return from_ns < 0 || to_ns < from_ns ? Json(nullptr) : Json(static_cast<double>(to_ns - from_ns) * 1e-6);
 }
@@ -66,7 +66,7 @@ class Finder final : public RunVisitor {
     if (r.id != id_ && (r.number < 0 || fmt::format("{}", r.number) != id_)) return;
     story = StoryOf(r);
     found = r;
-    found.id = found.finish = found.slo_class = {};  // texts live as long as the call
+    found.id = found.finish = found.slo_class = {};  // texts are valid only during the call
     found.missed_by = {};
   }
   std::optional<Json> story;
@@ -76,7 +76,7 @@ class Finder final : public RunVisitor {
   const std::string& id_;
 };
 
-// The steps of the request's replica in one stretch of its life. Means are over the time that steps ran in it.
+// The steps of the request's replica during one phase of the request. Means are weighted by step time.
 class Phase {
  public:
   Phase(const char* name, TimeNs from_ns, TimeNs to_ns) : name_(name), from_ns_(from_ns), to_ns_(to_ns) {}
@@ -97,7 +97,7 @@ class Phase {
     waiting_ += weight * static_cast<double>(s.waiting);
   }
 
-  // Null: it did not come to be.
+  // Null: the phase did not occur.
   Json ToJson() const {
     if (from_ns_ < 0 || to_ns_ < from_ns_) return nullptr;
     Json j = {{"phase", name_}, {"ms", Milliseconds(from_ns_, to_ns_)}, {"steps", steps_}};
@@ -119,7 +119,7 @@ class Phase {
   double kv_used_ = -1, weight_ = 0, running_ = 0, waiting_ = 0;
 };
 
-// How many of the run's other requests were faster.
+// The share of the run's other requests that were faster.
 class Rank {
  public:
   explicit Rank(DurationNs own_ns) : own_ns_(own_ns) {}
@@ -141,7 +141,7 @@ DurationNs Between(TimeNs from_ns, TimeNs to_ns) {
   return from_ns < 0 || to_ns < from_ns ? -1 : to_ns - from_ns;
 }
 
-// What went on beside the request, in a second reading of the file.
+// Collects the context of the request, in a second reading of the file.
 class Surroundings final : public RunVisitor {
  public:
   Surroundings(const RunRequest& request, DurationNs interval_ns)
@@ -184,8 +184,8 @@ class Surroundings final : public RunVisitor {
   }
 
  private:
-  // The step that ended the longest gap brought a token after exactly as long. What was computed meanwhile is of the
-  // steps that ended within the gap.
+  // The step that ended the longest gap has a gap of exactly that length. The work in between is the sum of the steps
+  // that ended within the gap.
   void NoteGap(const RunStep& s) {
     if (r_.longest_gap_ns <= 0 || s.end_ns <= r_.first_token_ns || s.end_ns > r_.done_ns || !gap_step_.is_null())
       return;
@@ -229,7 +229,7 @@ std::string Count(const Json& count, const char* one, const char* several) {
   return fmt::format("{} {}", n, n == 1 ? one : several);
 }
 
-// What the steps of a phase were; "" where there were none.
+// Describes the steps of a phase; empty if there were none.
 std::string StepsText(const Json& phase) {
   if (phase["steps"] == 0) return "";
   std::string text = fmt::format("{}, the longest {:.3f} ms; {}, {}", Count(phase["steps"], "step", "steps"),
@@ -268,7 +268,7 @@ std::string RankText(const Json& story) {
 
 bool IsArchive(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;  // what is read of a pipe is gone
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // a pipe cannot be read twice
   std::ifstream in(path, std::ios::binary);
   char magic[4] = {};
   return in.read(magic, sizeof(magic)) && std::string_view(magic, sizeof(magic)) == std::string_view("PK\x03\x04", 4);

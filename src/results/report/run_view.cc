@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMostNames = 32;
 constexpr size_t kMostLabel = 80;
 
-// The entry under this name, or under "other" where there are too many names.
+// The entry of this name, or "other" if there are too many names.
 template <class Map>
 typename Map::mapped_type& Entry(Map* map, std::string_view name) {
   const auto found = map->find(std::string(name));
@@ -25,7 +25,7 @@ typename Map::mapped_type& Entry(Map* map, std::string_view name) {
   return (*map)[map->size() < kMostNames ? std::string(name) : "other"];
 }
 
-// Keeps the worst by `value`, those that came first where it is equal.
+// Keeps the largest by `value`; of equal ones the earlier.
 template <class Value>  // a member of SlowRequest, a duration
 void Keep(const SlowRequest& request, Value value, std::vector<SlowRequest>* worst) {
   if (request.*value < 0) return;
@@ -57,7 +57,7 @@ class Gatherer : public RunVisitor {
     if (last_) AddInterval(*last_, view_.file.about.interval_ns);
     last_ = i;
   }
-  // The last interval is as long as something happened in it.
+  // Ends the last interval at its last event.
   void End() {
     if (!last_) return;
     const DurationNs length = end_ns_ - last_->from_ns, whole = view_.file.about.interval_ns;
@@ -83,7 +83,7 @@ class Gatherer : public RunVisitor {
   }
 
  private:
-  // Figures of an interval stand at its middle.
+  // Values of an interval are placed at its middle.
   void AddInterval(const RunInterval& i, DurationNs length_ns) {
     const double seconds = static_cast<double>(length_ns) * 1e-9;
     const TimeNs middle = i.from_ns + length_ns / 2;
@@ -104,7 +104,7 @@ class Gatherer : public RunVisitor {
   static double Milliseconds(DurationNs ns) { return static_cast<double>(ns) * 1e-6; }
   RunView& view_;
   std::optional<RunInterval> last_;
-  TimeNs end_ns_ = 0;  // of the last step or request
+  TimeNs end_ns_ = 0;  // end of the last step or request
 };
 
 const std::string* OptionOf(const RunView& run, std::string_view name) {
@@ -114,8 +114,7 @@ const std::string* OptionOf(const RunView& run, std::string_view name) {
   return nullptr;
 }
 
-// The options that all runs have and in which they differ, in the order of the first run, but for what only says what
-// is told of a run, and where.
+// The options in which the runs differ, in the order of the first run, without those that only set outputs.
 std::vector<std::string> DifferingOptions(const std::vector<RunView>& runs) {
   static const std::set<std::string, std::less<>> kOfTelling = {
       "run-out", "run-interval", "timeseries", "json", "output", "requests-out", "steps-out", "trace-out", "jobs"};
@@ -136,7 +135,7 @@ std::optional<double> NumberOf(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// What an option's text is worth in an order: a number, a time or a size. Nothing: it is a word.
+// The sort value of an option's text: a number, a time or a size. Absent: a word.
 std::optional<double> OrderOf(const std::string& text) {
   if (const auto number = NumberOf(text)) return number;
   if (const auto duration = ParseDuration(text); duration.ok()) return static_cast<double>(duration->ns);
@@ -144,8 +143,8 @@ std::optional<double> OrderOf(const std::string& text) {
   return std::nullopt;
 }
 
-// Rates 8, 16, 20 in this order, however a shell has ordered their files: by the options in which the runs differ,
-// words before numbers. Words stand as they come first.
+// Sorts the runs by the options in which they differ, words before numbers (rates 8, 16, 20, whatever the order of the
+// files). Words keep the order of their first occurrence.
 void OrderRuns(const std::vector<std::string>& differing, std::vector<RunView>* runs) {
   std::vector<std::vector<double>> keys(runs->size());
   for (const bool words : {true, false}) {

@@ -1,7 +1,6 @@
-// What a figure's values over several seeds say of it: its mean with the 95 % confidence interval of Student's t, and
-// of two of them their ratio. With one value there is no interval.
-//
-// Thread rule: none of its own.
+// Statistics of a metric over several seeds: the mean with the 95 % confidence interval of Student's t, and the ratio
+// of two metrics. One value gives no interval.
+// Thread rule: none.
 #pragma once
 
 #include <optional>
@@ -19,11 +18,11 @@ struct SeedInterval {
   std::optional<Ends> interval;
 };
 
-// Of at least one value.
+// Needs at least one value.
 SeedInterval MeanOver(std::span<const double> values);
 // a over b, all above 0: geometric means, and the interval of the difference of logarithms. `paired`: a[i] and b[i]
-// come of the same seed, so that what a seed does to both drops out; else by Welch. Absent: a value is not above 0, or
-// none is there.
+// have the same seed, so that effects of the seed cancel; otherwise by Welch. Absent: a value is not above 0, or there
+// are none.
 std::optional<SeedInterval> RatioOver(std::span<const double> a, std::span<const double> b, bool paired);
 
 Json IntervalJson(const SeedInterval& value);  // {mean, low, high}; low and high null

@@ -1,8 +1,8 @@
-// An exchange whose client is not there yet: what is answered is kept until the router comes for it, and then goes
-// straight on. It comes once, or never; whoever made the exchange says when it is given up.
+// An exchange whose client is not connected yet: the answer is buffered until the router requests it, and forwarded
+// from then on. The router attaches at most once; the creator of the exchange decides when to give up.
 //
-// Thread rule: any thread. Invariants: what is answered reaches the client once, in order; after GiveUp, or the
-// client's leave, OnClosed is called, at most once. No callback is called with the mutex held.
+// Thread rule: any thread. Invariants: the answer reaches the client once, in order; after GiveUp, or the client's
+// disconnect, OnClosed is called, at most once. No callback is called with the mutex held.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ class DetachedExchange final : public http::Exchange {
  public:
   DetachedExchange(http::HttpRequest request, std::string_view body);
 
-  // From now on it is this client's. False: a client has come before, or it was given up.
+  // Forwards to this client from now on. False: a client was attached before, or the exchange was given up.
   bool Attach(std::shared_ptr<http::Exchange> client);
-  // No client comes any more. No effect once one has.
+  // No client will attach. No effect after Attach.
   void GiveUp();
   bool attached() const;
 
@@ -32,7 +32,7 @@ class DetachedExchange final : public http::Exchange {
   void End() override;
   void Abort() override;
   int64_t unsent() const override;
-  void WhenSent(std::function<void()> callback) override;  // at once where no client has come
+  void WhenSent(std::function<void()> callback) override;  // at once if no client is attached
   void OnClosed(std::function<void()> callback) override;
   bool closed() const override;
 
@@ -40,7 +40,7 @@ class DetachedExchange final : public http::Exchange {
   const http::HttpRequest request_;
   mutable std::mutex mutex_;
   http::Body body_;
-  std::shared_ptr<http::Exchange> client_;  // null: none has come
+  std::shared_ptr<http::Exchange> client_;  // null: none attached
   http::HttpResponse head_;
   std::string pending_;
   std::function<void()> on_closed_;

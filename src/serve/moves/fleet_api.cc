@@ -15,17 +15,17 @@
 namespace tactus::serve {
 namespace {
 
-constexpr int kThreads = 4;                               // sequences that move away at once
-constexpr size_t kMostIncoming = 1024;                    // that are on their way here, or wait for their routers
-constexpr int64_t kMostWaitingBytes = int64_t{64} << 20;  // of answers that wait for their routers
+constexpr int kThreads = 4;                               // sequences that move away at the same time
+constexpr size_t kMostIncoming = 1024;                    // sequences that arrive, or wait for their routers
+constexpr int64_t kMostWaitingBytes = int64_t{64} << 20;  // bytes of answers that wait for their routers
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
-constexpr int kMostFailures = 3;  // in a row, of one command: then it stops
+constexpr int kMostFailures = 3;  // consecutive failures after which a command stops
 constexpr DurationNs kLatelyNs = 60 * kSecond;
-constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
-constexpr int64_t kHeadBytes = 64 << 10;     // of a message with KV
-constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
-constexpr int64_t kAheadPart = 8;            // and at most an eighth of the host's
-constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
+constexpr int64_t kCommandBytes = 64 << 10;  // limit of bodies other than imports
+constexpr int64_t kHeadBytes = 64 << 10;     // head of a message with KV
+constexpr int64_t kMostAhead = 4096;         // most blocks reserved in advance, as the source expects
+constexpr int64_t kAheadPart = 8;            // and at most an eighth of the host's blocks
+constexpr int kImportThreads = 2;            // separate threads, which never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
   const auto parsed = http::ParseUrl(url);
@@ -59,12 +59,12 @@ void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context,
   context->movable = port_ != nullptr;
   max_import_bytes_ = bodies.max_body_bytes;
   if (port_ != nullptr) {
-    // Whoever sends it is a member, and cannot send less than a block.
+    // The sender is a member, and a message has at least one block.
     const int64_t message = std::max(kMessageBytes, port_->format().block_bytes) + kHeadBytes;
     max_import_bytes_ = std::max(max_import_bytes_, message);
     if (message > bodies.max_body_total_bytes) {
       log_(
-          fmt::format("warning: no sequence can come here from another replica: a message has {} bytes, since a block "
+          fmt::format("warning: no sequence can move here from another replica: a message has {} bytes, since a block "
                       "of KV has {}, and all bodies together may have {} (--max-body-total)",
                       message, port_->format().block_bytes, bodies.max_body_total_bytes));
     }
@@ -150,9 +150,9 @@ Result<Json> FleetApi::TakeBegin(const Json& head) {
   std::lock_guard lock(mutex_);
   if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
   if (incoming_.size() >= kMostIncoming || tickets_.size() >= kMostIncoming) {
-    const char* what = tickets_.size() >= kMostIncoming ? "that came wait for their routers" : "are on their way here";
+    const char* what = tickets_.size() >= kMostIncoming ? "wait for their routers" : "are arriving";
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} sequences {}, the most; try another replica", kMostIncoming, what));
+                  fmt::format("{} sequences {}, the limit; try another replica", kMostIncoming, what));
   }
   Incoming& in = incoming_[id];
   in.heard_ns = clock_.NowNs();
@@ -165,8 +165,8 @@ Result<FleetApi::Incoming> FleetApi::Enter(const Json& head, std::string* id) {
   std::lock_guard lock(mutex_);
   const auto found = incoming_.find(*id);
   if (found == incoming_.end() || !found->second.ticket.empty())
-    return NotFound("no such import: it ended, or no message of it came in time", "import");
-  if (found->second.busy) return InvalidArgument("another message of this import is worked on", "import");
+    return NotFound("no such import: it ended, or its next message came too late", "import");
+  if (found->second.busy) return InvalidArgument("another message of this import is being processed", "import");
   found->second.busy = true;
   return found->second;
 }
@@ -183,13 +183,13 @@ void FleetApi::Leave(const std::string& id, Incoming* state) noexcept {
 Status FleetApi::CheckBlocks(const Incoming& in, int64_t first, int64_t count, std::string_view bytes) const {
   if (first > in.written) {
     return InvalidArgument(
-        fmt::format("first_block is {}, and the blocks before it from {} on have not come; send them in order", first,
-                    in.written),
+        fmt::format("first_block is {}, and the blocks before it from {} on have not arrived; send them in order",
+                    first, in.written),
         "first_block");
   }
   const int64_t announced = count * port_->format().block_bytes;
   if (static_cast<int64_t>(bytes.size()) == announced) return Status();
-  return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
+  return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes arrived", count,
                                      port_->format().block_bytes, bytes.size()),
                          "blocks");
 }
@@ -200,10 +200,10 @@ Result<Json> FleetApi::TakeBlocks(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const OnExit leave([&] { Leave(id, &in); });
-  TACTUS_RETURN_IF_ERROR(CheckBlocks(in, first, count, message.bytes));  // before memory is taken for it
+  TACTUS_RETURN_IF_ERROR(CheckBlocks(in, first, count, message.bytes));  // before memory is reserved
   if (first + count > in.blocks) {
-    // Many at once: for each room the steps in flight have to end. What the source thinks takes a part of the memory at
-    // most, so that the others find some beside one that claims it all.
+    // Reserves many blocks at once, because each reservation waits for the steps in flight. The source's expectation
+    // gets at most a part of the memory, so that one source cannot claim all of it.
     const int64_t ahead = std::min(kMostAhead, std::max<int64_t>(1, engine_->Stats().swap_blocks_total / kAheadPart));
     const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, in.blocks + ahead)) - in.blocks;
     TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
@@ -221,15 +221,14 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(MovingSequence sequence, SequenceOf(*found));
   TACTUS_ASSIGN_OR_RETURN(const std::string request_id, TextMember(message.head, "request_id"));
   TACTUS_ASSIGN_OR_RETURN(const int64_t created, NumberMember(message.head, "created", 1, int64_t{1} << 50));
-  if (!http::ValidRequestId(request_id))
-    return InvalidArgument("request_id: not what a header could carry", "request_id");
+  if (!http::ValidRequestId(request_id)) return InvalidArgument("request_id: not valid in a header", "request_id");
   Caller caller;
   TACTUS_ASSIGN_OR_RETURN(caller.client, TextMember(message.head, "client"));
   TACTUS_ASSIGN_OR_RETURN(caller.owner, TextMember(message.head, "owner"));
   TACTUS_ASSIGN_OR_RETURN(caller.places, clients_->Enter(caller.client));
   TACTUS_ASSIGN_OR_RETURN(const std::string api_name, TextMember(message.head, "api"));
   const api::Api* api = api::FindApi(api_name);
-  if (api == nullptr) return InvalidArgument("api: none of this program's", "api");
+  if (api == nullptr) return InvalidArgument("api: unknown", "api");
   http::HttpRequest request;
   request.method = "POST";
   request.path = request.target = api->path;
@@ -237,18 +236,19 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
   if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const OnExit leave([&] { Leave(id, &in); });
-  // The arrival takes the room; without KV there is none to take.
+  // The arrival uses the room; a sequence without KV needs none.
   if (sequence.computed_tokens == 0 && in.room != 0) {
     port_->DropRoom(std::exchange(in.room, 0));
     in.blocks = in.written = 0;
   }
-  // Blocks that did not come hold what earlier blocks left in their memory.
+  // Blocks that were not written have stale contents.
   const int64_t needed =
       (int64_t{sequence.computed_tokens} + port_->format().block_size - 1) / port_->format().block_size;
   if (needed > in.written) {
-    return InvalidArgument(fmt::format("computed_tokens: {} fill {} blocks of {}, and {} came; send the others first",
-                                       sequence.computed_tokens, needed, port_->format().block_size, in.written),
-                           "computed_tokens");
+    return InvalidArgument(
+        fmt::format("computed_tokens: {} fill {} blocks of {}, and {} arrived; send the others first",
+                    sequence.computed_tokens, needed, port_->format().block_size, in.written),
+        "computed_tokens");
   }
   auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
   const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
@@ -314,7 +314,7 @@ void FleetApi::Attach(std::shared_ptr<http::Exchange> exchange, const std::strin
     }
   }
   if (!waiting || !waiting->Attach(exchange))
-    return refuse(NotFound("no such ticket: it was used, or not asked for in time", "ticket"));
+    return refuse(NotFound("no such ticket: it was used, or has expired", "ticket"));
 }
 
 void FleetApi::Watch(const std::shared_ptr<Generation>& generation) {
@@ -383,8 +383,8 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
     if (!movable.ok()) *why_not = movable;
     return !movable.ok();
   });
-  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least. But what just has
-  // failed goes last, so that it holds up no others.
+  // As in Llumnix: the lowest priority first, and among those the shortest, which cost least. Requests with a recent
+  // failed move come last, so that they do not delay others.
   struct Rank {
     bool failed = false;
     Generation::Extent extent;
@@ -432,7 +432,7 @@ Result<Json> FleetApi::Migrate(std::string_view body) {
         "request_id");
   }
   Json moved = Json::array(), failed = Json::array();
-  int failures = 0;  // in a row
+  int failures = 0;  // consecutive
   for (const auto& generation : chosen) {
     if (after_prefill) generation->WaitForToken(timeout_ns_);
     Moved how;
@@ -450,7 +450,7 @@ Result<Json> FleetApi::Migrate(std::string_view body) {
     failed.push_back({{"request_id", generation->request_id()}, {"why", status.message()}});
     const bool hopeless = status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kUnauthenticated ||
                           status.code() == StatusCode::kDeadlineExceeded;
-    if (hopeless) break;  // the next one would hear the same
+    if (hopeless) break;  // the next one would fail in the same way
     if (!generation->over() && ++failures == kMostFailures) break;
   }
   return Json{{"moved", moved}, {"failed", failed}};
@@ -484,18 +484,18 @@ void FleetApi::AppendMetrics(results::PrometheusText* t) const {
   std::lock_guard lock(mutex_);
   const auto value = [](auto count) { return static_cast<double>(count); };
   t->Family("tactus_fleet_migrations_total", results::PrometheusText::Type::kCounter,
-            "Requests that were moved to another replica, stayed because that failed, or came from one.");
+            "Requests that moved to another replica (out), whose move failed (failed), or that came from one (in).");
   t->Sample(value(moved_out_), {{"what", "out"}});
   t->Sample(value(failed_out_), {{"what", "failed"}});
   t->Sample(value(moved_in_), {{"what", "in"}});
   const auto coming =
       std::count_if(incoming_.begin(), incoming_.end(), [](const auto& i) { return i.second.ticket.empty(); });
-  t->Gauge("tactus_fleet_imports", "Sequences on their way here, or whose answers no router has asked for yet.",
+  t->Gauge("tactus_fleet_imports", "Sequences that are arriving, or whose answers no router has requested yet.",
            value(static_cast<int64_t>(tickets_.size()) + coming));
   t->Counter("tactus_fleet_sent_kv_bytes_total", "KV bytes sent to other replicas.", value(bytes_out_));
-  t->Gauge("tactus_fleet_kept_body_bytes", "Bodies of running requests that are kept because these may move.",
+  t->Gauge("tactus_fleet_kept_body_bytes", "Bytes of bodies kept for running requests that may move.",
            context_ ? value(context_->kept_bodies->held()) : 0);
-  t->Counter("tactus_fleet_tickets_expired_total", "Requests that came and that no router asked for in time.",
+  t->Counter("tactus_fleet_tickets_expired_total", "Moved requests whose answers no router requested in time.",
              value(tickets_expired_));
 }
 

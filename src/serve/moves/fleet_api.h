@@ -1,12 +1,12 @@
-// What members of a fleet ask of a server (docs/migration.md): to send sequences to another replica, to take some from
-// one, and to go on with a client's stream. Every request is signed with the fleet's secret (base/fleet_secret.h).
+// The requests of fleet members to a server (docs/migration.md): send sequences to another replica, receive sequences
+// from one, continue a client's stream. Every request is signed with the fleet's secret (base/fleet_secret.h).
 //
-// A sequence that comes is an Incoming from its first message to its ticket: host blocks that fill up. A message that
-// does not come in time ends it. The ticket is what the router asks for its answer with; a ticket that is not asked for
-// in time ends what runs under it, and so does one whose answer is too long to be kept with those of the others.
+// An arriving sequence is an Incoming from its first message to its ticket: host blocks that are filled. A late message
+// ends it. With the ticket the router requests the sequence's answer. A request is cancelled if its ticket expires, or
+// if the waiting answers together are too long and its ticket is the oldest.
 //
-// Thread rule: Attach and OnTick on the io thread, Watch and Answer on any; one mutex. The engine, and other replicas,
-// are never called with it held.
+// Thread rule: Attach and OnTick on the io thread, Watch and Answer on any; one mutex, which is not held during calls
+// of the engine and of other replicas.
 #pragma once
 
 #include <functional>
@@ -38,30 +38,31 @@ struct Message;  // serve/moves/migration_text.h
 class FleetApi {
  public:
   using Log = std::function<void(std::string_view line)>;
-  // `hand_over_to` of the options: kInvalidArgument for what is no URL.
+  // kInvalidArgument if `hand_over_to` of the options is not a URL.
   static Result<std::unique_ptr<FleetApi>> Make(const ServeOptions& options, const FleetKeys& keys, Clock& clock,
                                                 Log log);
   ~FleetApi() { Stop(); }
 
-  // Once; all outlive this. Sets what `context` says of moving. `bodies`: those of the server.
+  // Call once; all arguments outlive this. Sets the members of `context` for moving. `bodies`: limits of the server.
   void Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients,
              const BodyLimits& bodies);
-  // Ends what runs, answers nothing more.
+  // Ends running work and answers nothing more.
   void Stop();
 
-  // Of every request, once, before its body is read. kUnauthenticated.
+  // Call once for every request, before its body is read. kUnauthenticated.
   Status CheckHead(const http::HttpRequest& head);
-  // Of its body. After Start.
+  // The limit of the route's body. After Start.
   std::optional<http::BodyLimit> LimitOf(Route route) const;
-  // /fleet/import and /fleet/migrate, the second one of them for as long as it takes.
+  // Answers /fleet/import and /fleet/migrate; the latter blocks until its sequences have moved.
   Result<http::HttpResponse> Answer(Route route, const http::HttpRequest& request, std::string_view body);
-  // Runs it on a thread of this object, one that waits for other replicas or one that does not.
+  // Runs `task` on a thread of this object: migrations on threads that wait for other replicas, imports on threads that
+  // do not.
   void Post(Route route, std::function<void()> task) {
     (route == Route::kFleetMigrate ? pool_ : import_pool_).Post(std::move(task));
   }
-  // /fleet/streams/{ticket}.
+  // Answers /fleet/streams/{ticket}.
   void Attach(std::shared_ptr<http::Exchange> exchange, const std::string& ticket, const http::Headers& headers);
-  // A request that may be moved.
+  // Registers a request that may be moved.
   void Watch(const std::shared_ptr<Generation>& generation);
   void OnTick(TimeNs now_ns);
   void AppendMetrics(results::PrometheusText* text) const;
@@ -69,21 +70,21 @@ class FleetApi {
  private:
   struct Incoming {
     uint64_t room = 0;
-    int32_t blocks = 0;           // of room
-    int32_t written = 0;          // of these, from the first on: the rest holds what others have left there
-    int32_t expected_blocks = 0;  // in all, as the source thinks
+    int32_t blocks = 0;           // blocks of room
+    int32_t written = 0;          // written blocks, from the first on: the rest has stale contents
+    int32_t expected_blocks = 0;  // in total, as the source expects
     TimeNs heard_ns = 0;
-    bool busy = false;   // a message of it is worked on
-    std::string ticket;  // empty: it has not come whole
+    bool busy = false;   // a message of it is being processed
+    std::string ticket;  // empty: it has not arrived completely
   };
   struct Ticket {
     std::shared_ptr<DetachedExchange> exchange;
     TimeNs until_ns = 0;
   };
-  // What the delivery thread finds us by, which may run on when this object goes.
+  // The delivery thread reaches this object through it, and may still run after the object is destroyed.
   struct Gate {
     std::mutex mutex;
-    FleetApi* api = nullptr;  // null: gone
+    FleetApi* api = nullptr;  // null: stopped
   };
 
   FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log);
@@ -93,13 +94,13 @@ class FleetApi {
   Result<Json> TakeFinish(const Message& message);
   Result<Json> TakeDrop(const Json& head);
   Status CheckBlocks(const Incoming& in, int64_t first, int64_t count, std::string_view bytes) const;
-  Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
+  Result<Incoming> Enter(const Json& head, std::string* id);  // marks it as busy until Leave
   void Leave(const std::string& id, Incoming* state) noexcept;
   Result<Json> Migrate(std::string_view body);
-  // `why_not` becomes the reason of one that does not move.
+  // `why_not` gets the reason of a request that cannot move.
   std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count, Status* why_not);
   Status MoveOne(Generation& generation, const std::string& to, Moved* moved);
-  // With the mutex held: tickets whose time is over, and, where all that waits is too much, the oldest.
+  // With the mutex held: removes expired tickets, and the oldest ones while too many bytes wait.
   std::vector<std::shared_ptr<DetachedExchange>> TakeLateTickets(TimeNs now_ns);
   void HandOver(const std::shared_ptr<Generation>& generation);
 
@@ -120,8 +121,8 @@ class FleetApi {
   bool stopped_ = false;
   std::map<std::string, Incoming> incoming_;
   std::map<std::string, Ticket> tickets_;
-  std::vector<std::weak_ptr<Generation>> watched_;  // that may move
-  std::vector<std::weak_ptr<Call>> arrived_;        // that began elsewhere
+  std::vector<std::weak_ptr<Generation>> watched_;  // requests that may move
+  std::vector<std::weak_ptr<Call>> arrived_;        // requests that began at another replica
   int64_t moved_out_ = 0, failed_out_ = 0, moved_in_ = 0, bytes_out_ = 0, tickets_expired_ = 0;
   WorkerPool pool_, import_pool_;
 };

@@ -22,7 +22,7 @@ struct Kept final : http::ResponseHandler {
   http::HttpResponse response;
 };
 
-// Codes that matter to who asked; the rest is the peer's business.
+// Status codes that the caller distinguishes; the rest are errors of the peer.
 StatusCode CodeOf(int http_status) {
   switch (http_status) {
     case 400:

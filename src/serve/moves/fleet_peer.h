@@ -1,5 +1,5 @@
-// Another replica, as this one talks to it: signed messages and signed answers over one kept connection. Blocks; each
-// message has a limit of time. One thread.
+// A client for another replica: signed messages and signed answers over one kept connection. Blocks; each message has a
+// time-out. One thread.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ class FleetPeer {
   FleetPeer(std::string url, http::Url base, const FleetKeys& keys, DurationNs timeout_ns, Clock& clock);
 
   const std::string& url() const { return url_; }
-  // POST /fleet/import. What it says, if it says yes; else why not, with its name. kUnauthenticated: it does not know
-  // the secret, or says that we do not.
+  // POST /fleet/import. Returns the peer's answer, or its error with the peer's name. kUnauthenticated: one side does
+  // not know the other's secret.
   Result<Json> Send(const std::string& message);
 
  private:

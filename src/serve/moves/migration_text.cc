@@ -152,7 +152,7 @@ Status ReadRequest(const Json& json, Request* r) {
   return Status();
 }
 
-// A probability of 0 has no finite logarithm, and JSON no infinity.
+// The logarithm of probability 0 is infinite, which JSON cannot represent: it becomes null.
 Json JsonOfLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) {
   Json all = Json::array();
   for (const auto& row : rows) {
@@ -196,9 +196,9 @@ std::string MessageOf(const Json& head, std::string_view bytes) {
 
 Result<Message> ReadMessage(std::string_view text) {
   const size_t end = text.find('\n');
-  if (end == std::string_view::npos) return InvalidArgument("a message without the line that says what it is");
+  if (end == std::string_view::npos) return InvalidArgument("a message without its first line");
   json_text::JsonLimits limits;
-  limits.max_values = int64_t{1} << 26;  // a prompt's tokens; the body's own limit holds
+  limits.max_values = int64_t{1} << 26;  // for a prompt's tokens; the limit of the body applies first
   Message message;
   TACTUS_ASSIGN_OR_RETURN(message.head, json_text::ParseJson(text.substr(0, end), limits));
   if (!message.head.is_object()) return InvalidArgument("a message whose first line is no JSON object");

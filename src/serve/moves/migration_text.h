@@ -1,6 +1,5 @@
-// What replicas say to each other when a sequence moves, as text: a line of JSON, and behind it bytes
-// (docs/migration.md has the messages). What comes in is not believed: lengths, types and ranges are checked. Pure
-// functions.
+// The messages between replicas when a sequence moves: a line of JSON followed by bytes (docs/migration.md lists them).
+// Input is not trusted: lengths, types and ranges are checked. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,15 +13,15 @@ namespace tactus::serve {
 
 inline constexpr int64_t kMigrationVersion = 2;
 
-// A message: its JSON in one line, then bytes of any kind.
+// A message: its JSON in one line, then arbitrary bytes.
 std::string MessageOf(const Json& head, std::string_view bytes = {});
 struct Message {
   Json head;
-  std::string_view bytes;  // of the text that was read
+  std::string_view bytes;  // view into the text that was read
 };
 Result<Message> ReadMessage(std::string_view text);
 
-// Members of an object. kInvalidArgument names the one that is missing, of another type or out of range.
+// Members of an object. kInvalidArgument names a member that is missing, of another type or out of range.
 Result<std::string> TextMember(const Json& object, const char* name);
 Result<int64_t> NumberMember(const Json& object, const char* name, int64_t low, int64_t high);
 

@@ -11,8 +11,8 @@ namespace tactus::serve {
 namespace {
 
 constexpr int32_t kMostRounds = 8;
-constexpr int32_t kSpareBlocks = 8;  // that it may fill until it is paused
-constexpr int32_t kFewBlocks = 2;    // a round that found no more was the last: the next would not find fewer
+constexpr int32_t kSpareBlocks = 8;  // blocks that the sequence may fill before it is paused
+constexpr int32_t kFewBlocks = 2;    // a round with at most this many new blocks is the last
 
 class Outgoing {
  public:
@@ -34,7 +34,7 @@ class Outgoing {
   }
 
  private:
-  // What `begin` says holds for every sequence: there is nothing of this one in it.
+  // `begin` contains nothing of this sequence, so its failure holds for every sequence.
   static Status OfAll(const Status& why) {
     const bool says_so = why.code() == StatusCode::kUnauthenticated || why.code() == StatusCode::kDeadlineExceeded;
     return says_so ? why : Status(StatusCode::kUnavailable, why.message());
@@ -52,15 +52,15 @@ class Outgoing {
     const Status arrived = Finish(moving);
     moved_.paused_ns = clock_.NowNs() - paused_ns;
     if (!arrived.ok()) return arrived;
-    // Its sink hears of its end, and needs to know by then where it goes on.
+    // The sink must know where the sequence continues before it receives the sequence's end.
     generation_.MovedTo(peer_.url(), moved_.ticket);
     const Status left = port_.Leave(handle_, timeout_ns_);
     resume.Cancel();
-    if (!left.ok()) return left;  // it was cancelled meanwhile: no client will come for it there
+    if (!left.ok()) return left;  // the request was cancelled meanwhile: no client will request it there
     return moved_;
   }
 
-  // All blocks that are there by now. How many.
+  // Sends all blocks that exist by now. Returns their number.
   Result<int32_t> Ship() {
     const auto at_once = static_cast<int32_t>(std::max<int64_t>(1, kMessageBytes / port_.format().block_bytes));
     int32_t found = 0;
@@ -79,7 +79,7 @@ class Outgoing {
   Status Finish(MovingSequence moving) {
     TACTUS_ASSIGN_OR_RETURN([[maybe_unused]] const int32_t rest, Ship());
     const int32_t needed = (moving.computed_tokens + port_.format().block_size - 1) / port_.format().block_size;
-    // A sequence that was preempted since has no KV: it is computed again there.
+    // A sequence that was preempted meanwhile has no KV: the destination computes it again.
     if (sent_ != needed) moving.computed_tokens = 0;
     TACTUS_ASSIGN_OR_RETURN(moving.logprobs, generation_.LogprobsOf(moving.output.size(), timeout_ns_));
     const Generation::Origin origin = generation_.origin();
@@ -100,13 +100,13 @@ class Outgoing {
   void Resume() noexcept {
     try {
       port_.Resume(handle_);
-    } catch (...) {  // no memory for so little: then its client's time runs out
+    } catch (...) {  // no memory: the sequence stays paused until its request times out
     }
   }
 
   void Drop() {
     const Json head = {{"kind", "drop"}, {"import", import_}};
-    (void)peer_.Send(MessageOf(head));  // where it does not get there, its time runs out there
+    (void)peer_.Send(MessageOf(head));  // if it does not arrive, the import expires there
   }
 
   Generation& generation_;
@@ -116,7 +116,7 @@ class Outgoing {
   Clock& clock_;
   RequestHandle handle_ = 0;
   std::string import_;
-  int32_t sent_ = 0;  // blocks
+  int32_t sent_ = 0;  // blocks sent
   Moved moved_;
 };
 

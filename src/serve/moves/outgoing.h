@@ -1,5 +1,5 @@
-// One sequence on its way to another replica: its KV in rounds while it goes on, then what is left while it is paused,
-// then its end here. Whatever goes wrong, it goes on here. Blocks; any thread.
+// Moves one sequence to another replica: sends its KV in rounds while it runs, then pauses it, sends the rest, and ends
+// it here. After any failure the sequence continues here. Blocks; any thread.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,19 @@
 
 namespace tactus::serve {
 
-constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block where that is larger
+constexpr int64_t kMessageBytes = int64_t{1} << 20;  // KV bytes in one message; one block if that is larger
 
-// What became of it.
+// The result of a move.
 struct Moved {
   std::string ticket;
   int64_t bytes = 0, blocks = 0;
   int32_t rounds = 0;        // before the pause
-  DurationNs paused_ns = 0;  // from its pause to the answer that it had arrived
+  DurationNs paused_ns = 0;  // from the pause to the answer that the sequence has arrived
 };
 
-// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first. kUnavailable, kUnauthenticated,
-// kDeadlineExceeded: the other one takes no sequence, whichever it is; another code: not this one.
+// `timeout_ns`: the limit for each engine call and each message. kNotFound: the request ended first. kUnavailable,
+// kUnauthenticated, kDeadlineExceeded: the other replica accepts no sequences; another code: it does not accept this
+// one.
 Result<Moved> MoveAway(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns,
                        Clock& clock);
 

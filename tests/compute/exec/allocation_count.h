@@ -4,5 +4,5 @@
 #include <cstdint>
 
 namespace tactus::test {
-int64_t AllocationCount();  // -1 under a sanitizer, which has its own operator new
+int64_t AllocationCount();  // -1 under a sanitizer, which replaces operator new
 }  // namespace tactus::test

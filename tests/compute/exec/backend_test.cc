@@ -1,4 +1,4 @@
-// What the machine's backend says, plans and makes.
+// What the machine's backend reports, plans and creates.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -35,10 +35,10 @@ class BackendTest : public testing::Test {
   }
 
   ModelDescription description_;
-  ManualClock clock_{1000};  // stands still: nothing here may wait for it
+  ManualClock clock_{1000};  // does not advance: nothing here may wait for it
 };
 
-TEST_F(BackendTest, SaysWhatComputes) {
+TEST_F(BackendTest, InfoDescribesDevicesAndKernels) {
   const auto backend = Make();
   ASSERT_TRUE(backend.ok()) << backend.status().ToString();
   const BackendInfo info = (*backend)->Info();
@@ -77,7 +77,7 @@ TEST_F(BackendTest, PlansContextBlocksAndSwap) {
   EXPECT_EQ((*backend)->PlanMemory(demand).status().param(), "max-model-len");
 }
 
-TEST_F(BackendTest, TheExecutorItMakesMeasuresByTheClockItWasGiven) {
+TEST_F(BackendTest, ItsExecutorMeasuresWithTheGivenClock) {
   const auto backend = Make();
   ASSERT_TRUE(backend.ok());
   const auto plan = (*backend)->PlanMemory(Demand());
@@ -105,7 +105,7 @@ TEST_F(BackendTest, TheExecutorItMakesMeasuresByTheClockItWasGiven) {
   (*executor)->Submit(empty);
   {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(ready.wait_for(lock, std::chrono::seconds(60), [&] { return woken; })) << "no step came back";
+    ASSERT_TRUE(ready.wait_for(lock, std::chrono::seconds(60), [&] { return woken; })) << "no step ended";
   }
   StepResult result;
   ASSERT_TRUE((*executor)->Poll(&result));

@@ -1,4 +1,4 @@
-// Decodes of a step that share a prefix: it is read once for all of them, and no bit of any sequence changes for it.
+// Decodes of a step that share a prefix: it is read once for all of them, and no bit of any sequence changes.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -25,7 +25,7 @@ std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, const co
   return std::move(*runner);
 }
 
-// Six sequences behind one prefix, two of them behind a longer one, and a seventh that shares nothing.
+// Six sequences with one prefix, two of them with a longer one, and a seventh that shares nothing.
 std::vector<Request> Requests(const compute::ModelConfig& config) {
   Rng rng(3);
   auto tokens = [&](int32_t n) {
@@ -45,7 +45,7 @@ std::vector<Request> Requests(const compute::ModelConfig& config) {
   return requests;
 }
 
-// Prompts, then all decode together while the last goes through its prompt in chunks.
+// Runs the prompts, then all decodes together while the last sequence computes its prompt in chunks.
 void RunSteps(compute::StepRunner& runner, const TinyModel& model, std::vector<StepDriver::Sequence>* result) {
   const compute::CpuExecutorOptions options = model.Options();
   StepDriver driver(runner, options.num_blocks, options.block_size, true);
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, CascadeAttention,
                                          Case{"window_in_some_layers", "qwen2-window", {}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// What the group of all six spares, as the profile of operators counts it.
+// The bytes saved by the group of all six, as counted by the operator profile.
 TEST(CascadeAttentionReads, APrefixOncePerGroup) {
   const TinyModel model = LoadTiny("llama-gqa-bf16");
   int64_t bytes[2];
@@ -133,7 +133,7 @@ TEST(CascadeAttentionReads, APrefixOncePerGroup) {
   EXPECT_EQ(bytes[0] - bytes[1], 5 * kPrefix * token_bytes);
 }
 
-// Four decodes behind nine blocks in common, step after step.
+// Four decodes with nine common blocks, step after step.
 TEST(CascadeAttentionReads, WithoutAllocating) {
   if (AllocationCount() < 0) GTEST_SKIP() << "the sanitizer owns operator new";
   const TinyModel model = LoadTiny("gguf-q4_1/model.gguf");
@@ -156,7 +156,7 @@ TEST(CascadeAttentionReads, WithoutAllocating) {
     plan.starts.clear();
     plan.table_updates.clear();
     plan.table_blocks.clear();
-    if (n == 1) before = AllocationCount();  // the buffers have their size
+    if (n == 1) before = AllocationCount();  // the buffers have their final size
   }
   EXPECT_EQ(AllocationCount() - before, 0);
 }

@@ -1,4 +1,4 @@
-// The CPU executor against its contract: order, chaining, results per item, faults, and nothing allocated by a step.
+// The CPU executor against its contract: order, chaining, results per item, faults, and steps without allocations.
 #include "compute/exec/cpu_executor.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, const co
   return std::move(*runner);
 }
 
-// Waits through the wake-up alone, as the engine does: a missing call is a step that failed after half a minute. The
-// last call may come after its result was polled, so the state outlives the waiter.
+// Waits for the wake-up alone, like the engine: a missing call fails the step after half a minute. The last call may
+// come after its result was polled, so the state outlives the waiter.
 class Waiter {
  public:
   explicit Waiter(Executor& executor) : executor_(executor) {
@@ -65,7 +65,7 @@ class Waiter {
 };
 
 // A prompt chunk of slot 0 and then chained decodes, all submitted before the first is polled.
-TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
+TEST(CpuExecutor, ChainedStepsInFlightSampleTheHostsTokens) {
   const TinyModel model = LoadTiny("llama-gqa");
   constexpr int32_t kSteps = 6;
   SamplingParams sampled;
@@ -125,10 +125,10 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
   EXPECT_FALSE((*executor)->Poll(&none));
 }
 
-// The contract's order of copies: a block is swapped out, written again by the same step, and what was saved comes back
-// into other blocks later; one of the four blocks is partial. Logits of every later position are those of a run without
-// swap.
-TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
+// The contract's order of copies: a block is swapped out and overwritten in the same step, and its saved content later
+// returns into other blocks; one of the four blocks is partial. Logits of every later position equal those of a run
+// without swap.
+TEST(CpuExecutor, SwappedSequenceHasTheLogitsOfAnUnswappedOne) {
   const TinyModel model = LoadTiny("llama-gqa");
   compute::CpuExecutorOptions options = model.Options();
   options.num_blocks = 16;
@@ -169,7 +169,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   tokens.push_back(run(plan, 0, 0, 50, tokens));
   for (int i = 0; i < 3; ++i) tokens.push_back(run({}, 0, 50 + i, 1, tokens));
 
-  // 53 positions go out; another sequence fills the same four blocks in the same step.
+  // 53 positions are swapped out; another sequence fills the same four blocks in the same step.
   const Request other = MakeRequest(Prompt(60, 5), Greedy());
   StepPlan out;
   out.swap_outs = {{3, 4, 16}, {1, 0, 16}, {4, 2, 16}, {2, 3, 5}};
@@ -202,7 +202,7 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   }
 }
 
-TEST(CpuExecutor, GoesAwayWithStepsOutstanding) {
+TEST(CpuExecutor, CanBeDestroyedWithStepsOutstanding) {
   const TimeLimit limit("an executor with steps outstanding does not end");
   const TinyModel model = LoadTiny("llama-gqa");
   compute::CpuExecutorOptions options = model.Options();
@@ -316,7 +316,7 @@ TEST(CpuExecutor, RefusesPlansThatReachOutsideItsMemory) {
     EXPECT_NE(result.status.message().find(what), std::string::npos) << result.status.message();
     EXPECT_EQ(result.step, 9);
   }
-  // Nothing of the refused plans was applied.
+  // No part of the refused plans was applied.
   driver.Generate(s, 6);
   auto fresh = MakeRunner(model, model.Options());
   StepDriver expected(*fresh, 128, 16);
@@ -409,8 +409,8 @@ TEST(CpuExecutor, LogprobsAreThoseOfTheRawLogits) {
   }
 }
 
-// Prompts of two that asked beside one that did not, in one step: each row's logprob is of its own next token.
-TEST(CpuExecutor, LogprobsOfSeveralItemsAreEachTheirOwn) {
+// Two prompts with prompt_logprobs beside one without, in one step: each row has the logprob for its next token.
+TEST(CpuExecutor, LogprobsOfSeveralItemsAreNotMixed) {
   const TinyModel model = LoadTiny("llama-gqa");
   auto runner = MakeRunner(model, model.Options());
   StepDriver driver(*runner, 128, 16, true);
@@ -427,7 +427,7 @@ TEST(CpuExecutor, LogprobsOfSeveralItemsAreEachTheirOwn) {
   ASSERT_EQ(r.prompt_logprobs.size(), 2u);
   ASSERT_EQ(r.logprobs.size(), 2u);
   for (size_t k = 0; k < 2; ++k) {
-    const size_t i = 2 * k;  // the item
+    const size_t i = 2 * k;  // index of the item
     const auto& of = driver.at(ids[i]);
     EXPECT_EQ(r.prompt_logprobs[k].item, static_cast<int32_t>(i));
     ASSERT_EQ(r.prompt_logprobs[k].per_token.size(), 5 + i);
@@ -454,7 +454,7 @@ TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
   plan.starts.push_back({.slot = 7, .sampling = SamplingOf(*driver.at(s).request, {})});
   plan.table_blocks = {driver.at(s).table[0], 100};
   plan.table_updates.push_back({7, 0, 2, 0});
-  plan.copies.push_back({driver.at(s).table[1], 100, 8});  // positions 16..23; 24 is computed by the fork
+  plan.copies.push_back({driver.at(s).table[1], 100, 8});  // positions 16..23; the fork computes 24
   StepItem item;
   item.slot = 7;
   item.first_position = 24;
@@ -486,7 +486,7 @@ TEST(CpuExecutor, MemoryThatTheSystemRefusesIsAStatus) {
             std::string::npos);
 }
 
-TEST(FaultyExecutor, SpoilsTheStepsItIsToldTo) {
+TEST(FaultyExecutor, FailsExactlyTheConfiguredSteps) {
   const TinyModel model = LoadTiny("llama-gqa");
   auto inner = compute::MakeCpuExecutor(model.config, model.weights, model.Options());
   ASSERT_TRUE(inner.ok());

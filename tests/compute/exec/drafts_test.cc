@@ -1,6 +1,6 @@
-// Drafts and grammars at the executor. Whatever is guessed, right, wrong or half right, the tokens, the logprobs and
-// the logits are those of a run without guesses, bit for bit, at every temperature; what a grammar does not allow is
-// never sampled, with or without guesses.
+// Drafts and grammars at the executor. For right, wrong and partly right drafts, the tokens, logprobs and logits equal
+// those of a run without drafts, bit for bit, at every temperature; tokens that a grammar forbids are never sampled,
+// with or without drafts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,8 +55,8 @@ class Drafts : public ::testing::Test {
   std::unique_ptr<compute::StepRunner> runner_;
 };
 
-// Guesses of 0 to 6 tokens that go wrong at a random place, or nowhere.
-TEST_F(Drafts, TokensAndLogprobsAreThoseOfARunWithoutGuesses) {
+// Drafts of 0 to 6 tokens that become wrong at a random place, or nowhere.
+TEST_F(Drafts, TokensAndLogprobsAreThoseOfARunWithoutDrafts) {
   for (const int32_t threads : {1, 2}) {
     Make(threads);
     for (const SamplingParams& sampling : {Greedy(), Sampled(5), Sampled(6)}) {
@@ -68,10 +68,10 @@ TEST_F(Drafts, TokensAndLogprobsAreThoseOfARunWithoutGuesses) {
       driver.Add(request);
       int64_t accepted = 0, guessed = 0, steps = 0;
       while (static_cast<int32_t>(driver.at(0).output().size()) < kOutput) {
-        ASSERT_LT(steps++, 100) << "the sequence does not go on";
+        ASSERT_LT(steps++, 100) << "the sequence does not advance";
         const size_t have = driver.at(0).output().size();
         std::vector<TokenId> drafts;
-        if (have > 0) {  // not with the prompt
+        if (have > 0) {  // no drafts with the prompt
           const auto count = static_cast<size_t>(rng.UniformInt(0, 6));
           for (size_t i = have; i < std::min(have + count, expected.size()); ++i) drafts.push_back(expected[i]);
           if (!drafts.empty() && rng.UniformInt(0, 2) > 0) {
@@ -103,7 +103,7 @@ TEST_F(Drafts, TokensAndLogprobsAreThoseOfARunWithoutGuesses) {
   }
 }
 
-TEST_F(Drafts, TheMostThatAnItemMayHaveAreAccepted) {
+TEST_F(Drafts, TheLargestNumberOfDraftsPerItemIsAccepted) {
   Make();
   const Request request = MakeRequest({3, 17, 25}, Greedy(), 100);
   StepDriver plain(*runner_, 64, 16);
@@ -120,8 +120,8 @@ TEST_F(Drafts, TheMostThatAnItemMayHaveAreAccepted) {
   EXPECT_EQ(driver.at(0).output(), expected);
 }
 
-// Rejected positions leave garbage behind in K and V, which must not be read; others in the step must not notice.
-TEST_F(Drafts, OthersInTheStepAndLaterStepsDoNotNotice) {
+// Rejected positions leave garbage in K and V, which must not be read and must not affect other items of the step.
+TEST_F(Drafts, RejectedDraftsAffectNeitherOtherItemsNorLaterSteps) {
   Make(2);
   const Request one = Ask(Greedy()), other = MakeRequest({9, 8, 7, 6}, Sampled(3), kOutput + 8);
   const std::vector<TokenId> expected_one = Plain(one), expected_other = Plain(other);
@@ -158,11 +158,11 @@ TEST_F(Drafts, AGrammarAllowsOnlyItsAnswers) {
     ASSERT_NE(answer, answers.end()) << "seed " << seed;
     seen[static_cast<size_t>(answer - answers.begin())] = true;
   }
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 3) << "some answer never came";
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 3) << "some answer was never sampled";
 }
 
-// After a preemption the grammar goes on where the output stands; with guesses, some of which it forbids, as without.
-TEST_F(Drafts, AGrammarSurvivesAPreemptionAndWrongGuesses) {
+// After a preemption the grammar continues from the output so far; also with drafts, some of which it forbids.
+TEST_F(Drafts, AGrammarSurvivesAPreemptionAndWrongDrafts) {
   Make();
   Request request = Ask(Greedy());
   request.grammar = std::make_shared<ListedGrammar>(model_.config.vocab_size, kEnd,
@@ -182,7 +182,7 @@ TEST_F(Drafts, AGrammarSurvivesAPreemptionAndWrongGuesses) {
   EXPECT_EQ(output, expected);
 }
 
-TEST_F(Drafts, AGrammarWithNothingToSayEndsItsSequenceAlone) {
+TEST_F(Drafts, AGrammarWithoutAllowedTokensEndsItsSequenceAlone) {
   Make();
   Request request = Ask(Greedy());
   request.grammar =

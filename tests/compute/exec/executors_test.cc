@@ -1,5 +1,5 @@
-// The executors that tests and benchmarks run on must do what they say themselves: a fake that forgave a broken plan,
-// or a fault that never came, would let every test above it pass.
+// Tests of the executors that tests and benchmarks run on: a fake that accepted a broken plan, or a fault that never
+// occurred, would let every test based on it pass.
 #include <gtest/gtest.h>
 
 #include "compute/exec/step_driver.h"
@@ -45,7 +45,7 @@ StepPlan Decode(int32_t position, TokenId token, StepId step) {
   return plan;
 }
 
-TEST(FakeExecutor, AnswersWhatItSaysItWill) {
+TEST(FakeExecutor, SamplesItsPredictedTokens) {
   for (const int32_t choice : {0, 1}) {
     const FakeExecutorConfig config = Config();
     FakeExecutor e(config);
@@ -71,7 +71,7 @@ TEST(FakeExecutor, AnswersWhatItSaysItWill) {
       << "choices differ";
 }
 
-TEST(FakeExecutor, SaysWhatAPlanBreaks) {
+TEST(FakeExecutor, ReportsTheRuleThatAPlanBreaks) {
   const auto violation = [](const std::function<void(StepPlan*)>& spoil, bool twice = false) {
     FakeExecutor e(Config());
     StepPlan plan = FirstStep();
@@ -95,7 +95,7 @@ TEST(FakeExecutor, SaysWhatAPlanBreaks) {
   EXPECT_EQ(violation([](StepPlan* p) { p->swap_outs.push_back({7, 1, 4}); }), "");
 }
 
-// Another block in the table, or a block that was overwritten, is another token.
+// Another block in the table, or an overwritten block, yields another token.
 TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
   const auto third_token = [](const std::function<void(StepPlan*)>& between) {
     FakeExecutor e(Config());
@@ -110,7 +110,7 @@ TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
   };
   const TokenId sound = third_token([](StepPlan*) {});
   EXPECT_NE(third_token([](StepPlan* p) { p->table_blocks = {3}, p->table_updates = {{0, 0, 1, 0}}; }), sound)
-      << "a block never written";
+      << "an unwritten block";
   EXPECT_NE(third_token([](StepPlan* p) { p->copies = {{7, 2, 1}}; }), sound) << "one position overwritten";
   EXPECT_EQ(third_token([](StepPlan* p) { p->copies = {{2, 7, 4}}; }), sound);
   EXPECT_NE(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 3}}, p->swap_ins = {{2, 0, 4}}; }), sound)
@@ -118,7 +118,7 @@ TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
   EXPECT_EQ(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 4}}, p->swap_ins = {{2, 0, 4}}; }), sound);
 }
 
-TEST(FakeExecutor, FaultsComeAsOftenAsTheirRate) {
+TEST(FakeExecutor, FaultsOccurAtTheirRate) {
   const auto first = [](const FakeExecutorConfig& config) {
     FakeExecutor e(config);
     e.Submit(FirstStep());
@@ -143,7 +143,7 @@ TEST(FakeExecutor, FaultsComeAsOftenAsTheirRate) {
   EXPECT_GE(rejected.items.at(0).accepted, 1);
   EXPECT_LT(rejected.items.at(0).accepted, 6);
   EXPECT_TRUE(rejected.tokens.empty());
-  // Half of them, of a thousand.
+  // A rate of one half, in a thousand steps.
   c = Config();
   c.step_error_rate = 0.5;
   FakeExecutor e(c);
@@ -158,14 +158,14 @@ TEST(FakeExecutor, FaultsComeAsOftenAsTheirRate) {
   EXPECT_LT(failed, 580);
 }
 
-// Whoever reads what a failed step or a lost item was to write gets another token than a sound model's.
-TEST(FakeExecutor, WhatFailedLeavesGarbageBehind) {
+// Reading what a failed step or a lost item should have written yields another token than a sound model's.
+TEST(FakeExecutor, FailedWritesLeaveGarbageBehind) {
   for (const bool whole_step : {true, false}) {
     SCOPED_TRACE(whole_step ? "the step failed" : "the item was lost");
     int seen = 0;
     for (uint64_t seed = 0; seed < 64; ++seed) {
       FakeExecutorConfig c = Config();
-      c.vocab_size = 1 << 30;  // no token by chance
+      c.vocab_size = 1 << 30;  // no equal token by chance
       c.fault_seed = seed;
       (whole_step ? c.step_error_rate : c.item_lost_rate) = 0.5;
       FakeExecutor e(c);
@@ -246,7 +246,7 @@ TEST(NullExecutor, AnswersInOrderInEitherForm) {
   }
 }
 
-TEST(FaultyExecutor, SpoilsTheItemItIsToldToAndNoOther) {
+TEST(FaultyExecutor, FailsOnlyTheConfiguredItem) {
   using Kind = InjectedFault::Kind;
   FaultyExecutor e(std::make_unique<NullExecutor>(),
                    {{1, Kind::kItem, 1}, {2, Kind::kBadLogits, 0}, {3, Kind::kItem, 3}, {4, Kind::kStep}});

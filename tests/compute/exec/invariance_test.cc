@@ -1,6 +1,6 @@
-// Batch invariance at the executor: whatever shares a step with a sequence, however its prompt is cut, after a
-// preemption, on shared prefix blocks, with any number of threads and any block size, its logits are the same bits and
-// its tokens the same.
+// Batch invariance at the executor: a sequence's logits have the same bits, and its tokens are equal, whatever shares
+// its steps, however its prompt is cut, after a preemption, on shared prefix blocks, with any number of threads and any
+// block size.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -116,7 +116,7 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const comp
       RunMixed(driver, sequences, false, rng);
       break;
     case Schedule::kSharedInOneStep:
-      // The producer of the blocks and both that read them are items of one step.
+      // The producer of the blocks and both readers are items of one step.
       driver.at(3).announced = false;
       driver.Step({{3, shared * setting.block_size - 1}});  // leaves the last shared position to the common step
       driver.ShareBlocks(4, 3, shared);
@@ -154,7 +154,7 @@ struct Case {
 };
 class InvarianceTest : public testing::TestWithParam<Case> {};
 
-TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
+TEST_P(InvarianceTest, OtherSequencesAndSchedulingChangeNoBit) {
   const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
   for (const compute::Ops* ops : compute::RunnableOps()) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);

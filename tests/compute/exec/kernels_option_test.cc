@@ -1,4 +1,4 @@
-// --kernels takes the name of every kernel set.
+// --kernels accepts the name of every kernel set.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -23,11 +23,12 @@ struct KernelChoices {
   }
 };
 
-TEST(KernelsOption, TakesEverySetThatRuns) {
+TEST(KernelsOption, AcceptsEveryRunnableSet) {
   KernelChoices choices;
   EngineOptions().VisitFields(choices);
   for (const Ops* ops : RunnableOps()) {
-    EXPECT_TRUE(choices.names.contains(ops->name)) << "--kernels does not take " << ops->name << " (tactus/options.h)";
+    EXPECT_TRUE(choices.names.contains(ops->name))
+        << "--kernels does not accept " << ops->name << " (tactus/options.h)";
   }
 }
 

@@ -1,5 +1,5 @@
-// KV memory by its bytes: its size, where layers lie, and that a copy moves one block of every layer, K and V, and
-// nothing else.
+// KV memory by its bytes: its size, the place of layers, and that a copy moves exactly one block of every layer, K and
+// V.
 #include "compute/exec/kv_memory.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ compute::ModelConfig Config() {
   return c;
 }
 
-// Bytes of one block of K.
+// Bytes of one block's K.
 int64_t BlockBytes(compute::DType dtype) {
   return 2 * 16 * (dtype == compute::DType::kF32 ? 32 : dtype == compute::DType::kBF16 ? 16 : 8 + 4);
 }
@@ -50,14 +50,14 @@ std::vector<uint8_t> Contents(const compute::KvMemory& memory) {
   const auto* bytes = static_cast<const uint8_t*>(memory.layers()[0].k);
   return {bytes, bytes + memory.bytes()};
 }
-// A pattern in which no two blocks are alike.
+// A pattern in which all blocks differ.
 void Fill(compute::KvMemory* memory, uint32_t seed) {
   auto* bytes = static_cast<uint8_t*>(memory->layers()[0].k);
   for (int64_t i = 0; i < memory->bytes(); ++i)
     bytes[i] = static_cast<uint8_t>((static_cast<uint32_t>(i) * 2654435761u + seed) >> 24);
 }
 
-TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
+TEST_P(KvMemoryTest, ACopyMovesOneBlockOfEveryLayer) {
   auto from = compute::KvMemory::Create(Config(), GetParam(), 5, 16),
        to = compute::KvMemory::Create(Config(), GetParam(), 3, 16);
   ASSERT_TRUE(from.ok() && to.ok());
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, KvMemoryTest,
                          testing::Values(compute::DType::kF32, compute::DType::kBF16, compute::DType::kInt8),
                          [](const auto& test) { return std::string(compute::InfoOf(test.param).name); });
 
-TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
+TEST(KvMemory, EmptyAndOverflowingSizesAreRefusedWithTheirFlag) {
   const auto refused = [](int64_t blocks, int32_t block_size) {
     const Status status =
         compute::KvMemory::Create(Config(), compute::DType::kBF16, blocks, block_size, "swap-space").status();
@@ -101,7 +101,7 @@ TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
   EXPECT_NE(refused(4, 0).find("4 blocks of 0 tokens"), std::string::npos);
   EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 8, 16).find("overflows"), std::string::npos);
   EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 600, 16).find("overflows"), std::string::npos)
-      << "one layer fits, all do not";
+      << "one layer fits, but not all";
   EXPECT_TRUE(compute::KvMemory::Create(Config(), compute::DType::kBF16, 1, 1).ok());
 }
 

@@ -27,7 +27,7 @@ TEST(Numerics, AutoFollowsTheWeights) {
   for (const DType stored : {DType::kF32, DType::kF16}) {
     const auto exact = ChooseNumerics({}, stored);
     EXPECT_EQ(exact->tokens, Tokens::kF32) << "used exactly as stored";
-    EXPECT_EQ(exact->packing.rounding, Rounding::kNone) << "by every matrix of the file, whatever its own format";
+    EXPECT_EQ(exact->packing.rounding, Rounding::kNone) << "by every matrix of the file, in any format";
     EXPECT_FALSE(exact->packing.round_to_bf16);
     const auto rounded = ChooseNumerics({.dtype = "bfloat16"}, stored);
     EXPECT_TRUE(rounded->tokens == Tokens::kBF16 && rounded->packing.round_to_bf16);
@@ -61,8 +61,8 @@ TEST(Numerics, Float32IsTheReferenceMode) {
   }
 }
 
-// Served from panels as every other choice: only --dtype float32 is the reference.
-TEST(Numerics, Float32ActivationsMeetWeightsAsStored) {
+// Uses panels like every other choice: only --dtype float32 is the reference.
+TEST(Numerics, Float32ActivationsUseWeightsAsStored) {
   for (const DType stored : {DType::kBF16, DType::kQ4_1, DType::kF32}) {
     const auto n = ChooseNumerics({.activation_dtype = "float32"}, stored);
     EXPECT_EQ(n->tokens, Tokens::kF32);
@@ -91,7 +91,7 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
   expect({.activation_dtype = "fp8"}, DType::kF32, "activation-dtype", {"fp8", "int16"});
   expect({.quantization = "q5"}, DType::kF32, "quantization", {"q5", "q8_0, int8, int4"});
   expect({.kv_cache_dtype = "fp8"}, DType::kF32, "kv-cache-dtype", {"fp8"});
-  // Words that are fine alone.
+  // Values that are valid alone.
   expect({.dtype = "float32", .quantization = "int8"}, DType::kF32, "quantization", {"--dtype float32", "leave one"});
   expect({.dtype = "float32", .activation_dtype = "int8"}, DType::kQ8_0, "activation-dtype",
          {"--dtype float32", "int8"});
@@ -104,7 +104,7 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
   expect({.activation_dtype = "int16"}, DType::kF16, "activation-dtype", {"f16", "--quantization"});
 }
 
-TEST(Numerics, EveryWordIsItsValue) {
+TEST(Numerics, EveryOptionWordHasItsValue) {
   EXPECT_EQ(ChooseNumerics({.quantization = "none"}, DType::kF32)->packing.quantization, Quantization::kNone);
   EXPECT_EQ(ChooseNumerics({.quantization = "q8_0"}, DType::kF32)->packing.quantization, Quantization::kQ8_0);
   EXPECT_EQ(ChooseNumerics({.quantization = "int8"}, DType::kF32)->packing.quantization, Quantization::kInt8);
@@ -121,7 +121,7 @@ TEST(Numerics, EveryWordIsItsValue) {
   EXPECT_EQ(ChooseNumerics({.kv_cache_dtype = "auto"}, DType::kQ8_0)->kv_dtype, DType::kBF16);
 }
 
-TEST(Numerics, LoadingFollowsFromThem) {
+TEST(Numerics, LoadOptionsFollowFromNumerics) {
   const LoadWeightsOptions reference = LoadOptionsFor(*ChooseNumerics({.dtype = "float32"}, DType::kQ4_1));
   EXPECT_TRUE(reference.dequantize_to_f32);
   EXPECT_FALSE(reference.pack);
@@ -133,7 +133,7 @@ TEST(Numerics, LoadingFollowsFromThem) {
   EXPECT_EQ(packed.packing.rounding, Rounding::kInt8);
 }
 
-TEST(Numerics, TextSaysWhatIsComputed) {
+TEST(Numerics, TextDescribesTheArithmetic) {
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kQ4_1)), "mixed int8 and int16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "int8"}, DType::kQ4_1)), "int8 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kBF16)), "bf16 activations, KV bf16");

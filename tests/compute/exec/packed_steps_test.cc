@@ -1,5 +1,4 @@
-// Steps of the pass that serves against the same steps of the reference pass, and what they cost beside arithmetic:
-// barriers.
+// Steps of the serving pass against the same steps of the reference pass, and their cost beside arithmetic: barriers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,11 +38,11 @@ struct Case {
   const char* name;
   const char* model;
   compute::NumericsOptions rows, packed;
-  double bound;  // relative error of a row of logits, in the 2-norm. With f32 KV: that of rounding inputs alone
+  double bound;  // relative error of a row of logits, in the 2-norm; with f32 KV that of rounding inputs alone
 };
 class PackedSteps : public testing::TestWithParam<Case> {};
 
-TEST_P(PackedSteps, AgreeWithRowsAsFarAsTheirRoundingGoes) {
+TEST_P(PackedSteps, AgreeWithTheReferencePassUpToRounding) {
   const TinyModel rows = LoadTiny(GetParam().model, GetParam().rows),
                   packed = LoadTiny(GetParam().model, GetParam().packed);
   ASSERT_EQ(rows.weights.packed, nullptr);
@@ -129,7 +128,7 @@ TEST(PackedSteps, AStepHasAtMostTenBarriersALayer) {
   }
 }
 
-// Every operator is counted with the bytes of its weights once per step, however many sequences share it.
+// Every operator is counted with the bytes of its weights once per step, for any number of sequences.
 TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   const TinyModel model = LoadTiny("gguf-q8_0/model.gguf");
   auto runner = MakeRunner(model, 1);
@@ -149,7 +148,7 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   EXPECT_EQ(gated.calls, layers);
   EXPECT_GT(gated.cost.bytes, weights);
   EXPECT_LT(gated.cost.bytes, weights + layers * 2 * 2 * 8 * (inner + hidden));
-  // Two tokens, of whose columns an eighth has 16 bits, by two matrices.
+  // Two tokens, an eighth of their columns in 16 bits, by two matrices.
   EXPECT_EQ(gated.cost.operations, layers * 2 * 2 * 2 * (hidden + hidden / 8) * inner);
   EXPECT_EQ(profile.totals(compute::DecoderOperator::kLogits).calls, 1);
   EXPECT_EQ(profile.totals(compute::DecoderOperator::kAttention).calls, layers);

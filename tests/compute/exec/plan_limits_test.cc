@@ -1,4 +1,5 @@
-// What a step runner takes and refuses at every limit of its memory: the last that fits, and the first that does not.
+// What a step runner accepts and refuses at every limit of its memory: the last plan that fits, and the first that does
+// not.
 #include <gtest/gtest.h>
 
 #include "compute/exec/tiny_model.h"
@@ -10,7 +11,7 @@ class PlanLimits : public testing::Test {
  protected:
   PlanLimits() : model_(LoadTiny("llama-gqa")) {
     compute::CpuExecutorOptions options =
-        model_.Options();  // 8 slots, 8 items, 256 tokens a step, 160 positions in blocks of 16
+        model_.Options();  // 8 slots, 8 items, 256 tokens per step, 160 positions in blocks of 16
     options.num_blocks = 20;
     options.swap_blocks = 3;
     auto runner = compute::StepRunner::Create(model_.config, model_.weights, options);
@@ -42,7 +43,7 @@ class PlanLimits : public testing::Test {
   std::unique_ptr<compute::StepRunner> runner_;
 };
 
-TEST_F(PlanLimits, TheLastThatFitsRuns) {
+TEST_F(PlanLimits, APlanAtEveryLimitRuns) {
   const std::pair<const char*, std::function<void(StepPlan&)>> plans[] = {
       {"as it is", [](StepPlan&) {}},
       {"the last slot", [](StepPlan& p) { p.items[0].slot = 7; }},
@@ -73,7 +74,7 @@ TEST_F(PlanLimits, TheLastThatFitsRuns) {
   }
 }
 
-TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
+TEST_F(PlanLimits, APlanBeyondAnyLimitIsRefused) {
   const std::pair<const char*, std::function<void(StepPlan&)>> plans[] = {
       {"item of slot -1, limit 7", [](StepPlan& p) { p.items[0].slot = -1; }},
       {"item of slot 8, limit 7", [](StepPlan& p) { p.items[0].slot = 8; }},
@@ -131,7 +132,7 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
   }
 }
 
-TEST_F(PlanLimits, OptionsOfNothingAreRefusedByName) {
+TEST_F(PlanLimits, ZeroOptionsAreRefusedByName) {
   const std::pair<const char*, std::function<void(compute::CpuExecutorOptions&)>> options[] = {
       {"num_blocks", [](compute::CpuExecutorOptions& o) { o.num_blocks = 0; }},
       {"block_size", [](compute::CpuExecutorOptions& o) { o.block_size = 0; }},
@@ -154,9 +155,9 @@ TEST_F(PlanLimits, OptionsOfNothingAreRefusedByName) {
             StatusCode::kInvalidArgument);
 }
 
-// A vocabulary's first and last token run; beside them is nothing. Slots remember the tokens that they sampled
-// themselves.
-TEST_F(PlanLimits, TokensOfTheVocabularyAndNoOthers) {
+// A vocabulary's first and last token run, their neighbours outside do not. Slots remember only the tokens that they
+// sampled.
+TEST_F(PlanLimits, OnlyTokensOfTheVocabularyRun) {
   const auto vocab = static_cast<TokenId>(model_.config.vocab_size);
   for (const auto& [token, good] :
        {std::pair<TokenId, bool>(0, true), {vocab - 1, true}, {vocab, false}, {-1, false}}) {
@@ -169,8 +170,8 @@ TEST_F(PlanLimits, TokensOfTheVocabularyAndNoOthers) {
   }
 }
 
-// A chained item before anything was sampled computes token 0, not what another sequence of its slot sampled last.
-TEST_F(PlanLimits, AStartForgetsWhatItsSlotSampled) {
+// A chained item before any sampled token computes token 0, not the last token of the slot's previous sequence.
+TEST_F(PlanLimits, AStartForgetsItsSlotsLastToken) {
   std::vector<float> row;
   runner_->set_logits_observer(
       [&](int32_t, int32_t, std::span<const float> logits) { row.assign(logits.begin(), logits.end()); });
@@ -186,7 +187,7 @@ TEST_F(PlanLimits, AStartForgetsWhatItsSlotSampled) {
     EXPECT_TRUE(result.status.ok()) << result.status.ToString();
     return sample ? std::vector<float>{static_cast<float>(result.tokens.at(0))} : row;
   };
-  ASSERT_NE(first_row(false, true), std::vector<float>{0.0f}) << "the scene needs another token to be remembered";
+  ASSERT_NE(first_row(false, true), std::vector<float>{0.0f}) << "the test needs another token to be remembered";
   const std::vector<float> chained = first_row(true, false);
   EXPECT_EQ(chained, first_row(false, false));
 }

@@ -1,5 +1,5 @@
-// The order of copies within one step (base/step.h): swap-outs, copies, swap-ins, items. Every pair of them touches the
-// same block here, so that another order shows in the logits.
+// The order of copies within one step (base/step.h): swap-outs, copies, swap-ins, items. Every pair of them accesses
+// the same block here, so another order changes the logits.
 #include <gtest/gtest.h>
 
 #include "compute/exec/tiny_model.h"
@@ -8,7 +8,7 @@
 namespace tactus::test {
 namespace {
 
-constexpr int32_t kLength = 12;  // positions that a sequence has in its one block of 16
+constexpr int32_t kLength = 12;  // positions of a sequence in its one block of 16
 
 std::vector<TokenId> PromptOf(int32_t seed) {
   std::vector<TokenId> tokens;
@@ -16,7 +16,7 @@ std::vector<TokenId> PromptOf(int32_t seed) {
   return tokens;
 }
 
-using Rows = std::map<int32_t, std::vector<float>>;  // of slots
+using Rows = std::map<int32_t, std::vector<float>>;  // by slot
 
 // Runs items of one block each: slot s computes [first, first + count) of the prompt of `seed`, in `block`.
 class Bench {
@@ -67,7 +67,7 @@ class Bench {
   StepId step_ = 0;
 };
 
-// A (block 3) is swapped out; a fork of B (block 5) is copied over it; D, swapped out earlier, comes back over B's own
+// A (block 3) is swapped out; a fork of B (block 5) is copied over it; D, swapped out earlier, returns over B's own
 // block.
 TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   const TinyModel model = LoadTiny("llama-gqa");
@@ -76,7 +76,7 @@ TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   options.swap_blocks = 2;
   Bench bench(model, options);
   constexpr int32_t kA = 1, kB = 2, kD = 4;
-  Rows want;  // of the position after the twelve, by seed, each from an undisturbed block
+  Rows want;  // logits of the position after the twelve, by seed, each from an undisturbed block
   for (const int32_t seed : {kA, kB, kD}) {
     bench.Step({{0, seed, 0, 0, kLength}});
     want[seed] = bench.Step({{0, seed, 0, kLength, 1}})[0];
@@ -96,17 +96,17 @@ TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   Rows got = bench.Step({{2, kB, 3, kLength, 1}, {3, kD, 5, kLength, 1}}, all);
   EXPECT_EQ(got[2], want[kB])
       << "the fork did not get its parent's block: the copy ran before the swap-out or after the swap-in";
-  EXPECT_EQ(got[3], want[kD]) << "what was swapped in is not there: something was copied over it";
+  EXPECT_EQ(got[3], want[kD]) << "the swapped-in block was overwritten by a copy";
 
   StepPlan back;
   back.swap_ins = {{7, 0, kLength}};
   got = bench.Step({{0, kA, 7, kLength, 1}}, back);
   EXPECT_EQ(got[0], want[kA])
-      << "what was saved is not what the block held before this step: the copy ran before the swap-out";
+      << "the saved content is not the block's content before this step: the copy ran before the swap-out";
 }
 
-// The pretended memory of the engine's tests keeps the same order.
-TEST(StepCopies, TheFakeExecutorHasTheSameOrder) {
+// The fake memory of the engine's tests has the same order.
+TEST(StepCopies, TheFakeExecutorCopiesInTheSameOrder) {
   FakeExecutorConfig config;
   config.num_blocks = 8;
   config.block_size = 16;
@@ -144,7 +144,7 @@ TEST(StepCopies, TheFakeExecutorHasTheSameOrder) {
   EXPECT_EQ(run(2, 2, 3, kLength, both), expected(2));
   StepPlan back;
   back.swap_ins = {{5, 0, kLength}};
-  EXPECT_EQ(run(0, 1, 5, kLength, back), expected(1)) << "what was saved is not what the block held before the step";
+  EXPECT_EQ(run(0, 1, 5, kLength, back), expected(1)) << "the saved content is not the block's content before the step";
 }
 
 }  // namespace

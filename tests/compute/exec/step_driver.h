@@ -1,5 +1,5 @@
-// Drives an executor by hand, for tests: sequences, block tables and plans without an engine. Every step is what the
-// test says, so that any chunking, mix, preemption or sharing can be forced.
+// Drives an executor by hand, for tests: sequences, block tables and plans without an engine. The test defines every
+// step, so that any chunking, mix, preemption or sharing can be forced.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ class StepDriver {
     std::vector<TokenId> tokens;  // prompt, then output
     int32_t computed = 0;         // positions whose K and V are in the cache
     std::vector<BlockId> table;
-    bool announced = false;  // the executor knows the start
+    bool announced = false;  // the executor has received the start
     std::vector<StepResult::TokenLogprobs> logprobs;
     ItemStatus status = ItemStatus::kOk;
     std::map<int32_t, std::vector<float>> logits;  // by position, when recorded
@@ -31,15 +31,15 @@ class StepDriver {
   };
   struct Take {
     int32_t sequence;
-    int32_t count;                // tokens of it to compute in this step
-    std::vector<TokenId> drafts;  // guesses at what follows, with the last known token
+    int32_t count;                // tokens to compute in this step
+    std::vector<TokenId> drafts;  // guessed next tokens, computed with the last known token
   };
   using RunStep = std::function<void(const StepPlan&, StepResult*)>;
 
   StepDriver(RunStep run, int64_t num_blocks, int32_t block_size) : run_(std::move(run)), block_size_(block_size) {
     for (int64_t b = num_blocks; b-- > 0;) free_.push_back(static_cast<BlockId>(b));
   }
-  // With `record`, the logits of every row that the plan asks for are kept.
+  // With `record`, stores the logits of every row in the plan.
   StepDriver(compute::StepRunner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
       : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
                    block_size) {
@@ -61,15 +61,15 @@ class StepDriver {
   }
   Sequence& at(int32_t sequence) { return sequences_[static_cast<size_t>(sequence)]; }
 
-  // Starts `sequence` on the first `blocks` full blocks of `from` (computed, or computed in the same step by an earlier
-  // item).
+  // Starts `sequence` on the first `blocks` full blocks of `from` (already computed, or by an earlier item of the same
+  // step).
   void ShareBlocks(int32_t sequence, int32_t from, int32_t blocks) {
     Sequence& s = at(sequence);
     s.table.assign(at(from).table.begin(), at(from).table.begin() + blocks);
     s.computed = blocks * block_size_;
     shared_[sequence] = blocks;
   }
-  // All KV is lost; the sequence computes everything again.
+  // Drops all KV; the sequence computes everything again.
   void Preempt(int32_t sequence) {
     Sequence& s = at(sequence);
     for (size_t b = static_cast<size_t>(shared_[sequence]); b < s.table.size(); ++b) free_.push_back(s.table[b]);
@@ -79,7 +79,7 @@ class StepDriver {
     s.announced = false;
   }
 
-  // One step. Logits of every row with all_rows, else of the last known token only (which is sampled).
+  // One step. Logits of every row with all_rows, else only of the last known token (which is sampled).
   StepResult Step(const std::vector<Take>& takes, bool all_rows = false) {
     plan_.Clear();
     plan_.step = step_++;
@@ -99,7 +99,7 @@ class StepDriver {
     return result;
   }
 
-  // Whole prompt, then one token at a time, until `tokens` of output.
+  // The whole prompt, then one token at a time, until there are `tokens` output tokens.
   void Generate(int32_t sequence, int32_t tokens) {
     while (static_cast<int32_t>(at(sequence).output().size()) < tokens && at(sequence).status == ItemStatus::kOk) {
       const StepResult result = Step({{sequence, at(sequence).pending()}});

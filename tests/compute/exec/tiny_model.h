@@ -1,4 +1,4 @@
-// The golden tiny models as something to run, for tests of the executor.
+// The golden tiny models in runnable form, for tests of the executor.
 #pragma once
 
 #include <string>

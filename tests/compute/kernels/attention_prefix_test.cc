@@ -1,5 +1,5 @@
-// Decodes that share a prefix, told to attention as a group and not: the same bits, for every kernel set, whatever the
-// shape of heads and cache, how much is shared and by how many, beside any others, on any number of threads.
+// Attention over decodes that share a prefix, passed as a group and separately: the same bits, for every kernel set,
+// any shape of heads and cache, any prefix length and group size, beside any other items, on any number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,27 +21,27 @@ struct Shape {
 };
 
 const Shape kShapes[] = {
-    {9, 3, 64},  // the default model's
+    {9, 3, 64},  // the default model's shape
     {9, 3, 64, compute::DType::kInt8},
     {4, 1, 128},
-    {8, 8, 16},   // no query heads in common: groups of rows come from members alone
-    {16, 1, 32},  // as many rows per member as a narrow tile may have
+    {8, 8, 16},   // no query heads in common: groups of rows consist of members alone
+    {16, 1, 32},  // the most rows per member in a narrow tile
     {32, 2, 16, compute::DType::kInt8},
-    {6, 2, 24},                        // heads that vectors do not fit
+    {6, 2, 24},                        // heads that vectors do not divide
     {6, 2, 7, compute::DType::kInt8},  // nor pairs
     {4, 2, 16, compute::DType::kF32},
     {9, 3, 64, compute::DType::kF32},
-    {4, 2, 16, compute::DType::kBF16, 300},  // a window that cuts some of the sequences, in which nothing is shared
-    {17, 1, 16},                             // more rows than a narrow tile has: nothing is shared
+    {4, 2, 16, compute::DType::kBF16, 300},  // a window that cuts some of the sequences, so nothing is shared
+    {17, 1, 16},                             // more rows than a narrow tile: nothing is shared
 };
 
 struct Group {
   int32_t prefix;                // positions
-  std::vector<int32_t> lengths;  // of its sequences; each at least the prefix
+  std::vector<int32_t> lengths;  // of its sequences; each at least `prefix`
 };
 
-// A step's decodes: those of groups, whose tables begin with the same blocks, and chunks and decodes beside them.
-// Blocks lie in random order; what is not written is NaN.
+// A step's decodes: those of groups, whose tables begin with the same blocks, and other chunks and decodes. Blocks are
+// in random order; unwritten memory is NaN.
 class Scene {
  public:
   Scene(const Shape& shape, int32_t block_size, const std::vector<Group>& groups, const std::vector<int32_t>& others,
@@ -103,7 +103,7 @@ class Scene {
   }
 
  private:
-  // Blocks for positions up to `length` behind those that the table has, and random K and V in them.
+  // Appends blocks for positions up to `length` to the table, and random K and V to them.
   void Write(const Ops& ops, int32_t length, std::vector<int32_t>* table) {
     const auto first = static_cast<int32_t>(table->size()) * layer_.block_size;
     std::vector<int64_t> slots;
@@ -139,11 +139,11 @@ class Scene {
 void ExpectSameBits(const Shape& shape, int32_t block_size, const std::vector<Group>& groups,
                     const std::vector<int32_t>& others, uint64_t seed, ThreadPool& pool, const std::string& what) {
   for (const Ops* ops : RunnableOps()) {
-    if (std::string_view(ops->name) == "ref") continue;  // knows no groups
+    if (std::string_view(ops->name) == "ref") continue;  // has no groups
     Scene scene(shape, block_size, groups, others, *ops, seed);
     const std::vector<float> apart = scene.Run(*ops, pool, false), together = scene.Run(*ops, pool, true);
     for (size_t i = 0; i < apart.size(); ++i) {
-      ASSERT_FALSE(std::isnan(apart[i])) << ops->name << ": the scene itself reads what was never written";
+      ASSERT_FALSE(std::isnan(apart[i])) << ops->name << ": the test itself reads unwritten memory";
     }
     const int64_t row = int64_t{shape.heads} * shape.head_dim;
     for (size_t i = 0; i < apart.size(); i += static_cast<size_t>(row)) {
@@ -155,7 +155,7 @@ void ExpectSameBits(const Shape& shape, int32_t block_size, const std::vector<Gr
   }
 }
 
-// Prefixes that end at, before and behind the edges of partitions and of key tiles, suffixes from none to several
+// Prefixes that end at, before and after the edges of partitions and of key tiles; suffixes from none to several
 // partitions.
 TEST(AttentionPrefix, SharedReadingChangesNoBit) {
   ThreadPool one(1, SystemClock()), three(3, SystemClock());
@@ -180,7 +180,7 @@ TEST(AttentionPrefix, SharedReadingChangesNoBit) {
   }
 }
 
-// Members enough for several tiles of a KV head, in tiles that are split by partitions and that are not.
+// Enough members for several tiles of a KV head, in tiles split by partitions and unsplit.
 TEST(AttentionPrefix, ManyMembersChangeNoBit) {
   ThreadPool one(1, SystemClock()), two(2, SystemClock()), five(5, SystemClock());
   Rng rng(5);

@@ -1,6 +1,6 @@
-// How attention is cut and handed to threads, seen by a kernel that writes down what it is given instead of computing:
-// every partition of every row once, merged in ascending order, and no memory shared by two tasks that may run at the
-// same time. (Real kernels would show the last as a data race, now and then.)
+// How attention is cut and distributed to threads, observed by a kernel that records its arguments instead of
+// computing: every partition of every row once, merged in ascending order, and no memory shared by two tasks that may
+// run at the same time. (In real kernels that would be an occasional data race.)
 #include "compute/kernels/attention/schedule.h"
 
 #include <gtest/gtest.h>
@@ -20,26 +20,26 @@ namespace {
 
 constexpr float kNothingYet = -1.0f;
 
-// A row is (token, head). What the schedule did with it.
+// A row is (token, head). Records the schedule's work on it.
 struct RowLog {
   int whole = 0;                    // tasks that ran all of its partitions
-  std::vector<int32_t> partitions;  // run one by one
+  std::vector<int32_t> partitions;  // run separately
   std::vector<int32_t> merged;      // in the order of merging
   int written = 0;                  // times that a merge wrote the output
 };
 
-// The kernels are plain functions: what they write down is here.
+// The kernels are plain functions: they record here.
 struct Recorder {
   std::mutex mutex;
   std::map<int64_t, RowLog> rows;  // by offset of the row in the output
   int32_t wave = 0;
-  bool merging = false;            // the last thing seen was a merge
-  std::set<const float*> carries;  // states kept beyond their task, of this wave
+  bool merging = false;            // the last observed call was a merge
+  std::set<const float*> carries;  // of this wave: states kept beyond their task
   int64_t split_tiles_in_two_waves = 0;
   int64_t waves_with_two_carries = 0;
   std::vector<std::string> faults;
   std::map<int32_t, int32_t> kv_heads;  // by an item's count: the most KV heads in one of its tiles
-  int32_t most_members = 0;             // of a tile
+  int32_t most_members = 0;             // per tile
   int64_t shared_reads = 0;             // partitions of a KV head that a tile's members read together
 
   void Fault(const std::string& what) {
@@ -52,7 +52,7 @@ struct Recorder {
     carries.clear();
     ++wave;
   }
-  int32_t carry_rows = 0;  // rows of a tile of the scene
+  int32_t carry_rows = 0;  // rows of a tile in this scene
 };
 Recorder* recorder = nullptr;
 
@@ -80,7 +80,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   for (int32_t r = 0; r < tile.rows(); ++r) ++recorder->rows[AttentionRowOffset(call, tile, r, call.out_stride)].whole;
 }
 
-// A result says which row and partition it is.
+// A result encodes its row and partition.
 void RunPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte*, float* results,
                   int64_t stride) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
@@ -177,9 +177,9 @@ void CheckRows(const Scene& scene, const Recorder& log, const std::string& where
         std::vector<int32_t> run = r.partitions;
         std::sort(run.begin(), run.end());
         ASSERT_EQ(run, r.merged) << where << ": token " << token << " head " << head
-                                 << ": what ran is not what was merged";
+                                 << ": the partitions that ran were not the merged ones";
         ASSERT_EQ(std::adjacent_find(run.begin(), run.end()), run.end()) << where << ": a partition ran twice";
-        // All that the row sees; more where another row of its tile sees more.
+        // All partitions of the row; more where another row of its tile attends to more.
         ASSERT_LE(run.front(), low / kPartition) << where << ": token " << token << " misses its first partition";
         ASSERT_GE(run.back(), position / kPartition) << where << ": token " << token << " misses its last partition";
         ASSERT_EQ(run.back() - run.front() + 1, static_cast<int32_t>(run.size()))
@@ -189,25 +189,25 @@ void CheckRows(const Scene& scene, const Recorder& log, const std::string& where
   }
 }
 
-// Each decode has far more partitions than the scratch has room for in one wave, and the second begins in the wave in
-// which the first one ends: both are carried over a wave's end, so each needs rows of its own.
+// Each decode has far more partitions than the scratch holds per wave, and the second begins in the wave in which the
+// first ends: both are carried over a wave's end, so each needs separate rows.
 TEST(AttentionSchedule, DecodesCutOverSeveralWavesShareNoCarry) {
   for (const int32_t threads : {2, 3, 5}) {
     Scene scene;
     const int32_t rows_per_wave = kSplitPerThread * threads * kAttentionTileRows;
-    const int32_t partitions = rows_per_wave / scene.heads * 5 / 2;  // two waves and a half
+    const int32_t partitions = rows_per_wave / scene.heads * 5 / 2;  // two and a half waves
     scene.items = {{0, partitions * kPartition - 1, 1, nullptr}, {0, partitions * kPartition - 1, 1, nullptr}};
     Recorder log;
     Schedule(scene, threads, false, &log);
     const std::string where = std::to_string(threads) + " threads";
     CheckRows(scene, log, where);
     EXPECT_GE(log.split_tiles_in_two_waves, 2 * 2 * scene.heads)
-        << where << ": the scene needs two tiles over three waves each";
-    EXPECT_GE(log.waves_with_two_carries, 1) << where << ": the scene needs a wave in which both are under way";
+        << where << ": the test needs two tiles over three waves each";
+    EXPECT_GE(log.waves_with_two_carries, 1) << where << ": the test needs a wave in which both run";
   }
 }
 
-TEST(AttentionSchedule, EveryRowIsComputedOnceWhateverTheMix) {
+TEST(AttentionSchedule, EveryRowIsComputedOnceInAnyMix) {
   const int32_t p = kPartition;
   std::vector<Scene> scenes;
   for (const auto& [heads, kv_heads] : {std::pair(4, 1), {9, 3}, {8, 8}, {72, 1}, {6, 2}, {40, 20}}) {
@@ -227,7 +227,7 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceWhateverTheMix) {
       scenes.push_back(s);
     }
   }
-  Scene many;  // narrow items enough that tiles hold several KV heads
+  Scene many;  // enough narrow items for tiles with several KV heads
   many.heads = 16;
   many.kv_heads = 8;
   for (int32_t i = 0; i < 40; ++i) many.items.push_back({0, i * 37, 1 + i % 3, nullptr});
@@ -244,8 +244,8 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceWhateverTheMix) {
   }
 }
 
-// One long decode beside nothing would leave all threads but one idle; beside enough others it need not be cut.
-TEST(AttentionSchedule, OnlyWhatWouldEndTheStepIsSplit) {
+// A single long decode would leave all threads but one idle; beside enough others it need not be split.
+TEST(AttentionSchedule, OnlyTilesThatWouldDelayTheStepAreSplit) {
   const auto split_rows = [](const Scene& scene, int32_t threads) {
     Recorder log;
     Schedule(scene, threads, false, &log);
@@ -261,15 +261,15 @@ TEST(AttentionSchedule, OnlyWhatWouldEndTheStepIsSplit) {
   EXPECT_EQ(split_rows(brief, 2), 0) << "one partition cannot be split";
   brief.items[0].first_position = kPartition;
   EXPECT_EQ(split_rows(brief, 2), brief.heads) << "two partitions can";
-  Scene equal;  // a decode is split where its cost is over 1 / (2 threads) of all
+  Scene equal;  // a decode is split if its cost exceeds 1 / (2 threads) of the total
   for (int i = 0; i < 4; ++i) equal.items.push_back({0, 20 * kPartition, 1, nullptr});
   EXPECT_EQ(split_rows(equal, 2), 0) << "a quarter each is not more than a quarter";
   equal.items.pop_back();
   EXPECT_EQ(split_rows(equal, 2), 3 * equal.heads) << "a third each is";
 }
 
-// Sixteen heads of their own, one thread and items enough: sixteen rows may share a tile with other KV heads, seventeen
-// may not, a tile has 64 rows at most, and of a long context a tile reads no more than 8 MiB.
+// Sixteen KV heads, one thread and enough items: sixteen rows may share a tile with other KV heads, seventeen may not;
+// a tile has at most 64 rows, and for a long context a tile reads at most 8 MiB.
 TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
   Scene scene;
   scene.heads = scene.kv_heads = 16;
@@ -288,10 +288,10 @@ TEST(AttentionSchedule, TilesHoldAsManyKvHeadsAsTheyMay) {
   EXPECT_EQ(log.kv_heads[1], 2);
   Recorder apart;
   Schedule(scene, 1, false, &apart);
-  EXPECT_EQ(apart.kv_heads[4], 1) << "kernels that do not take several";
+  EXPECT_EQ(apart.kv_heads[4], 1) << "kernels without several KV heads";
 }
 
-// Decodes of one prefix group make tiles of up to 64 rows, evenly, and each tile reads a partition of the prefix once.
+// Decodes of one prefix group form tiles of up to 64 rows, evenly; each tile reads a partition of the prefix once.
 TEST(AttentionSchedule, AGroupReadsItsPrefixOncePerTile) {
   Scene scene;
   scene.heads = 9;
@@ -307,14 +307,14 @@ TEST(AttentionSchedule, AGroupReadsItsPrefixOncePerTile) {
     EXPECT_EQ(log.most_members, 13) << "25 members of three rows each are two tiles";
     EXPECT_EQ(log.shared_reads, 3 * 2 * 4) << threads << " threads: three KV heads, two tiles, four partitions";
   }
-  Recorder alone;  // a kernel that takes no members
+  Recorder alone;  // a kernel without members
   Schedule(scene, 2, false, &alone);
   CheckRows(scene, alone, "kernels that take no members");
   EXPECT_EQ(alone.most_members, 0);
 }
 
-// A few long decodes would be one task: they are split by partitions, as one long decode is.
-TEST(AttentionSchedule, AGroupThatWouldEndTheStepIsSplit) {
+// A few long decodes would be one task: they are split by partitions, like a single long decode.
+TEST(AttentionSchedule, AGroupThatWouldDelayTheStepIsSplit) {
   Scene scene;
   for (int32_t i = 0; i < 3; ++i) scene.items.push_back({0, 20 * kPartition + 9, 1, nullptr, 0, 20 * kPartition});
   Recorder log;
@@ -324,9 +324,9 @@ TEST(AttentionSchedule, AGroupThatWouldEndTheStepIsSplit) {
   for (const auto& [row, r] : log.rows) EXPECT_EQ(r.partitions.size(), 21u) << "row at " << row;
 }
 
-// Nothing is shared where a window cuts a prefix, a group has one sequence, an item has several queries, a sequence
-// ends before a key tile does, or the query heads of a KV head fill tiles by themselves.
-TEST(AttentionSchedule, GroupsThatShareNothingAreItems) {
+// Nothing is shared if a window cuts the prefix, a group has one sequence, an item has several queries, a sequence ends
+// before a key tile does, or the query heads of a KV head fill whole tiles.
+TEST(AttentionSchedule, GroupsWithoutSharedPositionsRunAsItems) {
   const auto members = [](const Scene& scene) {
     Recorder log;
     Schedule(scene, 2, true, &log);
@@ -337,7 +337,7 @@ TEST(AttentionSchedule, GroupsThatShareNothingAreItems) {
   scene.items = {{0, 700, 1, nullptr, 0, 640}, {0, 650, 1, nullptr, 0, 640}};
   EXPECT_EQ(members(scene), 2);
   scene.window = 680;
-  EXPECT_EQ(members(scene), 0) << "a window that one of them outgrows";
+  EXPECT_EQ(members(scene), 0) << "a window shorter than one of them";
   scene.window = 701;
   EXPECT_EQ(members(scene), 2) << "a window that holds both";
   scene.window = 0;
@@ -354,7 +354,7 @@ TEST(AttentionSchedule, GroupsThatShareNothingAreItems) {
   EXPECT_EQ(members(scene), 0) << "17 rows of one sequence";
 }
 
-TEST(AttentionSchedule, WindowsBeginWhereTheyShould) {
+TEST(AttentionSchedule, WindowsBeginAtTheirFirstVisiblePosition) {
   AttentionCall call{};
   call.window = 0;
   EXPECT_EQ(VisibleFrom(call, 100).low, 0);

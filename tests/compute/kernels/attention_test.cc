@@ -1,5 +1,5 @@
-// Attention of every kernel set: close to ref, and the same bits for a query whether it comes as a decode, in a chunk
-// of any size, over any block size, beside any neighbours, by any number of threads.
+// Attention of every kernel set: close to ref, and the same bits for a query as a decode, in a chunk of any size, over
+// any block size, beside any other items, with any number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Sequence MakeSequence(const Shape& s, int32_t length, uint64_t seed) {
           RandomFloats(int64_t{length} * s.kv_heads * s.head_dim, seed + 2)};
 }
 
-// A paged cache with shuffled blocks; what is not written is NaN, so that reading it shows.
+// A paged cache with shuffled blocks; unwritten memory is NaN, so that reading it is detected.
 class Cache {
  public:
   Cache(const Shape& shape, int32_t block_size, const std::vector<Sequence>& sequences, const Ops& ops,
@@ -66,7 +66,7 @@ class Cache {
     int32_t sequence, first_position, count;
   };
 
-  // The pieces in one call; the result in order of the pieces' rows.
+  // Runs the pieces in one call; results in the order of the pieces' rows.
   std::vector<float> Run(const Ops& ops, ThreadPool& pool, const std::vector<Sequence>& sequences,
                          const std::vector<Piece>& pieces) {
     const int64_t row = int64_t{shape_.heads} * shape_.head_dim;
@@ -117,14 +117,14 @@ std::string NameOf(const Ops* ops, const Shape& s) {
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
 bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
 #if defined(__x86_64__)
-  const std::string_view name = ops->name;  // "amx" takes the attention of "avx512"
+  const std::string_view name = ops->name;  // "amx" uses the attention of "avx512"
   return (name == "avx512" || name == "amx") && kv_dtype == DType::kBF16 && CpuHasAvx512Bf16();
 #else
   return false;
 #endif
 }
 
-// Whether it rounds them to 16 bits (attention/avx512/int8.cc), and 2^x roughly: 1e-4 of a weight.
+// Whether it rounds them to 16 bits (attention/avx512/int8.cc) and approximates 2^x to 1e-4.
 bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
 #if defined(__x86_64__)
   return ops->attention == Avx512Ops().attention && kv_dtype == DType::kInt8 && CpuHasAvx512Vnni();
@@ -133,10 +133,10 @@ bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_d
 #endif
 }
 
-// What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are
-// of order one and the result is an average of them; scores of order one are off by a few ulp of sqrt(head_dim) terms,
-// which moves a weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums
-// that is at most 2^-8 (sum of w |v| + |result|).
+// The set's expected result: ref's with q rounded as in the set, and a tolerance per element. Values are of order one
+// and the result is their average; scores of order one are off by a few ulp of sqrt(head_dim) terms, which moves a
+// weight by as much. Rounding a weight w to bf16 moves it by at most 2^-8 w; in the quotient of the sums that is at
+// most 2^-8 (sum of w |v| + |result|).
 struct Expected {
   std::vector<float> value, tolerance;
 };
@@ -152,7 +152,7 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
   Expected e;
   e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
   const bool rounds_less = RoundsTo16Bits(ops, shape.kv_dtype);
-  // Weights of 15 bits or more of the largest: each is off by 2^-15 at most.
+  // Weights have at least 15 bits relative to the largest: each is off by at most 2^-15.
   e.tolerance.assign(e.value.size(), rounds_less ? 1e-4f : 4e-6f);
   if (!rounds && !rounds_less) return e;
   for (Sequence& s : sequences) {
@@ -192,7 +192,7 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
     const std::vector<Sequence> sequences = {MakeSequence(shape, kLength, 1), MakeSequence(shape, 90, 5)};
     for (const Ops* ops : RunnableOps()) {
       if (std::string_view(ops->name) == "ref") continue;
-      // Every query as a decode of its own (a sample of them: all are quadratic).
+      // Every query as a separate decode (a sample: all of them would be quadratic).
       Cache cache(shape, 16, sequences, *ops, one);
       std::vector<int32_t> checked = {0, 1, 15, 16, 63, 64, 255, 256, 257, 511, 512, 513, kLength - 1};
       for (int i = 0; i < 20; ++i) checked.push_back(static_cast<int32_t>(rng.UniformInt(0, kLength - 1)));
@@ -214,7 +214,7 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
       for (int32_t block_size : {1, 8, 16, 32, 48}) {
         Cache other(shape, block_size, sequences, *ops, one);
         std::vector<Cache::Piece> pieces;
-        for (int32_t p = 0; p < kLength;) {  // the sequence in random chunks, decodes of another between them
+        for (int32_t p = 0; p < kLength;) {  // the sequence in random chunks, with decodes of another between them
           const auto count = static_cast<int32_t>(std::min<int64_t>(kLength - p, rng.UniformInt(1, 1 + 90 * round)));
           pieces.push_back({0, p, count});
           pieces.push_back({1, static_cast<int32_t>(rng.UniformInt(0, 89)), 1});
@@ -234,7 +234,7 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
   }
 }
 
-// Enough decodes and short chunks in one call that tiles hold several KV heads; each has the bits that it has alone.
+// Enough decodes and short chunks in one call for tiles with several KV heads; each has the same bits as alone.
 TEST(Attention, TilesOfSeveralKvHeadsChangeNoBit) {
   const Shape shapes[] = {{8, 4, 64},   {9, 3, 64},      {15, 5, 64, 0, DType::kInt8},
                           {40, 20, 16}, {8, 4, 128, 40}, {8, 4, 32, 301, DType::kInt8}};
@@ -291,7 +291,7 @@ TEST(Attention, LongDecodesMergeInTheSameOrderWhenSplit) {
 }
 
 // Tiles that are split over several waves of tasks, alone and beside others.
-TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
+TEST(Attention, LongChunksHaveTheBitsOfTheirDecodes) {
   const Shape shape = {4, 1, 64};
   const int64_t row = int64_t{shape.heads} * shape.head_dim;
   ThreadPool one(1, SystemClock()), two(2, SystemClock()), five(5, SystemClock());
@@ -327,9 +327,9 @@ TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
   }
 }
 
-// int8 has a scale per position and head: positions whose K or V are far larger or smaller than their neighbours', or
-// zero, count as they should; one that is not finite shows in every row that sees it and in no other.
-TEST(Attention, ScalesOfInt8MayBeFarApart) {
+// int8 has a scale per position and head: positions with K or V far larger or smaller than their neighbours', or zero,
+// have their proper weight; a non-finite one affects every row that attends to it and no other.
+TEST(Attention, Int8ScalesMayDifferWidely) {
   const Shape shape = {8, 2, 64, 0, DType::kInt8};
   ThreadPool pool(1, SystemClock());
   std::vector<Sequence> sequences = {MakeSequence(shape, 300, 3)};
@@ -346,7 +346,7 @@ TEST(Attention, ScalesOfInt8MayBeFarApart) {
     for (const int32_t block_size : {16, 6}) {
       const Expected want = Expect(shape, sequences, pieces, ops, pool);
       const std::vector<float> got = Cache(shape, block_size, sequences, *ops, pool).Run(*ops, pool, sequences, pieces);
-      // Values of 30 whose weights are off by 2^-15.
+      // Values of 30 with weights off by 2^-15.
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
       }

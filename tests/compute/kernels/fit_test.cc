@@ -1,4 +1,4 @@
-// Rounding by least squares: each step against its definition, in double or in the very order that headers state.
+// Rounding by least squares: each step against its definition, in double or in the exact order that headers state.
 #include "compute/kernels/fit/least_squares.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ TEST(Fit, ProductsHaveTheBitsOfTheirDefinition) {
                 << m << " " << i << " " << j << " turned " << turned;
           }
         }
-        if (k > 256) continue;  // else not the same chain backwards
+        if (k > 256) continue;  // otherwise the reverse is not the same chain
         AddProduct(pool, {.a = va, .b = vb, .c = c.data(), .m = m, .k = k, .n = n, .c_stride = n, .subtract = true});
         for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(c[i], start[i], 1e-5f);
       }
@@ -126,7 +126,7 @@ double OutputError(const std::vector<float>& x, const float* w, const float* rou
   return error;
 }
 
-// Column after column, row by row, as least_squares.h has it.
+// Column after column, row by row, as in least_squares.h.
 TEST(Fit, RoundingFollowsItsDefinitionAndOutputsAreCloser) {
   const int64_t cols = 200, rows = 70;  // neither ends with a group or a panel
   const std::vector<float> x = Inputs(300, cols), w = RandomFloats(rows * cols, 8, 0.05f);
@@ -163,7 +163,7 @@ TEST(Fit, RoundingFollowsItsDefinitionAndOutputsAreCloser) {
   EXPECT_LT(by_least_squares, 0.5 * nearest);
 }
 
-TEST(Fit, GridsHeedWeights) {
+TEST(Fit, GridsDependOnTheErrorWeights) {
   std::vector<float> x = RandomFloats(64, 9), weights(64, 1.0f);
   uint8_t alike[64], codes[64];
   const BlockScale even = QuantizeInt4(x.data(), alike);

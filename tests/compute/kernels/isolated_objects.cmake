@@ -1,6 +1,6 @@
-# Fails when an object compiled for AVX2 or AVX-512 exports a weak function: the linker may take that copy for the whole
-# program, which is an illegal instruction on a machine without it. Fails, too, when fewer than LEAST objects are
-# such ones: then the folders' names have changed. Usage: cmake -DNM=nm -DLEAST=n -DOBJECTS="a.o;b.o" -P this
+# Fails if an object compiled for AVX2 or AVX-512 exports a weak function: the linker may use that copy for the whole
+# program, and it is an illegal instruction on a machine without the set. Also fails if fewer than LEAST such objects
+# are found: then the folders' names have changed. Usage: cmake -DNM=nm -DLEAST=n -DOBJECTS="a.o;b.o" -P this
 if(NOT OBJECTS)
   message(FATAL_ERROR "no kernel objects to check")
 endif()

@@ -27,13 +27,13 @@ inline std::vector<float> RandomFloats(int64_t n, uint64_t seed, float deviation
   return out;
 }
 
-// A matrix that owns its bytes, at an odd address, as a mapped file may have it.
+// A matrix that owns its bytes, at an odd address, as is possible in a mapped file.
 struct OwnedMatrix {
   std::vector<std::byte> bytes;
   compute::MatrixView view;
 };
 
-// Random values where we can quantise, else random blocks with sane scales.
+// Random values where we can quantise, else random blocks with plausible scales.
 inline OwnedMatrix RandomMatrix(compute::DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   OwnedMatrix m;
   const int64_t row_bytes = compute::RowBytes(dtype, cols);

@@ -1,5 +1,5 @@
-// The linear operator of every kernel set: close to ref by a bound from the norms, and the same bits whatever else is
-// in the batch and however many threads work.
+// The linear operator of every kernel set: within a norm-based bound of ref, and the same bits in any batch and on any
+// number of threads.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// The code that multiplies by matrix tiles, on a software model of them: the specification's bits for integer codes,
-// its bound and the same bits in every batch for bf16, and no fault of the model. On a machine with AMX the set "amx"
-// is also among those that packed_linear_test.cc runs.
+// The matrix-tile code on a software model of the tiles: the specification's bits for integer codes, its bound and the
+// same bits in every batch for bf16, and no fault of the model. On a machine with AMX, packed_linear_test.cc also runs
+// the set "amx".
 #include <gtest/gtest.h>
 
 #include "compute/kernels/packed/kernel.h"
@@ -24,7 +24,7 @@ std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, co
   return y;
 }
 
-TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
+TEST(PackedAmx, TilesHaveTheSpecificationsBits) {
   ThreadPool pool(1, SystemClock());
   const int64_t rows = 100;
   ModelTiles::faults = ModelTiles::products = 0;
@@ -36,7 +36,7 @@ TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
       for (int64_t tokens : {1, 7, 16, 17, 31, 32, 33, 50}) {
         const std::vector<float> x = RandomTokens(tokens, cols, 132), bias = RandomFloats(rows, 133);
         for (const Rounding rounding : RoundingsOf(form)) {
-          if (rounding == Rounding::kNone) continue;  // not for tiles
+          if (rounding == Rounding::kNone) continue;  // not supported by tiles
           const std::vector<float> want =
               RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding, bias.data());
           const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, rounding, bias.data());
@@ -79,7 +79,7 @@ TEST(PackedAmx, Bf16HasTheSameBitsInEveryBatch) {
   }
 }
 
-// The model itself, against what the manual's text gives by hand.
+// The model itself, against results derived by hand from the manual.
 TEST(TileModel, FaultsWhereTheProcessorWould) {
   ModelTiles::faults = 0;
   ModelTiles::Zero<0>();

@@ -1,5 +1,5 @@
-// Every layout that compute/kernels/packed/packed.h allows, filled without a packer: what any set makes of it is what
-// ref makes of it, bit for bit, and ref's integers do not overflow where codes and tokens are as large as they can be.
+// Every layout that compute/kernels/packed/packed.h allows, filled without a packer: all sets compute ref's result, bit
+// for bit, and ref's integers do not overflow for the largest codes and tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@ std::string What(const Ops* ops, const Layout& layout, Rounding rounding) {
   return std::string(ops->name) + ", " + layout.name() + ", " + NameOf(rounding);
 }
 
-// Tokens of the largest sums: whose every value is the limit, its opposite, both by turns. Where there are wide groups,
-// the first of each has values 256 times as large, then those of the largest bytes (32512 = 127 * 256; 32384 is 127 and
-// -128, -32385 is -127 and 127).
+// Tokens with the largest sums: all values at the limit, at its opposite, or alternating. With wide groups, the first
+// of each has values 256 times as large, then values of the largest bytes (32512 = 127 * 256; 32384 is 127 and -128,
+// -32385 is -127 and 127).
 std::vector<float> ExtremeTokens(int64_t cols, int32_t wide) {
   constexpr float kCodes[][2] = {{32512, 32512}, {-32512, -32512}, {32512, -32512},
                                  {32384, 32384}, {-32385, -32385}, {32384, -32385}};
@@ -78,7 +78,7 @@ TEST(PackedLayout, RefDoesNotOverflow) {
       }
     }
   }
-  EXPECT_GT(largest, 0.98 * 128 * 4 * (4 * 32512 + 28 * 127));  // the test went where the bound is
+  EXPECT_GT(largest, 0.98 * 128 * 4 * (4 * 32512 + 28 * 127));  // the test reaches the bound
 }
 
 TEST(PackedLayout, EverySetAgreesWithRefAtTheExtremes) {
@@ -97,8 +97,8 @@ TEST(PackedLayout, EverySetAgreesWithRefAtTheExtremes) {
   }
 }
 
-// Tokens by ones, in tiles of any height with any rest, and enough for codes to be taken apart once for all of them;
-// columns that end within a block, within a token block and at its end.
+// Single tokens, tiles of any height with any remainder, and enough tokens for codes to be widened once for all of
+// them; columns that end within a block, within a token block and at its end.
 TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
   struct Size {
     int64_t cols, tokens;
@@ -124,7 +124,7 @@ TEST(PackedLayout, EverySetAgreesWithRefForAnyTokens) {
   }
 }
 
-// Codes that become f32 on the way: to a few ulp of the magnitudes that are added.
+// Codes converted to f32: within a few ulp of the summed magnitudes.
 TEST(PackedLayout, EverySetMultipliesUnroundedTokens) {
   ThreadPool pool(2, SystemClock());
   const int64_t rows = 70, tokens = 9;
@@ -150,12 +150,12 @@ TEST(PackedLayout, EverySetMultipliesUnroundedTokens) {
   }
 }
 
-TEST(PackedLayout, BlocksOfZerosAddNothingAndNothingHidesNaN) {
+TEST(PackedLayout, BlocksOfZerosAddNothingAndNaNPropagates) {
   ThreadPool pool(1, SystemClock());
   const int64_t rows = 20, cols = 384, tokens = 5;
   std::vector<float> x = RandomTokens(tokens, cols, 305), rest = x;
   for (int64_t c = 128; c < 256; ++c) x[c] = rest[c] = 0;                         // token 0: a block of zeros
-  for (int64_t c = 128; c < 256; ++c) x[cols + c] = c % 2 == 0 ? 1e-33f : -0.0f;  // token 1: of what counts as zero
+  for (int64_t c = 128; c < 256; ++c) x[cols + c] = c % 2 == 0 ? 1e-33f : -0.0f;  // token 1: values that count as zero
   for (int64_t c = 128; c < 256; ++c) rest[cols + c] = 0;
   x[2 * cols + 7] = INFINITY;
   x[3 * cols + 300] = NAN;

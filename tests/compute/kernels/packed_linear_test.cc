@@ -1,5 +1,5 @@
 // The operators over packed weights: ref against plain arithmetic in double, every kernel set against ref (bit for bit
-// where codes are integers), and the same bits whatever else is in the batch and however many threads work.
+// for integer codes), and the same bits in any batch and on any number of threads.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,8 +16,8 @@ std::string What(const Ops* ops, const Form& form, Rounding rounding) {
   return std::string(ops->name) + " " + form.name() + ", " + NameOf(rounding);
 }
 
-// All that the specification rounds is f32 sums over blocks: a few ulp of the sum of magnitudes.
-TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
+// The specification rounds only f32 sums over blocks: a few ulp of the sum of magnitudes.
+TEST(PackedLinear, RefMultipliesThePackedValues) {
   ThreadPool pool(1, SystemClock());
   const int64_t tokens = 3, rows = 70;
   for (const Form& form : AllForms()) {
@@ -93,7 +93,7 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
     const int64_t block = compute::InfoOf(dtype).block_bytes;
     const uint16_t one = compute::F32ToF16(1.0f);
     for (int64_t i = 0; i < rows * w.view.row_bytes; ++i) bytes[i] = std::byte{0xff};
-    if (dtype == compute::DType::kQ8_0) {  // rows of -128 throughout, of 127 throughout, and both by turns
+    if (dtype == compute::DType::kQ8_0) {  // rows of -128, rows of 127, and rows that alternate
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < w.view.row_bytes; ++i) {
           bytes[r * w.view.row_bytes + i] =
@@ -109,7 +109,7 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
     const Form form = {dtype};
     const OwnedPacked packed(w.view, form.at(rows, cols));
     std::vector<float> x(tokens * cols);
-    for (int64_t t = 0; t < tokens; ++t) {  // all largest, all smallest, by turns, and -128 in every low plane
+    for (int64_t t = 0; t < tokens; ++t) {  // all largest, all smallest, alternating, and -128 in every low plane
       for (int64_t c = 0; c < cols; ++c) {
         const float signs[] = {1, -1, c % 2 == 0 ? 1.0f : -1.0f, c % 32 == 0 ? 1.0f : 128.0f / 32512};
         x[t * cols + c] = signs[t];
@@ -174,9 +174,9 @@ TEST(PackedLinear, ThreadsChangeNoBit) {
   }
 }
 
-// Several matrices at once, into strided rows, some added to what is there: each as if it were alone, and nothing else
-// touched.
-TEST(PackedLinear, OutputsKeepToTheirPlaces) {
+// Several matrices at once, into strided rows, some added to existing values: each as if alone, and no other memory is
+// changed.
+TEST(PackedLinear, SeveralOutputsChangeOnlyTheirOwnRows) {
   ThreadPool pool(2, SystemClock());
   const int64_t tokens = 19;
   for (const Form& form : AllForms()) {
@@ -209,9 +209,9 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
   }
 }
 
-// The promise across machines: these hashes (FNV-1a of the result's bytes) hold for every set of every architecture.
-// Inputs come from integers, so that no math library has a say.
-TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
+// Equality across machines: these hashes (FNV-1a of the result's bytes) hold for every set on every architecture.
+// Inputs are made from integers, so that no math library affects them.
+TEST(PackedLinear, BitsAreEqualOnEveryMachine) {
   struct Golden {
     Quantization quantization;
     Rounding rounding;
@@ -241,7 +241,7 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   };
   const std::vector<float> w = integers(rows * cols);
   std::vector<float> x = integers(tokens * cols);
-  for (size_t i = 0; i < x.size(); i += 50) x[i] *= 64;  // so that scales differ
+  for (size_t i = 0; i < x.size(); i += 50) x[i] *= 64;  // makes scales differ
   const compute::MatrixView view = {w.data(), compute::DType::kF32, rows, cols, cols * 4};
   for (const Golden& golden : kGolden) {
     const Form form = {compute::DType::kF32, golden.quantization};
@@ -328,7 +328,7 @@ TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
   }
 }
 
-TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
+TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndOnAnyThreads) {
   constexpr int64_t kRows = 200;
   const int64_t most = MostTokens(130);
   ThreadPool one(1, SystemClock()), three(3, SystemClock());

@@ -1,5 +1,5 @@
-// Products over packed weights as a model mixes them: formats of other blocks side by side over one set of tokens, more
-// outputs than any layer has, prompts longer than a task, more threads than panels.
+// Products over packed weights as models mix them: formats with different blocks over one set of tokens, more outputs
+// than any layer has, prompts longer than a task, more threads than panels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,13 +12,13 @@ namespace {
 
 using namespace testing;
 
-// 16 or 32 columns under a scale, zeros of 0, 8, 16, 32 and 128, with and without minima.
+// 16 or 32 columns per scale, zeros of 0, 8, 16, 32 and 128, with and without minima.
 constexpr compute::DType kFormats[] = {compute::DType::kQ4_K, compute::DType::kQ6_K, compute::DType::kQ4_0,
                                        compute::DType::kQ5_1, compute::DType::kQ8_0, compute::DType::kQ5_0,
                                        compute::DType::kQ4_1, compute::DType::kQ5_K, compute::DType::kQ6_K,
                                        compute::DType::kQ8_0, compute::DType::kQ4_K};
 
-TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
+TEST(PackedMixed, OutputsWithDifferentBlocksShareTokens) {
   const int64_t tokens = 23, rows = 70, cols = 768;
   ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomTokens(tokens, cols, 201);
@@ -29,7 +29,7 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
       std::vector<LinearOutput> outputs;
       for (const compute::DType dtype : kFormats) {
         if (TokensFor(Form{dtype}.at(rows, cols), rounding) != TokensFor(Form{kFormats[0]}.at(rows, cols), rounding)) {
-          continue;  // a wide group for each 16 columns: other tokens
+          continue;  // a wide group per 16 columns: a different token format
         }
         const OwnedMatrix w = RandomMatrix(dtype, rows, cols, 202 + weights.size());
         weights.push_back(std::make_unique<OwnedPacked>(w.view, Form{dtype}.at(rows, cols)));
@@ -50,8 +50,8 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
   }
 }
 
-// Gate and up of other blocks: what two products, silu_mul and pack make of them, to a step of the rounding.
-TEST(PackedMixed, GateAndUpMayDiffer) {
+// Gate and up with different blocks: equal to two products, silu_mul and pack, up to one step of the rounding.
+TEST(PackedMixed, GateAndUpMayHaveDifferentFormats) {
   const int64_t tokens = 9, rows = 200, cols = 512;
   ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomFloats(tokens * cols, 231);
@@ -82,8 +82,8 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
   }
 }
 
-// A prompt of many tasks in both directions, on more threads than there are panels: each token as if it were alone.
-TEST(PackedMixed, LongPromptsOnManyThreads) {
+// A prompt of many tasks in both directions, on more threads than panels: each token as if alone.
+TEST(PackedMixed, LongPromptsOnManyThreadsChangeNoBit) {
   const int64_t tokens = MostTokens(450), rows = 130;
   ThreadPool one(1, SystemClock()), many(16, SystemClock());
   const Form forms[] = {{compute::DType::kBF16},

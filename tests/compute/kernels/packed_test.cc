@@ -1,4 +1,4 @@
-// What lies in packed weights and packed tokens. The operators over them: packed_linear_test.cc.
+// The contents of packed weights and packed tokens. Their operators: packed_linear_test.cc.
 #include "compute/kernels/packed/packed.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(PackedWeights, RoundToBf16FromEveryFormat) {
   }
 }
 
-// Every half there is: packing has its own conversion.
+// Every half-precision value: packing has its own conversion.
 TEST(PackedWeights, EveryHalfRoundsToBf16AsDequantizeDoes) {
   std::vector<uint16_t> halves(1 << 16);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
@@ -100,7 +100,7 @@ TEST(PackedWeights, RowsBeyondTheLastAreZero) {
   }
 }
 
-TEST(PackedWeights, Q80AtLoadIsWhatAFileWouldHold) {
+TEST(PackedWeights, Q80AtLoadEqualsAQuantisedFile) {
   const int64_t rows = 70, cols = 320;
   const std::vector<float> x = RandomFloats(rows * cols, 8, 0.05f);
   const OwnedPacked at_load(ViewOf(x, rows, cols), Form{DType::kF32, Quantization::kQ8_0}.at(rows, cols));
@@ -138,8 +138,8 @@ double ErrorOf(const std::vector<float>& x, const PackedMatrix& packed) {
   return std::sqrt(error / norm);
 }
 
-// The grid's reason to be: less error than minima over the full range, and than q4_0, which takes as many bits, where
-// groups are not centred; no more than a few per cent above it where they are.
+// The reason for the grid: a smaller error than with minima over the full range and than q4_0, which takes as many
+// bits, where groups are not centred; only a few per cent more where they are.
 TEST(PackedWeights, Int4IsNoWorseThanTheGridsOfAsManyBits) {
   const int64_t rows = 64, cols = 512;
   for (const float mean : {0.0f, 0.1f}) {
@@ -183,8 +183,8 @@ TEST(PackedWeights, DegenerateGroupsSurviveQuantising) {
   }
 }
 
-// Zero points are those that kernels take, wherever the group lies; what is not a number stays visible.
-TEST(PackedWeights, Int4ZeroPointsKeepToTheirRange) {
+// Zero points are in the kernels' range for any place of the group; NaN and infinity stay visible.
+TEST(PackedWeights, Int4ZeroPointsStayInTheirRange) {
   const int64_t cols = 256;
   const float offsets[] = {0, -0.05f, 0.05f, -3, 3, -1000, 1000};
   for (const float offset : offsets) {
@@ -197,12 +197,12 @@ TEST(PackedWeights, Int4ZeroPointsKeepToTheirRange) {
         for (int64_t c = 0; c < cols; ++c) {
           const int32_t v = ValueAt(packed.form, r, c);
           ASSERT_TRUE(-60 <= v && v <= 60) << offset << " " << size << ": " << v;
-          float low = 0, high = 0;  // the grid of any group holds 0
+          float low = 0, high = 0;  // the grid of any group includes 0
           for (int64_t i = c / 64 * 64; i < c / 64 * 64 + 64; ++i) {
             low = std::fmin(low, x[r * cols + i]);
             high = std::fmax(high, x[r * cols + i]);
           }
-          // Half a step, or what clipping leaves out, or half of f16's smallest step 15 times.
+          // Half a step, or the clipped part, or half of f16's smallest step 15 times.
           ASSERT_NEAR(got[c], x[r * cols + c], 0.15f * (high - low) + 30 * 0x1p-25f) << offset << " " << size;
         }
       }
@@ -210,7 +210,7 @@ TEST(PackedWeights, Int4ZeroPointsKeepToTheirRange) {
   }
 }
 
-TEST(PackedWeights, Int4HidesNoInfinityOrNaN) {
+TEST(PackedWeights, Int4PropagatesInfinityAndNaN) {
   for (const float bad : {INFINITY, -INFINITY, NAN, 1e30f}) {
     std::vector<float> x(128, 0.5f);
     x[70] = bad;
@@ -282,12 +282,12 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
   }
 }
 
-// The four neighbours with the largest value of each 32 or 16, the first such.
-TEST(PackedTokens, WideGroupsHoldTheLargest) {
+// The first four neighbours with the largest value of each 32 or 16.
+TEST(PackedTokens, WideGroupsHoldTheLargestValues) {
   ThreadPool pool(1, SystemClock());
   std::vector<float> x(128, 1.0f);
   x[31] = -3.0f;  // the last group of the first 32
-  x[46] = 2.0f;   // of two alike the first
+  x[46] = 2.0f;   // the first of two equal ones
   x[52] = -2.0f;
   x[64 + 5] = NAN;  // above all others
   x[64 + 9] = 1e30f;
@@ -344,7 +344,7 @@ TEST(PackedTokens, AreTheSameForEveryKernelSet) {
   }
 }
 
-TEST(PackedTokens, NothingHidesAnInfinityOrNaN) {
+TEST(PackedTokens, InfinityAndNaNPropagate) {
   ThreadPool pool(1, SystemClock());
   for (const Ops* ops : RunnableOps()) {
     for (const TokenFormat& format : kTokenFormats) {

@@ -1,5 +1,5 @@
-// Shared by the tests of packed weights: every packed form with random weights in it, every layout with random bytes in
-// it, packed tokens, one call of an operator.
+// Shared by the tests of packed weights: every packed form with random weights, every layout with random bytes, packed
+// tokens, one call of an operator.
 #pragma once
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 
 namespace tactus::compute::testing {
 
-// Bytes that begin a cache line and held something else before.
+// Bytes that begin at a cache line, with other contents before.
 struct Aligned {
   explicit Aligned(int64_t bytes) : memory(static_cast<size_t>(bytes) + 64, std::byte{0xa5}) {}
   std::byte* data() {
@@ -53,7 +53,7 @@ inline compute::MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int
   return {x.data(), compute::DType::kF32, rows, cols, cols * 4};
 }
 
-// A way from weights to a packed form: a file's own format, or one made at load.
+// A conversion from weights to a packed form: a file's format, or one made at load.
 struct Form {
   compute::DType dtype;
   Quantization quantization = Quantization::kNone;
@@ -67,7 +67,7 @@ struct Form {
   bool integer() const {
     return quantization != Quantization::kNone || (!to_bf16 && compute::InfoOf(dtype).block_elements > 1);
   }
-  // A width that the form takes and that ends in the middle of whatever may end there.
+  // A valid width for the form that ends within any structure that may be partial.
   int64_t width(int64_t about) const {
     const int64_t block = compute::InfoOf(dtype).block_elements;
     return block == 1 ? about - 3 : (about + block - 1) / block * block;
@@ -99,7 +99,7 @@ inline std::string NameOf(Rounding rounding) {
   return kNames[static_cast<int>(rounding)];
 }
 
-// f16 and f32 meet tokens of f32 whatever is asked for.
+// f16 and f32 are multiplied with f32 tokens for any requested rounding.
 inline std::vector<Rounding> RoundingsOf(const Form& form) {
   if (form.integer())
     return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16, Rounding::kNone};
@@ -107,12 +107,12 @@ inline std::vector<Rounding> RoundingsOf(const Form& form) {
   return whole ? std::vector<Rounding>{Rounding::kNone} : std::vector<Rounding>{Rounding::kInt8, Rounding::kNone};
 }
 
-// Whether every set gives ref's bits.
+// Whether every set has ref's bits.
 inline bool IsExact(const Form& form, Rounding rounding) {
   return form.integer() && rounding != Rounding::kNone;
 }
 
-// A layout of integer codes, whether or not something packs into it.
+// A layout of integer codes, whether or not any packer uses it.
 struct Layout {
   PackedCode code = PackedCode::kU8;
   int32_t zero = 0, block = 32;
@@ -123,7 +123,7 @@ struct Layout {
            (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + ", zero " + std::to_string(zero) +
            ", block " + std::to_string(block);
   }
-  // Where the layout wants whole token blocks, cols is rounded up to them.
+  // For layouts of whole token blocks, cols is rounded up to them.
   PackedMatrix at(int64_t rows, int64_t cols) const {
     if (nested) cols = PackedTokens::PaddedCols(cols);
     PackedMatrix m;
@@ -140,7 +140,7 @@ struct Layout {
   }
 };
 
-// All that compute/kernels/packed/packed.h allows.
+// All layouts that compute/kernels/packed/packed.h allows.
 inline std::vector<Layout> AllLayouts() {
   std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0}};
   for (const int32_t block : {16, 32, 64, 128}) {
@@ -158,10 +158,10 @@ inline std::vector<Layout> AllLayouts() {
 
 enum class Fill : uint8_t {
   kRandom,
-  kExtreme,  // rows of the lowest codes, of the highest, of both by turns, of any; zero points of 60 and 0 by turns
+  kExtreme,  // rows of the lowest codes, of the highest, alternating, random; zero points alternating between 60 and 0
 };
 
-// A matrix of a layout. Codes beyond its columns are as any others: nothing may come of them.
+// A matrix in a layout. Codes beyond its columns are random: they must have no effect.
 struct LaidOut {
   LaidOut(const Layout& layout, int64_t rows, int64_t cols, Fill fill, uint64_t seed)
       : form(layout.at(rows, cols)), bytes(form.bytes()), rng(seed) {
@@ -233,7 +233,7 @@ inline int32_t RowValue(const PackedTokens& x, int64_t row, int64_t c) {
   return 0 <= i && i < kWideColumns ? q + 256 * group.upper[i] : q;
 }
 
-// The value that a token's column has.
+// The value of a token's column.
 inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
   if (x.format.values == TokenValues::kF32) {
     float value;
@@ -252,7 +252,7 @@ inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
   return static_cast<float>(value);
 }
 
-// Tokens with what rows of activations have: a few columns far larger than the others.
+// Tokens like activations: a few columns far larger than the others.
 inline std::vector<float> RandomTokens(int64_t tokens, int64_t cols, uint64_t seed) {
   std::vector<float> x = RandomFloats(tokens * cols, seed);
   for (int64_t t = 0; t < tokens; ++t) x[t * cols + (t * 37) % cols] *= 50.0f;
@@ -275,12 +275,12 @@ inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const floa
   return y;
 }
 
-// Fewer tokens where every instruction is emulated (tools/arm/test_kernels.sh sets it).
+// Fewer tokens where every instruction is emulated (set by tools/arm/test_kernels.sh).
 inline int64_t MostTokens(int64_t tokens) {
   return std::getenv("TACTUS_EMULATED") == nullptr ? tokens : tokens / 6;
 }
 
-// A set that does not borrow ref's operators.
+// Sets that do not use ref's operators.
 inline std::vector<const Ops*> OwnSets() {
   std::vector<const Ops*> sets;
   for (const Ops* ops : RunnableOps()) {

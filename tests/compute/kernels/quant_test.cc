@@ -106,7 +106,7 @@ TEST(Quant, ErrorIsWithinHalfAStep) {
         high = std::max(high, x[i]);
       }
       const float largest = std::max(high, -low);
-      // q4_0 covers [-8, 7] steps: the far end of the other sign may be cut by one step.
+      // q4_0 covers [-8, 7] steps: the far end of the other sign may be clipped by one step.
       const float step = dtype == DType::kQ8_0   ? largest / 127
                          : dtype == DType::kQ4_1 ? (high - low) / 15
                                                  : largest / 4;

@@ -1,4 +1,4 @@
-// The operators on rows and elements: close to ref, the same bits in any batch, in place where that is allowed.
+// The operators on rows and elements: close to ref, the same bits in any batch, in place where allowed.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -42,7 +42,7 @@ TEST(RowOps, RmsNormAgreesWithRefAndDependsOnItsRowAlone) {
   }
 }
 
-TEST(RowOps, EmbedTakesRowsOfAnyFormat) {
+TEST(RowOps, EmbedReadsRowsOfAnyFormat) {
   ThreadPool pool(2, SystemClock());
   for (DType dtype : testing::kAllDTypes) {
     const testing::OwnedMatrix table = testing::RandomMatrix(dtype, 9, 256, 3);
@@ -64,7 +64,7 @@ TEST(RowOps, RopeRotatesPairs) {
     float q[] = {1, 2, 3, 4}, k[] = {5, 6, 7, 8};
     const int32_t position = 1;
     ops->rope(pool, q, k, &position, 1, 1, 1, 4, {&quarter, 1.0f, 2, false});
-    EXPECT_NEAR(q[0], -2, 1e-6) << ops->name;  // (1, 2) -> (-2, 1); beyond rotary_dim nothing moves
+    EXPECT_NEAR(q[0], -2, 1e-6) << ops->name;  // (1, 2) -> (-2, 1); dimensions beyond rotary_dim do not change
     EXPECT_NEAR(q[1], 1, 1e-6);
     EXPECT_EQ(q[2], 3);
     EXPECT_NEAR(k[0], -6, 1e-6);
@@ -96,7 +96,7 @@ TEST(RowOps, RopeRotatesPairs) {
   }
 }
 
-// By the layout that kv_layout.h states in words, spelled out again here: bf16 and int8, paired and plain.
+// By the layout that kv_layout.h describes, repeated here as code: bf16 and int8, paired and plain.
 TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
   ThreadPool pool(2, SystemClock());
   const int32_t kv_heads = 3, blocks = 5;
@@ -134,8 +134,8 @@ TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
   }
 }
 
-// V as it is, K turned by a Hadamard matrix first: that of order 8 here, by its definition (-1 to the number of common
-// bits).
+// V unchanged, K rotated by a Hadamard matrix first: here that of order 8, by its definition (-1 to the number of
+// common bits).
 TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
   ThreadPool pool(1, SystemClock());
   const int32_t dim = 8, block_size = 4;
@@ -173,8 +173,8 @@ TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
   }
 }
 
-// Columns of one wide buffer, with and without norms: the bits of the operators one by one, and nothing else touched.
-TEST(RowOps, RopeStoreIsNormRopeAndStoreInOne) {
+// Columns of one wide buffer, with and without norms: the bits of the separate operators, and no other memory changed.
+TEST(RowOps, RopeStoreEqualsNormRopeAndStore) {
   ThreadPool pool(3, SystemClock());
   const int32_t heads = 6, kv_heads = 2, block_size = 4;
   const int64_t tokens = 37;
@@ -250,7 +250,7 @@ TEST(RowOps, Bf16RoundingOfOddValues) {
   }
 }
 
-TEST(RowOps, SiluMulAndAddAgreeWithRefWhereverAnElementLies) {
+TEST(RowOps, SiluMulAndAddAgreeWithRefAtEveryElement) {
   ThreadPool pool(3, SystemClock());
   for (const int64_t n : {1, 3, 17, 1000, 40000}) {
     std::vector<float> gate = RandomFloats(n, 1, 20.0f);
@@ -283,7 +283,7 @@ TEST(RowOps, NanStaysNan) {
   }
 }
 
-TEST(SelectOps, ForcesByNameAndRefusesTheUnknown) {
+TEST(SelectOps, SelectsByNameAndRefusesUnknownNames) {
   const auto sets = RunnableOps();
   ASSERT_GE(sets.size(), 2u);
   EXPECT_STREQ(sets[0]->name, "ref");
@@ -301,7 +301,7 @@ TEST(SelectOps, ForcesByNameAndRefusesTheUnknown) {
   if (before != nullptr) setenv("TACTUS_KERNELS", saved.c_str(), 1);
 }
 
-TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
+TEST(WorkspaceDeathTest, ATooSmallWorkspaceStopsWithBothSizes) {
   ThreadPool pool(1, SystemClock());
   const testing::OwnedMatrix w = testing::RandomMatrix(DType::kF32, 4, 32, 1);
   const std::vector<float> x(32, 1.0f);

@@ -1,4 +1,4 @@
-// Which kernel sets run is what the system says of the processor.
+// The runnable kernel sets are those that the system reports for the processor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::set<std::string> Flags() {
 
 TEST(RunnableOps, AreThoseOfTheProcessorsFlags) {
   const std::set<std::string> flags = Flags();
-  if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo names no flags";
+  if (flags.empty()) GTEST_SKIP() << "/proc/cpuinfo lists no flags";
   const auto has = [&flags](std::initializer_list<const char*> names) {
     return std::all_of(names.begin(), names.end(), [&flags](const char* name) { return flags.contains(name); });
   };

@@ -17,7 +17,7 @@
 namespace tactus::compute {
 namespace {
 
-// Looks once per window; so many cores are missing in each.
+// Calls Look once per window, with the given number of missing cores.
 class Looking {
  public:
   explicit Looking(int32_t threads) : team(threads) { See(0); }
@@ -27,7 +27,7 @@ class Looking {
     team.Look(now_ns, waited_ns);
     return team.size();
   }
-  // Windows in which not all take part, from now on; a member does not wait.
+  // Number of windows from now on in which not all threads take part; members do not wait.
   int64_t Pause() {
     int64_t windows = 0;
     while (See(0) < threads_all) ++windows;
@@ -39,7 +39,7 @@ class Looking {
   DurationNs waited_ns = kSecond;
 };
 
-TEST(TeamSize, AsManySitOutAsCoresAreMissing) {
+TEST(TeamSize, ExcludesAsManyThreadsAsCoresAreMissing) {
   EXPECT_EQ(Looking(2).See(0.0), 2);
   EXPECT_EQ(Looking(2).See(0.25), 2) << "a server's own threads and its clients";
   EXPECT_EQ(Looking(2).See(0.5), 1) << "half a core is missing: a neighbour has the other half";
@@ -49,7 +49,7 @@ TEST(TeamSize, AsManySitOutAsCoresAreMissing) {
   EXPECT_EQ(Looking(1).See(1.0), 1);
 }
 
-TEST(TeamSize, AllAreTriedAgainAfterPausesThatDouble) {
+TEST(TeamSize, AllThreadsAreTriedAgainAfterDoublingPauses) {
   Looking look(4);
   int64_t last = 0;
   for (int round = 0; round < 4; ++round) {
@@ -71,27 +71,27 @@ TEST(TeamSize, AllAreTriedAgainAfterPausesThatDouble) {
   EXPECT_LE(look.Pause(), TeamSize::kFirstPause / TeamSize::kWindow) << "and pauses begin anew";
 }
 
-TEST(TeamSize, TimeWithoutJobsIsNoWindow) {
+TEST(TeamSize, IdleTimeIsNotMeasured) {
   Looking look(2);
   look.now_ns += kSecond;
   EXPECT_EQ(look.See(100), 2) << "the threads waited long ago";
   EXPECT_EQ(look.See(0.5), 1);
 }
 
-TEST(TeamSize, TheSystemTellsHowLongThreadsWaited) {
+TEST(TeamSize, WaitedForCoresReadsTheThreadsWaits) {
   const auto self = static_cast<pid_t>(syscall(SYS_gettid));
   DurationNs ran = 0, waited = -1;
   std::ifstream("/proc/self/task/" + std::to_string(self) + "/schedstat") >> ran >> waited;
-  if (waited < 0) GTEST_SKIP() << "this system does not tell";
+  if (waited < 0) GTEST_SKIP() << "this system does not report it";
   std::vector<std::atomic<pid_t>> threads(3);
-  EXPECT_EQ(WaitedForCores(threads), 0) << "none has begun";
+  EXPECT_EQ(WaitedForCores(threads), 0) << "no thread has started";
   threads[1].store(self);
   threads[2].store(-1);
   EXPECT_GE(WaitedForCores(threads), waited);
   EXPECT_LT(WaitedForCores(threads), waited + 60 * kSecond) << "not the time that it ran";
 }
 
-// Ticks with every look at it, so that waits end; tasks advance it.
+// Advances with every reading, so that waits end; tasks also advance it.
 class TickingClock final : public Clock {
  public:
   TimeNs NowNs() override { return now_ns_.fetch_add(100) + 100; }

@@ -47,8 +47,7 @@ TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
   }
 }
 
-// Plain memory written by tasks is visible to the caller after ParallelFor, and a job's data to its tasks (run under
-// tsan).
+// Memory written by tasks is visible to the caller after ParallelFor, and a job's data to its tasks (run under tsan).
 TEST(ThreadPool, ManySmallJobsInARow) {
   const test::TimeLimit limit("one of 20,000 jobs did not return");
   ThreadPool pool(4, SystemClock());
@@ -64,7 +63,7 @@ TEST(ThreadPool, ManySmallJobsInARow) {
   }
 }
 
-// 'S': asleep, 'R': running; 0 where the system does not tell.
+// 'S': asleep, 'R': running; 0 if the system does not report it.
 char StateOf(pid_t thread) {
   std::ifstream in("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string line;
@@ -79,14 +78,14 @@ pid_t ThisThread() {
   return static_cast<pid_t>(syscall(SYS_gettid));
 }
 
-// The pool of a test in which tasks wait for each other: with a busy neighbour it would leave threads out.
+// For tests whose tasks wait for each other: with a busy neighbour the pool would exclude threads.
 DurationNs NoNeighbour(std::span<const std::atomic<pid_t>> /*threads*/) {
   return 0;
 }
 
-// Each of the three tasks waits for the other two, so that no thread can stand in for one that was not woken.
+// Each of the three tasks waits for the other two, so no thread can replace one that was not woken.
 TEST(ThreadPool, WakesWorkersThatSleep) {
-  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
+  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not report whether a thread sleeps";
   const test::TimeLimit limit("ParallelFor left a sleeping worker asleep, or no worker ever sleeps");
   ThreadPool pool(3, SystemClock(), NoNeighbour);
   std::vector<pid_t> ids(3);
@@ -104,9 +103,9 @@ TEST(ThreadPool, WakesWorkersThatSleep) {
   }
 }
 
-// A worker ends its task only once the caller, who has nothing left to do, is asleep.
+// A worker ends its task only once the caller, which has finished its own tasks, is asleep.
 TEST(ThreadPool, WakesACallerThatSleeps) {
-  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not tell whether a thread sleeps";
+  if (StateOf(ThisThread()) == '\0') GTEST_SKIP() << "the system does not report whether a thread sleeps";
   const test::TimeLimit limit("ParallelFor did not return although every task was done, or its caller never sleeps");
   ThreadPool pool(2, SystemClock(), NoNeighbour);
   const pid_t caller = ThisThread();
@@ -122,7 +121,7 @@ TEST(ThreadPool, WakesACallerThatSleeps) {
   }
 }
 
-TEST(ThreadPool, CountsTheJobsThatThreadsShared) {
+TEST(ThreadPool, CountsTheJobsSharedByThreads) {
   ThreadPool pool(2, SystemClock()), one(1, SystemClock());
   EXPECT_EQ(pool.barriers(), 0);
   pool.ParallelFor(3, [](int64_t, int32_t) {});
@@ -135,7 +134,7 @@ TEST(ThreadPool, CountsTheJobsThatThreadsShared) {
   EXPECT_EQ(one.barriers(), 0);
 }
 
-TEST(ThreadPool, ATaskMayTakeLongWithoutHoldingOthersUp) {
+TEST(ThreadPool, ALongTaskDoesNotDelayOtherTasks) {
   const test::TimeLimit limit("one long task kept all others from being run");
   ThreadPool pool(2, SystemClock());
   std::atomic<int> others{0};
@@ -159,7 +158,7 @@ TEST(ThreadPool, StartsAndStopsManyTimes) {
   }
 }
 
-TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
+TEST(ThreadPool, PoolsOfSeveralCallersAreIndependent) {
   const test::TimeLimit limit("a job of one of three pools did not return");
   std::vector<std::thread> callers;
   std::atomic<int64_t> sum{0};
@@ -174,10 +173,10 @@ TEST(ThreadPool, PoolsOfSeveralCallersDoNotMeet) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // their shadow memory needs all of the address space
-// A thread's stack is memory that a limit on addresses refuses.
-TEST(ThreadPool, TooManyThreadsAreAnErrorAndNotTheEnd) {
-  const test::TimeLimit limit("the threads that came did not end");
+    !defined(__SANITIZE_THREAD__)  // their shadow memory needs the whole address space
+// A thread's stack is memory that an address-space limit refuses.
+TEST(ThreadPool, TooManyThreadsThrowInsteadOfTerminating) {
+  const test::TimeLimit limit("the started threads did not end");
   constexpr int32_t kThreads = 1000;
   constexpr rlim_t kRoom = rlim_t{256} << 20;
   rlimit before{}, stack{};
@@ -220,7 +219,7 @@ class FakeRoot {
   std::string path;
 };
 
-TEST(QuotaCores, TheSmallestOnTheWayUpBinds) {
+TEST(QuotaCores, TheSmallestQuotaOfAllParentsApplies) {
   FakeRoot root;
   EXPECT_EQ(QuotaCores(root.path), 0) << "nothing to read is no quota";
   root.Write("proc/self/cgroup", "0::/a/b\n");
@@ -230,7 +229,7 @@ TEST(QuotaCores, TheSmallestOnTheWayUpBinds) {
   root.Write("sys/fs/cgroup/a/b/cpu.max", "600000 100000\n");
   EXPECT_EQ(QuotaCores(root.path), 6);
   root.Write("sys/fs/cgroup/a/cpu.max", "400000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent's quota binds too";
+  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent's quota also applies";
   root.Write("sys/fs/cgroup/cpu.max", "250000 100000\n");
   EXPECT_EQ(QuotaCores(root.path), 2) << "whole cores, of the mount itself too";
   root.Write("sys/fs/cgroup/cpu.max", "900000 100000\n");
@@ -241,7 +240,7 @@ TEST(QuotaCores, TheSmallestOnTheWayUpBinds) {
   EXPECT_EQ(QuotaCores(root.path), 3) << "in the period that is written";
 }
 
-TEST(QuotaCores, VersionOneNamesTheControllerOfCpus) {
+TEST(QuotaCores, CgroupV1ReadsTheCpuController) {
   FakeRoot root;
   root.Write("proc/self/cgroup", "7:memory:/m\n5:cpu,cpuacct:/x\n3:cpuset:/y\nbroken\n");
   root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_quota_us", "100000");
@@ -256,7 +255,7 @@ TEST(QuotaCores, VersionOneNamesTheControllerOfCpus) {
   EXPECT_EQ(QuotaCores(root.path), 3);
 }
 
-TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
+TEST(UsableCores, ObeyAffinityAndQuota) {
   const int32_t cores = UsableCores(), quota = QuotaCores();
   EXPECT_GE(cores, 1);
   if (quota > 0) {
@@ -274,9 +273,9 @@ TEST(UsableCores, AreThoseThatAffinityAndQuotaLeave) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-// More cores than a set holds make the system refuse to say which are ours; here a filter of system calls does, in a
-// process of its own.
-TEST(UsableCores, AreAllWhereAffinityIsRefused) {
+// With more cores than a set holds the system refuses to report the affinity; here a filter of system calls does, in a
+// separate process.
+TEST(UsableCores, AreAllCoresIfAffinityIsUnreadable) {
   enum Answer { kAll, kOther, kNoFilter };
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -297,7 +296,7 @@ TEST(UsableCores, AreAllWhereAffinityIsRefused) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kNoFilter) GTEST_SKIP() << "the system filters no calls";
+  if (WEXITSTATUS(status) == kNoFilter) GTEST_SKIP() << "the system cannot filter calls";
   EXPECT_EQ(WEXITSTATUS(status), kAll);
 }
 

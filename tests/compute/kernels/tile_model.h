@@ -1,6 +1,6 @@
 // A software model of Intel's matrix tiles, written from the Software Developer's Manual (volume 2, ldtilecfg,
 // tileloadd, tilestored, tilezero, tdpbsud, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16
-// rows of 64 bytes. What the processor answers with an exception is counted in `faults` here.
+// rows of 64 bytes. The processor's exceptions are counted in `faults` here.
 #pragma once
 
 #include <cmath>
@@ -48,7 +48,7 @@ struct ModelTiles {
     for (Tile& t : tiles) t = Tile{};
     configured = false;
   }
-  // False, and a fault, where the tile is not configured.
+  // False, and counts a fault, if the tile is not configured.
   static bool Valid(const Tile& t) {
     const bool valid = configured && t.rows > 0 && t.row_bytes > 0;
     faults += !valid;
@@ -111,8 +111,7 @@ struct ModelTiles {
   // Subnormals count as zero, in and out.
   static float Flush(float v) { return std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v; }
   static float MulAdd(float a, float b, float c) { return Flush(std::fma(Flush(a), Flush(b), c)); }
-  // tdpbf16ps: even and odd columns each have their chain of fused multiply-adds from zero; both together are added to
-  // the sum
+  // tdpbf16ps: even and odd columns each form a chain of fused multiply-adds from zero; their total is added to the sum
   static void DotPairs(Tile& c, const Tile& a, const Tile& b, int64_t m) {
     for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
       float even = 0, odd = 0;

@@ -1,4 +1,4 @@
-// --quantization int4 on models whose weights have a meaning: what is loaded, and that it is closer.
+// --quantization int4 on models with trained weights: what is loaded, and that its outputs are closer.
 #include "compute/model/calibrate.h"
 
 #include <cmath>
@@ -55,7 +55,7 @@ TEST(Calibrate, EveryMatrixIsRoundedAndThreadsChangeNothing) {
     const auto a = MatricesOf(one), b = MatricesOf(many), plain = MatricesOf(nearest);
     for (size_t i = 0; i < a.size(); ++i) {
       EXPECT_EQ(Bytes(*a[i]), Bytes(*b[i])) << i;
-      EXPECT_EQ(Bytes(*a[i]) == Bytes(*plain[i]), i < 2) << "matrix " << i << "; the vocabulary's have 8 bits";
+      EXPECT_EQ(Bytes(*a[i]) == Bytes(*plain[i]), i < 2) << "matrix " << i << "; the vocabulary matrices have 8 bits";
     }
     EXPECT_NE(one.format, nearest.format);
   }
@@ -103,7 +103,7 @@ double Divergence(std::span<const float> p, const float* q) {
   return kl;
 }
 
-// The tiny models' weights are random, so their activations hide little that could be used: these three gain a quarter.
+// The tiny models' weights are random, so their activations offer little to exploit: these three gain a quarter.
 TEST(Calibrate, AnswersAreCloserThanWithNearestWeights) {
   double divergence[2] = {};
   for (const char* name : {"llama-bias", "qwen2", "qwen3"}) {
@@ -131,7 +131,7 @@ TEST(Calibrate, DummyWeightsAreNotCalibrated) {
   EXPECT_EQ(Bytes(Load(d, with).packed->layers[0].wq), Bytes(Load(d, without).packed->layers[0].wq));
 }
 
-TEST(Calibrate, CachesApart) {
+TEST(Calibrate, UsesASeparateCacheFile) {
   test::TempFolder folder;
   const ModelDescription d = Describe(GoldenFolder("llama-gqa"));
   std::string said;

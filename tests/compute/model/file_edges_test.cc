@@ -1,4 +1,4 @@
-// Files at the last byte that is legal: what the tests of hostile files refuse begins one further.
+// Files at the last valid byte: the tests of hostile files begin one byte further.
 #include <gtest/gtest.h>
 
 #include "compute/weights/gguf.h"
@@ -23,9 +23,9 @@ Status Parse(const GgufBuilder& builder) {
   return ParseGguf(Bytes(bytes), "m.gguf").status();
 }
 
-TEST(GgufEdges, WhatEndsWithTheFileIsWhole) {
+TEST(GgufEdges, DataThatEndsWithTheFileIsComplete) {
   GgufBuilder text;
-  text.alignment = 1;  // nothing is padded
+  text.alignment = 1;  // no padding
   text.Text("t", "the last byte");
   EXPECT_TRUE(Parse(text).ok()) << Parse(text).message();
   GgufBuilder array;
@@ -41,7 +41,7 @@ TEST(GgufEdges, WhatEndsWithTheFileIsWhole) {
   EXPECT_TRUE(Parse(tensor).ok()) << Parse(tensor).message();
 }
 
-TEST(GgufEdges, NamesAndKeysOfTheLongestLength) {
+TEST(GgufEdges, LongestNamesAndKeysAreAccepted) {
   for (const auto& [length, legal] : {std::pair<size_t, bool>(65535, true), {65536, false}}) {
     GgufBuilder b;
     b.U32(std::string(length, 'k'), 1);
@@ -49,7 +49,7 @@ TEST(GgufEdges, NamesAndKeysOfTheLongestLength) {
   }
 }
 
-TEST(GgufEdges, TensorNamesOfTheLongestLength) {
+TEST(GgufEdges, LongestTensorNamesAreAccepted) {
   for (const auto& [length, legal] : {std::pair<size_t, bool>(1024, true), {1025, false}}) {
     GgufBuilder b;
     b.F32Tensor(std::string(length, 'n'), {1});
@@ -57,7 +57,7 @@ TEST(GgufEdges, TensorNamesOfTheLongestLength) {
   }
 }
 
-// An array within an array within ...: `depth` arrays in all, the innermost of bytes.
+// An array within an array within ...: `depth` arrays in total, the innermost of bytes.
 GgufBuilder Nested(int depth) {
   std::string bytes;
   for (int i = 1; i < depth; ++i) {
@@ -72,14 +72,14 @@ GgufBuilder Nested(int depth) {
   return b;
 }
 
-TEST(GgufEdges, ArraysNestAsDeepAsIsSaid) {
+TEST(GgufEdges, ArraysNestUpToTheLimit) {
   int deepest = 0;
   while (deepest < 100 && Parse(Nested(deepest + 1)).ok()) ++deepest;
   EXPECT_REFUSED(Parse(Nested(deepest + 1)), kLoss, "nest deeper than 4");
   EXPECT_EQ(deepest, 4) << "the outermost counts";
 }
 
-TEST(GgufEdges, AlignmentsAndDimensions) {
+TEST(GgufEdges, AlignmentsAndDimensionsHaveLimits) {
   for (const uint32_t alignment : {8u, 16u, 32u, 4096u, 1u << 20}) {
     GgufBuilder b;
     b.U32("general.alignment", alignment);
@@ -94,7 +94,7 @@ TEST(GgufEdges, AlignmentsAndDimensions) {
   GgufBuilder none;
   none.Tensor("t", {}, 0, std::string(4, 'x'));
   EXPECT_REFUSED(Parse(none), kLoss, "0 dimensions");
-  // 2^40 elements are a legal dimension, of which the file is then short; one more is no dimension.
+  // 2^40 elements are a valid dimension, for which the file is too short; one more is invalid.
   GgufBuilder wide;
   wide.Tensor("t", {uint64_t{1} << 40}, 0, "");
   EXPECT_REFUSED(Parse(wide), kLoss, "cut short");
@@ -103,7 +103,7 @@ TEST(GgufEdges, AlignmentsAndDimensions) {
   EXPECT_REFUSED(Parse(wider), kLoss, "1 to 2^40");
 }
 
-TEST(GgufEdges, CountsAreLimitedEach) {
+TEST(GgufEdges, EachCountIsLimited) {
   GgufBuilder tensors;
   tensors.claimed_tensors = (1 << 20) + 1;
   EXPECT_REFUSED(Parse(tensors), kLoss, "1048577 tensors");
@@ -112,7 +112,7 @@ TEST(GgufEdges, CountsAreLimitedEach) {
   EXPECT_REFUSED(Parse(keys), kLoss, "1048577", "1048576");
   keys.claimed_keys = 1 << 20;
   EXPECT_EQ(Parse(keys).message().find("limit"), std::string::npos)
-      << "as many are possible: " << Parse(keys).message();
+      << "this number is possible: " << Parse(keys).message();
 }
 
 Status ParseSt(const std::string& header, const std::string& data) {
@@ -121,16 +121,16 @@ Status ParseSt(const std::string& header, const std::string& data) {
   return ParseSafetensors(Bytes(bytes), "m", &set);
 }
 
-TEST(SafetensorsEdges, WhatEndsWithTheFileIsWhole) {
+TEST(SafetensorsEdges, DataThatEndsWithTheFileIsComplete) {
   EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, 'x')).ok());
-  EXPECT_TRUE(ParseSt("{}", "").ok()) << "a header and nothing else";
+  EXPECT_TRUE(ParseSt("{}", "").ok()) << "a header alone";
   EXPECT_TRUE(
       ParseSt(R"({"t":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})", std::string(4, 'x')).ok())
       << "eight dimensions";
-  EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]}})", "").ok()) << "a tensor of nothing";
+  EXPECT_TRUE(ParseSt(R"({"t":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]}})", "").ok()) << "an empty tensor";
 }
 
-TEST(SafetensorsEdges, DimensionsAndDepth) {
+TEST(SafetensorsEdges, DimensionsAndDepthHaveLimits) {
   const auto shape = [](const std::string& dim) {
     return ParseSt(R"({"t":{"dtype":"F32","shape":[)" + dim + R"(,0],"data_offsets":[0,0]}})", "");
   };
@@ -145,7 +145,7 @@ TEST(SafetensorsEdges, DimensionsAndDepth) {
   EXPECT_FALSE(deep(20).ok());
 }
 
-TEST(MappedFileEdges, ALimitIsTheLastSizeThatIsRead) {
+TEST(MappedFileEdges, AFileOfTheLimitsSizeIsRead) {
   TempFolder folder;
   const std::string path = folder.Write("t", "hello");
   EXPECT_EQ(*ReadSmallFile(path, 5), "hello");

@@ -65,7 +65,7 @@ TEST(Gguf, ReadsEveryMetadataType) {
   EXPECT_REFUSED(f.status(), kLoss, "m.gguf", "'text'", "string", "not an integer");
 }
 
-TEST(Gguf, ArraysOfNumbersAreOfAnyWidthAndOfNothingElse) {
+TEST(Gguf, NumbersReadsArraysOfAnyNumericWidth) {
   GgufBuilder b;
   b.Array<uint8_t>("bytes", 0, {0, 200, 255});
   b.Array<double>("doubles", 12, {0.25, -2});
@@ -126,7 +126,7 @@ TEST(Gguf, CutAtAnyByteIsRefused) {
   }
 }
 
-TEST(Gguf, WrongMagicVersionAndCounts) {
+TEST(Gguf, WrongMagicVersionAndCountsAreRefused) {
   GgufBuilder b = TinyGguf();
   b.magic = 0x12345678;
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "m.gguf", "not a GGUF file");
@@ -164,7 +164,7 @@ TEST(Gguf, HugeLengthsAllocateNothing) {
   }
 }
 
-TEST(Gguf, WrongTypesAndDuplicates) {
+TEST(Gguf, WrongTypesAndDuplicatesAreRefused) {
   GgufBuilder b;
   b.Raw("k", 13, "");
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "13", "not a GGUF type");
@@ -186,7 +186,7 @@ TEST(Gguf, WrongTypesAndDuplicates) {
   }
 }
 
-TEST(Gguf, HostileTensors) {
+TEST(Gguf, HostileTensorsAreRefused) {
   GgufBuilder b;
   b.Tensor("big", {uint64_t{1} << 40, uint64_t{1} << 40}, 0, "");
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'big'", "too large");
@@ -223,7 +223,7 @@ TEST(Gguf, HostileTensors) {
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'one' and 'two' overlap");
 }
 
-TEST(GgufConfig, LlamaFieldsAndDefaults) {
+TEST(GgufConfig, ReadsLlamaFieldsAndDefaults) {
   GgufBuilder b = TinyGguf();
   b.Text("general.name", "Tiny");
   b.F32("llama.rope.freq_base", 5000.0f);
@@ -271,7 +271,7 @@ TEST(GgufConfig, StopsOutsideTheVocabularyAreNamed) {
                                                    "tokenizer.ggml.eom_token_id is 12" + what}));
 }
 
-// As llama.cpp's converter writes them, and values at which it turns a sampler off.
+// As written by llama.cpp's converter, and with values that turn a sampler off there.
 TEST(GgufConfig, SamplingKeysAreRead) {
   const auto config = [](const std::function<void(GgufBuilder*)>& add) {
     GgufBuilder b = TinyGguf();
@@ -328,7 +328,7 @@ TEST(GgufConfig, SamplingKeysAreRead) {
   }
 }
 
-TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {
+TEST(GgufConfig, QwenHasItsFeaturesAndPlainRope) {
   const std::string qwen2 = TinyGguf("qwen2").Build();
   const auto c2 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen2), "m.gguf"));
   ASSERT_TRUE(c2.ok()) << c2.status().ToString();
@@ -344,7 +344,7 @@ TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {
   EXPECT_EQ(c3->head_dim, 6);
 }
 
-TEST(GgufConfig, RopeScaling) {
+TEST(GgufConfig, ReadsRopeScaling) {
   GgufBuilder b = TinyGguf();
   b.Text("llama.rope.scaling.type", "linear");
   b.F32("llama.rope.scaling.factor", 4.0f);
@@ -373,7 +373,7 @@ TEST(GgufConfig, RopeScaling) {
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "rope_freqs.weight", "positive");
 }
 
-TEST(GgufConfig, RefusesWhatItCannotRun) {
+TEST(GgufConfig, RefusesUnsupportedFeatures) {
   GgufBuilder b = TinyGguf("gpt2");
   EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'gpt2'", "llama, qwen2, qwen3");
   b = TinyGguf();
@@ -402,7 +402,7 @@ TEST(GgufConfig, RefusesWhatItCannotRun) {
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.attention.layer_norm_rms_epsilon", "missing");
 }
 
-TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {
+TEST(GgufConfig, ReadsTheDefaultAndToolUseTemplates) {
   GgufBuilder b = TinyGguf();
   b.Text("tokenizer.chat_template", "D");
   b.Text("tokenizer.chat_template.tool_use", "T");

@@ -46,7 +46,7 @@ TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
   EXPECT_FALSE(c.rope.interleaved);
 }
 
-TEST(HfConfig, LlamaWrittenFields) {
+TEST(HfConfig, ReadsLlamaFields) {
   const compute::ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2},
                                                     {"head_dim", 32},
                                                     {"rms_norm_eps", 1e-5},
@@ -79,7 +79,7 @@ TEST(HfConfig, NullMeansAbsentButNotForEos) {
   EXPECT_EQ(c.bos_id, -1);
 }
 
-TEST(HfConfig, MistralWindow) {
+TEST(HfConfig, ReadsMistralWindow) {
   const json base = With(Base("MistralForCausalLM"), {{"num_key_value_heads", 2}});
   EXPECT_EQ(Good(base).window, std::vector<int32_t>(4, 4096)) << "an absent key means transformers' default";
   EXPECT_EQ(Good(With(base, {{"sliding_window", nullptr}})).window, std::vector<int32_t>(4, 0));
@@ -88,7 +88,7 @@ TEST(HfConfig, MistralWindow) {
   EXPECT_REFUSED(Parse(Base("MistralForCausalLM")).status(), StatusCode::kInvalidArgument, "num_kv_heads 8");
 }
 
-TEST(HfConfig, QwenWindows) {
+TEST(HfConfig, ReadsQwenWindows) {
   const json base = With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}});
   EXPECT_EQ(Good(With(base, {{"sliding_window", 64}, {"max_window_layers", 2}})).window, std::vector<int32_t>(4, 0));
   const json used = With(base, {{"sliding_window", 64}, {"use_sliding_window", true}});
@@ -104,7 +104,7 @@ TEST(HfConfig, QwenWindows) {
                  kLoss, "linear_attention");
 }
 
-TEST(HfConfig, QwenParts) {
+TEST(HfConfig, ReadsQwenFeatures) {
   const compute::ModelConfig q2 =
       Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
   EXPECT_TRUE(q2.qkv_bias);
@@ -115,7 +115,7 @@ TEST(HfConfig, QwenParts) {
   const compute::ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
   EXPECT_TRUE(q3.qk_norm);
   EXPECT_FALSE(q3.qkv_bias);
-  EXPECT_EQ(q3.head_dim, 128) << "its own number, not hidden_size / heads";
+  EXPECT_EQ(q3.head_dim, 128) << "stated separately, not hidden_size / heads";
   EXPECT_TRUE(Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}, {"attention_bias", true}})).o_bias);
 }
 
@@ -150,7 +150,7 @@ TEST(HfConfig, RopeScalingInEverySpelling) {
   EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, compute::RopeScaling::kNone);
 }
 
-TEST(HfConfig, RefusedRopeScaling) {
+TEST(HfConfig, RefusesUnsupportedRopeScaling) {
   for (const char* type : {"yarn", "longrope", "su", "mrope", ""}) {
     EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}})).status(), kUnbuilt,
                    "'" + std::string(type) + "'", "llama3");
@@ -165,7 +165,7 @@ TEST(HfConfig, RefusedRopeScaling) {
   EXPECT_REFUSED(Parse(With(Base(), {{"partial_rotary_factor", 0.5}})).status(), kUnbuilt, "partial_rotary_factor");
 }
 
-TEST(HfConfig, RefusesByName) {
+TEST(HfConfig, RefusesUnsupportedFeaturesByName) {
   EXPECT_REFUSED(Parse(Base("FalconForCausalLM")).status(), kUnbuilt, "FalconForCausalLM", "Qwen3ForCausalLM",
                  "config.json");
   EXPECT_REFUSED(Parse({{"model_type", "t5"}}).status(), kUnbuilt, "'t5'");
@@ -182,7 +182,7 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_EQ(Good(by_type).architecture, "qwen2");
 }
 
-TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
+TEST(HfConfig, OutOfRangeFieldsAreNamed) {
   for (const char* field :
        {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
     json missing = Base();
@@ -208,7 +208,7 @@ TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_theta", -1.0}})).status(), StatusCode::kInvalidArgument, "theta");
 }
 
-TEST(GenerationConfig, TakesWhatIsWritten) {
+TEST(GenerationConfig, ReadsStatedValues) {
   compute::ModelConfig c = Good(Base());
   ASSERT_TRUE(
       compute::ApplyGenerationConfig(
@@ -220,18 +220,18 @@ TEST(GenerationConfig, TakesWhatIsWritten) {
   EXPECT_EQ(c.generation_defaults.top_p, 0.9);
   EXPECT_EQ(c.generation_defaults.top_k, 40);
   EXPECT_EQ(c.generation_defaults.repetition_penalty, 1.1);
-  EXPECT_FALSE(c.generation_defaults.min_p) << "nothing is written";
+  EXPECT_FALSE(c.generation_defaults.min_p) << "none is stated";
 }
 
-// Values of published folders that look wrong and have a meaning where they come from.
-TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
+// Values of published folders that look wrong but are valid at their source.
+TEST(GenerationConfig, ReadsValuesOfPublishedFolders) {
   const auto stated = [](const char* text) {
     compute::ModelConfig c = Good(Base());
     const Status status = compute::ApplyGenerationConfig(text, "g.json", &c);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return c.generation_defaults;
   };
-  EXPECT_EQ(stated(R"({"top_k":-1})").top_k, 0) << "all tokens, as vLLM writes it";
+  EXPECT_EQ(stated(R"({"top_k":-1})").top_k, 0) << "all tokens, as in vLLM";
   EXPECT_EQ(stated(R"({"top_k":0})").top_k, 0);
   EXPECT_EQ(stated(R"({"top_k":50.0})").top_k, 50);
   const auto least = stated(R"({"top_p":0})").top_p;
@@ -241,8 +241,8 @@ TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
   EXPECT_FALSE(stated(R"({"temperature":null,"top_k":null,"top_p":null,"min_p":null,"eos_token_id":null})").any());
 }
 
-// Request, flag, model, built in: each value by itself.
-TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
+// Request, flag, model, built-in: each value separately.
+TEST(DefaultSampling, EachValueComesFromItsFirstSource) {
   StatedSampling flags, model;
   SamplingParams s = compute::DefaultSampling(flags, model);
   EXPECT_EQ(s.temperature, 0.8f);
@@ -272,7 +272,7 @@ TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
             "presence_penalty 0.5, frequency_penalty -0.5 (by flag)");
 }
 
-TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
+TEST(GenerationConfig, GreedyConfigsStateNoDefaults) {
   compute::ModelConfig c = Good(Base());
   ASSERT_TRUE(
       compute::ApplyGenerationConfig(R"({"eos_token_id":9,"do_sample":false,"temperature":0.6})", "g.json", &c).ok());
@@ -280,7 +280,7 @@ TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
   EXPECT_FALSE(c.generation_defaults.any());
 }
 
-TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
+TEST(GenerationConfig, UnsupportedSamplersAreNamed) {
   const auto warnings = [](const char* text) {
     compute::ModelConfig c = Good(Base());
     EXPECT_TRUE(compute::ApplyGenerationConfig(text, "g.json", &c).ok()) << text;
@@ -289,9 +289,9 @@ TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
   EXPECT_EQ(
       warnings(R"({"suppress_tokens":[1,2],"no_repeat_ngram_size":3,"typical_p":0.9,"epsilon_cutoff":0.0003,
                      "eta_cutoff":0.001,"num_beams":4})"),
-      std::vector<std::string>{"generation_config.json asks for suppress_tokens, no_repeat_ngram_size 3, num_beams 4, "
-                               "typical_p 0.9, epsilon_cutoff 0.0003, eta_cutoff 0.001, not built here: left out"});
-  // What asks for nothing, and what is no sampler.
+      std::vector<std::string>{"generation_config.json sets suppress_tokens, no_repeat_ngram_size 3, num_beams 4, "
+                               "typical_p 0.9, epsilon_cutoff 0.0003, eta_cutoff 0.001, not supported here: ignored"});
+  // Settings without effect, and keys that are no samplers.
   EXPECT_TRUE(warnings(R"({"suppress_tokens":null,"begin_suppress_tokens":[],"no_repeat_ngram_size":0,"typical_p":1.0,
                        "num_beams":1,"num_beam_groups":1,"epsilon_cutoff":0.0,"guidance_scale":null,"max_length":20,
                        "use_cache":true,"transformers_version":"4"})")
@@ -300,7 +300,7 @@ TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
   EXPECT_EQ(warnings(R"({"do_sample":false,"bad_words_ids":[[3]]})").size(), 1u);
 }
 
-// The ends of each range are taken; what lies beyond is refused with the range, when the model is loaded.
+// The ends of each range are accepted; values beyond are refused with the range, when the model is loaded.
 TEST(GenerationConfig, RangesAreThoseOfSampling) {
   struct Case {
     const char* key;
@@ -329,7 +329,7 @@ TEST(GenerationConfig, RefusesBadValues) {
   EXPECT_REFUSED(compute::ApplyGenerationConfig(R"({"eos_token_id":100})", "g.json", &c), kLoss, "eos_token_id");
 }
 
-TEST(Architectures, RowsAreWhole) {
+TEST(Architectures, RowsAreComplete) {
   EXPECT_GE(compute::Architectures().size(), 4u);
   for (const compute::Architecture* a : compute::Architectures()) {
     EXPECT_EQ(compute::FindArchitecture(a->name), a);

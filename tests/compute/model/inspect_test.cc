@@ -1,4 +1,4 @@
-// What `tactus inspect` shows, whole: every line and every field of a description made by hand.
+// The complete output of `tactus models inspect`: every line and every field of a description made by hand.
 #include "compute/model/inspect.h"
 #include "base/json.h"
 
@@ -46,7 +46,7 @@ InspectOptions NoMemory() {
   return o;
 }
 
-TEST(InspectWhole, Text) {
+TEST(InspectWhole, TextShowsEveryLine) {
   InspectOptions o = NoMemory();
   o.numerics = "bf16 activations";
   EXPECT_EQ(InspectText(Description(), o),
@@ -70,7 +70,7 @@ TEST(InspectWhole, Text) {
             "chat template    yes\n");
 }
 
-TEST(InspectWhole, EndsWarningsAndSamplingByFlag) {
+TEST(InspectWhole, TextShowsEndsWarningsAndSamplingFlags) {
   InspectOptions o = NoMemory();
   o.ends = {{0, "<|endoftext|>", "tokenizer.ggml.eos_token_id"}, {2, "<|im_end|>", "chat template"}};
   o.warnings = {"the files and the template differ"};
@@ -92,7 +92,7 @@ TEST(InspectWhole, EndsWarningsAndSamplingByFlag) {
   EXPECT_EQ(j["sampling"]["temperature"], 0);
 }
 
-TEST(InspectWhole, TextOfThePlainest) {
+TEST(InspectWhole, TextOfAPlainModelIsShort) {
   ModelDescription d = Description();
   d.source = ModelDescription::Source::kHuggingFace;
   ModelConfig& c = d.config;
@@ -120,7 +120,7 @@ TEST(InspectWhole, TextOfThePlainest) {
   EXPECT_NE(InspectText(d, NoMemory()).find("\ntokenizer        tokenizer.json\n"), std::string::npos);
 }
 
-TEST(InspectWhole, Json) {
+TEST(InspectWhole, JsonShowsEveryField) {
   ModelDescription d = Description();
   d.config.generation_defaults.temperature = 0.5;
   d.config.generation_defaults.top_k = 9;
@@ -157,7 +157,7 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["rope"]["frequency_factors"], 8);
   EXPECT_EQ(j["generation_defaults"]["temperature"], 0.5);
   EXPECT_EQ(j["generation_defaults"]["top_k"], 9);
-  EXPECT_EQ(j["generation_defaults"].size(), 2u) << "what the model states, and no more";
+  EXPECT_EQ(j["generation_defaults"].size(), 2u) << "only the model's values";
   EXPECT_EQ(j["sampling"]["temperature"], 0.5);
   EXPECT_EQ(j["sampling"]["min_p"], 0.05f);
   EXPECT_TRUE(j["warnings"].empty());
@@ -165,7 +165,7 @@ TEST(InspectWhole, Json) {
   EXPECT_FALSE(j.contains("numerics"));
 }
 
-TEST(InspectWhole, JsonLeavesOutWhatIsNotThere) {
+TEST(InspectWhole, JsonLeavesOutAbsentFields) {
   ModelDescription d = Description();
   d.config.bos_id = 0;
   ASSERT_TRUE(InspectJson(d, NoMemory()).contains("bos_id")) << "0 is an id";

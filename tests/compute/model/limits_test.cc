@@ -1,4 +1,4 @@
-// The edges of what a model and a memory plan may be: the last value that is taken and the first that is refused.
+// The limits of a model and a memory plan: the last accepted value and the first refused one.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +30,7 @@ ModelConfig Small() {
   return c;
 }
 
-TEST(ModelLimits, BothEndsOfEveryRangeAreTaken) {
+TEST(ModelLimits, BothEndsOfEveryRangeAreAccepted) {
   const auto set = [](int64_t ModelConfig::* field, int64_t value) {
     ModelConfig c = Small();
     c.*field = value;
@@ -61,7 +61,7 @@ TEST(ModelLimits, BothEndsOfEveryRangeAreTaken) {
   }
 }
 
-TEST(ModelLimits, NumbersThatMustFitEachOther) {
+TEST(ModelLimits, DependentFieldsMustFitEachOther) {
   const auto with = [](const std::function<void(ModelConfig*)>& change) {
     ModelConfig c = Small();
     change(&c);
@@ -85,7 +85,7 @@ TEST(ModelLimits, NumbersThatMustFitEachOther) {
                  "9 RoPE frequency factors for head_dim 16");
 }
 
-TEST(ModelLimits, RopeScaling) {
+TEST(ModelLimits, RopeScalingHasLimits) {
   const auto with = [](RopeScaling scaling, float factor, int64_t original, float low = 1, float high = 4) {
     ModelConfig c = Small();
     c.rope.scaling = scaling;
@@ -95,7 +95,7 @@ TEST(ModelLimits, RopeScaling) {
     c.rope.high_freq_factor = high;
     return ValidateConfig(c);
   };
-  EXPECT_TRUE(with(RopeScaling::kNone, 0.0f, 0).ok()) << "without scaling the factor means nothing";
+  EXPECT_TRUE(with(RopeScaling::kNone, 0.0f, 0).ok()) << "without scaling the factor has no effect";
   EXPECT_TRUE(with(RopeScaling::kLinear, 1.0f, 0).ok());
   EXPECT_TRUE(with(RopeScaling::kLinear, 1e4f, 0).ok());
   EXPECT_REFUSED(with(RopeScaling::kLinear, 0.99f, 0), kBad, "factor");
@@ -106,7 +106,7 @@ TEST(ModelLimits, RopeScaling) {
   }
   EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 0, 4), kBad, "low_freq_factor");
   EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 4, 4), kBad, "low_freq_factor");
-  EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "of llama3 alone";
+  EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "only for llama3";
 }
 
 // Two layers of two KV heads of 16 in bf16: 256 bytes a token, 4 KiB a block.
@@ -121,7 +121,7 @@ MemoryPlanInput Input(int64_t left) {
   return in;
 }
 
-TEST(MemoryPlanLimits, ToTheLastByte) {
+TEST(MemoryPlanLimits, APlanFitsToTheLastByte) {
   EXPECT_REFUSED(PlanMemory(Small(), Input(0)).status(), kBad, "memory are available: use smaller weights");
   EXPECT_EQ(PlanMemory(Small(), Input(0)).status().param(), "model");
   MemoryPlanInput in = Input(10 * kBlock);
@@ -149,7 +149,7 @@ TEST(MemoryPlanLimits, ToTheLastByte) {
   EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "lower --swap-space");
 }
 
-TEST(MemoryPlanLimits, WithoutAWishItIsHalfOfTheRestAndNeverMoreThanIsOfUse) {
+TEST(MemoryPlanLimits, DefaultKvIsHalfOfTheRestAndNoMoreThanUseful) {
   EXPECT_EQ(PlanMemory(Small(), Input(20 * kBlock))->num_blocks, 10);
   EXPECT_EQ(PlanMemory(Small(), Input(22 * kBlock - 1))->num_blocks, 10);
   MemoryPlanInput in = Input(1000 * kBlock);
@@ -163,7 +163,7 @@ TEST(MemoryPlanLimits, WithoutAWishItIsHalfOfTheRestAndNeverMoreThanIsOfUse) {
   EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "--max-model-len 513", "use at most 512");
 }
 
-TEST(MemoryPlanLimits, NumbersThatCannotBe) {
+TEST(MemoryPlanLimits, ImpossibleNumbersAreRefused) {
   for (const auto& change : std::vector<std::function<void(MemoryPlanInput*)>>{
            [](MemoryPlanInput* in) { in->max_num_seqs = 0; }, [](MemoryPlanInput* in) { in->max_step_tokens = 0; },
            [](MemoryPlanInput* in) { in->threads = 0; }, [](MemoryPlanInput* in) { in->max_num_seqs = (1 << 24) + 1; },
@@ -207,12 +207,12 @@ TEST(DecoderLimits, LogitRowsAtOnceStayWithinTheirMemory) {
   EXPECT_EQ(DecoderLogitRows(c, 2048), 2048);
   EXPECT_EQ(DecoderLogitRows(c, 2049), 2048);
   EXPECT_EQ(DecoderLogitRows(c, 0), 1);
-  c.vocab_size = 1 << 24;  // four rows would: sixteen are the least
+  c.vocab_size = 1 << 24;  // four rows would fill it: sixteen are the minimum
   EXPECT_EQ(DecoderLogitRows(c, 100), 16);
   EXPECT_EQ(DecoderLogitRows(c, 3), 3);
 }
 
-TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
+TEST(DecoderLimits, BuffersGrowLinearlyWithTokens) {
   const ModelConfig c = Small();
   const auto bytes = [&](int64_t tokens, int64_t rows, int32_t threads) {
     DecoderOptions o;
@@ -221,8 +221,8 @@ TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
     o.threads = threads;
     return DecoderBufferBytes(c, o);
   };
-  // Four of hidden, two each of query and key, one of inner: 4 * 64 + 2 * 64 + 2 * 32 + 128 floats, beside kernels' own
-  // memory. Packed tokens of 64 columns lie in three of hidden, those of 128 where the second of inner does.
+  // Four of hidden, two each of query and key, one of inner: 4 * 64 + 2 * 64 + 2 * 32 + 128 floats, beside the kernels'
+  // memory. Packed tokens of 64 columns share three buffers of hidden, those of 128 the second of inner.
   const auto own = [&](int64_t tokens) {
     return bytes(tokens, 1, 1) - WorkspaceBytes(tokens, 128, 4, 16, 1) - PackedTokenBytes(tokens, 128);
   };

@@ -1,4 +1,4 @@
-// Whole models: describing and loading, from Hugging Face folders, GGUF files and configurations alone.
+// Whole models: describing and loading from Hugging Face folders, GGUF files and configurations alone.
 #include "compute/model/loader.h"
 #include "base/json.h"
 
@@ -42,7 +42,7 @@ Status LoadStatus(const std::string& path) {
   return d.ok() ? compute::LoadWeights(*d, {}, SystemClock()).status() : d.status();
 }
 
-TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
+TEST(Loader, GgufWeightsAreViewsOfTheFile) {
   TempFolder folder;
   const std::string path = folder.Write("m.gguf", TinyGguf().Build());
   const compute::ModelDescription d = Describe(path);
@@ -53,7 +53,7 @@ TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
   EXPECT_EQ(w.embedding.rows, 12);
   EXPECT_EQ(w.embedding.cols, 8);
   EXPECT_EQ(w.lm_head.data, w.embedding.data) << "tied";
-  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);  // element [1, 2] of [8, 16] counts from 1
+  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);  // element [1, 2] of [8, 16]; values count from 1
   EXPECT_EQ(w.layers[0].wk.rows, 4);
   EXPECT_EQ(w.layers[0].attn_norm[7], 8.0f / 64);
   EXPECT_EQ(w.layers[0].bq, nullptr);
@@ -120,7 +120,7 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
   }
 }
 
-TEST(Loader, HuggingFaceExtras) {
+TEST(Loader, ReadsHuggingFaceExtras) {
   const compute::ModelDescription d = Describe(GoldenFolder("llama-gqa") + "/");
   EXPECT_EQ(d.config.name, "llama-gqa");
   EXPECT_NE(d.chat_template.find("im_start"), std::string::npos);
@@ -132,7 +132,7 @@ TEST(Loader, HuggingFaceExtras) {
   EXPECT_EQ(d.tensor_formats[0].tensors, 20);
 }
 
-TEST(Loader, ChatTemplateSources) {
+TEST(Loader, ChatTemplateSourcesHaveTransformersOrder) {
   TempFolder folder;
   folder.Write("config.json", ReadFile(GoldenFolder("yi") + "/config.json"));
   // "for chats, for chats with tools"
@@ -159,14 +159,14 @@ TEST(Loader, ChatTemplateSources) {
   folder.Write("chat_template.jinja", "J");
   EXPECT_EQ(templates(), "J,F");
   std::filesystem::remove(folder.path() + "/additional_chat_templates/tool_use.jinja");
-  EXPECT_EQ(templates(), "J,") << "files replace what a JSON file says";
+  EXPECT_EQ(templates(), "J,") << "separate files override JSON files";
   folder.Write("tokenizer_config.json", R"({"chat_template":7})");
   EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "chat_template");
   folder.Write("tokenizer_config.json", R"({"chat_template":{"default":7}})");
   EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "default");
 }
 
-// One golden model with one thing broken.
+// A golden model with one defect.
 class BrokenModel : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -183,7 +183,7 @@ class BrokenModel : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(BrokenModel, WholeIsFine) {
+TEST_F(BrokenModel, AnIntactModelLoads) {
   EXPECT_TRUE(Load().ok());
 }
 
@@ -196,7 +196,7 @@ TEST_F(BrokenModel, ShapesThatDisagreeNameTensorAndBothShapes) {
   EXPECT_REFUSED(Load(), kLoss, "k_proj", "[16, 32]", "[32, 32]");
 }
 
-TEST_F(BrokenModel, MissingAndLeftOverTensors) {
+TEST_F(BrokenModel, MissingAndUnusedTensorsAreRefused) {
   Config({{"num_hidden_layers", 3}});
   EXPECT_REFUSED(Load(), kLoss, "model.layers.2.", "missing");
   Config({{"num_hidden_layers", 1}});
@@ -207,7 +207,7 @@ TEST_F(BrokenModel, MissingAndLeftOverTensors) {
   EXPECT_REFUSED(Load(), kLoss, ".bias", "no place");
 }
 
-TEST_F(BrokenModel, TruncatedWeights) {
+TEST_F(BrokenModel, TruncatedWeightsAreRefused) {
   const std::string whole = ReadFile(GoldenFolder("qwen2") + "/model.safetensors");
   for (const size_t size : {size_t{0}, size_t{4}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
     folder_.Write("model.safetensors", whole.substr(0, size));
@@ -215,8 +215,8 @@ TEST_F(BrokenModel, TruncatedWeights) {
   }
 }
 
-TEST_F(BrokenModel, GgufTensorOfTheWrongKind) {
-  GgufBuilder q = TinyGguf("qwen2");  // has no biases, which Qwen2 needs
+TEST_F(BrokenModel, GgufTensorsOfTheWrongKindAreRefused) {
+  GgufBuilder q = TinyGguf("qwen2");  // without biases, which Qwen2 needs
   EXPECT_REFUSED(LoadStatus(folder_.Write("q.gguf", q.Build())), kLoss, "blk.0.attn_q.bias", "missing");
   GgufBuilder extra = TinyGguf();
   extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
@@ -243,7 +243,7 @@ TEST(Loader, MisalignedSafetensorsAreCopied) {
   EXPECT_EQ(Row(w.embedding, 5), Row(expected.embedding, 5));
 }
 
-TEST(Loader, PathsThatAreNoModel) {
+TEST(Loader, PathsWithoutAModelAreRefused) {
   TempFolder folder;
   EXPECT_REFUSED(compute::DescribeModel(folder.path() + "/none").status(), StatusCode::kNotFound, "/none");
   EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), StatusCode::kNotFound, "config.json", ".gguf");
@@ -256,7 +256,7 @@ TEST(Loader, PathsThatAreNoModel) {
   EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), StatusCode::kInvalidArgument, "2 .gguf files");
 }
 
-TEST(Dummy, FromAConfigurationAlone) {
+TEST(Dummy, LoadsFromAConfigurationAlone) {
   TempFolder folder;
   const std::string config = folder.Write("config.json", ReadFile(GoldenFolder("qwen3") + "/config.json"));
   const compute::ModelDescription d = Describe(folder.path());
@@ -278,8 +278,8 @@ TEST(Dummy, FromAConfigurationAlone) {
   EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
 }
 
-// A norm is ones; a bias is as near to normal as a matrix is, and of its own.
-TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
+// A norm is all ones; biases are as near to normal as matrices, and differ from each other.
+TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
   compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
   const compute::ModelConfig& c = d.config;
@@ -330,7 +330,7 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
   const double n = 4096 * 32;
   EXPECT_NEAR(sum / n, 0.0, 0.0003);
   EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.0002);
-  EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal's share within one deviation
+  EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal distribution's share within one deviation
   EXPECT_GT(distinct.size(), 500u);
   // Other formats round the same numbers.
   const compute::ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),

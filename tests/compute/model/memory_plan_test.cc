@@ -31,7 +31,7 @@ compute::MemoryPlanInput Input() {
   return in;
 }
 
-TEST(ModelConfig, ParametersAndKv) {
+TEST(ModelConfig, CountsParametersAndKvBytes) {
   EXPECT_EQ(TinyLlama().NumParameters(), 1'100'048'384);  // as transformers counts them
   EXPECT_EQ(TinyLlama().KvBytesPerToken(compute::DType::kBF16), 22 * 2 * 4 * 64 * 2);
   EXPECT_EQ(TinyLlama().KvBytesPerToken(compute::DType::kF32), 22 * 2 * 4 * 64 * 4);
@@ -77,7 +77,7 @@ TEST(ModelConfig, ValidationNamesTheField) {
   EXPECT_REFUSED(compute::ValidateConfig(c), kBad, "31 RoPE frequency factors");
 }
 
-TEST(MemoryPlan, SumsAndBlocks) {
+TEST(MemoryPlan, SumsPartsAndCountsBlocks) {
   compute::MemoryPlanInput in = Input();
   in.kv_memory_bytes = kGiB;
   const auto plan = compute::PlanMemory(TinyLlama(), in);
@@ -131,7 +131,7 @@ TEST(MemoryPlan, DefaultKvIsHalfOfWhatIsLeftAtMost8GiB) {
   EXPECT_EQ(few->num_blocks, 256);
 }
 
-TEST(MemoryPlan, ContextShrinksToTheKvUnlessItWasAskedFor) {
+TEST(MemoryPlan, ContextShrinksToTheKvUnlessStated) {
   compute::MemoryPlanInput in = Input();
   in.kv_memory_bytes = 10 * 16 * 22528;
   const auto plan = compute::PlanMemory(TinyLlama(), in);
@@ -145,7 +145,7 @@ TEST(MemoryPlan, ContextShrinksToTheKvUnlessItWasAskedFor) {
   EXPECT_TRUE(compute::PlanMemory(TinyLlama(), in).ok());
 }
 
-TEST(MemoryPlan, WhatDoesNotFitNamesTheFlag) {
+TEST(MemoryPlan, APlanThatDoesNotFitNamesTheFlag) {
   compute::MemoryPlanInput in = Input();
   in.available_bytes = 2 * kGiB;
   EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "weights 2.00 GiB", "only 2.00 GiB", "quantised");
@@ -186,10 +186,10 @@ TEST(MemoryPlan, LargestAllowedShapesDoNotOverflow) {
   in.available_bytes = INT64_MAX / 2;
   in.max_num_seqs = in.max_step_tokens = 1 << 24;
   const auto plan = compute::PlanMemory(c, in);
-  EXPECT_TRUE(plan.ok() || plan.status().code() == kBad);  // the undefined-behaviour sanitizer is the judge
+  EXPECT_TRUE(plan.ok() || plan.status().code() == kBad);  // the undefined-behaviour sanitizer decides
 }
 
-TEST(AvailableMemory, SmallestLimitOnTheWayUpWins) {
+TEST(AvailableMemory, TheSmallestLimitOfAllParentsApplies) {
   test::TempFolder root;
   root.Write("proc/meminfo", "MemTotal:       100 kB\nMemAvailable:   8388608 kB\n");
   EXPECT_EQ(AvailableMemoryBytes(root.path()), 8 * kGiB);
@@ -205,7 +205,7 @@ TEST(AvailableMemory, SmallestLimitOnTheWayUpWins) {
   EXPECT_EQ(AvailableMemoryBytes(root.path()), 0);
 }
 
-TEST(AvailableMemory, CgroupV1) {
+TEST(AvailableMemory, ReadsCgroupV1) {
   test::TempFolder root;
   root.Write("proc/meminfo", "MemAvailable:   8388608 kB\n");
   root.Write("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n");
@@ -215,7 +215,7 @@ TEST(AvailableMemory, CgroupV1) {
   EXPECT_EQ(AvailableMemoryBytes(root.path()), kGiB);
 }
 
-TEST(AvailableMemory, LimitsOfTheProcessCountWhatIsMapped) {
+TEST(AvailableMemory, ProcessLimitsCountMappedMemory) {
   test::TempFolder root;
   root.Write("proc/meminfo", "MemAvailable:   8388608 kB\n");
   root.Write("proc/self/status", "VmPeak:\t 9999999 kB\nVmSize:\t  524288 kB\nVmData:\t  262144 kB\n");
@@ -270,7 +270,7 @@ TEST(MemoryPlan, TheFrontEndShrinksOnSmallMachines) {
   EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--kv-cache-memory", "at most");
 }
 
-TEST(AvailableMemory, NothingToReadIsNoLimit) {
+TEST(AvailableMemory, UnreadableFilesMeanNoLimit) {
   test::TempFolder root;
   EXPECT_EQ(AvailableMemoryBytes(root.path()), -1);
   if (!std::filesystem::exists("/proc/meminfo")) GTEST_SKIP() << "no /proc/meminfo here";

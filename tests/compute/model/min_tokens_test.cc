@@ -1,4 +1,4 @@
-// Ends that min_tokens holds off, in sampling.
+// min_tokens in sampling: no end token before it.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -25,8 +25,8 @@ std::shared_ptr<Request> MakeRequest(const SamplingParams& p) {
   return request;
 }
 
-// N tokens that are no end, whatever their logits, bias and temperature; then the end.
-TEST(MinTokens, EndsAreHeldOffForMinTokens) {
+// The first N tokens are not ends, for any logits, bias and temperature; then the end.
+TEST(MinTokens, NoEndIsSampledBeforeMinTokens) {
   constexpr int64_t kVocab = 300;
   for (const float temperature : {0.0f, 1.0f}) {
     SamplingParams p;
@@ -49,7 +49,7 @@ TEST(MinTokens, EndsAreHeldOffForMinTokens) {
         EXPECT_EQ(sampled.token, 2) << position;
       history.Append(sampled.token);
     }
-    // A sequence that goes on has some of them behind it.
+    // A restarted sequence has already generated some of them.
     history.Start(SamplingOf(*request, std::vector<TokenId>{5, 5, 5}, std::vector<TokenId>{2}), 0, kVocab);
     for (const bool end : {false, true}) {
       std::vector<float> row = RandomLogits(kVocab, 9);
@@ -60,7 +60,7 @@ TEST(MinTokens, EndsAreHeldOffForMinTokens) {
   }
 }
 
-TEST(MinTokens, LogprobsOfEndsThatAreHeldOffAreRaw) {
+TEST(MinTokens, LogprobsOfForbiddenEndsAreRaw) {
   SamplingParams p;
   p.temperature = 0;
   p.logprobs = 1;
@@ -76,7 +76,7 @@ TEST(MinTokens, LogprobsOfEndsThatAreHeldOffAreRaw) {
   EXPECT_NEAR(logprobs[0].logprob, logprobs[1].logprob - 4.0f, 1e-5);
 }
 
-TEST(MinTokens, LogitsThatAreNotFiniteShowBelowAnEndThatIsHeldOff) {
+TEST(MinTokens, NonFiniteLogitsAreFoundDespiteForbiddenEnds) {
   const auto request = MakeRequest(SamplingParams());
   request->stop.min_tokens = 1;
   SequenceHistory history;
@@ -85,8 +85,8 @@ TEST(MinTokens, LogitsThatAreNotFiniteShowBelowAnEndThatIsHeldOff) {
   EXPECT_EQ(Sampler(3).Sample(history, 1, row, nullptr).status, ItemStatus::kBadLogits);
 }
 
-// What a grammar leaves goes before min_tokens: nothing can follow its end.
-TEST(MinTokens, AnEndThatIsAllThatAGrammarLeavesIsSampledEarly) {
+// The grammar takes precedence over min_tokens: nothing can follow its end.
+TEST(MinTokens, AnEndIsSampledEarlyIfTheGrammarAllowsNothingElse) {
   const auto request = MakeRequest(SamplingParams{.temperature = 0});
   request->grammar =
       std::make_shared<test::ListedGrammar>(8, 7, std::vector<std::vector<TokenId>>{{1, 2}, {1, 2, 3}, {4}});

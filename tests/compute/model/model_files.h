@@ -1,4 +1,4 @@
-// Builders of small model files, right and wrong ones, for the tests of the readers.
+// Builders of small model files, valid and invalid, for the tests of the readers.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ void Append(std::string* out, T value) {
   out->append(raw, sizeof(T));
 }
 
-// A folder that goes when the test ends.
+// A folder that is removed when the test ends.
 class TempFolder {
  public:
   TempFolder() {
@@ -50,12 +50,12 @@ class TempFolder {
   std::string path_;
 };
 
-// GGUF bytes, field by field; every method appends, so that a test can break any of them.
+// GGUF bytes, field by field; every method appends, so that a test can break any field.
 class GgufBuilder {
  public:
   uint32_t magic = 0x46554747, version = 3;
   uint64_t alignment = 32;
-  int64_t claimed_tensors = -1, claimed_keys = -1;  // -1: as many as there are
+  int64_t claimed_tensors = -1, claimed_keys = -1;  // -1: the actual number
 
   template <class T>
   void Scalar(const std::string& key, uint32_t type, T value) {
@@ -86,7 +86,7 @@ class GgufBuilder {
     metadata_ += bytes;
   }
 
-  // `dims` contiguous first, as the file lists them. `offset` -1: after what is there.
+  // `dims` contiguous first, as in the file. `offset` -1: after the existing data.
   void Tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type, const std::string& data,
               int64_t offset = -1) {
     while (data_.size() % alignment != 0) data_ += '\0';
@@ -157,7 +157,7 @@ inline GgufBuilder TinyGguf(const std::string& architecture = "llama") {
   return b;
 }
 
-// safetensors bytes out of a header and a data section.
+// safetensors bytes from a header and a data section.
 inline std::string Safetensors(const std::string& header, const std::string& data) {
   std::string out;
   Append<uint64_t>(&out, header.size());
@@ -174,7 +174,7 @@ inline std::string ReadFile(const std::string& path) {
 
 }  // namespace tactus::test
 
-// The status failed and its message holds every given text.
+// The status failed and its message contains every given text.
 #define EXPECT_REFUSED(status_expr, code_value, ...)                                                   \
   do {                                                                                                 \
     const ::tactus::Status refused_ = (status_expr);                                                   \

@@ -1,5 +1,5 @@
-// Packing at load: what lies in the panels, from every source and for every choice, and how little memory it takes on
-// the way.
+// Packing at load: the contents of the panels, from every source and for every choice, and the small memory that it
+// needs.
 #include "compute/weights/pack_weights.h"
 
 #include <cmath>
@@ -110,7 +110,7 @@ TEST(PackWeights, EveryFormatKeepsItsValues) {
   }
 }
 
-TEST(PackWeights, RowsAreNotKeptAndTiedMatricesAreOne) {
+TEST(PackWeights, RowsAreDroppedAndTiedMatricesShareData) {
   for (const char* name : {"qwen2", "llama-mha"}) {
     const compute::ModelDescription d = Describe(GoldenFolder(name));
     const compute::ModelWeights w = Load(d, Packing());
@@ -135,7 +135,7 @@ TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
   EXPECT_EQ(Bytes(one.packed->lm_head), Bytes(many.packed->lm_head));
 }
 
-// A Llama of which every row is a whole number of blocks, its matrices of one dtype; the values are the same for all.
+// A Llama in which every row is a whole number of blocks and all matrices have one dtype, with equal values for all.
 constexpr int64_t kHidden = 128, kInner = 256, kVocab = 200;
 std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner = kInner, int64_t vocab = kVocab) {
   GgufBuilder b;
@@ -176,7 +176,7 @@ std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner
   return b.Build();
 }
 
-TEST(PackWeights, QuantizedAtLoadIsAFileOfThatFormat) {
+TEST(PackWeights, QuantizingAtLoadEqualsAQuantizedFile) {
   TempFolder folder;
   const compute::ModelDescription f32 = Describe(folder.Write("a/f32.gguf", GgufOf(compute::DType::kF32)));
   const compute::ModelDescription q8 = Describe(folder.Write("b/q8.gguf", GgufOf(compute::DType::kQ8_0)));
@@ -200,7 +200,7 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
     const compute::ModelDescription d =
         Describe(folder.Write(std::string(compute::InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
     const compute::ModelWeights rows = Load(d);
-    // Half a step of the grid, 255 for 8 bits and 15 for 4, of values up to 0.05; scales are rounded, int4's are
+    // Half a step of the grid, 255 for 8 bits and 15 for 4, for values up to 0.05; scales are rounded, int4's are
     // searched.
     for (const auto& [quantization, bound] :
          {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
@@ -229,7 +229,7 @@ TEST(PackWeights, VocabularyKeeps8BitsUnderInt4) {
   EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(compute::PackedCode::kU4));
 }
 
-TEST(PackWeights, RoundedToBf16WhateverTheFile) {
+TEST(PackWeights, Bf16RoundingAppliesToAnyFile) {
   TempFolder folder;
   const compute::ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(compute::DType::kQ4_0)));
   compute::LoadWeightsOptions options = Packing();
@@ -257,7 +257,7 @@ TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
   EXPECT_EQ(Bytes(w.packed->embedding), Bytes(expected.packed->embedding));
 }
 
-TEST(PackWeights, DummiesAreMadeRowByRow) {
+TEST(PackWeights, DummyRowsAreGeneratedOnDemand) {
   const compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   for (const compute::DType dtype :
        {compute::DType::kBF16, compute::DType::kQ8_0, compute::DType::kQ4_0, compute::DType::kQ4_1}) {
@@ -278,7 +278,7 @@ TEST(PackWeights, DummiesAreMadeRowByRow) {
 
 TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   using compute::Rounding;
-  compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
+  compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));  // MHA: 16 bits are expensive for k and v
   compute::LoadWeightsOptions options = Packing(Quantization::kInt8);
   options.packing.rounding = Rounding::kInt8;
   const compute::TokenRoundings all_heads = Load(d, options).packed->roundings;
@@ -306,15 +306,15 @@ int64_t ResidentBytes() {
   int64_t size = 0, resident = 0, of_files = 0;
   std::ifstream("/proc/self/statm") >> size >> resident >> of_files;
 #ifdef __SANITIZE_THREAD__
-  resident = of_files;  // ThreadSanitizer keeps four bytes of its own for each one that is touched
+  resident = of_files;  // ThreadSanitizer adds four bytes for each touched byte
 #endif
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// Rows and panels are never in memory together: while 64 MiB of f32 become 17 MiB of q8_0, only the panels stay.
-TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
+// Rows and panels are never in memory together: when 64 MiB of f32 become 17 MiB of q8_0, only the panels stay.
+TEST(PackWeights, FilePagesAreReleasedWhilePacking) {
   constexpr int64_t kWide = 1024,
-                    kSlackBytes = int64_t{12} << 20;  // 16 tasks of 1 MiB are read ahead by the system, not mapped
+                    kSlackBytes = int64_t{12} << 20;  // the system reads 16 tasks of 1 MiB ahead, unmapped
   TempFolder folder;
   const std::string path = folder.Write("m.gguf", GgufOf(compute::DType::kF32, kWide, 2 * kWide, 8 * kWide));
   const compute::ModelDescription d = Describe(path);
@@ -335,7 +335,7 @@ TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
   std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
   std::byte* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
   compute::ThreadPool pool(1, SystemClock());
-  const int64_t before = ResidentBytes();  // the vector's pages are in it
+  const int64_t before = ResidentBytes();  // includes the vector's pages
   int64_t most = 0, done = 0;
   ASSERT_TRUE(compute::PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
                 most = std::max(most, ResidentBytes());
@@ -345,7 +345,7 @@ TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
   EXPECT_LT(most - before, kSlackBytes) << "of " << plan->source_bytes << " bytes of rows";
 }
 
-TEST(PackWeights, BrokenFilesAreRefusedAlike) {
+TEST(PackWeights, BrokenFilesAreAlsoRefusedWhenPacking) {
   TempFolder folder;
   GgufBuilder extra = test::TinyGguf();
   extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
@@ -380,7 +380,7 @@ class WeightCacheTest : public ::testing::Test {
     return files;
   }
   bool Said(const std::string& part) const { return said_.find(part) != std::string::npos; }
-  // The next load says `reason`, uses what is right, writes the file again; the one after that uses it.
+  // The next load reports `reason`, uses correct data and rewrites the file; the one after that uses it.
   void ExpectRewritten(const std::string& reason) {
     const std::string fresh = Bytes(Load(Describe(path_), Packing(Quantization::kQ8_0)).packed->layers[0].w_down);
     EXPECT_EQ(Bytes(LoadCached().packed->layers[0].w_down), fresh);
@@ -439,8 +439,8 @@ TEST_F(WeightCacheTest, WrongSizesAreFound) {
   ExpectRewritten("empty");
 }
 
-// A start that was killed while it wrote leaves a file that no process holds; another start may be writing right now.
-TEST_F(WeightCacheTest, UnfinishedFilesOfTheDeadGoAndThoseOfTheLivingStay) {
+// A start that was killed while writing leaves a file that no process has locked; another start may be writing now.
+TEST_F(WeightCacheTest, UnfinishedFilesOfDeadWritersAloneAreRemoved) {
   LoadCached();
   const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp",
                     other = cache_ + "/other.tmp";
@@ -463,12 +463,12 @@ TEST_F(WeightCacheTest, AChangedModelReplacesItsFile) {
   changed[changed.size() - 200] = static_cast<char>(changed[changed.size() - 200] ^ 0x20);
   std::ofstream(path_, std::ios::binary) << changed;
   const auto now = std::filesystem::last_write_time(path_);
-  std::filesystem::last_write_time(path_, now + std::chrono::seconds(2));  // clocks of file systems may be coarse
+  std::filesystem::last_write_time(path_, now + std::chrono::seconds(2));  // file-system clocks may be coarse
   ExpectRewritten("other files");
 }
 
-// Of an older program: the same model and form, but its bytes lay otherwise.
-TEST_F(WeightCacheTest, AnotherLayoutIsWrittenAgain) {
+// Written by an older program: the same model and form, but another layout.
+TEST_F(WeightCacheTest, AFileOfAnotherLayoutIsRewritten) {
   LoadCached();
   const std::string file = Files().at(0), whole = ReadFile(file), word = ", layout ";
   const size_t at = whole.find(word) + word.size();
@@ -494,7 +494,7 @@ TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   EXPECT_TRUE(Said("dummy weights have no files")) << said_;
 }
 
-// The file that a process opens first has number 0 where standard input is closed.
+// The file that a process opens first has number 0 if standard input is closed.
 TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
   const compute::WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
   compute::ThreadPool pool(1, SystemClock());
@@ -511,7 +511,7 @@ TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(cached->memory), 5), "abcde");
 }
 
-TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
+TEST(WeightStorage, HugePageBytesReadsTheMappingAroundAnAddress) {
   TempFolder folder;
   const std::string smaps =
       folder.Write("smaps",
@@ -527,7 +527,7 @@ TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
   EXPECT_EQ(bytes(0x8fffff), 4096 * 1024) << "and its last";
   EXPECT_EQ(bytes(0x900000), 2048 * 1024);
   EXPECT_EQ(bytes(0xb00000), 0) << "in no mapping";
-  EXPECT_EQ(bytes(0xc00000), 0) << "a mapping of which the system does not say";
+  EXPECT_EQ(bytes(0xc00000), 0) << "a mapping without a report by the system";
   EXPECT_EQ(compute::HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
 }
 

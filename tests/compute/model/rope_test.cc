@@ -1,4 +1,4 @@
-// Frequencies against transformers' formulas, evaluated here in double, and what dynamic scaling promises.
+// Frequencies against transformers' formulas, evaluated here in double, and the properties of dynamic scaling.
 #include "compute/model/rope.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ double Base(int32_t i, double theta) {
   return std::pow(theta, -2.0 * i / kDim);
 }
 
-TEST(Rope, PlainFrequencies) {
+TEST(Rope, PlainFrequenciesMatchTransformers) {
   RopeConfig config;
   config.theta = 100000.0f;
   const Rope rope(config, kDim, 8192);
@@ -44,7 +44,7 @@ TEST(Rope, FrequencyFactorsDivide) {
   EXPECT_TRUE(rope.table().interleaved);
 }
 
-// Llama 3.1's numbers: short waves kept, long ones divided by 8, a smooth passage between.
+// Llama 3.1's numbers: short waves are kept, long ones divided by 8, with a smooth transition.
 TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
   RopeConfig config;
   config.theta = 500000.0f;
@@ -71,7 +71,7 @@ TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
   EXPECT_GT(divided, 0);
 }
 
-TEST(Rope, DynamicBaseFollowsFromTheLengthOfTheRunAlone) {
+TEST(Rope, DynamicBaseDependsOnMaxModelLenAlone) {
   RopeConfig config;
   config.scaling = RopeScaling::kDynamic;
   config.factor = 2.0f;

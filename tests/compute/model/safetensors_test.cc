@@ -47,7 +47,7 @@ TEST(Safetensors, CutAtAnyByteIsRefused) {
   }
 }
 
-TEST(Safetensors, HostileHeaders) {
+TEST(Safetensors, HostileHeadersAreRefused) {
   std::string huge;
   Append<uint64_t>(&huge, UINT64_MAX);
   EXPECT_REFUSED(ParseStatus(huge + "{}"), kLoss, "18446744073709551615 bytes", "2 are left");
@@ -60,7 +60,7 @@ TEST(Safetensors, HostileHeaders) {
   EXPECT_REFUSED(ParseStatus("version https://git-lfs.github.com/spec/v1\n"), kLoss, "Git LFS");
 }
 
-TEST(Safetensors, HostileTensors) {
+TEST(Safetensors, HostileTensorsAreRefused) {
   const std::string data(64, 'x');
   const auto with = [&](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return ParseStatus(Safetensors(OneTensor(dtype, shape, offsets), data));
@@ -84,7 +84,7 @@ TEST(Safetensors, HostileTensors) {
   EXPECT_REFUSED(ParseStatus(Safetensors(twice, data)), kLoss, "'a' occurs twice");
 }
 
-TEST(SafetensorsFolder, Shards) {
+TEST(SafetensorsFolder, ReadsAndChecksShards) {
   const std::string a = Safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, 'x'));
   const std::string b = Safetensors(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string(4, 'x'));
   TempFolder folder;

@@ -1,5 +1,5 @@
 // Sampling against a naive reference (a full sort, sums in double), one step at a time and all together; the
-// distribution of what is drawn; and what must not matter.
+// distribution of sampled tokens; and independence of other inputs.
 #include "compute/model/sampler.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ void ExpectDistribution(const std::vector<float>& logits, const SamplingParams& 
   for (size_t i = 0; i < logits.size(); ++i) {
     const double ours = sampler.Probability(static_cast<TokenId>(i));
     sum += ours;
-    // Below 2^-44 of the best a weight is 0; what is cut must be exactly 0.
+    // Below 2^-44 of the best a weight is 0; excluded tokens must have exactly 0.
     if (expected[i] > 1e-12) {
       ASSERT_GT(ours, 0.0) << "token " << i;
     }
@@ -85,7 +85,7 @@ SamplingParams Params(float temperature, float min_p, int32_t top_k, float top_p
 }
 
 TEST(Sampler, EachStepMatchesTheNaiveReference) {
-  // 1000: no whole number of blocks. 70: fewer blocks than most k. 1: one token.
+  // 1000: not a whole number of blocks. 70: fewer blocks than most k. 1: one token.
   for (const int64_t vocab : {1, 63, 64, 70, 1000, 5000}) {
     const std::vector<float> logits = RandomLogits(vocab, static_cast<uint64_t>(vocab));
     for (const SamplingParams& p :
@@ -134,7 +134,7 @@ TEST(Sampler, TiesGoToTheLowestId) {
   ExpectDistribution(equal, Params(1, 0, 700, 0.5f));
 }
 
-TEST(Sampler, ExtremeTemperaturesAndLogits) {
+TEST(Sampler, HandlesExtremeTemperaturesAndLogits) {
   const std::vector<float> logits = {1.0f, 3.0e38f, -3.0e38f, 3.0e38f, 0.0f};
   compute::Sampler sampler(5);
   ASSERT_TRUE(sampler.Scan(logits));
@@ -145,7 +145,7 @@ TEST(Sampler, ExtremeTemperaturesAndLogits) {
   }
 }
 
-TEST(Sampler, LogitsThatAreNotFiniteAreFound) {
+TEST(Sampler, NonFiniteLogitsAreFound) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     for (const size_t at : {0u, 63u, 64u, 127u, 128u, 129u}) {
@@ -208,8 +208,8 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
   }
 }
 
-// Whatever bias and temperature do, only what the grammar allows is drawn, in the shares that it has without the rest.
-TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
+// For any bias and temperature, only allowed tokens are sampled, in the same ratios as without the grammar.
+TEST(Sampler, AGrammarKeepsTheRatiosOfAllowedTokens) {
   constexpr int64_t kVocab = 100;
   const std::vector<TokenId> allowed = {3, 31, 32, 64, 99};
   std::vector<std::vector<TokenId>> answers;
@@ -235,7 +235,7 @@ TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
     const double share = in ? std::exp(double{logits[static_cast<size_t>(t)]}) / total : 0;
     ASSERT_NEAR(sampler.Probability(t), share, 1e-6) << "token " << t;
   }
-  // With an only answer that nothing speaks for, greedy too.
+  // Also with a single allowed answer of low probability, and greedy.
   request->grammar = std::make_shared<test::ListedGrammar>(kVocab, 0, std::vector<std::vector<TokenId>>{{3}});
   request->sampling.temperature = 0;
   request->sampling.top_k = 5;
@@ -245,7 +245,7 @@ TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
   EXPECT_EQ(sampler.Sample(history, 0, row, nullptr).token, 3);
 }
 
-TEST(SequenceHistory, WithoutPenaltiesNothingChanges) {
+TEST(SequenceHistory, AdjustWithoutPenaltiesChangesNothing) {
   compute::SequenceHistory history;
   history.Start(SamplingOf(*MakeRequest(SamplingParams{}, {1, 2, 3}), {}), 0, 50);
   history.Append(7);
@@ -255,7 +255,7 @@ TEST(SequenceHistory, WithoutPenaltiesNothingChanges) {
   EXPECT_EQ(logits, raw);
 }
 
-// Chi-square of drawn tokens against exact probabilities; 120 000 draws through the whole of Sample.
+// Chi-square of sampled tokens against exact probabilities; 120 000 draws through all of Sample.
 TEST(Sampler, DrawsFollowTheDistribution) {
   constexpr int64_t kVocab = 300;
   const std::vector<float> logits = RandomLogits(kVocab, 21, 1.5);
@@ -290,7 +290,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     }
     if (rest_expected >= 5.0)
       chi2 += (rest_count - rest_expected) * (rest_count - rest_expected) / rest_expected, ++cells;
-    // Mean cells - 1, deviation sqrt(2 (cells - 1)); the draws are fixed by the seed, so this cannot flake.
+    // Mean cells - 1, deviation sqrt(2 (cells - 1)); the seed fixes the draws, so this cannot flake.
     EXPECT_LT(chi2, (cells - 1) + 4 * std::sqrt(2.0 * (cells - 1)));
     EXPECT_GT(chi2, (cells - 1) - 4 * std::sqrt(2.0 * (cells - 1)));
   }
@@ -340,7 +340,7 @@ TEST(Sampler, GreedyIsTheArgmaxAfterBiasAndPenalties) {
   EXPECT_EQ(compute::Sampler(500).Sample(history, 1, row, nullptr).token, 123);
 }
 
-TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
+TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
   const std::vector<float> logits = RandomLogits(900, 17);
   double sum = 0.0;
   for (const float l : logits) sum += std::exp(double{l});
@@ -368,9 +368,9 @@ TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
   }
 }
 
-// Every parameter at the ends of what a request may say, over rows that are finite but extreme, with every token in the
-// history: nothing overflows, a token comes out, and greedy takes the best of what Adjust left.
-TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
+// Every parameter at the ends of its range, over rows that are finite but extreme, with every token in the history:
+// nothing overflows, a token is sampled, and greedy selects the best after Adjust.
+TEST(Sampler, ValidParametersNeverMakeNonFiniteLogits) {
   constexpr float kMax = std::numeric_limits<float>::max(), kTiny = std::numeric_limits<float>::denorm_min();
   Rng rng(77);
   const auto pick = [&rng](std::initializer_list<float> values) {
@@ -416,8 +416,8 @@ TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
   }
 }
 
-// What the model says is found also where a penalty would have changed it.
-TEST(Sampler, ANotFiniteLogitOfASeenTokenIsFound) {
+// A non-finite logit is found even where a penalty would have changed it.
+TEST(Sampler, ANonFiniteLogitOfASeenTokenIsFound) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     std::vector<float> logits(10, 0.5f);
@@ -445,7 +445,7 @@ TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
   EXPECT_EQ(sampler.Draw(0.799), 130);
   EXPECT_EQ(sampler.Draw(0.801), 199);
   EXPECT_EQ(sampler.Draw(std::nextafter(1.0, 0.0)), 199);
-  sampler.Shape(Params(1, 0, 2, 1));  // 130 and, of the equal ones, the lowest
+  sampler.Shape(Params(1, 0, 2, 1));  // 130 and the lowest of the equal ones
   EXPECT_EQ(sampler.Draw(0.0), 5);
   EXPECT_EQ(sampler.Draw(0.332), 5);
   EXPECT_EQ(sampler.Draw(0.334), 130);
@@ -463,7 +463,7 @@ TEST(Sampler, WeightsEndAt44Bits) {
   EXPECT_EQ(sampler.Probability(3), 0.0);
 }
 
-TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
+TEST(Sampler, MinPKeepsTokensEqualToTheBound) {
   const std::vector<float> logits = {2.0f, 2.0f, 1.9f};
   compute::Sampler sampler(3);
   ASSERT_TRUE(sampler.Scan(logits));
@@ -471,11 +471,11 @@ TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
   EXPECT_DOUBLE_EQ(sampler.Probability(0), 0.5);
   EXPECT_DOUBLE_EQ(sampler.Probability(1), 0.5);
   EXPECT_EQ(sampler.Probability(2), 0.0);
-  sampler.Shape(Params(1, 0, 0, 1));  // shaping starts anew
+  sampler.Shape(Params(1, 0, 0, 1));  // each call of Shape starts anew
   EXPECT_GT(sampler.Probability(2), 0.0);
 }
 
-TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
+TEST(Sampler, TopPKeepsTheShortestPrefixThatReachesIt) {
   const std::vector<float> logits(4, 1.0f);  // a quarter each
   compute::Sampler sampler(4);
   ASSERT_TRUE(sampler.Scan(logits));
@@ -493,7 +493,7 @@ TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
   EXPECT_EQ(kept(1.0f), 4);
 }
 
-TEST(Sampler, LogprobsOfNoneOneAndAll) {
+TEST(Sampler, LogprobsReturnNoneOneOrAllTokens) {
   const std::vector<float> logits = {0.0f, 2.0f, 1.0f};
   const double sum = std::log(1.0 + std::exp(2.0) + std::exp(1.0));
   compute::Sampler sampler(3);
@@ -505,14 +505,14 @@ TEST(Sampler, LogprobsOfNoneOneAndAll) {
   ASSERT_TRUE(sampler.Logprobs(logits, 0, 1, &out));
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[1].token, 1);
-  ASSERT_TRUE(sampler.Logprobs(logits, 0, 20, &out));  // more than there are
+  ASSERT_TRUE(sampler.Logprobs(logits, 0, 20, &out));  // more than exist
   ASSERT_EQ(out.size(), 4u);
   EXPECT_EQ(out[2].token, 2);
   EXPECT_EQ(out[3].token, 0);
   EXPECT_NEAR(out[3].logprob, -sum, 1e-6);
 }
 
-TEST(Sampler, UnlessToldOtherwiseItIsGreedyAndWritesNoLogprobs) {
+TEST(Sampler, DefaultsAreGreedyWithoutLogprobs) {
   std::vector<float> logits = {0.0f, 2.0f, 1.0f};
   compute::SequenceHistory history;
   history.Start({}, 3, 3);
@@ -522,8 +522,8 @@ TEST(Sampler, UnlessToldOtherwiseItIsGreedyAndWritesNoLogprobs) {
   EXPECT_EQ(out.size(), 2u);
 }
 
-// Each penalty alone: what is counted, and of which tokens.
-TEST(SequenceHistory, EachPenaltyAlone) {
+// Each penalty alone: its count, and the tokens that it applies to.
+TEST(SequenceHistory, EachPenaltyMatchesItsFormula) {
   const auto adjusted = [](SamplingParams p, float logit) {
     compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p, {0, 1}), std::vector<TokenId>{1, 2, 2}), 0, 4);
@@ -542,15 +542,15 @@ TEST(SequenceHistory, EachPenaltyAlone) {
   p = SamplingParams();
   p.frequency_penalty = 0.5f;  // output alone, by count
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{3.0f, 2.5f, 2.0f, 3.0f}));
-  p.repetition_penalty = 2.0f;  // the repetition penalty comes first
+  p.repetition_penalty = 2.0f;  // the repetition penalty applies first
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{1.5f, 1.0f, 0.5f, 3.0f}));
   p = SamplingParams();
   p.logit_bias = {{0, 1.0f}, {4, 1.0f}, {-1, 1.0f}};  // beyond the row: no effect
   EXPECT_EQ(adjusted(p, 3.0f), (std::vector<float>{4.0f, 3.0f, 3.0f, 3.0f}));
 }
 
-// More tokens than the request announced: the table grows and loses none.
-TEST(SequenceHistory, GrowsBeyondWhatWasAnnounced) {
+// More tokens than the request's max_tokens: the table grows without losing any.
+TEST(SequenceHistory, GrowsBeyondMaxTokens) {
   SamplingParams p;
   p.frequency_penalty = 1.0f;
   auto request = MakeRequest(p, {0});

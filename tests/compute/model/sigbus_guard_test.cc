@@ -8,7 +8,7 @@
 namespace tactus::compute {
 namespace {
 
-// Maps two pages, cuts the file to nothing, and reads: the kernel answers with SIGBUS.
+// Maps two pages, truncates the file to nothing, and reads: the kernel sends SIGBUS.
 void ReadAfterShrink(const std::string& path) {
   const auto file = MappedFile::Open(path);
   if (!file.ok() || truncate(path.c_str(), 0) != 0) _exit(7);
@@ -31,7 +31,7 @@ TEST(SigbusGuardDeathTest, LeavesOtherFaultsAlone) {
       {
         InstallSigbusGuard();
         kill(getpid(), SIGBUS);
-        _exit(7);  // a signal to itself has come when kill returns: only a handler that swallowed it gets here
+        _exit(7);  // its signal has arrived when kill returns: reached only if a handler swallowed it
       },
       ::testing::KilledBySignal(SIGBUS), "");
 }
@@ -39,7 +39,7 @@ TEST(SigbusGuardDeathTest, LeavesOtherFaultsAlone) {
 TEST(MappedFile, SlotsAreReused) {
   test::TempFolder folder;
   const std::string path = folder.Write("w", "hello");
-  for (int i = 0; i < 3000; ++i) {  // more than the table has entries
+  for (int i = 0; i < 3000; ++i) {  // more than the table's entries
     const auto file = MappedFile::Open(path);
     ASSERT_TRUE(file.ok());
   }

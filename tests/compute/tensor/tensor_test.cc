@@ -23,7 +23,7 @@ TEST(DType, RowBytesAreGgufs) {  // bits per weight from the format's published 
   EXPECT_EQ(RowBytes(DType::kQ6_K, 256) * 8, 256 * 6.5625);
 }
 
-TEST(DType, BlocksAreWhole) {
+TEST(DType, RowsNeedWholeBlocks) {
   EXPECT_EQ(RowBytes(DType::kInt8, 5), 5);
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0}) {
     EXPECT_EQ(InfoOf(dtype).block_elements, 32) << InfoOf(dtype).name;
@@ -77,7 +77,7 @@ TEST(Float16, RoundsToNearestEven) {
     ASSERT_EQ(F32ToF16(std::nextafterf(middle, 1e9f)), h + 1);
   }
   EXPECT_EQ(F32ToF16(65519.0f), 0x7bff);
-  EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);  // to infinity, as IEEE says
+  EXPECT_EQ(F32ToF16(65520.0f), 0x7c00);  // to infinity, as in IEEE
   EXPECT_EQ(F32ToF16(std::numeric_limits<float>::infinity()), 0x7c00);
   EXPECT_EQ(F32ToF16(1e-10f), 0);
 }

@@ -1,5 +1,4 @@
-// A draft model over the fake executor, whose every token depends on all before it: a guess that was made from the
-// wrong KV would be another one.
+// A draft model over the fake executor, whose tokens depend on all tokens before: a guess from wrong KV would differ.
 #include "core/draft/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +15,7 @@ struct Sequence {
   std::vector<TokenId> output, guesses;
 };
 
-// Says of every step of `inner` that it took `step_ns` of a clock that stands still otherwise.
+// Reports a duration of `step_ns` for every step of `inner`, by a clock that advances only then.
 class TimedExecutor final : public Executor {
  public:
   explicit TimedExecutor(std::unique_ptr<FakeExecutor> inner) : inner_(std::move(inner)) {}
@@ -72,7 +71,7 @@ class DraftModelTest : public ::testing::Test {
     text.insert(text.end(), s.output.begin(), s.output.end());
     return text;
   }
-  // What the fake model says next.
+  // The next tokens of the fake model.
   std::vector<TokenId> Right(SlotId slot, int32_t count) const {
     std::vector<TokenId> text = Text(slot), right;
     for (int32_t i = 0; i < count; ++i) {
@@ -81,7 +80,7 @@ class DraftModelTest : public ::testing::Test {
     }
     return right;
   }
-  // Asks about all of these; each has got one token more.
+  // Proposes for all of these, each with one more token.
   std::vector<DraftTask> Ask(const std::vector<std::pair<SlotId, TokenId>>& came, int32_t most = kMost,
                              double least_chance = 0) {
     std::vector<DraftTask> tasks;
@@ -109,18 +108,18 @@ class DraftModelTest : public ::testing::Test {
   std::array<Sequence, 8> sequences_;
 };
 
-TEST_F(DraftModelTest, GuessesAreWhatTheModelSays) {
+TEST_F(DraftModelTest, GuessesAreTheModelsOutput) {
   Make();
   Begin(3, 10);
   const auto tasks = Ask({{3, 7}});
   EXPECT_EQ(Guesses(3), Right(3, kMost));
   EXPECT_TRUE(tasks[0].waits);
   EXPECT_EQ(tasks[0].kind, DraftKind::kModel);
-  EXPECT_EQ(executor_->steps(), kMost) << "one step for the prompt and a guess, one for each further guess";
+  EXPECT_EQ(executor_->steps(), kMost) << "one step for the prompt and the first guess, one for each further guess";
 }
 
-// However many of the guesses came, and whatever came in the place of the first wrong one.
-TEST_F(DraftModelTest, ItGoesOnFromWhatCame) {
+// For any number of right guesses, and any token instead of the first wrong one.
+TEST_F(DraftModelTest, ContinuesFromReceivedTokens) {
   Make();
   Begin(0, 9);
   Ask({{0, 1}});
@@ -135,9 +134,8 @@ TEST_F(DraftModelTest, ItGoesOnFromWhatCame) {
   }
 }
 
-// Guesses that bring nothing are steps for nothing: where one token comes at a time it makes two, and more again once
-// more come.
-TEST_F(DraftModelTest, NoMoreThanTwiceWhatCame) {
+// Wrong guesses waste steps: with one new token per call it makes two guesses, and more again with more new tokens.
+TEST_F(DraftModelTest, GuessesAreAtMostTwiceTheNewTokens) {
   Make();
   Begin(0, 5);
   Ask({{0, 1}});
@@ -150,18 +148,18 @@ TEST_F(DraftModelTest, NoMoreThanTwiceWhatCame) {
   EXPECT_EQ(Guesses(0), Right(0, 4));
 }
 
-// Where no step would take a guess it computes nothing, not even what it has missed; then it goes on.
-TEST_F(DraftModelTest, WhereGuessesDoNotPayItRests) {
+// While no step would verify a guess it computes nothing, not even the tokens that it lacks; later it catches up.
+TEST_F(DraftModelTest, ComputesNothingBelowLeastChance) {
   Make();
   Begin(0, 9);
-  for (TokenId t = 1; t < 6; ++t) EXPECT_FALSE(Ask({{0, t}}, kMost, 0.61)[0].waits) << "0.6 is believed at first";
+  for (TokenId t = 1; t < 6; ++t) EXPECT_FALSE(Ask({{0, t}}, kMost, 0.61)[0].waits) << "the prior is 0.6";
   EXPECT_EQ(executor_->steps(), 0);
   Ask({{0, 6}}, kMost, 0.59);
   EXPECT_EQ(Guesses(0), Right(0, kMost));
 }
 
-// A round of its own takes a quarter of a step of the model that is served, so a guess must be so much likelier.
-TEST_F(DraftModelTest, ItsOwnTimeCounts) {
+// A round takes a quarter of a step of the served model, so the chance of a guess must be higher by that much.
+TEST_F(DraftModelTest, OwnCostRaisesLeastChance) {
   Make();
   Begin(0, 9);
   Ask({{0, 1}});
@@ -177,11 +175,11 @@ TEST_F(DraftModelTest, ItsOwnTimeCounts) {
   EXPECT_TRUE(Ask({{0, 1}}, kMost, 0.01)[0].waits);
   EXPECT_GT(executor_->steps(), steps);
   timed_->now_ns += 4000;
-  EXPECT_FALSE(Ask({{0, 1}}, kMost, 0.6)[0].waits) << "0.6 and a quarter are more than two thirds";
+  EXPECT_FALSE(Ask({{0, 1}}, kMost, 0.6)[0].waits) << "0.6 plus a quarter is more than two thirds";
 }
 
-// Its first rounds took as long as a step of the model that is served, and something else was to blame.
-TEST_F(DraftModelTest, WhatWasSlowAtFirstIsTriedAgain) {
+// The first rounds took as long as a step of the served model, for an external reason.
+TEST_F(DraftModelTest, SlowFirstRoundsAreRetried) {
   Make(200, 64, 500);
   Begin(0, 9);
   const auto ask = [&] {
@@ -191,18 +189,18 @@ TEST_F(DraftModelTest, WhatWasSlowAtFirstIsTriedAgain) {
   timed_->step_ns = 4000;
   ask();
   ask();
-  ASSERT_FALSE(ask()) << "a guess that is sure would not be worth 0.3 and a step";
+  ASSERT_FALSE(ask()) << "even a sure guess is below 0.3 plus the cost of a step";
   timed_->step_ns = 400;
   int32_t asked = 0, guessed = 0;
   for (; asked < 300 && !ask(); ++asked) {
   }
-  EXPECT_LT(asked, 300) << "it rests for good";
+  EXPECT_LT(asked, 300) << "it was never retried";
   for (int i = 0; i < 100; ++i) guessed += ask() ? 1 : 0;
-  EXPECT_GT(guessed, 90) << "its time is known now, and its guesses are right";
+  EXPECT_GT(guessed, 90) << "its time has been measured again, and its guesses are right";
 }
 
-// One that is as slow as it seemed is found out again at a small price, and ever more seldom.
-TEST_F(DraftModelTest, WhatIsTooSlowTakesLittleTime) {
+// Retries of a model that is really slow cost little and become rarer.
+TEST_F(DraftModelTest, RetriesOfSlowModelCostLittle) {
   Make();
   timed_->step_ns = 4000;
   constexpr int kTokens = 5000, kAnswer = 50;
@@ -214,12 +212,12 @@ TEST_F(DraftModelTest, WhatIsTooSlowTakesLittleTime) {
     if (i % kAnswer == kAnswer - 1) model_->End(0);
     if (i == kTokens / 2) half = executor_->steps();
   }
-  EXPECT_GT(executor_->steps(), 2 * kMost) << "it was never tried again";
-  EXPECT_LT(executor_->steps(), kTokens / 100) << "steps of its own for " << kTokens << " of the other model";
+  EXPECT_GT(executor_->steps(), 2 * kMost) << "it was never retried";
+  EXPECT_LT(executor_->steps(), kTokens / 100) << "draft steps for " << kTokens << " steps of the served model";
   EXPECT_LT(executor_->steps() - half, half) << "in the second half";
 }
 
-TEST_F(DraftModelTest, ManySequencesGoTogether) {
+TEST_F(DraftModelTest, SequencesAreBatched) {
   Make();
   for (SlotId s = 0; s < 4; ++s) Begin(s, 5 + s);
   Ask({{0, 1}, {1, 2}, {2, 3}, {3, 4}});
@@ -230,8 +228,8 @@ TEST_F(DraftModelTest, ManySequencesGoTogether) {
   EXPECT_EQ(Guesses(2), Right(2, 2));
 }
 
-// A prompt beyond a step comes in pieces; there are no guesses before it is through.
-TEST_F(DraftModelTest, ALongPromptEntersPieceByPiece) {
+// A prompt longer than a step is computed in chunks; its sequence has no guesses before the last one.
+TEST_F(DraftModelTest, LongPromptIsComputedInChunks) {
   Make(100, 16);
   Begin(0, 40);
   EXPECT_TRUE(Ask({{0, 1}})[0].waits);
@@ -243,9 +241,9 @@ TEST_F(DraftModelTest, ALongPromptEntersPieceByPiece) {
   EXPECT_EQ(executor_->steps(), 2 + kMost);
 }
 
-TEST_F(DraftModelTest, BlocksComeBackAndWhoGetsNoneHasNoGuesses) {
+TEST_F(DraftModelTest, SequenceWithoutBlocksHasNoGuessesUntilSomeAreFreed) {
   Make(6);
-  Begin(0, 14);  // with its guesses 19 tokens: five blocks
+  Begin(0, 14);  // 19 tokens with the guesses: five blocks
   Begin(1, 14);
   Ask({{0, 1}, {1, 1}});
   EXPECT_EQ(Guesses(0), Right(0, kMost));
@@ -261,8 +259,8 @@ TEST_F(DraftModelTest, BlocksComeBackAndWhoGetsNoneHasNoGuesses) {
   EXPECT_EQ(Guesses(0), Right(0, kMost));
 }
 
-// A sequence whose guesses are wrong is left alone, and tried again later.
-TEST_F(DraftModelTest, WhoseGuessesAreWrongRests) {
+// A sequence with wrong guesses is skipped and retried later.
+TEST_F(DraftModelTest, SequenceWithWrongGuessesIsSkippedAndRetried) {
   Make();
   Begin(0, 5);
   int64_t guessed = 0, last = 0;
@@ -274,19 +272,19 @@ TEST_F(DraftModelTest, WhoseGuessesAreWrongRests) {
     last = i;
   }
   EXPECT_LT(guessed, 20);
-  EXPECT_GT(last, 30) << "it was never tried again";
+  EXPECT_GT(last, 30) << "it was never retried";
 }
 
-// Where its next token is under way it only says whether guesses would be worth waiting for.
-TEST_F(DraftModelTest, WithoutRoomItRunsNothing) {
+// While the next token is in flight, only `waits` is set.
+TEST_F(DraftModelTest, RunsNoStepWhenMostIsZero) {
   Make();
   Begin(0, 5);
   EXPECT_TRUE(Ask({{0, 1}}, 0)[0].waits);
   EXPECT_EQ(executor_->steps(), 0);
 }
 
-// A step that fails leaves no KV behind that anybody would build upon.
-TEST_F(DraftModelTest, AFailedStepIsForgotten) {
+// No guess depends on the KV of a failed step.
+TEST_F(DraftModelTest, FailedStepLeavesNoKv) {
   config_.step_error_rate = 0.3;
   Make();
   Begin(0, 9);

@@ -29,7 +29,7 @@ DraftTask Ask(DraftSource* source, const std::vector<TokenId>& output, std::vect
   return task;
 }
 
-// A state may refer to its grammar, so it goes first.
+// A grammar whose states check that it outlives them.
 class Lender final : public TokenGrammar {
  public:
   explicit Lender(bool* alive) : alive_(alive) { *alive_ = true; }
@@ -40,7 +40,7 @@ class Lender final : public TokenGrammar {
  private:
   struct State final : GrammarState {
     explicit State(const bool* alive) : alive_(alive) {}
-    ~State() override { EXPECT_TRUE(*alive_) << "the grammar went before its state"; }
+    ~State() override { EXPECT_TRUE(*alive_) << "the grammar was destroyed before its state"; }
     bool FillMask(std::span<uint32_t>) override { return true; }
     bool Accept(TokenId) override { return true; }
     int32_t CountValid(std::span<const TokenId> tokens) override { return static_cast<int32_t>(tokens.size()); }
@@ -50,7 +50,7 @@ class Lender final : public TokenGrammar {
   bool* const alive_;
 };
 
-TEST(ForcedTokens, AStateGoesBeforeItsGrammar) {
+TEST(ForcedTokens, StateIsDestroyedBeforeItsGrammar) {
   ForcedTokens forced(1);
   bool alive = false;
   Request request = WithGrammar();
@@ -62,7 +62,7 @@ TEST(ForcedTokens, AStateGoesBeforeItsGrammar) {
   EXPECT_FALSE(alive);
 }
 
-TEST(ForcedTokens, WhatHasNoChoiceIsSure) {
+TEST(ForcedTokens, ForcedTokensAreSure) {
   ForcedTokens forced(1);
   forced.Begin(0, WithGrammar(), {});
   std::vector<TokenId> guesses;
@@ -74,11 +74,11 @@ TEST(ForcedTokens, WhatHasNoChoiceIsSure) {
   Ask(&forced, {10, 11, 12}, &guesses);
   EXPECT_TRUE(guesses.empty()) << "20 or 30 may follow";
   Ask(&forced, {10, 11, 12, 30}, &guesses, 1);
-  EXPECT_EQ(guesses, std::vector<TokenId>{31}) << "no more than there is room for";
+  EXPECT_EQ(guesses, std::vector<TokenId>{31}) << "at most `most` tokens";
 }
 
-// A sequence that has run elsewhere, or has no grammar.
-TEST(ForcedTokens, OutputFromElsewhereCounts) {
+// A sequence that was migrated in, and one without a grammar.
+TEST(ForcedTokens, MigratedOutputAdvancesTheGrammar) {
   ForcedTokens forced(1);
   std::vector<TokenId> guesses;
   const std::vector<TokenId> output = {10, 11, 12, 30};
@@ -93,8 +93,8 @@ TEST(ForcedTokens, OutputFromElsewhereCounts) {
   EXPECT_TRUE(guesses.empty());
 }
 
-// A text that the grammar does not know is not followed any further.
-TEST(ForcedTokens, AnotherTextEndsIt) {
+// After a token that the grammar does not allow there are no forced tokens.
+TEST(ForcedTokens, TextOutsideTheGrammarEndsForcing) {
   ForcedTokens forced(1);
   forced.Begin(0, WithGrammar(), {});
   std::vector<TokenId> guesses;

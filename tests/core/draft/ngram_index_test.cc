@@ -1,4 +1,4 @@
-// The index against a search of the whole text.
+// Compares the index with a search of the whole text.
 #include "core/draft/ngram_index.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ struct Found {
   int32_t length = 0, next = 0;
 };
 
-// How many tokens before `next` are the text's last ones, at most kLongest.
+// Length of the common suffix of the text before `next` and the whole text, at most kLongest.
 int32_t LengthAt(const std::vector<TokenId>& text, size_t next, size_t oldest) {
   int32_t length = 0;
   while (length < NgramIndex::kLongest && next > oldest + static_cast<size_t>(length) &&
@@ -36,7 +36,7 @@ Found Search(const std::vector<TokenId>& text, int32_t candidates, size_t oldest
   return best;
 }
 
-// Text that repeats itself: mostly a token at random, at times a piece of what was there.
+// Text that repeats itself: mostly a random token, sometimes a copy of an earlier piece.
 void Extend(Rng* rng, int64_t vocab, std::vector<TokenId>* text) {
   if (!text->empty() && rng->Uniform() < 0.1) {
     const auto from = static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(text->size()) - 1));
@@ -47,7 +47,7 @@ void Extend(Rng* rng, int64_t vocab, std::vector<TokenId>* text) {
   }
 }
 
-TEST(NgramIndex, FindsWhatASearchFinds) {
+TEST(NgramIndex, MatchesSearchOfWholeText) {
   int64_t found = 0, none = 0, longest = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -63,7 +63,7 @@ TEST(NgramIndex, FindsWhatASearchFinds) {
       indexed.push_back(token);
       if (indexed.size() < NgramIndex::kGram) continue;
       const Found near = Search(indexed, NgramIndex::kCandidates, 0), any = Search(indexed, 1 << 20, 0);
-      // Among the candidates, or where the match before has gone on.
+      // The match is among the candidates, or extends the match before.
       ASSERT_GE(index.match_length(), near.length) << "after " << indexed.size() << " tokens";
       ASSERT_LE(index.match_length(), any.length) << "after " << indexed.size() << " tokens";
       if (index.match_length() == 0) {
@@ -76,7 +76,7 @@ TEST(NgramIndex, FindsWhatASearchFinds) {
       index.Continuation(8, &guesses);
       ASSERT_EQ(guesses.size(), 8u);
       ASSERT_EQ(guesses[0], index.Next());
-      // What it says follows does follow, after a place where the text was the same.
+      // The continuation does follow an earlier occurrence of the matched text.
       bool stands_there = false;
       for (size_t next = NgramIndex::kGram; next < indexed.size() && !stands_there; ++next) {
         if (LengthAt(indexed, next, 0) < index.match_length()) continue;
@@ -92,8 +92,8 @@ TEST(NgramIndex, FindsWhatASearchFinds) {
   EXPECT_GT(longest, 500);
 }
 
-// What was inserted is found as what was appended is; matches are the same from the next token on, but that none is
-// known to have gone on.
+// Inserted tokens are found like appended ones. Matches are the same from the next token on, except that none extends
+// an earlier match.
 TEST(NgramIndex, InsertedTokensAreFound) {
   int64_t found = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -118,7 +118,7 @@ TEST(NgramIndex, InsertedTokensAreFound) {
   EXPECT_GT(found, 2500);
 }
 
-TEST(NgramIndex, OfEqualMatchesTheLatestCounts) {
+TEST(NgramIndex, LatestOfEqualMatchesCounts) {
   NgramIndex index;
   index.Begin(64);
   for (const TokenId t : {1, 2, 7, 5, 1, 2, 8, 6, 1, 2}) index.Append(t);
@@ -126,7 +126,7 @@ TEST(NgramIndex, OfEqualMatchesTheLatestCounts) {
   EXPECT_EQ(index.Next(), 8);
 }
 
-TEST(NgramIndex, AMatchUpToTheEndGoesRound) {
+TEST(NgramIndex, ContinuationIsCyclicAtEndOfText) {
   NgramIndex index;
   index.Begin(64);
   for (const TokenId t : {1, 2, 3, 1, 2, 3, 1, 2}) index.Append(t);
@@ -135,24 +135,24 @@ TEST(NgramIndex, AMatchUpToTheEndGoesRound) {
   EXPECT_EQ(guesses, (std::vector<TokenId>{3, 1, 2, 3, 1, 2, 3}));
 }
 
-// Beyond the window the text is forgotten, and nothing is found there.
-TEST(NgramIndex, TheWindowBounds) {
+// Text before the window is not found.
+TEST(NgramIndex, FindsNothingBeforeTheWindow) {
   constexpr int32_t kTokens = 3 * NgramIndex::kWindow;
   NgramIndex index;
   index.Begin(kTokens);
   index.Append(1);
   index.Append(2);
-  for (int32_t i = 2; i < kTokens; ++i) index.Append(100 + i);  // no token comes twice
+  for (int32_t i = 2; i < kTokens; ++i) index.Append(100 + i);  // all tokens differ
   EXPECT_EQ(index.match_length(), 0);
   index.Append(1);
   index.Append(2);
-  EXPECT_EQ(index.match_length(), 0) << "found what the window has left behind";
+  EXPECT_EQ(index.match_length(), 0) << "found text before the window";
   for (const int32_t back : {1000, 999, 998}) index.Append(100 + kTokens - back);
-  EXPECT_EQ(index.match_length(), 3) << "what is within the window is still found";
+  EXPECT_EQ(index.match_length(), 3) << "text within the window is found";
 }
 
-// A sequence of another length after one: nothing is left of the first.
-TEST(NgramIndex, BeginForgets) {
+// Begin for a sequence of another length clears the index.
+TEST(NgramIndex, BeginClearsTheIndex) {
   NgramIndex index;
   index.Begin(1000);
   for (int i = 0; i < 500; ++i) index.Append(i % 3);

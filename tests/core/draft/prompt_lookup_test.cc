@@ -14,7 +14,7 @@ Request MakeRequest(std::vector<TokenId> prompt) {
   return r;
 }
 
-// One sequence, as the loop asks about it.
+// One sequence, with the calls of the loop.
 class Asked {
  public:
   Asked(PromptLookup* lookup, SlotId slot, std::vector<TokenId> prompt)
@@ -43,7 +43,7 @@ class Asked {
   std::vector<TokenId> output_, guesses_;
 };
 
-TEST(PromptLookup, ACopyOfThePromptIsGuessed) {
+TEST(PromptLookup, GuessesCopiedPrompt) {
   std::vector<TokenId> prompt;
   for (TokenId t = 0; t < 50; ++t) prompt.push_back(1000 + t);
   PromptLookup lookup(4, 8, 4096);
@@ -57,7 +57,7 @@ TEST(PromptLookup, ACopyOfThePromptIsGuessed) {
   EXPECT_LT(task.chance, kSureDraft) << "a guess is never sure";
 }
 
-TEST(PromptLookup, WhereGuessesDoNotPayItLearnsAndSaysNothing) {
+TEST(PromptLookup, LearnsWithoutGuessingBelowLeastChance) {
   std::vector<TokenId> prompt;
   for (TokenId t = 0; t < 50; ++t) prompt.push_back(1000 + t);
   PromptLookup lookup(4, 8, 4096);
@@ -69,8 +69,8 @@ TEST(PromptLookup, WhereGuessesDoNotPayItLearnsAndSaysNothing) {
   EXPECT_EQ(s.Came(1010).tokens->size(), 8U);
 }
 
-// What it would have guessed counts, whether or not anybody verified it: it says so as soon as it is worth waiting.
-TEST(PromptLookup, WithoutRoomItStillLearnsAndSaysToWait) {
+// The chance is measured without verification, and `waits` is set as soon as it is high enough.
+TEST(PromptLookup, LearnsAndWaitsWhenMostIsZero) {
   std::vector<TokenId> prompt;
   for (TokenId t = 0; t < 50; ++t) prompt.push_back(1000 + t);
   PromptLookup lookup(4, 8, 4096);
@@ -82,8 +82,8 @@ TEST(PromptLookup, WithoutRoomItStillLearnsAndSaysToWait) {
   EXPECT_GT(task.chance, kSureDraft * 8 / 10);
 }
 
-// Text that only seems to repeat itself: pairs come again, and each time something else follows.
-TEST(PromptLookup, ItStopsWhereItIsWrong) {
+// Text that only seems to repeat itself: a pair of tokens recurs, each time with another continuation.
+TEST(PromptLookup, StopsAfterWrongGuesses) {
   Rng rng(1);
   PromptLookup lookup(4, 8, 4096);
   Asked s(&lookup, 0, {1, 2});
@@ -97,8 +97,8 @@ TEST(PromptLookup, ItStopsWhereItIsWrong) {
   EXPECT_LT(guessed_late, 20);
 }
 
-// A task that has an answer keeps it; its tokens are learned all the same.
-TEST(PromptLookup, AnAnswerStands) {
+// A task with guesses keeps them; its tokens still enter the index.
+TEST(PromptLookup, KeepsGuessesOfOtherSources) {
   PromptLookup lookup(4, 8, 4096);
   const Request request = MakeRequest({1, 2, 3, 4, 1, 2});
   lookup.Begin(0, request, {});
@@ -118,8 +118,8 @@ TEST(PromptLookup, AnAnswerStands) {
   lookup.End(0);
 }
 
-// A slot's next sequence knows nothing of the one before.
-TEST(PromptLookup, SlotsAreUsedAgain) {
+// A reused slot has no state of its previous sequence.
+TEST(PromptLookup, ReusedSlotStartsEmpty) {
   PromptLookup lookup(1, 8, 4096);
   {
     Asked first(&lookup, 0, {1, 2, 3, 1, 2});

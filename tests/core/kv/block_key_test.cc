@@ -15,13 +15,13 @@ TEST(BlockKey, RootsDifferInEveryField) {
   roots.insert(RootKey(kSecret, "m", "", ""));
   roots.insert(RootKey(kSecret, "m", "a", ""));
   roots.insert(RootKey(kSecret, "m", "", "a"));
-  roots.insert(RootKey(kSecret, "ma", "", ""));  // fields do not run into each other
+  roots.insert(RootKey(kSecret, "ma", "", ""));  // field boundaries count
   roots.insert(RootKey(kSecret, "", "ma", ""));
   roots.insert(RootKey(Hash128{1, 3}, "m", "", ""));
   EXPECT_EQ(roots.size(), 6u);
 }
 
-TEST(BlockKey, KeysChain) {
+TEST(BlockKey, KeysDependOnAllTokensBefore) {
   const Hash128 root = RootKey(kSecret, "m", "", "");
   std::vector<TokenId> tokens(40);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -36,7 +36,7 @@ TEST(BlockKey, KeysChain) {
   EXPECT_EQ(grown, keys);
 }
 
-TEST(BlockKey, SameTokensElsewhereAreAnotherBlock) {
+TEST(BlockKey, SameTokensAtAnotherPositionHaveAnotherKey) {
   const Hash128 root = RootKey(kSecret, "m", "", "");
   const std::vector<TokenId> same(32, 7);
   std::vector<Hash128> keys;

@@ -1,4 +1,4 @@
-// What the cache tells of what enters its tree and of what it gave up (TakeEntered, WasEvicted, Cached).
+// Reports of blocks that enter the tree or were evicted (TakeEntered, WasEvicted, Cached).
 #include <gtest/gtest.h>
 
 #include "core/kv/block_key.h"
@@ -40,8 +40,8 @@ class EnteredTest : public testing::Test {
   StepId step_ = 0;
 };
 
-// What is read out under a key may be read: it is there, whole, and of a step that has ended well.
-TEST_F(EnteredTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
+// A returned block is in the tree and full, and its step has succeeded.
+TEST_F(EnteredTest, TakeEnteredReturnsNewBlocksAfterTheirStep) {
   kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{
       .num_blocks = 8, .block_size = kBlock, .max_slots = 8, .max_blocks_per_slot = 64, .list_entered = true});
   core::KvCache::Entered entered;
@@ -56,7 +56,7 @@ TEST_F(EnteredTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
     EXPECT_EQ(entered.block, kv_->Table(0)[i]);
   }
   EXPECT_FALSE(kv_->TakeEntered(&entered)) << "the last block is not full";
-  // What another shares is not new, what a step fails to fill is never told.
+  // Shared blocks are not new; blocks of a failed step are never returned.
   Bind(1, 14);
   ASSERT_TRUE(Start(1, 14).ok);
   End(false);
@@ -65,7 +65,7 @@ TEST_F(EnteredTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
   Gone(0);
 }
 
-TEST_F(EnteredTest, WhatIsEvictedBeforeItWasTakenIsLeftOut) {
+TEST_F(EnteredTest, TakeEnteredSkipsEvictedBlocks) {
   kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{.num_blocks = 4,
                                                             .block_size = kBlock,
                                                             .max_slots = 8,

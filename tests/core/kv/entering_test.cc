@@ -1,5 +1,5 @@
-// What a plan marks as computed enters the tree together with what it marks later. It must not show: each test has one
-// operation meet blocks that have not entered yet.
+// Blocks marked as pending wait and enter the tree in batches. This must be invisible: each test runs one operation
+// while blocks wait.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace {
 constexpr Hash128 kSecret{3, 4};
 constexpr int32_t kBlock = 4, kTokens = 12;
 
-// Slot 0 has a prompt of three blocks, marked by step 0; slot 1 has the same prompt, and waits.
+// Slot 0 has a prompt of three blocks, marked by step 0; slot 1 waits with the same prompt.
 class Entering : public testing::Test {
  protected:
   void SetUp() override { Mark(0); }
@@ -42,67 +42,67 @@ class Entering : public testing::Test {
   StepPlan plan_;
 };
 
-TEST_F(Entering, AMatchFindsThem) {
+TEST_F(Entering, PeekMatchFindsWaitingBlocks) {
   EXPECT_EQ(Found(), 8);
 }
 
-TEST_F(Entering, ACostKnowsThem) {
+TEST_F(Entering, StartCostCountsWaitingBlocks) {
   Bind(1, 0);
   EXPECT_EQ(kv_.StartCost(1, kTokens, kTokens, kTokens), 1);
 }
 
-TEST_F(Entering, AStartSharesThem) {
+TEST_F(Entering, StartSharesWaitingBlocks) {
   Bind(1, 0);
   EXPECT_EQ(kv_.Start(1, kTokens, kTokens, kTokens, kNoSlot, &plan_).matched_tokens, 8);
 }
 
-TEST_F(Entering, AReleaseLeavesThemCached) {
+TEST_F(Entering, ReleaseLeavesWaitingBlocksCached) {
   kv_.StepEnded(0, true, &recompute_);
   kv_.Release(0, -1);
   EXPECT_EQ(kv_.Stats().blocks_cached, 3);
   EXPECT_EQ(Found(), 8);
 }
 
-TEST_F(Entering, AReleaseInTheSamePlanLeavesThemDraining) {
+TEST_F(Entering, ReleaseInTheSamePlanLeavesWaitingBlocksDraining) {
   kv_.Release(0, 0);
   EXPECT_EQ(kv_.Stats().blocks_draining, 3);
   EXPECT_EQ(Found(), 8);
 }
 
-TEST_F(Entering, AnEndInTheSamePlanLeavesThemDraining) {
+TEST_F(Entering, EndInTheSamePlanLeavesWaitingBlocksDraining) {
   kv_.End(0, 0);
   EXPECT_EQ(kv_.Stats().blocks_draining, 3);
   EXPECT_EQ(Found(), 8);
 }
 
-TEST_F(Entering, AFailedStepTakesThemOut) {
+TEST_F(Entering, FailedStepRemovesWaitingBlocks) {
   kv_.StepEnded(0, false, &recompute_);
   EXPECT_EQ(recompute_, std::vector<SlotId>{0});
   EXPECT_EQ(Found(), 0);
 }
 
-TEST_F(Entering, AFailedItemTakesThemOut) {
+TEST_F(Entering, FailedItemRemovesWaitingBlocks) {
   kv_.ItemFailed(0, 0, 0, &recompute_);
   EXPECT_EQ(recompute_, std::vector<SlotId>{0});
   EXPECT_EQ(Found(), 0);
 }
 
-TEST_F(Entering, AStepThatFillsNothingTakesThemOut) {
-  kv_.StepFillsNothing(0, &recompute_);
+TEST_F(Entering, OnStepFailedRemovesWaitingBlocks) {
+  kv_.OnStepFailed(0, &recompute_);
   EXPECT_EQ(recompute_, std::vector<SlotId>{0});
   EXPECT_EQ(Found(), 0);
 }
 
-TEST_F(Entering, ARollbackTakesThemOut) {
+TEST_F(Entering, RollbackRemovesWaitingBlocks) {
   kv_.Rollback(0, kBlock);
   EXPECT_EQ(Found(), 4);
 }
 
-TEST_F(Entering, MoreThanEnterTogetherEnterAll) {
+TEST_F(Entering, MoreBlocksThanOneBatchEnter) {
   for (SlotId s = 2; s < 20; ++s) Mark(s);
   kv_.StepEnded(0, true, &recompute_);
   for (SlotId s = 2; s < 20; ++s) {
-    ASSERT_TRUE(kv_.Extend(s, kTokens + kBlock, &plan_));  // all enter before blocks are taken
+    ASSERT_TRUE(kv_.Extend(s, kTokens + kBlock, &plan_));  // all enter before blocks are allocated
     core::ExtendBlockKeys(kSecret, Hash128{}, std::vector<TokenId>(kTokens + kBlock, s), kBlock, &keys_[s]);
   }
   for (int round = 0; round < 2; ++round) {

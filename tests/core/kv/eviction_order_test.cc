@@ -16,7 +16,7 @@ struct PlaceIn {
   uint32_t& operator()(BlockId b) const { return (*places)[static_cast<size_t>(b)]; }
 };
 
-TEST(EvictionOrder, AgreesWithAList) {
+TEST(EvictionOrder, MatchesReferenceList) {
   for (const int64_t blocks : {1, 2, 7, 40, 300}) {
     SCOPED_TRACE(std::to_string(blocks) + " blocks");
     using Order = EvictionOrder<PlaceIn>;
@@ -34,7 +34,7 @@ TEST(EvictionOrder, AgreesWithAList) {
       } else if (rng.UniformInt(0, 3) == 0) {  // evicted
         order.Remove(order.Oldest());
         expected.pop_front();
-      } else {  // used again: a hole
+      } else {  // used again: leaves a hole
         order.Remove(b);
         expected.erase(at);
       }
@@ -48,8 +48,8 @@ TEST(EvictionOrder, AgreesWithAList) {
   }
 }
 
-// Whoever walks ahead after each change has met the oldest, however many others were used again before its turn.
-TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
+// A walk after each change visits every block before it is the oldest, for any number of holes.
+TEST(EvictionOrder, WalkAheadVisitsEveryOldestBlock) {
   using Order = EvictionOrder<PlaceIn>;
   constexpr int64_t kBlocks = 200;
   std::vector<uint32_t> places(kBlocks, Order::kNowhere);
@@ -66,7 +66,7 @@ TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
       const BlockId oldest = order.Oldest();
       ASSERT_EQ(order.TakeOldest(), oldest);
       ASSERT_FALSE(order.Has(oldest));
-    } else if (rng.UniformInt(0, 3) == 0) {  // many neighbours are used again: a gap of holes
+    } else if (rng.UniformInt(0, 3) == 0) {  // many neighbours are used again: a run of holes
       for (BlockId n = b; n < std::min<BlockId>(b + 60, kBlocks); ++n) {
         if (order.Has(n)) order.Remove(n);
       }
@@ -77,9 +77,9 @@ TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
     };
     order.WalkAhead(&ahead, 8, meet);
     if (const BlockId oldest = order.Oldest(); oldest != kNoBlock) {
-      // Oldest() itself may have gone over holes since the walk.
+      // Oldest() may have skipped holes since the walk.
       order.WalkAhead(&ahead, 8, meet);
-      ASSERT_TRUE(met[static_cast<size_t>(oldest)]) << "the walk has left out block " << oldest;
+      ASSERT_TRUE(met[static_cast<size_t>(oldest)]) << "the walk skipped block " << oldest;
     }
   }
 }

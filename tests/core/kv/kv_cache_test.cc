@@ -46,7 +46,7 @@ class KvCacheTest : public testing::Test {
   StepId step_ = 0;
 };
 
-TEST_F(KvCacheTest, TheLastPromptTokenIsAlwaysComputed) {
+TEST_F(KvCacheTest, LastPromptTokenIsAlwaysComputed) {
   Make(32);
   Bind(0, 12);
   Start(0, 12);
@@ -73,7 +73,7 @@ TEST_F(KvCacheTest, DifferentSaltsAndFamiliesShareNothing) {
   EXPECT_EQ(kv_->PeekMatch(4, 12), 0);
 }
 
-TEST_F(KvCacheTest, APendingBlockMatchesWithinItsOwnPlan) {
+TEST_F(KvCacheTest, PendingBlockMatchesWithinItsOwnPlan) {
   Make(32);
   Bind(0, 9);
   Bind(1, 9);
@@ -87,7 +87,7 @@ TEST_F(KvCacheTest, APendingBlockMatchesWithinItsOwnPlan) {
   EXPECT_EQ(kv_->Stats().prefix_query_tokens, 18);
 }
 
-TEST_F(KvCacheTest, StartCostCountsWhatTheMatchPins) {
+TEST_F(KvCacheTest, StartCostCountsPinnedBlocks) {
   Make(4);
   Bind(0, 9);
   Start(0, 9);
@@ -100,12 +100,12 @@ TEST_F(KvCacheTest, StartCostCountsWhatTheMatchPins) {
   Bind(2, 17);
   EXPECT_EQ(kv_->StartCost(2, 17, 17, 17), 5);
   EXPECT_FALSE(Start(2, 17).ok);
-  EXPECT_EQ(kv_->Stats().blocks_cached, 2);  // and nothing was evicted on the way
+  EXPECT_EQ(kv_->Stats().blocks_cached, 2);  // and nothing was evicted
   EXPECT_EQ(Start(1, 13).matched_tokens, 8);
   EXPECT_EQ(kv_->blocks_available(), 0);
 }
 
-TEST_F(KvCacheTest, ReservationsAreSetAsideAndDrawn) {
+TEST_F(KvCacheTest, ReservedBlocksAreUnavailableUntilDrawn) {
   Make(10);
   Bind(0, 5);
   EXPECT_TRUE(Start(0, 5, 30).ok);  // 2 blocks now, 8 in all
@@ -113,7 +113,7 @@ TEST_F(KvCacheTest, ReservationsAreSetAsideAndDrawn) {
   EXPECT_EQ(kv_->Stats().blocks_reserved, 6);
   EXPECT_EQ(kv_->blocks_available(), 2);
   Bind(1, 12, 1);
-  EXPECT_FALSE(Start(1, 12).ok);             // 3 blocks; 8 are free but 6 are spoken for
+  EXPECT_FALSE(Start(1, 12).ok);             // 3 blocks; 8 are free, but 6 of them reserved
   EXPECT_TRUE(kv_->Extend(0, 29, nullptr));  // 8 blocks, all from the reservation
   EXPECT_EQ(kv_->Stats().blocks_reserved, 0);
   EXPECT_EQ(kv_->blocks_available(), 2);
@@ -125,7 +125,7 @@ TEST_F(KvCacheTest, ReservationsAreSetAsideAndDrawn) {
   EXPECT_EQ(kv_->blocks_available(), 10);
 }
 
-TEST_F(KvCacheTest, AnUnusedReservationComesBackWithTheRelease) {
+TEST_F(KvCacheTest, ReleaseFreesUnusedReservation) {
   Make(10);
   Bind(0, 5);
   Start(0, 5, 40);
@@ -136,7 +136,7 @@ TEST_F(KvCacheTest, AnUnusedReservationComesBackWithTheRelease) {
   EXPECT_EQ(kv_->blocks_available(), 10);
 }
 
-TEST_F(KvCacheTest, LeastRecentlyUsedGoesFirstLeavesBeforeParents) {
+TEST_F(KvCacheTest, EvictsLeastRecentlyUsedLeavesBeforeParents) {
   Make(6);
   Bind(0, 13, 0);
   Start(0, 13);  // 3 full blocks and a partial one
@@ -159,7 +159,7 @@ TEST_F(KvCacheTest, LeastRecentlyUsedGoesFirstLeavesBeforeParents) {
   EXPECT_EQ(kv_->PeekMatch(4, 9), 8);
 }
 
-TEST_F(KvCacheTest, DrainingBlocksComeFreeWithTheirStep) {
+TEST_F(KvCacheTest, DrainingBlocksAreFreedAfterTheirStep) {
   Make(4);
   Bind(0, 9);
   Start(0, 9);
@@ -167,21 +167,21 @@ TEST_F(KvCacheTest, DrainingBlocksComeFreeWithTheirStep) {
   EXPECT_EQ(kv_->Stats().blocks_draining, 3);
   EXPECT_EQ(kv_->blocks_available(), 1);
   Bind(1, 9);
-  EXPECT_EQ(kv_->StartCost(1, 9, 9, 9), 1);  // a draining prefix matches and costs nothing that is available
+  EXPECT_EQ(kv_->StartCost(1, 9, 9, 9), 1);  // a draining prefix matches without cost
   End();
   EXPECT_EQ(kv_->Stats().blocks_draining, 0);
   EXPECT_EQ(kv_->Stats().blocks_cached, 2);
   EXPECT_EQ(kv_->blocks_available(), 4);
 }
 
-TEST_F(KvCacheTest, ABlockDrainsUntilTheLastStepOfAllWhoLetGo) {
+TEST_F(KvCacheTest, BlockDrainsUntilTheLastStepOfAllFormerUsers) {
   Make(8);
   Bind(0, 9);
   Start(0, 9);
   End();
   Bind(1, 9);
   Start(1, 9);     // step 1 reads the shared blocks for slot 1
-  Gone(1, step_);  // ... which lets go while step 1 runs
+  Gone(1, step_);  // slot 1 releases them while step 1 runs
   Gone(0, -1);     // the other user is idle
   EXPECT_EQ(kv_->Stats().blocks_draining, 3);
   End();
@@ -203,7 +203,7 @@ TEST_F(KvCacheTest, FailureCascadesToDependants) {
   kv_->StepEnded(0, false, &recompute_);
   EXPECT_EQ(recompute_, (std::vector<SlotId>{0, 1, 2}));
   Bind(4, 17);
-  EXPECT_EQ(kv_->PeekMatch(4, 17), 0);  // nothing of it can be found
+  EXPECT_EQ(kv_->PeekMatch(4, 17), 0);  // none of its blocks can be found
   Bind(5, 9, 7);
   EXPECT_EQ(kv_->PeekMatch(5, 9), 8);
   for (const SlotId s : recompute_) kv_->Release(s, s == 2 ? 1 : -1);
@@ -213,7 +213,7 @@ TEST_F(KvCacheTest, FailureCascadesToDependants) {
   EXPECT_EQ(kv_->Stats().blocks_cached, 0);
 }
 
-TEST_F(KvCacheTest, ADuplicateOutlivesTheFailureOfTheOwner) {
+TEST_F(KvCacheTest, DuplicateSurvivesFailureOfTheOwner) {
   Make(32);
   Bind(0, 5);
   Bind(1, 5);
@@ -225,13 +225,13 @@ TEST_F(KvCacheTest, ADuplicateOutlivesTheFailureOfTheOwner) {
   kv_->MarkPending(1, 5, 1);  // the same block again, one step later
   EXPECT_NE(Table(0)[0], Table(1)[0]);
   kv_->StepEnded(0, false, &recompute_);
-  EXPECT_EQ(recompute_, std::vector<SlotId>{0});  // slot 1 goes on, with a block of its own that is not found
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});  // slot 1 continues with its private block
   Bind(2, 5);
   EXPECT_EQ(kv_->PeekMatch(2, 5), 0);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
 }
 
-TEST_F(KvCacheTest, ADuplicateInheritsTheNode) {
+TEST_F(KvCacheTest, DuplicateBecomesOwnerOfTheNode) {
   Make(32);
   Bind(0, 9);
   Bind(1, 9);
@@ -243,13 +243,13 @@ TEST_F(KvCacheTest, ADuplicateInheritsTheNode) {
   const BlockId second = Table(1)[0];
   Gone(0);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
-  EXPECT_EQ(kv_->Stats().blocks_cached, 0);  // its blocks are free: slot 1's serve as well
+  EXPECT_EQ(kv_->Stats().blocks_cached, 0);  // its blocks are free; those of slot 1 own the nodes
   Bind(2, 9);
   EXPECT_EQ(Start(2, 9).matched_tokens, 8);
   EXPECT_EQ(Table(2)[0], second);
 }
 
-TEST_F(KvCacheTest, ALiveBlockTakesOverFromACachedOne) {
+TEST_F(KvCacheTest, LiveBlockReplacesCachedOwner) {
   Make(32);
   Bind(0, 9);
   Bind(1, 9);
@@ -303,7 +303,7 @@ TEST_F(KvCacheTest, ForkSharesFullBlocksAndCopiesThePartialOne) {
   }
 }
 
-TEST_F(KvCacheTest, AnyStepThatFillsABlockSpoilsIt) {
+TEST_F(KvCacheTest, FailureOfAnyStepThatFillsABlockVoidsIt) {
   Make(32);
   Bind(0, 9);
   Bind(3, 9, 7);
@@ -322,10 +322,10 @@ TEST_F(KvCacheTest, AnyStepThatFillsABlockSpoilsIt) {
   Bind(1, 9);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 0);
   Bind(2, 9, 7);
-  EXPECT_EQ(kv_->PeekMatch(2, 9), 8);  // step 1's own are as good as before
+  EXPECT_EQ(kv_->PeekMatch(2, 9), 8);  // blocks filled by step 1 alone are valid
 }
 
-TEST_F(KvCacheTest, AFailedItemTakesOnlyItsDependants) {
+TEST_F(KvCacheTest, FailedItemVoidsOnlyItsDependants) {
   Make(32);
   Bind(0, 9);
   Start(0, 9);
@@ -343,7 +343,7 @@ TEST_F(KvCacheTest, AFailedItemTakesOnlyItsDependants) {
   EXPECT_EQ(kv_->PeekMatch(4, 9), 0);
 }
 
-TEST_F(KvCacheTest, RollbackTakesVoidBlocksOutOfTheTree) {
+TEST_F(KvCacheTest, RollbackRemovesVoidBlocksFromTheTree) {
   Make(32);
   Bind(0, 12);
   Start(0, 12);
@@ -356,7 +356,7 @@ TEST_F(KvCacheTest, RollbackTakesVoidBlocksOutOfTheTree) {
   EXPECT_EQ(kv_->PeekMatch(1, 13), 12);
 }
 
-TEST_F(KvCacheTest, KeysThatBecomeKnownLateAreFiledLater) {
+TEST_F(KvCacheTest, BlocksWithLateKeysEnterTheTreeLater) {
   Make(32);
   Bind(0, 4);
   Start(0, 4);
@@ -366,26 +366,26 @@ TEST_F(KvCacheTest, KeysThatBecomeKnownLateAreFiledLater) {
   Bind(1, 9);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 4);
   End();
-  keys_[0].push_back(keys_[1][1]);  // now the host has seen them
+  keys_[0].push_back(keys_[1][1]);  // the tokens have reached the host
   kv_->MarkPending(0, 9, step_);
   EXPECT_EQ(kv_->PeekMatch(1, 9), 8);
   End();
 }
 
-// Keys name their chain. Those of a broken recording may not, which must harm no other.
-TEST_F(KvCacheTest, AKeyInsideAChainThatIsNotThereIsHarmless) {
+// A key identifies its chain. Keys of a broken recording may not, but must not affect other sequences.
+TEST_F(KvCacheTest, UnknownKeyInsideAChainIsHarmless) {
   Make(32);
   Bind(0, 17);
   Start(0, 17);
   Bind(1, 17);
   keys_[1][1] = Hash128{1, 1};
-  EXPECT_EQ(Start(1, 17).matched_tokens, 16) << "the last one is there, and so is what leads to it";
+  EXPECT_EQ(Start(1, 17).matched_tokens, 16) << "the last key is in the tree with all its ancestors";
   EXPECT_EQ(Table(1)[1], Table(0)[1]);
   End();
   for (const SlotId s : {0, 1}) Gone(s);
 }
 
-TEST_F(KvCacheTest, AKeyAtAnotherPlaceThanInItsChainIsNoMatch) {
+TEST_F(KvCacheTest, KeyAtTheWrongDepthIsNoMatch) {
   Make(32);
   Bind(0, 17);
   Start(0, 17);
@@ -394,7 +394,7 @@ TEST_F(KvCacheTest, AKeyAtAnotherPlaceThanInItsChainIsNoMatch) {
   keys_[1].resize(2);
   EXPECT_EQ(Start(1, 17).matched_tokens, 4);
   Bind(2, 17, 1);
-  keys_[2][3] = keys_[0][3];  // at its place, behind other blocks: it stays private
+  keys_[2][3] = keys_[0][3];  // at the right depth, after other blocks: it stays private
   EXPECT_EQ(Start(2, 17).matched_tokens, 0);
   End();
   Gone(0);
@@ -417,7 +417,7 @@ TEST_F(KvCacheTest, CachingOffSharesNothingAndKeepsNothing) {
   EXPECT_EQ(kv_->Stats().prefix_query_tokens, 0);
 }
 
-TEST_F(KvCacheTest, TableUpdatesNameExactlyTheNewBlocks) {
+TEST_F(KvCacheTest, TableUpdatesListExactlyTheNewBlocks) {
   Make(16);
   Bind(0, 6);
   StepPlan plan;
@@ -448,7 +448,7 @@ class KvSwapTest : public KvCacheTest {
     plan_.step = step_;
     return kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan_);
   }
-  void Evict(int32_t tokens) {  // by a sequence with other tokens that comes and goes
+  void Evict(int32_t tokens) {  // with a short-lived sequence of other tokens
     Bind(7, tokens, 99);
     ASSERT_TRUE(Start(7, tokens).ok);
     Gone(7);
@@ -456,7 +456,7 @@ class KvSwapTest : public KvCacheTest {
   StepPlan plan_;
 };
 
-TEST_F(KvSwapTest, EveryComputedPositionIsSavedAndComesBack) {
+TEST_F(KvSwapTest, ComputedPositionsAreSavedAndRestored) {
   MakeWithHost(8, 4);
   Bind(0, 11);
   Start(0, 10);
@@ -485,7 +485,7 @@ TEST_F(KvSwapTest, EveryComputedPositionIsSavedAndComesBack) {
   EXPECT_EQ(kv_->SwappedTokens(0), 0);
 }
 
-TEST_F(KvSwapTest, WhatIsStillCachedIsSharedAgainInsteadOfCopied) {
+TEST_F(KvSwapTest, CachedBlocksAreSharedInsteadOfCopiedBack) {
   MakeWithHost(8, 4);
   Bind(0, 11);
   Start(0, 10);
@@ -500,7 +500,7 @@ TEST_F(KvSwapTest, WhatIsStillCachedIsSharedAgainInsteadOfCopied) {
   EXPECT_EQ(Table(0)[1], table[1]);
 }
 
-TEST_F(KvSwapTest, NoSpaceChangesNothing) {
+TEST_F(KvSwapTest, SwapOutWithoutSpaceChangesNothing) {
   MakeWithHost(8, 2);
   Bind(0, 11);
   Start(0, 10);
@@ -516,8 +516,8 @@ TEST_F(KvSwapTest, NoSpaceChangesNothing) {
   EXPECT_FALSE(SwapOut(0, 4));
 }
 
-// A swap-out runs before the swap-ins of its plan: it must not write what they read.
-TEST_F(KvSwapTest, AHostBlockThatAPlanReadsIsWrittenByTheNext) {
+// A swap-out runs before the swap-ins of its plan, so it must not write host blocks that they read.
+TEST_F(KvSwapTest, HostBlockReadByAPlanIsWrittenByTheNextOne) {
   MakeWithHost(8, 1);
   Bind(0, 5, 0);
   Bind(1, 5, 1);
@@ -535,7 +535,7 @@ TEST_F(KvSwapTest, AHostBlockThatAPlanReadsIsWrittenByTheNext) {
   EXPECT_TRUE(SwapOut(1, 4));
 }
 
-TEST_F(KvSwapTest, AFailedStepLosesWhatItWasToSave) {
+TEST_F(KvSwapTest, FailedStepLosesTheKvItShouldSave) {
   MakeWithHost(8, 4);
   Bind(0, 11);
   Start(0, 10);
@@ -547,12 +547,12 @@ TEST_F(KvSwapTest, AFailedStepLosesWhatItWasToSave) {
   EXPECT_EQ(kv_->swap_blocks_free(), 4);
 }
 
-// What was filled from outside comes in as what was swapped out does.
-TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
+// Host blocks filled from outside are restored like swapped-out ones.
+TEST_F(KvSwapTest, ImportRestoresLikeASwapOut) {
   MakeWithHost(8, 5);
   std::vector<BlockId> room;
   EXPECT_FALSE(kv_->ReserveHost(6, &room));
-  EXPECT_TRUE(room.empty()) << "half of a room";
+  EXPECT_TRUE(room.empty()) << "no partial reservation";
   ASSERT_TRUE(kv_->ReserveHost(2, &room));
   ASSERT_TRUE(kv_->ReserveHost(2, &room));
   EXPECT_EQ(kv_->swap_blocks_free(), 1);
@@ -573,26 +573,26 @@ TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
   EXPECT_EQ(kv_->CheckIntegrity(), "");
 }
 
-TEST_F(KvSwapTest, HostBlocksKeptForImportsAreNotSwappedOutTo) {
+TEST_F(KvSwapTest, SwapOutLeavesHostBlocksForImports) {
   kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{8, kBlock, 8, 64, true, 4, 2});
   Bind(0, 11);
   Start(0, 10);
   End();
-  EXPECT_FALSE(SwapOut(0, 10)) << "three blocks of two";
+  EXPECT_FALSE(SwapOut(0, 10)) << "it needs three of two blocks";
   std::vector<BlockId> room;
   ASSERT_TRUE(kv_->ReserveHost(2, &room));
   EXPECT_FALSE(SwapOut(0, 10));
-  EXPECT_TRUE(SwapOut(0, 8)) << "those that are kept are taken";
+  EXPECT_TRUE(SwapOut(0, 8)) << "the import has its reserved blocks";
 }
 
 TEST_F(KvSwapTest, OnlyBlocksOfStepsThatHaveEndedAreFinished) {
   MakeWithHost(8, 4);
   Bind(0, 11);
   Start(0, 10);
-  EXPECT_EQ(kv_->FinishedBlocks(0, 10), 0) << "the step that computes them is under way";
+  EXPECT_EQ(kv_->FinishedBlocks(0, 10), 0) << "their step is in flight";
   End();
   EXPECT_EQ(kv_->FinishedBlocks(0, 10), 2);
-  EXPECT_EQ(kv_->FinishedBlocks(0, 7), 1) << "beyond what was computed";
+  EXPECT_EQ(kv_->FinishedBlocks(0, 7), 1) << "the second block is not fully computed";
 }
 
 }  // namespace

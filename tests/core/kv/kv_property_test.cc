@@ -1,9 +1,8 @@
 // Thousands of random operations against two oracles: NaiveKv (counts, costs, matches, eviction order) and a ghost
-// memory that executes every step's reads and writes, so that a block that is reused too early, shared though it was
-// never computed, kept after a failure, or brought back from the wrong place in host memory shows as wrong content.
-// Sequences with keys of their own are held against a third one: a cache that is given the same keys at once. So is a
-// cache that is asked nothing for a while, so that many blocks enter the tree together: a cache in which each does so
-// at once.
+// memory that executes every step's reads and writes, so that a block that is reused too early, shared without having
+// been computed, kept after a failure, or restored from the wrong host block shows wrong content. Sequences with
+// OwnKeys are compared with a second cache that has the same keys from the start. A cache without queries for a while,
+// so that many blocks enter the tree in a batch, is compared with one in which each block enters at once.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -23,8 +22,8 @@ struct Sequence {
   bool live = false, running = false;
   std::vector<TokenId> tokens;
   std::vector<Hash128> keys;
-  bool own_keys = false;      // and the cache has not asked for them so far
-  std::vector<Hash128> made;  // of them, as far as the cache has asked
+  bool own_keys = false;      // OwnKeys, and MakeKeys was not called yet
+  std::vector<Hash128> made;  // the keys that the cache may read
   Hash128 root;
   int32_t prompt = 0;
   int32_t computed = 0;   // planned
@@ -39,7 +38,7 @@ struct Item {
   SlotId slot;
   int32_t first, end;
   int epoch;
-  std::vector<BlockId> table;  // as submitted
+  std::vector<BlockId> table;  // at submission
   std::vector<TokenId> tokens;
 };
 struct Step {
@@ -82,8 +81,8 @@ struct World : core::OwnKeys {
     core::ExtendBlockKeys(kSecret, q->root, q->tokens, block_size, &q->keys);
     if (!q->own_keys) q->made = q->keys;
   }
-  // Nothing may show whether keys were made at once or late: not even which block is where, but for the order in which
-  // those that a failed step spoils come free.
+  // Both caches must agree in all counts and even in all tables, except that blocks voided by a failed step may be
+  // freed in another order.
   void CheckListed(const char* where) {
     ASSERT_EQ(listed->CheckIntegrity(), "") << where;
     const core::KvCacheStats a = kv.Stats(), b = listed->Stats();
@@ -108,13 +107,13 @@ struct World : core::OwnKeys {
     if (twin == Twin::kEntersAtOnce) {
       (void)listed->Stats();
       CompareTables(where);
-      if (rng.UniformInt(0, 15) != 0) return;  // asks `kv` nothing
+      if (rng.UniformInt(0, 15) != 0) return;  // no query of `kv`
     }
     ASSERT_EQ(kv.CheckIntegrity(), "") << where;
     const core::KvCacheStats stats = kv.Stats();
     ASSERT_EQ(stats.blocks_free + stats.blocks_cached + stats.blocks_in_use + stats.blocks_draining, total) << where;
     if (listed) CheckListed(where);
-    if (failures) return;  // the naive model has none
+    if (failures) return;  // the naive model has no failures
     ASSERT_EQ(kv.blocks_available(), naive.Available()) << where;
     ASSERT_EQ(stats.blocks_free, naive.Free()) << where;
     ASSERT_EQ(stats.blocks_cached, naive.Cached()) << where;
@@ -139,7 +138,7 @@ struct World : core::OwnKeys {
     const int64_t family = rng.UniformInt(0, 2),
                   length = rng.UniformInt(1, std::min<int64_t>(24, total * block_size - 1));
     const int64_t salt = rng.UniformInt(0, 9) == 0;
-    for (int64_t i = 0; i < length; ++i) {  // few families with rare branches: much is shared
+    for (int64_t i = 0; i < length; ++i) {  // few families with rare branches, so that much is shared
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 11) == 0 ? 100 + rng.UniformInt(0, 1) : family));
     }
     q.prompt = static_cast<int32_t>(length);
@@ -156,7 +155,7 @@ struct World : core::OwnKeys {
   void AddItem(SlotId s, int32_t count) {
     Sequence& q = sequences[s];
     const int32_t end = q.computed + count;
-    // Nothing fills up between two block boundaries, so the call may be left out there.
+    // An item that completes no block may be left unmarked.
     if (end / block_size > q.computed / block_size || rng.UniformInt(0, 1) == 0) {
       kv.MarkPending(s, end, plan.id);
       if (listed) listed->MarkPending(s, end, plan.id);
@@ -178,14 +177,14 @@ struct World : core::OwnKeys {
 
   void TryStart(SlotId s) {
     Sequence& q = sequences[s];
-    if (q.saved == static_cast<int32_t>(q.tokens.size())) {  // the token that its last step had sampled
+    if (q.saved == static_cast<int32_t>(q.tokens.size())) {  // the token that its last step sampled
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
       MoreKeys(&q);
     }
     const auto known = static_cast<int32_t>(q.tokens.size());
     SlotId fork = kNoSlot;
     if (!q.own_keys && q.saved == 0 && q.computed == 0 && known == q.prompt && rng.UniformInt(0, 3) == 0) {
-      for (SlotId o = 0; o < kSlots; ++o) {  // a choice of the same request: same prompt, computed already
+      for (SlotId o = 0; o < kSlots; ++o) {  // a choice of the same request: same prompt, already computed
         Sequence& p = sequences[o];
         if (o == s || !p.running || p.committed < p.prompt || p.prompt < 2 || InPlan(o) || p.own_keys) continue;
         fork = o;
@@ -223,7 +222,7 @@ struct World : core::OwnKeys {
       return;
     }
     if (fork == kNoSlot) {
-      ASSERT_EQ(kv.blocks_available(), available - cost);  // exactly what was announced
+      ASSERT_EQ(kv.blocks_available(), available - cost);  // exactly the announced cost
       ASSERT_EQ(start.matched_tokens, match);
       if (q.saved == 0) {
         ASSERT_LE(start.matched_tokens, (n - 1) / block_size * block_size);
@@ -245,7 +244,7 @@ struct World : core::OwnKeys {
 
   void Advance(SlotId s) {
     Sequence& q = sequences[s];
-    if (q.computed == static_cast<int32_t>(q.tokens.size())) {  // a decode: the next token exists now
+    if (q.computed == static_cast<int32_t>(q.tokens.size())) {  // a decode: appends the sampled token
       q.tokens.push_back(static_cast<TokenId>(rng.UniformInt(0, 2)));
       MoreKeys(&q);
     }
@@ -317,7 +316,7 @@ struct World : core::OwnKeys {
       ASSERT_EQ(listed->SwapOut(s, q.computed, &same), saved);
     }
     ASSERT_TRUE(!saved || (q.computed > 0 &&
-                           (q.computed + block_size - 1) / block_size <= free));  // the naive model knows exactly
+                           (q.computed + block_size - 1) / block_size <= free));  // exact condition: naive.SwapOut
     ASSERT_EQ(kv.SwappedTokens(s), saved ? q.computed : 0);
     if (!failures) {
       ASSERT_EQ(naive.SwapOut(s, q.computed, plan.id), saved);
@@ -337,7 +336,7 @@ struct World : core::OwnKeys {
     const auto copy = [&](const std::vector<uint64_t>& from, int64_t a, std::vector<uint64_t>& to, int64_t b,
                           int32_t tokens) {
       ASSERT_TRUE(tokens >= 1 && tokens <= block_size);
-      for (int32_t i = 0; i < block_size; ++i) {  // what is not copied is not there
+      for (int32_t i = 0; i < block_size; ++i) {  // positions that are not copied hold garbage
         to[static_cast<size_t>(b * block_size + i)] =
             ok && i < tokens ? from[static_cast<size_t>(a * block_size + i)] : kGarbage;
       }
@@ -355,7 +354,7 @@ struct World : core::OwnKeys {
     return &memory[static_cast<size_t>(table[position / block_size] * block_size + position % block_size)];
   }
 
-  // Runs the oldest step. Content of a position: hash of all tokens up to it.
+  // Runs the oldest step. The content of a position is the hash of all tokens up to it.
   void EndStep(bool ok) {
     const Step step = flight.front();
     flight.pop_front();
@@ -367,7 +366,7 @@ struct World : core::OwnKeys {
       uint64_t h = 17;
       for (int32_t i = 0; i < item.end; ++i) {
         h = MixHash(h, static_cast<uint64_t>(item.tokens[i]));
-        // A stale item writes what it computes from whatever it reads; of interest is only that no other one minds.
+        // A stale item may read and write anything, as long as no other item reads it.
         if (i >= item.first)
           *Cell(item.table, i) = ok && (i == 0 || !poisoned.count({step.id, item.slot})) ? h : kGarbage;
       }
@@ -384,7 +383,7 @@ struct World : core::OwnKeys {
       }
     }
     std::vector<SlotId> recompute;
-    if (!ok) {  // its own requests end with an error
+    if (!ok) {  // the requests of the failed step end with an error
       ended = step.id;
       for (const Item& item : step.items) {
         if (!stale(item)) Poison(item.slot);
@@ -407,7 +406,7 @@ struct World : core::OwnKeys {
       ASSERT_TRUE(recompute.empty());
     }
     for (const SlotId s : recompute) {
-      if (!sequences[s].running) {  // its KV was to be saved by this step
+      if (!sequences[s].running) {  // the failed step should have saved its KV
         ASSERT_GT(sequences[s].saved, 0);
         ASSERT_EQ(kv.SwappedTokens(s), 0);
         sequences[s].saved = 0;
@@ -418,7 +417,7 @@ struct World : core::OwnKeys {
       Release(s, false);
     }
   }
-  // Whatever steps in flight still compute for this sequence rests on garbage.
+  // Steps in flight compute garbage for this sequence.
   void Poison(SlotId s) {
     for (const Step& step : flight) {
       for (const Item& item : step.items) {
@@ -478,12 +477,12 @@ struct World : core::OwnKeys {
   std::vector<uint64_t> host;  // [host_total * block_size]
   StepId ended = -1;
   int64_t swap_ins = 0, shared_again = 0, lost = 0;
-  int64_t own = 0, made = 0;  // sequences with keys of their own, and those that needed them
+  int64_t own = 0, made = 0;  // sequences with OwnKeys, and those whose keys were needed
 };
 
 class KvProperty : public testing::TestWithParam<int> {};
 
-TEST_P(KvProperty, AgreesWithTheNaiveModel) {
+TEST_P(KvProperty, MatchesNaiveModel) {
   int64_t swap_ins = 0, shared_again = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
@@ -497,7 +496,7 @@ TEST_P(KvProperty, AgreesWithTheNaiveModel) {
   EXPECT_GT(shared_again, 100);
 }
 
-TEST_P(KvProperty, NothingVoidIsEverRead) {
+TEST_P(KvProperty, NoStepReadsVoidBlocks) {
   int64_t lost = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));
@@ -506,10 +505,10 @@ TEST_P(KvProperty, NothingVoidIsEverRead) {
     if (HasFatalFailure()) return;
     lost += world.lost;
   }
-  EXPECT_GT(lost, 20);  // swapped out by a step that failed
+  EXPECT_GT(lost, 20);  // swapped out by a failed step
 }
 
-TEST_P(KvProperty, KeysMadeLateChangeNothing) {
+TEST_P(KvProperty, LateKeysBehaveLikeKeysAtBind) {
   int64_t own = 0, made = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const bool failures = seed % 2 == 1;
@@ -521,10 +520,10 @@ TEST_P(KvProperty, KeysMadeLateChangeNothing) {
     made += world.made;
   }
   EXPECT_GT(made, 500);
-  EXPECT_GT(own - made, 500);  // most end without
+  EXPECT_GT(own - made, 500);  // most end without keys
 }
 
-TEST_P(KvProperty, BlocksThatEnterTogetherEnterAsIfAtOnce) {
+TEST_P(KvProperty, BatchedTreeEntriesBehaveLikeImmediateOnes) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     const bool failures = seed % 2 == 1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ", depth " + std::to_string(GetParam()));

@@ -1,4 +1,5 @@
-// KvCache again, written to be obviously right: maps, sets and linear searches, no lists through blocks, no counters.
+// A reimplementation of KvCache that is simple enough to be obviously right: maps, sets and linear searches, no linked
+// lists, no counters.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ class NaiveKv {
     Hash128 key;
     StepId computed_by = -1;
     StepId busy_until = -1;
-    int64_t unused_since = -1;  // order in which it became reusable
+    int64_t unused_since = -1;  // time (order) at which it became reusable
     int64_t released_at = -1;
   };
   struct Slot {
@@ -68,7 +69,7 @@ class NaiveKv {
     for (int i = 0; i < m; ++i) pinned += IsCached(blocks_.at(tree_.at((*slots_.at(s).keys)[i]).front()));
     return pinned + std::max<int64_t>({Blocks(cover), Blocks(slots_.at(s).saved), Blocks(reserve), m}) - m;
   }
-  // Host memory: what the plan of step `read_by` brings back stays taken until the next plan.
+  // Host blocks that the plan of step `read_by_` swaps in stay taken until the next plan.
   int64_t HostUsed() const {
     int64_t sum = 0;
     for (const auto& [id, slot] : slots_) sum += Blocks(slot.saved);
@@ -135,7 +136,7 @@ class NaiveKv {
       Block& block = blocks_[id];
       block.busy_until = std::max({block.busy_until, last_step, block.computed_by});
       if (block.has_key) {
-        Block& first = blocks_[tree_[block.key].front()];  // a node is busy as long as any child may be
+        Block& first = blocks_[tree_[block.key].front()];  // a node is busy at least as long as its children
         first.busy_until = std::max(first.busy_until, block.busy_until);
       }
       if (--block.users > 0) continue;
@@ -184,7 +185,7 @@ class NaiveKv {
     Unfile(oldest);
     blocks_.erase(oldest);
   }
-  void Reuse(int id) {  // it has no user any more
+  void Reuse(int id) {  // precondition: no user
     Block& block = blocks_[id];
     if (block.busy_until > ended_) return;
     if (!block.has_key)
@@ -207,7 +208,7 @@ class NaiveKv {
       const int id = slot->table[slot->keyed];
       const Hash128 key = (*slot->keys)[slot->keyed++];
       if (blocks_[id].has_key) continue;
-      if (tree_.count(key) > 0 && blocks_[tree_[key].front()].users == 0) {  // unused: the live one takes its place
+      if (tree_.count(key) > 0 && blocks_[tree_[key].front()].users == 0) {  // the live block replaces the unused owner
         const int old = tree_[key].front();
         blocks_[id].busy_until = std::max(blocks_[id].busy_until, blocks_[old].busy_until);
         Unfile(old);
@@ -233,8 +234,8 @@ class NaiveKv {
   int64_t time_ = 0;
   StepId ended_ = -1;
   int next_ = 0;
-  std::map<int, Block> blocks_;               // whatever is not free
-  std::map<Hash128, std::vector<int>> tree_;  // findable keys; the first is handed out
+  std::map<int, Block> blocks_;               // all blocks that are not free
+  std::map<Hash128, std::vector<int>> tree_;  // by key; matches return the first block
   std::map<SlotId, Slot> slots_;
 };
 

@@ -1,4 +1,4 @@
-// What counts as prefix sharing: prompt tokens that a sequence finds in the cache when it starts for the first time.
+// Prefix sharing counts the prompt tokens that a sequence finds in the cache at its first start.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,7 +22,7 @@ class PrefixSharing : public testing::Test {
                           &keys);
     kv_.Bind(s, &keys);
   }
-  // Computes the prompt. The tokens of it that were found.
+  // Computes the prompt. Returns the tokens found in the cache.
   int32_t Start(SlotId s) {
     plan_.Clear();
     plan_.step = ++step_;
@@ -40,7 +40,7 @@ class PrefixSharing : public testing::Test {
   StepId step_ = -1;
 };
 
-TEST_F(PrefixSharing, IsOfFirstStarts) {
+TEST_F(PrefixSharing, CountsFirstStarts) {
   Bind(0, 1);
   Bind(1, 1);
   EXPECT_EQ(Start(0), 0);
@@ -49,16 +49,16 @@ TEST_F(PrefixSharing, IsOfFirstStarts) {
   EXPECT_EQ(kv_.Stats().prefix_hit_tokens, 8);
 }
 
-TEST_F(PrefixSharing, APreemptedSequencesKvIsNotShared) {
+TEST_F(PrefixSharing, RestartAfterPreemptionDoesNotCount) {
   Bind(0, 1);
   EXPECT_EQ(Start(0), 0);
   kv_.Release(0, -1);
-  EXPECT_EQ(Start(0), 8) << "its KV is in the cache still";
-  EXPECT_EQ(kv_.Stats().prefix_hit_tokens, 0) << "what it finds again is its own";
-  EXPECT_EQ(kv_.Stats().prefix_query_tokens, 9) << "a recompute asks nothing new";
+  EXPECT_EQ(Start(0), 8) << "its KV is still cached";
+  EXPECT_EQ(kv_.Stats().prefix_hit_tokens, 0) << "it found its own KV";
+  EXPECT_EQ(kv_.Stats().prefix_query_tokens, 9) << "a recompute is no query";
 }
 
-TEST_F(PrefixSharing, AnotherSequenceInTheSameSlotCounts) {
+TEST_F(PrefixSharing, NextSequenceInTheSameSlotCounts) {
   Bind(0, 1);
   Start(0);
   kv_.Release(0, -1);

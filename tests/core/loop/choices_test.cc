@@ -1,5 +1,5 @@
-// Requests with several choices, and errors in a row: what the request as a whole reports, with times worked out by
-// hand. A step of the fake executor takes 1 ms and 10 us per token.
+// Requests with several choices, and errors in a row: figures of the whole request, with times calculated by hand. A
+// step of the fake executor takes 1 ms and 10 us per token.
 #include <gtest/gtest.h>
 
 #include "core/loop/harness.h"
@@ -22,8 +22,8 @@ Request TwoChoices() {
   return r;
 }
 
-// Choice 0 has its first token after the prompt's step; choice 1, which forks from it, one step later.
-TEST(Choices, TheRequestsFirstTokenIsThatOfTheFirstChoice) {
+// Choice 0 gets its first token after the prompt's step; choice 1, which forks from it, one step later.
+TEST(Choices, FirstTokenIsThatOfTheFirstChoice) {
   HarnessConfig config;
   Harness h(config);
   const TimeNs start = h.clock().NowNs();
@@ -34,14 +34,14 @@ TEST(Choices, TheRequestsFirstTokenIsThatOfTheFirstChoice) {
   ASSERT_EQ(out.choices[1].token_ns.size(), 4u);
   EXPECT_EQ(out.choices[0].token_ns[0], start + Step(10));
   EXPECT_GT(out.choices[1].token_ns[0], out.choices[0].token_ns[0])
-      << "the scene needs choices that start one after the other";
+      << "test setup: choices must start one after the other";
   EXPECT_EQ(out.done_event.first_token_ns, out.choices[0].token_ns[0]);
-  EXPECT_EQ(out.done_event.scheduled_ns, start) << "the first choice's start, not the last one's";
+  EXPECT_EQ(out.done_event.scheduled_ns, start) << "the start of the first choice";
   EXPECT_EQ(out.done_event.arrival_ns, start);
   EXPECT_EQ(out.done_event.done_ns, out.choices[1].token_ns[3]);
 }
 
-TEST(Choices, ThePromptIsCountedOnceAndAnswersAreSummed) {
+TEST(Choices, PromptCountsOnceAndOutputsAreSummed) {
   HarnessConfig config;
   Harness h(config);
   Request r = MakeRequest(Tokens(1, 10), 4);
@@ -50,20 +50,20 @@ TEST(Choices, ThePromptIsCountedOnceAndAnswersAreSummed) {
   ASSERT_EQ(h.Run(), "");
   const RequestDoneEvent& done = h.outputs()[id].done_event;
   EXPECT_EQ(done.prompt_tokens, 10);
-  EXPECT_EQ(done.cached_tokens, 0) << "what a choice shares with its own siblings was not in the cache";
+  EXPECT_EQ(done.cached_tokens, 0) << "sharing with siblings is no cache hit";
   EXPECT_EQ(done.completion_tokens, 3 * 4);
   const EngineStats stats = h.loop().Stats();
   EXPECT_EQ(stats.prompt_tokens, 10) << "once per request, not once per choice";
   EXPECT_EQ(stats.generation_tokens, 3 * 4);
 }
 
-// While choice 0 waits for its second token a long prompt shares the step; choice 1 gets its first one there and has
-// short gaps only, and ends last.
-TEST(Choices, TheLongestGapIsThatOfAnyChoice) {
+// The second token of choice 0 shares its step with a long prompt. Choice 1 gets its first token in that step, has only
+// short gaps and ends last.
+TEST(Choices, LongestGapIsOverAllChoices) {
   HarnessConfig config;
   Harness h(config);
   Request request = TwoChoices();
-  request.slo.tbt_ns = Step(102) - 1;  // the gap of that step alone is late
+  request.slo.tbt_ns = Step(102) - 1;  // only the gap of that step is late
   const RequestHandle id = h.MustSubmit(std::move(request));
   ASSERT_EQ(h.Settle(), "");
   h.MustSubmit(MakeRequest(Tokens(2, 100), 1));  // for the second step
@@ -79,13 +79,13 @@ TEST(Choices, TheLongestGapIsThatOfAnyChoice) {
   }
   ASSERT_EQ(longest[0], Step(102));
   ASSERT_LT(longest[1], longest[0]);
-  ASSERT_GT(out.choices[1].token_ns[3], out.choices[0].token_ns[3]) << "the scene needs the other choice to end last";
-  EXPECT_EQ(out.done_event.longest_gap_ns, longest[0]) << "of all choices, not of the one that ends last";
+  ASSERT_GT(out.choices[1].token_ns[3], out.choices[0].token_ns[3]) << "test setup: the other choice must end last";
+  EXPECT_EQ(out.done_event.longest_gap_ns, longest[0]) << "over all choices, not of the last one to end";
   EXPECT_EQ(out.done_event.gaps, 6);
   EXPECT_EQ(out.done_event.late_gaps, 1);
 }
 
-// One request of one token per step, so that each step is one request's whole life.
+// One request at a time with one token each, so that each step is one whole request.
 struct Errors {
   int64_t failed = 0;
   bool healthy = false;
@@ -105,27 +105,27 @@ Errors RunWithFaults(std::vector<InjectedFault> faults, int requests) {
   return e;
 }
 
-TEST(ErrorsInARow, AGoodStepBetweenThemKeepsTheEngineHealthy) {
-  const Errors e = RunWithFaults({{0}, {1}, {3}, {4}}, 6);  // three in a row are the limit
-  EXPECT_TRUE(e.healthy) << "error, error, good, error, error is never three in a row";
+TEST(ErrorsInARow, GoodStepResetsTheErrorCount) {
+  const Errors e = RunWithFaults({{0}, {1}, {3}, {4}}, 6);  // the limit is three in a row
+  EXPECT_TRUE(e.healthy) << "error, error, good, error, error has no three in a row";
   EXPECT_TRUE(e.stats.healthy);
   EXPECT_EQ(e.failed, 4);
   EXPECT_EQ(e.stats.finished_error, 4);
   EXPECT_EQ(e.stats.finished_length, 2);
 }
 
-// An executor that names tokens which it does not give has not answered: no token is made up for it.
-TEST(ErrorsInARow, TokensThatAreNotThereEndTheirRequest) {
+// A result with fewer token ids than announced is invalid; the loop invents no tokens.
+TEST(ErrorsInARow, MissingTokensEndTheirRequest) {
   const Errors e = RunWithFaults({{1, InjectedFault::Kind::kNoTokens}}, 3);
   EXPECT_TRUE(e.healthy) << "the step itself was good";
   EXPECT_EQ(e.failed, 1);
   EXPECT_EQ(e.stats.finished_length, 2);
 }
 
-TEST(ErrorsInARow, ThreeAfterAGoodStepEndEverything) {
+TEST(ErrorsInARow, ThreeErrorsAfterAGoodStepEndEverything) {
   const Errors e = RunWithFaults({{0}, {1}, {3}, {4}, {5}}, 9);
   EXPECT_FALSE(e.healthy);
-  EXPECT_EQ(e.stats.finished_length, 1) << "the third request's step was good, none after the sixth ran";
+  EXPECT_EQ(e.stats.finished_length, 1) << "only the third request's step was good; none ran after the sixth";
   EXPECT_EQ(e.failed, 8);
 }
 

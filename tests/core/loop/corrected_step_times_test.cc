@@ -1,5 +1,4 @@
-// A step-time model that is corrected while it runs: what its factor becomes, what follows from it, and that a
-// recording of such a run replays.
+// A step-time model corrected at run time: its factor, the effect on plans, and that a recording of such a run replays.
 #include "core/loop/corrected_step_times.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +14,7 @@
 namespace tactus::testing {
 namespace {
 
-// What the fake executor takes, divided by `slower`: 1 ms and 0.1 ms a token.
+// The fake executor's times, 1 ms and 0.1 ms per token, divided by `slower`.
 class ThinksTooFast final : public StepTimeModel {
  public:
   explicit ThinksTooFast(double slower) : slower_(slower) {}
@@ -40,7 +39,7 @@ StepPlan PlanOf(int32_t prompt_tokens, int32_t decodes) {
   return plan;
 }
 
-// Steps of the corrected model that took `ratio` times what the model itself says.
+// Reports steps that took `ratio` times the uncorrected prediction.
 void Take(core::CorrectedStepTimes* times, int count, double ratio, int32_t prompt_tokens = 100, int32_t decodes = 1) {
   for (int i = 0; i < count; ++i) {
     const auto predicted = times->Predict(PlanOf(prompt_tokens, decodes));
@@ -48,7 +47,7 @@ void Take(core::CorrectedStepTimes* times, int count, double ratio, int32_t prom
   }
 }
 
-TEST(CorrectedStepTimes, LearnsHowMuchSlowerTheMachineIs) {
+TEST(CorrectedStepTimes, FactorIsMeasuredOverPredicted) {
   const ThinksTooFast model(1);
   core::CorrectedStepTimes times(&model);
   StepShape shape;
@@ -59,35 +58,35 @@ TEST(CorrectedStepTimes, LearnsHowMuchSlowerTheMachineIs) {
   EXPECT_NEAR(times.factor(), 1.5, 1e-6);
   EXPECT_NEAR(static_cast<double>(times.StepTimeNs(shape)), 3e6, 10);
   Take(&times, 100, 1.5);
-  EXPECT_NEAR(times.factor(), 1.5, 1e-6) << "a correction acted on itself";
+  EXPECT_NEAR(times.factor(), 1.5, 1e-6) << "the correction acted on itself";
   Take(&times, 32, 0.8);
   EXPECT_NEAR(times.factor(), 0.8, 1e-6) << "the last 32 count";
 }
 
-TEST(CorrectedStepTimes, IsMovedByNoDisturbanceAndBounded) {
+TEST(CorrectedStepTimes, FactorIsRobustAndBounded) {
   const ThinksTooFast model(1);
   core::CorrectedStepTimes times(&model);
   Take(&times, 20, 1.2);
   Take(&times, 9, 50);
-  EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "a few steps that something else delayed";
+  EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "a few disturbed steps have no effect";
   Take(&times, 23, 1.2);
   Take(&times, 20, 3, 1, 0);
-  EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "many small ones weigh little";
+  EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "many short steps weigh little";
   Take(&times, 32, 50);
   EXPECT_EQ(times.factor(), core::MeasuredRatio::kMost);
   Take(&times, 32, 0.01);
   EXPECT_EQ(times.factor(), core::MeasuredRatio::kLeast);
 }
 
-TEST(CorrectedStepTimes, DecodesAloneTeachNothing) {
+TEST(CorrectedStepTimes, StepsWithoutPromptsAreIgnored) {
   const ThinksTooFast model(1);
   core::CorrectedStepTimes times(&model);
   Take(&times, 50, 3, 0, 8);
   EXPECT_EQ(times.factor(), 1);
 }
 
-// Times that are exact leave every answer as it was, to the nanosecond.
-TEST(CorrectedStepTimes, AnExactModelStaysExact) {
+// With exact predictions no time changes, to the nanosecond.
+TEST(CorrectedStepTimes, ExactModelStaysExact) {
   const ThinksTooFast model(3);
   core::CorrectedStepTimes times(&model);
   for (int i = 1; i < 200; ++i) Take(&times, 1, 1, i, i % 7);
@@ -97,7 +96,7 @@ TEST(CorrectedStepTimes, AnExactModelStaysExact) {
   EXPECT_EQ(times.StepTimeNs(shape), model.StepTimeNs(shape));
 }
 
-// A machine that is 1.5 times slower than its profile says, under an objective of 10 ms.
+// A machine 1.5 times slower than its profile, with an objective of 10 ms.
 struct SlowMachine : ::testing::Test {
   SlowMachine() {
     config.num_blocks = 4000;
@@ -110,7 +109,7 @@ struct SlowMachine : ::testing::Test {
     config.scheduler.limits.tbt_slo_ns = 10 * kMillisecond;
     config.corrected = true;
   }
-  // A stream decodes while two long prompts are computed; steps with prompts, in order.
+  // A stream decodes while two long prompts are computed. Returns the records of steps with both, in order.
   std::vector<core::StepRecord> Run() {
     Harness h(config);
     Request stream = MakeRequest(Tokens(1, 20), 400);
@@ -137,15 +136,15 @@ struct SlowMachine : ::testing::Test {
   double correction = 0;
 };
 
-TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
+TEST_F(SlowMachine, MeetsTheObjectiveAfterCorrection) {
   const std::vector<core::StepRecord> steps = Run();
   ASSERT_GT(steps.size(), 20u);
   EXPECT_NEAR(correction, 1.5, 0.001);
-  for (size_t i = 0; i < steps.size(); ++i) {  // the stream's own prompt has taught it
+  for (size_t i = 0; i < steps.size(); ++i) {  // the stream's prompt has already corrected the model
     EXPECT_LE(steps[i].end_ns - steps[i].start_ns, 10 * kMillisecond) << "step " << steps[i].step;
     EXPECT_NEAR(static_cast<double>(steps[i].predicted_ns), static_cast<double>(steps[i].end_ns - steps[i].start_ns),
                 1e4)
-        << "the prediction is the one that policies saw";
+        << "the prediction is the corrected one";
   }
   config.corrected = false;
   const std::vector<core::StepRecord> wrong = Run();
@@ -153,7 +152,7 @@ TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
   EXPECT_EQ(wrong.back().predicted_ns, 0);
 }
 
-TEST_F(SlowMachine, ARecordingReplaysToTheSamePlans) {
+TEST_F(SlowMachine, RecordingReplaysToTheSamePlans) {
   config.trace_path =
       (std::filesystem::temp_directory_path() / fmt::format("tactus_corrected_{}.trace", getpid())).string();
   Run();
@@ -164,7 +163,7 @@ TEST_F(SlowMachine, ARecordingReplaysToTheSamePlans) {
   EXPECT_EQ(replay->plan_hash_replayed, hash);
 }
 
-// A stage's step waits for others: their time is not the model's error.
+// Steps of a pipeline wait for other stages, which is no error of the model.
 TEST_F(SlowMachine, PipelinesAreNotCorrected) {
   config.scheduler.limits.pipeline_steps = 2;
   config.executor.max_in_flight = 2;

@@ -1,4 +1,4 @@
-// What a broken invariant on the engine's thread leaves behind.
+// The crash report after a broken invariant on the engine thread.
 #include "core/loop/crash_report.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tactus::core {
 namespace {
 
-// Serves a while, then never again: the loop finds that nothing could ever change.
+// Plans 150 steps, then none: the loop detects that nothing can change any more.
 class Stops final : public Composition {
  public:
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
@@ -34,7 +34,7 @@ void RunUntilItBreaks() {
   h.Run();
 }
 
-TEST(CrashReportDeathTest, SaysWhatTheLoopWasDoing) {
+TEST(CrashReportDeathTest, ReportsTheStateOfTheLoop) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(RunUntilItBreaks(),
                "an empty plan(.|\n)*scheduler sarathi-serve: order fcfs(.|\n)*composition injected(.|\n)*seed = 42\n"
@@ -42,7 +42,7 @@ TEST(CrashReportDeathTest, SaysWhatTheLoopWasDoing) {
                "the last steps(.|\n)*  22 (.|\n)*  149 ");
 }
 
-TEST(CrashReportDeathTest, SaysNothingOfALoopThatIsNotRunning) {
+TEST(CrashReportDeathTest, OmitsALoopThatIsNotRunning) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(
       {

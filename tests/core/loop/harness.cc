@@ -108,7 +108,7 @@ Result<RequestHandle> Harness::SubmitImported(Request request, core::ImportedSeq
 }
 
 Result<RequestHandle> Harness::Submit(Request request, const core::ImportedSequence* imported) {
-  // Predictors that know the answer's length may be asked: what the fake model will say is known.
+  // Predictors that need true lengths are allowed, since the fake model's output is known.
   SimRequest known{std::move(request), 1};
   known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
   std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
@@ -184,7 +184,7 @@ std::string Harness::TakeTimeline(RequestOutput* out) const {
     if (s.ttft_ns >= 0 && (ttft_ns < 0 || s.ttft_ns < ttft_ns)) ttft_ns = s.ttft_ns;
     gap_ns = std::max(gap_ns, s.longest_gap_ns);
   }
-  if (!t.ended || t.finish != e.finish) return "its timeline does not know how it ended";
+  if (!t.ended || t.finish != e.finish) return "its timeline has another end";
   if (end_ns != e.done_ns - e.arrival_ns) {
     return fmt::format("request {}: its timeline has {} ns of {}", e.handle, end_ns, e.done_ns - e.arrival_ns);
   }
@@ -215,7 +215,7 @@ std::string BrokenTimeline(const RequestTimeline& t) {
     if (total_ns != s.end_ns) return broken(s, fmt::format("causes have {} ns of {}", total_ns, s.end_ns));
     if (!mixed && by_cause != s.total_ns) return broken(s, "segments and causes disagree");
     if (s.prefill_beside_others_ns > s.total_ns[static_cast<size_t>(Cause::kPrefill)])
-      return broken(s, "more beside others than prefill");
+      return broken(s, "prefill_beside_others_ns is more than the prefill");
     if (s.segments.size() > core::Timelines::kMostSegments) return broken(s, "too many segments");
   }
   return {};
@@ -227,11 +227,11 @@ std::string Harness::Settle() {
     const bool worked = loop_->RunOnce();
     if (!executor_->violation().empty()) return "executor: " + executor_->violation();
     if (!drafts_->violation().empty()) return "drafts: " + drafts_->violation();
-    if (drafts_->live() > 0 && loop_->idle()) return "drafts: sequences that have ended were not told of";
+    if (drafts_->live() > 0 && loop_->idle()) return "drafts: End was not called for all ended sequences";
     if (!event_error_.empty()) return "events: " + event_error_;
     if (config_.check_every_pass && worked) {
       if (std::string broken = loop_->CheckIntegrity(); !broken.empty()) return broken;
-      // One of those that live, another each time.
+      // Another request in each pass.
       const RequestHandle some = handles_.empty() ? 1 : handles_[static_cast<size_t>(passes_++) % handles_.size()];
       for (const RequestTimeline& t : loop_->Timelines({.handle = some})) {
         if (std::string broken = BrokenTimeline(t); !broken.empty()) return broken;
@@ -239,7 +239,7 @@ std::string Harness::Settle() {
     }
     if (!worked) return {};
   }
-  return "the loop does not come to rest";
+  return "the loop does not become idle";
 }
 
 bool Harness::Advance() {

@@ -1,4 +1,4 @@
-// A step loop over the fake executor on a virtual clock, with everything that can be checked checked after every pass.
+// A step loop over the fake executor on a virtual clock, with all integrity checks after every pass.
 #pragma once
 
 #include <functional>
@@ -19,36 +19,36 @@ namespace tactus::testing {
 struct HarnessConfig {
   core::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
-  std::vector<InjectedFault> faults;  // of chosen steps; `executor` draws its own
+  std::vector<InjectedFault> faults;  // in chosen steps, besides the random ones of `executor`
   int64_t num_blocks = 64;
-  int64_t swap_blocks = 0;    // of host memory
-  int64_t import_blocks = 0;  // beside them, for what comes from elsewhere
-  bool list_entered = false;  // the loop tells what is new in the prefix cache
+  int64_t swap_blocks = 0;    // in host memory
+  int64_t import_blocks = 0;  // further ones for imports
+  bool list_entered = false;  // KvCacheConfig::list_entered
   int32_t block_size = 4;
   int32_t max_model_len = 128;
   int32_t max_num_seqs = 8;
   int32_t max_queue = 64;
   bool prefix_caching = true;
   bool check_every_pass = true;
-  bool fresh_policies = false;                 // forget every index before each pass
-  core::LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
+  bool fresh_policies = false;                 // clear all indexes of policies before each pass
+  core::LengthPredictor* predictor = nullptr;  // null: the scheduler's, by name
   std::vector<TokenId> model_stop_ids;
-  double draft_accuracy = 0;    // with executor.max_draft_tokens: how often a guess is right
-  bool tokens_on_host = false;  // of every other request
+  double draft_accuracy = 0;    // with executor.max_draft_tokens: share of right guesses
+  bool tokens_on_host = false;  // for every other request
   int32_t stopwatch_every = 1;
-  bool corrected = false;  // scheduler.limits.step_time learns from the results
-  std::string trace_path;  // records there; CloseTrace ends it
-  std::string about;       // for the account of a broken invariant
+  bool corrected = false;  // scheduler.limits.step_time is corrected by the results
+  std::string trace_path;  // where to record; CloseTrace ends the recording
+  std::string about;       // for crash reports
 };
 
-// What one choice of one request received.
+// The output of one choice.
 struct ChoiceOutput {
   std::vector<TokenId> tokens;
   FinishReason finish = FinishReason::kNone;
   int32_t stop_string = -1;
   std::vector<TimeNs> token_ns;
-  std::vector<TokenLogprob> logprobs;  // the first entry of each token's
-  std::vector<DurationNs> gap_ns;      // of each token
+  std::vector<TokenLogprob> logprobs;  // first entry per token
+  std::vector<DurationNs> gap_ns;      // per token
 };
 
 struct RequestOutput {
@@ -57,16 +57,16 @@ struct RequestOutput {
   bool done = false;
   core::RequestDoneEvent done_event;
   Status error;
-  RequestTimeline timeline;                                                                 // when it was done
+  RequestTimeline timeline;                                                                 // at its end
   std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;  // first row, rows
 };
 
-// "!1 0:8+1* 2:0+4 c2" is: slot 1 preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3
+// "!1 0:8+1* 2:0+4 c2": slot 1 is preempted; slot 0 computes position 8 and samples; slot 2 computes positions 0 to 3
 // without sampling; two block copies. "0:8+4d3*": three of the four tokens are drafts. "out2 in1 p3": two blocks are
 // swapped out, one in, and three tokens are padding.
 std::string TextOf(const StepPlan& plan);
 
-// Passes everything on, writes down each plan's text and counts whose items took their input from the one before.
+// Forwards all calls, logs each plan's text and counts the chained items per request.
 class LoggingExecutor final : public Executor {
  public:
   explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}
@@ -83,7 +83,7 @@ class LoggingExecutor final : public Executor {
   void WriteHostBlock(BlockId block, const std::byte* from) override { inner_.WriteHostBlock(block, from); }
   std::vector<std::string> log;
   std::map<RequestHandle, int64_t> chained_items;
-  std::function<void()> at_poll;  // once: what another thread does in the middle of a pass
+  std::function<void()> at_poll;  // called once within a pass, as if by another thread
 
  private:
   std::map<SlotId, RequestHandle> requests_;
@@ -95,23 +95,23 @@ class Harness final : public core::EventSink {
   explicit Harness(const HarnessConfig& config, core::InjectedChoices injected = {});
   ~Harness() override;
 
-  // Empty `scheduler_error` means all is well; tests of refusals read it.
+  // Ok unless the configuration was refused.
   const Status& scheduler_error() const { return scheduler_error_; }
   Result<RequestHandle> Submit(Request request);
-  // Submits now; fails the test if refused.
+  // Submits; a refusal fails the test.
   RequestHandle MustSubmit(Request request);
-  // A request that has run elsewhere; its choice has the tokens from there.
+  // Submits a request migrated in; its choice begins with the tokens from there.
   Result<RequestHandle> SubmitImported(Request request, core::ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
-  // Changes each request before it is submitted.
+  // Called with each request before it is submitted.
   std::function<void(core::PreparedRequest*)> prepare;
-  // Once, in the middle of the next pass that asks for results.
+  // Runs `call` within the next pass that polls for results.
   void InTheMiddleOfAPass(std::function<void()> call) { logging_->at_poll = std::move(call); }
-  // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
+  // Runs passes until nothing happens at this instant. Returns the first broken invariant, or empty.
   std::string Settle();
   // Advances the clock to the next result; false when none is in flight.
   bool Advance();
-  // Settle and advance until idle or `limit` steps; returns what broke.
+  // Settles and advances until idle or `limit` steps. Returns the first broken invariant, or empty.
   std::string Run(int64_t limit = 100000);
 
   void OnStep(const core::StepEvents& events) override;
@@ -127,11 +127,11 @@ class Harness final : public core::EventSink {
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
-  // Everything of the kind that came, in order.
+  // All events of a kind, in order.
   const std::vector<core::StepRecord>& records() const { return records_; }
   const std::vector<core::ScheduledEvent>& scheduled() const { return scheduled_; }
   const std::vector<core::GapEvent>& gaps() const { return gaps_; }
-  int64_t decisions_timed() const { return decisions_timed_; }  // passes that told a decision's time
+  int64_t decisions_timed() const { return decisions_timed_; }  // passes with a decision time
   int64_t steps() const { return loop_->Stats().steps; }
   Status CloseTrace() { return replica_->CloseTap(); }
 
@@ -147,7 +147,7 @@ class Harness final : public core::EventSink {
   LoggingExecutor* logging_ = nullptr;  // in faulty_
   std::unique_ptr<FaultyExecutor> faulty_;
   std::unique_ptr<core::Replica> replica_;
-  core::StepLoop* loop_ = nullptr;  // the replica's
+  core::StepLoop* loop_ = nullptr;  // of replica_
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;
   std::vector<core::StepRecord> records_;
@@ -158,13 +158,13 @@ class Harness final : public core::EventSink {
   std::string event_error_;
 };
 
-// What does not add up in a timeline; empty: all does.
+// The first inconsistency of a timeline; empty: none.
 std::string BrokenTimeline(const RequestTimeline& timeline);
 
 Request MakeRequest(std::vector<TokenId> prompt, int64_t max_tokens);
-// `length` tokens from (seed), distinct enough to share nothing.
+// `length` tokens drawn from `seed`; different seeds share no prefix blocks.
 std::vector<TokenId> Tokens(uint64_t seed, int32_t length, int32_t vocab = 64);
-// What the fake model answers, computed without any engine: until max_tokens or a stop id.
+// The fake model's output, computed without an engine: until max_tokens or a stop id.
 std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Request& request, int32_t choice,
                                     const std::vector<TokenId>& model_stop_ids);
 

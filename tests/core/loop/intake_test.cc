@@ -1,4 +1,4 @@
-// What may queue: lengths, counts and keys at the last value that is taken, and the queue at its last place.
+// Limits of requests and of the queue, at the last accepted and the first refused value.
 #include "core/loop/intake.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ std::string Answer(const std::shared_ptr<const Request>& request, const IntakeLi
   return prepared.status().message();
 }
 
-TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
+TEST(PrepareRequest, LimitsAreInclusive) {
   EXPECT_EQ(Answer(Asked(1, 1)), "");
   EXPECT_EQ(Answer(Asked(0, 1)), "the prompt is empty; it needs at least 1 token");
   EXPECT_EQ(Answer(Asked(1, 0)), "max_tokens is 0; it must be at least 1");
@@ -54,8 +54,8 @@ TEST(PrepareRequest, EveryLimitIsTheLastValueTaken) {
             "prompt of 30 tokens + max_tokens of 11 exceed the context of 40 tokens; give max_tokens up to 10");
 }
 
-// What orders compute with, and what a replay of the recording takes.
-TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
+// Orders compute with these numbers, and a replay must accept them.
+TEST(PrepareRequest, PlannedPlaceMustNotBeNegative) {
   Request r = MakeRequest(Tokens(1, 9), 4);
   for (const PlannedPlace& place : {PlannedPlace{}, PlannedPlace{0, 0}, PlannedPlace{1 << 30, 1 << 30}}) {
     r.planned = place;
@@ -70,7 +70,7 @@ TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
   }
 }
 
-TEST(PrepareRequest, AnAdapterIsOneOfThoseLoaded) {
+TEST(PrepareRequest, AdapterMustBeLoaded) {
   Request r = MakeRequest(Tokens(1, 9), 4);
   const auto plain = PrepareRequest(std::make_shared<Request>(r), Limits());
   r.adapter = "blue";
@@ -83,17 +83,17 @@ TEST(PrepareRequest, AnAdapterIsOneOfThoseLoaded) {
   ASSERT_TRUE(plain.ok() && blue.ok());
   EXPECT_EQ(plain->adapter, 0);
   EXPECT_EQ(blue->adapter, 2);
-  EXPECT_NE(plain->root_key, blue->root_key) << "KV computed under an adapter is not the model's";
+  EXPECT_NE(plain->root_key, blue->root_key) << "KV computed with an adapter differs from the model's";
   EXPECT_NE(plain->choices[0].keys, blue->choices[0].keys);
 }
 
-TEST(PrepareRequest, WhatItPrepares) {
+TEST(PrepareRequest, SetsStopIdsKeysAndClient) {
   Request r = MakeRequest(Tokens(1, 9), 4);
   r.n = 2;
   r.stop.stop_token_ids = {7, 5, 7};
   const auto with_eos = PrepareRequest(std::make_shared<Request>(r), Limits());
   ASSERT_TRUE(with_eos.ok());
-  EXPECT_EQ(with_eos->stop_ids, (std::vector<TokenId>{5, 7, 9})) << "in order and once";
+  EXPECT_EQ(with_eos->stop_ids, (std::vector<TokenId>{5, 7, 9})) << "sorted and unique";
   EXPECT_EQ(with_eos->prompt_tokens, 9);
   EXPECT_EQ(with_eos->max_tokens, 4);
   EXPECT_EQ(with_eos->client, 0u) << "unknown";
@@ -115,7 +115,7 @@ TEST(PrepareRequest, WhatItPrepares) {
   EXPECT_TRUE(without->choices[1].stop.has_value());
 }
 
-TEST(PrepareRequest, WithoutTokensItSharesWhatHasAllItsKeys) {
+TEST(PrepareRequest, WithoutTokensSharesOnlyWithAllKeys) {
   const auto keys = [](size_t count) { return std::vector<Hash128>(count, Hash128{3, 4}); };
   const auto shares = [&](size_t count) {
     const auto prepared = PrepareWithoutTokens(Asked(1, 1), 9, keys(count), Limits());
@@ -132,11 +132,11 @@ TEST(PrepareRequest, WithoutTokensItSharesWhatHasAllItsKeys) {
   EXPECT_FALSE(PrepareWithoutTokens(Asked(1, 1), 9, keys(2), off)->has_keys);
 }
 
-TEST(Intake, WaitsForRoomAsLongAsItIsTold) {
+TEST(Intake, WaitForRoomHonoursItsTimeout) {
   Intake intake(3, 5);
   const auto submit = [&](int32_t n) { EXPECT_TRUE(intake.Submit(*PrepareRequest(Asked(1, 1, n), Limits()), 0).ok()); };
   EXPECT_TRUE(intake.WaitForRoom(3, 0).ok());
-  EXPECT_TRUE(intake.WaitForRoom(100, 0).ok()) << "more than there ever is room for is Submit's to refuse";
+  EXPECT_TRUE(intake.WaitForRoom(100, 0).ok()) << "more than ever fits is refused by Submit";
   submit(2);
   EXPECT_TRUE(intake.WaitForRoom(1, 0).ok());
   const Status none = intake.WaitForRoom(2, 1);
@@ -151,8 +151,8 @@ TEST(Intake, WaitsForRoomAsLongAsItIsTold) {
   EXPECT_TRUE(intake.WaitForRoom(1, 0).ok());
 }
 
-TEST(Intake, RoomWakesWhoWaitsForItAndSoDoesTheEnd) {
-  const test::TimeLimit limit("who waits for room is not told of it, or not of the end");
+TEST(Intake, RoomAndCloseWakeWaitingThreads) {
+  const test::TimeLimit limit("a thread in WaitForRoom was not woken by room or by Close");
   Intake intake(1, 100);
   const auto submit = [&] { return intake.Submit(*PrepareRequest(Asked(1, 1), Limits()), 0); };
   ASSERT_TRUE(submit().ok());
@@ -160,7 +160,7 @@ TEST(Intake, RoomWakesWhoWaitsForItAndSoDoesTheEnd) {
   intake.SequencesDequeued(1);
   intake.TellRoom();
   EXPECT_TRUE(woken.get().ok());
-  // Whichever comes first, the look or the room.
+  // In both orders of the check and the room.
   for (int i = 0; i < 2000; ++i) {
     ASSERT_TRUE(submit().ok());
     std::thread engine([&] {
@@ -181,7 +181,7 @@ TEST(Intake, RoomWakesWhoWaitsForItAndSoDoesTheEnd) {
   }
 }
 
-TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
+TEST(Intake, AcceptsUpToQueueAndSlotLimits) {
   Intake intake(3, 5);
   IntakeLimits limits = Limits();
   const auto submit = [&](int32_t n, TimeNs arrival_ns = -1) {
@@ -192,7 +192,7 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   EXPECT_FALSE(intake.HasInput());
   EXPECT_EQ(*submit(2), 1u);
   EXPECT_EQ(submit(2).status().message(), "the queue is full: 2 sequences wait, --max-queue is 3; try again later");
-  EXPECT_EQ(*submit(1, 0), 2u) << "its last place; no handle is lost to what was refused";
+  EXPECT_EQ(*submit(1, 0), 2u) << "the last place; a refused request uses no handle";
   EXPECT_EQ(submit(1).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(intake.live_requests(), 2);
   intake.SequencesDequeued(3);
@@ -201,7 +201,7 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   intake.SequencesDequeued(2);
   EXPECT_FALSE(submit(1).ok());
   intake.SequencesFreed(1);
-  intake.SequencesQueued(3);  // preempted ones wait too
+  intake.SequencesQueued(3);  // preempted sequences wait too
   EXPECT_FALSE(submit(1).ok());
   intake.SequencesDequeued(1);
   EXPECT_EQ(*submit(1), 4u);
@@ -215,7 +215,7 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
   EXPECT_TRUE(transfers.empty());
   EXPECT_FALSE(intake.HasInput());
   ASSERT_EQ(requests.size(), 4u);
-  const std::vector<TimeNs> arrivals = {77, 0, 5, 77};  // stamped only where there was none
+  const std::vector<TimeNs> arrivals = {77, 0, 5, 77};  // set by Submit only where it was not given
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(requests[i].handle, i + 1);
     EXPECT_EQ(requests[i].arrival_ns, arrivals[i]);

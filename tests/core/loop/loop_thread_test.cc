@@ -1,5 +1,5 @@
-// The loop on its own thread: submits, cancels and statistics from several threads (run under tsan), and no allocation
-// in the steady state.
+// The loop on its own thread: submits, cancels and statistics from several threads (also run under TSan), and no
+// allocation in the steady state.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -70,8 +70,7 @@ struct Rig {
     sc.limits.max_model_len = max_tokens + 64;
     sc.limits.blocks_total = max_num_seqs * (sc.limits.max_model_len / 16 + 1);
     config.max_queue = 512;
-    if (*Scheduler::PredictorFor(WithSlots(config)) == "oracle")
-      sc.preset = "trail";  // true lengths are not known here
+    if (*Scheduler::PredictorFor(WithSlots(config)) == "oracle") sc.preset = "trail";  // true lengths are unknown here
     replica = std::move(Replica::Create(std::move(config), {})).value();
     ReplicaParts parts;
     parts.executor = &executor;
@@ -86,7 +85,7 @@ struct Rig {
     TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(std::move(request), replica->limits()));
     return loop->Submit(std::move(prepared));
   }
-  // A preset's predictor is asked for before the replica is made.
+  // For Scheduler::PredictorFor, before the replica is created.
   static SchedulerConfig WithSlots(const ReplicaConfig& config) {
     SchedulerConfig sc = config.scheduler;
     sc.limits.slot_capacity = config.slots();
@@ -99,7 +98,7 @@ struct Rig {
 };
 
 TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
-  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
+  const test::TimeLimit limit("an accepted request never ended, or the loop does not stop");
   Rig rig("sarathi-serve");
   std::thread engine([&] { rig.loop->Run(); });
   std::atomic<int64_t> accepted{0}, refused{0};
@@ -134,9 +133,9 @@ TEST(LoopThread, ManyThreadsSubmitCancelAndRead) {
   EXPECT_EQ(rig.loop->CheckIntegrity(), "");
 }
 
-// On real threads and a real clock no two runs are alike; the recording of one is.
-TEST(LoopThread, ARecordedLiveRunReplays) {
-  const test::TimeLimit limit("a request that was accepted never ended, or the loop does not stop");
+// Runs on real threads and a real clock all differ, but a recording of one replays identically.
+TEST(LoopThread, RecordedLiveRunReplays) {
+  const test::TimeLimit limit("an accepted request never ended, or the loop does not stop");
   const std::string path = ::testing::TempDir() + "tactus_live.trace";
   Rig rig("sarathi-serve", 8, 64, path);
   std::thread engine([&] { rig.loop->Run(); });
@@ -164,7 +163,7 @@ TEST(LoopThread, ARecordedLiveRunReplays) {
 }
 
 TEST(LoopThread, StopWakesASleepingLoop) {
-  const test::TimeLimit limit("the loop sleeps on although it was given a request, or was told to stop");
+  const test::TimeLimit limit("the loop was not woken by a request or by Stop");
   Rig rig("vllm");
   std::thread engine([&] { rig.loop->Run(); });
   ASSERT_TRUE(rig.Submit(1, 5).ok());
@@ -174,9 +173,9 @@ TEST(LoopThread, StopWakesASleepingLoop) {
   EXPECT_EQ(rig.sink.tokens.load(), 5);
 }
 
-// Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence
-// that starts again takes one copy of what it has generated along (SequenceStart::output).
-TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
+// With every scheduler, neither planning nor committing allocates while nothing arrives or ends, except for one copy of
+// the output when a preempted sequence restarts (SequenceStart::output).
+TEST(LoopThread, SteadyStateDoesNotAllocate) {
   for (const auto& preset : Presets()) {
     Rig rig(preset.name, 16, 400);
     for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(rig.Submit(i, 400).ok());
@@ -191,8 +190,8 @@ TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
   }
 }
 
-// As the loop calls it, for a sequence that is left out, cut into chunks and preempted again and again.
-TEST(SteadyState, NoTimelineAllocatesWhileNobodyComesOrEnds) {
+// The loop's calls for a sequence that is left out, cut into chunks and preempted again and again.
+TEST(SteadyState, TimelinesDoNotAllocateWithoutArrivalsAndEnds) {
   class Sequences final : public Timelines::Sequences {
    public:
     Timelines::Running RunningOf(SlotId) const override { return running; }

@@ -1,4 +1,4 @@
-// The exposition text against a strict reader of the format, and the figures against hand-counted events.
+// The exposition text is read by a strict parser, and the figures are compared with hand-counted events.
 #include "core/loop/metrics.h"
 #include "base/json.h"
 
@@ -13,8 +13,8 @@
 namespace tactus::core {
 namespace {
 
-// Reads the Prometheus text format, version 0.0.4, and accepts nothing else: every family has HELP and TYPE before its
-// samples, appears once, samples are unique, histogram buckets are cumulative and end with +Inf equal to _count.
+// Accepts only the Prometheus text format, version 0.0.4: every family has HELP and TYPE before its samples and appears
+// once, samples are unique, histogram buckets are cumulative and end with +Inf equal to _count.
 class StrictReader {
  public:
   struct Family {
@@ -210,7 +210,7 @@ TEST(Metrics, TextIsValidAndHasEveryName) {
   EXPECT_NE(text.find("block_size=\"16\",num_gpu_blocks=\"100\""), std::string::npos);
 }
 
-TEST(Metrics, TheReaderRefusesWhatIsNotTheFormat) {
+TEST(Metrics, ReaderRefusesInvalidText) {
   for (const char* bad :
        {"x 1", "x 1\n", "# HELP x h\n# TYPE x counter\nx 1\nx 1\n", "# HELP x h\n# TYPE x gauge\nx{a=1} 2\n",
         "# HELP x h\n# TYPE x gauge\nx one\n", "# TYPE x gauge\nx 1\n",
@@ -219,16 +219,16 @@ TEST(Metrics, TheReaderRefusesWhatIsNotTheFormat) {
   }
 }
 
-TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
+TEST(Metrics, SloIsKeptOnlyIfAllObjectivesAre) {
   Scene scene;
   const Slo all{20 * kMs, 10 * kMs, 100 * kMs};
-  scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a");                        // kept, to the limit
+  scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a");                        // kept, exactly at the limit
   scene.Done(21 * kMs, 10 * kMs, 100 * kMs, all, "a");                        // first token late
   scene.Done(20 * kMs, 11 * kMs, 100 * kMs, all, "a");                        // one gap too long
-  scene.Done(20 * kMs, 10 * kMs, 101 * kMs, all, "a");                        // late in all
-  scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a", FinishReason::kError);  // no answer
-  scene.Done(500 * kMs, 500 * kMs, 900 * kMs, {}, "a");                       // promised nothing: not counted
-  scene.Done(1 * kMs, 500 * kMs, 900 * kMs, {2 * kMs, 0, 0}, "b");            // kept the only part stated
+  scene.Done(20 * kMs, 10 * kMs, 101 * kMs, all, "a");                        // total too late
+  scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a", FinishReason::kError);  // failed
+  scene.Done(500 * kMs, 500 * kMs, 900 * kMs, {}, "a");                       // no objectives: not counted
+  scene.Done(1 * kMs, 500 * kMs, 900 * kMs, {2 * kMs, 0, 0}, "b");            // kept its only objective
   const auto result = SortedJson::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   EXPECT_DOUBLE_EQ(result["slo_attainment"].get<double>(), 2.0 / 6.0);
   EXPECT_DOUBLE_EQ(result["jct_attainment"].get<double>(), 3.0 / 5.0);  // three in time, one late, one failed
@@ -240,7 +240,7 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
   EXPECT_EQ(result["requests"]["failed"], 1);
 }
 
-TEST(Metrics, WhatIsNotKnownIsNull) {
+TEST(Metrics, UnknownFiguresAreNull) {
   Scene scene;
   const auto result = SortedJson::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   for (const char* name :
@@ -253,7 +253,7 @@ TEST(Metrics, WhatIsNotKnownIsNull) {
   EXPECT_EQ(result["plan_hash"], "0000000000000000");
 }
 
-TEST(Metrics, FiguresOfOneRequest) {
+TEST(Metrics, FiguresOfOneRequestMatchHandCalculation) {
   Scene scene;
   scene.Done(40 * kMs, 9 * kMs, 140 * kMs, {}, "");
   const GapEvent gaps[] = {{40 * kMs, 1, true}, {6 * kMs, 1, false}, {14 * kMs, 1, false}};

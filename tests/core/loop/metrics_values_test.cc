@@ -1,5 +1,5 @@
-// Every figure of the exposition text and of the result object comes from its own source: each source has a number of
-// its own here.
+// Each figure of the exposition text and of the result object has its own source. Here every source has a different
+// number.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -45,7 +45,7 @@ class Figures {
  public:
   core::EngineMetrics metrics{"m", core::KvCacheConfig{1000, 16, 8, 10, true}, 512};
 
-  // The value of the one line that starts with `name{` and has `label`; fails if there is none.
+  // The value of the line that starts with `name{` and has `label`; fails if there is none.
   double Of(const std::string& name, const std::string& label = "") {
     std::istringstream lines(metrics.Text(DistinctStats()));
     for (std::string line; std::getline(lines, line);) {
@@ -58,7 +58,7 @@ class Figures {
   SortedJson Result() { return SortedJson::parse(ToJson(metrics.Outcome(DistinctStats()))); }
 };
 
-TEST(MetricsValues, EveryStatisticHasItsOwnName) {
+TEST(MetricsValues, EachStatisticHasItsOwnMetric) {
   Figures f;
   const std::pair<const char*, double> plain[] = {
       {"vllm:num_requests_running", 2},
@@ -114,7 +114,7 @@ core::RequestDoneEvent Done(const std::shared_ptr<const Request>& request) {
   return d;
 }
 
-TEST(MetricsValues, ARequestsTimesAreBetweenTheRightEvents) {
+TEST(MetricsValues, RequestTimesAreBetweenTheRightEvents) {
   Figures f;
   const auto request = std::make_shared<Request>();
   const core::RequestDoneEvent done[] = {Done(request), Done(request)};
@@ -141,12 +141,12 @@ TEST(MetricsValues, ARequestsTimesAreBetweenTheRightEvents) {
   EXPECT_NEAR(result["scheduling_delay_ms"]["mean"].get<double>(), 400.0, 1e-3);
 }
 
-TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
+TEST(MetricsValues, MissingEventsAreNotMeasured) {
   Figures f;
   const auto request = std::make_shared<Request>();
   core::RequestDoneEvent one = Done(request), never = Done(request), failed = Done(request), two = Done(request);
   one.completion_tokens = 1;  // no gap between tokens
-  two.completion_tokens = 2;  // the fewest that have one
+  two.completion_tokens = 2;  // the fewest tokens with a gap
   never.scheduled_ns = never.first_token_ns = 0;
   never.finish = FinishReason::kCancelled;
   failed.finish = FinishReason::kError;
@@ -154,7 +154,7 @@ TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
   core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
-  EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 3) << "one was never scheduled, one failed after it was";
+  EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 3) << "one was never scheduled, one failed later";
   EXPECT_EQ(f.Of("vllm:e2e_request_latency_seconds_count"), 2);
   const auto result = f.Result();
   EXPECT_EQ(result["requests"]["completed"], 2);
@@ -165,7 +165,7 @@ TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
 }
 
 // On a virtual clock a request may be scheduled at 0.
-TEST(MetricsValues, ARequestScheduledAtZeroCounts) {
+TEST(MetricsValues, RequestScheduledAtTimeZeroCounts) {
   Figures f;
   core::RequestDoneEvent d = Done(std::make_shared<Request>());
   d.arrival_ns = d.scheduled_ns = 0;
@@ -175,7 +175,7 @@ TEST(MetricsValues, ARequestScheduledAtZeroCounts) {
   EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 1);
 }
 
-TEST(MetricsValues, StepsGapsAndDecisions) {
+TEST(MetricsValues, StepsGapsAndDecisionsAreCounted) {
   Figures f;
   core::StepRecord good, bad;
   good.prefill_tokens = 30;
@@ -204,13 +204,13 @@ TEST(MetricsValues, StepsGapsAndDecisions) {
   EXPECT_EQ(f.Of("vllm:iteration_tokens_total_sum"), 134);
   EXPECT_EQ(f.Of("vllm:iteration_tokens_total_count"), 2);
   EXPECT_EQ(f.Of("tactus_executor_errors_total"), 1);
-  EXPECT_EQ(f.Of("tactus_step_seconds_count"), 1) << "a step that failed has no time";
+  EXPECT_EQ(f.Of("tactus_step_seconds_count"), 1) << "a failed step has no time";
   EXPECT_NEAR(f.Of("tactus_step_seconds_sum"), 0.007, 1e-12);
   events = {};
   events.steps = {&unpredicted, 1};
   f.metrics.OnStep(events);
   EXPECT_NEAR(f.Of("tactus_predicted_step_seconds_total"), 0.01, 1e-12);
-  EXPECT_NEAR(f.Of("tactus_measured_step_seconds_total"), 0.007, 1e-12) << "of those that were predicted";
+  EXPECT_NEAR(f.Of("tactus_measured_step_seconds_total"), 0.007, 1e-12) << "only of the steps with a prediction";
   EXPECT_EQ(f.Of("tactus_step_measured_to_predicted_count"), 1);
   EXPECT_NEAR(f.Of("tactus_step_measured_to_predicted_sum"), 0.7, 1e-12);
   EXPECT_EQ(f.Of("tactus_step_time_correction"), 1);
@@ -227,7 +227,7 @@ TEST(MetricsValues, StepsGapsAndDecisions) {
   EXPECT_NEAR(f.Result()["decision_us"]["p50"].get<double>(), 0.2, 1e-9);
 }
 
-TEST(MetricsValues, AnSloIsCountedByClassAndByWhetherItWasKept) {
+TEST(MetricsValues, SlosAreCountedByClassAndResult) {
   Figures f;
   auto chat = std::make_shared<Request>(), batch = std::make_shared<Request>();
   chat->slo = {1000 * kMs, 0, 0};
@@ -242,7 +242,7 @@ TEST(MetricsValues, AnSloIsCountedByClassAndByWhetherItWasKept) {
   core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
-  EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"chat\",kept=\"true\""), 1) << "to the limit is kept";
+  EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"chat\",kept=\"true\""), 1) << "exactly at the limit is kept";
   EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"chat\",kept=\"false\""), 2);
   EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"batch\",kept=\"true\""), 0);
   EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"batch\",kept=\"false\""), 1);
@@ -255,7 +255,7 @@ TEST(MetricsValues, AnSloIsCountedByClassAndByWhetherItWasKept) {
   EXPECT_DOUBLE_EQ(result["goodput"].get<double>(), 0.1);  // one in ten seconds
 }
 
-TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
+TEST(MetricsValues, MissedObjectivesAreCountedByCause) {
   Figures f;
   auto chat = std::make_shared<Request>();
   chat->slo = {1000 * kMs, 0, 0};
@@ -275,7 +275,7 @@ TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
   EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"places\""), 1);
   EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"cancelled\""), 1);
   EXPECT_EQ(f.Of("tactus_slo_misses_total", ttft + ",cause=\"refused\""), 1);
-  // Two first tokens came just in time, one when four times as long had passed; the refused one had none.
+  // Two first tokens came exactly in time, one after four times the objective; the refused request had none.
   EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-4\""), 0);
   EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-2\""), 1);
   EXPECT_EQ(f.Of("tactus_slo_slack_ratio_bucket", ttft + ",le=\"-0.1\""), 1);
@@ -284,8 +284,8 @@ TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
   EXPECT_EQ(f.Of("tactus_slo_slack_ratio_count", ttft), 3);
 }
 
-// 1 s was measured: predicted as 0.8, 1.25 and not at all; and one that the gate refused.
-TEST(MetricsValues, WhatTheGatePredictedIsHeldAgainstWhatCame) {
+// 1 s was measured for predictions of 0.8 s, 1.25 s and none; the gate refused another request.
+TEST(MetricsValues, GatePredictionsAreComparedWithMeasuredTtft) {
   Figures f;
   auto chat = std::make_shared<Request>();
   chat->slo = {500 * kMs, 0, 0};

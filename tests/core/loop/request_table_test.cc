@@ -1,4 +1,4 @@
-// The table of requests against a plain map: what is forgotten is unknown, and nothing else is.
+// Compares the table of requests with a map.
 #include "core/loop/request_table.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ PreparedRequest Named(RequestHandle handle) {
   return request;
 }
 
-TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
-  constexpr int32_t kCapacity = 8;  // of 16 buckets, so that most requests meet another on their way
+TEST(RequestTable, FindsExactlyTheRequestsNotForgotten) {
+  constexpr int32_t kCapacity = 8;  // in 16 buckets, so that most probes collide
   constexpr RequestHandle kHandles = 200;
   RequestTable table(kCapacity);
   std::map<RequestHandle, RequestRecord*> live;
@@ -45,18 +45,18 @@ TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
   }
 }
 
-TEST(RequestTable, AForgottenRecordStaysUntilItIsReleased) {
+TEST(RequestTable, ForgottenRecordStaysUntilRelease) {
   RequestTable table(2);
   RequestRecord* first = table.Add(Named(7));
   first->completion_tokens = 5;
   table.Forget(7);
   RequestRecord* second = table.Add(Named(8));
-  EXPECT_NE(first, second) << "its record is still held";
+  EXPECT_NE(first, second) << "its record was not released";
   EXPECT_EQ(first->in.handle, 7u);
   table.Release(first);
   RequestRecord* third = table.Add(Named(9));
   EXPECT_EQ(third, first);
-  EXPECT_EQ(third->completion_tokens, 0) << "a record begins empty";
+  EXPECT_EQ(third->completion_tokens, 0) << "a reused record starts empty";
 }
 
 }  // namespace

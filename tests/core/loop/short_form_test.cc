@@ -1,5 +1,5 @@
-// The short form of a result ("all went as planned, these items met the end of the text") says the same as the long
-// one: same plans, same answers, same events, same trace.
+// The short form of a result ("all as planned; these items sampled the stop token") is equivalent to the long one: same
+// plans, same outputs, same events, same trace.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr TokenId kStop = 1;
 
-// A model without tokens that ends request i after length[i] of them. One millisecond per step and 10 us per token.
+// A model without token ids that ends request i after length[i] tokens. 1 ms per step and 10 us per token.
 class Scripted final : public Executor {
  public:
   Scripted(bool short_form, int32_t depth, ManualClock* clock)
@@ -63,7 +63,7 @@ class Scripted final : public Executor {
  private:
   struct Slot {
     RequestHandle request = 0;
-    int32_t end = 0;  // known tokens at which the stop comes: position end - 1 is computed
+    int32_t end = 0;  // the item that computes position end - 1 samples the stop token
   };
   const ExecutorTraits traits_;
   const bool short_;
@@ -104,7 +104,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   SchedulerLimits& sizes = config.scheduler.limits;
   sizes.max_num_seqs = 8;
   sizes.max_model_len = 200;
-  sizes.blocks_total = 90;  // short: preemptions happen
+  sizes.blocks_total = 90;  // few, so that there are preemptions
   sizes.block_size = 4;
   sizes.token_budget = 48;
   config.max_queue = 256;
@@ -125,16 +125,16 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   for (int i = 0; i < 120; ++i) {
     auto request = std::make_shared<Request>();
     request->stop.max_tokens = 40;
-    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;  // an end of the text before that does not count
+    request->stop.min_tokens = i % 3 == 0 ? 20 : 0;  // an earlier stop token does not count
     const auto handle = static_cast<RequestHandle>(i) + 1;
     executor.prompt[handle] = 1 + static_cast<int32_t>(rng.Next64() % 100);
-    executor.length[handle] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // beyond 40: ends by length
+    executor.length[handle] = 1 + static_cast<int32_t>(rng.Next64() % 60);  // above 40: ends by length
     alive.push_back(request);
     EXPECT_TRUE(loop.Submit(*PrepareWithoutTokens(request, executor.prompt[handle], {}, replica->limits())).ok());
   }
   for (int rounds = 0; !loop.idle(); ++rounds) {
     if (rounds == 100000) {
-      ADD_FAILURE() << "the loop does not come to rest";
+      ADD_FAILURE() << "the loop does not become idle";
       break;
     }
     for (int passes = 0; passes < 1000 && loop.RunOnce(); ++passes) {
@@ -150,7 +150,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   return run;
 }
 
-TEST(ShortForm, SaysTheSameAsTheLongOne) {
+TEST(ShortForm, EqualsTheLongForm) {
   for (const int32_t depth : {1, 3}) {
     SCOPED_TRACE(depth);
     const Played full = Play(false, depth, true);
@@ -173,8 +173,8 @@ TEST(ShortForm, SaysTheSameAsTheLongOne) {
   }
 }
 
-// One sequence at a time and one token each: a step is a request's whole life. Two errors, a good step, two errors.
-TEST(ShortForm, AGoodStepEndsARowOfErrors) {
+// One sequence at a time with one token each, so that a step is a whole request. Two errors, a good step, two errors.
+TEST(ShortForm, GoodStepResetsTheErrorCount) {
   FaultyExecutor executor(std::make_unique<NullExecutor>(1, false, 7, true), {{0}, {1}, {3}, {4}});
   ReplicaConfig config;
   config.scheduler.limits.max_num_seqs = 1;
@@ -199,10 +199,10 @@ TEST(ShortForm, AGoodStepEndsARowOfErrors) {
     ASSERT_TRUE(loop.Submit(*PrepareWithoutTokens(request, 3, {}, (*replica)->limits())).ok());
   }
   for (int pass = 0; !loop.idle(); ++pass) {
-    ASSERT_LT(pass, 1000) << "the loop does not come to rest";
+    ASSERT_LT(pass, 1000) << "the loop does not become idle";
     loop.RunOnce();
   }
-  EXPECT_TRUE(loop.healthy()) << "error, error, good, error, error is never three in a row";
+  EXPECT_TRUE(loop.healthy()) << "error, error, good, error, error has no three in a row";
   EXPECT_EQ(loop.Stats().finished_error, 4);
   EXPECT_EQ(loop.Stats().finished_length, 2);
 }

@@ -1,4 +1,4 @@
-// What the loop tells of its steps and requests, against what happened: records of steps, statistics, gaps, logprobs.
+// The loop's records of steps, statistics, gaps and logprobs, compared with the known run.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -16,8 +16,8 @@ using testing::Tokens;
 
 constexpr DurationNs kStepNs = kMillisecond, kTokenNs = 10 * kMicrosecond;  // of the fake executor
 
-// A prompt of 10; in the second step one of 5 joins its decode.
-TEST(StepEvents, ARecordSaysWhatItsStepDid) {
+// A prompt of 10 tokens; the second step has its decode and a prompt of 5.
+TEST(StepEvents, RecordHasTheItemsAndTimesOfItsStep) {
   Harness h(HarnessConfig{});
   const TimeNs start = h.clock().NowNs();
   h.MustSubmit(MakeRequest(Tokens(1, 10), 3));
@@ -54,7 +54,7 @@ TEST(StepEvents, ARecordSaysWhatItsStepDid) {
   EXPECT_EQ(h.scheduled()[1].prompt_tokens, 5);
 }
 
-TEST(StepEvents, AFailedStepIsARecordThatIsNotOk) {
+TEST(StepEvents, RecordOfAFailedStepIsNotOk) {
   HarnessConfig config;
   config.faults = {{1}};
   Harness h(config);
@@ -85,7 +85,7 @@ TEST(StepEvents, GapsAreSinceTheTokenBeforeAndSinceArrival) {
 
 TEST(StepEvents, FiguresOfRequestsAddUpToThoseOfTheLoop) {
   HarnessConfig config;
-  config.num_blocks = 24;  // far too little for all at once
+  config.num_blocks = 24;  // far too few for all requests at once
   config.scheduler.limits.token_budget = 16;
   Harness h(config);
   int64_t prompts = 0;
@@ -97,7 +97,7 @@ TEST(StepEvents, FiguresOfRequestsAddUpToThoseOfTheLoop) {
   }
   ASSERT_EQ(h.Run(), "");
   const EngineStats stats = h.loop().Stats();
-  ASSERT_GT(stats.preemptions, 3) << "the scene needs preemptions";
+  ASSERT_GT(stats.preemptions, 3) << "test setup: there must be preemptions";
   int64_t preemptions = 0, recomputed = 0, generated = 0, finished = 0, dropped = 0;
   DurationNs longest = 0;
   for (const auto& [id, out] : h.outputs()) {
@@ -122,8 +122,8 @@ TEST(StepEvents, FiguresOfRequestsAddUpToThoseOfTheLoop) {
   EXPECT_EQ(static_cast<int64_t>(h.records().size()), stats.steps);
 }
 
-// max_num_seqs = 1: the request's first choice runs, its two siblings are held, another request waits.
-TEST(StepEvents, StatisticsOfThisMoment) {
+// With max_num_seqs = 1 the first choice runs, its two siblings are held, and another request waits.
+TEST(StepEvents, StatisticsHaveTheCurrentState) {
   HarnessConfig config;
   config.max_num_seqs = 1;
   config.scheduler.limits.token_budget = 16;
@@ -152,7 +152,7 @@ TEST(StepEvents, StatisticsOfThisMoment) {
   EXPECT_GT(kv.prefix_query_tokens, 0);
 }
 
-// Ten tokens of sixteen, then one and one: a quarter of three budgets. Three blocks of four tokens in each step.
+// 10, 1 and 1 tokens of budgets of 16: a quarter. Three blocks of four tokens in each step.
 TEST(StepEvents, UtilizationIsAMeanOverSteps) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 16;
@@ -165,17 +165,17 @@ TEST(StepEvents, UtilizationIsAMeanOverSteps) {
   EXPECT_DOUBLE_EQ(stats.kv_utilization, 3.0 / 64);
 }
 
-TEST(StepEvents, OnePlanInSoManyIsTimed) {
+TEST(StepEvents, EveryNthPlanIsTimed) {
   HarnessConfig config;
   config.stopwatch_every = 4;
   Harness h(config);
   h.MustSubmit(MakeRequest(Tokens(1, 10), 9));
   ASSERT_EQ(h.Run(), "");
   ASSERT_EQ(h.steps(), 9);
-  EXPECT_EQ(h.decisions_timed(), 3) << "steps 0, 4 and 8, each told once";
+  EXPECT_EQ(h.decisions_timed(), 3) << "steps 0, 4 and 8, once each";
 }
 
-TEST(StepEvents, WhatIsFoundInTheCacheIsSaidOnce) {
+TEST(StepEvents, CachedTokensAreReportedOncePerRequest) {
   Harness h(HarnessConfig{});
   h.MustSubmit(MakeRequest(Tokens(1, 13), 1));
   ASSERT_EQ(h.Run(), "");
@@ -188,9 +188,9 @@ TEST(StepEvents, WhatIsFoundInTheCacheIsSaidOnce) {
   EXPECT_EQ(h.scheduled()[1].cached_tokens, 12);
 }
 
-// Choice 0 ends by its length; choice 1, one step later, by a stop id that is its last token: the request's end is the
-// worse one.
-TEST(StepEvents, ARequestsEndIsTheWorstOfItsChoices) {
+// Choice 0 ends by length; choice 1, one step later, by a stop id at its last token. The request ends with the worse
+// reason.
+TEST(StepEvents, RequestEndsWithTheWorstReasonOfItsChoices) {
   for (uint64_t seed = 1; seed < 200; ++seed) {
     HarnessConfig config;
     Request r = MakeRequest(Tokens(seed, 9), 6);
@@ -212,10 +212,10 @@ TEST(StepEvents, ARequestsEndIsTheWorstOfItsChoices) {
     EXPECT_EQ(h.loop().Stats().finished_length, 1);
     return;
   }
-  FAIL() << "no seed gives such a pair of answers";
+  FAIL() << "no seed gives such a pair of outputs";
 }
 
-// The stop id is the third token: with min_tokens of two it ends there, with three it does not.
+// The stop id is the third token: it ends the output with min_tokens 2, but not with 3.
 TEST(StepEvents, MinTokensCountsTokensBeforeTheEnd) {
   for (uint64_t seed = 1; seed < 200; ++seed) {
     HarnessConfig config;
@@ -232,11 +232,11 @@ TEST(StepEvents, MinTokensCountsTokensBeforeTheEnd) {
     }
     return;
   }
-  FAIL() << "no seed has such an answer";
+  FAIL() << "no seed gives such an output";
 }
 
-// Two requests in every step, of which one or both asked.
-TEST(StepEvents, LogprobsGoToTheTokenTheyBelongTo) {
+// Steps with several requests, some or all with logprobs.
+TEST(StepEvents, LogprobsBelongToTheirTokens) {
   for (const bool both : {false, true}) {
     Harness h(HarnessConfig{});
     std::vector<RequestHandle> ids;
@@ -257,8 +257,8 @@ TEST(StepEvents, LogprobsGoToTheTokenTheyBelongTo) {
   }
 }
 
-// The fake executor says of each prompt row which position it is. Two prompts in chunks of five that share steps.
-TEST(StepEvents, PromptLogprobsGoToTheirRows) {
+// The fake executor returns each prompt row's position. Two prompts in chunks that share steps.
+TEST(StepEvents, PromptLogprobsBelongToTheirRows) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 8;
   Harness h(config);

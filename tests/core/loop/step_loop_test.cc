@@ -15,7 +15,7 @@ using testing::HarnessConfig;
 using testing::MakeRequest;
 using testing::Tokens;
 
-TEST(StepLoop, OneRequestGetsTheModelsTokens) {
+TEST(StepLoop, RequestGetsTheModelsTokens) {
   HarnessConfig config;
   Harness h(config);
   Request r = MakeRequest(Tokens(1, 13), 9);
@@ -31,9 +31,9 @@ TEST(StepLoop, OneRequestGetsTheModelsTokens) {
   EXPECT_EQ(h.kv().Stats().blocks_in_use, 0);
 }
 
-TEST(StepLoop, ManyRequestsDoNotDisturbEachOther) {
+TEST(StepLoop, ConcurrentRequestsDoNotAffectEachOther) {
   HarnessConfig config;
-  config.num_blocks = 24;  // far too little for all at once
+  config.num_blocks = 24;  // far too few for all requests at once
   config.scheduler.limits.token_budget = 16;
   Harness h(config);
   std::vector<std::vector<TokenId>> expected;
@@ -52,12 +52,12 @@ TEST(StepLoop, ManyRequestsDoNotDisturbEachOther) {
   EXPECT_GT(h.loop().Stats().preemptions, 0);
 }
 
-// A device that reads weights for 8 us in every step and computes a token in 1 us, both at once.
+// A device that reads weights for 8 us per step and at the same time computes tokens for 1 us each.
 struct EightFree final : StepTimeModel {
   DurationNs StepTimeNs(const StepShape& s) const override { return std::max<DurationNs>(8000, 1000 * s.tokens()); }
 };
 
-TEST(StepLoop, NobodyIsAskedForGuessesThatCannotPay) {
+TEST(StepLoop, NoGuessesAreRequestedWhenTheyCannotPay) {
   const EightFree device;
   for (const int sequences : {2, 12}) {
     HarnessConfig config;
@@ -73,12 +73,12 @@ TEST(StepLoop, NobodyIsAskedForGuessesThatCannotPay) {
     if (sequences == 2) {
       EXPECT_EQ(h.drafts().unpaid(), 0);
     } else {
-      EXPECT_GT(h.drafts().unpaid(), 12 * 35) << "twelve decodes fill the step: guesses cost their time";
+      EXPECT_GT(h.drafts().unpaid(), 12 * 35) << "twelve decodes fill the step, so guesses cost time";
     }
   }
 }
 
-TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
+TEST(StepLoop, EndsAtStopIdsAndStopStrings) {
   HarnessConfig config;
   config.model_stop_ids = {5};
   Harness h(config);
@@ -90,7 +90,7 @@ TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
   }();
   const RequestHandle with_eos = h.MustSubmit(plain);
 
-  Request own = plain;  // ends at its own id even though it ignores the model's
+  Request own = plain;  // ends at its stop id although it ignores the model's
   own.stop.ignore_eos = true;
   own.stop.stop_token_ids = {full[6]};
   own.stop.min_tokens = 3;
@@ -115,8 +115,8 @@ TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
   EXPECT_GE(h.loop().Stats().finished_stop, 2);
 }
 
-// A stop that the host sees late: the item already chained behind it is thrown away and never streamed.
-TEST(StepLoop, LateStopsDiscardWhatIsInFlight) {
+// When the host detects a stop late, the item already chained after it is dropped and never streamed.
+TEST(StepLoop, LateStopsDiscardChainedItems) {
   HarnessConfig config;
   config.executor.max_in_flight = 8;
   config.executor.can_chain = true;
@@ -136,7 +136,7 @@ TEST(StepLoop, LateStopsDiscardWhatIsInFlight) {
   EXPECT_EQ(h.kv().Stats().blocks_draining, 0);
 }
 
-TEST(StepLoop, CancelsActInEveryState) {
+TEST(StepLoop, CancelEndsRequestsInEveryState) {
   HarnessConfig config;
   config.max_num_seqs = 2;
   config.scheduler.limits.token_budget = 4;
@@ -164,11 +164,11 @@ TEST(StepLoop, CancelsActInEveryState) {
   EXPECT_GT(h.outputs()[running].done_event.completion_tokens, 0);
   EXPECT_EQ(h.loop().live_requests(), 0);
   EXPECT_EQ(h.loop().Stats().finished_cancelled, 6);
-  h.Cancel(running);  // long gone
+  h.Cancel(running);  // ended long ago
   ASSERT_EQ(h.Run(), "");
 }
 
-TEST(StepLoop, TheQueueIsBoundedAndCountsSequences) {
+TEST(StepLoop, QueueIsBoundedInSequences) {
   HarnessConfig config;
   config.max_queue = 4;
   config.max_num_seqs = 2;
@@ -185,7 +185,7 @@ TEST(StepLoop, TheQueueIsBoundedAndCountsSequences) {
   ASSERT_EQ(h.Run(), "");
 }
 
-TEST(StepLoop, WhatCanNeverFitIsRefusedWithTheNumbers) {
+TEST(StepLoop, RequestsThatNeverFitAreRefusedWithTheNumbers) {
   HarnessConfig config;
   config.num_blocks = 10;  // 40 tokens
   Harness h(config);
@@ -222,8 +222,8 @@ TEST(StepLoop, ThreeErrorsInARowEndEverything) {
   EXPECT_EQ(h.Submit(MakeRequest(Tokens(1, 3), 4)).status().code(), StatusCode::kUnavailable);
 }
 
-// With a pipeline one step must not take all sequences, or the other stages would stand idle.
-TEST(StepLoop, MicroBatchesOfAPipelineShareTheSequences) {
+// In a pipeline one step must not take all sequences, or the other stages would be idle.
+TEST(StepLoop, PipelineMicroBatchesShareTheSequences) {
   HarnessConfig config;
   config.executor.max_in_flight = 3;
   config.max_num_seqs = 8;
@@ -261,8 +261,8 @@ TEST(StepLoop, AbortEndsEverythingWithItsReason) {
   EXPECT_EQ(h.outputs()[id].error.message(), "time is up");
 }
 
-// A request and the abort after it come while the loop is between looking for requests and looking for an abort.
-TEST(StepLoop, AbortEndsWhatCameInTheSamePass) {
+// A request and then an abort arrive in a pass that has already read the abort flag and its input.
+TEST(StepLoop, AbortEndsRequestsSubmittedInTheSamePass) {
   Harness h(HarnessConfig{});
   h.MustSubmit(MakeRequest(Tokens(1, 8), 50));
   ASSERT_EQ(h.Settle(), "");
@@ -273,13 +273,13 @@ TEST(StepLoop, AbortEndsWhatCameInTheSamePass) {
   });
   ASSERT_TRUE(h.Advance());
   ASSERT_EQ(h.Run(), "");
-  ASSERT_GT(late, 0) << "no pass asked for results";
+  ASSERT_GT(late, 0) << "no pass polled for results";
   EXPECT_EQ(h.outputs()[late].error.message(), "time is up");
-  EXPECT_LE(h.steps(), 3) << "steps were computed for what had been aborted";
+  EXPECT_LE(h.steps(), 3) << "steps were computed for aborted requests";
 }
 
-// A step of before may still read what those blocks held.
-TEST(StepLoop, ReservedHostBlocksAreToldWhenNoStepOfBeforeRuns) {
+// A step in flight may still read those host blocks.
+TEST(StepLoop, ReserveIsAnsweredAfterTheStepsInFlight) {
   HarnessConfig config;
   config.swap_blocks = 4;
   Harness h(config);
@@ -300,7 +300,7 @@ TEST(StepLoop, ReservedHostBlocksAreToldWhenNoStepOfBeforeRuns) {
   ASSERT_EQ(h.Run(), "");
 }
 
-TEST(StepLoop, PromptLogprobsComeForEveryRowAndShareNothing) {
+TEST(StepLoop, RequestWithPromptLogprobsSharesNothing) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 5;
   Harness h(config);
@@ -313,7 +313,7 @@ TEST(StepLoop, PromptLogprobsComeForEveryRowAndShareNothing) {
   EXPECT_EQ(h.outputs()[id].done_event.cached_tokens, 0);
 }
 
-TEST(StepLoop, TimesOfARequest) {
+TEST(StepLoop, RequestTimesMatchTheSteps) {
   Harness h(HarnessConfig{});  // a step takes 1 ms + 10 us per token
   const TimeNs start = h.clock().NowNs();
   const RequestHandle id = h.MustSubmit(MakeRequest(Tokens(1, 10), 3));
@@ -326,8 +326,8 @@ TEST(StepLoop, TimesOfARequest) {
   EXPECT_EQ(out.done_event.done_ns, out.choices[0].token_ns[2]);
 }
 
-// Whoever is preempted waits again and takes a place of the queue.
-TEST(StepLoop, PreemptedSequencesTakePlacesOfTheQueue) {
+// A preempted sequence counts in the queue again.
+TEST(StepLoop, PreemptedSequencesCountInTheQueue) {
   HarnessConfig config;
   config.num_blocks = 6;
   config.max_queue = 3;

@@ -1,5 +1,4 @@
-// Where the step loop ends a sequence: stop ids and stop strings against min_tokens, at every place and of every
-// length.
+// Ends of sequences by stop ids and stop strings combined with min_tokens, at every position and of several lengths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,8 +29,8 @@ std::string Spelled(const std::vector<TokenId>& tokens) {
   return text;
 }
 
-// A stop string ends the answer with the first token behind min_tokens that completes it; it may have begun before.
-TEST(Stops, AStringCountsWhereItEnds) {
+// A stop string ends the output at the first token after min_tokens that completes it; it may begin before.
+TEST(Stops, StopStringCountsWhereItEnds) {
   const HarnessConfig config;
   const std::vector<TokenId> full = ExpectedOutput(config.executor, Plain(), 0, {});
   const std::string text = Spelled(full);
@@ -63,10 +62,10 @@ TEST(Stops, AStringCountsWhereItEnds) {
       }
     }
   }
-  EXPECT_GT(across, 20);  // that began before min_tokens and ended after
+  EXPECT_GT(across, 20);  // matches that began before min_tokens and ended after
 }
 
-TEST(Stops, AnIdEndsBehindMinTokens) {
+TEST(Stops, StopIdCountsAfterMinTokens) {
   const HarnessConfig config;
   const std::vector<TokenId> full = ExpectedOutput(config.executor, Plain(), 0, {});
   for (int64_t min_tokens = 0; min_tokens <= kLength; ++min_tokens) {

@@ -1,5 +1,5 @@
-// Each cause that a timeline names, in a run made by hand, to the microsecond: a step of the fake executor takes a
-// millisecond and 10 us for each token.
+// Each cause of a timeline, to the microsecond, in a hand-made run: a step of the fake executor takes 1 ms and 10 us
+// per token.
 #include "core/loop/timelines.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ using testing::HarnessConfig;
 using testing::MakeRequest;
 using testing::Tokens;
 
-// "queue 1000 prefill 1100": causes and microseconds, of one choice.
+// "queue 1000 prefill 1100": causes and microseconds of one choice.
 std::string TextOf(const SequenceTimeline& s) {
   std::string text;
   for (const TimelineSegment& g : s.segments)
@@ -34,7 +34,7 @@ class TimelinesTest : public ::testing::Test {
     c.prefix_caching = false;
     return c;
   }
-  // At an instant of its own, before the next pass.
+  // Submits before the next pass, with its own arrival time.
   static RequestHandle Submit(Harness* h, int32_t prompt, int64_t max_tokens, int32_t n = 1, Slo slo = {}) {
     Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 1, prompt), max_tokens);
     r.n = n;
@@ -52,7 +52,7 @@ class TimelinesTest : public ::testing::Test {
   }
 };
 
-TEST_F(TimelinesTest, AloneItComputes) {
+TEST_F(TimelinesTest, LoneRequestOnlyComputes) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 3);
   ASSERT_EQ(h.Run(), "");
@@ -66,7 +66,7 @@ TEST_F(TimelinesTest, AloneItComputes) {
   EXPECT_EQ(t.sequences[0].prefill_beside_others_ns, 0);
 }
 
-TEST_F(TimelinesTest, OnItsWayToTheLoop) {
+TEST_F(TimelinesTest, TimeBeforeTheLoopIsIntake) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 1);
   h.clock().AdvanceTo(h.clock().NowNs() + 70 * kMicrosecond);
@@ -74,19 +74,19 @@ TEST_F(TimelinesTest, OnItsWayToTheLoop) {
   EXPECT_EQ(Of(&h, a), "intake 70 prefill 1100");
 }
 
-TEST_F(TimelinesTest, WhileAStepRuns) {
+TEST_F(TimelinesTest, WaitDuringAStepIsInFlight) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 3);
   Wait(&h, 300);
   const RequestHandle b = Submit(&h, 20, 1);
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(Of(&h, a), "prefill 1100 decode 2220") << "its second token comes with b's prompt";
+  EXPECT_EQ(Of(&h, a), "prefill 1100 decode 2220") << "its second token shares the step with b's prompt";
   EXPECT_EQ(Of(&h, b), "in_flight 800 prefill 1210");
-  // Of the step's 21 tokens one was another's.
+  // One of the step's 21 tokens was of another request.
   EXPECT_EQ(h.loop().Timelines({.handle = b})[0].sequences[0].prefill_beside_others_ns, 1210 * kMicrosecond / 21);
 }
 
-TEST_F(TimelinesTest, AllPlacesAreTaken) {
+TEST_F(TimelinesTest, WaitForAPlaceIsPlacesOrQueue) {
   HarnessConfig c = Config();
   c.max_num_seqs = 1;
   Harness h(c);
@@ -100,7 +100,7 @@ TEST_F(TimelinesTest, AllPlacesAreTaken) {
   EXPECT_EQ(Of(&h, d), "in_flight 1000 queue 2020 places 2110 prefill 1100") << "b was ahead until it started";
 }
 
-TEST_F(TimelinesTest, NoTokensAreLeft) {
+TEST_F(TimelinesTest, WaitForTokensIsBudget) {
   Harness h(Config("sarathi-serve", 10));
   const RequestHandle a = Submit(&h, 30, 1);
   const RequestHandle b = Submit(&h, 10, 1);
@@ -110,7 +110,7 @@ TEST_F(TimelinesTest, NoTokensAreLeft) {
   EXPECT_EQ(h.loop().Timelines({.handle = b})[0].sequences[0].segments[0].steps, 3);
 }
 
-TEST_F(TimelinesTest, NoBlocksAreFree) {
+TEST_F(TimelinesTest, WaitForBlocksIsKv) {
   HarnessConfig c = Config();
   c.num_blocks = 6;  // 24 positions
   Harness h(c);
@@ -121,7 +121,7 @@ TEST_F(TimelinesTest, NoBlocksAreFree) {
   EXPECT_EQ(Of(&h, b), "kv 3180 prefill 1160");
 }
 
-TEST_F(TimelinesTest, ItsKvIsTaken) {
+TEST_F(TimelinesTest, PreemptionIsPreemptedAndRecompute) {
   HarnessConfig c = Config();
   c.num_blocks = 8;
   c.scheduler.limits.watermark = 0;
@@ -129,12 +129,12 @@ TEST_F(TimelinesTest, ItsKvIsTaken) {
   const RequestHandle a = Submit(&h, 12, 10);
   const RequestHandle b = Submit(&h, 12, 6);
   ASSERT_EQ(h.Run(), "");
-  ASSERT_EQ(h.outputs()[b].done_event.preemptions, 1) << "the scene needs one";
+  ASSERT_EQ(h.outputs()[b].done_event.preemptions, 1) << "test setup: there must be one";
   EXPECT_EQ(Of(&h, a), "prefill 1240 decode 9130");
   EXPECT_EQ(Of(&h, b), "prefill 1240 decode 4080 preempted 5050 recompute 1170");
 }
 
-TEST_F(TimelinesTest, StepsAreMadeWithoutIt) {
+TEST_F(TimelinesTest, StepsWithoutTheSequenceArePassedOver) {
   Harness h(Config("vllm-v0"));
   const RequestHandle a = Submit(&h, 10, 3);
   Wait(&h, 100);
@@ -149,20 +149,20 @@ TEST_F(TimelinesTest, StepsAreMadeWithoutIt) {
   EXPECT_EQ(Of(&h, b), "in_flight 1000 prefill 1100");
 }
 
-// It keeps its KV and sits out while there is no block for its next token.
-TEST_F(TimelinesTest, ARunningOneIsRefusedABlock) {
+// The sequence keeps its KV and is left out of steps while there is no block for its next token.
+TEST_F(TimelinesTest, RunningSequenceWithoutABlockIsKv) {
   HarnessConfig c = Config("fastgen");
   c.num_blocks = 5;  // 20 positions
   Harness h(c);
   const RequestHandle a = Submit(&h, 8, 5);
   const RequestHandle b = Submit(&h, 8, 3);
   ASSERT_EQ(h.Run(), "");
-  ASSERT_EQ(h.loop().Stats().preemptions, 0) << "it gives nothing up";
+  ASSERT_EQ(h.loop().Stats().preemptions, 0) << "it keeps its KV";
   EXPECT_EQ(Of(&h, a), "prefill 1160 decode 4040");
   EXPECT_EQ(Of(&h, b), "prefill 1160 kv 4040 decode 2020");
 }
 
-TEST_F(TimelinesTest, AChoiceWaitsForItsPrompt) {
+TEST_F(TimelinesTest, WaitForTheFirstChoiceIsSibling) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 2, 2);
   ASSERT_EQ(h.Run(), "");
@@ -170,7 +170,7 @@ TEST_F(TimelinesTest, AChoiceWaitsForItsPrompt) {
   EXPECT_EQ(Of(&h, a, 1), "sibling 1100 prefill 1020 decode 1010");
 }
 
-TEST_F(TimelinesTest, ALiveOneIsToldUpToTheLastPass) {
+TEST_F(TimelinesTest, LiveTimelineEndsAtTheLastPass) {
   Harness h(Config());
   const RequestHandle a = Submit(&h, 10, 9);
   ASSERT_EQ(h.Settle(), "");
@@ -187,7 +187,7 @@ TEST_F(TimelinesTest, ALiveOneIsToldUpToTheLastPass) {
   EXPECT_EQ(h.loop().Timelines({.handle = a})[0].finish, FinishReason::kCancelled);
 }
 
-TEST_F(TimelinesTest, AMissIsCountedForWhatCostItMost) {
+TEST_F(TimelinesTest, MissHasTheMostCostlyCause) {
   HarnessConfig c = Config();
   c.max_num_seqs = 1;
   Harness h(c);
@@ -198,28 +198,28 @@ TEST_F(TimelinesTest, AMissIsCountedForWhatCostItMost) {
   const auto misses = h.outputs()[b].done_event.misses;
   EXPECT_TRUE(misses[0].missed);
   EXPECT_EQ(misses[0].cause, Cause::kPlaces);
-  EXPECT_EQ(misses[0].cost_ns, (3120 + 1100 - 2000) * kMicrosecond) << "it waited for longer than it was late";
+  EXPECT_EQ(misses[0].cost_ns, (3120 + 1100 - 2000) * kMicrosecond) << "the cost is at most the lateness";
   EXPECT_TRUE(misses[1].missed);
-  EXPECT_EQ(misses[1].cause, Cause::kDecode) << "a step alone is longer";
+  EXPECT_EQ(misses[1].cause, Cause::kDecode) << "one step is already longer";
   EXPECT_EQ(misses[1].cost_ns, 10 * kMicrosecond);
   EXPECT_FALSE(misses[2].missed);
 }
 
-TEST(Miss, WaitingCostsWhatItTookAndComputingWhatItExceeds) {
+TEST(Miss, WaitingCostsItsTimeAndComputingItsExcess) {
   std::array<DurationNs, kNumCauses> spent{};
   spent[static_cast<size_t>(Cause::kQueue)] = 30;
   spent[static_cast<size_t>(Cause::kPrefill)] = 100;
   EXPECT_FALSE(MissOf(spent, 130).missed);
   const Miss slow = MissOf(spent, 60);
-  EXPECT_EQ(slow.cause, Cause::kPrefill) << "40 without any waiting, and 30 of waiting";
+  EXPECT_EQ(slow.cause, Cause::kPrefill) << "computing is 40 over, waiting was 30";
   EXPECT_EQ(slow.cost_ns, 40);
   const Miss waited = MissOf(spent, 90);
   EXPECT_EQ(waited.cause, Cause::kQueue);
   EXPECT_EQ(waited.cost_ns, 30);
-  EXPECT_EQ(MissOf(spent, 120).cost_ns, 10) << "no more than it was late";
+  EXPECT_EQ(MissOf(spent, 120).cost_ns, 10) << "at most the lateness";
 }
 
-TEST(SequenceLine, ShortNeighboursBecomeOneAndNothingIsLost) {
+TEST(SequenceLine, MergesShortSegmentsAndKeepsTotals) {
   SequenceLine line;
   line.arrival_ns = line.since_ns = 5;
   TimeNs at = 5;
@@ -242,10 +242,10 @@ TEST(SequenceLine, ShortNeighboursBecomeOneAndNothingIsLost) {
     longest_ns = std::max(longest_ns, s.to_ns - s.from_ns);
   }
   EXPECT_EQ(steps, 10000);
-  EXPECT_LT(longest_ns, 1100000) << "the long one is still there by itself, nearly";
+  EXPECT_LT(longest_ns, 1100000) << "the long segment was hardly merged";
 }
 
-TEST_F(TimelinesTest, TheLastThatEndedAreKept) {
+TEST_F(TimelinesTest, LastEndedSequencesAreKept) {
   Harness h(Config());
   const int32_t more = 10;
   for (int32_t i = 0; i < Timelines::kKeptSequences + more; ++i) {
@@ -282,7 +282,7 @@ TEST_F(TimelinesTest, IdsAreFoundByOwner) {
     h.MustSubmit(prompt);
   }
   ASSERT_EQ(h.Run(), "");
-  EXPECT_EQ(handle("a"), h.handles()[2]) << "its own id goes before that of a prompt";
+  EXPECT_EQ(handle("a"), h.handles()[2]) << "a request's own id has priority over that of a prompt";
   EXPECT_EQ(h.loop().Timelines({.id = "x-0", .owner = "a"}).at(0).handle, of_another);
   const auto prompts = h.loop().Timelines({.id = "y", .owner = "a"});
   ASSERT_EQ(prompts.size(), 2u);

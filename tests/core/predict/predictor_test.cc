@@ -1,4 +1,4 @@
-// What predictors answer, and that a length stays hidden from what should not know it.
+// Predictions of all predictors, and that only simulations may use true lengths.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,22 +46,22 @@ int32_t Ask(LengthPredictor* p, const PredictionFeatures& features, int32_t atte
   return p->PredictOutputTokens(1, attempt);
 }
 
-TEST(Predictors, StatedAnswersWhatTheWorkloadSaysAndElseTheMost) {
+TEST(Predictors, StatedReturnsWorkloadPredictionOrMaximum) {
   const auto stated = Make("stated");
   SimRequest request;
   request.output_tokens = 500;
   request.predicted_output_tokens = 30;
   PredictionFeatures f = Features(10, 100);
   f.request = &request;
-  EXPECT_EQ(Ask(stated.get(), f), 30) << "not the truth";
+  EXPECT_EQ(Ask(stated.get(), f), 30) << "not the true length";
   EXPECT_EQ(Ask(stated.get(), f, 1), 60);
-  EXPECT_EQ(Ask(stated.get(), f, 2), 100) << "at most what it may generate";
+  EXPECT_EQ(Ask(stated.get(), f, 2), 100) << "at most max_output_tokens";
   request.predicted_output_tokens = 0;
   EXPECT_EQ(Ask(stated.get(), f), 100);
-  EXPECT_FALSE(stated->learns()) << "a recording must keep what it answered";
+  EXPECT_FALSE(stated->learns()) << "a recording must store its predictions";
 }
 
-TEST(Predictors, NamesAndRefusals) {
+TEST(Predictors, KnownNamesAreMadeAndOthersRefused) {
   EXPECT_EQ(Make("none"), nullptr);
   EXPECT_STREQ(Make("history")->name(), "history");
   EXPECT_STREQ(Make("oracle")->name(), "oracle");
@@ -72,7 +72,7 @@ TEST(Predictors, NamesAndRefusals) {
     ASSERT_FALSE(made.ok()) << bad;
     EXPECT_NE(made.status().message().find(bad), std::string::npos) << made.status().message();
   }
-  // A name that only ends like a known one is unknown, rather than one with a bad deviation.
+  // A name with a known suffix is unknown; the error is not about the deviation.
   EXPECT_NE(MakePredictor("xnoisy:0.5", Options()).status().message().find("unknown predictor 'xnoisy:0.5'"),
             std::string::npos);
   PredictorOptions serving = Options();
@@ -85,25 +85,24 @@ TEST(Predictors, NamesAndRefusals) {
   EXPECT_TRUE(MakePredictor("history", serving).ok());
 }
 
-// What a recording need not keep.
-TEST(Predictors, WhoseAnswersFollowFromTheRun) {
+// Predictors whose predictions a recording need not store.
+TEST(Predictors, OnlyNoneAndHistoryLearn) {
   for (const char* name : {"none", "history"}) EXPECT_TRUE(Learns(name)) << name;
   for (const char* name : {"oracle", "noisy:0.5", "stated", "magic"}) EXPECT_FALSE(Learns(name)) << name;
 }
 
-TEST(Predictors, AnswersAreWithinTheRequestsLimitAndGrowWithTheAttempt) {
+TEST(Predictors, PredictionsAreBoundedAndGrowWithAttempt) {
   EXPECT_EQ(GrownPrediction(100, 0, 1000), 100);
   EXPECT_EQ(GrownPrediction(100, 1, 1000), 200);
   EXPECT_EQ(GrownPrediction(100, 4, 1000), 1000);
   EXPECT_EQ(GrownPrediction(0, 0, 10), 1);
   EXPECT_EQ(GrownPrediction(int64_t{1} << 30, 40, 7), 7);
   auto p = Make("history");
-  EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);  // nothing is known, and it can be no longer
+  EXPECT_EQ(Ask(p.get(), Features(10, 16)), 16);  // no observations; capped at max_output_tokens
 }
 
-// What was predicted so far counts as at least one token, so that a longer attempt is always longer; noise of up to 10
-// deviations in the logarithm can be asked for.
-TEST(Predictors, EdgesOfWhatIsAllowed) {
+// A prediction counts as at least one token, so that later attempts always grow. Sigma may be up to 10.
+TEST(Predictors, LimitsOfGrowthAndSigma) {
   EXPECT_EQ(GrownPrediction(0, 3, 100), 8);
   EXPECT_EQ(GrownPrediction(-5, 1, 100), 2);
   EXPECT_EQ(GrownPrediction(100, 0, 0), 1);
@@ -112,9 +111,9 @@ TEST(Predictors, EdgesOfWhatIsAllowed) {
   EXPECT_FALSE(MakePredictor("noisy:10.5", Options()).ok());
 }
 
-// One answer of 40 tokens against the first guess of 256, which weighs as four: (40 + 4 * 256) / 5 = 212.8 for all
+// One output of 40 tokens and the first guess of 256, which weighs as four: (40 + 4 * 256) / 5 = 212.8 for all
 // requests, and (40 + 4 * 212.8) / 5 = 178.24 for prompts of that length. Rounded to the nearest.
-TEST(History, OneAnswerByHand) {
+TEST(History, OneOutputMatchesHandCalculation) {
   auto p = Make("history");
   EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 256);
   Observe(p.get(), Features(100, 4000), 40);
@@ -123,15 +122,15 @@ TEST(History, OneAnswerByHand) {
   EXPECT_EQ(Ask(p.get(), Features(100, 4000), 1), 356);
 }
 
-// An answer that was cut off says nothing.
-TEST(History, CutOffAnswersAreLeftOut) {
+// An output that was cut off is no observation.
+TEST(History, FirstCutOffOutputIsIgnored) {
   auto p = Make("history");
   p->Bind(0, Features(100, 4000));
   p->Ended(0, 1, true);
   EXPECT_EQ(Ask(p.get(), Features(100, 4000)), 256);
 }
 
-// Prompts are told apart by a quarter of an octave: 64 to 79, 80 to 95, ...; the shortest ones singly.
+// Length classes are a quarter of an octave: 64 to 79, 80 to 95, ...; the shortest prompts have one class each.
 TEST(History, LengthClassesAreQuartersOfAnOctave) {
   auto p = Make("history");
   Observe(p.get(), Features(64, 4000), 40);
@@ -150,8 +149,8 @@ std::vector<Hash128> Keys(size_t blocks) {
   return keys;
 }
 
-// Prefix nodes are those 1, 2, 4, ... blocks deep. Each pulls by a fifth: 178.24 to 150.59 (1) to 128.47 (2) to 110.78
-// (4).
+// Prefix nodes are those 1, 2, 4, ... blocks deep. Each shrinks the distance to 40 by a fifth: from 178.24 to 150.59
+// (1), 128.47 (2) and 110.78 (4).
 TEST(History, PrefixNodesAreAtPowersOfTwo) {
   for (const auto& [blocks, expected] : {std::pair<size_t, int32_t>{0, 178}, {1, 151}, {2, 128}, {3, 128}, {4, 111}}) {
     auto p = Make("history");
@@ -161,7 +160,8 @@ TEST(History, PrefixNodesAreAtPowersOfTwo) {
   }
 }
 
-// ... up to 2,048 deep: twelve of them, 40 + 138.24 * 0.8^12 = 49.5. A thirteenth would be at 4,096.
+// Prefix nodes are up to 2,048 blocks deep: twelve of them, 40 + 138.24 * 0.8^12 = 49.5. A thirteenth would be at
+// 4,096.
 TEST(History, TwelvePrefixNodesAtMost) {
   for (const size_t blocks : {size_t{2048}, size_t{4096}}) {
     auto p = Make("history");
@@ -171,9 +171,9 @@ TEST(History, TwelvePrefixNodesAtMost) {
   }
 }
 
-// 4,096 clients fill the table, the first with eight answers. Each answer of a newcomer then halves what one of them
-// counts, in turn: the first keeps its place with four, the second's is taken, and so on.
-TEST(History, ANewcomerTakesThePlaceOfWhoIsHeardOfLeast) {
+// 4,096 clients fill the table, the first with eight outputs. Each output of a new client then halves the weight of one
+// entry, in turn: the first client keeps its entry with weight four, the second loses its entry, and so on.
+TEST(History, NewClientReplacesEntryOfExhaustedWeight) {
   auto p = Make("history");
   const PredictionFeatures holder = Features(100, 4000, 1), second = Features(100, 4000, 2),
                            third = Features(100, 4000, 3), newcomer = Features(100, 4000, 5000),
@@ -182,17 +182,17 @@ TEST(History, ANewcomerTakesThePlaceOfWhoIsHeardOfLeast) {
   for (uint64_t client = 2; client <= 4096; ++client) Observe(p.get(), Features(100, 4000, client), 10);
   Observe(p.get(), anybody, 500, 128);
   Observe(p.get(), newcomer, 2000);
-  EXPECT_EQ(Ask(p.get(), newcomer), Ask(p.get(), anybody)) << "the first holder gave way too early";
-  EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), second)) << "it still counts four answers, the second one";
+  EXPECT_EQ(Ask(p.get(), newcomer), Ask(p.get(), anybody)) << "the first client lost its entry too early";
+  EXPECT_LT(Ask(p.get(), holder), Ask(p.get(), second)) << "the first has weight 4, the second 1";
   EXPECT_LT(Ask(p.get(), second), Ask(p.get(), anybody));
   Observe(p.get(), newcomer, 2000);
   EXPECT_GT(Ask(p.get(), newcomer), Ask(p.get(), anybody));
-  EXPECT_EQ(Ask(p.get(), second), Ask(p.get(), anybody)) << "its place is gone";
+  EXPECT_EQ(Ask(p.get(), second), Ask(p.get(), anybody)) << "it has lost its entry";
   EXPECT_LT(Ask(p.get(), third), Ask(p.get(), anybody));
 }
 
-// A server draws the keys of clients and text anew at each start; the same requests are predicted alike all the same,
-// also where there are more of them than places.
+// A server draws the secret of client and block keys at each start. Equal requests still have equal predictions, also
+// with more owners than entries.
 TEST(History, PredictionsDoNotDependOnTheKeys) {
   const auto run = [](uint64_t secret) {
     auto p = Make("history");
@@ -211,8 +211,8 @@ TEST(History, PredictionsDoNotDependOnTheKeys) {
   EXPECT_EQ(run(0x1234567), run(0xfedcba9876543));
 }
 
-// Requests that name no client take no client's place, not even that of the client whose hash falls where theirs would.
-TEST(History, RequestsWithoutAClientTakeNoPlace) {
+// Requests without a client change no entry, not even that of the client whose hash falls on place 0.
+TEST(History, RequestsWithoutClientUseNoEntry) {
   auto p = Make("history");
   Observe(p.get(), Features(100, 4000, 4096), 10);
   Observe(p.get(), Features(100, 4000), 1000);
@@ -229,7 +229,7 @@ TEST(History, LearnsTheMeanAndFollowsAChange) {
   EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 900, 30);
 }
 
-TEST(History, TellsShortPromptsFromLongOnes) {
+TEST(History, DistinguishesShortAndLongPrompts) {
   auto p = Make("history");
   for (int i = 0; i < 100; ++i) {
     Observe(p.get(), Features(50, 4000), 500);
@@ -237,11 +237,11 @@ TEST(History, TellsShortPromptsFromLongOnes) {
   }
   EXPECT_NEAR(Ask(p.get(), Features(50, 4000)), 500, 30);
   EXPECT_NEAR(Ask(p.get(), Features(3000, 4000)), 20, 30);
-  const int32_t between = Ask(p.get(), Features(500, 4000));  // a class never seen: the mean of all
+  const int32_t between = Ask(p.get(), Features(500, 4000));  // a class without observations: the mean of all
   EXPECT_NEAR(between, 260, 40);
 }
 
-TEST(History, AClientSpeaksForItself) {
+TEST(History, ClientsHaveSeparateAverages) {
   auto p = Make("history");
   for (int i = 0; i < 60; ++i) {
     Observe(p.get(), Features(100, 4000, 7), 10);
@@ -252,8 +252,8 @@ TEST(History, AClientSpeaksForItself) {
   EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 505, 60);
 }
 
-// Two system prompts of two blocks each; what follows them differs every time.
-TEST(History, AKnownPrefixDecidesWhateverFollowsIt) {
+// Two system prompts of two blocks each, with another continuation every time.
+TEST(History, KnownPrefixDecidesForAnyContinuation) {
   auto p = Make("history");
   const auto prompt = [](uint64_t system, uint64_t user) {
     return std::vector<Hash128>{{system * 1000 + 1, 0}, {system * 1000 + 2, 0}, {user * 7919 + 500000, 0}};
@@ -269,7 +269,7 @@ TEST(History, AKnownPrefixDecidesWhateverFollowsIt) {
   EXPECT_NEAR(Ask(p.get(), Features(48, 4000, 0, c)), 757, 120);
 }
 
-TEST(History, WhatWasCutOffTeachesNothing) {
+TEST(History, LaterCutOffOutputsAreIgnored) {
   auto p = Make("history");
   Observe(p.get(), Features(100, 4000), 300, 50);
   const int32_t before = Ask(p.get(), Features(100, 4000));
@@ -280,8 +280,7 @@ TEST(History, WhatWasCutOffTeachesNothing) {
   EXPECT_EQ(Ask(p.get(), Features(100, 4000)), before);
 }
 
-// Many more clients and prefixes than the tables hold: answers stay in range, and a client that keeps coming is still
-// known.
+// Many more clients and prefixes than entries: predictions stay in range, and a frequent client keeps its entry.
 TEST(History, TablesDoNotGrow) {
   auto p = Make("history");
   Rng rng(5);
@@ -294,7 +293,7 @@ TEST(History, TablesDoNotGrow) {
   EXPECT_LT(Ask(p.get(), Features(100, 4000, 54321)), 600);
 }
 
-TEST(Oracle, KnowsTheLength) {
+TEST(Oracle, PredictsTrueLength) {
   auto p = Make("oracle");
   SimRequest r;
   r.output_tokens = 37;
@@ -303,11 +302,11 @@ TEST(Oracle, KnowsTheLength) {
   EXPECT_EQ(Ask(p.get(), f), 37);
   EXPECT_EQ(Ask(p.get(), f, 1), 74);
   f.max_output_tokens = 20;
-  EXPECT_EQ(Ask(p.get(), f), 20);  // it will be cut there
+  EXPECT_EQ(Ask(p.get(), f), 20);  // the output will be cut there
 }
 
-// The error is log-normal of the stated deviation, repeats with the seed and differs between seeds.
-TEST(Noisy, HasTheStatedError) {
+// The error is log-normal with the requested deviation, is equal for equal seeds and differs between seeds.
+TEST(Noisy, ErrorHasRequestedDeviation) {
   SimRequest r;
   r.output_tokens = 10000;
   PredictionFeatures f = Features(10, 1 << 30);

@@ -1,4 +1,4 @@
-// AccelGen, against examples worked out by hand and slow obvious references.
+// AccelGen, against examples computed by hand and slow obvious references.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 // --- slack ---
 
-TEST(Slack, OfPromptsAndDecodes) {
+TEST(Slack, PromptsAndDecodesFollowTheFormula) {
   Bed bed;
   bed.ThreeSteps();
   const SlackModel slack(Limits());
@@ -34,7 +34,7 @@ TEST(Slack, OfPromptsAndDecodes) {
   EXPECT_EQ(slack.SlackNs(view, decode), (50 - 20) * kMs);
   EXPECT_EQ(slack.SlackNs(view, plain), (2000 - 100 - 20) * kMs);
   EXPECT_EQ(slack.SlackNs(view, plain_decode), 187'500'000 - 20 * kMs);
-  // Passed over at 100 ms: 25 ms later it has waited for so long; once it runs it has not.
+  // Passed over at 100 ms: 25 ms later it has waited for that time; once it runs it has not.
   slack.PassedOver(view, decode);
   const StepView later = bed.View(125 * kMs);
   slack.PassedOver(later, decode);
@@ -43,8 +43,8 @@ TEST(Slack, OfPromptsAndDecodes) {
   EXPECT_EQ(slack.SlackNs(later, decode), (50 - 20) * kMs);
 }
 
-// It has had tokens, so what it owes is the next one: the TBT objective counts, from when it lost its KV.
-TEST(Slack, OfAPreemptedSequence) {
+// It has had tokens, so it owes the next one: the TBT objective counts, from the loss of its KV.
+TEST(Slack, APreemptedSequenceOwesItsTbtObjective) {
   Bed bed;
   bed.ThreeSteps();
   const SlackModel slack(Limits());
@@ -54,7 +54,7 @@ TEST(Slack, OfAPreemptedSequence) {
   EXPECT_EQ(slack.SlackNs(bed.View(100 * kMs), s), (50 - 20 - 3 * 20) * kMs);
 }
 
-TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
+TEST(Slack, AJobCarriesUnusedTimeToLaterSteps) {
   Bed bed;
   bed.ThreeSteps();
   const SlackModel slack(Limits());
@@ -63,10 +63,10 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   const DurationNs share = 979'600'000;
   EXPECT_EQ(slack.SlackNs(bed.View(0), s), share);
   EXPECT_EQ(slack.SlackNs(bed.View(100 * kMs), s), share - 100 * kMs);
-  slack.Took(bed.View(100 * kMs), s);  // 879.6 ms early
+  slack.Took(bed.View(100 * kMs), s);  // 879.6 ms left over
   bed.Compute(s, 75);
   EXPECT_EQ(slack.SlackNs(bed.View(120 * kMs), s), 2 * share - 100 * kMs);
-  // Left out from 120 ms to 2,320 ms: more than it had. The next step has so much less.
+  // Left out from 120 ms to 2,320 ms: more than it had. The next step has that much less.
   slack.PassedOver(bed.View(120 * kMs), s);
   const StepView late = bed.View(2320 * kMs);
   EXPECT_EQ(slack.SlackNs(late, s), 2 * share - 2300 * kMs);
@@ -75,9 +75,8 @@ TEST(Slack, OfAJobCarriesOverWhatStepsLeave) {
   EXPECT_EQ(slack.SlackNs(late, s), 3 * share - 2300 * kMs);
 }
 
-// Who states an objective of the whole job alone owes no first token by the default of 2 s: there is nothing but its
-// share.
-TEST(Slack, AJobAloneHasNoDefaultForItsPrompt) {
+// A request with only a JCT objective has no first-token deadline from the 2 s default: only its share counts.
+TEST(Slack, AJctAloneImpliesNoDefaultTtft) {
   Bed bed;
   bed.ThreeSteps();
   const SlackModel slack(Limits());
@@ -99,7 +98,7 @@ TEST(Slack, TheLeastOfSeveralObjectivesCounts) {
   EXPECT_EQ(slack.SlackNs(view, tight_job), (304 - 204) * kMs / 10 - 5 * kMs);
 }
 
-// Fewer than 128 steps and a model: one step of the pivot stands in.
+// Fewer than 128 steps and a model: one step of the pivot size stands in.
 TEST(Slack, TheWindowIsSeededByTheModel) {
   FlatThenLinear model;
   model.flat = 256;
@@ -137,7 +136,7 @@ TEST(Slack, TheWindowIsARing) {
   EXPECT_EQ(slack.Window(view).longest_step_ns, 50 * kMs);
 }
 
-// --- who has missed ---
+// --- missed objectives ---
 
 // At the pivot's 1 us per token 1,000 tokens take 1 ms of the 2 ms; once 600 are done, 0.4 ms.
 TEST(Slack, APromptHasMissedOnceNoStepCanKeepIt) {
@@ -163,7 +162,7 @@ TEST(Slack, APromptHasMissedOnceNoStepCanKeepIt) {
   EXPECT_FALSE(slack.Missed(bed.View(kSecond), half)) << "so does one that was preempted";
 }
 
-// How long a prompt takes is not known: it has missed when its time is over.
+// Without a model a prompt's time is unknown: it has missed once its objective has passed.
 TEST(Slack, WithoutAModelAPromptHasMissedWhenItsTimeIsOver) {
   Bed bed;
   bed.ThreeSteps();
@@ -173,8 +172,9 @@ TEST(Slack, WithoutAModelAPromptHasMissedWhenItsTimeIsOver) {
   EXPECT_TRUE(slack.Missed(bed.View(500 * kMs + 1), s));
 }
 
-// Behind everybody (kNever), until so many steps have passed it over: then before everybody, until it has its share.
-TEST(Slack, WhoHasMissedHasATurn) {
+// Behind all others (kNever), until missed-turn steps have passed it over: then before all others, until it has its
+// share.
+TEST(Slack, AMissedPromptGetsATurn) {
   SchedulerLimits limits = Limits();
   *limits.policy.Find<int64_t>("accelgen-missed-turn") = 3;
   Bed bed;
@@ -193,9 +193,9 @@ TEST(Slack, WhoHasMissedHasATurn) {
 
 // --- order ---
 
-// Against a sort by exact slack, those that have missed behind all others in the order in which they did, while the
-// window (T_max, L_c) moves and sequences come and go; with a step-time model and without.
-TEST(SlackOrder, IsTheSortBySlack) {
+// Against a sort by exact slack, missed ones behind all others in the order in which they missed, while the window
+// (T_max, L_c) moves and sequences come and go; with a step-time model and without.
+TEST(SlackOrder, MatchesASortBySlack) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng(seed);
     Bed bed(120);
@@ -263,8 +263,8 @@ TEST(SlackOrder, IsTheSortBySlack) {
   }
 }
 
-// The first of those that have missed has its turn after so many steps: one of them, and only until it has started.
-TEST(SlackOrder, TheFirstThatMissedHasItsTurn) {
+// The first missed sequence has its turn after missed-turn steps: only one, and only until it has started.
+TEST(SlackOrder, TheFirstMissedPromptGetsItsTurn) {
   SchedulerLimits limits = Limits();
   *limits.policy.Find<int64_t>("accelgen-missed-turn") = 4;
   Bed bed;
@@ -300,8 +300,8 @@ TEST(SlackOrder, TheFirstThatMissedHasItsTurn) {
 
 // --- distance ---
 
-// Algorithm 2, as it is written: while a candidate fits, take the one with the least distance.
-TEST(Distance, IsAlgorithm2) {
+// Algorithm 2 as written: while a candidate fits, take the one with the least distance.
+TEST(Distance, MatchesAlgorithm2) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
     struct Candidate {
@@ -359,7 +359,7 @@ TEST(Distance, NormalisedWeighsBothAxes) {
 
 // --- preemption ---
 
-TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
+TEST(MostSlack, PreemptsTheMostSlackAndNeverLessThanTheNeedy) {
   Bed bed;
   bed.ThreeSteps();
   const SchedulerLimits limits = Limits();
@@ -387,7 +387,7 @@ TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
   EXPECT_EQ(victim(c), kNoSlot);                    // none has more
   EXPECT_EQ(victim(newcomer), c);                   // 680 against 880 ms
   EXPECT_EQ(victim(newcomer, 690 * kMs), kNoSlot);  // late: nothing to save
-  // c comes back: until it has a token again it neither takes nor gives.
+  // c comes back: until it has a new token it neither takes nor loses KV.
   bed.table.Preempt(c, 0);
   bed.table.Compact();
   EXPECT_EQ(victim(c), kNoSlot);
@@ -398,13 +398,13 @@ TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
   EXPECT_EQ(victim(a), c);
 }
 
-// It remembers how the sequence stands from one question to the next: what has changed in between shows.
-TEST(MultiResource, AnswersANewWhenTheSequenceStandsOtherwise) {
+// The admission caches a sequence's state between queries: changes in between must show.
+TEST(MultiResource, DemandFollowsChangesOfTheSequence) {
   Bed bed;
   bed.ThreeSteps();  // T_max = 20 ms, L_c = 75
   SchedulerLimits limits = Limits();
   const auto admission = MakeMultiResource(limits);
-  bed.Compute(bed.Wait(16, {}), 16);  // runs, and will want a block
+  bed.Compute(bed.Wait(16, {}), 16);  // runs, and will need a block
   const SlotId s = bed.Wait(64, {100 * kMs, 50 * kMs, 0});
   const SlotId other = bed.Wait(64, {70 * kMs, 50 * kMs, 0});
   const auto keeps_free = [&](TimeNs now_ns, SlotId slot, int32_t end) {

@@ -1,5 +1,5 @@
-// A class's share against its definition: what is owed, who goes first for it, the bound, and that all else stays as it
-// was.
+// A class's share against its definition: what is owed, which requests go first for it, the bound, and that all else
+// stays as it was.
 #include "core/sched/class_shares.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ SchedulerLimits LimitsOf(NoteLayout* notes, NoteLayout* clients) {
   return limits;
 }
 
-// What each class is owed, and for whom a plan goes first.
+// What each class is owed, and which requests a plan puts first.
 struct Naive {
   const std::map<int, int64_t> share = {{2, 200'000}, {3, 300'000}};
   std::map<int, int64_t> owed;
@@ -55,7 +55,7 @@ struct Naive {
               [&](SlotId a, SlotId b) { return view.seq.arrival_order[a] < view.seq.arrival_order[b]; });
     return slots;
   }
-  // `plain`: as the order has it.
+  // `plain`: the walk of the order without shares.
   std::vector<SlotId> Walk(const StepView& view, const std::vector<SlotId>& plain) {
     const std::vector<SlotId> queue = Waiting(view);
     std::set<SlotId> first;
@@ -98,7 +98,7 @@ struct Naive {
   }
 };
 
-// Arrivals, starts that the policy has not asked for, preemptions, cancellations and ends; slots are used again.
+// Arrivals, starts out of the policy's order, preemptions, cancellations and ends; slots are reused.
 void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns) {
   for (int64_t n = rng->UniformInt(0, 5); n > 0 && t->free_slots() > 0; --n) {
     SequenceSpec spec;
@@ -169,10 +169,10 @@ TEST(ClassShares, AgreeWithTheNaiveModelAlsoFromAFreshInstance) {
       }
     }
   }
-  EXPECT_GT(first, 500) << "hardly ever did anybody go first for a share";
+  EXPECT_GT(first, 500) << "too few requests went first for a share";
 }
 
-TEST(ClassShares, WithoutSharesTheOrderIsItself) {
+TEST(ClassShares, WithoutSharesTheOrderIsNotWrapped) {
   NoteLayout notes, clients;
   SchedulerLimits limits = LimitsOf(&notes, &clients);
   for (ServiceClass& c : limits.classes) c.share = 0;
@@ -180,13 +180,13 @@ TEST(ClassShares, WithoutSharesTheOrderIsItself) {
   const Order* const plain = order.get();
   const size_t bytes = notes.stride();
   EXPECT_EQ(WithClassShares(limits, std::move(order)).get(), plain);
-  EXPECT_EQ(notes.stride(), bytes) << "and nothing is noted";
+  EXPECT_EQ(notes.stride(), bytes) << "and there is no note";
 }
 
-// Everybody else keeps the queue full of requests that the scheduler puts before those of the class.
+// The other class keeps the queue full of requests that the scheduler puts before those of the class with a share.
 class AnyScheduler : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(AnyScheduler, KeepsTheBound) {
+TEST_P(AnyScheduler, StartsAtLeastTheClassShare) {
   testing::HarnessConfig config = PresetConfig(GetParam(), 64);
   testing::KnownLengths lengths{{3}};
   config.predictor = &lengths;
@@ -244,8 +244,8 @@ INSTANTIATE_TEST_SUITE_P(ClassShares, AnyScheduler,
                            return name;
                          });
 
-// Behind a flood that came before: its share, and not more.
-TEST(ClassShares, AShareIsWhatItSays) {
+// Behind a flood that arrived before, the class gets its share, and not more.
+TEST(ClassShares, AFloodedClassGetsItsShareAndNotMore) {
   testing::HarnessConfig config = PresetConfig("sarathi-serve", 32);
   config.scheduler.limits.classes = {{.name = "flood"}, {.name = "batch", .share = 0.25}};
   StepBed bed(config);
@@ -274,8 +274,9 @@ TEST(ClassShares, AShareIsWhatItSays) {
   EXPECT_NEAR(static_cast<double>(of_batch) / static_cast<double>(all), 0.25, 0.04);
 }
 
-// Both places are taken by streams that can be kept. Who is owed a start waits for one of them to end, as anybody else.
-TEST(ClassShares, NobodyWhoIsKeptLosesItsPlaceForAShare) {
+// Both places are taken by streams that can be kept. A request that is owed a start waits for one of them to end, like
+// any other.
+TEST(ClassShares, AKeptStreamDoesNotLoseItsPlaceForAShare) {
   testing::HarnessConfig config = PresetConfig("tactus", 64);
   testing::KnownLengths lengths{{20}};
   config.predictor = &lengths;
@@ -289,12 +290,12 @@ TEST(ClassShares, NobodyWhoIsKeptLosesItsPlaceForAShare) {
   const SlotId a = bed.Waiting(10, chat), b = bed.Waiting(10, chat), owed = bed.Waiting(10, batch);
   for (int step = 0; step < 6; ++step) bed.Plan(step);
   const SequenceColumns& seq = bed.table().columns();
-  EXPECT_EQ(seq.state[owed], SeqState::kWaiting) << "the scene needs one that is owed a start";
+  EXPECT_EQ(seq.state[owed], SeqState::kWaiting) << "the test needs a request that is owed a start";
   EXPECT_EQ(seq.preemptions[a] + seq.preemptions[b], 0);
 }
 
-// Begun, it is not the first to give its KV up though it is late.
-TEST(ClassShares, WhoHasBegunForAShareKeepsItsKv) {
+// Once started, it is not the first to lose its KV, although it is late.
+TEST(ClassShares, APromptStartedForAShareKeepsItsKv) {
   testing::HarnessConfig config = PresetConfig("accelgen", 8);
   config.scheduler.limits.classes = {{.name = "chat"}, {.name = "batch", .share = 0.5}};
   StepBed bed(config);
@@ -305,14 +306,14 @@ TEST(ClassShares, WhoHasBegunForAShareKeepsItsKv) {
   bed.Waiting(8, chat);
   const SlotId owed = bed.Waiting(100, batch);
   for (int step = 0; step < 4; ++step) bed.Plan(kSecond + step);
-  ASSERT_EQ(bed.table().columns().state[owed], SeqState::kPrefill) << "the scene needs one that has begun";
+  ASSERT_EQ(bed.table().columns().state[owed], SeqState::kPrefill) << "the test needs a started prompt";
   EXPECT_TRUE(bed.Note<ClassShareNote>(owed)->goes_first);
   const std::string next = bed.Plan(kSecond + 5);
   EXPECT_NE(next.find(std::to_string(owed) + ":"), std::string::npos) << next;
 }
 
-// The last of a flood of ten would wait for nine others; with a share of half of all it waits for one.
-TEST(ClassShares, OfAFloodTheClassIsOwedItsPart) {
+// The last of a flood of ten would wait for nine others; with a share of one half it waits for one.
+TEST(ClassShares, AClassWithAShareStartsWithinAFlood) {
   for (const double share : {0.0, 0.5}) {
     testing::HarnessConfig config = PresetConfig("sarathi-serve", 10);
     config.scheduler.limits.classes = {{.name = "flood"}, {.name = "quiet", .share = share}};

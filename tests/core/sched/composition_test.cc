@@ -1,4 +1,4 @@
-// Exact plans, step by step, of each composition on cases small enough to do by hand. A line is one step; see
+// Exact plans, step by step, of each composition in cases small enough to compute by hand. A line is one step; see
 // LoggingExecutor.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ void Add(Harness* h, int32_t prompt, int64_t max_tokens, int32_t priority = 0, i
 }
 
 // Sarathi-Serve, Alg. 3: all decodes; then partly done prompts; then new ones, cut to what is left of 8 tokens.
-TEST(Composition, StallFree) {
+TEST(Composition, StallFreeRunsDecodesThenStartedThenNewPrompts) {
   Harness h(PresetConfig("sarathi-serve", 8));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
@@ -33,7 +33,7 @@ TEST(Composition, StallFree) {
 }
 
 // A prompt of several chunks never stops a decode, and the budget is never exceeded.
-TEST(Composition, StallFreeLongPromptBesideADecode) {
+TEST(Composition, StallFreeNeverStopsADecodeForALongPrompt) {
   Harness h(PresetConfig("sarathi-serve", 4));
   Add(&h, 2, 6);
   Add(&h, 9, 1);
@@ -42,7 +42,7 @@ TEST(Composition, StallFreeLongPromptBesideADecode) {
 }
 
 // vLLM V1: one list in order of admission, decodes and chunks alike, then the queue.
-TEST(Composition, RunningFirst) {
+TEST(Composition, RunningFirstGoesByAdmissionBeforeTheQueue) {
   Harness h(PresetConfig("vllm", 8));
   Add(&h, 10, 2);
   Add(&h, 2, 3);
@@ -75,7 +75,7 @@ TEST(Composition, PrefillFirstKeepsToTheContextLimit) {
 }
 
 // Orca: the whole prompt joins the ongoing decodes.
-TEST(Composition, WholePromptHybrid) {
+TEST(Composition, WholePromptHybridAddsWholePromptsToDecodes) {
   Harness h(PresetConfig("orca"));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
@@ -86,7 +86,7 @@ TEST(Composition, WholePromptHybrid) {
 }
 
 // FasterTransformer of Alg. 1: none joins before the whole batch has finished.
-TEST(Composition, RequestLevel) {
+TEST(Composition, RequestLevelRunsOneBatchAfterTheOther) {
   Harness h(PresetConfig("request-level"));
   Add(&h, 5, 3);
   Add(&h, 10, 2);
@@ -96,8 +96,8 @@ TEST(Composition, RequestLevel) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*", "0:5+1* 1:10+1*", "0:6+1*", "2:0+4*", "2:4+1*"}));
 }
 
-// FastGen: prompts are split or fused so that the step has exactly 8 tokens as long as there are any.
-TEST(Composition, ExactFill) {
+// FastGen: prompts are split or fused so that the step has exactly 8 tokens while there are any.
+TEST(Composition, ExactFillFillsStepsToTheBudget) {
   Harness h(PresetConfig("fastgen", 8));
   Add(&h, 5, 4);
   Add(&h, 10, 2);
@@ -123,9 +123,9 @@ TEST(Composition, ExactFillFollowsTheQueueOrder) {
   }
 }
 
-// Five blocks of four: the second sequence outgrows the memory at position 8, gives everything back and starts again
-// with what it has generated when the first is done.
-TEST(Composition, YoungestIsRecomputed) {
+// Five blocks of four: the second sequence outgrows the memory at position 8, loses its KV and starts again, with its
+// output so far, when the first has ended.
+TEST(Composition, TheYoungestIsRecomputedInAShortage) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
   c.max_model_len = 16;
@@ -139,9 +139,9 @@ TEST(Composition, YoungestIsRecomputed) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 8);
 }
 
-// With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and no
-// other is in its place.
-TEST(Composition, AVictimInFlightIsAwaited) {
+// With a pipeline the victim may still be in flight: it sits one step out and is preempted once it is idle, and no
+// other in its place.
+TEST(Composition, AVictimInFlightIsPreemptedOnceItIsIdle) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
   c.max_model_len = 16;
@@ -179,8 +179,8 @@ TEST(Composition, ChoicesForkFromTheFirst) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+6*", "0:6+1* 1:5+1* 2:5+1* c2", "1:6+1* 2:6+1*"}));
 }
 
-// The first choice ends before the others could fork: they start by themselves.
-TEST(Composition, ChoicesStartAloneWhenTheFirstIsGone) {
+// The first choice ends before the others could fork: they compute the prompt themselves.
+TEST(Composition, ChoicesComputeThePromptIfTheFirstHasEnded) {
   Harness h(PresetConfig("sarathi-serve", 64));
   Add(&h, 6, 1, 0, 2);
   ASSERT_EQ(h.Run(), "");
@@ -200,8 +200,9 @@ TEST(Composition, CachedPrefixesAreNotComputedAgain) {
   EXPECT_EQ(h.outputs()[second].done_event.cached_tokens, 8);
 }
 
-// A block whose last token is the last of the chunk is shared from that step on, though its producer has ended with it.
-TEST(Composition, ABlockThatIsJustFullIsShared) {
+// A block whose last token is the last of the chunk is shared from that step on, although its producer has ended with
+// it.
+TEST(Composition, ABlockFilledByTheLastChunkIsShared) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.prefix_caching = true;
   Harness h(c);
@@ -212,9 +213,9 @@ TEST(Composition, ABlockThatIsJustFullIsShared) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "0:4+5*"}));
 }
 
-// With tokens still on the device when a block is planned full, its key comes later: it is shared as soon as that is
-// known, not when the next block is full.
-TEST(Composition, ABlockThatIsFilledInFlightIsSharedOnceItsKeyIsKnown) {
+// If tokens are still on the device when a block is planned full, its key comes later: it is shared as soon as the key
+// is known, not when the next block is full.
+TEST(Composition, ABlockFilledInFlightIsSharedOnceItsKeyIsKnown) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.prefix_caching = true;
   c.executor.max_in_flight = 2;
@@ -269,8 +270,8 @@ TEST(Admission, ReserveFullReservesTheContext) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2*", "2:0+2*"}));
 }
 
-// prompt-fits sets the whole prompt aside even if it is chunked; chunk-fits takes only what the chunk writes.
-TEST(Admission, PromptFitsAndChunkFits) {
+// prompt-fits reserves the whole prompt even if it is chunked; chunk-fits takes only what the chunk writes.
+TEST(Admission, PromptFitsReservesThePromptAndChunkFitsTheChunk) {
   for (const char* admission : {"prompt-fits", "chunk-fits"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 8);
     c.scheduler.admission = admission;

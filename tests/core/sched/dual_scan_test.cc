@@ -1,5 +1,5 @@
 // The paper's dual scanner: two pointers over a plan, an end's share of the KV memory by the densities at the pointers,
-// caps, lending, who is retracted, and steps in whole tiles.
+// caps, lending, victims, and steps in whole tiles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ using testing::HarnessConfig;
 using testing::StepBed;
 using testing::ViewOf;
 
-constexpr int32_t kJob = 1'000'000;  // the job's own density
+constexpr int32_t kJob = 1'000'000;  // the density of the job
 
-// The scanner with nothing beside its shares in the way of a start: an admission of prompts, and steps for all of them.
+// Only the scanner's shares limit starts: admission by prompts, and steps for all of them.
 HarnessConfig Config(int64_t blocks = 150, const std::string& caps = "held") {
   HarnessConfig c;
   c.scheduler.preset = "blend-dual-scan";
@@ -35,7 +35,7 @@ HarnessConfig Config(int64_t blocks = 150, const std::string& caps = "held") {
   return c;
 }
 
-// The n-th that the plan handed out, from `end`; as dense as `density` says, and expected to hold `kv_tokens`.
+// The n-th request in the plan's order, from `end`, with its density and expected KV.
 core::SequenceSpec Of(PlanEnd end, int32_t n, int32_t density, int32_t kv_tokens = 8, int32_t step_tokens = 0) {
   return {.max_output_tokens = 100, .planned = {n, kv_tokens, end, density, step_tokens}};
 }
@@ -60,7 +60,7 @@ Started StartsOf(StepBed* bed) {
 
 // Figure 5: subtrees of densities 3.73 and 0.096 in a job of 1.27 get 19.3 and 40.7 of 60 GB. Here 193 and 407 of 600
 // tokens, in prompts of 8.
-TEST(DualScan, SharesAsInThePapersExample) {
+TEST(DualScan, SharesMatchThePapersExample) {
   const auto dense = static_cast<int32_t>(3.73 / 1.27 * kJob), sparse = static_cast<int32_t>(0.096 / 1.27 * kJob);
   StepBed bed(Config());
   for (int i = 0; i < 60; ++i) {
@@ -70,10 +70,10 @@ TEST(DualScan, SharesAsInThePapersExample) {
   EXPECT_EQ(StartsOf(&bed), (Started{24, 50}));
 }
 
-TEST(DualScan, ACapIsOnWhatTheEndHoldsNow) {
+TEST(DualScan, ACapLimitsHeldOrExpectedTokens) {
   for (const char* caps : {"held", "expected"}) {
     StepBed bed(Config(100, caps));  // 400 tokens, 200 for each end
-    // The left end's two hold 40 tokens each now, and 60 on average; the right end holds nothing.
+    // The left end's two hold 40 tokens each now, and 60 on average; the right end holds none.
     for (int i = 0; i < 2; ++i) bed.Decoding(8, 32, Of(PlanEnd::kLeft, i, 2 * kJob, 60));
     for (int i = 2; i < 30; ++i) bed.Waiting(8, Of(PlanEnd::kLeft, i, 2 * kJob, 10));
     for (int i = 30; i < 60; ++i) bed.Waiting(8, Of(PlanEnd::kRight, i, 0, 40));
@@ -92,8 +92,8 @@ TEST(DualScan, SharesFollowThePointers) {
   };
   EXPECT_EQ(started(2 * kJob, 2 * kJob, 0), (Started{25, 25}));
   EXPECT_EQ(started(4 * kJob, 4 * kJob, 0), (Started{12, 37})) << "100 tokens of 400";
-  EXPECT_EQ(started(4 * kJob, 2 * kJob, 0), (Started{25, 25})) << "the pointer has moved on to the less dense";
-  EXPECT_EQ(started(2 * kJob, kJob, 0).right, 0) << "what is as dense as the job needs nothing beside it";
+  EXPECT_EQ(started(4 * kJob, 2 * kJob, 0), (Started{25, 25})) << "the pointer has moved to the less dense";
+  EXPECT_EQ(started(2 * kJob, kJob, 0).right, 0) << "requests as dense as the job need no others";
   EXPECT_EQ(started(kJob / 2, kJob / 2, kJob / 4).right, 0) << "a share below 0 is 0";
 }
 
@@ -106,7 +106,7 @@ TEST(DualScan, EachEndGoesFromItsOutsideInwards) {
   std::vector<SlotId> slots;
   for (const SequenceStart& start : bed.planned().starts) slots.push_back(start.slot);
   EXPECT_EQ(slots, (std::vector<SlotId>{left[1], right[1], left[2], right[0], left[0], right[2]}))
-      << "the emptier end first, each in the order in which the plan handed them out";
+      << "the emptier end first, each in the order of the plan";
 }
 
 TEST(DualScan, AnIdleEndLendsItsShare) {
@@ -118,7 +118,7 @@ TEST(DualScan, AnIdleEndLendsItsShare) {
   }
 }
 
-TEST(DualScan, NothingStartsBeyondAShareWhileSomethingRuns) {
+TEST(DualScan, NoRequestStartsBeyondItsEndsShareWhileAnyRuns) {
   // 400 tokens; the left end's share is 100, of which it holds 88, the right end's 300, of which it holds 280.
   const auto started = [](int32_t left_prompt, int32_t right_prompt) {
     StepBed bed(Config(100));
@@ -141,7 +141,7 @@ TEST(DualScan, AnEndThatHoldsNothingStartsOne) {
   EXPECT_EQ(StartsOf(&bed), (Started{1, 0}));
 }
 
-TEST(DualScan, WhatHasNoEndGoesFirstAndUnderNoShare) {
+TEST(DualScan, RequestsWithoutAnEndGoFirstAndUnderNoShare) {
   StepBed bed(Config(100));
   for (int i = 0; i < 40; ++i) bed.Waiting(8, Of(PlanEnd::kLeft, i, 2 * kJob));
   for (int i = 40; i < 80; ++i) bed.Waiting(8, Of(PlanEnd::kRight, i, 0));
@@ -164,7 +164,7 @@ TEST(DualScan, ARetractedSequenceIsTheFirstOfItsEnd) {
   EXPECT_EQ(first->slot, last);
 }
 
-TEST(DualScan, BeforeSaysWhatTheWalkDoes) {
+TEST(DualScan, BeforeAgreesWithTheWalk) {
   CheckBeforeAgainstWalk("blend-dual-scan", MakeDualScanOrder);
 }
 
@@ -176,20 +176,20 @@ TEST(OwnEnd, RetractsTheLastOfTheSameEnd) {
     slots.push_back(bed.Decoding(8, 9, Of(i < 2 ? PlanEnd::kLeft : PlanEnd::kRight, i, kJob)));
   }
   bed.Plan();
-  EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "its own end's, though slot 3 came later";
+  EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "its own end's, although slot 3 came later";
 }
 
-TEST(OwnEnd, TheOnlyOneOfItsEndGivesItsOwn) {
+TEST(OwnEnd, TheOnlySequenceOfItsEndLosesItsOwnKv) {
   StepBed bed(Config(12));
   const SlotId alone = bed.Decoding(8, 9, {.max_output_tokens = 100});
   bed.Decoding(8, 9, Of(PlanEnd::kLeft, 0, kJob));
   bed.Decoding(8, 9, Of(PlanEnd::kLeft, 1, kJob));
   bed.Plan();
   EXPECT_EQ(bed.planned().preempts.size(), 1u);
-  EXPECT_EQ(bed.planned().preempts[0], alone) << "the only one of its kind gives its own";
+  EXPECT_EQ(bed.planned().preempts[0], alone) << "the only one of its end loses its own KV";
 }
 
-TEST(OwnEnd, WhatHasNoEndTakesFromItsLike) {
+TEST(OwnEnd, SequencesWithoutAnEndTakeFromEachOther) {
   StepBed bed(Config(16));
   std::vector<SlotId> slots;
   for (int i = 0; i < 4; ++i) {
@@ -200,8 +200,8 @@ TEST(OwnEnd, WhatHasNoEndTakesFromItsLike) {
   EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "slot 3, which came last, has an end";
 }
 
-// The rule is asked for sequences that wait, whose end may have none that runs, or none without a share of the step.
-TEST(OwnEnd, WhereItsEndHasNoneLeftTheLastOfAllGoes) {
+// Victim is also called for waiting sequences, whose end may have none running, or none without a share of the step.
+TEST(OwnEnd, IfTheEndHasNoneLeftTheLastOfAllIsPreempted) {
   StepBed bed(Config(16));
   const SlotId left = bed.Decoding(8, 1, Of(PlanEnd::kLeft, 0, kJob));
   const SlotId older = bed.Waiting(8, Of(PlanEnd::kRight, 1, kJob));
@@ -228,7 +228,7 @@ TEST(OwnEnd, WhereItsEndHasNoneLeftTheLastOfAllGoes) {
   EXPECT_EQ(victim(without), kNoSlot) << "all that run have their share";
 }
 
-// A queue of one sequence; its plan asks for steps of the size given.
+// A queue of one sequence, whose plan has steps of the given size.
 core::SequenceTable Wanting(int32_t step_tokens) {
   core::SequenceTable t(40);
   core::SequenceSpec spec = Of(PlanEnd::kLeft, 0, kJob, 8, step_tokens);
@@ -243,7 +243,7 @@ std::vector<int64_t> Sizes(Budget* budget, core::SequenceTable* t, int steps) {
   return sizes;
 }
 
-TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
+TEST(WholeTiles, AlternatesAroundTheTargetSize) {
   const auto budget = MakeWholeTiles(testing::Limits(nullptr, nullptr));
   core::SequenceTable t(40);
   EXPECT_EQ(Sizes(budget.get(), &t, 3), (std::vector<int64_t>{512, 512, 512})) << "no plan";
@@ -254,7 +254,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
       EXPECT_EQ(size % 128, 0) << wanted;
       EXPECT_LT(std::abs(size - wanted), 128) << wanted;
     }
-    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 128 * wanted) << "on average what is wanted";
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 128 * wanted) << "on average the wanted size";
   }
   for (const auto& [wanted, size] : {std::pair{3, 128}, std::pair{100'000, 2048}}) {
     core::SequenceTable planned = Wanting(wanted);
@@ -262,7 +262,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
   }
 }
 
-TEST(WholeTiles, AStatedSizeIsKept) {
+TEST(WholeTiles, TokenBudgetSetsTheSize) {
   SchedulerLimits limits = testing::Limits(nullptr, nullptr);
   limits.token_budget = 300;
   core::SequenceTable planned = Wanting(804);

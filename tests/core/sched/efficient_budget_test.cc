@@ -1,4 +1,4 @@
-// The size of an offline job's steps, by step times that are known exactly.
+// The size of an offline job's steps, with exactly known step times.
 #include <gtest/gtest.h>
 
 #include "core/sched/choices.h"
@@ -7,7 +7,7 @@
 namespace tactus::core {
 namespace {
 
-// `base_ns` however small the step is, and a microsecond per token.
+// `base_ns` for any step, plus a microsecond per token.
 class KnownSteps final : public StepTimeModel {
  public:
   explicit KnownSteps(DurationNs base_ns) : base_ns_(base_ns) {}
@@ -26,7 +26,7 @@ int64_t TokensWith(const StepTimeModel* model, int64_t token_budget = 0) {
   return budget.tokens;
 }
 
-// A token of a step of n takes 1 + base / n microseconds: 1.1 times as long as in one of 2,048 at the base below.
+// A token in a step of n takes 1 + base / n microseconds: 1.1 times as long as in one of 2,048 at the base below.
 TEST(EfficientBudget, IsTheSmallestStepThatKeepsTheDeviceBusy) {
   constexpr double kMicrosecond = 1e3, kLargest = 2048;
   const auto base_at = [&](double tokens) { return 0.1 / (1 / tokens - 1.1 / kLargest) * kMicrosecond; };
@@ -42,7 +42,7 @@ TEST(EfficientBudget, IsTheSmallestStepThatKeepsTheDeviceBusy) {
   EXPECT_EQ(tokens_with(1e9), 2048);
 }
 
-TEST(EfficientBudget, IsWhatTheUserStates) {
+TEST(EfficientBudget, IsTheUsersTokenBudgetIfSet) {
   const KnownSteps model(1'000'000'000);
   EXPECT_EQ(TokensWith(&model, 300), 300);
   EXPECT_EQ(TokensWith(nullptr, 3000), 3000);

@@ -1,6 +1,6 @@
-// What FastGen does where sarathi-serve plans otherwise: none is preempted while any can go on, prompts are
-// admitted against free blocks without a reservation, and what was preempted goes to the queue's end. Each case is a
-// plan by hand of both.
+// Where FastGen plans differently from sarathi-serve: no sequence is preempted while any can continue, prompts are
+// admitted against free blocks without a reservation, and preempted sequences go to the queue's end. Each case compares
+// hand-made plans of both.
 #include <gtest/gtest.h>
 
 #include "core/sched/step_bed.h"
@@ -28,8 +28,8 @@ Plans PlansOf(StepBed* bed, int steps) {
   return plans;
 }
 
-// Two decodes of two full blocks each, one block free: the older takes it. FastGen's other sits out and has its KV
-// when the first has ended, two tokens later; sarathi-serve's gives it up and computes nine tokens again.
+// Two decodes of two full blocks each, one block free: the older takes it. FastGen's other sits out and has its KV when
+// the first has ended, two tokens later; sarathi-serve's loses it and computes nine tokens again.
 TEST(FastGen, ADecodeShortOfABlockSitsOutAndKeepsItsKv) {
   for (const bool fastgen : {true, false}) {
     StepBed bed(Config(fastgen ? "fastgen" : "sarathi-serve", 64, 5));
@@ -43,8 +43,8 @@ TEST(FastGen, ADecodeShortOfABlockSitsOutAndKeepsItsKv) {
   }
 }
 
-// Nothing is free: all are stuck, so the youngest is freed, and goes behind the prompt that waited when it was. The
-// next step starts nothing: those that go on take what they need first.
+// No block is free: all are stuck, so the youngest is preempted, and goes behind the prompt that waited at that time.
+// The next step starts nothing: running sequences take what they need first.
 TEST(FastGen, WhenAllAreStuckTheYoungestGoesToTheQueuesEnd) {
   for (const bool fastgen : {true, false}) {
     StepBed bed(Config(fastgen ? "fastgen" : "sarathi-serve", 64, 4));
@@ -56,13 +56,13 @@ TEST(FastGen, WhenAllAreStuckTheYoungestGoesToTheQueuesEnd) {
   }
 }
 
-// A prompt of three blocks begins where three are free, and takes one. Before its next chunk a decode takes a block, so
-// that the rest does not fit: it waits, and holds back the prompt behind it. With a reservation there was no block for
-// that decode, which took them all.
-TEST(FastGen, AStartedPromptHasNoClaimToTheRestOfItsBlocks) {
+// A prompt of three blocks starts if three are free, and takes one. Before its next chunk a decode takes a block, so
+// that the rest does not fit: it waits, and holds back the prompt behind it. With a reservation of all three, the
+// decode finds no free block and preempts the prompt.
+TEST(FastGen, AStartedPromptReservesNoBlocksForItsRest) {
   for (const bool fastgen : {true, false}) {
     StepBed bed(Config(fastgen ? "fastgen" : "sarathi-serve", 6, 6));
-    bed.Decoding(4, 1);  // its next token begins a block
+    bed.Decoding(4, 1);  // its next token needs a new block
     bed.Decoding(3, 1);  // the one after next does
     bed.Waiting(12);
     bed.Waiting(1);
@@ -71,8 +71,8 @@ TEST(FastGen, AStartedPromptHasNoClaimToTheRestOfItsBlocks) {
   }
 }
 
-// It does not begin where less than the whole of it is free, though its first chunk would fit.
-TEST(FastGen, APromptBeginsOnlyWhereAllOfItIsFree) {
+// It does not start if less than the whole of it is free, although its first chunk would fit.
+TEST(FastGen, APromptStartsOnlyIfFreeBlocksHoldAllOfIt) {
   for (const int32_t blocks : {4, 5}) {
     StepBed bed(Config("fastgen", 6, blocks));
     bed.Decoding(4, 1);
@@ -81,8 +81,8 @@ TEST(FastGen, APromptBeginsOnlyWhereAllOfItIsFree) {
   }
 }
 
-// With KV to spare the two plan alike.
-TEST(FastGen, IsSarathiServeWhereKvIsPlenty) {
+// With enough KV the two plan alike.
+TEST(FastGen, PlansAsSarathiServeWithEnoughKv) {
   Plans plans[2];
   for (const bool fastgen : {true, false}) {
     Harness h(PresetConfig(fastgen ? "fastgen" : "sarathi-serve", 8));

@@ -1,5 +1,5 @@
-// FastServe: the feedback queue, who computes and who keeps its KV, swap for blocks, the starvation bound; swap on a
-// shortage; padded batches. Exact plans of cases small enough to do by hand. A line is one step; see LoggingExecutor.
+// FastServe: the feedback queue, pauses with KV, swap for blocks, the starvation bound; swap in a shortage; padded
+// batches. Exact plans of cases small enough to compute by hand. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include "core/sched/step_bed.h"
@@ -13,8 +13,8 @@ using testing::HarnessConfig;
 using testing::Plans;
 using testing::PresetConfig;
 
-// One sequence computes per step of a millisecond, whatever its tokens; quanta of 2 ms, 4 ms and so on, so that whoever
-// is in a third step sinks.
+// One sequence computes per step of a millisecond, whatever its tokens; quanta of 2 ms, 4 ms and so on, so that a
+// sequence sinks in its third step.
 HarnessConfig Config() {
   HarnessConfig c = PresetConfig("fastserve");
   c.scheduler.limits.policy.Find<DurationText>("mlfq-quantum")->ns = 2 * kMillisecond;
@@ -31,9 +31,9 @@ int64_t* PromotionSteps(HarnessConfig* c) {
   return c->scheduler.limits.policy.Find<int64_t>("mlfq-promotion-steps");
 }
 
-// Slot 1 comes while slot 0 is in its first step. After its third slot 0 has sunk and is paused: it keeps its KV and
-// goes on when slot 1 has ended. Nothing is copied or computed twice.
-TEST(FastServe, WhoHasSunkPausesAndKeepsItsKv) {
+// Slot 1 arrives while slot 0 is in its first step. After its third slot 0 has sunk and is paused: it keeps its KV and
+// continues when slot 1 has ended. Nothing is copied or computed twice.
+TEST(FastServe, ASunkSequencePausesAndKeepsItsKv) {
   Harness h(Config());
   AddRequest(&h, 4, 5);
   ASSERT_EQ(h.Settle(), "");
@@ -44,7 +44,7 @@ TEST(FastServe, WhoHasSunkPausesAndKeepsItsKv) {
 }
 
 // Two places in a step, three sequences: the third waits for the quantum of the first two, then all three hold KV.
-TEST(FastServe, PlacesLimitWhoComputesAndNotWhoHoldsKv) {
+TEST(FastServe, PlacesLimitSequencesPerStepAndNotThoseWithKv) {
   HarnessConfig c = Config();
   c.max_num_seqs = 2;
   Harness h(c);
@@ -56,8 +56,8 @@ TEST(FastServe, PlacesLimitWhoComputesAndNotWhoHoldsKv) {
 }
 
 // Quanta of 1 ms: slot 0 sinks after two steps, slot 1 after the two that follow, and to the front of the second queue:
-// it goes before slot 0, which came earlier, and keeps that place for its quantum of 2 ms.
-TEST(FastServe, WhoSinksGoesToTheFrontOfItsQueue) {
+// it goes before slot 0, which arrived earlier, and keeps that place for its quantum of 2 ms.
+TEST(FastServe, ASinkingSequenceGoesToTheFrontOfItsQueue) {
   HarnessConfig c = Config();
   c.scheduler.limits.policy.Find<DurationText>("mlfq-quantum")->ns = kMillisecond;
   Harness h(c);
@@ -68,8 +68,8 @@ TEST(FastServe, WhoSinksGoesToTheFrontOfItsQueue) {
                               "0:7+1*"}));
 }
 
-// Three blocks of four. When slot 1 starts, slot 0 holds two and the last goes to slot 1: with none free the paused one
-// is swapped out in the same step, ahead of the block that slot 1 needs next.
+// Three blocks of four. When slot 1 starts, slot 0 holds two and the last goes to slot 1: with none free the paused
+// sequence is swapped out in the same step, ahead of the block that slot 1 needs next.
 TEST(FastServe, BlocksAreFreedAheadOfNeed) {
   HarnessConfig c = Config();
   c.num_blocks = 3;
@@ -83,7 +83,7 @@ TEST(FastServe, BlocksAreFreedAheadOfNeed) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
 }
 
-// With two blocks more none is short, and nothing moves.
+// With two more blocks there is no shortage, and nothing moves.
 TEST(FastServe, NothingIsSwappedWhileBlocksAreFree) {
   HarnessConfig c = Config();
   c.num_blocks = 5;
@@ -97,8 +97,9 @@ TEST(FastServe, NothingIsSwappedWhileBlocksAreFree) {
 }
 
 // Slots 0 and 1 have sunk and hold two of five blocks each. A newcomer of two blocks takes those of slot 0, which sank
-// first and is last in its queue although it came first. One of three takes them too, and leaves no block free, so that
-// slot 1 goes ahead of need. With a sixth block the first leaves none free either, and slot 0 alone goes.
+// first and is last in its queue although it arrived first. One of three takes them too, and leaves no block free, so
+// that slot 1 is swapped out ahead of need. With a sixth block the first leaves none free either, and only slot 0 is
+// swapped out.
 TEST(FastServe, BlocksComeFromTheTailOfTheLowestQueue) {
   struct Case {
     int32_t prompt;
@@ -126,9 +127,9 @@ TEST(FastServe, BlocksComeFromTheTailOfTheLowestQueue) {
   }
 }
 
-// Two of six blocks are free. Of three newcomers of a block each one has the place in the step, and its block is there:
+// Two of six blocks are free. Of three newcomers of a block each one gets the place in the step, and its block is free:
 // none gives way for those that cannot start in it.
-TEST(FastServe, NobodyGivesWayForWhoHasNoPlaceInTheStep) {
+TEST(FastServe, NoSequenceGivesWayForOneWithoutAPlaceInTheStep) {
   HarnessConfig c = Config();
   c.num_blocks = 6;
   c.max_model_len = 16;
@@ -146,7 +147,7 @@ TEST(FastServe, NobodyGivesWayForWhoHasNoPlaceInTheStep) {
 }
 
 // Without swap space a newcomer's blocks come from KV that is computed again, and nothing is dropped ahead of need.
-TEST(FastServe, WithoutSwapSpaceItRecomputesAndNotAhead) {
+TEST(FastServe, WithoutSwapSpaceVictimsAreRecomputedAndNoneAhead) {
   HarnessConfig c = Config();
   c.swap_blocks = 0;
   c.num_blocks = 3;
@@ -187,8 +188,8 @@ TEST(FastServe, ALongPromptSkipsTheHighQueues) {
   }
 }
 
-// The starvation bound: newcomers keep the only place busy for good, and a long answer in a low queue gets a step of it
-// at the first look after it has been unserved for --mlfq-promotion. Without that it gets nothing.
+// The starvation bound: newcomers always occupy the only place, and a long answer in a low queue gets a step of it at
+// the first check after --mlfq-promotion without service. Without promotion it gets nothing.
 struct Starved {
   DurationNs longest_gap_ns = 0;
   int newcomers = 0;
@@ -231,15 +232,16 @@ TEST(FastServe, PromotionBoundsStarvation) {
   EXPECT_GT(starved.longest_gap_ns, 300 * kMillisecond);
 }
 
-// A look is every so many steps, not whenever a sequence has waited: of two looks 50 steps apart the second finds it.
-TEST(FastServe, TheUnservedAreLookedForEverySoManySteps) {
+// A check runs every mlfq-promotion-steps steps, not whenever a sequence has waited: of two checks 50 steps apart the
+// second promotes it.
+TEST(FastServe, PromotionRunsEveryPromotionSteps) {
   const Starved promoted = ServeALongAnswerUnderAStream(10 * kMillisecond, 50, 2000);
   EXPECT_GE(promoted.longest_gap_ns, 40 * kMillisecond);
   EXPECT_LE(promoted.longest_gap_ns, 61 * kMillisecond);
 }
 
-// Those promoted at one look go longest unserved first, one step each: under any load they take turns.
-TEST(FastServe, ThePromotedTakeTurns) {
+// Sequences promoted at one check go longest unserved first, one step each: under any load they take turns.
+TEST(FastServe, PromotedSequencesTakeTurns) {
   HarnessConfig c = Config();
   Promotion(&c)->ns = kMillisecond;
   *PromotionSteps(&c) = 1;
@@ -254,11 +256,11 @@ TEST(FastServe, ThePromotedTakeTurns) {
   }
 }
 
-// --- swap on a shortage ---
+// --- swap in a shortage ---
 
 // 4 blocks of 4 tokens, two sequences of 8 + 5: when both need a third block the younger is swapped out, 8 positions,
 // and comes back with them when the older has ended.
-TEST(Swap, TheYoungestIsSwappedOutOnAShortage) {
+TEST(Swap, TheYoungestIsSwappedOutInAShortage) {
   HarnessConfig c = Config();
   c.scheduler = {.preset = "sarathi-serve", .preemption = "swap"};
   c.max_num_seqs = 4;
@@ -272,7 +274,7 @@ TEST(Swap, TheYoungestIsSwappedOutOnAShortage) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
 }
 
-TEST(Swap, ACancelWhileSwappedOutFreesTheHostsMemory) {
+TEST(Swap, ACancelWhileSwappedOutFreesHostMemory) {
   HarnessConfig c = Config();
   c.num_blocks = 3;
   c.max_model_len = 12;
@@ -308,7 +310,7 @@ TEST(Pad, ABatchCostsItsLongest) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10* 2:0+3* p12", "1:10+1* 2:3+1* p1", "1:11+1* p2", "1:12+1* p2"}));
 }
 
-TEST(Pad, OnlyWhereBatchesExist) {
+TEST(Pad, IsRefusedWithoutBatches) {
   HarnessConfig c = Config();
   c.scheduler = {.preset = "orca"};
   *c.scheduler.limits.policy.Find<bool>("pad") = true;

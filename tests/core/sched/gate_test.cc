@@ -1,6 +1,6 @@
-// The gate: what it predicts of first tokens against when they come, whom it refuses, and who passes. A step of the
-// fake executor takes 1 ms and 10 us per token, and so says the step-time model of these tests, unless a test has it
-// say something else.
+// The gate: its predicted first tokens against the actual ones, which requests it refuses, and which pass. A step of
+// the fake executor takes 1 ms and 10 us per token, and the step-time model predicts the same unless a test changes
+// that.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ using testing::RequestOutput;
 using testing::Tokens;
 
 struct FakeSteps final : StepTimeModel {
-  double times = 1;  // what the executor takes
+  double times = 1;  // the model's times relative to the executor's
   DurationNs StepTimeNs(const StepShape& shape) const override {
     const DurationNs exact = kMillisecond + shape.tokens() * 10 * kMicrosecond;
     return static_cast<DurationNs>(static_cast<double>(exact) * times);
@@ -59,7 +59,7 @@ class Gate : public ::testing::Test {
     return std::abs(static_cast<double>(d.predicted_ttft_ns) - measured) / measured;
   }
 
-  // Exact, but for what comes later and fills the step that its prompt ends in: at most 32 tokens.
+  // Exact, except for later arrivals that fill the step in which its prompt ends: at most 32 tokens.
   static void ExpectPredicted(const RequestOutput& out) {
     const RequestDoneEvent& d = out.done_event;
     const DurationNs later_ns = d.first_token_ns - d.arrival_ns - d.predicted_ttft_ns;
@@ -73,7 +73,7 @@ class Gate : public ::testing::Test {
   HarnessConfig config_;
 };
 
-// 100 tokens at 32 a step: three full steps and one of 4, 5 ms in all.
+// 100 tokens at 32 per step: three full steps and one of 4, 5 ms in all.
 TEST_F(Gate, PredictsAnIdleEngineExactly) {
   Harness h(config_);
   const RequestHandle id = Add(&h, 100, 8);
@@ -82,20 +82,20 @@ TEST_F(Gate, PredictsAnIdleEngineExactly) {
   EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
 }
 
-// A step of 16 tokens runs for 1.16 ms; the newcomer comes after 1 ms of it.
-TEST_F(Gate, KnowsWhatTheStepInFlightStillTakes) {
+// A step of 16 tokens runs for 1.16 ms; the new request arrives 1 ms into it.
+TEST_F(Gate, PredictsTheRestOfTheStepInFlight) {
   Harness h(config_);
   Add(&h, 16, 8);
   ASSERT_EQ(h.Settle(), "");
   h.clock().AdvanceTo(h.clock().NowNs() + kMillisecond);
   const RequestHandle id = Add(&h, 10, 8);
   ASSERT_EQ(h.Run(), "");
-  // What is left of the step, then one with the other's decode.
+  // The rest of that step, then one with the other's decode.
   EXPECT_EQ(h.outputs()[id].done_event.predicted_ttft_ns, 160 * kMicrosecond + kMillisecond + 110 * kMicrosecond);
   EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
 }
 
-// Each of them is predicted behind those before it, with the decodes that they become and no longer are.
+// Each is predicted behind those before it, including their decodes until these end.
 TEST_F(Gate, PredictsAQueue) {
   Harness h(config_);
   for (int i = 0; i < 8; ++i) Add(&h, 40 + 10 * i, 8);
@@ -110,7 +110,7 @@ TEST_F(Gate, PredictsWhenAPlaceComesFree) {
   ASSERT_EQ(h.Run(), "");
   for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
   EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 16 * kMillisecond)
-      << "the scene needs requests that wait for two answers of 8 tokens";
+      << "the test needs requests that wait for two answers of 8 tokens";
 }
 
 TEST_F(Gate, PredictsWhenBlocksComeFree) {
@@ -124,7 +124,7 @@ TEST_F(Gate, PredictsWhenBlocksComeFree) {
 }
 
 // Half of the blocks stay free, so one runs at a time.
-TEST_F(Gate, KnowsWhatAdmissionKeepsFree) {
+TEST_F(Gate, PredictsWithTheBlocksThatAdmissionKeepsFree) {
   config_.scheduler.limits.watermark = 0.5;
   config_.num_blocks = 14;  // of 4 tokens: room for two of 20 tokens, or one beside what stays free
   Harness h(config_);
@@ -132,11 +132,12 @@ TEST_F(Gate, KnowsWhatAdmissionKeepsFree) {
   ASSERT_EQ(h.Run(), "");
   for (const RequestHandle id : h.handles()) ExpectPredicted(h.outputs()[id]);
   EXPECT_GT(h.outputs()[h.handles().back()].done_event.predicted_ttft_ns, 24 * kMillisecond)
-      << "the scene needs requests that wait for three answers of 8 tokens";
+      << "the test needs requests that wait for three answers of 8 tokens";
 }
 
-// Two of four answers to a prompt of 200 tokens wait for a place when the newcomer comes. They have their prompt.
-TEST_F(Gate, KnowsThatMoreAnswersToAPromptShareIt) {
+// Two of four answers to a prompt of 200 tokens wait for a place when the new request arrives. Their prompt is
+// computed.
+TEST_F(Gate, PredictsSiblingsThatShareTheirPrompt) {
   config_.max_num_seqs = 2;
   Harness h(config_);
   Add(&h, 200, 8, 0, "", 4);
@@ -150,7 +151,7 @@ TEST_F(Gate, KnowsThatMoreAnswersToAPromptShareIt) {
   ExpectPredicted(h.outputs()[id]);
 }
 
-// Shortest prompts first: the newcomer is predicted before the long ones that wait.
+// Shortest prompts first: the new request is predicted before the waiting long ones.
 TEST_F(Gate, FollowsTheOrderOfTheQueue) {
   config_.scheduler.order = "shortest-prompt";
   Harness h(config_);
@@ -161,20 +162,20 @@ TEST_F(Gate, FollowsTheOrderOfTheQueue) {
   EXPECT_EQ(ErrorOf(h.outputs()[id]), 0);
 }
 
-TEST_F(Gate, RefusesWhatCannotBeKeptAndNothingElse) {
+TEST_F(Gate, RefusesOnlyRequestsThatWouldMissTheirTtft) {
   Harness h(config_);
   const RequestHandle fits = Add(&h, 100, 8, 6 * kMillisecond);
   const RequestHandle late = Add(&h, 100, 8, 6 * kMillisecond);      // behind it: 10 ms
-  const RequestHandle patient = Add(&h, 100, 8, 18 * kMillisecond);  // 10 ms, and three quarters more: nothing was seen
+  const RequestHandle patient = Add(&h, 100, 8, 18 * kMillisecond);  // 10 ms, and 3/4 more for lack of samples
   ASSERT_EQ(h.Run(), "");
   EXPECT_FALSE(h.outputs()[fits].done_event.refused);
-  EXPECT_FALSE(h.outputs()[patient].done_event.refused) << "what is refused is no longer ahead of it";
+  EXPECT_FALSE(h.outputs()[patient].done_event.refused) << "the refused request is no longer ahead of it";
   EXPECT_LT(ErrorOf(h.outputs()[patient]), 0.02);
 
   const RequestOutput& out = h.outputs()[late];
   EXPECT_TRUE(out.done_event.refused);
   EXPECT_EQ(out.done_event.finish, FinishReason::kError);
-  EXPECT_EQ(out.done_event.scheduled_ns, 0) << "it took a share of a step";
+  EXPECT_EQ(out.done_event.scheduled_ns, 0) << "it got a share of a step";
   EXPECT_EQ(out.error.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(out.error.message().find("its objective is 0.01 s; try again in 1.00 s"), std::string::npos)
       << out.error.message();
@@ -195,7 +196,7 @@ TEST_F(Gate, ARefusedRequestEndsWithAllItsChoices) {
   EXPECT_EQ(h.steps(), 0);
 }
 
-TEST_F(Gate, AnArrivalThatIsCancelledAtOnceIsNotAskedAbout) {
+TEST_F(Gate, AnArrivalCancelledAtOnceIsNotChecked) {
   Harness h(config_);
   h.Cancel(Add(&h, 100, 8, kMillisecond));
   ASSERT_EQ(h.Run(), "");
@@ -204,7 +205,7 @@ TEST_F(Gate, AnArrivalThatIsCancelledAtOnceIsNotAskedAbout) {
   EXPECT_EQ(done.finish, FinishReason::kCancelled);
 }
 
-TEST_F(Gate, AClassSaysWhatBecomesOfItsRequests) {
+TEST_F(Gate, AClassSetsTheGateOfItsRequests) {
   const auto classes = ParseServiceClasses({"shed:gate=shed", "wait:gate=queue", "off:gate=off", "as-all"});
   ASSERT_TRUE(classes.ok()) << classes.status().message();
   config_.scheduler.limits.classes = *classes;
@@ -220,12 +221,12 @@ TEST_F(Gate, AClassSaysWhatBecomesOfItsRequests) {
     EXPECT_FALSE(refused("off")) << gate;
     EXPECT_EQ(refused("as-all"), gate == "predict") << gate;
     EXPECT_EQ(refused(""), gate == "predict") << gate;
-    ExpectPredicted(h.outputs()[of["wait"]]);  // what cannot be refused is predicted all the same
+    ExpectPredicted(h.outputs()[of["wait"]]);  // predicted although it cannot be refused
   }
 }
 
-// --max-queue is 2: whose gate is off passes it, up to as many again.
-TEST_F(Gate, ThoseWhoseGateIsOffPassTheQueuesLimit) {
+// --max-queue is 2: requests with the gate off exceed it, up to as many again.
+TEST_F(Gate, RequestsWithTheGateOffExceedTheQueueLimit) {
   config_.max_queue = 2;
   config_.scheduler.gate = "queue";
   const auto classes = ParseServiceClasses({"vip:gate=off"});
@@ -240,7 +241,7 @@ TEST_F(Gate, ThoseWhoseGateIsOffPassTheQueuesLimit) {
   EXPECT_TRUE(submit("") && submit(""));
   EXPECT_FALSE(submit("")) << "two wait already";
   EXPECT_TRUE(submit("vip") && submit("vip") && submit("vip")) << "five slots: one to run, two to wait, two beyond";
-  EXPECT_FALSE(submit("vip")) << "where the tables end";
+  EXPECT_FALSE(submit("vip")) << "the tables are full";
   Request beyond = MakeRequest(Tokens(3, 10), 4);
   beyond.slo_class = "vip";
   EXPECT_EQ(h.Submit(beyond).status().message(),
@@ -248,8 +249,8 @@ TEST_F(Gate, ThoseWhoseGateIsOffPassTheQueuesLimit) {
   ASSERT_EQ(h.Run(), "");
 }
 
-// Told half of what steps take, the gate learns it from the first tokens that come.
-TEST_F(Gate, LearnsHowWrongItIs) {
+// The model predicts half of the steps' time; the gate learns the factor from the first tokens.
+TEST_F(Gate, LearnsItsErrorFromFirstTokens) {
   steps_.times = 0.5;
   Harness h(config_);
   for (int i = 0; i < 4; ++i) {
@@ -260,9 +261,9 @@ TEST_F(Gate, LearnsHowWrongItIs) {
   EXPECT_LT(ErrorOf(h.outputs()[h.handles()[3]]), 0.02);
 }
 
-// A second prompt behind a first one has its first token after 10 ms. It is promised that where first tokens have come
-// as predicted, and not where they varied, or where few have come.
-TEST_F(Gate, PromisesWhatIsKeptNearlyAtWorst) {
+// A second prompt behind a first one has its first token after 10 ms. It is accepted if earlier first tokens came as
+// predicted, and not if they varied, or if there were few.
+TEST_F(Gate, AcceptsOnlyWithAMarginForItsError) {
   const auto refused_at = [this](int seen, double slow, int slow_ones, DurationNs objective_ns) {
     steps_.times = 1;
     Harness h(config_);
@@ -281,12 +282,12 @@ TEST_F(Gate, PromisesWhatIsKeptNearlyAtWorst) {
   EXPECT_TRUE(refused_at(32, 1.4, 4, 11 * kMillisecond)) << "4 of 32 took 1.4 times as long";
   EXPECT_FALSE(refused_at(32, 1.4, 4, 15 * kMillisecond)) << "which is time enough";
   EXPECT_FALSE(refused_at(32, 1.4, 1, 11 * kMillisecond)) << "one alone is a disturbance";
-  EXPECT_TRUE(refused_at(4, 1, 0, 11 * kMillisecond)) << "4 say little";
+  EXPECT_TRUE(refused_at(4, 1, 0, 11 * kMillisecond)) << "4 are too few samples";
   EXPECT_FALSE(refused_at(4, 1, 0, 18 * kMillisecond));
 }
 
-// An hour passes within a step. What is in flight is late; what is predicted afterwards is as exact as before.
-TEST_F(Gate, AClockThatJumpsHarmsNothing) {
+// An hour passes within a step. The request in flight is late; later predictions are as exact as before.
+TEST_F(Gate, AClockJumpLeavesLaterPredictionsExact) {
   Harness h(config_);
   const auto serve = [&] {
     const RequestHandle id = Add(&h, 100, 8);
@@ -299,12 +300,12 @@ TEST_F(Gate, AClockThatJumpsHarmsNothing) {
   h.clock().AdvanceTo(h.clock().NowNs() + 3600 * kSecond);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.outputs()[late].done_event.finish, FinishReason::kLength);
-  EXPECT_GT(ErrorOf(h.outputs()[late]), 0.9) << "the scene needs a first token that is late";
+  EXPECT_GT(ErrorOf(h.outputs()[late]), 0.9) << "the test needs a late first token";
   EXPECT_EQ(ErrorOf(h.outputs()[serve()]), 0);
 }
 
-// Steps that are predicted to take longer than they do leave nothing behind once they have ended.
-TEST_F(Gate, WhatIsPredictedTooLongDoesNotAddUp) {
+// Steps that are predicted to take longer than they do leave no error behind once they have ended.
+TEST_F(Gate, OverlongPredictionsDoNotAddUp) {
   steps_.times = 1.5;
   Harness h(config_);
   Add(&h, 8, 200);
@@ -312,11 +313,11 @@ TEST_F(Gate, WhatIsPredictedTooLongDoesNotAddUp) {
   const RequestHandle id = Add(&h, 100, 8);
   ASSERT_EQ(h.Settle(), "");
   ASSERT_EQ(h.Run(), "");
-  EXPECT_LE(h.outputs()[id].done_event.predicted_ttft_ns, 5 * kMillisecond * 3 / 2) << "the engine stood idle";
+  EXPECT_LE(h.outputs()[id].done_event.predicted_ttft_ns, 5 * kMillisecond * 3 / 2) << "the engine was idle";
 }
 
-// One bad surprise, and everybody who states an objective would be refused: nothing is learned from who is refused.
-TEST_F(Gate, ACorrectionThatRefusesWhatTheModelKeepsIsForgotten) {
+// After one bad sample every request with an objective would be refused, and refused requests yield no new samples.
+TEST_F(Gate, ATooLargeCorrectionDecays) {
   steps_.times = 0.2;
   Harness h(config_);
   Add(&h, 100, 8);
@@ -329,12 +330,12 @@ TEST_F(Gate, ACorrectionThatRefusesWhatTheModelKeepsIsForgotten) {
     refused += h.outputs()[id].done_event.refused;
     h.clock().AdvanceTo(h.clock().NowNs() + 6 * kMillisecond);
   }
-  EXPECT_GE(refused, 1) << "the scene needs a correction that is too large";
+  EXPECT_GE(refused, 1) << "the test needs a correction that is too large";
   EXPECT_LE(refused, 2);
 }
 
-// Refused requests make no first token sooner: what has been learned fades with time, not with their number.
-TEST_F(Gate, ABurstOfRefusalsForgetsNothing) {
+// Refused requests yield no first tokens: the correction decays with time, not with their number.
+TEST_F(Gate, ABurstOfRefusalsDoesNotDecayTheCorrection) {
   steps_.times = 0.5;
   Harness h(config_);
   for (int i = 0; i < 4; ++i) Add(&h, 100, 8);
@@ -344,15 +345,15 @@ TEST_F(Gate, ABurstOfRefusalsForgetsNothing) {
   ASSERT_EQ(h.Run(), "");
   std::set<DurationNs> predicted;
   for (const RequestHandle id : burst) {
-    ASSERT_TRUE(h.outputs()[id].done_event.refused) << "the scene needs requests that the model alone would let in";
+    ASSERT_TRUE(h.outputs()[id].done_event.refused) << "the test needs requests that the model alone would accept";
     predicted.insert(h.outputs()[id].done_event.predicted_ttft_ns);
   }
-  EXPECT_LE(predicted.size(), 2u) << "the time since the last first token drops one observation";
+  EXPECT_LE(predicted.size(), 2u) << "the time since the last first token drops one sample";
 }
 
 // More wait than the order plans for (128). A long prompt behind them has become one that cannot be kept; the order
-// sees that while the gate asks about one that stands behind it, and it leaves before the next plan.
-TEST_F(Gate, WhoLeavesAfterTheOrderHasSeenItMissedIsGone) {
+// detects that while the gate asks about a request behind it, and the prompt is cancelled before the next plan.
+TEST_F(Gate, ARequestCancelledAfterTheOrderFoundItMissedIsGone) {
   config_.scheduler.preset = "tactus";
   config_.scheduler.gate = "queue";  // all are predicted, and none is refused
   config_.scheduler.limits.classes = *ParseServiceClasses({"shed:gate=shed"});
@@ -362,7 +363,7 @@ TEST_F(Gate, WhoLeavesAfterTheOrderHasSeenItMissedIsGone) {
   Add(&h, 60, 8);
   ASSERT_EQ(h.Settle(), "");  // its step takes 1.16 ms
   for (int i = 0; i < 140; ++i) Add(&h, 4, 4, 950 * kMicrosecond);
-  // Some of them can be kept now, and half a millisecond later no more.
+  // Some of them can be kept now, and half a millisecond later no longer.
   std::vector<RequestHandle> long_ones;
   for (int i = 0; i < 100; ++i) long_ones.push_back(Add(&h, 400, 4, (1000 + 400 * i) * kMicrosecond));
   Add(&h, 20, 4, kSecond);
@@ -375,7 +376,7 @@ TEST_F(Gate, WhoLeavesAfterTheOrderHasSeenItMissedIsGone) {
   for (const RequestHandle id : long_ones) EXPECT_EQ(h.outputs()[id].done_event.finish, FinishReason::kCancelled);
 }
 
-TEST_F(Gate, AFreshInstanceAnswersAlike) {
+TEST_F(Gate, AFreshInstanceMakesTheSamePredictions) {
   std::vector<DurationNs> predicted[2];
   for (const bool fresh : {false, true}) {
     config_.fresh_policies = fresh;
@@ -391,7 +392,7 @@ TEST_F(Gate, AFreshInstanceAnswersAlike) {
   EXPECT_EQ(predicted[0], predicted[1]);
 }
 
-TEST_F(Gate, ARecordedRunReplaysWithWhatItRefused) {
+TEST_F(Gate, ARecordedRunReplaysWithItsRefusals) {
   config_.trace_path = ::testing::TempDir() + "gate.trace";
   config_.predictor = nullptr;  // history
   Harness h(config_);
@@ -403,7 +404,7 @@ TEST_F(Gate, ARecordedRunReplaysWithWhatItRefused) {
   }
   ASSERT_EQ(h.Run(), "");
   for (const RequestHandle id : h.handles()) refused += h.outputs()[id].done_event.refused;
-  EXPECT_GT(refused, 3) << "the scene needs some that are refused";
+  EXPECT_GT(refused, 3) << "the test needs some refused requests";
   EXPECT_LT(refused, 18);
   ASSERT_TRUE(h.CloseTrace().ok());
   const auto report = ReplayTrace(config_.trace_path, {});
@@ -413,7 +414,7 @@ TEST_F(Gate, ARecordedRunReplaysWithWhatItRefused) {
   std::remove(config_.trace_path.c_str());
 }
 
-TEST_F(Gate, WithoutAModelOfStepTimesNobodyIsRefused) {
+TEST_F(Gate, WithoutAStepTimeModelNoRequestIsRefused) {
   config_.scheduler.limits.step_time = nullptr;
   Harness h(config_);
   const RequestHandle id = Add(&h, 100, 8, kMillisecond);

@@ -1,4 +1,4 @@
-// A predictor that says what a test tells it to.
+// A predictor with lengths set by the test.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tactus::testing {
 
-// The n-th sequence that is bound is predicted to be lengths[n] long (the last one repeats), twice that after each
+// The n-th sequence to be bound is predicted to be lengths[n] long (the last one repeats), twice that after each
 // attempt.
 class KnownLengths final : public core::LengthPredictor {
  public:

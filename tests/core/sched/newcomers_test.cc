@@ -1,4 +1,4 @@
-// The queue as a composition walks it: what it asks for ahead of time may not show.
+// The queue as a composition walks it: prefetching must not change it.
 #include "core/sched/newcomers.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using testing::PresetConfig;
 using testing::StepBed;
 
-// Starts those whose turn in the walk says so, and notes the walk and the order's own.
+// Starts the sequences at the positions of the walk given by `starts`; records this walk and the order's.
 class WalksTheQueue final : public Composition {
  public:
   WalksTheQueue(unsigned starts, std::vector<SlotId>* walk, std::vector<SlotId>* expected)
@@ -25,7 +25,7 @@ class WalksTheQueue final : public Composition {
     for (SlotId slot = waiting.Next(); slot != kNoSlot; slot = waiting.Next()) {
       const bool starts = (starts_ >> (walk_.size() % 8) & 1) != 0;
       walk_.push_back(slot);
-      if (starts) (void)step.Admit(slot);  // or finds no place
+      if (starts) (void)step.Admit(slot);  // may find no place
     }
     EXPECT_EQ(waiting.Next(), kNoSlot) << "it stays at the end";
   }
@@ -36,7 +36,7 @@ class WalksTheQueue final : public Composition {
   std::vector<SlotId>& expected_;
 };
 
-TEST(Newcomers, AreTheOrdersWhicheverOfThemStart) {
+TEST(Newcomers, WalkMatchesTheOrderWhicheverSequencesStart) {
   for (int waiting = 1; waiting <= 12; ++waiting) {
     for (const unsigned starts : {0x01U, 0x02U, 0x08U, 0x55U, 0x80U, 0xf0U, 0xffU}) {
       SCOPED_TRACE(std::to_string(waiting) + " wait, " + std::to_string(starts));

@@ -42,7 +42,7 @@ std::vector<SlotId> SlotsOf(const SteadyRanking& ranking) {
   for (const RankedSlot& r : ranking.ranked()) slots.push_back(r.slot);
   return slots;
 }
-// What they must be: by rank where the order has any, then by arrival.
+// The expected order: by rank if the order has ranks, then by arrival.
 std::vector<SlotId> SortedRunning(const Order& order, const StepView& view) {
   std::vector<SlotId> slots(view.running.begin(), view.running.end());
   std::sort(slots.begin(), slots.end(), [&](SlotId a, SlotId b) {
@@ -122,15 +122,15 @@ SchedulerLimits Limits(const core::LengthPredictor* predictor, core::NoteLayout*
 
 namespace {
 
-// Where the item of a slot begins in a step: goes up, and now and then starts again as after a preemption.
+// Where the item of a slot begins in a step: ascending, and now and then from the start again as after a preemption.
 int32_t Position(int step, SlotId slot) {
   return (step + slot) % 50;
 }
 
-// An instance that is made in the middle of a run and goes on beside the first, with notes of its own.
+// An instance that is made in the middle of a run and follows the first one, with separate notes.
 class Latecomer {
  public:
-  // `before`: the notes as they were before the first instance saw the view.
+  // `before`: the notes before the first instance applied the view.
   Latecomer(std::unique_ptr<Order> order, const SchedulerLimits& limits, std::vector<std::byte> before)
       : order_(std::move(order)), running_(limits.slot_capacity), notes_(std::move(before)) {}
 
@@ -151,7 +151,7 @@ class Latecomer {
   const RunningByRank& running() const { return running_; }
 
  private:
-  // Notes of a sequence that has come since are zero, as the table has them.
+  // Notes of a sequence that has arrived since are zero, as in the table.
   void Occupy(const StepView& view, SlotId s) {
     const auto [at, first] = occupant_.try_emplace(s, view.seq.arrival_order[s]);
     const bool came_since = first ? begun_ : at->second != view.seq.arrival_order[s];
@@ -169,7 +169,7 @@ class Latecomer {
   bool begun_ = false;
 };
 
-// Where the order says that ranks decide, what the index holds of the running ones says who goes before a waiting one.
+// If the order's ranks decide, comparing the index's entries with a waiting sequence's rank must agree with Before.
 void CheckThatRanksDecide(const Order& order, const StepView& view, const RunningByRank& running) {
   if (!order.rank_decides()) return;
   for (const SlotId w : view.waiting) {
@@ -193,7 +193,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
     RunningByRank running(limits.slot_capacity);
     SteadyRanking ranking(limits.slot_capacity, limits.slot_capacity);
     std::optional<Latecomer> latecomer;
-    const int moves = seed % 2 == 0 ? 6 : 1;  // calm runs, too, in which sequences live on for long
+    const int moves = seed % 2 == 0 ? 6 : 1;  // also calm runs, in which sequences live for long
     reference->Forget();
     for (int step = 0; step < 200; ++step) {
       Churn(&t, &rng, step * kSecond / 3, moves);
@@ -227,7 +227,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
                 [&](SlotId a, SlotId b) { return reference->KeyOf(view, a) < reference->KeyOf(view, b); });
       ASSERT_EQ(walk, expected) << "seed " << seed << " step " << step;
 
-      view.notes.bytes = notes.data();  // as a fresh instance would have found them
+      view.notes.bytes = notes.data();  // as before the step, for a fresh instance
       auto fresh = make(limits);
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
@@ -238,7 +238,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       view.notes = kept;
       std::vector<StepItem> items;
       for (const SlotId s : view.running) {
-        // By turns, so that some are left out for long and are served again then.
+        // In turns, so that some are left out for long and then served again.
         const bool turn = (s / 4 + step / 20) % 2 == 0;
         if (rng.Uniform() < (turn ? 0.7 : 0.02))
           items.push_back({.slot = s, .first_position = Position(step, s), .count = 1});

@@ -1,6 +1,5 @@
-// Orders under random arrivals, admissions, preemptions and cancels: their walks against a plain sort, their fresh and
-// late instances against those that were there from the beginning, and the index over the running sequences in their
-// ranks.
+// Orders under random arrivals, admissions, preemptions and cancels: their walks against a plain sort, instances made
+// fresh or in the middle of a run against the first one, and the index of the running sequences by rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ std::vector<SlotId> Walk(Order* order, const StepView& view);
 // Arrivals, admissions with some output, preemptions, cancels and ends, a few at a time.
 void Churn(core::SequenceTable* t, Rng* rng, TimeNs now_ns, int moves = 6);
 
-// A prediction that another step would have made differently: whoever files by it must keep what it was.
+// Predictions that depend on the step: an order must keep the prediction that a sequence was filed by.
 class Drifting final : public core::LengthPredictor {
  public:
   int64_t step = 0;
@@ -37,7 +36,7 @@ class Drifting final : public core::LengthPredictor {
 };
 
 using Key = std::vector<double>;
-// What an order's walk must be sorted by; told of every change first.
+// The sort key of an order's walk; receives every change first.
 struct Reference {
   virtual ~Reference() = default;
   virtual void Forget() {}
@@ -52,8 +51,8 @@ SchedulerLimits Limits(const core::LengthPredictor* predictor, core::NoteLayout*
 
 void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference);
 
-// Compositions that mix queued and partly done prompts ask Before instead of walking: both must say the same of any two
-// that wait.
+// Compositions that mix queued and partly done prompts call Before instead of walking: both must agree on any two
+// waiting sequences.
 void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&));
 
 inline double Arrival(const StepView& view, SlotId s) {

@@ -1,4 +1,4 @@
-// The orders' index, and that over the running sequences in their ranks, against a plain sort, over random arrivals,
+// The orders' queues, and the index of the running sequences by rank, against a plain sort, over random arrivals,
 // admissions, preemptions and cancels.
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using testing::Reference;
 using testing::ViewOf;
 using testing::Walk;
 
-TEST(Order, BeforeSaysWhatTheWalkDoes) {
+TEST(Order, BeforeAgreesWithTheWalk) {
   CheckBeforeAgainstWalk("fcfs", MakeFcfsOrder);
   CheckBeforeAgainstWalk("queue-time", MakeQueueTimeOrder);
   CheckBeforeAgainstWalk("priority", MakePriorityOrder);
@@ -40,7 +40,7 @@ TEST(Order, BeforeSaysWhatTheWalkDoes) {
   CheckBeforeAgainstWalk("decreasing", MakeDecreasingOrder);
 }
 
-TEST(Order, FcfsKeepsArrivalAndPutsThePreemptedFirst) {
+TEST(Order, FcfsGoesByArrivalWithPreemptedSequencesFirst) {
   struct : Reference {
     Key KeyOf(const StepView& view, SlotId s) const override {
       return {view.seq.preemptions[s] > 0 ? 0.0 : 1.0, Arrival(view, s)};
@@ -67,7 +67,7 @@ TEST(Order, PriorityComesBeforeArrival) {
   CheckAgainstSort(MakePriorityOrder, &reference);
 }
 
-// What was predicted when a sequence was queued: the smallest attempt that is beyond what it has generated.
+// The prediction when a sequence was queued: the first attempt that exceeds what it has generated.
 struct Predicting : Reference {
   std::map<SlotId, double> predicted;
   void Queued(const StepView& view, SlotId s) override {
@@ -80,7 +80,7 @@ struct Predicting : Reference {
   }
 };
 
-TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
+TEST(Order, SrptGoesByPredictedRemainingOutput) {
   struct : Predicting {
     Key KeyOf(const StepView& view, SlotId s) const override {
       return {predicted.at(s) - Output(view, s), Arrival(view, s)};
@@ -89,13 +89,13 @@ TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
   CheckAgainstSort(MakeSrptOrder, &reference);
 }
 
-// Windows of the six oldest, sorted by the prediction made when they came; the next one is taken when none of the
-// last is left. What is preempted keeps its place.
+// Windows of the six oldest, sorted by the prediction made at arrival; the next window starts when none of the last is
+// left. Preempted sequences keep their place.
 TEST(Order, GroupedGoesByWindows) {
   struct : Reference {
     struct State {
       int predicted = 0;
-      int place = 0;  // 0: in no window yet
+      int place = 0;  // 0: not in a window yet
     };
     std::map<int64_t, State> known;  // by arrival
     void Forget() override { known.clear(); }
@@ -126,17 +126,17 @@ TEST(Order, GroupedGoesByWindows) {
   CheckAgainstSort(MakeGroupedOrder, &reference);
 }
 
-// A sequence is promoted after 12 steps without it, waiting or running, for 6 steps with it; for more steps where these
-// have computed nothing that it had not computed before.
-TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
+// A sequence is promoted after 12 steps without it, waiting or running, for 6 steps with it; for more steps if those
+// have computed only positions computed before.
+TEST(Order, RankPromotesSequencesUnservedForTooLong) {
   struct : Predicting {
     struct State {
       double predicted = 0;
       int64_t since = 0;
       int64_t promoted_since = 0;
       int64_t quantum = 0;
-      int32_t reached = 0;         // positions that it has computed at some time
-      bool brought = false;        // one more, since it was promoted
+      int32_t reached = 0;         // positions computed at some time
+      bool brought = false;        // one more since it was promoted
       bool again_is_free = false;  // a promotion has brought none
     };
     std::map<int64_t, State> state;  // by arrival: slots are reused
@@ -180,8 +180,8 @@ TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
 }
 
 // Queues as lists, front and back. Steps take a third of a second: quanta of 0.2, 0.4, 0.8 ... s are 1, 2, 3, 5 ...
-// steps. Every 9 steps those not served for 4 s, 12 steps, are promoted.
-TEST(Order, MlfqSinksToTheFrontAndPromotesAtItsLooks) {
+// steps. Every 9 steps sequences without service for 4 s, 12 steps, are promoted.
+TEST(Order, MlfqSinksToTheFrontAndPromotesPeriodically) {
   struct : Reference {
     struct State {
       int level = 0;
@@ -224,7 +224,7 @@ TEST(Order, MlfqSinksToTheFrontAndPromotesAtItsLooks) {
   CheckAgainstSort(MakeMlfqOrder, &reference);
 }
 
-TEST(Order, ShortestPromptCountsWhatMustBeComputedAgain) {
+TEST(Order, ShortestPromptCountsRecomputedTokens) {
   struct : Reference {
     Key KeyOf(const StepView& view, SlotId s) const override {
       return {static_cast<double>(view.seq.known_committed[s]), Arrival(view, s)};
@@ -244,8 +244,8 @@ TEST(Order, LarryGoesByItsScore) {
   CheckAgainstSort(MakeLarryOrder, &reference);
 }
 
-// lambda = infinity: whatever waits for how long and however large it is.
-TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
+// lambda = infinity: by arrival, whatever the waiting time and size.
+TEST(Order, LarryWithInfiniteLambdaIsFirstComeFirstServed) {
   SchedulerLimits limits = Limits(nullptr, nullptr);
   *limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
   core::SequenceTable t(4);
@@ -261,9 +261,9 @@ TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
   EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
-// The bound of its row: whoever comes more than (requests waiting) x (its share of the KV memory) / lambda seconds
-// after another never goes before it.
-TEST(Order, LarryPassesNobodyOverForLong) {
+// The bound in its policies.def row: a request that comes more than (requests waiting) x (the other's share of the KV
+// memory) / lambda seconds after another never goes before it.
+TEST(Order, LarryBoundsHowLongARequestIsPassedOver) {
   Rng rng(11);
   SchedulerLimits limits = Limits(nullptr, nullptr);
   int passed_over = 0;

@@ -1,4 +1,4 @@
-// What the plan builder counts and what admissions set aside, on views made by hand. Blocks hold four tokens.
+// The plan builder's counts and the reservations of admissions, on hand-made views. Blocks hold four tokens.
 #include <gtest/gtest.h>
 
 #include "core/sched/known_lengths.h"
@@ -13,8 +13,8 @@ using testing::KnownLengths;
 using testing::PresetConfig;
 using testing::StepBed;
 
-// A decode (its seventh token, all in blocks that it has), a prompt that ends, and one whose every row gets logits.
-TEST(Plan, CountsWhatStepTimeModelsAsk) {
+// A decode (its seventh token, within its blocks), a prompt that ends, and one with logits for every row.
+TEST(Plan, CountsTheInputsOfStepTimeModels) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   bed.Decoding(4, 3);
   bed.Prefilling(10, 4);
@@ -31,8 +31,8 @@ TEST(Plan, CountsWhatStepTimeModelsAsk) {
   EXPECT_EQ(plan.items[2].logit_rows, 5);
 }
 
-// The same of a decode that needs a new block, which is planned the long way.
-TEST(Plan, CountsADecodeThatBeginsABlock) {
+// The same for a decode that needs a new block, which AddDecode leaves to AddRunning.
+TEST(Plan, CountsADecodeThatNeedsANewBlock) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   bed.Decoding(4, 5);
   EXPECT_EQ(bed.Plan(), "0:8+1*");
@@ -43,8 +43,7 @@ TEST(Plan, CountsADecodeThatBeginsABlock) {
   EXPECT_EQ(bed.planned().logit_rows, 1);
 }
 
-// A chunk that does not end its prompt samples nothing and has no row of logits; with prompt logprobs it has all of its
-// own.
+// A chunk that does not end its prompt samples nothing and has no logit row; with prompt logprobs it has one per token.
 TEST(Plan, AChunkInTheMiddleHasNoRows) {
   StepBed bed(PresetConfig("sarathi-serve", 9));
   bed.Waiting(6, {.prompt_logprobs = true});
@@ -62,7 +61,7 @@ TEST(Plan, AChunkInTheMiddleHasNoRows) {
   EXPECT_EQ(cut.planned().logit_rows, 1);
 }
 
-// A decode with guesses at what follows: one item, a row of logits for each token that it may yield, no prompt tokens.
+// A decode with drafts: one item, a logit row for each token that it may yield, no prompt tokens.
 TEST(Plan, ADecodeTakesItsDraftsAlong) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   bed.Draft(bed.Decoding(4, 2), 5);
@@ -76,18 +75,18 @@ TEST(Plan, ADecodeTakesItsDraftsAlong) {
   EXPECT_EQ(plan.decode_context_tokens, 11 + 6);
   EXPECT_EQ(plan.items[0].logit_rows, 6);
   EXPECT_EQ(plan.logit_rows, 7);
-  EXPECT_EQ(bed.kv().Table(0).size(), 3u) << "blocks for what may be accepted";
+  EXPECT_EQ(bed.kv().Table(0).size(), 3u) << "blocks for the drafts that may be accepted";
 }
 
-// Drafts take what no other sequence needs in the step: a token stays for each running sequence, ...
+// Drafts take only tokens that no other sequence needs in the step: a token stays for each running sequence.
 TEST(Plan, DraftsLeaveOthersTheirTokens) {
   StepBed bed(PresetConfig("sarathi-serve", 5));
   for (int i = 0; i < 3; ++i) bed.Draft(bed.Decoding(4, 2), 5);
   EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1* 2:5+1*");
 }
 
-// ... and a block, for its next token too. Two sequences of two blocks each; with two more, one for each, guesses stay
-// within what is there.
+// Drafts also leave a block per running sequence, for its next token. Two sequences of two blocks each; with two more
+// blocks, one for each, drafts stay within the sequence's blocks.
 TEST(Plan, DraftsLeaveOthersTheirBlocks) {
   for (const int64_t blocks : {6, 7}) {
     HarnessConfig config = PresetConfig("sarathi-serve", 64);
@@ -100,7 +99,7 @@ TEST(Plan, DraftsLeaveOthersTheirBlocks) {
 }
 
 // The same with blocks of one token: two blocks beyond one for each sequence are two guesses.
-TEST(Plan, DraftsOfSeveralBlocksLeaveOthersTheirs) {
+TEST(Plan, DraftsOfSeveralBlocksLeaveOthersTheirBlocks) {
   HarnessConfig config = PresetConfig("sarathi-serve", 64);
   config.block_size = 1;
   config.num_blocks = 6 + 6 + 2 + 2;
@@ -110,7 +109,7 @@ TEST(Plan, DraftsOfSeveralBlocksLeaveOthersTheirs) {
   EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1*");
 }
 
-// No guess beyond the last token that the request may get.
+// No drafts beyond the last token that the request may get.
 TEST(Plan, DraftsEndWithTheRequest) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 5}), 5);
@@ -118,8 +117,8 @@ TEST(Plan, DraftsEndWithTheRequest) {
   EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1*");
 }
 
-// What is recomputed after a preemption is a prompt, and asks for no logprobs of what was generated.
-TEST(Plan, RecomputingIsAPrompt) {
+// Recomputation after a preemption counts as a prompt, and has no logprob rows for generated tokens.
+TEST(Plan, RecomputationCountsAsAPrompt) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   bed.Preempted(4, 3);
   EXPECT_EQ(bed.Plan(), "0:0+7*");
@@ -128,8 +127,8 @@ TEST(Plan, RecomputingIsAPrompt) {
   EXPECT_EQ(bed.planned().prompt_items, (std::vector<int32_t>{0}));
 }
 
-// With two steps in the pipeline a step takes half of the places, rounded up: three of five.
-TEST(Plan, APipelinesStepTakesItsPartOfThePlaces) {
+// With two steps in the pipeline a step gets half of the places, rounded up: three of five.
+TEST(Plan, APipelineStepGetsItsPartOfThePlaces) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.max_num_seqs = 5;
   c.scheduler.limits.pipeline_steps = 2;
@@ -142,8 +141,8 @@ TEST(Plan, APipelinesStepTakesItsPartOfThePlaces) {
   EXPECT_EQ(prompts.Plan(), "0:0+2* 1:0+2* 2:0+2*");
 }
 
-// A place is taken by whoever runs, also where it has no share of this step: of two newcomers one starts.
-TEST(Plan, WhoSitsOutKeepsItsPlace) {
+// A running sequence occupies a place even without a share of this step: of two newcomers one starts.
+TEST(Plan, ASequenceThatSitsOutKeepsItsPlace) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.max_num_seqs = 2;
   StepBed bed(c);
@@ -154,8 +153,8 @@ TEST(Plan, WhoSitsOutKeepsItsPlace) {
   EXPECT_EQ(bed.Plan(), "1:0+3*");
 }
 
-// Where prompts have a budget of their own (16 tokens, the context limit), prompts that go on keep to it too.
-TEST(Plan, PromptsThatGoOnKeepToTheirBudget) {
+// With a separate prompt budget (16 tokens, the context limit), started prompts keep to it too.
+TEST(Plan, StartedPromptsKeepToThePromptBudget) {
   HarnessConfig c = PresetConfig("sarathi-serve");
   c.scheduler.budget = "prefill-cap";
   c.max_model_len = 16;
@@ -165,7 +164,7 @@ TEST(Plan, PromptsThatGoOnKeepToTheirBudget) {
   EXPECT_EQ(bed.Plan(), "0:1+11* 1:2+5");
 }
 
-// A whole prompt may exceed the budget up to the context limit, that limit itself included, as the step's only prompt.
+// A whole prompt may exceed the budget up to and including the context limit, as the step's only prompt.
 TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
   HarnessConfig c = PresetConfig("accelgen-no-chunk", 8);
   c.max_model_len = 16;
@@ -174,9 +173,9 @@ TEST(Plan, AWholePromptMayBeAsLongAsTheContext) {
   EXPECT_EQ(bed.Plan(), "0:0+16*");
 }
 
-// A sibling shares its first choice's blocks; where that one has just given them up, in this very plan and for this
-// very sibling, it computes the prompt itself.
-TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
+// A sibling shares its first choice's blocks; if that choice has just been preempted, in the same plan and for this
+// sibling, the sibling computes the prompt itself.
+TEST(Plan, ASiblingDoesNotForkFromAPreemptedChoice) {
   for (const int32_t places : {2, 1}) {
     HarnessConfig c = PresetConfig("orca");
     c.scheduler.order = "priority";
@@ -190,8 +189,8 @@ TEST(Plan, NobodyForksFromWhoHasJustGivenUp) {
   }
 }
 
-// A sequence whose last token allowed is on its way has nothing left to compute.
-TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
+// A sequence whose last allowed token is in flight has nothing left to compute.
+TEST(Plan, ASequenceInFlightIsNotPlannedAgain) {
   StepBed bed(PresetConfig("sarathi-serve", 64));
   const SlotId flying = bed.Decoding(4, 1);
   bed.Decoding(4, 1);
@@ -199,7 +198,7 @@ TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
   EXPECT_EQ(bed.Plan(), "1:4+1*");
 }
 
-// --- what must stay free (--watermark), a share of all blocks, rounded up ---
+// --- --watermark: a share of all blocks, rounded up, that must stay free ---
 
 // Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless
 // none runs.
@@ -222,14 +221,14 @@ TEST(Watermark, IsKeptByEveryAdmission) {
       EXPECT_EQ(bed.Plan(), prompt == 24 ? "0:2+1*" + start : "0:2+1*") << admission << " " << prompt;
       StepBed alone(c);
       alone.Waiting(39, {.max_output_tokens = 1});
-      EXPECT_EQ(alone.Plan(), "0:0+39*") << admission << ": none runs that could want the blocks";
+      EXPECT_EQ(alone.Plan(), "0:0+39*") << admission << ": none runs that could need the blocks";
     }
   }
 }
 
-// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must
-// stay.
-TEST(Watermark, CountsWhatASiblingTakesItself) {
+// A sibling shares the full blocks of its prompt, so it takes only one of the three free blocks here, and two must stay
+// free.
+TEST(Watermark, CountsOnlyTheSiblingsUnsharedBlocks) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.scheduler.limits.watermark = 0.3;
   c.num_blocks = 6;
@@ -243,8 +242,9 @@ TEST(Watermark, CountsWhatASiblingTakesItself) {
 
 // --- AccelGen's multi-resource admission ---
 
-// A start leaves a block for each that runs: two decodes, and seven free blocks. The prompt of 21 needs six of them.
-TEST(MultiResource, LeavesABlockForEachThatRuns) {
+// A start leaves a block for each running sequence: two decodes, and seven free blocks. The prompt of 21 needs six of
+// them.
+TEST(MultiResource, LeavesABlockPerRunningSequence) {
   for (const int32_t prompt : {20, 21}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.admission = "multi-resource";
@@ -258,9 +258,9 @@ TEST(MultiResource, LeavesABlockForEachThatRuns) {
   }
 }
 
-// A chunk takes its own blocks, and leaves those that the rest of its prompt will want: 8 of 21 tokens are two, the
-// rest four.
-TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
+// A chunk takes its blocks, and leaves those that the rest of its prompt will need: 8 of 21 tokens are two, the rest
+// four.
+TEST(MultiResource, LeavesTheBlocksOfThePromptsRest) {
   for (const int64_t blocks : {7, 8}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 9);
     c.scheduler.admission = "multi-resource";
@@ -273,8 +273,8 @@ TEST(MultiResource, LeavesWhatTheRestOfThePromptWants) {
   }
 }
 
-// Who was preempted has all that it must compute again set aside at once, though its first chunk is short.
-TEST(MultiResource, SetsAllAsideForWhoWasPreempted) {
+// A preempted sequence reserves at once all that it must compute again, although its first chunk is short.
+TEST(MultiResource, ReservesAllForAPreemptedSequence) {
   HarnessConfig c = PresetConfig("sarathi-serve", 8);
   c.scheduler.admission = "multi-resource";
   c.num_blocks = 8;
@@ -285,7 +285,8 @@ TEST(MultiResource, SetsAllAsideForWhoWasPreempted) {
   EXPECT_EQ(bed.kv().blocks_held(back) + bed.kv().blocks_reserved(back), 5);
 }
 
-// Urgent, not late: it starts without regard to what others will want. One ns late it does not, nor with a ns to spare.
+// An urgent prompt that is not late starts without regard to the blocks that others will need. One that is 1 ns late,
+// or has 1 ns to spare, does not.
 TEST(MultiResource, AnUrgentStartDisregardsOthers) {
   for (const DurationNs slack : {-1, 0, 1, 2}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
@@ -308,7 +309,7 @@ TEST(MultiResource, AnUrgentStartDisregardsOthers) {
 // --- S3 ---
 
 // Twelve tokens at most: classes of two (a tenth, rounded up). A prediction of three is reserved as four, behind a
-// prompt of five; predicted again after it outgrew that: six, reserved as six.
+// prompt of five; after it outgrew that, a prediction of six is reserved as six.
 TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   KnownLengths predictor({3});
   HarnessConfig c = PresetConfig("s3", 64);
@@ -326,8 +327,8 @@ TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   EXPECT_EQ(bed.Note<ReservationNote>(slot)->reserved_tokens, 5 + 6);
 }
 
-// That a reservation was too little is remembered with the sequence: it is predicted again for longer, also by a
-// predictor that has learned since. Twice seven tokens, then.
+// The note counts reservations that were too small: the next prediction is longer, also by a predictor that has learned
+// since. Here twice seven tokens.
 TEST(PredictedLength, AnOutgrownReservationIsCounted) {
   KnownLengths predictor({3, 7});
   HarnessConfig c = PresetConfig("s3", 64);
@@ -344,7 +345,7 @@ TEST(PredictedLength, AnOutgrownReservationIsCounted) {
   EXPECT_EQ(bed.Note<ReservationNote>(slot)->reserved_tokens, 5 + 14);
 }
 
-// Never more than the request may use, nor than the context holds.
+// At most what the request may use and what the context holds.
 TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   KnownLengths predictor({100});
   HarnessConfig c = PresetConfig("s3", 64);
@@ -358,7 +359,7 @@ TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   EXPECT_EQ(bed.Note<ReservationNote>(cut)->reserved_tokens, 20);
 }
 
-// "2 blocks, 3 places": whom the last plan refused a share, and why.
+// "2 blocks, 3 places": the sequences that the last plan refused a share, and the reasons.
 std::string RefusedBy(const PlanBuilder& plan) {
   std::string text;
   for (const auto& refused : plan.refused()) {
@@ -370,13 +371,13 @@ std::string RefusedBy(const PlanBuilder& plan) {
   return text;
 }
 
-TEST(Plan, SaysWhomItRefusedAndWhy) {
+TEST(Plan, ListsRefusedSequencesWithReasons) {
   StepBed tokens(PresetConfig("sarathi-serve", 8));
   tokens.Waiting(8);
   tokens.Waiting(4);
   tokens.Waiting(4);
   EXPECT_EQ(tokens.Plan(), "0:0+8*");
-  EXPECT_EQ(RefusedBy(tokens.builder()), "1 tokens") << "behind it none is looked at";
+  EXPECT_EQ(RefusedBy(tokens.builder()), "1 tokens") << "those behind it are not tried";
   EXPECT_TRUE(tokens.builder().looked_at_waiting());
 
   HarnessConfig few = PresetConfig("sarathi-serve", 64);
@@ -387,7 +388,7 @@ TEST(Plan, SaysWhomItRefusedAndWhy) {
   EXPECT_EQ(places.Plan(), "0:0+4*");
   EXPECT_EQ(RefusedBy(places.builder()), "1 places");
   EXPECT_EQ(places.Plan(), "0:4+1*");
-  EXPECT_EQ(RefusedBy(places.builder()), "") << "there is no place, so none is looked at";
+  EXPECT_EQ(RefusedBy(places.builder()), "") << "there is no place, so none is tried";
   EXPECT_FALSE(places.builder().looked_at_waiting());
 
   HarnessConfig small = PresetConfig("sarathi-serve", 64);

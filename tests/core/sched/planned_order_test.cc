@@ -1,4 +1,4 @@
-// Orders that go by a request's place in the plan of its job, and the shuffle that they are compared with.
+// Orders by a request's place in the plan of its job, and the shuffle that they are compared with.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using testing::StepBed;
 using testing::ViewOf;
 using testing::Walk;
 
-TEST(PlannedOrder, BeforeSaysWhatTheWalkDoes) {
+TEST(PlannedOrder, BeforeAgreesWithTheWalk) {
   CheckBeforeAgainstWalk("blend", MakePlannedOrder);
   CheckBeforeAgainstWalk("random", MakeRandomOrder);
 }
@@ -39,7 +39,7 @@ TEST(PlannedOrder, GoesByThePlan) {
   CheckAgainstSort(MakePlannedOrder, &reference);
 }
 
-TEST(PlannedOrder, RandomIsAnotherShuffleForEachSeed) {
+TEST(PlannedOrder, RandomShufflesDifferentlyPerSeed) {
   struct : Reference {
     Key KeyOf(const StepView& view, SlotId s) const override {
       const uint64_t drawn = MixHash(MixHash(0, 0), static_cast<uint64_t>(view.seq.arrival_order[s]));
@@ -62,8 +62,8 @@ TEST(PlannedOrder, RandomIsAnotherShuffleForEachSeed) {
   EXPECT_EQ(shuffles.size(), 5u);
 }
 
-// Blocks of 4 tokens: a prompt of 8 that is expected to hold 18 on average takes 5 of them, and no more than it may.
-TEST(PlannedMean, SetsAsideTheMean) {
+// Blocks of 4 tokens: a prompt of 8 with an expected mean of 18 takes 5 of them, and at most the blocks of its limit.
+TEST(PlannedMean, LeavesRoomForTheMeanLength) {
   HarnessConfig config;
   config.scheduler = {.preset = "sarathi-serve", .admission = "planned-mean"};
   config.num_blocks = 12;
@@ -77,14 +77,14 @@ TEST(PlannedMean, SetsAsideTheMean) {
     bed.Plan();
     return std::count_if(slots.begin(), slots.end(), [&](SlotId s) { return bed.table().holds_kv(s); });
   };
-  EXPECT_EQ(started(0, 32), 6) << "no plan: the prompt alone";
+  EXPECT_EQ(started(0, 32), 6) << "no plan: only the prompt";
   EXPECT_EQ(started(18, 32), 2);
   EXPECT_EQ(started(16, 32), 3);
   EXPECT_EQ(started(1000, 4), 4) << "it never holds more than 12";
 }
 
 // Four run, three blocks each. A start of two leaves a block for each of them, or it waits.
-TEST(PlannedMean, LeavesABlockForEachThatRuns) {
+TEST(PlannedMean, LeavesABlockPerRunningSequence) {
   HarnessConfig config;
   config.scheduler = {.preset = "sarathi-serve", .admission = "planned-mean"};
   config.prefix_caching = false;
@@ -98,9 +98,9 @@ TEST(PlannedMean, LeavesABlockForEachThatRuns) {
   }
 }
 
-// Of 40 blocks 20 are free. A sequence of 8 tokens that is expected to hold 72 on average wants 18 of them, 2 now and
-// 16 later. Who has outgrown its mean by 32 tokens will have ended by then; who is as far below it wants them too.
-TEST(PlannedMean, WhoHasOutgrownItsMeanMakesRoomForThoseWhoGrow) {
+// 20 of 40 blocks are free. A sequence of 8 tokens with an expected mean of 72 needs 18 of them, 2 now and 16 later. A
+// running sequence 32 tokens beyond its mean will have ended by then; one as far below it needs them too.
+TEST(PlannedMean, SequencesBeyondTheirMeanOffsetTheGrowthOfOthers) {
   HarnessConfig config;
   config.scheduler = {.preset = "sarathi-serve", .admission = "planned-mean"};
   config.num_blocks = 40;
@@ -115,7 +115,7 @@ TEST(PlannedMean, WhoHasOutgrownItsMeanMakesRoomForThoseWhoGrow) {
   EXPECT_TRUE(starts(79, 72 + 8)) << "16 + 2 blocks of growth and a prompt of 2 in 20";
   EXPECT_FALSE(starts(79, 72 + 12));
   EXPECT_TRUE(starts(79 - 32, 72 + 32)) << "the first counts as 8 blocks less";
-  EXPECT_FALSE(starts(79 + 32, 72)) << "the first wants 8 more";
+  EXPECT_FALSE(starts(79 + 32, 72)) << "the first needs 8 more";
   EXPECT_TRUE(starts(79 + 32, 72 - 24));
 }
 

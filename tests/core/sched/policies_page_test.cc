@@ -1,5 +1,5 @@
 // docs/policies.md against the program: every preset and choice is on the page, and its example of a new policy is the
-// file and the line that are built.
+// file and the line that are compiled.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST(PoliciesPage, NamesEveryKnob) {
   }
 }
 
-TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
+TEST(PoliciesPage, ShowsTheExampleAsCompiled) {
   const std::string page = Read("docs/policies.md"), file = Read("src/core/sched/order/shortest_prompt.cc");
   ASSERT_FALSE(file.empty());
   EXPECT_NE(page.find("```cpp\n" + file + "```"), std::string::npos);
@@ -53,8 +53,8 @@ TEST(PoliciesPage, TheExampleIsTheFileAndTheLineThatAreBuilt) {
   EXPECT_NE(page.find("```cpp\n" + line + "```"), std::string::npos);
 }
 
-// What the page shows of a policy with a knob and a memory stands in the file and the row of added_policy_test.
-TEST(PoliciesPage, TheKnobAndTheMemoryAreThoseThatAreBuilt) {
+// The page's example of a policy with a knob and a note is in the file and the row of added_policy_test.
+TEST(PoliciesPage, ShowsTheKnobAndNoteExampleAsCompiled) {
   const std::string page = Read("docs/policies.md");
   const std::string code =
       Read("tests/core/sched/added_policy/patient.cc") + Read("tests/core/sched/added_policy/core/sched/choices.def");
@@ -71,7 +71,7 @@ TEST(PoliciesPage, TheKnobAndTheMemoryAreThoseThatAreBuilt) {
   EXPECT_NE(code.find("constinit const KnobList kPatientKnobs{&kPatience};"), std::string::npos);
 }
 
-TEST(PoliciesPage, TheExampleDoesWhatThePageSays) {
+TEST(PoliciesPage, TheExampleRunsShortestPromptsFirst) {
   HarnessConfig c;
   c.scheduler.order = "shortest-prompt";
   c.max_num_seqs = 1;

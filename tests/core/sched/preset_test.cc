@@ -1,5 +1,5 @@
-// What makes each of the later presets what it is: exact plans of cases small enough to do by hand, and the bounds on
-// starvation that their rows state. A line is one step; see LoggingExecutor.
+// The distinguishing rules of the later presets: exact plans of cases small enough to compute by hand, and the bounds
+// on starvation in their policies.def rows. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ using testing::StepBed;
 
 // --- sarathi ---
 
-// C = 8: exactly one chunk per step, of what the decodes leave; the second prompt waits although it would fit.
+// C = 8: exactly one chunk per step, in what the decodes leave; the second prompt waits although it would fit.
 TEST(Sarathi, OneChunkPerStepFillsWhatTheDecodesLeave) {
   Harness h(PresetConfig("sarathi", 8));
   AddRequest(&h, 3, 3);
@@ -36,11 +36,11 @@ TEST(Sarathi, NeverPreemptsBecauseTheLongestOutputIsReserved) {
   c.num_blocks = 8;
   c.max_model_len = 16;
   Harness h(c);
-  for (int i = 0; i < 4; ++i) AddRequest(&h, 4, 9);  // 4 blocks each in the end: two at a time
+  for (int i = 0; i < 4; ++i) AddRequest(&h, 4, 9);  // 4 blocks each at the end: two fit at a time
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.loop().Stats().preemptions, 0);
   EXPECT_EQ(h.plans()[1], "0:4+1* 1:0+4*");
-  EXPECT_EQ(h.plans()[2], "0:5+1* 1:4+1*");  // the third waits for the memory that these two may still need
+  EXPECT_EQ(h.plans()[2], "0:5+1* 1:4+1*");  // the third waits for memory that these two may still need
 }
 
 // --- chunked-only, hybrid-only (Sarathi-Serve, Table 4) ---
@@ -53,8 +53,8 @@ TEST(ChunkedOnly, ChunksAndDecodesTakeTurns) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+3* 1:0+1", "0:3+1*", "1:1+4", "0:4+1*", "1:5+4*", "0:5+1* 1:9+1*"}));
 }
 
-TEST(HybridOnly, WholePromptsJoinWhateverTheirLength) {
-  HarnessConfig c = PresetConfig("hybrid-only", 4);  // the budget counts for nothing
+TEST(HybridOnly, WholePromptsOfAnyLengthJoinDecodes) {
+  HarnessConfig c = PresetConfig("hybrid-only", 4);  // the budget is ignored
   c.num_blocks = 10;
   c.max_model_len = 36;
   Harness h(c);
@@ -67,9 +67,9 @@ TEST(HybridOnly, WholePromptsJoinWhateverTheirLength) {
 
 // --- s3 ---
 
-// Predicted 4 (of at most 20: rounded up to 4), it generates 20: it outgrows 4, is predicted 8, outgrows 8 + ..., and
-// so on. Each time it comes back with what it has generated, and says the same in the end.
-TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
+// Predicted 4 (of at most 20: rounded up to 4), it generates 20: it outgrows 4, gets 8, outgrows that, and so on. Each
+// time it is recomputed with its output so far, and the final answer is the same.
+TEST(S3, AnOutgrownSequenceIsRequeuedWithALongerPrediction) {
   KnownLengths predictor({4});
   HarnessConfig c = PresetConfig("s3", 64);
   c.block_size = 1;
@@ -86,7 +86,7 @@ TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
   // 4, 8, 16, 20: three reservations were too small.
   EXPECT_EQ(h.scheduler().outgrown(), 3);
   EXPECT_EQ(out.done_event.preemptions, 3);
-  // Each run starts with the prompt and all that was generated before.
+  // Each run starts with the prompt and all tokens generated before.
   Plans starts;
   for (const std::string& line : h.plans()) {
     if (line.rfind("0:0+", 0) == 0) starts.push_back(line);
@@ -94,7 +94,7 @@ TEST(S3, WhoOutgrowsItsReservationIsPredictedAgainAndQueued) {
   EXPECT_EQ(starts, (Plans{"0:0+6*", "0:0+11*", "0:0+15*", "0:0+23*"}));
 }
 
-// A right prediction lets in as many as fit by prediction, where max-length would let in one.
+// A correct prediction admits as many as fit by prediction; max-length would admit one.
 TEST(S3, ReservesThePredictionAndNotTheLimit) {
   for (const char* preset : {"s3", "no-preempt"}) {
     KnownLengths predictor({5});
@@ -121,9 +121,9 @@ std::vector<SlotId> StartsOf(const std::string& line) {
   return slots;
 }
 
-// Six blocks, three requests that are predicted to need 3, 4 and 2 of them: the longest and the shortest fill the
-// memory, where first come, first served would leave half of it empty. What comes later passes none of an earlier
-// window, though two blocks are free for it.
+// Six blocks, three requests with predictions of 3, 4 and 2 blocks: the longest and the shortest fill the memory, where
+// first come, first served would leave half of it empty. A later request passes none of an earlier window, although two
+// blocks are free for it.
 TEST(S3, PacksTheMemoryByDecreasingLength) {
   for (const bool packs : {true, false}) {
     KnownLengths predictor({8, 12, 4, 4});
@@ -185,8 +185,8 @@ TEST(Pia, BatchesAreOfSimilarLengthsShorterOnesFirst) {
   EXPECT_EQ(h.plans()[4], "0:0+5* 2:0+5*");
 }
 
-// The bound of its row: whoever comes later waits for the window that is at work, and for those of the queue's oldest
-// before its own, however short it is.
+// The bound in its policies.def row: a later request waits for the current window, and for earlier requests of the
+// queue before its own window, however short it is.
 TEST(Pia, AWindowIsDoneBeforeTheNext) {
   KnownLengths predictor({9, 30, 2, 2});
   Harness h(PiaConfig({.window = 2, .batch = 1, .variable = false}, &predictor));
@@ -197,8 +197,8 @@ TEST(Pia, AWindowIsDoneBeforeTheNext) {
   EXPECT_EQ(BatchesOf(h), (Batches{{0}, {1}, {2}, {3}}));
 }
 
-// Variable batch sizes: 4 of the third bin of 10 tokens, 2 of the fourth. What is left of the third bin would be a
-// batch of less than half its size and joins the fourth.
+// Variable batch sizes: 4 of the third bin of 10 tokens, 2 of the fourth. The rest of the third bin would be a batch of
+// less than half its size and joins the fourth.
 TEST(Pia, ShorterBatchesAreLargerAndARestJoinsTheNextBin) {
   const std::vector<int32_t> lengths = {40, 30, 29, 28, 27, 26};
   KnownLengths predictor(lengths);
@@ -210,10 +210,10 @@ TEST(Pia, ShorterBatchesAreLargerAndARestJoinsTheNextBin) {
   EXPECT_EQ(BatchesOf(h), (Batches{{2, 3, 4, 5}, {0, 1}}));
 }
 
-// Failure collection: the second outlives the prediction of its batch, 2 tokens. It gives its KV back and is computed
-// again, with what it has generated, after the batches of its window and before the next one. Without, it goes on
+// Failure collection: the second outlives the prediction of its batch, 2 tokens. It loses its KV and is computed again,
+// with its output so far, after the batches of its window and before the next one. Without collection it continues
 // alone.
-TEST(Pia, WhoOutlivesItsBatchIsComputedAgainAfterItsWindow) {
+TEST(Pia, ASequenceThatOutlivesItsBatchIsRecomputedAfterItsWindow) {
   for (const bool collect : {true, false}) {
     SCOPED_TRACE(collect);
     KnownLengths predictor({2, 2, 3, 1});
@@ -235,13 +235,13 @@ TEST(Pia, WhoOutlivesItsBatchIsComputedAgainAfterItsWindow) {
 
 struct TrailCase {
   double c;
-  int64_t tokens_before;  // generated by the long one when the short one comes
+  int64_t tokens_before;  // generated by the long one when the short one arrives
   bool gives_way;
 };
 
-// One place: a long sequence of 20 predicted tokens runs when one of 2 arrives. It gives way before the share c is
+// One place: a long sequence of 20 predicted tokens runs when one of 2 arrives. It gives way only before the share c is
 // done.
-TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
+TEST(Trail, ARunningSequenceGivesWayOnlyBeforeItsShareIsDone) {
   for (const TrailCase& t : {TrailCase{0.5, 3, true}, TrailCase{0.5, 9, true}, TrailCase{0.5, 10, false},
                              TrailCase{0.5, 15, false}, TrailCase{0, 1, false}, TrailCase{1, 17, true}}) {
     SCOPED_TRACE("c " + std::to_string(t.c) + " after " + std::to_string(t.tokens_before));
@@ -258,7 +258,7 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
       ASSERT_EQ(h.Settle(), "");
     }
     const RequestHandle short_one =
-        AddRequest(&h, 5, 2);  // seen when the step in flight has brought the last of tokens_before
+        AddRequest(&h, 5, 2);  // planned when the step in flight has sampled the last of tokens_before
     ASSERT_EQ(h.Run(), "");
     EXPECT_EQ(h.outputs()[long_one].done_event.preemptions, t.gives_way ? 1 : 0);
     EXPECT_EQ(h.outputs()[short_one].done_event.done_ns < h.outputs()[long_one].done_event.done_ns, t.gives_way);
@@ -266,8 +266,8 @@ TEST(Trail, ARunningSequenceGivesWayInTheBeginningOnly) {
   }
 }
 
-// Twenty predicted tokens run when one of fifteen arrives: not enough less with a margin of five. Two that arrive one
-// after the other preempt it twice, but once where that is the most.
+// A sequence with twenty predicted tokens runs when one of fifteen arrives: with a margin of five that is not short
+// enough. Two arrivals, one after the other, preempt it twice, or once if that is the limit.
 TEST(Trail, AMarginAndACapSpareARunningSequence) {
   for (const int64_t margin : {4, 5}) {
     KnownLengths predictor({20, 15});
@@ -301,8 +301,8 @@ TEST(Trail, AMarginAndACapSpareARunningSequence) {
   }
 }
 
-// One with more left does not displace anyone, and the queue is in order of predicted length.
-TEST(Trail, TheShortestGoesFirst) {
+// A longer sequence displaces none, and the queue is in order of predicted length.
+TEST(Trail, TheShortestRemainingOutputGoesFirst) {
   KnownLengths predictor({10, 12, 4, 8});
   HarnessConfig c = PresetConfig("trail", 64);
   c.max_num_seqs = 1;
@@ -326,8 +326,8 @@ TEST(Trail, TheShortestGoesFirst) {
   EXPECT_EQ(h.loop().Stats().preemptions, 0);
 }
 
-// A shortage of memory: the one with the most left is recomputed, not the youngest.
-TEST(Trail, MemoryComesFromWhoHasTheMostLeft) {
+// In a shortage of memory the sequence with the most left is recomputed, not the youngest.
+TEST(Trail, AShortageTakesKvFromTheMostOutputLeft) {
   KnownLengths predictor({30, 9});
   HarnessConfig c = PresetConfig("trail", 64);
   c.num_blocks = 6;
@@ -342,7 +342,8 @@ TEST(Trail, MemoryComesFromWhoHasTheMostLeft) {
 
 // --- starvation: ltr states a bound, trail states none ---
 
-// One place, short requests without end, one long one: when does the long one start? -1: not while they came.
+// One place, an endless stream of short requests, one long one: steps until the long one starts; -1: not during the
+// stream.
 int64_t StepsUntilTheLongOneStarts(const std::string& preset, int64_t starvation_steps) {
   std::vector<int32_t> lengths(1, 2);
   lengths.push_back(100);
@@ -362,7 +363,7 @@ int64_t StepsUntilTheLongOneStarts(const std::string& preset, int64_t starvation
     AddRequest(&h, 5, 2);
     for (int step = 0; step < 4; ++step) {
       if (h.outputs()[long_one].choices[0].tokens.size() > 0) return h.steps() - arrived;
-      if (!h.Advance()) ADD_FAILURE() << "nothing runs";
+      if (!h.Advance()) ADD_FAILURE() << "no sequence runs";
       EXPECT_EQ(h.Settle(), "");
     }
     EXPECT_GE(h.scheduler().config().limits.slot_capacity, 8);
@@ -374,7 +375,7 @@ TEST(Ltr, ALongRequestStartsAfterTheThreshold) {
   for (const int64_t threshold : {10, 40, 100}) {
     const int64_t steps = StepsUntilTheLongOneStarts("ltr", threshold);
     EXPECT_GE(steps, threshold);
-    EXPECT_LE(steps, threshold + 4) << "the one that runs when the threshold is reached, and its own first step";
+    EXPECT_LE(steps, threshold + 4) << "the request that runs at the threshold, and the long one's first step";
   }
   EXPECT_EQ(StepsUntilTheLongOneStarts("ltr", 1 << 30), -1) << "without the guard it would starve";
 }
@@ -393,8 +394,8 @@ HarnessConfig LtrConfig(KnownLengths* predictor) {
   return c;
 }
 
-// One place. The shorter one takes it from the one that runs, which keeps its KV and goes on after.
-TEST(Ltr, AShorterOneGoesFirstAndTheOtherKeepsItsKv) {
+// One place. The shorter sequence takes it from the running one, which keeps its KV and continues afterwards.
+TEST(Ltr, AShorterSequenceGoesFirstAndTheOtherKeepsItsKv) {
   KnownLengths predictor({20, 2});
   HarnessConfig c = LtrConfig(&predictor);
   c.max_num_seqs = 1;
@@ -407,8 +408,8 @@ TEST(Ltr, AShorterOneGoesFirstAndTheOtherKeepsItsKv) {
   EXPECT_EQ(h.loop().Stats().preemptions, 0);
 }
 
-// The budget is filled in the same order: a shorter one's prompt before a longer one's decode.
-TEST(Ltr, ThePromptOfAShorterOneTakesTheBudgetBeforeADecode) {
+// The budget is filled in the same order: a shorter sequence's prompt before a longer one's decode.
+TEST(Ltr, AShorterSequencesPromptGoesBeforeALongerOnesDecode) {
   KnownLengths predictor({20, 2});
   HarnessConfig c = LtrConfig(&predictor);
   c.scheduler.limits.token_budget = 4;
@@ -420,8 +421,8 @@ TEST(Ltr, ThePromptOfAShorterOneTakesTheBudgetBeforeADecode) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "1:0+4", "1:4+2* 0:4+1*", "1:6+1* 0:5+1*", "0:6+1*"}));
 }
 
-// Blocks of four. Two long ones hold all six; a short prompt of two blocks takes those of the longest, no other's.
-TEST(Ltr, AShortageIsTheLongestOnes) {
+// Blocks of four. Two long sequences hold all six; a short prompt of two blocks takes those of the longest, no other's.
+TEST(Ltr, AShortageTakesKvFromTheLongest) {
   KnownLengths predictor({20, 30, 2});
   HarnessConfig c = LtrConfig(&predictor);
   c.num_blocks = 6;
@@ -437,9 +438,9 @@ TEST(Ltr, AShortageIsTheLongestOnes) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
 }
 
-// One place, short ones without end, a threshold of 10 steps and a quantum of 3: once the long one has been unserved
-// for 10 steps it has three in a row, then none for another 10, although it runs all the time.
-TEST(Ltr, WhoIsPausedCountsAsWaitingAndHasAQuantum) {
+// One place, an endless stream of short requests, a threshold of 10 steps and a quantum of 3: once the long sequence
+// was unserved for 10 steps it has three in a row, then none for another 10, although it holds KV all the time.
+TEST(Ltr, APausedSequenceIsPromotedForAQuantum) {
   KnownLengths predictor({100, 2});
   HarnessConfig c = LtrConfig(&predictor);
   c.max_num_seqs = 1;
@@ -462,7 +463,7 @@ TEST(Ltr, WhoIsPausedCountsAsWaitingAndHasAQuantum) {
 }
 
 // Two that starve beside the stream: the one unserved for longer is first, although the other is shorter.
-TEST(Ltr, ThePromotedGoLongestUnservedFirst) {
+TEST(Ltr, PromotedSequencesGoLongestUnservedFirst) {
   KnownLengths predictor({2, 100, 50, 2});
   HarnessConfig c = LtrConfig(&predictor);
   c.max_num_seqs = 1;
@@ -486,8 +487,8 @@ TEST(Ltr, ThePromotedGoLongestUnservedFirst) {
 }
 
 // Memory for one of two, whose prompts take six steps of four tokens; a threshold of five steps, a quantum of three. A
-// promotion lasts until three tokens are there that were not before, however often the prompt is computed again.
-TEST(Ltr, WhatIsComputedAgainUsesUpNoQuantum) {
+// promotion lasts until three new tokens are computed, however often the prompt is computed again.
+TEST(Ltr, RecomputationUsesUpNoQuantum) {
   KnownLengths predictor({9});
   HarnessConfig c = LtrConfig(&predictor);
   c.num_blocks = 9;
@@ -497,7 +498,7 @@ TEST(Ltr, WhatIsComputedAgainUsesUpNoQuantum) {
   *c.scheduler.limits.policy.Find<int64_t>("ltr-quantum-steps") = 3;
   Harness h(c);
   const std::vector<RequestHandle> both = {AddRequest(&h, 24, 9), AddRequest(&h, 24, 9)};
-  EXPECT_EQ(h.Run(200), "") << "neither ends: each loses its KV before it has a token more";
+  EXPECT_EQ(h.Run(200), "") << "neither ends: each loses its KV before it has another token";
   EXPECT_GT(h.loop().Stats().preemptions, 2) << "neither takes the other's KV";
   for (const RequestHandle handle : both) {
     EXPECT_LE(h.outputs()[handle].done_event.preemptions, 3) << "18 tokens in turns of three: at most three each";

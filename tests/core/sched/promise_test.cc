@@ -1,5 +1,5 @@
-// The tactus preset's choices: steps made by hand, against plans that follow from the model by hand; its bounds on
-// starvation; that it plans as sarathi-serve where no request states anything.
+// The tactus preset's choices: single steps on hand-made views, against plans computed by hand from the model; its
+// bounds on starvation; that it plans as sarathi-serve if no request has an objective.
 #include <gtest/gtest.h>
 
 #include "base/background.h"
@@ -24,8 +24,8 @@ using testing::StepBed;
 
 constexpr DurationNs kMs = kMillisecond;
 
-// 1 ms + 0.1 ms a token + 10 us for every token that decodes read or that a chunk lies behind. Throughput is within 3 %
-// of the best from 320 tokens on, which take 33 ms: 0.103125 ms each.
+// 1 ms + 0.1 ms per token + 10 us per context token of decodes and chunks. Throughput is within 3 % of the best from
+// 320 tokens on, which take 33 ms: 0.103125 ms each.
 class KnownSteps final : public StepTimeModel {
  public:
   DurationNs StepTimeNs(const StepShape& s) const override {
@@ -59,7 +59,7 @@ core::SequenceSpec Ttft(DurationNs ttft_ns) {
 core::SequenceSpec Tbt(DurationNs tbt_ns) {
   return {.slo = {0, tbt_ns, 0}};
 }
-// A prompt longer than any step, and two behind it: so that more wait than the budget makes short steps for.
+// A prompt longer than any step, and two behind it, so that more wait than the few for which the budget shortens steps.
 SlotId QueueOfPrompts(StepBed& bed, int32_t tokens = 4000) {
   const SlotId first = bed.Waiting(tokens, Ttft(9000 * kMs));
   for (int i = 0; i < 2; ++i) bed.Waiting(tokens, Ttft(9900 * kMs));
@@ -68,10 +68,11 @@ SlotId QueueOfPrompts(StepBed& bed, int32_t tokens = 4000) {
 
 // --- order ---
 
-// What is due first, what can no longer be kept in order of arrival, what states nothing. 100 tokens take 10.3 ms.
-TEST_F(Promise, WhatIsDueFirstGoesFirstAndBestEffortLast) {
+// Sequences that can be kept go by due time, then those that cannot by arrival, then best effort. 100 tokens take 10.3
+// ms.
+TEST_F(Promise, RequestsGoByDueTimeAndBestEffortLast) {
   StepBed bed(config);
-  bed.Waiting(10);                   // states nothing
+  bed.Waiting(10);                   // best effort
   bed.Waiting(100, Ttft(10 * kMs));  // cannot be kept
   bed.Waiting(10, Ttft(900 * kMs));
   bed.Waiting(10, Ttft(500 * kMs));
@@ -79,8 +80,8 @@ TEST_F(Promise, WhatIsDueFirstGoesFirstAndBestEffortLast) {
   EXPECT_EQ(bed.Plan(), "3:0+10* 2:0+10* 1:0+100* 4:0+100* 0:0+10*");
 }
 
-// Whether or not a request states something; what was preempted goes before the rest of its kind.
-TEST_F(Promise, BackgroundWorkBeginsWhenNobodyElseWaits) {
+// With and without objectives; preempted sequences go before the rest of their kind.
+TEST_F(Promise, BackgroundWorkStartsWhenNothingElseWaits) {
   const core::SequenceSpec background{.priority = kBackgroundPriority};
   StepBed bed(config);
   bed.Waiting(10, background);
@@ -95,8 +96,8 @@ TEST_F(Promise, BackgroundWorkBeginsWhenNobodyElseWaits) {
   EXPECT_EQ(stated.Plan(), "2:0+30* 1:0+20* 0:0+10*");
 }
 
-// A prompt that has begun takes its place among those that wait.
-TEST_F(Promise, WhatHasBegunWaitsForWhatIsDueBefore) {
+// A started prompt is merged with the waiting ones by due time.
+TEST_F(Promise, AStartedPromptWaitsForPromptsDueEarlier) {
   StepBed bed(config);
   bed.Prefilling(100, 50, Ttft(900 * kMs));
   bed.Prefilling(100, 50);
@@ -104,9 +105,9 @@ TEST_F(Promise, WhatHasBegunWaitsForWhatIsDueBefore) {
   EXPECT_EQ(bed.Plan(), "2:0+10* 0:50+50* 1:50+50*");
 }
 
-// Three prompts are due within 100 ms, and 1,200 tokens take 120: the one that takes longest is put off, and two are in
-// time. Without the rule the first two would be, or by length none but the short ones.
-TEST_F(Promise, WhereNotAllCanBeKeptTheLongestIsPutOff) {
+// Three prompts are due within 100 ms, and 1,200 tokens take 120: the longest is put off, and the other two are in
+// time. Without the rule only the first would be.
+TEST_F(Promise, TheLongestPromptIsPutOffIfNotAllCanBeKept) {
   StepBed bed(config);
   bed.Waiting(600, Ttft(97 * kMs));
   bed.Waiting(300, Ttft(98 * kMs));
@@ -141,10 +142,10 @@ TEST_F(Promise, TheTightestGapSizesTheStep) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:100+1* 2:0+462");  // 1 + 2.02 + 46.4 ms
 }
 
-// 1,864 tokens take reading speed, 187.5 ms. The first prompt that waits needs 3,000 tokens of KV; 2,000 are for the
-// other one. Where fewer than 3,000 are left, a step of an eighth computes nine tenths as fast or more (240 in 25.1
-// ms), so it is no larger.
-TEST_F(Promise, WherePromptsWaitForKvStepsAreNoLargerThanTheyGain) {
+// 1,864 tokens take reading speed, 187.5 ms. The first waiting prompt needs 3,000 tokens of KV; 2,000 are for the other
+// one. If fewer than 3,000 are left, a step of an eighth computes at least nine tenths as fast (240 in 25.1 ms), so it
+// is no larger.
+TEST_F(Promise, StepsStaySmallWhilePromptsWaitForKv) {
   for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(300, "0:8+240"), {313, "0:8+1864"}}) {
     config.num_blocks = blocks;
     StepBed bed(config);
@@ -154,9 +155,9 @@ TEST_F(Promise, WherePromptsWaitForKvStepsAreNoLargerThanTheyGain) {
   }
 }
 
-// 240 tokens take 25.1 ms, 1,864 take 187.5: prompts advance nine tenths as fast, and one that arrives waits 25 ms at
-// most. Beside three prompts the arrival would wait for those anyway, and a prompt that one step computes is not cut.
-TEST_F(Promise, WhereFewPromptsWaitStepsAreNoLargerThanTheyGain) {
+// 240 tokens take 25.1 ms, 1,864 take 187.5: prompts advance nine tenths as fast, and an arriving one waits 25 ms at
+// most. Beside three prompts an arrival would wait for those anyway, and a prompt that one step computes is not cut.
+TEST_F(Promise, StepsStaySmallWhileFewPromptsWait) {
   for (const auto& [prompts, tokens, plan] : {std::tuple<int, int32_t, const char*>(1, 4000, "0:0+240"),
                                               {2, 4000, "0:0+240"},
                                               {3, 4000, "0:0+1864"},
@@ -167,8 +168,8 @@ TEST_F(Promise, WhereFewPromptsWaitStepsAreNoLargerThanTheyGain) {
   }
 }
 
-// 20 ms are less than the decodes and 32 tokens take (1 + 0.2 + 20.02 + 3.2): the next tightest decides.
-TEST_F(Promise, AGapThatNoStepKeepsAsksForNothing) {
+// The decodes and 32 tokens take more than 20 ms (1 + 0.2 + 20.02 + 3.2): the next shortest gap decides.
+TEST_F(Promise, AGapThatNoStepKeepsIsIgnored) {
   StepBed bed(config);
   bed.Decoding(1000, 1, Tbt(20 * kMs));
   bed.Decoding(1000, 1, Tbt(50 * kMs));
@@ -176,8 +177,8 @@ TEST_F(Promise, AGapThatNoStepKeepsAsksForNothing) {
   EXPECT_EQ(bed.Plan(), "0:1000+1* 1:1000+1* 2:0+286");  // 1 + 20.02 + 28.8
 }
 
-// A stream that was late once asks for reading speed: 187.5 ms.
-TEST_F(Promise, AStreamThatWasLateAsksForReadingSpeed) {
+// A stream that was late once limits steps to 187.5 ms.
+TEST_F(Promise, ALateStreamLimitsStepsToReadingSpeed) {
   StepBed bed(config);
   const SlotId slot = bed.Decoding(100, 1, Tbt(50 * kMs));
   QueueOfPrompts(bed);
@@ -185,8 +186,8 @@ TEST_F(Promise, AStreamThatWasLateAsksForReadingSpeed) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+1847");  // 1 + 1.01 + 184.8
 }
 
-// Whether it was late is seen when its token is: 75 ms after the one before.
-TEST_F(Promise, AGapThatWasTooLongIsSeen) {
+// A late token is detected with the plan that first has it: here 75 ms after the one before.
+TEST_F(Promise, ATooLongGapBreaksThePromise) {
   for (const TimeNs second : {50 * kMs, 75 * kMs}) {
     StepBed bed(config);
     const SlotId slot = bed.Decoding(100, 1, Tbt(50 * kMs));
@@ -196,9 +197,9 @@ TEST_F(Promise, AGapThatWasTooLongIsSeen) {
   }
 }
 
-// A job has 100 ms for 10 more tokens, so steps of 10 ms. Where nothing else decodes than it (1 + 0.1 + 1.01 ms) it
-// asks for no less than twice that, which is less: 10 ms stand.
-TEST_F(Promise, AJobAsksForWhatItHasLeftPerToken) {
+// A job has 100 ms for 10 more tokens, so steps of 10 ms. It limits steps to no less than twice its own decode (1 + 0.1
+// + 1.01 ms), which is shorter, so 10 ms apply.
+TEST_F(Promise, AJobLimitsStepsToItsTimeLeftPerToken) {
   KnownLengths eleven{{11}};
   config.predictor = &eleven;
   StepBed bed(config);
@@ -207,8 +208,8 @@ TEST_F(Promise, AJobAsksForWhatItHasLeftPerToken) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+71");  // 1 + 1.01 + 7.2
 }
 
-// The decodes that are promised something take 1 + 0.2 + 22.02 ms. A job that has 5 ms a token asks for no less than
-// twice that, 46.44 ms, once a step has shown what they take.
+// The decodes that must run take 1 + 0.2 + 22.02 ms. A job with 5 ms per token limits steps to no less than twice that,
+// 46.44 ms, once a step has measured it.
 TEST_F(Promise, AJobLeavesPromptsAsMuchTimeAsDecodes) {
   KnownLengths eleven{{11}};
   config.predictor = &eleven;
@@ -223,10 +224,10 @@ TEST_F(Promise, AJobLeavesPromptsAsMuchTimeAsDecodes) {
   EXPECT_GT(took_ms, 46.5 - 0.8) << "more than a granule of 8 tokens short of it";
 }
 
-// Where steps take longer than predicted, they are predicted to take less of the gap; a simulation's take what was
-// predicted. 1.2 times: it rises by eighths of 0.995, to 0.249, and falls slowly: one step in 200 is to be late. What
-// the loop says was predicted is not looked at: a replay does not know it.
-TEST_F(Promise, StepsThatTakeLongerThanPredictedLeaveAMargin) {
+// If steps take longer than predicted, their predicted share of the gap shrinks; a simulation's steps take the
+// predicted time. At 1.2 times the margin rises by eighths of 0.995, to 0.249, and falls slowly, so that one step in
+// 200 is late. StepRecord::predicted_ns is ignored, since a replay does not have it.
+TEST_F(Promise, StepsThatRunLongerThanPredictedAddAMargin) {
   std::vector<ChunkShape> chunks;
   for (const double times : {1.0, 1.2}) {
     StepBed bed(config);
@@ -248,9 +249,9 @@ TEST_F(Promise, StepsThatTakeLongerThanPredictedLeaveAMargin) {
   }
 }
 
-// Between two stages a short step, a long one of others and a long one of its own make a gap of 1.5 long steps, so a
+// With two stages a short step, a long step of others and a long step of the stream make a gap of 1.5 long steps, so a
 // step takes 2/3 of the gap: (33.3 - 1 - 1.01) / 0.1 = 313 tokens.
-TEST_F(Promise, BetweenStagesAStepTakesAShareOfTheGap) {
+TEST_F(Promise, APipelineStepTakesAShareOfTheGap) {
   limits().pipeline_steps = 2;
   StepBed bed(config);
   bed.Decoding(100, 1, Tbt(50 * kMs));
@@ -260,9 +261,9 @@ TEST_F(Promise, BetweenStagesAStepTakesAShareOfTheGap) {
 
 // --- best effort ---
 
-// First tokens are waited for for 200 ms, so a twentieth is 10 ms, and the decode that states nothing takes 1.1: it is
-// in a step beside a stream. Beside a prompt whose first token is waited for it sits out.
-TEST_F(Promise, BestEffortAddsNothingWhereAFirstTokenIsWaitedFor) {
+// First tokens take 200 ms, so a twentieth is 10 ms, and the best-effort decode takes 1.1: it joins a step with only a
+// stream. Beside a prompt that has no first token yet it sits out.
+TEST_F(Promise, BestEffortAddsNothingBesideAPromptsFirstToken) {
   for (const bool prompt : {false, true}) {
     StepBed bed(config);
     const SlotId decode = bed.Decoding(100, 1);
@@ -275,8 +276,8 @@ TEST_F(Promise, BestEffortAddsNothingWhereAFirstTokenIsWaitedFor) {
   }
 }
 
-// ... and has its token within kLongestPause steps, however long that goes on: of 50 that may sit out one is in every
-// step.
+// A decode that sits out has its token within kLongestPause steps, however long that continues: of 50 that may sit out,
+// one is in every step.
 TEST_F(Promise, ADecodeIsLeftOutForABoundedTime) {
   config.num_blocks = 100000;
   StepBed bed(config);
@@ -300,13 +301,13 @@ TEST_F(Promise, ADecodeIsLeftOutForABoundedTime) {
       longest = std::max(longest, pause[static_cast<size_t>(s)]);
     }
   }
-  EXPECT_LE(longest, core::kLongestPause) << "a decode starves beside prompts without end";
-  EXPECT_GE(longest, core::kLongestPause / 2) << "nothing was left out: the test shows nothing";
+  EXPECT_LE(longest, core::kLongestPause) << "a decode starves beside an endless stream of prompts";
+  EXPECT_GE(longest, core::kLongestPause / 2) << "no decode was left out long enough for the test to mean anything";
 }
 
-// The first token of the stream was waited for for 200 ms. A step that only has the stream (1 + 0.1 + 1.02 ms) may
-// become longer by a twentieth of that, 10 ms: 100 tokens, found to 16. With a backlog by a third of itself only.
-TEST_F(Promise, BestEffortLengthensAStepByATwentiethOfTheWaitAndABacklogByLess) {
+// The first token of the stream took 200 ms. A step with only the stream (1 + 0.1 + 1.02 ms) may become longer by a
+// twentieth of that, 10 ms: 100 tokens, found to 16. With a backlog only by a third of itself.
+TEST_F(Promise, BestEffortLengthensAStepByATwentiethOfTheTtftAndLessUnderABacklog) {
   for (const bool backlog : {false, true}) {
     StepBed bed(config);
     bed.Decoding(100, 1, {.slo = {900 * kMs, 50 * kMs, 0}});
@@ -323,11 +324,11 @@ TEST_F(Promise, BestEffortLengthensAStepByATwentiethOfTheWaitAndABacklogByLess) 
   }
 }
 
-// A step has something, however little best effort may add: none that runs was promised anything.
+// A step is not empty, however little best effort may add, if no running sequence has an objective.
 TEST_F(Promise, AStepThatOnlyHasBestEffortIsNeverEmpty) {
   StepBed bed(config);
   const SlotId stream = bed.Decoding(100, 1, {.slo = {900 * kMs, 50 * kMs, 0}});
-  bed.Plan(kMicrosecond);  // so soon had it its first token: nothing may be added
+  bed.Plan(kMicrosecond);  // the first token came after 1 us: best effort may add nothing
   bed.End(stream);
   bed.Waiting(2000);
   EXPECT_EQ(bed.Plan(kMs), "0:0+32");
@@ -341,9 +342,9 @@ TEST_F(Promise, AStepThatOnlyHasBestEffortIsNeverEmpty) {
 
 // --- KV ---
 
-// 20 blocks of 16 tokens hold two sequences that state nothing. A prompt that can be kept takes the KV of the later
-// one; one that states nothing waits.
-TEST_F(Promise, BestEffortGivesItsKvToWhatCanBeKept) {
+// 20 blocks of 16 tokens hold two best-effort sequences. A prompt that can be kept takes the KV of the later one; a
+// best-effort prompt waits.
+TEST_F(Promise, BestEffortLosesItsKvToPromptsThatCanBeKept) {
   KnownLengths one{{1}};
   config.predictor = &one;
   config.num_blocks = 20;
@@ -358,8 +359,8 @@ TEST_F(Promise, BestEffortGivesItsKvToWhatCanBeKept) {
   }
 }
 
-// 20 blocks, of which 10 are taken. 128 tokens need 8, and an answer of 32 two more: they are just there. One token
-// more of it, and the prompt waits for whoever runs, as long as anybody states anything.
+// 20 blocks, of which 10 are taken. 128 tokens need 8, and an answer of 32 two more: they just fit. With one answer
+// token more the prompt waits for the running sequence, while any sequence has an objective.
 TEST_F(Promise, AStartLeavesRoomForItsAnswer) {
   config.num_blocks = 20;
   for (const int32_t answer : {32, 33}) {
@@ -378,11 +379,11 @@ TEST_F(Promise, AStartLeavesRoomForItsAnswer) {
 
 // --- starvation ---
 
-// Requests that can be kept without end, more than the machine can serve. Those that state nothing, and those that
-// cannot be kept, have their turns in order of arrival: so many steps after the answer of the one before.
-TEST(PromiseTurn, WhoOnlyWaitsStartsAfterABoundedTime) {
+// An endless stream of requests that can be kept, more than the machine can serve. Best-effort requests and those that
+// cannot be kept have their turns in order of arrival: promise-turn steps after the answer of the one before.
+TEST(PromiseTurn, BrokenAndBestEffortRequestsStartAfterABoundedTime) {
   constexpr int kTurn = 8;
-  // Also where a part of those that can be kept goes first for its class's share.
+  // Also if some of those that can be kept go first for their class's share.
   for (const double share : {0.0, 0.8}) {
     HarnessConfig c = PresetConfig("tactus", 8);
     *c.scheduler.limits.policy.Find<int64_t>("promise-turn") = kTurn;
@@ -410,11 +411,11 @@ TEST(PromiseTurn, WhoOnlyWaitsStartsAfterABoundedTime) {
     }
     for (int i = 0; i < 6; ++i) {
       const testing::RequestOutput& out = h.outputs()[waits[static_cast<size_t>(i)]];
-      ASSERT_TRUE(out.done) << "number " << i << " starves, share " << share;
+      ASSERT_TRUE(out.done) << "request " << i << " starves, share " << share;
       const int64_t waited = (out.done_event.scheduled_ns - came) / kMs;
-      EXPECT_GE(waited, (i + 1) * kTurn) << "number " << i << " goes before those that can be kept";
-      // What goes first for a share takes its part of the steps in which it has its turn.
-      EXPECT_LE(waited, (i + 1) * (kTurn + (share > 0 ? 6 : 2))) << "number " << i;
+      EXPECT_GE(waited, (i + 1) * kTurn) << "request " << i << " goes before those that can be kept";
+      // Requests that go first for a share take part of the steps of a turn.
+      EXPECT_LE(waited, (i + 1) * (kTurn + (share > 0 ? 6 : 2))) << "request " << i;
     }
   }
 }
@@ -451,7 +452,7 @@ Plans PlansOf(const std::string& preset, uint64_t seed, bool objectives, bool fr
   return plans;
 }
 
-// With a fresh instance of every policy before each pass: what they remember is in the view.
+// Makes a fresh instance of every policy before each pass: all their state is in the view.
 TEST(PromisePlans, AFreshInstanceMakesTheSamePlans) {
   const KnownSteps model;
   for (const StepTimeModel* times :
@@ -465,8 +466,8 @@ TEST(PromisePlans, AFreshInstanceMakesTheSamePlans) {
   }
 }
 
-// Where no request states anything the preset is sarathi-serve, plan by plan, KV short or not.
-TEST(PromisePlans, WithoutObjectivesTheyAreThoseOfSarathiServe) {
+// Without objectives the preset equals sarathi-serve, plan by plan, with KV short or not.
+TEST(PromisePlans, WithoutObjectivesPlansAreThoseOfSarathiServe) {
   const KnownSteps model;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Plans ours = PlansOf("tactus", seed, false, false, &model);

@@ -26,7 +26,7 @@ std::string ErrorOf(const SchedulerConfig& c) {
   return made.ok() ? "" : made.status().message();
 }
 
-// A predictor by name, for configurations that are made and never run.
+// A predictor by name, for configurations that never run.
 class NamedPredictor final : public LengthPredictor {
  public:
   explicit NamedPredictor(std::string name) : name_(std::move(name)) {}
@@ -40,7 +40,7 @@ class NamedPredictor final : public LengthPredictor {
   const std::string name_;
 };
 
-TEST(Registry, ThePresetsAreThere) {
+TEST(Registry, EveryPresetCanBeMade) {
   std::set<std::string> names;
   for (const PresetInfo& p : Presets()) {
     EXPECT_TRUE(names.insert(p.name).second) << p.name;
@@ -60,7 +60,7 @@ TEST(Registry, ThePresetsAreThere) {
   }
 }
 
-TEST(Registry, WhoNeedsAPredictorGetsHistoryUnlessToldOtherwise) {
+TEST(Registry, ChoicesThatNeedAPredictorDefaultToHistory) {
   const auto predictor_for = [](const std::string& preset, const std::string& order, const std::string& predictor) {
     SchedulerConfig c = Config(preset);
     c.order = order;
@@ -75,7 +75,7 @@ TEST(Registry, WhoNeedsAPredictorGetsHistoryUnlessToldOtherwise) {
   EXPECT_EQ(predictor_for("sarathi-serve", "srpt", ""), "history");
   EXPECT_EQ(predictor_for("sarathi-serve", "", "history"), "history");
   EXPECT_EQ(predictor_for("trail", "", "noisy:0.3"), "noisy:0.3");
-  EXPECT_EQ(predictor_for("trail", "fcfs", ""), "none");  // nothing asks any more
+  EXPECT_EQ(predictor_for("trail", "fcfs", ""), "none");  // no choice needs one any more
   EXPECT_EQ(predictor_for("trail-oracle", "", ""), "oracle");
   EXPECT_NE(predictor_for("trail", "", "none").find("use --predictor history"), std::string::npos);
   EXPECT_NE(predictor_for("trail-oracle", "", "history").find("such as trail"), std::string::npos);
@@ -135,7 +135,7 @@ TEST(Registry, OneChoiceOfAPresetCanBeChanged) {
   EXPECT_NE((*made)->Describe().find("order priority"), std::string::npos);
 }
 
-TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
+TEST(Registry, ImpossibleCombinationsAreRefusedWithAFix) {
   SchedulerConfig c = Config("sarathi-serve");
   c.preemption = "none";
   EXPECT_NE(ErrorOf(c).find("--admission max-length or --preemption youngest-recompute"), std::string::npos);
@@ -147,7 +147,7 @@ TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
   c = Config("orca");
   c.budget = "fixed";
   EXPECT_NE(ErrorOf(c).find("max-model-len is 1024"), std::string::npos);
-  c.limits.token_budget = 1024;  // a budget that holds the longest prompt is all right
+  c.limits.token_budget = 1024;  // a budget that fits the longest prompt works
   EXPECT_EQ(ErrorOf(c), "");
 
   c = Config("no-preempt");
@@ -158,9 +158,8 @@ TEST(Registry, WhatCannotWorkIsRefusedWithTheWayOut) {
   EXPECT_EQ(ErrorOf(c), "");
 }
 
-// A knob that a step costs more by is no dead letter: beside a composition without such batches it is refused, whoever
-// knows it not.
-TEST(Registry, AKnobThatOnlyOneChoiceKnowsIsRefusedElsewhere) {
+// A knob that changes a step's cost must not be ignored: without a composition that has such batches it is refused.
+TEST(Registry, AKnobIsRefusedWithoutTheChoiceThatDeclaresIt) {
   SchedulerConfig c = Config("sarathi-serve");
   *c.limits.policy.Find<bool>("pad") = true;
   EXPECT_EQ(ErrorOf(c),
@@ -170,11 +169,11 @@ TEST(Registry, AKnobThatOnlyOneChoiceKnowsIsRefusedElsewhere) {
   c = Config("request-level");
   *c.limits.policy.Find<bool>("pad") = true;
   EXPECT_EQ(ErrorOf(c), "");
-  // One without such a word has no effect elsewhere, and does no harm.
+  // A knob without such a message is ignored elsewhere.
   c = Config("sarathi-serve");
   *c.limits.policy.Find<double>("larry-lambda") = 0.5;
   EXPECT_EQ(ErrorOf(c), "");
-  // What an injected choice knows is not known here.
+  // An injected choice may know the knob.
   c = Config("sarathi-serve");
   *c.limits.policy.Find<bool>("pad") = true;
   InjectedChoices injected;
@@ -224,15 +223,15 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
   EXPECT_EQ(options.Find<double>("larry"), nullptr);
 }
 
-// A policy whose row forgets its knob stops where it is made, not with some other value.
-TEST(RegistryDeathTest, AKnobThatNoRowNamesIsNotRead) {
+// A policy whose row omits its knob aborts at construction, instead of reading another value.
+TEST(RegistryDeathTest, AKnobWithoutARowCannotBeRead) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   static constexpr Knob<double> kForgotten{"forgotten", 0.5, {.help = "in no row"}};
   const PolicyOptions options;
   EXPECT_DEATH((void)options[kForgotten], "no row of choices.def names the knob 'forgotten'");
 }
 
-TEST(RegistryDeathTest, ATableForOtherNotesIsNotPlannedFrom) {
+TEST(RegistryDeathTest, PlanRejectsATableForOtherNotes) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const NamedPredictor history("history");
   SchedulerConfig c = Config("trail");
@@ -242,11 +241,12 @@ TEST(RegistryDeathTest, ATableForOtherNotesIsNotPlannedFrom) {
   ASSERT_GT((*made)->notes().stride(), 0u);
   EXPECT_EQ((*Scheduler::Create(Config("sarathi-serve")))->notes().stride(), 0u) << "its choices note nothing";
   StepPlan plan;
-  EXPECT_DEATH((*made)->Plan(StepView(), nullptr, &plan), "was not made for what this scheduler's choices note");
+  EXPECT_DEATH((*made)->Plan(StepView(), nullptr, &plan),
+               "was made for other notes than those of this scheduler's choices");
 }
 
 // Injected choices lay out their notes before the others.
-TEST(Registry, InjectedChoicesNoteBesideTheOthers) {
+TEST(Registry, InjectedChoicesShareTheNoteLayout) {
   struct InjectedNote {
     int64_t value;
   };
@@ -261,11 +261,11 @@ TEST(Registry, InjectedChoicesNoteBesideTheOthers) {
   std::vector<std::byte> bytes((*made)->notes().stride());
   const SequenceNotes notes{bytes.data(), bytes.size()};
   EXPECT_EQ(&note.At(notes, 0), &(*made)->notes().Find<InjectedNote>()->At(notes, 0));
-  EXPECT_EQ((*made)->config().limits.notes, nullptr) << "it is not asked for later";
+  EXPECT_EQ((*made)->config().limits.notes, nullptr) << "it is not used later";
 }
 
-// Which step times are worth loading, before sizes are known.
-TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
+// Whether step times are worth loading, before sizes are known.
+TEST(Registry, TraitsReportWhetherStepTimesAreUsed) {
   const auto by_step_time = [](const std::string& preset, const std::string& budget, DurationNs tbt_slo_ns,
                                int64_t token_budget) {
     SchedulerConfig c;
@@ -286,13 +286,13 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   EXPECT_TRUE(by_step_time("orca", "profile", kSecond, 0));
   EXPECT_FALSE(by_step_time("sarathi-serve", "", 0, 0)) << "no objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "", kAutoDuration, 64)) << "a size is given, an objective is not";
-  EXPECT_FALSE(by_step_time("orca", "profile", kSecond, 64)) << "a size is given";
+  EXPECT_FALSE(by_step_time("orca", "profile", kSecond, 64)) << "the size is fixed";
   EXPECT_FALSE(by_step_time("orca", "profile", kAutoDuration, 0))
       << "one size for all steps is for the user's objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "fixed", kSecond, 0));
   EXPECT_TRUE(by_step_time("accelgen", "", kSecond, 0));
-  EXPECT_TRUE(by_step_time("accelgen", "fixed", 0, 64)) << "the order's slack, whatever sizes the steps";
-  EXPECT_TRUE(by_step_time("fastserve", "", 0, 0)) << "a prompt's first queue";
+  EXPECT_TRUE(by_step_time("accelgen", "fixed", 0, 64)) << "the order's slack needs them";
+  EXPECT_TRUE(by_step_time("fastserve", "", 0, 0)) << "a prompt's first queue depends on them";
   EXPECT_TRUE(by_step_time("blend", "", 0, 0));
   EXPECT_FALSE(by_step_time("vllm", "", kSecond, 0));
   for (const PresetInfo& preset : Presets()) by_step_time(preset.name, "", kSecond, 0);
@@ -301,8 +301,8 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   EXPECT_NE(Scheduler::TraitsOf(unknown).status().message().find("unknown scheduler 'bogus'"), std::string::npos);
 }
 
-// Memory is planned before step times are known: for the largest step that they may then allow.
-TEST(Registry, ABudgetOfObjectivesSaysWithoutStepTimesHowLargeAStepMayBecome) {
+// Memory is planned before step times are known: for the largest step that they may later allow.
+TEST(Registry, PromiseBudgetReportsItsLargestStepWithoutStepTimes) {
   SchedulerConfig c = Config("tactus");
   EXPECT_EQ(Scheduler::TraitsOf(c)->max_tokens, 2048);
   c.limits.token_budget = 300;
@@ -316,12 +316,13 @@ TEST(Registry, ASearchIsNoPreset) {
   for (const PresetInfo& preset : Presets()) EXPECT_EQ(FindSearch(preset.name), nullptr) << preset.name;
 }
 
-TEST(Registry, BudgetsSayWhy) {
+TEST(Registry, DescribeStatesTheReasonForTheBudget) {
   SchedulerConfig c = Config("sarathi-serve");
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("512 tokens per step: no --tbt-slo"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(c))->max_step_tokens(), 512);
   c.limits.tbt_slo_ns = 50 * kMillisecond;
-  EXPECT_NE((*Scheduler::Create(c))->Describe().find("--tbt-slo has no step times"), std::string::npos);
+  EXPECT_NE((*Scheduler::Create(c))->Describe().find("there are no step times of this machine for --tbt-slo"),
+            std::string::npos);
   c.limits.token_budget = 96;
   EXPECT_NE((*Scheduler::Create(c))->Describe().find("96 tokens per step: --token-budget"), std::string::npos);
   EXPECT_EQ((*Scheduler::Create(Config("orca")))->max_step_tokens(), 1024);

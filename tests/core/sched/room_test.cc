@@ -1,4 +1,4 @@
-// Who starts, and who gives way, when KV or places are short: one plan each, on views made by hand.
+// Which sequences start, and which give way, when KV or places are short: one plan each, on hand-made views.
 #include <gtest/gtest.h>
 
 #include "core/sched/known_lengths.h"
@@ -14,10 +14,10 @@ using testing::StepBed;
 
 // --- a step that preempted ---
 
-// Two decodes of 8 computed positions fill four blocks of four, and each needs a fifth: the younger gives its two
-// blocks up. One of them is left over, which the waiting prompt of one token would fit: it must not take what was just
-// given up, or the next step preempts again.
-TEST(Room, NobodyIsAdmittedInAStepThatPreempted) {
+// Two decodes of 8 computed positions fill four blocks of four, and each needs a fifth: the younger loses its two
+// blocks. One of them is left over and would fit the waiting prompt of one token: it must not take what was just freed,
+// or the next step preempts again.
+TEST(Room, NoPromptStartsInAStepWhoseDecodePreempted) {
   for (const char* composition : {"stall-free", "running-first", "decode-maximal", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
@@ -31,8 +31,8 @@ TEST(Room, NobodyIsAdmittedInAStepThatPreempted) {
   }
 }
 
-// The same short of nothing: it is admitted, so it was the preemption that kept it out.
-TEST(Room, ItIsAdmittedWhereNobodyWasPreempted) {
+// With enough blocks the same prompt is admitted, so it was the preemption that kept it out.
+TEST(Room, APromptStartsInAStepWithoutPreemption) {
   for (const char* composition :
        {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
@@ -47,9 +47,9 @@ TEST(Room, ItIsAdmittedWhereNobodyWasPreempted) {
   }
 }
 
-// A prompt that goes on may preempt too, after the decodes: here two half-done prompts, of which the older needs a
+// A prompt that continues may preempt too, after the decodes: here two half-done prompts, of which the older needs a
 // block.
-TEST(Room, NorWhereAPromptThatGoesOnPreempted) {
+TEST(Room, NoPromptStartsInAStepWhosePromptPreempted) {
   for (const char* composition : {"stall-free", "decode-maximal"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
     c.scheduler.composition = composition;
@@ -63,8 +63,8 @@ TEST(Room, NorWhereAPromptThatGoesOnPreempted) {
   }
 }
 
-// Whoever is short and is itself the order's last gives up its own KV, and no more is asked of anybody.
-TEST(Room, TheLastGivesUpItsOwn) {
+// A sequence that is short of KV and is itself the order's last loses its own KV, and no other does.
+TEST(Room, TheOrdersLastLosesItsOwnKv) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;
   c.max_model_len = 16;
@@ -74,8 +74,8 @@ TEST(Room, TheLastGivesUpItsOwn) {
   EXPECT_EQ(bed.Plan(), "!1 0:10+1*");
 }
 
-// The queue's first does not fit, the second would: it waits behind it all the same.
-TEST(Room, NobodyPassesTheFirstThatDoesNotFit) {
+// The queue's first does not fit, the second would: it still waits behind the first.
+TEST(Room, NoPromptPassesTheFirstThatDoesNotFit) {
   for (const char* composition :
        {"stall-free", "running-first", "decode-maximal", "exact-fill", "whole-prompt-hybrid"}) {
     HarnessConfig c = PresetConfig("sarathi-serve", 64);
@@ -90,7 +90,7 @@ TEST(Room, NobodyPassesTheFirstThatDoesNotFit) {
   }
 }
 
-// The next batch of a group ends where the queue's next does not fit, too.
+// A batch of a group also ends at the first that does not fit.
 TEST(Room, ABatchEndsWithTheFirstThatDoesNotFit) {
   KnownLengths predictor({5});
   HarnessConfig c = PresetConfig("pia");
@@ -106,9 +106,9 @@ TEST(Room, ABatchEndsWithTheFirstThatDoesNotFit) {
 
 // --- prompts that a failed step left half done ---
 
-// They go on before anything starts, whole where prompts are whole: of a budget of 16 the first leaves 5, which is not
+// They continue before anything starts, whole if prompts are whole: of a budget of 16 the first leaves 5, which is not
 // all of the second.
-TEST(Room, HalfDonePromptsGoOnWhole) {
+TEST(Room, HalfDonePromptsContinueWhole) {
   for (const char* composition : {"prefill-first", "whole-prompt-hybrid", "request-level", "length-grouped"}) {
     HarnessConfig c = PresetConfig("vllm-v0");
     c.scheduler.composition = composition;
@@ -131,7 +131,7 @@ TEST(Room, OnePromptHybridTakesOneWholePrompt) {
   EXPECT_EQ(bed.Plan(), "0:5+1* 1:0+12*");
 }
 
-// Sarathi computes one prompt's chunk per step, whoever else is half done or waits.
+// Sarathi computes one prompt's chunk per step, whatever else is half done or waits.
 TEST(Room, DecodeMaximalTakesOneChunk) {
   StepBed bed(PresetConfig("sarathi", 64));
   bed.Prefilling(10, 4);
@@ -142,9 +142,9 @@ TEST(Room, DecodeMaximalTakesOneChunk) {
   EXPECT_EQ(bed.Plan(), "0:11+1* 1:10+1* 2:0+3*");
 }
 
-// --- room for newcomers: who outranks a running sequence takes its place ---
+// --- room for newcomers, which take the place of running sequences that they outrank ---
 
-// Sequences that run have priority 1 unless a test says otherwise, newcomers 0.
+// Running sequences have priority 1 unless a test sets another, newcomers 0.
 HarnessConfig Preemptive() {
   HarnessConfig c = PresetConfig("orca");
   c.scheduler.order = "priority";
@@ -156,7 +156,7 @@ SlotId Lower(StepBed* bed) {
   return bed->Decoding(4, 3, {.priority = 1});
 }
 
-// One newcomer, two that would give way, and only a place is missing: one of them goes, the order's last.
+// One newcomer, two that would give way, and only a place is missing: one of them is preempted, the order's last.
 TEST(Room, ShortOfAPlaceOnlyOneGivesWay) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 2;
@@ -167,9 +167,9 @@ TEST(Room, ShortOfAPlaceOnlyOneGivesWay) {
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
-// Of two that are as important the one that was preempted before goes first in the queue, and is spared here, though it
-// is the younger.
-TEST(Room, OfEqualsTheQueuesLastGivesWay) {
+// Among two of equal priority the one that was preempted before goes first in the queue, and is spared here, although
+// it is younger.
+TEST(Room, AmongEqualRanksTheQueuesLastGivesWay) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 2;
   StepBed bed(c);
@@ -180,7 +180,7 @@ TEST(Room, OfEqualsTheQueuesLastGivesWay) {
   EXPECT_EQ(bed.Plan(), "!0 1:7+1* 2:0+4* out2");
 }
 
-// Two newcomers: each needs a place of its own.
+// Two newcomers: each needs a place.
 TEST(Room, TwoNewcomersNeedTwoPlaces) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 3;
@@ -193,8 +193,8 @@ TEST(Room, TwoNewcomersNeedTwoPlaces) {
   EXPECT_EQ(bed.Plan(), "!2 !1 0:6+1* 3:0+4* 4:0+4* out4");
 }
 
-// Four blocks of four, all held by two that give way, two blocks each. Each newcomer sets aside two blocks (4 tokens
-// and 4 of output): together they need all four, so both must go.
+// Four blocks of four, all held by two that give way, two blocks each. Each newcomer reserves two blocks (4 tokens and
+// 4 of output): together they need all four, so both must be preempted.
 TEST(Room, TwoNewcomersNeedTheirBlocksTogether) {
   HarnessConfig c = Preemptive();
   c.num_blocks = 4;
@@ -207,7 +207,7 @@ TEST(Room, TwoNewcomersNeedTheirBlocksTogether) {
   EXPECT_EQ(bed.Plan(), "!1 !0 2:0+4* 3:0+4* out4");
 }
 
-// The same with blocks for one of them: only the order's last goes.
+// The same with one newcomer: only the order's last is preempted.
 TEST(Room, OneNewcomerTakesNoMoreThanItNeeds) {
   HarnessConfig c = Preemptive();
   c.num_blocks = 4;
@@ -219,20 +219,20 @@ TEST(Room, OneNewcomerTakesNoMoreThanItNeeds) {
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
-// No sequence is disturbed for a newcomer that all that could be freed would not fit.
-TEST(Room, NobodyGivesWayInVain) {
+// No sequence is preempted for a newcomer that would not fit even if all were freed.
+TEST(Room, NoSequenceGivesWayInVain) {
   HarnessConfig c = Preemptive();
   c.num_blocks = 4;
   c.max_model_len = 16;
   StepBed bed(c);
   Lower(&bed);
-  bed.Decoding(4, 2);                        // as important as the newcomer: gives nothing
+  bed.Decoding(4, 2);                        // the newcomer's priority: does not give way
   bed.Waiting(4, {.max_output_tokens = 8});  // three blocks; two could be freed
   EXPECT_EQ(bed.Plan(), "1:5+1* 0:6+1*");
 }
 
-// What is free already counts: one block is free and one is missing, so it takes a victim and the free block together.
-TEST(Room, WhatIsFreeCountsBesideWhatIsGivenUp) {
+// Free blocks count: one block is free and one is missing, so it takes a victim's and the free block together.
+TEST(Room, FreeBlocksCountBesideTheVictims) {
   HarnessConfig c = Preemptive();
   c.num_blocks = 5;
   c.max_model_len = 20;
@@ -243,8 +243,8 @@ TEST(Room, WhatIsFreeCountsBesideWhatIsGivenUp) {
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
-// A victim whose token is still in a step in flight gives nothing within this plan: the newcomer waits one step.
-TEST(Room, AVictimInFlightGivesNothingYet) {
+// A victim whose token is still in a step in flight frees nothing in this plan: the newcomer waits one step.
+TEST(Room, AVictimInFlightFreesNothingYet) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 2;
   StepBed bed(c);
@@ -255,7 +255,7 @@ TEST(Room, AVictimInFlightGivesNothingYet) {
   EXPECT_EQ(bed.Plan(), "0:6+1*");
 }
 
-// ... and no other goes in its stead, for this newcomer or the next.
+// A deferred victim is not replaced by another, for this newcomer or the next.
 TEST(Room, ADeferredVictimEndsTheSearch) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 3;
@@ -269,8 +269,8 @@ TEST(Room, ADeferredVictimEndsTheSearch) {
   EXPECT_EQ(bed.Plan(), "0:6+1* 1:6+1*");
 }
 
-// What must stay free (two blocks of eight) is missing too: the newcomer's two blocks are there, and one gives way all
-// the same.
+// What must stay free (two blocks of eight) is missing: the newcomer's two blocks are free, and one sequence still
+// gives way.
 TEST(Room, RoomIsMadeForTheWatermarkToo) {
   HarnessConfig c = Preemptive();
   c.scheduler.limits.watermark = 0.25;
@@ -282,7 +282,7 @@ TEST(Room, RoomIsMadeForTheWatermarkToo) {
   EXPECT_EQ(bed.Plan(), "!2 0:6+1* 1:6+1* 3:0+4* out2");
 }
 
-TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
+TEST(Room, RoomIsMadeForTheWatermarkIfOneSequenceRuns) {
   HarnessConfig c = Preemptive();
   c.scheduler.limits.watermark = 0.25;
   c.num_blocks = 4;
@@ -293,9 +293,9 @@ TEST(Room, RoomIsMadeForTheWatermarkWhereOneRuns) {
   EXPECT_EQ(bed.Plan(), "!0 1:0+4* out2");
 }
 
-// Newcomers are looked at as long as their prompts fit the budget: the second would need a place too, but its prompt
-// does not fit this step, so only one running sequence gives way.
-TEST(Room, NobodyGivesWayForAPromptThatTheBudgetExcludes) {
+// Newcomers count as long as their prompts fit the budget: the second would need a place too, but its prompt does not
+// fit this step, so only one running sequence gives way.
+TEST(Room, NoSequenceGivesWayForAPromptBeyondTheBudget) {
   HarnessConfig c = Preemptive();
   c.scheduler.composition = "stall-free";
   c.scheduler.budget = "fixed";
@@ -313,7 +313,7 @@ TEST(Room, NobodyGivesWayForAPromptThatTheBudgetExcludes) {
 // --- trail: only before the share c of the victim's predicted output is done ---
 
 // Predicted 10 tokens, c = 0.8: with 7 generated it gives way to a shorter newcomer, with 8 it does not.
-TEST(Room, WhoHasDoneItsShareKeepsItsPlace) {
+TEST(Room, ASequenceThatHasDoneItsShareKeepsItsPlace) {
   for (const int32_t generated : {7, 8}) {
     KnownLengths predictor({10, 1});
     HarnessConfig c = PresetConfig("trail", 64);
@@ -328,8 +328,8 @@ TEST(Room, WhoHasDoneItsShareKeepsItsPlace) {
   }
 }
 
-// None is even asked where c is 0.
-TEST(Room, ShareOfNothingProtectsEverybody) {
+// With c = 0 no sequence gives way.
+TEST(Room, TrailCOfZeroProtectsEverySequence) {
   KnownLengths predictor({10, 1});
   HarnessConfig c = PresetConfig("trail", 64);
   *c.scheduler.limits.policy.Find<double>("trail-c") = 0;

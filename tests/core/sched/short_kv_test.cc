@@ -1,5 +1,5 @@
-// Where KV memory is short, every preset still ends: what it computes again, because a preemption has dropped it, costs
-// a bounded number of steps for each token of the answers.
+// With little KV memory every preset still ends: recomputation after preemptions costs a bounded number of steps per
+// token of the answers.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -23,8 +23,9 @@ struct Load {
   int count = 0;
 };
 
-// The n-th request in the plan of a job that is scanned from both ends, the first half from the left and the others
-// from the right. The ends are as far from the job's density as each other, so each has half of the KV memory.
+// The place of the n-th request in the plan of a job that is scanned from both ends, the first half from the left and
+// the others from the right. The ends are as far from the job's density as each other, so each has half of the KV
+// memory.
 PlannedPlace ScannedPlace(const Load& load, int n) {
   const bool left = 2 * n < load.count;
   return {.position = left ? 2 * n : 2 * (load.count - 1 - n) + 1,
@@ -33,11 +34,11 @@ PlannedPlace ScannedPlace(const Load& load, int n) {
           .density = left ? 2'000'000 : 0};
 }
 
-// Steps for each token of the answers, on KV memory for three of the requests; all are there from the beginning.
+// Steps per token of the answers, with KV memory for three of the requests; all arrive at the beginning.
 double StepsPerToken(const PresetInfo& preset, int64_t budget, int64_t swap_blocks, const Load& load) {
   std::vector<int32_t> lengths;
   for (int i = 0; i < load.count; ++i)
-    lengths.push_back(load.output + i % 3);  // not all alike: an order by length acts
+    lengths.push_back(load.output + i % 3);  // different, so that orders by length differ
   KnownLengths predictor(lengths);
   HarnessConfig c = PresetConfig(preset.name, budget);
   c.predictor = &predictor;
@@ -55,17 +56,17 @@ double StepsPerToken(const PresetInfo& preset, int64_t budget, int64_t swap_bloc
     });
     tokens += load.output + i % 3;
   }
-  constexpr int64_t kMostPerToken = 64;  // far beyond every bound: it does not end
+  constexpr int64_t kMostPerToken = 64;  // far beyond every bound: counts as not ending
   EXPECT_EQ(h.Run(kMostPerToken * tokens), "");
   for (const auto& [handle, out] : h.outputs()) EXPECT_TRUE(out.done) << "request " << handle << " has not ended";
   if (scanned && h.scheduled().size() >= 2) {
     EXPECT_EQ(h.scheduled()[0].handle, h.handles().front());
-    EXPECT_EQ(h.scheduled()[1].handle, h.handles().back()) << "the right end begins while the left one runs";
+    EXPECT_EQ(h.scheduled()[1].handle, h.handles().back()) << "the right end starts while the left one runs";
   }
   return static_cast<double>(h.steps()) / static_cast<double>(tokens);
 }
 
-// The bound: one for each token, a context's steps once for each answer and again when it has lost it, and a context's
+// The bound: one step per token, a context's steps once per answer and again after it has lost its KV, and a context's
 // steps for each ten tokens (a quantum of ltr) because others take turns.
 double MostStepsPerToken(int64_t budget, const Load& load) {
   const double context = static_cast<double>(load.prompt + load.output + 2) / static_cast<double>(budget);
@@ -73,11 +74,11 @@ double MostStepsPerToken(int64_t budget, const Load& load) {
 }
 
 TEST(ShortKv, EveryPresetEndsWithinABoundedNumberOfStepsPerToken) {
-  // Prompts of fewer steps than a quantum of ltr has, and of more.
+  // Prompts of fewer and of more steps than a quantum of ltr.
   for (const auto& [budget, load] : {std::pair{int64_t{16}, Load{48, 24, 30}}, {int64_t{4}, Load{60, 24, 60}}}) {
     for (const PresetInfo& preset : Presets()) {
       for (const int64_t swap_blocks : {0, 400}) {
-        if (preset.predictor[0] != '\0') continue;  // trail-oracle: as trail, which knows the lengths here too
+        if (preset.predictor[0] != '\0') continue;  // trail-oracle: same as trail, whose predictions are exact here
         SCOPED_TRACE(std::string(preset.name) + ", budget " + std::to_string(budget) + ", host blocks " +
                      std::to_string(swap_blocks));
         const double steps = StepsPerToken(preset, budget, swap_blocks, load);

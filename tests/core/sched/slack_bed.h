@@ -1,5 +1,4 @@
-// What AccelGen's tests share: a table of sequences with results of steps to look back on, limits, and a step-time
-// model.
+// Shared by AccelGen's tests: a table of sequences with results of past steps, limits, and a step-time model.
 #pragma once
 
 #include <vector>
@@ -13,14 +12,14 @@ namespace tactus::core {
 
 inline constexpr DurationNs kMs = kMillisecond;
 
-// All choices here note slack and nothing else.
+// The only note that the choices here use is SlackNote.
 inline NoteLayout& Notes() {
   static NoteLayout notes;
   notes.Column<SlackNote>();
   return notes;
 }
 
-// A table of sequences and results of steps to look back on.
+// A table of sequences and results of past steps.
 struct Bed {
   explicit Bed(int32_t capacity = 64) : table(capacity, Notes().stride()) {}
 
@@ -84,8 +83,8 @@ inline SchedulerLimits Limits() {
   return l;
 }
 
-// base + per_token * max(tokens, flat), and what decodes read of their contexts: throughput rises until `flat` and a
-// little beyond.
+// base + per_token * max(tokens, flat), plus the decodes' context reads: throughput rises until `flat` and a little
+// beyond.
 struct FlatThenLinear final : StepTimeModel {
   DurationNs base_ns = 0, token_ns = 1000, context_ns = 0, row_ns = 0;
   int64_t flat = 0;

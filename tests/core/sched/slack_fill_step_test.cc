@@ -1,5 +1,5 @@
-// AccelGen's composition, one step at a time on views made by hand: every rule of slack-fill with the plan that follows
-// from it. All steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): urgent is who has at most 1 ms of slack.
+// AccelGen's composition, one step at a time on hand-made views: every rule of slack-fill with the resulting plan. All
+// steps so far took 1 ms (T_max), chunks had 8 tokens (L_c): a sequence with at most 1 ms of slack is urgent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr DurationNs kHour = 3600 * kSecond;
 HarnessConfig Config(int64_t budget) {
   HarnessConfig c = PresetConfig("accelgen", budget);
   c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
-      3600 * kSecond;  // nothing is urgent that does not say so
+      3600 * kSecond;  // requests without an objective are never urgent
   c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 100;
   c.scheduler.budget = "fixed";
@@ -40,40 +40,40 @@ struct SlackBed : StepBed {
   }
 };
 
-// A decode with a TBT objective of 2 ms has 1 ms of slack once it waits: urgent. The step's first token is set aside
-// for it; once it has it, the urgent prompt takes all that is left.
-TEST(SlackFillStep, ATokenSetAsideIsReleasedOnceTheDecodeHasIt) {
+// A decode with a TBT objective of 2 ms has 1 ms of slack once it waits: urgent. The step's first token is reserved for
+// it; once it has it, the urgent prompt takes the rest.
+TEST(SlackFillStep, AReservedTokenIsReleasedOnceTheDecodeHasIt) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
   bed.Prefilling(40, 8, {.slo = {5 * kMs, 0, 0}});  // 32 tokens left: 4 chunks of 1 ms, 1 ms of slack, and younger
   EXPECT_EQ(bed.Plan(), "0:4+1* 1:8+7");
 }
 
-// The prompt has less slack and goes first: a token stays for the decode.
-TEST(SlackFillStep, AnUrgentDecodesTokenIsSetAsideFromPromptsBeforeIt) {
+// The prompt has less slack and goes first: a token stays reserved for the decode.
+TEST(SlackFillStep, AnUrgentDecodesTokenIsReservedFromPromptsBeforeIt) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1, {.slo = {0, 2 * kMs, 0}});
   bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});  // no slack at all
   EXPECT_EQ(bed.Plan(), "1:8+7 0:4+1*");
 }
 
-// A decode that is not urgent has nothing set aside: it sits the step out and keeps its KV.
-TEST(SlackFillStep, ADecodeThatIsNotUrgentGivesWay) {
+// Nothing is reserved for a decode that is not urgent: it sits the step out and keeps its KV.
+TEST(SlackFillStep, ADecodeThatIsNotUrgentSitsOut) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1, {.slo = {0, 2 * kMs + 1, 0}});
   bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(), "1:8+8");
 }
 
-// Of equal slack the older goes first.
-TEST(SlackFillStep, OfEqualSlackTheOlderGoesFirst) {
+// With equal slack the older goes first.
+TEST(SlackFillStep, WithEqualSlackTheOlderGoesFirst) {
   SlackBed bed(Config(8));
   bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
   bed.Prefilling(40, 8, {.slo = {4 * kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(), "0:8+8");
 }
 
-// An urgent prompt in the queue counts like one that runs: by its slack.
+// An urgent prompt in the queue is ordered among running ones by its slack.
 TEST(SlackFillStep, UrgentPromptsStartFromTheQueue) {
   SlackBed bed(Config(8));
   bed.Prefilling(40, 8, {.slo = {4 * kMs + 2, 0, 0}});
@@ -82,7 +82,7 @@ TEST(SlackFillStep, UrgentPromptsStartFromTheQueue) {
 }
 
 // As published. Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent
-// prompt of 16 tokens gets a chunk as long as the KV that is left: one block.
+// prompt of 16 tokens gets a chunk of the free KV: one block.
 TEST(SlackFillStep, AnUrgentPromptTakesAChunkOfTheKvThatIsLeft) {
   HarnessConfig c = Config(64);
   c.scheduler.preset = "accelgen-paper";
@@ -94,7 +94,7 @@ TEST(SlackFillStep, AnUrgentPromptTakesAChunkOfTheKvThatIsLeft) {
   EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");
 }
 
-// Whole prompts take all of it or nothing.
+// Whole prompts get all of it or nothing.
 TEST(SlackFillStep, AWholeUrgentPromptTakesNoChunk) {
   HarnessConfig c = Config(64);
   c.scheduler.composition = "slack-fill-whole";
@@ -106,9 +106,9 @@ TEST(SlackFillStep, AWholeUrgentPromptTakesNoChunk) {
   EXPECT_EQ(bed.Plan(), "0:9+1*");
 }
 
-// Slot 1 lost its KV before and waits; it goes before everybody else in the queue, and slot 0 has all the slack there
-// is. Under a preemption that would take from anybody it still takes nothing: it waits for KV that comes free.
-TEST(SlackFillStep, WhoWasPreemptedTakesNobodysKv) {
+// Slot 0 lost its KV before and waits; it goes before all others in the queue, and slot 1 has unlimited slack. Even
+// under a preemption that would take from any sequence it takes no KV: it waits for free KV.
+TEST(SlackFillStep, APreemptedSequenceTakesNoKv) {
   HarnessConfig c = Config(64);
   c.scheduler.preemption = "youngest-recompute";
   c.num_blocks = 4;
@@ -119,8 +119,8 @@ TEST(SlackFillStep, WhoWasPreemptedTakesNobodysKv) {
   EXPECT_EQ(bed.Plan(), "1:9+1*");
 }
 
-// As published a newcomer in its place does: urgent, and the decode has more slack.
-TEST(SlackFillStep, AnUrgentNewcomerTakesIt) {
+// As published a newcomer in its place does: it is urgent, and the decode has more slack.
+TEST(SlackFillStep, AsPublishedAnUrgentNewcomerTakesKv) {
   HarnessConfig c = Config(64);
   c.scheduler.preset = "accelgen-paper";
   c.scheduler.preemption = "youngest-recompute";
@@ -132,8 +132,8 @@ TEST(SlackFillStep, AnUrgentNewcomerTakesIt) {
   EXPECT_EQ(bed.Plan(), "!0 1:0+8*");
 }
 
-// ... but never from whoever has less slack than it.
-TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
+// An urgent newcomer never takes KV from a sequence with less slack.
+TEST(SlackFillStep, AnUrgentNewcomerTakesNoKvFromLessSlack) {
   HarnessConfig c = Config(64);
   c.scheduler.preset = "accelgen-paper";
   c.scheduler.preemption = "youngest-recompute";
@@ -142,7 +142,7 @@ TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
   SlackBed bed(c);
   bed.Decoding(9, 1, {.max_output_tokens = 4, .slo = {0, kMs, 0}});        // no slack
   bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs + kMs / 2, 0, 0}});  // half a ms
-  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                   // a chunk of what is left
+  EXPECT_EQ(bed.Plan(), "0:9+1* 1:0+4");                                   // a chunk of the free KV
 }
 
 HarnessConfig Completed(int64_t budget) {
@@ -151,8 +151,8 @@ HarnessConfig Completed(int64_t budget) {
   return c;
 }
 
-// The paper's: long prompts (of 100 tokens and more) run one after the other. 100 is long, 99 is not.
-TEST(SlackFillStep, LongIsFromTheLimitOn) {
+// The paper's rule: long prompts (of at least 100 tokens) run one after the other. 100 is long, 99 is not.
+TEST(SlackFillStep, ALongPromptHasAtLeastTheLimit) {
   for (const int32_t prompt : {99, 100}) {
     SlackBed bed(Completed(256));
     bed.Prefilling(120, 119);
@@ -160,8 +160,8 @@ TEST(SlackFillStep, LongIsFromTheLimitOn) {
     EXPECT_EQ(bed.Plan(), prompt == 99 ? "1:0+99* 0:119+1*" : "0:119+1*") << prompt;
   }
 }
-// ... also of the one that runs, and of one that starts in this very step.
-TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
+// The limit also applies to the running prompt, and to one that starts in the same step.
+TEST(SlackFillStep, TheLongLimitAppliesToRunningAndStartingPrompts) {
   for (const int32_t prompt : {99, 100}) {
     SlackBed bed(Completed(256));
     bed.Prefilling(prompt, prompt - 1);
@@ -176,7 +176,7 @@ TEST(SlackFillStep, WhatRunsIsLongFromTheLimitOnToo) {
   }
 }
 
-// An objective of its own makes a long prompt urgent, and then it does not wait for another.
+// An objective makes a long prompt urgent, and then it does not wait for another.
 TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
   SlackBed bed(Completed(64));
   bed.Prefilling(120, 119);
@@ -184,12 +184,12 @@ TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
   EXPECT_EQ(bed.Plan(), "1:0+64");
 }
 
-// Under --era kv a new long prompt (25 blocks) waits only while less is free than it and the rest of the prompt that
-// runs (29 blocks beyond the one that it holds) will take: 55 blocks in all are enough, 54 are not.
-TEST(SlackFillStep, ALongPromptWaitsForTheKvOfThoseThatRun) {
+// Under --era kv a new long prompt (25 blocks) waits only while fewer blocks are free than it and the rest of the
+// running prompt (29 blocks beyond the one that it holds) will take: 55 blocks in all are enough, 54 are not.
+TEST(SlackFillStep, ALongPromptWaitsForTheKvOfRunningLongOnes) {
   const auto plan = [](const char* era, int64_t blocks, bool decodes) {
     HarnessConfig c = Config(8);
-    c.scheduler.preset = "accelgen-paper";  // whose admission leaves running prompts nothing
+    c.scheduler.preset = "accelgen-paper";  // its admission leaves no blocks for running prompts
     *c.scheduler.limits.policy.Find<std::string>("era") = era;
     c.num_blocks = blocks;
     c.max_model_len = 140;
@@ -202,15 +202,16 @@ TEST(SlackFillStep, ALongPromptWaitsForTheKvOfThoseThatRun) {
   EXPECT_EQ(plan("kv", 54, false), "0:4+8") << "one block short";
   EXPECT_EQ(plan("completed", 55, false), "0:4+8");
   EXPECT_EQ(plan("off", 54, false), "1:0+8");
-  // A long one that decodes wants no more than others do: 31 blocks, 26 for the newcomer's two chunks, and one.
+  // A decoding long sequence needs no more than others do: 31 blocks, 26 for the newcomer's two chunks, and one.
   EXPECT_EQ(plan("kv", 58, true), "0:120+1* 1:0+7");
   EXPECT_EQ(plan("completed", 58, true), "0:120+1*");
 }
 
 // --- prompts that can no longer be kept ---
 
-// At 2 ms the first prompt's millisecond is over: whoever can still be kept goes before it, though it has less slack.
-TEST(SlackFillStep, WhoHasMissedGoesBehindAllThatCanBeKept) {
+// At 2 ms the first prompt's millisecond is over: prompts that can still be kept go before it, although it has less
+// slack.
+TEST(SlackFillStep, AMissedPromptGoesBehindAllThatCanBeKept) {
   SlackBed waiting(Config(8));
   waiting.Waiting(8, {.slo = {kMs, 0, 0}});
   waiting.Waiting(8);
@@ -225,8 +226,8 @@ TEST(SlackFillStep, WhoHasMissedGoesBehindAllThatCanBeKept) {
   EXPECT_EQ(mixed.Plan(2 * kMs), "1:0+8*");
 }
 
-// It is not urgent: a decode goes before it. One that is late by its window but can still be kept is.
-TEST(SlackFillStep, WhoHasMissedIsNotUrgent) {
+// It is not urgent: a decode goes before it. A prompt that is late by its window but can still be kept is.
+TEST(SlackFillStep, AMissedPromptIsNotUrgent) {
   for (const DurationNs ttft : {kMs, 2 * kMs}) {
     SlackBed bed(Config(8));
     bed.Decoding(4, 1);
@@ -240,7 +241,7 @@ struct PerToken final : StepTimeModel {
   DurationNs StepTimeNs(const StepShape& shape) const override { return 1000 * std::max<int64_t>(16, shape.tokens()); }
   int32_t tile_tokens() const override { return 16; }
 };
-TEST(SlackFillStep, WhoCannotBeKeptHasMissedBeforeItsTimeIsOver) {
+TEST(SlackFillStep, APromptThatCannotBeKeptHasMissedBeforeItsDueTime) {
   const PerToken model;
   for (const DurationNs left : {DurationNs{40'000}, DurationNs{39'999}}) {
     HarnessConfig c = Config(8);
@@ -252,16 +253,16 @@ TEST(SlackFillStep, WhoCannotBeKeptHasMissedBeforeItsTimeIsOver) {
   }
 }
 
-// Among those that have missed nothing is chosen: in order, cut to what is left.
-TEST(SlackFillStep, ThoseThatHaveMissedTakeTurns) {
+// Missed prompts are not chosen by distance: they go in order, cut to the remaining budget.
+TEST(SlackFillStep, MissedPromptsGoInOrder) {
   SlackBed bed(Config(8));
   bed.Waiting(5, {.slo = {kMs, 0, 0}});
   bed.Waiting(8, {.slo = {kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(2 * kMs), "0:0+5* 1:0+3");
 }
 
-// One that has begun is done before another begins, though that came before it: begun, they would only hold KV.
-TEST(SlackFillStep, WhoHasMissedIsDoneBeforeTheNextBegins) {
+// A started missed prompt completes before another starts, even an older one: started, they would only hold KV.
+TEST(SlackFillStep, AStartedMissedPromptCompletesBeforeTheNextStarts) {
   HarnessConfig c = Config(8);
   c.num_blocks = 200;  // room for the one that runs to go on
   SlackBed bed(c);
@@ -269,11 +270,11 @@ TEST(SlackFillStep, WhoHasMissedIsDoneBeforeTheNextBegins) {
   bed.Prefilling(30, 8, {.slo = {kMs, 0, 0}});
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
   EXPECT_EQ(bed.Plan(3 * kMs), "1:16+8");
-  EXPECT_EQ(bed.Plan(4 * kMs), "1:24+6* 0:0+2") << "what its last chunk leaves is not left idle";
+  EXPECT_EQ(bed.Plan(4 * kMs), "1:24+6* 0:0+2") << "the rest of its last step is used";
 }
 
-// ... not even one that has its turn.
-TEST(SlackFillStep, WhoHasItsTurnWaitsForTheOneThatHasBegun) {
+// That holds even for one that has its turn.
+TEST(SlackFillStep, APromptInItsTurnWaitsForAStartedMissedOne) {
   HarnessConfig c = Config(8);
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
   SlackBed bed(c);
@@ -285,8 +286,8 @@ TEST(SlackFillStep, WhoHasItsTurnWaitsForTheOneThatHasBegun) {
   EXPECT_EQ(bed.Plan(5 * kMs), "0:0+4* 1:30+1*");
 }
 
-// KV that a long prompt that has missed will want some time keeps none waiting that can still be kept.
-TEST(SlackFillStep, ALongPromptDoesNotWaitForOneThatHasMissed) {
+// The KV that a missed long prompt will need does not hold back prompts that can still be kept.
+TEST(SlackFillStep, ALongPromptDoesNotWaitForAMissedOne) {
   HarnessConfig c = Config(8);
   c.num_blocks = 54;  // one block less than both want
   c.max_model_len = 140;
@@ -296,8 +297,8 @@ TEST(SlackFillStep, ALongPromptDoesNotWaitForOneThatHasMissed) {
   EXPECT_EQ(bed.Plan(2 * kMs), "1:0+8");
 }
 
-// Once so many steps have passed it over it goes first, running or waiting; an urgent decode keeps its token.
-TEST(SlackFillStep, WhoHasMissedHasItsTurnAfterSoManySteps) {
+// Once missed-turn steps have passed it over it goes first, running or waiting; an urgent decode keeps its token.
+TEST(SlackFillStep, AMissedPromptGetsItsTurnAfterTheSetSteps) {
   for (const bool runs : {false, true}) {
     HarnessConfig c = Config(8);
     *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 3;
@@ -314,7 +315,7 @@ TEST(SlackFillStep, WhoHasMissedHasItsTurnAfterSoManySteps) {
   }
 }
 
-// Under another order the head of the queue has it: ERA alone would hold the long one back as long as a long one runs.
+// Under another order the head of the queue has the turn: ERA alone would hold the long one back while a long one runs.
 TEST(SlackFillStep, TheHeadOfAnyQueueHasItsTurn) {
   HarnessConfig c = Completed(8);
   c.scheduler.preset = "accelgen-no-order";
@@ -327,8 +328,8 @@ TEST(SlackFillStep, TheHeadOfAnyQueueHasItsTurn) {
   EXPECT_EQ(bed.Plan(4 * kMs), "1:0+8");
 }
 
-// Where it does not fit then, nothing else starts: what comes free reaches it.
-TEST(SlackFillStep, WhoHasItsTurnHoldsBackTheQueue) {
+// If it does not fit then, nothing else starts: freed KV goes to it.
+TEST(SlackFillStep, APromptInItsTurnHoldsBackTheQueue) {
   HarnessConfig c = Config(64);
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
   c.num_blocks = 8;
@@ -342,8 +343,8 @@ TEST(SlackFillStep, WhoHasItsTurnHoldsBackTheQueue) {
   EXPECT_EQ(bed.Plan(3 * kMs), "0:14+1*") << "the newcomer would fit";
 }
 
-// Nothing starts beside a preemption that the decodes made: two decodes need a block each, one is taken back, and its
-// blocks are not for the queue.
+// No start beside a preemption by decodes: two decodes need a block each, one is preempted, and its blocks are not for
+// the queue.
 TEST(SlackFillStep, NothingStartsInAStepThatPreempted) {
   HarnessConfig c = Config(64);
   c.num_blocks = 4;
@@ -355,9 +356,9 @@ TEST(SlackFillStep, NothingStartsInAStepThatPreempted) {
   EXPECT_EQ(bed.Plan(), "!1 0:8+1*");
 }
 
-// Whoever was preempted starts again only where all that it has to compute fits and each running sequence keeps a block
-// to go on.
-TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
+// A preempted sequence starts again only if all that it has to compute fits and each running sequence keeps a block to
+// continue.
+TEST(SlackFillStep, APreemptedSequenceStartsOnlyIfAllCanContinue) {
   for (const int64_t blocks : {5, 6}) {
     HarnessConfig c = Config(64);
     c.scheduler.admission = "chunk-fits";
@@ -370,8 +371,8 @@ TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
   }
 }
 
-// With none running it starts whatever is left beside it.
-TEST(SlackFillStep, WhoWasPreemptedStartsWhenNobodyRuns) {
+// If none runs it starts with any number of blocks left.
+TEST(SlackFillStep, APreemptedSequenceStartsIfNoneRuns) {
   HarnessConfig c = Config(64);
   c.num_blocks = 2;
   c.max_model_len = 8;
@@ -380,8 +381,8 @@ TEST(SlackFillStep, WhoWasPreemptedStartsWhenNobodyRuns) {
   EXPECT_EQ(bed.Plan(), "0:0+8*");
 }
 
-// Who was passed over remembers since when, and forgets it with its next token: its slack falls until then.
-TEST(SlackFillStep, WhoSitsOutIsRemembered) {
+// A sequence's note has the time since which it is passed over, until its next token: its slack falls meanwhile.
+TEST(SlackFillStep, TheNoteHasTheTimeSinceASequenceSitsOut) {
   SlackBed bed(Config(8));
   const SlotId decode = bed.Decoding(4, 1, {.slo = {0, 5 * kMs, 0}});
   bed.Prefilling(60, 8, {.slo = {5 * kMs, 0, 0}});  // late by its window from the start, and not missed until 5 ms
@@ -393,7 +394,7 @@ TEST(SlackFillStep, WhoSitsOutIsRemembered) {
   EXPECT_EQ(bed.Note<core::SlackNote>(decode)->passed_over_ns, 0);
 }
 
-// Whoever loses its KV in the step was not passed over.
+// A sequence that loses its KV in the step was not passed over.
 TEST(SlackFillStep, AVictimWasNotPassedOver) {
   HarnessConfig c = Config(64);
   c.num_blocks = 4;
@@ -405,8 +406,8 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
   EXPECT_EQ(bed.Note<core::SlackNote>(victim)->passed_over_ns, 0);
 }
 
-// Gamma (here 1 ms) from the least slack on, its end included, the candidate that fits best is chosen; beyond it the
-// next in line is cut to what is left.
+// Within gamma (here 1 ms) of the least slack, inclusive, the best-fitting candidate is chosen; beyond it the next in
+// line is cut to the remaining budget.
 TEST(SlackFillStep, GammaIncludesItsEnd) {
   for (const DurationNs beyond : {0, 1}) {
     HarnessConfig c = Config(8);
@@ -418,7 +419,7 @@ TEST(SlackFillStep, GammaIncludesItsEnd) {
   }
 }
 
-// A prompt that goes on takes no more KV than there is: one block is free.
+// A continuing prompt takes no more KV than there is: one block is free.
 TEST(SlackFillStep, AChunkIsCutToTheKvThatIsLeft) {
   HarnessConfig c = Config(64);
   c.num_blocks = 4;
@@ -429,9 +430,8 @@ TEST(SlackFillStep, AChunkIsCutToTheKvThatIsLeft) {
   EXPECT_EQ(bed.Plan(), "0:5+1* 1:3+5") << "one position is left in its block, and four in the free one";
 }
 
-// Whoever gets a share settles its job's slack, in whichever way it gets it: a decode, a prompt that goes on, one that
-// starts.
-TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
+// Any share of a step settles a job's slack: of a decode, of a continuing prompt, of a starting one.
+TEST(SlackFillStep, EveryKindOfShareSettlesAJobsSlack) {
   SlackBed bed(Config(64));
   const Slo job{0, 0, kHour};
   for (const SlotId slot :
@@ -443,12 +443,12 @@ TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
   for (const SlotId slot : {0, 1, 2}) {
     const core::SlackNote& note = *bed.Note<core::SlackNote>(slot);
     EXPECT_EQ(note.carry_ns, note.jct_share_ns - (slot == 2 ? kMs : 0))
-        << "slot " << slot << ": its share, less what it waited";
+        << "slot " << slot << ": its share, less its wait";
     EXPECT_GT(note.carry_ns, 0);
   }
 }
 
-// First come, first served; counts how often it is read.
+// First come, first served; counts how often the queue is read.
 struct CountedQueue final : core::Order {
   explicit CountedQueue(int* times) : times_read(times) {}
   void Apply(const core::StepView&) override {}
@@ -469,8 +469,8 @@ struct CountedQueue final : core::Order {
   size_t next = 0;
 };
 
-// A queue of which none can start is not read, however long it is: places are taken, or the KV is.
-TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
+// A queue of which no sequence can start is not read, whatever its length: no place or no KV is left.
+TEST(SlackFillStep, AQueueWithoutPossibleStartsIsNotRead) {
   const auto read = [](int32_t places, int64_t blocks, int waiting) {
     int times = 0;
     HarnessConfig c = Config(64);
@@ -492,7 +492,7 @@ TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
   EXPECT_EQ(read(2, 8, 0), 0) << "none waits";
 }
 
-// Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.
+// Decodes that are not urgent run before prompts are chosen: the second prompt takes all of the remaining 7 tokens.
 TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
   SlackBed bed(Config(8));
   bed.Decoding(4, 1);
@@ -501,7 +501,7 @@ TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
   EXPECT_EQ(bed.Plan(), "0:4+1* 2:0+7*");
 }
 
-// First come, first served; counts how often it is asked who is next.
+// First come, first served; counts the calls of Next.
 class CountingOrder final : public core::Order {
  public:
   explicit CountingOrder(int* asked) : asked_(asked) {}
@@ -526,15 +526,15 @@ class CountingOrder final : public core::Order {
   size_t next_ = 0;
 };
 
-// The queue is read ahead, never by more than has been looked at: a step that wants little of it costs little.
-TEST(SlackFillStep, ReadsTheQueueNoFurtherAheadThanItHasLooked) {
+// The queue is read ahead by no more than has been tried: a step that needs little of it costs little.
+TEST(SlackFillStep, ReadsTheQueueNoFurtherAheadThanItHasTried) {
   int asked = 0;
   core::InjectedChoices injected;
   injected.order = std::make_unique<CountingOrder>(&asked);
   SlackBed bed(Config(8), std::move(injected));
   for (int i = 0; i < 40; ++i) bed.Waiting(8, {.slo = {(10 + i) * kSecond, 0, 0}});  // one within gamma of the first
   EXPECT_EQ(bed.Plan(), "0:0+8*");
-  EXPECT_LE(asked, 4) << "it looks at two of 40 and asks " << asked << " times who is next";
+  EXPECT_LE(asked, 4) << "two of 40 are tried, with " << asked << " calls of Next";
 }
 TEST(SlackFillStep, ReadsTheQueueOnceToItsEnd) {
   int asked = 0;
@@ -547,7 +547,7 @@ TEST(SlackFillStep, ReadsTheQueueOnceToItsEnd) {
   for (int i = 0; i < 20; ++i) bed.Waiting(8);
   bed.Plan();
   EXPECT_EQ(bed.planned().items.size(), 20u);
-  EXPECT_EQ(asked, 21) << "20 wait; once more says that they are all";
+  EXPECT_EQ(asked, 21) << "20 wait; one more call returns the end";
 }
 
 }  // namespace

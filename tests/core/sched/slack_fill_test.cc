@@ -1,5 +1,5 @@
-// AccelGen's steps and preemptions on whole engines over the fake executor: exact plans where they can be done by hand,
-// rules that must hold in every plan where they cannot. A line is one step; see LoggingExecutor.
+// AccelGen's steps and preemptions on whole engines over the fake executor: exact plans where they can be computed by
+// hand, rules that must hold in every plan where they cannot. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -24,7 +24,7 @@ constexpr DurationNs kLoose = 3600 * kSecond;
 HarnessConfig Config(const std::string& preset, int64_t budget) {
   HarnessConfig c = PresetConfig(preset, budget);
   c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
-      3600 * kSecond;  // nothing is urgent that does not say so
+      3600 * kSecond;  // requests without an objective are never urgent
   c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 10;
   c.executor.step_base_ns = kMs;
@@ -36,7 +36,7 @@ RequestHandle Add(Harness* h, int32_t prompt, int64_t max_tokens, Slo slo = {}) 
   return AddRequest(h, prompt, max_tokens, [&slo](Request* r) { r->slo = slo; });
 }
 
-// The plans of `submit`'s requests, which arrive at once after a first step has set T_max to 1 ms and L_c to 1.
+// The plans of `submit`'s requests, which arrive together after a first step has set T_max to 1 ms and L_c to 1.
 Plans PlansOf(const HarnessConfig& config, const std::function<void(Harness*)>& submit) {
   Harness h(config);
   Add(&h, 1, 1);
@@ -46,19 +46,19 @@ Plans PlansOf(const HarnessConfig& config, const std::function<void(Harness*)>& 
   return {h.plans().begin() + 1, h.plans().end()};
 }
 
-// Slots are those of the requests after the first, in order. Of equal objectives the longer prompt has less slack.
+// Slots number the requests after the first, in order. With equal objectives the longer prompt has less slack.
 TEST(SlackFill, TakesTheNearestInsteadOfTheFirst) {
   const auto submit = [](Harness* h) {
     for (const int32_t prompt : {4, 5, 3}) Add(h, prompt, 1);
   };
-  // Of 8 tokens 5 leave 3, which the third fits exactly. In queue order the next is cut.
+  // The prompt of 5 leaves 3 of 8 tokens, which the third fits exactly. In queue order the next is cut.
   EXPECT_EQ(PlansOf(Config("accelgen", 8), submit), (Plans{"1:0+5* 2:0+3*", "0:0+4*"}));
   EXPECT_EQ(PlansOf(Config("accelgen-no-batch", 8), submit), (Plans{"1:0+5* 0:0+3", "0:3+1* 2:0+3*"}));
   EXPECT_EQ(PlansOf(Config("accelgen-no-chunk", 8), submit), (Plans{"1:0+5* 2:0+3*", "0:0+4*"}));
 }
 
-// What no whole candidate fits goes to a chunk of the next in slack. In the second step both need 5 tokens, but the one
-// that has started holds a block that is not full: the other takes more of the KV that is left.
+// If no whole candidate fits, the rest goes to a chunk of the next in slack. In the second step both need 5 tokens, but
+// the started one has a partly filled block: the other takes more of the free KV.
 TEST(SlackFill, TheRestOfTheBudgetGoesToAShorterChunk) {
   EXPECT_EQ(PlansOf(Config("accelgen", 8),
                     [](Harness* h) {
@@ -67,7 +67,7 @@ TEST(SlackFill, TheRestOfTheBudgetGoesToAShorterChunk) {
             (Plans{"2:0+7* 1:0+1", "0:0+5* 1:1+3", "1:4+2*"}));
 }
 
-// Only requests within gamma of the first are chosen among; the others follow.
+// Only requests within gamma of the first are chosen by distance; the others follow.
 TEST(SlackFill, GammaLimitsTheChoice) {
   const auto submit = [](Harness* h) {
     Add(h, 4, 1, {kLoose, 0, 0});
@@ -80,7 +80,7 @@ TEST(SlackFill, GammaLimitsTheChoice) {
   EXPECT_EQ(PlansOf(narrow, submit), (Plans{"0:0+4* 1:0+4", "1:4+4* 2:0+4", "2:4+2*"}));
 }
 
-// Whole prompts: one that is longer than the budget has a step of its own, with the decodes.
+// Whole prompts: one longer than the budget is the only prompt of its step, with the decodes.
 TEST(SlackFill, AWholePromptMayExceedTheBudget) {
   EXPECT_EQ(PlansOf(Config("accelgen-no-chunk", 8),
                     [](Harness* h) {
@@ -91,9 +91,9 @@ TEST(SlackFill, AWholePromptMayExceedTheBudget) {
             (Plans{"0:0+3* 2:0+2*", "0:3+1* 1:0+30*", "0:4+1*", "0:5+1*"}));
 }
 
-// A second long prompt (>= 10) waits until the first has finished, its output included; or its prefill; or for nothing;
-// or for nothing but KV.
-TEST(SlackFill, LongPromptsRunOneAfterTheOther) {
+// A second long prompt (>= 10) waits until the first has finished, its output included (completed); or its prefill
+// (prefilled); or not at all (off); or only for KV (kv).
+TEST(SlackFill, EraHoldsBackASecondLongPrompt) {
   const auto submit = [](Harness* h) {
     Add(h, 12, 3);
     Add(h, 11, 1);
@@ -104,13 +104,13 @@ TEST(SlackFill, LongPromptsRunOneAfterTheOther) {
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1*", "0:13+1*", "1:0+8", "1:8+3*"}));
   *c.scheduler.limits.policy.Find<std::string>("era") = "prefilled";
   EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "0:8+4* 2:0+3*", "0:12+1* 1:0+7", "0:13+1* 1:7+4*"}));
-  for (const char* era : {"off", "kv"}) {  // there is KV for all of them
+  for (const char* era : {"off", "kv"}) {  // KV suffices for all of them
     *c.scheduler.limits.policy.Find<std::string>("era") = era;
     EXPECT_EQ(PlansOf(c, submit), (Plans{"0:0+8", "1:0+8", "0:8+4* 1:8+3* 2:0+1", "0:12+1* 2:1+2*", "0:13+1*"})) << era;
   }
 }
 
-// Unless it is urgent.
+// An urgent long prompt does not wait for another.
 TEST(SlackFill, AnUrgentLongPromptDoesNotWait) {
   HarnessConfig c = Config("accelgen", 8);
   *c.scheduler.limits.policy.Find<std::string>("era") = "completed";
@@ -123,9 +123,9 @@ TEST(SlackFill, AnUrgentLongPromptDoesNotWait) {
 }
 
 // Urgent requests first, in ascending slack, ahead of the decodes; short of budget a decode sits out and keeps its KV,
-// until it is urgent itself: then its token is set aside. So it is in the second step, because it is not known that 8
+// until it is urgent itself: then its token is reserved. So it is in the second step, since it is not known that 8
 // tokens take no longer than the 4 of the first.
-TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
+TEST(SlackFill, DecodesSitOutForUrgentPromptsUntilTheyAreUrgent) {
   HarnessConfig c = Config("accelgen", 8);
   c.max_model_len = 60;
   Harness h(c);
@@ -133,7 +133,7 @@ TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   const RequestHandle tight = Add(&h, 2, 6, {0, 3 * kMs, 0});
   ASSERT_EQ(h.Settle(), "");
   ASSERT_TRUE(h.Advance());
-  Add(&h, 40, 1, {6 * kMs, 0, 0});  // late at once by its window, and done as its time is over
+  Add(&h, 40, 1, {6 * kMs, 0, 0});  // at once late by its window, and computed by its due time
   ASSERT_EQ(h.Run(), "");
   // T_max = 1 ms: the tight one has 3 - 1 = 2 ms to wait after a token, and is urgent after the first ms.
   EXPECT_EQ(h.plans(), (Plans{"0:0+2* 1:0+2*", "2:0+7 1:2+1*", "2:7+8", "2:15+7 1:3+1*", "2:22+8", "2:30+7 1:4+1*",
@@ -142,8 +142,8 @@ TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   for (const RequestHandle handle : {loose, tight}) EXPECT_EQ(h.outputs()[handle].choices[0].tokens.size(), 6u);
 }
 
-// As published. Eight blocks of four, and the urgent prompt is short of KV: the decode with the most slack gives its
-// own, and waits until there is room for all that it has to compute again.
+// As published. Eight blocks of four, and the urgent prompt is short of KV: the decode with the most slack loses its
+// KV, and waits until there is room for all that it has to compute again.
 TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
   HarnessConfig c = Config("accelgen-paper", 17);
   c.num_blocks = 8;
@@ -164,7 +164,7 @@ TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
   EXPECT_EQ(h.plans()[4], "1:11+1* 2:16+1*");
 }
 
-// The same prompt, already late: it takes none, and waits until there is room for it beside those that run.
+// The same prompt, already late: it takes no KV, and waits until it fits beside the running sequences.
 TEST(SlackFill, ALatePromptTakesNoKv) {
   HarnessConfig c = Config("accelgen", 17);
   c.num_blocks = 8;
@@ -191,7 +191,7 @@ struct Played {
   int64_t preemptions = 0;
 };
 
-// Random requests with objectives of every kind under little memory.
+// Random requests with objectives of every kind and little memory.
 Played PlayRandom(uint64_t seed, const std::string& preset, std::string* broken) {
   Rng rng(seed);
   HarnessConfig c = Config(preset, std::vector<int64_t>{4, 16, 64}[static_cast<size_t>(rng.UniformInt(0, 2))]);
@@ -214,7 +214,7 @@ Played PlayRandom(uint64_t seed, const std::string& preset, std::string* broken)
   return {h.handles(), h.outputs(), h.plans(), h.loop().Stats().preemptions};
 }
 
-TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
+TEST(SlackFill, EveryAdmissionYieldsATokenBeforeTheNextPreemption) {
   int64_t preemptions = 0;
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"}) {
     for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -225,7 +225,7 @@ TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
       struct Life {
         bool preempted = false, earned = false;
       };
-      std::map<int, Life> lives;  // by slot; a sequence that ends has earned a token, so its successor starts afresh
+      std::map<int, Life> lives;  // by slot; a sequence ends with a token earned, so its slot's next starts afresh
       for (const std::string& plan : played.plans) {
         std::istringstream words(plan);
         for (std::string word; words >> word;) {
@@ -244,8 +244,8 @@ TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
   EXPECT_GT(preemptions, 500);
 }
 
-// Tight requests without end, more than the machine can serve. The loose one is passed over by them until its own
-// objective (and the longest prompt's time) is over, and by none that come later.
+// An endless stream of tight requests, more than the machine can serve. The loose one is passed over by those that
+// arrive until its objective (and the longest prompt's time) has passed, and by none that arrive later.
 TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-batch"}) {
     HarnessConfig c = Config(preset, 8);
@@ -265,7 +265,7 @@ TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
     }
     ASSERT_TRUE(h.outputs()[loose].done) << preset;
     const TimeNs started = h.outputs()[loose].done_event.scheduled_ns;
-    EXPECT_GT(started, came + objective / 2) << preset << ": the load does not make it wait";
+    EXPECT_GT(started, came + objective / 2) << preset << ": the load is too small for it to wait";
     const DurationNs longest = 6 * kMs;  // at most six chunks of a step each
     int later = 0;
     for (const auto& [handle, at] : arrival) {
@@ -280,9 +280,9 @@ TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
   }
 }
 
-// Requests that can be kept without end, more than the machine can serve. Those that cannot wait behind them, but no
+// An endless stream of requests that can be kept, more than the machine can serve. Missed ones wait behind them, but no
 // longer than the turns of those before them.
-TEST(SlackFill, WhoHasMissedWaitsForABoundedTime) {
+TEST(SlackFill, AMissedPromptWaitsForABoundedTime) {
   constexpr int kTurn = 8;
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-batch"}) {
     HarnessConfig c = Config(preset, 8);
@@ -300,7 +300,7 @@ TEST(SlackFill, WhoHasMissedWaitsForABoundedTime) {
     }
     for (int i = 1; i < 6; ++i) {
       const testing::RequestOutput& out = h.outputs()[missed[static_cast<size_t>(i)]];
-      ASSERT_TRUE(out.done) << preset << ": number " << i << " starves";
+      ASSERT_TRUE(out.done) << preset << ": request " << i << " starves";
       const int64_t waited = (out.done_event.scheduled_ns - came) / kMs;
       EXPECT_GE(waited, i * kTurn) << preset << ": it goes before those that can be kept";
       EXPECT_LE(waited, i * (kTurn + 1)) << preset;
@@ -308,7 +308,7 @@ TEST(SlackFill, WhoHasMissedWaitsForABoundedTime) {
   }
 }
 
-// With a fresh instance of every policy before each pass: what they remember is in the view.
+// Makes a fresh instance of every policy before each pass: all their state is in the view.
 TEST(SlackFill, AFreshInstanceMakesTheSamePlansWithObjectives) {
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"}) {
     for (uint64_t seed = 0; seed < 20; ++seed) {

@@ -1,4 +1,4 @@
-// AccelGen's pivot and its budget of a step, against examples worked out by hand.
+// AccelGen's pivot and its step budget, against examples computed by hand.
 #include <gtest/gtest.h>
 
 #include "core/kv/kv_cache.h"
@@ -50,8 +50,8 @@ TEST(SloBudget, TheTightestTbtDecides) {
   EXPECT_EQ(c.Tokens(), 250);
 }
 
-// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and knows nothing of contexts. Two decodes over 30 and 20 tokens
-// read 5 ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
+// The equation allows 512 * 100 / 51.2 = 1,000 tokens, and ignores contexts. Two decodes over 30 and 20 tokens read 5
+// ms of KV: (100 - 5) / 0.1 = 950 tokens keep the objective.
 TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
   BudgetCase c;
   c.model.tile = 1;
@@ -63,8 +63,7 @@ TEST(SloBudget, TheDecodesContextsTakeTheirTime) {
   EXPECT_EQ(c.Tokens(), 1000);
 }
 
-// So does what the chunk lies behind, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10,
-// 1 ms.
+// So does the chunk's context, the longest of the half-done prompts': 40 tokens, 4 ms; and the decode's own 10, 1 ms.
 TEST(SloBudget, TheContextBehindTheChunkTakesItsTime) {
   BudgetCase c;
   c.model.tile = 1;
@@ -75,7 +74,7 @@ TEST(SloBudget, TheContextBehindTheChunkTakesItsTime) {
   EXPECT_EQ(c.Tokens(), 950);
 }
 
-// And its rows of logits: one for each decode and one for the chunk, 1 ms each.
+// And the logit rows: one for each decode and one for the chunk, 1 ms each.
 TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
   BudgetCase c;
   c.model.tile = 1;
@@ -84,10 +83,10 @@ TEST(SloBudget, RowsOfLogitsTakeTheirTime) {
   EXPECT_EQ(c.Tokens(), 980);
 }
 
-// Two decodes behind 30 tokens each read 0.6 ms, the least step takes 0.1 ms a token: 3.8 ms for 32 of them. A gap of
-// 3 ms cannot be kept, so it sizes nothing: the next tightest gap does, 60 ms. 512 * 60 / 51.2 = 600 tokens by the
+// Two decodes behind 30 tokens each read 0.6 ms, the least step takes 0.1 ms a token: 3.8 ms for 32 of them. A gap of 3
+// ms cannot be kept, so it is ignored: the next shortest gap decides, 60 ms. 512 * 60 / 51.2 = 600 tokens by the
 // equation, 594 by the model.
-TEST(SloBudget, AGapThatNoStepKeepsLeavesTheSizeToTheNextOne) {
+TEST(SloBudget, AGapThatNoStepKeepsIsIgnored) {
   BudgetCase c;
   c.model.tile = 32;
   c.model.context_ns = 10'000;
@@ -100,8 +99,8 @@ TEST(SloBudget, AGapThatNoStepKeepsLeavesTheSizeToTheNextOne) {
   EXPECT_EQ(c.Tokens(), 32) << "as published the tightest gap decides: 512 * 3 / 51.2 tokens, and no less than a tile";
 }
 
-// 10 ms for every token of context: no step keeps 100 ms, and nothing else asks for a size.
-TEST(SloBudget, WhereNoStepKeepsAnyGapTheStepIsAsLargeAsMayBe) {
+// 10 ms per context token: no step keeps 100 ms, and nothing else limits the size.
+TEST(SloBudget, IfNoStepKeepsAnyGapTheStepIsTheLargest) {
   BudgetCase c;
   c.model.tile = 1;
   c.model.context_ns = 10 * kMs;
@@ -109,9 +108,9 @@ TEST(SloBudget, WhereNoStepKeepsAnyGapTheStepIsAsLargeAsMayBe) {
   EXPECT_EQ(c.Tokens(), 4096);
 }
 
-TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
+TEST(SloBudget, IsAtLeastTheTileAndTheDecodesAndAtMostTheCap) {
   BudgetCase c;
-  *c.limits.policy.Find<std::string>("accelgen-model") = "off";  // else a gap that no step keeps asks for nothing
+  *c.limits.policy.Find<std::string>("accelgen-model") = "off";  // else a gap that no step keeps is ignored
   c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
   EXPECT_EQ(c.Tokens(), 64);  // a tile instead of 10
   for (int i = 0; i < 63; ++i) c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);
@@ -126,7 +125,7 @@ TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
 }
 
 // T_max = 51.2 ms and L_c = 512 are those of the seed.
-TEST(SloBudget, APromptHasWhatIsLeftOfItsObjectivePerChunk) {
+TEST(SloBudget, APromptAllowsItsRemainingTimePerChunk) {
   BudgetCase c;
   c.bed.Wait(1024, {400 * kMs, 0, 0});
   EXPECT_EQ(c.Tokens(), 2000);           // 400 / 2 ms
@@ -137,16 +136,16 @@ TEST(SloBudget, APromptHasWhatIsLeftOfItsObjectivePerChunk) {
 }
 
 // 512 tokens in three chunks make L_c (512 + 512) / 4 = 256: four chunks of 110 / 4 ms, less than the pivot's 51.2.
-TEST(SloBudget, APromptAsksForNoLessThanThePivot) {
+TEST(SloBudget, APromptLimitsStepsToNoLessThanThePivot) {
   BudgetCase c;
   c.bed.Step(51'200'000, 512, 3, 0);
   c.bed.Wait(1024, {400 * kMs, 0, 0});
   EXPECT_EQ(c.Tokens(290 * kMs), 512);
 }
 
-// 1,024 tokens take 102.4 ms at best. One that has less left asks for nothing, whether it waits or runs, and the step
-// is as large as the others allow.
-TEST(SloBudget, APromptThatHasMissedAsksForNothing) {
+// 1,024 tokens take 102.4 ms at best. A prompt with less time left sets no limit, whether it waits or runs, and the
+// step is as large as the others allow.
+TEST(SloBudget, AMissedPromptDoesNotLimitSteps) {
   BudgetCase c;
   c.bed.Wait(1024, {400 * kMs, 0, 0});
   EXPECT_EQ(c.Tokens(297'600'000), 512) << "51.2 ms per chunk: just kept";
@@ -158,8 +157,8 @@ TEST(SloBudget, APromptThatHasMissedAsksForNothing) {
   EXPECT_EQ(c.Tokens(300 * kMs), 1000) << "the decode's objective counts as ever";
 }
 
-// Without a model it asks for its share until its time is over.
-TEST(SloBudget, ALatePromptAsksForNothingWithoutAModelEither) {
+// Without a model a prompt limits steps until its objective has passed.
+TEST(SloBudget, WithoutAModelALatePromptDoesNotLimitSteps) {
   BudgetCase c;
   c.limits.step_time = nullptr;
   c.bed.Step(10 * kMs, 200, 2, 0);  // 20 tokens per ms: the pivot takes 25.6 ms; L_c = 100
@@ -169,8 +168,9 @@ TEST(SloBudget, ALatePromptAsksForNothingWithoutAModelEither) {
   EXPECT_EQ(c.Tokens(200 * kMs + 1), 4096);
 }
 
-// A gap of 50 ms where 25 were to be: from then on it asks for reading speed, like one that states nothing.
-TEST(SloBudget, ADecodeThatHasMissedItsObjectiveAsksForReadingSpeed) {
+// A gap of 50 ms with an objective of 25: from then on the decode limits steps to reading speed, like one without
+// objectives.
+TEST(SloBudget, AMissedDecodeLimitsStepsToReadingSpeed) {
   BudgetCase c;
   const SlotId tight = c.bed.Wait(10, {0, 25 * kMs, 0});
   c.bed.Compute(tight, 10);
@@ -181,13 +181,13 @@ TEST(SloBudget, ADecodeThatHasMissedItsObjectiveAsksForReadingSpeed) {
   c.bed.Decode(tight);
   EXPECT_EQ(c.Tokens(75 * kMs), 1875) << "187.5 ms";
   c.bed.Decode(tight);
-  EXPECT_EQ(c.Tokens(76 * kMs), 1875) << "one that is in time makes nothing good";
+  EXPECT_EQ(c.Tokens(76 * kMs), 1875) << "a token in time does not undo the miss";
   c.bed.Compute(c.bed.Wait(10, {0, 100 * kMs, 0}, 76 * kMs), 10);
-  EXPECT_EQ(c.Tokens(76 * kMs), 1000) << "the others ask as before";
+  EXPECT_EQ(c.Tokens(76 * kMs), 1000) << "the others limit steps as before";
 }
 
-// ... its own objective where that is more; and whose first token was late has missed too.
-TEST(SloBudget, WhoseFirstTokenWasLateHasMissed) {
+// The limit is its own objective if that is longer; a late first token counts as a miss, too.
+TEST(SloBudget, ADecodeWithALateFirstTokenHasMissed) {
   for (const DurationNs tbt : {25 * kMs, 300 * kMs}) {
     BudgetCase c;
     c.bed.Compute(c.bed.Wait(10, {100 * kMs, tbt, 0}), 10);
@@ -198,15 +198,15 @@ TEST(SloBudget, WhoseFirstTokenWasLateHasMissed) {
   }
 }
 
-// A job whose time is over asks for reading speed as well.
-TEST(SloBudget, AJobWhoseTimeIsOverAsksForReadingSpeed) {
+// An overdue job limits steps to reading speed as well.
+TEST(SloBudget, AnOverdueJobLimitsStepsToReadingSpeed) {
   BudgetCase c;
   c.bed.Compute(c.bed.Wait(512, {0, 0, 1000 * kMs}, 0, 4), 512);
   EXPECT_EQ(c.Tokens(1000 * kMs), 2000) << "its share of 148.8 ms and a step of 51.2";
   EXPECT_EQ(c.Tokens(1000 * kMs + 1), 1875);
 }
 
-TEST(SloBudget, AJobHasItsShareAndAStep) {
+TEST(SloBudget, AJobAllowsItsShareAndOneStep) {
   BudgetCase c;
   c.bed.Wait(512, {0, 0, 1000 * kMs}, 0, 4);
   // T_e = 5 * 51.2 = 256; share = 744 / 5 = 148.8 ms, and one step of 51.2.
@@ -216,7 +216,7 @@ TEST(SloBudget, AJobHasItsShareAndAStep) {
 }
 
 // Without a model: the pivot until a step has been measured, then the fastest step of the window sets the pivot's time.
-TEST(SloBudget, MeasuresWithoutAModel) {
+TEST(SloBudget, WithoutAModelThePivotTimeIsMeasured) {
   BudgetCase c;
   c.limits.step_time = nullptr;
   c.bed.Compute(c.bed.Wait(10, {0, 50 * kMs, 0}), 10);

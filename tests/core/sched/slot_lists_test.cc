@@ -1,4 +1,4 @@
-// The lists that orders of several queues are made of.
+// The lists of orders with several queues.
 #include "core/sched/index/slot_lists.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ std::vector<SlotId> Walk(const SlotLists& lists, int32_t list) {
 }
 using Slots = std::vector<SlotId>;
 
-// Equal keys stay in order of insertion, at the head as anywhere else.
+// Equal keys stay in order of insertion, also at the head.
 TEST(SlotLists, EqualKeysStayInOrderOfInsertion) {
   SlotLists lists(8, 1);
   lists.InsertByKey(0, 3, 5);
@@ -40,7 +40,7 @@ TEST(SlotLists, RemovalKeepsTheRestInOrder) {
   EXPECT_EQ(Walk(lists, 0), (Slots{7}));
   EXPECT_EQ(lists.ListOf(4), 1);
   EXPECT_EQ(lists.KeyOf(5), 9);
-  EXPECT_EQ(lists.ListOf(2), -1) << "it is in none any more";
+  EXPECT_EQ(lists.ListOf(2), -1) << "no longer in a list";
   lists.Clear();
   EXPECT_EQ(lists.Head(1), kNoSlot);
   EXPECT_EQ(lists.ListOf(4), -1);

@@ -1,4 +1,4 @@
-// The sorted index behind the queues, against a sorted vector.
+// The sorted index of the queues, against a sorted vector.
 #include "core/sched/index/sorted_blocks.h"
 
 #include <gtest/gtest.h>
@@ -56,9 +56,9 @@ class Pair {
   std::vector<Entry> sorted_;
 };
 
-// How queues are used: keys all over the place, in few classes, ever growing, ever falling; and taken from anywhere,
-// the head, the tail.
-TEST(SortedBlocks, IsASortedVector) {
+// As queues use it: random keys, few distinct keys, ever growing, ever falling; removed anywhere, at the head, at the
+// tail.
+TEST(SortedBlocks, MatchesASortedVector) {
   constexpr int32_t kCapacity = 3000;
   for (int keys = 0; keys < 4; ++keys) {
     for (int taken = 0; taken < 3; ++taken) {
@@ -91,13 +91,13 @@ TEST(SortedBlocks, IsASortedVector) {
   }
 }
 
-// The least that neighbours may hold: as many blocks as there can be still hold the capacity.
+// The least fill of neighbours: the maximum number of blocks can still hold the capacity.
 TEST(SortedBlocks, HoldsItsCapacityHoweverSparseItsBlocksBecame) {
   constexpr int32_t kCapacity = 2048;
   Pair pair(kCapacity);
   for (int32_t i = 0; i < kCapacity; ++i) pair.Insert({100 * i, i});
   for (int round = 0; round < 30; ++round) {
-    // Two of three go, then as many come at one place.
+    // Two of three are removed, then as many are inserted at one place.
     std::vector<Entry> gone;
     for (size_t i = pair.size(); i-- > 0;) {
       if (i % 3 != 0) pair.RemoveAt(i);
@@ -109,7 +109,7 @@ TEST(SortedBlocks, HoldsItsCapacityHoweverSparseItsBlocksBecame) {
   }
 }
 
-TEST(SortedBlocksDeath, SaysThatAnEntryIsNotThere) {
+TEST(SortedBlocksDeath, RemoveOfAMissingEntryAborts) {
   SortedBlocks<Entry> blocks(8);
   blocks.Insert({1, 1});
   EXPECT_DEATH(blocks.Remove({1, 2}), "");

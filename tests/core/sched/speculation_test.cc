@@ -1,4 +1,4 @@
-// How many guesses a step takes: as many as its predicted time is worth, whatever the policies that composed it.
+// How many drafts a step verifies: as many as pay by its predicted time, under any policies.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -29,16 +29,16 @@ HarnessConfig On(const StepTimeModel* device) {
   return c;
 }
 
-// Eight tokens cost what one costs: a sequence alone takes seven guesses along, and the next would cost time.
-TEST(Speculation, AStepThatWaitsForMemoryTakesWhatIsFree) {
+// Eight tokens cost as much as one: a single sequence verifies seven drafts; the next would cost time.
+TEST(Speculation, AMemoryBoundStepTakesTheFreeDrafts) {
   const Device device(8000, 1000);
   StepBed bed(On(&device));
   bed.Draft(bed.Decoding(4, 2), 20, kLikely);
   EXPECT_EQ(bed.Plan(), "0:5+8d7*");
 }
 
-// Eight sequences fill the time that the weights take: their guesses would cost what they are worth, or more.
-TEST(Speculation, AStepThatComputesAllTheTimeTakesNone) {
+// Eight sequences fill the time of the weights: their drafts would cost at least their worth.
+TEST(Speculation, AComputeBoundStepTakesNoDrafts) {
   const Device device(8000, 1000);
   StepBed bed(On(&device));
   for (int i = 0; i < 8; ++i) bed.Draft(bed.Decoding(4, 2), 3, kLikely);
@@ -46,9 +46,9 @@ TEST(Speculation, AStepThatComputesAllTheTimeTakesNone) {
   EXPECT_EQ(bed.planned().draft_tokens, 0);
 }
 
-// Guesses that no step would take are not to be made: the plan says how likely one must be. Four together may pay where
-// one alone does not, and a step of few tokens tries some whatever is predicted.
-TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
+// Drafts that no step would take need not be made: the plan states the least chance. Four together may pay where one
+// alone does not, and a step of few tokens tries some whatever is predicted.
+TEST(Speculation, APlanStatesTheLeastChanceOfADraft) {
   struct Tiles final : StepTimeModel {  // of four tokens
     DurationNs StepTimeNs(const StepShape& s) const override { return 1000 + 100 * ((s.tokens() + 3) / 4); }
   };
@@ -60,9 +60,9 @@ TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
     double least;
   } cases[] = {
       {&device, 7, 0},      // an eighth token is free
-      {&device, 8, 1.5},    // 8 tokens in 8 us; one more takes 1 us, which counts as 1.5
+      {&device, 8, 1.5},    // 8 tokens in 8 us; one more takes 1 us, counted as 1.5
       {&device, 12, 1.5},   // likewise in 12 us
-      {&tiles, 8, 0.5188},  // 100 ns more of 1,200 ns for four guesses: together they must be worth one
+      {&tiles, 8, 0.5188},  // 100 ns more than 1,200 ns for four drafts: together they must be worth one token
       {nullptr, 12, 0},    {&busy, 4, 0},
   };
   for (const auto& c : cases) {
@@ -73,13 +73,13 @@ TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
   }
   StepBed bed(On(&device));
   for (int i = 0; i < 12; ++i) bed.Draft(bed.Decoding(4, 2), 0, kLikely);
-  bed.NobodyGuesses();
+  bed.OnlyCertainDrafts();
   bed.Plan();
-  EXPECT_EQ(bed.planned().least_chance, 0) << "it is not wanted";
+  EXPECT_EQ(bed.planned().least_chance, 0) << "it is not computed";
 }
 
-// In between, the likeliest go first, whichever sequences they are of.
-TEST(Speculation, WhatIsFreeGoesToTheLikeliest) {
+// In between, the most likely drafts are taken first, from any sequence.
+TEST(Speculation, FreeDraftsGoToTheMostLikely) {
   const Device device(8000, 1000);
   StepBed bed(On(&device));
   bed.Draft(bed.Decoding(4, 2), 8, 77);  // 0.3
@@ -87,8 +87,8 @@ TEST(Speculation, WhatIsFreeGoesToTheLikeliest) {
   EXPECT_EQ(bed.Plan(), "0:5+1* 1:5+7d6*");
 }
 
-// A prompt beside them computes all the time: no guess.
-TEST(Speculation, BesideAPromptThereIsNoneUnlessItsTimeIsFree) {
+// A prompt beside them makes the step compute-bound: no drafts.
+TEST(Speculation, BesideAPromptDraftsAreTakenOnlyIfFree) {
   const Device device(8000, 1000);
   StepBed bed(On(&device));
   bed.Draft(bed.Decoding(4, 2), 5, kLikely);
@@ -100,8 +100,8 @@ TEST(Speculation, BesideAPromptThereIsNoneUnlessItsTimeIsFree) {
   EXPECT_EQ(small.Plan(), "0:5+6d5* 1:0+2*");
 }
 
-// What a grammar leaves no choice about has to be computed, now or later.
-TEST(Speculation, WhatIsSureIsTakenWhateverItTakes) {
+// Certain drafts of a grammar have to be computed, now or later.
+TEST(Speculation, CertainDraftsAreAlwaysTaken) {
   const Device device(1, 1000);
   StepBed bed(On(&device));
   bed.Draft(bed.Decoding(4, 2), 5, kSureDraft);
@@ -109,8 +109,8 @@ TEST(Speculation, WhatIsSureIsTakenWhateverItTakes) {
   EXPECT_EQ(bed.Plan(), "0:5+6d5* 1:5+1*");
 }
 
-// Unlikely guesses pay where they cost nothing, and only there.
-TEST(Speculation, AnUnlikelyGuessPaysWhereItIsFree) {
+// Unlikely drafts pay where they cost nothing, and only there.
+TEST(Speculation, AnUnlikelyDraftIsTakenOnlyIfFree) {
   const Device free(1'000'000, 1), dear(1, 1000);
   for (const auto& [device, taken] : {std::pair(&free, true), std::pair(&dear, false)}) {
     StepBed bed(On(device));
@@ -120,9 +120,9 @@ TEST(Speculation, AnUnlikelyGuessPaysWhereItIsFree) {
   }
 }
 
-// The model says that guesses are free, and they are not: soon none is taken, and much later it is tried again. Where
+// The model predicts that drafts are free, and they are not: soon none is taken, and much later one is tried again. If
 // it is right, all but a few steps take them.
-TEST(Speculation, AModelThatFlattersGuessesIsFoundOut) {
+TEST(Speculation, AModelThatUnderestimatesDraftsIsCorrected) {
   const Device device(8000, 1);
   for (const DurationNs guess_ns : {20000, 1}) {
     StepBed bed(On(&device));
@@ -143,8 +143,8 @@ TEST(Speculation, AModelThatFlattersGuessesIsFoundOut) {
   }
 }
 
-// The model says that guesses cost more than they bring, and they are free: soon nearly every step takes them.
-TEST(Speculation, AModelThatMakesGuessesDearIsFoundOut) {
+// The model predicts that drafts cost more than they yield, and they are free: soon nearly every step takes them.
+TEST(Speculation, AModelThatOverestimatesDraftsIsCorrected) {
   const Device device(1, 1000);
   StepBed bed(On(&device));
   bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 100000}), 4, kLikely);
@@ -158,8 +158,8 @@ TEST(Speculation, AModelThatMakesGuessesDearIsFoundOut) {
   EXPECT_GT(late, 40);
 }
 
-// Nothing predicts: what is likelier than not, while the step is small.
-TEST(Speculation, WithoutAModelItIsTheLikelyOnesOfASmallStep) {
+// Without a model: drafts more likely right than not, while the step is small.
+TEST(Speculation, WithoutAModelASmallStepTakesLikelyDrafts) {
   StepBed bed(On(nullptr));
   bed.Draft(bed.Decoding(4, 2), 10, kLikely);  // 0.8, 0.64, 0.51, 0.41
   bed.Draft(bed.Decoding(4, 2), 10, 100);
@@ -170,9 +170,9 @@ TEST(Speculation, WithoutAModelItIsTheLikelyOnesOfASmallStep) {
   EXPECT_EQ(many.planned().draft_tokens, 0);
 }
 
-// Whatever is guessed, under every preset: the same sequences have a share as without guesses, with the same tokens of
+// Under every preset and with any drafts: the same sequences have a share as without drafts, with the same tokens of
 // their own, and the budget holds.
-TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
+TEST(Speculation, DraftsTakeNoTokenOrPlaceFromSequences) {
   int64_t taken = 0;
   for (const auto& preset : Presets()) {
     for (uint64_t seed = 0; seed < 40; ++seed) {

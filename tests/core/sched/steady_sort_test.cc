@@ -38,7 +38,7 @@ TEST(SteadySort, AgreesWithSort) {
   }
 }
 
-TEST(SteadySort, AnOrderThatStaysCostsNoMoves) {
+TEST(SteadySort, AnUnchangedOrderCostsNoMoves) {
   SteadySort<Entry> steady(256, 256);
   std::vector<Entry> entries;
   for (SlotId s = 0; s < 256; ++s) entries.push_back({(s * 7919) % 1000, s});

@@ -1,5 +1,5 @@
-// One step of a scheduler on a view that a test makes by hand: sequences stand where the test puts them, with real KV
-// under them, and Plan says what the scheduler makes of it. The notation of plans is LoggingExecutor's.
+// One step of a scheduler on a hand-made view: the test puts sequences into states, with real KV, and Plan returns the
+// scheduler's plan. The notation of plans is LoggingExecutor's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ inline HarnessConfig PresetConfig(const std::string& preset, int64_t budget = 0)
   return c;
 }
 
-// Submits a request of so many prompt tokens that generates exactly `max_tokens`; `change`: what else it asks for.
+// Submits a request of `prompt` tokens that generates exactly `max_tokens`; `change` sets its other fields.
 template <class Change>
 RequestHandle AddRequest(Harness* h, int32_t prompt, int64_t max_tokens, Change change) {
   Request r = MakeRequest(Tokens(static_cast<uint64_t>(h->handles().size()) + 50, prompt), max_tokens);
@@ -42,7 +42,8 @@ inline RequestHandle AddRequest(Harness* h, int32_t prompt, int64_t max_tokens) 
 
 class StepBed {
  public:
-  // Reads what a Harness would: scheduler, executor.max_in_flight (> 1: sequences may be chained), KV and limits.
+  // Reads the same fields as a Harness: scheduler, executor.max_in_flight (> 1: sequences may be chained), KV and
+  // limits.
   explicit StepBed(const HarnessConfig& config, core::InjectedChoices injected = {})
       : table_(kCapacity), kv_(KvOf(config)), builder_(LimitsOf(config), &kv_) {
     core::SchedulerConfig sc = config.scheduler;
@@ -56,8 +57,8 @@ class StepBed {
     put_ = core::MakeChunkFits(sc.limits);
   }
 
-  // Slots count up from 0 in the order of these calls. Each sequence may generate 32 tokens unless its spec says
-  // otherwise.
+  // Slots count up from 0 in the order of these calls. Each sequence may generate 32 tokens unless its spec has a
+  // limit.
   SlotId Waiting(int32_t prompt, core::SequenceSpec spec = {}) {
     spec.prompt_tokens = prompt;
     if (spec.max_output_tokens == 0) spec.max_output_tokens = 32;
@@ -69,17 +70,17 @@ class StepBed {
     if (predictor_ != nullptr) predictor_->Bind(slot, features);
     return slot;
   }
-  // Holds KV for its first `computed` positions and no more.
+  // Holds KV for exactly its first `computed` positions.
   SlotId Prefilling(int32_t prompt, int32_t computed, const core::SequenceSpec& spec = {}) {
     const SlotId slot = Waiting(prompt, spec);
     StandAt(slot, computed);
     return slot;
   }
-  // Has generated so many tokens, the last of which is not computed yet.
+  // Has generated `generated` tokens, the last of which is not computed yet.
   SlotId Decoding(int32_t prompt, int32_t generated, const core::SequenceSpec& spec = {}) {
     return Prefilling(prompt, prompt + generated - 1, spec);
   }
-  // Computes its positions up to `computed`; admits it where it waits.
+  // Computes its positions up to `computed`; admits it if it waits.
   void StandAt(SlotId slot, int32_t computed) {
     while (table_.columns().computed_planned[slot] < computed) {
       const int32_t count = computed - table_.columns().computed_planned[slot];
@@ -87,24 +88,24 @@ class StepBed {
       BeginPlenty();
       const core::AddResult added =
           table_.holds_kv(slot) ? builder_.AddRunning(slot, count, false) : builder_.Start(slot, *put_, count, false);
-      ASSERT_EQ(added, core::AddResult::kAdded) << "slot " << slot << " cannot stand there: not enough KV";
+      ASSERT_EQ(added, core::AddResult::kAdded) << "slot " << slot << " cannot be computed that far: not enough KV";
       Apply();
     }
   }
-  // So many guesses stand ready to be verified with the decode's next token; none of them will be right.
+  // Adds `tokens` drafts to be verified with the decode's next token; none of them will be right.
   void Draft(SlotId slot, int32_t tokens, core::DraftChance chance = core::kSureDraft) {
     table_.SetDrafts(slot, tokens, chance);
     drafts_ = true;
   }
-  // What stands ready is sure, always.
-  void NobodyGuesses() { guesses_ = false; }
-  // What the choices note about a sequence; null: none of them notes a T.
+  // All drafts are certain.
+  void OnlyCertainDrafts() { guesses_ = false; }
+  // The choices' note of a sequence; null: no choice notes a T.
   template <class T>
   T* Note(SlotId slot) {
     const auto column = scheduler_->notes().Find<T>();
     return column ? &column->At(table_.notes(), slot) : nullptr;
   }
-  // Has lost its KV, and waits.
+  // Adds a sequence that has lost its KV and waits.
   SlotId Preempted(int32_t prompt, int32_t generated, const core::SequenceSpec& spec = {}) {
     const SlotId slot = Decoding(prompt, generated, spec);
     Lose(slot);
@@ -115,14 +116,14 @@ class StepBed {
     table_.Preempt(slot, now_ns_);
     table_.Compact();
   }
-  // Has all its tokens: its KV goes back, and its slot may be used again.
+  // Ends the sequence: its KV is freed, and its slot may be used again.
   void End(SlotId slot) {
     kv_.End(slot, -1);
     table_.Finish(slot);
     table_.Compact();
     table_.Free(slot);
   }
-  // Its next token is in a step that has not ended: not plannable.
+  // Puts its next token into a step in flight: not plannable.
   void Fly(SlotId slot) {
     plan_.Clear();
     BeginPlenty();
@@ -130,10 +131,10 @@ class StepBed {
     for (const StepItem& item : plan_.items) table_.PlanItem(item.slot, item.count, item.sample, step_, false);
     ++in_flight_;
   }
-  // A result to look back on, for choices that measure.
+  // Adds a result of a past step, for choices that measure.
   void Ended(const core::StepRecord& record) { recent_.push_back(record); }
 
-  // The scheduler's next plan; what it says is done at once, without errors.
+  // The scheduler's next plan; it is executed at once, without errors.
   std::string Plan(TimeNs now_ns = 0) {
     now_ns_ = now_ns;
     plan_.Clear();
@@ -183,7 +184,7 @@ class StepBed {
     v.steps_in_flight = in_flight_;
     return v;
   }
-  // A plan of the bed's own, with room for anything.
+  // Begins a plan of the bed itself, with room for anything.
   void BeginPlenty() {
     view_ = View();
     builder_.Begin(view_, {1 << 20, 1 << 20}, {kCapacity, kCapacity}, &plan_);
@@ -212,7 +213,7 @@ class StepBed {
   core::KvCache kv_;
   core::PlanBuilder builder_;
   std::unique_ptr<core::Scheduler> scheduler_;
-  std::unique_ptr<core::Admission> put_;  // of the bed's own starts: asks for nothing beyond the chunk
+  std::unique_ptr<core::Admission> put_;  // for the bed's own starts: reserves only the chunk
   core::LengthPredictor* predictor_ = nullptr;
   core::StepView view_;
   StepPlan plan_, planned_;

@@ -1,5 +1,5 @@
-// Whoever starts a scheduler loads or measures step times where one of its choices goes by them (ChoiceTraits::
-// wants_step_time). A choice that did so without a word would know them in a simulation and not in a server.
+// An engine loads or measures step times at start if one of its choices requests them (ChoiceTraits::wants_step_time).
+// A choice that read them without a request would have them in a simulation but not in a server.
 #include <gtest/gtest.h>
 
 #include "core/sched/registry.h"
@@ -40,10 +40,10 @@ int64_t QuestionsOfARun(HarnessConfig c) {
   return model.asked;
 }
 
-TEST(StepTimes, EveryPresetThatReadsThemAsksForThem) {
+TEST(StepTimes, EveryPresetThatReadsStepTimesRequestsThem) {
   int readers = 0;
   for (const PresetInfo& preset : Presets()) {
-    if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
+    if (!std::string(preset.predictor).empty()) continue;  // simulation only
     HarnessConfig c = PresetConfig(preset.name);
     const int64_t asked = QuestionsOfARun(c);
     readers += asked > 0;
@@ -54,11 +54,11 @@ TEST(StepTimes, EveryPresetThatReadsThemAsksForThem) {
   EXPECT_GT(readers, 5);
 }
 
-TEST(StepTimes, EveryChoiceThatReadsThemAsksForThem) {
+TEST(StepTimes, EveryChoiceThatReadsStepTimesRequestsThem) {
   int readers = 0;
   for (const Choice choice : kAllChoices) {
     for (const ChoiceInfo& value : Values(choice)) {
-      // Among choices that read none, or those that its preset has: some go together only.
+      // In every preset, since some choices only work with certain others.
       for (const PresetInfo& preset : Presets()) {
         HarnessConfig c = PresetConfig(preset.name);
         std::string* const names[] = {&c.scheduler.order,  &c.scheduler.admission,  &c.scheduler.composition,

@@ -1,4 +1,4 @@
-// The budget that keeps --tbt-slo step by step: steps made by hand, against sizes that follow from the model by hand.
+// The budget that keeps --tbt-slo step by step: hand-made steps, against sizes computed by hand from the model.
 #include <gtest/gtest.h>
 
 #include "core/sched/step_bed.h"
@@ -8,7 +8,7 @@ namespace {
 
 using core::SchedulerLimits;
 
-// 1 ms + 0.1 ms a token + 10 us for every token that decodes read or that a chunk lies behind.
+// 1 ms + 0.1 ms per token + 10 us per context token of decodes and chunks.
 class KnownSteps final : public StepTimeModel {
  public:
   DurationNs StepTimeNs(const StepShape& s) const override {
@@ -82,8 +82,8 @@ TEST_F(SizeOfStep, RowsOfLogitsTakeTheirTime) {
   EXPECT_EQ(bed.Plan(), "0:10+1* 1:20+20* 2:0+443");
 }
 
-// What all of it would take is within the objective: nothing is cut, not even to a tile.
-TEST_F(SizeOfStep, WhatFitsIsNotCut) {
+// All of it together is within the objective: nothing is cut, not even to a tile.
+TEST_F(SizeOfStep, PromptsThatFitAreNotCut) {
   StepBed bed(config);
   bed.Decoding(10, 1);
   bed.Waiting(101);
@@ -99,9 +99,9 @@ TEST_F(SizeOfStep, IsAMultipleOfTheTile) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+383");
 }
 
-// Decodes alone miss the objective: 1 + 0.1 + 60.01 ms. The prompt goes on by 32 tokens, to a multiple of 8 with the
-// decode: a bound on how long it can take.
-TEST_F(SizeOfStep, APromptGoesOnWhateverTheDecodesTake) {
+// Decodes alone miss the objective: 1 + 0.1 + 60.01 ms. The prompt continues by 32 tokens, to a multiple of 8 with the
+// decode, which bounds how long it can take.
+TEST_F(SizeOfStep, APromptContinuesHoweverLongTheDecodesTake) {
   StepBed bed(config);
   bed.Decoding(6000, 1);
   bed.Waiting(200);
@@ -113,7 +113,7 @@ TEST_F(SizeOfStep, APromptGoesOnWhateverTheDecodesTake) {
   }
 }
 
-TEST_F(SizeOfStep, AStepWithoutPromptsAsksNothing) {
+TEST_F(SizeOfStep, AStepWithoutPromptsNeedsNoPrediction) {
   StepBed bed(config);
   bed.Decoding(6000, 1);
   bed.Decoding(10, 1);
@@ -132,8 +132,8 @@ TEST_F(SizeOfStep, DecodesInFlightDoNotCount) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 2:0+471");
 }
 
-// Two stages: 0.9 of the objective, (45 - 2.01) / 0.1 = 429.9; and half of the sequences are another step's: two of the
-// four decodes are in this one.
+// Two stages: 0.9 of the objective, (45 - 2.01) / 0.1 = 429.9; and half of the sequences are in another step: two of
+// the four decodes are in this one.
 TEST_F(SizeOfStep, PipelinesKeepHeadroomAndTakeTheirPartOfTheDecodes) {
   limits().pipeline_steps = 2;
   {
@@ -185,7 +185,7 @@ TEST_F(SizeOfStep, WithoutStepTimesItIsThePresetsSize) {
   EXPECT_EQ(bed.scheduler().max_step_tokens(), 2048) << "as with step times, which may come later";
 }
 
-// The most of any step is what memory is planned for: the same with an objective that everything keeps.
+// Memory is planned for the largest step: the same with an objective that every step keeps.
 TEST_F(SizeOfStep, TheTokenBudgetIsTheMost) {
   limits().tbt_slo_ns = 1000 * kSecond;
   {
@@ -202,7 +202,7 @@ TEST_F(SizeOfStep, TheTokenBudgetIsTheMost) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+299");
 }
 
-// Left to the program: reading speed, 187.5 ms, but no more than the preset's 512 tokens, which take 53.3 ms here.
+// The default objective: reading speed, 187.5 ms, but no more than the preset's 512 tokens, which take 53.3 ms here.
 TEST_F(SizeOfStep, TheDefaultObjectiveIsReadingSpeed) {
   limits().tbt_slo_ns = kAutoDuration;
   {
@@ -219,8 +219,8 @@ TEST_F(SizeOfStep, TheDefaultObjectiveIsReadingSpeed) {
   EXPECT_EQ(bed.Plan(), "0:4500+1* 1:4500+1* 2:0+510");
 }
 
-// Where decodes alone take more than half of it, twice what they take: 1 + 0.4 + 4 x 40.01 = 161.44 ms; 161.4 more, at
-// most 512 tokens. Half the time is the prompts'.
+// If decodes alone take more than half of it, the objective is twice their time: 1 + 0.4 + 4 x 40.01 = 161.44 ms; 161.4
+// more, at most 512 tokens. Half the time is for prompts.
 TEST_F(SizeOfStep, TheDefaultObjectiveFollowsSlowDecodes) {
   limits().tbt_slo_ns = kAutoDuration;
   limits().default_token_budget = 512;
@@ -229,7 +229,7 @@ TEST_F(SizeOfStep, TheDefaultObjectiveFollowsSlowDecodes) {
   bed.Waiting(100);
   bed.Prefilling(8000, 7000);  // alone 70 ms of reading: (322.88 - 161.44 - 70) / 0.1 = 914
   EXPECT_EQ(bed.Plan(), "0:4000+1* 1:4000+1* 2:4000+1* 3:4000+1* 5:7000+508");
-  limits().tbt_slo_ns = 187'500'000;  // the user's own is as it is: less than the least
+  limits().tbt_slo_ns = 187'500'000;  // a user's objective is not extended: below the least step
   StepBed strict(config);
   for (int i = 0; i < 4; ++i) strict.Decoding(4000, 1);
   strict.Waiting(100);
@@ -237,7 +237,7 @@ TEST_F(SizeOfStep, TheDefaultObjectiveFollowsSlowDecodes) {
   EXPECT_EQ(strict.Plan(), "0:4000+1* 1:4000+1* 2:4000+1* 3:4000+1* 5:7000+36");
 }
 
-// A size that the user chose goes before the program's own objective.
+// A user's token budget overrides the default objective.
 TEST_F(SizeOfStep, AGivenSizeGoesBeforeTheDefaultObjective) {
   limits().tbt_slo_ns = kAutoDuration;
   limits().token_budget = 1500;
@@ -248,8 +248,8 @@ TEST_F(SizeOfStep, AGivenSizeGoesBeforeTheDefaultObjective) {
   EXPECT_NE(bed.scheduler().Describe().find("1500 tokens per step: --token-budget"), std::string::npos);
 }
 
-// The queue is looked at to the 64th prompt; a step of so many is not thought to hold all.
-TEST_F(SizeOfStep, ManySmallPrompts) {
+// At most 64 prompts of the queue are read; if there are more, the step is not taken to hold them all.
+TEST_F(SizeOfStep, ManySmallPromptsFillTheStep) {
   limits().tbt_slo_ns = kSecond;
   config.max_num_seqs = 64;
   StepBed bed(config);
@@ -258,8 +258,8 @@ TEST_F(SizeOfStep, ManySmallPrompts) {
   EXPECT_EQ(bed.planned().num_tokens, 480);
 }
 
-// Another preset with the same budget: what it sizes is what it computes.
-TEST_F(SizeOfStep, OtherPresetsTakeItByName) {
+// Another preset with this budget: its steps have the sizes that the budget computes.
+TEST_F(SizeOfStep, OtherPresetsUseItByName) {
   config.scheduler.preset = "vllm";
   {
     StepBed bed(config);
@@ -275,7 +275,7 @@ TEST_F(SizeOfStep, OtherPresetsTakeItByName) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+471");
 }
 
-// Steps that may be as small as the objective asks have no room for a whole prompt: it could wait for ever.
+// Steps as small as the objective demands have no room for a whole prompt: it could wait forever.
 TEST_F(SizeOfStep, WholePromptsAreRefused) {
   config.scheduler.preset = "orca";
   config.scheduler.budget = "tbt-slo";
@@ -285,7 +285,7 @@ TEST_F(SizeOfStep, WholePromptsAreRefused) {
       << h.scheduler_error().message();
 }
 
-// 96 of the prompt's tokens are found in the prefix cache: its chunk lies behind them, 0.96 ms.
+// 96 of the prompt's tokens are in the prefix cache: its chunk lies behind them, 0.96 ms.
 TEST_F(SizeOfStep, ACachedPrefixIsAContext) {
   config.prefix_caching = true;
   config.block_size = 16;

@@ -1,5 +1,5 @@
-// Whose KV goes when memory is short: each preemption on a view made by hand. Blocks hold four tokens; the needy one is
-// a decode whose next position begins a new block.
+// Which sequence loses its KV when memory is short: each preemption on a hand-made view. Blocks hold four tokens; the
+// needy sequence is a decode whose next position needs a new block.
 #include <gtest/gtest.h>
 
 #include "core/sched/step_bed.h"
@@ -20,8 +20,8 @@ HarnessConfig Config(const char* preemption, const char* order, int64_t blocks) 
   return c;
 }
 
-// Slot 0 needs a third block and none is free. Slots 1 and 2 hold one block each and have computed as much: of equals
-// the one that arrived last goes.
+// Slot 0 needs a third block and none is free. Slots 1 and 2 hold one block each and have computed the same: of equal
+// ones the last to arrive is preempted.
 TEST(Victim, LeastRecomputeCostTakesTheLastOfEquals) {
   StepBed bed(Config("least-recompute-cost", "fcfs", 4));
   bed.Decoding(8, 1);
@@ -30,7 +30,7 @@ TEST(Victim, LeastRecomputeCostTakesTheLastOfEquals) {
   EXPECT_EQ(bed.Plan(), "!2 0:8+1* 1:3+1*");
 }
 
-// The older of the two has less to compute again: it goes.
+// The older of the two has less to compute again: it is preempted.
 TEST(Victim, LeastRecomputeCostTakesTheShorter) {
   StepBed bed(Config("least-recompute-cost", "fcfs", 4));
   bed.Decoding(8, 1);
@@ -39,9 +39,9 @@ TEST(Victim, LeastRecomputeCostTakesTheShorter) {
   EXPECT_EQ(bed.Plan(), "!1 0:8+1* 2:3+1*");
 }
 
-// The order's word comes first: slot 2 is less important, whatever it costs; and a more important one is not taken for
-// being cheap.
-TEST(Victim, LeastRecomputeCostAsksTheOrderFirst) {
+// Rank comes first: slot 2 is less important, whatever it costs; and a more important one is not preempted for being
+// cheap.
+TEST(Victim, LeastRecomputeCostGoesByRankFirst) {
   {
     StepBed bed(Config("least-recompute-cost", "priority", 4));
     bed.Decoding(8, 1, {.priority = 0});
@@ -57,7 +57,7 @@ TEST(Victim, LeastRecomputeCostAsksTheOrderFirst) {
 }
 
 // Slot 2 arrived last, slot 1 was admitted last.
-TEST(Victim, LastAdmittedAndYoungestAreNotTheSame) {
+TEST(Victim, LastAdmittedAndYoungestDiffer) {
   for (const char* preemption : {"last-admitted-recompute", "youngest-recompute", "swap"}) {
     StepBed bed(Config(preemption, "fcfs", 4));
     bed.Waiting(8);
@@ -72,8 +72,8 @@ TEST(Victim, LastAdmittedAndYoungestAreNotTheSame) {
   }
 }
 
-// Among those that the order values least: slot 1 by its priority, though slot 2 is younger and was admitted later.
-TEST(Victim, TheLeastImportantGoesFirst) {
+// Among those of lowest rank: slot 1 by its priority, although slot 2 is younger and was admitted later.
+TEST(Victim, TheLeastImportantIsPreemptedFirst) {
   for (const char* composition : {"stall-free", "ranked"}) {
     for (const char* preemption : {"last-admitted-recompute", "youngest-recompute", "swap", "by-rank-recompute"}) {
       HarnessConfig c = Config(preemption, "priority", 4);
@@ -87,8 +87,9 @@ TEST(Victim, TheLeastImportantGoesFirst) {
   }
 }
 
-// Two decodes need a block each, so two go, the last first; then the third needs one, and only itself is left.
-TEST(Victim, OneAfterTheOtherFromTheLastOn) {
+// Two decodes need a block each, so two are preempted, the last first; then the third needs one, and only itself is
+// left.
+TEST(Victim, VictimsAreTakenFromTheLastOn) {
   for (const char* composition : {"stall-free", "ranked"}) {
     for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
       HarnessConfig c = Config(preemption, "priority", 8);
@@ -104,8 +105,8 @@ TEST(Victim, OneAfterTheOtherFromTheLastOn) {
   }
 }
 
-// Of equal rank the younger; whoever has its share of the step already is spared.
-TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
+// With equal rank the younger; a sequence that has its share of the step already is spared.
+TEST(Victim, WithEqualRankTheYoungestWithoutAShareIsPreempted) {
   for (const char* composition : {"stall-free", "ranked"}) {
     for (const char* preemption : {"youngest-recompute", "swap", "by-rank-recompute"}) {
       HarnessConfig c = Config(preemption, "priority", 4);
@@ -119,8 +120,8 @@ TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
   }
 }
 
-// None is left but those with a share: the needy one gives its own KV up.
-TEST(Victim, AtLastTheNeedyOneItself) {
+// Only sequences with a share are left: the needy one loses its own KV.
+TEST(Victim, TheNeedySequenceIsTheLastResort) {
   for (const char* preemption :
        {"youngest-recompute", "last-admitted-recompute", "least-recompute-cost", "swap", "by-rank-recompute"}) {
     StepBed bed(Config(preemption, "fcfs", 3));
@@ -130,7 +131,7 @@ TEST(Victim, AtLastTheNeedyOneItself) {
   }
 }
 
-// Swap saves what is computed where there is host memory for all of it; what does not fit is recomputed.
+// Swap saves computed KV if host memory holds all of it; otherwise it is recomputed.
 TEST(Victim, SwapSavesWhatFitsTheHost) {
   for (const int64_t swap_blocks : {1, 0}) {
     HarnessConfig c = Config("swap", "fcfs", 3);
@@ -142,8 +143,8 @@ TEST(Victim, SwapSavesWhatFitsTheHost) {
   }
 }
 
-// How long a sequence was without KV is noted in the step in which it starts again, the longest of several; a first
-// start says nothing.
+// The step in which a preempted sequence starts again records how long it was without KV, the longest of several; a
+// first start records nothing.
 TEST(Victim, TheLongestPreemptionIsRecorded) {
   StepBed bed(Config("youngest-recompute", "fcfs", 16));
   bed.Waiting(4, {.arrival_ns = 0});

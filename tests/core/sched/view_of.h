@@ -1,4 +1,4 @@
-// The scheduler's view of a table of sequences, as a step loop makes it: live, nothing is copied.
+// A StepView of a table of sequences, as a step loop makes it: live, nothing is copied.
 #pragma once
 
 #include "core/sched/policy.h"

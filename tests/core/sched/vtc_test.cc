@@ -1,4 +1,4 @@
-// Order vtc against its definition: counters, lifts, and the bound on how far two clients' service can be apart.
+// Order vtc against its definition: counters, lifts, and the bound on the difference of two clients' service.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using testing::PresetConfig;
 using testing::StepBed;
 using testing::ViewOf;
 
-constexpr int64_t kPrompt = 1000, kOutput = 2000;  // thousandths that a token counts, by default
+constexpr int64_t kPrompt = 1000, kOutput = 2000;  // default costs, in thousandths of a token
 
 std::vector<SlotId> Walk(Order* order, const StepView& view) {
   std::vector<SlotId> slots;
@@ -31,7 +31,7 @@ std::vector<SlotId> Walk(Order* order, const StepView& view) {
 // Counters in a map, the queue as a list that is searched.
 struct NaiveVtc {
   std::map<ClientId, int64_t> counter;
-  std::map<ClientId, std::set<std::pair<int64_t, SlotId>>> queue;  // by arrival; only those that are not empty
+  std::map<ClientId, std::set<std::pair<int64_t, SlotId>>> queue;  // by arrival; non-empty ones only
   std::map<SlotId, ClientId> filed;
   std::map<SlotId, int32_t> charged;
   std::map<SlotId, int64_t> occupant;  // 1 + its arrival
@@ -109,7 +109,7 @@ SlotId Any(Rng* rng, std::span<const SlotId> slots) {
   return slots[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(slots.size()) - 1))];
 }
 
-// A slot is handed out again in another interval than the one in which it became free: its client is its occupant's.
+// A slot is reused only in a later interval than the one in which it became free: its client is its occupant's.
 void Churn(core::SequenceTable* t, Rng* rng, TimeNs now_ns) {
   for (int64_t n = rng->UniformInt(0, 4); n > 0 && t->free_slots() > 0; --n) {
     core::SequenceSpec spec;
@@ -169,7 +169,7 @@ TEST(Vtc, AgreesWithTheNaiveModelAlsoFromAFreshInstance) {
       ASSERT_EQ(Walk(order.get(), view), expected) << "seed " << seed << " step " << step;
       ASSERT_EQ(Walk(order.get(), view), expected) << "a second walk, seed " << seed << " step " << step;
 
-      view.client_notes.bytes = clients.data();  // as a fresh instance would have found them
+      view.client_notes.bytes = clients.data();  // as before the step, for a fresh instance
       auto fresh = MakeVtcOrder(limits);
       fresh->Rebuild(view);
       ASSERT_EQ(Walk(fresh.get(), view), expected) << "fresh, seed " << seed << " step " << step;
@@ -226,9 +226,9 @@ TEST(Vtc, AFloodWaitsForItself) {
   EXPECT_EQ(plans, Plans({"0 ", "4 ", "1 "}));
 }
 
-// Client 7 leads: once client 8 comes, a credit behind it, its prompt has whole steps, in two chunks, and what client 7
-// has begun is paused meanwhile. Without a credit none leads, and what came first goes on.
-TEST(Vtc, WhatTheFloodHasBegunIsPausedForTheOthers) {
+// Client 7 leads: once client 8 comes, a credit behind it, client 8's prompt gets whole steps, in two chunks, and
+// client 7's started work is paused meanwhile. Without a credit none leads, and the earlier work continues.
+TEST(Vtc, AFloodsStartedWorkIsPausedForOthers) {
   for (const int64_t credit : {0, 60}) {
     testing::HarnessConfig config = FairConfig(10);
     config.scheduler.composition = "ranked";
@@ -245,15 +245,15 @@ TEST(Vtc, WhatTheFloodHasBegunIsPausedForTheOthers) {
       EXPECT_EQ(plans[1].find(std::to_string(late) + ":10+8*"), 0u) << plans[1];
       EXPECT_EQ(plans[2].find(std::to_string(late) + ":18+1*"), 0u) << plans[2];
     } else {
-      EXPECT_NE(plans[0], chunk) << "the scene needs work that has begun";
+      EXPECT_NE(plans[0], chunk) << "the test needs started work";
     }
   }
 }
 
-TEST(Vtc, WhoComesLateHasNoClaimOnThePast) {
+TEST(Vtc, ALateClientHasNoClaimOnPastService) {
   StepBed bed(FairConfig(20));
   for (int i = 0; i < 5; ++i) bed.Waiting(20, Of(7));
-  for (int i = 0; i < 3; ++i) bed.Plan();  // client 7 is served 60 tokens and more
+  for (int i = 0; i < 3; ++i) bed.Plan();  // client 7 is served at least 60 tokens
   for (int i = 0; i < 4; ++i) bed.Waiting(20, Of(8));
   std::string starts;
   for (int i = 0; i < 12; ++i) {
@@ -261,7 +261,7 @@ TEST(Vtc, WhoComesLateHasNoClaimOnThePast) {
     for (const SequenceStart& start : bed.planned().starts) starts += start.slot < 5 ? "7" : "8";
   }
   ASSERT_GE(starts.size(), 4u);
-  EXPECT_NE(starts.substr(0, 3), "888") << "client 8 is lifted to what the other has been served, and they take turns";
+  EXPECT_NE(starts.substr(0, 3), "888") << "client 8 is lifted to the other's counter, and they take turns";
 }
 
 TEST(Vtc, WeightsDivideTheService) {
@@ -283,7 +283,7 @@ TEST(Vtc, WeightsDivideTheService) {
 // Theorem 4.4 of the paper: while both wait, neither is ahead by more than twice the larger of the longest prompt's
 // cost and the cost of the tokens that fit the memory. One client sends long prompts and short answers, the other the
 // opposite.
-TEST(Vtc, TheServiceOfTwoWhoWaitStaysTogether) {
+TEST(Vtc, TheServiceOfTwoWaitingClientsStaysWithinTheBound) {
   testing::HarnessConfig config = FairConfig(64);
   config.max_num_seqs = 6;
   config.num_blocks = 60;

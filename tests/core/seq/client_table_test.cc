@@ -14,13 +14,13 @@ struct ClientNote {
   int64_t served;
 };
 
-TEST(ClientTable, RemembersWhoIsAwayUntilThePlaceIsNeeded) {
+TEST(ClientTable, EvictsLongestIdleClientWhenFull) {
   NoteLayout layout;
   const NoteColumn<ClientNote> note = layout.Column<ClientNote>();
   ClientTable t(1, 2, layout.stride());
   const auto serve = [&](uint64_t hash, int64_t tokens) {
     const ClientId c = t.Acquire(hash);
-    EXPECT_NE(c, 0) << "0 is for what concerns all";
+    EXPECT_NE(c, 0) << "client 0 is reserved";
     const int64_t before = note.At(t.notes(), c).served;
     note.At(t.notes(), c).served += tokens;
     t.Release(c);
@@ -29,22 +29,22 @@ TEST(ClientTable, RemembersWhoIsAwayUntilThePlaceIsNeeded) {
   EXPECT_EQ(serve(1, 10), 0);
   EXPECT_EQ(serve(2, 20), 0);
   EXPECT_EQ(serve(3, 30), 0);
-  EXPECT_EQ(serve(1, 1), 10) << "three places: none had to go";
-  EXPECT_EQ(serve(4, 40), 0) << "2 was away for longest";
+  EXPECT_EQ(serve(1, 1), 10) << "there are three places: none was evicted";
+  EXPECT_EQ(serve(4, 40), 0) << "evicts 2, idle for longest";
   EXPECT_EQ(serve(3, 0), 30);
   EXPECT_EQ(serve(1, 0), 11);
   EXPECT_EQ(serve(2, 0), 0);
 }
 
-TEST(ClientTable, WithoutNotesAllAreOne) {
+TEST(ClientTable, AllClientsAreOneWithoutNotes) {
   ClientTable t(1, 0, 0);
   EXPECT_EQ(t.Acquire(5), 0);
   EXPECT_EQ(t.Acquire(6), 0);
   t.Release(0);
 }
 
-// Against a list in order of departure.
-TEST(ClientTable, AgreesWithAList) {
+// Compares with a list of idle clients in order of their last release.
+TEST(ClientTable, MatchesReferenceList) {
   NoteLayout layout;
   const NoteColumn<ClientNote> note = layout.Column<ClientNote>();
   for (uint64_t seed = 0; seed < 20; ++seed) {

@@ -14,7 +14,7 @@ SequenceSpec Spec(int32_t prompt, int32_t output) {
   return spec;
 }
 
-TEST(SequenceTable, ALifeWithChunksAndDecodes) {
+TEST(SequenceTable, LengthsFollowChunksAndDecodes) {
   SequenceTable t(4);
   const auto& c = t.columns();
   const SlotId s = t.Add(Spec(10, 3), 5);
@@ -32,7 +32,7 @@ TEST(SequenceTable, ALifeWithChunksAndDecodes) {
   t.CommitItem(s, 3, 0);
   EXPECT_EQ(c.flight[s], FlightState::kIdle);
 
-  t.PlanItem(s, 3, true, 1, false);  // the last chunk: prefill is over as soon as it is planned
+  t.PlanItem(s, 3, true, 1, false);  // the last chunk: planning it ends the prefill
   EXPECT_EQ(c.state[s], SeqState::kDecode);
   EXPECT_EQ(t.num_prefilling(), 0);
   EXPECT_EQ(c.known_planned[s], 11);
@@ -49,21 +49,21 @@ TEST(SequenceTable, ALifeWithChunksAndDecodes) {
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-TEST(SequenceTable, AnEndByLengthIsKnownWhenPlanning) {
+TEST(SequenceTable, PendingIsZeroWhenLastTokenIsInFlight) {
   SequenceTable t(1);
   const auto& c = t.columns();
   const SlotId s = t.Add(Spec(2, 2), 0);
   t.Admit(s, 0);
   t.PlanItem(s, 2, true, 0, true);
-  EXPECT_TRUE(c.Plannable(s));  // chained: its next input is on the device
+  EXPECT_TRUE(c.Plannable(s));  // chainable: its next input is on the device
   EXPECT_EQ(c.Pending(s), 1);
   t.PlanItem(s, 1, true, 1, true);
-  EXPECT_EQ(c.Pending(s), 0);  // two tokens are on their way and two is all it may have
+  EXPECT_EQ(c.Pending(s), 0);  // both of its two output tokens are in flight
   EXPECT_EQ(t.items_in_flight(s), 2);
   EXPECT_EQ(t.last_step(s), 1);
 }
 
-TEST(SequenceTable, PreemptionForgetsWhatWasPlannedAndCountsWhatIsLost) {
+TEST(SequenceTable, PreemptionDropsPlannedWorkAndCountsRecomputedTokens) {
   SequenceTable t(2);
   const auto& c = t.columns();
   const SlotId s = t.Add(Spec(4, 10), 0);
@@ -89,7 +89,7 @@ TEST(SequenceTable, PreemptionForgetsWhatWasPlannedAndCountsWhatIsLost) {
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-// What was lost is counted when it is computed again, once, and without what the host kept.
+// Lost positions count when they are computed again, once, and without those kept in host memory.
 TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
   SequenceTable t(1);
   const SlotId s = t.Add(Spec(8, 4), 0);
@@ -99,7 +99,7 @@ TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
   t.Preempt(s, 1);
   t.Admit(s, 0);
   EXPECT_EQ(t.recomputed_tokens(s), 8);
-  t.Preempt(s, 2);  // before it has computed anything: nothing is lost
+  t.Preempt(s, 2);  // before it has computed a token: nothing is lost
   t.Admit(s, 0);
   EXPECT_EQ(t.recomputed_tokens(s), 8);
   t.PlanItem(s, 9, true, 1, false);
@@ -114,8 +114,8 @@ TEST(SequenceTable, RecomputedTokensAreCountedOnce) {
   EXPECT_EQ(t.recomputed_tokens(s), 8 + 2);
 }
 
-// Nothing of who had the slot before is left.
-TEST(SequenceTable, ASlotStartsAfresh) {
+// A reused slot has no state of its previous sequence.
+TEST(SequenceTable, ReusedSlotHasNoStateOfItsPredecessor) {
   struct Note {
     int64_t rank;
   };
@@ -132,7 +132,7 @@ TEST(SequenceTable, ASlotStartsAfresh) {
   t.PlanItem(s, 8, true, 0, false);
   t.CommitItem(s, 8, 1);
   t.Preempt(s, 6);
-  EXPECT_EQ(note.At(t.notes(), s).rank, 7) << "policies remember over a preemption";
+  EXPECT_EQ(note.At(t.notes(), s).rank, 7) << "notes survive a preemption";
   t.Admit(s, 0);
   const uint32_t epoch = t.epoch(s);
   t.Finish(s);
@@ -147,15 +147,15 @@ TEST(SequenceTable, ASlotStartsAfresh) {
   EXPECT_EQ(c.prompt_logprobs[s], 0);
   EXPECT_EQ(c.known_committed[s], 3);
   EXPECT_EQ(c.computed_committed[s], 0);
-  EXPECT_NE(t.epoch(s), epoch) << "what is left of the other's items is stale";
+  EXPECT_NE(t.epoch(s), epoch) << "items of the previous sequence are stale";
   t.Admit(s, 0);
   EXPECT_EQ(t.recomputed_tokens(s), 0);
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-// A sibling waits unseen until its first choice has the prompt; then it queues from that moment on, and knows whom to
-// fork from.
-TEST(SequenceTable, HeldUntilItMayFork) {
+// A sibling is held until choice 0 has computed the prompt; then it enters the queue with that time and its fork
+// source.
+TEST(SequenceTable, SiblingIsHeldUntilItCanFork) {
   SequenceTable t(2);
   const SlotId first = t.Add(Spec(8, 4), 0);
   SequenceSpec held = Spec(8, 4);
@@ -170,13 +170,13 @@ TEST(SequenceTable, HeldUntilItMayFork) {
   EXPECT_EQ(t.columns().queued_ns[sibling], 42);
   t.Admit(sibling, 7);
   t.Preempt(sibling, 50);
-  EXPECT_EQ(t.columns().fork_from[sibling], kNoSlot) << "it comes back with tokens of its own";
+  EXPECT_EQ(t.columns().fork_from[sibling], kNoSlot) << "it has its own output tokens now";
   EXPECT_EQ(t.columns().queued_ns[sibling], 50);
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-// Whoever leaves the queue's middle leaves everybody else in it.
-TEST(SequenceTable, TheQueueKeepsItsPlaces) {
+// Removing a sequence from the middle of the queue keeps all others in it.
+TEST(SequenceTable, WaitingListSurvivesRemovalFromItsMiddle) {
   SequenceTable t(5);
   std::vector<SlotId> s;
   for (int i = 0; i < 5; ++i) s.push_back(t.Add(Spec(4, 4), 0));
@@ -190,8 +190,9 @@ TEST(SequenceTable, TheQueueKeepsItsPlaces) {
   EXPECT_EQ(left, (std::vector<SlotId>{s[2], s[3]}));
 }
 
-// Rolled back with nothing in flight it may be planned at once; a decode whose prompt is there stays one.
-TEST(SequenceTable, RollBackOfADecode) {
+// After a rollback with nothing in flight a sequence can be planned at once; a decode whose prompt is computed stays
+// one.
+TEST(SequenceTable, RolledBackDecodeCanBePlannedAtOnce) {
   SequenceTable t(1);
   const auto& c = t.columns();
   const SlotId s = t.Add(Spec(4, 4), 0);
@@ -221,7 +222,7 @@ TEST(SequenceTable, RollBackReturnsToPrefill) {
   EXPECT_EQ(t.num_prefilling(), 1);
   EXPECT_EQ(c.computed_planned[s], 5);
   EXPECT_EQ(c.known_planned[s], 8);
-  EXPECT_FALSE(c.Plannable(s));  // until the stale item is back
+  EXPECT_FALSE(c.Plannable(s));  // until the stale item has ended
   t.DropItem(s);
   EXPECT_EQ(c.Pending(s), 3);
 }
@@ -245,12 +246,12 @@ TEST(SequenceTable, RunningListsKeepTheirOrders) {
   EXPECT_EQ(t.CheckIntegrity(), "");
 }
 
-TEST(SequenceTable, ChangesTellWhatHappened) {
+TEST(SequenceTable, ChangesListTransitionsInOrder) {
   SequenceTable t(3);
   const SlotId a = t.Add(Spec(1, 1), 0);
   SequenceSpec held = Spec(1, 1);
   held.held = true;
-  const SlotId b = t.Add(held, 0);  // no policy sees it yet
+  const SlotId b = t.Add(held, 0);  // hidden from policies
   t.Admit(a, 0);
   t.Unhold(b, a, 3);
   t.Finish(b);
@@ -264,7 +265,7 @@ TEST(SequenceTable, ChangesTellWhatHappened) {
                                                              {a, ChangeKind::kFinished}}));
 }
 
-TEST(SequenceTableDeathTest, IllegalTransitionsStop) {
+TEST(SequenceTableDeathTest, IllegalTransitionsAbort) {
   SequenceTable t(1);
   const SlotId s = t.Add(Spec(4, 1), 0);
   EXPECT_DEATH(t.Preempt(s, 0), "broken invariant");

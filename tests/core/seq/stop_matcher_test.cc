@@ -18,7 +18,7 @@ TEST(StopMatcher, FindsAStringSplitOverTokens) {
   EXPECT_EQ(m.Append("> more"), 0);
 }
 
-TEST(StopMatcher, TheOneThatEndsFirstWins) {
+TEST(StopMatcher, EarliestEndWins) {
   const std::vector<std::string> stops = {"abcd", "bc", "abc"};
   StopMatcher m(&stops);
   EXPECT_EQ(m.Append("a"), -1);
@@ -34,8 +34,8 @@ TEST(StopMatcher, BytesFromBeforeDoNotMatchTwice) {
   EXPECT_EQ(m.Append("a"), 0);
 }
 
-// However the bytes are cut into tokens, the first match is that of the whole text.
-TEST(StopMatcher, TheCutDoesNotMatter) {
+// For every cut of the bytes into tokens, the first match is that of the whole text.
+TEST(StopMatcher, MatchDoesNotDependOnTokenBoundaries) {
   const std::vector<std::string> stops = {"aba", "bb", "\xe2\x82\xac"};
   const std::string text = "abbaabcab\xe2\x82\xac";
   for (unsigned cuts = 0; cuts < (1u << (text.size() - 1)); ++cuts) {
@@ -55,9 +55,9 @@ TEST(StopMatcher, TheCutDoesNotMatter) {
   }
 }
 
-// Against a search of the whole text, over random stops and cuts; it goes on after a match, as it must where the match
-// came before min_tokens.
-TEST(StopMatcher, FindsWhatASearchOfTheWholeTextFinds) {
+// Compares with a search of the whole text, over random stops and cuts. Matching continues after a match, as for
+// matches before min_tokens.
+TEST(StopMatcher, MatchesSearchOfWholeText) {
   Rng rng(5);
   const auto random = [&rng](int64_t most) {
     std::string text;
@@ -92,7 +92,7 @@ TEST(StopMatcher, FindsWhatASearchOfTheWholeTextFinds) {
   EXPECT_GT(matches, 1000);
 }
 
-TEST(StopMatcher, OneByteStops) {
+TEST(StopMatcher, FindsOneByteStops) {
   const std::vector<std::string> stops = {"\n"};
   StopMatcher m(&stops);
   EXPECT_EQ(m.Append("no"), -1);

@@ -1,4 +1,4 @@
-// The schedule of a request, told of a recording, is the one that was observed.
+// The schedule of a request explained from a recording is the observed one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class ExplainRecording : public ::testing::Test {
     EXPECT_TRUE(report.ok()) << report.status().ToString();
     return explain.found;
   }
-  // Everything in it, in a text.
+  // All fields as text.
   static std::string TextOf(const RequestTimeline& t) {
     std::string text = fmt::format("{} ended {} {} arrival {} prompt {} preempted {}", t.handle, t.ended,
                                    static_cast<int>(t.finish), t.arrival_ns, t.prompt_tokens, t.preemptions);
@@ -52,7 +52,7 @@ class ExplainRecording : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(ExplainRecording, IsTheScheduleThatWasObserved) {
+TEST_F(ExplainRecording, ReturnsTheObservedSchedule) {
   int64_t compared = 0, preempted = 0, missed = 0;
   for (const char* preset : {"sarathi-serve", "vllm", "fastserve", "ltr"}) {
     for (uint64_t seed = 0; seed < 6; ++seed) {
@@ -93,7 +93,7 @@ TEST_F(ExplainRecording, FindsRequestsByIdThenByNumber) {
     return text;
   };
   EXPECT_EQ(handles("first"), "1:first ");
-  EXPECT_EQ(handles("2"), "2:2 ") << "the id, which is the number too";
+  EXPECT_EQ(handles("2"), "2:2 ") << "the id has priority; here it is also the number";
   EXPECT_EQ(handles("3"), "3:twice ");
   EXPECT_EQ(handles("twice"), "3:twice 4:twice ");
   EXPECT_EQ(handles("5"), "5: ");

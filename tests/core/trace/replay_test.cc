@@ -1,4 +1,4 @@
-// A loaded run, recorded and fed through the loop again, makes the same plans.
+// The replay of a recorded run under load makes the same plans.
 #include "core/trace/replay.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ class Replay : public ::testing::Test {
   const std::string path_;
 };
 
-TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
+TEST_F(Replay, LoadedRunsReplayToTheSamePlans) {
   int64_t steps = 0, cancels = 0, errors = 0, preemptions = 0, drafts = 0;
   for (const auto& preset : Presets()) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
@@ -67,7 +67,7 @@ TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
       preemptions += recorded.stats.preemptions;
     }
   }
-  // The recordings were worth replaying.
+  // The recordings have all these events.
   EXPECT_GT(steps, 1000);
   EXPECT_GT(cancels, 20);
   EXPECT_GT(errors, 20);
@@ -75,7 +75,7 @@ TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
   EXPECT_GT(drafts, 1000);
 }
 
-// What a predictor that knows more than the recording has answered is in the recording.
+// Predictions of a predictor that does not learn are recorded.
 TEST_F(Replay, NoisyPredictionsAreRecorded) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const Workload w = MakeWorkload(seed, {.cancels = true});
@@ -89,7 +89,7 @@ TEST_F(Replay, NoisyPredictionsAreRecorded) {
   }
 }
 
-// Where a job's plan puts a request decides what is planned, so it is in the recording.
+// Steps depend on a request's place in a job's plan, so places are recorded.
 TEST_F(Replay, PlacesInAPlanAreRecorded) {
   int64_t placed = 0, scanned = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
@@ -110,12 +110,12 @@ TEST_F(Replay, PlacesInAPlanAreRecorded) {
       }
     }
   }
-  EXPECT_GT(placed, 100) << "no recorded request has its place";
-  EXPECT_GT(scanned, 50) << "no recorded request has its end of the plan";
+  EXPECT_GT(placed, 100) << "too few recorded requests have a place";
+  EXPECT_GT(scanned, 50) << "too few recorded requests have an end of the plan";
 }
 
-// Whoever looks through the hooks sees the requests as they were and the steps with their times.
-TEST_F(Replay, HooksTellWhatWasRecorded) {
+// The hooks return the recorded requests, and the steps with their times.
+TEST_F(Replay, HooksReturnTheRecordedRunsRequestsAndSteps) {
   int64_t cancelled = 0, keys = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -131,7 +131,7 @@ TEST_F(Replay, HooksTellWhatWasRecorded) {
     hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
       EXPECT_EQ(plan.step, static_cast<StepId>(steps.size()));
       EXPECT_EQ(end_ns - start_ns, kMillisecond + plan.num_tokens * 10 * kMicrosecond)
-          << "what the fake executor takes";
+          << "the fake executor's step time";
       steps.push_back({start_ns, end_ns});
     };
     const auto report = ReplayTrace(path_, hooks);
@@ -174,8 +174,8 @@ TEST_F(Replay, HooksTellWhatWasRecorded) {
   EXPECT_GT(keys, 20);
 }
 
-// The comparison can fail: the same inputs under another composition make other plans.
-TEST_F(Replay, AnotherPolicyMakesOtherPlans) {
+// The comparison can fail: the same inputs with another token budget make other plans.
+TEST_F(Replay, AnotherBudgetMakesOtherPlans) {
   Workload w = MakeWorkload(3, {});
   w.config.scheduler.limits.token_budget = 7;
   ASSERT_EQ(Play(w, {.preset = "sarathi-serve"}, false, path_).broken, "");
@@ -210,9 +210,9 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
     const auto at = static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(bytes.size()) - 1));
     bad[at] = static_cast<char>(rng.UniformInt(0, 255));
     WriteFile(bad);
-    (void)ReplayTrace(path_).ok();  // any answer, but an answer
+    (void)ReplayTrace(path_).ok();  // any result, but no crash
   }
-  // A clock that jumps to the end of time twice: refused, not overflowed.
+  // Two passes at the largest time: refused without overflow.
   TraceCursor header(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   ASSERT_TRUE(ReadHeader(&header).ok());
   TraceBytes late(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(header.offset()));
@@ -225,7 +225,7 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
   EXPECT_EQ(ReplayTrace(path_ + ".absent").status().code(), StatusCode::kNotFound);
 }
 
-// One pass after another, by hand, behind the header of a real recording.
+// Builds a trace by hand, after the header of a real recording.
 class ByHand {
  public:
   explicit ByHand(const TraceHeader& header) { PutHeader(header, &bytes_); }
@@ -264,7 +264,7 @@ class ByHand {
   TraceBytes bytes_;
 };
 
-TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
+TEST_F(Replay, ImpossibleRecordsAreErrors) {
   const Workload w = MakeWorkload(3, {});
   TraceHeader header;
   ReplayHooks with_header;
@@ -291,30 +291,30 @@ TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
       << "a record outside any pass";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(static_cast<TraceTag>(99))), "cut off or corrupt") << "an unknown record";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel)), "cut off or corrupt") << "half a record";
-  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60)), "not ended, 1 passes") << "the latest time that is taken";
+  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60)), "not ended, 1 passes") << "the latest accepted time";
   EXPECT_EQ(answer(ByHand(header).Pass((int64_t{1} << 60) + 1)), "cut off or corrupt");
-  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60).Pass(1)), "cut off or corrupt") << "later than any clock";
+  EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60).Pass(1)), "cut off or corrupt") << "beyond the latest time";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel).Varint(5), true), "not ended, 1 passes")
       << "an unknown request";
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(2, 1, 1)), "arrivals are out of order or beyond the slots");
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(0, 1, 1)), "arrivals are out of order or beyond the slots");
   EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 0, 1)), "cut off or corrupt") << "an empty prompt";
-  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 1, 0)), "cut off or corrupt") << "an answer of nothing";
+  EXPECT_EQ(answer(ByHand(header).Pass().Arrival(1, 1, 0)), "cut off or corrupt") << "no output tokens";
   EXPECT_EQ(answer(ByHand(header).Pass().Result(0)), "a result of a step that was never submitted");
   EXPECT_EQ(answer(ByHand(header).Pass().Key(1), true), "a key of a request that has not arrived");
   EXPECT_EQ(answer(ByHand(header).Pass().Key(0), true), "a key of a request that has not arrived");
   EXPECT_EQ(answer(ByHand(header).Pass().Key(0).Tag(TraceTag::kEnd)), "complete, 1 passes")
-      << "keys are not used before their block is";
+      << "an unused key is no error";
 
   TraceHeader odd = header;
   odd.slot_capacity = header.kv.max_slots + 1;
-  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes are inconsistent");
   odd = header;
   odd.scheduler.limits.slot_capacity = header.slot_capacity - 1;
-  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes are inconsistent");
   odd = header;
   odd.kv.max_blocks_per_slot = static_cast<int32_t>((int64_t{1} << 31) / header.kv.max_slots) + 1;
-  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes do not fit each other");
+  EXPECT_EQ(answer(ByHand(odd)), "the header's sizes are inconsistent");
 }
 
 }  // namespace

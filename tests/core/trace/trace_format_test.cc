@@ -1,4 +1,4 @@
-// The bytes of recordings: what may be read of them, what a header may say, and the hash by which plans are compared.
+// The format of recordings: bounds of reads, the values allowed in a header, and the hash that compares plans.
 #include "core/trace/trace_format.h"
 #include "core/trace/trace_writer.h"
 
@@ -17,8 +17,8 @@ using testing::HarnessConfig;
 using testing::MakeRequest;
 using testing::Tokens;
 
-TEST(TraceCursor, NothingIsReadBeyondTheEnd) {
-  const uint8_t bytes[] = {7, 9, 9, 9, 9, 9, 9, 9, 9, 9};  // only the first few of them are the trace
+TEST(TraceCursor, ReadsNothingBeyondTheEnd) {
+  const uint8_t bytes[] = {7, 9, 9, 9, 9, 9, 9, 9, 9, 9};  // the trace is only the first few of them
   TraceCursor one(bytes, 1);
   EXPECT_EQ(one.Byte(), 7);
   EXPECT_TRUE(one.ok() && one.done());
@@ -43,7 +43,7 @@ TEST(TraceCursor, NothingIsReadBeyondTheEnd) {
   EXPECT_FALSE(longer.ok());
 }
 
-TEST(TraceCursor, NumbersComeBack) {
+TEST(TraceCursor, ReadsBackWrittenNumbers) {
   TraceBytes bytes;
   const int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   const std::vector<int64_t> values = {0, 1, -1, 63, 64, -64, -65, 8191, 8192, least, most};
@@ -59,7 +59,7 @@ TEST(TraceCursor, NumbersComeBack) {
   const uint8_t endless[] = {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0};
   TraceCursor long_number(endless, sizeof endless);
   EXPECT_EQ(long_number.Varint(), 0u);
-  EXPECT_FALSE(long_number.ok()) << "no number of 64 bits takes eleven bytes";
+  EXPECT_FALSE(long_number.ok()) << "no 64-bit number has eleven bytes";
 
   const auto bounded = [](uint8_t value) {
     TraceCursor c(&value, 1);
@@ -95,8 +95,8 @@ TraceHeader Legal() {
   return h;
 }
 
-// A recording of the formats before drafts and before classes of service.
-TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
+// Headers of earlier formats lack some names.
+TEST(TraceHeader, ReadsEarlierFormats) {
   TraceHeader h = Legal();
   TraceBytes bytes;
   PutHeader(h, &bytes);
@@ -143,7 +143,7 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
   EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 11");
 }
 
-TEST(TraceHeader, ClassesOfServiceComeBack) {
+TEST(TraceHeader, ReadsBackClassesOfService) {
   TraceHeader h = Legal();
   h.scheduler.limits.classes = {{.name = "interactive", .slo = {.ttft_ns = kSecond}, .weight = 4}, {.name = "batch"}};
   TraceBytes bytes;
@@ -164,7 +164,7 @@ TEST(TraceHeader, ClassesOfServiceComeBack) {
   EXPECT_NE(ReadHeader(&twice).status().message().find("declared twice"), std::string::npos);
 }
 
-TEST(TraceHeader, EveryNumberHasItsRange) {
+TEST(TraceHeader, RefusesNumbersOutOfRange) {
   const auto answer = [](const std::function<void(TraceHeader*)>& spoil) {
     TraceHeader h = Legal();
     spoil(&h);
@@ -175,7 +175,7 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
     if (read.ok()) {
       EXPECT_TRUE(cursor.done());
       EXPECT_EQ(read->step_times, h.step_times);
-      EXPECT_EQ(read->scheduler.limits.watermark, 0.01) << "a share comes back as it was";
+      EXPECT_EQ(read->scheduler.limits.watermark, 0.01) << "a share is read back exactly";
       EXPECT_TRUE(read->can_chain);
       EXPECT_EQ(read->limits.blocks_total, h.kv.num_blocks);
     } else {
@@ -183,7 +183,7 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
     }
     return read.status().message();
   };
-  EXPECT_EQ(answer([](TraceHeader*) {}), "") << "every number at its least";
+  EXPECT_EQ(answer([](TraceHeader*) {}), "") << "every number at its minimum";
   EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.max_num_seqs = 0; }),
             "trace header: max-num-seqs is 0, outside [1, 1048576]");
   EXPECT_EQ(answer([](TraceHeader* h) { h->scheduler.limits.pipeline_steps = 0; }),
@@ -217,9 +217,8 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
             "trace header: step-tile-tokens is -1, outside [0, 1048576]");
 }
 
-// What a program with other policies recorded: the names that it had, in its order. What it says nothing of is as
-// declared.
-TEST(TraceHeader, KnobsComeBackByName) {
+// A recording of a program with other policies has its own knobs, in its own order. Missing knobs get their default.
+TEST(TraceHeader, ReadsBackKnobsByName) {
   TraceHeader h = Legal();
   SchedulerLimits& limits = h.scheduler.limits;
   *limits.policy.Find<int64_t>("pia-bin") = 3;
@@ -255,7 +254,7 @@ TEST(TraceHeader, KnobsComeBackByName) {
 
   const std::string retired = "\x0bmlfq-queues\x0a";  // 5
   const auto older = read(text.substr(0, bin) + retired + text.substr(bin));
-  ASSERT_TRUE(older.ok()) << "a knob that was retired: " << older.status().ToString();
+  ASSERT_TRUE(older.ok()) << "a retired knob: " << older.status().ToString();
   policy = older->scheduler.limits.policy;
   EXPECT_EQ(*policy.Find<int64_t>("pia-bin"), 3);
   EXPECT_EQ(older->kv.num_blocks, h.kv.num_blocks);
@@ -271,7 +270,7 @@ TEST(TraceHeader, KnobsComeBackByName) {
   EXPECT_NE(read(unknown).status().message().find("'xia-bin'"), std::string::npos) << read(unknown).status().message();
 }
 
-TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {
+TEST(TraceHeader, StoresTileAndStepTimesReadAtCreation) {
   struct Tiled final : StepTimeModel {
     explicit Tiled(int32_t t) : tile(t) {}
     DurationNs StepTimeNs(const StepShape&) const override { return 1000; }
@@ -286,14 +285,14 @@ TEST(TraceHeader, KeepsTheTileOfTheStepTimesAndWhatTheyWereAskedAtTheStart) {
     auto replica = Replica::Create(config, {.step_time = &model, .recorded = true});
     ASSERT_TRUE(replica.ok()) << replica.status().ToString();
     EXPECT_EQ(MakeTraceHeader(**replica, {}).step_tile_tokens, kept);
-    EXPECT_TRUE((*replica)->step_times()->answers().empty()) << "taken";
+    EXPECT_TRUE((*replica)->step_times()->answers().empty()) << "they are moved out";
     auto without = Replica::Create(config, {.step_time = &model});
-    EXPECT_EQ(MakeTraceHeader(**without, {}).step_tile_tokens, 0) << "nothing was kept to be played again";
+    EXPECT_EQ(MakeTraceHeader(**without, {}).step_tile_tokens, 0) << "no step times were recorded";
   }
 }
 
-// Its scheduler asks a step-time model whose answers are not kept: the recording could not be played again.
-TEST(RecordingDeathTest, WithoutTheStepTimesItIsRefused) {
+// The scheduler reads a step-time model whose times are not recorded, so the recording could not be replayed.
+TEST(RecordingDeathTest, TapWithoutRecordedStepTimesAborts) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   struct Model final : StepTimeModel {
     DurationNs StepTimeNs(const StepShape&) const override { return 1000; }
@@ -308,12 +307,12 @@ TEST(RecordingDeathTest, WithoutTheStepTimesItIsRefused) {
   EXPECT_DEATH((void)(*replica)->Connect(std::move(parts)), "broken invariant: !parts.tap");
 }
 
-TEST(TraceHeader, CutAnywhereItIsRefused) {
+TEST(TraceHeader, RefusesEveryTruncation) {
   TraceBytes bytes;
   PutHeader(Legal(), &bytes);
   for (size_t size = 0; size < bytes.size(); ++size) {
-    const TraceBytes cut(bytes.begin(),
-                         bytes.begin() + static_cast<ptrdiff_t>(size));  // a read beyond it is one beyond the heap's
+    // An exact heap copy, so that ASan detects reads beyond it.
+    const TraceBytes cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
     TraceCursor cursor(cut.data(), cut.size());
     const auto read = ReadHeader(&cursor);
     ASSERT_FALSE(read.ok()) << "accepted after " << size << " of " << bytes.size() << " bytes";
@@ -321,8 +320,8 @@ TEST(TraceHeader, CutAnywhereItIsRefused) {
   }
 }
 
-// Recordings hold these hashes and are replayed by later programs: who changes the hash raises kTraceVersion.
-TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
+// Recordings store these hashes, and later programs replay them: a change of the hash needs a new kTraceVersion.
+TEST(PlanHash, MatchesExistingRecordings) {
   HarnessConfig config;
   config.executor.max_in_flight = 2;
   config.executor.can_chain = true;
@@ -331,7 +330,7 @@ TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
   h.MustSubmit(MakeRequest(Tokens(2, 2), 2));
   ASSERT_EQ(h.Run(), "");
   ASSERT_EQ(h.plans(), (std::vector<std::string>{"0:0+3* 1:0+2*", "0:3+1* 1:2+1*"}));
-  // Two items, the other two of four chains stay as they begin.
+  // Two items; the other two of the four chains keep their initial values.
   const auto items = [](uint64_t step, uint64_t first, uint64_t second) {
     uint64_t hash = MixHash(2, MixHash(step, first));
     hash = MixHash(hash, MixHash(step + 1, second));
@@ -342,8 +341,8 @@ TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
                      kSample = 2, kChained = 1;
   uint64_t prompts = items(0, kOneRow + 3 * kCount + kSample, kOneRow + kSlot1 + 2 * kCount + kSample);
   for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot);        // starts
-  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot << 32);  // updates of tables, at index 0
-  for (const uint64_t block : {0, 1}) prompts = MixHash(prompts, block);      // what is written there
+  for (const uint64_t slot : {0, 1}) prompts = MixHash(prompts, slot << 32);  // table updates, at index 0
+  for (const uint64_t block : {0, 1}) prompts = MixHash(prompts, block);      // their blocks
   const uint64_t decodes = items(1, kOneRow + 3 * kPosition + kCount + kSample + kChained,
                                  kOneRow + kSlot1 + 2 * kPosition + kCount + kSample + kChained);
   EXPECT_EQ(h.loop().plan_hash(), MixHash(MixHash(0, prompts), decodes));

@@ -1,4 +1,4 @@
-// What the files of the program share: device memory, and the lines that it prints.
+// What the program's files share: device memory, and the printed lines.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -68,7 +68,7 @@ inline std::string Hex(uint32_t v, int digits = 1) {
   return text;
 }
 
-// Each file's cases. `quick` leaves out what tries all 2^32 inputs.
+// Each file's cases. `quick` omits those that test all 2^32 inputs.
 void RunMatrixCases();
 void RunMathCases(bool quick);
 void RunPairCases();

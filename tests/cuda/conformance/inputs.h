@@ -1,4 +1,4 @@
-// Inputs of the cases: plain C++17 with no CUDA in it, so that an emulator's test can make the same ones.
+// Inputs of the cases: plain C++17 without CUDA, so that an emulator's test can use the same inputs.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace conformance {
 
 using Words = std::vector<uint32_t>;
 
-// splitmix64, of which the high half is used.
+// splitmix64; its high half is used.
 class Rng {
  public:
   explicit Rng(uint64_t seed) : state_(seed) {}
@@ -37,7 +37,7 @@ inline uint64_t Hash(const uint32_t* words, size_t n) {
   return h;
 }
 
-// One pair of input and output of an exhaustive case. The case's hash is the sum of these, so that order is free.
+// One pair of input and output of an exhaustive case. The case's hash is the sum of these, so the order is free.
 #if defined(__CUDACC__)
 __host__ __device__
 #endif
@@ -60,7 +60,7 @@ struct Format {
 };
 inline constexpr Format kF32{8, 23}, kTf32{8, 10}, kBf16{8, 7}, kF16{5, 10}, kE4m3{4, 3, false}, kE5m2{5, 2};
 
-// Values at which rounding, overflow, subnormals, signs of zero and NaN payloads show; the negatives follow.
+// Values that show rounding, overflow, subnormals, signs of zero and NaN payloads; then their negatives.
 inline Words Specials(Format f) {
   const uint32_t ulp = 1, one = f.One(), top = (1u << (f.exponent_bits + f.mantissa_bits)) - 1;
   const uint32_t normal = 1u << f.mantissa_bits, infinity = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
@@ -89,7 +89,7 @@ inline Words Specials(Format f) {
   return v;
 }
 
-// f32 values at which a narrower format rounds, ties, overflows or goes subnormal.
+// f32 values at which a narrower format rounds, ties, overflows or becomes subnormal.
 inline Words NarrowingSpecials(Format f) {
   Words v = Specials(kF32);
   const int drop = 23 - f.mantissa_bits;
@@ -119,8 +119,8 @@ inline const char* Name(Profile p) {
   return names[int(p)];
 }
 
-// One value of format `f`. integers: -4 to 4. near: exponents of -2 to 1. wide: exponents over most of the range that
-// products in f32 allow. tiny: subnormals and the least normals. bits: any bits, one in eight a special value.
+// One value of format `f`. integers: -4 to 4. near: exponents -2 to 1. wide: exponents over most of the range allowed
+// by products in f32. tiny: subnormals and the least normals. bits: any bits, one in eight a special value.
 inline uint32_t Draw(Rng& rng, Format f, Profile p) {
   const uint32_t sign = rng.Below(2) ? f.SignBit() : 0, bits = rng.Next();
   const uint32_t mantissa = bits & ((1u << f.mantissa_bits) - 1);
@@ -149,7 +149,7 @@ inline uint32_t Draw(Rng& rng, Format f, Profile p) {
   return bits & ((f.SignBit() << 1) - 1);
 }
 
-// The value of a finite number; infinities and NaN are not asked for.
+// The value of a finite number; not defined for infinities and NaN.
 inline double Value(uint32_t bits, Format f) {
   const uint32_t field = (bits >> f.mantissa_bits) & ((1u << f.exponent_bits) - 1);
   double v = bits & ((1u << f.mantissa_bits) - 1);
@@ -164,8 +164,8 @@ inline double Value(uint32_t bits, Format f) {
   return bits & f.SignBit() ? -v : v;
 }
 
-// Where a warp keeps the elements of an m16n8 product. Every lane has `registers` words for A; a word holds `per_word`
-// elements of A or B, which is 32 over the element's bits.
+// Placement of an m16n8 product's elements in a warp. Each lane has `registers` words of A; a word holds `per_word`
+// elements of A or B: 32 / the element's bits.
 struct Tile {
   int k, per_word;
   int ARegisters() const { return k / per_word / 2; }
@@ -181,12 +181,12 @@ inline Place APlace(Tile t, int lane, int reg, int part) {
 inline Place BPlace(Tile t, int lane, int reg, int part) {
   return {lane % 4 * t.per_word + part + 4 * t.per_word * reg, lane / 4};
 }
-// Of a sum of 32 bits. A sum of 16 bits has two to a register: number 2 * register + part.
+// For sums of 32 bits. A register holds two sums of 16 bits: number = 2 * register + part.
 inline Place CPlace(int lane, int number) {
   return {lane / 4 + 8 * (number / 2), lane % 4 * 2 + number % 2};
 }
 
-// A, B and C of one product as matrices, and as the registers of 32 lanes.
+// A, B and C of one product, as matrices and as the registers of 32 lanes.
 struct Product {
   Tile tile;
   Format in_a, in_b, sum;  // mantissa_bits 0: integers
@@ -247,7 +247,7 @@ struct Product {
 };
 inline constexpr Format kInt8{7, 0}, kInt32{31, 0};
 
-// Draws A by rows, then B by rows of k, then C by rows. Integers take any bits.
+// Draws A by rows, then B by rows of k, then C by rows. Integers are any bits.
 inline Product RandomProduct(Rng& rng, Tile t, Format fa, Format fb, Format fs, Profile p) {
   Product product(t, fa, fb, fs);
   const auto draw = [&](Format f) -> uint32_t {
@@ -259,7 +259,7 @@ inline Product RandomProduct(Rng& rng, Tile t, Format fa, Format fb, Format fs, 
   return product;
 }
 
-// One dot product whose terms show how the sum is made. Every row of A and every column of B is the same.
+// One dot product whose terms show how the sum is computed. All rows of A and all columns of B are the same.
 struct Dot {
   std::string name;
   Words a, b;  // k each

@@ -1,12 +1,12 @@
-// What single instructions of a CUDA card give, bit by bit: see README.md. `instructions --quick` leaves out what tries
-// all 2^32 inputs.
+// Results of single instructions of a CUDA card, bit by bit: see README.md. `instructions --quick` omits the cases that
+// test all 2^32 inputs.
 #include <cstring>
 
 #include "cases.h"
 
 namespace {
 
-// The host functions of the inputs, so that another implementation of them can be checked first.
+// The host functions of the inputs, so that another implementation can check them first.
 void PrintGenerator() {
   conformance::Rng rng(1);
   conformance::Words drawn;

@@ -10,8 +10,8 @@ constexpr int kArch = __CUDA_ARCH__ / 10;
 constexpr int kArch = 0;
 #endif
 
-// An instruction from 32 bits to 32, one to 16 (its result in the low half), one from 16 to 32, one from 16 to 16.
-// `min` is the least compute capability.
+// Instructions from 32 bits to 32, to 16 (result in the low half), from 16 to 32, and from 16 to 16. `min` is the least
+// compute capability.
 #define OP_32_32(name, title, min, text)                         \
   struct name {                                                  \
     static constexpr const char* kName = title;                  \
@@ -88,7 +88,7 @@ OP_32_32(AbsF32, "abs.f32", 80, "abs.f32 %0, %1;")
 OP_32_32(NegF32, "neg.f32", 80, "neg.f32 %0, %1;")
 OP_32_32(NegFtzF32, "neg.ftz.f32", 80, "neg.ftz.f32 %0, %1;")
 
-// Those with an exact value to compare with: kFormat is the result's, kLimit the greatest |x| whose error counts.
+// Those with an exact value for comparison: kFormat is the result's, kLimit the greatest |x| whose error counts.
 #define APPROX(name, base, format, limit, expression)                          \
   struct name : base {                                                         \
     static constexpr int kMantissa = format.mantissa_bits;                     \
@@ -220,7 +220,7 @@ __global__ void MeasureErrors(Errors* errors) {
     const int kind = size < least ? kTinyResult : x != 0 && fabs(x) < least ? kTinyInput : kNormal;
     const double y = Decode<Op>(Op::F(uint32_t(bits)));
     const double ulp = ldexp(1.0, max(ilogb(size), Op::kLeast) - Op::kMantissa), error = fabs(y - exact);
-    // Copies of each kind are named with constants, so that they stay in registers.
+    // Constant indices keep the copies of each kind in registers.
     for (int k = 0; k < kKinds; ++k) {
       if (k != kind) continue;
       Errors& e = mine[k];
@@ -327,7 +327,7 @@ void ApproximateOf(const Words& specials, bool quick) {
   (Approximate<Ops>(specials, quick), ...);
 }
 
-// Two values of 16 bits to a word: each with 1.0's bits of f16 or with itself.
+// Two 16-bit values per word: each with the bits of 1.0 in f16, or with itself.
 Words Pairs(Format f) {
   Words v = Specials(f), out;
   for (uint32_t x : v) {

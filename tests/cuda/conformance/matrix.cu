@@ -6,7 +6,7 @@
 namespace conformance {
 namespace {
 
-// One product to a block. The registers of all lanes come from memory and go back, so that no layout is assumed here.
+// One product per block. The registers of all lanes are loaded from and stored to memory, so no layout is assumed here.
 template <class Op>
 __global__ void RunProducts(const uint32_t* a, const uint32_t* b, const uint32_t* c, uint32_t* d) {
   const uint32_t lane = threadIdx.x % 32, at = blockIdx.x * 32 + lane;
@@ -74,8 +74,8 @@ DEFINE_FP8(E5m2E5m2K32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32")
 DEFINE_FP8(E4m3E5m2K32, "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")
 DEFINE_FP8(E5m2E4m3K32, "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32")
 
-// wgmma m64n8: the four warps hold the same A and C, B lies in shared memory as two core matrices of 8 rows of 16
-// bytes. Only the first warp's sums are kept.
+// wgmma m64n8: the four warps hold the same A and C; B is in shared memory as two core matrices of 8 rows of 16 bytes.
+// Only the first warp's sums are kept.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define WGMMA(text, rest)                                                                                          \
   __shared__ alignas(128) uint32_t tile[64];                                                                       \
@@ -122,7 +122,7 @@ Words Run(std::vector<Product>& products) {
   return dd.Read();
 }
 
-// The product of small integers is exact in any order: whether each sum is where the layout says.
+// Returns whether each sum is where the layout places it: products of small integers are exact in any order.
 bool LayoutHolds(Product& p, const uint32_t* registers) {
   for (int lane = 0; lane < 32; ++lane) {
     for (int number = 0; number < 4; ++number) {
@@ -139,7 +139,7 @@ bool LayoutHolds(Product& p, const uint32_t* registers) {
 
 constexpr int kProducts = 64;
 
-// 64 random products to a profile. The first one's registers are shown, lane by lane, and all are hashed.
+// 64 random products per profile: all registers are hashed, and the first product's are printed lane by lane.
 template <class Op>
 void RandomCases(const std::string& name, Tile tile, Format fa, Format fb, Format fs, uint64_t seed) {
   const bool integer = fs.mantissa_bits == 0;
@@ -156,7 +156,7 @@ void RandomCases(const std::string& name, Tile tile, Format fa, Format fb, Forma
   }
 }
 
-// Products of bytes on top of sums near both ends of int32, so that some pass them.
+// Products of bytes added to sums near both ends of int32, so that some exceed them.
 template <class Op>
 void EndsCase(const std::string& name, Tile tile, uint64_t seed) {
   Rng rng(seed);
@@ -218,8 +218,8 @@ class Dots {
   std::vector<Dot> dots_;
 };
 
-// A great term, its negative and a small one 2^30 (a sum in f16: 2^20) below: the small one is lost if it is added
-// before the great ones cancel, wherever they are.
+// A large term, its negative and a term 2^30 (f16 sums: 2^20) smaller: the small one is lost if it is added before the
+// large ones cancel, at any place.
 void Dots::AddOrder() {
   const bool half_sum = fs_.Bits() == 16;
   const int high = half_sum ? 14 : std::min({30, Greatest(fa_) + Greatest(fb_)}), low = high - (half_sum ? 20 : 30);
@@ -233,7 +233,7 @@ void Dots::AddOrder() {
   for (int at = 1; at < k_; ++at) Add("order.csmall_pm" + std::to_string(at), {P(0, high), P(at, high, true)}, C(low));
 }
 
-// How far below the greatest term a bit is kept, and how the sum is rounded to its format.
+// How many places below the largest term are kept, and how the sum is rounded to its format.
 void Dots::AddRounding() {
   const bool half_sum = fs_.Bits() == 16, bytes = fa_.Bits() == 8;
   const int digits = fs_.mantissa_bits, high = half_sum ? 10 : std::min(24, Greatest(fa_) + Greatest(fb_));
@@ -243,7 +243,7 @@ void Dots::AddRounding() {
     Add("keep.pm_neg" + n, {P(0, high), P(1, high, true), P(2, high - d, true)}, 0);
     Add("keep.c_m" + n, {P(0, high, true), P(1, high - d)}, C(high));
     if (C(high - d) != 0) Add("keep.pm_c" + n, {P(0, high), P(1, high, true)}, C(high - d));
-    // The great terms are 2.25 times a power of two: whether their carry counts as a place.
+    // The large terms are 2.25 times a power of two: does their carry count as a place?
     const uint32_t half_a = 1u << (fa_.mantissa_bits - 1), half_b = 1u << (fb_.mantissa_bits - 1);
     Term great = P(0, high), less = P(1, high, true);
     great.a |= half_a, great.b |= half_b, less.a |= half_a, less.b |= half_b;
@@ -261,11 +261,11 @@ void Dots::AddRounding() {
     Add("round.two" + n, {P(0, high - d), P(1, high - d)}, C(high));
     Add("round.all" + n, Fill(0, high - d), C(high));
     Add("round.all_neg" + n, Fill(0, high - d, true), C(high));
-    // An odd last place and a little more than half of it: to nearest would go up.
+    // An odd last place and slightly more than half of it: rounding to nearest would round up.
     Add("round.odd" + n, {P(0, high - digits), P(1, high - digits - 1), P(2, high - d)}, C(high));
     Add("round.tie_even" + n, {P(0, high - digits - 1), P(1, high - d)}, C(high));
   }
-  // Carries: the sum of many equal terms needs bits above the greatest.
+  // Carries: the sum of many equal terms needs bits above the largest.
   Add("carry.all", Fill(0, high), C(high - digits));
   Add("carry.all_c", Fill(0, high), C(high));
   Add("carry.all_small", Fill(1, high), C(high - digits - 1));
@@ -307,7 +307,7 @@ void Dots::AddSpecial() {
   Add("zero.cancel_with_c", {{0, minus_a, one_b}}, fs_.One());
 }
 
-// Overflow and subnormals of the sum's format and of the factors'.
+// Overflow and subnormals, of the sum's format and of the factors' formats.
 void Dots::AddSmall() {
   const uint32_t one_a = fa_.One(), one_b = fb_.One();
   const uint32_t top = ((((1u << fs_.exponent_bits) - 1) << fs_.mantissa_bits) - 1);
@@ -354,7 +354,7 @@ void Dots::AddAll() {
   AddSmall();
 }
 
-// case NAME terms=PLACE:A*B,... c=C out=D: places that are not named hold 0 * 0.
+// case NAME terms=PLACE:A*B,... c=C out=D: places that are not named are 0 * 0.
 template <class Op>
 void DotCases(const std::string& name, Tile tile, Format fa, Format fb, Format fs) {
   Dots dots(tile.k, fa, fb, fs);
@@ -383,7 +383,7 @@ void DotCases(const std::string& name, Tile tile, Format fa, Format fb, Format f
     bool any = false;
     for (size_t k = 0; k < dot.a.size(); ++k) {
       if (dot.a[k] == 0 && dot.b[k] == 0) continue;
-      // Equal terms up to the last place are written once.
+      // Equal terms up to the last place are printed once.
       size_t to = k;
       while (to + 1 < dot.a.size() && dot.a[to + 1] == dot.a[k] && dot.b[to + 1] == dot.b[k]) ++to;
       std::printf("%s%zu", any ? "," : "", k);
@@ -402,7 +402,7 @@ void FloatCases(const std::string& name, Tile tile, Format fa, Format fb, Format
   DotCases<Op>(name, tile, fa, fb, fs);
 }
 
-// tf32 operands with bits below their mantissa: whether the card rounds or drops them.
+// tf32 operands with bits below their mantissa: does the card round or drop them?
 template <class Op>
 void LowBitsCase(const std::string& name) {
   Words out;
@@ -433,7 +433,7 @@ constexpr int kSharedWords = 1024;
                : "r"(address)                                   \
                : "memory")
 
-// `offsets` are in bytes, one to a lane.
+// `offsets`: one per lane, in bytes.
 template <int kCount, bool kTrans>
 __global__ void LoadMatrix(const uint32_t* data, const uint32_t* offsets, uint32_t* out) {
   __shared__ alignas(128) uint32_t shared[kSharedWords];

@@ -172,7 +172,7 @@ Words MapOperands(const Operands& in) {
   return out.Read();
 }
 
-// Every pair of `v`, or every triple of some of it.
+// Every pair of `v`, or every triple of a part of it.
 Operands Grid(const Words& v, int operands) {
   Operands o;
   for (size_t i = 0; i < v.size(); ++i) {
@@ -187,8 +187,8 @@ Operands Grid(const Words& v, int operands) {
   return o;
 }
 
-// 65536 triples. Floats of `f`: a third are near 1, a third anything, a third spread over exponents; `per_word` of them
-// to a word. Without a format: any bits, and every fourth third operand below 64, as shifts and fields want.
+// 65536 triples. Floats of `f`, `per_word` per word: a third near 1, a third any bits, a third spread over exponents.
+// Without a format any bits; every fourth third operand is below 64, for shifts and bit fields.
 Operands Random(uint64_t seed, const Format* f, int per_word) {
   Rng rng(seed);
   Operands o;

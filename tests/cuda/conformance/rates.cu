@@ -1,5 +1,5 @@
-// What a card and its host do at best, as JSON: memory, copies, launches, flags and matrix products. See README.md.
-// `rates [CUBLASLT_LIBRARY]`: without a library that loads, the products are left out and the reason is written.
+// Best rates of a card and its host, as JSON: memory, copies, launches, flags and matrix products. See README.md.
+// `rates [CUBLASLT_LIBRARY]`: if the library does not load, the products are omitted and the reason is written.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -84,7 +84,7 @@ class Events {
     cudaEventDestroy(from_);
     cudaEventDestroy(to_);
   }
-  // Seconds that `work` takes on the stream, `times` of them together, each sample over `times`.
+  // Seconds of `work` on the stream; each sample runs it `times` times and is divided by `times`.
   std::vector<double> Time(cudaStream_t stream, int samples, int times, const std::function<void()>& work) {
     std::vector<double> out;
     for (int s = -2; s < samples; ++s) {
@@ -99,7 +99,7 @@ class Events {
     CHECK(cudaGetLastError());
     return out;
   }
-  // The same by a graph of `times`, so that no launch is waited for.
+  // The same with a graph of `times` runs, so that launches are not measured.
   std::vector<double> TimeGraph(cudaStream_t stream, int samples, int times, const std::function<void()>& work) {
     const cudaGraphExec_t exec = Capture(stream, [&] {
       for (int i = 0; i < times; ++i) work();
@@ -178,7 +178,7 @@ void Memory(int processors) {
       Row(Text("{\"what\": \"%s\", \"mib\": %zu, \"grid\": \"%s\", \"gb_per_s\": {", what, mib, best) +
           Spread(t, moved * 1e-9, true) + "}}");
     };
-    // The best of several grids.
+    // The best of several grid sizes.
     const auto best = [&](const char* what, double moved, const std::function<void(int, int)>& launch) {
       std::vector<double> least;
       std::string grid;
@@ -264,7 +264,7 @@ __device__ uint64_t Nanoseconds() {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
   return t;
 }
-// One block to a multiprocessor; the last to end writes the end, the first block the start.
+// One block per multiprocessor; the first block writes the start, the last to end the end.
 __global__ void Stamp(unsigned long long* times) {
   if (threadIdx.x == 0) {
     atomicMin(&times[0], static_cast<unsigned long long>(Nanoseconds()));
@@ -350,7 +350,7 @@ void Launches(int processors) {
     CHECK(cudaGraphExecDestroy(exec));
   }
 
-  // What lies between kernels that take a known time: from N of them, less N times one's length in cycles.
+  // Time between kernels of known length: N of them, less N times one's length in cycles.
   const long long cycles = 20000;
   const auto gap = [&](const char* what, const std::function<void(long long)>& launch) {
     const auto run = [&](long long length) {
@@ -384,7 +384,7 @@ void Launches(int processors) {
     CHECK(cudaLaunchKernelEx(&config, SpinEarly, length));
   });
 
-  // The same by the device's own clock: from the last block's end to the next kernel's first block.
+  // The same with the device's own clock: from the last block's end to the next kernel's first block.
   constexpr int kStamps = 200;
   unsigned long long* times = nullptr;
   CHECK(cudaMalloc(&times, kStamps * 16));
@@ -422,7 +422,7 @@ __global__ void Raise(volatile uint32_t* flag, uint32_t value) {
   *flag = value;
   __threadfence_system();
 }
-// Answers the host's numbers until `last`.
+// Replies to the host's numbers until `last`.
 __global__ void Answer(volatile uint32_t* ask, volatile uint32_t* reply, uint32_t last) {
   for (uint32_t n = 1; n <= last; ++n) {
     const long long from = clock64();
@@ -529,7 +529,7 @@ struct Lt {
   LT_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
   LT_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
 #undef LT_FUNCTION
-  // Empty when all is there.
+  // Returns an empty string on success.
   std::string Load(const char* path) {
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return "it does not load";
@@ -557,8 +557,8 @@ struct Shape {
   int n, k;
 };
 
-// out[M, N] = x[M, K] * w[N, K]^T with rows of x, w and out in memory, as a model has it. Weights are taken from copies
-// in turn that fill `kRotated` together, so that none stays in the cache.
+// out[M, N] = x[M, K] * w[N, K]^T with x, w and out in row order, as in a model. Weights rotate over copies of
+// `kRotated` in total, so that none stays in the cache.
 class Products {
  public:
   explicit Products(Lt& lt) : lt_(lt) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the two programs where a CUDA compiler is, runs them where a card is, compares what they print.
+# Builds the two programs (needs a CUDA compiler), runs them (needs a card), compares their output with a record.
 #   run.sh pack NVCC DIR [ARCH...]   compiles into DIR; ARCH as in sm_90a (the default), sm_80
 #   run.sh run DIR OUT [CUBLASLT]    writes OUT/instructions.txt and OUT/rates.json; CUBLASLT is a library's path
-#   run.sh compare NEW RECORDED      names the cases that differ; exit status 1 if any does
+#   run.sh compare NEW RECORDED      names the cases that differ; exit status 1 if any differ
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -31,7 +31,7 @@ run() {
     sed "1s/.*/{\n \"date\": \"$date\",\n \"driver\": \"$driver\",\n \"command\": \"run.sh run DIR OUT CUBLASLT\",/" >"$out/rates.json"
 }
 
-# Lines that begin with # tell of the machine. A case of a card that lacks an instruction is in one file alone.
+# Lines that begin with # describe the machine. If a card lacks an instruction, its cases are in one file only.
 compare() {
   awk '
     /^#/ { next }

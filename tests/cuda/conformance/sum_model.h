@@ -1,9 +1,9 @@
-// How the matrix units of a card of compute capability 9.0 add, as far as its recorded results tell: plain C++17, for
+// How the matrix units of a card of compute capability 9.0 add, as far as its recorded results show: plain C++17, for
 // an emulator. sum_model_check.cc compares it with a record, bit by bit.
 //
-// A sum takes all its products and the accumulator at once. Each is cut, towards zero, at a place that is `kept` places
-// below the leading place of the greatest; what remains is added without error; the sum is rounded once. A product's
-// leading place is the sum of its factors' exponents: that its mantissas' product may be 2 or more does not count.
+// A sum adds all its products and the accumulator at once. Each is cut, towards zero, `kept` places below the leading
+// place of the largest; the rest is added exactly; the sum is rounded once. A product's leading place is the sum of its
+// factors' exponents, even if its mantissas' product is 2 or more.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct SumRule {
   Format in_a, in_b, sum;
   int kept = 25;
   int digits = 23;              // places of the result's mantissa that can be other than 0, if the format has more
-  bool nearest = false;         // how the sum is rounded to its format: to nearest, ties to even, or towards zero
+  bool nearest = false;         // rounding of the sum to its format: to nearest, ties to even; else towards zero
   bool two_then_float = false;  // mma.sync on fp8: see DotOf
 };
 
@@ -27,7 +27,7 @@ inline uint32_t MaskOf(int bits) {
 
 struct Unpacked {
   bool negative, zero, infinite, nan;
-  uint64_t digits;         // with the hidden one
+  uint64_t digits;         // with the hidden bit
   int exponent, fraction;  // the value is digits * 2^(exponent - fraction)
 };
 inline Unpacked Unpack(uint32_t bits, Format f) {
@@ -48,8 +48,8 @@ inline Unpacked Unpack(uint32_t bits, Format f) {
   return u;
 }
 
-// value * 2^unit in format `f`: to nearest with ties to even, or towards zero. A magnitude beyond the format's is
-// infinite in both. A result of zero is +0, whatever the sign before rounding.
+// value * 2^unit in format `f`: to nearest with ties to even, or towards zero. A magnitude beyond the format's range is
+// infinite in both. A zero result is +0 for any sign.
 inline uint32_t Pack(int64_t value, int unit, Format f, bool nearest, int most_digits) {
   if (value == 0) return 0;
   const uint32_t sign = value < 0 ? f.SignBit() : 0;
@@ -68,7 +68,7 @@ inline uint32_t Pack(int64_t value, int unit, Format f, bool nearest, int most_d
     digits <<= -drop;
   }
   digits <<= spare;
-  // The hidden one of a normal number adds 1 to the exponent's field, a carry out of rounding likewise.
+  // The hidden bit of a normal number adds 1 to the exponent field, as does a carry from rounding.
   const uint64_t bits = (uint64_t(exponent + f.Bias() - 1) << f.mantissa_bits) + digits;
   const uint64_t infinity = uint64_t(MaskOf(f.exponent_bits)) << f.mantissa_bits;
   return bits == 0 ? 0 : sign | uint32_t(std::min(bits, infinity));
@@ -111,8 +111,8 @@ inline uint32_t SumOf(const SumRule& rule, const uint32_t* a, const uint32_t* b,
   return Pack(sum, unit, rule.sum, rule.nearest, rule.digits);
 }
 
-// One element of an instruction's result. On this card mma.sync on fp8 is two sums of 16 products, whose factors go by
-// places k % 4 < 2 first, the second on top of the first, and then an ordinary addition of the accumulator.
+// One element of an instruction's result. On this card mma.sync on fp8 is two sums of 16 products, places with k % 4 <
+// 2 first, the second on top of the first; an ordinary addition of the accumulator follows.
 inline uint32_t DotOf(const SumRule& rule, const uint32_t* a, const uint32_t* b, int k, uint32_t c) {
   if (!rule.two_then_float) return SumOf(rule, a, b, k, c);
   uint32_t sum = 0;

@@ -50,7 +50,7 @@ const std::map<std::string, Instruction>& Instructions() {
   return all;
 }
 
-// Products of bytes are exact. Their sum wraps, or stops at the ends of int32 when the instruction says satfinite.
+// Products of bytes are exact. Their sum wraps, or with satfinite stops at the ends of int32.
 struct IntegerInstruction {
   Tile tile;
   bool a_signed, b_signed, saturates;
@@ -84,7 +84,7 @@ Words ModelRegisters(const IntegerInstruction& instruction, Product& p) {
   return result.CRegisters();
 }
 
-// The registers of all lanes, as the record has them.
+// The registers of all lanes, in the record's order.
 Words ModelRegisters(const Instruction& instruction, Product& p) {
   std::vector<uint32_t> column(size_t(p.tile.k));
   Product result(p.tile, p.in_a, p.in_b, p.sum);
@@ -133,7 +133,7 @@ Words ModelProducts(const Instruction& instruction, Profile profile) {
   return all;
 }
 
-// `ends`: the sums begin near both ends of int32.
+// `ends`: the sums start near both ends of int32.
 Words ModelProducts(const IntegerInstruction& instruction, bool ends) {
   using namespace conformance;
   Rng rng(instruction.seed + (ends ? 10 : 0));
@@ -148,7 +148,7 @@ Words ModelProducts(const IntegerInstruction& instruction, bool ends) {
   return all;
 }
 
-// Of a line of a dot product: FROM[-TO]:A*B,...
+// The dot product of a record's line; its terms are FROM[-TO]:A*B,...
 uint32_t ModelDot(const Instruction& instruction, const std::string& line) {
   std::vector<uint32_t> a(size_t(instruction.tile.k)), b(a.size());
   std::istringstream terms(Field(line, "terms"));

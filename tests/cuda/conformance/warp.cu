@@ -1,4 +1,4 @@
-// What a warp does together (shuffles, votes, reductions), and memory: cp.async and atomics.
+// Warp operations (shuffles, votes, reductions), and memory: cp.async and atomics.
 #include "cases.h"
 
 namespace conformance {
@@ -10,7 +10,7 @@ constexpr uint32_t kAll = 0xffffffffu;
 
 enum class Shuffle { kUp, kDown, kXor, kIndex };
 
-// The value and whether its source lane was in range, as PTX tells it. `by` is every lane's own.
+// The value, and whether its source lane was in range, from PTX's predicate. `by` is per lane.
 template <Shuffle kMode>
 __global__ void RunShuffle(const uint32_t* in, const uint32_t* by, uint32_t clamp, uint32_t* out) {
   const uint32_t lane = threadIdx.x, v = in[lane], b = by[lane];
@@ -28,7 +28,7 @@ __global__ void RunShuffle(const uint32_t* in, const uint32_t* by, uint32_t clam
   if (lane == 0) out[32] = insides;
 }
 
-// The same by the compiler's functions, whose widths become PTX's clamps.
+// The same with the compiler's functions, whose widths become PTX's clamps.
 template <Shuffle kMode>
 __global__ void CallShuffle(const uint32_t* in, const uint32_t* by, int width, uint32_t* out) {
   const uint32_t lane = threadIdx.x, v = in[lane], b = by[lane];
@@ -47,7 +47,7 @@ void ShuffleCases(const char* mode, uint64_t seed) {
   for (uint32_t& w : in) w = rng.Next() & 0xffffu;
   const DeviceWords values(in);
   for (int width = 32; width >= 2; width /= 2) {
-    // The last two: lanes differ; lanes ask beyond the warp.
+    // The last two: a different amount per lane; lanes beyond the warp.
     for (uint32_t by : {0u, 1u, 3u, 16u, 31u, 33u, 1000u, 1001u}) {
       Words each(32, by);
       for (uint32_t lane = 0; lane < 32 && by >= 1000; ++lane) each[lane] = by == 1000 ? lane * 5 % 32 : lane * 11 + 40;
@@ -119,7 +119,7 @@ constexpr int kCopyWords = 16;
                : "memor"                                                                                    \
                  "y")
 
-// Copies to the third word of shared memory that holds a5 everywhere (16 bytes: to the fifth).
+// Copies to the third word of shared memory filled with a5 (16 bytes: to the fifth).
 __global__ void CopyAsync(const uint32_t* data, int size, bool through_l2, uint32_t bytes, uint32_t* out) {
   __shared__ alignas(128) uint32_t shared[kCopyWords];
   for (int i = 0; i < kCopyWords; ++i) shared[i] = 0xa5a5a5a5u;
@@ -140,8 +140,8 @@ __global__ void CopyAsync(const uint32_t* data, int size, bool through_l2, uint3
 enum class Add { kAtomGlobal, kRedGlobal, kShared };
 enum class Type { kF32, kF16x2, kBf16x2, kF16, kBf16 };
 
-// One thread to a block adds `n` values one after another, so that the order is known. What each atomic returned, then
-// the sum.
+// One thread per block adds `n` values one after another, so the order is known. Outputs what each atomic returned,
+// then the sum.
 template <Add kWhere, Type kType>
 __global__ void AddOneByOne(const uint32_t* inputs, int n, uint32_t* sums, uint32_t* outputs) {
   __shared__ uint32_t shared;
@@ -180,7 +180,7 @@ __global__ void AddOneByOne(const uint32_t* inputs, int n, uint32_t* sums, uint3
     }
 #endif
     __threadfence();
-    if (kWhere == Add::kRedGlobal) before = *reinterpret_cast<volatile uint32_t*>(sum);  // after it, then
+    if (kWhere == Add::kRedGlobal) before = *reinterpret_cast<volatile uint32_t*>(sum);  // after the addition
     out[i - 1] = before;
   }
   out[n - 1] = *reinterpret_cast<volatile uint32_t*>(sum);
@@ -203,7 +203,7 @@ void AddCases(const std::string& name, Format f, bool two, uint64_t seed, int mi
     }
     run(Name(p), "seed=" + std::to_string(seed + uint64_t(p)), in);
   }
-  // What the memory holds after one addition to what it held.
+  // The memory's content after adding one value to another.
   const auto pairs = [&](const Words& in) {
     const size_t n = in.size() / 2;
     const DeviceWords values(in), at(n), out(in.size());
@@ -230,7 +230,7 @@ void AddCases(const std::string& name, Format f, bool two, uint64_t seed, int mi
             few);
 }
 
-// 8 blocks of 256 threads: sums, extremes and bits, in which order does not matter.
+// 8 blocks of 256 threads: sums, extremes and bit operations, which do not depend on the order.
 __global__ void AtomicsTogether(uint32_t* o) {
   const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x, v = i * 2654435761u;
   atomicAdd(&o[0], v);

@@ -1,4 +1,4 @@
-// Blocks on disk: they come back as they were or not at all, whatever has happened to the files.
+// Blocks on disk: they are read back unchanged or not at all, whatever has happened to the files.
 #include "engine/kv_store/block_store.h"
 
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ using test::StoreTest;
 
 class BlockStoreTest : public StoreTest {};
 
-TEST_F(BlockStoreTest, WhatIsWrittenIsReadBackAlsoAfterAReopen) {
+TEST_F(BlockStoreTest, BlocksAreReadBackAlsoAfterAReopen) {
   for (int round = 0; round < 2; ++round) {
     const auto store = Open();
     if (round == 0) Put(*store, 0, 100);
@@ -32,7 +32,7 @@ TEST_F(BlockStoreTest, WhatIsWrittenIsReadBackAlsoAfterAReopen) {
   }
 }
 
-TEST_F(BlockStoreTest, ABlockIsKeptOnce) {
+TEST_F(BlockStoreTest, ABlockIsStoredOnce) {
   const auto store = Open();
   Put(*store, 0, 3);
   const int64_t bytes = store->Stats().bytes;
@@ -41,7 +41,7 @@ TEST_F(BlockStoreTest, ABlockIsKeptOnce) {
   EXPECT_EQ(store->Stats().written, 3);
 }
 
-TEST_F(BlockStoreTest, FindsTheLeadingBlocksAndSaysWhyThereAreNoMore) {
+TEST_F(BlockStoreTest, FindsTheLeadingBlocksAndReportsWhyThereAreNoMore) {
   const auto store = Open();
   Put(*store, 0, 5);
   std::vector<Hash128> keys;
@@ -53,7 +53,7 @@ TEST_F(BlockStoreTest, FindsTheLeadingBlocksAndSaysWhyThereAreNoMore) {
   EXPECT_EQ(store->Find({}).blocks, 0);
 }
 
-TEST_F(BlockStoreTest, AnotherIdentityFindsNothingAndItsBytesCount) {
+TEST_F(BlockStoreTest, BlocksOfAnotherIdentityAreNotFoundButTheirBytesCount) {
   Put(*Open(), 0, 10);
   const auto other = Open(int64_t{1} << 20, "another model");
   EXPECT_EQ(other->Stats().blocks, 0);
@@ -61,8 +61,8 @@ TEST_F(BlockStoreTest, AnotherIdentityFindsNothingAndItsBytesCount) {
   EXPECT_EQ(other->Stats().bytes, BytesOfSegments());
 }
 
-// As a process that is killed while it writes leaves it.
-TEST_F(BlockStoreTest, ATornTailLosesTheLastBlockAlone) {
+// The files as left by a process that was killed while writing.
+TEST_F(BlockStoreTest, ATornTailLosesOnlyTheLastBlock) {
   Put(*Open(), 0, 5);
   const auto whole = folder_.string() + "_whole";
   std::filesystem::remove_all(whole);
@@ -78,7 +78,7 @@ TEST_F(BlockStoreTest, ATornTailLosesTheLastBlockAlone) {
     for (int i = 0; i < 4; ++i)
       EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
     EXPECT_FALSE(Has(*store, 4)) << index_to << " and " << blocks_to << " bytes";
-    Put(*store, 4, 6);  // it goes on where it was cut
+    Put(*store, 4, 6);  // appending continues where the files were cut
     for (int i = 0; i < 6; ++i)
       EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
     EXPECT_EQ(store->Stats().bytes, BytesOfSegments());
@@ -113,7 +113,7 @@ TEST_F(BlockStoreTest, AFlippedBitLosesOneBlockOrTheSegmentAndNeverGivesWrongByt
         EXPECT_EQ(Has(*store, i), i != hurt) << "byte " << at << " of the blocks, block " << i;
       EXPECT_FALSE(Has(*store, hurt));
       const auto warnings = store->TakeWarnings();
-      ASSERT_EQ(warnings.size(), 1u) << "each damage is told once";
+      ASSERT_EQ(warnings.size(), 1u) << "each damage is reported once";
       EXPECT_NE(warnings[0].find(".blocks' is damaged at byte " + std::to_string(hurt * kBlockBytes)),
                 std::string::npos)
           << warnings[0];
@@ -123,8 +123,8 @@ TEST_F(BlockStoreTest, AFlippedBitLosesOneBlockOrTheSegmentAndNeverGivesWrongByt
   }
 }
 
-// As a process that is killed before it has written a header leaves it: nothing was lost, and nothing is said.
-TEST_F(BlockStoreTest, ASegmentThatWasNeverBegunIsRemovedWithoutAWord) {
+// The files as left by a process that was killed before it wrote a header: nothing was lost, so there is no warning.
+TEST_F(BlockStoreTest, ASegmentWithoutAHeaderIsRemovedWithoutAWarning) {
   Put(*Open(), 0, 3);
   const std::string stem = (Files(".index").at(0).parent_path() / "00000007").string();
   for (const int index_bytes : {-1, 0, 10, 63}) {
@@ -152,8 +152,9 @@ TEST_F(BlockStoreTest, ADamagedHeaderLosesTheSegmentWithAWarning) {
   }
 }
 
-// Another program has been in the folder: what is no segment is left out, and nothing outside is touched or waited for.
-TEST_F(BlockStoreTest, FilesThatAreNoSegmentsLoseThemselvesAlone) {
+// Another program has written into the folder: files that are not segments are skipped, and nothing outside the folder
+// is modified or waited for.
+TEST_F(BlockStoreTest, FilesThatAreNotSegmentsAreSkipped) {
   namespace fs = std::filesystem;
   Put(*Open(), 0, 3);
   const fs::path subfolder = Files(".index").at(0).parent_path(), outside = folder_.string() + "_outside";
@@ -169,7 +170,7 @@ TEST_F(BlockStoreTest, FilesThatAreNoSegmentsLoseThemselvesAlone) {
   fs::remove(subfolder / "about");
   ASSERT_EQ(mkfifo((subfolder / "about").c_str(), 0600), 0);
   std::ofstream(subfolder / "00000010.index");
-  fs::resize_file(subfolder / "00000010.index", uintmax_t{1} << 30);  // of nothing
+  fs::resize_file(subfolder / "00000010.index", uintmax_t{1} << 30);  // all zeros
   for (int round = 0; round < 2; ++round) {
     const auto store = Open();
     ASSERT_NE(store, nullptr);
@@ -190,10 +191,10 @@ TEST_F(BlockStoreTest, ADamagedBlockIsWrittenAnew) {
     Put(*store, 1, 2);
     EXPECT_TRUE(Has(*store, 1));
   }
-  EXPECT_TRUE(Has(*Open(), 1)) << "the damaged one is taken for it after a restart";
+  EXPECT_TRUE(Has(*Open(), 1)) << "the damaged copy is used after a restart";
 }
 
-// The same where the damaged one lies in another segment, which was used since and therefore comes last.
+// As above, but the damaged block lies in another segment, which was used since and is therefore loaded last.
 TEST_F(BlockStoreTest, ADamagedBlockOfAnOlderSegmentIsWrittenAnew) {
   const int64_t limit = 128 * (kBlockBytes + kSegmentRecordBytes);  // segments of two blocks
   Put(*Open(limit), 0, 7);
@@ -207,14 +208,14 @@ TEST_F(BlockStoreTest, ADamagedBlockOfAnOlderSegmentIsWrittenAnew) {
                                    std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
   for (int round = 0; round < 2; ++round) {
     const auto store = Open(limit);
-    EXPECT_TRUE(Has(*store, 0)) << "the damaged one is taken for it after a restart";
+    EXPECT_TRUE(Has(*store, 0)) << "the damaged copy is used after a restart";
     Put(*store, 10 + round, 11 + round);
   }
-  EXPECT_EQ(Files(".blocks").size(), 5u) << "what is written goes on in another segment than the last";
+  EXPECT_EQ(Files(".blocks").size(), 5u) << "appending does not continue in the newest segment";
 }
 
-// The files' times are what a restart knows of uses.
-TEST_F(BlockStoreTest, UsesAreNotedOnTheDiskWhenAskedForAndNotByLooking) {
+// A restart knows uses only from the files' times.
+TEST_F(BlockStoreTest, UsesReachTheDiskOnlyThroughNoteUses) {
   const int64_t limit = 128 * (kBlockBytes + kSegmentRecordBytes);  // segments of two blocks
   Put(*Open(limit), 0, 6);
   const auto files = Files(".index");
@@ -228,10 +229,10 @@ TEST_F(BlockStoreTest, UsesAreNotedOnTheDiskWhenAskedForAndNotByLooking) {
   };
   {
     const auto store = Open(limit);
-    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(is_old(i)) << "an open is no use";
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(is_old(i)) << "opening does not count as a use";
     const Hash128 first[] = {Key(0)};
     EXPECT_EQ(store->Find(first).blocks, 1);
-    EXPECT_TRUE(is_old(0)) << "who submits a request does not wait for the disk";
+    EXPECT_TRUE(is_old(0)) << "Find does not wait for the disk";
     store->NoteUses();
   }
   EXPECT_FALSE(is_old(0));
@@ -239,10 +240,10 @@ TEST_F(BlockStoreTest, UsesAreNotedOnTheDiskWhenAskedForAndNotByLooking) {
   const auto store = Open(limit);
   std::filesystem::last_write_time(files[0], long_ago);
   store->NoteUses();
-  EXPECT_TRUE(is_old(0)) << "it was not used since";
+  EXPECT_TRUE(is_old(0)) << "segment 0 was not used since";
 }
 
-TEST_F(BlockStoreTest, StaysBelowItsLimitAndKeepsWhatIsUsed) {
+TEST_F(BlockStoreTest, StaysBelowItsLimitAndKeepsUsedBlocks) {
   const int64_t limit = 128 * (kBlockBytes + kSegmentRecordBytes);
   const auto store = Open(limit);
   const Hash128 first[] = {Key(0)};
@@ -250,7 +251,7 @@ TEST_F(BlockStoreTest, StaysBelowItsLimitAndKeepsWhatIsUsed) {
     Put(*store, i, i + 1);
     EXPECT_LE(store->Stats().bytes, limit);
     EXPECT_LE(BytesOfSegments(), limit);
-    EXPECT_EQ(store->Find(first).blocks, 1) << "it was used before every write, and went after " << i;
+    EXPECT_EQ(store->Find(first).blocks, 1) << "block 0 was used before every write, but was evicted after " << i;
   }
   EXPECT_TRUE(Has(*store, 999));
   EXPECT_FALSE(Has(*store, 500));
@@ -268,16 +269,16 @@ TEST_F(BlockStoreTest, ALowerLimitHoldsFromTheStart) {
   EXPECT_NE(said_.find("removed, to stay below"), std::string::npos) << said_;
 }
 
-TEST_F(BlockStoreTest, OtherIdentitiesMakeRoomFirstWhereTheyAreOlder) {
+TEST_F(BlockStoreTest, OlderBlocksOfOtherIdentitiesAreEvictedFirst) {
   const int64_t limit = 64 * (kBlockBytes + kSegmentRecordBytes) + 64 * kSegmentHeaderBytes;
   Put(*Open(limit, "old"), 0, 60);
   const auto store = Open(limit, "new");
   Put(*store, 0, 40);
   EXPECT_LE(BytesOfSegments(), limit);
-  EXPECT_EQ(store->Stats().blocks, 40) << "its own went before those of another model that were older";
+  EXPECT_EQ(store->Stats().blocks, 40) << "own blocks were evicted before older ones of another model";
 }
 
-TEST_F(BlockStoreTest, ATooSmallLimitIsRefusedWithTheLeast) {
+TEST_F(BlockStoreTest, ATooSmallLimitIsRefusedWithTheMinimum) {
   const auto store = TryOpen(100);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().param(), "kv-cache-dir-size");
@@ -287,8 +288,8 @@ TEST_F(BlockStoreTest, ATooSmallLimitIsRefusedWithTheLeast) {
   EXPECT_TRUE(TryOpen(least).ok());
 }
 
-// The limit on a file's size stands in for a full disk: a write comes to nothing, or to a part.
-TEST_F(BlockStoreTest, AFullDiskIsToldOnceAndWhatIsThereStays) {
+// A limit on the file size simulates a full disk: a write fails, or writes only a part.
+TEST_F(BlockStoreTest, AFullDiskIsReportedOnceAndStoredBlocksStay) {
   const auto store = Open();
   Put(*store, 0, 5);
   (void)signal(SIGXFSZ, SIG_IGN);
@@ -305,7 +306,7 @@ TEST_F(BlockStoreTest, AFullDiskIsToldOnceAndWhatIsThereStays) {
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(Has(*store, i)) << i;
   const auto warnings = store->TakeWarnings();
   ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].find("nothing more is written"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("no more blocks are written"), std::string::npos) << warnings[0];
   EXPECT_EQ(BytesOfSegments(), store->Stats().bytes) << "half a block was left behind";
 }
 

@@ -1,4 +1,4 @@
-// The folder of --kv-cache-dir: every fault of it is told by name, with what to do.
+// The folder of --kv-cache-dir: each of its faults is reported by name, with what to do.
 #include "engine/kv_store/folder.h"
 
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ TEST_F(FolderTest, TheSecretIsDrawnOnceAndIsTheOwnersAlone) {
   EXPECT_EQ(at.st_mode & 0777, 0700u);
 }
 
-TEST_F(FolderTest, OneProcessAtATime) {
+TEST_F(FolderTest, OnlyOneProcessAtATimeMayOpenAFolder) {
   const auto first = KvFolder::Open(folder_.string());
   ASSERT_TRUE(first.ok());
   ExpectHas(Refusal(), "another process uses it");
@@ -59,19 +59,19 @@ TEST_F(FolderTest, OneProcessAtATime) {
   EXPECT_EQ(status, 0) << "another process opened it";
 }
 
-TEST_F(FolderTest, AFileIsNoFolder) {
+TEST_F(FolderTest, AFileIsRefused) {
   std::ofstream(folder_) << "text";
-  ExpectHas(Refusal(), "it is a file; name a folder");
+  ExpectHas(Refusal(), "it is a file; choose a folder");
 }
 
-TEST_F(FolderTest, AFolderOfSomebodyElseIsLeftAlone) {
+TEST_F(FolderTest, AFolderWithOtherFilesIsLeftAlone) {
   std::filesystem::create_directories(folder_);
   std::ofstream(folder_ / "letter.txt") << "text";
   ExpectHas(Refusal(), "not empty and has no file 'kv-cache'");
   EXPECT_FALSE(std::filesystem::exists(File()));
 }
 
-TEST_F(FolderTest, OneThatCannotBeWrittenOrMade) {
+TEST_F(FolderTest, AFolderThatCannotBeWrittenIsRefused) {
   if (getuid() == 0) GTEST_SKIP() << "root may write everywhere";
   std::filesystem::create_directories(folder_);
   chmod(folder_.c_str(), 0500);
@@ -79,19 +79,19 @@ TEST_F(FolderTest, OneThatCannotBeWrittenOrMade) {
   chmod(folder_.c_str(), 0700);
 }
 
-TEST_F(FolderTest, OneBelowAFileCannotBeMade) {
+TEST_F(FolderTest, AFolderBelowAFileCannotBeCreated) {
   std::ofstream(folder_) << "text";
   const auto below = KvFolder::Open((folder_ / "below").string());
   ASSERT_FALSE(below.ok());
-  ExpectHas(below.status().message(), "cannot be made");
+  ExpectHas(below.status().message(), "cannot be created");
 }
 
-TEST_F(FolderTest, ANewerFormatIsNamed) {
+TEST_F(FolderTest, ANewerFormatIsRefusedByNumber) {
   ASSERT_TRUE(KvFolder::Open(folder_.string()).ok());
   std::string text = Read();
   text.replace(text.find("format 1"), 8, "format 2");
   Write(text);
-  ExpectHas(Refusal(), "it has format 2, and this program knows format 1");
+  ExpectHas(Refusal(), "it has format 2, but this program needs format 1");
   EXPECT_EQ(Read(), text);
 }
 
@@ -113,7 +113,7 @@ TEST_F(FolderTest, ADamagedSecretIsRefusedWhereverItIsHurt) {
   }
   Write(whole + "x");
   ExpectHas(Refusal(), "is damaged; remove the folder");
-  // A process that was killed before it wrote the secret.
+  // As left by a process that was killed before it wrote the secret.
   Write("");
   EXPECT_TRUE(KvFolder::Open(folder_.string()).ok());
 }
@@ -121,7 +121,7 @@ TEST_F(FolderTest, ADamagedSecretIsRefusedWhereverItIsHurt) {
 TEST_F(FolderTest, ASecretThatOthersMayReadIsRefused) {
   ASSERT_TRUE(KvFolder::Open(folder_.string()).ok());
   chmod(File().c_str(), 0644);
-  ExpectHas(Refusal(), "open to others than its owner; chmod 600 it");
+  ExpectHas(Refusal(), "can be read by others than its owner; chmod 600 it");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A folder of its own for each test, and blocks whose bytes follow from their number.
+// A separate folder for each test, and blocks whose bytes follow from their number.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class StoreTest : public testing::Test {
   static void Put(engine::BlockStore& store, int begin, int end) {
     for (int i = begin; i < end; ++i) ASSERT_TRUE(store.Append(Key(i), Bytes(i).data())) << i;
   }
-  // Whether the block is there. What is read is what was written, or nothing.
+  // Whether the block is stored. Its bytes must be those written.
   static bool Has(engine::BlockStore& store, int i) {
     std::vector<std::byte> bytes(kBlockBytes);
     const bool there = store.Read(Key(i), bytes.data());
@@ -55,7 +55,7 @@ class StoreTest : public testing::Test {
     }
     return there;
   }
-  // The files of segments with this ending, in order.
+  // The segment files with this extension, sorted.
   std::vector<std::filesystem::path> Files(const std::string& extension) const {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {

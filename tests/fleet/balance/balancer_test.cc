@@ -19,12 +19,12 @@ std::vector<ReplicaView> Loads(const std::vector<int32_t>& outstanding) {
   return views;
 }
 
-// For the time of one call.
+// The view refers to `views`.
 FleetView Of(const std::vector<ReplicaView>& views) {
   return {.replicas = views};
 }
 
-TEST(Balancers, AnUnknownNameListsTheKnownOnes) {
+TEST(Balancers, UnknownNameErrorListsAllNames) {
   const auto made = FindBalancer("roundrobin");
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().param(), "balancer");
@@ -32,7 +32,7 @@ TEST(Balancers, AnUnknownNameListsTheKnownOnes) {
     EXPECT_NE(made.status().message().find(b.name), std::string::npos) << b.name;
 }
 
-TEST(Balancers, RoundRobinGoesRoundAndSkipsWhatIsNotReady) {
+TEST(Balancers, RoundRobinCyclesThroughReadyReplicas) {
   auto balancer = Make("round-robin");
   auto views = Loads({9, 0, 0});
   std::vector<int32_t> picks;
@@ -42,7 +42,7 @@ TEST(Balancers, RoundRobinGoesRoundAndSkipsWhatIsNotReady) {
   EXPECT_EQ(balancer->Pick({}, Of(views)), 2);
 }
 
-TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
+TEST(Balancers, LeastOutstandingPicksTheFewestAndSharesTies) {
   auto balancer = Make("least-outstanding");
   EXPECT_EQ(balancer->Pick({}, Of(Loads({3, 1, 2}))), 1);
   std::vector<int> picked(3);
@@ -50,9 +50,9 @@ TEST(Balancers, LeastOutstandingTakesTheFewestAndSharesTies) {
   EXPECT_EQ(picked, (std::vector<int>{10, 10, 10}));
 }
 
-// After a pick the next tie goes to whoever comes after it, also where the pick was no tie; what is not ready is passed
-// over however empty it is.
-TEST(Balancers, LeastOutstandingGoesOnAfterItsLastPick) {
+// After a pick, the next tie goes to the replica after it, even if the pick was not a tie; replicas that are not ready
+// are skipped even when idle.
+TEST(Balancers, LeastOutstandingSearchesFromItsLastPick) {
   auto balancer = Make("least-outstanding");
   EXPECT_EQ(balancer->Pick({}, Of(Loads({1, 0, 1, 1}))), 1);
   EXPECT_EQ(balancer->Pick({}, Of(Loads({0, 0, 0, 0}))), 2);
@@ -62,8 +62,8 @@ TEST(Balancers, LeastOutstandingGoesOnAfterItsLastPick) {
   EXPECT_EQ(balancer->Pick({}, Of(views)), 2);
 }
 
-// Of two that are equally loaded the first drawn is taken: all are as likely.
-TEST(Balancers, PowerOfTwoSharesTies) {
+// The first drawn of two equally loaded replicas is picked: all are equally likely.
+TEST(Balancers, PowerOfTwoSharesTiesEvenly) {
   auto balancer = Make("p2c", 11);
   const auto views = Loads({3, 3, 3, 3});
   std::vector<int> picked(views.size());
@@ -71,8 +71,8 @@ TEST(Balancers, PowerOfTwoSharesTies) {
   for (const int n : picked) EXPECT_NEAR(n, 5000, 5 * 62);
 }
 
-// Replicas that are not ready are never drawn, and the others as often as each other.
-TEST(Balancers, DrawsAreAmongTheReady) {
+// Replicas that are not ready are never drawn; the others are drawn equally often.
+TEST(Balancers, RandomBalancersDrawOnlyReadyReplicas) {
   for (const char* name : {"random", "p2c"}) {
     auto balancer = Make(name, 5);
     auto views = Loads({3, 3, 3, 3});
@@ -87,15 +87,16 @@ TEST(Balancers, DrawsAreAmongTheReady) {
   }
 }
 
-// The emptiest of n is among the two with chance 2 / n, the fullest is chosen only if it were drawn twice: never.
-TEST(Balancers, PowerOfTwoNeverTakesTheFullestAndTakesTheEmptiestAsOftenAsItIsDrawn) {
+// The emptiest of n is among the two with probability 2 / n; the fullest would have to be drawn twice, which cannot
+// happen.
+TEST(Balancers, PowerOfTwoNeverPicksTheFullestAndPicksTheEmptiestWheneverDrawn) {
   auto balancer = Make("p2c", 7);
   const auto views = Loads({5, 4, 3, 2, 1});
   std::vector<int> picked(views.size());
   constexpr int kDraws = 20000;
   for (int i = 0; i < kDraws; ++i) ++picked[static_cast<size_t>(balancer->Pick({}, Of(views)))];
   EXPECT_EQ(picked[0], 0);
-  EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);  // five deviations
+  EXPECT_NEAR(picked[4], kDraws * 2.0 / 5, 5 * 70);  // five standard deviations
   EXPECT_TRUE(std::is_sorted(picked.begin(), picked.end()));
 }
 
@@ -114,7 +115,7 @@ TEST(Balancers, RandomIsEvenAndFollowsItsSeed) {
   EXPECT_GT(differ, 10000);
 }
 
-TEST(Balancers, NobodyReadyIsNobodyAndOneReadyIsThatOne) {
+TEST(Balancers, AllPickNoneIfNoneIsReadyAndTheOnlyReadyOne) {
   for (const BalancerInfo& info : Balancers()) {
     auto balancer = info.make(1);
     auto views = Loads({1, 2, 3, 4});

@@ -1,4 +1,4 @@
-// What a fleet knows, and the balancers that go by it.
+// The fleet's view of its replicas, and the balancers that use it.
 #include "fleet/balance/fleet.h"
 
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ std::unique_ptr<Fleet> Make(int32_t replicas, const std::string& balancer) {
   return std::move(made).value();
 }
 
-// Equation 2 of the paper, by hand: a prompt of 1,000 tokens, means of 300 and 100 tokens.
-TEST(Sal, TakesTheShortestEstimatedWait) {
+// Equation 2 of the paper, computed by hand: a prompt of 1,000 tokens; means of 300 and 100 tokens.
+TEST(Sal, PicksTheShortestEstimatedWait) {
   const auto pick = [](std::vector<ReplicaView> replicas) {
     return (*FindBalancer("sal"))
         ->make(1)
@@ -44,14 +44,14 @@ TEST(Sal, TakesTheShortestEstimatedWait) {
   };
   // Queues: (1500 + 1000) / 500 = 5 steps against (2000 + 1000) / 500 = 6.
   EXPECT_EQ(pick({replica(10, 2000, 5000), replica(10, 1500, 5000)}), 1);
-  // Memory: 10 running free 40 tokens a step, so (1000 - 720) / 40 = 7 steps against 6 of the queue.
+  // Memory: 10 running sequences free 40 tokens per step, so (1000 - 720) / 40 = 7 steps against 6 of the queue.
   EXPECT_EQ(pick({replica(10, 1500, 720), replica(10, 2000, 5000)}), 1);
   // (1000 - 780) / 40 = 5.5 steps.
   EXPECT_EQ(pick({replica(10, 1500, 780), replica(10, 2000, 5000)}), 0);
-  // Nothing runs: what does not fit never will, what fits waits for the queue alone.
+  // If nothing runs, a prompt that does not fit never will; one that fits waits only for the queue.
   EXPECT_EQ(pick({replica(0, 0, 999), replica(10, 90'000, 5000)}), 1);
   EXPECT_EQ(pick({replica(0, 0, 1000), replica(10, 500, 5000)}), 0);
-  // Memory that the queue will take already: -200 of it are missing too.
+  // Queued requests will use more memory than is free: another 200 tokens must be freed.
   EXPECT_EQ(pick({replica(10, 1500, -200), replica(10, 13'900, 5000)}), 1) << "30 steps against 29.8";
 }
 
@@ -65,7 +65,7 @@ TEST(Sal, TiesGoToTheFewestOutstandingTokens) {
   EXPECT_EQ(sal->Pick({.prompt_tokens = 10}, {.replicas = replicas}), 1);
 }
 
-TEST(Llumnix, TakesTheFreestReplica) {
+TEST(Llumnix, PicksTheFreestReplica) {
   const auto llumnix = (*FindBalancer("llumnix"))->make(1);
   std::vector<ReplicaView> replicas{{.outstanding_requests = 4, .free_kv_tokens = 400},
                                     {.outstanding_requests = 1, .free_kv_tokens = 150},
@@ -73,14 +73,16 @@ TEST(Llumnix, TakesTheFreestReplica) {
   EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 1) << "100, 150 and 120 tokens for each in flight";
   replicas[1].free_kv_tokens = -1000;
   EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 2);
-  // Where memory is short everywhere, the one that is short of the least: a queue of forty shares no debt.
+  // Where memory is short everywhere, the replica with the smallest shortage is picked; a shortage is not divided by
+  // the number of requests.
   replicas = {{.outstanding_requests = 40, .free_kv_tokens = -8000},
               {.outstanding_requests = 10, .free_kv_tokens = -3000}};
   EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 1);
 }
 
-// Llumnix 4.4: the headroom is a replica's, however many of high priority are there, and goes with the last of them.
-TEST(Fleet, HighPriorityHasHeadroomWhereItIs) {
+// Llumnix 4.4: a replica has one headroom, however many of its requests have high priority, until the last of them
+// ends.
+TEST(Fleet, ReservesHeadroomWhereHighPriorityRequestsRun) {
   const auto fleet = Make(2, "llumnix");
   fleet->SetHeadroom(3000);
   const auto tell = [&](int32_t high_priority) {
@@ -95,25 +97,25 @@ TEST(Fleet, HighPriorityHasHeadroomWhereItIs) {
   EXPECT_EQ(fleet->view(0).free_kv_tokens, 2000) << "together, not each";
   tell(0);
   EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000);
-  // From the moment in which it is routed, before the replica is asked again.
+  // From the moment of routing, before the replica's next report.
   EXPECT_EQ(fleet->Route({.prompt_tokens = 10, .high_priority = true}), 0);
   EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000 - 10 - 3000);
   EXPECT_EQ(fleet->Route({.prompt_tokens = 10}), 1) << "others stay away";
   fleet->Routed(0, {.prompt_tokens = 10, .high_priority = true});
   EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000 - 20 - 3000);
   fleet->Routed(1, {.prompt_tokens = 10});
-  EXPECT_EQ(fleet->view(1).free_kv_tokens, 5000 - 20) << "a request without it takes none";
+  EXPECT_EQ(fleet->view(1).free_kv_tokens, 5000 - 20) << "a request of normal priority reserves none";
 }
 
-// SAL 4.2: between two answers of a replica what was routed there waits, and takes its memory.
-TEST(Fleet, CountsWhatWasRoutedSinceAReplicaWasAsked) {
+// SAL 4.2: between two reports of a replica, requests routed there count as queued, and use its memory.
+TEST(Fleet, CountsRequestsRoutedSinceTheLastReport) {
   const auto fleet = Make(2, "sal");
   const ReplicaState idle{
       .running = 1, .waiting_tokens = 0, .free_kv_tokens = 10'000, .kv_tokens = 12'000, .step_tokens = 100};
   fleet->Told(0, idle);
   fleet->Told(1,
               {.running = 1, .waiting_tokens = 250, .free_kv_tokens = 9000, .kv_tokens = 12'000, .step_tokens = 100});
-  EXPECT_EQ(fleet->view(1).free_kv_tokens, 8750) << "less what its queue will take";
+  EXPECT_EQ(fleet->view(1).free_kv_tokens, 8750) << "less what its queue will use";
   std::vector<int32_t> picks;
   for (int i = 0; i < 6; ++i) picks.push_back(fleet->Route({.prompt_tokens = 100}));
   EXPECT_EQ(picks, (std::vector<int32_t>{0, 0, 0, 1, 0, 1})) << "100, 200 and 300 tokens wait there, then 350";
@@ -122,14 +124,14 @@ TEST(Fleet, CountsWhatWasRoutedSinceAReplicaWasAsked) {
   EXPECT_EQ(fleet->view(0).outstanding_requests, 4);
   fleet->Ended(0, 100, 5);
   EXPECT_EQ(fleet->view(0).outstanding_tokens, 300);
-  EXPECT_EQ(fleet->view(0).waiting_tokens, 400) << "nothing is taken to have ended before it is asked again";
+  EXPECT_EQ(fleet->view(0).waiting_tokens, 400) << "no request counts as ended before the next report";
   fleet->Told(0, idle);
   EXPECT_EQ(fleet->view(0).waiting_tokens, 0);
   EXPECT_EQ(fleet->view(0).outstanding_tokens, 300);
 }
 
-// The caches as they are modelled: each replica a list of blocks, the least recently used dropped first.
-TEST(PrefixIndex, IsThatOfLeastRecentlyUsedCaches) {
+// The cache model: each replica has a list of blocks, and drops the least recently used first.
+TEST(PrefixIndex, MatchesSimulatedLruCaches) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Rng rng(seed);
     constexpr int32_t kReplicas = 3;
@@ -139,7 +141,7 @@ TEST(PrefixIndex, IsThatOfLeastRecentlyUsedCaches) {
       capacity.push_back(rng.UniformInt(200, 1500));
       index.SetCapacity(r, capacity.back());
     }
-    std::map<std::pair<int32_t, Hash128>, int64_t> used;  // routed tokens when it was
+    std::map<std::pair<int32_t, Hash128>, int64_t> used;  // value: routed tokens at its last use
     const auto has = [&](int32_t r, const Hash128& key) {
       const auto at = used.find({r, key});
       return at != used.end() && routed[static_cast<size_t>(r)] - at->second < capacity[static_cast<size_t>(r)];
@@ -178,7 +180,7 @@ TEST(PrefixIndex, IsThatOfLeastRecentlyUsedCaches) {
   }
 }
 
-TEST(PrefixIndex, ForgetsWhatReplicasHaveDropped) {
+TEST(PrefixIndex, ForgetsBlocksThatReplicasHaveDropped) {
   PrefixIndex index(2);
   index.SetCapacity(0, 10'000);
   index.SetCapacity(1, 10'000);
@@ -186,8 +188,8 @@ TEST(PrefixIndex, ForgetsWhatReplicasHaveDropped) {
   EXPECT_LE(index.size(), 4096u + 10) << "two replicas hold about 1,200 blocks";
 }
 
-// Ten prefixes, requests at random: each replica has some of them, and all are about equally loaded.
-TEST(PrefixAffinity, BringsPrefixesTogetherWithoutAHotSpot) {
+// Ten prefixes, random requests: each replica has some of the prefixes, and loads are about equal.
+TEST(PrefixAffinity, ConcentratesPrefixesWithoutAHotSpot) {
   const auto fleet = Make(4, "prefix-affinity");
   for (int32_t r = 0; r < 4; ++r) fleet->Told(r, {.free_kv_tokens = 100'000, .kv_tokens = 100'000, .step_tokens = 512});
   Rng rng(5);
@@ -195,7 +197,7 @@ TEST(PrefixAffinity, BringsPrefixesTogetherWithoutAHotSpot) {
   std::map<std::pair<uint64_t, int32_t>, int> served;
   int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
   for (int i = 0; i < 4000; ++i) {
-    // Half of all ask for the first one.
+    // Half of all requests use the first prefix.
     const auto prefix = static_cast<uint64_t>(rng.Uniform() < 0.5 ? 0 : rng.UniformInt(1, 9));
     const auto keys = Keys(prefix, 40);
     const int32_t at = fleet->Route({.prompt_tokens = 700, .keys = keys, .block_size = kBlock});
@@ -211,8 +213,8 @@ TEST(PrefixAffinity, BringsPrefixesTogetherWithoutAHotSpot) {
       }
     }
   }
-  EXPECT_LE(most, 1.25 * 81 * 700 / 4 + 700) << "no hot spot, whatever is asked for";
-  int homes = 0;  // of the nine that few ask for: replicas that served a tenth of their requests or more
+  EXPECT_LE(most, 1.25 * 81 * 700 / 4 + 700) << "no hot spot, even for a popular prefix";
+  int homes = 0;  // of the nine rare prefixes: replicas that served at least a tenth of the prefix's requests
   for (uint64_t prefix = 1; prefix < 10; ++prefix) {
     int all = 0;
     for (int32_t r = 0; r < 4; ++r) all += served[{prefix, r}];
@@ -221,7 +223,7 @@ TEST(PrefixAffinity, BringsPrefixesTogetherWithoutAHotSpot) {
   EXPECT_LE(homes, 9 * 3) << "spread over all replicas there would be 36";
 }
 
-TEST(PrefixAffinity, FollowsThePrefixWhereTheLoadAllows) {
+TEST(PrefixAffinity, FollowsThePrefixIfTheLoadAllows) {
   const auto fleet = Make(3, "prefix-affinity");
   for (int32_t r = 0; r < 3; ++r) fleet->Told(r, {.kv_tokens = 100'000});
   const auto a = Keys(1, 10), longer = Keys(1, 20), b = Keys(2, 10);

@@ -1,4 +1,4 @@
-// When a fleet grows and shrinks, and which replica comes and goes.
+// When a fleet grows and shrinks, and which replica is started or drained.
 #include "fleet/balance/scaling.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 constexpr auto kOff = ReplicaStanding::kOff, kStarting = ReplicaStanding::kStarting, kOn = ReplicaStanding::kOn,
                kDraining = ReplicaStanding::kDraining;
 
-// Ten running sequences; the argument: free KV tokens for each.
+// A replica with ten running sequences; `freeness`: free KV tokens for each.
 ReplicaView Free(int64_t freeness, int32_t running = 10) {
   ReplicaView r;
   r.running = r.outstanding_requests = running;
@@ -28,7 +28,7 @@ std::vector<ReplicaStanding> Standings(const Scaler& scaler, int32_t replicas) {
 }
 using Standing = std::vector<ReplicaStanding>;
 
-TEST(Scaler, StartsOneWhereTheMeanHasBeenLowForLongEnough) {
+TEST(Scaler, StartsAReplicaWhenTheMeanWasLowForTheGivenTime) {
   Scaler scaler(Options(), 3);
   const std::vector<ReplicaView> low = {Free(9), Free(0, 0), Free(0, 0)}, enough = {Free(10), Free(0, 0), Free(0, 0)};
   EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kOff, kOff}));
@@ -37,27 +37,27 @@ TEST(Scaler, StartsOneWhereTheMeanHasBeenLowForLongEnough) {
   scaler.Look(enough, 9 * kSecond + 1);
   scaler.Look(low, 10 * kSecond);
   scaler.Look(low, 19 * kSecond);
-  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kOff, kOff})) << "a break, and it counts from the beginning";
+  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kOff, kOff})) << "a break restarts the time";
   scaler.Look(low, 20 * kSecond);
   EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kStarting, kOff}));
   EXPECT_EQ(std::vector<int32_t>(scaler.changed().begin(), scaler.changed().end()), (std::vector<int32_t>{1}));
   scaler.Look(low, 49 * kSecond);
-  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kStarting, kOff})) << "while one starts no other one does";
+  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kStarting, kOff})) << "no other replica starts during a start";
   scaler.Look(low, 50 * kSecond);
   EXPECT_EQ(scaler.standing(1), kOn);
   EXPECT_EQ(scaler.started(), 1);
 }
 
-TEST(Scaler, TheMeanIsOverThoseThatTakeRequests) {
+TEST(Scaler, TheMeanIsOverReplicasThatAcceptRequests) {
   Scaler scaler({.least = 2, .start_below = 10, .drain_above = 60}, 3);
   scaler.Look(std::vector<ReplicaView>{Free(0), Free(19), Free(0, 0)}, 0);
-  EXPECT_EQ(scaler.standing(2), kOn) << "9.5 tokens on average; without a time to start it is there at once";
+  EXPECT_EQ(scaler.standing(2), kOn) << "9.5 tokens on average; without a start-up time it is on at once";
   Scaler other({.least = 2, .start_below = 10, .drain_above = 60}, 3);
   other.Look(std::vector<ReplicaView>{Free(0), Free(20), Free(-5000)}, 0);
-  EXPECT_EQ(other.standing(2), kOff) << "10 tokens on average: what is off does not count";
+  EXPECT_EQ(other.standing(2), kOff) << "10 tokens on average: a replica that is off does not count";
 }
 
-TEST(Scaler, DrainsTheOneWithTheFewestRunningAndKeepsTheLeast) {
+TEST(Scaler, DrainsTheReplicaWithTheFewestRunningDownToTheMinimum) {
   ScalingOptions options = Options();
   options.least = 2;
   options.starting_ns = 0;
@@ -74,14 +74,14 @@ TEST(Scaler, DrainsTheOneWithTheFewestRunningAndKeepsTheLeast) {
   scaler.Look(high, 3);
   EXPECT_EQ(Standings(scaler, 4), (Standing{kOn, kDraining, kOn, kDraining}));
   scaler.Look(high, 4);
-  EXPECT_EQ(Standings(scaler, 4), (Standing{kOn, kDraining, kOn, kDraining})) << "two always are there";
+  EXPECT_EQ(Standings(scaler, 4), (Standing{kOn, kDraining, kOn, kDraining})) << "two always stay";
   high[3].outstanding_requests = 0;
   scaler.Look(high, 5);
   EXPECT_EQ(Standings(scaler, 4), (Standing{kOn, kDraining, kOn, kOff})) << "nothing is left there";
   EXPECT_EQ(scaler.drained(), 2);
 }
 
-TEST(Scaler, OneThatIsDrainedComesBackBeforeAnotherOneStarts) {
+TEST(Scaler, ADrainingReplicaReturnsBeforeAnotherOneStarts) {
   ScalingOptions options = Options();
   options.after_ns = 0;
   Scaler scaler(options, 3);
@@ -91,11 +91,11 @@ TEST(Scaler, OneThatIsDrainedComesBackBeforeAnotherOneStarts) {
   scaler.Look(high, 60 * kSecond);
   ASSERT_EQ(Standings(scaler, 3), (Standing{kOn, kOn, kDraining}));
   scaler.Look(low, 61 * kSecond);
-  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kOn, kOn})) << "at once: it is loaded";
+  EXPECT_EQ(Standings(scaler, 3), (Standing{kOn, kOn, kOn})) << "at once: its model is loaded";
   EXPECT_EQ(scaler.started(), 2);
 }
 
-TEST(Scaler, CountsTheTimeOfReplicasFromTheirStartToTheirEnd) {
+TEST(Scaler, CountsReplicaTimeFromStartToEnd) {
   ScalingOptions options = Options();
   options.after_ns = 0;
   Scaler scaler(options, 2);

@@ -1,4 +1,4 @@
-// Which endpoints a request may go to, what it is told, and what is refused.
+// Permitted endpoints of a request, the choice, and refusals.
 #include "fleet/picker/picker.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct PickerTest : testing::Test {
   ScriptedFleet fleet{4};
 };
 
-TEST_F(PickerTest, OnlyTheSubsetIsAsked) {
+TEST_F(PickerTest, PicksOnlyFromTheSubset) {
   Picker picker(fleet, {}, clock);
   for (int i = 0; i < 4; ++i) {
     const Choice choice = Choose(picker, Subset({AddressOf(2), " " + AddressOf(3), "10.0.0.9:8000"}));
@@ -31,7 +31,7 @@ TEST_F(PickerTest, OnlyTheSubsetIsAsked) {
   EXPECT_EQ(fleet.picks[0].subset, (std::vector<std::string>{AddressOf(2), AddressOf(3)}));
 }
 
-TEST_F(PickerTest, AnEntryWithoutPortMeansAllPorts) {
+TEST_F(PickerTest, ASubsetEntryWithoutPortMeansAllPorts) {
   Picker picker(fleet, {}, clock);
   const Choice choice = Choose(picker, Subset({"10.0.0.1"}));
   EXPECT_EQ(choice.address, AddressOf(1));
@@ -41,7 +41,7 @@ TEST_F(PickerTest, AnEntryWithoutPortMeansAllPorts) {
   EXPECT_EQ(prefix.refusal->reason, Refusal::Reason::kNotInSubset);
 }
 
-TEST_F(PickerTest, AnEmptySubsetAllowsNone) {
+TEST_F(PickerTest, AnEmptySubsetIsRefused) {
   Picker picker(fleet, {}, clock);
   for (const Subset& subset : {Subset(std::vector<std::string>{}), Subset({"10.9.9.9:8000"})}) {
     const Choice choice = Choose(picker, subset);
@@ -51,7 +51,7 @@ TEST_F(PickerTest, AnEmptySubsetAllowsNone) {
   EXPECT_TRUE(fleet.picks.empty()) << "an empty span would mean all";
 }
 
-TEST_F(PickerTest, NoneReadyIs503) {
+TEST_F(PickerTest, RefusesWith503IfNoneIsReady) {
   Picker picker(fleet, {}, clock);
   for (int32_t i = 0; i < 4; ++i) fleet.SetReady(i, i == 3);
   const Choice outside = Choose(picker, Subset({AddressOf(0), AddressOf(1)}));
@@ -64,7 +64,7 @@ TEST_F(PickerTest, NoneReadyIs503) {
   EXPECT_EQ(none.refusal->reason, Refusal::Reason::kNoneReady);
 }
 
-TEST_F(PickerTest, FallbacksFollowTheChoiceAmongReadyOnesOfTheSubset) {
+TEST_F(PickerTest, FallbacksAreOtherReadyEndpointsOfTheSubset) {
   Picker picker(fleet, {.fallbacks = 2}, clock);
   const Choice all = Choose(picker);
   EXPECT_EQ(all.destination, AddressOf(0) + "," + AddressOf(1) + "," + AddressOf(2));
@@ -77,7 +77,7 @@ TEST_F(PickerTest, FallbacksFollowTheChoiceAmongReadyOnesOfTheSubset) {
   for (const Choice& choice : {all, ready, subset}) End(picker, choice);
 }
 
-TEST_F(PickerTest, RequestsBeyondTheLimitAre429UntilOneEnds) {
+TEST_F(PickerTest, RequestsOverTheLimitGet429UntilOneEnds) {
   Picker picker(fleet, {.max_requests_per_replica = 2}, clock);
   fleet.SetReady(0, false);
   fleet.SetReady(1, false);
@@ -98,14 +98,15 @@ TEST_F(PickerTest, RequestsBeyondTheLimitAre429UntilOneEnds) {
   EXPECT_EQ(picker.outstanding(), 0);
 }
 
-TEST_F(PickerTest, AMovedRequestCountsWhereItWent) {
+TEST_F(PickerTest, AMovedRequestCountsAtItsNewReplica) {
   Picker picker(fleet, {}, clock);
   const RequestView view{.prompt_tokens = 10};
   Choice choice = picker.Choose(view, std::nullopt);
   ASSERT_EQ(choice.address, AddressOf(0));
   EXPECT_TRUE(picker.Moved(view, AddressOf(2), &choice));
   EXPECT_EQ(choice.address, AddressOf(2));
-  EXPECT_FALSE(picker.Moved(view, "1.2.3.4:5", &choice)) << "not of this fleet: it stays where it was counted";
+  EXPECT_FALSE(picker.Moved(view, "1.2.3.4:5", &choice))
+      << "not of this fleet: the request still counts at its replica";
   EXPECT_EQ(choice.address, AddressOf(2));
   picker.Ended(choice, 7, Picker::Outcome::kCompleted);
   ASSERT_EQ(fleet.ends.size(), 2u);
@@ -115,7 +116,7 @@ TEST_F(PickerTest, AMovedRequestCountsWhereItWent) {
   EXPECT_EQ(fleet.ends[1].output_tokens, 7);
 }
 
-TEST_F(PickerTest, MetricsTellAll) {
+TEST_F(PickerTest, MetricsHaveAllCounts) {
   Picker picker(fleet, {}, clock);
   fleet.SetReady(3, false);
   End(picker, Choose(picker));
@@ -136,7 +137,7 @@ TEST_F(PickerTest, MetricsTellAll) {
   End(picker, open);
 }
 
-TEST_F(PickerTest, RoomIsLimited) {
+TEST_F(PickerTest, BodyBytesAreLimited) {
   Picker picker(fleet, {.max_body_total_bytes = 100}, clock);
   EXPECT_TRUE(picker.TakeRoom(60));
   EXPECT_FALSE(picker.TakeRoom(41));

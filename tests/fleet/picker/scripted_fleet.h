@@ -1,5 +1,5 @@
-// A fleet as a test wants it: replica i is at 10.0.0.i:8000, requests go round those that are ready and allowed, and
-// every call is written down. A ticket that is ended twice, or never, fails the test.
+// A scripted fleet: replica i is at 10.0.0.i:8000, requests go in turn to the ready and permitted replicas, and every
+// call is recorded. A ticket that is ended twice, or never, fails the test.
 #pragma once
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ class ScriptedFleet final : public EndpointSource {
 
   void Answered(int32_t replica, bool well) override { answers.emplace_back(replica, well); }
   void AppendMetrics(results::PrometheusText* text) const override {
-    text->Gauge("scripted_fleet", "Of this fleet.", 1);
+    text->Gauge("scripted_fleet", "A metric of this fleet.", 1);
   }
 
   std::vector<PickCall> picks;

@@ -1,4 +1,4 @@
-// What a data plane is answered, message by message, in every mode of a body.
+// The replies to a data plane, message by message, in every body mode.
 #include "fleet/picker/stream.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ TEST_F(StreamTest, ARequestWithoutBodyIsRoutedAtOnceInEveryMode) {
   EXPECT_EQ(fleet.ends.size(), 5u) << "a response without body ends with its headers";
 }
 
-TEST_F(StreamTest, FullDuplexAnswersTheHeadersOnceAfterTheBodysEnd) {
+TEST_F(StreamTest, FullDuplexRepliesToTheHeadersOnceAfterTheBodysEnd) {
   auto stream = Make(BodyMode::kFullDuplex);
   EXPECT_TRUE(stream->RequestHeaders(kPost, false, {}).empty());
   const std::string body = kBody;
@@ -75,7 +75,7 @@ TEST_F(StreamTest, FullDuplexAnswersTheHeadersOnceAfterTheBodysEnd) {
   EXPECT_TRUE(replies[1].end_of_stream);
   EXPECT_EQ(replies[1].body, body);
   EXPECT_EQ(fleet.picks[0].prompt_tokens, 3) << "12 bytes";
-  // Some releases of Envoy send the end again.
+  // Some releases of Envoy send the end twice.
   EXPECT_TRUE(stream->RequestBody(body.substr(body.size() - 1), true, {}).empty());
   EXPECT_EQ(fleet.picks.size(), 1u);
 }
@@ -90,7 +90,7 @@ TEST_F(StreamTest, AnEmptyLastPieceEndsTheBody) {
   EXPECT_TRUE(replies[1].end_of_stream);
 }
 
-TEST_F(StreamTest, ABodyOfNothingStillGetsItsEnd) {
+TEST_F(StreamTest, AnEmptyBodyStillGetsItsEnd) {
   auto stream = Make(BodyMode::kFullDuplex);
   EXPECT_TRUE(stream->RequestHeaders(kPost, false, {}).empty());
   const auto replies = stream->RequestBody("", true, {});
@@ -98,17 +98,17 @@ TEST_F(StreamTest, ABodyOfNothingStillGetsItsEnd) {
   EXPECT_TRUE(replies[1].end_of_stream);
 }
 
-TEST_F(StreamTest, TrailersEndTheBodyAndComeLast) {
+TEST_F(StreamTest, TrailersEndTheBodyAndTheirReplyIsLast) {
   auto stream = Make(BodyMode::kFullDuplex);
   EXPECT_TRUE(stream->RequestHeaders(kPost, false, {}).empty());
   EXPECT_TRUE(stream->RequestBody(kBody, false, {}).empty());
   const auto replies = stream->RequestTrailers({});
   ASSERT_EQ(Kinds(replies), (std::vector<Kind>{Kind::kRequestHeaders, Kind::kRequestBody, Kind::kRequestTrailers}));
-  EXPECT_FALSE(replies[1].end_of_stream) << "the trailers are the end";
+  EXPECT_FALSE(replies[1].end_of_stream) << "the trailers end the request";
   EXPECT_EQ(replies[1].body, kBody);
 }
 
-TEST_F(StreamTest, LargeBodiesGoOnInPiecesThatAnyDataPlaneTakes) {
+TEST_F(StreamTest, LargeBodiesArePassedOnInPiecesWithinTheLimit) {
   auto stream = Make(BodyMode::kFullDuplex);
   EXPECT_TRUE(stream->RequestHeaders(kPost, false, {}).empty());
   std::string body(150'000, 'x');
@@ -122,17 +122,17 @@ TEST_F(StreamTest, LargeBodiesGoOnInPiecesThatAnyDataPlaneTakes) {
   }
 }
 
-TEST_F(StreamTest, FullDuplexWithoutHeadersBringsTheChoiceWithTheBody) {
+TEST_F(StreamTest, FullDuplexWithoutHeadersRepliesWithTheChoiceInTheBody) {
   auto stream = Make(BodyMode::kFullDuplex);
   const auto replies = stream->RequestBody(kBody, true, {});
   ASSERT_EQ(Kinds(replies), std::vector<Kind>{Kind::kRequestBody});
   EXPECT_EQ(replies[0].destination, AddressOf(0));
 }
 
-TEST_F(StreamTest, ABufferedBodyIsAnsweredWithTheChoice) {
+TEST_F(StreamTest, ABufferedBodyGetsTheChoiceAsItsReply) {
   auto stream = Make(BodyMode::kBuffered);
   const auto headers = stream->RequestHeaders(kPost, false, {});
-  ASSERT_EQ(Kinds(headers), std::vector<Kind>{Kind::kRequestHeaders}) << "or no body would come";
+  ASSERT_EQ(Kinds(headers), std::vector<Kind>{Kind::kRequestHeaders}) << "otherwise no body would come";
   EXPECT_TRUE(headers[0].destination.empty());
   const auto replies = stream->RequestBody(kBody, true, {});
   ASSERT_EQ(Kinds(replies), std::vector<Kind>{Kind::kRequestBody});
@@ -140,7 +140,7 @@ TEST_F(StreamTest, ABufferedBodyIsAnsweredWithTheChoice) {
   EXPECT_FALSE(replies[0].streamed);
   EXPECT_EQ(fleet.picks[0].prompt_tokens, 3);
   EXPECT_EQ(picker.MetricsText().find("tactus_epp_body_bytes 0"), picker.MetricsText().rfind("tactus_epp_body_bytes"))
-      << "the data plane has the body, it is not held here";
+      << "the data plane stores the body, the picker does not";
 }
 
 TEST_F(StreamTest, AStreamedBodyIsRoutedByItsHeadersAndSizedByItsLength) {
@@ -156,7 +156,7 @@ TEST_F(StreamTest, AStreamedBodyIsRoutedByItsHeadersAndSizedByItsLength) {
     EXPECT_EQ(fleet.picks[0].prompt_tokens, 100);
     for (const bool end : {false, true}) {
       const auto replies = stream->RequestBody(kBody, end, {});
-      ASSERT_EQ(Kinds(replies), std::vector<Kind>{Kind::kRequestBody}) << "one answer for each message";
+      ASSERT_EQ(Kinds(replies), std::vector<Kind>{Kind::kRequestBody}) << "one reply for each message";
       EXPECT_FALSE(replies[0].streamed);
       EXPECT_TRUE(replies[0].destination.empty());
     }
@@ -164,7 +164,7 @@ TEST_F(StreamTest, AStreamedBodyIsRoutedByItsHeadersAndSizedByItsLength) {
   }
 }
 
-TEST_F(StreamTest, TheResponseGoesOnAsItComesAndEndsTheTicket) {
+TEST_F(StreamTest, ResponsePiecesPassAtOnceAndTheLastEndsTheTicket) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kPost, false, {});
   stream->RequestBody(kBody, true, {});
@@ -191,7 +191,7 @@ TEST_F(StreamTest, ResponseTrailersEndTheTicketOnce) {
   EXPECT_EQ(fleet.ends[0].output_tokens, 9);
 }
 
-TEST_F(StreamTest, OtherModesOfTheResponseGetOneAnswerForEachMessage) {
+TEST_F(StreamTest, OtherResponseModesGetOneReplyForEachMessage) {
   for (const BodyMode mode : {BodyMode::kStreamed, BodyMode::kBuffered, BodyMode::kBufferedPartial}) {
     auto stream = Make(BodyMode::kFullDuplex, mode);
     stream->RequestHeaders(kGet, true, {});
@@ -203,7 +203,7 @@ TEST_F(StreamTest, OtherModesOfTheResponseGetOneAnswerForEachMessage) {
   EXPECT_EQ(fleet.ends.size(), 3u);
 }
 
-TEST_F(StreamTest, AnErrorOfTheReplicaSaysNothingOfLengths) {
+TEST_F(StreamTest, AnErrorResponseGivesNoOutputLength) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kGet, true, {});
   stream->ResponseHeaders({{":status", "500"}, {"content-type", "application/json"}}, false, {});
@@ -213,7 +213,7 @@ TEST_F(StreamTest, AnErrorOfTheReplicaSaysNothingOfLengths) {
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"failed\"} 1"), std::string::npos);
 }
 
-TEST_F(StreamTest, AnAnswersTokensAreThoseOfItsUsage) {
+TEST_F(StreamTest, OutputTokensAreReadFromTheUsage) {
   const auto tokens = [this](const http::Headers& headers, const std::string& body, size_t piece) {
     auto stream = Make(BodyMode::kFullDuplex);
     stream->RequestHeaders(kGet, true, {});
@@ -224,19 +224,20 @@ TEST_F(StreamTest, AnAnswersTokensAreThoseOfItsUsage) {
   };
   const std::string usage = "\"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 11}}";
   for (const size_t piece : {1, 7, 100'000}) {
-    for (const size_t text : {20'000, 8'150}) {  // 8,150: what is kept is cut within the usage
+    for (const size_t text : {20'000, 8'150}) {  // 8,150: the stored end is cut within the usage
       EXPECT_EQ(tokens(kJson, "{\"text\": \"" + std::string(text, 'x') + "\", " + usage, piece), 11) << text;
     }
     EXPECT_EQ(tokens(kEvents, "data: {\"a\": 1}\n\ndata: {" + usage + "\n\ndata: [DONE]\n\n", piece), 11);
-    EXPECT_EQ(tokens(kEvents, "data: 1\n\n: ping\n\ndata: 2\n\ndata: [DONE]\n\n", piece), 2) << "an event is a token";
+    EXPECT_EQ(tokens(kEvents, "data: 1\n\n: ping\n\ndata: 2\n\ndata: [DONE]\n\n", piece), 2)
+        << "an event counts as a token";
     EXPECT_EQ(tokens(kJson, "{\"object\": \"list\"}", piece), -1);
   }
   http::Headers packed = kEvents;
   packed.emplace_back("content-encoding", "gzip");
-  EXPECT_EQ(tokens(packed, "data: 1\n\n", 100), -1) << "it is not unpacked";
+  EXPECT_EQ(tokens(packed, "data: 1\n\n", 100), -1) << "compressed bodies are not decompressed";
 }
 
-TEST_F(StreamTest, WhatAReplicaAnswersSpeaksForItOrAgainst) {
+TEST_F(StreamTest, ResponsesCountAsSuccessOrFailureOfTheReplica) {
   const auto well = [this](int status, const char* type) {
     auto stream = Make(BodyMode::kFullDuplex);
     stream->RequestHeaders(kGet, true, {});
@@ -254,7 +255,7 @@ TEST_F(StreamTest, WhatAReplicaAnswersSpeaksForItOrAgainst) {
   EXPECT_EQ(fleet.answers.back(), std::pair(2, true));
 }
 
-TEST_F(StreamTest, AClientThatGoesEndsTheTicket) {
+TEST_F(StreamTest, AClientThatDisconnectsEndsTheTicket) {
   auto before = Make(BodyMode::kFullDuplex);
   before->RequestHeaders(kPost, false, {});
   before->RequestBody("{\"pro", false, {});
@@ -269,22 +270,22 @@ TEST_F(StreamTest, AClientThatGoesEndsTheTicket) {
   EXPECT_EQ(fleet.ends[0].output_tokens, -1);
   EXPECT_EQ(picker.streams(), 0);
   EXPECT_EQ(picker.outstanding(), 0);
-  EXPECT_NE(picker.MetricsText().find("tactus_epp_body_bytes 0"), std::string::npos) << "its half body is let go";
+  EXPECT_NE(picker.MetricsText().find("tactus_epp_body_bytes 0"), std::string::npos) << "its partial body is freed";
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"aborted\"} 1"), std::string::npos);
 }
 
-TEST_F(StreamTest, AResponseWhoseBodyIsNotSeenEndsWithTheStream) {
+TEST_F(StreamTest, AResponseWithUnseenBodyEndsWithTheStream) {
   auto stream = Make(BodyMode::kNone, BodyMode::kNone);
   stream->RequestHeaders(kPost, false, {});
   stream->ResponseHeaders(kEvents, false, {});
   EXPECT_TRUE(fleet.ends.empty());
   stream.reset();
   ASSERT_EQ(fleet.ends.size(), 1u);
-  EXPECT_EQ(fleet.ends[0].output_tokens, -1) << "events that did not pass here are not none";
+  EXPECT_EQ(fleet.ends[0].output_tokens, -1) << "unseen events do not count as zero";
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"unseen\"} 1"), std::string::npos);
 }
 
-TEST_F(StreamTest, TrailersBehindABodyThatIsNotSeenEndItWithoutALength) {
+TEST_F(StreamTest, TrailersAfterAnUnseenBodyEndItWithoutALength) {
   auto stream = Make(BodyMode::kNone, BodyMode::kNone);
   stream->RequestHeaders(kPost, false, {});
   stream->ResponseHeaders(kEvents, false, {});
@@ -294,10 +295,10 @@ TEST_F(StreamTest, TrailersBehindABodyThatIsNotSeenEndItWithoutALength) {
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"completed\"} 1"), std::string::npos);
 }
 
-TEST_F(StreamTest, WithoutItsEndAResponseIsNotCompleted) {
+TEST_F(StreamTest, AResponseWithoutItsEndIsNotCompleted) {
   struct Gone {
     BodyMode mode;
-    const http::Headers* headers;  // of the response; null: none came
+    const http::Headers* headers;  // of the response; null: there is none
     const char* outcome;
   };
   const http::Headers bad = {{":status", "500"}, {"content-type", "application/json"}};
@@ -323,7 +324,7 @@ TEST_F(StreamTest, WithoutItsEndAResponseIsNotCompleted) {
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"completed\"} 0\n"), std::string::npos);
 }
 
-TEST_F(StreamTest, WhoServedItIsWhoCountsIt) {
+TEST_F(StreamTest, TheReplicaThatServedTheRequestCountsIt) {
   auto stream = Make(BodyMode::kFullDuplex);
   const auto replies = stream->RequestHeaders(kGet, true, {});
   ASSERT_EQ(replies[0].destination, AddressOf(0));
@@ -336,7 +337,7 @@ TEST_F(StreamTest, WhoServedItIsWhoCountsIt) {
   EXPECT_EQ(fleet.ends[1].output_tokens, 1);
 }
 
-TEST_F(StreamTest, TheSubsetMayComeWithAnyMessageOfTheRequest) {
+TEST_F(StreamTest, TheSubsetMayComeWithAnyRequestMessage) {
   const StreamMetadata only = {.subset = {{AddressOf(1)}}};
   auto headers = Make(BodyMode::kFullDuplex);
   headers->RequestHeaders(kPost, false, only);
@@ -365,7 +366,7 @@ TEST_F(StreamTest, ARefusalIsTheOnlyReply) {
   ExpectRefused(*streamed, streamed->RequestHeaders(kPost, false, {}), 503);
 }
 
-TEST_F(StreamTest, ABodyBeyondTheLimitIsRefusedAsSoonAsItIsKnown) {
+TEST_F(StreamTest, ABodyOverTheLimitIsRefusedAsSoonAsThatIsKnown) {
   auto stated = Make(BodyMode::kFullDuplex);
   http::Headers headers = kPost;
   headers.emplace_back("content-length", "200001");
@@ -382,16 +383,17 @@ TEST_F(StreamTest, ABodyBeyondTheLimitIsRefusedAsSoonAsItIsKnown) {
   EXPECT_EQ(exact->RequestBody("x", true, {}).size(), 5u) << "the limit itself is allowed";
 }
 
-TEST_F(StreamTest, BodiesTogetherAreLimited) {
+TEST_F(StreamTest, TheTotalOfAllBodiesIsLimited) {
   auto first = Make(BodyMode::kFullDuplex), second = Make(BodyMode::kFullDuplex), third = Make(BodyMode::kFullDuplex);
   for (Stream* stream : {first.get(), second.get(), third.get()}) stream->RequestHeaders(kPost, false, {});
   EXPECT_TRUE(first->RequestBody(std::string(180'000, 'x'), false, {}).empty());
   ExpectRefused(*second, second->RequestBody(std::string(180'000, 'x'), false, {}), 503);
   first.reset();
-  EXPECT_TRUE(third->RequestBody(std::string(180'000, 'x'), false, {}).empty()) << "what has gone leaves its room";
+  EXPECT_TRUE(third->RequestBody(std::string(180'000, 'x'), false, {}).empty())
+      << "a stream that ended frees its bytes";
 }
 
-TEST_F(StreamTest, TheRoomOfABodyIsFreeOnceItHasBeenPassedOn) {
+TEST_F(StreamTest, ABodysBytesAreFreedOnceItIsPassedOn) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kPost, false, {});
   const auto held = [&](int64_t bytes) {
@@ -399,17 +401,17 @@ TEST_F(StreamTest, TheRoomOfABodyIsFreeOnceItHasBeenPassedOn) {
   };
   stream->RequestBody(std::string(1000, 'x'), false, {});
   stream->Passed();
-  EXPECT_TRUE(held(1000)) << "its end has not come";
+  EXPECT_TRUE(held(1000)) << "its end has not arrived";
   const auto replies = stream->RequestBody(std::string(1000, 'x'), true, {});
-  EXPECT_TRUE(held(2000)) << "the replies have it";
+  EXPECT_TRUE(held(2000)) << "the replies hold it";
   stream->Passed();
-  EXPECT_TRUE(held(0)) << "no answer is needed for that";
+  EXPECT_TRUE(held(0)) << "this needs no response";
   EXPECT_EQ(Joined(replies).size(), 2000u);
 }
 
-TEST_F(StreamTest, ABodyThatIsLateIsRefusedAndItsRoomFree) {
+TEST_F(StreamTest, ALateBodyIsRefusedAndItsBytesFreed) {
   auto stream = Make(BodyMode::kFullDuplex);
-  EXPECT_TRUE(stream->waits_for_request() && !stream->seen()) << "nothing has come yet";
+  EXPECT_TRUE(stream->waits_for_request() && !stream->seen()) << "nothing has arrived yet";
   stream->RequestHeaders(kPost, false, {});
   EXPECT_TRUE(stream->seen());
   EXPECT_TRUE(stream->waits_for_request());
@@ -440,10 +442,10 @@ TEST_F(StreamTest, AMessageCountsUntilItsRepliesArePassedOn) {
   EXPECT_TRUE(held(0));
   EXPECT_TRUE(stream->TakeMessage(10, &replies));
   stream.reset();
-  EXPECT_TRUE(held(0)) << "a stream that goes gives its room back";
+  EXPECT_TRUE(held(0)) << "a stream that ends frees its bytes";
 }
 
-TEST_F(StreamTest, RubbishGoesToAReplica) {
+TEST_F(StreamTest, AnInvalidBodyIsRoutedUnchanged) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kPost, false, {});
   const std::string rubbish("\x00\xff{{{", 5);
@@ -452,7 +454,7 @@ TEST_F(StreamTest, RubbishGoesToAReplica) {
   EXPECT_EQ(replies[1].body, rubbish);
 }
 
-TEST_F(StreamTest, MessagesInNoOrderNeitherTakeTwoTicketsNorNone) {
+TEST_F(StreamTest, MessagesOutOfOrderTakeExactlyOneTicket) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestTrailers({});
   stream->RequestBody(kBody, true, {});

@@ -14,7 +14,7 @@ const std::string kStream =
     ":x\n"
     "data: {\"usage\":{\"prompt_tokens\":12,\"completion_tokens\":7}}\n\n";
 
-TEST(AnswerScanTest, PassesEverythingOnWhateverThePieces) {
+TEST(AnswerScanTest, PassesEverythingOnInPiecesOfAnySize) {
   for (size_t piece = 1; piece <= kStream.size(); ++piece) {
     AnswerScan scan;
     std::string passed;
@@ -29,7 +29,7 @@ TEST(AnswerScanTest, PassesEverythingOnWhateverThePieces) {
   }
 }
 
-TEST(AnswerScanTest, TakesTheRoutersCommentOutWhateverThePieces) {
+TEST(AnswerScanTest, RemovesTheRoutersCommentInPiecesOfAnySize) {
   const std::string comment = ": migrated {\"to\":\"http://h:1\",\"ticket\":\"t9\"}\n\n";
   for (size_t piece = 1; piece <= kStream.size() + comment.size(); ++piece) {
     AnswerScan scan;
@@ -43,7 +43,7 @@ TEST(AnswerScanTest, TakesTheRoutersCommentOutWhateverThePieces) {
   }
 }
 
-TEST(AnswerScanTest, AnEventThatSaysSoIsNotTheComment) {
+TEST(AnswerScanTest, AMigrationCommentWithinAnEventIsContent) {
   AnswerScan scan;
   const std::string text = "data: : migrated {\"to\":\"http://h:1\",\"ticket\":\"t\"}\n\n";
   EXPECT_EQ(scan.Stream(text), text);
@@ -51,7 +51,7 @@ TEST(AnswerScanTest, AnEventThatSaysSoIsNotTheComment) {
   EXPECT_EQ(scan.events(), 1);
 }
 
-TEST(AnswerScanTest, ALongCommentGoesThrough) {
+TEST(AnswerScanTest, PassesALongCommentOn) {
   const std::string text = ":" + std::string(200'000, 'x') + "\n\ndata: 1\n\n";
   for (const size_t piece : {size_t{1000}, text.size()}) {
     AnswerScan scan;
@@ -62,8 +62,8 @@ TEST(AnswerScanTest, ALongCommentGoesThrough) {
   }
 }
 
-// What ends an answer must not end it inside an event.
-TEST(AnswerScanTest, AnEventPassesWhenItIsWhole) {
+// A stream that breaks off must not end inside an event.
+TEST(AnswerScanTest, PassesAnEventOnWhenItIsComplete) {
   AnswerScan scan;
   EXPECT_EQ(scan.Stream("data: 1\n\ndata: {\"ch"), "data: 1\n\n");
   EXPECT_FALSE(scan.in_event());
@@ -76,7 +76,7 @@ TEST(AnswerScanTest, AnEventPassesWhenItIsWhole) {
   EXPECT_EQ(scan.Rest(), "");
 }
 
-TEST(AnswerScanTest, ALongEventPassesAsItComes) {
+TEST(AnswerScanTest, PassesALongEventOnAsItArrives) {
   const std::string event = "data: " + std::string(2 * kEventBytes, 'x') + "\r\n\r\n", next = "data: 2\n\n";
   for (const size_t piece : {size_t{1}, size_t{1000}, kEventBytes, event.size() + next.size()}) {
     AnswerScan scan;
@@ -95,7 +95,7 @@ TEST(AnswerScanTest, ALongEventPassesAsItComes) {
   }
 }
 
-TEST(AnswerScanTest, AnErrorThatComesFirstIsKept) {
+TEST(AnswerScanTest, WithholdsAnErrorThatComesFirst) {
   for (const std::string& text : {std::string("data: {\"error\":{\"message\":\"m\"}}\n\n"),
                                   std::string("data:{ \"error\":{\"message\":\"m\"}}\r\n\r\n")}) {
     AnswerScan first, later;
@@ -109,7 +109,7 @@ TEST(AnswerScanTest, AnErrorThatComesFirstIsKept) {
   }
 }
 
-TEST(AnswerScanTest, ATicketIsAWord) {
+TEST(AnswerScanTest, AValidTicketIsAShortWord) {
   EXPECT_TRUE(ValidTicket("0af-9Z"));
   EXPECT_TRUE(ValidTicket(std::string(64, 'a')));
   for (const std::string& bad : {std::string(), std::string(65, 'a'), std::string("a b"), std::string("a\r\nGET /"),
@@ -117,7 +117,7 @@ TEST(AnswerScanTest, ATicketIsAWord) {
     EXPECT_FALSE(ValidTicket(bad)) << bad;
 }
 
-TEST(AnswerScanTest, EndsByDoneOrByAnError) {
+TEST(AnswerScanTest, DoneAndErrorsEndAStream) {
   AnswerScan done, error;
   done.Stream("data: 1\n\ndata: [DONE]\n\n");
   EXPECT_TRUE(done.done());
@@ -126,7 +126,7 @@ TEST(AnswerScanTest, EndsByDoneOrByAnError) {
   EXPECT_TRUE(error.done());
 }
 
-TEST(AnswerScanTest, StreamsOfOtherApisEndWithAnEventOfTheirOwn) {
+TEST(AnswerScanTest, StreamsOfOtherApisEndWithTheirOwnLastEvent) {
   for (const char* last : {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}) {
     AnswerScan scan;
     scan.Stream("event: x\ndata: {\"type\":\"ping\",\"text\":\"message_stop\"}\n\n");
@@ -140,7 +140,7 @@ TEST(AnswerScanTest, StreamsOfOtherApisEndWithAnEventOfTheirOwn) {
   EXPECT_EQ(first.first_error(), "{\"type\":\"error\",\"error\":{\"message\":\"m\"}}");
 }
 
-TEST(AnswerScanTest, CountsChoicesThatSayWhyTheyEnded) {
+TEST(AnswerScanTest, CountsChoicesWithAFinishReason) {
   AnswerScan scan;
   scan.Stream("data: {\"choices\":[{\"text\":\"\\\"finish_reason\\\": \\\"stop\\\"\",\"finish_reason\":null}]}\n\n");
   EXPECT_EQ(scan.finishes(), 0);
@@ -151,14 +151,14 @@ TEST(AnswerScanTest, CountsChoicesThatSayWhyTheyEnded) {
   EXPECT_FALSE(scan.done());
 }
 
-TEST(AnswerScanTest, NothingOfAnAnswerIsBehindItsEnd) {
+TEST(AnswerScanTest, DropsEventsAfterTheEnd) {
   AnswerScan scan;
   EXPECT_EQ(scan.Stream("data: 1\n\ndata: [DONE]\n\ndata: 2\n\n: x\n\ndata: [DONE]\n\n"),
             "data: 1\n\ndata: [DONE]\n\n: x\n\n");
   EXPECT_EQ(scan.events(), 1);
 }
 
-TEST(JsonEndTest, IsReachedWhereTheTextIsWholeWhateverThePieces) {
+TEST(JsonEndTest, IsReachedAtTheEndOfTheTextInPiecesOfAnySize) {
   const std::string whole = " {\"a\": [1, {\"b\": \"}]\\\"\\\\\"}], \"c\": \"\\u007d\"}\n";
   for (size_t piece = 1; piece <= whole.size(); ++piece) {
     JsonEnd json;
@@ -171,25 +171,25 @@ TEST(JsonEndTest, IsReachedWhereTheTextIsWholeWhateverThePieces) {
   for (const char* none : {"", " ", "5", "\"{}\"", "null", "{", "[}", "{}}", "[] x", "{\"a\": \"}", "hello {}"}) {
     JsonEnd json;
     json.Feed(none);
-    EXPECT_EQ(json.reached(), std::string_view(none) == "[}") << none;  // kinds of brackets are the reader's business
+    EXPECT_EQ(json.reached(), std::string_view(none) == "[}") << none;  // kinds of brackets are not checked
   }
 }
 
-TEST(AnswerScanTest, ReadsUsageByItsOtherNames) {
+TEST(AnswerScanTest, ReadsUsageWithTheMessagesApisNames) {
   AnswerScan scan;
   scan.Whole("{\"usage\":{\"input_tokens\":5,\"cache_read_input_tokens\":16,\"output_tokens\":9}}");
   EXPECT_EQ(scan.prompt_tokens(), 21);
   EXPECT_EQ(scan.output_tokens(), 9);
 }
 
-TEST(AnswerScanTest, ReadsUsageOfAWholeAnswer) {
+TEST(AnswerScanTest, ReadsUsageOfACompleteAnswer) {
   AnswerScan scan;
   scan.Whole("{\"choices\":[],\"usage\":{\"prompt_tokens\": 5,\"total_tokens\":14,\"completion_tokens\": 9}}");
   EXPECT_EQ(scan.prompt_tokens(), 5);
   EXPECT_EQ(scan.output_tokens(), 9);
 }
 
-TEST(AnswerScanTest, TheLastEventIsKnownWhereverItsTypeStands) {
+TEST(AnswerScanTest, FindsTheLastEventsTypeAnywhereInItsObject) {
   for (const char* data : {R"({"type":"response.completed","response":{}})",
                            R"({"response":{"type":"x"},"sequence_number":2,"type":"response.completed"})",
                            R"({"response":{"text":"}\"{,"},"type" : "response.incomplete"})",
@@ -204,7 +204,7 @@ TEST(AnswerScanTest, TheLastEventIsKnownWhereverItsTypeStands) {
   EXPECT_TRUE(named.done());
 }
 
-TEST(AnswerScanTest, PartsOfAnAnswerEndNothing) {
+TEST(AnswerScanTest, PartsOfAnAnswerDoNotEndIt) {
   for (const char* data : {R"({"type":"response.output_text.delta","delta":"\"type\":\"response.completed\""})",
                            R"({"item":{"type":"response.completed"},"type":"response.output_item.done"})",
                            R"({"choices":[{"delta":{"content":"\"error\""}}],"error":null})",
@@ -215,7 +215,7 @@ TEST(AnswerScanTest, PartsOfAnAnswerEndNothing) {
   }
 }
 
-TEST(AnswerScanTest, AnErrorIsKnownWhereverItStands) {
+TEST(AnswerScanTest, FindsAnErrorAnywhereInItsObject) {
   for (const char* event :
        {"data: {\"error\":{\"message\":\"m\"}}", "data: {\"code\":500,\"error\":\"m\"}",
         "data: {\"object\":\"error\",\"message\":\"m\"}", "data: {\"message\":\"m\",\"type\":\"error\"}",
@@ -226,7 +226,7 @@ TEST(AnswerScanTest, AnErrorIsKnownWhereverItStands) {
   }
 }
 
-TEST(AnswerScanTest, AnEventThatIsTooLongMayHaveBeenTheLast) {
+TEST(AnswerScanTest, AnEventTooLongToScanMayBeTheLast) {
   AnswerScan scan;
   scan.Stream("data: {\"text\":\"" + std::string(kEventBytes, 'x'));
   EXPECT_TRUE(scan.unread());
@@ -237,13 +237,13 @@ TEST(AnswerScanTest, AnEventThatIsTooLongMayHaveBeenTheLast) {
   EXPECT_TRUE(scan.unread());
 }
 
-TEST(AnswerScanTest, AnEventThatIsTooLongWasNotTheLastWhereAnotherFollows) {
+TEST(AnswerScanTest, AnEventTooLongToScanIsNotTheLastIfAnotherFollows) {
   AnswerScan scan;
   scan.Stream("data: {\"text\":\"" + std::string(kEventBytes, 'x'));
   scan.Stream("\",\"type\":\"response.created\"}\n\n");
   EXPECT_TRUE(scan.unread());
   scan.Stream("data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n");
-  EXPECT_FALSE(scan.unread()) << "a stream that is cut here is not whole";
+  EXPECT_FALSE(scan.unread()) << "a stream that is cut here is incomplete";
 }
 
 }  // namespace

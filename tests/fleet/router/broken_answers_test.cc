@@ -1,4 +1,4 @@
-// Answers that lie, break off, move or begin with an error, and what becomes of requests when replicas go.
+// Answers that lie, break off, move or begin with an error, and requests whose replica fails.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,10 +12,10 @@ namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
 
-// Answers polls as a Tactus server does and everything else with the same bytes, and then closes the connection.
+// Answers polls as a Tactus server, and every other request with the same bytes; then closes the connection.
 class RawReplica {
  public:
-  // `polls`: what it says of itself; empty: that it is ready.
+  // `polls`: the response to polls; empty: a state that is ready.
   explicit RawReplica(std::string bytes, std::string polls = "")
       : bytes_(std::move(bytes)), polls_(std::move(polls)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
@@ -87,7 +87,7 @@ TEST(BrokenAnswersTest, ASequenceThatMovesIsFollowed) {
   options.rebalance_interval.ns = 3600 * kSecond;
   RoutedFleet fleet({&from, &to}, options);
   fleet.AwaitReady(2);
-  fleet.Fetch("POST", "/fleet/drain", "{\"url\":\"" + to.url() + "\"}");  // it gets what moves there alone
+  fleet.Fetch("POST", "/fleet/drain", "{\"url\":\"" + to.url() + "\"}");  // it only gets sequences that move there
   const auto answer = fleet.Answer(fleet.Post());
   EXPECT_EQ(answer->body, kEvent + kEvent + kEvent + kDone);
   EXPECT_EQ(to.request().path, "/fleet/streams/t7");
@@ -98,12 +98,12 @@ TEST(BrokenAnswersTest, ASequenceThatMovesIsFollowed) {
   EXPECT_EQ(to.request().path, "/fleet/streams/t8");
 }
 
-// Moves to `url` with this ticket, having told nothing.
+// An answer that moves to `url` with this ticket, without any event.
 FakeReplica::Answer MoveTo(const std::string& url, const std::string& ticket) {
   return [=](Ptr exchange) { exchange->Respond({.headers = {{"x-tactus-migrated", url + " " + ticket}}}); };
 }
 
-TEST(BrokenAnswersTest, WhereAReplicaSaysIsNotAlwaysGone) {
+TEST(BrokenAnswersTest, AMoveToAnInvalidPlaceOrTicketIsNotFollowed) {
   FakeReplica lies, other;
   other.set_answer(Refuse(404));
   const SecretFile secret;
@@ -119,21 +119,21 @@ TEST(BrokenAnswersTest, WhereAReplicaSaysIsNotAlwaysGone) {
     return answer->text();
   };
   lies.set_answer(MoveTo("http://127.0.0.1:1", "t9"));
-  EXPECT_NE(message().find("no Tactus replica of this fleet"), std::string::npos) << message();
-  lies.set_answer(MoveTo(other.url(), "t HTTP/1.1"));  // another request, in the midst of ours
-  EXPECT_NE(message().find("no valid ticket"), std::string::npos) << message();
+  EXPECT_NE(message().find("not a Tactus replica of this fleet"), std::string::npos) << message();
+  lies.set_answer(MoveTo(other.url(), "t HTTP/1.1"));  // would insert another request into ours
+  EXPECT_NE(message().find("without a valid ticket"), std::string::npos) << message();
   EXPECT_EQ(other.requests(), 0);
-  lies.set_answer(MoveTo(other.url(), "t9"));  // which knows nothing of it
+  lies.set_answer(MoveTo(other.url(), "t9"));  // an unknown ticket there
   EXPECT_NE(message().find("(404)"), std::string::npos) << message();
   EXPECT_GT(other.requests(), 0);
-  lies.set_answer(MoveTo(lies.url(), "t9"));  // round and round
+  lies.set_answer(MoveTo(lies.url(), "t9"));  // an endless loop
   const int before = lies.requests();
-  EXPECT_NE(message().find("nothing came"), std::string::npos) << message();
+  EXPECT_NE(message().find("without an answer"), std::string::npos) << message();
   EXPECT_LT(lies.requests() - before, 60);
 }
 
-// What moved and cannot be followed is had anew where nothing was passed on.
-TEST(BrokenAnswersTest, ARestThatIsNotGivenIsHadAnew) {
+// A request that moved and cannot be followed is sent again if nothing was passed on.
+TEST(BrokenAnswersTest, AMovedRequestWhoseRestIsRefusedIsSentAgain) {
   FakeReplica from, to;
   std::atomic<int> moved{0};
   from.set_answer([&](Ptr exchange) {
@@ -152,7 +152,7 @@ TEST(BrokenAnswersTest, ARestThatIsNotGivenIsHadAnew) {
   EXPECT_EQ(from.requests(), 2);
 }
 
-TEST(BrokenAnswersTest, WithoutTheSecretNothingIsAskedToMove) {
+TEST(BrokenAnswersTest, WithoutTheSecretNoReplicaMayMoveARequest) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
@@ -171,7 +171,7 @@ FakeReplica::Answer Say(const std::string& text) {
   };
 }
 
-TEST(BrokenAnswersTest, AStreamThatSaysAnErrorFirstIsHadElsewhere) {
+TEST(BrokenAnswersTest, AStreamThatBeginsWithAnErrorIsRetriedElsewhere) {
   FakeReplica fails, works;
   fails.set_answer(Say(": ping\n\n" + kError));
   works.set_answer(Stream(1));
@@ -188,13 +188,13 @@ TEST(BrokenAnswersTest, AStreamThatSaysAnErrorFirstIsHadElsewhere) {
   EXPECT_EQ(fleet.Metric("tactus_route_retries_total"), fails.requests());
 }
 
-TEST(BrokenAnswersTest, AnErrorIsNoAnswer) {
+TEST(BrokenAnswersTest, AnErrorEventCountsAsAFailure) {
   FakeReplica replica;
   replica.set_answer(Say(kError));
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
   auto answer = fleet.Answer(fleet.Post());
-  EXPECT_EQ(answer->status, 502);  // nothing was passed on: a status is still to be had
+  EXPECT_EQ(answer->status, 502);  // nothing was passed on: a status can still be sent
   EXPECT_NE(answer->body.find("step failed"), std::string::npos) << answer->body;
   replica.set_answer(Say(kEvent + kError));
   answer = fleet.Answer(fleet.Post());
@@ -204,8 +204,8 @@ TEST(BrokenAnswersTest, AnErrorIsNoAnswer) {
       << fleet.Fetch("GET", "/fleet/replicas").body;
 }
 
-// Every event that a client gets is whole, and so is the error after it.
-TEST(BrokenAnswersTest, OneThatDiesInsideAnEventEndsBetweenEvents) {
+// Every event that a client receives is complete, and so is the error after it.
+TEST(BrokenAnswersTest, AStreamThatDiesInsideAnEventEndsBetweenEvents) {
   FakeReplica dies;
   dies.set_answer(dies.BeginAndHold(kEvent + "data: {\"choi"));
   RoutedFleet fleet({&dies});
@@ -216,7 +216,7 @@ TEST(BrokenAnswersTest, OneThatDiesInsideAnEventEndsBetweenEvents) {
   EXPECT_EQ(fleet.Answer(call)->text().find(kEvent + "data: {\"error\":"), 0u) << call->text();
 }
 
-TEST(BrokenAnswersTest, OneThatDiesInsideItsFirstEventIsReplaced) {
+TEST(BrokenAnswersTest, AReplicaThatDiesInsideItsFirstEventIsReplaced) {
   FakeReplica dies, lives;
   dies.set_answer(dies.BeginAndHold("data: {\"choi"));
   lives.set_answer(Stream(1));
@@ -231,28 +231,28 @@ TEST(BrokenAnswersTest, OneThatDiesInsideItsFirstEventIsReplaced) {
   for (const auto& call : calls) EXPECT_EQ(fleet.Answer(call)->text(), kEvent + kDone);
 }
 
-// A body is counted as long as it may have to be sent again, and is there once.
-TEST(BrokenAnswersTest, ABodyGoesWhenItsAnswerHasBegun) {
+// A body counts while it may have to be sent again, and there is one copy of it.
+TEST(BrokenAnswersTest, ABodyIsFreedWhenItsAnswerBegins) {
   FakeReplica replica;
   replica.set_answer([&](Ptr exchange) { replica.Hold(std::move(exchange)); });
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
   const std::string body =
-      "{\"stream\":true,\"prompt\":\"" + std::string(1 << 20, 'x') + "\"}";  // read on its own thread
+      "{\"stream\":true,\"prompt\":\"" + std::string(1 << 20, 'x') + "\"}";  // parsed on the separate thread
   const auto call = fleet.Post(body);
   const Ptr exchange = replica.AwaitHeld();
   EXPECT_TRUE(replica.body() == body);
   EXPECT_EQ(fleet.Metric("tactus_http_body_bytes"), static_cast<double>(body.size()));
   exchange->StartStream({.content_type = "text/event-stream"});
   exchange->Write(kEvent);
-  Until("the body to be let go of", [&] { return fleet.Metric("tactus_http_body_bytes") == 0; });
+  Until("the body to be freed", [&] { return fleet.Metric("tactus_http_body_bytes") == 0; });
   exchange->Write(kDone);
   exchange->End();
   EXPECT_EQ(fleet.Answer(call)->text(), kEvent + kDone);
 }
 
-// A stream whose bytes come is no lost one, whatever its replica says or does not say of itself.
-TEST(BrokenAnswersTest, AStreamThatGoesOnIsNotLost) {
+// A stream with incoming bytes is not lost, whether or not its replica responds to polls.
+TEST(BrokenAnswersTest, AStreamThatContinuesIsNotLost) {
   FakeReplica replica;
   replica.set_answer([&](Ptr exchange) {
     exchange->StartStream({.content_type = "text/event-stream"});
@@ -269,7 +269,7 @@ TEST(BrokenAnswersTest, AStreamThatGoesOnIsNotLost) {
   Until("the second's event", [&] { return !call->text().empty() || !silent->text().empty(); });
   replica.set_state("");
   int events = 0;
-  Until("the silent one to be given up", [&] {
+  Until("the silent one to be ended", [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     first->Write(kEvent);
     ++events;
@@ -285,8 +285,8 @@ TEST(BrokenAnswersTest, AStreamThatGoesOnIsNotLost) {
   EXPECT_NE(cut->text().find("\"error\""), std::string::npos) << cut->text();
 }
 
-// Its number was never another's.
-TEST(BrokenAnswersTest, WhatRunsAtARemovedReplicaIsNobodyElses) {
+// Numbers of replicas are never reused.
+TEST(BrokenAnswersTest, ARequestAtARemovedReplicaIsNotLostWithAnotherReplica) {
   FakeReplica removed;
   removed.set_answer(removed.BeginAndHold(kEvent));
   RouterOptions options;
@@ -296,15 +296,15 @@ TEST(BrokenAnswersTest, WhatRunsAtARemovedReplicaIsNobodyElses) {
   const auto call = fleet.Post();
   Until("the first event", [&] { return call->text() == kEvent; });
   fleet.Fetch("DELETE", "/fleet/replicas", "{\"url\":\"" + removed.url() + "\"}");
-  fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"http://127.0.0.1:9\"}");  // in its place, where no server is
-  Until("the new one to count as lost", [&] { return fleet.log().find(":9: not heard of") != std::string::npos; });
+  fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"http://127.0.0.1:9\"}");  // takes its place; no server is there
+  Until("the new one to count as lost", [&] { return fleet.log().find(":9: no response") != std::string::npos; });
   const Ptr exchange = removed.AwaitHeld();
   exchange->Write(kDone);
   exchange->End();
   EXPECT_EQ(fleet.Answer(call)->text(), kEvent + kDone);
 }
 
-TEST(BrokenAnswersTest, WhatStoppingCutsOffGetsAnError) {
+TEST(BrokenAnswersTest, RequestsCutOffAtTheStopEndWithAnError) {
   FakeReplica replica;
   replica.set_answer([&](Ptr exchange) {
     if (exchange->request().Find("x-begin") != nullptr) {
@@ -328,8 +328,8 @@ TEST(BrokenAnswersTest, WhatStoppingCutsOffGetsAnError) {
   EXPECT_TRUE(begun->ended.ok()) << begun->ended.ToString();
 }
 
-// Heads and comments are no answer: who comes first is who tells something.
-TEST(BrokenAnswersTest, AHedgeDoesNotTakeAHeadForAnAnswer) {
+// Heads and comments are not answers: the first replica that sends an event leads.
+TEST(BrokenAnswersTest, AHedgeIsNotDecidedByAHead) {
   FakeReplica slow, quick;
   slow.set_answer(slow.BeginAndHold(": ping\n\n"));
   quick.set_answer(Stream(1));
@@ -343,8 +343,8 @@ TEST(BrokenAnswersTest, AHedgeDoesNotTakeAHeadForAnAnswer) {
   EXPECT_EQ(fleet.Metric("tactus_route_hedges_total"), slow.requests());
 }
 
-// An answer whose end is the connection's end cannot be seen to be whole, but by [DONE].
-TEST(BrokenAnswersTest, AnEndByClosingIsNoEnd) {
+// An answer that ends with the connection is complete only if [DONE] came.
+TEST(BrokenAnswersTest, AStreamThatEndsByClosingNeedsDone) {
   for (const bool whole : {true, false}) {
     RawReplica replica("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + kEvent +
                        (whole ? kDone : ""));
@@ -366,7 +366,7 @@ std::string Chunk(const std::string& text) {
   return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
 }
 
-// One answer of a replica that gives all requests the same.
+// One answer of a replica that answers all requests alike.
 std::shared_ptr<Recorder> AnswerOf(const std::string& bytes, const std::string& body) {
   RawReplica replica(bytes);
   RouterOptions options;
@@ -376,7 +376,7 @@ std::shared_ptr<Recorder> AnswerOf(const std::string& bytes, const std::string& 
   return fleet.Answer(fleet.Post(body));
 }
 
-// HTTP says that it is whole, and the API's end is not there.
+// HTTP reports a complete answer, but the API's last event is missing.
 TEST(BrokenAnswersTest, AStreamWithoutItsLastEventIsCut) {
   const std::string stop = "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
   const auto answer = [](const std::string& text, const char* body) {
@@ -391,22 +391,22 @@ TEST(BrokenAnswersTest, AStreamWithoutItsLastEventIsCut) {
   EXPECT_EQ(AnswerOf(kChunkedStream + "0\r\n\r\n", "{}")->status, 502);  // nothing was passed on
 }
 
-TEST(BrokenAnswersTest, AnAnswerWithoutALengthIsWholeWhereItsJsonIs) {
+TEST(BrokenAnswersTest, AnAnswerWithoutALengthIsCompleteWhenItsJsonIs) {
   const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
   const std::string json = "{\"choices\":[{\"text\":\"}\"}]}";
   EXPECT_EQ(AnswerOf(head + json, "{}")->status, 200);
   for (size_t cut = 0; cut < json.size(); ++cut) {
     const auto answer = AnswerOf(head + json.substr(0, cut), "{}");
     ASSERT_EQ(answer->status, 502) << cut;
-    ASSERT_NE(answer->body.find("before its end"), std::string::npos) << answer->body;
+    ASSERT_NE(answer->body.find("incomplete"), std::string::npos) << answer->body;
   }
-  // Too long to be held: its head has been passed on, and the connection breaks off.
+  // Too long to be held: its head has been passed on, and the connection breaks.
   const auto large = AnswerOf(head + "[\"" + std::string(2 * kHeldBytes, 'x'), "{}");
   EXPECT_EQ(large->status, 200);
   EXPECT_FALSE(large->ended.ok());
 }
 
-TEST(BrokenAnswersTest, AReplicaDoesNotSayWhereElseToAsk) {
+TEST(BrokenAnswersTest, ARedirectOfAReplicaIsNotPassedOn) {
   for (const char* status : {"301 Moved", "307 Temporary", "308 Permanent"}) {
     const auto answer = AnswerOf(
         fmt::format("HTTP/1.1 {}\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", status), "{}");
@@ -415,8 +415,8 @@ TEST(BrokenAnswersTest, AReplicaDoesNotSayWhereElseToAsk) {
   }
 }
 
-// In a poll and in an answer: a router has to go on whatever a replica says.
-TEST(BrokenAnswersTest, HeadsBeyondAllLimitsAreAReplicasOwnLoss) {
+// In a poll and in an answer: the router must continue whatever a replica sends.
+TEST(BrokenAnswersTest, HeadersOverAllLimitsFailOnlyTheirReplica) {
   for (const size_t bytes : {65'534, 65'536, 1'000'000}) {
     const std::string head = "HTTP/1.1 200 OK\r\nX: " + std::string(bytes, 'y') + "\r\nContent-Length: 2\r\n\r\n{}";
     RawReplica lies(head), polled(head, head);

@@ -1,5 +1,5 @@
-// A replica that does as a test says, an HTTP server on a free port of the loopback. No wait is without a limit: one
-// that passes it throws, which ends the test with what it waited for.
+// A scripted replica, an HTTP server on a free loopback port. Every wait has a limit and throws after it, which ends
+// the test with the condition's name.
 #pragma once
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ class FakeReplica final : public http::Handler {
     server_->Start();
     port_ = server_->port();
   }
-  // As a process that is killed: every connection ends.
+  // As when a process is killed: every connection ends.
   void Stop() {
     server_.reset();
     std::lock_guard lock(mutex_);
@@ -59,7 +59,7 @@ class FakeReplica final : public http::Handler {
     std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
   }
-  // What /fleet/state says from now on; empty: it does not answer.
+  // The response to /fleet/state from now on; empty: none.
   void set_state(std::optional<std::string> state) {
     std::lock_guard lock(mutex_);
     state_ = std::move(state);
@@ -85,13 +85,13 @@ class FakeReplica final : public http::Handler {
     std::lock_guard lock(mutex_);
     return request_;
   }
-  // The exchanges that its answer kept.
+  // Stores an exchange that is not answered yet.
   void Hold(std::shared_ptr<http::Exchange> exchange) {
     exchange->OnClosed([this] { ++gone_; });
     std::lock_guard lock(mutex_);
     held_.push_back(std::move(exchange));
   }
-  // An answer that begins its stream with this and goes no further by itself.
+  // An answer that begins its stream with `text` and is then held.
   Answer BeginAndHold(const std::string& text) {
     return [this, text](std::shared_ptr<http::Exchange> exchange) {
       exchange->StartStream({.content_type = "text/event-stream"});
@@ -147,7 +147,7 @@ class FakeReplica final : public http::Handler {
 
 inline const std::string kEvent = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n", kDone = "data: [DONE]\n\n";
 
-// So many events and the end.
+// `events` events and the end.
 inline FakeReplica::Answer Stream(int events) {
   return [events](std::shared_ptr<http::Exchange> exchange) {
     exchange->StartStream({.content_type = "text/event-stream"});

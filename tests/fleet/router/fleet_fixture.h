@@ -1,4 +1,4 @@
-// A router in front of replicas that do as a test says, and calls to it.
+// A router in front of scripted replicas, and calls to it.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ namespace tactus::fleet {
 
 inline constexpr DurationNs kCallLimit = 30 * kSecond;
 
-// A fleet's secret in a file, as long as it lives.
+// A fleet's secret in a file that exists while this does.
 class SecretFile {
  public:
   SecretFile() : path_(testing::TempDir() + "secret_" + http::RandomId()) {
@@ -42,7 +42,7 @@ class SecretFile {
   const std::string path_;
 };
 
-// Keeps what an answer brought, byte for byte.
+// Stores an answer byte for byte.
 struct Recorder : http::ResponseHandler {
   void OnHead(int status_in, const http::Headers& headers_in, TimeNs) override {
     std::lock_guard lock(mutex);
@@ -75,7 +75,7 @@ struct Recorder : http::ResponseHandler {
   bool done = false;
 };
 
-// A router over replicas, and calls to it on a thread of their own.
+// A router over replicas, and calls to it on a separate thread.
 class RoutedFleet {
  public:
   explicit RoutedFleet(const std::vector<const FakeReplica*>& replicas, RouterOptions options = {}) {
@@ -127,7 +127,7 @@ class RoutedFleet {
     if (!response.ok()) throw std::runtime_error(response.status().ToString());
     return std::move(*response);
   }
-  // A metric's value, 0 where it is not there.
+  // A metric's value; 0 if missing.
   double Metric(const std::string& name) {
     const std::string text = "\n" + Fetch("GET", "/metrics").body;
     const size_t at = text.find("\n" + name + " ");
@@ -146,7 +146,7 @@ class RoutedFleet {
   }
 
  private:
-  // Keeps the loop going meanwhile.
+  // Also keeps the loop running.
   void LookForTheEnd() {
     if (stop_.load()) return loop_.Stop();
     loop_.After(5 * kMillisecond, [this] { LookForTheEnd(); });

@@ -1,4 +1,4 @@
-// Which replicas get requests, by what they say and do.
+// Which replicas receive requests, by their reports and results.
 #include "fleet_fixture.h"
 
 namespace tactus::fleet {
@@ -6,7 +6,7 @@ namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
 
-TEST(FleetWatchTest, TheFreerOneGetsTheRequest) {
+TEST(FleetWatchTest, TheFreerReplicaGetsTheRequest) {
   FakeReplica busy, idle;
   busy.set_state(busy.State(100'000));
   RoutedFleet fleet({&busy, &idle});  // sal
@@ -16,12 +16,12 @@ TEST(FleetWatchTest, TheFreerOneGetsTheRequest) {
   busy.set_state(busy.State(0));
   idle.set_state(idle.State(100'000));
   const int polls = idle.polls();
-  Until("the news", [&] { return idle.polls() > polls + 2; });
+  Until("the new states", [&] { return idle.polls() > polls + 2; });
   for (int i = 0; i < 5; ++i) fleet.Answer(fleet.Post());
   EXPECT_EQ(busy.requests(), 5);
 }
 
-TEST(FleetWatchTest, MemoryIsWhatAReplicaSays) {
+TEST(FleetWatchTest, MemoryIsTakenFromTheReport) {
   FakeReplica full, free;
   full.set_state(full.State(0, 12'345));
   RouterOptions options;
@@ -34,7 +34,7 @@ TEST(FleetWatchTest, MemoryIsWhatAReplicaSays) {
   EXPECT_EQ(free.requests(), 5);
 }
 
-TEST(FleetWatchTest, OneThatIsNotReadyGetsNone) {
+TEST(FleetWatchTest, AReplicaThatIsNotReadyGetsNoRequest) {
   FakeReplica loads, ready;
   loads.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
   RoutedFleet fleet({&loads, &ready});
@@ -45,7 +45,7 @@ TEST(FleetWatchTest, OneThatIsNotReadyGetsNone) {
   fleet.AwaitReady(2);
 }
 
-TEST(FleetWatchTest, WithoutAReplicaTheClientIsToldSo) {
+TEST(FleetWatchTest, WithoutAReplicaTheClientGetsA503WithTheReason) {
   RoutedFleet none({});
   auto answer = none.Answer(none.Post());
   EXPECT_EQ(answer->status, 503);
@@ -57,31 +57,31 @@ TEST(FleetWatchTest, WithoutAReplicaTheClientIsToldSo) {
   RoutedFleet fleet({&loads});
   answer = fleet.Answer(fleet.Post());
   EXPECT_EQ(answer->status, 503);
-  EXPECT_NE(answer->body.find("no replica takes requests"), std::string::npos) << answer->body;
+  EXPECT_NE(answer->body.find("no replica accepts requests"), std::string::npos) << answer->body;
 }
 
-TEST(FleetWatchTest, OneOfAnotherModelIsRefusedByName) {
+TEST(FleetWatchTest, AReplicaOfAnotherModelIsRefused) {
   FakeReplica ours("ours"), other("other");
   RouterOptions options;
   options.fleet.model = "ours";
   RoutedFleet fleet({&other, &ours}, options);
   fleet.AwaitReady(1);
   Until("the warning",
-        [&] { return fleet.log().find("it serves 'other' and this fleet 'ours'") != std::string::npos; });
+        [&] { return fleet.log().find("it serves 'other', but this fleet serves 'ours'") != std::string::npos; });
   EXPECT_NE(fleet.Fetch("GET", "/fleet/replicas").body.find("\"state\":\"refused\""), std::string::npos);
 }
 
-TEST(FleetWatchTest, OneThatLiesGetsNone) {
+TEST(FleetWatchTest, AReplicaWithAnImpossibleReportGetsNoRequest) {
   FakeReplica liar, honest;
-  liar.set_state(liar.State(0, 2 << 20));  // more than it has
+  liar.set_state(liar.State(0, 2 << 20));  // more free memory than it has
   RoutedFleet fleet({&liar, &honest});
   fleet.AwaitReady(1);
-  Until("the reason", [&] { return fleet.log().find("which cannot be") != std::string::npos; });
+  Until("the reason", [&] { return fleet.log().find("which is impossible") != std::string::npos; });
   fleet.Answer(fleet.Post());
   EXPECT_EQ(liar.requests(), 0);
 }
 
-TEST(FleetWatchTest, OneThatDiesAndComesBackIsUsedAgain) {
+TEST(FleetWatchTest, AReplicaThatRestartsIsUsedAgain) {
   FakeReplica dies, lives;
   RouterOptions options;
   options.fleet.slow_start.ns = 0;
@@ -98,14 +98,14 @@ TEST(FleetWatchTest, OneThatDiesAndComesBackIsUsedAgain) {
   EXPECT_EQ(dies.requests(), before + 2);
 }
 
-TEST(FleetWatchTest, OneThatComesLaterGetsItsShareByAndBy) {
+TEST(FleetWatchTest, AReplicaAddedLaterGetsItsShareGradually) {
   FakeReplica first, later;
   RouterOptions options;
-  options.fleet.slow_start.ns = 3600 * kSecond;  // it stays at a tenth
+  options.fleet.slow_start.ns = 3600 * kSecond;  // its share stays at a tenth
   options.fleet.balancer = "round-robin";
   RoutedFleet fleet({&first}, options);
   fleet.AwaitReady(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // those of the first second begin together
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // replicas of the first second start together
   fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"" + later.url() + "\"}");
   fleet.AwaitReady(2);
   for (int i = 0; i < 60; ++i) fleet.Answer(fleet.Post());
@@ -113,7 +113,7 @@ TEST(FleetWatchTest, OneThatComesLaterGetsItsShareByAndBy) {
   EXPECT_LE(later.requests(), 10);
 }
 
-TEST(FleetWatchTest, OneThatFailsIsEjectedUnlessItIsTheHalf) {
+TEST(FleetWatchTest, AFailingReplicaIsEjectedUnlessHalfAreEjected) {
   FakeReplica broken, good;
   broken.set_answer(Refuse(502));
   RouterOptions options;
@@ -125,12 +125,12 @@ TEST(FleetWatchTest, OneThatFailsIsEjectedUnlessItIsTheHalf) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
   EXPECT_EQ(broken.requests(), 3);
   EXPECT_EQ(fleet.server().ready_replicas(), 1);
-  good.set_answer(Refuse(502));  // no other is left to go to: it stays
+  good.set_answer(Refuse(502));  // half are ejected already: it stays
   for (int i = 0; i < 10; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 502);
   EXPECT_EQ(fleet.server().ready_replicas(), 1);
 }
 
-TEST(FleetWatchTest, ADrainedOneFinishesAndGetsNoMore) {
+TEST(FleetWatchTest, ADrainedReplicaFinishesAndGetsNoMoreRequests) {
   FakeReplica drained, other;
   drained.set_answer([&](Ptr exchange) { drained.Hold(std::move(exchange)); });
   other.set_answer([&](Ptr exchange) { exchange->Respond({.body = "{}"}); });
@@ -152,7 +152,7 @@ TEST(FleetWatchTest, ADrainedOneFinishesAndGetsNoMore) {
   fleet.AwaitReady(2);
 }
 
-TEST(FleetWatchTest, TheListOfReplicasRefusesWhatIsNone) {
+TEST(FleetWatchTest, InvalidReplicaCommandsAreRefused) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
   for (const auto& [body, text] :
@@ -169,7 +169,7 @@ TEST(FleetWatchTest, TheListOfReplicasRefusesWhatIsNone) {
   EXPECT_EQ(fleet.server().ready_replicas(), 0);
 }
 
-TEST(FleetWatchTest, TheFleetIsTheAdminsWhereThereIsAKey) {
+TEST(FleetWatchTest, WithAnAdminKeyFleetRoutesNeedIt) {
   RouterOptions options;
   options.admin_key = "secret";
   RoutedFleet fleet({}, options);
@@ -177,8 +177,8 @@ TEST(FleetWatchTest, TheFleetIsTheAdminsWhereThereIsAKey) {
   EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas", "", {{"Authorization", "Bearer secret"}}).status, 200);
 }
 
-// What a page of another site may send without asking changes nothing.
-TEST(FleetWatchTest, CommandsAreJsonByTheirType) {
+// Web pages can send other types to another site without its permission.
+TEST(FleetWatchTest, CommandsNeedTheJsonContentType) {
   RoutedFleet fleet({});
   for (const char* method : {"POST", "DELETE"}) {
     const auto answer = fleet.Fetch(method, "/fleet/replicas", "", {{"Content-Type", "text/plain"}});
@@ -187,11 +187,11 @@ TEST(FleetWatchTest, CommandsAreJsonByTheirType) {
   }
 }
 
-TEST(FleetWatchTest, OptionsThatCannotWorkAreRefusedByName) {
+TEST(FleetWatchTest, InvalidOptionsAreRefusedByName) {
   const auto refused = [](RouterOptions options) {
     options.port = 0;
     const auto server = RouterServer::Listen(options, SystemClock(), {});
-    return server.ok() ? std::string("taken") : server.status().message();
+    return server.ok() ? std::string("accepted") : server.status().message();
   };
   RouterOptions options;
   options.fleet.replicas = {"http://a:1,ftp://b"};
@@ -210,8 +210,8 @@ TEST(FleetWatchTest, OptionsThatCannotWorkAreRefusedByName) {
   EXPECT_NE(refused(options).find("--poll-interval"), std::string::npos) << refused(options);
 }
 
-// One that two sources name goes when neither does.
-TEST(FleetWatchTest, AFileTakesNoneOutThatTheOptionsName) {
+// A replica that two sources name is removed only when neither names it.
+TEST(FleetWatchTest, AReplicaOfTheOptionsIsNotRemovedByTheFile) {
   FakeReplica one, two;
   const std::string path = testing::TempDir() + "named_" + http::RandomId();
   const auto write = [&](const std::string& text) {
@@ -226,7 +226,7 @@ TEST(FleetWatchTest, AFileTakesNoneOutThatTheOptionsName) {
   RoutedFleet fleet({&one}, options);
   fleet.AwaitReady(2);
   write("http://127.0.0.1:9\n");
-  Until("the replica of the file to go",
+  Until("the removal of the file's replica",
         [&] { return fleet.log().find(two.url() + ": removed") != std::string::npos; });
   EXPECT_EQ(fleet.server().ready_replicas(), 1);
   EXPECT_EQ(fleet.log().find(one.url() + ": removed"), std::string::npos);
@@ -248,8 +248,8 @@ TEST(FleetWatchTest, PollsCarryTheReplicasKey) {
       << refused.status().message();
 }
 
-// A proxy on this machine is no reason to trust who is behind it.
-TEST(FleetWatchTest, WhoComesThroughAProxyIsNoAdmin) {
+// A proxy on this machine does not make its clients trusted.
+TEST(FleetWatchTest, RequestsThroughAProxyAreNotAdmin) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
   EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas").status, 200);
@@ -257,8 +257,8 @@ TEST(FleetWatchTest, WhoComesThroughAProxyIsNoAdmin) {
     EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas", "", {{header, "for=192.0.2.1"}}).status, 403) << header;
 }
 
-// What it took while it was alone is no debt when others come back.
-TEST(FleetWatchTest, OneThatWasAloneInItsSlowStartGetsItsShareLater) {
+// Requests that a replica served while it was the only one are no debt later.
+TEST(FleetWatchTest, SlowStartCountsNoRequestsServedAsTheOnlyReplica) {
   FakeReplica first, late;
   RouterOptions options;
   options.fleet.balancer = "round-robin";
@@ -267,7 +267,7 @@ TEST(FleetWatchTest, OneThatWasAloneInItsSlowStartGetsItsShareLater) {
   fleet.AwaitReady(2);
   late.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
   fleet.AwaitReady(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // those that come together start together
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // replicas that start together share the slow start
   late.set_state(std::nullopt);
   fleet.AwaitReady(2);
   first.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
@@ -279,10 +279,10 @@ TEST(FleetWatchTest, OneThatWasAloneInItsSlowStartGetsItsShareLater) {
   first.set_state(std::nullopt);
   fleet.AwaitReady(2);
   for (int i = 0; i < 100; ++i) fleet.Answer(fleet.Post());
-  EXPECT_GE(late.requests() - alone, 20);  // both start slowly: about half
+  EXPECT_GE(late.requests() - alone, 20);  // both start slowly: about half of the requests
 }
 
-TEST(FleetWatchTest, AFileSaysWhoIsThere) {
+TEST(FleetWatchTest, AFileAddsAndRemovesReplicas) {
   FakeReplica one, two;
   const std::string path = testing::TempDir() + fmt::format("replicas_{}", one.port());
   const auto write = [&](const std::string& text) {
@@ -298,8 +298,8 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   fleet.AwaitReady(1);
   write(one.url() + "\n" + two.url() + " # new\n");
   fleet.AwaitReady(2);
-  write("");  // as while it is being written
-  Until("the warning", [&] { return fleet.log().find("names no replica any more") != std::string::npos; });
+  write("");  // as during a write
+  Until("the warning", [&] { return fleet.log().find("no longer names any replica") != std::string::npos; });
   EXPECT_EQ(fleet.server().ready_replicas(), 2);
   write("nonsense\n");
   Until("the warning", [&] { return fleet.log().find("line 1") != std::string::npos; });
@@ -309,8 +309,8 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   std::remove(path.c_str());
 }
 
-// With the fleet's secret what runs at a drained replica is moved, by signed commands.
-TEST(FleetWatchTest, WhatRunsAtADrainedOneIsMoved) {
+// With the fleet's secret, sequences at a drained replica are moved, by signed commands.
+TEST(FleetWatchTest, SequencesAtADrainedReplicaAreMoved) {
   FakeReplica drained, other;
   const SecretFile secret;
   const auto answer = [](const std::string& body) {
@@ -336,13 +336,13 @@ TEST(FleetWatchTest, WhatRunsAtADrainedOneIsMoved) {
     const int before = drained.requests();
     Until("more commands", [&] { return drained.requests() > before + 2; });
   }
-  EXPECT_EQ(moved(), 0) << "what has no list tells of no sequence";
+  EXPECT_EQ(moved(), 0) << "a response without a list counts no sequence";
   drained.set_answer(answer(R"({"moved":[{"request_id":"a"},{"request_id":"b"}],"failed":[]})"));
   Until("two sequences counted", [&] { return moved() >= 2; });
 }
 
-// A server that tells nothing but that it is there.
-TEST(FleetWatchTest, AnyOpenAiServerWillDo) {
+// A server without a load report: only its models, or vLLM's metrics.
+TEST(FleetWatchTest, OtherOpenAiServersAreReplicasToo) {
   FakeReplica plain;
   class Handler final : public http::Handler {
    public:

@@ -1,4 +1,4 @@
-// A request on its way to a replica and its answer back, whatever the replica does.
+// A request to a replica and its answer, whatever the replica does.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@ namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
 
-TEST(ForwardTest, AStreamGoesThroughByteForByte) {
+TEST(ForwardTest, AStreamIsPassedOnByteForByte) {
   FakeReplica replica;
   replica.set_answer(Stream(100));
   RoutedFleet fleet({&replica});
@@ -31,11 +31,11 @@ TEST(ForwardTest, AStreamGoesThroughByteForByte) {
   const http::HttpRequest seen = replica.request();
   EXPECT_EQ(*seen.Find("X-Request-Id"), "mine");
   EXPECT_EQ(*seen.Find("x-other"), "1");
-  EXPECT_EQ(seen.Find("x-hop"), nullptr);  // of that connection alone
+  EXPECT_EQ(seen.Find("x-hop"), nullptr);  // belongs to that connection only
   EXPECT_EQ(*seen.Find("X-Forwarded-For"), "127.0.0.1");
 }
 
-TEST(ForwardTest, AnAnswerThatIsNoStreamGoesThrough) {
+TEST(ForwardTest, AnAnswerThatIsNotAStreamIsPassedOn) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
@@ -52,12 +52,13 @@ TEST(ForwardTest, AnAnswerThatIsNoStreamGoesThrough) {
   });
   const auto call = fleet.Post();
   const Ptr held = replica.AwaitHeld();
-  Until("what is more than is held, before the answer's end", [&] { return call->text().size() == large.size(); });
+  Until("the bytes of an answer too long to be held, before its end",
+        [&] { return call->text().size() == large.size(); });
   held->End();
   EXPECT_TRUE(fleet.Answer(call)->ended.ok());
 }
 
-TEST(ForwardTest, PathsAreSentOnAsTheApiNamesThem) {
+TEST(ForwardTest, PathsAreForwardedInCanonicalForm) {
   FakeReplica replica;
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
@@ -71,7 +72,7 @@ TEST(ForwardTest, PathsAreSentOnAsTheApiNamesThem) {
   EXPECT_NE(foreign.body.find("there is /v1/chat/completions"), std::string::npos) << foreign.body;
 }
 
-TEST(ForwardTest, OneThatIsFullIsPassedOver) {
+TEST(ForwardTest, AFullReplicaIsSkipped) {
   FakeReplica full, free;
   full.set_answer(Refuse(503));
   free.set_answer(Stream(1));
@@ -88,7 +89,7 @@ TEST(ForwardTest, OneThatIsFullIsPassedOver) {
   EXPECT_EQ(fleet.Metric("tactus_route_retries_total"), full.requests());
 }
 
-TEST(ForwardTest, WhereAllAreFullTheClientHearsItFromThem) {
+TEST(ForwardTest, IfAllAreFullTheClientGetsTheirAnswer) {
   FakeReplica one, two;
   one.set_answer(Refuse(503));
   two.set_answer(Refuse(503));
@@ -97,10 +98,10 @@ TEST(ForwardTest, WhereAllAreFullTheClientHearsItFromThem) {
   const auto answer = fleet.Answer(fleet.Post());
   EXPECT_EQ(answer->status, 503);
   EXPECT_NE(answer->body.find("mine, 503"), std::string::npos) << answer->body;
-  EXPECT_EQ(one.requests() + two.requests(), 2);  // each once
+  EXPECT_EQ(one.requests() + two.requests(), 2);  // one request at each
 }
 
-TEST(ForwardTest, OtherErrorsAreTheClients) {
+TEST(ForwardTest, OtherErrorsArePassedToTheClient) {
   FakeReplica one, two;
   one.set_answer(Refuse(400));
   two.set_answer(Refuse(400));
@@ -110,7 +111,7 @@ TEST(ForwardTest, OtherErrorsAreTheClients) {
   EXPECT_EQ(one.requests() + two.requests(), 1);
 }
 
-TEST(ForwardTest, OneThatDiesBeforeItAnswersIsReplaced) {
+TEST(ForwardTest, AReplicaThatDiesBeforeItsAnswerIsReplaced) {
   FakeReplica dies, lives;
   dies.set_answer([&](Ptr exchange) { dies.Hold(std::move(exchange)); });
   lives.set_answer(Stream(2));
@@ -126,7 +127,7 @@ TEST(ForwardTest, OneThatDiesBeforeItAnswersIsReplaced) {
   EXPECT_EQ(lives.requests(), 2);
 }
 
-TEST(ForwardTest, WhatHasBegunEndsWithAnError) {
+TEST(ForwardTest, AStreamThatBreaksOffEndsWithAnError) {
   FakeReplica dies, other;
   const auto begin = [&](FakeReplica& r) {
     return [&r](Ptr exchange) {
@@ -143,13 +144,13 @@ TEST(ForwardTest, WhatHasBegunEndsWithAnError) {
   Until("the first event", [&] { return call->text() == kEvent; });
   dies.Stop();
   const auto answer = fleet.Answer(call);
-  EXPECT_TRUE(answer->ended.ok()) << answer->ended.ToString();  // a whole HTTP answer
+  EXPECT_TRUE(answer->ended.ok()) << answer->ended.ToString();  // a complete HTTP answer
   EXPECT_EQ(answer->body.find(kEvent + "data: {\"error\":"), 0u) << answer->body;
   EXPECT_EQ(answer->body.find("[DONE]"), std::string::npos);
   EXPECT_EQ(fleet.Metric("tactus_route_cut_streams_total"), 1);
 }
 
-TEST(ForwardTest, CommentsTellNothingSoThatTheRequestMayGoElsewhere) {
+TEST(ForwardTest, ARequestWithOnlyCommentsSoFarIsRetried) {
   FakeReplica dies, lives;
   dies.set_answer(dies.BeginAndHold(": ping\n\n"));
   lives.set_answer(Stream(1));
@@ -171,7 +172,7 @@ TEST(ForwardTest, CommentsTellNothingSoThatTheRequestMayGoElsewhere) {
   EXPECT_EQ(both.size(), 2 * (kEvent + kDone).size() + std::string(": ping\n\n").size()) << both;
 }
 
-TEST(ForwardTest, AClientThatLeavesEndsItsRequest) {
+TEST(ForwardTest, AClientThatDisconnectsEndsItsRequest) {
   FakeReplica replica;
   replica.set_answer(replica.BeginAndHold(kEvent));
   RoutedFleet fleet({&replica});
@@ -179,13 +180,13 @@ TEST(ForwardTest, AClientThatLeavesEndsItsRequest) {
   const auto call = fleet.Post();
   Until("the first event", [&] { return call->text() == kEvent; });
   fleet.Cancel();
-  Until("the replica to see that the client left", [&] { return replica.gone() == 1; });
+  Until("the replica to observe the disconnect", [&] { return replica.gone() == 1; });
   Until("no request in flight",
         [&] { return fleet.Fetch("GET", "/fleet/replicas").body.find("\"in_flight\":0") != std::string::npos; });
 }
 
-// A slow client holds its replica back, not the router's memory.
-TEST(ForwardTest, ASlowClientTakesNoMemory) {
+// A slow client holds its replica back and uses no memory of the router.
+TEST(ForwardTest, ASlowClientUsesNoMemory) {
   constexpr int64_t kPiece = 64 << 10, kMost = 64 << 20;
   FakeReplica replica;
   std::atomic<int64_t> written{0}, unsent{0};
@@ -195,7 +196,7 @@ TEST(ForwardTest, ASlowClientTakesNoMemory) {
   });
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
-  // A socket that asks and does not read.
+  // A socket that sends a request and does not read.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -210,7 +211,7 @@ TEST(ForwardTest, ASlowClientTakesNoMemory) {
   ASSERT_EQ(send(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   const Ptr exchange = replica.AwaitHeld();
   const std::string piece = "data: " + std::string(kPiece, 'x') + "\n\n";
-  // Writes as long as it goes; stops when nothing has gone for a while.
+  // Writes while the data is sent; stops when nothing was sent for a while.
   int stuck = 0;
   while (written < kMost && stuck < 500) {
     if (exchange->unsent() == 0) {
@@ -223,7 +224,7 @@ TEST(ForwardTest, ASlowClientTakesNoMemory) {
     }
   }
   close(fd);
-  EXPECT_LT(written.load(), kMost) << "the router took everything that a client did not read";
+  EXPECT_LT(written.load(), kMost) << "the router stored everything that its client did not read";
 }
 
 TEST(ForwardTest, AReplicaThatHangsLosesItsRequests) {
@@ -239,12 +240,12 @@ TEST(ForwardTest, AReplicaThatHangsLosesItsRequests) {
   std::vector<std::shared_ptr<Recorder>> calls;
   for (int i = 0; i < 2; ++i) calls.push_back(fleet.Post());
   hangs.AwaitHeld();
-  hangs.set_state("");  // it does not say how it is any more
+  hangs.set_state("");  // it no longer responds to polls
   for (const auto& call : calls) EXPECT_EQ(fleet.Answer(call)->body, kEvent + kDone);
-  EXPECT_NE(fleet.log().find("not heard of"), std::string::npos) << fleet.log();
+  EXPECT_NE(fleet.log().find("no response"), std::string::npos) << fleet.log();
 }
 
-TEST(ForwardTest, AHedgeTakesWhoComesFirst) {
+TEST(ForwardTest, AHedgeUsesTheFirstAnswer) {
   FakeReplica slow, quick;
   slow.set_answer([&](Ptr exchange) { slow.Hold(std::move(exchange)); });
   quick.set_answer(Stream(1));
@@ -257,10 +258,10 @@ TEST(ForwardTest, AHedgeTakesWhoComesFirst) {
   const int held = slow.requests();
   EXPECT_GT(held, 0);
   EXPECT_EQ(fleet.Metric("tactus_route_hedges_total"), held);
-  Until("the slow one to see that no client waits", [&] { return slow.gone() == held; });
+  Until("the slow one to observe the cancellation", [&] { return slow.gone() == held; });
 }
 
-TEST(ForwardTest, KeysAreTheRoutersOwn) {
+TEST(ForwardTest, ClientKeysAndReplicaKeysAreSeparate) {
   FakeReplica replica;
   RouterOptions options;
   options.api_key = {"outer"};
@@ -270,12 +271,12 @@ TEST(ForwardTest, KeysAreTheRoutersOwn) {
   EXPECT_EQ(fleet.Answer(fleet.Post())->status, 401);
   EXPECT_EQ(fleet.Answer(fleet.Post("{}", {{"Authorization", "Bearer wrong"}}))->status, 401);
   EXPECT_EQ(replica.requests(), 0);
-  EXPECT_EQ(fleet.Fetch("GET", "/openapi.json").status, 200) << "which a replica tells without a key too";
+  EXPECT_EQ(fleet.Fetch("GET", "/openapi.json").status, 200) << "a replica also serves it without a key";
   EXPECT_EQ(fleet.Answer(fleet.Post("{}", {{"Authorization", "Bearer outer"}}))->status, 200);
   EXPECT_EQ(*replica.request().Find("Authorization"), "Bearer inner");
 }
 
-TEST(ForwardTest, AClientHasItsShareOnly) {
+TEST(ForwardTest, AClientsRequestsInFlightAreLimited) {
   FakeReplica replica;
   replica.set_answer([&](Ptr exchange) { replica.Hold(std::move(exchange)); });
   RouterOptions options;
@@ -289,7 +290,7 @@ TEST(ForwardTest, AClientHasItsShareOnly) {
   EXPECT_EQ(third->status, 429);
   EXPECT_NE(third->body.find("--max-streams-per-client"), std::string::npos) << third->body;
   replica.AwaitHeld(2)->Respond({.body = "{}"});
-  Until("a place for the next", [&] { return fleet.server().in_flight() < 2; });
+  Until("capacity for the next", [&] { return fleet.server().in_flight() < 2; });
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::string State(const std::string& field, const std::string& value) {
   return text.replace(at, text.find_first_of(",}", at) - at, value);
 }
 
-TEST(TactusStateTest, ReadsWhatAServerSays) {
+TEST(TactusStateTest, ReadsAServersState) {
   const auto report = ParseTactusState(State("", ""));
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_TRUE(report->ready);
@@ -27,14 +27,14 @@ TEST(TactusStateTest, ReadsWhatAServerSays) {
   EXPECT_EQ(report->state.step_tokens, 512);
 }
 
-TEST(TactusStateTest, OneThatLoadsIsNotReady) {
+TEST(TactusStateTest, ALoadingServerIsNotReady) {
   const auto report = ParseTactusState(R"({"status":"loading","version":"1"})");
   ASSERT_TRUE(report.ok());
   EXPECT_FALSE(report->ready);
   EXPECT_EQ(report->why, "loading");
 }
 
-TEST(TactusStateTest, LiesAndGarbageAreErrorsThatNameTheField) {
+TEST(TactusStateTest, InvalidFiguresAreErrorsThatNameTheField) {
   for (const char* field : {"running", "waiting", "waiting_tokens", "free_kv_tokens", "kv_tokens", "step_tokens"}) {
     for (const char* value : {"-1", "1e9", "null", "\"3\"", "18446744073709551615", "9000000000000000000"}) {
       const auto report = ParseTactusState(State(field, value));
@@ -42,7 +42,7 @@ TEST(TactusStateTest, LiesAndGarbageAreErrorsThatNameTheField) {
       EXPECT_NE(report.status().message().find(field), std::string::npos) << report.status().message();
     }
   }
-  EXPECT_FALSE(ParseTactusState(State("free_kv_tokens", "1001")).ok());  // more than there are
+  EXPECT_FALSE(ParseTactusState(State("free_kv_tokens", "1001")).ok());  // more than the total
   EXPECT_FALSE(ParseTactusState(State("model", "\"" + std::string(1000, 'x') + "\"")).ok());
   for (const char* body : {"", "<html>", "[]", "{}", "{\"status\":5}"})
     EXPECT_FALSE(ParseTactusState(body).ok()) << body;
@@ -56,7 +56,7 @@ const std::string kVllm =
     "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n"
     "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"1000\"} 1.0\n";
 
-TEST(VllmMetricsTest, ReadsWhatAServerSays) {
+TEST(VllmMetricsTest, ReadsAServersMetrics) {
   const auto report = ParseVllmMetrics(kVllm, 100);
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_EQ(report->state.running, 4);
@@ -66,7 +66,7 @@ TEST(VllmMetricsTest, ReadsWhatAServerSays) {
   EXPECT_EQ(report->state.free_kv_tokens, 12000);
 }
 
-TEST(VllmMetricsTest, OthersAreRefused) {
+TEST(VllmMetricsTest, OtherMetricsAreRefused) {
   EXPECT_FALSE(ParseVllmMetrics("", 1).ok());
   EXPECT_FALSE(ParseVllmMetrics("process_cpu_seconds_total 5\n", 1).ok());
   for (const char* value : {"NaN", "-1", "+Inf", "x"}) {
@@ -76,7 +76,7 @@ TEST(VllmMetricsTest, OthersAreRefused) {
   }
 }
 
-TEST(ModelNamesTest, AreThoseOfTheListUpToWhatIsNone) {
+TEST(ModelNamesTest, ReadsTheListUpToTheFirstInvalidEntry) {
   EXPECT_EQ(*ParseModelNames(R"({"object":"list","data":[{"id":"a"},{"id":"b"}]})"),
             (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(*ParseModelNames(R"({"data":[{"id":"a"},{"id":5},{"id":"c"}]})"), (std::vector<std::string>{"a"}));

@@ -18,7 +18,7 @@ size_t Shared(const RequestView& a, const RequestView& b) {
   return n;
 }
 
-TEST(RequestViewTest, KeysAreAlikeAsFarAsPromptsAre) {
+TEST(RequestViewTest, KeysMatchAsFarAsPromptsMatch) {
   const std::string common(3000, 'x');
   const RequestView a = ViewRequest(Chat(common, "one" + std::string(1000, 'y')), kSecret);
   const RequestView b = ViewRequest(Chat(common, "two" + std::string(1000, 'y')), kSecret);
@@ -31,7 +31,7 @@ TEST(RequestViewTest, KeysAreAlikeAsFarAsPromptsAre) {
   EXPECT_EQ(Shared(a, one), 3000u / kChunkBytes);
 }
 
-TEST(RequestViewTest, ConversationsOfOtherApisAreAlikeTheSameWay) {
+TEST(RequestViewTest, KeysOfOtherApisMatchAsFarAsConversationsMatch) {
   const std::string common(3000, 'x');
   for (const auto& [before, list] : {std::pair("instructions", "input"), std::pair("system", "messages")}) {
     const std::string head = std::string("{\"") + list + R"(":[{"role":"user","content":")" + common;
@@ -41,11 +41,11 @@ TEST(RequestViewTest, ConversationsOfOtherApisAreAlikeTheSameWay) {
     EXPECT_GE(Shared(a, b), 3000u / kChunkBytes) << list;
     EXPECT_LT(Shared(a, b), a.keys.size());
     const RequestView other = ViewRequest(head + std::string("\"}]}"), kSecret);
-    EXPECT_EQ(Shared(a, other), 0u) << before << " goes before the conversation";
+    EXPECT_EQ(Shared(a, other), 0u) << before << " precedes the conversation";
   }
 }
 
-TEST(RequestViewTest, OtherSecretsSaltsAndToolsMakeOtherKeys) {
+TEST(RequestViewTest, SecretSaltAndToolsChangeTheKeys) {
   const std::string text(1000, 'x');
   const RequestView plain = ViewRequest(R"({"prompt":")" + text + "\"}", kSecret);
   ASSERT_EQ(plain.keys.size(), 1000u / kChunkBytes);
@@ -64,7 +64,7 @@ TEST(RequestViewTest, CountsTokenIdsAndEstimatesText) {
   EXPECT_EQ(text.Route(4).block_size, kChunkBytes / 4);
 }
 
-TEST(RequestViewTest, WhatIsNoRequestHasNoPrompt) {
+TEST(RequestViewTest, InvalidRequestsHaveNoPrompt) {
   for (const char* body : {"", "{", "[]", "5", "{\"prompt\":null}", "{\"messages\":{}}", "{\"messages\":[]}", "\xff"}) {
     const RequestView view = ViewRequest(body, kSecret);
     EXPECT_TRUE(view.keys.empty()) << body;

@@ -1,4 +1,4 @@
-// What a program outside the project does with the installed library: load a model (random weights here), stream one
+// A program outside the project that uses the installed library: loads a model (random weights here) and streams one
 // answer.
 #include <tactus/engine.h>
 #include <tactus/version.h>

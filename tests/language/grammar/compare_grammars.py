@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Compares verdicts on instances of some 300 schemas: compare_grammars.py GRAMMAR_LINES
 
-Ours (the program tests/language/grammar/grammar_lines) against what JSON Schema means (jsonschema) and against another
-implementation of
-grammars (xgrammar). Ours must refuse every invalid instance and take every valid one of a schema that it takes, except
-for what
-OURS lists. Where xgrammar differs from jsonschema, XGRAMMAR must have the reason. scripts/test.sh slow runs it."""
+Compares our engine (the program tests/language/grammar/grammar_lines) with JSON Schema's semantics (jsonschema) and
+another implementation of grammars (xgrammar). Our engine must refuse every invalid instance and accept every valid one
+of a schema that it accepts, except for the cases in OURS. Where xgrammar differs from jsonschema, XGRAMMAR must name
+the reason. scripts/test.sh slow runs it."""
 
 import collections
 import importlib.machinery
@@ -20,7 +19,7 @@ import schema_cases
 
 
 class Absent(types.ModuleType):
-    """In place of packages of gigabytes that xgrammar imports and this use of it never calls."""
+    """Replaces packages of gigabytes that xgrammar imports but does not call here."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -28,7 +27,7 @@ class Absent(types.ModuleType):
         return type(name, (), {"__init__": lambda self, *args, **kwargs: None})
 
 
-import tvm_ffi  # noqa: E402, F401  (looks for torch itself: before it is replaced)
+import tvm_ffi  # noqa: E402, F401  (searches for torch, so imported before the replacement)
 
 for package in ("torch", "transformers"):
     sys.modules[package] = Absent(package)
@@ -36,19 +35,19 @@ for package in ("torch", "transformers"):
 import xgrammar  # noqa: E402
 from xgrammar.testing import _is_grammar_accept_string  # noqa: E402
 
-# Where ours differs from JSON Schema: (case or schema as text, instance as text, reason), as regexes.
+# Where our engine differs from JSON Schema: (case or schema as text, instance as text, reason), as regexes.
 OURS = [
     ("^multiple_of_cents$", r"^1\.5$", "a multiple of a fraction has all its decimals: 1.50"),
     ("email", "a@@b", "jsonschema's check of e-mail addresses looks for an @ alone"),
 ]
-# Where xgrammar does.
+# Where xgrammar differs from it.
 XGRAMMAR = [
     ("email", "a@@b", "jsonschema's check of e-mail addresses looks for an @ alone"),
     ("^all_of_merge$", "", "allOf of several schemas is its first"),
     (
         "^(enum_mixed|const_object)$",
         r"[\[{]",
-        "arrays and objects of enum and const are compact whatever the separators",
+        "arrays and objects of enum and const are compact for any separators",
     ),
     ("multipleOf", "", "multipleOf is ignored beside a bound, and for numbers"),
     ("^pattern_unanchored$", "", "a pattern is anchored"),
@@ -56,7 +55,7 @@ XGRAMMAR = [
     ("^refused_", "", "the keyword is ignored"),
     ('"maxLength": 200', "\\\\n", "no escaped characters in a string of bounded length"),
 ]
-# Cases that ours refuses, and the keyword that its message names.
+# Cases that our engine refuses, and the keyword named in its message.
 REFUSED = {
     "refused_not": "not",
     "refused_if": "if",
@@ -71,7 +70,7 @@ REFUSED = {
 
 
 def text_of(instance):
-    """As answers are spelled: ", " and ": ", and characters as they are."""
+    """The spelling of answers: ", " and ": " as separators, characters unescaped."""
     return json.dumps(instance, ensure_ascii=False)
 
 
@@ -123,7 +122,7 @@ def main():
             if f"'{REFUSED.get(name)}'" not in verdict["error"]:
                 problems.append(f"{name}: refused: {verdict['error']}")
         elif name in REFUSED:
-            problems.append(f"{name}: taken, though it uses '{REFUSED[name]}'")
+            problems.append(f"{name}: accepted, though it uses '{REFUSED[name]}'")
         other = theirs(schema, line["answers"])
         xgrammar_refused += other is None
         for i, (answer, right) in enumerate(zip(line["answers"], valid)):
@@ -137,8 +136,8 @@ def main():
                 reason = explained(table, name, schema, answer)
                 if reason is None:
                     problems.append(
-                        f"{name}: {who} {'takes' if says else 'refuses'} the {'valid' if right else 'invalid'} {answer}"
-                        f" of {json.dumps(schema)}"
+                        f"{name}: {who} {'accepts' if says else 'refuses'} the {'valid' if right else 'invalid'}"
+                        f" {answer} of {json.dumps(schema)}"
                     )
                 else:
                     reasons[f"{who}: {reason}"] += 1

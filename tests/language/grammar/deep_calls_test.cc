@@ -17,12 +17,12 @@ namespace {
 
 constexpr size_t kStack = size_t{64} << 20;
 #ifdef __SANITIZE_THREAD__
-constexpr int kLevels = 50'000;  // ThreadSanitizer's own stack holds 65,536 calls
+constexpr int kLevels = 50'000;  // ThreadSanitizer's shadow stack holds 65,536 calls
 #else
-constexpr int kLevels = 100'000;  // more than the 8 MiB of a usual stack hold
+constexpr int kLevels = 100'000;  // more than fit a usual stack of 8 MiB
 #endif
 
-// Some 200 bytes a level, and not optimised away.
+// About 200 bytes per level, not optimised away.
 int Deep(int levels) {
   volatile char room[128] = {};
   room[0] = static_cast<char>(levels);
@@ -38,7 +38,7 @@ TEST(DeepCalls, ACallHasALargeStack) {
   EXPECT_EQ(depth, kLevels);
 }
 
-TEST(DeepCalls, OneThatTakesTooLongIsLeftBehindAndKeepsItsPlace) {
+TEST(DeepCalls, AnAbandonedCallKeepsItsPlaceUntilItEnds) {
   const auto go_on = std::make_shared<std::atomic<bool>>(false), ended = std::make_shared<std::atomic<bool>>(false);
   {
     DeepCalls calls(1, kStack);
@@ -56,7 +56,7 @@ TEST(DeepCalls, OneThatTakesTooLongIsLeftBehindAndKeepsItsPlace) {
   while (!*ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-TEST(DeepCalls, OneThatBecomesNeedlessWhileItWaitsIsNotMade) {
+TEST(DeepCalls, ACallThatBecomesNeedlessWhileWaitingIsNotMade) {
   DeepCalls calls(1, kStack);
   std::atomic<bool> started = false, go_on = false, needless = false, made = false;
   std::thread first([&] {
@@ -106,8 +106,8 @@ TEST(DeepCalls, AClientHasHalfOfThePlacesAndWaitsForItsTurn) {
   EXPECT_GT(waited_ms, 0);
 }
 
-TEST(DeepCalls, CallsThatWaitGoByTheirClientsTurns) {
-  DeepCalls calls(2, kStack);  // one place is a client's at most
+TEST(DeepCalls, WaitingCallsGoToTheClientWithTheLeastRecentCall) {
+  DeepCalls calls(2, kStack);  // a client has at most one of the two places
   std::atomic<bool> first_ends = false, held_ends = false;
   std::mutex mutex;
   std::string order;
@@ -125,7 +125,7 @@ TEST(DeepCalls, CallsThatWaitGoByTheirClientsTurns) {
   std::vector<std::thread> threads;
   threads.push_back(call("a", &first_ends));
   settle();
-  std::thread held = call("b", &held_ends);  // the other place
+  std::thread held = call("b", &held_ends);  // occupies the other place
   settle();
   for (const char* client : {"a", "a", "a", "c"}) {
     threads.push_back(call(client, nullptr));
@@ -135,17 +135,17 @@ TEST(DeepCalls, CallsThatWaitGoByTheirClientsTurns) {
   for (std::thread& thread : threads) thread.join();
   held_ends = true;
   held.join();
-  EXPECT_EQ(order, "aacaab") << "c came last, and a had had a turn since c came";
+  EXPECT_EQ(order, "aacaab") << "c arrived last, and a had a turn since then";
 }
 
-TEST(DeepCalls, WhatACallThrowsEndsItAlone) {
+TEST(DeepCalls, AnExceptionEndsItsCallAlone) {
   DeepCalls calls(1, kStack);
   EXPECT_EQ(calls.Run([] { throw std::runtime_error("x"); }, {.timeout_ms = 60'000}).status().code(),
             StatusCode::kInternal);
   EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000}), DeepCalls::End::kDone);
 }
 
-TEST(DeepCalls, WithoutMemoryItSaysSo) {
+TEST(DeepCalls, MissingMemoryIsReported) {
   DeepCalls calls(1, kStack);
   EXPECT_EQ(calls.Run([] { throw std::bad_alloc(); }, {.timeout_ms = 60'000}).status().code(),
             StatusCode::kResourceExhausted);

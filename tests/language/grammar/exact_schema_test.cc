@@ -1,4 +1,4 @@
-// Numbers that a double does not hold, in schemas: kept to the digit wherever they stand, or named.
+// Numbers in schemas that a double cannot hold: exact in every place, or refused by name.
 #include "language/grammar/exact_schema.h"
 #include "base/json.h"
 
@@ -49,7 +49,7 @@ class ExactSchemaTest : public testing::Test {
   std::unique_ptr<GrammarEngine> engine_;
 };
 
-TEST_F(ExactSchemaTest, ConstantsHaveTheirOwnDigits) {
+TEST_F(ExactSchemaTest, ConstantsAreExact) {
   Expect(R"({"const": 9007199254740993})", {"9007199254740993"}, {"9007199254740992", "9007199254740994"});
   Expect(R"({"enum": [9007199254740993, -1234567890123456789, 18446744073709551615, "x", 7]})",
          {"9007199254740993", "-1234567890123456789", "18446744073709551615", "\"x\"", "7"},
@@ -89,7 +89,7 @@ TEST_F(ExactSchemaTest, BoundsOfNumbersHold) {
   Expect(R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1e300})", {"0.1", "1e5"}, {"0", "-1"});
 }
 
-TEST_F(ExactSchemaTest, TheWayToANumberIsAsTheSchemaSays) {
+TEST_F(ExactSchemaTest, ThePathToANumberFollowsTheSchema) {
   const std::string schema = R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 3},
       "id": {"$ref": "#/$defs/id"}, "more": {"type": "array", "items": {"$ref": "#/$defs/id"}, "maxItems": 2}},
       "required": ["id"], "additionalProperties": false,
@@ -113,14 +113,14 @@ TEST_F(ExactSchemaTest, TheWayToANumberIsAsTheSchemaSays) {
   Expect(R"({"type": "object", "additionalProperties": {"type": "integer", "format": "uint64", "minimum": 0,
            "maximum": 18446744073709551615}})",
          {"{}", R"({"a": 18446744073709551615, "b": 0})"}, {R"({"a": 18446744073709551616})", R"({"a": -1})"});
-  // A property may have a keyword's name.
+  // A property may be named like a keyword.
   Expect(R"({"type": "object", "properties": {"default": {"const": 9007199254740993}, "enum": {"type": "boolean"}},
            "required": ["default"], "additionalProperties": false})",
          {R"({"default": 9007199254740993, "enum": true})"}, {R"({"default": 9007199254740992})"});
-  // A schema by the reference alone.
+  // A schema that only a reference reaches.
   Expect(R"({"$ref": "#/examples/0", "examples": [{"const": 9007199254740993}]})", {"9007199254740993"},
          {"9007199254740992"});
-  // One that holds itself.
+  // A schema that contains itself.
   Expect(R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"id": {"const": 9007199254740993},
            "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["id", "next"],
            "additionalProperties": false}}})",
@@ -143,7 +143,7 @@ TEST_F(ExactSchemaTest, ListsOfSuchNumbersHaveTheirLengths) {
   }
 }
 
-TEST_F(ExactSchemaTest, WhatCannotBeKeptIsNamed) {
+TEST_F(ExactSchemaTest, NumbersThatCannotBeExactAreNamed) {
   EXPECT_NE(
       ErrorOf(R"({"type": "integer", "maximum": 9223372036854775807, "multipleOf": 3})").find("9223372036854775807"),
       std::string::npos);
@@ -159,8 +159,8 @@ TEST_F(ExactSchemaTest, WhatCannotBeKeptIsNamed) {
   EXPECT_EQ(ErrorOf(R"({"type": "number", "default": 0.12345678901234567890123})"), "no error");
 }
 
-// A keyword that is not known beside such a number bears on it all the same.
-TEST_F(ExactSchemaTest, NothingIsDroppedBesideSuchANumber) {
+// An unknown keyword beside such a number still affects it.
+TEST_F(ExactSchemaTest, NoKeywordIsDroppedBesideSuchANumber) {
   const std::string bounds = R"("minimum": 9007199254740993, "maximum": 9007199254740999)";
   for (const char* beside :
        {R"("not": {"const": 9007199254740993})", R"("if": {"minimum": 5}, "then": {"maximum": 3})",
@@ -187,14 +187,14 @@ TEST_F(ExactSchemaTest, NothingIsDroppedBesideSuchANumber) {
          {"9007199254740993", "\"ab\""}, {"9007199254740994", "\"a\""});
 }
 
-TEST_F(ExactSchemaTest, MultiplesAreReadAsTheyAreWritten) {
+TEST_F(ExactSchemaTest, MultiplesAreReadExactly) {
   Expect(R"({"type": "number", "multipleOf": 0.07})", {"0.14", "7", "0.07"}, {"0.15", "0.08"});
   Expect(R"({"type": "number", "multipleOf": 0.01})", {"0.14", "3"}, {"0.145"});
   EXPECT_NE(ErrorOf(R"({"type": "integer", "multipleOf": 9007199254740993})").find("9007199254740993"),
             std::string::npos);
 }
 
-TEST_F(ExactSchemaTest, SchemasWithinAGrammarToo) {
+TEST_F(ExactSchemaTest, SchemasWithinAGrammarAreExact) {
   const std::string strict =
       R"(start: "call " %json {"type": "object", "properties": {"id": {"const": 9007199254740993}},
       "required": ["id"], "additionalProperties": false,
@@ -202,14 +202,14 @@ TEST_F(ExactSchemaTest, SchemasWithinAGrammarToo) {
   EXPECT_TRUE(Takes(Kind::kLark, strict, R"(call {"id":9007199254740993})"));
   EXPECT_TRUE(Takes(Kind::kLark, strict, R"(call {"id": 9007199254740993})"));
   EXPECT_FALSE(Takes(Kind::kLark, strict, R"(call {"id": 9007199254740992})"));
-  // Where it cannot be kept, a tool that is not strict loses its keyword alone.
+  // Where the number cannot be kept, a tool that is not strict loses only that keyword.
   const std::string lenient = R"(start: %json {"type": "integer", "maximum": 9007199254740993, "multipleOf": 2,
       "x-guidance": {"whitespace_flexible": false, "lenient": true}})";
   EXPECT_TRUE(Takes(Kind::kLark, lenient, "4"));
   EXPECT_FALSE(Takes(Kind::kLark, lenient, "5"));
 }
 
-TEST(ExactSchema, LeavesAloneWhatTheLibraryKeeps) {
+TEST(ExactSchema, LeavesUnchangedWhatTheLibraryHoldsExactly) {
   for (const char* schema : {R"({"type": "integer", "minimum": -9007199254740991})", R"({"const": 0.1})", "{}",
                              R"({"enum": [1e15, 2.5, {"a": [1]}]})", R"({"default": 9007199254740993})"}) {
     const auto grammar = ExactGrammar(Json::parse(schema));

@@ -1,5 +1,5 @@
-// Rules compiled over a small vocabulary, and answers followed token by token. Skipped where llguidance's library is
-// not there (scripts/get_llguidance.sh).
+// Rules compiled over a small vocabulary, and answers checked token by token. Skipped where llguidance's library is not
+// installed (scripts/get_llguidance.sh).
 #include "language/grammar/grammar_engine.h"
 #include "base/json.h"
 
@@ -27,7 +27,7 @@ class GrammarEngineTest : public testing::Test {
   void SetUp() override {
     TACTUS_NEEDS_LLGUIDANCE();
     GrammarLimits limits;
-    limits.compile_ms *= 2 * test::kLimitFactor;  // of a busy machine
+    limits.compile_ms *= 2 * test::kLimitFactor;  // for a busy machine
     limits.trial_ms *= 2 * test::kLimitFactor;
     limits.trial_bytes *= test::kLimitFactor;
     auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
@@ -61,7 +61,7 @@ std::set<TokenId> Allowed(GrammarState& state) {
   return allowed;
 }
 
-// Bytes of `text` that are accepted one after the other, -1: all of them and then the end.
+// Number of bytes of `text` accepted before one is refused; -1: all of them and then the end.
 int AcceptedBytes(GrammarState& state, std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (!state.Accept(static_cast<unsigned char>(text[i]))) return static_cast<int>(i);
@@ -73,7 +73,7 @@ constexpr const char* kPerson =
     R"({"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer",
         "minimum": 0, "maximum": 150}}, "required": ["name"], "additionalProperties": false})";
 
-TEST_F(GrammarEngineTest, ASchemaRefusesAtTheByteThatIsWrong) {
+TEST_F(GrammarEngineTest, ASchemaRefusesTheFirstWrongByte) {
   const auto grammar = Compile(Kind::kJsonSchema, kPerson);
   const auto accepted = [&](std::string_view text) { return AcceptedBytes(*grammar->Start(), text); };
   EXPECT_EQ(accepted(R"({"name": "cat", "age": 12})"), -1);
@@ -82,10 +82,10 @@ TEST_F(GrammarEngineTest, ASchemaRefusesAtTheByteThatIsWrong) {
   EXPECT_EQ(accepted(R"({"age": 12})"), 2);                        // name is required, and comes first
   EXPECT_EQ(accepted(R"({"name": "kitten"})"), 15);                // longer than 5
   EXPECT_EQ(accepted(R"({"name": "cat", "age": 151})"), 25);       // above the maximum
-  EXPECT_EQ(accepted(R"({"name": "cat", "age": 1.5})"), 24);       // no integer
+  EXPECT_EQ(accepted(R"({"name": "cat", "age": 1.5})"), 24);       // not an integer
   EXPECT_EQ(accepted(R"({"name": "cat", "colour": "red"})"), 17);  // no such property
   EXPECT_EQ(accepted(R"({"name": "cat")"), 14);                    // not complete: the end is refused
-  EXPECT_EQ(accepted(R"({"name": "cat"}})"), 15);                  // more than complete
+  EXPECT_EQ(accepted(R"({"name": "cat"}})"), 15);                  // continues after the end
   EXPECT_EQ(accepted(R"( {"name": "cat"})"), 0);
 }
 
@@ -97,7 +97,7 @@ TEST_F(GrammarEngineTest, JsonHasOneSpacing) {
   EXPECT_EQ(AcceptedBytes(*any->Start(), "{\n"), 1);
   EXPECT_EQ(AcceptedBytes(*any->Start(), R"({"a": 1 })"), 7);
   EXPECT_EQ(AcceptedBytes(*any->Start(), R"([1])"), 0);
-  // Nor may the schema say otherwise.
+  // The schema cannot change it either.
   const auto own = Compile(Kind::kJsonSchema, R"({"type": "array", "x-guidance": {"whitespace_flexible": true}})");
   EXPECT_EQ(AcceptedBytes(*own->Start(), "[1, 2]"), -1);
   EXPECT_EQ(AcceptedBytes(*own->Start(), "[ 1]"), 1);
@@ -121,13 +121,13 @@ TEST_F(GrammarEngineTest, RegexesAndLarkGrammarsMatchTheWholeAnswer) {
   EXPECT_EQ(AcceptedBytes(*sum->Start(), "1)"), 1);
 }
 
-TEST_F(GrammarEngineTest, MasksHoldWhatMayComeAndEndTokensWhereTheTextMayEnd) {
+TEST_F(GrammarEngineTest, MasksHoldAllowedTokensAndEndsWhereTheTextMayEnd) {
   const auto state = Start(Kind::kRegex, "[ab]c?");
   EXPECT_EQ(Allowed(*state), (std::set<TokenId>{'a', 'b'}));
   ASSERT_TRUE(state->Accept('a'));
   EXPECT_EQ(Allowed(*state), (std::set<TokenId>{'c', kEnd, kOtherEnd}));
   ASSERT_TRUE(state->Accept('c'));
-  EXPECT_EQ(Allowed(*state), (std::set<TokenId>{kEnd, kOtherEnd}));  // it must end
+  EXPECT_EQ(Allowed(*state), (std::set<TokenId>{kEnd, kOtherEnd}));  // only the end is allowed
   ASSERT_TRUE(state->Accept(kOtherEnd));
   EXPECT_EQ(Allowed(*state), (std::set<TokenId>{kEnd, kOtherEnd}));
   EXPECT_FALSE(state->Accept('a'));
@@ -140,7 +140,7 @@ TEST_F(GrammarEngineTest, TokensWithoutTextAreInNoMask) {
   EXPECT_TRUE(allowed.contains(256));  // {"
   EXPECT_FALSE(allowed.contains(kCall));
   for (TokenId id = kCall + 1; id < 320; ++id) EXPECT_FALSE(allowed.contains(id)) << id;
-  // A special token's name as text is other tokens.
+  // A special token's name as text consists of other tokens.
   EXPECT_EQ(AcceptedBytes(*state, "<call><end>"), -1);
 }
 
@@ -176,7 +176,7 @@ TEST_F(GrammarEngineTest, CountValidLooksAheadAndChangesNothing) {
   ended.push_back('x');
   EXPECT_EQ(count(ended), length + 1);
   EXPECT_EQ(count({256, 262, 'x', 'y'}), 2);    // {" name x
-  EXPECT_EQ(count({256, kSmallSize, 262}), 1);  // no token at all
+  EXPECT_EQ(count({256, kSmallSize, 262}), 1);  // not a token
   EXPECT_EQ(count({-1}), 0);
   EXPECT_EQ(count(EncodeSmall(R"({"age)")), 1);
   for (const TokenId token : whole) ASSERT_TRUE(state->Accept(token)) << token;
@@ -189,7 +189,7 @@ TEST_F(GrammarEngineTest, ForcedTokensAreSpelledAsTheTokeniserDoes) {
                                                   "required": ["name"], "additionalProperties": false})");
   Tokens forced;
   state->Forced(16, &forced);
-  // {" name ": and not na, me; what follows may be true or false.
+  // {" name ": and not na, me; the value may be true or false.
   ASSERT_GE(forced.size(), 2u);
   const Tokens spelled = EncodeSmall(R"({"name": )");
   ASSERT_LE(forced.size(), spelled.size());
@@ -211,20 +211,20 @@ TEST_F(GrammarEngineTest, ForcedTokensAreSpelledAsTheTokeniserDoes) {
   ASSERT_FALSE(forced.empty());
 }
 
-TEST_F(GrammarEngineTest, ATextThatTheTokeniserChangesIsForcedByItsBytes) {
+TEST_F(GrammarEngineTest, ForcedTextKeepsItsBytesIfTheTokeniserChangesIt) {
   Vocabulary v = SmallVocabulary();
   v.encode = [](std::string_view) { return Tokens{'?', '?'}; };
   auto engine = GrammarEngine::Create(std::move(v));
   ASSERT_TRUE(engine.ok());
   const auto grammar = (*engine)->Compile({Kind::kLark, "start: \"name it\""});
   ASSERT_TRUE(grammar.ok());
-  engine->reset();  // nor is it asked any more then
+  engine->reset();  // after the engine is destroyed it is not called any more
   Tokens forced;
   (*grammar)->Start()->Forced(16, &forced);
   EXPECT_EQ(forced, (Tokens{262, ' ', 'i', 't'}));
 }
 
-// A long text is tokenised piece by piece, and what is forced is that text all the same.
+// A long text is tokenised in pieces, and the forced text is the same.
 TEST_F(GrammarEngineTest, ALongTextIsForcedInPieces) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "with a sanitizer a mask of this rule takes longer than the limit";
@@ -267,9 +267,9 @@ TEST_F(GrammarEngineTest, ForcedTextIsBounded) {
   };
   EXPECT_NE(Compile(Kind::kJsonSchema, array(60)), nullptr);
   const std::string error = ErrorOf(Kind::kJsonSchema, array(300));
-  EXPECT_TRUE(error.starts_with("json_schema: it leaves no choice about 30")) << error;
+  EXPECT_TRUE(error.starts_with("json_schema: it forces 30")) << error;
   EXPECT_NE(error.find("the limit is 65536"), std::string::npos) << error;
-  // Behind a choice it is met within the answer.
+  // After a choice the limit applies within the answer.
   const auto late = Start(Kind::kJsonSchema, R"({"anyOf": [{"type": "null"}, )" + array(300) + "]}");
   std::vector<uint32_t> mask((kSmallSize + 31) / 32);
   ASSERT_TRUE(late->FillMask(mask));
@@ -277,7 +277,7 @@ TEST_F(GrammarEngineTest, ForcedTextIsBounded) {
   EXPECT_FALSE(late->FillMask(mask));
 }
 
-// Whatever is drawn from the masks is an answer: every text is JSON and is accepted byte by byte.
+// Every text sampled from the masks is an answer: valid JSON, accepted byte by byte.
 TEST_F(GrammarEngineTest, WalksThroughMasksEndInAnswers) {
   const auto grammar = Compile(Kind::kJsonSchema, R"({"type": "object", "properties": {
       "name": {"enum": ["cat", "the cat", "na\"me", "é"]}, "tags": {"type": "array", "items": {"type": "string",
@@ -308,7 +308,7 @@ TEST_F(GrammarEngineTest, WalksThroughMasksEndInAnswers) {
   }
 }
 
-// A count has a state for each byte, of which the lexer holds a limited number.
+// A count has a state per byte, and the lexer holds a limited number.
 TEST_F(GrammarEngineTest, ALongAnswerHasMoreStatesThanTheLexerHolds) {
   const auto state = Start(Kind::kJsonSchema, R"({"type": "string", "maxLength": 40000})");
   std::vector<uint32_t> mask((kSmallSize + 31) / 32);
@@ -320,7 +320,7 @@ TEST_F(GrammarEngineTest, ALongAnswerHasMoreStatesThanTheLexerHolds) {
   EXPECT_EQ(AcceptedBytes(*state, "\""), -1);
 }
 
-TEST_F(GrammarEngineTest, AnswersOfOneGrammarAreApart) {
+TEST_F(GrammarEngineTest, AnswersOfOneGrammarAreIndependent) {
   const auto grammar = Compile(Kind::kRegex, "(a|b)(a|b)");
   const auto one = grammar->Start(), two = grammar->Start();
   EXPECT_TRUE(one->Accept('a'));
@@ -342,7 +342,7 @@ TEST_F(GrammarEngineTest, AGrammarOutlivesItsEngine) {
   EXPECT_EQ(AcceptedBytes(*grammar->Start(), R"({"name": "cat"})"), -1);
 }
 
-TEST_F(GrammarEngineTest, WhatCannotBeTakenIsNamed) {
+TEST_F(GrammarEngineTest, UnsupportedRulesAreNamed) {
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"properties": {"a/b": {"unevaluatedProperties": false}}})"),
             "json_schema: 'unevaluatedProperties' is not supported, at #/properties/a~1b");
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"properties": {"format": {"format": "date"}, "d": {"format": "moon"}}})"),
@@ -352,7 +352,7 @@ TEST_F(GrammarEngineTest, WhatCannotBeTakenIsNamed) {
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"pattern": "a(?=b)c", "type": "string"})"),
             "json_schema: 'pattern': look-around, including look-ahead and look-behind, is not supported (at character "
             "2), at #");
-  // What was rewritten is found in the client's form, without a place in it that is not the client's.
+  // A rewritten pattern is reported in the client's form, without a place that refers to another form.
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"properties": {"a": {"pattern": "\\d(?=b)c", "type": "string"}}})"),
             "json_schema: 'pattern': look-around, including look-ahead and look-behind, is not supported, at "
             "#/properties/a");
@@ -360,12 +360,12 @@ TEST_F(GrammarEngineTest, WhatCannotBeTakenIsNamed) {
   for (const char* ref : {"#%2F$defs%2Fa", "#/$defs/%61", "#a"}) {
     EXPECT_EQ(ErrorOf(Kind::kJsonSchema, std::string(R"({"items": {"$ref": ")") + ref + R"("}, "$defs": {"a": {}}})"),
               std::string("json_schema: '$ref': '") + ref +
-                  "' is no '#' or '#/' with a JSON pointer without escapes in %, at #/items");
+                  "' is neither '#' nor '#/' with a JSON pointer without escapes in %, at #/items");
   }
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"type": "integer", "minimum": 5, "maximum": 3})"),
             "json_schema: minimum (5) is greater than maximum (3), at #");
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"$ref": "#"})"),
-            "json_schema: '$ref': what it requires has itself in it without end, so no answer can be finished; make it "
+            "json_schema: '$ref': the schema requires itself without end, so no answer can be finished; make it "
             "optional, or allow null, at #");
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, "{"),
             "json_schema: invalid JSON at line 1, column 2: unexpected end of input; expected string literal");
@@ -377,7 +377,7 @@ TEST_F(GrammarEngineTest, WhatCannotBeTakenIsNamed) {
   EXPECT_EQ(ErrorOf(Kind::kLark, "rule: \"a\""), "lark: no start rule found");
 }
 
-// Each ends soon, with an error or with a grammar, and neither the stack nor the memory runs out.
+// Each ends soon, with an error or a grammar, and exhausts neither the stack nor the memory.
 TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   const auto nested = [](int levels, std::string_view open, std::string_view middle, std::string_view close) {
     std::string text;
@@ -398,8 +398,8 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   SortedJson all = {{"type", "string"}, {"allOf", SortedJson::array()}};
   for (char c = 'a'; c <= 'u'; ++c) all["allOf"].push_back({{"pattern", std::string(".*") + c + ".*"}});
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, all.dump()),
-            "json_schema: 21 patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is 8");
-  // The same below properties, items and references, where each schema has few.
+            "json_schema: 21 patterns and formats apply to one string, through 'allOf' and '$ref'; the limit is 8");
+  // The same below properties, items and references, with few in each schema.
   SortedJson deep = {{"allOf", SortedJson::array()}};
   for (char c = 'a'; c <= 'u'; ++c) {
     const std::string name = std::string("d") + c;
@@ -407,7 +407,7 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
     deep["allOf"].push_back({{"$ref", "#/$defs/" + name}});
   }
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, deep.dump()),
-            "json_schema: 21 patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is 8");
+            "json_schema: 21 patterns and formats apply to one string, through 'allOf' and '$ref'; the limit is 8");
   // References that double at each step, and a chain of them.
   SortedJson doubled = {{"$ref", "#/$defs/d0"}}, chain = {{"$ref", "#/$defs/d0"}};
   for (int i = 0; i < 60; ++i) {
@@ -425,7 +425,7 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   EXPECT_EQ(ErrorOf(Kind::kLark, intersection),
             "lark: 24 expressions are intersected ('&') in one definition and those that it names; the limit is 8; "
             "intersect fewer");
-  // Counts that a machine of states would have to unfold.
+  // Counts that a state machine would have to unfold.
   EXPECT_NE(Compile(Kind::kRegex, "[a-z]{1,1000}{1,1000}{1,1000}"), nullptr);
   EXPECT_NE(Compile(Kind::kJsonSchema, R"({"type": "string", "minLength": 1000000})"), nullptr);
   EXPECT_NE(Compile(Kind::kJsonSchema, R"({"type": "array", "minItems": 1000000})"), nullptr);
@@ -438,7 +438,7 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   EXPECT_EQ(large.status().message(), "regex: 524289 bytes; the limit is 524288");
 }
 
-TEST_F(GrammarEngineTest, AChoiceOfThousands) {
+TEST_F(GrammarEngineTest, AChoiceOfThousandsCompiles) {
   std::string text = "start: CHOICE\nCHOICE: ";
   for (int i = 0; i < 4096; ++i)
     text += (i > 0 ? " | \"" : "\"") + std::string("customer-") + std::to_string(100'000 + i) + "-account\"";
@@ -447,14 +447,14 @@ TEST_F(GrammarEngineTest, AChoiceOfThousands) {
   EXPECT_EQ(AcceptedBytes(*grammar->Start(), "customer-104096-account"), 14);
 }
 
-// Its work grows with every token, and would hold up whoever shares the steps.
+// Its work grows with every token and would delay all answers of its steps.
 TEST_F(GrammarEngineTest, AnAmbiguousGrammarEndsWhenItsTimeIsSpent) {
   const auto state = Start(Kind::kLark, "start: e\ne: e e | e e e | \"a\"");
   std::vector<uint32_t> mask((kSmallSize + 31) / 32);
   int tokens = 0;
   while (tokens < 600 && state->FillMask(mask) && state->Accept('a')) ++tokens;
   EXPECT_GT(tokens, 20);
-  EXPECT_LT(tokens, 600) << "it goes on, whatever it takes";
+  EXPECT_LT(tokens, 600) << "it continues without limit";
   EXPECT_FALSE(state->FillMask(mask));
   const TokenId next = 'a';
   EXPECT_EQ(state->CountValid({&next, 1}), 0);
@@ -463,20 +463,20 @@ TEST_F(GrammarEngineTest, AnAmbiguousGrammarEndsWhenItsTimeIsSpent) {
   EXPECT_TRUE(forced.empty());
 }
 
-TEST_F(GrammarEngineTest, ACompilationIsGivenUpWhenItsTimeIsOver) {
+TEST_F(GrammarEngineTest, ACompilationIsAbandonedAtItsTimeLimit) {
   GrammarLimits limits;
   limits.compile_ms = 0;
   auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
   ASSERT_TRUE(engine.ok());
   const auto late = (*engine)->Compile({Kind::kRegex, "a"});
   ASSERT_FALSE(late.ok());
-  // Without time there is not even a place to wait for.
+  // Without time it does not even wait for a place.
   EXPECT_NE(late.status().message().find("compil"), std::string::npos) << late.status().message();
   std::atomic<bool> stop = true;
   EXPECT_EQ(engine_->Compile({Kind::kRegex, "b"}, StopToken(&stop)).status().code(), StatusCode::kCancelled);
 }
 
-TEST_F(GrammarEngineTest, RulesAreCompiledAndFollowedOnManyThreads) {
+TEST_F(GrammarEngineTest, ManyThreadsCompileAndUseRules) {
   std::vector<std::thread> threads;
   std::atomic<int> answers = 0;
   const auto shared = Compile(Kind::kJsonObject, "");
@@ -504,8 +504,8 @@ TEST_F(GrammarEngineTest, AVocabularyWithoutAnEndIsRefused) {
   EXPECT_EQ(engine.status().code(), StatusCode::kUnimplemented);
 }
 
-// A maximum that no answer reaches is none; a minimum has a limit.
-TEST_F(GrammarEngineTest, LargeCountsAreTakenOrNamed) {
+// A maximum that no answer reaches equals none; a minimum has a limit.
+TEST_F(GrammarEngineTest, LargeCountsAreAcceptedOrNamed) {
   for (const char* most : {"2147483647", "2147483648", "4294967295", "4294967296", "4294967297", "9007199254740993",
                            "18446744073709551615", "1e300"}) {
     for (const std::string& schema :
@@ -542,7 +542,7 @@ TEST_F(GrammarEngineTest, LargeCountsAreTakenOrNamed) {
       ErrorOf(Kind::kJsonSchema, R"({"properties": {"p": {"type": "string", "pattern": "a{4294967296,}"}}})"),
       "json_schema: 'pattern': {4294967296,} is beyond 2147483647, the limit of a minimum; give a smaller one, at "
       "#/properties/p");
-  EXPECT_EQ(AcceptedBytes(*Start(Kind::kRegex, R"([{1,4294967296}]+)"), "{1,4"), -1) << "no count";
+  EXPECT_EQ(AcceptedBytes(*Start(Kind::kRegex, R"([{1,4294967296}]+)"), "{1,4"), -1) << "not a count";
   const std::string fault = " is beyond 2147483647, the limit; give a smaller one, or leave the maximum out: {n,}";
   EXPECT_EQ(ErrorOf(Kind::kLark, "start: A\nA: /a{2,4294967296}/"), "lark: the count {2,4294967296}" + fault);
   EXPECT_EQ(ErrorOf(Kind::kLark, "start: a{2,4294967296}\na: \"a\""), "lark: the count 4294967296" + fault);

@@ -1,7 +1,7 @@
-// Follows answers under rules, for comparisons with other implementations: reads lines
+// Checks answers against rules, for comparisons with other implementations: reads lines
 //   {"kind": "json_schema", "rule": "...", "answers": ["...", ...]}
-// and prints one line for each, {"error": "..."} or {"accepted": [-1, 17, ...]}: per answer the bytes that were
-// accepted before one was refused, -1 where all were and the answer may end there. Every byte is a token.
+// and prints one line for each, {"error": "..."} or {"accepted": [-1, 17, ...]}: per answer the number of bytes
+// accepted before one was refused, -1 if all were and the answer may end there. Every byte is a token.
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -29,7 +29,7 @@ int Main() {
                                                          {"regex", OutputRule::Kind::kRegex},
                                                          {"lark", OutputRule::Kind::kLark}};
   GrammarLimits limits;
-  limits.compile_ms = 60'000;  // of a busy machine
+  limits.compile_ms = 60'000;  // for a busy machine
   const auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
   if (!engine.ok()) {
     std::cerr << "grammar_lines: " << engine.status().message() << "\n";

@@ -1,4 +1,4 @@
-// Rules that do not end, and the memory of those that do. Skipped where llguidance's library is not there
+// Rules that do not end, and the memory of those that do. Skipped where llguidance's library is not installed
 // (scripts/get_llguidance.sh).
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 using Kind = OutputRule::Kind;
 
-// Definitions that refer each to the next, `inner` around each reference; the last is `end`.
+// Definitions that each refer to the next, with `inner` around each reference; the last is `end`.
 std::string Chain(int length, int nested, const std::string& end) {
   std::string text = R"({"$ref": "#/$defs/0", "$defs": {)";
   for (int i = 0; i < length; ++i) {
@@ -43,7 +43,7 @@ std::string Chain(int length, int nested, const std::string& end) {
   return text + "}}";
 }
 
-// What is said of a rule before it is compiled, and the CPU time that this takes.
+// The error in a rule before it is compiled, and the CPU time of finding it.
 std::string Read(Kind kind, const std::string& text, double* seconds = nullptr) {
   DeepCalls calls(1, kCompileStackBytes);
   std::string said;
@@ -64,22 +64,22 @@ const std::string kTooDeep =
     "'$ref' and 'allOf' lead through 10001 schemas, one within the other, to a number beyond 2^53; the limit is 10000; "
     "refer to it more directly, or give a smaller number";
 
-// No engine, and so no library.
-TEST(HostileSchemas, ReferencesThatLeadDeepAreNamedAndNotFollowed) {
+// Without an engine, and so without the library.
+TEST(HostileSchemas, DeepReferencesAreNamedAndNotFollowed) {
 #if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "AddressSanitizer follows no stack of more than 64 MiB, and reports what it has missed there";
+  GTEST_SKIP() << "AddressSanitizer does not support stacks above 64 MiB and reports false errors there";
 #endif
   const std::string deep = Chain(790, 25, kLost);
   EXPECT_EQ(Read(Kind::kJsonSchema, deep), "json_schema: " + kTooDeep);
   EXPECT_EQ(Read(Kind::kLark, "start: %json " + deep), "lark: " + kTooDeep);
   EXPECT_EQ(Read(Kind::kJsonSchema, Chain(80, 25, kLost)), "");
-  // Without such a number nothing is written.
+  // Without such a number no grammar is written.
   EXPECT_EQ(Read(Kind::kJsonSchema, Chain(790, 25, R"({"const": 7})")),
             "json_schema: 'allOf' and '$ref' bring too many schemas together: the patterns and formats on one string "
             "cannot be counted within 3000000 steps, the limit; refer to fewer, or more directly");
 }
 
-TEST(HostileSchemas, CirclesOfDefinitionsAreNotFollowedWithoutEnd) {
+TEST(HostileSchemas, CyclesOfDefinitionsAreNotFollowedEndlessly) {
   std::string text = R"({"allOf":[{"$ref":"#/$defs/a0"},{"$ref":"#/$defs/b0"}],"$defs":{)";
   for (const auto& [name, length] : {std::pair('a', 2000), std::pair('b', 1999)}) {
     for (int i = 0; i < length; ++i) {
@@ -91,7 +91,7 @@ TEST(HostileSchemas, CirclesOfDefinitionsAreNotFollowedWithoutEnd) {
             "json_schema: 'allOf' and '$ref' bring too many schemas toget");
 }
 
-TEST(HostileSchemas, TheWorkBeforeARuleIsTriedGrowsWithItsText) {
+TEST(HostileSchemas, TheWorkBeforeATrialIsLinearInTheText) {
   const auto many = [](int count, const auto& one) {
     std::string text;
     for (int i = 0; i < count; ++i) text += (i > 0 ? "," : "") + one(std::to_string(i));
@@ -99,13 +99,13 @@ TEST(HostileSchemas, TheWorkBeforeARuleIsTriedGrowsWithItsText) {
   };
   std::string open = "start: \"a\" ";
   while (open.size() < 400'000) open += R"(%json {\")";
-  // An object that never ends, at each round one more that refers to it.
+  // An object that never ends, with one more reference to it in each round.
   std::string endless = R"({"$ref":"#/$defs/0","$defs":{)";
   for (int i = 0; i < 64; ++i) {
     endless += '"' + std::to_string(i) + R"(":{"type":"object","required":["n"],"properties":{"n":{"$ref":"#/$defs/)" +
                std::to_string(i + 1) + "\"}}},";
   }
-  // Every use of a name once looked at all of its definitions.
+  // Once, every use of a name searched all of its definitions.
   std::string defined_again = "start: ";
   for (int i = 0; i < 100'000; ++i) defined_again += "a ";
   for (int i = 0; i < 80'000; ++i) defined_again += "\na:";
@@ -147,14 +147,14 @@ class HostileRulesTest : public testing::Test {
   void SetUp() override { TACTUS_NEEDS_LLGUIDANCE(); }
 };
 
-// Four of them would have taken all places for good.
-TEST_F(HostileRulesTest, RulesThatDoNotEndAreEndedAndOthersAreCompiled) {
+// Four of them would otherwise have occupied all places forever.
+TEST_F(HostileRulesTest, EndlessRulesAreKilledAndOthersAreCompiled) {
   GrammarLimits limits;
   limits.compile_ms = 60'000;
   limits.trial_ms = 300;
   auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
   ASSERT_TRUE(engine.ok());
-  // No more than what the check before it lets through.
+  // Within the limits of the check before it.
   const auto endless = [](int i) {
     std::string text = "start: A\nA: B & C\nB: /(.{31})*/ & /(.{37})*/ & /(.{41})*/ & /(.{43})*/";
     return text + "\nC: /(.{47})*/ & /(.{53})*/ & /(.{59})*/ & /(.{" + std::to_string(61 + 2 * i) + "})*/";
@@ -173,7 +173,7 @@ TEST_F(HostileRulesTest, RulesThatDoNotEndAreEndedAndOthersAreCompiled) {
     EXPECT_TRUE(good.ok()) << good.status().message();
   }
   for (std::thread& thread : threads) thread.join();
-  // It is known now, for some times.
+  // It is cached now, for a number of answers.
   const int64_t begin_ns = ThreadCpuNs();
   RuleWait wait;
   for (int i = 0; i < RuleCache::kMostAnswers; ++i)
@@ -184,8 +184,8 @@ TEST_F(HostileRulesTest, RulesThatDoNotEndAreEndedAndOthersAreCompiled) {
   EXPECT_GT(wait.waited_ms, 0) << "it is tried again";
 }
 
-// One client's rules that do not end, and another's: as many as there are places, all the time.
-TEST_F(HostileRulesTest, AClientsHostileRulesHoldUpNoOther) {
+// One client's rules that do not end, and another client's: as many as there are places, all the time.
+TEST_F(HostileRulesTest, AClientsHostileRulesDelayNoOtherClient) {
   GrammarLimits limits;
   limits.compile_ms = 60'000;
   limits.trial_ms = 60'000;
@@ -210,8 +210,8 @@ TEST_F(HostileRulesTest, AClientsHostileRulesHoldUpNoOther) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// What one request compiles has one time.
-TEST_F(HostileRulesTest, TheRulesOfARequestHaveOneTime) {
+// All rules of one request share one time limit.
+TEST_F(HostileRulesTest, TheRulesOfARequestShareOneTimeLimit) {
   GrammarLimits limits;
   limits.compile_ms = 300;
   auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
@@ -231,15 +231,15 @@ TEST_F(HostileRulesTest, WithoutItsHelperNoClientsRuleIsCompiled) {
   ASSERT_TRUE(engine.ok());
   const auto rule = (*engine)->Compile({Kind::kRegex, "a"});
   EXPECT_EQ(rule.status().code(), StatusCode::kUnavailable) << rule.status().message();
-  EXPECT_TRUE((*engine)->Compile({Kind::kJsonObject, ""}).ok());  // is ours
+  EXPECT_TRUE((*engine)->Compile({Kind::kJsonObject, ""}).ok());  // our own rule
   setenv("TACTUS_GRAMMAR_HELPER", before.c_str(), 1);
-  EXPECT_TRUE((*engine)->Compile({Kind::kRegex, "a"}).ok()) << "it is there now";
+  EXPECT_TRUE((*engine)->Compile({Kind::kRegex, "a"}).ok()) << "it is running now";
 }
 
 // A state for each remainder.
 constexpr const char* kLarge = R"({"type": "integer", "multipleOf": 9973})";
 
-TEST_F(HostileRulesTest, StatesOfAllAnswersHaveOneSum) {
+TEST_F(HostileRulesTest, StatesOfAllAnswersShareOneMemoryLimit) {
   GrammarLimits limits;
   limits.compile_ms *= 4 * test::kLimitFactor;
   limits.trial_ms *= 4 * test::kLimitFactor;
@@ -252,7 +252,7 @@ TEST_F(HostileRulesTest, StatesOfAllAnswersHaveOneSum) {
   EXPECT_GT(before, 1 << 20);
   EXPECT_TRUE((*engine)->CheckRoom(**grammar, 1).ok());
   EXPECT_EQ((*engine)->CheckRoom(**grammar, 128).code(), StatusCode::kInvalidArgument);
-  // From the first number that has no room beside the rule alone, it never has any.
+  // From the first number that has no room beside the rule alone, larger numbers never fit.
   for (int64_t answers = 1; answers < 128; ++answers) {
     const Status room = (*engine)->CheckRoom(**grammar, answers);
     EXPECT_NE(room.code(), StatusCode::kResourceExhausted) << answers << ": " << room.message();
@@ -269,15 +269,15 @@ TEST_F(HostileRulesTest, StatesOfAllAnswersHaveOneSum) {
     EXPECT_GT(refused, 64);
     EXPECT_LT(refused, 128);
     EXPECT_EQ((*engine)->CheckRoom(**grammar, 1).code(), StatusCode::kResourceExhausted);
-    EXPECT_TRUE(states[0]->FillMask(mask)) << "those that have begun go on";
+    EXPECT_TRUE(states[0]->FillMask(mask)) << "started states continue";
   }
   EXPECT_EQ((*engine)->memory_in_use(), before);
   std::vector<uint32_t> mask((kSmallSize + 31) / 32);
   EXPECT_TRUE((*grammar)->Start()->FillMask(mask));
 }
 
-// Where all grow, those that have most give way, and the others go on.
-TEST_F(HostileRulesTest, AStateThatGrowsBeyondItsPartStartsOverOrEnds) {
+// When all grow, the largest ones end, and the others continue.
+TEST_F(HostileRulesTest, AStateThatGrowsBeyondItsShareStartsOverOrEnds) {
   GrammarLimits limits;
   limits.compile_ms *= 4 * test::kLimitFactor;
   limits.trial_ms *= 4 * test::kLimitFactor;
@@ -303,7 +303,7 @@ TEST_F(HostileRulesTest, AStateThatGrowsBeyondItsPartStartsOverOrEnds) {
     }
     ASSERT_TRUE(good->FillMask(mask));
     ASSERT_TRUE(good->Accept('x'));
-    // What one mask takes comes on top until the next.
+    // One mask's allocations are added until the next.
     EXPECT_LE((*engine)->memory_in_use(), 2 * limits.memory_bytes) << step;
   }
   RecordProperty("ended", ended);

@@ -12,7 +12,7 @@
 namespace tactus::language {
 namespace {
 
-TEST(LibraryHeap, WhatALibraryAllocatesAndFreesIsCounted) {
+TEST(LibraryHeap, CountsALibrarysAllocationsAndFrees) {
   TACTUS_NEEDS_LLGUIDANCE();
   const auto llg = LoadLlguidance();
   const auto vocabulary = LlgVocabulary::Make(*llg, SmallVocabulary());
@@ -25,14 +25,14 @@ TEST(LibraryHeap, WhatALibraryAllocatesAndFreesIsCounted) {
     matcher = Matcher::Of(*vocabulary, "json_schema", R"({"type": "integer", "multipleOf": 4999})");
     ASSERT_TRUE(matcher->FillMask(mask.data(), mask.size()));
     {
-      const HeapCharge inner(&clone);  // the innermost one counts
+      const HeapCharge inner(&clone);  // the innermost charge counts
       other = matcher->Clone();
     }
   }
   EXPECT_GT(rule, 500'000);  // a state for each remainder
   EXPECT_GT(clone, 500'000);
   const int64_t before = rule;
-  matcher->Clone().reset();  // nothing counts
+  matcher->Clone().reset();  // no charge is active
   EXPECT_EQ(rule, before);
   {
     const HeapCharge charge(&clone);

@@ -1,4 +1,4 @@
-// Where the library is looked for, and what is said of a file that is none. Nothing of it needs the library.
+// Where the library is searched, and the errors for other files. Needs no library.
 #include "language/grammar/llguidance.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace tactus::language {
 namespace {
 
-// Of the environment, for one test.
+// Sets an environment variable for one test.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -25,7 +25,7 @@ class Variable {
   bool had_ = false;
 };
 
-TEST(Llguidance, IsLookedForBesideTheProgramAndInTheCache) {
+TEST(Llguidance, IsSearchedBesideTheProgramAndInTheCache) {
   const Variable given("TACTUS_LLGUIDANCE", "");
   const Variable cache("TACTUS_CACHE_DIR", "/somewhere/cache");
   const std::vector<std::string> paths = LlguidancePaths();
@@ -38,7 +38,7 @@ TEST(Llguidance, IsLookedForBesideTheProgramAndInTheCache) {
   EXPECT_EQ(LlguidancePaths(), std::vector<std::string>{"/a/file.so"});
 }
 
-TEST(Llguidance, OneThatIsNotThereIsNamedWithWhatToDo) {
+TEST(Llguidance, AMissingLibraryIsNamedWithInstructions) {
   const auto loaded = OpenLlguidance({"/nowhere/libllguidance.so"});
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().code(), StatusCode::kUnimplemented);
@@ -61,7 +61,7 @@ TEST(Llguidance, AnotherLibraryIsNotUsed) {
     const std::string file = std::string(folder) + "/libm.so.6";
     if (path.empty() && std::filesystem::exists(file)) path = file;
   }
-  if (path.empty()) GTEST_SKIP() << "libm is nowhere where it usually is";
+  if (path.empty()) GTEST_SKIP() << "libm is in none of its usual places";
   const auto loaded = OpenLlguidance({path});
   ASSERT_FALSE(loaded.ok());
   EXPECT_NE(loaded.status().message().find("is not llguidance's library"), std::string::npos);

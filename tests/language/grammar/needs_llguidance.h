@@ -5,7 +5,7 @@
 
 #include "language/grammar/llguidance.h"
 
-// Skips the test where the library of grammars is not installed, which no build needs. A damaged library fails it.
+// Skips the test where the grammar library, which no build needs, is not installed. A damaged library fails it.
 #define TACTUS_NEEDS_LLGUIDANCE()                                                                  \
   do {                                                                                             \
     const ::tactus::Status library = ::tactus::language::LoadLlguidance().status();                \

@@ -1,4 +1,4 @@
-// Numbers between bounds as expressions: held against the numbers themselves.
+// Numbers between bounds as expressions, compared with the numbers themselves.
 #include "language/grammar/number_regex.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ void Check(const NumberBounds& bounds, bool integer, const std::vector<std::stri
     EXPECT_EQ(std::regex_match(number, regex), Inside(*ReadDecimal(number), bounds)) << number << " by " << *text;
 }
 
-TEST(NumberRegex, IntegersOfSmallRangesAreJustThose) {
+TEST(NumberRegex, IntegerRangesMatchExactlyTheirIntegers) {
   std::vector<std::string> numbers;
   for (int i = -1250; i <= 1250; ++i) numbers.push_back(std::to_string(i));
   for (const auto& [least, most] :
@@ -48,7 +48,7 @@ TEST(NumberRegex, IntegersOfSmallRangesAreJustThose) {
   EXPECT_EQ(IntegerRegex(Bounds("3", "3", true)), "");
 }
 
-TEST(NumberRegex, IntegersBeyondDoublesAreKeptToTheDigit) {
+TEST(NumberRegex, IntegersBeyondDoublesAreExact) {
   const std::vector<std::string> near = {"0",
                                          "-1",
                                          "9007199254740992",
@@ -74,7 +74,7 @@ TEST(NumberRegex, IntegersBeyondDoublesAreKeptToTheDigit) {
   Check(Bounds("9007199254740992", nullptr, true), true, near);
 }
 
-TEST(NumberRegex, NumbersHaveFractionsAndOfHugeBoundsExponents) {
+TEST(NumberRegex, NumbersHaveFractionsAndHugeBoundsAllowExponents) {
   const std::vector<std::string> numbers = {"0",     "-0.5",  "0.5",    "1",    "1.0",  "-1",   "-1.5",
                                             "2.00",  "2.01",  "19.999", "20",   "20.0", "20.1", "-20",
                                             "-20.0", "-20.5", "100",    "-100", "3.25", "9.75"};

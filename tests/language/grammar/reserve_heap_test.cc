@@ -12,11 +12,11 @@
 namespace tactus::language {
 namespace {
 
-TEST(ReserveHeap, BlocksAreAlignedAndApartAndAllRoomComesBack) {
+TEST(ReserveHeap, BlocksAreAlignedAndDisjointAndAllMemoryIsReused) {
   ReserveHeap heap(1 << 16);
   Rng rng(7);
   const auto below = [&rng](uint64_t most) { return rng.Next64() % most; };
-  std::map<std::byte*, size_t> held;  // each filled with a byte of its address
+  std::map<std::byte*, size_t> held;  // each filled with a byte derived from its address
   const auto fill = [](std::byte* block) { return static_cast<int>((reinterpret_cast<uintptr_t>(block) >> 4) & 0xff); };
   for (int i = 0; i < 20'000; ++i) {
     if (held.empty() || below(2) == 0) {
@@ -41,10 +41,10 @@ TEST(ReserveHeap, BlocksAreAlignedAndApartAndAllRoomComesBack) {
   }
   for (const auto& [block, bytes] : held) heap.Free(block);
   EXPECT_EQ(heap.used(), 0u);
-  EXPECT_NE(heap.Allocate((1 << 16) - 16), nullptr) << "the room did not come back as one block";
+  EXPECT_NE(heap.Allocate((1 << 16) - 16), nullptr) << "the memory was not merged into one block";
 }
 
-TEST(ReserveHeap, WhatDoesNotFitIsRefused) {
+TEST(ReserveHeap, AllocationsThatDoNotFitAreRefused) {
   ReserveHeap heap(4096);
   EXPECT_EQ(heap.Allocate(4096), nullptr);
   EXPECT_EQ(heap.Allocate(SIZE_MAX), nullptr);

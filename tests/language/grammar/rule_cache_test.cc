@@ -17,7 +17,7 @@ OutputRule Rule(std::string text) {
   return {OutputRule::Kind::kRegex, std::move(text)};
 }
 
-TEST(RuleCache, TheRuleUsedLongestAgoGoesFirst) {
+TEST(RuleCache, TheLeastRecentlyUsedRuleIsEvictedFirst) {
   RuleCache cache(2, 1000);
   const auto a = std::make_shared<NoGrammar>(), b = std::make_shared<NoGrammar>(), c = std::make_shared<NoGrammar>();
   EXPECT_EQ(cache.Find(Rule("a")), nullptr);
@@ -30,7 +30,7 @@ TEST(RuleCache, TheRuleUsedLongestAgoGoesFirst) {
   EXPECT_EQ(cache.Find(Rule("a")), a);
   EXPECT_EQ(cache.Find(Rule("c")), c);
   cache.Keep(Rule("c"), b, 1);
-  EXPECT_EQ(cache.Find(Rule("c")), c);  // the first stays
+  EXPECT_EQ(cache.Find(Rule("c")), c);  // the first one stays
 }
 
 TEST(RuleCache, BytesAreBounded) {
@@ -42,14 +42,14 @@ TEST(RuleCache, BytesAreBounded) {
   cache.Keep(Rule("c"), grammar, 1);
   EXPECT_EQ(cache.Find(Rule("b")), nullptr);
   EXPECT_NE(cache.Find(Rule("a")), nullptr);
-  cache.Keep(Rule("d"), grammar, 11);  // it alone is too much, and pushes nothing out
+  cache.Keep(Rule("d"), grammar, 11);  // too large alone; evicts nothing
   EXPECT_EQ(cache.Find(Rule("d")), nullptr);
   EXPECT_NE(cache.Find(Rule("a")), nullptr);
   cache.Keep(Rule("e"), grammar, 1);
   EXPECT_NE(cache.Find(Rule("e")), nullptr);
 }
 
-TEST(RuleCache, ARefusalIsToldSomeTimes) {
+TEST(RuleCache, ARefusalIsReturnedALimitedNumberOfTimes) {
   RuleCache cache(2, 1000);
   EXPECT_FALSE(cache.FindRefused(Rule("a")));
   cache.KeepRefused(Rule("a"), InvalidArgument("no"));
@@ -59,7 +59,7 @@ TEST(RuleCache, ARefusalIsToldSomeTimes) {
     ASSERT_TRUE(why) << i;
     EXPECT_EQ(why->message(), "no");
   }
-  EXPECT_FALSE(cache.FindRefused(Rule("a"))) << "it is tried again";
+  EXPECT_FALSE(cache.FindRefused(Rule("a"))) << "it must be tried again";
 }
 
 TEST(RuleCache, RefusalsAreKeptWithinLimits) {

@@ -16,7 +16,7 @@ TEST(RuleError, AFailedAssertionIsAFaultOfTheRule) {
             "lark: the grammar library fails on this rule (index out of bounds); write it in another way");
 }
 
-TEST(RuleError, NoiseIsCut) {
+TEST(RuleError, TheLibrarysNoiseIsRemoved) {
   EXPECT_EQ(RuleError(Kind::kLark, "at 3(7): wrong\n   3 | foo\n         ^\n\n<non-verbose/>", nullptr).message(),
             "lark: line 3, column 7: wrong");
   EXPECT_EQ(RuleError(Kind::kRegex, "NoExtensionBias\n<non-verbose/>", nullptr).message(),
@@ -24,7 +24,7 @@ TEST(RuleError, NoiseIsCut) {
   EXPECT_LE(RuleError(Kind::kLark, std::string(5000, 'x'), nullptr).message().size(), 700u);
 }
 
-TEST(RuleError, OddTextsAreTakenAsTheyAre) {
+TEST(RuleError, AnyMessageBecomesAnError) {
   const Json schema = Json::object();
   for (const char* said : {"", "(", "at ", "at 1(", "): ", "'", "regex parse error:", "error: ",
                            "Unimplemented keys: [", "invalid regex (in regex): regex parse error:\n^\n"}) {

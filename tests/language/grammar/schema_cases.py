@@ -1,11 +1,10 @@
 """Schemas in the styles of public APIs, with instances: some 40 by hand, the rest drawn from fields of known domains
-with a fixed
-seed. Instances have their keys in the order of the schema; whether one is valid, jsonschema says."""
+with a fixed seed. Instances have their keys in schema order; jsonschema decides their validity."""
 
 import copy
 import random
 
-# domain -> fields: (name, schema, valid values, values that are not)
+# domain -> fields: (name, schema, valid values, invalid values)
 TEXT = {"type": "string"}
 COUNT = {"type": "integer", "minimum": 0}
 BOOL = {"type": "boolean"}
@@ -219,7 +218,7 @@ DOMAINS = {
     ],
 }
 
-# By hand: what the domains do not have. (name, schema, instances)
+# Keywords that the domains lack, by hand: (name, schema, instances)
 HAND = [
     ("any", {}, [None, 1, "a", [1, {"b": []}], {"a": {}}]),
     ("boolean_schema", True, [1, {"a": [None]}]),
@@ -420,7 +419,7 @@ HAND = [
         },
         [{"a": "z"}, {"a": 1}],
     ),
-    # What is refused, with its keyword.
+    # Refused schemas, named by their keyword.
     ("refused_not", {"not": {"type": "string"}}, [1, "a"]),
     ("refused_if", {"type": "object", "if": {"required": ["a"]}, "then": {"required": ["b"]}}, [{}, {"a": 1}]),
     ("refused_unique", {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, [[1, 2], [1, 1]]),

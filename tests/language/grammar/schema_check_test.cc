@@ -1,4 +1,4 @@
-// Faults of schemas that are found before the grammar library sees them, each with keyword, value, limit and place.
+// Errors in schemas that are found before the grammar library, each with keyword, value, limit and place.
 #include "language/grammar/schema_check.h"
 #include "base/json.h"
 
@@ -17,13 +17,13 @@ std::string FaultOf(const std::string& text) {
   return schema.ok() ? std::string(CheckSchema(*schema).message()) : "";
 }
 
-TEST(SchemaCheck, WhatListsNothing) {
+TEST(SchemaCheck, EmptyListsAreNamed) {
   EXPECT_EQ(FaultOf(R"({"properties": {"a": {"enum": []}}})"), "'enum': it lists no value, at #/properties/a");
   EXPECT_EQ(FaultOf(R"({"type": []})"), "'type': it lists no type, at #");
   EXPECT_EQ(FaultOf(R"({"enum": [1], "properties": {"enum": {"type": "null"}}, "default": {"enum": []}})"), "");
 }
 
-TEST(SchemaCheck, MultiplesOfManyRemainders) {
+TEST(SchemaCheck, MultiplesWithTooManyRemaindersAreNamed) {
   EXPECT_EQ(FaultOf(R"({"items": {"multipleOf": 10007}})"),
             "'multipleOf': 10007 has more than 10000 remainders, the limit, at #/items");
   EXPECT_EQ(FaultOf(R"({"multipleOf": 0.00001})"), "");
@@ -39,13 +39,13 @@ TEST(SchemaCheck, MultiplesOfManyRemainders) {
             together);
 }
 
-TEST(SchemaCheck, WhatRequiresItselfWithoutEnd) {
+TEST(SchemaCheck, SchemasThatRequireThemselvesAreNamed) {
   for (const char* text :
        {R"({"$ref": "#"})", R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})",
         R"({"type": "array", "items": {"$ref": "#"}, "minItems": 1})",
         R"({"type": "array", "prefixItems": [{"$ref": "#"}], "minItems": 1})",
         R"({"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"allOf": [{"$ref": "#"}]}}})"}) {
-    EXPECT_NE(FaultOf(text).find("has itself in it without end"), std::string::npos) << text << ": " << FaultOf(text);
+    EXPECT_NE(FaultOf(text).find("requires itself without end"), std::string::npos) << text << ": " << FaultOf(text);
   }
   EXPECT_NE(FaultOf(R"({"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"type": "object",
       "properties": {"c": {"$ref": "#/$defs/b"}}, "required": ["c"]}}})")
@@ -68,7 +68,7 @@ TEST(SchemaCheck, AChainOfReferencesTakesNoTime) {
   chain["$defs"]["d12000"] = {{"type", "null"}};
   const auto schema = ParseSchema(chain.dump());
   ASSERT_TRUE(schema.ok()) << schema.status().message();
-  DeepCalls calls(1, kCompileStackBytes);  // as deep as the chain is long
+  DeepCalls calls(1, kCompileStackBytes);  // recursion as deep as the chain
   const auto check = [&] { EXPECT_TRUE(CheckSchema(*schema).ok()); };
   EXPECT_EQ(*calls.Run(check, {.timeout_ms = 600'000}), DeepCalls::End::kDone);
 }

@@ -23,7 +23,7 @@ TEST(SchemaText, KeepsTheOrderOfKeysAndSetsTheSpacing) {
   EXPECT_FALSE(ParseSchema(R"({"a": 1, "a": 2})").ok());
 }
 
-TEST(SchemaText, ACountMayBeWrittenWithAPoint) {
+TEST(SchemaText, ACountMayHaveADecimalPoint) {
   const auto schema =
       ParseSchema(R"({"minItems": 2.0, "properties": {"maxLength": {"maxLength": 1e2, "minimum": 2.0}}})");
   ASSERT_TRUE(schema.ok());
@@ -32,7 +32,7 @@ TEST(SchemaText, ACountMayBeWrittenWithAPoint) {
   EXPECT_NE(text.find(R"({"maxLength":100,"minimum":2.0})"), std::string::npos) << text;
 }
 
-TEST(SchemaText, FindsKeywordsAndNoNames) {
+TEST(SchemaText, FindsKeywordsButNoPropertyNames) {
   const auto schema = Parsed(R"({"properties": {"not": {"type": "string"}, "b": {"enum": [{"not": 1}]},
                                  "c~/": {"anyOf": [{}, {"not": {}}]}}, "$defs": {"if": {"items": {"if": {}}}}})");
   EXPECT_EQ(FindKeyword(schema, "not"), "#/properties/c~0~1/anyOf/1");
@@ -43,7 +43,7 @@ TEST(SchemaText, FindsKeywordsAndNoNames) {
   EXPECT_EQ(FindKeyword(schema, "type", &value), "#/properties/not");
 }
 
-TEST(SchemaText, CountsWhatBearsOnOneString) {
+TEST(SchemaText, CountsPatternsOfOneString) {
   EXPECT_EQ(MostPatterns(Parsed("{}")), 0);
   EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "format": "date"})")), 2);
   EXPECT_EQ(MostPatterns(Parsed(R"({"properties": {"a": {"pattern": "a"}, "b": {"pattern": "b"}}})")), 1);
@@ -57,8 +57,8 @@ TEST(SchemaText, CountsWhatBearsOnOneString) {
   EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "$ref": "https://example.com"})")), 1);
 }
 
-// allOf and $ref meet again below properties and items.
-TEST(SchemaText, CountsWhatBearsOnOnePart) {
+// allOf and $ref also combine below properties and items.
+TEST(SchemaText, CountsPatternsOfOnePropertyOrItem) {
   EXPECT_EQ(MostPatterns(Parsed(R"({"allOf": [{"properties": {"a": {"pattern": "x"}, "b": {"pattern": "x"}}},
                                     {"properties": {"a": {"pattern": "y"}}}]})")),
             2);

@@ -1,4 +1,4 @@
-// A vocabulary that a test can read: every byte is the token of its number, then some words, then special tokens.
+// A readable vocabulary: every byte is the token of its number, then some words, then special tokens.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ inline const std::vector<std::string>& Words() {
   return kWords;
 }
 
-// The longest token from the left, as a tokeniser would.
+// The longest token from the left, as in a tokeniser.
 inline std::vector<TokenId> EncodeSmall(std::string_view text) {
   std::vector<TokenId> tokens;
   while (!text.empty()) {
@@ -46,7 +46,7 @@ inline Vocabulary SmallVocabulary() {
   v.tokens[kEnd] = "<end>";
   v.tokens[kOtherEnd] = "<eot>";
   v.tokens[kCall] = "<call>";
-  v.special[kEnd] = v.special[kCall] = true;  // not kOtherEnd: an end token is special whatever the vocabulary says
+  v.special[kEnd] = v.special[kCall] = true;  // not kOtherEnd: an end token is special in any case
   v.end_ids = {kEnd, kOtherEnd};
   v.encode = EncodeSmall;
   return v;

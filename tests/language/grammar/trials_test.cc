@@ -1,5 +1,5 @@
-// Rules tried in the helper: what ends them, and what becomes of the helper. Skipped where llguidance's library is not
-// there (scripts/get_llguidance.sh).
+// Rules tried in the helper: what ends them, and the life of the helper. Skipped where llguidance's library is not
+// installed (scripts/get_llguidance.sh).
 #include "language/grammar/trials.h"
 
 #include <fcntl.h>
@@ -26,14 +26,14 @@ namespace {
 
 using End = TrialVerdict::End;
 
-// The states of what must hold at once are the products of all: it would go on for ever.
+// The states of conditions that must hold together are their product: this would run forever.
 const std::string kEndless = [] {
   std::string text = "start: A\nA: /(.{2})*/";
   for (const int count : {3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37}) text += " & /(.{" + std::to_string(count) + "})*/";
   return text;
 }();
 
-// Of the environment, for one test.
+// Names the helper in the environment, for one test.
 class HelperNamed {
  public:
   explicit HelperNamed(const char* path) : before_(std::getenv("TACTUS_GRAMMAR_HELPER")) {
@@ -53,7 +53,7 @@ std::vector<pid_t> ChildrenOf(pid_t process) {
   return children;
 }
 
-// Not there, or only its number still is.
+// Does not exist, or only as a zombie.
 bool Gone(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string number, name, state;
@@ -85,7 +85,7 @@ class TrialsTest : public testing::Test {
     EXPECT_EQ(verdict->end, End::kCompiled) << verdict->said;
     EXPECT_GT(verdict->bytes, 1000);
   }
-  // A trial that runs until its caller gives up, on a thread of its own.
+  // Starts, on a separate thread, a trial that runs until its caller gives up.
   std::thread Begin(std::atomic<bool>* give_up, Result<TrialVerdict>* verdict) {
     std::thread thread(
         [this, give_up, verdict] { *verdict = Try(Task("lark", kEndless), [=] { return give_up->load(); }); });
@@ -97,7 +97,7 @@ class TrialsTest : public testing::Test {
   std::unique_ptr<Trials> trials_;
 };
 
-TEST_F(TrialsTest, ARuleIsTriedInAProcessThatStays) {
+TEST_F(TrialsTest, TrialsReuseTheHelperProcess) {
   ExpectItWorks();
   const pid_t helper = trials_->helper();
   EXPECT_GT(helper, 0);
@@ -106,21 +106,21 @@ TEST_F(TrialsTest, ARuleIsTriedInAProcessThatStays) {
   EXPECT_EQ(trials_->helper(), helper);
 }
 
-TEST_F(TrialsTest, ARefusedRuleBringsWhatTheLibrarySays) {
+TEST_F(TrialsTest, ARefusedRuleReturnsTheLibrarysMessage) {
   const auto verdict = Try(Task("lark", "start: cat"));
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kRefused);
   EXPECT_NE(verdict->said.find("unknown name"), std::string::npos) << verdict->said;
 }
 
-TEST_F(TrialsTest, TextThatLeavesNoChoiceIsCounted) {
+TEST_F(TrialsTest, ForcedTextIsCounted) {
   const auto verdict = Try(Task("lark", "start: \"" + std::string(100'000, 'x') + "\"", 60'000, 4096));
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kForced) << verdict->said;
   EXPECT_GT(verdict->forced_bytes, 65536);
 }
 
-TEST_F(TrialsTest, OneThatDoesNotEndIsEndedWithItsTime) {
+TEST_F(TrialsTest, ATrialIsKilledAtItsTimeLimit) {
   const auto verdict = Try(Task("lark", kEndless, 200, 4096));
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kTooLong) << verdict->said;
@@ -128,9 +128,9 @@ TEST_F(TrialsTest, OneThatDoesNotEndIsEndedWithItsTime) {
   ExpectItWorks();
 }
 
-TEST_F(TrialsTest, OneThatGrowsIsEndedWithItsMemory) {
+TEST_F(TrialsTest, ATrialIsKilledAtItsMemoryLimit) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's shadow memory alone is more than the limit that this test sets";
+  GTEST_SKIP() << "a sanitizer's shadow memory alone exceeds this test's limit";
 #endif
   const auto verdict = Try(Task("lark", kEndless, 60'000, 24));
   ASSERT_TRUE(verdict.ok());
@@ -138,11 +138,11 @@ TEST_F(TrialsTest, OneThatGrowsIsEndedWithItsMemory) {
   ExpectItWorks();
 }
 
-TEST_F(TrialsTest, OneThatDiesSaysByWhat) {
+TEST_F(TrialsTest, ADyingTrialReportsItsCause) {
   std::atomic<bool> give_up = false;
   Result<TrialVerdict> verdict = TrialVerdict{};
   std::thread trial = Begin(&give_up, &verdict);
-  kill(ChildrenOf(trials_->helper()).at(0), SIGABRT);  // which sanitizers leave alone
+  kill(ChildrenOf(trials_->helper()).at(0), SIGABRT);  // sanitizers do not handle it
   trial.join();
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kDied);
@@ -150,19 +150,19 @@ TEST_F(TrialsTest, OneThatDiesSaysByWhat) {
   ExpectItWorks();
 }
 
-TEST_F(TrialsTest, OneWhoseCallerLeavesIsEnded) {
+TEST_F(TrialsTest, ATrialWhoseCallerLeavesIsKilled) {
   std::atomic<bool> give_up = false;
   Result<TrialVerdict> verdict = TrialVerdict{};
   std::thread trial = Begin(&give_up, &verdict);
   const pid_t child = ChildrenOf(trials_->helper()).at(0);
-  ExpectItWorks();  // beside it
+  ExpectItWorks();  // beside the abandoned trial
   give_up = true;
   trial.join();
   WaitUntil([&] { return Gone(child); });
   ExpectItWorks();
 }
 
-TEST_F(TrialsTest, AHelperThatDiesIsStartedAgainWithWhatItWasDoing) {
+TEST_F(TrialsTest, AHelperThatDiesIsRestartedWithItsTrial) {
   ExpectItWorks();
   const pid_t first = trials_->helper();
   kill(first, SIGKILL);
@@ -183,8 +183,8 @@ TEST_F(TrialsTest, AHelperThatDiesIsStartedAgainWithWhatItWasDoing) {
   ExpectItWorks();
 }
 
-// A child without memory for its task ends while that is being written: it says so, and the others' trials go on.
-TEST_F(TrialsTest, AChildWithoutMemoryForItsTaskSaysSo) {
+// A child without memory for its task ends while the task is being written: it reports that, and other trials continue.
+TEST_F(TrialsTest, AChildWithoutMemoryForItsTaskReportsIt) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's allocator ends the process";
 #endif
@@ -202,16 +202,16 @@ TEST_F(TrialsTest, AChildWithoutMemoryForItsTaskSaysSo) {
   }
   ASSERT_EQ(prlimit(helper, RLIMIT_AS, &before, nullptr), 0);
   EXPECT_EQ(trials_->helper(), helper);
-  EXPECT_FALSE(Gone(child)) << "another's trial";
+  EXPECT_FALSE(Gone(child)) << "another client's trial";
   ExpectItWorks();
-  // One that the kernel ends is no fault of its rule.
+  // A child killed by the kernel is not an error in its rule.
   kill(child, SIGKILL);
   trial.join();
   EXPECT_EQ(other.status().code(), StatusCode::kResourceExhausted) << other.status().message();
   EXPECT_EQ(trials_->helper(), helper);
 }
 
-// A helper that does not go on, and a socket that is full of what it has not taken.
+// A stopped helper, and a socket full of descriptors that it has not received.
 TEST_F(TrialsTest, AStoppedHelperDelaysNoOtherThreadAndRefusesNoRule) {
   ExpectItWorks();
   const pid_t helper = trials_->helper();
@@ -232,7 +232,7 @@ TEST_F(TrialsTest, AStoppedHelperDelaysNoOtherThreadAndRefusesNoRule) {
   EXPECT_TRUE(full);
   const auto verdict = trials_->Run(Task("regex", "a"), 50, [] { return false; });
   EXPECT_EQ(verdict.status().code(), StatusCode::kResourceExhausted) << verdict.status().message();
-  // Another thread is not held up by one that waits, and neither is the end.
+  // A waiting thread blocks neither other threads nor the shutdown.
   std::thread waits([&] { (void)trials_->Run(Task("regex", "a"), 60'000, [] { return false; }); });
   EXPECT_EQ(trials_->helper(), helper);
   trials_->Close();
@@ -240,8 +240,8 @@ TEST_F(TrialsTest, AStoppedHelperDelaysNoOtherThreadAndRefusesNoRule) {
   EXPECT_TRUE(Gone(helper));
 }
 
-// Time that is up while the verdict is written cuts it no more.
-TEST_F(TrialsTest, AVerdictIsWhole) {
+// A time limit that expires while the verdict is written does not cut it.
+TEST_F(TrialsTest, AVerdictIsNeverCutByTheTimeLimit) {
   ExpectItWorks();
   const pid_t helper = trials_->helper();
   // The library quotes the rule.
@@ -254,7 +254,7 @@ TEST_F(TrialsTest, AVerdictIsWhole) {
   EXPECT_EQ(trials_->helper(), helper);
 }
 
-TEST_F(TrialsTest, WithoutAProgramItSaysWhatToDo) {
+TEST_F(TrialsTest, AMissingProgramIsNamedWithInstructions) {
   const HelperNamed nowhere("/nowhere/tactus-grammar");
   const Status status = trials_->Start();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
@@ -263,24 +263,24 @@ TEST_F(TrialsTest, WithoutAProgramItSaysWhatToDo) {
   EXPECT_EQ(Try(Task("regex", "a")).status().code(), StatusCode::kUnavailable);
 }
 
-TEST_F(TrialsTest, AProgramThatDiesAtOnceIsNoHelper) {
+TEST_F(TrialsTest, AProgramThatDiesAtOnceIsNotUsed) {
   {
     const HelperNamed failing("/bin/false");
     EXPECT_EQ(Try(Task("regex", "a")).status().code(), StatusCode::kUnavailable);
   }
-  ExpectItWorks();  // once there is one
+  ExpectItWorks();  // once there is a helper
 }
 
-TEST_F(TrialsTest, ALibraryThatIsNotThereIsSaid) {
+TEST_F(TrialsTest, AMissingLibraryIsReported) {
   Trials trials(SmallVocabulary(), "/nowhere/library.so");
   const auto verdict = trials.Run(Task("regex", "a"), 60'000, [] { return false; });
   EXPECT_EQ(verdict.status().code(), StatusCode::kUnavailable);
   EXPECT_NE(verdict.status().message().find("/nowhere/library.so"), std::string::npos) << verdict.status().message();
 }
 
-TEST_F(TrialsTest, NothingOfTheServerIsInherited) {
+TEST_F(TrialsTest, TheHelperInheritsNothingOfTheServer) {
   const std::string path = testing::TempDir() + "/secret";
-  const int secret = open(path.c_str(), O_CREAT | O_RDWR, 0600);  // that an exec would leave open
+  const int secret = open(path.c_str(), O_CREAT | O_RDWR, 0600);  // would stay open across an exec
   ASSERT_GE(secret, 0);
   ExpectItWorks();
   int descriptors = 0;
@@ -307,8 +307,8 @@ TEST_F(TrialsTest, TheHelperEndsWithTheEngine) {
   EXPECT_EQ(trials_->helper(), -1);
 }
 
-// Whatever holds its end of the socket: another process that the server has forked, as Python does.
-// A program that starts the helper after a while, so that its server has ended before the helper looks.
+// The helper ends even if another process, such as one forked by the server (as Python does), holds the socket's other
+// end. This program delays the helper's start, so that its server has ended before the helper checks.
 class SlowHelper {
  public:
   SlowHelper() {
@@ -358,13 +358,13 @@ TEST_F(TrialsTest, TheHelperEndsWithAServerThatIsKilled) {
   TheHelperEndsWithItsServer();
 }
 
-TEST_F(TrialsTest, AHelperThatStartsAfterItsServersEndEnds) {
+TEST_F(TrialsTest, AHelperStartedAfterItsServersEndEnds) {
   const SlowHelper slow;
   const HelperNamed named(slow.path());
   TheHelperEndsWithItsServer();
 }
 
-TEST(TrialVocabulary, ComesBackAsItWas) {
+TEST(TrialVocabulary, SurvivesSerialisation) {
   const Vocabulary v = SmallVocabulary();
   const std::string bytes = VocabularyBytes(v);
   const auto read = ReadVocabulary(bytes);

@@ -1,4 +1,4 @@
-// Byte-level BPE beyond the goldens: merging against an obvious implementation, long and hostile text, bad
+// Byte-level BPE beyond the goldens: merging against an obvious implementation, long and hostile text, invalid
 // specifications.
 #include <functional>
 #include <random>
@@ -14,7 +14,7 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-// The definition: again and again the leftmost pair of the lowest rank.
+// The definition: repeatedly merge the leftmost pair of the lowest rank.
 void MergeNaively(const MergeTable& merges, Ids* ids) {
   for (;;) {
     size_t best = ids->size();
@@ -34,7 +34,7 @@ void MergeNaively(const MergeTable& merges, Ids* ids) {
 TEST(MergePairs, EqualsTheDefinition) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
-    // Tokens 0..3 are letters; every merge makes a new token of two that are there.
+    // Tokens 0..3 are letters; every merge makes a new token from two existing ones.
     MergeTable merges;
     TokenId next = 4;
     for (int rank = 0; rank < 40; ++rank, ++next) {
@@ -50,7 +50,7 @@ TEST(MergePairs, EqualsTheDefinition) {
   }
 }
 
-TEST(ByteLevel, AMegabyteOfOneKind) {
+TEST(ByteLevel, EncodesAMegabyteOfOneKind) {
   for (const char* name : {"gpt2", "smollm", "llama3", "qwen2"}) {
     const auto tokenizer = FromJson(name);
     ASSERT_NE(tokenizer, nullptr);
@@ -90,7 +90,7 @@ TEST(ByteLevel, InvalidUtf8IsReplacedFirst) {
   }
 }
 
-TEST(ByteLevel, TokensAndIds) {
+TEST(ByteLevel, MapsTokensAndIds) {
   const auto tokenizer = FromJson("llama3");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->TokenText(tokenizer->bos_id()), "<|begin|>");
@@ -108,7 +108,7 @@ TEST(ByteLevel, TokensAndIds) {
   EXPECT_EQ(tokenizer->Decode(Ids{-5, the, 1 << 30}, false), " the");
 }
 
-TEST(ByteLevel, RefusesWhatDoesNotFitTogether) {
+TEST(ByteLevel, RefusesInconsistentSpecifications) {
   TokenizerSpec spec;
   EXPECT_EQ(MakeTokenizer(spec).status().code(), StatusCode::kDataLoss);
   spec.tokens = {"a", "b", "ab"};
@@ -136,7 +136,7 @@ TEST(ByteLevel, AByteWithoutATokenIsUnknownOrDropped) {
   spec.merges = {{"a", "b"}};
   const auto drops = MustMake(spec);
   EXPECT_EQ(drops->Encode("axb", false, false),
-            (Ids{2}));  // as the reference: what is dropped does not keep its neighbours apart
+            (Ids{2}));  // as in the reference: a dropped byte does not separate its neighbours
   spec.unk_id = 3;
   EXPECT_EQ(MustMake(spec)->Encode("axxb", false, false), (Ids{0, 3, 3, 1}));
   spec.fuse_unknown = true;
@@ -151,8 +151,8 @@ std::vector<std::string> Split(const std::string& pattern, SplitBehavior behavio
   return {pieces.begin(), pieces.end()};
 }
 
-TEST(Pretokenizer, Behaviors) {
-  // The example of the reference's documentation of its Split behaviours.
+TEST(Pretokenizer, BehaviorsMatchTheReference) {
+  // The example from the reference's documentation of its Split behaviours.
   const std::string text = "the-final--countdown";
   using Pieces = std::vector<std::string>;
   EXPECT_EQ(Split("-", SplitBehavior::kIsolated, text), (Pieces{"the", "-", "final", "-", "-", "countdown"}));
@@ -163,8 +163,8 @@ TEST(Pretokenizer, Behaviors) {
   EXPECT_EQ(Split("x*", SplitBehavior::kIsolated, "axb"), (Pieces{"a", "x", "b"}));
 }
 
-TEST(Pretokenizer, ClassesAreTheReferences) {
-  // U+180E is \s to PCRE2 alone; U+200D and U+0345 are \w by UTS 18.
+TEST(Pretokenizer, ClassesMatchTheReference) {
+  // U+180E is \s in PCRE2 alone; U+200D and U+0345 are \w by UTS 18.
   EXPECT_EQ(Split(R"(\s+)", SplitBehavior::kRemoved, "a\u180Eb\u3000c\u0085d").size(), 3u);
   EXPECT_EQ(Split(R"(\w+)", SplitBehavior::kOnlyMatches, "a_1\u0301\u203F-\u0661").size(), 2u);
   EXPECT_EQ(Split(R"([^\s\d]+)", SplitBehavior::kOnlyMatches, "ab1c d").size(), 3u);
@@ -174,13 +174,13 @@ TEST(Pretokenizer, ClassesAreTheReferences) {
   EXPECT_FALSE(Pretokenizer::Compile({"a\\"}, {}).ok());
 }
 
-TEST(Pretokenizer, APatternThatBacktracksWithoutEndStops) {
+TEST(Pretokenizer, AnEndlesslyBacktrackingPatternStops) {
   std::string text(50'000, 'a');
   text += 'b';
   EXPECT_EQ(Split("(a+)+$", SplitBehavior::kIsolated, text), std::vector<std::string>{text});
 }
 
-TEST(GgufSpec, NamesWhatItDoesNotKnow) {
+TEST(GgufSpec, NamesUnknownModelsAndPreTokenizers) {
   GgufTokenizerFields fields;
   fields.model = "gpt2";
   fields.pre = "no-such-pre";
@@ -205,8 +205,8 @@ TEST(GgufSpec, NamesWhatItDoesNotKnow) {
   EXPECT_EQ(SpecFromGguf(fields).status().code(), StatusCode::kDataLoss);
 }
 
-// Arrays that a file leaves out read as empty: the key is named, where text would silently become other tokens.
-TEST(GgufSpec, ArraysThatAreMissingAreRefusedByName) {
+// Arrays that a file leaves out read as empty: the key is named where text would silently become other tokens.
+TEST(GgufSpec, MissingArraysAreRefusedByName) {
   GgufTokenizerFields whole;
   whole.model = "gpt2";
   whole.pre = "gpt-2";
@@ -231,14 +231,14 @@ TEST(GgufSpec, ArraysThatAreMissingAreRefusedByName) {
   refused("tokens", [](auto* f) { f->tokens.clear(), f->types.clear(), f->merges.clear(), f->eos = -1; });
   refused("pre", [](auto* f) { f->pre.clear(); });
   refused("scores", [](auto* f) { f->model = "llama"; });
-  // A vocabulary of bytes has none to merge.
+  // A vocabulary of bytes needs no merges.
   GgufTokenizerFields bytes = whole;
   bytes.tokens[2] = "c";
   bytes.merges.clear();
   EXPECT_EQ(MustMake(SpecFromGguf(bytes))->Encode("abc<e>", true, true), (Ids{0, 1, 2, 3}));
 }
 
-TEST(GgufSpec, WhatTheFileDoesNotSay) {
+TEST(GgufSpec, AbsentFieldsHaveDefaults) {
   GgufTokenizerFields fields;
   fields.model = "gpt2";
   fields.pre = "llama-bpe";

@@ -1,4 +1,4 @@
-// What apply_chat_template adds around the template itself: the variables that are always there, reasoning's names, the
+// The additions of apply_chat_template around the template: variables that are always defined, reasoning's names, the
 // clock.
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(ChatTemplate, ReasoningIsFoundUnderEveryName) {
       R"({"role": "user", "content": "x"};{"thinking": "r", "role": "assistant", "reasoning": "r", "reasoning_content": "r"};)");
 }
 
-TEST(ChatTemplate, RaiseExceptionGivesItsTextAlone) {
+TEST(ChatTemplate, RaiseExceptionReturnsItsTextAlone) {
   const auto compiled = ChatTemplate::Compile("{{ raise_exception('no ' ~ messages[0].role) }}");
   const auto text = compiled.value()->Render({{"messages", Json::parse(R"([{"role":"critic"}])")}});
   ASSERT_FALSE(text.ok());
@@ -53,7 +53,7 @@ TEST(ChatTemplate, RaiseExceptionGivesItsTextAlone) {
   EXPECT_EQ(text.status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(ChatTemplate, TheClockCanStandStill) {
+TEST(ChatTemplate, TheClockCanBeFixed) {
   setenv("TZ", "UTC", 1);
   tzset();
   EXPECT_EQ(Render("{{ strftime_now('%d %b %Y %H:%M') }}", Json::object(), 1753362793), "24 Jul 2025 13:13");
@@ -79,7 +79,7 @@ TEST(ChatTemplate, OneTemplateRendersOnManyThreads) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
-TEST(ChatTemplate, OfTwoTheOneForToolsIsTakenWhereThereAreTools) {
+TEST(ChatTemplate, TheToolTemplateIsChosenWhereThereAreTools) {
   const auto choose = [](const char* plain, const char* tool_use, const Json& variables) {
     const auto compile = [](const char* source) {
       return source == nullptr ? nullptr : std::move(ChatTemplate::Compile(source)).value();
@@ -94,7 +94,7 @@ TEST(ChatTemplate, OfTwoTheOneForToolsIsTakenWhereThereAreTools) {
   EXPECT_EQ(choose(nullptr, "T", with), "T");
   EXPECT_EQ(choose("D{{ tools }}", nullptr, with), "D[1]");
   EXPECT_EQ(choose(nullptr, "T", without),
-            "error: of the model's chat templates none is called \"default\", for chats without tools; give tools, or "
+            "error: none of the model's chat templates is named \"default\", for chats without tools; pass tools, or "
             "start with --chat-template FILE");
 }
 

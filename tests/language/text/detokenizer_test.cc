@@ -1,4 +1,4 @@
-// Streaming never splits a character, and adds up to Decode whatever the ids are.
+// Streaming never splits a character, and its parts add up to Decode for any ids.
 #include <unicode/normalizer2.h>
 
 #include <random>
@@ -66,7 +66,7 @@ TEST(Detokenizer, SentencePieceStripsOneSpaceAtTheStartOnly) {
   EXPECT_EQ(tokenizer->Decode(tokenizer->Encode("  two", true, true), true), "  two");
 }
 
-TEST(Unicode, CompletePrefix) {
+TEST(Unicode, FindsTheCompletePrefix) {
   const std::string text = "a\u00E9\u20AC\U0001F600";
   for (size_t size = 0; size <= text.size(); ++size) {
     const size_t whole = CompleteUtf8Prefix(std::string_view(text).substr(0, size));
@@ -79,8 +79,8 @@ TEST(Unicode, CompletePrefix) {
   EXPECT_EQ(CompleteUtf8Prefix("\xC0"), 1u);
 }
 
-TEST(Unicode, LongRunsOfMarksComposeAsShortOnes) {
-  // A run is sorted by hand beyond 64 marks, to the same result: these marks are all older than Unicode 9.
+TEST(Unicode, LongRunsOfMarksComposeLikeShortOnes) {
+  // Runs of more than 64 marks are sorted by our code, with the same result: all these marks are older than Unicode 9.
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
   ASSERT_TRUE(U_SUCCESS(error));

@@ -1,5 +1,5 @@
-// The tokeniser fields of a GGUF file as JSON, which tools/make_tokenizer_golden.py writes: tests of text/ need no
-// model code.
+// The tokeniser fields of a GGUF file as JSON, written by tools/make_tokenizer_golden.py: tests of text/ need no model
+// code.
 #pragma once
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
 // Tokenisers of GGUF files: the default model's, against ids from the reference, and those of the shared test data,
-// against the ids beside them. Both are skipped with a reason where the files are not on this machine.
+// against the ids beside them. Both are skipped, with a reason, where the files are missing on this machine.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 using Ids = std::vector<TokenId>;
 
 std::unique_ptr<Tokenizer> FromGguf(const std::string& path, int64_t vocab_size, const std::string& model_name) {
-  // Some of these files hold a vocabulary alone, of architectures that are not served: no DescribeModel.
+  // Some of these files have only a vocabulary, for unsupported architectures: no DescribeModel.
   const std::string bytes = ReadFile(path);
   const Result<compute::GgufFile> file = compute::ParseGguf(std::as_bytes(std::span(bytes)), path);
   EXPECT_TRUE(file.ok()) << file.status().ToString();
@@ -73,7 +73,7 @@ TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
   const std::string data = Environment("TACTUS_DATA");
   if (data.empty()) GTEST_SKIP() << "TACTUS_DATA does not name the folder of test data";
   const std::string file = data + "/tokenizers/ggml-vocab/ggml-vocab-" + GetParam().first + ".gguf";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " does not exist";
   const auto tokenizer = FromGguf(file, GetParam().second, GetParam().first);
   ASSERT_NE(tokenizer, nullptr);
   const std::string inputs = ReadFile(file + ".inp");

@@ -1,4 +1,4 @@
-// Test data that tools/make_tokenizer_golden.py wrote, and a tokeniser from its file.
+// Test data written by tools/make_tokenizer_golden.py, and a tokeniser from its file.
 #pragma once
 
 #include <fstream>

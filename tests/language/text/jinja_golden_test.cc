@@ -1,4 +1,4 @@
-// Every construct against what Python's jinja2 made of it (tools/make_template_golden.py wrote golden.json).
+// Every construct against the output of Python's jinja2 (golden.json, written by tools/make_template_golden.py).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -61,7 +61,7 @@ class JinjaGolden : public ::testing::Test {
 };
 Json* JinjaGolden::golden_ = nullptr;
 
-TEST_F(JinjaGolden, TemplatesGiveTheTextOrTheErrorOfJinja2) {
+TEST_F(JinjaGolden, TemplatesYieldJinja2sTextOrError) {
   size_t texts = 0, errors = 0;
   for (const Json& expected : golden_->at("cases")) {
     Check(expected, expected.at("template").get<std::string>(), golden_->at("variables"));
@@ -71,7 +71,7 @@ TEST_F(JinjaGolden, TemplatesGiveTheTextOrTheErrorOfJinja2) {
   EXPECT_GT(errors, 90u);
 }
 
-TEST_F(JinjaGolden, AChatTemplateOnEveryConversation) {
+TEST_F(JinjaGolden, AChatTemplateRendersEveryConversation) {
   const std::string source = golden_->at("chat").get<std::string>();
   ASSERT_GT(golden_->at("conversations").size(), 3u) << "nothing to compare: golden.json has no conversations";
   for (const Json& expected : golden_->at("conversations")) {
@@ -80,7 +80,7 @@ TEST_F(JinjaGolden, AChatTemplateOnEveryConversation) {
   }
 }
 
-// Runtime messages are jinja2's own where a user of the template meets them.
+// Runtime messages equal jinja2's where a template's user sees them.
 TEST_F(JinjaGolden, MessagesOfUndefinedValuesAreJinja2s) {
   size_t compared = 0;
   for (const Json& expected : golden_->at("cases")) {
@@ -114,7 +114,7 @@ TEST(JinjaErrors, NameTheLineAndTheConstruct) {
   EXPECT_FALSE(Template::Compile("\xff").ok());
 }
 
-// Bounds of unsigned integers stand in the schemas of many tools.
+// Bounds of unsigned integers occur in the schemas of many tools.
 TEST(JinjaText, AnUnsignedIntegerBeyond63BitsKeepsItsDigits) {
   const Json variables = Json::parse(
       R"({"x":18446744073709551615,"y":9223372036854775808,"z":9223372036854775807,"all":[18446744073709551615,1]})");
@@ -151,8 +151,8 @@ TEST(JinjaText, RawEndsAtEndrawAlone) {
             "{% abcdef %}{{ x }}!");
 }
 
-// What jinja2 and Python have and chat templates do not use: refused by name, never rendered as something else.
-TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenTheTemplateIsCompiled) {
+// Features of jinja2 and Python that chat templates do not use: refused by name, never rendered differently.
+TEST(JinjaErrors, UnsupportedFeaturesAreNamedAtCompileTime) {
   const auto message = [](const std::string& source) {
     const auto compiled = Template::Compile(source);
     EXPECT_EQ(compiled.status().code(), StatusCode::kUnimplemented) << source;
@@ -188,7 +188,7 @@ TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenTheTemplateIsCompiled) {
   EXPECT_TRUE(Template::Compile("{% macro f(kwargs) %}{{ kwargs }}{% endmacro %}").ok());
 }
 
-TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenItIsMet) {
+TEST(JinjaErrors, UnsupportedFeaturesAreNamedAtRunTime) {
   const auto message = [](const std::string& source) {
     const auto text =
         Template::Compile(source).value()->Render({{"s", "text"}, {"l", {1, 2}}, {"d", {{"k", 1}}}, {"n", "sum"}});
@@ -231,9 +231,9 @@ TEST(JinjaErrors, WhatIsNotSupportedIsNamedWhenItIsMet) {
       "own");
 }
 
-TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
+TEST(JinjaErrors, OutputsThatCouldDifferAreErrors) {
   const auto render = [](const char* source) { return Template::Compile(source).value()->Render(Json::object()); };
-  EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());  // Python goes on with a longer integer
+  EXPECT_FALSE(render("{{ 9223372036854775807 + 1 }}").ok());  // Python continues with a longer integer
   EXPECT_FALSE(render("{{ [1] | map('string') }}").ok());      // Python prints an address
   EXPECT_FALSE(render("{{ (1).real }}").ok());
 }

@@ -88,10 +88,10 @@ TEST(JinjaLimits, DeepConversationsEndWithAnError) {
   Json deep = 1;
   for (int k = 0; k < 1000; ++k) deep = Json::array({std::move(deep)});
   EXPECT_EQ(Fails("{{ x }}", {{"x", deep}}).code(), StatusCode::kTooLarge);
-  EXPECT_TRUE(Fails("{{ y }}", {{"x", deep}}).ok());  // never read, never converted
+  EXPECT_TRUE(Fails("{{ y }}", {{"x", deep}}).ok());  // never read, so never converted
 }
 
-TEST(JinjaLimits, WhatRealTemplatesNeedFits) {
+TEST(JinjaLimits, RealTemplatesFit) {
   const auto sum = Template::Compile(
       "{% set ns = namespace(n=0) %}{% for x in range(100000) %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}");
   EXPECT_EQ(sum.value()->Render(Json::object()).value(), "4999950000");
@@ -103,7 +103,7 @@ TEST(JinjaLimits, WhatRealTemplatesNeedFits) {
   EXPECT_EQ(Template::Compile(long_sum + " }}").value()->Render(Json::object()).value(), "x" + std::string(200, 'y'));
 }
 
-// At the limit itself there is still a text, and one more is refused.
+// At the limit itself there is still a text; one more character is refused.
 TEST(JinjaLimits, WidthsMayReachTheirLimits) {
   const auto length = [](const std::string& source) -> int64_t {
     RenderOptions options;
@@ -111,7 +111,7 @@ TEST(JinjaLimits, WidthsMayReachTheirLimits) {
     const auto text = Template::Compile(source).value()->Render(Json::object(), options);
     return text.ok() ? static_cast<int64_t>(text->size()) : -1;
   };
-  EXPECT_EQ(length("{{ '' | indent(100000, true) }}"), 100'000);  // a quarter of what a text may have
+  EXPECT_EQ(length("{{ '' | indent(100000, true) }}"), 100'000);  // a quarter of a text's limit
   EXPECT_EQ(length("{{ '' | indent(100001, true) }}"), -1);
 }
 
@@ -120,7 +120,7 @@ TEST(JinjaLimits, InvalidUtf8InAConversationIsReplaced) {
             "a\xEF\xBF\xBD\xEF\xBF\xBD|3");
 }
 
-TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
+TEST(JinjaLimits, ALimitErrorNamesTheLimitAndItsValue) {
   RenderOptions options;
   options.limits.steps = 1000;
   const auto loop = Template::Compile("\n{% for x in range(5000) %}{{ x }}{% endfor %}");
@@ -130,8 +130,8 @@ TEST(JinjaLimits, ALimitSaysWhichAndHowMuch) {
   EXPECT_EQ(text.status().code(), StatusCode::kTooLarge);
 }
 
-// Native work is charged by the bytes it may touch: the same template over 16 times the text meets a limit of steps
-// that the small one keeps with room.
+// Native work is charged by the bytes it may touch: over 16 times the text, the same template reaches a step limit that
+// the small text keeps with room.
 TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
   const char* templates[] = {"{{ n in t }}",
                              "{{ t.find(n) }}",
@@ -149,7 +149,7 @@ TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
   for (const char* source : templates) {
     const auto compiled = Template::Compile(source);
     ASSERT_TRUE(compiled.ok()) << source;
-    // A part that nearly matches at every position: as long as a quarter of the text.
+    // A part that nearly matches at every position, a quarter as long as the text.
     const auto steps_suffice = [&](size_t bytes, int64_t steps) {
       const std::string text(bytes, 'a');
       const std::string part = std::string(bytes / 4, 'a') + "b";
@@ -161,7 +161,7 @@ TEST(JinjaLimits, SearchesInLongTextsAreCharged) {
       return compiled.value()->Render({{"t", text}, {"n", part}, {"l", list}, {"a", text}, {"b", text}}, options).ok();
     };
     EXPECT_TRUE(steps_suffice(1 << 10, 50'000'000)) << source;
-    EXPECT_FALSE(steps_suffice(1 << 16, 2'200)) << source << ": 64 KiB in less than a step for 30 bytes";
+    EXPECT_FALSE(steps_suffice(1 << 16, 2'200)) << source << ": 64 KiB with less than a step per 30 bytes";
   }
 }
 
@@ -175,8 +175,8 @@ TEST(JinjaLimits, ASearchFromTheBackIsChargedForEveryByteAndEveryComparison) {
   EXPECT_GE(steps(std::string(2048, 'a'), std::string(1023, 'a') + "b"), 1025 * (1024 / 64));
 }
 
-TEST(JinjaLimits, ValuesThatShareTheirPartsAreComparedWithinTheSteps) {
-  // Two trees of 2^60 leaves, of 60 lists each.
+TEST(JinjaLimits, ComparingSharedValuesIsCharged) {
+  // Two trees of 2^60 leaves, from 60 lists each.
   const std::string source =
       "{% set ns = namespace(a=[1], b=[1]) %}{% for k in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, "
       "ns.b] %}"
@@ -195,13 +195,13 @@ TEST(JinjaLimits, ARenderEndsSoonAfterItIsStopped) {
   EXPECT_EQ(text.status().code(), StatusCode::kCancelled);
 }
 
-TEST(JinjaLimits, ManyKeywordsCostWhatTheyAreMany) {
+TEST(JinjaLimits, ManyKeywordsCostLinearSteps) {
   // ** of a client's object: its keys are not compared with each other.
   Json many = Json::object();
   auto& keys = many.get_ref<Json::object_t&>();
   for (int k = 0; k < 16384; ++k) keys.emplace_back("k" + std::to_string(k), k);
   RenderOptions options;
-  options.limits.steps = 2'000'000;  // of 16,384 squared halves: 134 million
+  options.limits.steps = 2'000'000;  // half of 16,384 squared would be 134 million
   const auto call = Template::Compile("{{ dict(**d) | length }}");
   const auto text = call.value()->Render({{"d", many}}, options);
   ASSERT_TRUE(text.ok()) << text.status().ToString();

@@ -1,4 +1,4 @@
-// Renders a chat template for the comparison with Python's jinja2 (tools/check_templates.py); not a test by itself.
+// Renders a chat template for the comparison with Python's jinja2 (tools/check_templates.py); not a test itself.
 //   jinja_render TEMPLATE CASES.jsonl NOW_SECONDS
 // One JSON object of variables per line in, one {"text": ...} or {"error": ...} per line out.
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Texts of any length and shape: tokenised in work that grows with their length, counted in steps and never in time;
-// ended early when they are not waited for; refused by their bytes where they can never fit.
+// Texts of any length and shape: tokenised in work that grows linearly, counted in steps instead of time; ended early
+// when stopped; refused by their size where they can never fit.
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -30,7 +30,7 @@ class Draw {
   uint32_t seed_, count_ = 0;
 };
 
-// The rule itself, as slow as it reads.
+// The rule itself, implemented literally and slowly.
 std::vector<TokenId> MergedByTheRule(const MergeTable& merges, std::vector<TokenId> ids) {
   while (true) {
     MergeTable::Merge best;
@@ -50,7 +50,7 @@ std::vector<TokenId> Merged(const MergeTable& merges, std::vector<TokenId> ids) 
   return ids;
 }
 
-// Powers of two of one symbol, as vocabularies have them for spaces.
+// Powers of two of one symbol, as vocabularies have for spaces.
 MergeTable Doubling(int levels) {
   MergeTable merges;
   for (TokenId id = 0; id < levels; ++id) merges.Add(id, id, {id, id + 1});
@@ -58,7 +58,7 @@ MergeTable Doubling(int levels) {
 }
 
 TEST(MergePairs, EqualsTheRuleOnRandomTablesAndTexts) {
-  // Tables without any order of ranks: a merge may make a pair of a lower rank than its own, and results may repeat.
+  // Tables without any order of ranks: a merge may create a pair of a lower rank than its own, and results may repeat.
   for (uint32_t seed = 0; seed < 300; ++seed) {
     Draw draw(seed);
     const uint32_t letters = 2 + draw(4), symbols = letters + 1 + draw(40);
@@ -75,7 +75,7 @@ TEST(MergePairs, EqualsTheRuleOnRandomTablesAndTexts) {
 
 TEST(MergePairs, EqualsTheRuleOnRunsAndPatterns) {
   const MergeTable doubling = Doubling(10);
-  MergeTable mixed = Doubling(6);  // 0: a; 20: b; ab, (ab)(ab), ba below and above the runs
+  MergeTable mixed = Doubling(6);  // 0: a; 20: b; ab, (ab)(ab), ba ranked below and above the runs
   mixed.Add(0, 20, {3, 30});
   mixed.Add(30, 30, {1, 31});
   mixed.Add(20, 0, {9, 32});
@@ -120,14 +120,14 @@ TEST(MergePairs, StepsOfAPatternGrowWithItsLength) {
   EXPECT_LE(steps(1 << 18), 16 * steps(1 << 14) + 4096);
 }
 
-TEST(MergePairs, AStoppedRunEndsAtTheNextLook) {
+TEST(MergePairs, AStoppedRunEndsAtTheNextCheck) {
   const std::atomic<bool> flag{true};
   const MergeTable merges = Doubling(16);
   std::vector<TokenId> run(1 << 20, 0);
-  EXPECT_LT(MergePairs(merges, &run, StopToken(&flag)), 10000) << "steps after it was stopped";
+  EXPECT_LT(MergePairs(merges, &run, StopToken(&flag)), 10000) << "steps after the stop";
 }
 
-TEST(MergeByRank, AStopAmongTheMergesEndsThem) {
+TEST(MergeByRank, AStopDuringTheMergesEndsThem) {
   std::atomic<bool> flag{false};
   int merges = 0;
   std::vector<RankedLink> links;
@@ -135,11 +135,11 @@ TEST(MergeByRank, AStopAmongTheMergesEndsThem) {
       1 << 16, StopToken(&flag), [](int32_t, int32_t) { return 0; },
       [&](int32_t, int32_t) { flag.store(true), ++merges; }, &links);
   EXPECT_GE(merges, 1);
-  EXPECT_LE(merges, 4096) << "merges after the first one, which stopped them";
+  EXPECT_LE(merges, 4096) << "merges after the first one, which set the stop";
 }
 
-// Encode counts a stop at every stage: the flag is set before, so nothing may come back.
-TEST(StoppedTokenizer, GivesNothing) {
+// Encode checks the stop at every stage: the flag is set before, so the result must be empty.
+TEST(StoppedTokenizer, ReturnsNothing) {
   const std::atomic<bool> flag{true};
   for (const char* name : {"gpt2", "llama3", "qwen2", "smollm", "llama2", "llama2_first"}) {
     const auto tokenizer = FromJson(name);
@@ -149,7 +149,7 @@ TEST(StoppedTokenizer, GivesNothing) {
 
 // --- Split patterns
 
-// How many items of the pattern a split of `text` tries. Callouts before every item turn optimisations off: an upper
+// Number of pattern items that a split of `text` tries. Callouts before every item disable optimisations: an upper
 // bound.
 int64_t SplitSteps(const char* pattern, const std::string& text) {
   const auto rewritten = RewritePattern(pattern);
@@ -199,7 +199,7 @@ TEST(SplitPatterns, StepsGrowWithTheTextOnRunsOfAnything) {
 
 // --- Bounds from bytes
 
-TEST(LeastTokens, IsNeverAboveWhatEncodeGives) {
+TEST(LeastTokens, IsNeverAboveEncodesCount) {
   const std::string pieces[] = {" ",
                                 "  ",
                                 "\n",
@@ -263,7 +263,7 @@ TEST(LeastTokens, CountsByTheLongestToken) {
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 400) << "an added token of 9 bytes, and a dummy prefix";
 }
 
-TEST(LeastTokens, CountsNothingThatATokenMaySwallow) {
+TEST(LeastTokens, CountsNoTextThatATokenMayConsume) {
   const std::string text = "aaaa" + std::string(4000, ' ');
   TokenizerSpec spec = Letters();
   spec.fuse_unknown = true;
@@ -278,7 +278,7 @@ TEST(LeastTokens, CountsNothingThatATokenMaySwallow) {
   for (const bool left : {false, true}) {
     spec = Letters();
     spec.added = {{"<x>", 4, true, left, !left, false, false}};
-    EXPECT_EQ(MustMake(spec)->LeastTokens(text), 1) << "white space goes with the added token beside it";
+    EXPECT_EQ(MustMake(spec)->LeastTokens(text), 1) << "the added token beside it consumes white space";
     EXPECT_LE(MustMake(spec)->Encode("<x>" + std::string(4000, ' ') + "<x>", false, true).size(), 2u);
   }
   spec = Letters();
@@ -286,10 +286,10 @@ TEST(LeastTokens, CountsNothingThatATokenMaySwallow) {
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 1);
 }
 
-// --- White space that added tokens swallow
+// --- White space consumed by added tokens
 
-TEST(AddedTokens, ARunOfTokensThatSwallowWhiteSpaceGivesWhatOneByOneGives) {
-  // "  " swallows what follows: every later pair inside that white space ends where it ends.
+TEST(AddedTokens, RunsOfStrippingTokensEqualSingleOnes) {
+  // "  " consumes the white space after it: every later pair within it ends where it ends.
   TokenizerSpec spec = Letters();
   spec.added = {{"  ", 4, false, false, true, false, false}};
   const auto tokenizer = MustMake(spec);

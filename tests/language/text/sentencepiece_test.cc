@@ -1,4 +1,4 @@
-// SentencePiece beyond the goldens: user-defined, unused and unknown pieces, normalisation, broken and hostile files.
+// SentencePiece beyond the goldens: user-defined, unused and unknown pieces, normalisation, invalid and hostile files.
 #include <bit>
 
 #include "golden_cases.h"
@@ -21,7 +21,7 @@ TokenizerSpec Pieces(std::vector<std::pair<std::string, TokenKind>> pieces) {
   return spec;
 }
 
-TEST(SentencePiece, UnusedPiecesAreTakenApartAgain) {
+TEST(SentencePiece, UnusedPiecesAreSplitAgain) {
   const auto N = TokenKind::kNormal;
   TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown},
                                {"ab", TokenKind::kUnused},
@@ -52,7 +52,7 @@ TEST(SentencePiece, UserDefinedPiecesNeitherSplitNorMerge) {
   EXPECT_EQ(tokenizer->Encode("xa", false, false), (Ids{3}));
 }
 
-TEST(SentencePiece, UnknownCharacters) {
+TEST(SentencePiece, UnknownCharactersBecomeUnknownTokens) {
   const auto N = TokenKind::kNormal;
   TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown}, {"\u2581", N}, {"a", N}});
   EXPECT_EQ(MustMake(spec)->Encode("a\u65E5\u672Ca", false, false), (Ids{2, 0, 2}));
@@ -66,7 +66,7 @@ TEST(SentencePiece, EqualScoresMergeFromTheLeft) {
   EXPECT_EQ(MustMake(spec)->Encode("aaa", false, false), (Ids{1, 2}));
 }
 
-TEST(SentencePiece, PrefixAndSpaces) {
+TEST(SentencePiece, PrefixesAndSpacesFollowTheSpecification) {
   const auto N = TokenKind::kNormal;
   TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown}, {"\u2581", N}, {"a", N}});
   spec.add_prefix_space = spec.strip_leading_space = true;
@@ -79,7 +79,7 @@ TEST(SentencePiece, PrefixAndSpaces) {
   EXPECT_EQ(MustMake(spec)->Encode("   ", false, false), Ids{});
 }
 
-TEST(SentencePiece, AMegabyteOfOneKind) {
+TEST(SentencePiece, EncodesAMegabyteOfOneKind) {
   const auto tokenizer = MustMake(ParseSentencePieceModel(TextData("spm.tokenizer.model")));
   ASSERT_NE(tokenizer, nullptr);
   for (const std::string unit : {"a", " ", "\n", "<|begin|>", "\u65E5", "the cat sat ", "\u2581"}) {
@@ -93,7 +93,7 @@ TEST(SentencePiece, AMegabyteOfOneKind) {
   }
 }
 
-TEST(SentencePieceModel, ControlTokensAndWhatTheyMean) {
+TEST(SentencePieceModel, ReadsControlTokensAndTheirRoles) {
   const Result<TokenizerSpec> spec = ParseSentencePieceModel(TextData("spm.tokenizer.model"));
   ASSERT_TRUE(spec.ok()) << spec.status().ToString();
   EXPECT_EQ(spec->unk_id, 0);
@@ -118,7 +118,7 @@ TEST(SentencePieceModel, EveryTruncationIsAnErrorOrAModel) {
   EXPECT_GT(errors, 100);
 }
 
-// A ModelProto by hand: one piece, a trainer_spec with `model_type`, a normalizer_spec.
+// A ModelProto written by hand: one piece, a trainer_spec with `model_type`, a normalizer_spec.
 std::string Proto(char model_type, const std::string& normalizer) {
   const std::string piece = std::string("\x0A\x01") + "a";
   const std::string trainer = std::string("\x18") + model_type;
@@ -128,7 +128,7 @@ std::string Proto(char model_type, const std::string& normalizer) {
   return field('\x0A', piece) + field('\x12', trainer) + field('\x1A', normalizer);
 }
 
-TEST(SentencePieceModel, RefusesWhatItDoesNotRun) {
+TEST(SentencePieceModel, RefusesUnsupportedModels) {
   EXPECT_TRUE(ParseSentencePieceModel(Proto(2, "")).ok());
   EXPECT_EQ(ParseSentencePieceModel(Proto(1, "")).status().code(), StatusCode::kUnimplemented);  // unigram
   const Status map = ParseSentencePieceModel(Proto(2, "\x0A\x08nmt_nfkc\x12\x01x")).status();

@@ -1,4 +1,4 @@
-// Every tokeniser in tests/language/text/data against what the reference implementation made of odd strings.
+// Every tokeniser in tests/language/text/data against the reference implementation's output for unusual strings.
 #include "golden_cases.h"
 
 namespace tactus::language {

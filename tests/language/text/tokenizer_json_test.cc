@@ -1,4 +1,4 @@
-// tokenizer.json and tokenizer_config.json: spellings, flags, and what is refused.
+// tokenizer.json and tokenizer_config.json: spellings, flags, and refused features.
 #include "golden_cases.h"
 
 namespace tactus::tokenizer_json_test {
@@ -27,7 +27,7 @@ Status Refusal(const Json& json, const std::string& config = {}) {
   return spec.ok() ? language::MakeTokenizer(*spec).status() : spec.status();
 }
 
-TEST(TokenizerJson, MergesInBothSpellings) {
+TEST(TokenizerJson, ReadsMergesInBothSpellings) {
   Json json = Small();
   EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
   json["model"]["merges"] = Json::parse(R"([["a", "b"], ["ab", "a"]])");
@@ -39,7 +39,7 @@ TEST(TokenizerJson, MergesInBothSpellings) {
   EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
 }
 
-TEST(TokenizerJson, TablesThatAreMissingAreRefusedByName) {
+TEST(TokenizerJson, MissingTablesAreRefusedByName) {
   for (const char* table : {"vocab", "merges"}) {
     Json json = Small();
     json["model"].erase(table);
@@ -49,11 +49,11 @@ TEST(TokenizerJson, TablesThatAreMissingAreRefusedByName) {
   }
   Json json = Small();
   json["model"]["merges"] = Json::array();
-  EXPECT_EQ(Encode(json, "ab"), (Ids{0, 1})) << "an empty list is a statement: letters, as the reference has it";
+  EXPECT_EQ(Encode(json, "ab"), (Ids{0, 1})) << "an empty list is explicit: letters, as in the reference";
 }
 
-// As transformers: what tokenizer_config.json names is a token by itself, also where added_tokens is missing.
-TEST(TokenizerJson, SpecialTokensAreThoseOfTheConfigWithoutAddedTokens) {
+// As in transformers: names in tokenizer_config.json are single tokens, also without added_tokens.
+TEST(TokenizerJson, SpecialTokensComeFromTheConfigWithoutAddedTokens) {
   Json json = Small();
   json.erase("added_tokens");
   json["model"]["vocab"]["<"] = 6;
@@ -70,7 +70,7 @@ TEST(TokenizerJson, SpecialTokensAreThoseOfTheConfigWithoutAddedTokens) {
   EXPECT_EQ(Encode(json, "a<e>", R"({"eos_token": "<s>", "pad_token": "<new>"})"), (Ids{0, 6, 9, 8}));
 }
 
-TEST(TokenizerJson, TemplateAndConfig) {
+TEST(TokenizerJson, AppliesTemplateAndConfig) {
   Json json = Small();
   json["post_processor"] =
       Json::parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "TemplateProcessing",
@@ -88,7 +88,7 @@ TEST(TokenizerJson, TemplateAndConfig) {
   EXPECT_EQ(tokenizer->eos_id(), 5);
 }
 
-TEST(TokenizerJson, IdsWithHoles) {
+TEST(TokenizerJson, AcceptsIdsWithHoles) {
   Json json = Small();
   json["added_tokens"].push_back({{"id", 9}, {"content", "<far>"}, {"special", false}});
   const auto tokenizer = language::MustMake(language::ParseTokenizerJson(json.dump()));
@@ -97,7 +97,7 @@ TEST(TokenizerJson, IdsWithHoles) {
   EXPECT_EQ(tokenizer->Decode(Ids{7, 9, 8}, false), "<far>");
 }
 
-TEST(TokenizerJson, RefusesByName) {
+TEST(TokenizerJson, RefusesUnsupportedFeaturesByName) {
   const auto expect = [](const Json& json, std::string_view word) {
     const Status status = Refusal(json);
     EXPECT_FALSE(status.ok()) << word;

@@ -1,4 +1,4 @@
-// Which options and which model a job is bound to.
+// The options and the model that a job is bound to.
 #include "offline/job/answer_settings.h"
 
 #include "offline/job/job_folder.h"
@@ -26,7 +26,7 @@ class AnswerSettingsTest : public JobFolder {
   }
 };
 
-TEST_F(AnswerSettingsTest, OnlyWhatChangesAnswersBinds) {
+TEST_F(AnswerSettingsTest, OnlyOptionsThatChangeAnswersBindAJob) {
   EngineOptions other;
   other.threads = 3;
   other.scheduler = "vllm";
@@ -45,7 +45,7 @@ TEST_F(AnswerSettingsTest, OnlyWhatChangesAnswersBinds) {
                                       "--top-k"}));
 }
 
-TEST_F(AnswerSettingsTest, AModelThatWasExchangedUnderItsNameShows) {
+TEST_F(AnswerSettingsTest, AModelReplacedUnderTheSameNameIsDetected) {
   std::string weights(3 << 20, 'w');
   Write(Path("model.gguf"), weights);
   const JobSettings before = Of({});
@@ -55,7 +55,7 @@ TEST_F(AnswerSettingsTest, AModelThatWasExchangedUnderItsNameShows) {
   EXPECT_EQ(Differences(before, Of({})), std::vector<std::string>{"a model of content"});
 }
 
-TEST_F(AnswerSettingsTest, OfAFolderTheModelsFilesCount) {
+TEST_F(AnswerSettingsTest, OnlyTheModelFilesOfAFolderCount) {
   const auto of_folder = [this] { return *SettingsOf({}, folder_.string()); };
   Write(Path("config.json"), "{}");
   const JobSettings before = of_folder();
@@ -65,7 +65,7 @@ TEST_F(AnswerSettingsTest, OfAFolderTheModelsFilesCount) {
   EXPECT_EQ(Differences(before, of_folder()), std::vector<std::string>{"a model of content"});
 }
 
-TEST_F(AnswerSettingsTest, AChatTemplateCountsByWhatItSays) {
+TEST_F(AnswerSettingsTest, AChatTemplateCountsByItsContent) {
   EngineOptions options;
   options.chat_template = Path("a.jinja");
   EXPECT_EQ(SettingsOf(options, "m").status().code(), StatusCode::kNotFound);

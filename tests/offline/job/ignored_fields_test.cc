@@ -1,4 +1,4 @@
-// Fields of a line's body that are known nowhere: named in its result and counted, or an error.
+// Unknown fields of a line's body: named in its result and counted, or an error.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,7 +16,7 @@ using json = SortedJson;
 
 class IgnoredFieldsTest : public JobFolder {
  protected:
-  // Lines by their custom_id.
+  // Returns the result lines by custom_id.
   std::map<std::string, json> Run(bool strict, IgnoredFields* ignored) {
     FakeEngine engine;
     const auto job = Open();
@@ -32,13 +32,13 @@ class IgnoredFieldsTest : public JobFolder {
     return results;
   }
 
-  // A tool that the model does not see.
+  // A line with a tool that the model does not receive.
   const std::string response_ = R"({"custom_id":"e","method":"POST","url":"/v1/responses","body":{"input":"hi",)"
                                 R"("tools":[{"type":"web_search"}]}})"
                                 "\n";
 };
 
-TEST_F(IgnoredFieldsTest, AreNamedInTheResult) {
+TEST_F(IgnoredFieldsTest, IgnoredFieldsAreNamedInTheResult) {
   Write(files_.input, Request("a") + Request("b", {{"prompt", "x"}, {"wish", 1}, {"slo", {{"no, \n", 1}}}}) +
                           Request("c", {{"prompt", "x"}, {"later", 1}}) +
                           Request("d", {{"prompt", "x"}, {"n", 0}, {"wish", 1}}) + response_);
@@ -55,7 +55,7 @@ TEST_F(IgnoredFieldsTest, AreNamedInTheResult) {
   EXPECT_EQ(ignored.first, "slo.no? ?, wish");
 }
 
-TEST_F(IgnoredFieldsTest, AreErrorsWhereFieldsAreStrict) {
+TEST_F(IgnoredFieldsTest, IgnoredFieldsAreErrorsWithStrictFields) {
   Write(files_.input, Request("a") + Request("b", {{"prompt", "x"}, {"wish", 1}}) + response_);
   IgnoredFields ignored;
   auto results = Run(true, &ignored);

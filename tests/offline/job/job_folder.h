@@ -1,4 +1,4 @@
-// A folder for the files of one job, and its lines in and out.
+// A folder for the files of one job, with helpers to write its input and read its results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class JobFolder : public testing::Test {
   static std::string Request(const std::string& id, const SortedJson& body = {{"prompt", "ab"}}) {
     return SortedJson{{"custom_id", id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() + "\n";
   }
-  // Lines "a0", "a1", ...
+  // Writes lines "a0", "a1", ...
   void WriteInput(int lines) const {
     std::string text;
     for (int i = 0; i < lines; ++i) text += Request("a" + std::to_string(i));

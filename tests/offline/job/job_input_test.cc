@@ -1,4 +1,4 @@
-// Lines of an input wherever the pieces that it is read in end, and of any length.
+// Lines of an input of any length, split at any place by the pieces in which it is read.
 #include "offline/job/job_input.h"
 
 #include <sys/resource.h>
@@ -11,7 +11,7 @@ namespace {
 
 class JobInputTest : public JobFolder {
  protected:
-  // (place, text) of each line; checks that it can be read again.
+  // (place, text) of each line; checks that each can be read again.
   std::vector<std::pair<LinePlace, std::string>> ScanAll(const std::string& text, int64_t most_bytes) {
     Write(files_.input, text);
     const auto input = JobInput::Open(files_.input);
@@ -47,7 +47,7 @@ TEST_F(JobInputTest, ALineEndsWithItsLineFeedOrTheFile) {
   EXPECT_EQ(lines[2].first.offset, 3);
 }
 
-TEST_F(JobInputTest, OfALineBeyondTheLimitOnlyTheLengthIsKept) {
+TEST_F(JobInputTest, OnlyTheLengthOfALineBeyondTheLimitIsKept) {
   const auto lines = ScanAll("123\n1234\n12345\n1", 4);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1].second, "1234") << "the longest";
@@ -61,7 +61,7 @@ TEST_F(JobInputTest, PiecesEndAnywhereInALine) {
   std::string text;
   std::vector<std::string> expected;
   while (text.size() < (size_t{5} << 20)) {
-    // Some end with a piece of 1 MiB, some just before or behind it, some are longer than one.
+    // Some lines end with a piece of 1 MiB, some just before or after it, some are longer than a piece.
     const auto to_end = static_cast<int64_t>((size_t{1} << 20) - text.size() % (size_t{1} << 20));
     const int64_t lengths[] = {
         to_end, to_end - 1, to_end + 1, rng.UniformInt(0, 1500), rng.UniformInt(0, 400000), (int64_t{1} << 20) + 5};
@@ -80,7 +80,7 @@ TEST_F(JobInputTest, PiecesEndAnywhereInALine) {
   }
 }
 
-TEST_F(JobInputTest, AGzippedFileIsTheLinesOfItsContent) {
+TEST_F(JobInputTest, AGzippedFileHasTheLinesOfItsContent) {
   const unsigned char bytes[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x4b, 0xe4, 0xe2,
                                  0x4a, 0x4a, 0x06, 0x00, 0x95, 0xf5, 0x2a, 0x83, 0x05, 0x00, 0x00, 0x00};
   const std::string packed(reinterpret_cast<const char*>(bytes), sizeof(bytes));
@@ -94,7 +94,7 @@ TEST_F(JobInputTest, AGzippedFileIsTheLinesOfItsContent) {
   Append(files_.input, "x");
   EXPECT_TRUE((*input)->Changed()) << "the file itself";
   Write(files_.input, packed);
-  EXPECT_NE(JobInput::Open(files_.input, {.most_bytes = 4}).status().message().find("more than the 4 bytes"),
+  EXPECT_NE(JobInput::Open(files_.input, {.most_bytes = 4}).status().message().find("exceeds the limit of 4 bytes"),
             std::string::npos);
   EXPECT_TRUE(JobInput::Open(files_.input, {.most_bytes = 5}).ok());
   EXPECT_EQ(JobInput::Open(files_.input, {}, [](int64_t) { return false; }).status().code(), StatusCode::kCancelled);
@@ -104,13 +104,13 @@ TEST_F(JobInputTest, AGzippedFileIsTheLinesOfItsContent) {
   EXPECT_NE(cut.message().find("is gzipped and cut off"), std::string::npos) << cut.message();
 }
 
-TEST_F(JobInputTest, WhatCannotBeReadAgainIsRefused) {
+TEST_F(JobInputTest, AFileThatCannotBeReadAgainIsRefused) {
   EXPECT_EQ(JobInput::Open(Path("none")).status().code(), StatusCode::kNotFound);
-  EXPECT_NE(JobInput::Open("/dev/null").status().message().find("no regular file"), std::string::npos);
-  EXPECT_NE(JobInput::Open(folder_.string()).status().message().find("no regular file"), std::string::npos);
+  EXPECT_NE(JobInput::Open("/dev/null").status().message().find("not a regular file"), std::string::npos);
+  EXPECT_NE(JobInput::Open(folder_.string()).status().message().find("not a regular file"), std::string::npos);
 }
 
-TEST_F(JobInputTest, WhatCannotBeOpenedNowMayBeLater) {
+TEST_F(JobInputTest, AFileThatCannotBeOpenedNowIsReportedAsUnavailable) {
   WriteInput(3);
   std::filesystem::create_symlink("loop", Path("loop"));
   EXPECT_EQ(JobInput::Open(Path("loop")).status().code(), StatusCode::kInvalidArgument);
@@ -125,7 +125,7 @@ TEST_F(JobInputTest, WhatCannotBeOpenedNowMayBeLater) {
   EXPECT_TRUE(JobInput::Open(files_.input).ok());
 }
 
-TEST_F(JobInputTest, AnInterruptEndsTheReading) {
+TEST_F(JobInputTest, AnInterruptEndsReading) {
   WriteInput(3);
   const auto input = JobInput::Open(files_.input);
   EXPECT_EQ((*input)->Hash([](int64_t) { return false; }).status().code(), StatusCode::kCancelled);

@@ -1,4 +1,4 @@
-// What a line of a batch file may say, and what is said of a line that may not.
+// Valid lines of a batch file, and the errors of invalid ones.
 #include "offline/job/job_line.h"
 #include "base/json.h"
 
@@ -33,7 +33,7 @@ json Without(const char* name) {
   return object;
 }
 
-TEST(JobLine, SaysWhatIsAskedForWhom) {
+TEST(JobLine, ALineHasItsIdItsApiAndItsBody) {
   JobLine line;
   ASSERT_EQ(Fault(Good().dump(), &line), "");
   EXPECT_EQ(line.custom_id, "x");
@@ -54,7 +54,7 @@ TEST(JobLine, LargeIntegersInTheArgumentsOfCallsKeepTheirDigits) {
   EXPECT_EQ(line.body->dump(), "{" + calls + R"("99999999999999999998",1]}}}]}]})");
 }
 
-TEST(JobLine, AUrlIsThatOfARouteWithOrWithoutItsVersion) {
+TEST(JobLine, AUrlNamesARouteWithOrWithoutItsVersion) {
   for (const char* url : {"/v1/responses", "/responses", "/v1/responses/"})
     EXPECT_EQ(ApiOfUrl(url), &api::kResponsesApi);
   EXPECT_EQ(ApiOfUrl("/chat/completions"), &api::kChatApi);
@@ -66,10 +66,10 @@ TEST(JobLine, AUrlIsThatOfARouteWithOrWithoutItsVersion) {
 TEST(JobLine, ALineMayBeginWithAByteOrderMark) {
   JobLine line;
   EXPECT_TRUE(ParseLine("\xef\xbb\xbf" + Good().dump(), 1, &line).ok());
-  EXPECT_TRUE(ParseLine("\xef\xbb\xbf" + Good().dump(), 2, &line).ok()) << "of files that were put together";
+  EXPECT_TRUE(ParseLine("\xef\xbb\xbf" + Good().dump(), 2, &line).ok()) << "as in concatenated files";
 }
 
-TEST(JobLine, ANumberOfASchemaThatNoDoubleHoldsIsNamed) {
+TEST(JobLine, ASchemaNumberThatNoDoubleHoldsIsNamed) {
   JobLine line;
   std::string text = Good().dump();
   text.replace(text.find(R"("messages":[])"), 13,
@@ -78,29 +78,29 @@ TEST(JobLine, ANumberOfASchemaThatNoDoubleHoldsIsNamed) {
 }
 
 TEST(JobLine, EveryFaultNamesItsFieldAndTheFix) {
-  EXPECT_EQ(Fault(Without("custom_id")), "custom_id: missing; give each line one of its own");
-  EXPECT_EQ(Fault(With("custom_id", nullptr)), "custom_id: missing; give each line one of its own");
-  EXPECT_EQ(Fault(With("custom_id", "")), "custom_id: empty; give each line one of its own");
+  EXPECT_EQ(Fault(Without("custom_id")), "custom_id: missing; each line needs a unique one");
+  EXPECT_EQ(Fault(With("custom_id", nullptr)), "custom_id: missing; each line needs a unique one");
+  EXPECT_EQ(Fault(With("custom_id", "")), "custom_id: empty; each line needs a unique one");
   EXPECT_NE(Fault(With("custom_id", 5)).find("custom_id: expected a string, got a number (5)"), std::string::npos)
       << Fault(With("custom_id", 5));
   EXPECT_NE(Fault(With("custom_id", std::string(513, 'x'))).find("512"), std::string::npos);
   EXPECT_EQ(Fault(With("custom_id", std::string(512, 'x'))), "") << "the longest";
-  EXPECT_EQ(Fault(Without("method")), "method: missing; give \"POST\"");
-  EXPECT_EQ(Fault(With("method", "GET")), "method: \"GET\" is not known; give \"POST\"");
+  EXPECT_EQ(Fault(Without("method")), "method: missing; expected \"POST\"");
+  EXPECT_EQ(Fault(With("method", "GET")), "method: \"GET\" is not known; expected \"POST\"");
   EXPECT_EQ(Fault(Without("url")),
-            "url: missing; give \"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"");
-  EXPECT_EQ(
-      Fault(With("url", "/v1/embeddings")),
-      "url: \"/v1/embeddings\" is not known; give \"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"");
-  EXPECT_EQ(Fault(Without("body")), "body: missing; give the request as a JSON object");
+            "url: missing; expected \"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"");
+  EXPECT_EQ(Fault(With("url", "/v1/embeddings")),
+            "url: \"/v1/embeddings\" is not known; expected \"/v1/chat/completions\", \"/v1/completions\" or "
+            "\"/v1/responses\"");
+  EXPECT_EQ(Fault(Without("body")), "body: missing; pass the request as a JSON object");
   EXPECT_NE(Fault(With("body", json::array())).find("body: expected a JSON object"), std::string::npos)
       << Fault(With("body", json::array()));
   EXPECT_EQ(
       Fault(With("model", "m")),
-      "\"model\": an unknown field; a line has custom_id, method, url and body, and what is asked stands in body");
+      "\"model\": an unknown field; a line has custom_id, method, url and body; the request's fields are in body");
 }
 
-TEST(JobLine, WhatIsNoObjectIsSaid) {
+TEST(JobLine, ALineThatIsNotAnObjectIsRefused) {
   JobLine line;
   for (const char* blank : {"", " ", "\t\r"})
     EXPECT_EQ(Fault(blank, &line), "the line is empty; remove it, or write a request into it");
@@ -111,25 +111,25 @@ TEST(JobLine, WhatIsNoObjectIsSaid) {
   EXPECT_NE(Fault(R"({"custom_id":"a","custom_id":"b"})", &line).find("twice"), std::string::npos);
 }
 
-// So that an id is taken by a line that is wrong elsewhere, and its error says whose it is.
-TEST(JobLine, TheIdIsKnownAlsoWhereSomethingElseIsWrong) {
+// An id also counts if its line has another fault, whose error names the id.
+TEST(JobLine, TheIdIsReadAlsoIfALineHasAnotherFault) {
   JobLine line;
   for (const char* name : {"method", "url", "body"}) {
     EXPECT_NE(Fault(Without(name).dump(), &line), "");
     EXPECT_EQ(line.custom_id, "x") << name;
   }
   EXPECT_NE(Fault("{", &line), "");
-  EXPECT_FALSE(line.custom_id.has_value()) << "left from the line before";
+  EXPECT_FALSE(line.custom_id.has_value()) << "left from the previous line";
 }
 
-TEST(JobLine, ABodyMayBeAsDeepAsOneThatAServerTakes) {
+TEST(JobLine, ABodyMayBeAsDeepAsForAServer) {
   json deep = json::array();
   for (int i = 0; i < 62; ++i) deep = json::array({deep});
   EXPECT_EQ(Fault(With("body", {{"deep", deep}})), "") << "64 levels of a body";
   EXPECT_NE(Fault(With("body", {{"deep", json::array({deep})}})).find("nested deeper"), std::string::npos);
 }
 
-// Whatever a line has, its error is one line of JSON.
+// For every damaged line the error is one line of JSON.
 TEST(JobLine, DamagedLinesAreRefusedInOneLineOfJson) {
   Rng rng(11);
   const std::string good = With("custom_id", "a \"b\" \xC3\xA9").dump();
@@ -158,21 +158,21 @@ TEST(JobLine, DamagedLinesAreRefusedInOneLineOfJson) {
   EXPECT_GT(refused, 10000);
 }
 
-TEST(ResultText, AnAnswerIsOpenAisLine) {
+TEST(ResultText, AnAnswerHasOpenAisFormat) {
   const std::string text = AnswerText({"j", 3, "a\"b"}, R"({"id":1})");
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(json::parse(text), json::parse(R"({"id": "batch_req_j_3", "custom_id": "a\"b", "error": null,
       "response": {"status_code": 200, "request_id": "batch_req_j_3", "body": {"id": 1}}})"));
 }
 
-// Beside the body, so that a client reads that by its types.
-TEST(ResultText, WhatWasIgnoredStandsInTheHeadersOfTheResponse) {
+// Beside the body, which a client parses by its own types.
+TEST(ResultText, IgnoredFieldsAreNamedInTheHeadersOfTheResponse) {
   const json line = json::parse(AnswerText({"j", 3, "a", "wi\"sh, slo.x"}, R"({"id":1})"));
   EXPECT_EQ(line["response"]["headers"], json({{"x-tactus-ignored", "wi\"sh, slo.x"}}));
   EXPECT_EQ(line["response"]["body"], json({{"id", 1}}));
 }
 
-TEST(ResultText, AFailureSaysItsLineAndWhatAServerWouldHaveAnswered) {
+TEST(ResultText, AFailureNamesItsLineAndHasTheServersError) {
   const ResultNames names{"j", 3, "a"};
   json line = json::parse(FailureText(names, InvalidArgument("n: 0 is too few", "n"), true));
   EXPECT_EQ(line["custom_id"], "a");

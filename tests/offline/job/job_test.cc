@@ -1,4 +1,4 @@
-// A job goes on where it was, exactly, or says why it cannot.
+// A job is resumed exactly where it was, or reports why it cannot be.
 #include "offline/job/job.h"
 
 #include <sqlite3.h>
@@ -48,8 +48,8 @@ TEST_F(JobTest, LinesWithAResultAreNotRunAgain) {
   EXPECT_EQ(Read(files_.errors), "{\"line\":4}\n");
 }
 
-// The end of the process between a write and its record.
-TEST_F(JobTest, WhatWasWrittenAndNotRecordedIsCutOff) {
+// The process ends between a write and its record.
+TEST_F(JobTest, ResultsWrittenButNotRecordedAreCutOff) {
   WriteInput(3);
   ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   Append(files_.output, "{\"line\":1}\n{\"li");
@@ -67,13 +67,13 @@ TEST_F(JobTest, ALineHasOneResult) {
   const auto job = Open();
   ASSERT_TRUE((*job)->Commit(Results({1})).ok());
   EXPECT_FALSE((*job)->Commit(Results({2, 1})).ok());
-  EXPECT_EQ(Read(files_.output), "{\"line\":1}\n") << "a group that is refused is refused whole";
+  EXPECT_EQ(Read(files_.output), "{\"line\":1}\n") << "a refused group is refused as a whole";
   EXPECT_EQ((*job)->counts().out, 1);
   ASSERT_TRUE((*job)->Commit(Results({2})).ok());
   EXPECT_FALSE((*job)->Commit(Results({3})).ok()) << "there is no such line";
 }
 
-TEST_F(JobTest, WhereResultsLieIsRecorded) {
+TEST_F(JobTest, TheOffsetsOfResultsAreRecorded) {
   WriteInput(3);
   ASSERT_TRUE((*Open())->Commit(Results({3, 1})).ok());
   auto database = Database::Open(files_.state);
@@ -98,27 +98,27 @@ TEST_F(JobTest, TheFirstLineWithAnIdIsTheOneThatRuns) {
   EXPECT_EQ(duplicate_of, (std::vector<int64_t>{0, 0, 1, 0, 2, 0}));
 }
 
-TEST_F(JobTest, ResultsThatAreGoneOrCutAreSaid) {
+TEST_F(JobTest, MissingOrTruncatedResultsAreReported) {
   WriteInput(2);
   ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   const std::string text = Read(files_.output);
   Write(files_.output, text.substr(1));
-  EXPECT_NE(Refusal().find("has 10 bytes and the job has recorded 11 in it: something has cut it"), std::string::npos)
+  EXPECT_NE(Refusal().find("has 10 bytes but the job has recorded 11 in it: it was truncated"), std::string::npos)
       << Refusal();
   std::filesystem::remove(files_.output);
-  EXPECT_NE(Refusal().find("is gone and the job has recorded 11 bytes"), std::string::npos) << Refusal();
+  EXPECT_NE(Refusal().find("is missing but the job has recorded 11 bytes"), std::string::npos) << Refusal();
   Write(files_.output, text);
   EXPECT_EQ(Refusal(), "opened");
 }
 
-TEST_F(JobTest, FilesThatNoJobMadeAreNotTouched) {
+TEST_F(JobTest, FilesOfNoJobAreNotChanged) {
   WriteInput(1);
   for (const std::string& path : {files_.output, files_.errors}) {
     Write(path, "precious");
-    EXPECT_NE(Refusal().find("'" + path + "' exists and is not of a job"), std::string::npos) << Refusal();
+    EXPECT_NE(Refusal().find("'" + path + "' exists but belongs to no job"), std::string::npos) << Refusal();
     EXPECT_NE(Refusal().find("--overwrite"), std::string::npos);
     EXPECT_EQ(Read(path), "precious");
-    EXPECT_FALSE(std::filesystem::exists(files_.state)) << "the next run would take the file for a job's";
+    EXPECT_FALSE(std::filesystem::exists(files_.state)) << "the next run would regard the file as a job's";
     std::filesystem::remove(path);
   }
   Write(files_.state,
@@ -128,7 +128,7 @@ TEST_F(JobTest, FilesThatNoJobMadeAreNotTouched) {
   EXPECT_EQ(Read(files_.state).substr(0, 8), "precious");
 }
 
-TEST_F(JobTest, OverwriteBeginsAnew) {
+TEST_F(JobTest, OverwriteBeginsAgain) {
   WriteInput(2);
   ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   WriteInput(3);
@@ -139,7 +139,7 @@ TEST_F(JobTest, OverwriteBeginsAnew) {
   EXPECT_EQ(Read(files_.output), "");
 }
 
-TEST_F(JobTest, AnInputThatChangedIsSaidAndAnotherOneToo) {
+TEST_F(JobTest, AChangedInputAndAnotherInputAreReported) {
   WriteInput(2);
   ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   const std::string text = Read(files_.input);
@@ -160,28 +160,28 @@ TEST_F(JobTest, AnInputThatChangesWhileTheJobRunsEndsIt) {
   WriteInput(2);
   const auto job = Open();
   Append(files_.input, Request("late"));
-  EXPECT_NE((*job)->Commit(Results({1})).message().find("was written to while the job ran"), std::string::npos);
+  EXPECT_NE((*job)->Commit(Results({1})).message().find("was modified while the job ran"), std::string::npos);
   EXPECT_EQ((*job)->counts().done(), 0);
 }
 
-TEST_F(JobTest, OtherSettingsAreOtherAnswers) {
+TEST_F(JobTest, AJobWithResultsIsBoundToItsSettings) {
   WriteInput(2);
   const JobOptions begun{.settings = {{"model", "m"}, {"--dtype", "auto"}}};
   ASSERT_TRUE((*Open({.settings = {{"model", "old"}}}))->CheckSettings({{"kernels", "scalar"}}).ok());
   {
     const auto job = Open(begun);
-    ASSERT_TRUE(job.ok()) << "a job without results is bound by nothing: " << job.status().ToString();
+    ASSERT_TRUE(job.ok()) << "a job without results is not bound: " << job.status().ToString();
     ASSERT_TRUE((*job)->CheckSettings({{"kernels", "avx2"}}).ok());
     ASSERT_TRUE((*job)->Commit(Results({1})).ok());
   }
   EXPECT_EQ(Refusal(begun), "opened");
   const std::string refusal = Refusal({.settings = {{"model", "m"}, {"--dtype", "float32"}}});
-  EXPECT_NE(refusal.find("began with --dtype 'auto', and this run has 'float32'"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("began with --dtype 'auto', but this run has 'float32'"), std::string::npos) << refusal;
   EXPECT_FALSE((*Open(begun))->CheckSettings({{"kernels", "avx512"}}).ok());
   EXPECT_NE(Refusal({.most_line_bytes = 100, .settings = begun.settings}).find("max-line"), std::string::npos);
 }
 
-TEST_F(JobTest, OtherSettingsAreSeenBeforeTheInputIsRead) {
+TEST_F(JobTest, SettingsAreComparedBeforeTheInputIsRead) {
   WriteInput(2);
   ASSERT_TRUE((*Open({.settings = {{"model", "m"}}}))->Commit(Results({1})).ok());
   int read = 0;
@@ -189,7 +189,7 @@ TEST_F(JobTest, OtherSettingsAreSeenBeforeTheInputIsRead) {
   const std::string refusal = Refusal({.settings = {{"model", "other"}}, .progress = progress});
   EXPECT_NE(refusal.find("began with model 'm'"), std::string::npos) << refusal;
   EXPECT_EQ(read, 0);
-  // What is refused for its input leaves no setting behind.
+  // A job refused for its input records no settings.
   std::string other = Read(files_.input);
   other[other.size() - 10] ^= 1;
   const std::string text = Read(files_.input);
@@ -202,7 +202,7 @@ TEST_F(JobTest, OtherSettingsAreSeenBeforeTheInputIsRead) {
 
 TEST_F(JobTest, AnInputWithoutLinesIsRefusedAndLeavesNothing) {
   Write(files_.input, "");
-  EXPECT_EQ(Refusal(), "'" + files_.input + "' has no lines; give at least one request");
+  EXPECT_EQ(Refusal(), "'" + files_.input + "' has no lines; add at least one request");
   EXPECT_EQ(Open({.progress = [](int64_t) { return false; }}).status().code(), StatusCode::kInvalidArgument);
   WriteInput(2);
   EXPECT_EQ(Open({.progress = [](int64_t) { return false; }}).status().code(), StatusCode::kCancelled);
@@ -211,7 +211,7 @@ TEST_F(JobTest, AnInputWithoutLinesIsRefusedAndLeavesNothing) {
   EXPECT_EQ(Refusal(), "opened");
 }
 
-TEST_F(JobTest, AJobWithoutResultsIsBegunAnew) {
+TEST_F(JobTest, AJobWithoutResultsBeginsAgain) {
   WriteInput(2);
   ASSERT_TRUE(Open().ok());
   Append(files_.output, "written and not recorded\n");
@@ -229,8 +229,8 @@ TEST_F(JobTest, AJobWithoutResultsIsBegunAnew) {
     EXPECT_EQ(entry.path().filename(), "in.jsonl") << "left behind";
 }
 
-// A name that was mistyped must not cost its file: only what the job itself made is cut.
-TEST_F(JobTest, FilesThatAreNotTheJobsAreNotCut) {
+// A mistyped name must not destroy a file: only files that the job itself created are cut.
+TEST_F(JobTest, FilesOfOthersAreNotCut) {
   WriteInput(3);
   for (const bool resumed : {false, true}) {
     const std::string notes = Path("notes.txt");
@@ -251,8 +251,8 @@ TEST_F(JobTest, FilesThatAreNotTheJobsAreNotCut) {
   }
 }
 
-// All of a job's files may be moved together, what was not recorded too.
-TEST_F(JobTest, AJobThatWasMovedGoesOn) {
+// All of a job's files may be moved together, even with unrecorded results.
+TEST_F(JobTest, AMovedJobIsResumed) {
   WriteInput(3);
   ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
   Append(files_.output, "{\"li");
@@ -267,8 +267,8 @@ TEST_F(JobTest, AJobThatWasMovedGoesOn) {
   EXPECT_EQ(Read(files_.output), "{\"line\":2}\n");
 }
 
-// A process that ended while it read its input has a state without an index, and no other file.
-TEST_F(JobTest, AStateWithoutAnIndexIsBegunAnew) {
+// A process that ended while reading its input leaves a state without an index, and no other file.
+TEST_F(JobTest, AStateWithoutAnIndexBeginsAgain) {
   WriteInput(2);
   ASSERT_TRUE(JobStore::Open(files_.state).ok());
   const auto job = Open();
@@ -283,19 +283,19 @@ TEST_F(JobTest, TwoRunsDoNotWorkOnOneJob) {
   const auto second = Open();
   EXPECT_EQ(second.status().code(), StatusCode::kUnavailable) << second.status().ToString();
   EXPECT_NE(second.status().message().find("another run works on this job"), std::string::npos);
-  EXPECT_EQ(Open({.overwrite = true}).status().code(), StatusCode::kUnavailable) << "nor is it taken from under it";
+  EXPECT_EQ(Open({.overwrite = true}).status().code(), StatusCode::kUnavailable) << "nor may a second run overwrite it";
   ASSERT_TRUE((*job)->Commit(Results({1})).ok());
 }
 
-TEST_F(JobTest, NorDoTwoThatGoOnWithOne) {
+TEST_F(JobTest, TwoRunsDoNotResumeOneJob) {
   WriteInput(2);
   ASSERT_TRUE((*Open())->Commit(Results({1})).ok());
   const auto job = Open();
-  EXPECT_EQ(Open().status().code(), StatusCode::kUnavailable) << "before the first has written anything";
+  EXPECT_EQ(Open().status().code(), StatusCode::kUnavailable) << "even before the first run has written a result";
   ASSERT_TRUE((*job)->Commit(Results({2})).ok());
 }
 
-TEST_F(JobTest, FilesAreFourAndRegular) {
+TEST_F(JobTest, TheFourFilesMustBeDistinctAndRegular) {
   WriteInput(2);
   const JobFiles good = files_;
   files_.output = good.input;
@@ -305,16 +305,16 @@ TEST_F(JobTest, FilesAreFourAndRegular) {
   EXPECT_NE(Refusal().find("--output and --errors are the same file"), std::string::npos) << Refusal();
   files_ = good;
   files_.output = "/dev/null";
-  EXPECT_NE(Refusal({.overwrite = true}).find("'/dev/null' is no regular file"), std::string::npos);
+  EXPECT_NE(Refusal({.overwrite = true}).find("'/dev/null' is not a regular file"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists("/dev/null"));
   files_.output = folder_.string();
-  EXPECT_NE(Refusal().find("is a folder; name a file"), std::string::npos) << Refusal();
+  EXPECT_NE(Refusal().find("is a folder; choose a file"), std::string::npos) << Refusal();
   files_ = good;
   files_.output = Path("new/deep/out.jsonl");
-  EXPECT_EQ(Refusal(), "opened") << "folders above it are made";
+  EXPECT_EQ(Refusal(), "opened") << "missing folders are created";
 }
 
-TEST_F(JobTest, AnotherDatabaseOrADamagedStateIsSaid) {
+TEST_F(JobTest, AnotherDatabaseOrADamagedStateIsReported) {
   WriteInput(2);
   {
     auto other = Database::Open(files_.state);
@@ -327,10 +327,10 @@ TEST_F(JobTest, AnotherDatabaseOrADamagedStateIsSaid) {
     auto state = Database::Open(files_.state);
     ASSERT_TRUE((*state)->Run("PRAGMA user_version = 9").ok());
   }
-  EXPECT_NE(Refusal({.overwrite = true}).find("version 9, and this program knows version 1"), std::string::npos);
+  EXPECT_NE(Refusal({.overwrite = true}).find("version 9, but this program needs version 1"), std::string::npos);
 }
 
-TEST_F(JobTest, SeedsAreTheJobsAndEachRequestsOwn) {
+TEST_F(JobTest, SeedsDependOnTheJobAndOnEachRequest) {
   WriteInput(2);
   uint64_t first = 0;
   {

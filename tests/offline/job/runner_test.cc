@@ -1,4 +1,4 @@
-// A job on an engine that does what the test says: every line has one result, whoever fails, and whoever stops it.
+// A job on a scripted engine: every line has one result, after any failure and any stop.
 #include "offline/job/runner.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ const std::string kX(40, 'x'), kY(40, 'y');
 
 class RunnerTest : public JobFolder {
  protected:
-  // An engine that is held back goes on after a while, so that a run which does not end by itself fails its test.
+  // An engine on hold is released after a while, so that a run that does not end by itself fails its test.
   Status Run(FakeEngine& engine, RunnerOptions options = {}, const JobOptions& job_options = {}) {
     auto job = Open(job_options);
     if (!job.ok()) return job.status();
@@ -66,12 +66,12 @@ class RunnerTest : public JobFolder {
     return lines.empty() ? "no error" : lines[0]["error"]["message"].get<std::string>();
   }
 
-  static constexpr int kMostReports = 100;  // five in a second
+  static constexpr int kMostReports = 100;  // five per second
 
   JobCounts counts_;
 };
 
-TEST_F(RunnerTest, AnswersAreTheServers) {
+TEST_F(RunnerTest, AnswersEqualTheServers) {
   Write(
       files_.input,
       Request("two", {{"prompt", {"ab", "c"}}, {"n", 2}, {"max_tokens", 3}, {"echo", true}}) +
@@ -80,7 +80,7 @@ TEST_F(RunnerTest, AnswersAreTheServers) {
           R"({"custom_id":"response","method":"POST","url":"/responses/","body":{"input":"hi","max_output_tokens":2}})"
           "\n\n");
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(counts_.lines, 3) << "empty lines are none";
+  EXPECT_EQ(counts_.lines, 3) << "empty lines do not count";
   EXPECT_EQ(counts_.out, 3);
   for (const json& line : Lines(files_.output)) {
     const json& body = line["response"]["body"];
@@ -112,20 +112,20 @@ TEST_F(RunnerTest, ABadLineFailsAndTheRestRuns) {
                           Request("c", {{"prompt", "x"}, {"model", "other"}}) + Request("d") + "\xff\n" +
                           Request("e", {{"prompt", std::string(5000, 'x')}}));
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(counts_.lines, 8) << "the empty one is none";
+  EXPECT_EQ(counts_.lines, 8) << "the empty line does not count";
   EXPECT_EQ(counts_.out, 2);
   EXPECT_EQ(counts_.errors, 6);
   std::map<int64_t, std::string> errors;
   for (const json& line : Lines(files_.errors)) errors[line["error"]["line"]] = line["error"]["message"];
   EXPECT_EQ(errors[3].substr(0, 12), "line 3: n: 0");
   EXPECT_EQ(errors[4].substr(0, 36), "line 4: invalid JSON at line 4, colu");
-  EXPECT_EQ(errors[5], "line 5: custom_id: 'a' is that of line 1 too, which came first; give each line one of its own");
+  EXPECT_EQ(errors[5], "line 5: custom_id: 'a' is also that of line 1, which came first; each line needs a unique one");
   EXPECT_EQ(errors[6], "line 6: model 'other' does not exist here; this server has 'fake'");
   EXPECT_EQ(errors[8].substr(0, 20), "line 8: invalid JSON");
   EXPECT_NE(errors[9].find("exceed the context of 4096 tokens"), std::string::npos) << errors[9];
 }
 
-TEST_F(RunnerTest, AJobMayBeOfOneUrl) {
+TEST_F(RunnerTest, AJobMayBeRestrictedToOneUrl) {
   Write(
       files_.input,
       Request("a") +
@@ -144,7 +144,7 @@ TEST_F(RunnerTest, AJobMayBeOfOneUrl) {
       << error;
 }
 
-TEST_F(RunnerTest, AJobThatEndsEarlyGivesEveryLineItsError) {
+TEST_F(RunnerTest, AJobThatEndsEarlyHasAnErrorForEveryOtherLine) {
   Write(files_.input, Request("a") + "{broken\n" + Request("b"));
   {
     auto job = Open();
@@ -164,7 +164,7 @@ TEST_F(RunnerTest, AJobThatEndsEarlyGivesEveryLineItsError) {
             json({{"code", "batch_expired"}, {"message", "line 3: too late"}, {"param", nullptr}, {"line", 3}}));
 }
 
-TEST_F(RunnerTest, TheEndOfAJobMayBeInterrupted) {
+TEST_F(RunnerTest, EndingAJobMayBeInterrupted) {
   WriteInput(600);
   auto job = Open();
   ASSERT_TRUE(job.ok());
@@ -179,11 +179,11 @@ TEST_F(RunnerTest, TheEndOfAJobMayBeInterrupted) {
   EXPECT_TRUE(EndWaiting(job->get(), "batch_expired", "too late", [] { return false; }).ok()) << "nothing is left";
 }
 
-TEST_F(RunnerTest, AStreamIsRefusedAndALineBeyondTheLimit) {
+TEST_F(RunnerTest, AStreamAndALineBeyondTheLimitAreRefused) {
   EXPECT_EQ(ErrorOf(R"({"prompt":"x","stream":true})"),
             "line 1: stream: true has no meaning in a batch, whose answers are complete; leave it out");
   EXPECT_EQ(ErrorOf(R"({"prompt":"x","stream":false})"), "no error");
-  EXPECT_EQ(ErrorOf(R"({"prompt":"x","not_known":1})"), "no error") << "as the server";
+  EXPECT_EQ(ErrorOf(R"({"prompt":"x","not_known":1})"), "no error") << "as by the server";
   WriteInput(2);
   std::filesystem::remove(files_.state);
   std::filesystem::remove(files_.output);
@@ -199,7 +199,7 @@ TEST_F(RunnerTest, AStreamIsRefusedAndALineBeyondTheLimit) {
   EXPECT_EQ(engine.submitted().size(), 0u);
 }
 
-// The engine's room is what is read ahead: no line more, and no polling of a full queue.
+// The engine's queue is the read-ahead: no further line is read, and a full queue is not polled.
 TEST_F(RunnerTest, LinesWaitForRoomInTheEngine) {
   WriteInput(40);
   FakeEngine engine;
@@ -213,10 +213,10 @@ TEST_F(RunnerTest, LinesWaitForRoomInTheEngine) {
   released.get();
   EXPECT_EQ(counts_.out, 40);
   EXPECT_EQ(engine.most_live(), 3u) << "the queue was not kept full";
-  EXPECT_EQ(engine.found_full(), 0) << "it asked before there was room";
+  EXPECT_EQ(engine.found_full(), 0) << "a line was submitted before there was room";
 }
 
-TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {
+TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrOfThePlan) {
   WriteInput(4);
   FakeEngine engine;
   ASSERT_TRUE(Run(engine).ok());
@@ -225,7 +225,7 @@ TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {
   EXPECT_EQ(ids, (std::vector<std::string>{"_1", "_2", "_3", "_4"}));
 
   for (const std::string& path : {files_.output, files_.errors, files_.state}) std::filesystem::remove(path);
-  // 3 and 1 share a prefix, 4 and 2 another: depth first they come together.
+  // Lines 1 and 3 share a prefix, 2 and 4 another: depth-first they are adjacent.
   Write(files_.input, Request("a", {{"prompt", kX + "1"}}) + Request("b", {{"prompt", kY + "1"}}) +
                           Request("c", {{"prompt", kX + "2"}}) + Request("d", {{"prompt", kY + "2"}}));
   RunnerOptions options;
@@ -240,8 +240,8 @@ TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {
   EXPECT_EQ(positions, (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
-// Whatever the order: each line once, with the answer and the seed that it has in any other.
-TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
+// In every order each line runs once, with the same answer and seed.
+TEST_F(RunnerTest, EveryOrderRunsEveryLineWithTheSameAnswer) {
   std::string text;
   for (int i = 0; i < 60; ++i) {
     SortedJson body = {{"prompt", std::string(static_cast<size_t>(20 + i % 7), static_cast<char>('a' + i % 3))},
@@ -274,7 +274,7 @@ TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
       answers["seed of " + request.id.substr(request.id.rfind('_'))] = std::to_string(request.sampling.seed);
     if (expected.empty()) expected = answers;
     EXPECT_EQ(answers, expected) << static_cast<int>(order);
-    EXPECT_EQ(engine.refused().size(), 6u) << "each line that can never fit counts once, planned or not";
+    EXPECT_EQ(engine.refused().size(), 6u) << "each line that never fits counts once, planned or not";
     const bool planned = order != PlanOrder::kFcfs, sampled = order >= PlanOrder::kBalance;
     EXPECT_EQ(plan.requests, planned ? 42 + 6 * 4 : 0) << "a request for each sequence";
     EXPECT_EQ(plan.sample > 0, sampled);
@@ -286,8 +286,8 @@ TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
   }
 }
 
-// Seconds are said where the machine's speed is known, and of both kinds of work.
-TEST_F(RunnerTest, BoundsAreSaidWhereTheMachineIsKnown) {
+// Bounds in seconds are reported only if the machine's speed is known for both kinds of work.
+TEST_F(RunnerTest, BoundsAreReportedIfTheMachineIsKnown) {
   WriteInput(40);
   for (const double kv_token_s : {0.0, 1e-6}) {
     for (const std::string& path : {files_.output, files_.errors, files_.state}) std::filesystem::remove(path);
@@ -307,15 +307,15 @@ TEST_F(RunnerTest, BoundsAreSaidWhereTheMachineIsKnown) {
     EXPECT_EQ(bound_s > 0, kv_token_s > 0);
     EXPECT_DOUBLE_EQ(plan.work_share, 1);
     if (!plan.rated) continue;
-    // Three tokens of prompt ("ab" and the first) and sixteen of answer each, at a millisecond.
+    // Three prompt tokens ("ab" and the first token) and sixteen answer tokens each, at a millisecond.
     EXPECT_NEAR(plan.summary.compute_s, 40 * (3 + 16) * 1e-3, 1e-6);
     EXPECT_NEAR(plan.summary.memory_s, 40 * (3 * 16 + 16 * 16 / 2) * 1e-6, 1e-9);
     EXPECT_DOUBLE_EQ(plan.summary.practical_bound_s, plan.summary.sequential_s) << "nothing overlaps";
   }
 }
 
-// The sample's answers are awaited with little else in the queue, and decide in which order the rest starts.
-TEST_F(RunnerTest, TheSampleIsAwaitedAndTheRestPlannedByIt) {
+// The sample's answers are awaited with little else in the queue, and determine the order of the rest.
+TEST_F(RunnerTest, TheRestIsPlannedByTheSamplesLengths) {
   std::string text;
   for (int i = 0; i < 40; ++i)
     text += Request("a" + std::to_string(i), {{"prompt", (i % 2 ? kX : kY) + std::to_string(i)}, {"max_tokens", 50}});
@@ -329,12 +329,13 @@ TEST_F(RunnerTest, TheSampleIsAwaitedAndTheRestPlannedByIt) {
   options.max_queue = 10;
   PlanReport plan;
   options.plan = &plan;
-  // Ten would fit; two places stay free for what is planned better. Three more reports pass before anything goes on.
+  // Ten would fit; one place stays free for lines that are planned better. Three more reports pass before the engine is
+  // released.
   int reports = 0;
   options.progress = [&](const RunProgress& progress) {
     if (progress.in_engine < 9 || ++reports < 4) return true;
     if (reports == 4) {
-      EXPECT_EQ(engine.submitted().size(), 9u) << "beside the sample no more than the next steps need";
+      EXPECT_EQ(engine.submitted().size(), 9u) << "beside the sample only as many as the next steps need";
       engine.Release();
     }
     return true;
@@ -349,13 +350,13 @@ TEST_F(RunnerTest, TheSampleIsAwaitedAndTheRestPlannedByIt) {
   EXPECT_LT(plan.sample, 10);
   EXPECT_EQ(submitted[static_cast<size_t>(plan.sample)].planned.kv_tokens,
             static_cast<int32_t>(submitted[static_cast<size_t>(plan.sample)].prompt->size()))
-      << "beside the sample nothing is known of lengths";
+      << "beside the sample no lengths are known";
   EXPECT_EQ(submitted.back().planned.kv_tokens, static_cast<int32_t>(submitted.back().prompt->size()) + 1)
-      << "half of the 3 tokens that the sample's answers had";
+      << "half of the 3 tokens of the sample's answers";
 }
 
-// What is done is not run again, and its lengths are known.
-TEST_F(RunnerTest, AJobThatGoesOnIsPlannedByWhatItsAnswersHad) {
+// Lines that are done do not run again, and their lengths are known.
+TEST_F(RunnerTest, AResumedJobIsPlannedByItsAnswersLengths) {
   WriteInput(30);
   FakeEngine engine;
   engine.SetLengths({4});
@@ -385,14 +386,14 @@ TEST_F(RunnerTest, AJobThatGoesOnIsPlannedByWhatItsAnswersHad) {
   EXPECT_EQ(second.submitted().back().planned.kv_tokens, 3 + 2) << "the prompt and half of an answer";
 }
 
-TEST_F(RunnerTest, AStopWhileTheJobIsPlannedBeginsNothing) {
+TEST_F(RunnerTest, AStopDuringPlanningStartsNoLine) {
   WriteInput(400);
   FakeEngine engine;
   RunnerOptions options;
   options.order.order = PlanOrder::kDfs;
   std::atomic<bool> stopped{false};
   engine.OnText([&](StopToken) {
-    while (!stopped) std::this_thread::yield();  // planning takes until the stop
+    while (!stopped) std::this_thread::yield();  // planning lasts until the stop
   });
   bool planning = false;
   options.progress = [&](const RunProgress& progress) {
@@ -417,7 +418,7 @@ TEST_F(RunnerTest, AJobBeyondThePlannersMemoryIsRefusedWithTheFix) {
   EXPECT_EQ(counts_.done(), 0);
 }
 
-// Every process plans the whole job and runs its own part: together each line once, whatever their orders.
+// Every process plans the whole job and runs its own part: together they run each line once, in any order.
 TEST_F(RunnerTest, ShardsRunEveryLineOnce) {
   std::string text;
   for (int i = 0; i < 100; ++i) {
@@ -437,13 +438,13 @@ TEST_F(RunnerTest, ShardsRunEveryLineOnce) {
     options.order = {.order = shard == 1 ? PlanOrder::kFcfs : PlanOrder::kBlend, .kv_tokens = 1000};
     options.order.shard = shard;
     options.order.shards = 3;
-    // A run that is ended, and goes on: the cut is kept, also where another order would cut anew.
+    // A run that is ended and resumed: the stored assignment is used, also if another order would cut differently.
     FakeEngine first;
     first.SetQueueLimit(5);
     first.HoldAfter(1);
     bool stop = false;
     options.progress = [&](const RunProgress& p) {
-      if (stop) first.Release();  // by now no line begins any more
+      if (stop) first.Release();  // by now no further line starts
       stop = stop || p.in_engine >= 5 || p.counts.done() > 0;
       return !stop;
     };
@@ -459,13 +460,13 @@ TEST_F(RunnerTest, ShardsRunEveryLineOnce) {
     errors += counts_.errors;
     cuts.insert((*Open())->cut());
   }
-  EXPECT_EQ(cuts.size(), 1u) << "they cut otherwise";
+  EXPECT_EQ(cuts.size(), 1u) << "the shards were cut differently";
   EXPECT_EQ(ids.size(), 90u);
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 90u);
   EXPECT_EQ(errors, 10);
 }
 
-TEST_F(RunnerTest, ARequestThatTheEngineFailsIsAnErrorOfItsLine) {
+TEST_F(RunnerTest, ARequestThatFailsInTheEngineIsAnErrorOfItsLine) {
   WriteInput(3);
   FakeEngine engine;
   engine.FailAfter(1);
@@ -475,12 +476,12 @@ TEST_F(RunnerTest, ARequestThatTheEngineFailsIsAnErrorOfItsLine) {
   EXPECT_EQ(Lines(files_.errors)[0]["error"]["code"], "server_error");
 }
 
-// Ctrl-C: what generates goes on to its end, what only waits does not begin, and the next run does the rest.
-TEST_F(RunnerTest, AStopLetsWhatHasBegunFinish) {
+// Ctrl-C: generating lines finish, waiting lines do not start, and the next run does the rest.
+TEST_F(RunnerTest, AStopLetsGeneratingLinesFinish) {
   WriteInput(10);
   FakeEngine engine;
   engine.SetQueueLimit(3);
-  engine.HoldAfter(1);  // three begin to generate; the fourth waits for room
+  engine.HoldAfter(1);  // three generate; the fourth waits for room
   RunnerOptions options;
   bool stopped = false;
   options.progress = [&](const RunProgress& progress) {
@@ -495,10 +496,10 @@ TEST_F(RunnerTest, AStopLetsWhatHasBegunFinish) {
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(counts_.out, 10);
   const auto ids = Ids();
-  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 10u) << "a line was lost or done twice";
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 10u) << "a line was lost or run twice";
 }
 
-TEST_F(RunnerTest, AStopDropsWhatHasNotBegun) {
+TEST_F(RunnerTest, AStopDropsLinesWithoutATokenYet) {
   WriteInput(5);
   FakeEngine engine;
   engine.SetQueueLimit(2);
@@ -512,7 +513,7 @@ TEST_F(RunnerTest, AStopDropsWhatHasNotBegun) {
   EXPECT_EQ(counts_.out, 5);
 }
 
-TEST_F(RunnerTest, AnEngineThatFailsForGoodEndsTheRunAndNoLine) {
+TEST_F(RunnerTest, APermanentEngineFailureEndsTheRunAndNoLine) {
   WriteInput(5);
   FakeEngine engine;
   engine.SetQueueLimit(2);
@@ -531,7 +532,7 @@ TEST_F(RunnerTest, AnEngineThatFailsForGoodEndsTheRunAndNoLine) {
   EXPECT_EQ(counts_.out, 5);
 }
 
-// The output can no longer be written: an input that changed stands for a disk that is full (tests/e2e has that).
+// The output can no longer be written: a changed input simulates a full disk (which tests/e2e tests).
 TEST_F(RunnerTest, AResultThatCannotBeWrittenEndsTheRun) {
   WriteInput(200);
   FakeEngine engine;
@@ -543,10 +544,10 @@ TEST_F(RunnerTest, AResultThatCannotBeWrittenEndsTheRun) {
   };
   EXPECT_EQ(Run(engine, options).code(), StatusCode::kDataLoss);
   EXPECT_EQ(counts_.done(), 0);
-  EXPECT_LT(engine.submitted().size(), 200u) << "it went on for nothing";
+  EXPECT_LT(engine.submitted().size(), 200u) << "lines ran although results could not be written";
 }
 
-TEST_F(RunnerTest, MemoryThatRunsOutEndsTheRunAndLosesNothing) {
+TEST_F(RunnerTest, OutOfMemoryEndsTheRunAndLosesNoLine) {
   WriteInput(20);
   FakeEngine engine;
   engine.SetQueueLimit(4);
@@ -561,7 +562,7 @@ TEST_F(RunnerTest, MemoryThatRunsOutEndsTheRunAndLosesNothing) {
   EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 20u);
 }
 
-TEST_F(RunnerTest, AStopDoesNotHideThatResultsWereNotWritten) {
+TEST_F(RunnerTest, AStopDoesNotHideAFailedWrite) {
   WriteInput(10);
   FakeEngine engine;
   engine.SetQueueLimit(3);
@@ -580,7 +581,7 @@ TEST_F(RunnerTest, AStopDoesNotHideThatResultsWereNotWritten) {
   EXPECT_EQ(counts_.done(), 0);
 }
 
-TEST_F(RunnerTest, SeedsThatALineLeavesOutAreTheJobs) {
+TEST_F(RunnerTest, SeedsThatALineLeavesOutComeFromTheJob) {
   Write(files_.input,
         Request("a") + Request("b", {{"prompt", "x"}, {"seed", 5}}) + Request("c", {{"prompt", {"x", "y"}}}));
   FakeEngine engine;

@@ -1,13 +1,13 @@
-// Bytes that operator new has given out and not taken back, in programs that this is linked into.
+// Bytes that operator new has allocated and not freed, in programs that this is linked into.
 #pragma once
 
 #include <cstdint>
 
 namespace tactus::testing {
 
-// The most since ForgetPeakBytes; -1 under a sanitizer that owns operator new.
+// The peak since ForgetPeakBytes; -1 under a sanitizer that owns operator new.
 int64_t PeakBytes();
-// From here on: the most is what is held now.
+// Resets the peak to the bytes allocated now.
 void ForgetPeakBytes();
 
 }  // namespace tactus::testing

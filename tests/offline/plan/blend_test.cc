@@ -1,4 +1,4 @@
-// From both ends: in which order requests start, and what a blended job looks like while it runs.
+// Starts from both ends: their order, and the density of a blended job while it runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using testing::Job;
 using testing::Llama8bOnA100;
 using testing::SetOf;
 
-// Requests of two kinds that share nothing: `dense` of p/d tokens, then `heavy` ones.
+// Requests of two kinds that share nothing: first `dense` ones, then `heavy` ones, of p prompt and d answer tokens.
 struct TwoKinds {
   int32_t dense = 0, heavy = 0;
   int32_t dense_p = 512, dense_d = 256, heavy_p = 256, heavy_d = 16384;
@@ -37,7 +37,7 @@ struct TwoKinds {
     }
     return Plan::Make(PrefixTree::Build(prompts), Llama8bOnA100(), outputs, {.order = order});
   }
-  // How many heavy ones have started after each share of the starts: 10 %, 20 %, ...
+  // Number of heavy requests started after each tenth of the starts: 10 %, 20 %, ...
   std::vector<int32_t> HeavyByTenths(const Plan& plan) const {
     std::vector<int32_t> by_tenth;
     int32_t started = 0, at = 0;
@@ -50,7 +50,7 @@ struct TwoKinds {
 };
 
 // BlendServe, figure 5: Llama-3.1-8B on an A100-80GB with 20 GB for weights and buffers; nodes of 512/256 and 256/16384
-// tokens; the job's density is 1.27. Of the 60 GB they have 19.3 and 40.7.
+// tokens; the job's density is 1.27. They get 19.3 and 40.7 of the 60 GB.
 TEST(StartOrder, SplitsAsInThePapersExample) {
   const offline::BatchCostModel cost = Llama8bOnA100();
   const auto density = [&](int64_t p, int64_t d) { return cost.ComputeSeconds(p, d) / cost.MemorySeconds(p, d); };
@@ -70,8 +70,8 @@ TEST(StartOrder, SplitsAsInThePapersExample) {
   EXPECT_NEAR(60 * left_s / (left_s + right_s), 19.3, 0.4);
 }
 
-// At any moment what has been started is as dense as the job, but for a request.
-TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
+// At any moment the started requests have the job's density, except for one request.
+TEST(StartOrder, StartedRequestsHaveTheJobsDensity) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = testing::RandomJob(seed, 300);
     Rng rng(seed);
@@ -82,7 +82,7 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
     const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
     for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBlendDualScan, PlanOrder::kBalance}) {
       const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
-      // Told from the request itself: what it computes behind its neighbour's prefix, or alone.
+      // Computed from the request itself: its compute after its neighbour's prefix, or alone.
       std::vector<double> compute_s;
       double all_compute_s = 0, all_memory_s = 0, largest_s = 0;
       for (int32_t i = 0; i < plan.size(); ++i) {
@@ -97,7 +97,7 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
         return compute_s[static_cast<size_t>(i)] - density * plan.MemorySecondsAt(i);
       };
       for (int32_t i = 0; i < plan.size(); ++i) largest_s = std::max(largest_s, std::abs(part(i)));
-      // A dense subtree may have requests that are not, some after each other.
+      // A dense subtree may contain requests that are not dense, several in a row.
       const double most_off_s = order == PlanOrder::kBalance ? largest_s : 3 * largest_s;
       double ahead_s = 0;
       int counted = 0;
@@ -112,8 +112,8 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
   }
 }
 
-// Answers turn out four times as long as was estimated: the two ends still come to their end together.
-TEST(StartOrder, AnEstimateThatIsOffByAFactorChangesLittle) {
+// Answers are four times as long as estimated: the two ends still finish together.
+TEST(StartOrder, AnEstimateWrongByAFactorChangesLittle) {
   const TwoKinds right{.dense = 20'000, .heavy = 100, .dense_d = 2},
       wrong{.dense = 20'000, .heavy = 100, .dense_d = 2, .heavy_d = 4096};
   const std::vector<int32_t> with_right = right.HeavyByTenths(right.Made());
@@ -160,7 +160,7 @@ TEST(Blend, SharesAsMuchAsDepthFirst) {
   EXPECT_LT(random_shared, shared);
 }
 
-TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
+TEST(StartOrder, StartsEveryPositionOnceFromTheEndsInwards) {
   const Mix mix(60, 300);
   const PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
   for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBlendDualScan, PlanOrder::kBalance, PlanOrder::kDfs}) {
@@ -178,7 +178,7 @@ TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
   }
 }
 
-// Steps until all answers are there, where each of `sequences` takes the next one as it becomes free.
+// Steps until all answers have ended, if each of `sequences` takes the next request when it becomes free.
 int64_t StepsOf(const Plan& plan, const std::vector<int32_t>& starts, size_t sequences) {
   std::multiset<int64_t> free_at;
   for (size_t i = 0; i < sequences; ++i) free_at.insert(0);
@@ -192,7 +192,7 @@ int64_t StepsOf(const Plan& plan, const std::vector<int32_t>& starts, size_t seq
   return last;
 }
 
-// A job that is little longer than its longest answers: they begin at once, and nothing runs on alone.
+// A job little longer than its longest answers: these start at once, and none runs alone at the end.
 TEST(StartOrder, LongAnswersDoNotRunOnAloneAtTheEnd) {
   constexpr size_t kSequences = 16;
   const TwoKinds job{.dense = 600, .heavy = 4, .dense_d = 64, .heavy_d = 2000};
@@ -200,13 +200,14 @@ TEST(StartOrder, LongAnswersDoNotRunOnAloneAtTheEnd) {
   const offline::StartBalance balance(plan);
   const int64_t ideal = (600 * 64 + 4 * 2000) / static_cast<int64_t>(kSequences);
   const auto early = offline::StartOrder(plan, balance, 0, kSequences);
-  EXPECT_GT(StepsOf(plan, offline::StartOrder(plan), kSequences), ideal * 14 / 10) << "else the job shows nothing";
+  EXPECT_GT(StepsOf(plan, offline::StartOrder(plan), kSequences), ideal * 14 / 10)
+      << "otherwise the job proves nothing";
   EXPECT_LT(StepsOf(plan, early, kSequences), ideal * 11 / 10);
   EXPECT_EQ(std::set<int32_t>(early.begin(), early.end()).size(), early.size());
 }
 
-// In a long job they wait for their turn, until its end.
-TEST(StartOrder, ALongJobIsBlendedAllTheSame) {
+// In a long job long answers wait for their turn, until its end.
+TEST(StartOrder, ALongJobIsStillBlended) {
   const TwoKinds job{.dense = 20'000, .heavy = 100, .dense_d = 64, .heavy_d = 2000};
   const Plan plan = job.Made();
   const offline::StartBalance balance(plan);

@@ -1,4 +1,4 @@
-// What a feed hands out: every request once, the sample first, the rest by what the sample has measured.
+// The requests that a feed hands out: every request once, the sample first, the rest by the sample's lengths.
 #include "offline/plan/job_feed.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ JobFeed FeedOf(const Job& job, FeedOptions options = {}, std::vector<int32_t> el
   return JobFeed(prompts, std::move(tree), Llama8bOnA100(), options, std::move(elsewhere));
 }
 
-// Answers of task t have about 10 (t + 1) tokens, whatever they may have.
+// Answers of task t have about 10 (t + 1) tokens, regardless of max_tokens.
 Job TasksOfUnknownLength(int32_t requests) {
   Rng rng(21);
   Job job;
@@ -53,7 +53,7 @@ int32_t LengthOf(int32_t request) {
   return 10 * (request % 5 + 1) + request % 3;
 }
 
-// Everything that is handed out, at most `at_once` together, ends in the order in which it began.
+// Requests that are handed out, at most `at_once` together, end in the order in which they started.
 std::vector<int32_t> RunAll(JobFeed* feed, size_t at_once) {
   std::vector<int32_t> started;
   std::queue<int32_t> running;
@@ -83,7 +83,7 @@ TEST(JobFeed, HandsOutEveryRequestOnce) {
       std::vector<int32_t> started = RunAll(&feed, 1 + seed % 9);
       EXPECT_EQ(feed.left(), 0);
       EXPECT_EQ(static_cast<int32_t>(started.size()), to_run);
-      EXPECT_NEAR(feed.done_share(), 1, 0.9) << "of work that turned out otherwise";
+      EXPECT_NEAR(feed.done_share(), 1, 0.9) << "estimated work differs from actual work";
       std::sort(started.begin(), started.end());
       std::vector<int32_t> expected;
       for (size_t i = 0; i < job.size(); ++i) {
@@ -108,16 +108,16 @@ TEST(JobFeed, TheSampleGoesFirstAndWithoutAPlace) {
     EXPECT_EQ(start->place, PlannedPlace());
   }
   EXPECT_TRUE(feed.provisional());
-  // Its answers are awaited: no replica idles, and memory is reserved for what is known alone.
+  // While its answers are awaited no replica idles, and memory is reserved only for known lengths.
   ASSERT_TRUE(feed.sampling());
   const auto beside = feed.Next();
   ASSERT_TRUE(beside);
   EXPECT_GE(beside->place.position, 0);
-  EXPECT_EQ(beside->place.kv_tokens, 52) << "not half of what it may generate at most";
+  EXPECT_EQ(beside->place.kv_tokens, 52) << "without half of its max_tokens";
 }
 
-// The plan of the rest is that of a caller who had known the sample's lengths from the beginning.
-TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
+// The plan of the rest equals that of a caller who knows the sample's lengths from the beginning.
+TEST(JobFeed, TheSamplesLengthsDecideTheOrderOfTheRest) {
   const Job job = TasksOfUnknownLength(400);
   JobFeed feed = FeedOf(job);
   std::vector<int32_t> gone, measured(job.size(), 0);
@@ -151,15 +151,15 @@ TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
   EXPECT_LT(*kv_tokens.rbegin(), 52 + 40);
 }
 
-// The longest answers of a sample may take as long as a small job. Those that have ended are planned by; of one that
-// runs still it is known that it is longer than those.
-TEST(JobFeed, APartOfTheSampleMovesThePlan) {
+// The longest answers of a sample may take as long as a small job. Ended answers are used for the plan; a running one
+// is known to be longer than those.
+TEST(JobFeed, AnEndedPartOfTheSampleChangesThePlan) {
   Job job = TasksOfUnknownLength(400);
   JobFeed feed = FeedOf(job, {.sample = {.share = 0.08}});
   std::vector<int32_t> sample;
   for (int i = 0; i < feed.sample_size(); ++i) sample.push_back(feed.Next()->request);
   ASSERT_GE(sample.size(), 32u);
-  // All but those of task 4 end after 20 tokens.
+  // All answers except those of task 4 end after 20 tokens.
   size_t ended = 0;
   const auto next_place = [&feed](int32_t task) {
     for (auto start = feed.Next(); start; start = feed.Next()) {
@@ -174,8 +174,8 @@ TEST(JobFeed, APartOfTheSampleMovesThePlan) {
   }
   ASSERT_GT(ended, sample.size() / 2);
   EXPECT_EQ(next_place(1).kv_tokens, 52 + 10) << "measured";
-  EXPECT_EQ(next_place(4).kv_tokens, 52 + 250) << "none has ended: as long as it may be";
-  EXPECT_TRUE(feed.provisional()) << "more than a sixteenth runs still";
+  EXPECT_EQ(next_place(4).kv_tokens, 52 + 250) << "none has ended: its max_tokens";
+  EXPECT_TRUE(feed.provisional()) << "more than a sixteenth still runs";
   for (const int32_t request : sample) {
     if (request % 5 == 4) feed.OnDone(request, 300);
   }
@@ -183,7 +183,7 @@ TEST(JobFeed, APartOfTheSampleMovesThePlan) {
   EXPECT_EQ(next_place(4).kv_tokens, 52 + 150);
 }
 
-// Another run of the job: what the first one measured counts, and what it sampled is not sampled again.
+// Another run of the job: lengths measured by the first run count, and its sample is not sampled again.
 TEST(JobFeed, LengthsOfAnEarlierRunCount) {
   const Job job = TasksOfUnknownLength(400);
   JobFeed first = FeedOf(job);
@@ -227,7 +227,7 @@ Job TwoKindsOfTasks() {
   return job;
 }
 
-TEST(JobFeed, BothEndsOfAScannedPlanWait) {
+TEST(JobFeed, BothEndsOfAScannedPlanAreQueued) {
   const Job job = TwoKindsOfTasks();
   JobFeed feed = FeedOf(job, {.plan = {.order = PlanOrder::kBlendDualScan}});
   std::array<std::vector<int32_t>, 3> of_end;
@@ -240,7 +240,7 @@ TEST(JobFeed, BothEndsOfAScannedPlanWait) {
   };
   const auto& left = of_end[static_cast<size_t>(PlanEnd::kLeft)];
   const auto& right = of_end[static_cast<size_t>(PlanEnd::kRight)];
-  EXPECT_EQ(feed.most_waiting(), offline::kScannedWaiting) << "what waits goes by the plan as it is";
+  EXPECT_EQ(feed.most_waiting(), offline::kScannedWaiting) << "waiting requests follow the present plan";
   take(10);
   EXPECT_EQ(left.size(), 5u);
   EXPECT_EQ(right.size(), 5u);
@@ -248,11 +248,11 @@ TEST(JobFeed, BothEndsOfAScannedPlanWait) {
   for (const int32_t request : right) EXPECT_EQ(request % 2, 1);
   for (int i = 0; i < 4; ++i) feed.OnDone(left[static_cast<size_t>(i)], 2);
   take(4);
-  EXPECT_EQ(left.size(), 9u) << "the end of which more have ended is filled up first";
+  EXPECT_EQ(left.size(), 9u) << "the end with more ended requests is refilled first";
 }
 
-// M rho of the job: the tokens that it computes, over the steps in which it reads a full KV memory.
-TEST(JobFeed, AScannedPlanSaysHowDenseItIs) {
+// M rho of the job: the tokens that it computes, divided by the steps in which it reads a full KV memory.
+TEST(JobFeed, AScannedPlanStatesItsDensities) {
   const Job job = TwoKindsOfTasks();
   FeedOptions options{.plan = {.order = PlanOrder::kBlendDualScan}};
   JobFeed feed = FeedOf(job, options);
@@ -270,11 +270,12 @@ TEST(JobFeed, AScannedPlanSaysHowDenseItIs) {
   const auto density = [](double computes, double reads) { return computes / reads; };
   const double all = density(computed, read), dense = density(20 * 10 + 32, 20 * (40 * 2 + 2)),
                heavy = density(20 * 408 + 32, 20 * (40 * 400 + 80'000));
-  EXPECT_NEAR(left->place.density * 1e-6, dense / all, 0.01 * dense / all) << "of the whole task, its prefix once";
+  EXPECT_NEAR(left->place.density * 1e-6, dense / all, 0.01 * dense / all)
+      << "of the whole task, its prefix counted once";
   EXPECT_NEAR(right->place.density * 1e-6, heavy / all, 0.01 * heavy / all);
 }
 
-TEST(JobFeed, OtherPlansHaveNoEnds) {
+TEST(JobFeed, PlansThatAreNotScannedHaveNoEnds) {
   JobFeed feed = FeedOf(TwoKindsOfTasks(), {.plan = {.order = PlanOrder::kBlend}});
   EXPECT_EQ(feed.most_waiting(), 0);
   while (const auto start = feed.Next()) {
@@ -282,18 +283,18 @@ TEST(JobFeed, OtherPlansHaveNoEnds) {
   }
 }
 
-// An answer that failed ends the waiting for it, and says nothing.
-TEST(JobFeed, ASampleThatFailsIsNotAwaited) {
+// A failed answer is no longer awaited, and does not count as a length.
+TEST(JobFeed, AFailedSampleIsNotAwaited) {
   const Job job = TasksOfUnknownLength(100);
   JobFeed feed = FeedOf(job);
   std::vector<int32_t> sample;
   for (int i = 0; i < feed.sample_size(); ++i) sample.push_back(feed.Next()->request);
   for (const int32_t request : sample) feed.OnDone(request, 0);
   EXPECT_FALSE(feed.sampling());
-  EXPECT_EQ(feed.Next()->place.kv_tokens, 52) << "nothing is known";
+  EXPECT_EQ(feed.Next()->place.kv_tokens, 52) << "no length is known";
 }
 
-TEST(JobFeed, WhatWasTakenOutOfTurnIsNotHandedOutAgain) {
+TEST(JobFeed, ARequestTakenOutOfTurnIsNotHandedOutAgain) {
   const Job job = TasksOfUnknownLength(50);
   JobFeed feed = FeedOf(job);
   const int32_t first = feed.Next()->request;
@@ -306,11 +307,11 @@ TEST(JobFeed, WhatWasTakenOutOfTurnIsNotHandedOutAgain) {
   EXPECT_GE(*rest.begin(), 25);
 }
 
-TEST(JobFeed, TheSummaryIsOfWhatReallyRan) {
+TEST(JobFeed, TheSummaryCountsTheActualLengths) {
   const Job job = TasksOfUnknownLength(60);
   JobFeed feed = FeedOf(job);
   const auto before = feed.Summary({});
-  EXPECT_EQ(before.output_tokens, 60 * 500) << "nothing is known but the limits";
+  EXPECT_EQ(before.output_tokens, 60 * 500) << "only the limits are known";
   RunAll(&feed, 8);
   const auto after = feed.Summary({});
   EXPECT_EQ(after.requests, 60);
@@ -329,7 +330,7 @@ TEST(JobFeed, PlanningIsTimedByTheCallersClock) {
   const Job job = TasksOfUnknownLength(60);
   JobFeed feed = FeedOf(job, {.plan = {.order = PlanOrder::kDfs}, .stopwatch = &clock});
   RunAll(&feed, 8);
-  EXPECT_EQ(feed.planning_ns(), 5) << "once";
+  EXPECT_EQ(feed.planning_ns(), 5) << "planned once";
 }
 
 }  // namespace

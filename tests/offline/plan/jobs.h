@@ -1,4 +1,4 @@
-// Jobs for the planner's tests, and what the planner says of them told again the slow way: from the tokens themselves.
+// Jobs for the planner's tests, and a slow reference for the planner's results, computed from the tokens themselves.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline offline::PromptSet SetOf(const Job& job, int32_t key_tokens = kKeyTokens)
   return prompts;
 }
 
-// Prompts that grow from one another: shared prefixes of all depths, equal prompts, prompts that are another's prefix.
+// Prompts derived from one another: shared prefixes of all depths, equal prompts, prompts that are another's prefix.
 inline Job RandomJob(uint64_t seed, int32_t requests) {
   Rng rng(seed, 77);
   Job job;
@@ -50,7 +50,7 @@ inline Job RandomJob(uint64_t seed, int32_t requests) {
   return job;
 }
 
-// Prompt tokens that the two have in common and a cache with blocks of key_tokens can share; -1: of different groups.
+// Common prompt tokens that a cache with blocks of key_tokens can share; -1: different groups.
 inline int32_t SharedTokens(const JobRequest& a, const JobRequest& b, int32_t key_tokens) {
   if (a.traits.group != b.traits.group) return -1;
   const size_t most = std::min(a.prompt.size(), b.prompt.size()) - 1;
@@ -59,7 +59,7 @@ inline int32_t SharedTokens(const JobRequest& a, const JobRequest& b, int32_t ke
   return static_cast<int32_t>(same) / key_tokens * key_tokens;
 }
 
-// Nodes of the leaves, by request.
+// [request] its leaf's node.
 inline std::vector<int32_t> LeafNodes(const offline::PrefixTree& tree, size_t requests) {
   std::vector<int32_t> leaves(requests, -1);
   for (int32_t i = 0; i < tree.size(); ++i) {
@@ -73,7 +73,7 @@ struct SlowTotals {
   double compute_s = 0, memory_s = 0;
 };
 
-// A trie over the blocks of these requests' prompts, each block named by all tokens up to its end.
+// Counts with a trie over the blocks of these requests' prompts, each block named by all tokens up to its end.
 inline SlowTotals TotalsOf(const Job& job, const std::vector<int32_t>& requests, const std::vector<int32_t>& outputs,
                            const offline::BatchCostModel& cost, int32_t key_tokens) {
   SlowTotals totals;

@@ -1,4 +1,4 @@
-// What planning takes in bytes, counted at every allocation, against what PlannerMemory promises. Time does not matter.
+// The bytes that planning allocates, counted at every allocation, against PlannerMemory's bound. Time does not matter.
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
@@ -30,7 +30,7 @@ const offline::BatchCostModel kCost{.flops_per_token = 1.6e10,
                                     .flops_per_s = 312e12,
                                     .bytes_per_s = 2e12};
 
-// From the keys to the shards, all of it. Returns the bytes at the peak beyond what was held before.
+// Plans from the keys to the shards. Returns the peak bytes beyond those held before.
 int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   PrefixTree tree = PrefixTree::Build(*prompts);
   const auto sample = offline::ChooseSample(tree, *prompts, {});
@@ -47,10 +47,10 @@ int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   return testing::PeakBytes() - held_before;
 }
 
-// Prompts of a thousand tokens as their keys, which is what a million of them must be planned from.
+// Prompts of a thousand tokens, given as keys, from which a million of them must be planned.
 enum class Shape : uint8_t {
-  kTasks,   // every tenth shares nothing; the others one of 50 system prompts and, in part, a longer prefix
-  kBinary,  // two children wherever prompts part: as many inner nodes as there can be
+  kTasks,   // one in ten shares nothing; the others share one of 50 system prompts and partly a longer prefix
+  kBinary,  // two children wherever prompts diverge: the most inner nodes possible
 };
 
 void Fill(Shape shape, PromptSet* prompts) {
@@ -86,7 +86,7 @@ class PlannerMemory : public ::testing::TestWithParam<Shape> {
   int64_t before_ = 0;
 };
 
-TEST_P(PlannerMemory, IsNotExceeded) {
+TEST_P(PlannerMemory, TheBoundIsNotExceeded) {
   PromptSet prompts;
   ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), &prompts));
   EXPECT_FALSE(prompts.coarsened());
@@ -99,7 +99,7 @@ TEST_P(PlannerMemory, IsNotExceeded) {
   EXPECT_GE(peak, promised * 6 / 10) << "PlannerMemory promises much more than is needed";
 }
 
-// Less than that: coarser keys, and still a plan.
+// A lower limit: coarser keys, and still a plan.
 TEST_P(PlannerMemory, ALimitIsKeptWithCoarserKeys) {
   const int64_t limit = offline::PlannerMemory(kPrompts, int64_t{1009} * kPrompts) * 7 / 10;
   PromptSet prompts(limit);
@@ -110,8 +110,8 @@ TEST_P(PlannerMemory, ALimitIsKeptWithCoarserKeys) {
   EXPECT_LE(peak, limit) << peak / kPrompts << " bytes per prompt";
 }
 
-// A feed that plans again and again while requests are handed out and end.
-TEST_P(PlannerMemory, AFeedKeepsToIt) {
+// A feed that plans repeatedly while requests are handed out and end.
+TEST_P(PlannerMemory, AFeedStaysWithinTheBound) {
   auto prompts = std::make_shared<PromptSet>();
   ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), prompts.get()));
   const int64_t promised = offline::PlannerMemory(prompts->size(), prompts->total_prompt_tokens());
@@ -119,7 +119,7 @@ TEST_P(PlannerMemory, AFeedKeepsToIt) {
   prompts->DropKeys();
   offline::FeedOptions options;
   options.plan.kv_tokens = 500'000;
-  options.plan.shared_reads = true;  // what takes most
+  options.plan.shared_reads = true;  // the option that needs the most memory
   offline::JobFeed feed(prompts, std::move(tree), kCost, options,
                         std::vector<int32_t>(static_cast<size_t>(kPrompts), offline::kToRun));
   int32_t started = 0;

@@ -1,4 +1,4 @@
-// Which requests are sampled, and what their answers say of the others.
+// The requests that are sampled, and the estimates that their answers give for the others.
 #include "offline/plan/output_lengths.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
 
-// `count` requests below one prefix, each with a question of its own.
+// `count` requests below one prefix, each with its own question.
 void AddTask(Job* job, TokenId task, int32_t count, bool known = false) {
   for (int32_t i = 0; i < count; ++i) {
     JobRequest r;
@@ -33,7 +33,7 @@ void AddTask(Job* job, TokenId task, int32_t count, bool known = false) {
   }
 }
 
-// From the definition: the measured requests that share the most with it.
+// By the definition: the mean of the measured requests that share the most with each request.
 std::vector<int32_t> SlowEstimates(const Job& job, const std::vector<int32_t>& measured) {
   std::vector<int32_t> outputs;
   for (size_t i = 0; i < job.size(); ++i) {
@@ -57,7 +57,7 @@ std::vector<int32_t> SlowEstimates(const Job& job, const std::vector<int32_t>& m
       tokens += measured[k];
       ++count;
     }
-    // Everybody with that prefix is in the subtree, not only those that part from it there: the most is the depth at
+    // All requests with that prefix are in the subtree, not only those that diverge there: the maximum is the depth at
     // which the path to the request first has samples.
     outputs.push_back(count == 0 ? traits.max_output_tokens
                                  : static_cast<int32_t>(std::clamp<int64_t>(
@@ -67,7 +67,7 @@ std::vector<int32_t> SlowEstimates(const Job& job, const std::vector<int32_t>& m
   return outputs;
 }
 
-TEST(OutputLengths, AreThoseOfTheSmallestSubtreeWithSamples) {
+TEST(OutputLengths, EstimatesAreThoseOfTheSmallestSubtreeWithSamples) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const Job job = RandomJob(seed, 60);
     const PromptSet prompts = SetOf(job, kKeyTokens);
@@ -87,7 +87,7 @@ TEST(OutputLengths, AreThoseOfTheSmallestSubtreeWithSamples) {
   }
 }
 
-TEST(OutputLengths, ASubtreeWithoutSamplesTakesItsSiblings) {
+TEST(OutputLengths, ASubtreeWithoutSamplesHasItsSiblingsMean) {
   Job job;
   AddTask(&job, 1, 3);  // 0 to 2
   AddTask(&job, 2, 2);  // 3, 4
@@ -98,11 +98,11 @@ TEST(OutputLengths, ASubtreeWithoutSamplesTakesItsSiblings) {
       << "nothing is measured: max_tokens";
   EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 0, 0, 0, 0, 0}), (std::vector<int32_t>{10, 10, 10, 10, 10, 10}));
   EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, 0, 0, 500, 0}), (std::vector<int32_t>{10, 30, 20, 500, 500, 50}))
-      << "the mean of all is 180, and the last may not generate more than 50";
+      << "the mean of all is 180, and the last request may generate at most 50";
 }
 
-// Of four answers two have ended, after 10 and 30 tokens, and two have come to 40: 120 tokens for two ends.
-TEST(OutputLengths, AnswersThatStillRunCountAsFarAsTheyHaveCome) {
+// Two of four answers have ended, after 10 and 30 tokens, and two are at 40: 120 tokens for two ends.
+TEST(OutputLengths, RunningAnswersCountWithTheirTokensSoFar) {
   Job job;
   AddTask(&job, 1, 5);  // 0 to 4
   AddTask(&job, 2, 2);  // 5, 6
@@ -112,13 +112,13 @@ TEST(OutputLengths, AnswersThatStillRunCountAsFarAsTheyHaveCome) {
             (std::vector<int32_t>{10, 30, 60, 60, 60, 60, 60}));
   EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, -40, -900, 0, 0, 0}),
             (std::vector<int32_t>{10, 30, 490, 900, 490, 490, 490}))
-      << "what runs still is no shorter than it is";
+      << "a running answer is at least as long as now";
   EXPECT_EQ(EstimateOutputs(tree, prompts, {10, 30, 0, 0, 0, -40, 0}),
             (std::vector<int32_t>{10, 30, 20, 20, 20, 1000, 1000}))
-      << "none of the second task has ended: as long as they may be";
+      << "none of the second task has ended: max_tokens";
 }
 
-TEST(Sample, IsTheShareOfThoseThatAreNotKnown) {
+TEST(Sample, TheSampleIsAShareOfRequestsOfUnknownLength) {
   Job job;
   AddTask(&job, 1, 3000);
   AddTask(&job, 2, 3000, /*known=*/true);
@@ -133,7 +133,7 @@ TEST(Sample, IsTheShareOfThoseThatAreNotKnown) {
   EXPECT_EQ(ChooseSample(tree, prompts, {.share = 1}).size(), 3000u);
 }
 
-TEST(Sample, EverySubtreeOfTheRootHasAFew) {
+TEST(Sample, EverySubtreeOfTheRootHasAFewSamples) {
   Job job;
   for (TokenId task = 1; task <= 6; ++task) AddTask(&job, task, 50);
   AddTask(&job, 7, 2000);
@@ -142,10 +142,10 @@ TEST(Sample, EverySubtreeOfTheRootHasAFew) {
   std::vector<int> of_task(7, 0);
   for (const int32_t i : sample) ++of_task[static_cast<size_t>(std::min(6, i / 50))];
   for (int task = 0; task < 6; ++task) EXPECT_GE(of_task[static_cast<size_t>(task)], 4) << "task " << task;
-  EXPECT_LE(sample.size(), 2u * 23) << "1 % of 2300 is drawn, and as many are added at most";
+  EXPECT_LE(sample.size(), 2u * 23) << "1 % of 2300 is drawn, and at most as many are added";
 }
 
-// A job without shared prefixes has as many subtrees as requests; not all of them are samples.
+// A job without shared prefixes has as many subtrees as requests, but not all requests are sampled.
 TEST(Sample, PromptsThatShareNothingAreNotAllSampled) {
   Job job;
   for (int32_t i = 0; i < 1000; ++i) job.push_back({{i, i, i, i, i, i}, {}});
@@ -153,7 +153,7 @@ TEST(Sample, PromptsThatShareNothingAreNotAllSampled) {
   EXPECT_EQ(ChooseSample(PrefixTree::Build(prompts), prompts, {}).size(), 10u);
 }
 
-TEST(Sample, OfAJobOfKnownLengthsIsEmpty) {
+TEST(Sample, TheSampleOfAJobOfKnownLengthsIsEmpty) {
   Job job;
   AddTask(&job, 1, 20, /*known=*/true);
   const PromptSet prompts = SetOf(job, kKeyTokens);

@@ -1,4 +1,4 @@
-// Orders and parts: by hand, and against the definitions on random jobs.
+// Orders and their parts: by hand, and against the definitions on random jobs.
 #include "offline/plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,8 @@ std::vector<int32_t> RandomOutputs(uint64_t seed, size_t requests) {
   return outputs;
 }
 
-// Two tasks of one system prompt each, and two requests that share nothing. Compute-heavy is what generates little.
+// Two tasks with one system prompt each, and two requests that share nothing. Short answers make a request
+// compute-heavy.
 struct TwoTasks {
   Job job;
   std::vector<int32_t> outputs;
@@ -53,7 +54,7 @@ struct TwoTasks {
     };
     add(1, 140, 11, 2);     // 0
     add(2, 140, 21, 2000);  // 1
-    add(1, 140, 12, 3000);  // 2: not like its siblings
+    add(1, 140, 12, 3000);  // 2: unlike its siblings
     add(0, 120, 31, 500);   // 3
     add(2, 140, 22, 1500);  // 4
     add(1, 140, 13, 4);     // 5
@@ -61,7 +62,7 @@ struct TwoTasks {
   }
 };
 
-TEST(Plan, HandMadeOrders) {
+TEST(Plan, HandMadeJobsHaveTheExpectedOrders) {
   const TwoTasks two;
   const PrefixTree tree = PrefixTree::Build(SetOf(two.job, kKeyTokens));
   const auto order = [&](PlanOrder which, double split_share = 0.01) {
@@ -70,14 +71,15 @@ TEST(Plan, HandMadeOrders) {
   using Order = std::vector<int32_t>;
   EXPECT_EQ(order(PlanOrder::kFcfs), (Order{0, 1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(order(PlanOrder::kDfs), (Order{0, 2, 5, 1, 4, 3, 6}))
-      << "prefixes in the order in which the job names them";
+      << "prefixes in the order in which the job first names them";
   EXPECT_EQ(order(PlanOrder::kBalance), (Order{6, 0, 5, 3, 4, 1, 2})) << "shortest answers first";
-  // Nothing is torn apart: the first task is as heavy as its one long answer makes it.
+  // No subtree is split: the first task is as heavy as its one long answer makes it.
   EXPECT_EQ(order(PlanOrder::kBlend, 0), (Order{6, 3, 4, 1, 0, 5, 2}));
-  // 640 tokens are unique. Each task may spend half of what may be computed again; opening the first costs 3 x 100.
+  // 640 tokens are unique. Each task may spend half of the recompute budget; opening the first one costs 3 x 100.
   EXPECT_EQ(order(PlanOrder::kBlend, 299.0 / 320), (Order{6, 3, 4, 1, 0, 5, 2})) << "one token too few";
-  EXPECT_EQ(order(PlanOrder::kBlend, 300.0 / 320), (Order{6, 0, 5, 3, 4, 1, 2})) << "the outlier goes to its like";
-  EXPECT_EQ(order(PlanOrder::kBlendDualScan, 0), order(PlanOrder::kBlend, 0)) << "one plan, scanned otherwise";
+  EXPECT_EQ(order(PlanOrder::kBlend, 300.0 / 320), (Order{6, 0, 5, 3, 4, 1, 2}))
+      << "the outlier moves to requests of its density";
+  EXPECT_EQ(order(PlanOrder::kBlendDualScan, 0), order(PlanOrder::kBlend, 0)) << "one plan, scanned differently";
   EXPECT_EQ(order(PlanOrder::kBlendDualScan), order(PlanOrder::kBlend));
 }
 
@@ -93,7 +95,7 @@ TEST(Plan, RandomIsAShuffleByItsSeed) {
   EXPECT_NE(shuffled(1), RequestsOf(Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kFcfs})));
 }
 
-TEST(Plan, HasEveryRequestThatIsLeftOnce) {
+TEST(Plan, EveryRemainingRequestIsPlannedOnce) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 70);
     const std::vector<int32_t> outputs = RandomOutputs(seed, job.size());
@@ -132,8 +134,8 @@ int64_t SharedInOrder(const Plan& plan) {
   return shared;
 }
 
-// Depth first shares all that there is; splitting gives up no more than it may.
-TEST(Plan, SplittingComputesNoMoreAgainThanItsShare) {
+// Depth-first order shares everything possible; splitting gives up at most the allowed share.
+TEST(Plan, SplittingRecomputesAtMostItsShare) {
   int relocated = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Job job = RandomJob(seed, 70);
@@ -150,10 +152,10 @@ TEST(Plan, SplittingComputesNoMoreAgainThanItsShare) {
       relocated += again > 0;
     }
   }
-  EXPECT_GT(relocated, 20) << "nothing was split: the bound was not put to the test";
+  EXPECT_GT(relocated, 20) << "nothing was split: the bound was not tested";
 }
 
-// What was kept whole lies by density.
+// Subtrees that were kept whole are sorted by density.
 TEST(Plan, WholeSubtreesComeDensestFirst) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 70);
@@ -177,7 +179,7 @@ TEST(Plan, WholeSubtreesComeDensestFirst) {
   }
 }
 
-TEST(Plan, OfNothingIsEmpty) {
+TEST(Plan, APlanWithoutRequestsIsEmpty) {
   const Job job = RandomJob(2, 5);
   const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
   const std::vector<int32_t> done(5, 0);

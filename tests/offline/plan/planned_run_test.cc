@@ -1,4 +1,4 @@
-// A plan through the real scheduler, KV cache and step loop: what its order shares, and how even its steps are.
+// A plan on the real scheduler, KV cache and step loop: the sharing of its order, and the evenness of its steps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,13 +41,12 @@ Job MixedJob() {
 
 struct Figures {
   int64_t shared_tokens = 0;
-  double uneven = 0;  // deviation of the prompt tokens in ten steps over their mean, but for the first and last tenth
+  double uneven = 0;  // deviation / mean of the prompt tokens in ten steps, without the first and last tenth
   size_t steps = 0;
   int64_t preemptions = 0;
 };
 
-// Steps of 48 tokens: computing them takes as long as there are prompts, and holds long answers up as they do each
-// other.
+// Steps of 48 tokens: the prompts determine their number, and delay long answers as much as other answers do.
 Figures RunJob(const Job& job, const char* name, PlanOrder order, const char* admission = "max-length",
                int64_t token_budget = 48) {
   HarnessConfig config;
@@ -107,9 +106,9 @@ TEST(PlannedRun, BlendSharesLikeDepthFirstAndRunsEvenly) {
   EXPECT_LT(blend.steps, dfs.steps);
 }
 
-// Sequences of all ages hold their mean: more of them fit than by their longest, and fewer give their KV back than
-// where only prompts are counted.
-TEST(PlannedRun, ReservingTheMeanFillsTheMemoryAndDoesNotOutgrowIt) {
+// Sequences of all ages hold the mean length on average: more fit than by their maximal lengths, and fewer are
+// preempted than if only prompts are counted.
+TEST(PlannedRun, ReservingTheMeanFillsTheMemoryWithFewPreemptions) {
   const Job job = MixedJob();
   const Figures mean = RunJob(job, "blend", PlanOrder::kBlend, "planned-mean", 256),
                 longest = RunJob(job, "blend", PlanOrder::kBlend, "max-length", 256),

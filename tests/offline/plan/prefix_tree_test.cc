@@ -1,4 +1,4 @@
-// The tree and its totals against the prompts' tokens.
+// The tree and its totals, checked against the prompts' tokens.
 #include "offline/plan/prefix_tree.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::vector<TokenId> Tokens(TokenId token, int32_t count) {
   return std::vector<TokenId>(static_cast<size_t>(count), token);
 }
 
-// Depths, by name of the leaves: "(0: 0 1 (8: 2 3))" has requests 2 and 3 share 8 tokens.
+// The tree as text, with depths and requests: in "(0: 0 1 (8: 2 3))" requests 2 and 3 share 8 tokens.
 std::string TextOf(const PrefixTree& tree, int32_t node = 0) {
   if (tree[node].is_leaf()) return std::to_string(tree[node].request);
   std::string text = "(" + std::to_string(tree[node].depth) + ":";
@@ -62,7 +62,7 @@ void CheckStructure(const PrefixTree& tree, size_t requests) {
   ASSERT_LE(tree.size(), static_cast<int32_t>(2 * requests) + 1);
 }
 
-TEST(PrefixTree, HandMade) {
+TEST(PrefixTree, HandMadeTreesHaveTheExpectedShape) {
   const auto tree_of = [](const std::vector<std::vector<TokenId>>& prompts) {
     Job job;
     for (const auto& p : prompts) job.push_back({p, {}});
@@ -77,7 +77,7 @@ TEST(PrefixTree, HandMade) {
   EXPECT_EQ(tree_of({Tokens(1, 9), Tokens(1, 9)}), "(0: (8: 0 1))");
   EXPECT_EQ(tree_of({Tokens(1, 8), Tokens(1, 8)}), "(0: (4: 0 1))") << "the last token is not shared";
   EXPECT_EQ(tree_of({Tokens(1, 4), Tokens(1, 40)}), "(0: 0 1)");
-  // 0 and 3 share a system prompt of 10 tokens with 2 and with each other 3 more blocks.
+  // Requests 0 and 3 share a system prompt of 10 tokens with 2, and 3 more blocks with each other.
   const auto system = Tokens(5, 10);
   const auto question = join(system, Tokens(6, 14));
   EXPECT_EQ(
@@ -91,17 +91,17 @@ TEST(PrefixTree, GroupsShareNothing) {
   EXPECT_EQ(TextOf(PrefixTree::Build(SetOf(job, kKeyTokens))), "(0: (8: 0 2) (8: 1 3))");
   job.push_back({Tokens(2, 9), {.group = 3}});
   EXPECT_EQ(TextOf(PrefixTree::Build(SetOf(job, kKeyTokens))), "(0: (8: 0 2) (0: (8: 1 3) 4))")
-      << "a group of several prefixes is a node of its own";
+      << "a group of several prefixes has its own node";
 }
 
-TEST(PrefixTree, NoPrompts) {
+TEST(PrefixTree, NoPromptsMakeAnEmptyTree) {
   const PrefixTree tree = PrefixTree::Build(PromptSet(0, kKeyTokens));
   EXPECT_EQ(TextOf(tree), "(0:)");
   EXPECT_EQ(offline::SumSubtrees(tree, testing::Llama8bOnA100(), {})[0].requests, 0);
 }
 
-// The depths of all pairs are the tree.
-TEST(PrefixTree, PairsPartWhereTheirTokensDo) {
+// The depths of all pairs determine the tree.
+TEST(PrefixTree, PairsDivergeWhereTheirTokensDo) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const Job job = RandomJob(seed, 60);
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
@@ -140,8 +140,8 @@ TEST(PrefixTree, ChildrenAreInTheJobsOrder) {
   }
 }
 
-// Keys that contradict themselves, as collisions would: a worse tree, and nothing else.
-TEST(PrefixTree, KeysThatCollideAreHarmless) {
+// Contradictory keys, as from collisions, give a worse tree and do no other harm.
+TEST(PrefixTree, CollidingKeysAreHarmless) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
     PromptSet prompts(0, kKeyTokens);
@@ -156,8 +156,8 @@ TEST(PrefixTree, KeysThatCollideAreHarmless) {
   }
 }
 
-// Every node against a trie over the tokens of the requests below it; some of them are done.
-TEST(Totals, AreThoseOfATrieOverTokens) {
+// Every node is compared with a trie over the tokens of the requests below it; some of them are done.
+TEST(Totals, TotalsEqualThoseOfATrieOverTokens) {
   const offline::BatchCostModel cost = testing::Llama8bOnA100();
   for (uint64_t seed = 0; seed < 15; ++seed) {
     const Job job = RandomJob(seed, 50);
@@ -194,7 +194,7 @@ TEST(Totals, AreThoseOfATrieOverTokens) {
   }
 }
 
-TEST(CostModel, BadFiguresAreNamed) {
+TEST(CostModel, InvalidValuesAreNamed) {
   offline::BatchCostModel cost = testing::Llama8bOnA100();
   EXPECT_TRUE(cost.Check().ok());
   cost.attention_flops = 0;

@@ -1,4 +1,4 @@
-// What the planner keeps of prompts: keys that say what is shared, in a limit of bytes.
+// The prompts as stored by the planner: keys that determine shared prefixes, within a limit of bytes.
 #include "offline/plan/prompt_set.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
 
-TEST(PromptSet, KeysSayWhatABlockCacheCanShare) {
+TEST(PromptSet, KeysDetermineWhatABlockCacheCanShare) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 40);
     const PromptSet prompts = SetOf(job, 4);
@@ -45,7 +45,7 @@ TEST(PromptSet, TheLastTokenIsNeverShared) {
   EXPECT_EQ(prompts.SharedKeys(2, 3), 1);
 }
 
-TEST(PromptSet, BlockKeysOfTheCacheServeAsWell) {
+TEST(PromptSet, BlockKeysOfTheCacheGiveTheSameResult) {
   const Hash128 secret{1, 2};
   for (uint64_t seed = 1; seed < 9; seed += 3) {
     const Job job = RandomJob(seed, 30);
@@ -62,9 +62,8 @@ TEST(PromptSet, BlockKeysOfTheCacheServeAsWell) {
   }
 }
 
-// Twice as coarse is what a set with keys twice as far apart would have held from the beginning, for those that came
-// before and those that come after.
-TEST(PromptSet, CoarserKeysAreThoseOfLargerBlocks) {
+// Coarsened keys equal those of a set with twice the distance from the beginning, for prompts added before and after.
+TEST(PromptSet, CoarserKeysEqualThoseOfLargerBlocks) {
   const Job job = RandomJob(4, 60);
   PromptSet unlimited = SetOf(job, 4);
   const int64_t limit = unlimited.planner_bytes() - 1;
@@ -79,7 +78,7 @@ TEST(PromptSet, CoarserKeysAreThoseOfLargerBlocks) {
       ASSERT_LE(limited.planner_bytes(), limit);
     }
     EXPECT_FALSE(unlimited.coarsened());
-    EXPECT_TRUE(limited.coarsened()) << "a set that does not fit says that its keys are coarser";
+    EXPECT_TRUE(limited.coarsened()) << "a set that does not fit reports coarser keys";
     EXPECT_EQ(limited.key_tokens(), 8);
     EXPECT_EQ(limited.total_prompt_tokens(), unlimited.total_prompt_tokens());
     for (int32_t a = 0; a < 60; ++a) {
@@ -91,7 +90,7 @@ TEST(PromptSet, CoarserKeysAreThoseOfLargerBlocks) {
   }
 }
 
-TEST(PromptSet, WhatCannotFitIsRefusedWithTheNumbers) {
+TEST(PromptSet, ARequestThatDoesNotFitIsRefusedWithTheNumbers) {
   const int64_t limit = PlannerMemory(10, 0);
   PromptSet prompts(limit, 4);
   const std::vector<TokenId> prompt(1000, 7);
@@ -106,7 +105,7 @@ TEST(PromptSet, WhatCannotFitIsRefusedWithTheNumbers) {
   EXPECT_LE(prompts.planner_bytes(), limit);
 }
 
-TEST(PromptSet, DroppedKeysGiveTheirMemoryBack) {
+TEST(PromptSet, DroppingKeysFreesTheirMemory) {
   PromptSet prompts(0, 4);
   const std::vector<TokenId> prompt(200'000, 7);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(prompts.Add(prompt, {}).ok());
@@ -117,7 +116,7 @@ TEST(PromptSet, DroppedKeysGiveTheirMemoryBack) {
   EXPECT_EQ(prompts.prompt_tokens(9), 200'000);
 }
 
-TEST(PromptSet, BadRequestsAreNamed) {
+TEST(PromptSet, InvalidRequestsAreRefusedByField) {
   PromptSet prompts;
   EXPECT_EQ(prompts.Add({}, {}).param(), "prompt");
   const std::vector<TokenId> prompt{1, 2};

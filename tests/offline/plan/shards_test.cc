@@ -1,4 +1,4 @@
-// Shards: every request once, equal work, equal density, also where answers are not as long as was thought.
+// Shards: every request once, equal work, equal density, also if answers are not as long as estimated.
 #include "offline/plan/shards.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::SetOf;
 using testing::SlowTotals;
 using testing::TotalsOf;
 
-// [shard] Its requests.
+// [shard] its requests.
 std::vector<std::vector<int32_t>> Cut(const Job& job, const std::vector<int32_t>& outputs, int32_t shards) {
   const auto shard_of = AssignShards(PrefixTree::Build(SetOf(job, kKeyTokens)), Llama8bOnA100(), outputs, shards);
   std::vector<std::vector<int32_t>> cut(static_cast<size_t>(shards));
@@ -53,7 +53,7 @@ SlowTotals WorkOf(const Job& job, const std::vector<int32_t>& requests, const st
   return TotalsOf(job, requests, outputs, Llama8bOnA100(), kKeyTokens);
 }
 
-// A prompt of `tokens` that begins with `head`, of which there are none or `head_tokens`, and goes on like no other.
+// A prompt of `tokens` tokens: the first `head_tokens` are common to all prompts with this `head`, the rest is unique.
 void Add(Job* job, int32_t head, int32_t head_tokens, int32_t tokens) {
   testing::JobRequest r;
   for (int32_t k = 0; k < head_tokens; ++k) r.prompt.push_back(-1 - head);
@@ -62,7 +62,7 @@ void Add(Job* job, int32_t head, int32_t head_tokens, int32_t tokens) {
   job->push_back(std::move(r));
 }
 
-TEST(Shards, HaveEveryRequestOnceAndTheSameWork) {
+TEST(Shards, ShardsHaveEveryRequestOnceAndEqualWork) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const Job job = RandomJob(seed, 2000);
     Rng rng(seed);
@@ -91,9 +91,9 @@ TEST(Shards, HaveEveryRequestOnceAndTheSameWork) {
   }
 }
 
-// What is not known before it has run: the answers of one task, of long prompts, of prompts that share nothing, are all
-// long. Each shard has its part of them.
-TEST(Shards, HaveTheSameWorkWhateverTheLengthsTurnOutToBe) {
+// Not known before the run: all answers of one kind are long, of one task, of long prompts or of prompts that share
+// nothing. Each shard has its share of every kind.
+TEST(Shards, ShardsHaveEqualWorkWhateverTheLengths) {
   Job job;
   std::vector<int32_t> kind;
   for (int32_t i = 0; i < 8000; ++i) {
@@ -118,8 +118,8 @@ TEST(Shards, HaveTheSameWorkWhateverTheLengthsTurnOutToBe) {
   }
 }
 
-// Prefixes too long to be computed by each shard: a task is cut no more often than it must be.
-TEST(Shards, KeepLongPrefixesTogether) {
+// Prefixes that are too long to be computed by each shard: a task is cut no more often than necessary.
+TEST(Shards, LongPrefixesStayTogether) {
   Job job;
   for (int32_t i = 0; i < 600; ++i) Add(&job, i % 30, 400, 408);
   const std::vector<int32_t> outputs(job.size(), 10);
@@ -131,13 +131,13 @@ TEST(Shards, KeepLongPrefixesTogether) {
       computed += own.computed_tokens;
       EXPECT_NEAR(own.memory_s, all.memory_s / n, 0.06 * all.memory_s / n) << n << " shards";
     }
-    // A few more prefixes a shard; dealt out it would be one for each shard and task.
+    // A few more prefixes per shard; dealt out, it would be one for each shard and task.
     EXPECT_LE(computed, all.computed_tokens + 3 * n * 400) << n << " shards";
   }
 }
 
-// Single requests fill what tasks leave, not the other way round: then a task would find no shard with room for it.
-TEST(Shards, HaveRoomForTasks) {
+// Single requests fill the gaps that tasks leave, not the reverse: otherwise no shard would have room for a whole task.
+TEST(Shards, ShardsHaveRoomForTasks) {
   Job job;
   std::vector<int32_t> outputs;
   for (int32_t i = 0; i < 240; ++i) Add(&job, i % 3, 400, 410), outputs.push_back(10);
@@ -152,8 +152,8 @@ TEST(Shards, HaveRoomForTasks) {
   EXPECT_LE(computed, once + 400);
 }
 
-// One prefix for nearly all of the job, and a part of it for every shard.
-TEST(Shards, ShareAPrefixThatIsMostOfTheJob) {
+// One prefix for nearly all of the job: every shard has a part of it.
+TEST(Shards, APrefixOfMostOfTheJobIsSharedByAllShards) {
   Job job;
   for (int32_t i = 0; i < 6000; ++i) Add(&job, 0, i % 4 == 0 ? 0 : 1000, 1020);
   const std::vector<int32_t> outputs(job.size(), 10);
@@ -164,8 +164,8 @@ TEST(Shards, ShareAPrefixThatIsMostOfTheJob) {
   }
 }
 
-// A prefix that is too long for every shard is no reason to keep the short ones together.
-TEST(Shards, DealOutWhatIsCheapBesideWhatIsNot) {
+// One prefix that is too long for every shard does not keep requests with short prefixes together.
+TEST(Shards, RequestsWithShortPrefixesAreDealtOutBesideALongOne) {
   Job job;
   for (int32_t i = 0; i < 500; ++i) Add(&job, 0, 400, 408);
   for (int32_t i = 0; i < 12; ++i) Add(&job, 1, 8, 16);
@@ -176,8 +176,8 @@ TEST(Shards, DealOutWhatIsCheapBesideWhatIsNot) {
   }
 }
 
-// Requests that are all alike: no shard of them may be told from another, whatever the rounding.
-TEST(Shards, OfLikeRequestsHaveTheSameNumber) {
+// Identical requests: shards are equal despite rounding.
+TEST(Shards, IdenticalRequestsAreDividedEvenly) {
   Job job;
   for (int32_t i = 0; i < 1000; ++i) Add(&job, 0, 0, 6);
   const std::vector<int32_t> outputs(1000, 50);
@@ -188,14 +188,14 @@ TEST(Shards, OfLikeRequestsHaveTheSameNumber) {
   }
 }
 
-TEST(Shards, MoreThanRequestsAreEmpty) {
+TEST(Shards, ShardsWithoutRequestsAreEmpty) {
   const Job job = RandomJob(5, 3);
   const auto cut = Cut(job, {5, 5, 5}, 10);
   EXPECT_EQ(std::count_if(cut.begin(), cut.end(), [](const auto& shard) { return shard.size() == 1; }), 3);
   Cut(job, {0, 0, 0}, 10);
 }
 
-TEST(Shards, NoneAndTooManyAreRefused) {
+TEST(Shards, ZeroAndTooManyShardsAreRefused) {
   const Job job = RandomJob(5, 3);
   const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
   for (const int32_t shards : {0, -1, offline::kMostShards + 1, INT32_MAX}) {
@@ -203,8 +203,8 @@ TEST(Shards, NoneAndTooManyAreRefused) {
   }
 }
 
-// Cut by what every process knows: the rates that it has measured are its own.
-TEST(Shards, AreTheSameWhateverTheDeviceIsLike) {
+// The cut depends only on what every process knows, not on the rates that each has measured.
+TEST(Shards, ShardsDoNotDependOnTheDevicesRates) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 200);
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
@@ -214,7 +214,7 @@ TEST(Shards, AreTheSameWhateverTheDeviceIsLike) {
     cost.flops_per_token *= 1e-26;
     cost.attention_flops *= 1e-26;
     const auto shards = *AssignShards(tree, cost, outputs, 3);
-    cost.flops_per_s = 1e308;  // seconds that have hardly a digit
+    cost.flops_per_s = 1e308;  // seconds with hardly a significant digit
     cost.bytes_per_s *= 3.7654321;
     EXPECT_EQ(*AssignShards(tree, cost, outputs, 3), shards) << "seed " << seed;
   }

@@ -1,4 +1,4 @@
-// What requests read of the KV that they share, where attention reads a prefix once for all of them.
+// The KV that requests read if attention reads a shared prefix once for all of them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +20,7 @@ using testing::SetOf;
 
 constexpr int32_t kBlock = 16, kLeastTokens = 128;
 
-// Prompts of up to 400 tokens that leave each other at any block.
+// Prompts of up to 400 tokens that diverge at any block.
 Job Conversations(uint64_t seed, int32_t requests) {
   Rng rng(seed, 5);
   Job job;
@@ -37,7 +37,7 @@ Job Conversations(uint64_t seed, int32_t requests) {
   return job;
 }
 
-// Token by token: it is read with all that have the same tokens up to it, and 128 at least.
+// Per token: it is read together by all requests with the same tokens up to it, and up to at least 128.
 std::vector<double> SlowReads(const Job& job, const std::vector<int32_t>& outputs, double at_once) {
   std::map<std::vector<TokenId>, int32_t> sharers;
   const auto shared_blocks = [](const testing::JobRequest& r) { return (r.prompt.size() - 1) / kBlock; };
@@ -61,7 +61,7 @@ std::vector<double> SlowReads(const Job& job, const std::vector<int32_t>& output
   return read;
 }
 
-TEST(ReadPrompts, ArePartsOfWhatIsSharedTokenByToken) {
+TEST(ReadPrompts, ReadPromptsEqualTheSharesComputedTokenByToken) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = Conversations(seed, 60);
     Rng rng(seed);
@@ -80,7 +80,7 @@ TEST(ReadPrompts, ArePartsOfWhatIsSharedTokenByToken) {
   }
 }
 
-// One prompt of 512 tokens for all of a task, beside requests of the same shape that share nothing.
+// One prompt of 512 tokens for all requests of a task, beside requests of the same shape that share nothing.
 struct Task {
   int32_t sharers, alone;
   std::vector<int32_t> outputs;
@@ -101,7 +101,7 @@ struct Task {
   }
 };
 
-TEST(SharedReads, ThePlanCountsThemOnceForAllThatRunTogether) {
+TEST(SharedReads, SharedReadsCountOnceForRequestsThatRunTogether) {
   const Task task(20, 0);
   const double own = 1 + 128 / 2.0;  // tokens that each reads per step for itself, on average
   const double each = task.Made(false, 1 << 20).totals().memory_s;
@@ -111,11 +111,11 @@ TEST(SharedReads, ThePlanCountsThemOnceForAllThatRunTogether) {
   EXPECT_NEAR(small.totals().memory_s / each, (512 / 5.0 + own) / (512 + own), 1e-9);
   double sum = 0;
   for (int32_t i = 0; i < small.size(); ++i) sum += small.MemorySecondsAt(i);
-  EXPECT_NEAR(sum, small.totals().memory_s, 1e-9 * sum) << "the parts are the whole";
+  EXPECT_NEAR(sum, small.totals().memory_s, 1e-9 * sum) << "the parts add up to the whole";
 }
 
-// Computed once, requests that share are the less dense ones; where they are read once too, the denser ones.
-TEST(SharedReads, TheySetTheOrder) {
+// If prefixes are only computed once, requests that share are less dense; if they are also read once, denser.
+TEST(SharedReads, SharedReadsChangeTheOrder) {
   const Task task(20, 20);
   const auto first_half = [&](bool shared_reads) {
     const Plan plan = task.Made(shared_reads, 1 << 20);
@@ -127,7 +127,7 @@ TEST(SharedReads, TheySetTheOrder) {
   EXPECT_EQ(first_half(true), 20);
 }
 
-TEST(SequencesAtOnce, AreAsManyAsFit) {
+TEST(SequencesAtOnce, SequencesAtOnceIsTheNumberThatFits) {
   const Task task(0, 10);  // each holds 513 tokens and half of 128
   const auto at_once = [&](int32_t sequences, int64_t kv_tokens) {
     return offline::SequencesAtOnce(task.tree, task.outputs, sequences, kv_tokens);

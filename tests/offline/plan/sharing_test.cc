@@ -1,4 +1,4 @@
-// What an order finds in a cache, against a cache that is looked through from end to end; and a plan's summary.
+// Sharing with a cache, compared with a cache that is searched linearly; and a plan's summary.
 #include "offline/plan/sharing.h"
 
 #include <gtest/gtest.h>
@@ -65,9 +65,9 @@ int64_t SlowShared(const Plan& plan, const std::vector<int32_t>& starts, int64_t
   return shared;
 }
 
-TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
+TEST(Sharing, SharingEqualsThatOfALeastRecentlyUsedCache) {
   for (uint64_t seed = 1; seed < 16;
-       seed += 1 + seed % 2) {  // groups have edges of no tokens, which may go in any order
+       seed += 1 + seed % 2) {  // groups have edges without tokens, which may be evicted in any order
     const Job job = RandomJob(seed, 60);
     Rng rng(seed);
     std::vector<int32_t> outputs;
@@ -84,7 +84,7 @@ TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
   }
 }
 
-// Any order shares all that there is where nothing is ever dropped; depth first with room for one path only.
+// If nothing is evicted every order shares everything; depth-first needs room for one path only.
 TEST(Sharing, DepthFirstIsOptimalWithRoomForOnePrompt) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Job job = RandomJob(seed, 60);
@@ -99,8 +99,8 @@ TEST(Sharing, DepthFirstIsOptimalWithRoomForOnePrompt) {
   }
 }
 
-TEST(PlanSummary, AddsUpToTheBounds) {
-  // Four requests of one system prompt of 800 tokens and a question of 200, 100 tokens of answer each.
+TEST(PlanSummary, TheSummaryAddsUpToTheBounds) {
+  // Four requests with one system prompt of 800 tokens and a question of 200, and 100 answer tokens each.
   Job job;
   for (TokenId question = 10; question < 14; ++question) {
     testing::JobRequest r;

@@ -1,4 +1,4 @@
-// What batches may take of an engine, and as what it knows their requests.
+// The share of an engine that batches may use, and the identity of their requests in it.
 #include "offline/server/background.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Cost = BackgroundRoom::Cost;
 
-TEST(BackgroundRoomTest, KeepsToItsShare) {
+TEST(BackgroundRoomTest, BatchesStayWithinTheirShare) {
   BackgroundRoom room({.sequences = 10, .kv_tokens = 1000, .waiting_sequences = 4, .waiting_tokens = 100},
                       SystemClock());
   const Cost line{2, 40, 300};
@@ -31,12 +31,12 @@ TEST(BackgroundRoomTest, KeepsToItsShare) {
   EXPECT_TRUE(room.Take({4, 1, 0}));
   for (const Cost& begun : {line, line, Cost{1, 60, 400}}) room.Ended(begun, true, 5);
   room.Ended({4, 1, 0}, false, 0);
-  EXPECT_TRUE(room.Take({100, 100'000, 100'000})) << "alone it may be larger than all";
+  EXPECT_TRUE(room.Take({100, 100'000, 100'000})) << "alone a request may exceed the share";
   EXPECT_FALSE(room.Take({1, 1, 1}));
   EXPECT_FALSE(room.WaitFor({1, 1, 1}, kMillisecond));
 }
 
-TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
+TEST(BackgroundRoomTest, BesideOtherRequestsTheShareIsSmaller) {
   int64_t live = 0;
   BackgroundRoom room({.sequences = 8, .kv_tokens = 800}, SystemClock(), [&live] { return live; });
   const Cost line{1, 1, 50};
@@ -46,8 +46,8 @@ TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
     if (taken) room.Began(line);
     return taken;
   };
-  EXPECT_TRUE(take() && take() && take()) << "the engine is theirs alone";
-  ++live;  // a client's
+  EXPECT_TRUE(take() && take() && take()) << "only batches use the engine";
+  ++live;  // an interactive request
   EXPECT_FALSE(take());
   for (int i = 0; i < 2; ++i) room.Ended(line, true, 1), --live;
   EXPECT_TRUE(take()) << "two of eight";
@@ -57,7 +57,7 @@ TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
   EXPECT_TRUE(take());
 }
 
-// A line waits in the engine, and one that does not fit beside it is next.
+// One line waits in the engine, and another one that does not fit beside it is next.
 class QueuedRoomTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -66,38 +66,38 @@ class QueuedRoomTest : public ::testing::Test {
   }
   ManualClock clock;
   BackgroundRoom room{{.waiting_tokens = 100}, clock};
-  const int large = 0, small = 0;  // who asks
+  const int large = 0, small = 0;  // askers
   const Cost line{1, 40, 40}, long_line{1, 90, 90};
 };
 
-TEST_F(QueuedRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
-  EXPECT_FALSE(room.Take(line, &small)) << "it would fit, and is behind one that waits";
+TEST_F(QueuedRoomTest, WhileTheFirstInTheQueueDoesNotFitNoOtherIsAdmitted) {
+  EXPECT_FALSE(room.Take(line, &small)) << "it would fit, but is behind another one";
   EXPECT_FALSE(room.WaitFor(line, kMillisecond, &small));
   EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large));
   room.Began(line);
   EXPECT_TRUE(room.WaitFor(long_line, kMillisecond, &large));
   EXPECT_FALSE(room.Take(line, &small));
-  EXPECT_TRUE(room.Take(long_line, &large)) << "the room that was left is its own";
-  EXPECT_FALSE(room.Take(line, &small)) << "now it is next, and does not fit";
-  EXPECT_FALSE(room.Take({1, 1, 1}, &large)) << "who has taken goes to the end of the queue";
+  EXPECT_TRUE(room.Take(long_line, &large)) << "the free room is reserved for the first";
+  EXPECT_FALSE(room.Take(line, &small)) << "now it is next, but does not fit";
+  EXPECT_FALSE(room.Take({1, 1, 1}, &large)) << "after taking room an asker queues at the end";
   room.Began(long_line);
   EXPECT_TRUE(room.Take(line, &small));
   EXPECT_TRUE(room.Take({1, 1, 1}, &large));
 }
 
-TEST_F(QueuedRoomTest, WhoHasGoneIsNotWaitedFor) {
+TEST_F(QueuedRoomTest, AnAskerThatLeftOrFellSilentIsNotWaitedFor) {
   EXPECT_FALSE(room.Take(line, &small));
   room.Leave(&large);
   EXPECT_TRUE(room.Take(line, &small));
   EXPECT_FALSE(room.Take(long_line, &large));
   clock.Advance(kSecond / 2);
-  EXPECT_FALSE(room.Take({1, 1, 1}, &small)) << "it is not silent for long";
+  EXPECT_FALSE(room.Take({1, 1, 1}, &small)) << "the first has not been silent for long";
   clock.Advance(kSecond);
-  EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large)) << "it asks again, behind the other";
+  EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large)) << "it asks again, behind the other one";
   EXPECT_TRUE(room.Take({1, 1, 1}, &small));
 }
 
-TEST(BackgroundRoomTest, ExpectsTheAnswersThatItHasSeen) {
+TEST(BackgroundRoomTest, ExpectedTokensFollowTheAnswersSoFar) {
   BackgroundRoom room({}, SystemClock());
   const int64_t before = room.ExpectedTokens(1'000'000);
   EXPECT_EQ(room.ExpectedTokens(7), 7);
@@ -122,12 +122,12 @@ Request Line(int64_t tokens = 3) {
   request.priority = -5;
   request.slo.ttft_ns = 1;
   request.slo_class = "gold";
-  request.client = "somebody";
+  request.client = "another client";
   request.cache_salt = "own";
   return request;
 }
 
-TEST(BatchEngineTest, RequestsAreTheLastAndTheClients) {
+TEST(BatchEngineTest, RequestsHaveTheLastPriorityAndTheBatchsClient) {
   FakeEngine engine;
   BackgroundRoom room({}, SystemClock());
   BatchEngine batch(&engine, &room, {"batch of key 1", "key 1", "salt"});
@@ -142,7 +142,7 @@ TEST(BatchEngineTest, RequestsAreTheLastAndTheClients) {
   EXPECT_EQ(seen.cache_salt, "saltown");
 }
 
-TEST(BatchEngineTest, WhoFindsNoRoomWaitsForWhatItNeeds) {
+TEST(BatchEngineTest, ARequestWithoutRoomWaitsForTheRoomThatItNeeds) {
   FakeEngine engine;
   engine.Hold();
   BackgroundRoom room({.sequences = 1}, SystemClock());
@@ -151,12 +151,12 @@ TEST(BatchEngineTest, WhoFindsNoRoomWaitsForWhatItNeeds) {
   EXPECT_EQ(batch.Submit(Line(), std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(batch.WaitForRoom(1, kMillisecond).code(), StatusCode::kDeadlineExceeded);
   engine.Release();
-  EXPECT_TRUE(batch.WaitForRoom(1, 20 * kSecond).ok()) << "an end makes room";
+  EXPECT_TRUE(batch.WaitForRoom(1, 20 * kSecond).ok()) << "the end of a request frees room";
   EXPECT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
   engine.AwaitLive(0);
 }
 
-TEST(BatchEngineTest, ABatchThatHasEndedIsInNobodysWay) {
+TEST(BatchEngineTest, ABatchThatHasEndedDelaysNoOther) {
   FakeEngine engine;
   engine.Hold();
   ManualClock clock;
@@ -168,14 +168,14 @@ TEST(BatchEngineTest, ABatchThatHasEndedIsInNobodysWay) {
   two.n = 2;
   EXPECT_EQ(other->Submit(two, std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(batch.Submit(Line(), std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(batch.WaitForRoom(1, kMillisecond).code(), StatusCode::kDeadlineExceeded) << "the other is first";
+  EXPECT_EQ(batch.WaitForRoom(1, kMillisecond).code(), StatusCode::kDeadlineExceeded) << "the other batch is first";
   other->End();
   EXPECT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
   engine.Release();
   engine.AwaitLive(0);
 }
 
-TEST(BatchEngineTest, WhatTheEngineRefusesTakesNoRoom) {
+TEST(BatchEngineTest, ARequestThatTheEngineRefusesUsesNoRoom) {
   FakeEngine engine;
   engine.SetQueueLimit(0);
   BackgroundRoom room({.sequences = 1}, SystemClock());
@@ -186,7 +186,7 @@ TEST(BatchEngineTest, WhatTheEngineRefusesTakesNoRoom) {
   engine.AwaitLive(0);
 }
 
-TEST(BatchEngineTest, EndCancelsItsOwnAndRefusesTheRest) {
+TEST(BatchEngineTest, EndCancelsTheBatchsRequestsAndRefusesLaterOnes) {
   FakeEngine engine;
   engine.Hold();
   BackgroundRoom room({}, SystemClock());
@@ -197,7 +197,7 @@ TEST(BatchEngineTest, EndCancelsItsOwnAndRefusesTheRest) {
   engine.AwaitLive(1);
   EXPECT_EQ(engine.cancelled(), 3u);
   EXPECT_EQ(ended.WaitForRoom(1, kSecond).code(), StatusCode::kCancelled);
-  ASSERT_TRUE(ended.Submit(Line(), std::make_shared<NoSink>()).ok()) << "it was on its way";
+  ASSERT_TRUE(ended.Submit(Line(), std::make_shared<NoSink>()).ok()) << "it was submitted already";
   engine.AwaitLive(1);
   engine.Release();
   engine.AwaitLive(0);

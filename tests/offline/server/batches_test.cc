@@ -1,5 +1,4 @@
-// Batches on an engine that does what the test says: turns, cancel, expiry, restart, a full disk. Each line has one
-// result, whatever happens.
+// Batches on a scripted engine: turns, cancel, expiry, restart, a full disk. In every case each line has one result.
 #include "offline/server/batches.h"
 #include "base/json.h"
 
@@ -47,7 +46,7 @@ class BatchesTest : public StoreFolder {
   }
   ~BatchesTest() override { Close(); }
 
-  // The first `brief` of one token, the others of three: an engine that is held after one token ends those.
+  // The first `brief` lines have one token, the others three: an engine on hold after one token completes the first.
   static std::string Lines(int count, const std::string& name = "a", int brief = 0) {
     std::string text;
     for (int i = 0; i < count; ++i) {
@@ -78,10 +77,10 @@ class BatchesTest : public StoreFolder {
   void AwaitState(const std::string& id, BatchState state, const std::string& owner = "") {
     Until(id + " is " + kBatchStateNames[static_cast<size_t>(state)], [&] { return Row(id, owner).state == state; });
   }
-  // Of the store when no server has it.
+  // The row in the store, while no server uses it.
   BatchRow Stored(const std::string& id) { return **OpenStore()->FindBatch("", id); }
 
-  // custom_id to error code; "" for an answer. One that is there twice fails the test.
+  // custom_id to error code; "" for an answer. A duplicate custom_id fails the test.
   std::map<std::string, std::string> Results(const std::string& id) {
     std::map<std::string, std::string> found;
     const BatchRow row = Row(id);
@@ -103,7 +102,7 @@ class BatchesTest : public StoreFolder {
     return std::count_if(results.begin(), results.end(), [&](const auto& r) { return r.second == code; });
   }
 
-  // Lines of the log with this in them.
+  // Number of log lines that contain `what`.
   int64_t Logged(const std::string& what) {
     std::lock_guard lock(log_mutex_);
     return std::count_if(log_.begin(), log_.end(), [&](const auto& l) { return l.find(what) != std::string::npos; });
@@ -117,7 +116,7 @@ class BatchesTest : public StoreFolder {
   std::unique_ptr<Batches> batches_;
 };
 
-TEST_F(BatchesTest, ABatchPassesItsStatesAndLeavesFiles) {
+TEST_F(BatchesTest, ABatchPassesItsStatesAndProducesFiles) {
   Open();
   engine_.Hold();
   const std::string id = Create(Lines(3));
@@ -139,7 +138,7 @@ TEST_F(BatchesTest, ABatchPassesItsStatesAndLeavesFiles) {
   EXPECT_EQ(batches_->metrics().by_state[static_cast<size_t>(BatchState::kCompleted)], 1);
 }
 
-TEST_F(BatchesTest, TurnsGoToTheClientThatHasTheFewestRunning) {
+TEST_F(BatchesTest, TurnsGoToTheClientWithTheFewestRunningBatches) {
   Open({.running = 2});
   engine_.Hold();
   std::vector<std::string> of_a;
@@ -156,7 +155,7 @@ TEST_F(BatchesTest, TurnsGoToTheClientThatHasTheFewestRunning) {
   AwaitState(of_b, BatchState::kCompleted, "b");
 }
 
-TEST_F(BatchesTest, ACancelledBatchKeepsWhatIsDone) {
+TEST_F(BatchesTest, ACancelledBatchKeepsFinishedLines) {
   Open({.running = 1}, {.sequences = 2});
   engine_.HoldAfter(1);
   const std::string running = Create(Lines(50, "a", 5)), waiting = Create(Lines(4));
@@ -174,7 +173,7 @@ TEST_F(BatchesTest, ACancelledBatchKeepsWhatIsDone) {
   EXPECT_EQ(batches_->Cancel("", running).status().code(), StatusCode::kInvalidArgument) << "it has ended";
 }
 
-TEST_F(BatchesTest, AWindowThatHasPassedEndsWhatIsLeft) {
+TEST_F(BatchesTest, AnExpiredWindowEndsTheRemainingLines) {
   Open({.running = 1}, {.sequences = 2});
   engine_.HoldAfter(1);
   const std::string running = Create(Lines(10), "", "1h"), waiting = Create(Lines(3), "", "1h");
@@ -188,7 +187,7 @@ TEST_F(BatchesTest, AWindowThatHasPassedEndsWhatIsLeft) {
   engine_.AwaitLive(0);
 }
 
-TEST_F(BatchesTest, TheNextServerGoesOnWithEveryBatch) {
+TEST_F(BatchesTest, TheNextServerResumesEveryBatch) {
   Open({.running = 1}, {.sequences = 4});
   engine_.HoldAfter(1);
   const std::string running = Create(Lines(200, "a", 50)), waiting = Create(Lines(3, "w"));
@@ -201,10 +200,10 @@ TEST_F(BatchesTest, TheNextServerGoesOnWithEveryBatch) {
   AwaitState(running, BatchState::kCompleted);
   AwaitState(waiting, BatchState::kCompleted);
   EXPECT_EQ(CountOf(Results(running), ""), 200);
-  EXPECT_EQ(engine_.submitted().size() - before, 153u) << "what was done is not done again";
+  EXPECT_EQ(engine_.submitted().size() - before, 153u) << "finished lines do not run again";
 }
 
-TEST_F(BatchesTest, ACancelSurvivesItsServer) {
+TEST_F(BatchesTest, ACancelIsStoredBeforeItTakesEffect) {
   Open({.running = 1}, {.sequences = 1});
   engine_.Hold();
   engine_.HearNoCancel(true);
@@ -212,14 +211,14 @@ TEST_F(BatchesTest, ACancelSurvivesItsServer) {
   engine_.AwaitSubmitted(1);
   ASSERT_TRUE(batches_->Cancel("", id).ok());
   EXPECT_EQ(Row(id).state, BatchState::kCancelling);
-  EXPECT_TRUE(batches_->Cancel("", id).ok()) << "once more changes nothing";
+  EXPECT_TRUE(batches_->Cancel("", id).ok()) << "a second cancel changes nothing";
   EXPECT_EQ((*store_->FindBatch("", id))->state, BatchState::kCancelling) << "on the disk";
   engine_.HearNoCancel(false);
   AwaitState(id, BatchState::kCancelled);
   EXPECT_EQ(CountOf(Results(id), "batch_cancelled"), 5);
 }
 
-TEST_F(BatchesTest, AnotherModelDoesNotGoOnWithABatch) {
+TEST_F(BatchesTest, AnotherModelDoesNotResumeABatch) {
   Open({.running = 1}, {.sequences = 1}, {{"model", "one"}});
   engine_.HoldAfter(1);
   const std::string id = Create(Lines(50, "a", 5), "", "1h");
@@ -238,7 +237,7 @@ TEST_F(BatchesTest, AnotherModelDoesNotGoOnWithABatch) {
   EXPECT_EQ(CountOf(Results(id), "batch_expired"), 45);
 }
 
-TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
+TEST_F(BatchesTest, AFailingBatchIsTriedLessAndLessOften) {
   Open({.running = 1}, {.sequences = 1}, {{"model", "one"}});
   engine_.HoldAfter(1);
   const std::string id = Create(Lines(50, "a", 5));
@@ -247,7 +246,7 @@ TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
   engine_.Release();
   Open({.running = 1}, {}, {{"model", "two"}});
   const auto tries_by_now = [&] {
-    // Its turn comes after that of what is tried again.
+    // A new batch runs after those that are tried again.
     AwaitState(Create(Lines(1)), BatchState::kCompleted);
     return Logged("batch " + id + " waits");
   };
@@ -267,7 +266,7 @@ TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
   EXPECT_EQ(CountOf(Results(id), "batch_cancelled"), 45);
 }
 
-TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
+TEST_F(BatchesTest, AnUnusableInputFailsItsBatch) {
   Open({.lines = 3});
   const std::string empty = Create(""), many = Create(Lines(4)), right = Create(Lines(3));
   AwaitState(empty, BatchState::kFailed);
@@ -284,7 +283,7 @@ TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   EXPECT_EQ(Row(lost).errors.at(0).code, "input_lost");
 }
 
-TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
+TEST_F(BatchesTest, AFailedBatchKeepsItsResults) {
   Open({.running = 1}, {.sequences = 4});
   std::vector<std::string> ids;
   for (int i = 0; i < 2; ++i) {
@@ -294,7 +293,7 @@ TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
     Close();
     engine_.Release();
     engine_.AwaitLive(0);
-    // The next server does not run what is left of it: its input is gone.
+    // The next server does not run the remaining lines, since the input is missing.
     std::filesystem::remove(folder_ + "/files/" + Stored(ids.back()).input_file_id);
     if (i == 1) {
       std::ofstream(folder_ + "/jobs/" + ids[1], std::ios::trunc)
@@ -314,26 +313,26 @@ TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
   EXPECT_EQ(Row(ids[0]).output_tokens, 5);
 }
 
-TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
-  // Room for three sequences without a key of their prompts.
+TEST_F(BatchesTest, ABatchTooLargeForAPlanRunsInTheOrderOfItsFile) {
+  // Planner memory for three sequences without prompt keys.
   const int64_t room = PlannerMemory(3, 0);
   Open({.planner_bytes = room});
   const std::string planned = Create(Lines(3)), large = Create(Lines(40));
   AwaitState(planned, BatchState::kCompleted);
   AwaitState(large, BatchState::kCompleted);
   EXPECT_EQ(CountOf(Results(large), ""), 40);
-  EXPECT_EQ(Logged("runs in the order of its file"), 1) << "one of the two is too large, and says so once";
+  EXPECT_EQ(Logged("runs in the order of its file"), 1) << "one of the two is too large, and this is logged once";
   EXPECT_EQ(Logged("waits"), 0);
 }
 
-TEST_F(BatchesTest, AnInputThatCannotBeOpenedNowIsWaitedFor) {
+TEST_F(BatchesTest, AnInputThatCannotBeOpenedNowIsTriedAgain) {
   Open();
   const FileRow file = AddFile(*files_, "", Lines(3));
   const std::string path = store_->FilePath(file.id);
   std::filesystem::rename(path, path + "x");
-  std::filesystem::create_symlink(path, path);  // of itself
+  std::filesystem::create_symlink(path, path);  // to itself
   const std::string id = CreateOf(file.id, "", "24h");
-  Until("it has been tried", [&] { return Logged("batch " + id + " waits: cannot open") == 1; });
+  Until("the batch has been tried", [&] { return Logged("batch " + id + " waits: cannot open") == 1; });
   EXPECT_EQ(Row(id).state, BatchState::kValidating);
   std::filesystem::rename(path + "x", path);
   now_s_ += 10;
@@ -341,7 +340,7 @@ TEST_F(BatchesTest, AnInputThatCannotBeOpenedNowIsWaitedFor) {
   EXPECT_EQ(CountOf(Results(id), ""), 3);
 }
 
-TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
+TEST_F(BatchesTest, AFullDiskIsTriedAgain) {
   Open();
   signal(SIGXFSZ, SIG_IGN);
   engine_.Hold();
@@ -353,7 +352,7 @@ TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
   small.rlim_cur = 1000;
   setrlimit(RLIMIT_FSIZE, &small);
   engine_.Release();
-  Until("nothing runs any more", [&] { return batches_->metrics().running == 0; });
+  Until("no batch runs any more", [&] { return batches_->metrics().running == 0; });
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(Row(id).state, BatchState::kInProgress);
   now_s_ += 10;
@@ -361,7 +360,7 @@ TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
   EXPECT_EQ(CountOf(Results(id), ""), 40);
 }
 
-TEST_F(BatchesTest, AClientHasSoManyOpenBatches) {
+TEST_F(BatchesTest, AClientsOpenBatchesAreLimited) {
   Open({.running = 1, .open_per_owner = 2});
   engine_.Hold();
   const FileRow file = AddFile(*files_, "a", Lines(1));
@@ -373,33 +372,33 @@ TEST_F(BatchesTest, AClientHasSoManyOpenBatches) {
   engine_.Release();
 }
 
-TEST_F(BatchesTest, AfterTheSignalNoLineBegins) {
+TEST_F(BatchesTest, AfterTheStopSignalNoLineStarts) {
   Open({}, {.sequences = 2});
   engine_.HoldAfter(1);
   const std::string id = Create(Lines(20));
   engine_.AwaitSubmitted(2);
-  Until("a token of both has come", [&] { return engine_.begun() == 2; });
+  Until("both lines have a token", [&] { return engine_.begun() == 2; });
   batches_->StopBeginning();
   engine_.Release();
-  Until("the batch rests", [&] { return batches_->metrics().running == 0; });
+  Until("the batch has stopped", [&] { return batches_->metrics().running == 0; });
   EXPECT_EQ(Row(id).state, BatchState::kInProgress);
-  EXPECT_EQ(Row(id).counts.out, 2) << "those that generated go on to their end";
-  EXPECT_EQ(engine_.submitted().size(), 2u) << "a line began after the stop";
+  EXPECT_EQ(Row(id).counts.out, 2) << "lines that generated run to their end";
+  EXPECT_EQ(engine_.submitted().size(), 2u) << "a line started after the stop";
 }
 
-TEST_F(BatchesTest, AfterTheSignalNoBatchIsEnded) {
+TEST_F(BatchesTest, AfterTheStopSignalNoBatchIsEnded) {
   Open({.running = 0});
   const std::string id = Create(Lines(3), "", "1h");
   const FileRow other = AddFile(*files_, "", "x", "x", 3600);
   batches_->StopBeginning();
   now_s_ += 3600;
-  // What has looked for files whose time is up has looked for such batches before.
-  Until("the time has been seen", [&] { return !*store_->FindFile("", other.id); });
+  // The sweep that deletes expired files runs after the check for expired batches.
+  Until("the expired file is deleted", [&] { return !*store_->FindFile("", other.id); });
   Close();
   EXPECT_EQ(Stored(id).state, BatchState::kValidating);
   Open();
   AwaitState(id, BatchState::kExpired);
-  EXPECT_EQ(CountOf(Results(id), "batch_expired"), 3) << "the next server ends it";
+  EXPECT_EQ(CountOf(Results(id), "batch_expired"), 3) << "the next server ends the batch";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Files: what is stored, counted and left behind.
+// Files: what is stored and counted, and that nothing is left behind.
 #include "offline/server/files.h"
 
 #include <signal.h>
@@ -34,11 +34,11 @@ TEST_F(FilesTest, AFileSurvivesItsServer) {
   EXPECT_EQ((*found)->bytes, 7);
   EXPECT_EQ(Read(store_->FilePath(file.id)), "content");
   EXPECT_EQ(files_->stats().bytes, 7);
-  EXPECT_TRUE(store_->secret() == secret) << "owners are known by it";
-  EXPECT_FALSE(*store_->FindFile("you", file.id)) << "it is another's";
+  EXPECT_TRUE(store_->secret() == secret) << "owners are identified by it";
+  EXPECT_FALSE(*store_->FindFile("you", file.id)) << "the file has another owner";
 }
 
-TEST_F(FilesTest, WhatAKilledServerLeftIsRemovedAndNothingElse) {
+TEST_F(FilesTest, OnlyTheRemainsOfAKilledServerAreRemoved) {
   Open();
   const FileRow file = AddFile(*files_, "", "content");
   const std::string digits = "0123456789abcdef0123456789abcdef";
@@ -56,7 +56,7 @@ TEST_F(FilesTest, WhatAKilledServerLeftIsRemovedAndNothingElse) {
   EXPECT_EQ(Read(store_->FilePath(file.id)), "content");
 }
 
-// Another program's folder that happens to have such a name in it, or one whose database was lost.
+// The folder of another program that contains such a name, or one whose database was lost.
 TEST_F(FilesTest, AFolderWithFilesAndNoDatabaseIsRefused) {
   std::filesystem::create_directories(folder_ + "/jobs");
   std::ofstream(folder_ + "/jobs/mine") << "x";
@@ -67,7 +67,7 @@ TEST_F(FilesTest, AFolderWithFilesAndNoDatabaseIsRefused) {
   EXPECT_EQ(Read(folder_ + "/jobs/mine"), "x");
 }
 
-TEST_F(FilesTest, ADraftThatIsNotFinishedLeavesNothing) {
+TEST_F(FilesTest, AnUnfinishedDraftLeavesNothing) {
   Open();
   {
     auto draft = files_->Begin("me", 0);
@@ -80,13 +80,13 @@ TEST_F(FilesTest, ADraftThatIsNotFinishedLeavesNothing) {
   EXPECT_EQ(In("files").size(), 0u);
 }
 
-TEST_F(FilesTest, QuotasCountWhatIsStoredAndWhatIsBeingWritten) {
+TEST_F(FilesTest, QuotasCountStoredFilesAndDrafts) {
   Open({.file_bytes = 60, .all_bytes = 150, .owner_bytes = 100, .owner_files = 3});
   const auto begin = [this](const char* owner, int64_t announced) { return files_->Begin(owner, announced); };
   AddFile(*files_, "a", std::string(50, 'x'));
   auto writing = begin("a", 0);
   ASSERT_TRUE((*writing)->Write(std::string(45, 'x')).ok());
-  EXPECT_EQ(begin("a", 6).status().code(), StatusCode::kTooLarge) << "refused by what it announces";
+  EXPECT_EQ(begin("a", 6).status().code(), StatusCode::kTooLarge) << "refused by its announced length";
   auto second = begin("a", 5);
   ASSERT_TRUE(second.ok());
   const Status full = (*second)->Write(std::string(6, 'x'));
@@ -99,11 +99,11 @@ TEST_F(FilesTest, QuotasCountWhatIsStoredAndWhatIsBeingWritten) {
   EXPECT_TRUE((*other)->Write(std::string(55, 'x')).ok());
   EXPECT_NE((*other)->Write("x").message().find("all files together"), std::string::npos);
   writing->reset();
-  EXPECT_TRUE((*other)->Write("x").ok()) << "what was not finished is given back";
+  EXPECT_TRUE((*other)->Write("x").ok()) << "the bytes of an unfinished draft are returned";
   EXPECT_TRUE((*second)->Write(std::string(6, 'x')).ok());
 }
 
-TEST_F(FilesTest, WhoHasNoRoomGetsNoResultsMore) {
+TEST_F(FilesTest, AnOwnerWithoutRoomMayStoreNoFurtherResults) {
   Open({.file_bytes = 60, .all_bytes = 150, .owner_bytes = 100, .owner_files = 3});
   AddFile(*files_, "bytes", std::string(60, 'x'));
   EXPECT_TRUE(files_->CheckRoomForResults("bytes").ok());
@@ -113,7 +113,7 @@ TEST_F(FilesTest, WhoHasNoRoomGetsNoResultsMore) {
   EXPECT_TRUE(files_->CheckRoomForResults("count").ok());
   AddFile(*files_, "count", "x");
   EXPECT_EQ(files_->CheckRoomForResults("count").message(), "this client has 3 files, the limit; delete some");
-  EXPECT_TRUE(files_->CheckRoomForResults("nobody").ok());
+  EXPECT_TRUE(files_->CheckRoomForResults("another owner").ok());
 }
 
 TEST_F(FilesTest, AFullDiskIsAnErrorAndLeavesNothing) {
@@ -133,10 +133,10 @@ TEST_F(FilesTest, AFullDiskIsAnErrorAndLeavesNothing) {
   EXPECT_EQ(In("uploads").size(), 0u);
   EXPECT_EQ(files_->stats().writing_bytes, 0);
   EXPECT_EQ(files_->Begin("me", int64_t{1} << 60).status().code(), StatusCode::kResourceExhausted)
-      << "refused before it comes";
+      << "refused before any byte is written";
 }
 
-TEST_F(FilesTest, FilesEndWhenTheirTimeIsUp) {
+TEST_F(FilesTest, ExpiredFilesAreDeleted) {
   Open();
   const FileRow brief = AddFile(*files_, "", "x", "brief", 3600);
   const FileRow kept = AddFile(*files_, "", "x", "kept");
@@ -150,7 +150,7 @@ TEST_F(FilesTest, FilesEndWhenTheirTimeIsUp) {
   EXPECT_EQ(files_->stats().files, 1);
 }
 
-TEST_F(FilesTest, NamesAreLabelsAndNoPaths) {
+TEST_F(FilesTest, FileNamesAreLabelsAndNotPaths) {
   EXPECT_EQ(FileName("in.jsonl"), "in.jsonl");
   EXPECT_EQ(FileName("../../etc/passwd"), "passwd");
   EXPECT_EQ(FileName("C:\\folder\\in.jsonl"), "in.jsonl");
@@ -160,7 +160,7 @@ TEST_F(FilesTest, NamesAreLabelsAndNoPaths) {
   EXPECT_LE(FileName(std::string(1000, '\xff')).size(), 255u);
 }
 
-TEST_F(FilesTest, ListsGoPageByPage) {
+TEST_F(FilesTest, ListsArePaged) {
   Open();
   std::vector<std::string> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(AddFile(*files_, "me", "x").id);
@@ -181,10 +181,10 @@ TEST_F(FilesTest, ListsGoPageByPage) {
   EXPECT_EQ(store_->ListFiles("me", kOutputPurpose, {})->rows.size(), 0u);
 }
 
-TEST_F(FilesTest, FoldersThatCannotBeUsed) {
+TEST_F(FilesTest, UnusableFoldersAreRefused) {
   Open();
   const auto second = Store::Open(folder_);
-  // SQLite's lock is the process's: another server is another process, which tests/e2e has.
+  // SQLite's lock belongs to the process: tests/e2e tests another server as another process.
   EXPECT_TRUE(second.ok() || second.status().code() == StatusCode::kUnavailable);
   const std::string foreign = folder_ + "/other";
   std::filesystem::create_directories(foreign);

@@ -1,4 +1,4 @@
-// Files and batches as OpenAI's objects, and what is asked for.
+// Files and batches as OpenAI's objects, and the requests for them.
 #include "offline/server/objects.h"
 #include "base/json.h"
 
@@ -21,7 +21,7 @@ std::string ParamOf(const std::string& body) {
   return batch.ok() ? "taken" : batch.status().param();
 }
 
-TEST(BatchRequestTest, WhatIsTaken) {
+TEST(BatchRequestTest, ValidRequestsAreAccepted) {
   const auto batch = ParseBatch(Ask({{"metadata", {{"k", "v"}}},
                                      {"output_expires_after", {{"anchor", "created_at"}, {"seconds", 3600}}},
                                      {"not_known", 1}})
@@ -37,7 +37,7 @@ TEST(BatchRequestTest, WhatIsTaken) {
   EXPECT_EQ(ParamOf(Ask({{"metadata", nullptr}}).dump()), "taken");
 }
 
-TEST(BatchRequestTest, WhatIsRefusedNamesItsField) {
+TEST(BatchRequestTest, InvalidRequestsAreRefusedByField) {
   for (const std::string window : {"", "h", "0h", "-1h", "24", "24 h", "1.5h", "31d", "721h", "99999999999999999999s"})
     EXPECT_EQ(ParamOf(Ask({{"completion_window", window}}).dump()), "completion_window") << window;
   for (const std::string endpoint : {"", "/v1/embeddings", "v1/completions", "/v1/batches"})
@@ -59,7 +59,7 @@ TEST(BatchRequestTest, WhatIsRefusedNamesItsField) {
   EXPECT_EQ(ParseBatch("{", 0).status().code(), StatusCode::kInvalidArgument);
 }
 
-TEST(UploadFieldsTest, PurposeAndExpiry) {
+TEST(UploadFieldsTest, PurposeAndExpiryAreChecked) {
   using Fields = std::vector<std::pair<std::string, std::string>>;
   const auto param = [](const Fields& fields) {
     const auto parsed = ParseUpload(fields);
@@ -78,7 +78,7 @@ TEST(UploadFieldsTest, PurposeAndExpiry) {
     EXPECT_EQ(param({good[0], good[1], {good[2].first, seconds}}), "expires_after") << seconds;
 }
 
-TEST(PageTest, WhatAQuerySays) {
+TEST(PageTest, AQueryIsParsedAndChecked) {
   std::string purpose;
   const auto page = ParsePage("/v1/files?after=file-1&limit=7&order=asc&purpose=batch&x=y", 20, 100, &purpose);
   ASSERT_TRUE(page.ok());
@@ -93,7 +93,7 @@ TEST(PageTest, WhatAQuerySays) {
   EXPECT_EQ(ParsePage("?order=up", 20, 100, nullptr).status().param(), "order");
 }
 
-TEST(BatchObjectTest, HasEveryFieldOfOpenAis) {
+TEST(BatchObjectTest, ABatchHasEveryFieldOfOpenAis) {
   BatchRow batch = *ParseBatch(Ask({{"metadata", {{"k", "v"}}}}).dump(), 1000);
   batch.id = "batch_1";
   batch.output_file_id = "file-2";
@@ -122,7 +122,7 @@ TEST(BatchObjectTest, HasEveryFieldOfOpenAis) {
                             "metadata"})
     EXPECT_TRUE(waiting.contains(field)) << field;
   EXPECT_EQ(waiting["status"], "validating");
-  EXPECT_EQ(waiting["output_file_id"], nullptr) << "not before there is one";
+  EXPECT_EQ(waiting["output_file_id"], nullptr) << "null until the file exists";
   EXPECT_EQ(waiting["usage"], nullptr);
   batch.state = BatchState::kFailed;
   batch.errors = {{"empty_file", "why", "input_file_id", 3}};
@@ -131,7 +131,7 @@ TEST(BatchObjectTest, HasEveryFieldOfOpenAis) {
   EXPECT_EQ(failed["errors"]["object"], "list");
 }
 
-TEST(BatchRecordTest, IsTheSameAgain) {
+TEST(BatchRecordTest, ARecordIsReadBackUnchanged) {
   BatchRow batch = *ParseBatch(Ask({{"metadata", {{"k", "v"}}}}).dump(), 1000);
   batch.id = "batch_1";
   batch.owner = "me";

@@ -1,4 +1,4 @@
-// A folder for the files and batches of one test, and a clock that stands still.
+// A folder for the files and batches of one test, and a clock that the test advances.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class StoreFolder : public testing::Test {
     if (!row.ok()) throw std::runtime_error(row.status().ToString());
     return *row;
   }
-  // Looks again and again, for at most 20 s.
+  // Polls the condition for at most 20 s.
   static void Until(const std::string& what, const std::function<bool()>& condition) {
     for (int looks = 0; looks < 4000; ++looks) {
       if (condition()) return;

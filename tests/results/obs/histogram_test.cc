@@ -41,7 +41,7 @@ TEST(Histogram, SmallValuesAreExactAndEqualOnesCountAtOnce) {
   EXPECT_EQ(a.count(), 15);
 }
 
-TEST(Histogram, EmptyIsUnknownAndExtremesAreClamped) {
+TEST(Histogram, AnEmptyHistogramIsZeroAndExtremesAreClamped) {
   Histogram h;
   EXPECT_FALSE(h.Summarize(1).known);
   h.Add(-5);
@@ -50,7 +50,7 @@ TEST(Histogram, EmptyIsUnknownAndExtremesAreClamped) {
   EXPECT_GT(h.Quantile(1.0), 4e18);
 }
 
-TEST(Histogram, SummariesByHand) {
+TEST(Histogram, SummariesMatchValuesComputedByHand) {
   Histogram h;
   h.Add(30);
   h.Add(20, 8);
@@ -89,7 +89,7 @@ TEST(Histogram, BucketsAreWholeUpTo255AndThenReportTheirMiddle) {
   EXPECT_EQ(of({0, 5}, 0.5), 1);           // below 1 counts as 1
 }
 
-TEST(Histogram, MergingIsAddingToOne) {
+TEST(Histogram, MergingEqualsAddingAllValues) {
   Histogram a, b, all;
   for (int64_t v : {5, 300, 70000}) a.Add(v), all.Add(v);
   for (int64_t v : {1, 900000, 42}) b.Add(v, 3), all.Add(v, 3);
@@ -103,7 +103,7 @@ TEST(Histogram, MergingIsAddingToOne) {
   EXPECT_EQ(b.count(), 9);
 }
 
-TEST(Histogram, EveryValueHasABucketWithItsNeighbourhood) {
+TEST(Histogram, EveryValueIsInABucketWithItsNeighbours) {
   Histogram one;
   for (int64_t v = 1; v > 0 && v < (int64_t{1} << 61); v = v * 3 / 2 + 1) {
     Histogram h;
@@ -112,7 +112,7 @@ TEST(Histogram, EveryValueHasABucketWithItsNeighbourhood) {
   }
 }
 
-// Up to 255 every value has a bucket; 256 and 257 are the first two to share one, and no quantile is beyond the largest
+// Up to 255 every value has its own bucket; 256 and 257 are the first two to share one; no quantile exceeds the largest
 // value.
 TEST(Histogram, BucketsWidenAt256) {
   for (const int64_t v : {1, 127, 128, 129, 254, 255}) {
@@ -166,7 +166,7 @@ TEST(Histogram, SummariesAndMergesHaveEveryFigure) {
   Histogram low;
   low.Add(-5, 3);
   EXPECT_EQ(low.count(), 3);
-  EXPECT_EQ(low.sum(), 3) << "what is below one counts as one";
+  EXPECT_EQ(low.sum(), 3) << "values below one count as one";
   EXPECT_EQ(low.max(), 1);
 }
 

@@ -1,4 +1,4 @@
-// A time series for the result object.
+// The time series in a result object.
 #include "results/obs/kept_series.h"
 #include "base/json.h"
 
@@ -19,7 +19,7 @@ RunInterval IntervalAt(TimeNs from_ns) {
   return interval;
 }
 
-TEST(KeptSeriesTest, RowsHaveTheColumnsOfARunFileAndNullForWhatIsNotKnown) {
+TEST(KeptSeriesTest, RowsHaveARunFilesColumnsAndNullIfUnknown) {
   KeptSeries series(kSecond / 2);
   series.Add(IntervalAt(kSecond));
   const Json json = series.ToJson();
@@ -40,17 +40,17 @@ TEST(KeptSeriesTest, TheTableHasTokensPerSecond) {
   series.Add(IntervalAt(kSecond));
   const std::string text = series.Table();
   EXPECT_NE(text.find("tokens/s"), std::string::npos);
-  EXPECT_NE(text.find("80.0"), std::string::npos) << text;  // 40 in half a second
+  EXPECT_NE(text.find("80.0"), std::string::npos) << text;  // 40 tokens in half a second
   EXPECT_NE(text.find("31.5"), std::string::npos) << text;
 }
 
-TEST(KeptSeriesTest, WhatDoesNotFitIsCountedAndSaid) {
+TEST(KeptSeriesTest, RowsBeyondTheLimitAreCounted) {
   KeptSeries series(kMillisecond);
   for (size_t i = 0; i < KeptSeries::kMostRows + 2; ++i) series.Add(IntervalAt(static_cast<TimeNs>(i) * kMillisecond));
   const Json json = series.ToJson();
   EXPECT_EQ(json["rows"].size(), KeptSeries::kMostRows);
   EXPECT_EQ(json["left_out"], 2);
-  EXPECT_NE(series.Table().find("and 2 more: take a longer interval, or a run file (--run-out)"), std::string::npos);
+  EXPECT_NE(series.Table().find("and 2 more: use a longer interval, or a run file (--run-out)"), std::string::npos);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(PrometheusText, WritesTheExpositionFormat) {
             "y_seconds_bucket{model_name=\"a\\\"b\\\\c\\n\",le=\"+Inf\"} 5\n");
 }
 
-TEST(PrometheusText, FamiliesHoldSamplesWithLabelsOfTheirOwn) {
+TEST(PrometheusText, SamplesOfAFamilyHaveTheirOwnLabels) {
   PrometheusText text(Labels{{"model_name", "m"}});
   text.Gauge("g", "A level.", -2.5);
   text.Family("f_total", PrometheusText::Type::kCounter, "By reason.");
@@ -47,7 +47,7 @@ TEST(PrometheusText, FamiliesHoldSamplesWithLabelsOfTheirOwn) {
             "h_bucket{model_name=\"m\",kind=\"k\",le=\"+Inf\"} 3\n");
 }
 
-TEST(BucketHistogram, ABoundBelongsToItsBucket) {
+TEST(BucketHistogram, UpperBoundsAreInclusive) {
   BucketHistogram h({1, 10});
   h.Observe(1);
   h.Observe(1.0001, 3);

@@ -1,4 +1,4 @@
-// Conditions on a run and the figures that they are about: what they take, what they say, and where they find a fault.
+// Conditions on a run and their metrics: syntax, verdicts and errors.
 #include "results/obs/run_condition.h"
 #include "base/json.h"
 
@@ -12,7 +12,7 @@
 namespace tactus::results {
 namespace {
 
-// A result in which every figure of `metric_test` is another number.
+// A result in which every metric of `metric_test` has a different value.
 RunResult SomeResult() {
   RunResult r;
   r.duration_s = 10;
@@ -57,21 +57,21 @@ TEST(RunCondition, ComparesWithUnits) {
   }
 }
 
-TEST(RunCondition, AFigureThatIsNotKnownHoldsNothing) {
+TEST(RunCondition, AnUnknownMetricDoesNotHold) {
   for (const char* text : {"p99(ttft)<=1s", "p99(ttft)>=0", "attainment(batch)>=0", "mfu>=0", "cost<=5"})
     EXPECT_FALSE(Holds(text)) << text;
   const auto condition = RunCondition::Parse("p99(ttft)<=1s");
   const auto verdicts = condition->Check(RunJson(SomeResult()));
-  EXPECT_EQ(VerdictText(condition->clauses()[0], verdicts[0]), "p99(ttft)<=1s: the run has no such value");
+  EXPECT_EQ(VerdictText(condition->clauses()[0], verdicts[0]), "p99(ttft)<=1s: the run has no value");
 }
 
-TEST(RunCondition, NamesThePlaceAndWhatMayBeThere) {
+TEST(RunCondition, ErrorsNameThePositionAndTheExpectedText) {
   const std::pair<const char*, std::vector<const char*>> kCases[] = {
       {"", {"position 1", "its end", "a clause such as"}},
       {"p99(tbt)<=100ms and", {"position 20", "its end"}},
       {"p99(tbt)<=100ms or rejected==0", {"position 17", "'or rejected==0'", "'and'"}},
-      {"p98(tbt)<=100ms", {"position 1", "'p98' is no metric", "p99", "ttft", "goodput"}},
-      {"p99(itl)<=100ms", {"position 1", "'itl' is no metric"}},
+      {"p98(tbt)<=100ms", {"position 1", "'p98' is not a metric", "p99", "ttft", "goodput"}},
+      {"p99(itl)<=100ms", {"position 1", "'itl' is not a metric"}},
       {"rejected==0 and p99(itl)<=1s", {"position 17", "'itl'"}},
       {"p99(tbt)<=100", {"position 14", "is a time", "ms, s"}},
       {"p99(tbt)<=100req", {"position 14", "is a time"}},
@@ -83,8 +83,8 @@ TEST(RunCondition, NamesThePlaceAndWhatMayBeThere) {
       {"p99(tbt)<=nan", {"position 11", "number"}},
       {"p99(tbt<=5ms", {"')' is missing"}},
       {"tbt<=5ms", {"many values", "p99(tbt)"}},
-      {"p99(goodput)<=5", {"'goodput' is one value"}},
-      {"goodput(chat)>=1", {"not known by class"}},
+      {"p99(goodput)<=5", {"'goodput' is a single value"}},
+      {"goodput(chat)>=1", {"no values by class"}},
   };
   for (const auto& [text, parts] : kCases) {
     const std::string error = ErrorOf(text);
@@ -93,7 +93,7 @@ TEST(RunCondition, NamesThePlaceAndWhatMayBeThere) {
   EXPECT_NE(ErrorOf(std::string(5000, 'x')).find("5000 bytes"), std::string::npos);
 }
 
-TEST(RunCondition, ANameStandsForItsClauses) {
+TEST(RunCondition, ANamedConditionExpandsToItsClauses) {
   const NamedCondition named[] = {{"strict-one", "p99(tbt)<=24ms and p50(delay)<=2s"}};
   const auto condition = RunCondition::Parse("strict-one and rejected==3", named);
   ASSERT_TRUE(condition.ok());
@@ -104,12 +104,13 @@ TEST(RunCondition, ANameStandsForItsClauses) {
 }
 
 TEST(RunMetric, EveryMetricIsAFieldOfTheResult) {
-  // With every part of the result there, each metric leads to a field, known or null.
+  // With every part of the result present, each metric's path exists, with a number or null.
   RunResult r = SomeResult();
   r.simulated.emplace();
   r.simulated->bubbles.emplace();
   Json json = RunJson(r);
-  json["cost_per_million_tokens"] = json["cost_per_million_output_tokens"] = nullptr;  // of simulations (sim_run.cc)
+  json["cost_per_million_tokens"] = json["cost_per_million_output_tokens"] = nullptr;  // only in simulations
+                                                                                       // (sim_run.cc)
   for (const MetricInfo& m : Metrics()) {
     EXPECT_TRUE(json.contains(Json::json_pointer(m.path))) << m.name;
     if (m.of_class == nullptr) continue;
@@ -117,7 +118,7 @@ TEST(RunMetric, EveryMetricIsAFieldOfTheResult) {
   }
 }
 
-TEST(RunMetric, NamesReadBack) {
+TEST(RunMetric, NamesParseToTheSameMetric) {
   for (const RunMetric& metric : RunMetric::All()) {
     const auto again = RunMetric::Parse(metric.Name());
     ASSERT_TRUE(again.ok()) << metric.Name();

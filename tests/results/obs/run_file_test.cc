@@ -1,4 +1,4 @@
-// Run files: what is written is read back, and no file, however cut or damaged, is taken for a whole one.
+// Run files: written rows are read back, and no truncated or damaged file is read as complete.
 #include "results/obs/run_file.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ RunStep AStep(int64_t number) {
   return s;
 }
 
-// Keeps what it is told, with texts of its own.
+// Stores all rows, with copies of their texts.
 class Kept : public RunVisitor {
  public:
   void Request(const RunRequest& r) override {
@@ -150,7 +150,7 @@ TEST_F(RunFileTest, ReadsBackWhatWasWritten) {
   const RunRequest& r = kept.requests[0];
   const RunRequest expected = ARequest(7);
   EXPECT_EQ(r.number, 7);
-  EXPECT_EQ(kept.ids[0], "client__7__");  // what a cell cannot hold
+  EXPECT_EQ(kept.ids[0], "client__7__");  // characters that a cell cannot hold are replaced
   EXPECT_EQ(r.replica, 1);
   EXPECT_EQ(r.arrival_ns, expected.arrival_ns);
   EXPECT_EQ(r.scheduled_ns, expected.scheduled_ns);
@@ -188,7 +188,7 @@ TEST_F(RunFileTest, TablesOfManyPartsKeepTheirOrder) {
   ASSERT_TRUE(Read(path, &kept).ok());
   ASSERT_EQ(kept.steps.size(), static_cast<size_t>(kSteps));
   for (int64_t i = 0; i < kSteps; ++i) ASSERT_EQ(kept.steps[static_cast<size_t>(i)].step, i);
-  EXPECT_LT(fs::file_size(path), 400'000u) << "is it compressed?";
+  EXPECT_LT(fs::file_size(path), 400'000u) << "the file is not compressed";
 }
 
 TEST_F(RunFileTest, ARecordingThatWasNotClosedIsIncompleteAndKeepsItsRows) {
@@ -204,11 +204,11 @@ TEST_F(RunFileTest, ARecordingThatWasNotClosedIsIncompleteAndKeepsItsRows) {
   EXPECT_GT(kept.steps.size(), 15'000u);
 }
 
-// However a file is cut, it is an error or a run that says that it is not complete.
-TEST_F(RunFileTest, NoCutFileIsTakenForAWholeOne) {
+// A file truncated at any point is an error or an incomplete run.
+TEST_F(RunFileTest, ATruncatedFileIsNeverComplete) {
   const std::string whole = SmallRun(Path("run"));
   const std::string cut = Path("cut");
-  const size_t result_ends = whole.find("PK\x01\x02");  // the archive's directory, behind the last part
+  const size_t result_ends = whole.find("PK\x01\x02");  // the archive's directory, after the last part
   ASSERT_NE(result_ends, std::string::npos);
   int incomplete = 0;
   for (size_t size = 0; size < result_ends; ++size) {
@@ -217,7 +217,7 @@ TEST_F(RunFileTest, NoCutFileIsTakenForAWholeOne) {
     const auto run = Read(cut, &kept);
     if (!run.ok()) continue;
     ++incomplete;
-    // The data descriptor behind the last part may be cut: all of its text is there.
+    // The data descriptor after the last part may be cut: its text is complete.
     if (run->complete()) {
       EXPECT_GE(size + 24, result_ends) << "cut to " << size;
     }
@@ -247,7 +247,7 @@ TEST_F(RunFileTest, FlippedBitsNeverCrash) {
 TEST_F(RunFileTest, DamagedRowsNameWhereTheyAre) {
   const std::string path = Path("run");
   std::string bytes = SmallRun(path);
-  // A byte in the middle of the first table's part.
+  // Damages a byte in the middle of the first table's part.
   const size_t at = bytes.find("requests/000000.csv") + 60;
   bytes[at] = static_cast<char>(bytes[at] ^ 0x55);
   WriteBytes(path, bytes);
@@ -257,7 +257,7 @@ TEST_F(RunFileTest, DamagedRowsNameWhereTheyAre) {
   EXPECT_NE(run.status().message().find("damaged in requests/000000.csv"), std::string::npos) << run.status().message();
 }
 
-TEST_F(RunFileTest, WhatIsNoRunFileIsSaidSo) {
+TEST_F(RunFileTest, OtherFilesAreReportedAsNotRunFiles) {
   const std::string path = Path("file");
   for (const char* text : {"", "{\"duration_s\": 3}\n", "PK\x03\x04 and then nothing of a zip archive"}) {
     WriteBytes(path, text);
@@ -270,20 +270,20 @@ TEST_F(RunFileTest, WhatIsNoRunFileIsSaidSo) {
   EXPECT_EQ(Read(Path("none"), nullptr).status().code(), StatusCode::kNotFound);
 }
 
-TEST_F(RunFileTest, ARunWithNothingInItIsAnError) {
+TEST_F(RunFileTest, AnEmptyRunIsAnError) {
   const std::string path = Path("run");
   Writer(path).reset();
   const auto run = Read(path, nullptr);
   ASSERT_FALSE(run.ok());
-  EXPECT_NE(run.status().message().find("has nothing in it"), std::string::npos) << run.status().message();
+  EXPECT_NE(run.status().message().find("is empty"), std::string::npos) << run.status().message();
 }
 
-TEST_F(RunFileTest, ARunToWhichNothingCameIsAnErrorToo) {
+TEST_F(RunFileTest, ARunWithoutRequestsIsAnError) {
   const std::string path = Path("run");
   ASSERT_TRUE(Writer(path)->Close("{}").ok());
   const auto run = Read(path, nullptr);
   ASSERT_FALSE(run.ok());
-  EXPECT_NE(run.status().message().find("no request came"), std::string::npos) << run.status().message();
+  EXPECT_NE(run.status().message().find("it recorded no requests"), std::string::npos) << run.status().message();
 }
 
 TEST_F(RunFileTest, AFullDiskIsAnError) {
@@ -303,7 +303,7 @@ TEST(RunSeriesTest, CountsByInterval) {
   series.Tokens(600 * kMillisecond, 100 * kMillisecond, false, 2);
   series.Ended(3 * kSecond, RunSeries::End::kCompleted);
   series.Ended(3 * kSecond, RunSeries::End::kRejected);
-  series.Arrived(10 * kSecond);  // after seconds in which nothing was in flight
+  series.Arrived(10 * kSecond);  // after seconds without requests in flight
   series.Finish();
 
   std::vector<int64_t> from_s, in_flight;

@@ -1,4 +1,4 @@
-// The one result: what is counted of a run, and what is said of it.
+// The result object: what is counted and how it is reported.
 #include "results/obs/run_result.h"
 #include "base/json.h"
 
@@ -12,7 +12,7 @@
 namespace tactus::results {
 namespace {
 
-TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
+TEST(ExactValues, QuantilesAreTheSmallestSufficientValues) {
   ExactValues v;
   EXPECT_FALSE(v.Summarize(1).known);
   v.Add(30);
@@ -45,7 +45,7 @@ EndedRequest Ended(TimeNs arrival, DurationNs delay, DurationNs ttft, TimeNs don
   return r;
 }
 
-TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
+TEST(RunResult, LatenciesCountCompletedRequestsAndDelaysAllThatRan) {
   RunAccumulator run(true);
   run.Tokens(800, 700, true);
   run.Tokens(850, 50, false, 4);
@@ -61,8 +61,8 @@ TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
   EXPECT_DOUBLE_EQ(r.tbt_ms.mean, 50 * kMs);
   EXPECT_DOUBLE_EQ(e.scheduling_delay_ms.mean, (60 + 10 + 5 + 7) / 4.0 * kMs);
   EXPECT_DOUBLE_EQ(r.e2e_ms.mean, (800 + 400 + 90) / 3.0 * kMs);
-  EXPECT_DOUBLE_EQ(r.normalized_ttft_ms.mean, 10 * kMs) << "of a prompt whose length is not known there is none";
-  EXPECT_DOUBLE_EQ(r.tpot_ms.mean, 600 / 3.0 * kMs) << "not of a single token";
+  EXPECT_DOUBLE_EQ(r.normalized_ttft_ms.mean, 10 * kMs) << "none for a prompt of unknown length";
+  EXPECT_DOUBLE_EQ(r.tpot_ms.mean, 600 / 3.0 * kMs) << "none for a single token";
   EXPECT_EQ(r.completed, 3);
   EXPECT_EQ(r.failed, 2);
   EXPECT_EQ(r.prompt_tokens, 40);
@@ -70,8 +70,8 @@ TEST(RunResult, LatenciesAreOfWhatHasCompletedDelaysOfWhatEverRan) {
   EXPECT_DOUBLE_EQ(r.duration_s, 900e-9);
 }
 
-// Ten requests, one a second from 1 s on, each with its first token after its number of milliseconds and its end after
-// 2.5 s, and as many steps and gaps as long as they are late.
+// Ten requests, one per second from 1 s on. Request n gets its first token after n milliseconds and ends after 2.5 s;
+// steps and gaps take n milliseconds too.
 RunResult Windowed(RunLength warmup, RunLength measure, EngineFigures* engine = nullptr) {
   RunAccumulator run(true, RunWindow(warmup, measure, 10));
   const auto end = [&run](TimeNs arrival_s) {
@@ -91,8 +91,8 @@ RunResult Windowed(RunLength warmup, RunLength measure, EngineFigures* engine = 
   return run.Outcome();
 }
 
-// From 3 s to 7 s: requests 3 to 6 came then, requests 1 to 4 ended then.
-TEST(RunResult, AWindowCountsWhatCameInItAndThroughputWhatEndedInIt) {
+// From 3 s to 7 s: requests 3 to 6 arrived, requests 1 to 4 ended.
+TEST(RunResult, AWindowCountsItsArrivalsAndThroughputItsEnds) {
   EngineFigures e;
   const RunResult r = Windowed({.ns = 2 * kSecond}, {.ns = 4 * kSecond}, &e);
   EXPECT_DOUBLE_EQ(r.duration_s, 4);
@@ -111,7 +111,7 @@ TEST(RunResult, AWindowCountsWhatCameInItAndThroughputWhatEndedInIt) {
   EXPECT_DOUBLE_EQ(e.scheduling_delay_ms.max, 6e-6);
 }
 
-// Whatever is given, the load's end is not measured: the window closes with the last arrival, at 10 s.
+// The load's end is never measured: the window closes with the last arrival, at 10 s.
 TEST(RunResult, AWindowClosesWithTheLastArrival) {
   const RunResult all = Windowed({}, {});
   EXPECT_DOUBLE_EQ(all.duration_s, 11.5);
@@ -123,10 +123,10 @@ TEST(RunResult, AWindowClosesWithTheLastArrival) {
     EXPECT_EQ(r.served->requests, 7) << "requests 1 to 7";
   }
   const RunResult endless = Windowed({.ns = kNever - 1}, {.ns = kNever});
-  EXPECT_EQ(endless.completed, 0) << "a length beyond all time";
+  EXPECT_EQ(endless.completed, 0) << "a length beyond the range of times";
   const RunResult counted = Windowed({.requests = 1}, {.requests = 3});
   EXPECT_DOUBLE_EQ(counted.duration_s, 3);
-  EXPECT_EQ(counted.completed, 3) << "requests 2 to 4, until the fifth comes";
+  EXPECT_EQ(counted.completed, 3) << "requests 2 to 4, until the fifth arrives";
   EXPECT_DOUBLE_EQ(*counted.measured_from_s, 1);
   const RunResult late = Windowed({.ns = 60 * kSecond}, {});
   EXPECT_EQ(late.completed, 0);
@@ -134,7 +134,7 @@ TEST(RunResult, AWindowClosesWithTheLastArrival) {
   EXPECT_FALSE(late.request_throughput().has_value());
 }
 
-TEST(RunResult, WhatWasRejectedCountsAgainstAttainment) {
+TEST(RunResult, RejectedRequestsLowerAttainment) {
   RunAccumulator run;
   EndedRequest kept = Ended(0, 1, 5, 10, 3, 2);
   kept.slo.jct_ns = 10;
@@ -142,7 +142,7 @@ TEST(RunResult, WhatWasRejectedCountsAgainstAttainment) {
   run.Ended(kept);
   run.Rejected(0, {.jct_ns = 10}, "chat", "no room");
   run.Rejected(0, {.ttft_ns = 10}, "batch", "too long");
-  run.Rejected(0, {}, "batch");  // promised nothing
+  run.Rejected(0, {}, "batch");  // without objectives
   const RunResult r = run.Outcome();
   EXPECT_EQ(r.rejected, 3);
   EXPECT_EQ(r.first_rejection, "no room");
@@ -154,7 +154,7 @@ TEST(RunResult, WhatWasRejectedCountsAgainstAttainment) {
   EXPECT_DOUBLE_EQ(*r.goodput(), 1 / 10e-9);
 }
 
-TEST(RunResult, AnObjectiveThatIsJustMetIsKept) {
+TEST(RunResult, AnObjectiveMetExactlyCountsAsMet) {
   EndedRequest r = Ended(100, 1, 30, 200, 3, 4);
   r.longest_gap_ns = 20;
   for (const auto& [slo, kept] : std::initializer_list<std::pair<Slo, bool>>{
@@ -171,22 +171,22 @@ TEST(RunResult, AnObjectiveThatIsJustMetIsKept) {
   EXPECT_FALSE(KeptSlo(r)) << "without a first token";
 }
 
-// Each objective by itself, of whom states it; gaps by themselves, whatever became of their requests.
+// Each objective counts the requests that state it; gaps count whatever the outcome of their requests.
 TEST(RunResult, EveryObjectiveHasItsOwnAttainment) {
   RunAccumulator run(true);
   EndedRequest r = Ended(100, 1, 30, 200, 3, 5);  // first token after 30, end after 100
   r.longest_gap_ns = 40;
   r.gaps = 4;
   r.late_gaps = 1;
-  r.slo = {30, 39, 99};  // keeps the first alone
+  r.slo = {30, 39, 99};  // meets only the first
   r.slo_class = "chat";
   run.Ended(r);
-  r.slo = {29, 40, 100};  // keeps the others
+  r.slo = {29, 40, 100};  // meets the others
   r.late_gaps = 0;
   run.Ended(r);
   r.slo = {0, 40, 0};
   run.Ended(r);
-  r.ok = false;  // kept nothing, but its gaps were as they were
+  r.ok = false;  // met nothing, but its gaps still count
   run.Ended(r);
   run.Rejected(0, {.ttft_ns = 5, .tbt_ns = 5}, "chat");
   const RunResult all = run.Outcome();
@@ -198,7 +198,7 @@ TEST(RunResult, EveryObjectiveHasItsOwnAttainment) {
   EXPECT_EQ(all.classes.at("chat").gaps.stated, 16);
 }
 
-TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
+TEST(RunResult, EachClassHasItsOwnLatencies) {
   RunAccumulator run(true);
   for (const auto& [name, ttft] : {std::pair("chat", 10), std::pair("chat", 30), std::pair("batch", 500)}) {
     EndedRequest r = Ended(0, 1, ttft, ttft + 100, 3, 3);
@@ -209,7 +209,7 @@ TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
   EndedRequest failed = Ended(0, 1, 7, 8, 3, 1, false);
   failed.slo_class = "batch";
   run.Ended(failed);
-  run.Ended(Ended(0, 1, 900, 1000, 3, 3));  // of no class, and promised nothing
+  run.Ended(Ended(0, 1, 900, 1000, 3, 3));  // without class and objectives
   run.Rejected(0, {}, "batch");
   const RunResult r = run.Outcome();
   constexpr double kMs = 1e-6;
@@ -221,14 +221,14 @@ TEST(RunResult, ClassesHaveLatenciesOfTheirOwn) {
   EXPECT_DOUBLE_EQ(chat.tpot_ms.mean, 50 * kMs);
   EXPECT_DOUBLE_EQ(chat.longest_gap_ms.max, 60 * kMs);
   EXPECT_EQ(std::tie(batch.completed, batch.failed, batch.rejected), std::make_tuple(1, 1, 1));
-  EXPECT_DOUBLE_EQ(batch.ttft_ms.max, 500 * kMs) << "not of the one that failed";
+  EXPECT_DOUBLE_EQ(batch.ttft_ms.max, 500 * kMs) << "without the failed request";
   EXPECT_EQ(batch.slo_attainment(), std::nullopt);
   const std::string table = RunTable(r);
   EXPECT_NE(table.find("\nchat                          2      -      -      -      -      -"), std::string::npos)
       << table;
 }
 
-// A server's clients name classes: what is kept of them has a bound.
+// Clients choose class names, so the number of classes is bounded.
 TEST(RunResult, ClassesBeyondTheBoundAreCountedTogether) {
   RunAccumulator run;
   for (int i = 0; i < 100; ++i) run.Rejected(0, {}, "class " + std::to_string(i));
@@ -238,7 +238,7 @@ TEST(RunResult, ClassesBeyondTheBoundAreCountedTogether) {
 }
 
 // Every object has every field; a simulation's has some more.
-TEST(RunResult, WhatIsNotKnownIsNull) {
+TEST(RunResult, UnknownFieldsAreNull) {
   const auto bare = SortedJson::parse(ToJson({}));
   RunResult full;
   full.engine.emplace();
@@ -288,7 +288,7 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
   EXPECT_TRUE(simulated["bubbles"].is_null());
 }
 
-// Every field of the object, and of its requests, in code spans of the page's section "Result".
+// docs/api.md, section "Result", names every field of the object and of its requests in code spans.
 TEST(RunResultPage, NamesEveryField) {
   std::ifstream file(test::SourcePath("docs/api.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), {});
@@ -310,7 +310,7 @@ TEST(RunResultPage, NamesEveryField) {
   }
 }
 
-TEST(RunResult, TheEngineCountsSequencesPerStepAndItsOwnTime) {
+TEST(RunResult, EngineFiguresCountSequencesPerStepAndStepTimes) {
   RunAccumulator run;
   run.Step(0, 2000000, 3);
   run.Step(0, 4000000, 4);

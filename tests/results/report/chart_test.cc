@@ -1,4 +1,4 @@
-// Charts are the same bytes on every machine. A chart that is meant to change: run with TACTUS_WRITE_GOLDEN=1, look at
+// Charts are the same bytes on every machine. To change a chart on purpose: run with TACTUS_WRITE_GOLDEN=1, check
 // tests/results/report/golden/*.svg in a browser, light and dark, and commit them.
 #include "results/report/chart.h"
 
@@ -56,11 +56,11 @@ BarPlot Kept() {
   return plot;
 }
 
-TEST(ChartTest, LinesWithABandALimitAndMarks) {
+TEST(ChartTest, DrawsLinesWithABandALimitAndMarks) {
   ExpectGolden("lines", Svg(Gaps(), true));
 }
 
-// On a phone's 390 pixels its text is about as large as the page's; a file of its own is wider.
+// On a phone's 390 pixels a chart's text is about as large as the page's; a separate file is wider.
 TEST(ChartTest, APictureOfAPageIsAsWideAsAPhone) {
   EXPECT_NE(Svg(Gaps(), false).find("viewBox=\"0 0 400 "), std::string::npos);
   EXPECT_NE(Svg(Kept(), false).find("viewBox=\"0 0 400 "), std::string::npos);
@@ -68,7 +68,7 @@ TEST(ChartTest, APictureOfAPageIsAsWideAsAPhone) {
   ExpectGolden("page_lines", Svg(Gaps(), false));
 }
 
-TEST(ChartTest, MarksBesideEachOtherAreOneArea) {
+TEST(ChartTest, AdjacentMarksFormOneArea) {
   LinePlot plot = Gaps();
   plot.lines[0] = {.name = "longest", .x = {0, 1, 2, 3, 4}, .y = {40, 150, 150, 150, 45}};
   plot.marks = {{1, 100, 150, 1}, {2, 100, 150, 1}, {3, 100, 150, 1}};
@@ -85,7 +85,7 @@ TEST(ChartTest, MarksBesideEachOtherAreOneArea) {
   EXPECT_NEAR(right[1], left[2], 0.11);
 }
 
-TEST(ChartTest, LogarithmicAxis) {
+TEST(ChartTest, DrawsALogarithmicAxis) {
   LinePlot plot = Gaps();
   plot.log_y = true;
   plot.lines[0].y[2] = 9000;
@@ -93,7 +93,7 @@ TEST(ChartTest, LogarithmicAxis) {
   ExpectGolden("log", Svg(plot, true));
 }
 
-TEST(ChartTest, StackedAreas) {
+TEST(ChartTest, DrawsStackedAreas) {
   LinePlot plot = Gaps();
   plot.stacked = true;
   plot.limit.reset();
@@ -102,18 +102,18 @@ TEST(ChartTest, StackedAreas) {
   ExpectGolden("stacked", Svg(plot, true));
 }
 
-TEST(ChartTest, GroupedBars) {
+TEST(ChartTest, DrawsGroupedBars) {
   ExpectGolden("bars", Svg(Kept(), true));
 }
 
-TEST(ChartTest, StackedBars) {
+TEST(ChartTest, DrawsStackedBars) {
   BarPlot plot = Kept();
   plot.stacked = true;
   plot.y_top.reset();
   ExpectGolden("stacked_bars", Svg(plot, true));
 }
 
-TEST(ChartTest, NothingToShowIsSaid) {
+TEST(ChartTest, AnEmptyChartSaysNothingToShow) {
   LinePlot plot;
   plot.title = "Empty";
   EXPECT_NE(Svg(plot, false).find("Nothing to show."), std::string::npos);
@@ -122,8 +122,8 @@ TEST(ChartTest, NothingToShowIsSaid) {
   EXPECT_NE(Svg(plot, false).find("Nothing to show."), std::string::npos);
 }
 
-// Whatever the values, a chart ends and has no number that a browser cannot read.
-TEST(ChartTest, ExtremeValues) {
+// For any values a chart is finite and contains only numbers that browsers can read.
+TEST(ChartTest, ExtremeValuesGiveAValidChart) {
   for (const double value : {0.0, 1e-300, 1e-9, 1.0, 1e300, -5.0, std::numeric_limits<double>::infinity()}) {
     for (const bool log : {false, true}) {
       LinePlot plot;
@@ -149,7 +149,7 @@ TEST(ChartTest, NamesAreEscaped) {
 TEST(ChartTest, TicksAreRoundAndCover) {
   EXPECT_EQ(Ticks(0, 100, 6), (std::vector<double>{0, 20, 40, 60, 80, 100}));
   EXPECT_EQ(Ticks(0, 7, 6), (std::vector<double>{0, 2, 4, 6, 8}));
-  EXPECT_EQ(Ticks(3, 3, 6).size(), 6u);  // of a range without a length
+  EXPECT_EQ(Ticks(3, 3, 6).size(), 6u);  // a range of length 0
 }
 
 TEST(ChartTest, NumbersAreShort) {

@@ -1,4 +1,4 @@
-// From run files to a page: what it shows, that it asks for nothing, that names cannot break it.
+// From run files to a page: its contents, no external resources, escaped names.
 #include "results/report/page.h"
 #include "base/json.h"
 
@@ -38,13 +38,13 @@ TEST(PageTest, OneRunHasAllItsPictures) {
   EXPECT_TRUE(report.comparison.empty());
   EXPECT_EQ(report.runs[0].label, "a");
   const std::string page = Page(report);
-  EXPECT_NE(page.find("tactus sim --rate 8</p>"), std::string::npos) << "what was stated, without where it was written";
+  EXPECT_NE(page.find("tactus sim --rate 8</p>"), std::string::npos) << "the stated options, without output files";
   EXPECT_NE(page.find("<td>TTFT</td><td>60</td>"), std::string::npos);
 }
 
-TEST(PageTest, AnIntervalStandsAtItsMiddleAndTheLastIsAsLongAsTheRun) {
+TEST(PageTest, AnIntervalIsDrawnAtItsMiddleAndTheLastEndsWithTheRun) {
   const test::TempFolder folder;
-  test::WriteRun(folder / "a.run", {});  // 230 ms in an interval of a second
+  test::WriteRun(folder / "a.run", {});  // 230 ms within an interval of a second
   const auto run = ViewRun(folder / "a.run");
   ASSERT_TRUE(run.ok()) << run.status().message();
   const TimeBins& tokens = run->output_tokens_per_s;
@@ -70,7 +70,7 @@ TEST(PageTest, AStallIsMarked) {
   FAIL() << "no picture of gaps";
 }
 
-TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
+TEST(PageTest, RunsAreLabelledByTheirDifferences) {
   const test::TempFolder folder;
   std::vector<std::string> paths;
   for (const char* scheduler : {"vllm-v0", "sarathi-serve"}) {
@@ -86,7 +86,7 @@ TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
   const auto ids = Ids(report.comparison);
   EXPECT_TRUE(ids.contains("load-ttft")) << "latencies against load";
   EXPECT_TRUE(ids.contains("compare-requests"));
-  EXPECT_FALSE(ids.contains("compare-e2e")) << "none of them knows it";
+  EXPECT_FALSE(ids.contains("compare-e2e")) << "no run has this metric";
   for (const Figure& figure : report.comparison) {
     if (figure.id() != "load-ttft") continue;
     const auto& plot = std::get<LinePlot>(figure.plot);
@@ -98,8 +98,8 @@ TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
   }
 }
 
-// A shell gives run-16, run-20, run-8: figures and tables go by the number.
-TEST(PageTest, RunsStandInTheOrderOfTheirNumbers) {
+// A shell sorts run-16, run-20, run-8: figures and tables sort by the number.
+TEST(PageTest, RunsAreSortedByTheirNumbers) {
   const test::TempFolder folder;
   std::vector<std::string> paths;
   for (const char* scheduler : {"vllm", "tactus"}) {
@@ -123,12 +123,12 @@ TEST(PageTest, RunsStandInTheOrderOfTheirNumbers) {
   }
 }
 
-TEST(PageTest, TimesAndSizesAreOrderedByWhatTheyAre) {
+TEST(PageTest, TimesAndSizesAreSortedByValue) {
   const test::TempFolder folder;
   std::vector<std::string> paths;
   for (const char* interval : {"1s", "1500ms", "200ms"}) {
     paths.push_back(folder / (std::string(interval) + ".run"));
-    test::WriteRun(paths.back(), {.rate = interval});  // whatever option it is
+    test::WriteRun(paths.back(), {.rate = interval});  // for any option
   }
   const Report report = MakeReport(View(paths));
   EXPECT_EQ(report.runs[0].label, "rate 200ms");
@@ -136,8 +136,8 @@ TEST(PageTest, TimesAndSizesAreOrderedByWhatTheyAre) {
   EXPECT_EQ(report.runs[2].label, "rate 1500ms");
 }
 
-// Steps with and without prompt tokens by turns: a band and a mean, where a line through each would be a barcode.
-TEST(PageTest, StepsThatAlternateAreABand) {
+// Steps alternate with and without prompt tokens: a band and a mean are drawn, instead of a zigzag line.
+TEST(PageTest, AlternatingStepsAreDrawnAsABand) {
   RunView run;
   for (int step = 0; step < 5000; ++step) {
     run.decodes.Add(step * 20 * kMillisecond, 30, 20e6);
@@ -163,16 +163,16 @@ TEST(PageTest, StepsThatAlternateAreABand) {
   FAIL() << "no picture of steps";
 }
 
-TEST(PageTest, RunsOfDifferentCommandsAreLabelledByThem) {
+TEST(PageTest, RunsOfDifferentCommandsAreLabelledByCommand) {
   const test::TempFolder folder;
   test::WriteRun(folder / "served.run", {.command = "serve", .interval = "100ms"});
   test::WriteRun(folder / "sent.run", {.rate = "9", .command = "bench"});
   const Report report = MakeReport(View({folder / "served.run", folder / "sent.run"}));
-  EXPECT_EQ(report.runs[0].label, "serve, rate 8") << "what is told of a run sets none apart";
+  EXPECT_EQ(report.runs[0].label, "serve, rate 8") << "output options do not distinguish runs";
   EXPECT_EQ(report.runs[1].label, "bench, rate 9");
 }
 
-// A group whose name no legend has room for keeps its line; it goes by the runs' numbers.
+// A group whose name is too long for the legend keeps its line, named by its runs' numbers.
 TEST(PageTest, AGroupWithALongNameIsStillOneLine) {
   const test::TempFolder folder;
   const std::string scheduler = "a-scheduler-whose-name-is-longer-than-a-legend-has-room-for";
@@ -197,7 +197,7 @@ TEST(PageTest, AGroupWithALongNameIsStillOneLine) {
   FAIL() << "no picture of latencies against load";
 }
 
-TEST(PageTest, TheAxisOfKvMemoryGoesUpToFullWhereMuchIsUsed) {
+TEST(PageTest, TheKvMemoryAxisReaches100PercentIfMuchIsUsed) {
   for (const double used : {0.5, 0.05}) {
     RunView run;
     run.kv_used.Add(0, used);
@@ -234,28 +234,28 @@ TEST(PageTest, TheSlowestRequestsAreNamed) {
   const std::string page = Page(report);
   EXPECT_NE(page.find("<td>7 &lt;b&gt;seven&lt;/b&gt;</td><td>900</td><td>20</td><td>1000</td>"), std::string::npos);
   EXPECT_NE(page.find("tactus explain slow.run 7</p>"), std::string::npos);
-  EXPECT_EQ(page.find("<th>class</th>"), std::string::npos) << "none has one";
+  EXPECT_EQ(page.find("<th>class</th>"), std::string::npos) << "no run has one";
   test::WriteRun(folder / "classes.run", {});
   EXPECT_NE(Page(MakeReport(View({folder / "classes.run"}))).find("<th>class</th>"), std::string::npos);
 }
 
-TEST(PageTest, ThePageAsksForNothing) {
+TEST(PageTest, ThePageLoadsNoExternalResources) {
   const test::TempFolder folder;
   test::WriteRun(folder / "a.run", {});
   const std::string page = Page(MakeReport(View({folder / "a.run"})));
   for (const char* asks : {"http:", "https:", "src=", "href=", "url(", "@import", "<script", "<link", "<iframe"})
     EXPECT_EQ(page.find(asks), std::string::npos) << asks;
-  EXPECT_NE(page.find("default-src 'none'"), std::string::npos) << "and forbids itself to";
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos) << "the policy forbids external resources";
   EXPECT_LT(page.size(), 60'000u);
 }
 
-TEST(PageTest, ItIsDarkOnScreensAloneAndFitsOnPaper) {
+TEST(PageTest, TheDarkSchemeIsForScreensAndThePageFitsOnPaper) {
   const test::TempFolder folder;
   test::WriteRun(folder / "a.run", {});
   const std::string page = Page(MakeReport(View({folder / "a.run"})));
   EXPECT_NE(page.find("@media screen and (prefers-color-scheme:dark){\nbody{"), std::string::npos);
-  EXPECT_EQ(page.find("(not print)"), std::string::npos) << "browsers take it for something unknown: never dark";
-  EXPECT_NE(page.find("white-space:normal"), std::string::npos) << "headings of tables wrap, or columns are cut off";
+  EXPECT_EQ(page.find("(not print)"), std::string::npos) << "browsers do not know this condition, so it never applies";
+  EXPECT_NE(page.find("white-space:normal"), std::string::npos) << "table headings must wrap, or columns are cut off";
   for (const char* rule : {"@page{size:landscape", ".scroll{overflow:visible}"})
     EXPECT_NE(page.find(rule, page.find("@media print{")), std::string::npos) << rule;
 }
@@ -284,10 +284,10 @@ TEST(PageTest, AnIncompleteRunSaysSo) {
     }
   }
   const std::string page = Page(MakeReport(View({folder / "cut.run"})));
-  EXPECT_NE(page.find("was not closed in order"), std::string::npos);
+  EXPECT_NE(page.find("was not closed"), std::string::npos);
 }
 
-TEST(PageTest, ResultsOfAnotherShapeAreNoTrouble) {
+TEST(PageTest, ResultsOfAnotherShapeAreTolerated) {
   const test::TempFolder folder;
   const std::string path = folder / "odd.run";
   RunAbout about;
@@ -301,7 +301,7 @@ TEST(PageTest, ResultsOfAnotherShapeAreNoTrouble) {
   EXPECT_FALSE(Page(MakeReport(View({path}))).empty());
 }
 
-TEST(PageTest, ManyRunsAreShownSideBySideAlone) {
+TEST(PageTest, ManyRunsAreOnlyCompared) {
   const test::TempFolder folder;
   std::vector<std::string> paths;
   for (size_t i = 0; i <= kMostRunsInDetail; ++i) {
@@ -310,7 +310,7 @@ TEST(PageTest, ManyRunsAreShownSideBySideAlone) {
   }
   const Report report = MakeReport(View(paths));
   EXPECT_TRUE(report.details.empty());
-  EXPECT_NE(Page(report).find("are shown side by side alone"), std::string::npos);
+  EXPECT_NE(Page(report).find("the page only compares them"), std::string::npos);
 }
 
 TEST(PageTest, TheJsonHasTheResults) {

@@ -1,6 +1,6 @@
-// The colours of charts: any two can be told apart by readers with and without colour-blindness, and each stands out
-// from the paper, light and dark. Colour-blind sight by the matrices of Machado, Oliveira and Fernandes (2009) at full
-// severity, differences as distances in CIE L*a*b*, contrast as WCAG 2 has it.
+// The colours of charts: readers with and without colour-blindness can distinguish any two, and each contrasts with the
+// paper, light and dark. Colour-blind vision by the matrices of Machado, Oliveira and Fernandes (2009) at full
+// severity, differences as distances in CIE L*a*b*, contrast as in WCAG 2.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -79,14 +79,14 @@ void ExpectTellable(const std::string& css, size_t from) {
   }
 }
 
-TEST(PaletteTest, LightColoursCanBeToldApart) {
+TEST(PaletteTest, LightColoursAreDistinguishable) {
   ExpectTellable(ChartCss(), 0);
 }
 
-TEST(PaletteTest, DarkColoursCanBeToldApart) {
+TEST(PaletteTest, DarkColoursAreDistinguishable) {
   const std::string css = ChartCss();
   const size_t dark = css.find("@media screen and (prefers-color-scheme:dark){");
-  ASSERT_NE(dark, std::string::npos) << "browsers take '(not print)' for something unknown, which never holds";
+  ASSERT_NE(dark, std::string::npos) << "browsers do not know '(not print)', so it never applies";
   ExpectTellable(css, dark);
 }
 

@@ -1,4 +1,4 @@
-// What `tactus explain` tells of one request of a run file.
+// `tactus explain` for one request of a run file.
 #include "results/report/request_story.h"
 #include "base/json.h"
 
@@ -22,8 +22,8 @@ RunStep StepAt(int64_t number, int64_t start_ms, int64_t end_ms, int64_t prompt_
   return step;
 }
 
-// One request that waits for one step, computes its prompt in one and decodes in three, the second of which comes
-// behind another's prompt; a step of another replica; another request, which was faster but for its end.
+// One request that waits for one step, computes its prompt in one step and decodes in three, the second of them after
+// another request's prompt; a step of another replica; another request, which was faster except for its end.
 std::string WriteStory(const test::TempFolder& folder) {
   std::string path = folder / "story.run";
   RunAbout about;
@@ -59,14 +59,14 @@ std::string WriteStory(const test::TempFolder& folder) {
   for (int64_t i = 0; i < 4; ++i) {
     RunInterval interval;
     interval.from_ns = i * about.interval_ns;
-    interval.in_flight = i < 2 ? i + 2 : 100;  // the last two are after its end
+    interval.in_flight = i < 2 ? i + 2 : 100;  // the last two intervals are after its end
     (*file)->Add(interval);
   }
   EXPECT_TRUE((*file)->Close("{}").ok());
   return path;
 }
 
-TEST(RequestStoryTest, TellsPhasesAndObjectives) {
+TEST(RequestStoryTest, ReportsPhasesAndObjectives) {
   const test::TempFolder folder;
   const std::string path = folder / "a.run";
   test::WriteRun(path, {});
@@ -85,7 +85,7 @@ TEST(RequestStoryTest, TellsPhasesAndObjectives) {
   EXPECT_EQ(RequestStory(path, "2").status().code(), StatusCode::kNotFound);
 }
 
-TEST(RequestStoryTest, TellsTheStepsOfEachPhase) {
+TEST(RequestStoryTest, ReportsTheStepsOfEachPhase) {
   const test::TempFolder folder;
   const auto story = RequestStory(WriteStory(folder), "mine");
   ASSERT_TRUE(story.ok()) << story.status().message();
@@ -112,7 +112,7 @@ TEST(RequestStoryTest, TellsTheStepsOfEachPhase) {
   EXPECT_DOUBLE_EQ(phases[2]["running"].get<double>(), (20 * 2 + 40 * 4) / 160.0);
 }
 
-TEST(RequestStoryTest, TellsWhatTheLongestGapWasSpentOn) {
+TEST(RequestStoryTest, ReportsTheWorkWithinTheLongestGap) {
   const test::TempFolder folder;
   const auto story = RequestStory(WriteStory(folder), "0");
   ASSERT_TRUE(story.ok()) << story.status().message();
@@ -127,7 +127,7 @@ TEST(RequestStoryTest, TellsWhatTheLongestGapWasSpentOn) {
   EXPECT_NE(text.find("until 0.180 s; 2 steps, to step 4: 500 prompt tokens, 4 decodes"), std::string::npos) << text;
 }
 
-TEST(RequestStoryTest, TellsHowItStandsAmongTheOthers) {
+TEST(RequestStoryTest, ReportsTheRankAmongOtherRequests) {
   const test::TempFolder folder;
   const std::string path = WriteStory(folder);
   const auto mine = RequestStory(path, "mine"), other = RequestStory(path, "other");
@@ -142,8 +142,8 @@ TEST(RequestStoryTest, TellsHowItStandsAmongTheOthers) {
       << text;
 }
 
-// A load test's file has no steps.
-TEST(RequestStoryTest, WithoutStepsThePhasesAreTimesAlone) {
+// The file of a load test has no steps.
+TEST(RequestStoryTest, WithoutStepsThePhasesHaveOnlyTimes) {
   const test::TempFolder folder;
   const std::string path = folder / "bench.run";
   auto file = RunFileWriter::Create(path, RunAbout(), RunFileWriter::WhenBehind::kWait);

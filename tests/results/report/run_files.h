@@ -11,7 +11,7 @@
 
 namespace tactus::test {
 
-// A folder that goes with the test.
+// A temporary folder, removed with the object.
 class TempFolder {
  public:
   TempFolder() : path_(std::filesystem::temp_directory_path() / ("tactus_report_" + std::to_string(getpid()))) {
@@ -29,7 +29,7 @@ struct RunSpec {
   bool closed = true;
 };
 
-// Two requests, the first of which misses its TBT objective, four steps and an interval.
+// Two requests, of which the first misses its TBT objective, four steps and one interval.
 inline void WriteRun(const std::string& path, const RunSpec& spec) {
   results::RunAbout about;
   about.command = spec.command;
@@ -44,7 +44,7 @@ inline void WriteRun(const std::string& path, const RunSpec& spec) {
     step.replica = static_cast<int32_t>(i % 2);
     step.step = i;
     step.start_ns = i * 50 * kMillisecond;
-    step.end_ns = step.start_ns + 80 * kMillisecond;  // beside the next, as in a pipeline
+    step.end_ns = step.start_ns + 80 * kMillisecond;  // overlaps with the next, as in a pipeline
     step.prompt_tokens = i == 0 ? 512 : 0;
     step.prompts = i == 0;
     step.decodes = i;

@@ -1,4 +1,4 @@
-// Values over time in bounded memory: nothing that was told is lost from a bin's least, largest and mean.
+// Values over time in bounded memory: a bin's least, largest and mean include every value.
 #include "results/report/time_bins.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(TimeBinsTest, AMillionStepsStayBoundedAndASpikeIsKept) {
   EXPECT_EQ(bins.largest(), 500);
 }
 
-TEST(TimeBinsTest, ALateValueIsTakenInAtItsTime) {
+TEST(TimeBinsTest, ALateValueIsAddedAtItsTime) {
   TimeBins bins;
   bins.Add(1000 * kSecond, 1);
   bins.Add(0, 9);
@@ -39,7 +39,7 @@ TEST(TimeBinsTest, ALateValueIsTakenInAtItsTime) {
   EXPECT_EQ(bins.bins().back().largest, 1);
 }
 
-TEST(TimeBinsTest, TheLongestTimeThereIsHasABin) {
+TEST(TimeBinsTest, TheLargestTimeHasABin) {
   TimeBins bins;
   bins.Add(0, 3);
   bins.Add(kNever - 1, 5);

@@ -1,9 +1,8 @@
-// Reads the switch before main and before every static initialiser, and notes reached mutants.
-//
-// MUTANT=n turns mutant n on. MUTANT_COVERAGE=file notes which mutants are reached: one byte per number in a file that
-// is mapped, so that what a killed program or a child of it reached is there too. baseline.py makes the file, in its
-// whole size: a test may start a program under a limit on file sizes. Neither name begins with TACTUS_: tests take such
-// names out of the environment of the programs that they start.
+// Reads the switch before main and before every static initialiser, and records reached mutants.
+// MUTANT=n turns mutant n on. MUTANT_COVERAGE=file records reached mutants: one byte per number in a mapped file, so
+// that records of killed programs and of child processes are kept. baseline.py creates the file in full size, because a
+// test may start a program with a limit on file sizes. Neither name begins with TACTUS_, because tests remove such
+// variables from the environment of programs that they start.
 #include "mutant_switch.h"
 
 #include <fcntl.h>
@@ -36,6 +35,6 @@ __attribute__((constructor(101))) void ReadSwitch() {
 }  // namespace
 
 extern "C" bool TactusMutantReached(int id) {
-  if (reached[id] == 0) reached[id] = 1;  // reads mostly: threads share these bytes
+  if (reached[id] == 0) reached[id] = 1;  // reads mostly, because threads share these bytes
   return false;
 }

@@ -1,13 +1,12 @@
-// The switch that every mutated expression asks. All mutants are compiled into one program; the environment names the
-// one that is on.
-//
-// Two ints are read before the first static initialiser runs (mutant_switch.cc), so mutated code in static initialisers
-// sees them. On() is always inlined and never a weak symbol: a kernel file compiled for AVX-512 must not lend its copy
-// to the whole program.
+// The switch of every mutated expression. All mutants are compiled into one program; the environment selects the active
+// one.
+// Two ints are read before the first static initialiser runs (mutant_switch.cc), so that mutated static initialisers
+// see them. On() is always inlined and never a weak symbol: a copy compiled for AVX-512 in a kernel file must not be
+// linked into the whole program.
 #pragma once
 
 extern "C" {
-extern int tactus_mutant_on;  // the number of the mutant that is on; 0: none; -1: note what is reached
+extern int tactus_mutant_on;  // the number of the active mutant; 0: none; -1: record reached mutants
 bool TactusMutantReached(int id);
 }
 

@@ -1,4 +1,4 @@
-// Llama 2, 3 and 3.1, and what saves itself as Llama: SmolLM2, TinyLlama, Yi. In GGUF also Mistral.
+// Llama 2, 3 and 3.1, and models saved in its format: SmolLM2, TinyLlama, Yi. In GGUF also Mistral.
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {

@@ -1,5 +1,5 @@
-// Mistral: Llama with a sliding window in every layer (v0.1), or none where the file says null (v0.2 on). Its GGUF
-// files call themselves "llama".
+// Mistral: Llama with a sliding window in every layer (v0.1), or none where the file has null (v0.2 on). Its GGUF files
+// name the architecture "llama".
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {

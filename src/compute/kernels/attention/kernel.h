@@ -6,12 +6,12 @@
 // - a score is one chain of multiply-adds over head_dim, ascending; then times `scale`;
 // - within a partition of kPartition absolute positions: the maximum, the weights exp(score - maximum), their sum
 //   (lanes by absolute position, then the fixed tree of Simd::Sum), and the weighted values added position by position;
-// - partitions are merged in ascending order by Merge, from the first that the row sees.
-// Positions that a row does not see are skipped or get an exact zero in a sum of non-negative numbers. So block size,
-// chunking, neighbours, threads and the splitting below change no bit.
+// - partitions are merged in ascending order by Merge, from the first that the row attends to.
+// Positions that a row does not attend to are skipped or add an exact zero to a sum of non-negative numbers. So block
+// size, chunking, neighbours, threads and the splitting below change no bit.
 //
-// A tile is up to kAttentionTileRows rows that share one KV head; its K is converted and transposed once, its V once.
-// Where a tile has members, that holds for the columns that they share.
+// A tile is up to kAttentionTileRows rows that share one KV head; its K is converted and transposed once, its V
+// converted once. For a tile with members that holds for the shared columns.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What attention in f32 works on: a thread's buffers, and K and V of one head read from the paged cache as f32.
-// kernel.h says how the pieces fit.
+// Data of attention in f32: a thread's buffers, and K and V of one head read from the paged cache as f32. kernel.h
+// describes how the parts fit together.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct AttentionRows {
   int32_t count = 0;
   const float* q[kAttentionTileRows];
   int32_t
-      low[kAttentionTileRows];  // first and last position that the row sees; both ascending over the rows of an item
+      low[kAttentionTileRows];  // first and last position that the row attends to; both ascending over an item's rows
   int32_t high[kAttentionTileRows];
 
   // Rows [first, first + n).
@@ -39,7 +39,7 @@ struct AttentionRows {
   }
 };
 
-// Where one thread works. Row strides: `padded` for head vectors, kPartition for weights.
+// The buffers of one thread. Row strides: `padded` for head vectors, kPartition for weights.
 struct AttentionBuffers {
   float* keys;     // [head_dim, kKeyTile]: transposed
   float* gather;   // [kMaxWidth, padded]
@@ -66,7 +66,7 @@ inline AttentionBuffers CarveBuffers(std::byte* scratch, int64_t padded) {
   return b;
 }
 
-// Walks the positions of one head of K or V in ascending order: one division at the start, none per position.
+// Iterates over the positions of one head of K or V in ascending order: one division at the start, none per position.
 class HeadCursor {
  public:
   HeadCursor(const KvLayer& kv, const void* base, const AttentionItem& item, int32_t kv_head, int32_t position)
@@ -78,8 +78,8 @@ class HeadCursor {
     EnterBlock();
   }
   const std::byte* head() const { return head_; }  // of the current block
-  int32_t offset() const { return offset_; }       // of the position in it
-  // Moves on; `more`: another position will be read (the table may end here).
+  int32_t offset() const { return offset_; }       // of the position in the block
+  // Advances; `more`: another position will be read (the table may end here).
   void Next(bool more, int32_t positions = 1) {
     offset_ += positions;
     if (offset_ < kv_.block_size) return;
@@ -109,7 +109,7 @@ inline void SplitPairs(const std::byte* from, int32_t n, float* first, float* se
   }
 }
 
-// One position as f32, wherever it lies: index(d) of its head.
+// One position as f32, with element d at index(d) of its head.
 template <class Index>
 inline void LoadElements(const KvLayer& kv, const HeadCursor& at, Index index, float* to) {
   const float scale = kv.dtype == DType::kInt8 ? KvScale(kv, at.head(), at.offset()) : 1.0f;
@@ -121,13 +121,13 @@ inline void LoadKey(const KvLayer& kv, const HeadCursor& at, int64_t padded, flo
     std::memcpy(to, at.head() + int64_t{at.offset()} * kv.head_dim * 4, static_cast<size_t>(kv.head_dim) * 4);
   } else {
     LoadElements(kv, at, [&](int32_t d) { return KeyIndex(kv, at.offset(), d); }, to);
-    if (kv.dtype == DType::kInt8) SpreadHead(to, kv.head_dim);  // back: it is its own inverse
+    if (kv.dtype == DType::kInt8) SpreadHead(to, kv.head_dim);  // SpreadHead is its own inverse
   }
   for (int64_t d = kv.head_dim; d < padded; ++d) to[d] = 0.0f;
 }
 
-// keys[d, c] for positions tile + [c0, c1), which are whole vectors. Those outside [begin, end) come out as anything:
-// no row that sees them exists, and a lane is its own.
+// keys[d, c] for positions tile + [c0, c1), which are whole vectors. Positions outside [begin, end) get arbitrary
+// values: no row attends to them, and lanes do not affect each other.
 inline void LoadKeys(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t tile, int32_t c0,
                      int32_t c1, int32_t begin, int32_t end, const AttentionBuffers& b) {
   const KvLayer& kv = *call.kv;

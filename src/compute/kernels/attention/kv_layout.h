@@ -1,16 +1,17 @@
-// How K and V lie in the paged cache. The kernels' own business: everybody else copies whole blocks and asks for sizes
+// Layout of K and V in the paged cache. Only the kernels use it: other code copies whole blocks and reads their size
 // (ops.h: KvBlockBytes).
 //
 // A head of a block holds head_dim x block_size elements of K, and as many of V in another array:
 //   f32                 [block_size][head_dim]
-//   bf16, int8 grouped  n = 2 elements of bf16, 4 of int8, as a dot-product instruction multiplies for one sum:
-//                       K [head_dim / n][block_size][n]: groups of dimensions, positions along the vector, to meet a
+//   bf16, int8 grouped  n = 2 elements of bf16, 4 of int8: those that a dot-product instruction multiplies for
+//                       one sum:
+//                       K [head_dim / n][block_size][n]: groups of dimensions, positions along the vector, for a
 //                       broadcast group of q;
 //                       V [block_size / n][head_dim][n]: groups of positions, for a broadcast group of weights
 //   bf16, int8 plain    [block_size][head_dim], where n does not divide both: correct, slower
-// int8: then [block_size] f32 scales, one per position; a value is code * scale, scale = max|x| / 127 over the head. K
-// is turned by SpreadHead before it is rounded: some of its dimensions are far larger than the rest and would take the
-// scale for themselves. q turned alike gives the same scores.
+// int8: then [block_size] f32 scales, one per position; a value is code * scale, scale = max|x| / 127 over the head.
+// SpreadHead rotates K before rounding: some of its dimensions are far larger than the rest and would dominate the
+// scale. q rotated in the same way yields the same scores.
 //
 // Internal linkage on purpose, as in compute/tensor/float16.h: kernel files of every instruction set include this.
 #pragma once
@@ -59,7 +60,7 @@ inline int64_t ValueIndex(const KvLayer& kv, int64_t offset, int64_t d) {
   return KvGrouped(kv) ? (offset / n * kv.head_dim + d) * n + offset % n : offset * kv.head_dim + d;
 }
 
-// int8: where a position's scale lies, in bytes from its head; not aligned for odd shapes.
+// int8: offset of a position's scale, in bytes from its head; unaligned for odd shapes.
 inline int64_t KvScaleOffset(const KvLayer& kv, int64_t offset) {
   return static_cast<int64_t>(kv.block_size) * kv.head_dim + offset * 4;
 }
@@ -86,7 +87,7 @@ inline float RoundEven(float x) {
   return (x + 12582912.0f) - 12582912.0f;
 }
 
-// One position of one head: element d goes to index(d).
+// Stores one position of one head: element d at index(d).
 template <class Index>
 inline void StoreKvHead(const KvLayer& kv, const float* from, int64_t offset, std::byte* head, Index index) {
   if (kv.dtype == DType::kF32) {
@@ -108,7 +109,7 @@ inline void StoreKvHead(const KvLayer& kv, const float* from, int64_t offset, st
   }
   const bool zero = largest < 1e-30f;
   const float inverse = zero ? 0.0f : 127.0f / largest;
-  // What is not finite stays so: codes alone would hide it.
+  // NaN and infinity make the scale NaN: codes alone would hide them.
   const float scale = !finite ? __builtin_nanf("") : zero ? 0.0f : largest / 127.0f;
   std::memcpy(head + KvScaleOffset(kv, offset), &scale, sizeof scale);
   for (int32_t d = 0; d < kv.head_dim; ++d) {
@@ -117,8 +118,8 @@ inline void StoreKvHead(const KvLayer& kv, const float* from, int64_t offset, st
   }
 }
 
-// Turns a head by the Hadamard matrix of order n over sqrt(n), n the largest power of two that divides head_dim, n
-// dimensions at a time: orthonormal and its own inverse (as QuaRot, Ashkboos et al. 2024, uses it on K).
+// Rotates a head by the Hadamard matrix of order n over sqrt(n), n the largest power of two that divides head_dim, n
+// dimensions at a time: orthonormal and its own inverse (QuaRot, Ashkboos et al. 2024, uses it on K).
 inline void SpreadHead(float* head, int32_t head_dim) {
   const int32_t n = head_dim & -head_dim;
   for (int32_t first = 0; first < head_dim; first += n) {
@@ -136,7 +137,7 @@ inline void SpreadHead(float* head, int32_t head_dim) {
   for (int32_t d = 0; d < head_dim; ++d) head[d] *= norm;
 }
 
-// Where a token's K and V go: slot = block * block_size + offset.
+// The place of a token's K and V: slot = block * block_size + offset.
 struct KvSlot {
   KvSlot(const KvLayer& kv, int64_t slot) : block(slot / kv.block_size), offset(slot % kv.block_size) {}
   int64_t block, offset;
@@ -166,7 +167,7 @@ inline void StoreValueHead(const KvLayer& kv, const float* value, const KvSlot& 
   StoreKvHead(kv, value, to.offset, head, [=](int64_t d) { return first + step * d; });
 }
 
-// One token's K and V, [kv_heads * head_dim] each.
+// Stores one token's K and V, [kv_heads * head_dim] each.
 inline void StoreKvToken(const KvLayer& kv, const float* k, const float* v, int64_t slot) {
   const KvSlot to(kv, slot);
   for (int32_t h = 0; h < kv.kv_heads; ++h) {

@@ -1,5 +1,5 @@
-// Attention of a tile of rows over one partition, and how partitions are merged: all of its arithmetic. The order of
-// every sum is stated in kernel.h.
+// Attention of a tile of rows over one partition, and the merging of partitions: all of its arithmetic. kernel.h states
+// the order of every sum.
 #pragma once
 
 #include <cstdint>
@@ -111,8 +111,8 @@ void Weigh(const float* weights, const float* values, int64_t padded, int32_t fr
   for (; d < padded; d += kW) WeighVectors<kRows, 1>(weights, values + d, padded, from, to, fresh, out + d);
 }
 
-// Rows [r, r + n) whose visible columns are [begin[i], end[i]). Rows together where all see a column, alone at the
-// edges. `fresh`: as WeighVectors'.
+// Rows [r, r + n) whose visible columns are [begin[i], end[i]): together where all attend to a column, separately at
+// the edges. `fresh`: as in WeighVectors.
 inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const float* weights, const float* values,
                       int64_t padded, bool fresh, float* out) {
   int32_t common_begin = begin[0], common_end = end[0];
@@ -146,7 +146,7 @@ inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int3
   }
 }
 
-// Scores of all rows to weights; [from[r], to[r]) are the columns that row r sees, none where its sum is < 0.
+// Scores of all rows to weights; row r attends to columns [from[r], to[r]), to none where its sum is < 0.
 inline void SoftmaxRows(const AttentionRows& rows, int32_t base, const AttentionBuffers& b, int32_t* from, int32_t* to,
                         PartitionSums* sums) {
   for (int32_t r = 0; r < rows.count; ++r) {
@@ -157,7 +157,8 @@ inline void SoftmaxRows(const AttentionRows& rows, int32_t base, const Attention
   }
 }
 
-// The partition at `base` of members that share its first `shared` columns, at most: those once, then each its own.
+// The partition at `base` for members that share at most its first `shared` columns: those once, then each member's
+// own.
 inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
                        int32_t shared, const AttentionBuffers& b, PartitionSums* sums) {
   const int32_t heads = tile.heads, mid = base + shared;
@@ -185,7 +186,7 @@ inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, con
   }
 }
 
-// All rows over partition `index`. Rows that see nothing of it keep b.part as it was and get sum < 0.
+// All rows over partition `index`. Rows without a visible column there leave b.part unchanged and get sum < 0.
 inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t index,
                          const AttentionBuffers& b, PartitionSums* sums) {
   const int32_t base = index * kPartition, shared = SharedColumns(tile, index);
@@ -205,7 +206,7 @@ inline float ExpOne(float x) {
   return lanes[0];
 }
 
-// Adds a partition to what came before it; `seen` false: it is the first.
+// Merges a partition into the earlier ones; `seen` false: it is the first.
 inline void Merge(bool seen, float part_maximum, float part_sum, const float* part, int64_t padded, float* maximum,
                   float* sum, float* state) {
   if (!seen) {

@@ -27,15 +27,15 @@ int64_t ResultRows(int32_t threads) {
   return int64_t{kSplitPerThread} * threads * kAttentionTileRows;
 }
 
-// What tiles are cut from: an item, or the decodes of a prefix group.
+// The source of tiles: an item, or the decodes of a prefix group.
 struct Unit {
   const AttentionItem* item;
-  const int32_t* members;  // of a group, as AttentionTile's; else null
+  const int32_t* members;  // a group's, as in AttentionTile; else null
   int32_t shared;
   int32_t queries;
 };
 
-// A tile of several KV heads reads at most so much: at the rate of one core about as long as tasks should last.
+// Most bytes that a tile of several KV heads reads: at one core's rate, about the intended length of a task.
 constexpr int64_t kLongestRead = int64_t{8} << 20;
 
 int32_t KvHeadsPerTile(const AttentionCall& call, const Unit& unit) {
@@ -55,7 +55,7 @@ int64_t TilesOf(const AttentionCall& call, const Unit& unit) {
          CeilDiv(call.kv->kv_heads, KvHeadsPerTile(call, unit));
 }
 
-// Members are spread evenly. Tiles of one KV head follow each other: they read the same.
+// Members are spread evenly. Tiles of one KV head are adjacent: they read the same blocks.
 AttentionTile GroupTileAt(const AttentionCall& call, const Unit& unit, int64_t tile) {
   const int64_t query_tiles = QueryTiles(call, unit), at = tile % query_tiles;
   const int64_t first = unit.queries * at / query_tiles;
@@ -72,7 +72,7 @@ AttentionTile GroupTileAt(const AttentionCall& call, const Unit& unit, int64_t t
   return t;
 }
 
-// The last queries see the most: they come first, so that long tasks do not end the step.
+// The last queries attend to the most positions; they run first, so that long tasks do not end the step.
 AttentionTile TileAt(const AttentionCall& call, const Unit& unit, int64_t tile) {
   if (unit.members != nullptr) return GroupTileAt(call, unit, tile);
   const int64_t head_tiles = CeilDiv(call.group, call.tile_heads);
@@ -106,7 +106,7 @@ PartitionRange PartitionsOf(const AttentionCall& call, const AttentionTile& t) {
   return {0, last / kPartition};
 }
 
-// Reading K and V of a head costs about as much as the arithmetic of 24 rows does.
+// Reading K and V of a head costs about as much as the arithmetic of 24 rows.
 constexpr int64_t kReadRows = 24;
 
 int64_t CostOf(const AttentionCall& call, const AttentionTile& t) {
@@ -124,15 +124,15 @@ struct SplitTask {
   int64_t tile;
   int32_t partition, first_row;
 };
-// A tile's partitions in this wave: tasks [first, first + count). Those that continue before or after it keep their
-// rows in a carry of their own.
+// A tile's partitions in this wave: tasks [first, first + count). Tiles that span waves keep their rows in a separate
+// carry.
 struct MergeTask {
   int32_t first = 0, count = 0;
   bool begins = false, ends = false;
   int32_t carry = 0;
 };
 
-// The tiles that are split, cut into waves as large as the scratch for results.
+// The split tiles, cut into waves that fill the scratch for results.
 class SplitWaves {
  public:
   SplitWaves(const AttentionCall& call, const Unit* units, const int32_t* order, int64_t num_units, int64_t rows,
@@ -184,12 +184,12 @@ class SplitWaves {
   int32_t carry_ = 0;       // of the tile that continues in the next wave
 };
 
-// The caller's workspace in pieces.
+// The caller's workspace, divided.
 struct Pieces {
-  Unit* units;          // [num_items] at most, as are the next three
+  Unit* units;          // [num_items] at most, as the next three
   int32_t* members;     // of all groups, group by group
-  int32_t* order;       // of units, longest tile first; those that are split in front
-  int64_t* first_tile;  // [units + 1] over order
+  int32_t* order;       // of units, longest tile first; split units at the front
+  int64_t* first_tile;  // [units + 1], in the order of `order`
   SplitTask* tasks;
   MergeTask* merges;
   float* results;  // [ResultRows][ResultFloats]
@@ -246,7 +246,7 @@ int32_t SharedBy(const AttentionCall& call, const int32_t* members, int64_t coun
   return shared / kKeyTile * kKeyTile;
 }
 
-// Items and groups to units; returns how many.
+// Makes units of items and groups; returns their number.
 int64_t MakeUnits(const AttentionCall& call, bool takes_members, Unit* units, int32_t* members) {
   int64_t num_units = 0, num_members = 0;
   auto add_item = [&](int64_t i) {
@@ -275,7 +275,7 @@ int64_t MakeUnits(const AttentionCall& call, bool takes_members, Unit* units, in
   return num_units;
 }
 
-// The most KV heads per tile that leave each thread a few tiles.
+// The most KV heads per tile that leave a few tiles for each thread.
 int32_t KvHeadsAtOnce(const AttentionCall& call, const Unit* units, int64_t num_units, int32_t threads) {
   int64_t narrow = 0;
   for (int64_t i = 0; i < num_units; ++i) {
@@ -285,8 +285,8 @@ int32_t KvHeadsAtOnce(const AttentionCall& call, const Unit* units, int64_t num_
   return static_cast<int32_t>(std::clamp<int64_t>(call.kv->kv_heads / tiles, 1, kMostKvHeads));
 }
 
-// Sorts the units; returns how many of them, at the front, are split: those with a tile that would keep one thread busy
-// for long after the others have no work left. `costs`: scratch of num_units.
+// Sorts the units; returns the number of split ones, at the front: those with a tile that would occupy one thread long
+// after the others have finished. `costs`: scratch of num_units.
 int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units, int64_t num_units, int32_t* order,
                    int64_t* costs) {
   int64_t total = 0;
@@ -295,7 +295,7 @@ int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units
     const Unit& unit = units[i];
     const int64_t tiles = TilesOf(call, unit);
     const int64_t per_query_tile = unit.queries > 0 ? tiles / QueryTiles(call, unit) : 0;
-    // Tiles that differ in their queries alone: of a group they follow each other, of an item they are apart.
+    // Step between tiles that differ in their queries alone: adjacent in a group, not in an item.
     const int64_t step = unit.members != nullptr ? 1 : per_query_tile;
     costs[i] = 0;
     for (int64_t q = 0; q < (tiles > 0 ? tiles / per_query_tile : 0); ++q) {

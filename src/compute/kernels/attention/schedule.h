@@ -1,16 +1,16 @@
-// How the work of one attention call is cut and handed to threads, the same for every kernel set; compiled once,
-// without any instruction set's flags. A set gives its functions (AttentionKernel).
+// How the work of one attention call is cut and distributed to threads, for every kernel set; compiled once, without
+// flags of an instruction set. A set provides its functions (AttentionKernel).
 //
-// A tile is up to kAttentionTileRows rows, a row being one (query, head), that share one KV head, so that K and V are
-// read once for all query heads of the group; a decode's tile holds several KV heads where there are tiles enough, so
-// that whole blocks are read one after the other. Partitions of kPartition positions are fixed in absolute position; a
-// row's partitions are merged in ascending order, in one task or, when a tile is too long to be one, through results
-// in scratch. Tiles go longest first.
+// A tile is up to kAttentionTileRows rows, each one (query, head), that share one KV head, so that K and V are read
+// once for all query heads of the group. Where there are enough tiles, a decode's tile holds several KV heads, so that
+// whole blocks are read in order. Partitions of kPartition positions are fixed in absolute position. A row's partitions
+// are merged in ascending order, in one task or, for a tile too long for one, through results in scratch. The longest
+// tiles run first.
 //
-// Decodes that share a prefix (AttentionItem::prefix_group) make tiles together: a tile of one KV head whose queries
-// are the last tokens of several sequences. A partition that lies in the prefix is read once for all rows of the tile,
-// one behind it by each sequence, one across its end in both ways, column by column (SharedColumns). A row's partitions
-// and their order are those that it has alone.
+// Decodes that share a prefix (AttentionItem::prefix_group) form common tiles: a tile of one KV head whose queries are
+// the last tokens of several sequences. A partition within the prefix is read once for all rows of the tile, one behind
+// it by each sequence, one across its end both ways, by column (SharedColumns). A row's partitions and their order are
+// the same as without the group.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ struct AttentionCall {
   int32_t heads, group;  // group: heads per KV head
   int32_t tile_heads;    // heads of a group per tile
   int32_t tile_queries;
-  int32_t kv_heads_at_once;  // of items of few queries: the most KV heads per tile
+  int32_t kv_heads_at_once;  // for items of few queries: the most KV heads per tile
   const KvLayer* kv;
   int64_t padded;  // head_dim rounded up to kMaxWidth
   float scale;
@@ -39,9 +39,9 @@ struct AttentionCall {
 
 // Rows go KV head by KV head, then query by query.
 struct AttentionTile {
-  const AttentionItem* item;  // of `members` the first
-  // Not null: each query is the last token of one of these items (indices), decodes that all have the blocks of `item`
-  // for positions [0, shared), a multiple of kKeyTile, and see all of those. One KV head.
+  const AttentionItem* item;  // with `members`: the first one's
+  // Not null: each query is the last token of one of these items (indices). All are decodes with `item`'s blocks for
+  // positions [0, shared), a multiple of kKeyTile, and attend to all of those. One KV head.
   const int32_t* members;
   int32_t shared;
   int32_t kv_head, kv_heads;  // several only where all query heads of each are in the tile
@@ -52,36 +52,35 @@ struct AttentionTile {
   int32_t rows() const { return kv_heads * rows_per_kv_head(); }
 };
 
-// Items with at most so many rows per KV head may have several KV heads per tile, up to kMostKvHeads.
+// Items with at most this many rows per KV head may have several KV heads per tile, up to kMostKvHeads.
 inline constexpr int32_t kNarrowRows = 16;
 inline constexpr int32_t kMostKvHeads = 16;
 
 // One query of a tile.
 struct AttentionQuery {
   const AttentionItem* item;
-  int32_t token, position;  // row in q and out; position in its sequence
+  int32_t token, position;  // token: row in q and out; position: in its sequence
 };
 
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
-  // Whether tiles of few rows per KV head may hold several KV heads, whose K and V lie beside each other in a block;
-  // null: no.
+  // Whether tiles of few rows per KV head may have several KV heads, whose K and V are adjacent in a block; null: no.
   bool (*takes_kv_heads)(const AttentionCall& call);
   // Whether tiles may have members; null: no.
   bool (*takes_members)(const AttentionCall& call);
-  // All partitions of a tile, into call.out. `next`: what this thread will likely run after it, to be fetched from
-  // memory meanwhile; null: nothing. `scratch`: AttentionThreadBytes, 64-byte aligned.
+  // All partitions of a tile, into call.out. `next`: the tile that this thread will probably run next, to be
+  // prefetched; null: none. `scratch`: AttentionThreadBytes, 64-byte aligned.
   void (*run_tile)(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next, std::byte* scratch);
-  // One partition; results[row * stride]. A row that sees nothing of it gets sum -1.
+  // One partition; results[row * stride]. A row without a visible position there gets sum -1.
   void (*run_partition)(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
                         float* results, int64_t stride);
-  // Merges `count` results of one row, `stride` apart and ascending, into `state`, a result itself (begin: maximum
-  // -infinity, all else 0). With `out`: then writes the row there.
+  // Merges `count` results of one row, `stride` apart and ascending, into `state`, which is also a result (initially:
+  // maximum -infinity, all else 0). With `out`, then writes the row there.
   void (*merge)(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
                 float* out);
 };
 
-// First and last position that a query of the call at `position` sees.
+// First and last position that a query of the call at `position` attends to.
 struct VisibleRange {
   int32_t low, high;
 };
@@ -89,13 +88,13 @@ VisibleRange VisibleFrom(const AttentionCall& call, int32_t position);
 AttentionQuery QueryOf(const AttentionCall& call, const AttentionTile& tile, int32_t query);
 // The tile of one member alone.
 AttentionTile MemberTile(const AttentionCall& call, const AttentionTile& tile, int32_t query);
-// How many columns of partition `index` all rows of the tile read from the blocks of tile.item: all of them, unless the
-// tile's members part within it or before it.
+// Number of leading columns of partition `index` that all rows of the tile read from the blocks of tile.item:
+// kPartition, unless the members' prefix ends within the partition or before it.
 int32_t SharedColumns(const AttentionTile& tile, int32_t index);
-// Of row `row` of a tile in a buffer whose tokens are `stride` elements apart.
+// Offset of a tile's row `row` in a buffer whose tokens are `stride` elements apart.
 int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride);
 
-// Fills everything in `call` but q, kv, scale, window and out with their strides, and runs it.
+// Fills in `call` except q, kv, scale, window and out with their strides, and runs it.
 void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
                   AttentionCall call, Workspace scratch);
 

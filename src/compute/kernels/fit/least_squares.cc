@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kFactorBlock = 128;
 constexpr int64_t kRowsPerTask = 16;
 
-// R of a block [n, n] of h, whose rows are `stride` apart: h = R R^T, R upper. False: it has none.
+// R of a block [n, n] of h, whose rows are `stride` apart: h = R R^T, R upper. False: there is no such R.
 bool FactorBlock(float* h, int64_t stride, int64_t n) {
   for (int64_t k = n - 1; k >= 0; --k) {
     const float pivot = h[k * stride + k];
@@ -42,16 +42,16 @@ TACTUS_CLONES void SolveRow(const float* by_column, int64_t n, float* x) {
   }
 }
 
-// A group of 64 columns of a panel's rows, by column, on its way to codes.
+// A group of 64 columns of a panel's rows, stored by column, while it is rounded.
 struct Group {
-  float values[kInt4Group][kPanelRows] = {};  // with what earlier groups' errors add
-  float errors[kInt4Group][kPanelRows] = {};  // first the weights themselves
+  float values[kInt4Group][kPanelRows] = {};  // including the errors of earlier groups
+  float errors[kInt4Group][kPanelRows] = {};  // initially the weights themselves
   float scale[kPanelRows], inverse[kPanelRows], zero[kPanelRows];
   uint8_t codes[kInt4Group][kPanelRows] = {};
 };
 
 // Rounds column after column; u: of the group's columns, rows `stride` apart. Leaves the rounded weights in values and
-// what they lack in errors.
+// their rounding errors in errors.
 TACTUS_CLONES void RoundGroup(const float* u, int64_t stride, int64_t cols, Group* g) {
   for (int64_t k = 0; k < cols; ++k) {
     float *x = g->values[k], *e = g->errors[k];

@@ -8,7 +8,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kTile = 128;   // rows and columns of c to a task
+constexpr int64_t kTile = 128;   // rows and columns of c per task
 constexpr int64_t kDepth = 256;  // of a chain
 constexpr int kLanes = 16, kRows = 4, kVectors = 2;
 constexpr int64_t kCols = kLanes * kVectors;  // of a register tile

@@ -1,7 +1,7 @@
-// c += a * b and c -= a * b for f32 matrices of any layout: the arithmetic behind rounding by least squares, which
-// wants the same bits on every machine of this architecture. Multiplications and additions are rounded separately; each
-// element's sum is a chain of 256 products, k ascending, from 0, which is then added to the element, and so on. Neither
-// vectors, tiles nor threads change that.
+// c += a * b and c -= a * b for f32 matrices of any layout: the arithmetic of rounding by least squares, which needs
+// the same bits on every machine of this architecture. Multiplications and additions are rounded separately. Each
+// element's sum is a chain of 256 products, k ascending, from 0, which is then added to the element, and so on.
+// Independent of vectors, tiles and threads.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct StridedView {
 
 enum class ProductPart : uint8_t {
   kAll,
-  kUpper,  // c is square: its upper triangle; of the lower one any part may be computed too
+  kUpper,  // c is square: its upper triangle; parts of the lower one may be computed too
 };
 
 struct ProductCall {

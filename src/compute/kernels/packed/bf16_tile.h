@@ -1,6 +1,5 @@
-// Multiplies a panel of bf16 for an instruction set without products of it: weights and tokens are widened to f32, a
-// sum is one chain of multiply-adds, columns ascending. D opens the pairs (tile.h).
-// Chunks and tiles as there.
+// Multiplies a panel of bf16 on an instruction set without bf16 products: weights and tokens are widened to f32, and a
+// sum is one chain of multiply-adds, columns ascending. D widens the pairs (tile.h). Chunks and tiles as in tile.h.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,8 @@
 namespace tactus::compute {
 namespace {
 
-inline constexpr int64_t kBf16StepPairs = 8;                              // between two steps of fetching
-inline constexpr int64_t kBf16Pairs = 64, kBf16XStride = 2 * kBf16Pairs;  // of a chunk: 16 KiB of weights
+inline constexpr int64_t kBf16StepPairs = 8;                              // between two prefetch steps
+inline constexpr int64_t kBf16Pairs = 64, kBf16XStride = 2 * kBf16Pairs;  // per chunk: 16 KiB of weights
 
 // sum: in and out.
 template <class D, int kTokens, int kVectors>

@@ -1,5 +1,5 @@
-// Walks a panel of integer codes in chunks of one token block: makes a chunk's scales and codes ready for the tiles
-// (tile.h) and hands it to them.
+// Iterates over a panel of integer codes in chunks of one token block: prepares a chunk's scales and codes and passes
+// them to the tiles (tile.h).
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
   }
 }
 
-// Codes to v in 16 bits. zeros: [64] of the block, for codes of 4 bits; or null, then `zero` of all.
+// Codes to v in 16 bits. zeros: [64] of the block, for 4-bit codes; or null, then `zero` applies to all.
 template <class D, bool kU4, bool kZeros>
 void OpenWide(const std::byte* from, int64_t bytes, const uint8_t* zeros, int32_t zero, std::byte* to) {
   alignas(64) int32_t centres[kPanelRows];  // in both halves
@@ -42,7 +42,7 @@ void OpenWide(const std::byte* from, int64_t bytes, const uint8_t* zeros, int32_
   }
 }
 
-// Where the parts of a panel's blocks lie.
+// Offsets of the parts of a panel's blocks.
 struct PanelLayout {
   int64_t block, code_bytes, block_bytes, scale_bytes, blocks;
   bool u4, scaled;
@@ -57,7 +57,7 @@ struct PanelLayout {
         scaled(w.block > 0) {}
 };
 
-// A chunk's own memory.
+// The buffers of one chunk.
 struct ChunkMemory {
   alignas(64) std::byte opened[2 * kChunkColumns * kPanelRows];
   alignas(64) float scales[kChunkBlocks * kPanelRows], minima[kChunkBlocks * kPanelRows];
@@ -88,10 +88,10 @@ void OpenCodes(const PackedMatrix& w, const PanelLayout& layout, const std::byte
   }
 }
 
-// A few rows take codes as they are packed (of 8 bits D, of 4 D4), more the opened ones (DOpened).
+// Few rows use codes as packed (8 bits: D, 4 bits: D4), more rows the widened ones (DOpened).
 template <class D, class D4, class DOpened>
 void SumPanelInt(const PanelSums& run) {
-  static_assert(D4::kCodeOffset == 0 && DOpened::kCodeOffset == 0, "zero points are taken off products of codes");
+  static_assert(D4::kCodeOffset == 0 && DOpened::kCodeOffset == 0, "zero points are subtracted from products of codes");
   const PackedMatrix& w = *run.w;
   const PanelLayout layout(w);
   const int64_t per_chunk = kChunkColumns / layout.block;

@@ -1,8 +1,8 @@
-// The operators over packed weights of one kernel set: hands panels out, finishes their sums and rounds what comes
-// next. Written once over simd/simd.h; the set says with a PickSumFn what multiplies (panel.h).
+// The operators over packed weights of one kernel set: distributes panels, finishes their sums and rounds the next
+// operator's input. Written once over simd/simd.h; the set's PickSumFn selects the multiplying code (panel.h).
 //
-// A task is one panel (gate and up: those that fill whole blocks of the result) by at most kTaskTokens tokens; its
-// sums are on its stack. Tasks of one panel are neighbours, so that its weights come from memory once.
+// A task is one panel (gate and up: the panels that fill whole blocks of the result) by at most kTaskTokens tokens; its
+// sums are on its stack. Tasks of one panel are adjacent, so that its weights are read from memory once.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 inline constexpr int64_t kTaskTokens = 96;
 inline constexpr int64_t kTaskMultiplies = 4'000'000;  // about 100 us of AVX2
 
-// Token blocks per panel of at most `most` rows each, so that tasks are short and every thread has some.
+// Token blocks per panel, of at most `most` rows each, so that tasks are short and every thread has some.
 inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, int64_t columns, int32_t threads) {
   const int64_t by_time = CeilDiv(x.rows() * columns * kPanelRows, kTaskMultiplies);
   const int64_t by_threads = CeilDiv(int64_t{4} * threads, MaxOf(1, panels));
@@ -26,14 +26,14 @@ inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, in
   return MinOf(x.tokens, MaxOf(CeilDiv(x.tokens, most / x.format.parts), MinOf(useful, MaxOf(by_time, by_threads))));
 }
 
-// Tokens of a cut.
+// The tokens of one block.
 struct TokenCut {
   int64_t first, count;
   TokenCut(int64_t tokens, int64_t cut, int64_t cuts)
       : first(tokens * cut / cuts), count(tokens * (cut + 1) / cuts - first) {}
 };
 
-// Sums of two parts each to those of `count` tokens, in place.
+// Adds the sums of two parts each to those of `count` tokens, in place.
 inline void AddParts(int64_t count, float* sums) {
   for (int64_t t = 0; t < count; ++t) {
     const float* from = sums + 2 * t * kPanelRows;
@@ -43,14 +43,14 @@ inline void AddParts(int64_t count, float* sums) {
   }
 }
 
-// What becomes of a panel's sums over `tokens`: parts added, the scale of a row of one block, bias.
+// Finishes a panel's sums over `tokens`: adds parts, the scale of rows with one block, bias.
 inline void FinishPanel(const PanelSums& run, int64_t tokens, const float* bias) {
   const PackedMatrix& w = *run.w;
   if (run.x->format.parts == 2) AddParts(tokens, run.sums);
   const bool by_row = run.x->format.integer() && w.block == 0;
   if (!by_row && bias == nullptr) return;
   const auto* scales = reinterpret_cast<const float*>(w.data + (run.panel + 1) * w.panel_bytes) - kPanelRows;
-  alignas(64) float shift[kPanelRows] = {};  // beyond the matrix 0
+  alignas(64) float shift[kPanelRows] = {};  // 0 beyond the matrix
   if (bias != nullptr) {
     const int64_t rows = MinOf(kPanelRows, w.rows - run.panel * kPanelRows);
     std::memcpy(shift, bias + run.panel * kPanelRows, static_cast<size_t>(rows) * sizeof(float));
@@ -101,7 +101,7 @@ void LinearPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, std
 
 // ---- rounding of tokens ----
 
-// The largest magnitude of four columns, as bits: those of infinities and NaN are the largest.
+// The largest magnitude of four columns, as bits, with infinities and NaN on top.
 inline uint32_t LargestOfFour(const float* values) {
   uint32_t largest = 0;
   for (int32_t i = 0; i < kWideColumns; ++i) {
@@ -111,12 +111,12 @@ inline uint32_t LargestOfFour(const float* values) {
   return largest;
 }
 
-// Rounds kTokenBlock values from column `first` of a row; left: out, what is left over, or null. Plain loops, which
-// compilers turn into vectors.
+// Rounds kTokenBlock values from column `first` of a row; left: receives the remainder, or null. Plain loops, for the
+// compiler to vectorise.
 inline void RoundPart(const float* values, int64_t row, int64_t first, const PackedTokens& out, float* left) {
   const TokenFormat& f = out.format;
   constexpr int32_t kGroups = kTokenBlock / kWideColumns;
-  uint32_t tops[kGroups];  // of groups, as parts of their reach
+  uint32_t tops[kGroups];  // largest magnitude per group, as bits
   for (int32_t g = 0; g < kGroups; ++g) tops[g] = LargestOfFour(values + g * kWideColumns);
   WideGroup* const wide = out.wide + (f.wide > 0 ? row * out.wide_count() + first / f.wide : 0);
   bool is_wide[kGroups] = {};
@@ -201,8 +201,8 @@ void PackTokensOp(ThreadPool& pool, const float* x, const float* norm_weight, fl
 
 // ---- gate and up ----
 
-// One task makes whole token blocks of `out`, two panels where a block of tokens spans them. The last one also makes
-// the padding.
+// One task computes whole token blocks of `out`, from two panels where a token block spans them. The last task also
+// writes the padding.
 void GatedPackedBy(PickSumFn pick, ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate,
                    const float* gate_bias, const PackedMatrix& up, const float* up_bias, const PackedTokens& out) {
   if (x.tokens <= 0) return;

@@ -1,5 +1,5 @@
 // The operators over packed weights (compute/kernels/ops.h) of every kernel set: each set's are in the folder of its
-// instruction set, most of them kernel.h's.
+// instruction set, most of them from kernel.h.
 #pragma once
 
 #include <span>
@@ -23,9 +23,9 @@ TACTUS_PACKED_OPS(Portable);
 #if defined(__x86_64__)
 TACTUS_PACKED_OPS(Avx2);
 TACTUS_PACKED_OPS(AvxVnni);
-// Where the CPU lacks the instruction that a format needs, its products go to the AVX2 set.
+// Products without their instruction on this CPU run on the AVX2 set.
 TACTUS_PACKED_OPS(Avx512);
-// Of many tokens, by matrix tiles; of few the AVX-512 set's. It packs and embeds as that set does.
+// Products of many tokens use matrix tiles, those of few the AVX-512 set's code, as do packing and embedding.
 void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
 void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
                     const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
@@ -37,7 +37,7 @@ TACTUS_PACKED_OPS(NeonI8mm);
 void SumPanelNeonBf16(const PanelSums& run);
 #endif
 
-// Defines them by kernel.h, once per kernel set; Pick is a PickSumFn.
+// Defines the operators from kernel.h, once per kernel set; Pick is a PickSumFn.
 #define TACTUS_DEFINE_PACKED_OPS(Set, Pick)                                                                           \
   void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {    \
     PackTokensOp(pool, x, norm_weight, eps, out);                                                                     \

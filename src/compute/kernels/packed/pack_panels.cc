@@ -1,5 +1,5 @@
-// Weights into panels, at load: from a file's own format without a change of value, or quantised on the way. One pass
-// over the source, block column by block column, so that both sides stay in the first-level cache.
+// Packs weights into panels at load: from a file's format without a change of value, or quantised. One pass over the
+// source, block column by block column, so that both sides stay in the L1 cache.
 #include <cmath>
 #include <cstring>
 
@@ -29,13 +29,13 @@ uint32_t Load32(const uint8_t* p) {
   return v;
 }
 
-// Bits 0, 1, 2, 3 of `bits` to the lowest bits of four bytes.
+// Moves bits 0, 1, 2, 3 of `bits` to the lowest bits of four bytes.
 uint32_t SpreadBits(uint32_t bits) {
   return ((bits & 0xf) * 0x00204081u) & 0x01010101u;
 }
 
-// How a format's blocks turn into words of four codes. Word(j, g) holds the columns 4g .. 4g + 3 of block j of kBlock.
-// kNested: scales and minima are bytes, OuterScale and OuterMinimum what the source block has for all of them.
+// Converts a format's blocks to words of four codes. Word(j, g) holds the columns 4g .. 4g + 3 of block j of kBlock.
+// kNested: scales and minima are bytes; OuterScale and OuterMinimum are common to the source block.
 struct Q80 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 34;
@@ -83,7 +83,7 @@ struct Q51 {
   static Scale MinimumOf(const uint8_t* p, int) { return Load16(p + 2); }
 };
 
-// The 6-bit scale and minimum of sub-block j of q4_K and q5_K, as dequantize.cc has them.
+// The 6-bit scale and minimum of sub-block j of q4_K and q5_K, as in dequantize.cc.
 int ScaleBits(const uint8_t* packed, int j) {
   return j < 4 ? packed[j] & 63 : (packed[j + 4] & 0xf) | (packed[j - 4] >> 6) << 4;
 }
@@ -101,7 +101,7 @@ struct Q4K {
   static Scale ScaleOf(const uint8_t* p, int j) { return static_cast<Scale>(ScaleBits(p + 4, j)); }
   static Scale MinimumOf(const uint8_t* p, int j) { return static_cast<Scale>(MinimumBits(p + 4, j)); }
   static uint16_t OuterScale(const uint8_t* p) { return Load16(p); }
-  static uint16_t OuterMinimum(const uint8_t* p) { return Load16(p + 2) ^ 0x8000; }  // the file's is taken off
+  static uint16_t OuterMinimum(const uint8_t* p) { return Load16(p + 2) ^ 0x8000; }  // the file's minimum is subtracted
 };
 struct Q5K {
   using Scale = int8_t;
@@ -143,7 +143,7 @@ Panel PanelOf(const MatrixView& w, int64_t panel) {
   return p;
 }
 
-// Words of codes of one block of one row to where the panel wants them.
+// Stores the words of codes of one block of one row at their places in the panel.
 template <int kWords, bool kNibbles>
 void StoreWords(const uint32_t (&words)[kWords], int64_t r, uint32_t* to) {
   if constexpr (kNibbles) {
@@ -153,7 +153,8 @@ void StoreWords(const uint32_t (&words)[kWords], int64_t r, uint32_t* to) {
   }
 }
 
-// The f16 of a row's token block, part 0 for scales or 1 for minima, to the tails of its blocks; `to`: the first one's.
+// Stores the f16 of a row's token block (part 0: scale, 1: minimum) in the tails of its blocks; `to`: the first block's
+// tail.
 void StoreOuter(uint16_t value, int64_t part, int64_t parts, int64_t r, int64_t block_bytes, std::byte* to) {
   const int64_t place = (part * kPanelRows + r) * 2;
   std::memcpy(to + place / kPanelRows * block_bytes + parts * kPanelRows + place % kPanelRows, &value, sizeof value);
@@ -197,8 +198,8 @@ void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
   }
 }
 
-// F16ToF32 for every bit pattern, without a branch: vectors of it are the point. 2^112 moves the exponent's bias from
-// 15 to 127, and makes subnormals right on the way; what had the largest exponent is then an infinity or NaN.
+// F16ToF32 for every bit pattern, without a branch, so that it can be vectorised. 2^112 moves the exponent's bias from
+// 15 to 127 and also converts subnormals; the largest exponent then becomes infinity or NaN.
 float HalfToFloat(uint16_t h) {
   const uint32_t magnitude = static_cast<uint32_t>(h & 0x7fff) << 13;
   const uint32_t finite = BitsOf(FloatOf(magnitude) * 0x1p112f);

@@ -1,4 +1,4 @@
-// The packed forms and where things lie in them. Panels are written by pack_panels.cc.
+// The packed forms and their layout. pack_panels.cc writes panels.
 #include "compute/kernels/packed/packed.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLine = 64;
 
-// A block's sum of products of codes and q fits int32: codes are at most 255, of 32 q four are at most 32512.
+// A block's sum of products of codes and q fits int32: codes are at most 255; of 16 q, four are at most 32512.
 static_assert(int64_t{kTokenBlock} / 16 * (kWideColumns * 32512 + 12 * 127) * 255 <=
               std::numeric_limits<int32_t>::max());
 
@@ -21,7 +21,7 @@ int64_t RoundUpTo(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// An odd number of cache lines, so that the rows of a tile do not compete for the same sets of the cache.
+// An odd number of cache lines, so that the rows of a tile do not compete for the same cache sets.
 int64_t RowStride(int64_t bytes) {
   const int64_t lines = (bytes + kLine - 1) / kLine;
   return (lines | 1) * kLine;
@@ -46,7 +46,7 @@ const std::byte* PanelOf(const PackedMatrix& m, int64_t row) {
   return m.data + row / kPanelRows * m.panel_bytes;
 }
 
-// The place after the codes of a block, where its scales begin.
+// The end of a block's codes, where its scales begin.
 const std::byte* ScalesOf(const PackedMatrix& m, int64_t row, int64_t block) {
   if (m.block == 0) return PanelOf(m, row) + RoundUpTo(m.cols, kTokenBlock) * kPanelRows;
   return PanelOf(m, row) + block * m.block_bytes() + m.code_bytes();
@@ -74,7 +74,7 @@ float ScalePart(const PackedMatrix& m, int64_t row, int64_t block, int64_t part)
          static_cast<float>(static_cast<int8_t>(tail[index]));
 }
 
-// Of kF16 or kF32.
+// The bits of a kF16 or kF32 element.
 uint32_t FloatBits(const PackedMatrix& m, const std::byte* panel, int64_t row_in_panel, int64_t col) {
   const int64_t index = col * kPanelRows + row_in_panel;
   uint16_t half;
@@ -92,7 +92,7 @@ int32_t ZeroPointAt(const PackedMatrix& m, int64_t row, int64_t block) {
   return static_cast<uint8_t>(zeros[row % kPanelRows]);
 }
 
-// Whole groups of a row, 256 bytes apart in the panel, into codes[columns].
+// Copies whole groups of a row, 256 bytes apart in the panel, to codes[columns].
 void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* codes) {
   constexpr int64_t kGroupBytes = kPanelRows * 4;
   if (!nibbles) {
@@ -137,7 +137,7 @@ int64_t IntegerBytes(int64_t rows, int64_t padded, int64_t block, int64_t wide) 
 
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
   const int64_t padded = PackedTokens::PaddedCols(cols);
-  // Integers' scales and sums are whole, their rows not aligned.
+  // Integers' scales and sums are rounded up per array; their rows are not aligned.
   return std::max(
       {IntegerBytes(2 * tokens, padded, 32, 0), IntegerBytes(tokens, padded, 32, 16), tokens * RowStride(4 * padded)});
 }
@@ -165,7 +165,7 @@ void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
        {Rounding::kNone, Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16}) {
     match = match || x.format == TokensFor(w, rounding);
   }
-  TACTUS_CHECK_MSG(match && x.cols == w.cols, "tokens are packed for another matrix");
+  TACTUS_CHECK_MSG(match && x.cols == w.cols, "tokens were packed for another matrix");
 }
 
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {

@@ -1,5 +1,5 @@
-// One panel of packed weights times some packed tokens (compute/kernels/packed/packed.h): what kernel.h, which hands
-// out the work and finishes it, asks of the code that multiplies. Stateless; any thread.
+// One panel of packed weights times some packed tokens (compute/kernels/packed/packed.h): the interface between
+// kernel.h, which distributes and finishes the work, and the multiplying code. Stateless; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct PanelSums {
   const PackedTokens* x = nullptr;
   int64_t panel = 0;
   int64_t first = 0, rows = 0;
-  // out: [rows][64], packed.h's y; of integers with block == 0 before the row's scale.
+  // Receives [rows][64], packed.h's y; for integers with block == 0 without the row's scale.
   float* sums = nullptr;  // 64-byte aligned
 };
 
 using SumPanelFn = void (*)(const PanelSums&);
-using PickSumFn = SumPanelFn (*)(const PackedTokens&, const PackedMatrix&);  // by their forms
+using PickSumFn = SumPanelFn (*)(const PackedTokens&, const PackedMatrix&);  // selected by their forms
 
 }  // namespace tactus::compute

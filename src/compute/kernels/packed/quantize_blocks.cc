@@ -27,7 +27,7 @@ float FromOrderedKey(int32_t key) {
 }
 
 constexpr int kLanes = 16;
-// Clipping the extremes a little often fits the rest better.
+// Clipping the extremes slightly often fits the other values better.
 constexpr float kInt4Ranges[] = {1.0f, 0.9f};
 constexpr uint16_t kF16NaN = 0x7e00;
 constexpr float kInt4MostZero = 60.0f;  // quarter steps below zero: all 15 steps
@@ -36,7 +36,7 @@ struct Int4Fit {
   float error = std::numeric_limits<float>::infinity();
   uint16_t scale = 0;                     // of a quarter step, f16
   uint8_t zero = 0;                       // quarter steps
-  float next_step = 0, next_minimum = 0;  // the least squares' line through the codes found
+  float next_step = 0, next_minimum = 0;  // the least-squares line through the codes found
   uint8_t codes[kInt4Group] = {};
 };
 
@@ -46,13 +46,13 @@ float SumOf(const float (&lanes)[kLanes]) {
   return sum;
 }
 
-// Rounds the group to scale * (4 * code - zero), where scale is step / 4 in f16 and zero lies next to -minimum.
+// Rounds the group to scale * (4 * code - zero), where scale is step / 4 in f16 and zero is nearest to -minimum.
 TACTUS_CLONES Int4Fit FitInt4(const float* x, const float* weights, float step, float minimum) {
   Int4Fit fit;
   fit.scale = F32ToF16(0.25f * step);
   const float d = F16ToF32(fit.scale), inverse = d != 0.0f ? 1.0f / d : 0.0f;
   float z = -minimum * inverse;
-  z = z > 0.0f ? z : 0.0f;  // also of a NaN
+  z = z > 0.0f ? z : 0.0f;  // also for NaN
   z = z < kInt4MostZero ? z : kInt4MostZero;
   const int32_t zero = RoundEven(z);
   fit.zero = static_cast<uint8_t>(zero);
@@ -84,7 +84,7 @@ TACTUS_CLONES Int4Fit FitInt4(const float* x, const float* weights, float step, 
 }  // namespace
 
 float LargestMagnitude(const float* x, int64_t n, float largest) {
-  // Bits of non-negative floats are ordered as integers, and an integer maximum needs no rule for NaN.
+  // Bits of non-negative floats compare as integers, and an integer maximum needs no rule for NaN.
   auto bits = static_cast<int32_t>(BitsOf(largest));
   for (int64_t i = 0; i < n; ++i) {
     const auto b = static_cast<int32_t>(BitsOf(x[i]) & 0x7fffffffu);
@@ -105,8 +105,8 @@ BlockScale QuantizeQ80(const float* x, uint8_t* codes) {
 }
 
 BlockScale QuantizeInt4(const float* x, const float* weights, uint8_t* codes) {
-  // Ordered as integers when the magnitude of negative numbers is turned over: minima of integers become vectors. The
-  // range holds 0, as every range of the grid does.
+  // Floats compare as integers once the magnitude bits of negative ones are inverted, and integer minima can be
+  // vectorised. The range includes 0, as every range of the grid does.
   int32_t low_key = 0, high_key = 0;
   for (int i = 0; i < kInt4Group; ++i) {
     const int32_t key = OrderedKey(x[i]);
@@ -122,11 +122,11 @@ BlockScale QuantizeInt4(const float* x, const float* weights, uint8_t* codes) {
     const Int4Fit refined = FitInt4(x, weights, fit.next_step, fit.next_minimum);
     if (refined.error < best.error) best = refined;
   }
-  if (!(best.error < std::numeric_limits<float>::infinity())) {  // nothing hides an infinity or NaN
+  if (!(best.error < std::numeric_limits<float>::infinity())) {  // an infinity or NaN propagates
     std::memset(codes, 0, kInt4Group);
     return {kF16NaN, 0};
   }
-  // Once more: the zero point's rounding moved the line.
+  // Fits once more: the zero point's rounding moved the line.
   const Int4Fit polished = FitInt4(x, weights, best.next_step, best.next_minimum);
   if (polished.error < best.error) best = polished;
   std::memcpy(codes, best.codes, sizeof best.codes);

@@ -1,5 +1,5 @@
-// Roundings of weights at load (`--quantization`): one block at a time, on the stack, in loops that compilers turn into
-// vectors.
+// Roundings of weights at load (`--quantization`): one block at a time, on the stack, in loops that compilers
+// vectorise.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ inline constexpr int kInt4Group = 64;
 
 // v as an integer, halves to even; |v| < 2^22.
 inline int32_t RoundEven(float v) {
-  return static_cast<int32_t>(BitsOf(v + 0x1.8p23f) - 0x4b400000u);  // the sum's low bits hold it
+  return static_cast<int32_t>(BitsOf(v + 0x1.8p23f) - 0x4b400000u);  // the low bits of the sum hold it
 }
 
 struct BlockScale {
   uint16_t scale = 0;  // f16
-  uint8_t zero = 0;    // int4: the zero point, quarters of a step (packed.h)
+  uint8_t zero = 0;    // int4: the zero point, in quarters of a step (packed.h)
 };
 
 // max(|x[i]|, largest).
@@ -34,14 +34,14 @@ BlockScale QuantizeQ80(const float* x, uint8_t* codes);
 //   64 with minimum, full range:       11.2 %, 4.5       32 symmetric, scale searched:      10.6 %, 4.5
 //   64 with minimum, least squares:    10.6 %, 4.5       32 with minimum:                    9.0 %, 5
 //   64 with zero point, as here:       10.7 %, 4.375
-// (On normally distributed numbers, the left column, then the right: 9.0, 9.0, 8.5, 8.6 and 8.6, 8.1, 7.6 %.) Where the
-// minimum, an f16 of its own, costs a kernel a multiply-add per vector and block, the zero point goes into the
+// (On normally distributed numbers, the left column, then the right: 9.0, 9.0, 8.5, 8.6 and 8.6, 8.1, 7.6 %.) A
+// minimum, a separate f16, costs a kernel a multiply-add per vector and block; the zero point is applied in the
 // integers.
 BlockScale QuantizeInt4(const float* x, uint8_t* codes);
-// The same where an error of x[i] weighs weights[i], each at least 0.
+// The same with errors of x[i] weighted by weights[i], each at least 0.
 BlockScale QuantizeInt4(const float* x, const float* weights, uint8_t* codes);
 
-// Where a value lies on such a grid; inverse = 1 / scale, or 0 where the scale is. A NaN has the code 0.
+// A value's code on such a grid; inverse = 1 / scale, or 0 where the scale is 0. NaN has the code 0.
 inline int32_t Int4Code(float x, float inverse, float zero) {
   float at = (x * inverse + zero) * 0.25f;
   at = at > 0.0f ? at : 0.0f;
@@ -49,7 +49,7 @@ inline int32_t Int4Code(float x, float inverse, float zero) {
   return RoundEven(at);
 }
 
-// Puts row `row` of block `block` of a panel into place, codes and scales; form: QuantizedFormOf(kInt4).
+// Stores row `row` of block `block` of a panel, codes and scales; form: QuantizedFormOf(kInt4).
 void StoreInt4Block(const PackedMatrix& form, int64_t row, int64_t block, BlockScale scale, const uint8_t* codes,
                     std::byte* panel);
 

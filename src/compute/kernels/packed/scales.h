@@ -10,12 +10,12 @@
 namespace tactus::compute {
 namespace {
 
-// f16 at `from`, `count` of them.
+// Converts `count` f16 from `from`.
 inline void WidenHalves(const std::byte* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += Simd::kWidth) Simd::Store(to + i, Simd::LoadF16(from + 2 * i));
 }
 
-// Of `blocks` blocks of a token block: part 0, the scales, or 1, the minima. tail: the first block's; to: [blocks][64].
+// The scales (part 0) or minima (1) of `blocks` blocks of a token block. tail: the first block's; to: [blocks][64].
 inline void LoadScales(const PackedMatrix& w, const std::byte* tail, int64_t blocks, int64_t part, float* to) {
   const int64_t each = w.block_bytes();
   if (!w.nested_scales) {

@@ -1,25 +1,25 @@
-// Multiplies a panel of integer codes, written once over simd/simd.h and a class D of integer dot products, which every
-// instruction set has in its own room (dots.h).
+// Multiplies a panel of integer codes, written once over simd/simd.h and a class D of integer dot products; every
+// instruction set has its own (dots.h).
 //
-// A panel is read in chunks of one token block that stay in the first-level cache while all tokens pass over them, in
-// tiles of up to D::kRows rows of tokens by D::VectorsOf vectors of weight rows; memory sees every weight once. Codes
-// are opened once per chunk when several tiles use them. Between chunks a tile's y rests in PanelSums::sums.
+// A panel is read in chunks of one token block that stay in the L1 cache while all tokens use them, in tiles of up to
+// D::kRows rows of tokens by D::VectorsOf vectors of weight rows; every weight is read from memory once. Codes are
+// widened once per chunk when several tiles use them. Between chunks a tile's y is in PanelSums::sums.
 //
 // D, with vectors of D::kWidth lanes of 32 bits (a lane: kGroupColumns columns of one weight row):
-//   Codes, Prepare(bytes)        a lane's codes, made ready once for all rows of a tile
+//   Codes, Prepare(bytes)        a lane's codes, prepared once for all rows of a tile
 //   Low(bytes), High(bytes)      nibbles
 //   kRows, VectorsOf(rows)       the largest tile, and the width of one: sums should fit the registers
-//   kMerged                      values have 16 bits; else the upper bytes of wide groups come beside them (AddWide)
-//   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
-//   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
-//   Part, Widen                  columns into a Part, then those added
-//   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, what they make of start and total
-//   HasLoop(rows), Loop          a way of its own to the sums of columns whose codes are [w, end)
-//   kCodeOffset                  what Prepare takes off a code
-//   kOwnTile, DotTile            a way of its own to a block's sums:
+//   kMerged                      values have 16 bits; else the upper bytes of wide groups are separate (AddWide)
+//   PrepareX, kXBytes, LoadX     a row's values in D's order; bytes per group; one group's values in every lane
+//   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, a divisor of 32: Dot of kPartColumns
+//   Part, Widen                  columns into a Part, whose lanes are then widened and added
+//   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, and their start and total
+//   HasLoop(rows), Loop          D's own loop for the sums of columns with codes at [w, end)
+//   kCodeOffset                  subtracted from a code by Prepare
+//   kOwnTile, DotTile            D's own code for a block's sums:
 //                                DotTile<kU4, kRows>(codes, x, x_stride, columns, start, sums)
-//   kOpened                      how OpenCodes leaves codes: kNot (of 8 bits as they are, 4 in bytes),
-//                                kWide (both to D::Open's two vectors of v)
+//   kOpened                      result of OpenCodes: kNot (8-bit codes unchanged, 4-bit codes in bytes),
+//                                kWide (both in D::Open's two vectors of v)
 //   PackZero, PackSum, MulZero   MulZero(PackZero(z) in each lane, PackSum(s)) = z * s
 //   ToFloat, MulAdd              of Int to Simd::F; a * b + c rounded once
 //   Spread, LoadInt              of Int
@@ -35,14 +35,14 @@ namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kChunkColumns = kTokenBlock, kChunkBlocks = kChunkColumns / 16;
-inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of codes of 8 bits, or 8 of 4
+inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of 8-bit codes, or 8 of 4-bit codes
 inline constexpr int kMostTileRows = 6;
 
 enum class Opened : uint8_t { kNot, kWide };
 
-// What a tile's rows bring to the blocks of a chunk.
+// Terms of a tile's rows for the blocks of a chunk.
 struct TileTerms {
-  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
+  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // start of a block's sum; has_zeros: PackSum(-sum of q)
   alignas(32) float total[kMostTileRows][kChunkBlocks];    // with minima: the sum of q times scale
   float scale[kMostTileRows][kChunkBlocks];
 };
@@ -50,11 +50,11 @@ struct TileTerms {
 // The codes and scales of a chunk, for all of its tiles.
 struct ChunkOfWeights {
   const std::byte* codes;  // of the first block
-  int64_t codes_each;      // bytes from one block's codes to the next one's
-  int64_t blocks, block;   // how many, and columns of each
-  const float* scales;     // [blocks][64]; null: the row's one scale comes at the end
+  int64_t codes_each;      // bytes from one block's codes to the next block's
+  int64_t blocks, block;   // number, and columns of each
+  const float* scales;     // [blocks][64]; null: the row's one scale is applied at the end
   const float* minima;     // [blocks][64]; null: none
-  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or taken off already
+  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or already subtracted
   bool centred;            // codes are v
 };
 
@@ -62,16 +62,16 @@ struct ChunkOfWeights {
 struct TileRun {
   const ChunkOfWeights* weights;
   const std::byte* x;     // prepared rows
-  const WideGroup* wide;  // the first row's first of the chunk; null: none, or D::kMerged
-  int64_t wide_stride;    // groups of a row
+  const WideGroup* wide;  // the first row's first group of the chunk; null: none, or D::kMerged
+  int64_t wide_stride;    // groups per row
   int32_t wide_columns;   // TokenFormat::wide
   const TileTerms* terms;
   float* y;                // [rows][64]
-  const std::byte* ahead;  // what to fetch meanwhile, an even share of it at each block of each vector
+  const std::byte* ahead;  // memory to prefetch, an even share at each block of each vector
   int64_t ahead_bytes;
 };
 
-// Asks for the lines of [at, ...) a few at a time: more at once would wait for each other.
+// Prefetches the lines of [at, ...) a few at a time: more at once would delay each other.
 struct Ahead {
   const std::byte* at;
   int64_t each;  // bytes, whole lines
@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const
   DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, part);
 }
 
-// Columns between two steps of `ahead`, and of a part.
+// Columns between two steps of `ahead`, and per part.
 template <class D>
 inline constexpr int64_t kEach = D::kPartColumns > 0 ? D::kPartColumns : kStepColumns;
 
@@ -176,11 +176,11 @@ inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, cons
   }
 }
 
-// Adds the upper bytes of wide groups to the sums of a block, whose codes lie at `codes`.
+// Adds the upper bytes of wide groups to the sums of a block with codes at `codes`.
 template <class D, bool kU4, int kRows, int kVectors>
 inline __attribute__((always_inline)) void AddWide(const std::byte* codes, const WideGroup* wide, const TileRun& run,
                                                    typename D::Int (&total)[kRows][kVectors]) {
-  constexpr int64_t kStep = kU4 ? 8 : 4;  // columns to kGroupBytes
+  constexpr int64_t kStep = kU4 ? 8 : 4;  // columns per kGroupBytes
   for (int64_t c = 0; c < run.weights->block; c += run.wide_columns, ++wide) {
 #pragma GCC unroll 8
     for (int t = 0; t < kRows; ++t) {
@@ -203,7 +203,7 @@ inline __attribute__((always_inline)) void AddWide(const std::byte* codes, const
   }
 }
 
-// packed.h's arithmetic of block b from its sums on. r: the tile's first weight row; y: [rows][rows of the tile].
+// packed.h's arithmetic of block b after its sums. r: the tile's first weight row; y: [rows][rows of the tile].
 template <class D, int kRows, int kVectors>
 inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64_t r, int64_t b,
                                                        typename D::Int (&sums)[kRows][kVectors], float* y) {

@@ -1,5 +1,4 @@
-// Runs the tiles of a chunk of integer codes (tile.h): makes each tile's tokens ready for it, and asks for those
-// of the next one.
+// Runs the tiles of a chunk of integer codes (tile.h): prepares each tile's tokens and prefetches the next tile's.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +32,7 @@ void RunIntTileOf(int64_t rows, const TileRun& run) {
   }
 }
 
-// Of `row`, the tile's k-th; a block has kSums entries of PackedTokens::sums.
+// Terms of `row`, the tile's k-th; a block has kSums entries of PackedTokens::sums.
 template <class D, int kSums>
 inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
                                                      int64_t column, const ChunkOfWeights& chunk, int64_t k,
@@ -57,7 +56,7 @@ inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, cons
   for (int64_t b = 0; b < kChunkBlocks / kSums; ++b) terms->total[k][b] *= terms->scale[k][b];
 }
 
-// Of a tile's rows, [row, row + count).
+// Terms of a tile's rows, [row, row + count).
 template <class D>
 inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
                                                          int64_t count, int64_t column, const ChunkOfWeights& chunk,
@@ -78,7 +77,7 @@ inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, 
   }
 }
 
-// What the next tile will read of its rows.
+// Prefetches what the next tile reads of its rows.
 inline void FetchTokens(const PackedTokens& x, int64_t row, int64_t count, int64_t column) {
 #pragma GCC unroll 1
   for (int64_t r = row; r < row + count; ++r) {
@@ -90,7 +89,7 @@ inline void FetchTokens(const PackedTokens& x, int64_t row, int64_t count, int64
   }
 }
 
-// A chunk of a row made ready; wide: its groups, or null.
+// A chunk of a row, prepared; wide: its groups, or null.
 template <class D>
 inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, const WideGroup* wide,
                                                       int32_t wide_columns, std::byte* to) {
@@ -102,7 +101,7 @@ inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, c
     D::PrepareX(values, to);
     if (wide == nullptr) return;
     for (int64_t c = 0; c < kChunkColumns; c += wide_columns, ++wide) {
-      constexpr int kOrder[kWideColumns] = {0, 2, 1, 3};  // PrepareX's
+      constexpr int kOrder[kWideColumns] = {0, 2, 1, 3};  // PrepareX's order
       int16_t four[kWideColumns];
       for (int i = 0; i < kWideColumns; ++i) {
         const int column = kOrder[i];
@@ -114,7 +113,7 @@ inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, c
   }
 }
 
-// All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first; `next`: what is read after
+// All tiles of one chunk, whose codes are bytes (kU4: nibbles). `column`: the chunk's first; `next`: memory read after
 // it.
 template <class D, bool kU4>
 void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column, const std::byte* next,

@@ -1,9 +1,9 @@
-// Multiplies a panel of any weights by tokens of f32, written once over simd/simd.h. A sum is one chain of
-// multiply-adds, columns ascending, whatever the tile.
+// Multiplies a panel of any weights by f32 tokens, written once over simd/simd.h. A sum is one chain of multiply-adds,
+// columns ascending, for any tile.
 //
-// Weights that are f32 are read where they lie. All others become f32 once per chunk, which all tiles then share; f16
-// for a few tokens is widened on the way into the registers. D says how large a tile is, and has a loop of its own
-// where compilers do not keep a tile's sums in registers (HasLoop, LoopF32: avx2/dots.h).
+// f32 weights are read in place. All others are converted to f32 once per chunk, for all tiles; f16 for a few tokens is
+// widened on load. D defines the size of a tile, and a loop where compilers do not keep a tile's sums in registers
+// (HasLoop, LoopF32: avx2/dots.h).
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@
 namespace tactus::compute {
 namespace {
 
-inline constexpr int64_t kFloatColumns = 64;  // of a chunk; of integers a token block, the blocks of which are whole
-inline constexpr int64_t kFloatXStride = kTokenBlock;  // between rows of tokens that are made ready for a loop of D
-inline constexpr int64_t kFloatStep = 8;               // columns between two steps of fetching
+inline constexpr int64_t kFloatColumns = 64;  // per chunk; for integers a token block, so that blocks are whole
+inline constexpr int64_t kFloatXStride = kTokenBlock;  // between rows of tokens prepared for D's loop
+inline constexpr int64_t kFloatStep = 8;               // columns between two prefetch steps
 
 struct WholeFloats {
   static constexpr int64_t kBytes = 4;
@@ -40,7 +40,7 @@ inline __attribute__((always_inline)) void AddColumn(const std::byte* at, const 
   for (int v = 0; v < kVectors; ++v) f[v] = Floats::Load(at + v * Simd::kWidth * Floats::kBytes);
 #pragma GCC unroll 8
   for (int t = 0; t < kTokens; ++t) {
-    // Not (t < 3 ? x0 : x3)[...]: with -fsanitize=undefined GCC 12 reads another place for the rows of x3.
+    // Not (t < 3 ? x0 : x3)[...]: with -fsanitize=undefined GCC 12 reads a wrong address for the rows of x3.
     const float* x = t < 3 ? x0 + t * x_stride : x3 + (t - 3) * x_stride;
     const Simd::F value = Simd::Set1(*x);
 #pragma GCC unroll 8
@@ -108,8 +108,8 @@ void RunFloatTileOf(int64_t tokens, const FloatTile& tile) {
   kTiles[tokens - 1](tile);
 }
 
-// A group of each of 64 rows, 4 columns of codes of 8 bits or 8 of 4, as f32: times * code - centre, by scale, plus
-// minimum where there are some.
+// A group of each of 64 rows (4 columns of 8-bit codes or 8 of 4-bit codes) as f32: times * code - centre, by scale,
+// plus minimum where there are minima.
 template <bool kNibbles, int32_t kTimes, bool kMinimum>
 inline void OpenGroup(const uint32_t* __restrict words, const int32_t* __restrict centre, const float* __restrict scale,
                       const float* __restrict minimum, float* __restrict to) {
@@ -124,7 +124,7 @@ inline void OpenGroup(const uint32_t* __restrict words, const int32_t* __restric
   }
 }
 
-// The blocks that hold columns [first, first + count), at most a token block of them: [columns][64].
+// The blocks with columns [first, first + count), at most one token block: [columns][64].
 inline void OpenIntegers(const PackedMatrix& w, const std::byte* panel, int64_t first, int64_t count, float* to) {
   const bool nibbles = w.code == PackedCode::kU4;
   const int64_t block = w.block > 0 ? w.block : kTokenBlock, blocks = (count + block - 1) / block;
@@ -155,7 +155,7 @@ inline void OpenIntegers(const PackedMatrix& w, const std::byte* panel, int64_t 
   }
 }
 
-// Columns [first, first + count) of a panel that does not hold f32.
+// Columns [first, first + count) of a panel that is not f32.
 inline void OpenFloats(const PackedMatrix& w, const std::byte* panel, int64_t first, int64_t count, float* to) {
   if (w.code == PackedCode::kF16) return WidenHalves(panel + first * kPanelRows * 2, count * kPanelRows, to);
   if (w.code != PackedCode::kBF16) return OpenIntegers(w, panel, first, count, to);
@@ -169,7 +169,7 @@ inline void OpenFloats(const PackedMatrix& w, const std::byte* panel, int64_t fi
 template <class D>
 void SumPanelUnrounded(const PanelSums& run) {
   constexpr bool kLoops = D::HasLoop(D::kRows);
-  constexpr int64_t kFew = 3 * (kLoops ? 1 : D::kRows);  // f16 is opened for more, and for a loop, which takes f32
+  constexpr int64_t kFew = 3 * (kLoops ? 1 : D::kRows);  // above it, or for a loop, which reads f32, f16 is converted
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
@@ -177,7 +177,7 @@ void SumPanelUnrounded(const PanelSums& run) {
   const bool open = w.code != PackedCode::kF32 && !halves;
   const int64_t tiles = (run.rows + D::kRows - 1) / D::kRows;
   const int64_t per_chunk = w.integer() ? kTokenBlock : kFloatColumns;
-  const auto byte_of = [&w](int64_t column) { return column * w.panel_bytes / w.cols; };  // of integers about
+  const auto byte_of = [&w](int64_t column) { return column * w.panel_bytes / w.cols; };  // approximate for integers
   std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   alignas(64) float opened[kTokenBlock * kPanelRows], values[kLoops ? D::kRows * kFloatXStride : 1];
   for (int64_t first = 0; first < w.cols; first += per_chunk) {

@@ -1,5 +1,5 @@
-// Layouts as in the GGUF specification (ggml-common.h); every product and sum is one f32 rounding, in the order that
-// the format's definition names, so that results agree bit for bit with gguf.quants.
+// Layouts as in the GGUF specification (ggml-common.h); every product and sum is one f32 rounding, in the order of the
+// format's definition, so that results agree bit for bit with gguf.quants.
 #include "compute/kernels/rows/dequantize.h"
 
 #include <cstring>
@@ -179,7 +179,7 @@ void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out)
     case DType::kInt8:
       break;
   }
-  TACTUS_CHECK_MSG(false, "int8 is a KV format: no weights have it");
+  TACTUS_CHECK_MSG(false, "int8 is a KV format, not a weight format");
 }
 
 }  // namespace tactus::compute

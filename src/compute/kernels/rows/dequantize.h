@@ -1,4 +1,4 @@
-// GGUF's block formats to f32, bit-exact, in portable code: the definition that the vector kernels are tested against.
+// GGUF's block formats to f32, bit-exact, in portable code: the reference for tests of the vector kernels.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,7 @@ void RunFused(ThreadPool& pool, const float* x, const MatrixView& w, const float
   });
 }
 
-// False: too many tokens for it.
+// False: too many tokens.
 template <class Blocks>
 bool TryFused(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y) {
   static_assert(kFusedTokens == 4);

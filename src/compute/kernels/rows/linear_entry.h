@@ -1,4 +1,4 @@
-// The linear operator of a kernel set: picks how weights are read.
+// The linear operator of a kernel set: selects how weights are read.
 #pragma once
 
 #include "compute/kernels/kernel_set.h"
@@ -7,7 +7,7 @@
 namespace tactus::compute {
 namespace {
 
-// One tile of tokens is read where it lies; more are packed.
+// Up to one tile of tokens is read in place; more tokens are packed.
 template <class L>
 void LinearOver(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, bool panel, const float* bias,
                 float* y, Workspace scratch) {

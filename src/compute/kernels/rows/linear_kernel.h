@@ -3,7 +3,7 @@
 // Order of accumulation, the same for every number of tokens, tile and thread count: an output element has one vector
 // accumulator; lane i takes the columns i, i + step, i + 2 step, ... in ascending order (the last, partial vector is
 // padded with zeros); at the end the lanes are added in the fixed tree of Simd::Sum; then the bias. Passes over K of
-// kLinearChunk columns park the lane sums in scratch, which changes no rounding.
+// kLinearChunk columns store the lane sums in scratch in between, which changes no rounding.
 //
 // Tiles: kLinearTokens x kLinearRows accumulators. A task is a block of tokens by a range of weight rows; tasks
 // of one range are neighbours, so that threads share the weights they read.
@@ -19,7 +19,7 @@
 namespace tactus::compute {
 namespace {
 
-// How a kernel reads x and w. kStep columns per vector; Row is what a weight row's address points to.
+// How a kernel reads x and w. kStep columns per vector.
 struct PlainX {
   using X = float;
   using Vec = Simd::F;
@@ -69,7 +69,7 @@ struct TilePass {
   const X* x;  // this tile's, packed (see PackTokens) or rows x_stride apart
   int64_t x_stride;
   const uint8_t* w[Simd::kLinearRows];
-  int64_t ahead;  // bytes from a row to the one to prefetch, 0: none
+  int64_t ahead;  // bytes from a row to the row to prefetch; 0: none
   int64_t columns;
   float* sums;
   bool first, last;
@@ -78,7 +78,7 @@ struct TilePass {
   const float* bias;
 };
 
-// Every loop over the tile is unrolled in the source, so that the accumulators are registers from the start.
+// Every loop over the tile is unrolled in the source, so that the accumulators are in registers from the start.
 template <class L, bool kPacked, bool kAhead, int kTokens, int kRows>
 void RunTile(const TilePass<typename L::X>& t) {
   using F = Simd::F;
@@ -163,7 +163,7 @@ void RunTokens(int64_t tokens, const TilePass<typename L::X>& t) {
   }
 }
 
-// Tokens per tile: all tiles alike but the last, none needlessly small (8 tokens are 4 + 4, not 6 + 2).
+// Tokens per tile: all tiles are equal except the last, and none is needlessly small (8 tokens are 4 + 4, not 6 + 2).
 inline int64_t TileTokens(int64_t tokens) {
   return CeilDiv(tokens, CeilDiv(tokens, Simd::kLinearTokens));
 }
@@ -172,7 +172,7 @@ struct Blocking {
   int64_t tokens_per_task, token_blocks, rows_per_task, row_ranges;
 };
 
-// Only speed depends on this. About three million multiply-adds per task, at least four tasks per thread.
+// Affects speed only. About three million multiply-adds per task, at least four tasks per thread.
 inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, int64_t threads) {
   Blocking b;
   b.token_blocks = CeilDiv(tokens, kLinearTokenBlock);
@@ -185,8 +185,8 @@ inline Blocking ChooseBlocking(int64_t tokens, int64_t rows, int64_t columns, in
   return b;
 }
 
-// Tokens in tiles of TileTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros after
-// the last column. A large batch streams through the caches in order, whatever the width of a row. The last tile may be
+// Packs tokens in tiles of TileTokens, each tile's vectors side by side: [tile][column / kStep][token][kStep], zeros
+// after the last column. A large batch streams through the caches in order, for any row width. The last tile may be
 // smaller.
 template <class L>
 int64_t PackedColumns(int64_t columns) {
@@ -222,7 +222,7 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
     const int64_t token_end = MinOf(tokens, token_begin + b.tokens_per_task);
     const int64_t row_begin = task / b.token_blocks * b.rows_per_task;
     const int64_t row_end = MinOf(w.rows, row_begin + b.rows_per_task);
-    // With a single tile of tokens there is nothing to reuse: each group of rows is read once, from end to end.
+    // A single tile of tokens reuses no weights: each group of rows is read once, from end to end.
     const bool single = token_end - token_begin <= per_tile;
     const int64_t row_step = single ? Simd::kLinearRows : kLinearRowBlock;
     const int64_t chunk = single && !panel ? w.cols : L::kChunk;

@@ -30,7 +30,7 @@ void BlockQ80(const float* x, uint8_t* out) {
   for (int i = 0; i < 32; ++i) out[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(x[i] * inverse)));
 }
 
-// The value of largest magnitude becomes -8, so that its sign's side of the range is used in full.
+// The value of largest magnitude becomes -8, so that its side of the range is used in full.
 void BlockQ40(const float* x, uint8_t* out) {
   float extreme = 0;
   for (int i = 0; i < 32; ++i) extreme = std::fabs(x[i]) > std::fabs(extreme) ? x[i] : extreme;

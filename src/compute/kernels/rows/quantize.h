@@ -1,5 +1,5 @@
-// f32 to GGUF's formats, round to nearest as the format's reference does (gguf.quants): `--quantization`, dummy
-// weights, tests. Only the formats below; the K formats' search for scales is not here.
+// f32 to GGUF's formats, rounded to nearest as in the formats' reference (gguf.quants): for `--quantization`, dummy
+// weights and tests. Only the formats below; the K formats' search for scales is not implemented.
 #pragma once
 
 #include <cstddef>

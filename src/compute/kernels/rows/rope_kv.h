@@ -1,6 +1,6 @@
-// Rotary embedding and the writes of K and V into the paged cache, apart and in one pass, written once over
-// simd/simd.h. A token's result depends on that token alone, and RopeStore gives the bits of RmsNorm, Rope and StoreKv
-// one after the other.
+// Rotary embedding and the writes of K and V into the paged cache, separately and in one pass, written once over
+// simd/simd.h. A token's result depends on that token alone, and RopeStore yields the same bits as RmsNorm, Rope and
+// StoreKv in sequence.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The operators that work on one token's row or on single elements, and dequantisation, written once over simd/simd.h.
-// A row's result depends on that row alone.
+// Operators on one token's row or on single elements, and dequantisation, written once over simd/simd.h. A row's result
+// depends on that row alone.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ inline Simd::F Exp(Simd::F x) {
   return Simd::ZeroBelow(x, kLow, Simd::ScaleByPowerOf2(p, n));
 }
 
-// Calls f(i, n) for vectors of [0, count): n == kWidth but for the last.
+// Calls f(i, n) for vectors of [0, count): n == kWidth except for the last.
 template <class F>
 inline void ForVectors(int64_t count, F f) {
   int64_t i = 0;
@@ -66,8 +66,8 @@ inline void StoreFirst(float* p, Simd::F v, int n) {
   std::memcpy(p, padded, static_cast<size_t>(n) * sizeof(float));
 }
 
-// Block formats that have vector code. Each(p, use) gives the 32 weights of the block at p, one vector at a time:
-// use(index of the first lane, vector), indices ascending; every bit as dequantize.cc has it.
+// Block formats with vector code. Each(p, use) passes on the 32 weights of the block at p, one vector at a time:
+// use(index of the first lane, vector), indices ascending; the same bits as in dequantize.cc.
 struct BlocksQ80 {
   static constexpr int kBytes = 34;
   template <class Use>
@@ -123,7 +123,7 @@ void DequantizeRow(const MatrixView& w, int64_t row, float* out) {
   DequantizeColumns(w.dtype, static_cast<const uint8_t*>(w.data) + row * w.row_bytes, 0, w.cols, out);
 }
 
-// Rows per task so that a task is worth handing out.
+// Rows per task, large enough to be worth distributing.
 inline int64_t RowsPerTask(int64_t row_elements) {
   return MaxOf(1, 16384 / MaxOf(1, row_elements));
 }

@@ -1,6 +1,6 @@
 // The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16 or
-// AVX512-VNNI, attention over bf16 or int8 KV goes to attention/avx512/bf16.cc or int8.cc: several products in one
-// instruction, other roundings. Bits are promised per binary, kernel set and those features, not across machines.
+// AVX512-VNNI, attention over bf16 or int8 KV runs in attention/avx512/bf16.cc or int8.cc: several products per
+// instruction, with other roundings. Bits are equal per binary, kernel set and those features, not across machines.
 #include "compute/kernels/simd/avx512.h"
 
 #include "compute/kernels/rows/linear_entry.h"

@@ -1,4 +1,4 @@
-// The kernel set of any machine: portable C++, 4 lanes wide.
+// The kernel set for any machine: portable C++, 4 lanes wide.
 #include "compute/kernels/simd/portable.h"
 
 #include "compute/kernels/rows/linear_entry.h"

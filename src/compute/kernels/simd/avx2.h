@@ -36,7 +36,7 @@ struct Simd {
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     return _mm256_cvtepi32_ps(_mm256_srli_epi32(wide, 4));
   }
-  // Nearest even in the high half of each lane; NaN is kept and made quiet.
+  // Nearest even in the high half of each lane; NaN stays NaN and becomes quiet.
   static __m256i RoundedBits(F v) {
     const __m256i bits = _mm256_castps_si256(v);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

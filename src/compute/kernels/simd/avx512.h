@@ -89,7 +89,7 @@ struct Simd {
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
   }
-  // Rows r become columns; output row 4l + c ends in out[4l + c].
+  // Rows r become columns; output row 4l + c is stored in out[4l + c].
   static void Transpose16(F* r, F* out) {
     F t[16];
 #pragma GCC unroll 8
@@ -123,7 +123,7 @@ struct Simd {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) Store(to + i * to_stride, out[i]);
   }
-  // Columns [first, first + 32) of 16 bf16 rows become 32 f32 rows: a 32-bit lane carries two neighbouring columns.
+  // Columns [first, first + 32) of 16 bf16 rows become 32 f32 rows: a 32-bit lane holds two neighbouring columns.
   static constexpr bool kTransposesPairs = true;
   static void TransposePairs(const uint16_t* const* rows, int64_t first, float* to, int64_t to_stride) {
     F r[16], out[16];

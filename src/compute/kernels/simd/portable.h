@@ -1,5 +1,5 @@
-// Vectors of 4 f32 lanes in compiler vector types: SSE2, NEON or plain code, whatever the target has. The interface
-// that every file here gives to rows/, packed/ and attention/; all of it has internal linkage (see kernel_set.h).
+// Vectors of 4 f32 lanes in compiler vector types: SSE2, NEON or plain code, depending on the target. This is the
+// interface of every file here for rows/, packed/ and attention/; all of it has internal linkage (see kernel_set.h).
 #pragma once
 
 #include <cstdint>
@@ -72,7 +72,7 @@ struct Simd {
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
   static F MulAdd(F a, F b, F c) { return a * b + c; }
-  // Both give b where the lanes do not compare, so that NaN in b stays.
+  // Both return b where the lanes do not compare, so that NaN in b stays.
   static F Max(F a, F b) { return a > b ? a : b; }
   static F Min(F a, F b) { return a < b ? a : b; }
   // x * 2^n for integral n in [-126, 127]
@@ -115,7 +115,7 @@ struct Simd {
       for (int c = 0; c < kWidth; ++c) to[c * to_stride + r] = from[r * stride + c];
     }
   }
-  // Whether TransposePairs below is worth calling: the same for bf16 rows, two columns per lane at a time.
+  // Whether to call TransposePairs below: the same for bf16 rows, two columns per lane at a time.
   static constexpr bool kTransposesPairs = false;
   static void TransposePairs(const uint16_t* const*, int64_t, float*, int64_t) {}
 };

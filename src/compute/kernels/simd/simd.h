@@ -1,10 +1,10 @@
-// Simd: the vectors of the instruction set that a file is compiled for. What rows/, packed/ and attention/ write once
-// for every instruction set includes this; so those headers include what they need, in any order, and each file that
-// includes them gets its own copy (in an unnamed namespace: kernel_set.h says why).
+// Simd: the vectors of the instruction set that a file is compiled for. The shared code of rows/, packed/ and
+// attention/ includes this, so those headers can be included in any order, and each including file has its own copy (in
+// an unnamed namespace: see kernel_set.h).
 //
-// CMakeLists.txt defines which one beside the compiler's flags. The flags alone do not choose: a build for one machine
-// (-march=native) has them everywhere, and the set "scalar" must stay what it is. Files of one instruction set name its
-// header here as well, and do not compile where CMakeLists.txt says another.
+// CMakeLists.txt defines the vectors beside the compiler's flags. The flags alone do not choose: a build for one
+// machine (-march=native) sets them everywhere, and the set "scalar" must not change. Files of one instruction set also
+// include its header here, and do not compile where CMakeLists.txt defines another.
 #pragma once
 
 #if defined(TACTUS_SIMD_AVX512)

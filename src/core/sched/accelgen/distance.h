@@ -1,5 +1,5 @@
-// AccelGen's choice among requests (Alg. 2): whose demand for compute and KV lies nearest to what is left of both.
-// Pure.
+// AccelGen's choice among requests (Alg. 2): the one whose demand for compute and KV is nearest to what is left of
+// both. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct Resources {
 class DistanceChoice {
  public:
   explicit DistanceChoice(size_t capacity);
-  // Empty, with the unit of each axis: {1, 1} for the plain distance in tokens, capacities for one in shares.
+  // Removes all candidates and sets the unit of each axis: {1, 1} for distances in tokens, capacities for shares.
   void Reset(Resources unit);
-  // `id` is the caller's and ascends: of equally near candidates the first added is taken.
+  // `id` is the caller's and ascends: among equally near candidates the first added is taken.
   void Add(int32_t id, Resources demand);
-  // Takes out the candidate that fits `left` and minimises (left.compute - compute)^2 + (left.memory - memory)^2, each
-  // axis in its unit; -1: none fits. One that does not fit is dropped: what is left never grows.
+  // Removes and returns the candidate that fits `left` and minimises (left.compute - compute)^2 + (left.memory -
+  // memory)^2, each axis in its unit; -1: none fits. Candidates that do not fit are dropped: `left` never grows.
   int32_t TakeNearest(Resources left);
 
  private:

@@ -1,9 +1,9 @@
 // The sequence with the most slack loses its KV and is recomputed (AccelGen, Alg. 1); never one with less slack than
-// the one that gains. Ours: before all these, the last to come of those that have missed an objective that they state:
-// they lose nothing by it, and take nothing from those that can still be kept. Slack moves while sequences wait, so
-// that alone would let two of them take the KV from each other for ever. Ours: each admission is worth a token. Once
-// preempted, a sequence neither takes KV nor loses it before it has got a new token. A prompt that is late already
-// takes no KV from others, which still have an objective to save (--accelgen-late-takes no).
+// the one that gains. Ours: before all these, the last to arrive among those that have missed an objective: they lose
+// nothing by it, and take no KV from those that can still be kept. Slack changes while sequences wait, so two of them
+// could take the KV from each other forever. Ours: each admission yields at least a token. Once preempted, a sequence
+// neither takes KV nor loses it until it has a new token. A prompt that is already late takes no KV from others, which
+// still have an objective to keep (--accelgen-late-takes no).
 #include "core/sched/accelgen/slack.h"
 #include "core/sched/choices.h"
 #include "core/sched/plan.h"
@@ -15,11 +15,10 @@ constexpr Knob<std::string> kLateTakes{
     "accelgen-late-takes",
     kAutoKnob,
     {.choices = "auto|no|yes",
-     .help =
-         "most-slack-recompute: whether a prompt that is late takes KV from those that have more slack; auto: as the "
-         "preset has it, else no"}};
+     .help = "most-slack-recompute: whether a prompt that is late takes KV from sequences with more slack; auto: the "
+             "preset's, else no"}};
 
-// Whether it was preempted and has got no token since it started again.
+// Whether it was preempted and has no new token since it started again.
 bool OwesAToken(const StepView& view, SlotId slot) {
   return view.seq.preemptions[slot] > 0 && view.seq.state[slot] != SeqState::kDecode;
 }
@@ -44,8 +43,7 @@ class MostSlackRecompute final : public Preemption {
   }
 
  private:
-  // Those that give way first, then idle ones: a sequence in flight would have to sit a step out before it can give
-  // anything.
+  // Those that give way first, then idle ones: a sequence in flight must sit a step out before its KV is free.
   bool Rather(const StepView& view, SlotId a, SlotId b) const {
     const bool gives_a = slack_.GivesWay(view, a), gives_b = slack_.GivesWay(view, b);
     if (gives_a != gives_b) return gives_a;

@@ -1,17 +1,16 @@
-// AccelGen (section 4.4): a request takes KV chunk by chunk; the way out of a shortage is preemption. Ours, so that
-// preemptions stay rare:
+// AccelGen (section 4.4): a request takes KV chunk by chunk; preemption resolves shortages. Ours, so that preemptions
+// stay rare:
 //
-// - A start leaves free what the rest of its prompt will want, though it sets none of it aside, and a block for each
-//   running sequence, which will want one within a block's worth of steps. An urgent prompt leaves free the rest alone.
-// - It also leaves free what the running prompts that can be kept will want. Else half-done prompts take the KV from
+// - A start leaves free (but does not reserve) what the rest of its prompt will need, and a block for each running
+//   sequence, which will need one within a block's worth of steps. An urgent prompt leaves only the former free.
+// - It also leaves free what the running prompts that can be kept will need. Else half-done prompts take the KV from
 //   each other.
-// - A sequence that was preempted has all that it must compute again set aside, so that recomputation is never lost
-//   halfway.
-// - A request that has missed its objective is the first to give its KV up, so it starts only where those that run can
-//   go on for a while.
+// - A preempted sequence reserves all that it must compute again, so that recomputation is never lost halfway.
+// - A request that has missed its objective is the first to lose its KV, so it starts only if the running ones can
+//   continue for a while.
 //
-// Without --accelgen-missed behind, an urgent prompt starts where its first chunk fits, late or not, and running
-// prompts are left nothing.
+// Without --accelgen-missed behind, an urgent prompt starts if its first chunk fits, late or not, and leaves nothing
+// free for running prompts.
 #include <algorithm>
 #include <array>
 
@@ -21,7 +20,7 @@
 namespace tactus::core {
 namespace {
 
-// So far each running sequence can go on before what has missed its objective and starts now loses its KV again.
+// Tokens that each running sequence can grow before a request that starts after it has missed loses its KV again.
 constexpr int64_t kAheadTokens = 256;
 
 class MultiResource final : public Admission {
@@ -45,8 +44,8 @@ class MultiResource final : public Admission {
   }
 
  private:
-  // Blocks that the running prompts that can be kept will take beyond what they held before this step. A prompt that
-  // was preempted has them set aside already.
+  // Blocks that the running prompts that can be kept will take beyond those held before this step. A preempted one has
+  // reserved them already.
   int64_t WantedByPrompts(const StepView& view) const {
     if (view.num_prefilling == 0) return 0;
     if (wanted_.step == view.step && wanted_.now_ns == view.now_ns && wanted_.running == view.running.size() &&
@@ -63,8 +62,8 @@ class MultiResource final : public Admission {
   }
   int64_t BlocksFor(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
 
-  // How a sequence stood when it was last asked about. A composition asks several times about each of those that it
-  // chooses among, for chunks of different lengths; all that the answer depends on is compared.
+  // State of a sequence at its last query. A composition queries each candidate several times, for chunks of different
+  // lengths; all inputs of the state are compared.
   struct Standing {
     StepId step = -1;
     TimeNs now_ns = 0;
@@ -89,11 +88,11 @@ class MultiResource final : public Admission {
     return s;
   }
 
-  struct Wanted {  // of a step
+  struct Wanted {  // by the running prompts of a step
     StepId step = -1;
     TimeNs now_ns = 0;
     size_t running = 0;
-    int32_t prompts = 0;  // of them
+    int32_t prompts = 0;  // running prompts
     int64_t blocks = 0;
   };
 
@@ -101,7 +100,7 @@ class MultiResource final : public Admission {
   const int64_t keep_free_;
   const int32_t block_size_;
   mutable Wanted wanted_;
-  mutable std::array<Standing, 128> last_;  // of the slot or another with the same remainder
+  mutable std::array<Standing, 128> last_;  // by slot modulo its size
 };
 
 }  // namespace

@@ -1,18 +1,18 @@
-// Least slack first (AccelGen, section 4.3). Slack falls at the same rate for all that wait, so the order is that
-// of the latest start `deadline - N_ck * T_max`; the deadline is fixed while a sequence waits, but L_c and T_max move
-// with every step. So the queue is kept in classes of similar prompt length (within 1/8), each sorted by deadline,
-// which never changes. A walk merges them: a class's head bounds from below all that follow in it, and a sequence is
-// handed out once its exact latest start is no later than every bound. The order is exact, nothing is ever sorted
-// again, and a walk costs what it reads.
+// Least slack first (AccelGen, section 4.3). The slack of all waiting sequences falls at the same rate, so the order is
+// that of the latest start `deadline - N_ck * T_max`; the deadline is fixed while a sequence waits, but L_c and T_max
+// change with every step. So the queue is kept in classes of similar prompt length (within 1/8), each sorted by
+// deadline, which never changes. A walk merges them: a class's head gives a lower bound for all that follow in it, and
+// a sequence is returned once its exact latest start is no later than every bound. The order is exact, nothing is
+// sorted again, and a walk costs what it reads.
 //
-// Ours: those that were preempted go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack
-// alone they would come after every sequence that is late already. Those that have missed (core/sched/accelgen/slack.h)
-// go last, in the order in which they did, but for the first of them when it has its turn. A heap of the moments at
-// which the others will have missed says who joins them.
+// Ours: preempted sequences go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack alone
+// they would come after every sequence that is already late. Those that have missed (core/sched/accelgen/slack.h) go
+// last, in the order in which they missed, except for the first of them when it has its turn. A heap of the times at
+// which the others will have missed shows which join them.
 //
-// Bound: a waiting request that can still be kept is passed over only by requests whose latest start is earlier: none
-// that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over by
-// none that misses later, and by others for --accelgen-missed-turn steps beyond the turn of the one before it.
+// Bound: a waiting request that can still be kept is passed over only by requests whose latest start is earlier: by
+// none that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over
+// by none that misses later, and by others for --accelgen-missed-turn steps after the turn of the one before it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,9 +25,9 @@
 namespace tactus::core {
 namespace {
 
-constexpr int kSmall = 16;  // lengths below it have a class each
+constexpr int kSmall = 16;  // each shorter length is a class
 constexpr int kPerOctave = 8;
-constexpr int kPreemptedClass = kSmall + kPerOctave * 27;  // a class of its own, of any length
+constexpr int kPreemptedClass = kSmall + kPerOctave * 27;  // one class for any length
 constexpr int kMissedClass = kPreemptedClass + 1;          // likewise
 constexpr int kSlackClasses = kMissedClass + 1;
 
@@ -67,7 +67,7 @@ class SlackOrder final : public Order {
       File(view, slot);
       const Filed& f = filed_[static_cast<size_t>(slot)];
       Class& c = classes_[static_cast<size_t>(f.cls)];
-      c.Saw(f);
+      c.NoteLength(f);
       c.entries.push_back(f.entry);
       Occupy(f.cls);
     }
@@ -77,7 +77,7 @@ class SlackOrder final : public Order {
 
   void Start(const StepView& view) override {
     replayed_ = 0;
-    if (walks_ && view.now_ns == walk_ns_) return;  // the budget has walked already
+    if (walks_ && view.now_ns == walk_ns_) return;  // the budget has started this walk
     walks_ = true;
     walk_ns_ = view.now_ns;
     handed_out_.clear();
@@ -108,7 +108,7 @@ class SlackOrder final : public Order {
         cls.cursor = cls.begin;
         cls.run_ns = SlackModel::Chunks(cls.longest_tokens, mean_chunk_) * longest_step_ns_;
         frontier_.push_back(cls.LeastLeft(c));
-        WillReveal(cls);
+        PrefetchReveal(cls);
       }
     }
     std::make_heap(frontier_.begin(), frontier_.end(), std::greater<>());
@@ -137,7 +137,7 @@ class SlackOrder final : public Order {
     TimeNs deadline_ns = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
-    int32_t tokens = kSeeFiled;  // that run against the deadline: a walk reads nothing else of most
+    int32_t tokens = kSeeFiled;  // that run against the deadline: of most entries a walk reads nothing else
     auto operator<=>(const Entry&) const = default;
   };
   static constexpr int32_t kSeeFiled = -1;
@@ -147,8 +147,7 @@ class SlackOrder final : public Order {
     int64_t tokens = 0;
     SlackModel::Deadlines deadlines;
   };
-  // Where something stands in the queue. Which of two comes first cannot be foreseen, so they are compared without a
-  // branch.
+  // Position in the queue. The outcome of a comparison is unpredictable, so it is branch-free.
   struct Place {
     TimeNs latest_start_ns = 0;
     int64_t arrival = 0;  // unique
@@ -161,23 +160,23 @@ class SlackOrder final : public Order {
   struct Revealed : Place {
     SlotId slot = kNoSlot;
   };
-  // No sequence that a class has left is handed out before this: of those with its head's deadline the head came first,
-  // and who has a later one starts later than the bound. So equal deadlines need not be compared one by one.
+  // No sequence left in a class is returned before this: among those with its head's deadline the head comes first, and
+  // later deadlines start later than the bound. So equal deadlines need not be compared one by one.
   struct LowerBound : Place {
     int cls = 0;
   };
   struct Class {
     std::vector<Entry> entries;  // [begin, size) is sorted
     size_t begin = 0, cursor = 0;
-    int64_t longest_tokens = 0;  // of the prompts since it was empty
-    DurationNs run_ns = 0;       // of such a prompt, in this walk
+    int64_t longest_tokens = 0;  // longest prompt since the class was empty
+    DurationNs run_ns = 0;       // time of such a prompt, in this walk
     bool empty() const { return begin == entries.size(); }
     std::span<const Entry> Waiting() const { return std::span(entries).subspan(begin); }
     LowerBound LeastLeft(int cls) const {
       return {{entries[cursor].deadline_ns - run_ns, entries[cursor].arrival}, cls};
     }
-    // Before it enters. What only has a job deadline does not run against T_max.
-    void Saw(const Filed& f) {
+    // Call before the entry is inserted. An entry with only a job deadline does not run against T_max.
+    void NoteLength(const Filed& f) {
       const int64_t tokens = f.deadlines.prompt_by_ns == kNever ? 0 : f.tokens;
       longest_tokens = empty() ? tokens : std::max(longest_tokens, tokens);
     }
@@ -187,8 +186,8 @@ class SlackOrder final : public Order {
     }
   };
 
-  // When a waiting sequence that has missed did so, its arrival at the earliest: who comes later comes behind. One that
-  // had begun counts from its arrival.
+  // When a waiting sequence missed, at the earliest its queueing: later arrivals go behind. A preempted one counts from
+  // its arrival.
   TimeNs MissedAt(const StepView& view, SlotId slot) const {
     if (view.seq.preemptions[slot] > 0) return view.seq.arrival_ns[slot];
     return std::max(slack_.KeepByNs(view, slot), view.seq.queued_ns[slot]);
@@ -200,7 +199,7 @@ class SlackOrder final : public Order {
     f.tokens = view.seq.known_committed[slot];
     f.entry = {std::min(f.deadlines.prompt_by_ns, f.deadlines.job_by_ns), view.seq.arrival_order[slot], slot,
                f.deadlines.job_by_ns == kNever ? view.seq.known_committed[slot] : kSeeFiled};
-    // What only has a job deadline does not run against T_max.
+    // An entry with only a job deadline does not run against T_max.
     f.cls = view.seq.preemptions[slot] > 0       ? kPreemptedClass
             : f.deadlines.prompt_by_ns == kNever ? 0
                                                  : ClassOf(f.tokens);
@@ -229,12 +228,12 @@ class SlackOrder final : public Order {
   void Enter(SlotId slot) {
     const Filed& f = filed_[static_cast<size_t>(slot)];
     Class& c = classes_[static_cast<size_t>(f.cls)];
-    c.Saw(f);
+    c.NoteLength(f);
     c.entries.insert(std::upper_bound(c.entries.begin() + static_cast<ptrdiff_t>(c.begin), c.entries.end(), f.entry),
                      f.entry);
     Occupy(f.cls);
   }
-  // Only the length classes: a walk asks which of them are not empty.
+  // Only the length classes: a walk needs to know which of them are not empty.
   void Occupy(int cls) {
     if (cls < kPreemptedClass) occupied_[static_cast<size_t>(cls) / 64] |= uint64_t{1} << (cls % 64);
   }
@@ -259,13 +258,13 @@ class SlackOrder final : public Order {
     }
     ++c.begin;
     VacateIfEmpty(cls);
-    if (c.begin * 2 >= c.entries.size()) {  // each entry is moved at most once per removal
+    if (c.begin * 2 >= c.entries.size()) {  // amortised: each entry moves at most once per removal
       c.entries.erase(c.entries.begin(), c.entries.begin() + static_cast<ptrdiff_t>(c.begin));
       c.begin = 0;
     }
   }
 
-  // --- misses_: who waits in the length classes, and some who no longer do ---
+  // --- misses_: the entries of the length classes, and some that have left them ---
   static size_t MostMisses(size_t capacity) { return 2 * capacity + 64; }
   bool MayMiss(const Entry& e) const {
     const Filed& f = filed_[static_cast<size_t>(e.slot)];
@@ -330,16 +329,16 @@ class SlackOrder final : public Order {
       frontier_.pop_back();
     } else {
       ReplaceFront(cls.LeastLeft(c));
-      WillReveal(cls);
+      PrefetchReveal(cls);
     }
   }
-  // Asks for the memory that Reveal of its next entry, and of those behind it, will read.
-  void WillReveal(const Class& cls) const {
+  // Prefetches what Reveal of its next entry, and of those behind it, will read.
+  void PrefetchReveal(const Class& cls) const {
     const Entry* next = cls.entries.data() + cls.cursor;
     Prefetch(next + 2);
     if (next->tokens == kSeeFiled) Prefetch(&filed_[static_cast<size_t>(next->slot)].deadlines);
   }
-  // The heap's least gives way to one that is no less.
+  // Replaces the heap's least entry by one that is no less.
   void ReplaceFront(const LowerBound& bound) {
     const size_t n = frontier_.size();
     size_t at = 0;
@@ -356,18 +355,18 @@ class SlackOrder final : public Order {
   std::vector<Class> classes_;
   std::array<uint64_t, (kPreemptedClass + 63) / 64> occupied_{};  // a bit for each length class that is not empty
   std::vector<Filed> filed_;                                      // [capacity]
-  std::vector<Entry> misses_;                                     // heap of the last moments at which they can be kept
-  // Of the walk. What it has handed out is kept: the composition reads again what the budget has read.
-  bool walks_ = false;  // since the last changes
+  std::vector<Entry> misses_;                                     // heap of the last times at which they can be kept
+  // The current walk. Its returned slots are kept: the composition reads again what the budget has read.
+  bool walks_ = false;  // the walk is valid: no changes since
   TimeNs walk_ns_ = 0;
   std::vector<SlotId> handed_out_;
   size_t replayed_ = 0;
   DurationNs longest_step_ns_ = 0;
   int64_t mean_chunk_ = 1;
   std::vector<LowerBound> frontier_;  // heap
-  std::vector<Revealed> revealed_;    // heap; the preempted alone until they have been handed out
+  std::vector<Revealed> revealed_;    // heap; only preempted sequences until all of them are returned
   size_t preempted_left_ = 0;
-  bool turn_left_ = false;  // the first of those that have missed has its turn, and has not been handed out
+  bool turn_left_ = false;  // the first missed sequence has its turn, and was not returned yet
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kPivotWithoutModel = 512;
 constexpr int64_t kLargestPivot = 8192;
 
-// One prompt's chunk from position 0, alone.
+// The time of one prompt's chunk from position 0, alone.
 DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
   const ChunkShape chunk{0, static_cast<int32_t>(tokens)};
   StepShape shape;
@@ -36,7 +36,7 @@ Pivot FindPivot(const SchedulerLimits& limits) {
                              fmt::format("pivot {} (no step-time model), its time as measured", kPivotWithoutModel)};
   }
   if (given > 0) return {given, StepTimeOf(*model, given), fmt::format("pivot {} (--accelgen-pivot)", given)};
-  // At least 16 tokens apart: a tile of one token would mean thousands of questions.
+  // At least 16 tokens apart: a tile of one token would mean thousands of predictions.
   const int64_t tile = std::max(16, model->tile_tokens());
   const int64_t most = std::clamp<int64_t>(limits.max_model_len / tile * tile, tile, kLargestPivot);
   double best = 0;
@@ -114,7 +114,7 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
   const int64_t chunks = Chunks(view.seq.prompt_tokens[slot], w.mean_chunk_tokens);
   const DurationNs run_ns = chunks * w.longest_step_ns + output * (w.longest_step_ns + w.preemption_per_token_ns);
   share = (view.seq.slo[slot].jct_ns - run_ns) / std::max<int64_t>(1, chunks + output);
-  if (share == 0) share = 1;  // 0 means: not worked out yet
+  if (share == 0) share = 1;  // 0 means: not computed yet
   return share;
 }
 

@@ -1,20 +1,20 @@
-// Slack: how long a sequence can still wait before its next token is late (AccelGen, section 4.3), and the quantities
-// it is made of. Shared by the order, the composition, the budget and the preemption of the accelgen presets; each has
-// its own model, all answer alike: everything is a function of the view (its results, notes and clock) and of the
-// limits.
+// Slack: the time that a sequence can still wait before its next token is late (AccelGen, section 4.3), and its parts.
+// Shared by all choices of the accelgen presets; each has its own SlackModel, and all return the same: everything is a
+// function of the view (its results, notes and clock) and of the limits.
 //
 //   prompt   T_r = objective - T_w - N_ck * T_max,   N_ck = ceil(S_r / L_c)
 //   decode   T_r = objective - T_w - T_max
 //   JCT      T_r = (SLO_jct - T_e) / (N_ck + S_g), fixed on arrival, + what earlier steps left over - T_w
 //            with T_e = N_ck * T_max + S_g * (T_max + P_max * P)
 //
-// A sequence that states several objectives has the least of their slacks.
+// A sequence with several objectives has the least of their slacks.
 //
-// Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
-// not even if steps of the pivot size computed nothing else. Such a prompt has nothing left to save. It stands
-// behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The
-// oldest of them has a turn once --accelgen-missed-turn steps have passed it over. Under --accelgen-missed urgent and
-// first nothing is missed: all go by T_r, and what is late is urgent (the paper's Algorithm 1, T_r <= T_max) or not.
+// Ours: a prompt has *missed* its objective once it can no longer be kept, objective - T_w < S_r * T_pf / S_pf: not
+// even steps of the pivot size that compute nothing else would keep it. It goes behind all that can still be kept
+// (waiting prompts in the order in which they missed, running ones by arrival), is not urgent, and does not limit the
+// step's size. The first of them gets a turn once --accelgen-missed-turn steps have passed it over. Under
+// --accelgen-missed urgent and first no prompt counts as missed: all go by T_r, and late ones are urgent (the paper's
+// Algorithm 1, T_r <= T_max) or not.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@
 
 namespace tactus::core {
 
-// Knobs of every choice that works with slack.
+// Knobs of every choice that uses slack.
 inline constexpr Knob<DurationText> kTtftObjective{
     "accelgen-ttft",
     {2'000'000'000},
@@ -56,45 +56,45 @@ inline constexpr Knob<int64_t> kMissedTurn{
     {.unit = "steps",
      .min = 1,
      .max = 1 << 20,
-     .help = "slack: so many steps pass over the oldest prompt that can no longer be kept, then it goes first"}};
+     .help = "slack: steps that pass over the first prompt that can no longer be kept, then it goes first"}};
 
 inline constexpr Knob<std::string> kMissedRule{
     "accelgen-missed",
     kAutoKnob,
     {.choices = "auto|behind|first|urgent",
      .help = "slack: a request that can no longer be kept goes behind all others (behind), or by its slack, not urgent "
-             "(first) or urgent (urgent); auto: as the preset has it, else behind"}};
+             "(first) or urgent (urgent); auto: the preset's, else behind"}};
 
 struct SlackNote {
-  DurationNs jct_share_ns;  // what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
-  DurationNs carry_ns;      // of it, over- or underused by earlier steps
-  TimeNs passed_over_ns;    // since when it could have run and was left out; 0: it was not
-  TimeNs token_ns;          // when its latest token was seen
-  StepId turn_from;         // one beyond the step since which it awaits its turn; 0: it does not
-  int32_t tokens_seen;      // of those that it generated
-  bool missed;              // an objective that it states: its first token came too late, or a later one
-  bool in_turn;             // it started because it had its turn
+  DurationNs jct_share_ns;  // what a JCT objective leaves each step to wait, as of its arrival; 0: not computed yet
+  DurationNs carry_ns;      // over- or underuse of that by earlier steps
+  TimeNs passed_over_ns;    // time since which it could have run but was left out; 0: it was not
+  TimeNs token_ns;          // planning time at which its latest token was first visible
+  StepId turn_from;         // 1 + the step since which it awaits its turn; 0: it does not
+  int32_t tokens_seen;      // generated tokens at the last update
+  bool missed;              // one of its tokens came too late for its objective
+  bool in_turn;             // it started in its turn
 };
 
-// The last steps that ended well (at most 128, the view's). While there are fewer, and a step-time model is there, one
+// The last steps that succeeded (at most the view's 128). While there are fewer, and there is a step-time model, one
 // step of the pivot size stands in for the missing ones.
 struct StepWindow {
   DurationNs longest_step_ns = 0;          // T_max, > 0
   int64_t mean_chunk_tokens = 1;           // L_c, rounded down, >= 1
-  DurationNs longest_preemption_ns = 0;    // P_max: from losing the KV to starting again
+  DurationNs longest_preemption_ns = 0;    // P_max: from the loss of the KV to the next start
   DurationNs preemption_per_token_ns = 0;  // P_max * P, with P = preemptions / tokens generated
-  int64_t fastest_tokens = 0;              // the step with the most tokens per second: its tokens ...
-  DurationNs fastest_ns = 0;               // ... and time; 0: no step yet
+  int64_t fastest_tokens = 0;              // the step with the most tokens per second: its tokens,
+  DurationNs fastest_ns = 0;               // ... and its time; 0: no step yet
 };
 
 // The step size at which throughput saturates (S_pf) and the time of such a step (T_pf).
 struct Pivot {
   int64_t tokens = 0;
-  DurationNs step_ns = 0;  // 0: not known before steps have been measured
+  DurationNs step_ns = 0;  // 0: unknown before steps have been measured
   std::string why;
 };
 // From the step-time model: the first multiple of the tile whose tokens per second are within 3 % of the best.
-// --accelgen-pivot goes before it; without a model 512.
+// --accelgen-pivot overrides it; without a model 512.
 Pivot FindPivot(const SchedulerLimits& limits);
 
 enum class MissedRule : uint8_t { kBehind, kFirst, kUrgent };
@@ -110,13 +110,12 @@ class SlackModel {
     if (newest != window_->newest) ReadWindow(view, newest);
     return window_->window;
   }
-  // Asks for the memory that the questions about a waiting sequence will read.
-  void WillRead(const StepView& view, SlotId slot) const {
+  // Prefetches what the methods below read of a waiting sequence.
+  void PrefetchSlot(const StepView& view, SlotId slot) const {
     Prefetch(&note_.At(view.notes, slot));
-    view.seq.WillRead(slot);
+    view.seq.PrefetchRow(slot);
   }
-  // T_r of any live sequence that no policy has planned yet in this step. May note a JCT request's share on first
-  // sight.
+  // T_r of any live sequence that is not yet in this step's plan. May write a JCT request's share into its note.
   DurationNs SlackNs(const StepView& view, SlotId slot) const {
     const Slo& slo = view.seq.slo[slot];
     if (slo.jct_ns > 0) return JobSlackNs(view, slot);
@@ -124,48 +123,49 @@ class SlackModel {
     if (IsDecode(view, slot)) return TbtNs(slo) - WaitedNs(view, slot) - longest_step_ns;
     return PromptSlackNs(view, slot, PromptObjectiveNs(view, slot));
   }
-  // Goes before `b` when less slack is left; ties by arrival.
+  // Whether `a` goes before `b`: by slack, then by arrival.
   bool Before(const StepView& view, SlotId a, SlotId b) const {
     const DurationNs slack_a = SlackNs(view, a), slack_b = SlackNs(view, b);
     return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
   MissedRule missed_rule() const { return missed_rule_; }
-  // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
+  // Whether a prompt can no longer be kept. A preempted sequence can, since it only owes the next token of its answer,
   // unless it had missed an objective before.
   bool Missed(const StepView& view, SlotId slot) const {
     return !IsDecode(view, slot) && view.now_ns > KeepByNs(view, slot);
   }
-  // The last moment at which it is not missed; kNever: it cannot be. Constant while a sequence waits. Without a
-  // step-time model the time of a prompt is not known: it is missed once its objective is over.
+  // The last time at which it has not missed; kNever: it cannot miss. Constant while a sequence waits. Without a
+  // step-time model the time of a prompt is unknown: it has missed once its objective has passed.
   TimeNs KeepByNs(const StepView& view, SlotId slot) const;
-  // Whether it stands behind all that can still be kept: it has missed, and does not go first for its class's share.
+  // Whether it goes behind all that can still be kept: it has missed, and does not go first for its class's share.
   bool StandsBehind(const StepView& view, SlotId slot) const {
     return Missed(view, slot) && !shares_.GoesFirst(view, slot);
   }
-  // The slack by which sequences are ranked: of those that stand behind kNever, of one that has its turn, or goes first
-  // for its class's share, kTurn.
+  // The slack by which sequences are ranked: kNever for those that go behind, kTurn for one that has its turn or goes
+  // first for its class's share.
   DurationNs StandingNs(const StepView& view, SlotId slot) const {
     return StandingNs(view, slot, StandsBehind(view, slot));
   }
-  DurationNs StandingNs(const StepView& view, SlotId slot, bool behind) const {  // where StandsBehind() has been asked
+  DurationNs StandingNs(const StepView& view, SlotId slot, bool behind) const {  // `behind`: StandsBehind()
     if (shares_.GoesFirst(view, slot)) return kTurn;
     if (!behind) return SlackNs(view, slot);
     return HasTurn(view, slot) ? kTurn : kNever;
   }
   static constexpr DurationNs kTurn = std::numeric_limits<DurationNs>::min();
-  // Whether it has missed what it states and is not in its turn: its KV is for those that can still be kept.
+  // Whether it has missed an objective and does not have its turn: its KV is for those that can still be kept.
   bool GivesWay(const StepView& view, SlotId slot) const {
     if (note_.At(view.notes, slot).in_turn || HasTurn(view, slot) || shares_.GoesFirst(view, slot)) return false;
     return IsDecode(view, slot) ? DecodeMissed(view, slot) : Missed(view, slot);
   }
-  // Whether `needy` may have the KV of `from`: who gives way loses it to all others, else who has more slack does.
+  // Whether `needy` may take the KV of `from`: a sequence that gives way loses it to any that does not; else the one
+  // with more slack loses it.
   bool MayTakeFrom(const StepView& view, SlotId needy, SlotId from) const {
     const bool gives = GivesWay(view, from);
     return gives != GivesWay(view, needy) ? gives : Before(view, needy, from);
   }
-  // From now on it is the oldest of those that have missed: its turn comes in so many steps, unless it gets a share
-  // before. Not while another is in its turn: that one ends first.
+  // Call for the first of those that have missed: its turn comes after missed_turn_ steps, unless it gets a share
+  // before. No effect while another has its turn.
   void AwaitTurn(const StepView& view, SlotId slot) const {
     StepId& from = note_.At(view.notes, slot).turn_from;
     if (from == 0 && !AnotherInTurn(view, slot)) from = view.step + 1;
@@ -179,8 +179,8 @@ class SlackModel {
     return from != 0 && view.step + 1 - from >= missed_turn_;
   }
 
-  // What a waiting sequence's slack is made of, so that an index can keep it: T_r + now = the earlier of
-  // prompt_by_ns - N_ck * T_max and job_by_ns (kNever: no such objective). Constant while it waits.
+  // The parts of a waiting sequence's slack, for an index: T_r + now = the earlier of prompt_by_ns - N_ck * T_max and
+  // job_by_ns (kNever: no such objective). Constant while it waits.
   struct Deadlines {
     TimeNs prompt_by_ns = kNever;
     TimeNs job_by_ns = kNever;
@@ -194,28 +194,27 @@ class SlackModel {
     return (tokens + mean_chunk_tokens - 1) / mean_chunk_tokens;
   }
 
-  // The sequence has got a share of the step that is being planned: settles what a JCT request has waited against what
-  // it might have, and forgets that it was passed over and that it awaits its turn.
+  // The sequence got a share of the step being planned: adds to its carry what a JCT request has waited less than its
+  // share, or more, and clears its wait and its turn.
   void Took(const StepView& view, SlotId slot) const {
     SlackNote& note = note_.At(view.notes, slot);
     if (view.seq.slo[slot].jct_ns > 0) note.carry_ns += JctShareNs(view, slot) - WaitedNs(view, slot);
     note.passed_over_ns = 0;
     note.turn_from = 0;
   }
-  // It starts because it has its turn: it keeps its KV to its end like one that can be kept.
+  // It starts in its turn: it keeps its KV to its end, like one that can be kept.
   void StartsInTurn(const StepView& view, SlotId slot) const { note_.At(view.notes, slot).in_turn = true; }
-  // It could have run, and does not.
+  // It could have run, but is left out.
   void PassedOver(const StepView& view, SlotId slot) const {
     TimeNs& since = note_.At(view.notes, slot).passed_over_ns;
     if (since == 0) since = view.now_ns;
   }
 
   // --- for the budget ---
-  // The time that the next step may take for this sequence's sake: its TBT objective (decode); what is left of its TTFT
-  // objective per chunk (prompt); T_r + T_max (JCT). A prompt or a JCT asks for no less than `pivot_ns`: a step below
-  // the pivot only makes it later. Who has missed what it states asks for nothing by it (kNever); as a decode it then
-  // has the TBT of a request that states none, or its own where that is longer. Called once for every running sequence
-  // in every step, it sees by the way when tokens come.
+  // The time that the next step may take for this sequence: its TBT objective (decode); what is left of its TTFT
+  // objective per chunk (prompt); T_r + T_max (JCT). At least `pivot_ns` for a prompt or a JCT: a step below the pivot
+  // only delays it. A missed objective sets no limit (kNever); a decode that has missed has the default TBT instead, or
+  // its own if that is longer. Must be called once per step for every running sequence: it detects new tokens.
   DurationNs StepAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const {
     const Slo& slo = view.seq.slo[slot];
     if (!IsDecode(view, slot) || slo.jct_ns > 0) return PromptOrJobAllowanceNs(view, slot, pivot_ns);
@@ -223,20 +222,20 @@ class SlackModel {
   }
   DurationNs TbtNs(const Slo& slo) const { return slo.tbt_ns > 0 ? slo.tbt_ns : default_tbt_ns_; }
   const Pivot& pivot() const { return pivot_; }
-  // T_pf, and the time of a step of so many tokens by it; 0: not known yet.
+  // T_pf, and the time of a step of `tokens` in proportion to it; 0: not known yet.
   DurationNs PivotNs(const StepView& view) const;
   DurationNs FullStepNs(const StepView& view, int64_t tokens) const { return tokens * PivotNs(view) / pivot_.tokens; }
 
  private:
-  // All models of a scheduler answer alike, and read the last steps once for all of them.
+  // Shared by all models of a scheduler, so that the last steps are read once.
   struct LastWindow {
     StepWindow window;
-    StepId newest = -2;  // the newest step in it
+    StepId newest = -2;  // newest step in `window`
   };
   void ReadWindow(const StepView& view, StepId newest) const;
 
-  // The objective for the token that a prompt's end yields: TTFT, or TBT when it has had tokens before (it was
-  // preempted). 0: none, its JCT is all it has.
+  // The objective for the token after the prompt: TTFT, or TBT if it had tokens before (it was preempted). 0: it has
+  // only a JCT.
   DurationNs PromptObjectiveNs(const StepView& view, SlotId slot) const {
     const Slo& slo = view.seq.slo[slot];
     const bool had_tokens = view.seq.known_committed[slot] > view.seq.prompt_tokens[slot];
@@ -245,7 +244,7 @@ class SlackModel {
     if (slo.jct_ns > 0) return 0;
     return had_tokens ? default_tbt_ns_ : default_ttft_ns_;
   }
-  // A prompt waits for its first token from the moment it is queued, also between its chunks.
+  // A prompt waits for its first token from its queueing on, also between its chunks.
   DurationNs PromptSlackNs(const StepView& view, SlotId slot, DurationNs objective) const {
     const StepWindow& w = Window(view);
     return objective - (view.now_ns - view.seq.queued_ns[slot]) -
@@ -266,17 +265,17 @@ class SlackModel {
   DurationNs JobSlackNs(const StepView& view, SlotId slot) const;
   DurationNs JctShareNs(const StepView& view, SlotId slot) const;
   DurationNs PromptOrJobAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
-  // Whether a decode has missed an objective that it states, its newest token included.
+  // Whether a decode has missed one of its objectives, its newest token included.
   bool DecodeMissed(const StepView& view, SlotId slot) const {
     if (missed_rule_ != MissedRule::kBehind) return false;
     SlackNote& note = note_.At(view.notes, slot);
     const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
-    if (generated != note.tokens_seen) SeeToken(view, slot, generated, &note);
+    if (generated != note.tokens_seen) UpdateToken(view, slot, generated, &note);
     const DurationNs jct = view.seq.slo[slot].jct_ns;
     if (jct > 0 && view.now_ns - view.seq.arrival_ns[slot] > jct) note.missed = true;
     return note.missed;
   }
-  static void SeeToken(const StepView& view, SlotId slot, int32_t generated, SlackNote* note) {
+  static void UpdateToken(const StepView& view, SlotId slot, int32_t generated, SlackNote* note) {
     const bool first = note->tokens_seen == 0;
     const DurationNs stated = first ? view.seq.slo[slot].ttft_ns : view.seq.slo[slot].tbt_ns;
     const TimeNs since = first ? view.seq.arrival_ns[slot] : note->token_ns;

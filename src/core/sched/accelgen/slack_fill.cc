@@ -1,16 +1,15 @@
 // AccelGen's step (section 4.4): urgent requests first, those that must run in this step to keep their objective (T_r
-// about T_max); then all running decodes, as far as possible, for they free KV; the rest of the step goes to prompts,
+// about T_max); then all running decodes as far as possible, since they free KV; the rest of the step goes to prompts,
 // chosen by how well their demand fits what is left of budget and KV. A long prompt waits while the running long ones
-// still want the KV that it would take (ERA, 4.2; the paper: while one runs at all).
+// still need the KV that it would take (ERA, 4.2; the paper: while one runs at all).
 //
-// Short of budget, the sequence with the most slack sits the step out and keeps its KV: everything is served in
-// ascending slack. Short of KV, the preemption says who gives it up. Ours, where the paper is silent: urgent decodes
-// have their token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the
-// queue behind it; when none within gamma of the first fits any more, the next ones in the queue are looked at, and
-// what is left of the budget at last goes to a shorter chunk. A prompt that can no longer be kept
-// (core/sched/accelgen/slack.h: it has missed) is not urgent and comes after all others, those of them in turn; one
-// that has its turn goes first. What
-// --accelgen-missed changes of that: core/sched/accelgen/slack.h.
+// If the budget is short, the sequence with the most slack sits the step out and keeps its KV: all are served in
+// ascending slack. If KV is short, the preemption chooses the victim. Ours, where the paper is silent: the tokens of
+// urgent decodes are reserved before urgent prompts take chunks; an urgent request that does not fit holds back the
+// queue behind it; once none within gamma of the first fits, the next ones in the queue are tried, and the rest of the
+// budget finally goes to a shorter chunk. A prompt that has missed (core/sched/accelgen/slack.h) is not urgent and
+// comes after all others; one that has its turn goes first. core/sched/accelgen/slack.h has the effect of
+// --accelgen-missed on this.
 #include <algorithm>
 #include <array>
 
@@ -23,12 +22,13 @@
 namespace tactus::core {
 namespace {
 
-// A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
+// A step chooses among at most kMostInGroup at a time and reads at most kMostLookedAt of the queue, which bounds the
+// time of a decision.
 constexpr size_t kMostInGroup = 64;
 constexpr size_t kMostLookedAt = 256;
-// Those that have missed are not chosen among.
+// Prompts that have missed are taken in order, not chosen by distance.
 constexpr size_t kMostMissedInGroup = 32;
-// Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
+// Failed starts of candidates that fitted when the group was gathered: the blocks that must stay free are reached.
 constexpr int kMostRefused = 4;
 
 constexpr Knob<DurationText> kGamma{
@@ -47,13 +47,13 @@ constexpr Knob<std::string> kEra{
     "era",
     kAutoKnob,
     {.choices = "auto|kv|completed|prefilled|off",
-     .help = "slack-fill: a long prompt that is not urgent starts only where KV is free for it and the rest of those "
-             "that run "
-             "(kv), or once those are done (completed) or computed (prefilled); auto: as the preset has it, else kv"}};
+     .help = "slack-fill: a long prompt that is not urgent starts only if KV is free for it and the rest of the "
+             "running long ones (kv), or once those have ended (completed) or are computed (prefilled); auto: the "
+             "preset's, else kv"}};
 constexpr Knob<int64_t> kLongPrompt{
     "accelgen-long-prompt",
     4096,
-    {.unit = "tokens", .min = 1, .max = 1 << 30, .help = "slack-fill: prompts of so many tokens are long"}};
+    {.unit = "tokens", .min = 1, .max = 1 << 30, .help = "slack-fill: prompts of at least this length are long"}};
 
 enum class Selection : uint8_t { kDistance, kQueueOrder };
 
@@ -88,9 +88,9 @@ class SlackFill final : public Composition {
     for (Ready& r : ready_) {
       if (r.decode && !r.served && step.plan.tokens_left() > 0) RunOne(step, &r, kNoLimit);
     }
-    if (step.plan.has_preempted()) queue_head_ = kNoSlot;  // nothing more starts in a step that had to preempt
+    if (step.plan.has_preempted()) queue_head_ = kNoSlot;  // no further start in a step that had to preempt
     SelectRest(step);
-    if (step.plan.empty() && step.view.steps_in_flight == 0) RunAnyhow(step);
+    if (step.plan.empty() && step.view.steps_in_flight == 0) RunLeastSlack(step);
     PassOverTheRest(step.view, step.plan);
   }
 
@@ -102,8 +102,8 @@ class SlackFill final : public Composition {
            : name == "off"       ? Era::kOff
                                  : Era::kKv;
   }
-  // Reads the queue some sequences ahead of the composition, and asks for their memory: the notes and columns of those
-  // that wait have not been touched for long. The further the composition reads, the further ahead it is, up to kMost.
+  // Reads the queue some sequences ahead of the composition and prefetches them: the notes and columns of waiting
+  // sequences are cold. The further the composition reads, the further ahead it is, up to kMost.
   class ReadAhead {
    public:
     void Clear() { read_ = handed_out_ = 0; }
@@ -112,8 +112,8 @@ class SlackFill final : public Composition {
         if (read_ > 0 && slots_[(read_ - 1) % kMost] == kNoSlot) break;  // the queue's end
         const SlotId slot = step.order.Next();
         if (slot != kNoSlot) {
-          slack.WillRead(step.view, slot);
-          step.plan.WillRead(slot);
+          slack.PrefetchSlot(step.view, slot);
+          step.plan.PrefetchSlot(slot);
         }
         slots_[read_++ % kMost] = slot;
       }
@@ -125,7 +125,7 @@ class SlackFill final : public Composition {
     std::array<SlotId, kMost> slots_{};
     size_t read_ = 0, handed_out_ = 0;
   };
-  struct Ready {  // a running sequence that this step can take on
+  struct Ready {  // a running sequence that can get a share of this step
     DurationNs slack_ns = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
@@ -134,10 +134,10 @@ class SlackFill final : public Composition {
   };
   struct Candidate {
     SlotId slot = kNoSlot;
-    size_t ready = 0;  // its place in ready_; of a waiting one: none
+    size_t ready = 0;  // index in ready_; unused if waiting
     bool waiting = false;
-    bool missed = false;  // a waiting one
-    int32_t chunk = 0;    // what it may take, cut when the group was gathered
+    bool missed = false;  // only of waiting ones
+    int32_t chunk = 0;    // tokens that it may take, cut when the group was gathered
   };
 
   static bool Less(DurationNs slack_a, int64_t arrival_a, DurationNs slack_b, int64_t arrival_b) {
@@ -169,7 +169,7 @@ class SlackFill final : public Composition {
                      [](const Ready& a, const Ready& b) { return Less(a.slack_ns, a.arrival, b.slack_ns, b.arrival); });
   }
 
-  // --- the queue, read once from its head on ---
+  // --- the queue, read once from its head ---
   void OpenQueue(StepContext& step) {
     queue_head_ = kNoSlot;
     late_skipped_ = false;
@@ -184,14 +184,14 @@ class SlackFill final : public Composition {
     do {
       queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
       if (queue_head_ == kNoSlot) return;
-    } while (step.plan.Touched(queue_head_));  // it is read a second time, behind those that are late
-    // A preempted sequence goes before all others; its queue says so too.
+    } while (step.plan.Touched(queue_head_));  // already started: the queue is read a second time for late prompts
+    // A preempted sequence goes before all others, as in the order's queue.
     head_missed_ = slack_.StandsBehind(step.view, queue_head_);
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !head_missed_;
     head_slack_ns_ = preempted ? SlackModel::kTurn : slack_.StandingNs(step.view, queue_head_, head_missed_);
   }
 
-  // --- urgent ones ---
+  // --- urgent sequences ---
   void RunUrgent(StepContext& step) {
     int64_t decodes = std::count_if(ready_.begin(), ready_.end(),
                                     [this](const Ready& r) { return r.decode && r.slack_ns <= late_if_left_out_ns_; });
@@ -232,7 +232,7 @@ class SlackFill final : public Composition {
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
     AddResult result = Start(step, slot, limit);
     // A prompt takes no KV from sequences that can be kept: it would save one objective at the cost of another, and the
-    // victim's tokens are computed twice. As published it does, but for a prompt that was preempted itself.
+    // victim's tokens are computed twice. As published it does, unless the prompt itself was preempted.
     const bool spares = slack_.missed_rule() == MissedRule::kBehind || step.view.seq.preemptions[slot] > 0;
     while (result == AddResult::kNoBlocks) {
       const SlotId victim = step.Victim(slot);
@@ -254,7 +254,7 @@ class SlackFill final : public Composition {
       const int32_t before = step.plan.num_items();
       if (!GatherGroup(step, &next)) return;
       if (selection_ == Selection::kDistance && !group_missed_) SelectByDistance(step);
-      // In queue order, cut to what is left.
+      // The others in queue order, cut to what is left.
       for (Candidate& c : group_) {
         if (step.plan.prefill_left() <= 0) return;
         if (step.plan.Touched(c.slot) || (c.missed && missed_running_ > 0)) continue;  // Start would refuse it
@@ -262,13 +262,13 @@ class SlackFill final : public Composition {
         c.chunk = ChunkThatFits(step, c, whole_ ? all : step.plan.prefill_left());
         if (c.chunk == all || (c.chunk > 0 && !whole_)) Take(step, &c);
       }
-      // What is left fits none of them: those behind in the queue would hardly fare better.
+      // What is left fits none of them, and hardly any behind them in the queue.
       if (step.plan.num_items() == before) queue_head_ = kNoSlot;
     }
   }
 
-  // The prompts next in slack that are within gamma of the first of them; after all of these those that have missed.
-  // False: there are none.
+  // Gathers the next prompts within gamma of the first one's slack; after all of these those that have missed. False:
+  // there are none.
   bool GatherGroup(StepContext& step, size_t* next) {
     group_.clear();
     DurationNs until_ns = kNever;
@@ -299,7 +299,7 @@ class SlackFill final : public Composition {
     return !group_.empty();
   }
 
-  // ERA: a long prompt while others run.
+  // ERA: whether a long prompt must wait for other long ones.
   bool HeldBack(const StepContext& step, SlotId slot) {
     if (era_ == Era::kOff || long_running_.empty() || step.view.seq.prompt_tokens[slot] < long_prompt_) return false;
     if (era_ != Era::kKv) return true;
@@ -307,7 +307,7 @@ class SlackFill final : public Composition {
     const int64_t own = (step.view.seq.known_committed[slot] + block - 1) / block;
     return step.plan.blocks_available() < own + LongWantedBlocks(step);
   }
-  // What the prompts of the running long ones will take beyond what they hold.
+  // Blocks that the running long prompts will take beyond those they hold.
   int64_t LongWantedBlocks(const StepContext& step) {
     if (long_wanted_of_ == step.plan.num_items()) return long_wanted_;
     long_wanted_of_ = step.plan.num_items();
@@ -333,7 +333,7 @@ class SlackFill final : public Composition {
     }
     for (int32_t look = 0; look < PlanBuilder::kLooks; ++look) {
       for (const Candidate& c : group_) {
-        if (c.waiting && c.chunk > 0) step.plan.WillStart(c.slot, look);
+        if (c.waiting && c.chunk > 0) step.plan.PrefetchStart(c.slot, look);
       }
     }
     int refused = 0;
@@ -356,7 +356,7 @@ class SlackFill final : public Composition {
     const int64_t block = step.plan.block_size();
     return beyond <= 0 ? 0 : (beyond + block - 1) / block * block;
   }
-  // A chunk cut to the smaller of `left` and the KV left; 0: not even one token fits.
+  // A chunk cut to the smaller of `left` and the free KV; 0: not even one token fits.
   int32_t ChunkThatFits(const StepContext& step, const Candidate& c, int64_t left) const {
     const int64_t block = step.plan.block_size(), free_blocks = step.plan.blocks_available();
     const int32_t chunk = Limit(std::min<int64_t>(TokensOf(step.view, c), left));
@@ -385,8 +385,8 @@ class SlackFill final : public Composition {
     }
   }
 
-  // A preempted sequence starts again only where all of it fits and all that run can go on, whatever the
-  // admission asks: else it would take back at once what it gave up, and those it gave it to would wait for ever.
+  // A preempted sequence starts again only if all of it fits and all running ones can continue, whatever the admission
+  // demands: else it would take back at once what it lost, and the two could alternate forever.
   static bool MayStart(const StepContext& step, SlotId slot) {
     if (step.view.seq.preemptions[slot] == 0 || step.view.running.empty()) return true;
     const PlanBuilder::Demand all = step.StartDemand(slot);
@@ -419,14 +419,14 @@ class SlackFill final : public Composition {
     slack_.Took(step.view, r->slot);
   }
 
-  // All are short of KV and none is urgent: the one with the least slack takes what it needs.
-  void RunAnyhow(StepContext& step) {
+  // No sequence has got a share for want of KV: runs those with the least slack first, and preempts for them.
+  void RunLeastSlack(StepContext& step) {
     for (Ready& r : ready_) {
       if (!step.plan.Touched(r.slot)) RunOne(step, &r, kNoLimit);
     }
   }
 
-  // Those that could have run: from now on they wait. Of the prompts that have missed the oldest awaits its turn.
+  // The wait of those that could have run begins. Of the running prompts that have missed, the oldest awaits its turn.
   void PassOverTheRest(const StepView& view, const PlanBuilder& plan) {
     bool awaits_turn = false;
     for (const Ready& r : ready_) {
@@ -447,24 +447,24 @@ class SlackFill final : public Composition {
   const Era era_;
   const bool normalised_;
   const int64_t kv_tokens_;
-  // Of the step.
+  // The current step.
   DurationNs urgent_ns_ = 0;
-  // A decode with no more slack than this is late when this step, full, goes without it and the next one is like it.
+  // A decode with no more slack than this is late if it sits out this step, when full, and the next one takes as long.
   DurationNs late_if_left_out_ns_ = 0;
-  std::vector<SlotId> long_running_;  // that keep a new long prompt waiting
-  int32_t missed_running_ = 0;        // prompts begun that have missed and are not done with this step
-  int64_t long_wanted_ = 0;           // LongWantedBlocks after so many items of the plan
+  std::vector<SlotId> long_running_;  // those that keep a new long prompt waiting
+  int32_t missed_running_ = 0;        // started prompts that have missed and are not complete after this step
+  int64_t long_wanted_ = 0;           // LongWantedBlocks when the plan had long_wanted_of_ items
   int32_t long_wanted_of_ = -1;
   std::vector<Ready> ready_;  // in ascending slack
   SteadySort<Ready> sort_ready_;
-  SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
+  SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: no further start
   DurationNs head_slack_ns_ = 0;
   bool head_missed_ = false;
-  bool late_skipped_ = false;  // the queue is read again for those that are late and not urgent
+  bool late_skipped_ = false;  // the queue is read again for late prompts that are not urgent
   size_t looked_at_ = 0;
   ReadAhead ahead_;
   std::vector<Candidate> group_;  // in ascending slack
-  bool group_missed_ = false;     // they can no longer be kept
+  bool group_missed_ = false;     // all of group_ have missed
   DistanceChoice distance_;
 };
 

@@ -1,13 +1,13 @@
-// AccelGen's budget, made anew for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step
+// AccelGen's budget, chosen anew for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step
 // computes in the time that the tightest objective among its sequences leaves: the running ones and the first in the
-// queue. Never less than the tile or the decodes there are, never more than --token-budget (4096). The pivot's time
-// comes from the step-time model; without one from the fastest of the last steps, and before any step has ended the
-// budget is the pivot.
+// queue. At least the tile and the number of decodes, at most --token-budget (4096). The pivot's time comes from the
+// step-time model; without one from the fastest of the last steps, and before any step has ended the budget is the
+// pivot.
 //
-// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours, with a model
-// (--accelgen-model on): tau is lowered until the step's own time (its decodes with their contexts, the rest one chunk)
-// keeps the decodes' objective. A decode that not even the smallest step would keep sets none of these; the next one
-// does.
+// The equation assumes that time is proportional to tokens, and ignores the KV that decodes read. Ours, with a model
+// (--accelgen-model on): tau is lowered until the step's own predicted time (its decodes with their contexts, the rest
+// one chunk) keeps the decodes' objectives. A decode's objective that not even the smallest step would keep is ignored;
+// the next tightest counts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,9 +25,8 @@ constexpr Knob<std::string> kModelLowers{
     "accelgen-model",
     kAutoKnob,
     {.choices = "auto|on|off",
-     .help =
-         "budget slo: the predicted time of the step itself keeps the decodes' objective (on), or equation 6 of the "
-         "paper alone sizes it (off); auto: as the preset has it, else on"}};
+     .help = "budget slo: the step's own predicted time keeps the decodes' objectives (on), or equation 6 of the paper "
+             "alone sizes it (off); auto: the preset's, else on"}};
 
 class SloBudget final : public Budget {
  public:
@@ -100,8 +99,8 @@ class SloBudget final : public Budget {
     return model_->StepTimeNs(shape);
   }
 
-  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; that of `least` takes no
-  // longer.
+  // The most tokens in [least, most], to a tile, whose step takes at most `allowed_ns`. Precondition: a step of `least`
+  // does.
   int64_t LargestThatKeeps(DurationNs allowed_ns, const StepShape& shape, const ChunkShape& chunk, int64_t least,
                            int64_t most) const {
     if (TimeOf(shape, chunk, most) <= allowed_ns) return most;

@@ -1,4 +1,4 @@
-// Reserves only what the next chunk writes (vLLM V1). The way out of a shortage is preemption.
+// Reserves only the blocks of the next chunk (vLLM V1). Preemption resolves shortages.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

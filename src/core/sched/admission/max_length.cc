@@ -1,5 +1,5 @@
-// Reserves the longest the sequence can become, min(L_max, p + max_tokens), or L_max with --reserve-full (Orca, Sarathi
-// and FasterTransformer of the papers' experiments): whatever runs never meets a shortage.
+// Reserves the sequence's greatest possible length, min(L_max, p + max_tokens), or L_max with --reserve-full (Orca,
+// Sarathi and FasterTransformer in the papers' experiments): running sequences never meet a shortage.
 #include <algorithm>
 #include <cmath>
 

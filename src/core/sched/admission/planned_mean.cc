@@ -1,10 +1,10 @@
-// What runs holds on average, as its job's plan expects it, the prompt and half of the answer. A start leaves room for
-// what all that runs will grow by until then. Who holds more than its mean counts against that: where sequences of all
-// ages run together, what some grow by is what others, which end, give back. So the KV memory is full and not outgrown;
-// where it is, the preemption takes some back.
+// Running sequences hold their mean, as the job's plan expects it: the prompt and half of the answer. A start leaves
+// room for the growth of all running sequences to their means. A sequence beyond its mean counts as negative growth:
+// where sequences of all ages run together, some grow by what others free as they end. So the KV memory is full but
+// rarely outgrown; if it is, preemption frees some.
 //
-// A start also leaves a block for each that runs, which will want one soon: else what a long answer lets go the next
-// short one takes at once, and loses it again. As prompt-fits for those that no plan has placed.
+// A start also leaves a block free per running sequence, which will need one soon: else the next short request takes at
+// once what a long one frees, and loses it again. Requests without a place in a plan are admitted as by prompt-fits.
 #include <algorithm>
 
 #include "core/sched/choices.h"
@@ -19,7 +19,7 @@ class PlannedMean final : public Admission {
 
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     if (view.step != step_ || view.now_ns != now_ns_) Begin(view);
-    // Who was asked about before in this plan has started, or nobody behind it does.
+    // The sequence of the previous call in this plan has started; if not, no later one starts.
     if (slot != last_) growth_ += last_growth_;
     last_ = slot;
     last_growth_ = std::max<int64_t>(0, GrowthOf(view, slot));
@@ -39,7 +39,7 @@ class PlannedMean final : public Admission {
       if (view.seq.HoldsKv(slot)) growth_ += GrowthOf(view, slot);
     }
   }
-  // Tokens from what it holds, or will begin with, to its mean.
+  // Tokens from its current length, or its length at the start, to its mean.
   static int64_t GrowthOf(const StepView& view, SlotId slot) {
     const PlannedPlace& place = view.seq.planned[slot];
     if (place.position < 0) return 0;
@@ -49,7 +49,7 @@ class PlannedMean final : public Admission {
 
   const int64_t keep_free_blocks_;
   const int32_t block_size_;
-  // Of the plan that is being made.
+  // State of the current plan.
   mutable int64_t step_ = -1;
   mutable TimeNs now_ns_ = 0;
   mutable SlotId last_ = kNoSlot;

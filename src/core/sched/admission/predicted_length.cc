@@ -1,6 +1,6 @@
-// S3: sets aside what the prompt and the predicted output need, and no more than the request may use. Like S3's
-// classifier, which names a class of output length and reserves its upper end, the prediction is rounded up to a tenth
-// of max_tokens. A sequence that has outgrown a reservation is predicted again for longer (ReservationNote::retries).
+// S3: reserves blocks for the prompt and the predicted output, at most for max_tokens. Like S3's classifier, which
+// predicts a class of output length and reserves its upper end, it rounds the prediction up to a tenth of max_tokens. A
+// sequence that has outgrown a reservation gets a longer prediction (ReservationNote::retries).
 #include <algorithm>
 
 #include "core/sched/choices.h"

@@ -1,5 +1,5 @@
-// Reserves blocks for the whole prompt, with what a preempted sequence must recompute, even if the prompt is computed
-// in chunks: half-done prompts cannot deadlock. Output takes blocks as it grows.
+// Reserves blocks for the whole prompt, including what a preempted sequence must recompute, even if it is computed in
+// chunks: half-done prompts cannot deadlock. Output takes blocks as it grows.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

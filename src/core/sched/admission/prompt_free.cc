@@ -1,5 +1,5 @@
-// DeepSpeed-FastGen: a prompt starts only where free blocks hold all of it, with what a preempted sequence must
-// recompute, but only the next chunk's are taken: what is free for its rest may go to decodes meanwhile.
+// DeepSpeed-FastGen: a prompt starts only if free blocks hold all of it, including what a preempted sequence must
+// recompute, but it takes only the next chunk's blocks: decodes may take the others meanwhile.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

@@ -1,5 +1,5 @@
 // No budget but the number of sequences: max(tau, L_max) tokens per step, so that every prompt fits one step and memory
-// can be planned; really none in simulations that ask for it.
+// can be planned; unlimited in simulations that request it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// Sarathi-Serve's budget as its paper has it, one for all steps: the largest multiple of the tile whose predicted step
-// time keeps the TBT objective (its section 4.3). Without an objective of the user's or a step-time model it is the
-// fixed default, and says so. A step behind longer contexts than the one that is asked about misses the objective:
-// budget tbt-slo asks about every step.
+// Sarathi-Serve's budget as in its paper, one for all steps: the largest multiple of the tile whose predicted step time
+// keeps the TBT objective (section 4.3 there). Without a user-set objective or a step-time model it is the fixed
+// default, and reports why. A step with longer contexts than the reference step misses the objective: budget tbt-slo
+// predicts every step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace tactus::core {
 namespace {
 
-// The step that is asked about (ours: the paper profiles "batches of different numbers of tokens"). Decodes, as many as
-// the strict objectives of the paper are defined with, each over a context that most requests stay below, beside one
-// prompt's chunk behind as much context. A small step has room for few decodes, and small KV memory for short contexts.
+// The reference step (ours: the paper profiles "batches of different numbers of tokens"). As many decodes as in the
+// paper's definition of strict objectives, each over a context that most requests stay below, beside one prompt's chunk
+// behind as much context. A small step has room for few decodes, and a small KV memory for short contexts.
 constexpr int64_t kDecodes = 32, kContext = 1024;
 
 struct ReferenceStep {
@@ -53,7 +53,7 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
   const int64_t granule = GranuleOf(*model);
   const int64_t most = std::max<int64_t>(1, limits.max_model_len / granule);
-  // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
+  // Step times never fall with more tokens: bisect for the last multiple that keeps the objective.
   const auto keeps = [&](int64_t multiple) {
     return model->StepTimeNs(ReferenceStep(limits, multiple * granule).shape) <= allowed_ns;
   };
@@ -70,7 +70,7 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
       static_cast<double>(limits.tbt_slo_ns) * 1e-6, share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
   return MakeFixedBudgetOf(tokens,
                            low > 0 ? "the largest that keeps the objective with " + of
-                                   : "the least there is; no step keeps the objective: " + of,
+                                   : "the smallest step; no step keeps the objective: " + of,
                            tokens);
 }
 

@@ -1,5 +1,5 @@
-// The tokens of a step chosen by how long it is predicted to take: its decodes with their contexts, and the chunks that
-// come next (half-done prompts by arrival, then the queue, each behind what it has computed or finds cached).
+// Sizes a step by its predicted time: its decodes with their contexts, and the chunks that come next (half-done prompts
+// by arrival, then the queue, each behind its computed or cached positions).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace tactus::core {
 
 class StepSizer {
  public:
-  static constexpr int64_t kLeastPromptTokens = 32;  // in every step, whatever its decodes take
+  static constexpr int64_t kLeastPromptTokens = 32;  // in every step, beside any decodes
 
   // Steps of at most `most` tokens.
   StepSizer(const SchedulerLimits& limits, int64_t most)
@@ -30,12 +30,12 @@ class StepSizer {
   int64_t decodes() const { return shape_.decodes; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
 
-  // To compute of the prompts seen that have not begun.
+  // Tokens to compute of the collected prompts that have not started.
   int64_t waiting_tokens() const { return waiting_tokens_; }
 
-  // The decodes of the step that `counts` says yes to.
+  // Counts the decodes of the step for which `counts` returns true.
   template <class Counts>
-  void SeeDecodes(const StepView& view, Counts counts) {
+  void CountDecodes(const StepView& view, Counts counts) {
     shape_ = {};
     for (const SlotId slot : view.running_by_arrival) {
       if (view.seq.state[slot] != SeqState::kDecode || !view.seq.Plannable(slot) || view.seq.Pending(slot) == 0)
@@ -47,10 +47,10 @@ class StepSizer {
     }
   }
 
-  // Prompts that a step of the largest size has room for. One that could not start for want of memory is still counted:
-  // a budget may be left over. `merge`: those that have begun take their place in the order's order among the waiting;
-  // else they come first, by arrival.
-  void SeePrompts(const StepView& view, Order* order, const PlanBuilder& builder, bool merge) {
+  // Collects the prompts that the largest step has room for. One that could not start for lack of memory is still
+  // counted: the step may then be smaller than its budget. `merge`: started prompts are merged with waiting ones in the
+  // order's order; else they come first, by arrival.
+  void CollectPrompts(const StepView& view, Order* order, const PlanBuilder& builder, bool merge) {
     prompts_.clear();
     prompt_tokens_ = waiting_tokens_ = 0;
     const auto room = [this] { return shape_.decodes + prompt_tokens_ < most_ && prompts_.size() < kMostChunks; };
@@ -89,7 +89,7 @@ class StepSizer {
     }
   }
 
-  // The largest step that `allowed_ns` says a time for, which it is told the time of a step with all these prompts.
+  // The size of the largest step within `allowed_for(t)`, where t is the time of a step with all these prompts.
   template <class Allowed>
   int64_t Largest(Allowed allowed_for) {
     const int64_t least = std::min(most_, RoundUp(shape_.decodes + kLeastPromptTokens));
@@ -99,7 +99,7 @@ class StepSizer {
     const DurationNs whole = TimeOf(top);
     const DurationNs allowed = allowed_for(whole);
     if (whole <= allowed) return if_all_fits;
-    // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
+    // Step times never fall with more tokens: bisect for the last multiple that keeps the objective.
     int64_t low = least / granule_, high = (top + granule_ - 1) / granule_;
     while (high - low > 1) {
       const int64_t middle = low + (high - low) / 2;
@@ -108,8 +108,8 @@ class StepSizer {
     return std::max(low * granule_, least);
   }
 
-  // The smallest of eight steps up to `tokens` whose prompts advance as fast as in a step of `tokens`, less `loss`, a
-  // share of their tokens per second.
+  // The smallest of eight steps up to `tokens` whose prompts advance at least (1 - `loss`) times as fast, in tokens per
+  // second, as in a step of `tokens`.
   int64_t SmallestAsFast(int64_t tokens, double loss) {
     const int64_t least = std::min(most_, RoundUp(shape_.decodes + kLeastPromptTokens));
     const int64_t full = std::min(tokens, shape_.decodes + prompt_tokens_);
@@ -122,7 +122,7 @@ class StepSizer {
     return tokens;
   }
 
-  // Of a step of so many tokens: all decodes, and the prompts in order.
+  // Predicted time of a step of `tokens`: all decodes, then the prompts in order.
   DurationNs TimeOf(int64_t tokens) {
     chunks_.clear();
     StepShape shape = shape_;
@@ -140,7 +140,7 @@ class StepSizer {
   }
 
  private:
-  static constexpr size_t kMostChunks = 64;  // of prompts that are looked at
+  static constexpr size_t kMostChunks = 64;  // limit of collected prompts
 
   double PromptRate(int64_t tokens) {  // in tokens per ns
     return static_cast<double>(tokens - shape_.decodes) / static_cast<double>(std::max<DurationNs>(1, TimeOf(tokens)));
@@ -149,11 +149,11 @@ class StepSizer {
 
   const StepTimeModel& model_;
   const int64_t granule_, most_, most_decodes_;
-  // Of the step that is being sized.
+  // The step being sized.
   StepShape shape_;                  // its decodes
-  std::vector<ChunkShape> prompts_;  // `tokens`: all that is left of each
+  std::vector<ChunkShape> prompts_;  // `tokens`: what is left of each
   int64_t prompt_tokens_ = 0;        // their sum
-  int64_t waiting_tokens_ = 0;       // of it, of prompts that have not begun
+  int64_t waiting_tokens_ = 0;       // the part of it in prompts that have not started
   std::vector<ChunkShape> chunks_;
   std::vector<SlotId> half_done_;
 };

@@ -1,4 +1,4 @@
-// What the budgets that keep --tbt-slo have in common.
+// Shared by the budgets that keep --tbt-slo.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,15 @@ inline constexpr Knob<double> kHeadroom{"tbt-headroom",
                                          .help = "budgets tbt-slo and profile: the share of --tbt-slo that a step's "
                                                  "predicted time may take when there are pipeline stages"}};
 
-// What --tbt-slo is where it is left to the program: 240 words a minute, as the time of a token.
+// The default --tbt-slo: the time per token at 240 words a minute.
 inline constexpr DurationNs kReadingSpeedNs = 187'500'000;
 
-// Between pipeline stages a step also waits for others: it may not use the whole objective.
+// With pipeline stages a step also waits for others: it may not use the whole objective.
 inline double ShareOfObjective(const SchedulerLimits& limits) {
   return limits.pipeline_steps > 1 ? limits.policy[kHeadroom] : 1.0;
 }
 
-// Sizes of steps are multiples of this: the tile, or of so many tiles that they are at least 8 tokens.
+// Step sizes are multiples of this: the fewest whole tiles that are at least 8 tokens.
 inline int64_t GranuleOf(const StepTimeModel& model) {
   constexpr int64_t kLeast = 8;
   const int64_t tile = std::max(1, model.tile_tokens());

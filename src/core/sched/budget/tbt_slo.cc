@@ -1,21 +1,20 @@
-// The budget that keeps --tbt-slo, made anew for every step: the largest multiple of the tile whose predicted step
-// takes no longer than the objective, with the decodes and contexts that this step has and the chunks that come next
-// (half-done prompts by arrival, then the queue, each behind what it has computed or finds cached). Ours: Sarathi-Serve
+// The budget that keeps --tbt-slo, chosen anew for every step: the largest multiple of the tile whose predicted step
+// takes no longer than the objective, with the decodes and contexts of this step and the chunks that come next
+// (half-done prompts by arrival, then the queue, each behind its computed or cached positions). Ours: Sarathi-Serve
 // chooses one size from one profile (budget profile).
 //
-// - Never more than --token-budget, or kMostTbtTokens where the objective alone is given. With pipeline stages those
-// are
-//   shared by the steps in flight (but never less than the preset's size): a prompt computed in fewer, longer steps
-//   leaves the stages idle behind the shorter ones between them.
-// - Never less than the decodes and kLeastPromptTokens: prompts go on even where decodes alone miss the objective. So a
-//   prompt of p tokens at the head of the queue is computed in at most p / kLeastPromptTokens steps that have room
-//   beside their decodes.
-// - A step without prompts has no size to choose, and asks nothing of the model.
+// - At most --token-budget, or kMostTbtTokens if only the objective is given. With pipeline stages the steps in flight
+// share those (but never less than the preset's size each): a prompt computed in fewer, longer steps leaves the stages
+// idle behind the shorter steps between them.
+// - At least the decodes and kLeastPromptTokens: prompts continue even if decodes alone miss the objective. So a prompt
+// of p tokens at the head of the queue is computed in at most p / kLeastPromptTokens steps that have room beside their
+// decodes.
+// - A step without prompts has no size to choose, and needs no prediction.
 //
-// Left to the program (--tbt-slo auto) the objective is reading speed, or kDecodesShare times what the step's decodes
-// alone take where that is more: on a slow machine, or beside many streams, prompts then have half of the time, and a
-// stream is at most twice as slow as without them. It only makes steps smaller than the preset's size, and a
-// --token-budget goes before it.
+// The default objective (--tbt-slo auto) is reading speed, or kDecodesShare times the time of the step's decodes alone
+// where that is more: on a slow machine, or beside many streams, prompts then have half of the time, and a stream is at
+// most twice as slow as without them. It only makes steps smaller than the preset's size, and --token-budget overrides
+// it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +39,7 @@ class TbtSloBudget final : public Budget {
 
   void Describe(ChoiceTraits* traits) const override {
     traits->max_tokens = sizer_.most();
-    traits->max_prefill_tokens = std::min(sizer_.most(), StepSizer::kLeastPromptTokens);  // that no step denies
+    traits->max_prefill_tokens = std::min(sizer_.most(), StepSizer::kLeastPromptTokens);  // that every step allows
   }
 
   StepBudget Next(const StepView&) override { return {sizer_.most(), sizer_.most()}; }
@@ -60,8 +59,8 @@ class TbtSloBudget final : public Budget {
  private:
   int64_t Largest(const StepView& view, Order* order, const PlanBuilder& builder) {
     if (view.num_prefilling == 0 && view.waiting.empty()) return sizer_.most();
-    sizer_.SeeDecodes(view, [](SlotId) { return true; });
-    sizer_.SeePrompts(view, order, builder, false);
+    sizer_.CountDecodes(view, [](SlotId) { return true; });
+    sizer_.CollectPrompts(view, order, builder, false);
     return sizer_.Largest([this](DurationNs whole) {
       if (whole <= allowed_ns_ || !automatic_ || sizer_.decodes() == 0) return allowed_ns_;
       return std::max(allowed_ns_, ShareOf(kDecodesShare * sizer_.TimeOf(sizer_.decodes())));
@@ -90,7 +89,7 @@ std::unique_ptr<Budget> MakeTbtSloBudget(const SchedulerLimits& limits) {
   const int64_t most = limits.token_budget > 0 ? limits.token_budget : by_objective;
   if (limits.StepTimes() == nullptr) {
     return MakeFixedBudgetOf(std::min(usual, most),
-                             fmt::format("{}; --tbt-slo has no step times of this machine to go by ('tactus profile' "
+                             fmt::format("{}; there are no step times of this machine for --tbt-slo ('tactus profile' "
                                          "measures them)",
                                          most < usual ? "--token-budget" : "the default"),
                              most);

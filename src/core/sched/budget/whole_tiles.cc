@@ -1,8 +1,8 @@
-// Steps of whole tiles of 128 tokens, as BlendServe has them (sections 4 and 5.3): the size that is wanted lies between
-// two multiples of 128, and steps of the one and of the other take turns so that they have it on average. It is the
-// size at which a step is as dense as the job while its decodes read the whole KV memory (PlannedPlace::step_tokens),
-// by the plan of the last sequence that started. A step has a tile more than its decodes fill, and at most 2,048 tokens
-// (ours). Without a plan it is 512 tokens. --token-budget states the size.
+// Steps of whole tiles of 128 tokens, as in BlendServe (sections 4 and 5.3): the target size lies between two multiples
+// of 128, and steps of the two alternate so that their mean is the target. The target is the size at which a step is as
+// dense as the job while its decodes read the whole KV memory (PlannedPlace::step_tokens), from the plan of the last
+// sequence that started. A step has at least one tile more than its decodes fill, and at most 2,048 tokens (ours).
+// Without a plan it is 512 tokens. --token-budget sets the size.
 #include <algorithm>
 
 #include "core/sched/choices.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kTileOfSteps = 128, kUnplannedStep = 512, kLargestStep = 2048;
 
-// Steps in whole tiles whose sum over the first n is as near below n x wanted as tiles can be.
+// Sizes in whole tiles; the sum over the first n steps is the largest multiple of a tile up to n x wanted.
 int64_t InTurn(int64_t wanted, StepId step) {
   const int64_t n = std::max<int64_t>(0, step);
   return ((n + 1) * wanted / kTileOfSteps - n * wanted / kTileOfSteps) * kTileOfSteps;
@@ -31,7 +31,7 @@ class WholeTiles final : public Budget {
     return {tokens, tokens};
   }
   std::string Why() const override {
-    return "steps in multiples of 128 tokens, as many as the plan's density asks for (512 without a plan)";
+    return "steps in multiples of 128 tokens, sized by the plan's density (512 without a plan)";
   }
 
  private:

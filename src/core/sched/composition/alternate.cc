@@ -1,5 +1,5 @@
 // Chunked prefills without hybrid steps (Sarathi-Serve, Table 4, "chunked-prefills-only"): a step of prompt chunks,
-// then a step of decodes, whichever there is if the other would be empty.
+// then a step of decodes; if one of the two would be empty, the other.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 

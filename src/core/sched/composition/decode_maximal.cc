@@ -1,6 +1,6 @@
-// Sarathi (2023): exactly one prompt chunk, with the ongoing decodes in the room that it leaves. The chunk is what the
-// step's decodes leave of C (the budget), so that the step's tokens are C, a multiple of the tile. No prompt is left:
-// decodes only. No decodes: a chunk of C.
+// Sarathi (2023): exactly one prompt chunk, with the ongoing decodes beside it. The chunk is what the step's decodes
+// leave of C (the budget), so that the step's tokens are C, a multiple of the tile. Without prompts: decodes only.
+// Without decodes: a chunk of C.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
@@ -12,7 +12,7 @@ class DecodeMaximal final : public Composition {
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = traits->one_prompt = true; }
   void Compose(StepContext& step) override {
     step.RunDecodes();
-    // The prompt that has started goes on; there are several only after a failed or rolled-back step.
+    // A started prompt continues; there are several only after a failed or rolled-back step.
     if (step.view.num_prefilling > 0) {
       for (const SlotId slot : step.RunningByArrival()) {
         if (step.IsDecode(slot)) continue;

@@ -1,9 +1,9 @@
 // DeepSpeed-FastGen's Dynamic SplitFuse: decodes first, then prompts in queue order, split or fused so that the step
-// has exactly tau tokens; a partly done prompt has no precedence over one that the order puts before it.
+// has exactly tau tokens; a partly done prompt does not precede one that the order puts before it.
 //
-// Nobody is preempted while anybody can go on: a decode short of a block sits the step out and keeps its KV, and a
-// prompt goes on only where free blocks hold the whole rest of it. The first that has to wait for that holds back those
-// behind it. Once all are stuck, the scheduler's last way out frees the youngest.
+// No sequence is preempted while any can continue: a decode short of a block sits the step out and keeps its KV, and a
+// prompt continues only if free blocks hold all that is left of it. The first prompt that waits for that holds back
+// those behind it. Once all are stuck, the scheduler's last resort frees the youngest.
 #include <algorithm>
 #include <vector>
 
@@ -32,7 +32,7 @@ class ExactFill final : public Composition {
         if (!RestFits(step, partial_[i])) return;
         step.plan.AddRunning(partial_[i++], kNoLimit, false);
       } else {
-        // Later ones may not pass the first that does not fit; what has started goes on.
+        // Later ones may not pass the first that does not fit; started prompts continue.
         next = step.Admit(next) == AddResult::kAdded ? step.order.Next() : kNoSlot;
       }
     }

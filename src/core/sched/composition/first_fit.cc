@@ -1,5 +1,5 @@
-// S3's packing, second half: stall-free steps, but a waiting sequence that does not fit is passed over by those behind
-// it that do. Not by those of another group: the order's groups bound how far it looks and who is passed over.
+// S3's packing, second half: stall-free steps, but a waiting sequence that does not fit is passed over by later ones of
+// its group that do. The order's groups bound how far this looks and which sequences are passed over.
 #include "core/sched/choices.h"
 #include "core/sched/class_shares.h"
 #include "core/sched/context.h"
@@ -22,7 +22,7 @@ class FirstFit final : public Composition {
       if (step.plan.starts_left() <= 0 || step.plan.prefill_left() <= 0) return;
       const int64_t group = step.order.Group(step.view, slot);
       if (group != step.order.Group(step.view, first)) return;
-      // Nobody of a queue without groups is passed over, nor who goes first for its class's share.
+      // In a queue without groups no sequence is passed over, nor is one that goes first for its class's share.
       const bool waits_for = group == 0 || shares_.GoesFirst(step.view, slot);
       if (step.Admit(slot) != AddResult::kAdded && waits_for) return;
     }

@@ -1,7 +1,7 @@
-// PiA: request-level batches (a batch starts when the last one has finished) of sequences that the order puts into one
-// group, which it expects to end at about the same time. A sequence that outlives the limit that the order has set for
-// its batch is stopped: it gives its KV back and is queued as failed (GroupNote). What it has generated is kept and
-// computed again with its prompt. Under an order without groups this is request-level batching.
+// PiA: request-level batches (a batch starts when the last one has finished) of sequences in one group of the order,
+// which are expected to end at about the same time. A sequence that reaches the output limit of its batch is stopped:
+// it loses its KV and is queued as failed (GroupNote). Its output is kept and computed again with its prompt. Under an
+// order without groups this is request-level batching.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 #include "core/sched/length_groups.h"
@@ -16,7 +16,7 @@ class LengthGrouped final : public Composition {
   void Compose(StepContext& step) override {
     if (!step.view.running.empty()) {
       StopFailed(step);
-      step.RunPrefills(true);  // only what a failed or rolled-back step left half done
+      step.RunPrefills(true);  // only prompts that a failed or rolled-back step left half done
       step.RunDecodes();
       return;
     }

@@ -1,5 +1,5 @@
-// Orca at its best, as Sarathi (2023, 5.2) describes it: the whole prompt of one request joins the ongoing decodes. In
-// Orca's own rule several prompts that start together share a step, and leave fewer steps for decodes to join.
+// Orca at its best, as in Sarathi (2023, 5.2): the whole prompt of one request joins the ongoing decodes. By Orca's own
+// rule prompts that start together share a step, which leaves fewer steps for decodes to join.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
@@ -11,7 +11,7 @@ class OnePromptHybrid final : public Composition {
   void Describe(ChoiceTraits* traits) const override { traits->one_prompt = true; }
   void Compose(StepContext& step) override {
     step.RunDecodes();
-    // A prompt that has started goes on; there is one only after a failed or rolled-back step.
+    // A started prompt continues; there is one only after a failed or rolled-back step.
     if (step.view.num_prefilling > 0) {
       for (const SlotId slot : step.RunningByArrival()) {
         if (!step.IsDecode(slot) && step.Run(slot, kNoLimit, true) != AddResult::kNotReady) return;

@@ -1,5 +1,5 @@
-// vLLM as in Sarathi-Serve's Algorithm 2: if any prompt can start, the step computes prompts only, whole ones;
-// otherwise it computes decodes only. Decodes stall while prompts come in.
+// vLLM as in Sarathi-Serve's Algorithm 2: if any prompt can start, the step computes only prompts, whole ones;
+// otherwise only decodes. Decodes stall while prompts arrive.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
@@ -10,7 +10,7 @@ class PrefillFirst final : public Composition {
  public:
   void Describe(ChoiceTraits*) const override {}
   void Compose(StepContext& step) override {
-    step.RunPrefills(true);  // only what a failed or rolled-back step left half done
+    step.RunPrefills(true);  // only prompts that a failed or rolled-back step left half done
     step.AdmitInOrder(true);
     if (step.plan.empty()) step.RunDecodes();
   }

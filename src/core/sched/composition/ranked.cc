@@ -1,10 +1,10 @@
-// Preemption by turns, as in Learning to Rank and FastServe: in every step all sequences, running or waiting, are
-// looked at in the order's order, and the first that fit the budget and the --max-num-seqs places make up the step. A
-// running sequence that is left out is paused: it keeps its KV and goes on when its turn comes. KV changes hands only
-// where it is short: whoever goes next takes it from the order's last, running sequences by what the preemption says of
-// a shortage, waiting ones by whom it lets give way.
+// Preemption by turns, as in Learning to Rank and FastServe: each step goes through all sequences, running or waiting,
+// in the order's order, and the first that fit the budget and the --max-num-seqs places make up the step. A running
+// sequence that is left out is paused: it keeps its KV and continues when its turn comes. KV is taken from the order's
+// last only in a shortage: for running sequences from the preemption's victims, for waiting ones from those that it
+// lets give way (GivesWay).
 //
-// A prompt that does not fit holds back those behind it that have not started; decodes behind it go on.
+// A prompt that does not fit holds back those behind it that have not started; decodes behind it continue.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 #include "core/sched/newcomers.h"
@@ -49,9 +49,9 @@ class Ranked final : public Composition {
   static bool GoesBefore(const StepContext& step, const RankedSlot& running, const RankedSlot& waiting) {
     return step.order.rank_decides() ? running < waiting : step.order.Before(step.view, running.slot, waiting.slot);
   }
-  // `tail`: of the running sequences, behind the last that has not given way.
+  // `tail`: in the running sequences, after the last that has not given way.
   bool Start(StepContext& step, SlotId slot, RunningByRank::Cursor* tail) {
-    if (step.plan.has_preempted()) return false;  // nothing starts in a step that had to preempt
+    if (step.plan.has_preempted()) return false;  // no start in a step that had to preempt
     AddResult result = step.Admit(slot, kNoLimit, whole_);
     if (result == AddResult::kNoBlocks && step.MakeRoomFor(slot, tail)) result = step.Admit(slot, kNoLimit, whole_);
     return result == AddResult::kAdded;

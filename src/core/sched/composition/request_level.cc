@@ -1,9 +1,9 @@
-// FasterTransformer (Sarathi-Serve, Algorithm 1): a batch is admitted only when nothing runs, its prompts are computed
-// together, then it decodes until every request of it has finished.
+// FasterTransformer (Sarathi-Serve, Algorithm 1): a batch is admitted only when nothing runs; its prompts are computed
+// together, then it decodes until all its requests have finished.
 //
-// With --pad the step says what the original computes for nothing: prompts are padded to the longest of the batch, and
-// a sequence that has finished goes on as an inactive row until the last one has (Orca, OSDI 2022, section 2).
-// Step-time models count it. An executor that takes ragged batches need not compute it, and none of ours does.
+// With --pad the step reports the padding that the original computes: prompts are padded to the longest of the batch,
+// and a finished sequence remains an inactive row until the last one has finished (Orca, OSDI 2022, section 2).
+// Step-time models count it. Executors with ragged batches need not compute it, and none of ours does.
 #include <algorithm>
 
 #include "core/sched/choices.h"
@@ -19,7 +19,7 @@ constexpr Knob<bool> kPad{"pad",
                           "computes every sequence of a batch up to the longest, and no choice here has such batches"};
 
 struct BatchNote {
-  int32_t sequences;  // of the batch that it was admitted with
+  int32_t sequences;  // size of the batch that it was admitted in
 };
 
 class RequestLevel final : public Composition {
@@ -34,16 +34,16 @@ class RequestLevel final : public Composition {
       if (pad_) Pad(step, 0);
       return;
     }
-    step.RunPrefills(true);  // only what a rolled-back step left half done
+    step.RunPrefills(true);  // only prompts that a rolled-back step left half done
     step.RunDecodes();
     if (!pad_) return;
-    // What of the batch runs no longer has finished.
+    // Sequences of the batch that no longer run have finished.
     const int32_t batch = batch_.At(step.view.notes, step.view.running.front()).sequences;
     Pad(step, std::max(0, batch - static_cast<int32_t>(step.view.running.size())));
   }
 
  private:
-  // Up to the longest item, and as much for every inactive row.
+  // Pads every item, and a row for every inactive sequence, to the longest item.
   static void Pad(StepContext& step, int32_t inactive) {
     int64_t longest = 0, computed = 0;
     for (const StepItem& item : step.plan.items()) {

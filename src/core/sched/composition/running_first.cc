@@ -1,4 +1,4 @@
-// Today's vLLM (V1): what runs goes first in order of admission, decodes and partly done prompts alike, then the queue.
+// Today's vLLM (V1): running sequences in order of admission, decodes and partly done prompts alike, then the queue.
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 

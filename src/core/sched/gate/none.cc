@@ -1,4 +1,4 @@
-// No limit but memory: what the tables of the step loop hold.
+// No limit but the memory of the step loop's tables.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

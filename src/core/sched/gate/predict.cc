@@ -1,18 +1,17 @@
-// Predicts when the first token of an arriving request would come, and refuses at once a request that states a TTFT
-// objective and is predicted to miss it: its client can go elsewhere while there is time, and it takes nothing from
-// those that can be kept.
+// Predicts when the first token of an arriving request would come, and refuses at once a request with a TTFT objective
+// that it is predicted to miss: its client can go elsewhere in time, and it takes nothing from those that can be kept.
 //
-// The prediction plays the next steps forward, on lengths alone: the prompts that are partly done, then the queue in
-// its order up to the newcomer, in chunks of what the next step's budget leaves beside the decodes, each step as long
-// as the step-time model says. A prompt starts when it has a place and its blocks; both come free as running sequences
-// reach their predicted lengths (the history predictor's). Prompts that have ended become decodes. What the steps in
-// flight still take is known. The rest is multiplied by how wrong the last predictions were, nearly at worst
-// (StepView::first_token_margin), which also covers what the play leaves out: requests that come later and go
-// first, blocks that a step shares, another way of composing steps.
+// The prediction simulates the next steps on lengths alone: the partly done prompts, then the queue in its order up to
+// the new request, in chunks of what the next step's budget leaves beside the decodes, each step as long as the
+// step-time model predicts. A prompt starts when it has a place and its blocks; both are freed as running sequences
+// reach their predicted lengths. Completed prompts become decodes. The remaining time of the steps in flight is known.
+// The rest is multiplied by the error of the last predictions, near their worst (StepView::first_token_margin), which
+// also covers what the simulation omits: requests that arrive later and go first, blocks that a step shares, another
+// composition of steps.
 //
-// Bounds: kMostAhead prompts and kMostSteps steps are played; what is left beyond them takes as long as what was
-// played, by its tokens. A request that waits again after a preemption is not asked again. Without a step-time model
-// nothing is predicted, and no request refused.
+// Bounds: at most kMostAhead prompts and kMostSteps steps are simulated; the rest takes as long as the simulated part,
+// in proportion to its tokens. A preempted request is not checked again. Without a step-time model nothing is
+// predicted, and no request is refused.
 #include <algorithm>
 #include <vector>
 
@@ -29,17 +28,17 @@ constexpr int64_t kMostSteps = 512;
 constexpr int64_t kLeastShare = 16;  // of a step, for prompts: budgets grow with the decodes beside them
 constexpr DurationNs kLeastRetryNs = kSecond;
 
-struct GateAccount {  // of client 0: the last steps, by their number
+struct GateAccount {  // of client 0: the last steps, a ring by step number
   static constexpr StepId kSteps = 8;
   struct Planned {
-    StepId step;  // one beyond it; 0: none
+    StepId step;  // 1 + its number; 0: none
     TimeNs at_ns;
     DurationNs predicted_ns;
   };
   Planned planned[kSteps];
 };
 struct GateNote {
-  int32_t uncached_tokens;  // of its prompt when it arrived
+  int32_t uncached_tokens;  // of its prompt, on arrival
 };
 
 class PredictGate final : public Gate {
@@ -67,10 +66,10 @@ class PredictGate final : public Gate {
     if (model_ == nullptr) return answer;
     const DurationNs in_flight_ns = InFlightNs(view);
     answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + in_flight_ns;
-    See(view, arrived, context);
+    CollectPrompts(view, arrived, context);
     answer.by_model_ns = Play(context);
-    // A request that is let in is promised its first token, so the prediction bears its own error. On an idle engine
-    // nothing is lost by trying, and something learned.
+    // An accepted request is promised its first token, so the prediction includes its own error. On an idle engine a
+    // trial costs nothing, and corrects the prediction.
     const bool idle = answer.by_model_ns > 0 && prompts_.size() == 1 && view.running.empty();
     const double error = idle ? view.first_token_correction : view.first_token_margin;
     const auto predicted_ns =
@@ -88,8 +87,8 @@ class PredictGate final : public Gate {
   }
 
  private:
-  // What the steps in flight are predicted to take still. Between pipeline stages they overlap: one ends a stage after
-  // the one before.
+  // Predicted remaining time of the steps in flight. With pipeline stages they overlap: each ends one stage after the
+  // one before.
   DurationNs InFlightNs(const StepView& view) const {
     const GateAccount& account = account_.At(view.client_notes, 0);
     TimeNs end_ns = 0;
@@ -103,22 +102,22 @@ class PredictGate final : public Gate {
   }
 
   struct Prompt {
-    int64_t context = 0, tokens = 0;  // computed or cached, and left
+    int64_t context = 0, tokens = 0;  // computed or cached; left to compute
     int64_t output_tokens = 0;        // expected
-    int64_t blocks = 0;               // that it takes when it starts, or holds
-    int64_t keep_free = 0;            // that must stay free then, unless nothing else runs
+    int64_t blocks = 0;               // taken at its start, or held
+    int64_t keep_free = 0;            // blocks that must stay free then, unless nothing else runs
     bool starts = false;
   };
-  // A sequence that will have all its tokens after so many steps that it decodes in.
+  // A sequence that will have all its tokens after `step` steps.
   struct End {
     int64_t step = 0;
-    int64_t blocks = 0;                                                   // that come free then
+    int64_t blocks = 0;                                                   // freed then
     int64_t context = 0;                                                  // its length
-    bool operator<(const End& other) const { return step > other.step; }  // a heap with the first end on top
+    bool operator<(const End& other) const { return step > other.step; }  // heap with the first end on top
   };
 
-  // What stands before the newcomer, and what runs.
-  void See(const StepView& view, SlotId arrived, const GateContext& context) {
+  // Collects the prompts up to the new request, and what runs.
+  void CollectPrompts(const StepView& view, SlotId arrived, const GateContext& context) {
     const SequenceColumns& seq = view.seq;
     prompts_.clear();
     ends_.clear();
@@ -142,19 +141,19 @@ class PredictGate final : public Gate {
     size_t seen = 0;
     SlotId slot = context.order.Next();
     for (; slot != kNoSlot && slot != arrived && seen < kMostAhead; slot = context.order.Next(), ++seen)
-      See(view, slot, context.admission);
+      AddPrompt(view, slot, context.admission);
     if (seen == kMostAhead) beyond_ = static_cast<int64_t>(view.waiting.size() - seen);
-    See(view, arrived, context.admission);
+    AddPrompt(view, arrived, context.admission);
     behind_ = 0;
     for (; seen < kMostAhead && behind_ < context.budget.tokens; ++seen) {
       if (slot = context.order.Next(); slot == kNoSlot) break;
       behind_ += view.seq.known_committed[slot];
     }
   }
-  void See(const StepView& view, SlotId slot, const Admission& admission) {
+  void AddPrompt(const StepView& view, SlotId slot, const Admission& admission) {
     const int64_t known = view.seq.known_committed[slot];
     const int64_t noted = note_.At(view.notes, slot).uncached_tokens;
-    // Who was preempted computes all of it again, as far as is known here.
+    // A preempted sequence recomputes all of it, as far as is known here.
     int64_t left = noted > 0 && view.seq.preemptions[slot] == 0 ? std::min(noted, known) : known;
     const KvDemand demand = admission.Demand(view, slot, view.seq.known_committed[slot]);
     const int64_t tokens = std::max<int64_t>(demand.reserve_tokens, known);
@@ -168,19 +167,19 @@ class PredictGate final : public Gate {
                         blocks, demand.keep_free_blocks, true});
   }
 
-  // Until the last of prompts_ has its first token.
+  // Time until the last of prompts_ has its first token.
   DurationNs Play(const GateContext& context) {
     DurationNs time_ns = 0;
     int64_t step = 0, all = 0, done = 0;
     for (const Prompt& prompt : prompts_) all += prompt.tokens;
-    size_t head = 0;  // the first that is not done; those before `started` have their KV
+    size_t head = 0;  // first prompt that is not done; those before `started` have their KV
     size_t started = 0;
     while (started < prompts_.size() && !prompts_[started].starts) ++started;
     for (int64_t played = 0; head < prompts_.size() && played < kMostSteps; ++played) {
       Release(step);
       done += Compose(context, head, &started);
       if (chunks_.empty()) {
-        if (ends_.empty()) break;  // nothing runs and nothing can: the engine's business, not the gate's
+        if (ends_.empty()) break;  // nothing runs and nothing can start: not for the gate to resolve
         const int64_t steps = std::max<int64_t>(1, ends_.front().step - step);
         time_ns += steps * TimeOf(0);
         step += steps;
@@ -199,7 +198,7 @@ class PredictGate final : public Gate {
     return time_ns;
   }
 
-  // Sequences that have ended by now give their blocks and places back.
+  // Frees the blocks and places of sequences that have ended by `step`.
   void Release(int64_t step) {
     while (!ends_.empty() && ends_.front().step <= step) {
       std::pop_heap(ends_.begin(), ends_.end());
@@ -212,7 +211,7 @@ class PredictGate final : public Gate {
     }
   }
 
-  // Chunks of the next step, into chunks_. The tokens that it computes.
+  // Puts the chunks of the next step into chunks_. Returns their tokens, without those behind the new request.
   int64_t Compose(const GateContext& context, size_t head, size_t* started) {
     chunks_.clear();
     const int64_t room = std::max(context.budget.tokens / kLeastShare, context.budget.tokens - decodes_);
@@ -233,7 +232,7 @@ class PredictGate final : public Gate {
       prompt.tokens -= tokens;
       taken += tokens;
     }
-    // What stands behind the newcomer fills the step that its prompt ends in, where it can start.
+    // Requests behind the new one fill the step that its prompt ends in, if they can start.
     if (const int64_t rest = std::min(behind_, budget - taken);
         rest > 0 && prompts_.back().tokens == 0 && places_ > 0 &&
         (blocks_ - prompts_.back().keep_free) * block_size_ >= rest) {
@@ -249,7 +248,7 @@ class PredictGate final : public Gate {
     std::push_heap(ends_.begin(), ends_.end());
   }
 
-  // Of a step of the chunks and all decodes; so many prompts end in it.
+  // Predicted time of a step of chunks_ and all decodes, in which `ended` prompts end.
   DurationNs TimeOf(int64_t ended) const {
     StepShape shape;
     shape.chunks = chunks_;
@@ -265,7 +264,7 @@ class PredictGate final : public Gate {
   const int32_t pipeline_steps_;
   const NoteColumn<GateAccount> account_;
   const NoteColumn<GateNote> note_;
-  // Of the question that is being answered.
+  // The current prediction.
   std::vector<Prompt> prompts_;
   std::vector<End> ends_;
   std::vector<ChunkShape> chunks_;

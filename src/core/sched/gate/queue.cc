@@ -1,4 +1,4 @@
-// --max-queue and nothing else.
+// Refuses by --max-queue only.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

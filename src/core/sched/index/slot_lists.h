@@ -1,6 +1,6 @@
 // Doubly linked lists over slots, each slot in at most one of them: the index of orders that keep several queues.
-// Nothing allocates after construction; every operation is O(1) but the walk of InsertByKey, which starts at whichever
-// end is right for the usual cases (the newest goes last, what comes back goes first).
+// Nothing allocates after construction; every operation is O(1) except the walk of InsertByKey, which starts at the
+// right end for the usual cases (new sequences go last, returning ones first).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class SlotLists {
     for (Ends& e : ends_) e = Ends();
   }
 
-  // Keeps the list in ascending order of key; equal keys in order of insertion.
+  // Inserts in ascending order of key; equal keys in order of insertion.
   void InsertByKey(int32_t list, SlotId slot, int64_t key) {
     Ends& ends = ends_[static_cast<size_t>(list)];
     SlotId before = ends.tail;

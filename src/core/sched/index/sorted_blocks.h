@@ -1,6 +1,5 @@
-// A sorted sequence of at most so many entries, kept in short blocks: inserting and removing anywhere moves a few
-// entries of one block, and walking it reads memory in order. The index of queues whose members come and go in their
-// middle.
+// A sorted sequence of at most `capacity` entries, kept in short blocks: an insertion or removal anywhere moves a few
+// entries of one block, and a walk reads memory in order. For queues whose entries come and go in the middle.
 //
 // Nothing allocates after construction. No two neighbouring blocks have kSparse entries or fewer between them, so the
 // number of blocks is bounded by the entries. Entries are unique and have a strict order.
@@ -27,14 +26,14 @@ class SortedBlocks {
     Clear();
   }
 
-  // Valid until the next change. A default one is at the end of an empty sequence.
+  // Valid until the next change. A default one is at the beginning.
   struct Cursor {
-    int32_t place = 0;  // of the block in order
-    int32_t index = 0;  // in it
+    int32_t place = 0;  // index of the block in order_
+    int32_t index = 0;  // index of the entry in the block
   };
 
   bool empty() const { return order_.empty(); }
-  // The entry at the cursor, which goes on behind it; null at the end.
+  // The entry at the cursor, which moves behind it; null at the end.
   const Entry* Next(Cursor* cursor) const {
     if (static_cast<size_t>(cursor->place) >= order_.size()) return nullptr;
     const std::span<const Entry> entries = EntriesOf(order_[static_cast<size_t>(cursor->place)]);
@@ -43,7 +42,7 @@ class SortedBlocks {
     return entry;
   }
   Cursor End() const { return {static_cast<int32_t>(order_.size()), 0}; }
-  // The entry before the cursor, which goes back to it; null at the beginning.
+  // The entry before the cursor, which moves to it; null at the beginning.
   const Entry* Previous(Cursor* cursor) const {
     if (cursor->index == 0) {
       if (cursor->place == 0) return nullptr;
@@ -68,7 +67,7 @@ class SortedBlocks {
     place.first = EntriesOf(place)[0];
   }
 
-  // Precondition: it is there.
+  // Precondition: the entry is present.
   void Remove(const Entry& entry) {
     TACTUS_CHECK(!order_.empty());
     const size_t at = PlaceOf(entry);
@@ -96,7 +95,7 @@ class SortedBlocks {
   struct Place {
     Entry first;
     int32_t block = 0;
-    int32_t begin = 0, end = 0;  // of its entries; beside the first one, so that a neighbour's block is not read
+    int32_t begin = 0, end = 0;  // of its entries; here, so that a neighbour's block is not read
   };
 
   auto EntryAt(const Place& place, int32_t index) { return blocks_[static_cast<size_t>(place.block)].begin() + index; }
@@ -110,8 +109,8 @@ class SortedBlocks {
     unused_.pop_back();
     return block;
   }
-  // The last block that begins at the entry or before it, else the first. Where many are filed at once, neighbours
-  // often come one after the other, so the block of the last one is tried first.
+  // The last block whose first entry is not after `entry`, else the first block. Bulk insertions often hit the same
+  // block, so the last one is tried first.
   size_t PlaceOf(const Entry& entry) {
     if (last_ < order_.size() && !(entry < order_[last_].first) &&
         (last_ + 1 == order_.size() || entry < order_[last_ + 1].first)) {
@@ -122,8 +121,8 @@ class SortedBlocks {
     return last_ = after == order_.begin() ? 0 : static_cast<size_t>(after - order_.begin() - 1);
   }
 
-  // Makes room in a full block, and says which block the entry belongs to now. At either end of all entries, where
-  // queues grow, a new block leaves the full one full.
+  // Makes room in a full block and returns the index of the block for the entry. At either end of all entries, where
+  // queues grow, a new block is added and the full one stays full.
   size_t SplitAt(size_t at, const Entry& entry) {
     Place& full = order_[at];
     const bool after_all = at + 1 == order_.size() && *EntryAt(full, kEntries - 1) < entry;
@@ -142,7 +141,7 @@ class SortedBlocks {
     return entry < half.first ? at : at + 1;
   }
 
-  // Precondition: it is not full.
+  // Precondition: the block is not full.
   void InsertInto(Place* place, const Entry& entry) {
     const auto begin = EntryAt(*place, place->begin), end = EntryAt(*place, place->end);
     const auto at = std::upper_bound(begin, end, entry);
@@ -163,7 +162,7 @@ class SortedBlocks {
     if (at > 0 && at < order_.size()) JoinIfSparse(at - 1);
   }
 
-  // The block and the one behind it.
+  // Joins the block and the next one.
   void JoinIfSparse(size_t at) {
     Place &place = order_[at], &next = order_[at + 1];
     const int32_t kept = place.end - place.begin, more = next.end - next.begin;
@@ -177,9 +176,9 @@ class SortedBlocks {
   }
 
   std::vector<Block> blocks_;
-  std::vector<Place> order_;  // of the blocks in use, none of which is empty
+  std::vector<Place> order_;  // the blocks in use, none of them empty
   std::vector<int32_t> unused_;
-  size_t last_ = 0;  // index in order_ of the block that was last looked for; a guess
+  size_t last_ = 0;  // index in order_ of the last block found; a guess
 };
 
 }  // namespace tactus::core

@@ -1,5 +1,5 @@
-// Sorts the running sequences of every step when their order hardly changes from one step to the next: each first takes
-// its place of the last step, then few have to move. Equal to std::sort where no two entries are equal.
+// Sorts the running sequences of every step, whose order hardly changes from step to step: each first takes its place
+// of the last step, then few have to move. Equal to std::sort if no two entries are equal.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,10 @@
 
 namespace tactus::core {
 
-// Sorts what is nearly sorted: each of the few that are out of place goes before those that it belongs before. The
-// number of entries that others were put before.
+// Insertion sort for nearly sorted entries. Returns the number of entries moved.
 template <class Entry, class Less>
 int64_t SortSteady(std::vector<Entry>* entries, Less less) {
-  constexpr int64_t kMostMovesEach = 8;  // beyond it sorting anew is cheaper
+  constexpr int64_t kMostMovesEach = 8;  // beyond it std::sort is cheaper
   const int64_t most_moves = kMostMovesEach * static_cast<int64_t>(entries->size());
   int64_t moves = 0;
   for (size_t i = 1; i < entries->size() && moves <= most_moves; ++i) {
@@ -30,7 +29,7 @@ int64_t SortSteady(std::vector<Entry>* entries, Less less) {
   return moves;
 }
 
-template <class Entry>  // has a member `slot`; no two of a call have the same
+template <class Entry>  // has a member `slot`, unique within a call
 class SteadySort {
  public:
   SteadySort(int32_t slot_capacity, int32_t most_entries) : place_(static_cast<size_t>(slot_capacity), 0) {
@@ -45,12 +44,13 @@ class SteadySort {
     moves_ = SortSteady(entries, less);
     for (size_t i = 0; i < entries->size(); ++i) place_[Index((*entries)[i])] = static_cast<int32_t>(i);
   }
-  // Of the last sort: entries that others were put before, one by one.
+  // entries moved by the insertion sort of the last Sort
   int64_t moves() const { return moves_; }
 
  private:
   static size_t Index(const Entry& entry) { return static_cast<size_t>(entry.slot); }
-  // In the order of the last sort, the new ones last. A place may be stale, or that of two: it is a guess.
+  // Arranges the entries in the order of the last sort, new ones last. A place may be stale, or shared by two: it is a
+  // guess.
   void Arrange(const std::vector<Entry>& entries) {
     const size_t n = entries.size();
     at_place_.assign(n, -1);
@@ -69,8 +69,8 @@ class SteadySort {
     }
   }
 
-  std::vector<int32_t> place_;     // [slot_capacity] of the last sort that the slot was in
-  std::vector<int32_t> at_place_;  // index of the entry that takes the place; -1: none
+  std::vector<int32_t> place_;     // [slot_capacity] place in the last sort with the slot
+  std::vector<int32_t> at_place_;  // index of the entry that gets the place; -1: none
   std::vector<Entry> arranged_;
   int64_t moves_ = 0;
 };

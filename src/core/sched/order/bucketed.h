@@ -1,5 +1,5 @@
-// An index over the waiting sequences for orders that value all sequences of a class alike but for their age: one queue
-// per class, so that an order whose valuation of the classes changes all the time compares the queues' heads only.
+// An index of the waiting sequences for orders in which sequences of one class compare by age only: one queue per
+// class, so that an order whose comparison of classes changes all the time compares only the queues' heads.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,9 @@ class BucketedOrder : public Order {
   void Rebuild(const StepView& view) override;
 
  protected:
-  // As KeyedOrder's: what the order notes about a sequence that enters the queue.
+  // As KeyedOrder's: updates the order's note of a sequence that enters the queue.
   virtual void OnQueued(const StepView&, SlotId) {}
-  // Class of a sequence, in [0, buckets), and its place within the class, ascending. Must not change while it waits.
+  // Class of a sequence, in [0, buckets), and its key within the class, ascending. Must not change while it waits.
   virtual int32_t BucketOf(const StepView& view, SlotId slot) const = 0;
   virtual int64_t KeyOf(const StepView& view, SlotId slot) const = 0;
 

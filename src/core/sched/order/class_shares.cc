@@ -1,13 +1,13 @@
-// At least its share of the prompt tokens that start for each class that has one, while its requests wait; all else is
-// in the order that it stands before. A class is owed its share of each prompt that starts, less its own prompts; while
-// something is owed, its oldest requests that wait go before everybody else until their prompts are computed, as many
-// as what is owed begins.
+// Starts at least its share of the prompt tokens for each class with a share, while its requests wait; otherwise the
+// order behind it decides. A class is owed its share of each prompt that starts, less its own prompts; while it is owed
+// some, its oldest waiting requests, as many as make up what is owed, go before all others until their prompts are
+// computed.
 //
-// Bound: from when requests of the class begin to wait, and as long as some do, the prompt tokens of it that start are
-// at least its share of all that start, less its share of what starts in one step, and of the prompts of other classes
-// that are owed at the same time: nobody else starts before those that are owed, for want of KV either. A share is a
-// least one: who had more while others had nothing to do owes them nothing, and who comes back to the queue has saved
-// nothing up. A prompt counts as it starts, whole and once: cached or not, and not again after a preemption.
+// Bound: while requests of the class wait, its prompt tokens that start are at least its share of all that start, less
+// its share of one step's starts, and less the prompts of other classes that are owed at the same time: no other
+// request starts before an owed one, even if that lacks KV. A share is a minimum: a class that had more while others
+// were idle owes nothing for it, and one that returns to the queue has saved up nothing. A prompt counts when it
+// starts, whole and once: cached or not, and not again after a preemption.
 #include "core/sched/class_shares.h"
 
 #include <cmath>
@@ -20,9 +20,9 @@
 namespace tactus::core {
 namespace {
 
-constexpr double kOwedUnit = 1e6;  // what is owed is in millionths of a token
+constexpr double kOwedUnit = 1e6;  // owed amounts are in millionths of a token
 
-// Of client 0: a note of the whole.
+// Note of client 0.
 struct SharesOwed {
   int64_t owed[kMostServiceClasses + 1];  // by class
 };
@@ -99,7 +99,7 @@ class ClassShareOrder final : public Order {
     if (first_a != first_b) return first_a;
     return first_a ? view.seq.arrival_order[a] < view.seq.arrival_order[b] : behind_->Before(view, a, b);
   }
-  // Whoever has begun is spared. Who waits takes nothing from those that run but what the order gives it.
+  // A started prompt that goes first is spared from preemption. A waiting one takes KV only by its rank in behind_.
   bool ranks() const override { return behind_->ranks(); }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
     const bool begun = view.seq.state[slot] != SeqState::kWaiting;
@@ -137,11 +137,11 @@ class ClassShareOrder final : public Order {
   const ClassShares shares_;
   const std::unique_ptr<Order> behind_;
   const NoteColumn<SharesOwed> owed_;
-  std::vector<int64_t> share_of_;  // by class, in millionths; [0]: of none
-  std::vector<int64_t> started_;   // by class: tokens of the prompts that start in the step
+  std::vector<int64_t> share_of_;  // by class, in millionths; [0]: no class
+  std::vector<int64_t> started_;   // by class: prompt tokens that start in the step
   SlotLists lists_;                // the queue of each class
-  std::vector<SlotId> first_;      // those of the queue that go first in this plan, oldest first
-  // Of the walk:
+  std::vector<SlotId> first_;      // waiting sequences that go first in this plan, oldest first
+  // The walk:
   const StepView* view_ = nullptr;
   size_t at_ = 0;
 };

@@ -1,9 +1,9 @@
 // S3's packing, first half: the longest predicted sequence first, prompt and output together. Decreasing lengths only
-// make sense over a set, so the oldest --s3-window of the queue are sorted, and the next are taken when all of them
-// have started: who comes later passes nobody of an earlier window. A sequence that has outgrown its reservation counts
-// with the new prediction and stays in the window.
+// make sense over a set, so the oldest --s3-window requests of the queue are sorted, and the next are taken when all of
+// them have started: a later request passes none of an earlier window. A sequence that has outgrown its reservation
+// counts with the new prediction and stays in the window.
 //
-// Composition first-fit is the other half: it passes over who does not fit, within the window (Group).
+// Composition first-fit is the other half: it passes over sequences that do not fit, within the window (Group).
 #include <algorithm>
 
 #include "core/sched/choices.h"
@@ -19,14 +19,14 @@ constexpr Knob<int64_t> kSortWindow{
     {.unit = "requests",
      .min = 1,
      .max = 1 << 16,
-     .help = "order decreasing: so many of the queue's oldest are sorted, longest first, and "
-             "start before any that come later"}};
+     .help = "order decreasing: number of the queue's oldest requests that are sorted, longest first, and start "
+             "ahead of later ones"}};
 
 constexpr int64_t kOutside = int64_t{1} << 40;
 
 struct PackingNote {
   int32_t in_window;
-  int32_t tokens;  // predicted, of the whole sequence
+  int32_t tokens;  // predicted length of the whole sequence
 };
 
 class DecreasingOrder final : public KeyedOrder {
@@ -52,7 +52,7 @@ class DecreasingOrder final : public KeyedOrder {
         Remove(taken);
         packing_.At(view.notes, taken).in_window = 1;
       }
-      // The shortest first: each goes in before all that the queue has.
+      // Shortest to longest: each goes before all entries of the queue.
       std::sort(taken_.begin(), taken_.end(), [&](SlotId a, SlotId b) { return KeyOf(view, a) < KeyOf(view, b); });
       for (auto it = taken_.rbegin(); it != taken_.rend(); ++it) Insert(KeyOf(view, *it), *it);
     }
@@ -75,7 +75,7 @@ class DecreasingOrder final : public KeyedOrder {
   const size_t window_;
   const NoteColumn<PackingNote> packing_;
   const NoteColumn<ReservationNote> reservation_;
-  std::vector<SlotId> taken_;  // while a window is made
+  std::vector<SlotId> taken_;  // while a window is formed
 };
 
 }  // namespace

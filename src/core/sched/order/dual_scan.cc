@@ -1,16 +1,16 @@
-// BlendServe's dual scanner (section 3.4): two pointers over a job's plan, whose subtrees lie sorted by density, one
+// BlendServe's dual scanner (section 3.4): two pointers over a job's plan, whose subtrees are sorted by density, one
 // from the compute-heavy left end and one from the memory-heavy right end. The densities of the subtrees at the
 // pointers, rho_L and rho_R, divide the KV memory M so that both ends together are as dense as the job:
 //
 //   M_L + M_R = M        M_L rho_L + M_R rho_R = M rho_job
 //
-// A request of either end starts where its end then holds no more than its share. Where both have room, the
-// emptier end goes first. An end with nothing that waits is idle, and lends its share to the other one.
+// A request of either end starts if its end then holds at most its share. If both have room, the emptier end goes
+// first. An end without waiting requests is idle, and lends its share to the other.
 //
-// What the paper leaves open is ours. An end holds what its running sequences have in the KV memory now, shared
-// prefixes counted for each, as the densities count them (--dual-scan-caps expected: what they hold on average, by the
-// plan). A share below 0 is 0. An end that holds nothing starts one request even where its share is smaller. A
-// retracted sequence is the first of its end again. Requests without an end go first, under no share.
+// Ours, where the paper is silent: an end holds what its running sequences have in the KV memory now, shared prefixes
+// counted for each, as in the densities (--dual-scan-caps expected: their mean holdings, by the plan). A share below 0
+// is 0. An end that holds nothing starts one request even if its share is smaller. A preempted sequence is the first of
+// its end again. Requests without an end go first, under no share.
 #include <algorithm>
 #include <array>
 
@@ -20,13 +20,13 @@
 namespace tactus::core {
 namespace {
 
-constexpr Knob<std::string> kCaps{
-    "dual-scan-caps",
-    "held",
-    {.choices = "held|expected",
-     .help = "order blend-dual-scan: an end's share limits what its sequences hold now, or by the plan on average"}};
+constexpr Knob<std::string> kCaps{"dual-scan-caps",
+                                  "held",
+                                  {.choices = "held|expected",
+                                   .help = "order blend-dual-scan: an end's share limits what its sequences hold now "
+                                           "(held), or their mean by the plan (expected)"}};
 
-// Keys put the queue in the plan's row: without an end, left, right.
+// Keys order the queue as the plan: without an end, left, right.
 constexpr int64_t kNoEndKey = 0, kLeftRetractedKey = 1, kLeftKey = 2, kRightKey = 3, kRightRetractedKey = 4;
 
 class DualScanOrder final : public KeyedOrder {
@@ -85,14 +85,14 @@ class DualScanOrder final : public KeyedOrder {
     return slot != kNoSlot && EndOf(slot) == end;
   }
 
-  // The part of the KV memory that is the left end's.
+  // The left end's share of the KV memory.
   double LeftShare() {
     const double left = columns_.planned[At(head_, PlanEnd::kLeft)].density * 1e-6;
     const double right = columns_.planned[At(head_, PlanEnd::kRight)].density * 1e-6;
     return left > right ? std::clamp((1 - right) / (left - right), 0.0, 1.0) : 0.5;
   }
 
-  // kNone: neither has room, or nothing waits.
+  // kNone: neither has room, or none waits.
   PlanEnd ChooseEnd() {
     const bool left = Waits(PlanEnd::kLeft), right = Waits(PlanEnd::kRight);
     if (!left || !right) return left ? PlanEnd::kLeft : right ? PlanEnd::kRight : PlanEnd::kNone;
@@ -111,7 +111,7 @@ class DualScanOrder final : public KeyedOrder {
     return share_tokens > 0 && (held == 0 || held + TokensOf(At(head_, end)) <= share_tokens);
   }
 
-  // Takes the head of the end, which is taken to start.
+  // Returns the head of the end, and counts it as started.
   SlotId Give(PlanEnd end) {
     SlotId& head = At(head_, end);
     const SlotId given = head;
@@ -123,10 +123,10 @@ class DualScanOrder final : public KeyedOrder {
 
   const double kv_tokens_;
   const bool expected_;
-  // State of the plan that is being made.
+  // State of the current plan.
   SequenceColumns columns_;
   Cursor left_at_, right_at_;
-  std::array<SlotId, 3> head_{};  // [PlanEnd] the next of the row from the left, from the right
+  std::array<SlotId, 3> head_{};  // [PlanEnd] the next request from the left, from the right
   std::array<double, 3> held_{};  // [PlanEnd] tokens
   bool nothing_runs_ = false;
 };

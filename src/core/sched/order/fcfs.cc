@@ -1,4 +1,4 @@
-// First come, first served. A preempted sequence goes back to the queue's head, among its like in order of arrival.
+// First come, first served. Preempted sequences go back to the queue's head, in order of arrival.
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 

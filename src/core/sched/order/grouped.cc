@@ -1,13 +1,13 @@
-// Response Length Perception (PiA), as its authors' code plans: the oldest --pia-window of the queue are one window,
-// which is cut into batches of about the same predicted output, shorter ones first. The next window is taken when all
-// of this one have started. So a request is passed over by its own window at most.
+// Response Length Perception (PiA), as its authors' code plans: the oldest --pia-window requests of the queue are one
+// window, which is cut into batches of similar predicted output, shorter ones first. The next window is taken when all
+// of this one have started. So a request is passed over only by requests of its window.
 //
 // With --pia-variable-batches the batches are the bins of --pia-bin predicted tokens, rounded up: 16 times --pia-batch
-// sequences of the shortest bin, half as many of each longer one, down to --pia-batch. What is left of a bin and would
-// make a batch of less than half its size joins the next one. Without, the sorted window is cut every --pia-batch.
+// sequences of the shortest bin, half as many of each longer one, down to --pia-batch. The rest of a bin that would
+// make less than half a batch joins the next bin. Without, the sorted window is cut every --pia-batch.
 //
 // With --pia-collect-failed a batch has a limit on its output, its bin's upper end. Composition length-grouped stops
-// who reaches it; those form batches of their own, without a limit, after the rest of their window.
+// sequences that reach it; they form separate batches without a limit, after the rest of their window.
 #include <algorithm>
 
 #include "core/sched/choices.h"
@@ -31,23 +31,23 @@ constexpr Knob<int64_t> kGroupWindow{
     {.unit = "requests",
      .min = 1,
      .max = 1 << 16,
-     .help = "order grouped: so many of the queue's oldest are sorted into batches, before any that come later"}};
+     .help = "order grouped: number of the queue's oldest requests that are sorted into batches, ahead of later ones"}};
 constexpr Knob<int64_t> kBatch{
     "pia-batch",
     16,
     {.unit = "sequences",
      .min = 1,
      .max = 1 << 12,
-     .help = "order grouped: size of a batch; with --pia-variable-batches of those with long outputs"}};
+     .help = "order grouped: size of a batch; with --pia-variable-batches that of long outputs"}};
 constexpr Knob<bool> kVariableBatches{
     "pia-variable-batches", true, {.help = "order grouped: larger batches of shorter outputs"}};
-constexpr Knob<bool> kCollectFailed{
-    "pia-collect-failed",
-    true,
-    {.help = "order grouped: a batch stops who outlives its prediction; they are recomputed after their window"}};
+constexpr Knob<bool> kCollectFailed{"pia-collect-failed",
+                                    true,
+                                    {.help = "order grouped: a batch stops sequences that outlive their prediction; "
+                                             "they are recomputed after their window"}};
 
 constexpr int64_t kOutsideGroup = int64_t{1} << 40;  // behind all batches
-constexpr int64_t kLargestBatch = 16;                // times --pia-batch: of the shortest bin
+constexpr int64_t kLargestBatch = 16;                // times --pia-batch: for the shortest bin
 
 class GroupedOrder final : public KeyedOrder {
  public:
@@ -78,7 +78,7 @@ class GroupedOrder final : public KeyedOrder {
       }
       for (const SlotId taken : taken_) Remove(taken);
       failed ? CutEvery(view, batch_, false) : Arrange(view);
-      // The last first: each goes in before all that the queue has.
+      // Last to first: each goes before all entries of the queue.
       for (auto it = taken_.rbegin(); it != taken_.rend(); ++it) Insert(KeyOf(view, *it), *it);
     }
     KeyedOrder::Start(view);
@@ -91,7 +91,7 @@ class GroupedOrder final : public KeyedOrder {
   }
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     const int64_t batch = Group(view, slot);
-    // Who failed came before all that are in no window yet.
+    // Failed sequences go before all that are in no window yet.
     return {batch > 0 ? batch : kOutsideGroup, 0, view.seq.arrival_order[slot]};
   }
 
@@ -101,7 +101,7 @@ class GroupedOrder final : public KeyedOrder {
   int64_t BinOf(const StepView& view, SlotId slot) const { return (Predicted(view, slot) + bin_ - 1) / bin_; }
   int64_t SizeOf(int64_t bin) const { return std::max(batch_, bin > 32 ? 0 : (kLargestBatch * batch_) >> (bin - 1)); }
 
-  // Batches of the taken, in the order that they will have.
+  // Cuts taken_ into batches, in the order in which they will run.
   void Arrange(const StepView& view) {
     std::sort(taken_.begin(), taken_.end(), [&](SlotId a, SlotId b) {
       const int64_t first = Predicted(view, a), second = Predicted(view, b);
@@ -117,10 +117,10 @@ class GroupedOrder final : public KeyedOrder {
     SortByKey(view);
   }
   void CutByBin(const StepView& view) {
-    // Sorted by prediction, each bin is a stretch; what is moved up to a longer bin stays before it.
+    // Sorted by prediction, each bin is a range; sequences that join a longer bin stay at its front.
     size_t begin = 0, end = 0;
     while (begin < taken_.size()) {
-      // Of the last stretch: everybody before `begin` has a batch, [begin, end) was moved up.
+      // The last range: all before `begin` have a batch, [begin, end) joins this bin.
       const int64_t bin = BinOf(view, taken_[std::max(begin, end)]);
       while (end < taken_.size() && BinOf(view, taken_[end]) <= bin) ++end;
       const auto size = static_cast<size_t>(SizeOf(bin));
@@ -150,7 +150,7 @@ class GroupedOrder final : public KeyedOrder {
   const bool variable_, collect_;
   const NoteColumn<PredictionNote> prediction_;
   const NoteColumn<GroupNote> group_;
-  std::vector<SlotId> taken_;  // while a window is made
+  std::vector<SlotId> taken_;  // while a window is formed
   int32_t batches_ = 0;
 };
 

@@ -2,13 +2,13 @@
 //
 //   score = lambda * wait_s - queue_len * mem
 //
-// with wait_s since the first arrival, mem the KV blocks of what has to be computed as a share of all blocks, and
+// with wait_s since the first arrival, mem the KV blocks of the tokens to compute as a share of all blocks, and
 // queue_len the sequences waiting when the plan is made. Under pressure large prompts step back; waiting brings them
-// forward: a sequence is passed over only by those that come within queue_len * mem / lambda seconds after it.
+// forward: a sequence is passed over only by those that arrive within queue_len * mem / lambda seconds after it.
 // Preempted sequences queue with the rest; ties by arrival. lambda = infinity is first come, first served.
 //
-// Sequences of the same number of blocks keep their order whatever the queue's length, so there is one queue per number
-// of blocks, and only the heads are compared.
+// Sequences with equal numbers of blocks keep their order at any queue length, so there is one queue per number of
+// blocks, and only the heads are compared.
 #include <algorithm>
 #include <cmath>
 
@@ -76,8 +76,7 @@ class LarryOrder final : public BucketedOrder {
 
  protected:
   int32_t BucketOf(const StepView& view, SlotId slot) const override {
-    return BlocksOf(view.seq.known_committed[slot],
-                    block_size_);  // what needs more than there are is refused at intake
+    return BlocksOf(view.seq.known_committed[slot], block_size_);  // intake refuses more than there are
   }
   int64_t KeyOf(const StepView& view, SlotId slot) const override { return view.seq.arrival_order[slot]; }
 
@@ -87,12 +86,12 @@ class LarryOrder final : public BucketedOrder {
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
   };
-  // Heap order: the top is the one that no other precedes.
+  // Heap order: the top precedes all others.
   static bool Later(const Entry& a, const Entry& b) {
     return a.score != b.score ? a.score < b.score : a.arrival > b.arrival;
   }
   double Score(const StepView& view, SlotId slot, double queue_length) const {
-    if (std::isinf(lambda_)) return 0;  // the tie decides
+    if (std::isinf(lambda_)) return 0;  // the tie-break decides
     const double wait_s = static_cast<double>(view.now_ns - view.seq.arrival_ns[slot]) * 1e-9;
     const double mem = static_cast<double>(BlocksOf(view.seq.known_committed[slot], block_size_)) / blocks_total_;
     return lambda_ * wait_s - queue_length * mem;
@@ -107,7 +106,7 @@ class LarryOrder final : public BucketedOrder {
   const StepView* view_ = nullptr;  // of the walk
   double queue_length_ = 0;
   bool started_ = false;
-  std::vector<Entry> heap_;  // heads of the buckets not walked past yet
+  std::vector<Entry> heap_;  // heads of the buckets, as far as not yet returned
 };
 
 }  // namespace

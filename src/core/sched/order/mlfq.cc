@@ -1,11 +1,11 @@
 // FastServe's skip-join multi-level feedback queue (Wu et al., "Fast Distributed Inference Serving for Large Language
 // Models", section 4.1), as in its authors' code. A queue has a quantum of service time, twice that of the queue above;
 // there is no lowest one. A sequence joins the back of the highest queue whose quantum covers its prefill (by the
-// step-time model; without one, of the first). One that has used up its quantum goes to the front of the queue below;
-// before that it keeps its place. Every --mlfq-promotion-steps steps whoever was not served for --mlfq-promotion is
-// promoted to the front of the first queue. docs/policies_fastserve.md says what differs.
+// step-time model; without one, the first queue). When it has used up its quantum it goes to the front of the queue
+// below; until then it keeps its place. Every --mlfq-promotion-steps steps, sequences without service for
+// --mlfq-promotion are promoted to the front of the first queue. docs/policies_fastserve.md lists the differences.
 //
-// A step counts as service from when it was planned until the sequence is next planned or found idle.
+// A step counts as service from its planning until the sequence is next planned or found idle.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -25,25 +25,23 @@ constexpr Knob<DurationText> kPromotion{
     "mlfq-promotion",
     {3'000'000'000},
     {.unit = "duration",
-     .help = "order mlfq: a sequence that was not served for so long goes to the front of the first queue"}};
-constexpr Knob<int64_t> kPromotionSteps{"mlfq-promotion-steps",
-                                        1000,
-                                        {.unit = "steps",
-                                         .min = 1,
-                                         .max = 1 << 30,
-                                         .help = "order mlfq: so many steps apart such sequences are looked for"}};
+     .help = "order mlfq: time without service after which a sequence goes to the front of the first queue"}};
+constexpr Knob<int64_t> kPromotionSteps{
+    "mlfq-promotion-steps",
+    1000,
+    {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order mlfq: steps between searches for sequences to promote"}};
 
 struct MlfqNote {
   bool known;       // it has joined a queue
-  bool promoted;    // and was not served since
-  bool computing;   // in a step whose time is not counted yet
+  bool promoted;    // and not served since
+  bool computing;   // in a step whose time is not yet counted
   int32_t level;    // its queue
-  int64_t place;    // in it, ascending: negative after it was put to the front
-  TimeNs since_ns;  // when it came or was last planned
+  int64_t place;    // place in it, ascending: negative if it went to the front
+  TimeNs since_ns;  // when it arrived or was last planned
   DurationNs service_ns;
 };
 
-constexpr int32_t kLowest = 30;  // its quantum is as good as endless
+constexpr int32_t kLowest = 30;  // its quantum is practically unlimited
 constexpr int64_t kPerLevel = int64_t{1} << 48;
 constexpr int64_t kPromotedLevel = std::numeric_limits<int64_t>::min();
 
@@ -127,7 +125,7 @@ class Mlfq final : public PromotingOrder {
     while (level < kLowest && QuantumOf(level) < prefill_ns) ++level;
     return level;
   }
-  // The step that the sequence was last in; sinks it by one queue where its quantum ends with that.
+  // Counts the sequence's last step; moves it down a queue if that ends its quantum.
   void Count(const StepView& view, SlotId slot) {
     MlfqNote& note = note_.At(view.notes, slot);
     note.computing = false;
@@ -143,7 +141,8 @@ class Mlfq final : public PromotingOrder {
     listed_[static_cast<size_t>(slot)] = 1;
     computing_.push_back(slot);
   }
-  // Of the running sequences that are in no step any more. Whoever was preempted is counted when it is next planned.
+  // Counts the service of running sequences that are no longer in a step. A preempted one is counted when it is next
+  // planned.
   void CountService(const StepView& view) {
     size_t kept = 0;
     for (const SlotId slot : computing_) {
@@ -174,7 +173,7 @@ class Mlfq final : public PromotingOrder {
   const DurationNs promotion_ns_;
   const int64_t promotion_steps_;
   const NoteColumn<MlfqNote> note_;
-  // Of the last steps, among them all running sequences whose note says so.
+  // Sequences of the last steps, including all running ones with MlfqNote::computing.
   std::vector<SlotId> computing_;
   std::vector<uint8_t> listed_;  // [capacity] bool: it is in computing_
 };

@@ -1,5 +1,5 @@
-// Request::priority first (lower runs first, as in vLLM); within one priority as fcfs. The victim of a preemption is
-// looked for among the least important.
+// By Request::priority (lower runs first, as in vLLM); within one priority as fcfs. Preemption takes its victims from
+// the least important.
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 

@@ -1,7 +1,6 @@
-// An index over the waiting sequences for orders with a bound on starvation: whoever has not been served for too long
-// is promoted, and the promoted go before all others, longest unserved first. Promotion moves nothing in the queue:
-// beside the sorted queue all who wait stand in a second one by when they were last served, whose front the promoted
-// are.
+// An index of the waiting sequences for orders with a bound on starvation: a sequence that was not served for too long
+// is promoted, and promoted ones go before all others, longest unserved first. Promotion moves nothing in the queue: a
+// second index has all waiting sequences by their last service, and the promoted ones are its front.
 #pragma once
 
 #include <vector>
@@ -23,14 +22,14 @@ class PromotingOrder : public KeyedOrder {
   std::span<const SlotId> Reranked(const StepView&) const final { return reranked_; }
 
  protected:
-  // Since when it has not been served: of waiting sequences all the same while they wait, and no later for one that is
-  // promoted than for one that is not.
+  // Time since which it has not been served: constant for a waiting sequence, and no later for a promoted one than for
+  // one that is not.
   virtual int64_t SinceOf(const StepView& view, SlotId slot) const = 0;
   virtual bool IsPromoted(const StepView& view, SlotId slot) const = 0;
-  // For whoever changes the rank of a running sequence, or finds that time has. At most three times for each sequence
+  // Call when the rank of a running sequence changes, also by the passage of time. At most three times per sequence
   // between two plans.
   void NoteReranked(SlotId slot) { reranked_.push_back(slot); }
-  // RankOf tells the promoted first and by SinceOf; the other ranks must not change while one waits.
+  // RankOf must put promoted sequences first, by SinceOf; other ranks must not change while a sequence waits.
   QueueKey KeyOf(const StepView& view, SlotId slot) const final {
     return {RankOf(view, slot), 0, view.seq.arrival_order[slot]};
   }
@@ -57,9 +56,9 @@ class PromotingOrder : public KeyedOrder {
   }
 
   SortedBlocks<Wait> waits_;
-  std::vector<Wait> filed_;  // [capacity] what a waiting slot was filed under
+  std::vector<Wait> filed_;  // [capacity] the entry of a waiting slot
   std::vector<SlotId> reranked_;
-  // Of the walk:
+  // The walk:
   const StepView* view_ = nullptr;
   SortedBlocks<Wait>::Cursor promoted_;  // next of the promoted
   bool all_promoted_seen_ = false;

@@ -1,5 +1,5 @@
-// Who has been in the queue for the longest since it last entered it: first come, first served, but a sequence that was
-// preempted goes to the queue's end (DeepSpeed-FastGen).
+// By the time of the last queueing: first come, first served, but a preempted sequence goes to the queue's end
+// (DeepSpeed-FastGen).
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 

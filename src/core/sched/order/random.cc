@@ -1,5 +1,5 @@
-// Shuffled: what is dense and what is not comes mixed, and no prefix is where its like are. A baseline. A preempted
-// sequence goes back to the queue's head.
+// Shuffled: compute- and memory-heavy requests are mixed, and equal prefixes are apart. A baseline. Preempted sequences
+// go back to the queue's head.
 #include "base/hash.h"
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
@@ -8,7 +8,7 @@ namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kSeed{
-    "random-seed", 0, {.min = 0, .max = 1 << 30, .help = "order random: another shuffle for each seed"}};
+    "random-seed", 0, {.min = 0, .max = 1 << 30, .help = "order random: seed of the shuffle"}};
 
 class RandomOrder final : public KeyedOrder {
  public:

@@ -1,12 +1,12 @@
-// Learning to Rank (Fu et al., NeurIPS 2024), as in its authors' code: by predicted output length, which only has to be
-// right in comparison and is asked for once, with a guard against starvation. A sequence that has been in none of the
-// last --ltr-starvation-steps steps, whether or not it holds KV, is promoted: it goes before all that are not, for
-// --ltr-quantum-steps steps of its own.
+// Learning to Rank (Fu et al., NeurIPS 2024), as in its authors' code: by predicted output length, predicted once,
+// where only the ranking matters, with a guard against starvation. A sequence that was in none of the last
+// --ltr-starvation-steps steps, whether or not it holds KV, is promoted: it goes before all that are not promoted,
+// until it has been in --ltr-quantum-steps steps.
 //
-// Ours: the promoted go longest unserved first, not by predicted length, which would bound nothing where more are
-// promoted than fit. And no promotion ends before it has brought anything: one whose whole quantum went into computing
-// again what a preemption had dropped goes on, and from then on such steps use up nothing of this sequence's quantum.
-// Without that the next of the promoted would take the KV, over and over, and no answer would end.
+// Ours: promoted sequences go longest unserved first, not by predicted length, which would bound nothing if more are
+// promoted than fit. And every promotion makes progress: if its whole quantum only recomputed what a preemption had
+// dropped, it continues, and from then on such steps do not count against this sequence's quantum. Otherwise the next
+// promoted sequence would take the KV, over and over, and no answer would end.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -24,24 +24,22 @@ constexpr Knob<int64_t> kStarvationSteps{
     {.unit = "steps",
      .min = 1,
      .max = 1 << 30,
-     .help = "order rank: a sequence that has been in none of so many steps goes first"}};
-constexpr Knob<int64_t> kQuantumSteps{"ltr-quantum-steps",
-                                      10,
-                                      {.unit = "steps",
-                                       .min = 1,
-                                       .max = 1 << 30,
-                                       .help = "order rank: for so many of its own steps it then keeps going first"}};
+     .help = "order rank: steps without service after which a sequence is promoted to go first"}};
+constexpr Knob<int64_t> kQuantumSteps{
+    "ltr-quantum-steps",
+    10,
+    {.unit = "steps", .min = 1, .max = 1 << 30, .help = "order rank: steps in which a promoted sequence goes first"}};
 
 struct RankNote {
-  int64_t since_step;      // the first that it has not been in
+  int64_t since_step;      // first step that did not include it
   int64_t promoted_since;  // since_step when it was promoted
-  int32_t quantum_left;    // more than 0: it is promoted, and so many of its steps will be first
-  int32_t reached;         // behind the last position that it has computed, also where a preemption has dropped it
-  bool brought;            // this promotion: a position that it had not computed before
-  bool again_is_free;      // what it computes again uses up nothing of its quantum
+  int32_t quantum_left;    // more than 0: it is promoted, for this many of its steps
+  int32_t reached;         // end of the positions that it has ever computed, including those dropped by a preemption
+  bool brought;            // this promotion computed a position for the first time
+  bool again_is_free;      // recomputation does not count against its quantum
 };
 
-// Steps and lengths are far from it.
+// Below any step number or length.
 constexpr int64_t kPromotedBand = -(int64_t{1} << 48);
 
 class RankOrder final : public PromotingOrder {
@@ -91,7 +89,7 @@ class RankOrder final : public PromotingOrder {
         note.quantum_left = quantum_;
       }
       note.reached = std::max(note.reached, end);
-      if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it goes by when it was promoted
+      if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it ranks by its promotion's time
       note.since_step = view.step + 1;
       Watch(view, item.slot);
     }
@@ -100,7 +98,7 @@ class RankOrder final : public PromotingOrder {
  protected:
   void OnQueued(const StepView& view, SlotId slot) override {
     PredictionNote& prediction = prediction_.At(view.notes, slot);
-    if (prediction.output_tokens > 0) return;  // it came before
+    if (prediction.output_tokens > 0) return;  // it was queued before
     prediction.output_tokens = std::max(1, PredictOutput(*predictor_, view, slot, 0));
     note_.At(view.notes, slot).since_step = view.step;
   }
@@ -115,9 +113,9 @@ class RankOrder final : public PromotingOrder {
   }
 
  private:
-  // Looked at again once it may have gone unserved for long enough.
+  // An entry to check once the sequence may have gone unserved for long enough.
   struct Watched {
-    int64_t since_step;  // or later, by now
+    int64_t since_step;  // a lower bound of the current value
     SlotId slot;
     bool operator>(const Watched& other) const { return since_step > other.since_step; }
   };
@@ -127,7 +125,8 @@ class RankOrder final : public PromotingOrder {
     watch_.push_back({note_.At(view.notes, slot).since_step, slot});
     std::push_heap(watch_.begin(), watch_.end(), std::greater<>());
   }
-  // Running sequences that the steps without them have promoted. Who is promoted is watched again once it is served.
+  // Finds running sequences that are now promoted because steps left them out. A promoted one is watched again once it
+  // is served.
   void FindPromoted(const StepView& view) {
     while (!watch_.empty() && view.step - watch_.front().since_step >= threshold_) {
       const SlotId slot = watch_.front().slot;
@@ -149,7 +148,8 @@ class RankOrder final : public PromotingOrder {
   const int32_t quantum_;
   const NoteColumn<RankNote> note_;
   const NoteColumn<PredictionNote> prediction_;
-  // Who may hold KV without being promoted, least served first; entries of others are dropped when their turn comes.
+  // Sequences that may hold KV without being promoted, least served first; stale entries are dropped when they reach
+  // the top.
   std::vector<Watched> watch_;    // a heap
   std::vector<uint8_t> watched_;  // [capacity] bool: it has an entry
 };

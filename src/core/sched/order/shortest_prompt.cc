@@ -1,5 +1,5 @@
-// The shortest prompt first, however long others wait; of equals the first to come. A sequence that was preempted
-// counts with all that it has to compute again. Long prompts can starve.
+// Shortest prompt first, however long others wait; equal lengths by arrival. A preempted sequence counts with all that
+// it has to compute again. Long prompts can starve.
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 

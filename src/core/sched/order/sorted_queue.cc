@@ -15,11 +15,11 @@ void KeyedOrder::Apply(const StepView& view) {
   constexpr size_t kAhead = 8;
   for (size_t i = 0; i < view.changes.size(); ++i) {
     const SequenceChange& change = view.changes[i];
-    if (i + kAhead < view.changes.size()) WillFile(view, view.changes[i + kAhead].slot);
+    if (i + kAhead < view.changes.size()) PrefetchFile(view, view.changes[i + kAhead].slot);
     switch (change.kind) {
       case ChangeKind::kQueued:
-        // A slot that has moved on since (or been reused) is filed under its present key; the change that follows
-        // takes it out again by that key.
+        // A slot that has changed again since (or been reused) is filed under its current key; the following change
+        // removes it by that key.
         OnQueued(view, change.slot);
         Insert(KeyOf(view, change.slot), change.slot);
         break;

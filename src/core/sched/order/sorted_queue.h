@@ -1,4 +1,4 @@
-// An index over the waiting sequences for orders whose key does not change while a sequence waits.
+// An index of the waiting sequences for orders whose key does not change while a sequence waits.
 #pragma once
 
 #include <vector>
@@ -38,20 +38,20 @@ class KeyedOrder : public Order {
   bool Before(const StepView& view, SlotId a, SlotId b) const override { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
-  using Cursor = SortedBlocks<Entry>::Cursor;  // a place in the queue, valid until the next change
+  using Cursor = SortedBlocks<Entry>::Cursor;  // position in the queue, valid until the next change
 
-  // From the queue's head towards its end, and back; kNoSlot: there is none any more.
+  // Both ends of the queue, and the slot after or before a cursor; kNoSlot: there is none.
   static Cursor Front() { return {}; }
   Cursor Back() const { return entries_.End(); }
   SlotId Forward(Cursor* at) const { return SlotOf(entries_.Next(at)); }
   SlotId Backward(Cursor* at) const { return SlotOf(entries_.Previous(at)); }
-  // A sequence has entered the queue / has started: what the order notes about it, from its state now. Called for every
-  // such change, in order and before the queue is filed; may be called for one that has moved on since.
+  // The sequence has entered the queue / has started: updates the order's note from its current state. Called for every
+  // such change, in order and before the sequence is filed; its state may have changed again since.
   virtual void OnQueued(const StepView&, SlotId) {}
   virtual void OnAdmitted(const StepView&, SlotId) {}
   // Must not change between kQueued and kAdmitted or kUnqueued of the sequence.
   virtual QueueKey KeyOf(const StepView& view, SlotId slot) const = 0;
-  // Takes a waiting sequence out of the queue and files it.
+  // Takes a waiting sequence out of the queue; files it.
   void Remove(SlotId slot);
   void Insert(const QueueKey& key, SlotId slot);
   // Files a waiting sequence under another key.
@@ -64,8 +64,8 @@ class KeyedOrder : public Order {
 
  private:
   static SlotId SlotOf(const Entry* entry) { return entry != nullptr ? entry->slot : kNoSlot; }
-  // Asks for the memory that filing the slot, or taking it out, will read.
-  void WillFile(const StepView& view, SlotId slot) const {
+  // Prefetches what Insert and Remove of the slot will read.
+  void PrefetchFile(const StepView& view, SlotId slot) const {
     Prefetch(&key_[static_cast<size_t>(slot)]);
     Prefetch(view.notes.bytes + static_cast<size_t>(slot) * view.notes.stride);
     Prefetch(&view.seq.arrival_order[slot]);
@@ -73,7 +73,7 @@ class KeyedOrder : public Order {
 
   SortedBlocks<Entry> entries_;
   SortedBlocks<Entry>::Cursor cursor_;
-  std::vector<QueueKey> key_;  // [capacity] the key a queued slot was filed under
+  std::vector<QueueKey> key_;  // [capacity] key of a queued slot's entry
   std::vector<bool> queued_;   // [capacity]
 };
 

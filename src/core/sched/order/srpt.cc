@@ -1,6 +1,6 @@
 // Shortest predicted remaining output first (TRAIL; with the oracle predictor TRAIL+ of the LARRY paper). The
-// prediction is made when a sequence is queued; what it has generated since then counts down. Running sequences are
-// valued alike, so that the one with the most left to do is the first to lose its KV. Long requests can starve.
+// prediction is made when a sequence is queued; generated tokens count down from it. Running sequences rank the same
+// way, so the one with the most left is the first to lose its KV. Long requests can starve.
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 #include "core/sched/predicted_length.h"

@@ -1,20 +1,20 @@
 // Virtual token counters (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024, Alg. 2): of the clients
-// that have requests waiting, the one that has been served least goes first; its own requests in order of arrival. A
-// client's counter grows by what it is served: a prompt token counts --vtc-prompt-cost as its prompt starts, a sampled
-// one --vtc-output-cost, each divided by the weight of the request's class. Who comes back to the queue is lifted to
-// --vtc-credit below the least counter of those that wait, or of the one that left last, so that nobody saves up more.
+// with waiting requests, the least served goes first; its own requests in order of arrival. A client's counter grows by
+// its service: a prompt token counts --vtc-prompt-cost when its prompt starts, a sampled one --vtc-output-cost, each
+// divided by the weight of the request's class. A client that returns to the queue is lifted to --vtc-credit below the
+// least counter of the waiting clients, or of the last client that left: that bounds saved-up service.
 //
 // Bound (Theorem 4.4 there): of two clients that both have requests waiting throughout, neither is served more than the
 // other by over twice the larger of prompt cost x the longest prompt and output cost x the tokens that fit the KV
-// memory, and the credit. As there, it holds for whoever waits; the sequences that run go on whosever they are.
+// memory, plus the credit. As there, it holds for waiting clients; running sequences of any client continue.
 //
-// Ours: of the clients that hold KV, those within half of the credit of the one that was served most lead. They are
-// ranked behind the others: their partly done prompts go after the others', compositions that pause (ranked) leave
-// their sequences out first, and preemption takes from them first, until the others have caught up so far. Where all
-// are served alike, all lead. Who floods, leads alone: the others come back a whole credit behind it.
+// Ours: of the clients that hold KV, those within half of the credit of the most served one lead. They rank behind the
+// others: their partly done prompts go after the others', compositions that pause (ranked) leave their sequences out
+// first, and preemption takes from them first, until the others have caught up to that distance. If all are served
+// alike, all lead. A flooding client leads alone: the others return a whole credit behind it.
 //
 // Counters are notes of the clients, so they outlive the requests. Heaps hold lower bounds of them: counters only grow,
-// so an entry is checked when it comes to the top, and a step costs O(log clients) for each sequence that is looked at.
+// so an entry is checked when it reaches the top, and a step costs O(log clients) per sequence that it reads.
 #include <algorithm>
 #include <cmath>
 
@@ -27,11 +27,11 @@ namespace {
 constexpr Knob<double> kPromptCost{
     "vtc-prompt-cost",
     1.0,
-    {.min = 0, .max = 1000, .help = "order vtc: what a prompt token counts in its client's service"}};
+    {.min = 0, .max = 1000, .help = "order vtc: cost of a prompt token in its client's counter"}};
 constexpr Knob<double> kOutputCost{
     "vtc-output-cost",
     2.0,
-    {.min = 0, .max = 1000, .help = "order vtc: what a generated token counts in its client's service"}};
+    {.min = 0, .max = 1000, .help = "order vtc: cost of a generated token in its client's counter"}};
 
 constexpr Knob<int64_t> kCredit{
     "vtc-credit",
@@ -39,16 +39,16 @@ constexpr Knob<int64_t> kCredit{
     {.unit = "tokens",
      .min = 0,
      .max = 1 << 30,
-     .help = "order vtc: how far below the others' counters a client may come back to the queue; 0: as the paper"}};
+     .help = "order vtc: how far below the others' counters a client may come back to the queue; 0: as in the paper"}};
 
 constexpr double kCounterUnit = 1000;  // counters are whole thousandths of a token's cost
 
 struct VtcAccount {
-  int64_t counter;  // of client 0: that of the client who left the queue last
+  int64_t counter;  // of client 0: the counter of the client that last left the queue
 };
 struct VtcCharged {
-  int32_t prompt_tokens;  // that count already, not to count again after a preemption
-  bool leads;             // its client, while it holds KV, when the last plan began
+  int32_t prompt_tokens;  // already counted, not counted again after a preemption
+  bool leads;             // whether its client led when the last plan began, while it holds KV
 };
 
 class VtcOrder final : public Order {
@@ -80,7 +80,7 @@ class VtcOrder final : public Order {
     FindLeaders(view);
   }
 
-  // The queue as it was before the changes, and then they, so that counters are lifted as they would have been.
+  // Restores the queue before the changes and then applies them, so that counters are lifted in the same way.
   void Rebuild(const StepView& view) override {
     lists_.Clear();
     waiting_.clear();
@@ -119,7 +119,7 @@ class VtcOrder final : public Order {
       passed_.push_back(walk.entry.client);
     }
     const SlotId slot = walk.next;
-    // If it starts now, it will be served so much before its client is compared again.
+    // If it starts now, its client is served this much more before the next comparison.
     const SequenceColumns& seq = view_->seq;
     walk.entry.counter += CostsOf(*view_, slot).prompt *
                           std::max(0, seq.prompt_tokens[slot] - charged_.At(view_->notes, slot).prompt_tokens);
@@ -137,7 +137,7 @@ class VtcOrder final : public Order {
       int64_t& counter = Account(view, view.seq.client[item.slot]);
       counter += item.sample ? costs.output : 0;
       if (view.seq.state[item.slot] != SeqState::kWaiting) continue;
-      // The whole prompt as it starts, as in the paper: else its client would seem served less than it will be.
+      // The whole prompt at its start, as in the paper: else its client would count as less served than it will be.
       int32_t& charged = charged_.At(view.notes, item.slot).prompt_tokens;
       counter += costs.prompt * std::max(0, view.seq.prompt_tokens[item.slot] - std::max(charged, item.first_position));
       charged = view.seq.prompt_tokens[item.slot];
@@ -160,10 +160,10 @@ class VtcOrder final : public Order {
 
  private:
   struct Costs {
-    int64_t prompt = 0, output = 0;  // of a token, in units
+    int64_t prompt = 0, output = 0;  // per token, in units
   };
   struct Entry {
-    int64_t counter = 0;  // or less
+    int64_t counter = 0;  // a lower bound
     ClientId client = 0;
   };
   struct Walk {
@@ -226,7 +226,7 @@ class VtcOrder final : public Order {
       leads = now;
     }
   }
-  // Until the top is what it says: a client that waits, under its present counter.
+  // Until the top is a waiting client with its current counter.
   void CheckTop(const StepView& view) {
     while (!waiting_.empty()) {
       const Entry& top = waiting_.front();
@@ -236,7 +236,7 @@ class VtcOrder final : public Order {
       if (waits) Push(view, client);
     }
   }
-  // Whom the last walk took out.
+  // Puts back the clients that the last walk took out.
   void PutBack(const StepView& view) {
     for (const ClientId client : passed_) {
       if (lists_.Head(client) != kNoSlot) Push(view, client);
@@ -248,16 +248,16 @@ class VtcOrder final : public Order {
   const NoteColumn<VtcAccount> accounts_;
   const NoteColumn<VtcCharged> charged_;
   const int64_t credit_;
-  std::vector<Costs> costs_;      // by class; [0]: of none
+  std::vector<Costs> costs_;      // by class; [0]: no class
   SlotLists lists_;               // the queue of each client
-  std::vector<Entry> waiting_;    // a heap: clients with a queue, but for those that the walk has passed
+  std::vector<Entry> waiting_;    // heap: clients with a queue, except those that the walk has passed
   std::vector<bool> in_heap_;     // [clients]
-  int64_t most_ = 0;              // counter of those that hold KV, when the last plan began
-  std::vector<SlotId> reranked_;  // sequences that hold KV and whose client has begun or ceased to lead
-  // Of the walk:
+  int64_t most_ = 0;              // greatest counter of clients that hold KV, when the last plan began
+  std::vector<SlotId> reranked_;  // sequences with KV whose client began or ceased to lead
+  // The walk:
   const StepView* view_ = nullptr;
-  std::vector<Walk> walked_;      // a heap: clients that it has taken somebody from and that have more
-  std::vector<ClientId> passed_;  // all that it has taken somebody from
+  std::vector<Walk> walked_;      // heap: clients of which it has returned a sequence, with more waiting
+  std::vector<ClientId> passed_;  // all clients of which it has returned a sequence
 };
 
 }  // namespace

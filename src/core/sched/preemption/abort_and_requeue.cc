@@ -1,6 +1,6 @@
-// S3's supervisor: a sequence that needs more than was set aside for it is taken out of the batch, predicted again for
-// longer and queued again. What it has generated is kept and computed again with its prompt. Within the reservations
-// no sequence meets a shortage; should one arise all the same, the last to arrive gives way.
+// S3's supervisor: a sequence that outgrows its reservation is taken out of the batch, gets a longer prediction and is
+// queued again. Its output is kept and computed again with its prompt. Within the reservations no sequence meets a
+// shortage; if one does, the last to arrive gives way.
 #include "core/sched/choices.h"
 #include "core/sched/plan.h"
 #include "core/sched/predicted_length.h"

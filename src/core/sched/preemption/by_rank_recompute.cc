@@ -1,10 +1,9 @@
-// TRAIL: a sequence short of memory takes it from the sequence that the order values least (the one with the most
-// predicted output left), and so may a newly arrived one that the order values more, but only before the share
-// --trail-c of the victim's predicted output is done: what is nearly finished is not thrown away. c = 0: none is
-// preempted for a newcomer.
+// TRAIL: a sequence short of memory takes it from the one that the order ranks lowest (with the most predicted output
+// left). So may an arriving sequence of better rank, but only before the share --trail-c of the victim's predicted
+// output is done: nearly finished work is not dropped. c = 0: none is preempted for an arriving sequence.
 //
-// Under an order that ranks none this is youngest-recompute. Predictions are the order's (PredictionNote); an
-// order that makes none protects all from newcomers.
+// Under an order without ranks this is youngest-recompute. Predictions are the order's (PredictionNote); under an order
+// without predictions no sequence gives way to arriving ones.
 #include "core/sched/choices.h"
 #include "core/sched/predicted_length.h"
 #include "core/sched/preemption/last_of_least_valued.h"
@@ -33,7 +32,8 @@ constexpr Knob<int64_t> kMostPreemptions{
     {.unit = "times",
      .min = 0,
      .max = 1 << 20,
-     .help = "preemption by-rank-recompute: who was preempted so often gives way to no arriving one; 0: any number"}};
+     .help =
+         "preemption by-rank-recompute: preemptions after which a sequence gives way to no arriving one; 0: no limit"}};
 
 class ByRankRecompute final : public Preemption {
  public:

@@ -1,5 +1,4 @@
-// The sequence that was admitted last loses its KV and is recomputed (vLLM V1), among those that the order values
-// least.
+// The last admitted sequence among those of lowest rank loses its KV and is recomputed (vLLM V1).
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 

@@ -8,7 +8,7 @@
 
 namespace tactus::core {
 
-// Of `slots`, the last among those that the order values least; kNoSlot where this plan has touched all of them.
+// The last of `slots` among those of lowest rank in the order; kNoSlot if this plan has touched all of them.
 inline SlotId LastOfLeastValued(std::span<const SlotId> slots, const StepView& view, const PlanBuilder& plan,
                                 const Order& order) {
   SlotId victim = kNoSlot;

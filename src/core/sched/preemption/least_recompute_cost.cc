@@ -1,5 +1,5 @@
-// The sequence that has the least to compute again loses its KV, among those that the order values least; of equals the
-// one that arrived last. What the prefix cache may still hold of it is not counted on.
+// Among the sequences of lowest rank, the one with the least to compute again loses its KV; of equal ones the last to
+// arrive. Positions that the prefix cache may still hold are counted as lost.
 #include "core/sched/choices.h"
 #include "core/sched/plan.h"
 

@@ -1,4 +1,4 @@
-// No sequence gives memory back; admission must have reserved all that can be needed.
+// Never preempts; the admission must reserve all that can be needed.
 #include "core/sched/choices.h"
 
 namespace tactus::core {

@@ -1,6 +1,6 @@
 // Each end of a scanned plan retracts its own sequences (BlendServe, 3.4: a scheduler within each partition of the KV
-// memory): one that is short of KV takes it from the last to arrive of the same end. Where its end has none left, the
-// last to arrive of all gives it up.
+// memory): a sequence short of KV takes it from the last to arrive of its end. If its end has none left, it takes it
+// from the last to arrive of all.
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 

@@ -1,9 +1,9 @@
-// The sequence that arrived last loses its KV, among those that the order values least (vLLM; Kwon et al., SOSP 2023,
-// section 4.5). Its KV is computed again, or is copied to host memory and back when it goes on; where no swap space is
-// left (or none was asked for) a victim of swap is recomputed as well.
+// The last to arrive among the sequences of lowest rank loses its KV (vLLM; Kwon et al., SOSP 2023, section 4.5). The
+// KV is recomputed, or copied to host memory and back when the sequence continues; if no swap space is left (or
+// configured), a victim of swap is recomputed as well.
 //
-// proactive-swap, as FastServe: a sequence that the order puts behind gives way to a waiting sequence before there is a
-// shortage, and beside compositions that pause sequences a few blocks are kept free ahead of need.
+// proactive-swap, as in FastServe: a lower-ranked sequence gives way to a waiting one before there is a shortage, and
+// with compositions that pause sequences a few blocks are kept free ahead of need.
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 

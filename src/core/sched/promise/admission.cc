@@ -1,5 +1,5 @@
-// prompt-fits; while requests that state objectives are about, a start also leaves free what its answer is expected to
-// take. By the time that it has grown so far one of those beside it has ended, so few that run lose their KV.
+// As prompt-fits; while there are sequences with objectives, a start must also leave room for its predicted answer. By
+// the time the answer has grown that far, some running sequence has ended, so few lose their KV.
 #include "core/sched/choices.h"
 #include "core/sched/promise/promise.h"
 
@@ -13,7 +13,7 @@ class PromiseAdmission final : public Admission {
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     const int32_t prompt = view.seq.known_committed[slot];
-    if (!model_.See(view).promises) return {prompt, keep_free_};
+    if (!model_.Update(view).promises) return {prompt, keep_free_};
     const int64_t answer = model_.ExpectedTokens(view, slot);
     return {prompt, std::max<int64_t>(keep_free_, (answer + block_size_ - 1) / block_size_)};
   }

@@ -1,13 +1,13 @@
-// While requests that state objectives are about, or were a short while ago: every step the largest that keeps the
-// tightest gap between tokens stated by a running sequence, of those that can still be kept, counting the decodes of
-// those that state something. A request that states no gap has reading speed (--tbt-slo DURATION: that). What best
-// effort may add is the composition's business. Without any such requests as tbt-slo, step for step; without step times
+// While there are sequences with objectives, or were recently: each step is the largest that keeps the shortest gap
+// among the running sequences' objectives that can still be kept, counting the decodes that may not be left out. The
+// gap of a sequence without a TBT objective is reading speed, or --tbt-slo if that is a duration. The composition
+// decides what best effort adds. Without such sequences steps are those of tbt-slo; without step times their size is
 // fixed.
 //
-// The step is the smallest in which prompts advance nearly as fast (kMostLoss) in two cases. Where the waiting prompts
-// that a step of the largest size would reach need more KV than is free, a larger one only holds KV for longer: of
-// prompts that end with it, and of every decode beside it. Where few prompts wait (kFewWaiting), one that arrives
-// during the step waits for its end.
+// In two cases the step is the smallest in which prompts advance nearly as fast (kMostLoss). If the waiting prompts
+// that the largest step would reach need more KV than is free, a larger step only holds KV for longer, of prompts that
+// end with it and of every decode beside them. If few prompts wait (kFewWaiting), a prompt that arrives during the step
+// waits for its end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostPromiseTokens = 2048;
-constexpr double kMostLoss = 0.1;       // of the prompts' tokens per second, in a step of less than the largest size
+constexpr double kMostLoss = 0.1;       // in the prompts' tokens per second, against the largest step
 constexpr size_t kFewWaiting = 2;       // prompts
-constexpr DurationNs kDecodeShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
+constexpr DurationNs kDecodeShare = 2;  // of the decodes' time alone, if no gap limits the step
 
 int64_t MostTokens(const SchedulerLimits& limits) {
   if (limits.token_budget > 0) return limits.token_budget;
@@ -41,12 +41,12 @@ class PromiseBudget final : public Budget {
   StepBudget Next(const StepView& view) override { return plain_->Next(view); }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
     if (!view.waiting.empty()) order->Start(view);
-    const PromiseModel::Step& step = model_.See(view);
+    const PromiseModel::Step& step = model_.Update(view);
     if (!step.promises) return plain_->NextFor(view, order, builder);
     const int64_t best_effort = std::min<int64_t>(step.best_effort, sizer_.most());
     if (view.num_prefilling == 0 && view.waiting.empty()) return {sizer_.most(), sizer_.most()};
-    sizer_.SeeDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
-    sizer_.SeePrompts(view, order, builder, true);
+    sizer_.CountDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
+    sizer_.CollectPrompts(view, order, builder, true);
     const int64_t largest = sizer_.Largest([&](DurationNs) {
       if (step.allowed_ns != kNever) return step.allowed_ns;
       return std::max(model_.usual_gap_ns(),
@@ -58,7 +58,7 @@ class PromiseBudget final : public Budget {
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }
   std::string Why() const override {
-    return fmt::format("as the objectives of what runs allow, at most {}; without any: {}", sizer_.most(),
+    return fmt::format("as the objectives of running sequences allow, at most {}; without any: {}", sizer_.most(),
                        plain_->Why());
   }
 

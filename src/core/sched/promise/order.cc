@@ -1,17 +1,17 @@
-// Who can still be given what it was promised goes first, by when its first token is due; then those that no longer
-// can, in order of arrival; then those that state nothing, likewise.
+// Sequences whose objectives can still be kept go first, by the due time of their first token; then those whose
+// objectives can no longer be kept, by arrival; then those without objectives, by arrival.
 //
-// Where more is due than can be done, as many as possible are kept (Moore and Hodgson's rule for the most jobs in time
-// on one machine). The first kHorizon are gone through in order of what is due, with the time that their prompts take
-// beside the decodes that run, or until what runs has given back the KV for them. Whenever one of them would be late,
-// the one of those so far that takes longest for its class's weight is put off: it comes behind those that are not. It
-// is asked again in every step, so nothing is lost where there is more time than was thought.
+// If more is due than can be computed in time, as many as possible are kept (Moore and Hodgson's rule for the most jobs
+// in time on one machine). The first kHorizon prompts are scanned by due time, with the time that they take beside the
+// running decodes, or until running sequences have freed the KV for them. Whenever one would be late, the longest
+// prompt so far, relative to its class's weight, is put off behind the others. This is decided anew in every step, so
+// nothing is lost if there is more time than predicted.
 //
-// Bound: one that can be kept is passed over only by what is due before it and, once put off, until it can no longer be
-// kept. The oldest of those that cannot, or that state nothing, begins its turn once --promise-turn steps have gone by
-// in which none of these began, and the one whose turn was before has ended: from then on it goes before all others. So
-// with k before it a request begins at the latest after (k + 1) x --promise-turn steps and the answers of those k;
-// where KV is short also the time until what runs has given enough back, for nothing else starts meanwhile.
+// Bound: a prompt that can be kept is passed over only by prompts due before it and, once put off, until it can no
+// longer be kept. The oldest broken or best-effort request gets its turn after --promise-turn steps in which none of
+// these started, once the previous turn has ended: from then on it goes before all others. So with k such requests
+// before it, a request starts at the latest after (k + 1) x --promise-turn steps and the answers of those k; if KV is
+// short, plus the time until running sequences have freed enough, since nothing else starts meanwhile.
 #include <algorithm>
 #include <vector>
 
@@ -95,7 +95,7 @@ class PromiseOrder final : public Order {
 
   void Planned(const StepView& view, std::span<const StepItem> items) override {
     for (const StepItem& item : items) {
-      // Who goes first for its class's share is nobody's turn: those without a share wait on.
+      // A start for a class's share does not count as one of those that wait for a turn.
       if (view.seq.state[item.slot] != SeqState::kWaiting || model_.GoesFirstForShare(view, item.slot)) continue;
       if (model_.OwnStandingOf(view, item.slot) != Standing::kKept) model_.Clock(view).turn_from = 0;
     }
@@ -123,14 +123,14 @@ class PromiseOrder final : public Order {
     int64_t key = 0;
     int64_t arrival = 0;
     SlotId slot = kNoSlot;
-    int32_t tokens = 0;  // to compute before its first one
+    int32_t tokens = 0;  // to compute before its first token
     TimeNs keep_by_ns = kNever;
     auto operator<=>(const Entry&) const = default;
   };
   using Queue = SortedBlocks<Entry>;
   struct Filed {
     Entry entry;
-    Queue* queue = nullptr;  // null: does not wait
+    Queue* queue = nullptr;  // null: not waiting
   };
   enum class Group : uint8_t { kTurn, kChosen, kPutOff, kBeyond, kBroken, kRest };
   struct Place {
@@ -138,7 +138,7 @@ class PromiseOrder final : public Order {
     int64_t key = 0, arrival = 0;
     auto operator<=>(const Place&) const = default;
   };
-  // Of the walk: a prompt with a time at which it is due.
+  // A prompt with a due time, in the walk.
   struct Prompt {
     Entry entry;
     bool waits = false;
@@ -170,13 +170,12 @@ class PromiseOrder final : public Order {
       case Standing::kBestEffort:
         break;
     }
-    // What has begun goes on before another begins.
+    // Started sequences go before waiting ones.
     const bool waits = view.seq.state[slot] == SeqState::kWaiting;
     return {Group::kRest, waits ? RestKey(view, slot) : -1, arrival};
   }
 
-  // Of those that state nothing and wait: background work behind all others, what was preempted before the rest of its
-  // kind.
+  // Key of waiting best-effort sequences: background work last, within both kinds preempted sequences first.
   static int64_t RestKey(const StepView& view, SlotId slot) {
     const bool background = view.seq.priority[slot] == kBackgroundPriority;
     return (background ? 2 : 0) + (view.seq.preemptions[slot] > 0 ? 0 : 1);
@@ -215,21 +214,21 @@ class PromiseOrder final : public Order {
   }
   void FileMissed(const StepView& view) {
     for (const SlotId slot : missed_) {
-      if (filed_[static_cast<size_t>(slot)].queue != &due_) continue;  // it has left the queue since it was seen
+      if (filed_[static_cast<size_t>(slot)].queue != &due_) continue;  // it has left the queue meanwhile
       Remove(slot);
       File(view, slot);
     }
     missed_.clear();
   }
 
-  // The oldest of those that only wait begins its turn once nobody of them has begun for so many steps. Not while
-  // another is in its turn: that one ends first.
+  // Gives the oldest waiting broken or best-effort request its turn once none of them has started for turn_steps()
+  // steps. Only one has its turn at a time.
   void MayBeginTurn(const StepView& view) {
     StepId& from = model_.Clock(view).turn_from;
     Queue::Cursor first_broken, first_rest;
     const Entry* broken = broken_.Next(&first_broken);
     const Entry* rest = rest_.Next(&first_rest);
-    if ((broken == nullptr && rest == nullptr) || !turn_.empty() || model_.See(view).turn) {
+    if ((broken == nullptr && rest == nullptr) || !turn_.empty() || model_.Update(view).turn) {
       from = 0;
       return;
     }
@@ -245,8 +244,8 @@ class PromiseOrder final : public Order {
 
   void Walk(const StepView& view) {
     ++walk_;
-    const PromiseModel::Step& step = model_.See(view);
-    if (!due_.empty() || !broken_.empty()) model_.SeePromise(view);
+    const PromiseModel::Step& step = model_.Update(view);
+    if (!due_.empty() || !broken_.empty()) model_.NotePromise(view);
     prompts_.clear();
     chosen_.clear();
     Queue::Cursor cursor;
@@ -263,7 +262,7 @@ class PromiseOrder final : public Order {
     horizon_ = all ? std::pair(kNever, kNever) : std::pair(prompts_.back().entry.key, prompts_.back().entry.arrival);
     FileMissed(view);
     within_ = prompts_.size();
-    if (model_.See(view).promises) MayBeginTurn(view);
+    if (model_.Update(view).promises) MayBeginTurn(view);
     cursor = {};
     for (const Entry* e = turn_.Next(&cursor); e != nullptr; e = turn_.Next(&cursor)) chosen_.push_back(e->slot);
     walked_ = true;
@@ -278,7 +277,7 @@ class PromiseOrder final : public Order {
     }
   }
 
-  // Prompts that have begun and can be kept take their place among those that wait.
+  // Adds started prompts that can be kept, merged by due time.
   void AddHalfDone(const StepView& view) {
     const size_t waiting = prompts_.size();
     for (const SlotId slot : view.running) {
@@ -294,7 +293,7 @@ class PromiseOrder final : public Order {
   void PutOff(const StepView& view, const PromiseModel::Step& step) {
     if (step.token_ns <= 0) return;
     longest_.clear();
-    int64_t tokens = 0, waiting = 0;  // of the prompts so far that are not put off; those that have begun have their KV
+    int64_t tokens = 0, waiting = 0;  // of the prompts so far that are not put off: all; those without KV yet
     const auto done_ns = [&] {
       const double computed = static_cast<double>(tokens) * step.token_ns;
       const double kv = static_cast<double>(waiting - step.free_tokens) * step.kv_token_ns;
@@ -322,20 +321,20 @@ class PromiseOrder final : public Order {
 
   const PromiseModel model_;
   Queue turn_, due_, broken_, rest_;
-  std::vector<double> weights_{1};  // by class; [0]: of none
+  std::vector<double> weights_{1};  // by class; [0]: no class
   std::vector<Filed> filed_;        // [capacity]
-  // Of the walk, one for each plan.
+  // Results of the walk, which runs once per plan.
   bool walked_ = false;
   TimeNs walked_ns_ = 0;
   int64_t walk_ = 0;
-  std::vector<int64_t> put_off_;  // [capacity] the walk in which it was
-  std::vector<Prompt> prompts_;   // by when they are due
+  std::vector<int64_t> put_off_;  // [capacity] last walk that put the slot off
+  std::vector<Prompt> prompts_;   // by due time
   std::vector<Work> longest_;     // a heap
   std::pair<int64_t, int64_t> horizon_;
-  std::vector<SlotId> chosen_;  // the turns, then the first kHorizon, those put off behind
+  std::vector<SlotId> chosen_;  // turns, then the first kHorizon prompts, put-off ones last
   std::vector<SlotId> missed_;
-  size_t within_ = 0;  // of due_
-  // Of the reading of it.
+  size_t within_ = 0;  // prompts of due_ within the horizon
+  // State of Next.
   const StepView* view_ = nullptr;
   size_t at_ = 0;
   Queue::Cursor beyond_at_, broken_at_, rest_at_;

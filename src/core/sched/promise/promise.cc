@@ -8,12 +8,13 @@
 namespace tactus::core {
 namespace {
 
-// To the first token, for who states something else only. It can be late, not missed.
+// Due time of the first token of sequences that have other objectives only; soft.
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
-// A sequence that states something leaves its mark for so many steps.
+// Steps for which a sequence with an objective is remembered.
 constexpr StepId kRemembered = 1024;
 constexpr double kMostLate = 0.5;
-// A job makes good in a later step what it loses in one: prompts have at least as much time as decodes for its sake.
+// A sequence with a JCT objective can catch up in later steps: it never limits a step to less than this multiple of the
+// decodes' time, which leaves prompts as much time as decodes.
 constexpr DurationNs kShare = 2;
 constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostStepTokens = 2048;
 
@@ -27,8 +28,8 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       turn_steps_(limits.policy[kPromiseTurn]),
       usual_gap_ns_(limits.tbt_slo_ns > 0 ? limits.tbt_slo_ns : kReadingSpeedNs),
       kv_tokens_(limits.blocks_total * limits.block_size),
-      // Between stages a step also waits for those before it, which may take as long: a short step, a long one of
-      // others and a long one of its own make a gap of 2 - 1 / stages long steps.
+      // Between pipeline stages a step also waits for earlier steps, which may be as long: a short step, a long step of
+      // others and its own long step make a gap of 2 - 1 / stages long steps.
       share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
@@ -77,12 +78,12 @@ DurationNs PromiseModel::AnswerNs(const StepView& view, SlotId slot) const {
   if (answer_ns != 0) return answer_ns;
   DurationNs step_ns = Clock(view).step_ns;
   if (step_ns == 0 && model_ != nullptr) step_ns = TimeOf(1, 1, 0);
-  // Never more than half of its time: the prediction may be wrong.
+  // At most half of its time: the prediction may be wrong.
   answer_ns = std::clamp<DurationNs>(ExpectedTokens(view, slot) * step_ns, 1, view.seq.slo[slot].jct_ns / 2 + 1);
   return answer_ns;
 }
 
-// The longest gap between tokens with which a running sequence that can be kept is kept; kNever: it asks for none.
+// The longest gap between tokens that keeps the objectives of a running sequence; kNever: it has no limit.
 DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot, DurationNs base_ns) const {
   const Slo& slo = view.seq.slo[slot];
   DurationNs gap = slo.tbt_ns > 0 ? slo.tbt_ns : kNever;
@@ -95,7 +96,7 @@ DurationNs PromiseModel::GapNs(const StepView& view, SlotId slot, DurationNs bas
   return gap;
 }
 
-void PromiseModel::SeeResults(const StepView& view) const {
+void PromiseModel::ReadResults(const StepView& view) const {
   PromiseClock& clock = Clock(view);
   const size_t size = view.recent.size();
   const auto from_newest = [&](size_t back) -> const StepRecord& {
@@ -103,10 +104,10 @@ void PromiseModel::SeeResults(const StepView& view) const {
   };
   size_t unread = 0;
   while (unread < size && from_newest(unread).step >= clock.seen) ++unread;
-  while (unread > 0) SeeResult(from_newest(--unread), &clock);
+  while (unread > 0) ReadResult(from_newest(--unread), &clock);
 }
 
-void PromiseModel::SeeResult(const StepRecord& record, PromiseClock* clock) const {
+void PromiseModel::ReadResult(const StepRecord& record, PromiseClock* clock) const {
   clock->seen = record.step + 1;
   if (!record.ok) return;
   const DurationNs took = record.end_ns - record.start_ns;
@@ -114,13 +115,13 @@ void PromiseModel::SeeResult(const StepRecord& record, PromiseClock* clock) cons
   const PromiseClock::Predicted& predicted = clock->predicted[record.step % PromiseClock::kInFlight];
   if (predicted.step != record.step + 1) return;
   const double late = static_cast<double>(took) / static_cast<double>(predicted.ns) - 1;
-  // One step in 200 is beyond it: an answer is kept only where all of its steps are.
+  // Tracks P99.5: one step in 200 is slower, since an answer is kept only if all of its steps are in time.
   clock->late += (late > clock->late ? 0.995 : -0.005) / 8;
   clock->late = std::clamp(clock->late, 0.0, kMostLate);
 }
 
-void PromiseModel::SeePlan(const StepView& view, const StepPlan& plan) const {
-  // Between stages a step's time is not its own.
+void PromiseModel::OnPlanDone(const StepView& view, const StepPlan& plan) const {
+  // With pipeline stages a step's time includes waits for other steps.
   if (model_ == nullptr || share_ < 1 || plan.prompt_items.empty()) return;
   const DurationNs ns = std::max<DurationNs>(1, model_->StepTimeNs(ShapeOf(plan, &chunks_)));
   Clock(view).predicted[view.step % PromiseClock::kInFlight] = {view.step + 1, ns};
@@ -136,14 +137,14 @@ DurationNs PromiseModel::TimeOf(int64_t decodes, int64_t decode_context, int64_t
   return model_->StepTimeNs(shape);
 }
 
-// One in a hundred is beyond it: each of those raises it by so much that it takes a hundred others to lower it again.
-void PromiseModel::SeeFirstToken(DurationNs ttft_ns, DurationNs* p99_ns) {
+// Tracks P99: an answer above the estimate raises it by as much as 99 below lower it.
+void PromiseModel::UpdateFirstToken(DurationNs ttft_ns, DurationNs* p99_ns) {
   if (*p99_ns == 0) *p99_ns = ttft_ns;
   const double change = ttft_ns > *p99_ns ? 0.99 : -0.01;
   *p99_ns = static_cast<DurationNs>(static_cast<double>(*p99_ns) * (1 + change / 4));
 }
 
-void PromiseModel::SeeToken(const StepView& view, SlotId slot) const {
+void PromiseModel::UpdateToken(const StepView& view, SlotId slot) const {
   PromiseNote& note = note_.At(view.notes, slot);
   const Slo& slo = view.seq.slo[slot];
   const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
@@ -152,7 +153,7 @@ void PromiseModel::SeeToken(const StepView& view, SlotId slot) const {
   const DurationNs stated = first ? slo.ttft_ns : slo.tbt_ns;
   const TimeNs since = first ? view.seq.arrival_ns[slot] : note.token_ns;
   if (stated > 0 && view.now_ns - since > stated) note.broken = true;
-  if (first && slo.jct_ns == 0) SeeFirstToken(view.now_ns - since, &Clock(view).ttft_ns);
+  if (first && slo.jct_ns == 0) UpdateFirstToken(view.now_ns - since, &Clock(view).ttft_ns);
   note.tokens_seen = generated;
   note.token_ns = view.now_ns;
 }
@@ -173,15 +174,15 @@ void PromiseModel::ChooseDue(const StepView& view) const {
   for (size_t i = 0; i < due; ++i) note_.At(view.notes, left_out_[i].second).due_in = view.step + 1;
 }
 
-void PromiseModel::Look(const StepView& view, const Seen& seen) const {
+void PromiseModel::Compute(const StepView& view, const ViewKey& key) const {
   Step s;
-  s.seen = seen;
+  s.key = key;
   gaps_.clear();
-  DurationNs least_ns = kNever;  // of what those ask for that can be late, not missed
+  DurationNs least_ns = kNever;  // least gap of sequences whose objectives are soft or already broken
   bool states = false;
   int64_t held = 0;
-  double given_back = 0;  // tokens of KV per step
-  SeeResults(view);
+  double given_back = 0;  // KV tokens freed per step, less those added
+  ReadResults(view);
   ChooseDue(view);
   for (const SlotId slot : view.running) {
     const Slo& slo = view.seq.slo[slot];
@@ -191,7 +192,7 @@ void PromiseModel::Look(const StepView& view, const Seen& seen) const {
     held += known;
     s.turn |= note_.At(view.notes, slot).turn;
     if (view.seq.state[slot] != SeqState::kDecode) continue;
-    if (stated) SeeToken(view, slot);
+    if (stated) UpdateToken(view, slot);
     if (predictor_ != nullptr) {
       const int32_t expected = ExpectedTokens(view, slot);
       const int32_t left = std::max(expected - (known - view.seq.prompt_tokens[slot]), expected / 2);
@@ -232,7 +233,7 @@ void PromiseModel::Size(const StepView& view) const {
   const DurationNs least_ns = TimeOf(s.promised, s.promised_context, kLeastTokens);
   const DurationNs beside_ns = TimeOf(s.promised, s.promised_context, kRateTokens) - base_ns;
   const double slope = std::max(1e-9, static_cast<double>(beside_ns) / static_cast<double>(kRateTokens));
-  // Those that not even the least step would keep ask for nothing; of the others the tightest decides.
+  // Gaps that even the smallest step misses are ignored; of the others the shortest decides.
   for (const DurationNs of_gap : gaps_) {
     const DurationNs gap = ShareOf(view, of_gap);
     if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);

@@ -1,14 +1,12 @@
-// What was promised first, in time; best effort in what time is left of the step. In this order:
+// Sequences with objectives first, then best effort in the time that is left of the step. In this order:
 //
-// 1. The decodes of all who state something: none of them ever sits a step out.
-// 2. Prompts that can still be kept, begun or not, in the order's order.
-// 3. Decodes of those that state nothing, oldest first, as far as the step's time allows. One that is left out keeps
-// its
-//    KV, and comes back within kLongestPause steps, as in 1.
-// 4. All other prompts; those that state nothing only as far as they leave the step short enough for whoever comes
-// next.
+// 1. Decodes of all sequences with objectives: none of them ever sits a step out.
+// 2. Prompts whose objectives can be kept, started or not, in the order's order.
+// 3. Best-effort decodes, oldest first, as far as the step's time allows. One that is left out keeps its KV, and is
+// back within kLongestPause steps, as part of 1.
+// 4. All other prompts; best-effort ones only while they leave the step short enough for the next arrival.
 //
-// As long as nobody states anything a step is that of stall-free.
+// While no sequence has an objective, a step is that of stall-free.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -21,10 +19,10 @@
 namespace tactus::core {
 namespace {
 
-// Of a prompt that states nothing, in a step that has nothing else.
+// Least prompt tokens in a step that has nothing else.
 constexpr int32_t kLeastAlone = 32;
 constexpr double kWait = 1.0 / 20, kMostSlowdown = 1.0 / 3;
-constexpr size_t kBacklog = 64;  // more wait than this
+constexpr size_t kBacklog = 64;  // more waiting requests than this are a backlog
 
 class PromiseFill final : public Composition {
  public:
@@ -36,7 +34,7 @@ class PromiseFill final : public Composition {
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
 
   void Compose(StepContext& step) override {
-    const PromiseModel::Step& now = model_.See(step.view);
+    const PromiseModel::Step& now = model_.Update(step.view);
     if (!now.promises) {
       step.RunDecodes();
       step.RunPrefills(false);
@@ -57,7 +55,7 @@ class PromiseFill final : public Composition {
     LimitBestEffort(step, now);
     RunBestEffort(step);
     RunPrompts(step, Standing::kBestEffort);
-    model_.SeePlan(step.view, step.plan.step());
+    model_.OnPlanDone(step.view, step.plan.step());
   }
 
  private:
@@ -65,7 +63,7 @@ class PromiseFill final : public Composition {
     if (step.plan.AddDecode(slot) || step.Run(slot) == AddResult::kAdded) model_.Note(step.view, slot).left_out = 0;
   }
 
-  // --- prompts, begun or waiting, merged ---
+  // --- prompts, started or waiting, merged ---
   void OpenPrompts(StepContext& step) {
     half_done_.clear();
     next_half_done_ = 0;
@@ -82,7 +80,7 @@ class PromiseFill final : public Composition {
     next_waiting_ = waiting_->Next();
   }
 
-  // Up to those of a standing.
+  // Runs prompts of standings up to `until`.
   void RunPrompts(StepContext& step, Standing until) {
     while (step.plan.prefill_left() > 0) {
       const bool half_done = next_half_done_ < half_done_.size();
@@ -108,7 +106,7 @@ class PromiseFill final : public Composition {
     }
   }
 
-  // --- best effort in the time that is left ---
+  // --- best effort in the remaining time ---
   void ReadPlan(const StepContext& step) {
     chunks_.clear();
     shape_ = {};
@@ -134,11 +132,10 @@ class PromiseFill final : public Composition {
     return ns;
   }
 
-  // How long the step may become: for the sake of prompts that can no longer be kept, and of those that state nothing.
-  // Those make the step longer in which somebody who states something arrives next, and slow the streams beside them.
-  // They add nothing where a first token is waited for. Else they add at most kWait of what first tokens are waited for
-  // as it is; and where there is a backlog, which has work for every step, at most kMostSlowdown of the step's own
-  // time.
+  // Limits the step's time for broken prompts (allowed_ns_) and for best effort (limit_ns_). Best effort delays the
+  // next arrival with an objective, and slows the streams beside it. So it adds nothing to a step whose prompts wait
+  // for a first token. Else it adds at most kWait of the P99 time to first token; with a backlog, which has work for
+  // every step, at most kMostSlowdown of the step's own time.
   void LimitBestEffort(const StepContext& step, const PromiseModel::Step& now) {
     allowed_ns_ = limit_ns_ = kNever;
     if (model_.model() == nullptr) return;
@@ -181,7 +178,7 @@ class PromiseFill final : public Composition {
     }
   }
 
-  // The most tokens of the prompt with which the step takes no longer.
+  // The most tokens of the prompt with which the step takes no longer than `until_ns`.
   int32_t RoomFor(const StepContext& step, SlotId slot, DurationNs until_ns) {
     if (until_ns == kNever) return kNoLimit;
     ReadPlan(step);
@@ -204,7 +201,7 @@ class PromiseFill final : public Composition {
   size_t next_half_done_ = 0;
   std::optional<Newcomers> waiting_;
   SlotId next_waiting_ = kNoSlot;
-  // Of the plan so far.
+  // The plan so far.
   StepShape shape_;
   std::vector<ChunkShape> chunks_;
 };

@@ -1,4 +1,4 @@
-// Ties go round, so that replicas that are equally idle share the load.
+// Ties rotate, so that equally loaded replicas share the load.
 #include "fleet/balance/balancers.h"
 
 namespace tactus::fleet {

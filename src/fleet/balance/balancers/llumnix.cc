@@ -1,7 +1,7 @@
-// Llumnix (OSDI 2024, 4.4.3), what it does at arrival: the freest replica. Freeness is the KV memory that is left when
-// all that wait have theirs, over the requests in flight there, which will want more of it (the paper: over those that
-// run; between two answers of a replica all would go to the same one). Which sequences move later is
-// fleet/balance/rebalance.h's.
+// Llumnix (OSDI 2024, 4.4.3) at arrival: chooses the freest replica. Freeness is the KV memory left after all waiting
+// requests have theirs, divided by the requests in flight there, which will need more of it (the paper divides by the
+// running ones; then all arrivals between two reports of a replica would go to the same one). Moves of running
+// sequences: fleet/balance/rebalance.h.
 #include "fleet/balance/balancers.h"
 #include "fleet/balance/rebalance.h"
 

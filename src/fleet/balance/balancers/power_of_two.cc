@@ -15,7 +15,7 @@ class PowerOfTwo final : public Balancer {
     if (ready == 0) return -1;
     const int64_t first = rng_.UniformInt(0, ready - 1);
     if (ready == 1) return Nth(replicas, first);
-    // Another one: never the same twice.
+    // A different replica: never the same one twice.
     const int64_t other = rng_.UniformInt(0, ready - 2);
     const int32_t a = Nth(replicas, first), b = Nth(replicas, other + (other >= first));
     const auto load = [&](int32_t i) { return replicas[static_cast<size_t>(i)].outstanding_requests; };

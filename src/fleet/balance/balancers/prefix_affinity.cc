@@ -1,7 +1,6 @@
-// The replica that has the longest prefix of the prompt, so that it is computed once. It must not have more than a
-// quarter more prompt tokens in flight than the replicas have on average with this one (consistent hashing with bounded
-// loads, Mirrokni et al., 2018): a prefix that everybody asks for spreads, and makes no hot spot. Else the least
-// loaded.
+// The replica with the longest prefix of the prompt, so that it is computed once. It may have at most a quarter more
+// prompt tokens in flight than the replicas' mean including this request (consistent hashing with bounded loads,
+// Mirrokni et al., 2018): so a popular prefix spreads and makes no hot spot. Otherwise the least loaded replica.
 #include <algorithm>
 
 #include "fleet/balance/balancers.h"
@@ -37,7 +36,7 @@ class PrefixAffinity final : public Balancer {
   }
 
  private:
-  // Which of the two has less in flight; the first of equals. -1: the other one.
+  // The one with fewer tokens in flight; the second one if equal. -1: no other.
   static int32_t Less(const FleetView& fleet, int32_t i, int32_t other) {
     if (other < 0) return i;
     const int64_t own = fleet.replicas[static_cast<size_t>(i)].outstanding_tokens;

@@ -1,11 +1,11 @@
-// SAL (LARRY/SAL, 4.2, equation 2): the replica where the request is estimated to wait the shortest, in steps: until
-// enough memory has become free, or until the prompts before it and its own are computed, whichever is later.
+// SAL (LARRY/SAL, 4.2, equation 2): the replica with the shortest estimated wait, in steps: until enough memory is
+// free, or until the prompts before it and its own are computed, whichever is later.
 //
 //   max((m - free) / mu, q / tau)
 //
-// m: KV tokens that the prompt needs; free: KV tokens that are free, less those that the queue will take; mu: KV tokens
-// that become free per step, running x (prompt + output) / output on average; q: queued prompt tokens with this one;
-// tau: tokens of a step. Ties go to the fewest outstanding tokens.
+// m: KV tokens that the prompt needs; free: free KV tokens, less those that the queue will take; mu: KV tokens that
+// become free per step, running x (prompt + output) / output on average; q: queued prompt tokens including this
+// request's; tau: tokens of a step. Ties go to the fewest outstanding tokens.
 #include <algorithm>
 #include <limits>
 

@@ -1,5 +1,4 @@
-// The syntax tree of a template: plain nodes in one pool, so that nothing recurses when it is freed. Immutable after
-// parsing.
+// The syntax tree of a template: plain nodes in one pool, so that freeing it does not recurse. Immutable after parsing.
 #pragma once
 
 #include <cstdint>
@@ -75,17 +74,17 @@ struct Expr {
   int depth = 1;            // of the tree below, for the nesting limit
   Value constant;           // kConst; kGetAttr: the attribute
   NameId name = -1;         // kName
-  const Expr* a = nullptr;  // operands: left, condition, object, value filtered or tested (null in a filter block)
+  const Expr* a = nullptr;  // operands: left, condition, object, filtered or tested value (null in a filter block)
   const Expr* b = nullptr;  // right, then, index
   const Expr* c = nullptr;  // else
   std::vector<const Expr*> list;                           // tuple, list, concat; dict as key, value, key, value
   std::vector<std::pair<Operator, const Expr*>> compares;  // chained
   CallArgs args;
-  const FilterEntry* filter = nullptr;  // null: a name that jinja2 lacks as well; an error when it runs
+  const FilterEntry* filter = nullptr;  // null: a name unknown to jinja2 as well; an error at run time
   const TestEntry* test = nullptr;
 };
 
-// What a name, a namespace's attribute or a tuple of these is assigned.
+// Target of an assignment: a name, a namespace's attribute, or a tuple of these.
 struct Target {
   enum class Kind : uint8_t { kName, kAttribute, kTuple } kind = Kind::kName;
   int line = 0;
@@ -96,7 +95,7 @@ struct Target {
 
 using Body = std::vector<const Stmt*>;
 
-// Of a macro or a call block.
+// Parameters of a macro or a call block.
 struct Signature {
   std::vector<NameId> names;
   std::vector<const Str*> spellings;

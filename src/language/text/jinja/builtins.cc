@@ -1,4 +1,4 @@
-// Tests, global functions, and the look-up of builtins by name.
+// Tests, global functions, and look-up of builtins by name.
 #include "language/text/jinja/builtins.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Run = Interpreter;
 
-// What jinja2 has and no chat template that we know of uses: refused by name.
+// Filters of jinja2 that no known chat template uses: refused by name.
 constexpr std::string_view kUnsupportedFilters[] = {"abs",         "attr",   "batch",     "center",   "filesizeformat",
                                                     "forceescape", "format", "groupby",   "pprint",   "random",
                                                     "round",       "slice",  "striptags", "sum",      "truncate",
@@ -50,7 +50,7 @@ bool SameAs(Run&, const Value& v, const Arguments& args) {
     case Type::kBool:
       return v.b == other.b;
     case Type::kInt:
-      return v.i == other.i && v.i >= -5 && v.i <= 256;  // CPython keeps one object of each of these
+      return v.i == other.i && v.i >= -5 && v.i <= 256;  // CPython has one object for each of these
     case Type::kBigInt:
       return false;
     case Type::kString:
@@ -174,7 +174,7 @@ Value NewNamespace(Run& run, const Arguments& args) {
   v.ns = run.heap().NewNamespace();
   for (size_t k = 0; k < attributes.dict->size; ++k) {
     const DictItem& item = attributes.dict->items[k];
-    if (!item.key.is_string()) continue;  // never found again by name, as in Python
+    if (!item.key.is_string()) continue;  // unreachable by name, as in Python
     if (item.key.str().starts_with("_")) {
       Throw("Chat templates cannot store underscore-prefixed attributes on a namespace, but got " + Repr(item.key) +
             ".");
@@ -190,7 +190,7 @@ Value StrftimeNow(Run& run, const Arguments& args) {
   const std::string_view format = bound.Text(0, "");
   if (format.size() > 4096) ThrowLimit("a strftime format longer than 4096 bytes");
   std::string plain;
-  for (size_t k = 0; k < format.size(); ++k) {  // what Python replaces itself: microseconds, and no zone
+  for (size_t k = 0; k < format.size(); ++k) {  // Python replaces these itself: microseconds, and an empty zone
     if (format[k] == '%' && k + 1 < format.size()) {
       const char c = format[++k];
       if (c == 'f') {
@@ -207,7 +207,7 @@ Value StrftimeNow(Run& run, const Arguments& args) {
   std::tm local{};
   localtime_r(&now, &local);
   std::string out(plain.size() * 4 + 256, '\0');
-  plain.push_back('|');  // strftime's 0 then always means "does not fit"
+  plain.push_back('|');  // with it, a result of 0 from strftime always means "does not fit"
   const size_t written = std::strftime(out.data(), out.size(), plain.c_str(), &local);
   if (written == 0) ThrowLimit("a date longer than " + std::to_string(out.size()) + " bytes");
   out.resize(written - 1);

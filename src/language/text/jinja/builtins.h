@@ -1,5 +1,5 @@
-// Filters, tests and global functions by name. A table row per builtin that chat templates use; the parser resolves
-// names against it, so that an unknown or unsupported one is an error when the template is compiled.
+// Filters, tests and global functions by name. One table row per builtin that chat templates use; the parser resolves
+// names with it, so that an unknown or unsupported one is an error at compile time.
 #pragma once
 
 #include <algorithm>
@@ -34,12 +34,12 @@ struct TestEntry {
 
 const FilterEntry* FindFilter(std::string_view name);
 const TestEntry* FindTest(std::string_view name);
-// jinja2 has a filter, test or global function of this name, and this interpreter has none.
+// True: jinja2 has a filter, test or global function of this name, but this interpreter does not.
 bool IsUnsupportedFilter(std::string_view name);
 bool IsUnsupportedTest(std::string_view name);
 bool IsUnsupportedFunction(std::string_view name);
 
-// Filters by theme, joined by FindFilter.
+// Filters by topic, joined by FindFilter.
 std::span<const FilterEntry> TextFilters();      // filters_text.cc
 std::span<const FilterEntry> SequenceFilters();  // filters_sequence.cc
 
@@ -47,7 +47,7 @@ enum class Function : uint8_t { kRange, kDict, kNamespace, kRaiseException, kStr
 Value CallFunction(Interpreter& run, Function function, const Arguments& args);
 std::span<const std::pair<std::string_view, Function>> GlobalFunctions();
 
-// Positional and keyword arguments matched to names, as Python does for `def f(a, b=...)`; throws its TypeErrors.
+// Positional and keyword arguments matched to names, as in Python for `def f(a, b=...)`; throws its TypeErrors.
 class BoundArguments {
  public:
   static constexpr size_t kMaxNames = 4;
@@ -56,8 +56,8 @@ class BoundArguments {
   bool has(size_t k) const { return present_[k]; }
   const Value& operator[](size_t k) const { return values_[k]; }
   bool Flag(size_t k, bool otherwise) const { return has(k) ? Truthy(values_[k]) : otherwise; }
-  int64_t Int(size_t k, int64_t otherwise) const;                     // throws where it is not an integer
-  std::string_view Text(size_t k, std::string_view otherwise) const;  // throws where it is not a string
+  int64_t Int(size_t k, int64_t otherwise) const;                     // throws if it is not an integer
+  std::string_view Text(size_t k, std::string_view otherwise) const;  // throws if it is not a string
 
  private:
   std::string_view callee_;
@@ -66,7 +66,7 @@ class BoundArguments {
   bool present_[kMaxNames] = {};
 };
 
-// json.dumps as transformers' tojson filter calls it.
+// json.dumps as called by transformers' tojson filter.
 Value ToJson(Interpreter& run, const Value& input, const Arguments& args);
 double ParsePythonFloat(std::string_view text, bool* ok);
 

@@ -364,7 +364,7 @@ const Expr* ExpressionParser::ParseFilters(const Expr* e, bool inline_start) {
     filter->constant = program_->literals.NewString(name);
     filter->filter = ResolveFilter(name, filter->line);
     if (IsOp("(")) filter->args = ParseCallArgs();
-    // map('name') and select('name'): the name is as static as the filter's own.
+    // map('name') and select('name'): the name is as static as the filter's own name.
     const auto constant_text = [&](size_t k) {
       const auto& list = filter->args.positional;
       return k < list.size() && list[k]->kind == ExprKind::kConst && list[k]->constant.is_string()

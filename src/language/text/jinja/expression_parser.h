@@ -1,5 +1,5 @@
 // Expressions of the template language: a token cursor, node building and jinja2's expression grammar. parser.cc adds
-// the statements. Unknown names of filters and tests are judged where the statement around them is known.
+// the statements. Unknown names of filters and tests become errors once the statement around them is known.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@ class ExpressionParser {
   explicit ExpressionParser(std::string_view source)
       : tokens_(Tokenize(source)), program_(std::make_unique<Program>()) {}
 
-  // A filter or test that jinja2 does not know either: inside an if it is an error only when it runs.
+  // A filter or test unknown to jinja2 as well: inside an if it is an error at run time only.
   struct Pending {
     std::string message;
     int line;
     bool soft;
   };
-  // Special names that the macro bodies around here mention.
+  // Special names used in the enclosing macro bodies.
   struct Use {
     bool caller = false, varargs = false, kwargs = false;
   };

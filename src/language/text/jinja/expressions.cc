@@ -285,7 +285,7 @@ Value Interpreter::EvalNode(const Expr& e, Scope* scope) {
     case ExprKind::kCall:
       return EvalCall(e, scope, nullptr);
     case ExprKind::kFilter: {
-      if (e.filter == nullptr) {  // jinja2 evaluates the operand first as well
+      if (e.filter == nullptr) {  // jinja2 also evaluates the operand first
         ThrowUnknown("filter", e);
       }
       return EvalFilter(e, Eval(*e.a, scope), scope);
@@ -443,8 +443,7 @@ void Interpreter::EvalArgs(const CallArgs& args, Scope* scope, EvaluatedArgs* ou
   if (args.double_star == nullptr) return;
   const Value more = Eval(*args.double_star, scope);
   if (!more.is_dict()) Throw("argument after ** must be a mapping, not " + TypeName(more));
-  const std::span<const std::pair<const Str*, const Expr*>> named =
-      args.keywords;  // a dict's own keys differ from each other
+  const std::span<const std::pair<const Str*, const Expr*>> named = args.keywords;  // a dict's own keys are distinct
   for (size_t k = 0; k < more.dict->size; ++k) {
     Charge(named.size() + 1);
     const DictItem& item = more.dict->items[k];
@@ -490,7 +489,7 @@ Value Interpreter::EvalFilter(const Expr& e, const Value& input, Scope* scope) {
   return e.filter->apply(*this, input, args.view());
 }
 
-// Filters of a block: the innermost has no operand and takes the block's text.
+// Filters of a block: the innermost has no operand and receives the block's text.
 Value Interpreter::EvalFilterChain(const Expr& e, const Value& text, Scope* scope) {
   const Value input = e.a == nullptr ? text : EvalFilterChain(*e.a, text, scope);
   if (e.filter == nullptr) ThrowUnknown("filter", e);

@@ -1,4 +1,4 @@
-// Filters on sequences and mappings. Those that are generators in jinja2 give one-shot iterators here.
+// Filters on sequences and mappings. Generators of jinja2 are one-shot iterators here.
 #include <algorithm>
 
 #include "language/text/jinja/interpreter.h"
@@ -15,7 +15,7 @@ Value ListOf(Run& run, const std::vector<Value>& items) {
   return run.heap().NewSeq(SeqKind::kList, items);
 }
 
-// A generator raises when it is consumed: what fails while the items are made is kept for that moment.
+// A generator raises when it is consumed: an error while the items are made is stored until then.
 template <class Make>
 Value Generator(Run& run, Make make) {
   std::vector<Value> items;
@@ -32,7 +32,7 @@ Value Generator(Run& run, Make make) {
   return v;
 }
 
-// jinja2's make_attrgetter: "a.b.0" walks items, digits are indices.
+// jinja2's make_attrgetter: "a.b.0" follows items; digits are indices.
 std::vector<Value> AttributePath(Run& run, const Value& attribute) {
   if (attribute.is_none()) return {};
   if (!attribute.is_string()) return {attribute};
@@ -66,7 +66,7 @@ void StableSort(Run& run, std::vector<std::pair<Value, Value>>* keyed, bool reve
   size_t n = keyed->size(), log = 1;
   while (n >>= 1) ++log;
   run.Charge(keyed->size() * log);
-  // Python sorts with < alone; reverse keeps equal items in their order.
+  // Python sorts with < alone; reverse keeps the order of equal items.
   std::stable_sort(keyed->begin(), keyed->end(), [&](const auto& a, const auto& b) {
     return reverse ? Compare(run.meter(), b.first, a.first, "<") == -1
                    : Compare(run.meter(), a.first, b.first, "<") == -1;

@@ -20,7 +20,7 @@ Value MappedFilter(Run& run, const Value& input, const Arguments& args) {
   return run.Text(Map(text.str()), text.s->markup);
 }
 
-// jinja2's own: words begin behind white space and -({[<, and keep no capital inside.
+// jinja2's rule: words begin after white space and -({[<, with no other capitals.
 std::string TitleWords(std::string_view text) {
   std::string out, word;
   const auto flush = [&] {
@@ -87,7 +87,7 @@ Value Indent(Run& run, const Value& input, const Arguments& args) {
     if (width > static_cast<int64_t>(run.limits().output_bytes / 4)) ThrowLimit("an indent beyond the output limit");
     indention.assign(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
-  const Value with_newline = run.Add(input, run.heap().NewView("\n"));  // what jinja2 does, for the sake of its errors
+  const Value with_newline = run.Add(input, run.heap().NewView("\n"));  // as in jinja2, to raise the same errors
   if (!with_newline.is_string()) Throw("indent needs a text");
   const bool blank = bound.Flag(2, false);
   const std::vector<std::string_view> lines = SplitLines(with_newline.str(), false);
@@ -104,7 +104,7 @@ Value Indent(Run& run, const Value& input, const Arguments& args) {
   return run.Text(out, with_newline.s->markup);
 }
 
-// int(text), without Python's digits of other scripts.
+// int(text), without digits of other scripts.
 bool ParsePythonInt(std::string_view text, int64_t* out, bool* overflow) {
   text = Strip(text, nullptr, true, true);
   const bool negative = text.starts_with('-');

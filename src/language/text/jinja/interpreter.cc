@@ -19,7 +19,7 @@ struct Interpreter::Depth {
   Interpreter* run_;
 };
 
-// Output goes to a text of its own while this lives.
+// During its lifetime, output goes to a separate text.
 struct Interpreter::Capture {
   explicit Capture(Interpreter* run) : run_(run), before_(std::exchange(run->out_, &text)) {}
   ~Capture() { run_->out_ = before_; }
@@ -47,7 +47,7 @@ Interpreter::Interpreter(const Program& program, const Limits& limits, int64_t n
 
 void Interpreter::SetVariable(std::string_view name, Value value) {
   const auto it = program_.ids.find(std::string(name));
-  if (it == program_.ids.end()) return;  // the template never mentions it
+  if (it == program_.ids.end()) return;  // the template does not use it
   globals_[static_cast<size_t>(it->second)] = value;
   has_global_[static_cast<size_t>(it->second)] = true;
 }
@@ -61,7 +61,7 @@ std::string Interpreter::Run() {
 Scope* Interpreter::NewScope(Scope* parent) {
   Scope* scope;
   if (free_scopes_.empty()) {
-    heap_.Allocate(sizeof(Scope));  // scopes that macros capture stay: they count as memory
+    heap_.Allocate(sizeof(Scope));  // scopes captured by macros stay: they count as memory
     scopes_.emplace_back();
     scope = &scopes_.back();
   } else {
@@ -174,7 +174,7 @@ Interpreter::Flow Interpreter::Exec(const Stmt& s, Scope* scope) {
   return Flow::kNormal;
 }
 
-// jinja2 notes "an iteration ran" at the end of the body only: break and continue skip it, and the else branch runs.
+// jinja2 records that an iteration ran only at the end of the body: after break or continue the else branch runs.
 Interpreter::Flow Interpreter::ExecFor(const Stmt& s, Scope* scope) {
   std::span<const Value> items = Iterate(Eval(*s.value, scope));
   if (s.test != nullptr) {
@@ -313,14 +313,14 @@ void Interpreter::Assign(const Target& target, const Value& value, Scope* scope)
   }
 }
 
-// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller` where the body uses it.
+// jinja2's Macro.__call__: positional, then keywords, then defaults; `caller` if the body uses it.
 Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   const Depth depth(this);
   const Stmt& s = *macro.definition;
   const Signature& signature = s.signature;
   const std::string name = s.kind == StmtKind::kMacro ? "'" + std::string(s.text->view()) + "'" : "'caller'";
   Scope* scope = NewScope(macro.scope);
-  Charge(args.keywords.size() * (signature.names.size() + 1) / 16);  // each name is looked for among them
+  Charge(args.keywords.size() * (signature.names.size() + 1) / 16);  // each name is searched among them
   std::vector<std::pair<std::string_view, Value>> rest(args.keywords.begin(), args.keywords.end());
   const auto take = [&](std::string_view keyword, Value* out) {
     const auto it = std::find_if(rest.begin(), rest.end(), [&](const auto& entry) { return entry.first == keyword; });
@@ -357,7 +357,7 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   if (args.positional.size() > count) {
     Throw("macro " + name + " takes not more than " + std::to_string(count) + " argument(s)");
   }
-  for (size_t k = 0; k < count; ++k) {  // parameters given are visible to every default, defaults to those after them
+  for (size_t k = 0; k < count; ++k) {  // passed parameters are visible to every default, defaults to later ones
     if (given[k]) Bind(scope, signature.names[k], values[k]);
   }
   const size_t required = count - signature.defaults.size();

@@ -19,7 +19,7 @@ bool IsDigitChar(char c) {
   return c >= '0' && c <= '9';
 }
 
-// "\r\n" and "\r" become "\n", and the last newline goes.
+// "\r\n" and "\r" become "\n", and the last newline is dropped.
 std::string NormalizeNewlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -69,7 +69,7 @@ class Lexer {
     return tokens_.back();
   }
 
-  // `{%[+-]? raw -?%}` at pos: where its body begins, else 0. trim_blocks does not reach behind it.
+  // `{%[+-]? raw -?%}` at pos: the start of its body, else 0. trim_blocks does not apply after it.
   size_t RawBegin(size_t pos) const {
     if (!At("{%", pos)) return 0;
     pos += 2;
@@ -88,7 +88,7 @@ class Lexer {
     return At("\n", pos) ? pos + 1 : pos;
   }
 
-  // The text before a tag, after `-` or lstrip_blocks had their way with it.
+  // The text before a tag, after `-` or lstrip_blocks have been applied.
   void EmitData(size_t begin, size_t end, char sign, bool variable) {
     std::string_view data = std::string_view(text_).substr(begin, end - begin);
     if (sign == '-') {
@@ -162,7 +162,7 @@ class Lexer {
   }
 
   void LexTag(bool variable) {
-    std::string closers;  // of the brackets that are open
+    std::string closers;  // of the open brackets
     while (pos_ < text_.size()) {
       if (closers.empty()) {
         if (variable && (At("}}", pos_) || At("-}}", pos_))) {
@@ -232,7 +232,7 @@ class Lexer {
       if (base != 10 && DigitRun(begin, base) > begin) {
         digits = begin;
         end = DigitRun(begin, base);
-      } else {  // decimal zero: only more zeros belong to it
+      } else {  // decimal zero: only more zeros may follow
         base = 10;
         end = pos_ + 1;
         while (At("0", end) || At("_0", end)) ++end;
@@ -243,7 +243,7 @@ class Lexer {
     Token& token = Emit(is_float ? TokenType::kFloat : TokenType::kInteger, text_.substr(pos_, end - pos_));
     const char* last = plain.data() + plain.size();
     if (is_float) {
-      token.number = std::strtod(plain.c_str(), nullptr);  // beyond the range: infinity, as in Python
+      token.number = std::strtod(plain.c_str(), nullptr);  // out of range: infinity, as in Python
     } else if (std::from_chars(plain.data(), last, token.integer, base).ec != std::errc()) {
       SyntaxError("the integer " + token.text + " does not fit 64 bits", line_);
     }
@@ -259,7 +259,7 @@ class Lexer {
     MoveTo(end + 1);
   }
 
-  // Python's "unicode-escape": an unknown escape stays as written.
+  // Python's "unicode-escape": unknown escapes stay as written.
   std::string Unescape(std::string_view raw) const {
     std::string out;
     for (size_t k = 0; k < raw.size();) {
@@ -270,7 +270,7 @@ class Lexer {
       if (++k >= raw.size()) SyntaxError("a string ends in a backslash", line_);
       const char c = raw[k];
       if (static_cast<uint8_t>(c) >=
-          0x80) {  // jinja2 has turned it into an ASCII escape before, whose backslash is now eaten
+          0x80) {  // jinja2 has already made it an ASCII escape, whose backslash is consumed here
         static const char kHex[] = "0123456789abcdef";
         const uint32_t code = NextCodePoint(raw, &k);
         const int width = code < 0x100 ? 2 : code < 0x10000 ? 4 : 8;
@@ -301,7 +301,7 @@ class Lexer {
         if (code >= 0xD800 && code <= 0xDFFF) SyntaxError("a lone surrogate in a string cannot be encoded", line_);
         AppendUtf8(code, &out);
         k += width;
-      } else if (c == 'N') {  // would need the names of all characters, which no template was seen to use
+      } else if (c == 'N') {  // would need the names of all characters; no known template uses it
         throw TemplateError{TemplateError::Kind::kUnsupported, "\\N{...} escapes are not supported; write \\uXXXX",
                             line_};
       } else {

@@ -33,6 +33,6 @@ struct Token {
 
 // Throws TemplateError with the line. The source is valid UTF-8.
 std::vector<Token> Tokenize(std::string_view source);
-std::string DescribeToken(const Token& token);  // as jinja2's messages name it
+std::string DescribeToken(const Token& token);  // as named in jinja2's messages
 
 }  // namespace tactus::language::jinja

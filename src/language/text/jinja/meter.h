@@ -1,5 +1,5 @@
-// The steps that one render may take, and whether anybody still waits for it. Everything that a template can make large
-// is charged: nodes evaluated, items visited, bytes that native code (searches, comparisons, sorting) may touch.
+// Counts the steps of one render, with a limit, and checks its stop token. Everything that a template can make large is
+// charged: evaluated nodes, visited items, bytes that native code (searches, comparisons, sorting) may touch.
 #pragma once
 
 #include <algorithm>

@@ -11,12 +11,12 @@
 namespace tactus::language::jinja {
 namespace {
 
-// What Python's own types have. "Mutating": the immutable sandbox hides them.
+// Attributes of Python's types. "Mutating": hidden by the immutable sandbox.
 constexpr std::string_view kDictMethods[] = {"get", "items", "keys", "values"};
 constexpr std::string_view kDictMutating[] = {"clear", "pop", "popitem", "setdefault", "update"};
 constexpr std::string_view kListMutating[] = {"append", "clear", "pop",    "reverse",
                                               "insert", "sort",  "extend", "remove"};
-// Callable in Python, not here: no chat template that we know of does.
+// Callable in Python but not here: no known chat template uses them.
 constexpr std::string_view kStringUnsupported[] = {
     "casefold",  "center",       "encode",  "expandtabs", "format_map",  "index",    "isalnum",   "isalpha", "isascii",
     "isdecimal", "isidentifier", "islower", "isnumeric",  "isprintable", "isspace",  "istitle",   "isupper", "ljust",
@@ -62,8 +62,7 @@ Value LoopAttribute(Interpreter& run, const Value& object, const Value& name, bo
   return {};
 }
 
-// getattr(): methods and attributes that Python's own object has. *found stays false where Python raises
-// AttributeError.
+// getattr(): methods and attributes of Python's own object. *found stays false where Python raises AttributeError.
 Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, bool* found) {
   const std::string_view n = name.str();
   *found = true;
@@ -228,7 +227,7 @@ bool Contains(Interpreter& run, const Value& container, const Value& item) {
     return FindItem(run.meter(), *container.dict, item) != nullptr;
   }
   if (!run.IsIterable(container)) Throw("argument of type '" + TypeName(container) + "' is not iterable");
-  if (container.is_seq() && container.seq->kind == SeqKind::kIterator) {  // stops behind the first match
+  if (container.is_seq() && container.seq->kind == SeqKind::kIterator) {  // stops after the first match
     Seq& seq = *container.seq;
     while (seq.position < seq.size) {
       run.Charge(1);

@@ -8,11 +8,10 @@
 
 namespace tactus::language::jinja {
 
-// Python has a method of this name that templates might call, and this interpreter has none.
+// True: Python has a method of this name that templates might call, but this interpreter does not.
 bool IsUnsupportedMethod(std::string_view name);
 
-// `object.name`: attribute first, then item. `object[key]`: item first, then attribute. Undefined where there is
-// neither.
+// `object.name`: attribute first, then item. `object[key]`: item first, then attribute. Undefined if there is neither.
 Value GetAttribute(Interpreter& run, const Value& object, const Value& name);
 Value GetItem(Interpreter& run, const Value& object, const Value& key);
 // object[a:b:c]; a missing part is None.

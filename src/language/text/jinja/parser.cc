@@ -1,5 +1,5 @@
-// Statements, and the checks that jinja2's compiler makes before anything runs. What jinja2 has and this interpreter
-// lacks is refused here, by name and line.
+// Statements, and the checks of jinja2's compiler. jinja2's features that this interpreter lacks are refused here, by
+// name and line.
 #include <algorithm>
 #include <initializer_list>
 
@@ -59,7 +59,7 @@ class Parser : private ExpressionParser {
     return body;
   }
 
-  // Leaves the end tag's name as the current token.
+  // The end tag's name stays the current token.
   Body ParseStatements(EndTags end_tags) {
     SkipOp(":");
     Expect(TokenType::kBlockEnd);
@@ -125,7 +125,7 @@ class Parser : private ExpressionParser {
     FailUnknownTag(&tag);
   }
 
-  // Parses with `soft_` and the loop depth as the frame of the construct has them.
+  // Parses with the construct's `soft_` and loop depth.
   template <class F>
   auto InFrame(bool soft, int loop_depth, F parse) {
     const bool soft_before = std::exchange(soft_, soft);
@@ -266,8 +266,7 @@ class Parser : private ExpressionParser {
     return s;
   }
 
-  // The extension of transformers: marks what the assistant says, adds nothing to the text. jinja2 makes it a call
-  // block.
+  // An extension of transformers: marks the assistant's text and changes nothing. jinja2 makes it a call block.
   Stmt* ParseGeneration() {
     Stmt* s = NewStmt(StmtKind::kScope, Next().line);
     ParseCallable(s, "endgeneration");
@@ -354,8 +353,8 @@ class Parser : private ExpressionParser {
     return tuple;
   }
 
-  int loop_depth_ = 0;  // loops that a break here could leave
-  int for_bodies_ = 0;  // where `loop` may not be assigned
+  int loop_depth_ = 0;  // enclosing loops that a break here could leave
+  int for_bodies_ = 0;  // enclosing bodies in which `loop` may not be assigned
   std::vector<std::string> tag_stack_;
   std::vector<std::vector<std::string_view>> end_tag_stack_;
 };

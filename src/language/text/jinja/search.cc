@@ -8,8 +8,8 @@ size_t FindText(Meter& meter, std::string_view text, std::string_view part, size
   if (from > text.size()) return std::string_view::npos;
   if (part.empty()) return from;
   const std::string_view rest = text.substr(from);
-  // Charged by pieces, so that it can be stopped. memmem is linear for long parts; for short ones a position may cost a
-  // comparison of the whole part.
+  // Charged by pieces, so that it can be stopped. memmem is linear for long parts; for short ones each position may
+  // cost a comparison of the whole part.
   constexpr size_t kPieceBytes = size_t{1} << 20;
   constexpr size_t kLongestShortPart = 256;
   const size_t factor = 1 + (part.size() <= kLongestShortPart ? part.size() / 32 : 2);

@@ -1,4 +1,4 @@
-// Substring search whose work is charged. Both are linear but for a small factor, whatever the texts.
+// Substring search with charged work. Both are linear up to a small factor, for any texts.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace tactus::language::jinja {
 
-// As string_view's; npos: none.
+// As in string_view; npos: none.
 size_t FindText(Meter& meter, std::string_view text, std::string_view part, size_t from = 0);
 size_t RightFindText(Meter& meter, std::string_view text, std::string_view part);
 

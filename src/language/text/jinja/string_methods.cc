@@ -45,7 +45,7 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text, int64_t most) 
     text = Strip(text, nullptr, true, false);
     if (text.empty()) return parts;
     if (most >= 0 && static_cast<int64_t>(parts.size()) >= most) {
-      parts.push_back(text);  // with its white space at the end
+      parts.push_back(text);  // including its trailing white space
       return parts;
     }
     size_t end = 0;
@@ -60,7 +60,7 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text, int64_t most) 
 std::vector<std::string_view> RightSplitAtSpace(std::string_view text, int64_t most) {
   std::vector<std::string_view> words = SplitAtSpace(text, -1);
   if (most < 0 || static_cast<int64_t>(words.size()) <= most) return words;
-  const size_t cut = words.size() - static_cast<size_t>(most);  // words that stay together
+  const size_t cut = words.size() - static_cast<size_t>(most);  // words that stay unsplit
   std::vector<std::string_view> parts;
   const char* end = words[cut - 1].data() + words[cut - 1].size();
   parts.push_back(text.substr(0, static_cast<size_t>(end - text.data())));
@@ -207,7 +207,7 @@ Value Format(Run& run, const Value& self, const Arguments& args) {
   if (self.s->markup) ThrowUnsupported("format on a text marked safe is not supported");
   const std::string_view text = self.str();
   std::string out;
-  size_t next = 0;  // of the fields without a number
+  size_t next = 0;  // for fields without a number
   bool numbered = false;
   const auto field = [&](std::string_view name) -> const Value& {
     if (name.find_first_of(".[!:{") != std::string_view::npos) {
@@ -227,7 +227,7 @@ Value Format(Run& run, const Value& self, const Arguments& args) {
       if (position < args.positional.size()) return args.positional[position];
       Throw("Replacement index " + std::to_string(position) + " out of range for positional args tuple");
     }
-    run.Charge(args.keywords.size() / 4);  // looked through for the name
+    run.Charge(args.keywords.size() / 4);  // linear search for the name
     const auto it =
         std::find_if(args.keywords.begin(), args.keywords.end(), [&](const auto& kw) { return kw.first == name; });
     if (it == args.keywords.end()) Throw("KeyError: '" + std::string(name) + "'");

@@ -33,7 +33,7 @@ Status Guarded(F work) {
   } catch (const TemplateError& error) {
     return ToStatus(error);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "chat template: there is no memory for it at the moment");
+    return Status(StatusCode::kResourceExhausted, "chat template: not enough memory at the moment");
   } catch (const std::exception& error) {
     return Internal(std::string("chat template: ") + error.what());
   }

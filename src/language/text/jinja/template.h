@@ -23,7 +23,7 @@ struct RenderOptions {
 
 class Template {
  public:
-  // kInvalidArgument with the line: a syntax error. kUnimplemented with the line: jinja2 has it, this does not.
+  // kInvalidArgument with the line: a syntax error. kUnimplemented with the line: a feature of jinja2 not built here.
   static Result<std::unique_ptr<Template>> Compile(std::string_view source);
 
   // `variables`: an object; every member is a variable. kInvalidArgument: the template failed or raised

@@ -115,7 +115,7 @@ std::string Capitalize(std::string_view text) {
   if (text.empty()) return {};
   size_t first = 0;
   NextCodePoint(text, &first);
-  // Lower the whole, so that a final sigma sees the letters before it, then replace the first letter.
+  // Lower the whole text, so that a final sigma follows letters, then replace the first letter.
   const std::string first_lower = ToLower(text.substr(0, first));
   return TitleCase(text.substr(0, first)) + ToLower(text).substr(first_lower.size());
 }

@@ -1,5 +1,5 @@
 // Code points of UTF-8 text with Python's str predicates and case mappings (ICU's data). All functions are pure; the
-// text is valid UTF-8 (checked where it enters).
+// text is valid UTF-8 (checked on input).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tactus::language::jinja {
 
-// The code point at *position, which moves past it. *position < text.size().
+// The code point at *position, which is advanced past it. *position < text.size().
 uint32_t NextCodePoint(std::string_view text, size_t* position);
 size_t CodePointCount(std::string_view text);
 // Byte offset of code point `index` (<= count).

@@ -42,7 +42,7 @@ void* Heap::Allocate(size_t bytes) {
   bytes = (bytes + 15) & ~size_t{15};
   if (bytes > limit_bytes_ - used_bytes_) Overflow();
   used_bytes_ += bytes;
-  if (bytes > kBlockBytes / 4) {  // its own block; the current one stays open
+  if (bytes > kBlockBytes / 4) {  // a separate block; the current one stays open
     blocks_.push_back(std::unique_ptr<char[]>(new char[bytes]));
     return blocks_.back().get();
   }
@@ -120,7 +120,7 @@ struct KeyLess {
       return std::lexicographical_compare(a.seq->items, a.seq->items + a.seq->size, b.seq->items,
                                           b.seq->items + b.seq->size, *this);
     }
-    return a.i < b.i;  // none, and identities of functions, macros and the like
+    return a.i < b.i;  // none, and identities of functions, macros and similar
   }
 };
 constexpr size_t kLinearSearch = 12;
@@ -164,7 +164,7 @@ Namespace* Heap::NewNamespace() {
   Namespace* ns = New<Namespace>();
   namespaces_.push_back(std::make_unique<std::vector<std::pair<const Str*, Value>>>());
   ns->attributes = namespaces_.back().get();
-  Allocate(64);  // count what the vector costs
+  Allocate(64);  // count the vector's memory
   return ns;
 }
 
@@ -281,7 +281,7 @@ int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int de
   if (b.is_undefined()) ThrowUndefined(b);
   if (a.is_number() && b.is_number()) return CompareNumbers(a, b);
   if (a.is_string() && b.is_string()) {
-    const int order = a.str().compare(b.str());  // bytes of UTF-8 order as code points do
+    const int order = a.str().compare(b.str());  // UTF-8 bytes have the order of their code points
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
   if (a.is_seq() && b.is_seq() && a.seq->kind == b.seq->kind &&

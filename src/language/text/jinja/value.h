@@ -1,7 +1,6 @@
-// Values of the template language and the arena that owns them. A Value is 16 bytes and trivially copyable; what it
-// points at lives in one Heap per render (or per compiled template, for literals) and is freed with it, so that cycles
-// through namespaces cannot leak and no destructor recurses. Everything is immutable but namespaces, loops and
-// iterators.
+// Values of the template language and the arena that owns them. A Value is 16 bytes and trivially copyable; its target
+// is in one Heap per render (or per compiled template, for literals) and freed with it, so that cycles through
+// namespaces cannot leak and no destructor recurses. Everything is immutable except namespaces, loops and iterators.
 //
 // Thread rule: a Heap and its values belong to one thread; the literals of a compiled template are shared read-only.
 #pragma once
@@ -20,11 +19,11 @@
 
 namespace tactus::language::jinja {
 
-// Private to this folder: caught at the public functions and turned into a Status.
+// Private to this folder: the public functions catch it and return a Status.
 struct TemplateError {
   enum class Kind : uint8_t { kSyntax, kUnsupported, kRuntime, kRaised, kLimit, kStopped } kind = Kind::kRuntime;
   std::string message;
-  int line = 0;  // 0: not known yet; the evaluator fills in the line of the innermost node
+  int line = 0;  // 0: unknown; the evaluator sets the line of the innermost node
 };
 [[noreturn]] void Throw(std::string message);
 [[noreturn]] void ThrowLimit(std::string message);
@@ -35,7 +34,7 @@ enum class Type : uint8_t {
   kNone,
   kBool,
   kInt,
-  kBigInt,  // from 2^63 to 2^64 - 1: printed and compared, no more
+  kBigInt,  // from 2^63 to 2^64 - 1: printed and compared only
   kFloat,
   kString,
   kSeq,
@@ -50,7 +49,7 @@ enum class Type : uint8_t {
 struct Str {
   const char* data = nullptr;
   size_t size = 0;
-  bool markup = false;  // Python's Markup, from |safe and |escape: `+` escapes what it takes in
+  bool markup = false;  // Python's Markup, from |safe and |escape: `+` escapes the other operand
   std::string_view view() const { return {data, size}; }
 };
 
@@ -142,7 +141,7 @@ struct Value {
   bool is_dict() const { return type == Type::kDict; }
   bool is_big() const { return type == Type::kBigInt; }
   bool is_number() const { return is_integral() || is_big() || is_float(); }
-  bool is_integral() const { return is_bool() || is_int(); }  // and has `integral`
+  bool is_integral() const { return is_bool() || is_int(); }  // has a value in `integral`
   int64_t integral() const { return is_bool() ? (b ? 1 : 0) : i; }
   double number() const { return is_float() ? d : is_big() ? static_cast<double>(u) : static_cast<double>(integral()); }
   std::string_view str() const { return s->view(); }
@@ -150,13 +149,13 @@ struct Value {
 
 enum class SeqKind : uint8_t { kList, kTuple, kRange, kKeys, kValues, kItems, kIterator };
 
-// Lists, tuples, ranges, dict views and one-shot iterators (what Python's generators are to a template).
+// Lists, tuples, ranges, dict views and one-shot iterators (Python's generators).
 struct Seq {
   SeqKind kind = SeqKind::kList;
   const Value* items = nullptr;
   size_t size = 0;
   size_t position = 0;                 // kIterator: consumed so far
-  const std::string* error = nullptr;  // kIterator: what the generator raises after its last item
+  const std::string* error = nullptr;  // kIterator: raised after its last item
   const char* python_type = nullptr;   // kIterator: "generator", "list_reverseiterator", ...
   std::span<const Value> span() const { return {items + position, size - position}; }
 };
@@ -189,7 +188,7 @@ struct UndefinedInfo {
   const Str* hint = nullptr;
 };
 
-// Bump allocation with a limit, so that a hostile template runs out of its own budget and not of the machine's memory.
+// Bump allocation with a limit: a hostile template exhausts its budget, not the machine's memory.
 class Heap {
  public:
   // `meter`: charged for comparing a dict's keys; may be null.
@@ -219,7 +218,7 @@ class Heap {
   Value NewSeq(SeqKind kind, std::span<const Value> items);      // copies the items
   Value NewSeqView(SeqKind kind, std::span<const Value> items);  // shares them
   Value NewIterator(std::span<const Value> items, const char* python_type);
-  Value NewDict(std::vector<DictItem> items);  // later duplicates win, first position stays
+  Value NewDict(std::vector<DictItem> items);  // later duplicates win, the first position stays
   Namespace* NewNamespace();
   const std::string* KeepString(std::string text);
 
@@ -236,10 +235,10 @@ class Heap {
   std::vector<std::unique_ptr<std::string>> strings_;
 };
 
-// Python's semantics, throughout.
+// Python's semantics.
 bool Truthy(const Value& v);
 bool Equal(Meter& meter, const Value& a, const Value& b, int depth = 0);
-// Three-way order for < <= > >= and sort; throws Python's TypeError text naming `op` where there is none.
+// Three-way order for < <= > >= and sort; if there is none, throws Python's TypeError text with `op`.
 int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int depth = 0);
 bool Hashable(Meter& meter, const Value& v, int depth = 0);
 const Value* FindItem(Meter& meter, const Dict& dict, const Value& key);
@@ -247,13 +246,13 @@ const Value* FindItem(const Dict& dict, std::string_view key);
 std::string TypeName(const Value& v);  // "str", "list", "jinja2.utils.Namespace", ...
 std::string UndefinedMessage(const Value& undefined);
 [[noreturn]] void ThrowUndefined(const Value& undefined);
-// Says that `what` is not supported on a big integer.
+// Throws that `what` is not supported on a big integer.
 [[noreturn]] void ThrowBig(const char* what, const Value& big);
 std::string FloatRepr(double value);
-// str() and repr(); `limit_bytes` bounds what is appended.
+// str() and repr(); `limit_bytes` bounds the appended text.
 void AppendStr(const Value& v, std::string* out, size_t limit_bytes);
 void AppendRepr(const Value& v, std::string* out, size_t limit_bytes, int depth = 0);
-std::string Repr(const Value& v);  // for messages: cut at a small size
+std::string Repr(const Value& v);  // for messages: truncated
 void AppendStringRepr(std::string_view text, std::string* out);
 
 inline constexpr int kMaxNesting = 200;  // of data: repr, comparison, JSON

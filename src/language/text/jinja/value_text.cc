@@ -1,4 +1,4 @@
-// str(), repr() and the messages of undefined values, as Python and jinja2 spell them.
+// str(), repr() and the messages of undefined values, as in Python and jinja2.
 #include <charconv>
 #include <cmath>
 
@@ -81,7 +81,8 @@ std::string FloatRepr(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[40];
   const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::scientific).ptr;
-  // d.ddde[+-]xx, shortest digits that read back as the same number; Python prints an exponent below -4 and from 16 on.
+  // d.ddde[+-]xx, the shortest digits that read back as the same number; Python prints an exponent below -4 and from 16
+  // on.
   std::string text(buffer, end);
   const size_t e = text.find('e');
   const int exponent = std::atoi(text.c_str() + e + 1);
@@ -173,7 +174,7 @@ void AppendSeqRepr(const Value& v, std::string* out, size_t limit_bytes, int dep
     case SeqKind::kRange:
       ThrowUnsupported("printing a range is not supported; add |list");
     case SeqKind::kIterator:
-      // Python prints an address here: no two runs agree, so there is nothing to be equal to.
+      // Python prints an address here, which differs between runs, so no output could match.
       Throw(std::string("printing a ") + seq.python_type + " object; add |list");
     default:
       *out += TypeName(v) + "([";

@@ -1,5 +1,5 @@
-// A policy is one file and one line, also where it has a knob and remembers something: patient.cc and its row are all
-// that this program adds, and everything else follows from them.
+// A policy is one file and one line, even with a knob and a note: this program adds only patient.cc and its row, and
+// everything else follows from them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -22,7 +22,7 @@ using testing::PresetConfig;
 using testing::StepBed;
 using testing::Tokens;
 
-// The value that a command's flags give the knob, or what is said against them.
+// The value that a command's flags set the knob to, or the error message.
 template <class Options>
 std::string Parsed(const std::vector<std::string>& args) {
   Options options;
@@ -52,7 +52,7 @@ TEST(AddedPolicy, ItsKnobIsAFlagOfServingAndOfSimulation) {
   const auto knob = std::find_if(fields.begin(), fields.end(), [](const auto& f) { return f.name == "patience"; });
   ASSERT_NE(knob, fields.end());
   EXPECT_EQ(knob->group, "Policies");
-  EXPECT_STREQ(knob->spec.help, "order patient: who has been queued more often than this goes last");
+  EXPECT_STREQ(knob->spec.help, "order patient: sequences queued more often than this go last");
 }
 
 TEST(AddedPolicy, ItsKnobIsCheckedWhenASchedulerIsMade) {
@@ -63,7 +63,7 @@ TEST(AddedPolicy, ItsKnobIsCheckedWhenASchedulerIsMade) {
 }
 
 // Slot 0 arrived first and was preempted once: queued twice.
-TEST(AddedPolicy, ItRemembersEachSequence) {
+TEST(AddedPolicy, ItsNoteIsKeptPerSequence) {
   for (const int64_t patience : {1, 2}) {
     HarnessConfig c = PresetConfig("sarathi-serve");
     c.scheduler.order = "patient";
@@ -77,8 +77,7 @@ TEST(AddedPolicy, ItRemembersEachSequence) {
   }
 }
 
-// Little KV, so that sequences are preempted; the plans of every pass are also made by an instance that knows nothing
-// but the view.
+// Little KV, so that sequences are preempted; `fresh` plans every pass with an instance that has only the view.
 TEST(AddedPolicy, AFreshInstancePlansAlikeAndARecordingReplays) {
   const std::string path = ::testing::TempDir() + "tactus_added_policy.trace";
   const auto plans = [&path](const char* order, int64_t patience, bool fresh) {

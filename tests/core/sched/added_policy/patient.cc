@@ -5,12 +5,10 @@
 namespace tactus::core {
 namespace {
 
-constexpr Knob<int64_t> kPatience{"patience",
-                                  1,
-                                  {.unit = "times",
-                                   .min = 0,
-                                   .max = 100,
-                                   .help = "order patient: who has been queued more often than this goes last"}};
+constexpr Knob<int64_t> kPatience{
+    "patience",
+    1,
+    {.unit = "times", .min = 0, .max = 100, .help = "order patient: sequences queued more often than this go last"}};
 
 struct QueuedNote {
   int32_t times;

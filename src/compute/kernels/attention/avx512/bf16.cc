@@ -1,7 +1,7 @@
 // Attention by vdpbf16ps: q and the softmax weights rounded to bf16, K and V as stored, sums in f32. Each lane of the
 // instruction adds two products to its sum, the odd one first, each step rounded to nearest even, subnormals taken as
-// zero. A score is one chain over the pairs of head_dim, ascending, and weighted values are one over the pairs of a
-// partition's positions; the sum of the weights is that of the rounded ones (tiles.h).
+// zero. A score is one chain over the pairs of head_dim, ascending; weighted values are one chain over the pairs of a
+// partition's positions. The weights are summed as rounded (tiles.h).
 #include "compute/kernels/attention/avx512/bf16.h"
 
 #include "compute/kernels/attention/avx512/bf16_tile.h"
@@ -14,7 +14,7 @@ struct Bf16 {
   static constexpr int32_t kTileRows = kGroupRows;
   static constexpr bool kCodes = false;
 
-  // Few rows take more vectors at a time: about 16 sums are in flight either way.
+  // Fewer rows use more vectors at a time: about 16 sums are in flight either way.
   static int VecsFor(int32_t rows) { return rows <= 4 ? 4 : 2; }
 
   template <int kVecs, bool kFetch>

@@ -1,5 +1,5 @@
-// The arithmetic of attention with vdpbf16ps: scores, softmax weights and weighted values of a few rows at a time. The
-// order of every sum is stated in bf16.cc.
+// The arithmetic of attention with vdpbf16ps: scores, softmax weights and weighted values of a few rows at a time.
+// bf16.cc states the order of every sum.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +18,7 @@ inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
 }
 
-// kFetch: with what call.ahead says.
+// kFetch: prefetches call.ahead.
 template <int kRows, int kVecs, bool kFetch>
 void ScoreRows(const ScoreCall& call) {
   __m512 acc[kRows][kVecs];
@@ -56,8 +56,8 @@ void ScoreRows(const ScoreCall& call) {
   }
 }
 
-// One row's scores to bf16 weights 2^(log2_scale * (score - maximum)); columns of the group that are not the row's
-// become 0. Returns, in lanes, the sum of the weights as rounded.
+// One row's scores to bf16 weights 2^(log2_scale * (score - maximum)); columns of the group that the row does not
+// attend to become 0. Returns, in lanes, the sum of the rounded weights.
 inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
                          uint16_t* weights) {
   const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-maximum * log2_scale);
@@ -92,7 +92,7 @@ void WeighRows(const WeighCall& call) {
   for (int32_t i = call.from; i < call.to;) {
     const int32_t end = i / 8 * 8 + 8 < call.to ? i / 8 * 8 + 8 : call.to;
     const uint32_t* at = call.chunks[i / 8] + i % 8 * stride + call.first_dim;
-    const std::byte* fetch = nullptr;  // without kFetch `ahead` is not filled
+    const std::byte* fetch = nullptr;  // without kFetch `ahead` is not set
     if constexpr (kFetch) fetch = call.ahead[i / 8] + (i % 8 * stride + call.first_dim) * 4;
     for (; i < end; ++i, at += stride) {
       __m512i x[kVecs];

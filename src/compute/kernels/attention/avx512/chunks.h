@@ -1,4 +1,4 @@
-// The paged cache in chunks, 16 positions of one head, as tiles.h walks over it; and what is fetched from memory while
+// The paged cache in chunks, 16 positions of one head, as tiles.h iterates over it; and the prefetches issued while
 // chunks are used.
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace tactus::compute {
 namespace {
 
-// Whether K and V of 16 positions of a head (a chunk) can be read as vectors where they lie.
+// Whether vectors can read K and V of 16 positions of a head (a chunk) in place.
 inline bool InChunks(const KvLayer& kv) {
   return KvGrouped(kv) && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0;
 }
 
-// Where a chunk (16 positions) of a head lies: bytes from kv.k or kv.v to its block's head, and its first position
+// The address of a chunk (16 positions) of a head: bytes from kv.k or kv.v to its block's head, and its first position
 // there.
 struct ChunkPlace {
   int64_t head;
@@ -28,13 +28,13 @@ struct ChunkPlace {
   const uint32_t* Values(const KvLayer& kv) const {
     return reinterpret_cast<const uint32_t*>(Head(kv.v)) + offset / KvGroup(kv) * kv.head_dim;
   }
-  // int8: its scales, of K or of V.
+  // int8: the chunk's scales, of K or of V.
   const float* Scales(const KvLayer& kv, const void* base) const {
     return reinterpret_cast<const float*>(Head(base) + KvScaleOffset(kv, offset));
   }
 };
 
-// Walks over the chunks of an item: no division on the way.
+// Iterates over the chunks of an item without divisions.
 class ChunkWalk {
  public:
   ChunkWalk(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t position)
@@ -59,7 +59,7 @@ class ChunkWalk {
   int32_t offset_;
 };
 
-// Where the chunks of positions [begin, end) lie.
+// Addresses of the chunks of positions [begin, end).
 inline void PlaceChunks(const KvLayer& kv, const AttentionItem& item, int32_t kv_head, int32_t begin, int32_t end,
                         ChunkPlace* chunks) {
   ChunkWalk walk(kv, item, kv_head, begin);
@@ -69,24 +69,24 @@ inline void PlaceChunks(const KvLayer& kv, const AttentionItem& item, int32_t kv
   }
 }
 
-// Chunks of a head that a narrow tile goes through before the next head's: 4 KiB for heads of 64 dimensions.
+// Chunks of a head that a narrow tile reads before the next head's: 4 KiB for heads of 64 dimensions.
 constexpr int32_t kMostChunksAtOnce = 4;
 inline int32_t ChunksAtOnce(const KvLayer& kv) {
   return KvGroup(kv);
 }
 
-// What will be read, in the order of reading, in pieces: 16 positions (a chunk) of one head, of K or of V. While one is
-// used, one some 16 KiB further on is fetched. Decodes read the cache once, from memory, in runs too short for the
-// processor to foresee.
+// The coming reads in order, in pieces of 16 positions (a chunk) of one head, of K or of V. While a piece is used, one
+// about 16 KiB later is prefetched. Decodes read the cache once, from memory, in runs too short for the hardware
+// prefetcher.
 class FetchStream {
  public:
-  static constexpr int32_t kMostAhead = 20;  // and what one call looks at beyond
+  static constexpr int32_t kMostAhead = 20;  // and the most that one call reads beyond
   explicit FetchStream(const KvLayer& kv) : piece_bytes_(16 * kv.head_dim * KvElementBytes(kv.dtype)) {
     while (ahead_ > 2 && ahead_ * piece_bytes_ > int64_t{16} << 10) ahead_ /= 2;
   }
 
-  // Pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, ChunksAtOnce, head by
-  // head. `chunks`: where those lie is written there too; null: nowhere.
+  // Adds the pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, ChunksAtOnce, head by
+  // head. `chunks`: receives their addresses too; null: not written.
   void Add(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most, ChunkPlace* chunks) {
     const int32_t upto = count_ + most < kMax ? count_ + most : kMax;
     AddKeys(kv, tile, begin, end, upto - count_, chunks);
@@ -100,7 +100,7 @@ class FetchStream {
                  ChunkPlace* chunks) {
     AddOne(kv, kv.v, kv.head_dim * KvElementBytes(kv.dtype), tile, begin, end, most, chunks);
   }
-  // Nothing more to come: the last piece stands for it.
+  // Ends the stream: repeats the last piece where later ones would be read.
   void Close() {
     const int32_t upto = count_ + kMostAhead < kMax ? count_ + kMostAhead : kMax;
     while (count_ < upto) {
@@ -108,16 +108,16 @@ class FetchStream {
       ++count_;
     }
   }
-  // What to fetch while piece `piece` and those after it are used.
+  // The pieces to prefetch while piece `piece` and those after it are used.
   const std::byte* const* Ahead(int32_t piece) const { return pieces_ + piece + ahead_; }
-  // The line behind a piece: its scales, where a block is a chunk.
+  // Prefetches the line behind a piece: its scales, where a block is a chunk.
   void FetchScales(int32_t piece) const {
     if (active()) __builtin_prefetch(*Ahead(piece) + piece_bytes_);
   }
   bool active() const { return count_ > 0; }
 
  private:
-  // K and V of a narrow tile, or either of the members of a tile.
+  // K and V of a narrow tile, or either for the members of a tile.
   static constexpr int32_t kMostMembers = kAttentionTileRows;
   static constexpr int32_t kMax =
       kKeyVectors * (kMostMembers > 2 * kMostKvHeads ? kMostMembers : 2 * kMostKvHeads) + 2 * kMostAhead;

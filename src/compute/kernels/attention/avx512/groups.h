@@ -1,4 +1,5 @@
-// Attention of a few rows over a partition of one KV head, by the loops of a Format (tiles.h): scores, softmax, values.
+// Attention of a few rows over a partition of one KV head, with the loops of a Format (tiles.h): scores, softmax,
+// values.
 #pragma once
 
 #include <immintrin.h>
@@ -26,7 +27,7 @@ struct Rows {
       last = seen.high > last ? seen.high : last;
     }
   }
-  // Columns of the partition at `base` that row r sees; empty: from >= to.
+  // Columns of the partition at `base` that row r attends to; none: from >= to.
   ColumnRange In(int32_t r, int32_t base) const {
     const int32_t from = low[r] > base ? low[r] - base : 0, to = high[r] + 1 - base;
     return {from, to < kPartition ? to : kPartition};
@@ -36,7 +37,7 @@ struct Rows {
   int32_t last = 0;                                           // of all rows
 };
 
-// Weighted values of words [from, to) for `n` rows; arguments as WeighCall's.
+// Weighted values of words [from, to) for `n` rows; arguments as in WeighCall.
 template <class Format>
 void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t* const* chunks, int32_t n, int32_t from,
                 int32_t to, bool resume, const uint16_t* weights, const std::byte* const* ahead, bool fetch,
@@ -53,7 +54,7 @@ void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t*
   }
 }
 
-// Scores of `n` rows against `vecs` vectors; arguments as ScoreCall's.
+// Scores of `n` rows against `vecs` vectors; arguments as in ScoreCall.
 template <class Format>
 void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
   for (int32_t r = 0, rows; r < n; r += rows) {
@@ -66,8 +67,8 @@ void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
 }
 
 struct Sums {
-  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
-  float unit[kAttentionTileRows];                              // int8: what a whole number of its values is worth
+  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row attends to no position here
+  float unit[kAttentionTileRows];                              // int8: the value of 1 in its integer results
 
   void CopyFrom(const Sums& other, int32_t first, int32_t n) {
     for (int32_t r = 0; r < n; ++r) {
@@ -78,8 +79,8 @@ struct Sums {
   }
 };
 
-// Scores of `n` rows, those at the front of b, to weights. Lanes are reduced for all rows together: one row alone would
-// wait for each step.
+// Scores of the first `n` rows of b to weights. Lanes are reduced for all rows together: a single row would wait for
+// each step.
 template <class Format>
 void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b,
                   int32_t first, Sums* sums) {
@@ -102,7 +103,7 @@ void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float lo
   }
 }
 
-// Of rows [first, first + n), what each sees of the partition at `base`, and all together.
+// The columns of the partition at `base` that each row of [first, first + n) attends to; returns their union.
 ColumnRange RangesOf(const Rows& rows, int32_t first, int32_t n, int32_t base, ColumnRange* own) {
   ColumnRange group = {kPartition, 0};
   for (int32_t r = 0; r < n; ++r) {
@@ -119,7 +120,7 @@ inline int32_t KeyWords(const KvLayer& kv) {
   return (kv.head_dim + KvGroup(kv) - 1) / KvGroup(kv);
 }
 
-// Scores of `n` rows, those at the front of b, over columns [from, to) of the partition.
+// Scores of the first `n` rows of b over columns [from, to) of the partition.
 template <class Format>
 void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, ColumnRange group,
                 const FetchStream& stream, bool fetch, const Buffers& b) {
@@ -144,10 +145,10 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
               const FetchStream& stream, const Buffers& b, Sums* sums) {
   ColumnRange own[kGroupRows];
   const ColumnRange group = RangesOf(rows, first, n, p.base, own);
-  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until it is known
+  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
   if (group.from >= group.to) return;
   const bool fetch = first == 0 && stream.active();
-  Buffers at = b;  // scores and weights are used again by each group
+  Buffers at = b;  // each group reuses scores and weights
   at.q += first * call.padded / 2;
   at.q_scale += first;
   at.q_offset += first;

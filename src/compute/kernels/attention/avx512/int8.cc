@@ -1,9 +1,9 @@
-// Attention by vpdpbusd: q and the softmax weights rounded to whole numbers of 16 bits, codes of K and V as stored,
-// sums of their products exact in 32 bits. q has one scale per row, max|q| / 32639 (so that both bytes are signed). A
-// score is the sum in f32, times the position's scale of K; the row's scale of q goes into the exponent. Weights are
-// those of softmax times the position's scale of V, in units of a power of two that makes the largest scale of V that
-// the row sees in the partition a number of 15 bits; the sum of the weights is taken before. At most 2^15 * 127 *
-// kPartition and 32639 * 127 * kKvHeadDimMax add up, below 2^31 (tiles.h).
+// Attention by vpdpbusd: q and the softmax weights rounded to 16-bit integers, codes of K and V as stored, exact sums
+// of their products in 32 bits. q has one scale per row, max|q| / 32639 (so that both bytes are signed). A score is the
+// sum in f32, times the position's scale of K; the row's scale of q is applied in the exponent. Weights are the softmax
+// weights times the position's scale of V, in units of a power of two that makes the row's largest scale of V in the
+// partition a 15-bit number; the weights are summed before that. Sums are at most 2^15 * 127 * kPartition and 32639 *
+// 127 * kKvHeadDimMax, below 2^31 (tiles.h).
 #include "compute/kernels/attention/avx512/int8.h"
 
 #include "compute/kernels/attention/avx512/int8_tile.h"
@@ -47,7 +47,7 @@ struct Int8 {
     } else {
       SpreadHead(q, head_dim);
     }
-    // Bits of magnitudes are in their order, those of what is not finite above.
+    // Bits of magnitudes compare as the magnitudes do, with infinity and NaN on top.
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512i top = _mm512_setzero_si512();
     for (int64_t d = 0; d < call.padded; d += 16) {

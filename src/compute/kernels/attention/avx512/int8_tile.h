@@ -1,6 +1,6 @@
 // The arithmetic of attention with vpdpbusd: scores, softmax weights and weighted values of a few rows at a time,
-// straight from the codes of K and V. q and the weights are whole numbers of 16 bits, taken as two of 8. Sums are
-// exact; how they are rounded is stated in int8.cc.
+// straight from the codes of K and V. q and the weights are 16-bit integers, split into two of 8 bits. Sums are exact;
+// int8.cc states their rounding.
 #pragma once
 
 #include <immintrin.h>
@@ -20,8 +20,8 @@ inline __m512i Join(__m512i high, __m512i low, __m512i offset) {
   return _mm512_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(high, 8), low), offset);
 }
 
-// A row of q: its high bytes, then its low ones, half a row on. Codes of K get 128 more, to be unsigned, which
-// call.q_offset takes back. kFetch: with what call.ahead says.
+// A row of q: its high bytes, then its low bytes, half a row later. 128 is added to codes of K to make them unsigned;
+// call.q_offset compensates. kFetch: prefetches call.ahead.
 template <int kRows, int kVecs, bool kFetch>
 void ScoreRows(const ScoreCall& call) {
   __m512i high[kRows][kVecs], low[kRows][kVecs];
@@ -67,18 +67,18 @@ void ScoreRows(const ScoreCall& call) {
   }
 }
 
-// The largest of non-negative numbers in the columns that a row sees; NaN if one is.
+// The largest of non-negative numbers in the columns that a row attends to; NaN if one is.
 inline float LargestScale(const float* scales, ColumnRange row) {
   __m512i top = _mm512_setzero_si512();
   for (int32_t c = row.from / 16 * 16; c < row.to; c += 16) {
     const __m512i bits = _mm512_maskz_loadu_epi32(Within(c, row.from, row.to), scales + c);
-    top = _mm512_max_epi32(top, bits);  // bits of numbers >= 0 are in their order, those of NaN above
+    top = _mm512_max_epi32(top, bits);  // bits of numbers >= 0 compare as the numbers do, with NaN on top
   }
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(top))));
 }
 
-// How many powers of two make weights times scales of V, at most `largest`, numbers of 15 bits. The most and the least
-// keep sums of weights finite and weights normal.
+// Power of two that makes weights times scales of V, at most `largest`, 15-bit numbers. Its bounds keep sums of weights
+// finite and weights normal.
 inline int32_t WeightShift(float largest) {
   uint32_t bits;
   std::memcpy(&bits, &largest, sizeof bits);
@@ -93,8 +93,8 @@ inline float PowerOfTwo(int32_t n) {
   return x;
 }
 
-// One row's scores to weights 2^(shift + log2_scale * (score - maximum)) * value_scales, rounded to whole numbers; the
-// columns of the group that are not the row's become 0. A row of weights: high bytes, then low ones. Returns, in
+// One row's scores to weights 2^(shift + log2_scale * (score - maximum)) * value_scales, rounded to integers; columns
+// of the group that the row does not attend to become 0. A row of weights: high bytes, then low bytes. Returns, in
 // lanes, the sum of 2^(shift + ...).
 inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
                          int32_t shift, const float* value_scales, uint16_t* weights) {
@@ -109,7 +109,7 @@ inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group
         __m512 w0 = keep0(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, add)));
         __m512 w1 = keep1(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, add)));
         total = _mm512_add_ps(total, _mm512_add_ps(w0, w1));
-        w0 = keep0(_mm512_mul_ps(w0, _mm512_loadu_ps(value_scales + c)));  // one not yet written may be NaN
+        w0 = keep0(_mm512_mul_ps(w0, _mm512_loadu_ps(value_scales + c)));  // an unwritten scale may be NaN
         w1 = keep1(_mm512_mul_ps(w1, _mm512_loadu_ps(value_scales + c + 16)));
         const __m256i s0 = _mm512_cvtusepi32_epi16(_mm512_cvtps_epi32(w0));
         const __m256i s1 = _mm512_cvtusepi32_epi16(_mm512_cvtps_epi32(w1));
@@ -137,7 +137,7 @@ void WeighRows(const WeighCall& call) {
   for (int32_t i = call.from; i < call.to;) {
     const int32_t end = i / 4 * 4 + 4 < call.to ? i / 4 * 4 + 4 : call.to;
     const uint32_t* at = call.chunks[i / 4] + i % 4 * stride + call.first_dim;
-    const std::byte* fetch = nullptr;  // without kFetch `ahead` is not filled
+    const std::byte* fetch = nullptr;  // without kFetch `ahead` is not set
     if constexpr (kFetch) fetch = call.ahead[i / 4] + (i % 4 * stride + call.first_dim) * 4;
     for (; i < end; ++i, at += stride) {
       __m512i x[kVecs];

@@ -1,4 +1,4 @@
-// Attention of a tile of few rows per KV head and several KV heads over a partition, by the loops of a Format
+// Attention of a tile of few rows per KV head and several KV heads over a partition, with the loops of a Format
 // (tiles.h).
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace tactus::compute {
 namespace {
 
-// Scores of all KV heads of a narrow tile, ChunksAtOnce of K: blocks are read as they lie in memory. `piece`: the first
-// one's place in the stream.
+// Scores of all KV heads of a narrow tile, ChunksAtOnce of K at a time: blocks are read in memory order. `piece`: index
+// of the first piece in the stream.
 template <class Format>
 void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const FetchStream& stream,
                  int32_t piece, const Buffers& b) {
@@ -31,7 +31,7 @@ void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
           scales[v] = p.key_scales[c] + h * head_bytes / 4;
           if (!Format::kCodes) continue;
           stream.FetchScales(piece + i + v);
-          __builtin_prefetch(p.chunks[c].Scales(kv, kv.v) + h * head_bytes / 4);  // softmax asks for them next
+          __builtin_prefetch(p.chunks[c].Scales(kv, kv.v) + h * head_bytes / 4);  // softmax reads them next
         }
         for (int32_t r = h * rows, n; r < (h + 1) * rows; r += n) {
           n = (h + 1) * rows - r < kGroupRows ? (h + 1) * rows - r : kGroupRows;
@@ -51,7 +51,7 @@ void ScoreNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
   }
 }
 
-// As ScoreNarrow, of V.
+// As ScoreNarrow, for V.
 template <class Format>
 void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, const ColumnRange* groups,
                  const FetchStream& stream, int32_t piece, const Buffers& b) {
@@ -80,7 +80,7 @@ void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
   }
 }
 
-// What each row of a KV head of a narrow tile sees of a partition, and each kGroupRows of them together.
+// The columns of a partition that each row of a narrow tile's KV head attends to, and the union per kGroupRows rows.
 struct NarrowRanges {
   ColumnRange own[kNarrowRows], groups[kNarrowRows / kGroupRows];
 };

@@ -1,5 +1,5 @@
-// A tile of attention over a partition, by the loops of a Format (tiles.h): wide, narrow, or of members that share some
-// of its columns.
+// A tile of attention over a partition, with the loops of a Format (tiles.h): wide, narrow, or of members that share
+// some of its columns.
 #pragma once
 
 #include <immintrin.h>
@@ -14,9 +14,9 @@ namespace {
 
 constexpr int32_t kAll = 1 << 20, kAfter = FetchStream::kMostAhead;
 
-// What is read after a tile's partition, to be fetched meanwhile.
+// The reads that follow a tile's partition, to be prefetched.
 struct Upcoming {
-  const AttentionTile* tile = nullptr;  // null: nothing
+  const AttentionTile* tile = nullptr;  // null: none
   int32_t begin = 0;
 };
 Upcoming BeginOf(const AttentionCall& call, const AttentionTile* tile) {
@@ -33,7 +33,7 @@ PartitionKv PartOf(const KvLayer& kv, int32_t base, int32_t begin, int32_t end) 
   p.base = base;
   p.begin = begin;
   p.end = end;
-  p.value_stride = kv.head_dim;  // where they lie in chunks
+  p.value_stride = kv.head_dim;  // as in chunks
   return p;
 }
 
@@ -43,7 +43,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
                   int32_t index, const Buffers& b, Sums* sums) {
   const KvLayer& kv = *call.kv;
   const int32_t base = index * kPartition;
-  // Of members the first reads on, behind what they share.
+  // A tile with members continues with its first member's own positions.
   const int32_t last = (tile.members != nullptr ? rows.high[0] : rows.last) + 1;
   PartitionKv p =
       PartOf(kv, base, rows.low[0] > base ? rows.low[0] : base, last < base + kPartition ? last : base + kPartition);
@@ -73,7 +73,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
   }
 }
 
-// A member of a tile in a partition whose first `shared` columns it reads with others: its own columns.
+// A member of a tile in a partition whose first `shared` columns the members share: the member's own columns.
 struct Member {
   Member(const AttentionCall& call, const AttentionTile& of, int32_t query, int32_t base, int32_t shared,
          const Buffers& b)
@@ -98,7 +98,7 @@ void SoftmaxMember(const AttentionCall& call, const Member& m, NarrowRanges* ran
   sums->CopyFrom(own, m.first_row, m.tile.heads);
 }
 
-// A partition behind what the members share: each alone.
+// A partition behind the shared prefix: each member separately.
 template <class Format>
 void RunApart(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
               int32_t index, const Buffers& b, Sums* sums) {
@@ -117,7 +117,7 @@ void RunApart(const AttentionCall& call, const AttentionTile& tile, const Upcomi
   }
 }
 
-// Pieces of the columns that the members share, then of each one's own.
+// Pieces of the columns that the members share, then of each member's own.
 void FetchMembers(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& shared, bool values,
                   FetchStream* stream) {
   const KvLayer& kv = *call.kv;
@@ -134,8 +134,8 @@ void FetchMembers(const AttentionCall& call, const AttentionTile& tile, const Pa
   if (!values) stream->AddValues(kv, tile, shared.begin, shared.end, kAfter, nullptr);
 }
 
-// A partition whose first `shared` columns the members share: those for all rows, the others member by member. Scores
-// first, then softmax, then values, as if a row were alone.
+// A partition whose first `shared` columns the members share: those for all rows together, the others member by member.
+// First scores, then softmax, then values, as for separate rows.
 template <class Format>
 void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcoming& next, const Rows& rows,
                int32_t index, int32_t shared, const Buffers& b, Sums* sums) {
@@ -197,7 +197,7 @@ void RunAnyPartition(const AttentionCall& call, const AttentionTile& tile, const
     RunAcross<Format>(call, tile, BeginOf(call, next), rows, index, shared, b, sums);
   }
   if (!Format::kCodes) return;
-  for (int32_t r = 0; r < rows.count; ++r) {  // whole numbers to what they are worth
+  for (int32_t r = 0; r < rows.count; ++r) {  // integer results to their values
     const __m512 unit = _mm512_set1_ps(sums->unit[r]);
     float* to = b.part + r * call.padded;
     for (int64_t d = 0; d < call.padded; d += 16) {

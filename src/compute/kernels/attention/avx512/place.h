@@ -1,5 +1,4 @@
-// Where tiles.h finds K and V of a partition: in the cache itself where vectors can be read there, else in buffers that
-// they are brought to.
+// K and V of a partition for tiles.h: in the cache itself where vectors can read them there, else copied to buffers.
 #pragma once
 
 #include <immintrin.h>
@@ -15,7 +14,7 @@
 namespace tactus::compute {
 namespace {
 
-// Where one thread works.
+// The buffers of one thread.
 struct Buffers {
   Buffers(std::byte* scratch, int64_t padded) {
     auto* p = reinterpret_cast<float*>(scratch);
@@ -36,7 +35,7 @@ struct Buffers {
     q_scale = take(kAttentionTileRows);
     q_offset = reinterpret_cast<int32_t*>(take(kAttentionTileRows));
   }
-  // Row `row` as the first.
+  // The buffers from row `row` on.
   Buffers FromRow(int32_t row, int64_t padded) const {
     Buffers b = *this;
     b.q += row * padded / 2;
@@ -54,23 +53,23 @@ struct Buffers {
   float* part;        // [rows, padded]: a partition's result
   float* state;       // [rows, padded]: merged so far
   uint32_t* keys;     // [words, kPartition], where K cannot be read in place
-  uint32_t* values;   // [words, padded], where V cannot, and chunks with a word of which not all is read
-  // int8: scales of K where they are not in one piece, and of V; of rows of q, and what their scores start from.
+  uint32_t* values;   // [words, padded], where V cannot, and chunks with a word that is read in part
+  // int8: scales of K that are not contiguous, and of V; scales of q's rows, and the start values of their scores.
   float *key_scales, *value_scales;  // [kPartition]
   float* q_scale;                    // [rows]
   int32_t* q_offset;                 // [rows]
 };
 
-// K and V of one head in one partition: where each chunk lies.
+// K and V of one head in one partition: the address of each chunk.
 struct PartitionKv {
   int32_t base, begin, end;                  // positions read: [begin, end)
-  ChunkPlace chunks[kKeyVectors];            // where K and V lie in chunks
-  const uint32_t* keys[kKeyVectors + 3];     // those that hold no position read point at one that does
+  ChunkPlace chunks[kKeyVectors];            // where K and V are in chunks
+  const uint32_t* keys[kKeyVectors + 3];     // entries without a position to read point at one with
   const float* key_scales[kKeyVectors + 3];  // int8
   int64_t key_stride;                        // from one word to the next
   const uint32_t* values[kKeyVectors];       // chunks of words
   int64_t value_stride;                      // from one word to the next
-  bool resumes = false;                      // sums of values go on from what is there
+  bool resumes = false;                      // sums of values continue from the stored ones
 
   int32_t first_chunk() const { return (begin - base) / 16; }
   int32_t last_chunk() const { return (end - 1 - base) / 16; }
@@ -95,14 +94,14 @@ inline void CopyScales(const KvLayer& kv, const void* base, const AttentionTile&
   }
 }
 
-// Element by element, for layouts without groups or with blocks that vectors do not fit.
+// Copies element by element, for layouts without groups or with blocks that vectors do not fit.
 inline void CopyKeys(const AttentionCall& call, const AttentionTile& tile, const PartitionKv& p, int32_t chunk,
                      uint32_t* to) {
   const KvLayer& kv = *call.kv;
   const int32_t group = KvGroup(kv), bits = 32 / group;
   for (int32_t lane = 0; lane < 16; ++lane) {
     const int32_t s = p.base + 16 * chunk + lane;
-    if (s < p.begin || s >= p.end) continue;  // that lane's scores are never looked at
+    if (s < p.begin || s >= p.end) continue;  // this lane's scores are never used
     const std::byte* head = HeadAt(kv, kv.k, *tile.item, tile.kv_head, s);
     for (int32_t d = 0; d < kv.head_dim; d += group) {
       uint32_t word = 0;
@@ -114,7 +113,7 @@ inline void CopyKeys(const AttentionCall& call, const AttentionTile& tile, const
   }
 }
 
-// With the scales of int8, one not yet written meeting a lane that is not looked at.
+// int8: with the scales; an unwritten scale only affects unused lanes.
 inline void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
   const bool in_place = InChunks(kv);
@@ -134,8 +133,8 @@ inline void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, cons
   }
 }
 
-// A chunk of V up to pair `pairs`, without the positions outside [from, to), counted from its first: they may never
-// have been written, and zero times that could be NaN.
+// A chunk of V up to pair `pairs`, without the positions outside [from, to), counted from its first: they may be
+// unwritten, and zero times their content could be NaN.
 inline void CopyWrittenValues(const uint32_t* from_chunk, int64_t stride, int32_t from, int32_t to, uint32_t* out) {
   for (int32_t i = from / 2; 2 * i < to; ++i) {
     const uint32_t even = 2 * i >= from ? 0xffffu : 0, odd = 2 * i + 1 < to ? 0xffff0000u : 0;
@@ -161,10 +160,10 @@ inline void CopyValues(const AttentionCall& call, const AttentionTile& tile, con
   }
 }
 
-// Chunk c of V, `from` where it lies; where a pair of bf16 is half read, copied to b.values.
+// Chunk c of V, in place at `from`; where only half of a bf16 pair is read, copied to b.values.
 inline const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
                                      const Buffers& b) {
-  if (call.kv->dtype == DType::kInt8) return from;  // any code is a number, and its weight zero
+  if (call.kv->dtype == DType::kInt8) return from;  // any code is a number; its weight is zero
   const int32_t position = p.base + 16 * c;
   const bool half_first = p.begin > position && p.begin % 2 != 0;
   const bool half_last = p.end < position + 16 && p.end % 2 != 0;
@@ -190,7 +189,7 @@ inline void PlaceValues(const AttentionCall& call, const AttentionTile& tile, co
   }
 }
 
-// int8: the scales of V, of the tile's KV head `h`, to b.value_scales.
+// int8: copies the scales of V of the tile's KV head `h` to b.value_scales.
 inline void PlaceValueScales(const AttentionCall& call, const AttentionTile& tile, int32_t h, const PartitionKv& p,
                              const Buffers& b) {
   const KvLayer& kv = *call.kv;

@@ -1,5 +1,5 @@
-// What rows of attention need of AVX-512 whatever K and V are stored as: what a tile's loops are given, powers of two,
-// sums and maxima over lanes, what a row sees.
+// AVX-512 code for rows of attention, for any format of K and V: arguments of a tile's loops, powers of two, sums and
+// maxima over lanes, visible columns.
 #pragma once
 
 #include <immintrin.h>
@@ -12,30 +12,30 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int32_t kGroupRows = 8;  // rows that go through the tiles together
+constexpr int32_t kGroupRows = 8;  // rows processed together
 constexpr int32_t kKeyVectors = kPartition / 16;
 
 // A few rows against a few vectors of 16 positions; a word is a group of elements (KvGroup).
 struct ScoreCall {
   const uint32_t* q;  // words, rows q_stride apart
   int64_t q_stride;
-  const int32_t* q_offset;      // int8: per row, what its sums start from
-  const uint32_t* const* keys;  // of each vector: words of the first dimensions, the next `stride` further on
+  const int32_t* q_offset;      // int8: start values of each row's sums
+  const uint32_t* const* keys;  // per vector: words of the first dimensions, the next `stride` later
   int64_t stride;
   int32_t words;                  // per position
   const float* const* scales;     // int8: of each vector's positions
-  const std::byte* const* ahead;  // of each vector: what is fetched meanwhile, a line for each that is read
+  const std::byte* const* ahead;  // per vector: addresses to prefetch, one line per line read
   float* scores;                  // [row * kPartition + 16 vector + lane]
 };
 
 // A few rows' weights of words [from, to) times their values, ascending, for the dimensions from first_dim on.
 struct WeighCall {
   const uint16_t* weights;        // rows kPartition apart
-  const uint32_t* const* chunks;  // word i lies at chunks[i / n] + i % n * stride, n words to a chunk of 16 positions
+  const uint32_t* const* chunks;  // word i is at chunks[i / n] + i % n * stride, n words to a chunk of 16 positions
   int32_t from, to;
   int64_t stride, first_dim;
-  bool resume;                    // added to what is there
-  const std::byte* const* ahead;  // as ScoreCall's, of each chunk
+  bool resume;                    // adds to the stored sums
+  const std::byte* const* ahead;  // as in ScoreCall, per chunk
   float* out;                     // rows `padded` apart; int8: the sums as int32
   int64_t padded;
 };
@@ -43,8 +43,8 @@ struct WeighCall {
 using ScoreFn = void (*)(const ScoreCall&);
 using WeighFn = void (*)(const WeighCall&);
 
-// 2^x for x <= 0 or little more, to 7.5e-5 (a 25th of what rounding to bf16 adds): a polynomial of degree 3 on [0, 1)
-// between two instructions that take no unit from the dot products.
+// 2^x for x <= 0 or little more, to 7.5e-5 (1/25 of the error of rounding to bf16): a polynomial of degree 3 on [0, 1)
+// between two instructions that do not compete with the dot products for units.
 inline __m512 RoughExp2(__m512 x) {
   const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = _mm512_set1_ps(0.078024514f);
@@ -54,12 +54,12 @@ inline __m512 RoughExp2(__m512 x) {
   return _mm512_scalef_ps(p, x);
 }
 
-// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it
-// gives is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax
-// needs.
+// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; the
+// result is rounded to bf16 or scales earlier sums). The exponent is computed with integers, on units that the rest of
+// softmax does not use.
 inline __m512 Exp2(__m512 x) {
   const __m512 magic = _mm512_set1_ps(12582912.0f);  // 1.5 * 2^23: the sum's low bits are x rounded
-  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // the second where one is NaN
+  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // returns the second operand where one is NaN
   const __m512 shifted = _mm512_add_ps(x, magic);
   const __m512 r = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));
   __m512 p = _mm512_set1_ps(0.009582853f);
@@ -85,7 +85,7 @@ inline float MaxLane(__m512 v) {
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
-// Lanes of the vector at `first` that lie within [from, to).
+// Lanes of the vector at `first` that are within [from, to).
 inline __mmask16 Within(int32_t first, int32_t from, int32_t to) {
   const int32_t low = from > first ? from - first : 0, high = to - first;
   const uint32_t below = high >= 16 ? 0xffffu : high <= 0 ? 0u : (1u << high) - 1u;
@@ -93,17 +93,17 @@ inline __mmask16 Within(int32_t first, int32_t from, int32_t to) {
   return static_cast<__mmask16>(below & ~skipped);
 }
 
-// Where a row's visible columns lie within the partition, and those of its group, which get weights (zeros around its
+// A row's visible columns within the partition, and its group's columns, which get weights (zeros outside the row's
 // own).
 struct ColumnRange {
   int32_t from, to;
 };
 
-// The largest score that a row sees is that of the lanes.
+// The largest score that a row attends to is the maximum over these lanes.
 inline __m512 RowMaximum(const float* scores, ColumnRange row) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   __m512 top0 = lowest, top1 = lowest;
-  const int32_t whole_from = (row.from + 31) / 32 * 32, whole_to = row.to / 32 * 32;  // columns that need no mask
+  const int32_t whole_from = (row.from + 31) / 32 * 32, whole_to = row.to / 32 * 32;  // columns without a mask
   auto mask_max = [&](int32_t c) {
     top0 = _mm512_mask_max_ps(top0, Within(c, row.from, row.to), top0, _mm512_loadu_ps(scores + c));
     top1 = _mm512_mask_max_ps(top1, Within(c + 16, row.from, row.to), top1, _mm512_loadu_ps(scores + c + 16));
@@ -117,8 +117,8 @@ inline __m512 RowMaximum(const float* scores, ColumnRange row) {
   return _mm512_max_ps(top0, top1);
 }
 
-// weigh(c, keep0, keep1) for each 32 columns that a row sees some of, keep making lanes zero that it does not;
-// clear(c) for the group's others.
+// Calls weigh(c, keep0, keep1) for each 32 columns with some that the row attends to, where keep zeroes the other
+// lanes; clear(c) for the group's other columns.
 template <class Weigh, class Clear>
 inline void ForColumns(ColumnRange row, ColumnRange group, Weigh weigh, Clear clear) {
   auto edge = [&](int32_t c) {
@@ -142,9 +142,9 @@ inline void ForColumns(ColumnRange row, ColumnRange group, Weigh weigh, Clear cl
   for (; c < group.to; c += 32) clear(c);
 }
 
-// SpreadHead (kv_layout.h), bit for bit, of `vectors` * 16 dimensions in runs of n, a power of two >= 16.
+// SpreadHead (kv_layout.h), with the same bits, for `vectors` * 16 dimensions in runs of n, a power of two >= 16.
 inline void SpreadVectors(__m512* x, int32_t vectors, int32_t n) {
-  // Lanes whose bit is set take partner - own, the others partner + own.
+  // Lanes with a set bit get partner - own, the others partner + own.
   auto signs = [](int bit) {
     return _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), static_cast<__mmask16>(bit), _mm512_set1_ps(-1.0f));
   };

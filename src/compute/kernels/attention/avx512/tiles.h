@@ -1,6 +1,6 @@
-// How a tile of attention goes through its partitions, whatever K and V are stored as; bf16.cc and int8.cc have the
+// How a tile of attention runs over its partitions, for any format of K and V; bf16.cc and int8.cc define the
 // arithmetic as a Format:
-//   kTileRows, VecsFor(rows): the most rows of its loops, and how many vectors at a time they take of K or V
+//   kTileRows, VecsFor(rows): the most rows of its loops, and the vectors of K or V that they process at a time
 //   Score(rows, vecs, fetch), Weigh(rows, vecs, fetch): its loops (rows.h)
 //   RoundQuery(call, head, b): one row of q to the front of b
 //   Weights(...): scores to weights (SoftmaxGroup)
@@ -12,8 +12,8 @@
 //   their sum (lanes by absolute position, then a fixed tree), and one sum of weighted values over positions,
 //   ascending;
 // - partitions are merged in ascending order by MergeRows.
-// Positions that a row does not see are skipped or have a weight of exact zero. So block size, chunking, neighbours,
-// threads and the splitting of long tiles change no bit.
+// Positions that a row does not attend to are skipped or have a weight of exact zero. So block size, chunking,
+// neighbours, threads and the splitting of long tiles change no bit.
 #pragma once
 
 #include <immintrin.h>
@@ -27,8 +27,8 @@
 namespace tactus::compute {
 namespace {
 
-// Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity,
-// sum and values 0.
+// Merges a partition's `n` rows, stride apart, into the earlier ones. Before a row's first partition: maximum
+// -infinity, sum and values 0.
 inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const float* sum, const float* part,
                       int64_t padded, float* state_maximum, float* state_sum, float* state) {
   for (int32_t r = 0; r < n; r += 16) {
@@ -38,7 +38,7 @@ inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const f
     if (sees == 0) continue;
     const __m512 m1 = _mm512_maskz_loadu_ps(rows, maximum + r), m0 = _mm512_maskz_loadu_ps(rows, state_maximum + r);
     const __m512 top = _mm512_max_ps(m0, m1), scale = _mm512_set1_ps(log2_scale);
-    // The first partition meets a state of zeros: what Exp2 makes of its -infinity, 2^-126, does not matter.
+    // The first partition is merged into a state of zeros, so Exp2's value for its -infinity, 2^-126, has no effect.
     const __m512 f0 = Exp2(_mm512_mul_ps(_mm512_sub_ps(m0, top), scale));
     const __m512 f1 = Exp2(_mm512_mul_ps(_mm512_sub_ps(m1, top), scale));
     _mm512_mask_storeu_ps(state_maximum + r, sees, top);
@@ -59,7 +59,7 @@ inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const f
   }
 }
 
-// A sum of zeros is +0 whether or not it was merged with others.
+// A sum of zeros is +0 whether or not it was merged.
 inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
   const __m512 inverse = _mm512_set1_ps(1.0f / sum);
   for (int32_t d = 0; d < head_dim; d += 16) {
@@ -68,7 +68,7 @@ inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out
   }
 }
 
-// f(row, index of its first element in a buffer whose tokens are `stride` apart), rows ascending.
+// Calls f(row, index of its first element in a buffer whose tokens are `stride` apart), rows ascending.
 template <class F>
 inline void ForRowsOf(const AttentionCall& call, const AttentionTile& tile, int64_t stride, F f) {
   const int32_t head_dim = call.kv->head_dim;
@@ -87,8 +87,8 @@ void RoundQueries(const AttentionCall& call, const AttentionTile& tile, const Bu
             [&](int32_t r, int64_t at) { Format::RoundQuery(call, call.q + at, b.FromRow(r, call.padded)); });
 }
 
-// Brings rows of a tile near: of q those of the tile to come, of the result this one's own. They lie in pieces, and
-// waiting for them costs a fifth of a short prompt.
+// Prefetches rows of a tile: of q for the next tile, of the result for this one. They are not contiguous, and waiting
+// for them costs a fifth of a short prompt.
 template <int kWrite>
 void FetchRows(const AttentionCall& call, const AttentionTile& tile, const float* base, int64_t stride) {
   const int64_t bytes = int64_t{tile.heads} * call.kv->head_dim * int64_t{sizeof(float)};
@@ -105,8 +105,8 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   RoundQueries<Format>(call, tile, b);
   Sums sums;
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
-  // The first partition is the state, which is what merging it into nothing would give (but for the sign of zeros: see
-  // WriteRow).
+  // The first partition becomes the state, which equals merging it into an empty state (except for the sign of zeros:
+  // see WriteRow).
   const int32_t first = rows.low[0] / kPartition, last = rows.last / kPartition;
   FetchRows<1>(call, tile, call.out, call.out_stride);
   if (next != nullptr) FetchRows<0>(call, *next, call.q, call.q_stride);

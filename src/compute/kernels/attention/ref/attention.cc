@@ -1,5 +1,5 @@
-// The specification of attention, one obvious loop each: two passes over all that a query sees, in double, rounded
-// once.
+// The specification of attention, in obvious loops: two passes over all positions that a query attends to, in double,
+// rounded once.
 #include "compute/kernels/attention/ref/attention.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void AttendRow(const float* q, const AttentionItem& item, int32_t position, int3
   auto scale_of = [&](const std::byte* head, int32_t s) {
     return kv.dtype == DType::kInt8 ? static_cast<double>(KvScale(kv, head, s % kv.block_size)) : 1.0;
   };
-  float turned[kMaxHeadDim];  // q as K is stored
+  float turned[kMaxHeadDim];  // q in K's stored form
   std::copy_n(q, kv.head_dim, turned);
   if (kv.dtype == DType::kInt8) SpreadHead(turned, kv.head_dim);
   auto score = [&](int32_t s) {

@@ -1,6 +1,6 @@
 // Products of packed weights by matrix tiles, for the set "amx" (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
-// AVX-512). bf16 always takes tiles. Integer sums have the same bits either way, so they go where they are faster: to
-// AVX-512, but for tokens of 16 bits over weights with one scale a row (docs/arm_amx.md). Tokens of f32 always go to
+// AVX-512). bf16 always uses tiles. Integer sums have the same bits either way, so they run where they are faster: on
+// AVX-512, except for 16-bit tokens over weights with one scale per row (docs/arm_amx.md). f32 tokens always run on
 // AVX-512.
 #include "compute/kernels/packed/amx/tile.h"
 #include "compute/kernels/packed/kernel.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kLeastTileRows = 16;
 
-// GCC's intrinsics paste the tile's number as text, which a template parameter is not; so the instructions are written
-// out. Volatile and with memory as an operand, they keep their order.
+// GCC's intrinsics paste the tile's number as text, which fails for a template parameter, so the instructions are
+// written out. Volatile and with memory as an operand, they keep their order.
 struct AmxTiles {
   static void Configure(const TileConfig& config) { __asm__ volatile("ldtilecfg %0" : : "m"(config)); }
   static void Release() { __asm__ volatile("tilerelease"); }

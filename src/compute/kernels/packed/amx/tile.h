@@ -1,15 +1,15 @@
-// Multiplies a panel with matrix tiles (Intel AMX), over a class Tiles of the instructions: the real ones in
-// packed.cc beside it, a software model of the manual's text in tests/compute/kernels/tile_model.h.
+// Multiplies a panel with matrix tiles (Intel AMX), over a class Tiles of the instructions: the real ones in packed.cc,
+// a software model of the manual's text in tests/compute/kernels/tile_model.h.
 //
-// A panel's codes lie as tdpbsud wants its second operand: row g of a tile is columns 4g .. 4g + 3 of 16 weight rows,
-// 64 bytes, rows 256 bytes apart; bf16 pairs likewise for tdpbf16ps. Tokens are the first operand as they lie.
+// A panel's codes have tdpbsud's layout for its second operand: row g of a tile is columns 4g .. 4g + 3 of 16 weight
+// rows, 64 bytes, rows 256 bytes apart; bf16 pairs likewise for tdpbf16ps. Tokens are the first operand as stored.
 // Registers: four tiles of sums, two of tokens (32 token rows), two of weights (32 weight rows), so that four loads
-// feed four products.
+// serve four products.
 //
 // Integer codes: tiles hold one block's sums, which are exact; scales are applied between blocks, in packed/packed.h's
-// order. bf16: the instruction adds 16 pairs by itself, then to the sum; an output's chain goes by 32 columns from the
-// row's start, the same for any number of tokens, but not that of vdpbf16ps: a set that uses these tiles uses them for
-// every batch.
+// order. bf16: the instruction adds 16 pairs, then adds the result to the sum. An output's chain proceeds by 32 columns
+// from the row's start, the same for any number of tokens. It differs from vdpbf16ps's chain, so a set with these tiles
+// uses them for every batch.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@
 namespace tactus::compute {
 namespace {
 
-// As ldtilecfg reads it.
+// The operand of ldtilecfg.
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
@@ -89,14 +89,14 @@ inline void StoreTiles(void* to, int64_t stride) {
   }
 }
 
-// A token block's columns of a panel: codes as bytes, scales as f32.
+// One token block's columns of a panel: codes as bytes, scales as f32.
 struct AmxChunk {
   alignas(64) std::byte opened[kTokenBlock * kPanelRows];
   alignas(64) float scales[kTokenBlock / 16][kPanelRows], minima[kTokenBlock / 16][kPanelRows];
   const std::byte* codes = nullptr;  // of the first block
   int64_t codes_each = 0;            // bytes from one block's codes to the next one's
   int64_t block = 0, blocks = 0;
-  int32_t zero = 0;  // v is a byte less this
+  int32_t zero = 0;  // v is a byte minus this
 };
 
 // 4-bit codes to bytes. zeros: [64], or null: a byte is then 4 * code + 64 - z.
@@ -148,7 +148,7 @@ inline void OpenUpper(const PackedTokens& x, int64_t first, int64_t rows, int64_
   }
 }
 
-// The sums of block b of a chunk, 32 weight rows from `slices` on, for the rows whose values begin at x.
+// The sums of block b of a chunk, 32 weight rows from `slices` on, for the rows with values from x on.
 template <class Tiles, bool kPair>
 void SumAmxBlock(const AmxChunk& chunk, int64_t b, int64_t slices, const std::byte* x, int64_t x_stride,
                  int32_t (*sums)[2 * kAmxRows]) {
@@ -218,7 +218,7 @@ void SumBf16Tokens(const PanelSums& run, int64_t first, int64_t tokens) {
   const int64_t rows0 = tokens < kAmxRows ? tokens : kAmxRows;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
   const std::byte* values = x.values + (run.first + first) * x.stride;
-  // The last pairs of a row, with zeros after them as tokens have.
+  // The last pairs of a row, padded with zeros as tokens are.
   alignas(64) std::byte tail[kAmxRows * kAmxGroupBytes] = {};
   std::memcpy(tail, panel + whole * kAmxGroupBytes, static_cast<size_t>((pairs - whole) * kAmxGroupBytes));
   Tiles::Configure(ConfigOf(rows0, tokens - rows0, kAmxRowBytes));

@@ -14,7 +14,7 @@ struct DotsVnni : BaseAvx2 {
   static constexpr bool kMerged = false;
   static constexpr int64_t kGroupColumns = 4, kXBytes = 4;
   static constexpr Opened kOpened = Opened::kNot;
-  // Eight sums or more hide what an instruction takes.
+  // Eight or more sums hide the instruction's latency.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows <= 3 ? 4 : 2; }
   using Codes = __m256i;
   using X = __m256i;

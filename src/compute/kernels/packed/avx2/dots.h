@@ -1,7 +1,7 @@
-// Integer dot products of AVX2 for packed/tile.h, three forms of them:
+// Three forms of AVX2's integer dot products for packed/tile.h:
 //   ByteDots    codes of few bits by 8-bit values: vpmaddubsw multiplies and adds neighbours in 16 bits, with
-//               saturation, so as many columns are added there as cannot reach it, then once widened to 32
-//   WideDots    any code of 8 bits by values of 8 or 16 bits: vpmaddwd, even and odd columns apart
+//               saturation, so only as many columns are added there as cannot reach it, then widened once to 32 bits
+//   WideDots    any 8-bit code by values of 8 or 16 bits: vpmaddwd, even and odd columns separately
 //   OpenedDots  the same with codes that were widened for many tiles; two columns are a group
 #pragma once
 
@@ -26,7 +26,7 @@ struct BaseAvx2 {
   static constexpr bool kOwnTile = false;
   static constexpr bool kVectorTerms = true;
   static constexpr bool HasLoop(int rows) { return rows >= 4; }
-  // Sums, two vectors of codes and a value: 15 registers of 16.
+  // Sums, two vectors of codes and a value: 15 of 16 registers.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
   static __m256i LoadBytes(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
   static void StoreBytes(std::byte* p, __m256i v) { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
@@ -46,12 +46,13 @@ struct BaseAvx2 {
   static Int Spread(int32_t v) { return _mm256_set1_epi32(v); }
   static Simd::F ToFloat(Int v) { return _mm256_cvtepi32_ps(v); }
   static Simd::F MulAdd(Simd::F a, Simd::F b, Simd::F c) { return _mm256_fmadd_ps(a, b, c); }
-  // A sum of q over a block is within 22 bits: as 256 * (16 bits) + 8 bits it meets (256 * z, z) in one vpmaddwd.
+  // A sum of q over a block is within 22 bits: as 256 * (16 bits) + 8 bits, one vpmaddwd multiplies it with (256 * z,
+  // z).
   static int32_t PackZero(int32_t zero) { return zero | zero << 24; }
   static int32_t PackSum(int32_t sum) {
     return (sum & 0xff) | static_cast<int32_t>(static_cast<uint32_t>(sum >> 8) << 16);
   }
-  // Writes eight of each, of which 8 / kSums count.
+  // Writes eight of each, of which 8 / kSums are valid.
   template <int kSums>
   static void Terms(const int32_t* from, int32_t factor, bool zeros, int32_t* start, float* total) {
     __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -94,7 +95,7 @@ struct WideDotsAvx2 : BaseAvx2 {
     __m256i even, odd;
   };
   static Codes Prepare(__m256i v) { return {_mm256_and_si256(v, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(v, 8)}; }
-  // Of every four values the first and third, then the second and fourth, as 16 bits.
+  // Orders every four values as first, third, second, fourth, as 16 bits.
   static void PrepareX(const std::byte* values, std::byte* to) {
     const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7,
                                            8, 9, 12, 13, 10, 11, 14, 15);
@@ -138,7 +139,7 @@ struct OpenedDotsAvx2 : WideDotsAvx2 {
   }
 };
 
-// kBits: of a code, at most.
+// kBits: most bits of a code.
 template <int kBits>
 struct ByteDotsAvx2 : BaseAvx2 {
   static constexpr bool kMerged = false;

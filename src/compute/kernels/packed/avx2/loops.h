@@ -1,9 +1,9 @@
-// The inner loops of AVX2's widest tiles in assembly: two vectors of weight rows by four to six rows of tokens, whose
-// sums, with two vectors of weights, one value and one product, are all 16 registers. Compilers do keep the sums
-// there, but copy them to memory at every turn (docs/measurements/assembly_against_intrinsics.md).
+// The inner loops of AVX2's widest tiles in assembly: two vectors of weight rows by four to six rows of tokens. Their
+// sums, two vectors of weights, one value and one product fill all 16 registers. Compilers keep the sums there, but
+// copy them to memory in every iteration (docs/measurements/assembly_against_intrinsics.md).
 //
-// A loop runs from w to end by kGroupBytes; x goes along. Rows of x lie kXStride of packed/tile.h apart: 128 bytes, or
-// 256 of 16-bit values, or 512 of f32.
+// A loop runs from w to end by kGroupBytes and advances x too. Rows of x are kXStride of packed/tile.h apart: 128
+// bytes, or 256 for 16-bit values, or 512 for f32.
 #pragma once
 
 #include <immintrin.h>
@@ -34,13 +34,13 @@ namespace {
 #define TACTUS_FLOATS(at, m)                                                                        \
   "vbroadcastss " at "(%[x]), %%ymm14\n\tvfmadd231ps %%ymm14, %%ymm12, %[a" #m "0]\n\tvfmadd231ps " \
   "%%ymm14, %%ymm13, %[a" #m "1]\n\t"
-// Even columns by the value at `at`, odd ones by the next, into vector v.
+// Even columns by the value at `at`, odd columns by the next, added to vector v.
 #define TACTUS_PAIR(at, m, v)                                                                             \
   "vpbroadcastd " at "(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm12, %%ymm14\n\tvpaddd %%ymm14, %[a" #m #v \
   "], %[a" #m #v "]\n\tvpbroadcastd " at                                                                  \
   "+4(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm13, %%ymm14\n\tvpaddd %%ymm14, %[a" #m #v "], %[a" #m #v "]\n\t"
 
-// ROW for every row, `at` and rows `stride` apart.
+// ROW for every row, with its address from `at`; rows are `stride` apart.
 #define TACTUS_ROWS4(ROW, at, stride) ROW(at, 0) ROW(at "+" stride, 1) ROW(at "+2*" stride, 2) ROW(at "+3*" stride, 3)
 #define TACTUS_ROWS5(ROW, at, stride) TACTUS_ROWS4(ROW, at, stride) ROW(at "+4*" stride, 4)
 #define TACTUS_ROWS6(ROW, at, stride) TACTUS_ROWS5(ROW, at, stride) ROW(at "+5*" stride, 5)
@@ -83,7 +83,7 @@ namespace {
                : [end] "r"(end), [mask] "m"(mask)                                 \
                : "memory", "cc", "ymm12", "ymm13", "ymm14", "ymm15")
 
-// A class with Run<kRows>(w, end, x, mask, sums): what is done for each 256 bytes of weights.
+// A class with Run<kRows>(w, end, x, mask, sums): the loop body for each 256 bytes of weights.
 #define TACTUS_DEFINE_LOOP(Name, BODY)                                                                              \
   struct Name {                                                                                                     \
     template <int kRows, class Vector>                                                                              \

@@ -1,5 +1,5 @@
-// vdpbf16ps over panels: lane n of a vector is row n's sum over the column pairs in ascending order, whatever the tile;
-// no lanes are added at the end. The instruction rounds to nearest even and treats subnormals as zero.
+// vdpbf16ps over panels: lane n of a vector is row n's sum over the column pairs in ascending order, for any tile; no
+// lanes are added at the end. The instruction rounds to nearest even and treats subnormals as zero.
 #include "compute/kernels/packed/avx512/tile.h"
 
 namespace tactus::compute {
@@ -12,10 +12,10 @@ inline constexpr int64_t kChunkUnits = 16;  // 16 KiB of weights
 struct TilePass {
   const std::byte* w;
   int64_t pairs;
-  const std::byte* x;  // first row at the first pair
+  const std::byte* x;  // first row, from the first pair
   int64_t x_stride;
   float* y;    // [rows][64]
-  bool first;  // nothing in y yet
+  bool first;  // y has no values yet
   Ahead ahead;
 };
 

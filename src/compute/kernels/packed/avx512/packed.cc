@@ -1,8 +1,8 @@
-// The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes
-// next. The products themselves: vnni.cc, bf16.cc, unrounded.cc.
+// The operators over packed weights of the AVX-512 set: distributes panels, finishes their sums and rounds the next
+// operator's input. The products themselves: vnni.cc, bf16.cc, unrounded.cc.
 //
-// A task is a panel, or a few small ones, times up to kTaskRows rows of tokens; its sums are on its stack. Tasks of
-// one panel are neighbours, so that its weights come from memory once.
+// A task is a panel, or a few small ones, times up to kTaskRows rows of tokens; its sums are on its stack. Tasks of one
+// panel are adjacent, so that its weights are read from memory once.
 #include "compute/kernels/packed/avx512/packed.h"
 
 #include "compute/kernels/packed/avx512/round.h"
@@ -12,16 +12,16 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kTaskRows = 192;  // whose sums a task holds: 48 KiB
-constexpr size_t kOutputsMax = 8;   // of one go
+constexpr int64_t kTaskRows = 192;  // token rows per task; their sums are 48 KiB
+constexpr size_t kOutputsMax = 8;   // per call
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
-// Of products that the CPU lacks an instruction for.
+// For products without an instruction on this CPU.
 const Ops& FallbackOps() {
 #if defined(TACTUS_HAS_KERNELS_AVX2)
   return Avx2Ops();
 #else
-  return PortableOps();  // not reached: RunnableOps gives this set only where no product needs another
+  return PortableOps();  // not reached: RunnableOps includes this set only where no product needs another
 #endif
 }
 
@@ -35,18 +35,18 @@ void SumPanel(const PanelRun& run) {
   run.x->format.integer() ? SumPanelVnni(run) : SumPanelBf16(run);
 }
 
-// How a product is cut: groups of `panels_each` panels times token blocks.
+// How a product is divided: groups of `panels_each` panels times token blocks.
 struct Cut {
   int64_t token_blocks = 1, panels_each = 1;
 };
 
-// `panel_ns`: about what one panel takes for all rows, here only so that a task is neither too long nor too short.
+// `panel_ns`: approximate time of one panel for all rows; only limits the length of tasks.
 Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
   Cut cut;
   cut.token_blocks = CeilDiv(rows, kTaskRows);
   const auto by_time = static_cast<int64_t>(panel_ns / kTaskMaxNs) + 1;
   const int64_t by_threads = panels > 0 ? CeilDiv(int64_t{4} * threads, panels) : 1;
-  // More blocks only while each keeps a few full tiles.
+  // More blocks only while each has a few full tiles.
   const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, rows / (4 * kTileTokens)));
   cut.token_blocks = MaxOf(cut.token_blocks, wanted);
   if (cut.token_blocks == 1) {
@@ -56,8 +56,8 @@ Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
   return cut;
 }
 
-// Which panels and tokens a task takes. Every panel meets all tokens of a pass before the next panel does, so that
-// weights come from memory once per pass, and the tokens of a pass, read for every panel, stay in the caches.
+// The panels and tokens of each task. Every panel is multiplied with all tokens of a pass before the next panel, so
+// that weights are read from memory once per pass, and a pass's tokens, read for every panel, stay in the caches.
 class TaskOrder {
  public:
   struct Place {
@@ -76,7 +76,7 @@ class TaskOrder {
   }
 
  private:
-  static constexpr int64_t kPassBytes = int64_t{4} << 20;  // of tokens: well within a shared cache
+  static constexpr int64_t kPassBytes = int64_t{4} << 20;  // bytes of tokens: well within a shared cache
   int64_t groups_, blocks_, blocks_each_ = 1;
 };
 
@@ -90,7 +90,7 @@ double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   return arithmetic > reading ? arithmetic : reading;
 }
 
-// The terms of every matrix of a product (one where their blocks and zeros agree), in the caller's workspace.
+// The terms of every matrix of a product (one set where their blocks and zeros agree), in the caller's workspace.
 class ProductTerms {
  public:
   ProductTerms(ThreadPool& pool, const PackedTokens& x, Workspace scratch) : pool_(pool), x_(x), scratch_(scratch) {}
@@ -136,13 +136,13 @@ struct TaskTokens {
         rows((end - first) * x.format.parts) {}
 };
 
-// Turns a panel's sums into values: the scale of a row of one block, bias.
+// Converts a panel's sums to values: the scale of rows with one block, bias.
 struct Finish {
   const float* sums;
-  const float* scales;  // [64], null: applied already
-  const float* bias;    // of this panel's rows, null: none
-  int64_t rows;         // of the matrix in this panel
-  int64_t parts;        // of a token
+  const float* scales;  // [64]; null: already applied
+  const float* bias;    // of this panel's rows; null: none
+  int64_t rows;         // the matrix's rows in this panel
+  int64_t parts;        // parts per token
 
   Finish(const PanelRun& run, const float* bias_or_null)
       : sums(run.sums),
@@ -159,7 +159,7 @@ struct Finish {
 
   __mmask16 Lanes(int j) const { return Simd::LaneLess(static_cast<int>(rows) - 16 * j); }
 
-  // Vector j of the token, counted from the first of the run.
+  // Vector j of the token, counted from the run's first.
   __attribute__((always_inline)) __m512 Value(int64_t token, int j) const {
     const float* from = sums + token * parts * kPanelRows + 16 * j;
     __m512 v = _mm512_load_ps(from);
@@ -226,7 +226,7 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
     alignas(64) float sums[kTaskRows * kPanelRows];
     const auto [group, block] = order.At(task);
     const TaskTokens tokens(x, block, cut.token_blocks);
-    // Tasks go round the threads, more or less: this thread's next.
+    // Threads take tasks roughly in turn: this thread's next task.
     const int64_t next_group = order.At(task + pool.threads()).group;
     const int64_t last = MinOf(panels, (group + 1) * cut.panels_each) - 1;
     for (int64_t p = group * cut.panels_each; p <= last; ++p) {
@@ -253,8 +253,8 @@ namespace {
 
 constexpr int64_t kGatedRows = kTaskRows / 2;
 
-// One task of the gated product makes whole blocks of `out`: a panel of gate and up each, or two where a block of
-// tokens spans two panels.
+// One task of the gated product computes whole blocks of `out`: one panel each of gate and up, or two where a token
+// block spans two panels.
 struct Gated {
   const PackedTokens& x;
   const PackedMatrix& gate;
@@ -263,10 +263,10 @@ struct Gated {
   const float* up_bias;
   const PackedTokens& out;
   TokenTerms gate_terms, up_terms;
-  int64_t each;  // panels of a task
+  int64_t each;  // panels per task
 
   // silu(gate) * up of a panel for some tokens: 64 columns of `values`, whose rows have each * 64. `after`: the panel
-  // that this thread will likely read next.
+  // that this thread will probably read next.
   void Panel(int64_t panel, int64_t after, const TaskTokens& tokens, float* values) const {
     alignas(64) float gate_sums[kGatedRows * kPanelRows], up_sums[kGatedRows * kPanelRows];
     PanelRun run;
@@ -317,7 +317,7 @@ struct Gated {
       const float* from = values + (t - first) * columns - column;
       RoundColumns(t, column, columns, out, [from](int64_t c) { return _mm512_load_ps(from + c); });
     }
-    // Half of the 128 columns that a row is padded to may lie beyond the last panel.
+    // Rows are padded to 128 columns, half of which may be beyond the last panel.
     const int64_t done = column + columns, padded = PackedTokens::PaddedCols(out.cols);
     if (group * each + each < panels || done >= padded) return;
     for (int64_t t = first; t < end; ++t) {
@@ -349,7 +349,7 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
 
 namespace {
 
-// 1 / sqrt(mean(x^2) + eps), as rms_norm sums it.
+// 1 / sqrt(mean(x^2) + eps), summed as in rms_norm.
 float PackInverseRms(const float* x, int64_t cols, float eps) {
   __m512 acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
   int64_t i = 0;

@@ -1,5 +1,5 @@
-// Rounds f32 values into packed tokens (compute/kernels/packed/packed.h), a block of 128 columns in registers at a
-// time. Internal linkage.
+// Rounds f32 values to packed tokens (compute/kernels/packed/packed.h), a block of 128 columns in registers at a time.
+// Internal linkage.
 #pragma once
 
 #include "compute/kernels/packed/packed.h"
@@ -19,7 +19,7 @@ inline __m256i SumEach(const __m512i (&v)[8]) {
   for (int i = 0; i < 2; ++i)
     fours[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
                                 _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
-  // Quarters of a register hold parts of the same sums: 0 and 2, 1 and 3, then those together.
+  // Quarters of a register hold parts of the same sums: adds 0 and 2, 1 and 3, then those.
   const __m512i halves =
       _mm512_add_epi32(_mm512_shuffle_i32x4(fours[0], fours[1], 0x44), _mm512_shuffle_i32x4(fours[0], fours[1], 0xee));
   const __m512i whole =
@@ -33,8 +33,8 @@ inline __m512i LargestOfFour(__m512i v) {
   return _mm512_max_epu32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
 }
 
-// Lanes of the four neighbours that hold the largest magnitude, the first such, in the vector that has them; the others
-// have none. Returns their first column.
+// Lanes of the first four neighbours with the largest magnitude, in their vector; none in the others. Returns their
+// first column.
 template <int kVectors>
 inline int32_t FindWide(const __m512i* magnitudes, __mmask16* lanes) {
   __m512i fours[kVectors], most = _mm512_setzero_si512();
@@ -48,11 +48,11 @@ inline int32_t FindWide(const __m512i* magnitudes, __mmask16* lanes) {
   return first;
 }
 
-// The kTokenBlock columns from column `first` of a row; what is left over stays in v.
+// Rounds the kTokenBlock columns from column `first` of a row; leaves the remainder in v.
 inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row, int64_t first,
                                                      const PackedTokens& out) {
   const TokenFormat& f = out.format;
-  // Magnitudes compare as integers do, and those of infinities and NaN are the largest.
+  // Magnitudes compare as integers, with infinities and NaN on top.
   __m512i top[8];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) top[i] = _mm512_castps_si512(_mm512_abs_ps(v[i]));
@@ -74,7 +74,7 @@ inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row
     const __m512 reach = _mm512_mask_mov_ps(narrow_reach, lanes[i], wide_reach);
     top[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(top[i]), reach));
   }
-  float scale[4], inverse[4];  // of 32 columns
+  float scale[4], inverse[4];  // per 32 columns
   const int each = f.block / 32;
   for (int i = 0; i < 4; i += each) {
     __m512i most = _mm512_max_epi32(top[2 * i], top[2 * i + 1]);
@@ -100,28 +100,29 @@ inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * i), _mm512_cvtepi32_epi8(q[i]));
   }
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.sums + row * out.sum_count() + first / 16), SumEach(q));
-  const auto store_upper = [&](int vector, WideGroup* group) {  // its four lanes to the front, then their upper bytes
+  const auto store_upper = [&](int vector, WideGroup* group) {  // moves its four lanes to the front, then stores their
+                                                                // upper bytes
     const __m512i four = _mm512_maskz_compress_epi32(lanes[vector], q[vector]);
     const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(four, _mm512_set1_epi32(128)), 8);
     const int32_t bytes = _mm_cvtsi128_si32(_mm512_cvtepi32_epi8(upper));
     __builtin_memcpy(group->upper, &bytes, sizeof bytes);
   };
-  const int vectors = f.wide / 16;  // of one group's columns
+  const int vectors = f.wide / 16;  // vectors per group
 #pragma GCC unroll 8
   for (int i = 0; i < 8 && vectors > 0; ++i) {
     if (lanes[i] != 0) store_upper(i, wide + i / vectors);
   }
 }
 
-// The kTokenBlock columns from column `first` of a token.
+// Rounds the kTokenBlock columns from column `first` of a token.
 inline __attribute__((always_inline)) void RoundBlock(__m512 (&v)[8], int64_t token, int64_t first,
                                                       const PackedTokens& out) {
   RoundPart(v, token * out.format.parts, first, out);
   if (out.format.parts == 2) RoundPart(v, 2 * token + 1, first, out);
 }
 
-// Columns [first, first + columns) of a token, for integers whole blocks; load(c) gives the 16 values from column c,
-// zeros beyond the matrix.
+// Rounds columns [first, first + columns) of a token, for integers whole blocks; load(c) returns the 16 values from
+// column c, zeros beyond the matrix.
 template <class Load>
 void RoundColumns(int64_t token, int64_t first, int64_t columns, const PackedTokens& out, Load load) {
   if (out.format.values == TokenValues::kF32) {

@@ -1,20 +1,19 @@
-// vpdpbusd: each lane of 32 bits adds four products of an unsigned code and a signed token value. A block's sum starts
-// at -offset * (sum of its token values), so that codes are used as stored, or with zero points as 64 + v. Sums of a
-// block are exact; what follows is packed/packed.h's.
+// vpdpbusd: each 32-bit lane adds four products of an unsigned code and a signed token value. A block's sum starts at
+// -offset * (sum of its token values), so that codes are used as stored, or with zero points as 64 + v. Sums of a block
+// are exact; packed/packed.h defines the rest.
 #include "compute/kernels/packed/avx512/vnni_tile.h"
 
 namespace tactus::compute {
 namespace {
 
-// Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass
-// over them. A tile alone takes few: a chunk's scales are read before its codes and should have been fetched by then.
+// Columns of a panel per chunk. Codes of 512 columns fill two thirds of the L1 cache, which is best when many tiles use
+// them. A single tile uses few: a chunk's scales are read before its codes and must have been prefetched by then.
 inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChunkTiles = 12;
-// Rows of a tile. Of up to three, a block's integer sums and y fit the registers together, so that a block's end
-// touches no memory; on Zen 5, where stores of 64 bytes take two cycles each, those do best. Of more, y rests in memory
-// between blocks; on Intel's processors, where a dot product's result is waited for longer, six do best, and on Zen 5
-// four where blocks begin with wide groups. Up to four are one tile everywhere, because reading the weights is what
-// limits them. Codes of 4 bits for few rows are taken apart by every tile; for more the first tile leaves them as
-// bytes, which costs it its stores. All measured.
+// Rows of a tile. With up to three, a block's integer sums and y fit the registers together, so that a block's end
+// needs no memory; this is best on Zen 5, where a store of 64 bytes takes two cycles. With more, y is in memory between
+// blocks. Six are best on Intel's processors, where dot products have a longer latency, and four on Zen 5 where blocks
+// begin with wide groups. Up to four rows form one tile everywhere, because reading the weights limits them. For few
+// rows every tile unpacks 4-bit codes itself; for more rows the first tile stores them as bytes. All measured.
 inline constexpr int64_t kTileRowsMost = 6, kTileRowsOfZen = 3, kTileRowsOfZenWide = 4, kTileRowsOfFew = 4;
 inline constexpr int64_t kFewRows = 8, kFewRowsUnscaled = 16;
 inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
@@ -43,7 +42,7 @@ TileFn TileOf(int64_t rows) {
   return kTiles[rows - 1];
 }
 
-// wide: TokenFormat's, of kMixed or kMixedFine.
+// wide: TokenFormat::wide of kMixed or kMixedFine.
 template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
 TileFn WideTileOf(int32_t wide, int64_t rows) {
   constexpr int kGroups = kSteps == kTokenSteps ? 2 : 1;
@@ -80,7 +79,7 @@ TileFn FourBitTileOf(const PackedMatrix& w, int32_t wide, int64_t rows) {
                      : BlockTileOf<Codes::kNibbles, kKept>(w, wide, rows);
 }
 
-// bytes: the codes are bytes by now.
+// bytes: the codes have been unpacked to bytes.
 TileFn PickTile(const PackedMatrix& w, int32_t wide, int64_t rows, bool bytes, Kept kept) {
   if (w.block == 0) return WideTileOf<Codes::kBytes, Kept::kNo, Scales::kNone, kTokenSteps>(wide, rows);
   if (bytes) return BlockTileOf<Codes::kBytes, Kept::kNo>(w, wide, rows);
@@ -145,7 +144,7 @@ TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatr
   return terms;
 }
 
-// Sums of 16 columns each become the blocks', neighbours added until one is left.
+// Adds neighbouring sums of 16 columns until one per block is left.
 void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const TokenTerms& terms) {
   const int64_t sums_each = BlockColumns(w) / kSumColumns, sum_count = x.sum_count();
   const __m512i factor = _mm512_set1_epi32(w.has_zeros ? -kZeroPointOffset : -w.zero);
@@ -160,7 +159,7 @@ void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, 
       const __mmask16 lanes = FirstLanes(blocks);
       const int64_t at = row * terms.stride + first;
       _mm512_mask_storeu_epi32(terms.start + at, lanes, _mm512_mullo_epi32(v, factor));
-      // Blocks of 16 columns share a scale in pairs.
+      // Pairs of blocks of 16 columns share a scale.
       const float* from = x.scales + row * x.scale_count() + first * BlockColumns(w) / x.format.block;
       const __m512 scale =
           BlockColumns(w) >= 32
@@ -203,7 +202,7 @@ void SumPanelVnni(const PanelRun& run) {
   static const bool intel = __builtin_cpu_is("intel") != 0;
   const bool few = run.rows <= (u4 ? kFewRows : scaled ? kTileRowsOfFew : kFewRowsUnscaled);
   walk.tokens_max = intel ? kTileRowsMost : few ? kTileRowsOfFew : wide > 0 ? kTileRowsOfZenWide : kTileRowsOfZen;
-  // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.
+  // Scales are read when a chunk begins. Two tiles over 8-bit codes are faster without: measured.
   walk.lead_bytes = scaled && (u4 || run.rows > 2 * walk.tokens_max) ? kAheadBytes : 0;
   const bool alone = run.rows <= walk.tokens_max, many = run.rows > kLongChunkTiles * walk.tokens_max;
   const bool keep = u4 && !few;

@@ -1,10 +1,10 @@
-// The assembly of a tile of integer codes over the blocks of a chunk: vnni_tile.h, which alone includes this, says what
-// it is for and names its operands. Why not intrinsics: docs/measurements/assembly_against_intrinsics.md.
+// The assembly of a tile of integer codes over the blocks of a chunk. Only vnni_tile.h includes this; it explains the
+// purpose and names the operands. Why not intrinsics: docs/measurements/assembly_against_intrinsics.md.
 //
 // Registers: codes in zmm24-27, at a block's end scales; a broadcast in zmm28; the mask of 4 bits in zmm29; in zmm30
-// the bit that tells the halves of bytes apart. Up to three rows: y of 0 and 1 in zmm0-7, of 2 in zmm20-23, integer
-// sums in zmm8-19. More rows: integer sums in zmm0-23, four each, and y in memory. [i] holds an address while rows are
-// gone through, [k] is free between the uses that are in sight.
+// the bit that distinguishes the halves of bytes. Up to three rows: y of rows 0 and 1 in zmm0-7, of row 2 in zmm20-23,
+// integer sums in zmm8-19. More rows: integer sums in zmm0-23, four each, and y in memory. [i] holds an address during
+// loops over rows; [k] is free between its visible uses.
 #pragma once
 
 // clang-format off
@@ -59,7 +59,7 @@
   "vpandd " #at "+128(%[w]), %%zmm29, %%zmm26\n\t" \
   "vpandd " #at "+192(%[w]), %%zmm29, %%zmm27\n\t"
 #define TACTUS_HIGH(at) TACTUS_SHIFT("vpsrlw $4", at) TACTUS_MASK
-// By way of a register that is free there.
+// Uses `free`, a register that is free at that point, for the address.
 #define TACTUS_OFFSETS(free) \
   "mov %[scales], " free "\n\t" \
   "vpaddb 16384+0(" free "), %%zmm24, %%zmm24\n\t" \
@@ -68,7 +68,7 @@
   "vpaddb 16384+192(" free "), %%zmm27, %%zmm27\n\t"
 #define TACTUS_LOW_ZEROED(at) TACTUS_SHIFT("vpsllw $2", at) TACTUS_MASK TACTUS_OFFSETS("%[i]")
 #define TACTUS_HIGH_ZEROED(at) TACTUS_SHIFT("vpsrlw $2", at) TACTUS_MASK TACTUS_OFFSETS("%[i]")
-// Groups of four columns, 0 to 3 of 16, and what follows them.
+// Groups of four columns, 0 to 3 of 16, and the advance after them.
 #define TACTUS_BYTES0 TACTUS_BYTES(0)
 #define TACTUS_BYTES1 TACTUS_BYTES(256)
 #define TACTUS_BYTES2 TACTUS_BYTES(512)
@@ -84,7 +84,7 @@
 #define TACTUS_ZEROED2 TACTUS_LOW_ZEROED(256)
 #define TACTUS_ZEROED3 TACTUS_HIGH_ZEROED(256)
 #define TACTUS_ZEROED_NEXT TACTUS_NIBBLES_NEXT
-// Codes that were taken apart are left as bytes for the tiles to come, or not.
+// Stores unpacked codes as bytes for the following tiles, or not.
 #define TACTUS_KEEP(at) TACTUS_STORE(#at, "(%[kept])", 24, 25, 26, 27)
 #define TACTUS_KEEP_NEXT "add $1024, %[kept]\n\t"
 #define TACTUS_DROP(at)
@@ -122,9 +122,9 @@
   TACTUS_##CODES##3 TACTUS_##LEAVE(768) TACTUS_ROWS(N, TACTUS_ROW3) \
   TACTUS_##CODES##_NEXT TACTUS_##LEAVE##_NEXT "add $16, %[x]\n\t"
 
-// ---- a block's begin ----
+// ---- a block's start ----
 
-// Sums start at the row's term, or with wide groups at 256 times the products of their upper bytes, and the term added.
+// Sums start at the row's term; with wide groups, at 256 times the products of their upper bytes plus the term.
 #define TACTUS_BEGIN(address, a, b, c, d, e, f, g, h, o) \
   "vpbroadcastd " address ", %%zmm" #a "\n\t" \
   "vmovdqa64 %%zmm" #a ", %%zmm" #b "\n\t" \
@@ -139,9 +139,9 @@
 #define TACTUS_RAISE_AND_ADD(address, a, b, c, d, e, f, g, h, o) \
   TACTUS_RAISE(address, a, b, c, d, e, f, g, h, o) \
   "vpbroadcastd " address ", %%zmm28\n\t" TACTUS_FOUR("vpaddd %%zmm28", a, b, c, d)
-// A wide group's codes from its first column, [k]; `at`: from the block's first code to those of the group's
-// columns, as halves of bytes; its address lies `place` beyond the row's. The bit that tells the half is 4, which is by
-// how much the upper one is shifted. (A rotation would take a slot of the dot products.)
+// A wide group's codes from its first column, [k]. `at`: offset from the block's first code to the group's columns, in
+// half bytes; the group's address is `place` beyond the row's. The bit that selects the half has the value 4, which is
+// the shift for the upper half. (A rotation would occupy an execution slot of the dot products.)
 #define TACTUS_WIDE_BYTES(address, place, at) \
   "shl $6, %[k]\n\t" TACTUS_LOAD("2*" #at "*%c[unit]", "(%[w], %[k])", 24, 25, 26, 27)
 #define TACTUS_WIDE_HALVES(address, place, at) \
@@ -173,7 +173,7 @@
 #define TACTUS_GROUPS2(CODES, N) TACTUS_GROUPS1(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE1)
 #define TACTUS_GROUPS4(CODES, N) \
   TACTUS_GROUPS2(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE2) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE3)
-// By the number of wide groups of a block. With minima codes have no offset, and terms are 0.
+// By the number of wide groups per block. With minima codes have no offset, and terms are 0.
 #define TACTUS_START0(CODES, RAISE, N) TACTUS_TERMS(N, TACTUS_BEGIN, "%[start]")
 #define TACTUS_START(CODES, RAISE, GROUPS, N) \
   TACTUS_TERMS(N, TACTUS_CLEAR, "%[start]") TACTUS_GROUPS##GROUPS(CODES, N) TACTUS_TERMS(N, RAISE, "%[start]") \

@@ -1,5 +1,5 @@
-// The assembly of a whole tile: what a block ends with, and the loop around blocks. Included by vnni_tile.h alone,
-// after vnni_asm.h, whose conventions hold here.
+// The assembly of a whole tile: a block's end, and the loop around blocks. Only vnni_tile.h includes it, after
+// vnni_asm.h, whose conventions apply here.
 #pragma once
 
 // clang-format off
@@ -48,7 +48,7 @@
   "vfmadd213ps " #o "+128(%[y]), %%zmm28, %%zmm" #c "\n\t" \
   "vfmadd213ps " #o "+192(%[y]), %%zmm28, %%zmm" #d "\n\t"
 #define TACTUS_LEAVE_Y(address, a, b, c, d, e, f, g, h, o) TACTUS_STORE(#o, "(%[y])", a, b, c, d)
-// By the number of rows: where y is.
+// Location of y, by the number of rows.
 #define TACTUS_IN_REGISTERS(DO, REST) DO
 #define TACTUS_IN_MEMORY(DO, REST) REST
 #define TACTUS_Y1 TACTUS_IN_REGISTERS

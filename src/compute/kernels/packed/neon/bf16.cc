@@ -1,6 +1,5 @@
-// bfdot: each f32 lane takes two neighbouring products per instruction, which is what a lane of a packed panel holds.
-// Its rounding is the instruction's (nearest odd inside, subnormals are zero), so the chain of an output is the same
-// for every tile.
+// bfdot: each f32 lane adds two neighbouring products per instruction, the pair that a lane of a packed panel holds. It
+// rounds to odd internally and flushes subnormals to zero, so the chain of an output is the same for every tile.
 #include "compute/kernels/packed/operators.h"
 
 #include <arm_neon.h>

@@ -1,5 +1,5 @@
-// The operators over packed weights of the Arm set with FEAT_DotProd (compiled for it). Everything else is the portable
-// set's, which is NEON on this architecture. bf16 weights go to bf16.cc where the CPU has FEAT_BF16.
+// The operators over packed weights of the Arm set with FEAT_DotProd (compiled for it). All others are the portable
+// set's, which is NEON on this architecture. bf16 weights run in bf16.cc where the CPU has FEAT_BF16.
 #include "compute/kernels/packed/bf16_tile.h"
 #include "compute/kernels/packed/chunks.h"
 #include "compute/kernels/packed/kernel.h"

@@ -1,5 +1,4 @@
-// Integer dot products of Arm for packed/tile.h, each part compiled where the file that includes it is for that
-// extension.
+// Integer dot products of Arm for packed/tile.h, each part compiled only in files that are compiled for its extension.
 #pragma once
 
 #include <arm_neon.h>
@@ -12,7 +11,7 @@
 namespace tactus::compute {
 namespace {
 
-// What all of them share: vectors, and the arithmetic after a block.
+// Shared base: vectors, and the arithmetic after a block.
 struct NeonBase {
   using Int = int32x4_t;
   using Codes = int8x16_t;
@@ -57,7 +56,7 @@ struct NeonBase {
 };
 
 #if defined(__ARM_FEATURE_DOTPROD)
-// sdot multiplies signed bytes: codes of 8 bits go in less 128. Codes of 4 bits are signed as they are.
+// sdot multiplies signed bytes: 128 is subtracted from 8-bit codes. 4-bit codes are valid signed bytes.
 struct DotsDotprod : NeonBase {
   static constexpr int32_t kCodeOffset = 128;
   static Codes Prepare(uint8x16_t v) { return vreinterpretq_s8_u8(veorq_u8(v, vdupq_n_u8(0x80))); }
@@ -71,7 +70,7 @@ struct NibbleDotsDotprod : DotsDotprod {
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 // usmmla multiplies two rows of 8 unsigned codes by two of 8 signed values: two weight rows by two tokens. Two groups
-// of four columns of four weight rows, zipped, are two such pairs of rows. A lone token takes usdot.
+// of four columns of four weight rows, zipped, are two such pairs of rows. A single token uses usdot.
 struct DotsI8mm : NeonBase {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = true;

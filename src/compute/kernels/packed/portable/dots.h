@@ -1,5 +1,5 @@
-// Integer dot products for packed/tile.h in compiler vector types of 16 bytes; SSE2's and NEON's widening products
-// where the target has them.
+// Integer dot products for packed/tile.h in compiler vector types of 16 bytes, with SSE2's and NEON's widening products
+// where available.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct DotsPortable {
   static U32 Low(U32 v) { return v & 0x0f0f0f0fu; }
   static U32 High(U32 v) { return (v >> 4) & 0x0f0f0f0fu; }
   static Codes Prepare(U32 v) { return {v & 0x00ff00ffu, (v >> 8) & 0x00ff00ffu}; }
-  // Of every four values the first and third, then the second and fourth, as 16 bits.
+  // Orders every four values as first, third, second, fourth, as 16 bits.
   static void PrepareX(const std::byte* values, std::byte* to) {
     for (int64_t c = 0; c < kChunkColumns; c += 4, to += 8) {
       const auto at = [values, c](int i) { return static_cast<int16_t>(static_cast<int8_t>(values[c + i])); };
@@ -99,9 +99,9 @@ struct DotsPortable {
   static Int Spread(int32_t v) { return Int{v, v, v, v}; }
   static Simd::F ToFloat(Int v) { return __builtin_convertvector(v, Simd::F); }
 
-  // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; their sum is
+  // a * b + c rounded once, on machines without an instruction for it. The product is exact in a double; the sum is
   // rounded to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding
-  // to odd", 2008), so that the rounding to f32 sees on which side of a tie it lies.
+  // to odd", 2008), so that the rounding to f32 resolves ties correctly.
   static float Fused(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF)
     return __builtin_fmaf(a, b, c);
@@ -133,7 +133,7 @@ struct DotsPortable {
   static Simd::F SecondBf16(U32 v) { return AsFloats(v & 0xffff0000u); }
 };
 
-// Codes that were opened: two columns are a group.
+// Codes that were widened: two columns are a group.
 struct OpenedDotsPortable : DotsPortable {
   static constexpr int64_t kGroupColumns = 2, kXBytes = 4;
   using Codes = U32;

@@ -1,5 +1,5 @@
-// The specification of the operators over packed weights: compute/kernels/packed/packed.h's arithmetic as it is written
-// there, one element at a time. Sums of products of floats are f32, columns ascending.
+// The specification of the operators over packed weights: compute/kernels/packed/packed.h's arithmetic literally, one
+// element at a time. Sums of products of floats are f32, columns ascending.
 #include <cmath>
 #include <cstring>
 
@@ -88,7 +88,7 @@ float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n
   return bias != nullptr ? y + bias[n] : y;
 }
 
-// The first four neighbours among `wide` columns that hold the largest magnitude, NaN above infinity above all others.
+// The first four neighbours among `wide` columns with the largest magnitude, NaN above infinity above all others.
 int64_t WideFirst(const float* values, int64_t wide) {
   uint32_t largest = 0;
   int64_t first = 0;
@@ -101,7 +101,7 @@ int64_t WideFirst(const float* values, int64_t wide) {
   return first;
 }
 
-// Rounds a block of a row; values: out, what is left over.
+// Rounds a block of a row; values: receives the remainder.
 void RoundPart(float* values, int64_t row, int64_t first, const PackedTokens& out) {
   const TokenFormat& f = out.format;
   bool wide[kTokenBlock] = {};

@@ -1,6 +1,6 @@
 // The specification of the operators over rows, one obvious loop each. Not for speed; allocation-free but
-// single-threaded. Linear sums in f32, columns ascending, one rounding per product and per sum; everything else
-// computes in double and rounds once.
+// single-threaded. Linear operators sum in f32, columns ascending, with one rounding per product and per sum; all
+// others compute in double and round once.
 #include "compute/kernels/rows/ref/rows.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void NormRows(const float* x, int64_t tokens, int64_t dim, const float* weight, 
   }
 }
 
-// The angle is a product of two f32, as models are trained with; its cosine and sine are exact.
+// The angle is a product of two f32, as in training; its cosine and sine are exact.
 void RotateHeads(float* rows, int32_t position, int32_t heads, int32_t head_dim, const RopeTable& rope) {
   const int32_t half = rope.rotary_dim / 2;
   for (int32_t h = 0; h < heads; ++h) {

@@ -1,4 +1,4 @@
-// The specification of the operators over rows (compute/kernels/ops.h): set "ref". rows.cc says how it rounds.
+// The specification of the operators over rows (compute/kernels/ops.h): set "ref". rows.cc states the rounding.
 #pragma once
 
 #include "compute/kernels/ops.h"
