@@ -14,7 +14,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 # A first argument that is not a flag is the model; otherwise the default model is fetched.
 if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then
   case " $* " in
-    *" --help "*|*" --print-config "*) ;;
+    *" --help "*|*" --help-all "*|*" --print-config "*) ;;
     *)
       model=$("$root/scripts/get_default_model.sh")
       set -- "$model" "$@"   # named smollm2-135m after its cache folder, unless another name is given

@@ -94,7 +94,7 @@ def presets_in(help_text: str) -> list[str]:
 
 def presets_of(tactus: pathlib.Path) -> list[str]:
     return presets_in(
-        subprocess.run([str(tactus), "serve", "--help"], capture_output=True, text=True, check=True).stdout
+        subprocess.run([str(tactus), "serve", "--help-all"], capture_output=True, text=True, check=True).stdout
     )
 
 

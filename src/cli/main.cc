@@ -1,8 +1,11 @@
 // `tactus <command> [arguments]`: the table of commands.
 #include <cstdio>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/options/nearest.h"
 #include "cli/options/program.h"
 #include "tactus/version.h"
 
@@ -31,6 +34,7 @@ constexpr Command kCommands[] = {
     {"fit", nullptr, "find how many concurrent requests a device serves within objectives"},
     {"explain", nullptr, "explain the latency of a recorded request"},
     {"report", nullptr, "show recorded runs as a page with pictures"},
+    {"completion", CompletionCommand, "print a script that completes commands and options in a shell"},
     {"version", VersionCommand, "print version and build"},
 };
 
@@ -63,6 +67,13 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "tactus: unknown command '%s'; it is 'tactus sim %s'\n", of_sim, of_sim);
     return kExitUsage;
   }
+  std::vector<std::string> known;
+  for (const Command& c : kCommands) known.emplace_back(c.name);
+  if (const std::string nearest = Nearest(argv[1], known); !nearest.empty()) {
+    std::fprintf(stderr, "tactus: unknown command '%s'; did you mean '%s'? 'tactus --help' lists the commands\n",
+                 argv[1], nearest.c_str());
+    return kExitUsage;
+  }
   std::fprintf(stderr, "tactus: unknown command '%s'; the commands are:", argv[1]);
   for (const Command& c : kCommands) std::fprintf(stderr, " %s", c.name);
   std::fprintf(stderr, "\n");
@@ -70,6 +81,12 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
+
+std::vector<const char*> CommandNames() {
+  std::vector<const char*> names;
+  for (const Command& c : kCommands) names.push_back(c.name);
+  return names;
+}
 
 int VersionCommand(const Args& args) {
   if (!args.empty()) {

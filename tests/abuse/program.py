@@ -52,7 +52,7 @@ _help = {}
 def has_flag(flag, command="serve"):
     """Whether the program has an option: without a new flag a case fails instead of the whole tier."""
     if command not in _help:
-        _help[command] = tactus(command, "--help").stdout
+        _help[command] = tactus(command, "--help-all").stdout
     return re.search(re.escape(flag) + r"\b", _help[command]) is not None
 
 

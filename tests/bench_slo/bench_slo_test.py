@@ -536,7 +536,7 @@ class WholeRuns(MadeUpProgram):
             done = self.run_it(*words, status=2)
             self.assertIn(said, done.stderr.splitlines()[-1])
         self.assertFalse(self.out.exists())
-        self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
+        self.assertEqual([c for c in self.calls("") if not c.endswith("--help-all")], [], "nothing was started")
 
 
 class SimulatedAgain(MadeUpProgram):
@@ -652,7 +652,7 @@ class SimulatedAgain(MadeUpProgram):
         self.out.write_text(json.dumps(result))
         done = self.run_it("--quick", "--parts", "sim", "--append", "--profile", self.profile(), status=2)
         self.assertIn("lacks kv_blocks of model default", done.stderr.splitlines()[-1])
-        self.assertEqual([c for c in self.calls("") if not c.endswith("--help")], [], "nothing was started")
+        self.assertEqual([c for c in self.calls("") if not c.endswith("--help-all")], [], "nothing was started")
 
 
 def wait_until(condition, message, limit_s=20):

@@ -74,7 +74,7 @@ def main():
     command = sys.argv[1]
     with (FOLDER / "calls").open("a") as calls:
         calls.write(" ".join(sys.argv[1:]) + "\n")
-    if command == "serve" and "--help" in sys.argv:
+    if command == "serve" and "--help-all" in sys.argv:
         print(HELP)
     elif command == "version":
         print("fake 1")

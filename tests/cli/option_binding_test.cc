@@ -1,5 +1,7 @@
 #include "cli/options/option_binding.h"
 
+#include "cli/options/help_text.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -551,7 +553,7 @@ TEST(CommandLine, HelpShowsEachGroupOnceAndNumbersWithTheirUnit) {
   line.Field("name", name, {.help = "what it is called"});
   line.Group("Sample");
   line.Field("places", places, {.help = "how many"});
-  const std::string help = line.HelpText();
+  const std::string help = HelpText(line, {});
   EXPECT_EQ(help.find("\nSample:\n"), help.rfind("\nSample:\n")) << help;
   EXPECT_LT(help.find("--places <number>"), help.find("\nOther:\n")) << help;
   EXPECT_LT(help.find("--memory"), help.find("--places")) << help;

@@ -28,8 +28,8 @@ def run(*command, timeout=60, **kwargs):
 
 
 def help_of(command):
-    """The --help of a command of this program; None if there is no such command."""
-    done = run(os.environ["TACTUS_BINARY"], command, "--help")
+    """The --help-all of a command of this program; None if there is no such command."""
+    done = run(os.environ["TACTUS_BINARY"], command, "--help-all")
     return done.stdout if done.returncode == 0 else None
 
 

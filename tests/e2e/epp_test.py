@@ -557,7 +557,7 @@ class CommandLineTest(unittest.TestCase):
                 self.assertIn(flag, done.stderr)
 
     def test_help_and_config(self):
-        done = run("--help")
+        done = run("--help-all")
         self.assertEqual(done.returncode, 0)
         for name in ("--grpc-port", "--replicas", "--balancer", "prefix-affinity"):
             self.assertIn(name, done.stdout)

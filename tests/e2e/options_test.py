@@ -28,12 +28,12 @@ def commands():
 
 
 class Flag:
-    """A line of --help: the flag, its values and its range."""
+    """An option as --describe-options has it: its values and its range."""
 
-    def __init__(self, line, default):
-        match = re.match(r"  (--?[\w-]+)(?:, --?[\w-]+)?(?: (on\|off|<[^>]+>\S*|\S+(?=  )|\S*\|\S*))? +(.*)", line)
-        self.flag, self.takes, self.help = match[1], match[2] or "", match[3]
-        self.name, self.default = self.flag.lstrip("-"), default
+    def __init__(self, option, default):
+        self.name, self.takes, self.default = option["name"], option["takes"], default
+        self.flag = ("-" if len(self.name) == 1 else "--") + self.name
+        self.least, self.most = option.get("least", -9e18), option.get("most", 9e18)
 
     def values(self):
         """Valid values that differ from the default."""
@@ -57,11 +57,7 @@ class Flag:
         )
 
     def number(self):
-        low, high = (
-            re.search(r"; ([-\d.e+]+) to ([-\d.e+]+)", self.help),
-            re.search(r"; at least ([-\d.e+]+)", self.help),
-        )
-        low, high = (float(low[1]), float(low[2])) if low else (float(high[1]) if high else -9e18, 9e18)
+        low, high = self.least, self.most
         if isinstance(self.default, int):
             return str(self.default + 1 if self.default + 1 <= high else self.default - 1)
         value = low + 0.1234567890123456 * (min(high, low + 1) - low) if low > -9e18 else -0.1234567890123456
@@ -76,12 +72,8 @@ class PrintedConfigurationTest(Folder):
 
     def flags_of(self, command):
         defaults = tomllib.loads(self.printed(command))
-        lines = tactus(*command, "--help").stdout.splitlines()
-        of = {}
-        for line in lines:
-            match = re.match(r"  --?([\w-]+)", line)
-            if match and match[1] in defaults:
-                of[match[1]] = Flag(line, defaults[match[1]])
+        options = json.loads(tactus(*command, "--describe-options").stdout)["options"]
+        of = {o["name"]: Flag(o, defaults[o["name"]]) for o in options if o["name"] in defaults}
         return of, defaults
 
     def test_every_command_reads_back_what_it_printed(self):

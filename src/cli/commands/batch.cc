@@ -16,6 +16,7 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands/commands.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/run_out.h"
@@ -382,6 +383,7 @@ int BatchCommand(const Args& args) {
   CommandLine line("batch", "IN.jsonl -o OUT.jsonl [MODEL] [options]",
                    "Answers a file of requests in OpenAI's batch format. An interrupted run resumes where it stopped.");
   line.Add(options);
+  line.Common(EngineCommon({"output", "errors", "job", "overwrite", "shard", "json", "verbose", "run-out"}));
   line.Positional("IN", &options.input, true,
                   "the requests: one JSON object per line, with custom_id, method, url and body");
   line.Positional("MODEL", &options.engine.model, false,

@@ -7,7 +7,11 @@
 
 namespace tactus::cli {
 
+// The names of all commands, in the order of `tactus --help`.
+std::vector<const char*> CommandNames();
+
 int BatchCommand(const Args& args);
+int CompletionCommand(const Args& args);
 int EppCommand(const Args& args);
 int ServeCommand(const Args& args);
 int RouteCommand(const Args& args);

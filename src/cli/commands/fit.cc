@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "cli/commands/sim_commands.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/search/capacity.h"
 #include "compute/exec/make_backend.h"
@@ -178,6 +179,7 @@ int FitCommand(const Args& args) {
   CommandLine line("fit", "[MODEL] [--device D] --slo ttft=2s,tbt=50ms [--workload W] [options]",
                    "Finds how many concurrent requests are served within objectives.");
   line.Add(options);
+  line.Common(SimCommon({"share", "most"}));
   line.Epilog(
       "\nWithout --device: on this machine, with the step times that `tactus profile` measured and the memory that "
       "`tactus serve`\nwould use. With --device: by the cost model, MODEL as in `tactus sim --model`.\n");

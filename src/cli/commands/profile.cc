@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/output_file.h"
 #include "cli/commands/commands.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
 #include "compute/kernels/thread_pool.h"
@@ -151,6 +152,7 @@ int ProfileCommand(const Args& args) {
   CommandLine line("profile", "[MODEL] [options]",
                    "Measures a model's step times on this machine, for --tbt-slo and simulations.");
   line.Add(options);
+  line.Common(EngineCommon({"output", "device", "time-limit", "max-points", "max-context", "json"}));
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;

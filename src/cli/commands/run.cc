@@ -15,6 +15,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/line_editor.h"
 #include "cli/commands/talk.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/start_log.h"
@@ -287,6 +288,8 @@ int RunCommand(const Args& args) {
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
                    "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);
+  line.Common(
+      EngineCommon({"prompt", "system", "raw", "max-tokens", "history", "verbose", "temperature", "top-p", "seed"}));
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "cli/commands/sim_commands.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/search/capacity.h"
 #include "results/report/seed_interval.h"
@@ -105,6 +106,7 @@ int SimCapacityCommand(const Args& args) {
   CommandLine line("sim capacity", "--until CONDITION --model M --device D --workload W [options]",
                    "Finds the largest rate at which a condition on the run holds, by bisection, for each seed.");
   line.Add(options);
+  line.Common(SimCommon({"until", "over", "from", "to", "tolerance", "vary", "csv"}));
   line.Epilog("\nIn --until: " + results::MetricNames() +
               ". By class: p99(ttft, CLASS), attainment(CLASS). docs/searches.md has the rules.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;

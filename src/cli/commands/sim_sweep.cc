@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/output_file.h"
 #include "cli/commands/sim_commands.h"
+#include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/search/sim_cases.h"
 #include "cli/search/sweep_table.h"
@@ -346,6 +347,7 @@ int SimSweepCommand(const Args& args) {
   CommandLine line("sim sweep", "--vary FLAG=VALUES ... --csv FILE --model M --device D --workload W [options]",
                    "Simulates every combination of options, on all cores, as one table.");
   line.Add(options);
+  line.Common(SimCommon({"vary", "csv", "best", "show", "most-runs"}));
   line.Epilog("\nMetrics: " + results::MetricNames() + ".\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   return Run(options);

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/options/common_options.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/run_length_text.h"
 #include "cli/options/run_out.h"
@@ -35,6 +36,8 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
   line.Add(*options);
   line.Positional("MODEL", &options->engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Common(EngineCommon({"host", "port", "verbose", "api-key", "served-model-name", "tool-call-parser",
+                            "request-timeout", "files-dir", "max-queue", "slo-class", "json"}));
   return line;
 }
 
@@ -83,6 +86,7 @@ inline CommandLine SimLine(SimCommandOptions* options) {
       "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
       "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
   line.Add(*options);
+  line.Common(SimCommon({"arrivals", "offline", "requests-out", "run-out", "list"}));
   line.Epilog(
       "\nAlso: tactus sim capacity (the largest rate at which a condition holds), sweep (every combination of "
       "options), "

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/input_file.h"
+#include "cli/options/nearest.h"
 
 namespace tactus::cli {
 namespace {
@@ -144,14 +145,19 @@ Result<toml::table> Parse(const std::string& path) {
 }  // namespace
 
 Status ApplyConfigFile(const std::string& path, const std::function<const FieldBinding*(const std::string&)>& find,
-                       std::vector<std::string>* already_set) {
+                       const std::vector<std::string>& names, std::vector<std::string>* already_set) {
   TACTUS_ASSIGN_OR_RETURN(const toml::table table, Parse(path));
   std::map<std::string, std::string> key_of;  // field -> its name in the file
   for (const auto& [key, node] : table) {
     const std::string name(key.str());
     const std::string where = fmt::format("--config {}: line {}: ", path, node.source().begin.line);
     const FieldBinding* field = find(name);
-    if (field == nullptr) return InvalidArgument(fmt::format("{}unknown key '{}'", where, Shown(name)), "config");
+    if (field == nullptr) {
+      const std::string nearest = Nearest(name, names);
+      return InvalidArgument(fmt::format("{}unknown key '{}'{}", where, Shown(name),
+                                         nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)),
+                             "config");
+    }
     if (const auto [first, added] = key_of.emplace(field->name, name); !added) {
       return InvalidArgument(
           fmt::format("{}'{}' and '{}' are the same option; give one of them", where, first->second, name), "config");

@@ -26,6 +26,10 @@ struct FieldBinding {
   std::string default_text;
 };
 
+// The environment variable of an option: TACTUS_MAX_NUM_SEQS of max-num-seqs.
+std::string EnvironmentName(const std::string& option);
+// on, true, 1, yes or off, false, 0, no. False: `text` is none of them.
+bool ParseSwitch(const std::string& text, bool* out);
 // Parses and range-checks a value and sets the field; the error names flag, value and limit.
 Status SetField(const FieldBinding& field, const std::string& text);
 // The field's value, in a form that SetField reads back.
@@ -45,6 +49,10 @@ class CommandLine {
   void Positional(const std::string& name, std::string* target, bool required, const std::string& help);
   // Further positional arguments; a list in a file, with the name in lower case as key.
   void Rest(const std::string& name, std::vector<std::string>* target);
+
+  // The options that --help lists, in the order of declaration; --help-all lists all. Without a call, or with few
+  // options (kFewOptions in help_text.h), --help lists all. Precondition: the options are declared.
+  void Common(std::vector<std::string> names);
 
   // Text at the end of --help.
   void Epilog(std::string text) { epilog_ = std::move(text); }
@@ -66,33 +74,46 @@ class CommandLine {
   // occur several times. kNotFound: no such field, its name as param.
   Status Apply(const std::vector<std::pair<std::string, std::string>>& values);
 
-  std::string HelpText() const;
   // The effective configuration as TOML for --config. Secrets are left out, each with a comment on whether it is set.
   // kInvalidArgument: a value is not UTF-8, which TOML requires.
   Result<std::string> ConfigText() const;
-  const std::string& command() const { return command_; }
-  const std::deque<FieldBinding>& fields() const { return fields_; }
-
- private:
-  void AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target);
-  const FieldBinding* Find(const std::string& name) const;
-  Status ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config);
-  Status ApplyImplied(const std::vector<std::string>& already_set);  // FieldSpec::implies
-
   struct PositionalArg {
     std::string name;
     FieldBinding field;
     bool required;
     std::string help;
   };
+  const std::string& command() const { return command_; }
+  const std::string& usage() const { return usage_; }
+  const std::string& about() const { return about_; }
+  const std::string& epilog() const { return epilog_; }
+  const std::deque<FieldBinding>& fields() const { return fields_; }
+  const std::vector<PositionalArg>& positionals() const { return positionals_; }
+  const std::vector<std::string>& common() const { return common_; }
+
+ private:
+  // A command line, split.
+  struct Given {
+    std::vector<std::pair<const FieldBinding*, std::string>> values;  // in their order
+    std::vector<std::string> positional;
+    std::string config;
+    bool help = false, help_all = false, describe = false, complete = false, print_config = false;
+  };
+  void AddBinding(const char* name, const FieldSpec& spec, FieldBinding::Target target);
+  const FieldBinding* Find(const std::string& name) const;
+  // Splits the command line at the first error: what was found before it stands in `given`.
+  Status Split(const std::vector<std::string>& args, Given* given) const;
+  std::vector<std::string> Names() const;         // names and aliases of all options
+  Status Unknown(const std::string& flag) const;  // the error that names the nearest option
+  Status ApplyAll(const Given& given);
+  Status ApplyImplied(const std::vector<std::string>& already_set);  // FieldSpec::implies
   // Keys that a file may have: options, and positional arguments that are not options.
   const FieldBinding* FindKey(const std::string& name) const;
-  // The flags: boolean ones with their values, and each further value of FieldSpec::several with its flag. Positional
-  // arguments go to `positional`.
-  std::vector<std::string> Spelled(const std::vector<std::string>& args, std::vector<std::string>* positional) const;
+
   std::string command_, usage_, about_, group_, epilog_;
   std::deque<FieldBinding> fields_;
   std::vector<PositionalArg> positionals_;
+  std::vector<std::string> common_;
   std::optional<FieldBinding> rest_;
 };
 
