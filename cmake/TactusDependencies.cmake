@@ -3,7 +3,6 @@ set(CMAKE_FIND_PACKAGE_PREFER_CONFIG ON)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
-find_package(CLI11 2.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Boost 1.81 REQUIRED)
 find_package(ZLIB 1.2 REQUIRED)   # inputs may be gzipped

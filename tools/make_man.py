@@ -25,7 +25,7 @@ def escaped(text):
 
 def sentences(text):
     """One sentence a line, as mdoc wants them."""
-    return re.sub(r"(?<=[a-z)\]])([.:;?!]) +(?=[A-Z`])", r"\1\n", escaped(text))
+    return re.sub(r"([.?!]) +(?=[A-Z(`'])", r"\1\n", escaped(text))
 
 
 def commands(program):

@@ -101,7 +101,7 @@ class UsageTest(Folder):
     def test_help_version_and_configuration_exit_0(self):
         for args, expected in [
             (["--help"], "usage: tactus"),
-            (["serve", "--help"], "sarathi-serve"),
+            (["serve", "--help-all"], "sarathi-serve"),
             (["--version"], "tactus 0."),
             (["serve", "--print-config", "--max-num-seqs", "9"], "max-num-seqs = 9"),
         ]:

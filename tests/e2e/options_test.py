@@ -23,7 +23,7 @@ def commands():
     names = re.findall(r"^  ([a-z]+) +\S", tactus("--help").stdout, re.MULTILINE)
     assert {"serve", "route", "sim", "report"} <= set(names), names
     epp = (pathlib.Path(BINARY).parent / "tactus-epp").exists()
-    plain = [[name] for name in names if name != "version" and (name != "epp" or epp)]
+    plain = [[name] for name in names if name not in ("version", "completion") and (name != "epp" or epp)]
     return plain + [["sim", part] for part in SIM_PARTS] + [["route", part] for part in ROUTE_PARTS]
 
 

@@ -24,10 +24,8 @@ std::string SchedulerHelp() {
   std::string text =
       "\nSchedulers (--scheduler), each a combination of five choices that can be replaced one by one:\n";
   for (const auto& p : core::Presets()) {
-    char line[256];
-    std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order,
-                  p.admission, p.composition, p.budget, p.preemption);
-    text += line;
+    text += fmt::format("  {:<24}  {} ({}, {}, {}, {}, {})\n", p.name, p.help, p.order, p.admission, p.composition,
+                        p.budget, p.preemption);
   }
   const std::pair<const char*, core::Choice> choices[] = {{"--order", core::Choice::kOrder},
                                                           {"--admission", core::Choice::kAdmission},
@@ -38,9 +36,7 @@ std::string SchedulerHelp() {
   for (const auto& [flag, choice] : choices) {
     text += "\n" + std::string(flag) + ":\n";
     for (const auto& value : core::Values(choice)) {
-      char line[256];
-      std::snprintf(line, sizeof line, "  %-24s %s\n", value.name, value.help);
-      text += line;
+      text += fmt::format("  {:<24}  {}\n", value.name, value.help);
     }
   }
   return text;
@@ -72,7 +68,7 @@ int ServeCommand(const Args& args) {
   ServeCommandOptions options;
   EngineOptions& engine = options.engine;
   CommandLine line = ServeLine(&options);
-  line.Epilog(SchedulerHelp());
+  line.Details(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const core::SearchInfo* search = core::FindSearch(engine.scheduler); search != nullptr) {
     std::fprintf(

@@ -89,8 +89,9 @@ inline CommandLine SimLine(SimCommandOptions* options) {
   line.Common(SimCommon({"arrivals", "offline", "requests-out", "run-out", "list"}));
   line.Epilog(
       "\nAlso: tactus sim capacity (the largest rate at which a condition holds), sweep (every combination of "
-      "options), "
-      "compare\n(ratios of results), step (one step's time and its parts); each has its own --help.\n");
+      "options), compare (ratios of results), step (one step's time and its parts), chunk (the best step size); each "
+      "has "
+      "its own --help.\n");
   return line;
 }
 

@@ -50,17 +50,19 @@ std::string HelpOf(const FieldBinding& f) {
 std::string Wrapped(std::string_view text, size_t used, size_t indent, size_t columns) {
   std::string out;
   size_t at = used;
+  bool begins = true;  // a line, behind its indentation
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (at > indent && at + 1 + word.size() > columns) {
+    if (!begins && at + 1 + word.size() > columns) {
       out += "\n" + std::string(indent, ' ');
       at = indent;
-    } else if (!out.empty() && at > indent) {
+    } else if (!begins) {
       out += ' ';
       ++at;
     }
+    begins = false;
     out += word;
     at += word.size();
   }
@@ -76,6 +78,22 @@ std::string Entry(const std::string& flag, const std::string& help, size_t colum
     out.resize(kHelpColumn, ' ');
   }
   return out + Wrapped(help, kHelpColumn, kHelpColumn, columns) + "\n";
+}
+
+// Each line wrapped. What follows two spaces or more within a line continues below itself.
+std::string WrappedLines(std::string_view text, size_t columns) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t first = std::min(line.find_first_not_of(' '), line.size());
+    const size_t gap = line.find("  ", first);
+    const size_t body = gap == std::string_view::npos ? first : std::min(line.find_first_not_of(' ', gap), line.size());
+    out += line.substr(0, body);
+    out += Wrapped(line.substr(body), body, body, columns) + "\n";
+  }
+  return out;
 }
 
 // By group; a group that is declared in two places is shown at its first.
@@ -130,7 +148,8 @@ std::string HelpText(const CommandLine& line, HelpForm form) {
              "file > default.",
              0, 0, columns) +
          "\n";
-  return out + line.epilog();
+  if (all) out += WrappedLines(line.details(), columns);
+  return out + WrappedLines(line.epilog(), columns);
 }
 
 std::string OptionsJson(const CommandLine& line) {

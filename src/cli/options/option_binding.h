@@ -54,8 +54,10 @@ class CommandLine {
   // options (kFewOptions in help_text.h), --help lists all. Precondition: the options are declared.
   void Common(std::vector<std::string> names);
 
-  // Text at the end of --help.
+  // Text at the end of --help, and text that --help-all has before it. Lines are wrapped; what follows two spaces
+  // within a line continues below itself.
   void Epilog(std::string text) { epilog_ = std::move(text); }
+  void Details(std::string text) { details_ = std::move(text); }
 
   // Visitor interface of VisitFields; also for fields declared in place.
   void Group(const std::string& group) { group_ = group; }
@@ -87,6 +89,7 @@ class CommandLine {
   const std::string& usage() const { return usage_; }
   const std::string& about() const { return about_; }
   const std::string& epilog() const { return epilog_; }
+  const std::string& details() const { return details_; }
   const std::deque<FieldBinding>& fields() const { return fields_; }
   const std::vector<PositionalArg>& positionals() const { return positionals_; }
   const std::vector<std::string>& common() const { return common_; }
@@ -110,7 +113,7 @@ class CommandLine {
   // Keys that a file may have: options, and positional arguments that are not options.
   const FieldBinding* FindKey(const std::string& name) const;
 
-  std::string command_, usage_, about_, group_, epilog_;
+  std::string command_, usage_, about_, group_, epilog_, details_;
   std::deque<FieldBinding> fields_;
   std::vector<PositionalArg> positionals_;
   std::vector<std::string> common_;
