@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Time to first token of prompts that are new, cached in memory, and cached on disk after the server was killed
-(docs/prompt_cache.md).
+(docs/concepts/prompt_cache.md).
 
   bench/prompt_cache.py build/release/tactus MODEL [--prompts 20] [--tokens 1500]
 

@@ -1,4 +1,5 @@
-# All external dependencies. Versions are Debian 12's; docs/third_party.md lists licences and the purpose of each.
+# All external dependencies. Versions are Debian 12's; docs/reference/third_party.md lists the licence and purpose
+# of each.
 set(CMAKE_FIND_PACKAGE_PREFER_CONFIG ON)
 set(Boost_NO_WARN_NEW_VERSIONS ON)
 find_package(Threads REQUIRED)

@@ -1,9 +1,9 @@
 # The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests, with one
 # set of flags. Definitions that a module adds must not change the contents of these headers.
 
-# Compiles the sources of a target in units of 36 (docs/build.md): their names without linkage must be unique within the
-# unit. Sources with extra flags are compiled alone. Changing one file recompiles its unit, so the preset `dev` does not
-# use this.
+# Compiles the sources of a target in units of 36 (docs/internals/build.md): their names without linkage must be unique
+# within the unit. Sources with extra flags are compiled alone. Changing one file recompiles its unit, so the preset
+# `dev` does not use this.
 function(tactus_unity target)
   if(TACTUS_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 36)
@@ -163,7 +163,7 @@ endfunction()
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS core_kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case
 #   is a ctest test, `kv_test.Suite.Case`, so that a case that skips itself is listed as skipped. A file whose names
-#   also occur in another file has its own namespace, named like the file (docs/build.md).
+#   also occur in another file has its own namespace, named like the file (docs/internals/build.md).
 function(tactus_test)
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   tactus_test_main()

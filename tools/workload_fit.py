@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fits the built-in workloads to public traces, and reports their distances.
 
-  tools/workload_fit.py DATA              prints docs/workloads.md's table of distances
+  tools/workload_fit.py DATA              prints docs/reference/workloads.md's table of distances
   tools/workload_fit.py DATA --write      also writes src/sim/named_workloads.def
 
 A workload is two quantile tables (prompt and output tokens at KNOTS, the logarithm interpolated between them) and the

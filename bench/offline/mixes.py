@@ -144,7 +144,7 @@ class Totals:
 
     @property
     def exact_density(self):
-        """Totals in which shared tokens are computed once (docs/batch.md)."""
+        """Totals in which shared tokens are computed once (docs/how-to/batch.md)."""
         return (self.compute - self.saved) / self.memory
 
 

@@ -31,7 +31,7 @@ PATIENCE_S = 3600
 
 
 def sentences():
-    text = " ".join(page.read_text() for page in sorted(ROOT.glob("docs/*.md")))
+    text = " ".join(page.read_text() for page in sorted(ROOT.glob("docs/**/*.md")))
     return [s for s in re.split(r"(?<=[.:]) ", " ".join(text.split())) if 3 <= len(s.split()) <= 40]
 
 
@@ -74,7 +74,7 @@ def mean_tokens(args, job, count=200):
 
 
 def plan(args, folder, limit):
-    """The figures of the plan (docs/api.md), and the largest resident memory in bytes."""
+    """The figures of the plan (docs/reference/api.md), and the largest resident memory in bytes."""
     command = [
         args.tactus,
         "batch",

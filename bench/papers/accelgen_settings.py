@@ -1,7 +1,7 @@
 """Parts of AccelGen's claims: settings, reasons, runs and figures. Its own settings contradict each other
 (bench/policies/accelgen.py), so claims are measured with objectives that can be met, and once with the paper's. `runs`
 is the policy as published, `accelgen-paper`, and decides the verdict; `shipped` is `accelgen`, with this project's
-amendments (docs/policies_accelgen.md)."""
+amendments (docs/concepts/policies_accelgen.md)."""
 
 import shared
 from claims import Sim

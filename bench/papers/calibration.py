@@ -19,7 +19,7 @@ class Error:
     # Properties of the paper's engine that are neither stated nor bounded by a measurement here: (name, flags) of each
     # possibility.
     unknowns: tuple = ()
-    interference: tuple = ()  # of overlapped steps, instead of 0.26 (docs/cost_model.md, "Overlap")
+    interference: tuple = ()  # of overlapped steps, instead of 0.26 (docs/concepts/cost_model.md, "Overlap")
 
 
 A100 = dict(products=1.14, prompt_attention=1.27, decode_attention=1.27)
@@ -89,8 +89,8 @@ ERRORS = {
     "opt-175b a100": Error("OPT-175B on eight A100: no step of it is published", **A100),
     "8b a100, 70b h100": Error(
         "8B on an A100: no step of the paper's is published; 70B in FP8 on two H100: TPOT of 45 such servers on vLLM is"
-        " met within 8 % in the median, 17 % at nine of ten (docs/validation_silicon.md). Rates are shares of what the"
-        " replicas hold under the same step times",
+        " met within 8 % in the median, 17 % at nine of ten (docs/measurements/validation_silicon.md). Rates are"
+        " shares of what the replicas hold under the same step times",
         **(A100 | {"products": 1.18}),
     ),
 }

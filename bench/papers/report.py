@@ -213,7 +213,7 @@ def reasons(rows):
 
 
 def markdown(results, folder="papers"):
-    """The tables of docs/papers.md; the pictures are in `folder` next to it."""
+    """The tables of docs/measurements/papers.md; the pictures are in `folder` next to it."""
     lines = ["| paper | claims | " + " | ".join(ORDER) + " | within 10 % |", "|---" * (3 + len(ORDER)) + "|"]
     for _, _, title, mine in by_paper(results):
         for label, rows in sides(mine).items():

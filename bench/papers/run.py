@@ -272,8 +272,8 @@ def main():
         "--markdown",
         type=pathlib.Path,
         help=(
-            "write the tables to this file: between its marks if it has them, like docs/papers.md; pictures go to a"
-            " folder of its name next to it"
+            "write the tables to this file: between its marks if it has them, like docs/measurements/papers.md;"
+            " pictures go to a folder of its name next to it"
         ),
     )
     parse.add_argument(

@@ -6,7 +6,8 @@
 The wheel (PyPI aiconfigurator-core, Apache-2.0) carries systems/silicon_sample.csv: measured TTFT and TPOT at a
 concurrency, an input and an output length. Each dense-model row is simulated by `tactus sim` in a closed loop at its
 concurrency, with all requests starting at once, and the means are compared. Nothing is fitted to these rows;
-docs/validation_silicon.md has the assumptions for each group. Without --wheel the wheel is fetched by pip into --cache.
+docs/measurements/validation_silicon.md has the assumptions for each group. Without --wheel the wheel is fetched by pip
+into --cache.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Row:
 
 
 def setting(raw: dict[str, str]) -> Row | None:
-    """The assumptions of docs/validation_silicon.md, row by row. None: the row is not simulated (another model, system
-    or mode)."""
+    """The assumptions of docs/measurements/validation_silicon.md, row by row. None: the row is not simulated (another
+    model, system or mode)."""
     model, device = MODELS.get(raw["model_path"]), SYSTEMS.get(raw["system"])
     if model is None or device is None or raw["mode"] != "agg":
         return None

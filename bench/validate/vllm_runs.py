@@ -7,7 +7,7 @@ P99.
 DIR/runs has the per-request records of five real servers (described in its README). Every run is simulated by `tactus
 sim --scheduler vllm --backend vllm` with the recorded arrivals, lengths, token budget and sequence limit. The KV memory
 is the recorded one (--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time
-per step is docs/cost_model.md's.
+per step is docs/concepts/cost_model.md's.
 
 Not in the records: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not recorded, so
 they form one prefix group; the run on the RTX PRO 6000 has no KV memory, so ours is used.

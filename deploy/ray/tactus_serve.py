@@ -1,6 +1,6 @@
-"""A fleet of `tactus serve` on Ray Serve (docs/ray_serve.md): each replica of the deployment runs the program on its
-node and forwards requests, so that clients get the whole API, including streams. Needs Ray Serve and the program, but
-not the Python package.
+"""A fleet of `tactus serve` on Ray Serve (docs/how-to/ray_serve.md): each replica of the deployment runs the program on
+its node and forwards requests, so that clients get the whole API, including streams. Needs Ray Serve and the program,
+but not the Python package.
 
     serve run tactus_serve:app model=/models/model.gguf replicas=2 cpus=8
 """

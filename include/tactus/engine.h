@@ -51,7 +51,7 @@ struct ModelInfo {
   int64_t front_end_bytes = 0;         // what the memory plan left of EngineOptions::front_end_bytes
 };
 
-// Tokens that were guessed ahead and verified (docs/speculation.md).
+// Tokens that were guessed ahead and verified (docs/concepts/speculation.md).
 struct DraftCounts {
   int64_t drafts = 0;           // decodes with guesses
   int64_t draft_tokens = 0;     // guesses in those
@@ -165,7 +165,7 @@ class Engine {
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;
-  // The result of the run so far (docs/api.md, "Result").
+  // The result of the run so far (docs/reference/api.md, "Result").
   virtual RunResult Outcome() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // Moves running sequences between engines: the KV of a sequence is read in rounds while it continues decoding; then it
 // is paused, the rest is read, and the other engine continues it. Its tokens are those of a sequence that stayed.
-// docs/migration.md has the order of the calls, and the protocol that `tactus serve` speaks over it.
+// docs/concepts/migration.md has the order of the calls, and the protocol that `tactus serve` speaks over it.
 //
 // Only requests with one choice and without prompt logprobs can move. Any thread; calls wait for a pass of the engine,
 // at most `timeout_ns`, then return kDeadlineExceeded.

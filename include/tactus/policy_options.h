@@ -1,7 +1,7 @@
 // The knobs of scheduling policies. A policy declares its knobs beside its code (src/core/sched/) and lists them in its
 // row of the table of choices. Everything else follows from that: flags of the group "Policies" with their environment
 // and TOML names, entries of a recording's header, values that the policy reads when it is made. Nothing here knows a
-// particular policy; docs/policies.md describes each knob and the source of its default.
+// particular policy; docs/concepts/policies.md describes each knob and the source of its default.
 #pragma once
 
 #include <cstdint>

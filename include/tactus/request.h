@@ -20,8 +20,9 @@ using RequestHandle = uint64_t;  // per engine, ascending in order of arrival; 0
 inline constexpr double kMinRepetitionPenalty = 0.01;
 inline constexpr double kMaxRepetitionPenalty = 10.0;
 
-// Sampling, in the order of docs/api.md: logit_bias, repetition, frequency and presence penalties, temperature, min_p,
-// top_k, top_p. Ties go to the lowest id. Temperature 0 is the argmax after bias and penalties. Defaults are neutral.
+// Sampling, in the order of docs/reference/api.md: logit_bias, repetition, frequency and presence penalties,
+// temperature, min_p, top_k, top_p. Ties go to the lowest id. Temperature 0 is the argmax after bias and penalties.
+// Defaults are neutral.
 struct SamplingParams {
   float temperature = 1.0f;         // >= 0; 0 is greedy
   float top_p = 1.0f;               // (0, 1]
@@ -53,7 +54,7 @@ struct Slo {
 // For plans that are consumed from both ends: the end that a request is taken from.
 enum class PlanEnd : uint8_t { kNone, kLeft, kRight };
 
-// The place of a request in the plan of its job (docs/batch.md). The orders `dfs`, `balance`, `blend` and
+// The place of a request in the plan of its job (docs/how-to/batch.md). The orders `dfs`, `balance`, `blend` and
 // `blend-dual-scan` use it; requests without a place go first.
 struct PlannedPlace {
   int32_t position = -1;  // in the job's start order, from 0; -1: no place

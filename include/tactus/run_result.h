@@ -1,5 +1,5 @@
-// The result of a run: one object for serving, load tests, simulations and replays (docs/api.md, "Result"). Unknown
-// values are absent, null in JSON, never 0.
+// The result of a run: one object for serving, load tests, simulations and replays (docs/reference/api.md, "Result").
+// Unknown values are absent, null in JSON, never 0.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ struct EngineFigures {
   Summary scheduling_delay_ms;                             // arrival to the first share of a step
 };
 
-// Idle time of pipeline stages, by cause (docs/simulator.md, "Bubbles").
+// Idle time of pipeline stages, by cause (docs/concepts/simulator.md, "Bubbles").
 struct BubbleFigures {
   using ByCause = std::vector<std::pair<std::string, double>>;  // name of the cause, time
   struct Stage {
@@ -112,7 +112,7 @@ struct SimulatedFigures {
   double shortest_step_ms = 0;
 };
 
-// Figures of an offline job with a plan (docs/batch.md).
+// Figures of an offline job with a plan (docs/how-to/batch.md).
 struct PlanFigures {
   std::string order;
   int64_t requests = 0;                    // sequences

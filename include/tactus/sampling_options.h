@@ -1,5 +1,5 @@
 // Sampling values that one source sets and another may leave open, in order of precedence: request, command line, model
-// file, built-in default (docs/api.md).
+// file, built-in default (docs/reference/api.md).
 #pragma once
 
 #include <cstdint>

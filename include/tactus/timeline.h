@@ -31,7 +31,7 @@ enum class Cause : uint8_t {
   kDisk,        // waited for KV blocks of its prompt from --kv-cache-dir
 };
 inline constexpr size_t kNumCauses = 14;
-// "queue", "passed_over": in JSON, metrics and docs/api.md.
+// "queue", "passed_over": in JSON, metrics and docs/reference/api.md.
 const char* CauseName(Cause cause);
 
 // Why the cached part of a prompt ends where it does.
@@ -45,7 +45,7 @@ enum class CacheEnd : uint8_t {
   kLogprobs,  // the prompt's logprobs are requested: all of it is computed
   kOff,       // --prefix-caching off
 };
-const char* CacheEndName(CacheEnd end);  // "end_of_prompt", "unknown": in JSON and docs/api.md
+const char* CacheEndName(CacheEnd end);  // "end_of_prompt", "unknown": in JSON and docs/reference/api.md
 
 // The cached part of a prompt when it was first computed, in tokens. The first uncached token is at position `tokens`.
 struct CacheMatch {

@@ -148,7 +148,7 @@ class AsyncLLM:
         return self._llm.model
 
     def outcome(self) -> dict[str, Any]:
-        """The engine's results so far: the result object of docs/api.md."""
+        """The engine's results so far: the result object of docs/reference/api.md."""
         return self._llm.outcome()
 
     def metrics_text(self) -> str:

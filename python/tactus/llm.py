@@ -297,7 +297,7 @@ class LLM:
         return self._engine.model
 
     def outcome(self) -> dict[str, Any]:
-        """The engine's results so far: the result object of docs/api.md."""
+        """The engine's results so far: the result object of docs/reference/api.md."""
         outcome: dict[str, Any] = json.loads(self._engine.outcome())
         return outcome
 

@@ -1,4 +1,4 @@
-"""The planner of offline jobs: finds the order and the shards in which a job runs fastest (docs/batch.md)."""
+"""The planner of offline jobs: finds the order and the shards in which a job runs fastest (docs/how-to/batch.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True, init=False)
 class PlanCosts:
-    """The cost of a token on a device (docs/batch.md, "Density").
+    """The cost of a token on a device (docs/how-to/batch.md, "Density").
 
     Attributes:
         flops_per_token: linear operators: 2 x parameters.

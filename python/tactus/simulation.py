@@ -21,7 +21,7 @@ def simulate(**options: OptionValue) -> dict[str, Any]:
             ``requests=500``, ``scheduler="sarathi-serve"``, ``slo="ttft=500ms,tbt=100ms"``, ``seed=1``.
 
     Returns:
-        The result object that ``tactus sim --json`` prints (docs/api.md, "Result"). Unknown values are None.
+        The result object that ``tactus sim --json`` prints (docs/reference/api.md, "Result"). Unknown values are None.
 
     Raises:
         ArgumentTypeError: an unknown option, or a value of an invalid type.

@@ -9,7 +9,8 @@
 namespace tactus::api {
 
 // The schedule of one request as JSON. `prompts`: its prompts in order of their handles; not empty. Times are
-// milliseconds with all digits of the nanoseconds, so that sums are exact. docs/api.md, "Why a request was late".
+// milliseconds with all digits of the nanoseconds, so that sums are exact. docs/reference/api.md, "Why a request was
+// late".
 std::string ExplainText(const std::vector<RequestTimeline>& prompts);
 
 // The same as a table for people.

@@ -1,5 +1,5 @@
 // The step time of any hybrid batch for a model on a device with tensor and pipeline parallelism, built once from named
-// parts; queries are cheap (tables, no allocation). Docs: docs/cost_model.md.
+// parts; queries are cheap (tables, no allocation). Docs: docs/concepts/cost_model.md.
 //
 // Thread rule: immutable after Create; any thread.
 #pragma once
@@ -16,8 +16,8 @@
 namespace tactus::cost {
 
 // The gain of nano-batches, from the best measurement in POD-Attention (ASPLOS 2025) of both kinds of work in one
-// kernel: 1.59 times as fast as in sequence, of at most 2. docs/cost_model.md, "Overlap", discusses how reliable that
-// is.
+// kernel: 1.59 times as fast as in sequence, of at most 2. docs/concepts/cost_model.md, "Overlap", discusses how
+// reliable that is.
 inline constexpr OverlapFit kNanoOverlap{.linear = 2 / 1.59 - 1};
 
 // The model and its devices, as named on the command line.

@@ -30,7 +30,7 @@ double GemmBytes(const std::string& dtype) {
 
 // Share of the rise between two knots of m that follows the tiles' waves; the rest is a straight line. The waves are
 // about right where time rises, but do not predict which tiles the library picks: half of each fitted the profiles'
-// left-out rows better than either alone (docs/cost_model.md, "Between the knots").
+// left-out rows better than either alone (docs/concepts/cost_model.md, "Between the knots").
 constexpr double kWaveShare = 0.5;
 
 // Profiles measure every 8 or 16 tokens, so nothing was measured between knots this close. Between knots farther apart

@@ -17,7 +17,7 @@ struct Backend {
   const char* name;
   double step_ns;  // below 0: from host.json
 };
-// docs/cost_model.md, "CPU overhead", explains these.
+// docs/concepts/cost_model.md, "CPU overhead", explains these.
 constexpr Backend kBackends[] = {{"", 50e3}, {"vllm", 500e3}, {"sglang", 100e3}, {"trtllm", 100e3}, {"vllm-ray", -1}};
 
 // Devices without measurements: their hosts are assumed to equal those of A100s.

@@ -1,5 +1,5 @@
-// Host time per step of each backend: from data/cost/host.json where measured, else one figure (docs/cost_model.md,
-// "CPU overhead").
+// Host time per step of each backend: from data/cost/host.json where measured, else one figure
+// (docs/concepts/cost_model.md, "CPU overhead").
 //
 // Thread rule: the file is parsed once, on first use, and never changes.
 #pragma once

@@ -11,7 +11,7 @@ namespace {
 
 // Shares of a line's raw bandwidth that large messages reach. Links, PCIe between peers and InfiniBand: NCCL's bus
 // bandwidth on NVSwitch, PCIe and InfiniBand machines (23.7 of 32, 48.8 of 64, 35.4 of 50 GB/s). TCP over 100 Gb/s
-// Ethernet: 2.3 and 2.9 of 12.5 GB/s (docs/cost_model.md, "Networks").
+// Ethernet: 2.3 and 2.9 of 12.5 GB/s (docs/concepts/cost_model.md, "Networks").
 constexpr double kLinkEfficiency = 0.75;
 constexpr double kTcpEfficiency = 0.2;
 

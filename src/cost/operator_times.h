@@ -68,7 +68,7 @@ class OperatorTimes {
   virtual double SendNs(double bytes, int32_t among) const = 0;
 };
 
-// Device figures alone. docs/cost_model.md explains the constants.
+// Device figures alone. docs/concepts/cost_model.md explains the constants.
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
 
 // Rows of the smallest tile of a matrix product. Assumed for every device and library: no profile names its tiles, but

@@ -10,7 +10,7 @@
 namespace tactus::cost {
 namespace {
 
-// Shares of the data sheet's figures that good kernels reach; measurements: docs/cost_model.md, "Roofline".
+// Shares of the data sheet's figures that good kernels reach; measurements: docs/concepts/cost_model.md, "Roofline".
 constexpr double kGemmEfficiency = 0.80;
 constexpr double kWeightReadEfficiency = 0.85;
 constexpr double kAttentionEfficiency = 0.55;

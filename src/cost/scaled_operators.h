@@ -1,5 +1,5 @@
 // Scales operator times deliberately: to test whether a result depends on errors of the cost model, and to calibrate a
-// deployment to measurements. Docs: docs/cost_model.md, "Scaled times".
+// deployment to measurements. Docs: docs/concepts/cost_model.md, "Scaled times".
 #pragma once
 
 #include <memory>

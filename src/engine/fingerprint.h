@@ -1,5 +1,6 @@
 // Identity of computed K, V and tokens: engines with equal fingerprints compute them equal bit for bit. Data that moves
-// between engines (docs/migration.md) or is stored for the next one (docs/prompt_cache.md) carries it.
+// between engines (docs/concepts/migration.md) or is stored for the next one (docs/concepts/prompt_cache.md) carries
+// it.
 #pragma once
 
 #include <string>

@@ -1,12 +1,12 @@
-// The prefix cache on disk (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are written to a
-// folder, and a prompt's leading blocks that lie there are read back before it is computed.
+// The prefix cache on disk (--kv-cache-dir; docs/concepts/prompt_cache.md): KV blocks that the cache computed are
+// written to a folder, and a prompt's leading blocks that lie there are read back before it is computed.
 //
 // Neither direction blocks the step loop. The writer thread requests new blocks of the cache
 // (TransferKind::kReadEntered), which the loop copies while a step runs, and writes them. The loop defers a request
 // whose prompt blocks are in the folder; the reader thread reads them into host blocks that the loop has reserved
-// (kReserve) and reports kFetched: from then on the request's KV lies in host memory, as after a swap (docs/swap.md).
-// The timer thread bounds the wait: after 5 s, or after 100 ms without reserved room, the request runs without them, so
-// that neither a hanging disk nor other requests' blocks delay it further.
+// (kReserve) and reports kFetched: from then on the request's KV lies in host memory, as after a swap
+// (docs/concepts/swap.md). The timer thread bounds the wait: after 5 s, or after 100 ms without reserved room, the
+// request runs without them, so that neither a hanging disk nor other requests' blocks delay it further.
 #pragma once
 
 #include <condition_variable>

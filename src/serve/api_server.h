@@ -40,8 +40,8 @@ class ApiServer {
 
 // The page at "/": the served model, the load, and links.
 std::string StatusPage(const Engine* engine, const std::string& scheduler);
-// The state that routers poll, several times a second (docs/routing.md). `engine`: used if the state is "ready"; may be
-// null otherwise.
+// The state that routers poll, several times a second (docs/how-to/routing.md). `engine`: used if the state is "ready";
+// may be null otherwise.
 std::string FleetStateText(const Engine* engine, std::string_view state);
 
 }  // namespace tactus::serve

@@ -54,7 +54,7 @@ const Text& TextOf(Route route) {
   return kTexts[0];  // a test of the routes detects a missing text
 }
 
-// Errors of any route; docs/api.md lists the cases.
+// Errors of any route; docs/reference/api.md lists the cases.
 constexpr std::pair<const char*, const char*> kErrors[] = {
     {"400", "The request can never work; the message names field, value and limit."},
     {"401", "No API key, or a wrong one."},

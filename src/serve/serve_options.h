@@ -108,10 +108,10 @@ struct ServeOptions {
             {.help = "a request with an unknown field gets 400; else the field is ignored, and the answer's "
                      "header x-tactus-ignored names it"});
     v.Field("tool-call-parser", tool_call_parser,
-            {.help = "format of the model's tool calls (docs/api.md lists them); auto: as its chat template writes "
-                     "calls; none: calls stay text"});
+            {.help = "format of the model's tool calls (docs/reference/api.md lists them); auto: as its chat template "
+                     "writes calls; none: calls stay text"});
     v.Field("reasoning-parser", reasoning_parser,
-            {.help = "format of the model's reasoning (docs/api.md lists them); auto: by the markers of its "
+            {.help = "format of the model's reasoning (docs/reference/api.md lists them); auto: by the markers of its "
                      "chat template; none: reasoning stays text"});
     v.Field("request-timeout", request_timeout,
             {.unit = "duration", .help = "longest time that a request may take; then it is cancelled"});

@@ -17,7 +17,7 @@ std::string CsvCell(std::string text) {
   }
   return text;
 }
-// As in a workload's file (docs/workloads.md): empty without an objective.
+// As in a workload's file (docs/reference/workloads.md): empty without an objective.
 std::string Milliseconds(DurationNs ns) {
   return ns == 0 ? "" : fmt::format("{}.{:06}", ns / kMillisecond, ns % kMillisecond);
 }

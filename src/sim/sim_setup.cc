@@ -152,7 +152,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
     }
     // A policy that computes whole prompts has unbounded steps in simulation; activations are planned for one prompt of
     // full length. If every sequence reserves its context and prompts share a step, they are planned for all of them,
-    // as in the engines whose memory the papers report (docs/cost_model.md, "KV memory").
+    // as in the engines whose memory the papers report (docs/concepts/cost_model.md, "KV memory").
     const auto largest = asked.whole_contexts ? cost::LargestStep::kOfAllThatKvHolds : cost::LargestStep::kOfOneContext;
     const int64_t planned = asked.whole_contexts ? c.limits.max_num_seqs * context : std::max(context, int64_t{8192});
     auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, planned), largest);

@@ -1,6 +1,6 @@
-// Classes of requests with objectives per class (`--slo-mix`, docs/workloads.md). A request's class is drawn by share,
-// or is the part of a `mix:` workload that it comes from. One seed draws the same class and objectives for a request,
-// whatever its arrivals and scheduler. Plain data; no clock.
+// Classes of requests with objectives per class (`--slo-mix`, docs/reference/workloads.md). A request's class is drawn
+// by share, or is the part of a `mix:` workload that it comes from. One seed draws the same class and objectives for a
+// request, whatever its arrivals and scheduler. Plain data; no clock.
 #pragma once
 
 #include <cstdint>

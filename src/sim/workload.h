@@ -45,7 +45,7 @@ struct WorkloadRequest {
 // multi-turn[:turns=4]
 // lengths:FILE
 // trace:FILE[:scale=X]. Built-in distributions are quantile tables of public traces (named_workloads.def;
-// docs/workloads.md has their accuracy).
+// docs/reference/workloads.md has their accuracy).
 struct WorkloadSpec {
   enum class Kind : uint8_t { kRandom, kPrefix, kNamed, kMix, kMultiTurn, kLengths, kTrace } kind = Kind::kRandom;
   std::string text;  // the original text

@@ -2,8 +2,8 @@
 closes.
 
 After each attack the connection is closed or in sync: a marked request on it gets its own answer or none. A request
-smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/api.md; where an RFC
-leaves a choice, the set of statuses has all options. `tests/abuse/framing_cases.py` has the tables.
+smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/reference/api.md; where
+an RFC leaves a choice, the set of statuses has all options. `tests/abuse/framing_cases.py` has the tables.
 """
 
 import concurrent.futures

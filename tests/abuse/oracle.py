@@ -1,5 +1,5 @@
-"""The rules of docs/api.md for request bodies, as a table of fields: valid values, invalid values, and the shape of
-answers.
+"""The rules of docs/reference/api.md for request bodies, as a table of fields: valid values, invalid values, and the
+shape of answers.
 
 Strategies draw bodies for the dummy model: 512 tokens, a context of 2,048, one token per byte of text.
 """
@@ -367,7 +367,8 @@ ROUTES = {
 
 
 def settle(body, chat):
-    """Removes fields that are valid alone but not together (docs/api.md names each), and keeps answers short."""
+    """Removes fields that are valid alone but not together (docs/reference/api.md names each), and keeps answers
+    short."""
     if body.get("stream") is not True:
         body.pop("stream_options", None)
     if chat and body.get("logprobs") is not True:

@@ -1,5 +1,5 @@
-// The limits of docs/api.md: for each, the last valid value and the first invalid one, and the message that names
-// field, value and limit.
+// The limits of docs/reference/api.md: for each, the last valid value and the first invalid one, and the message that
+// names field, value and limit.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

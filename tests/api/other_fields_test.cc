@@ -308,7 +308,7 @@ TEST(OtherFields, OneNameInManyPlacesIsListedOnce) {
 }
 
 TEST(OtherFields, EveryDocumentedChatFieldIsKnown) {
-  // The chat fields that docs/api.md lists; none is ignored.
+  // The chat fields that docs/reference/api.md lists; none is ignored.
   const auto chat = Parse(kRoutes[0], R"("model": "m", "temperature": 1, "top_p": 1, "top_k": 1, "min_p": 0,
       "repetition_penalty": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {"1": 1}, "seed": 1, "n": 1,
       "stop": "x", "stop_token_ids": [1], "ignore_eos": true, "min_tokens": 0, "max_tokens": 1,

@@ -96,13 +96,13 @@ TEST(RequestParserTest, EveryFieldReachesTheRequest) {
   EXPECT_NE(long_class.message().find("slo.class"), std::string::npos) << long_class.message();
 }
 
-// docs/api.md has every field that src/api reads, in code spans.
+// docs/reference/api.md has every field that src/api reads, in code spans.
 TEST(RequestParserTest, DocsApiPageNamesEveryField) {
   const auto read = [](const std::filesystem::path& path) {
     std::ifstream file(path);
     return std::string((std::istreambuf_iterator<char>(file)), {});
   };
-  std::istringstream page(read(test::SourcePath("docs/api.md")));
+  std::istringstream page(read(test::SourcePath("docs/reference/api.md")));
   std::string spans;
   for (std::string text; std::getline(page, text, '`') && std::getline(page, text, '`');) spans += text + "\n";
   const std::regex field("(?:Find|String|Integer|Number|Boolean|Refuse|RefuseTrue)\\(\\s*\"([a-z_]+)\"");
@@ -114,7 +114,8 @@ TEST(RequestParserTest, DocsApiPageNamesEveryField) {
   }
   EXPECT_GE(names.size(), 40u) << "the functions that read fields have other names";
   for (const std::string& name : names) {
-    EXPECT_TRUE(std::regex_search(spans, std::regex("\\b" + name + "\\b"))) << "docs/api.md does not name " << name;
+    EXPECT_TRUE(std::regex_search(spans, std::regex("\\b" + name + "\\b")))
+        << "docs/reference/api.md does not name " << name;
   }
 }
 

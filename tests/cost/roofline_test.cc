@@ -155,8 +155,8 @@ TEST(Network, SendsTakeTheSlowestLinkInRange) {
   EXPECT_NEAR(LinkSendNs(d, 3e6, 9), 1000 + 25000 + 3e6 / 0.2e10 * 1e9, 1e-6);
 }
 
-// Large messages within 10 % of measurements (docs/cost_model.md, "Networks"): pairs of A100 and of H100 over PCIe 4
-// and 5, A40 over PCIe, two H100 nodes; small ones within a quarter.
+// Large messages within 10 % of measurements (docs/concepts/cost_model.md, "Networks"): pairs of A100 and of H100 over
+// PCIe 4 and 5, A40 over PCIe, two H100 nodes; small ones within a quarter.
 TEST(Network, LargeMessagesMatchMeasurements) {
   const auto near = [](double ns, double measured_us, double share) {
     EXPECT_NEAR(ns / 1e3, measured_us, share * measured_us);

@@ -213,7 +213,7 @@ class ManifestsTest(unittest.TestCase):
             rf"exec tactus-copy-model -- mkdir -p /models/{folder}",
             rf"cp \S+ tactus-copy-model:/models/{folder}/\S+",
         ):
-            self.assertRegex((ROOT / "docs/kserve.md").read_text(), rf"(?m)^kubectl -n tactus {line}$")
+            self.assertRegex((ROOT / "docs/how-to/kserve.md").read_text(), rf"(?m)^kubectl -n tactus {line}$")
         port = int(re.search(r"(?m)^port = (\d+)$", done.stdout).group(1))
         named = {
             str(port),
@@ -296,7 +296,7 @@ class ManifestsTest(unittest.TestCase):
     def test_commands_in_files_and_on_pages_name_existing_objects(self):
         for path in [
             *KUBERNETES.glob("*.yaml"),
-            *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md")),
+            *((ROOT / "docs/how-to" / page) for page in ("deploy.md", "python.md", "kserve.md")),
         ]:
             for line in re.findall(r"(?m)^(?:#   )?(kubectl .*)$", path.read_text()):
                 with self.subTest(file=path.name, line=line):
@@ -374,7 +374,7 @@ class ManifestsTest(unittest.TestCase):
                 with self.subTest(file=name):
                     left = (
                         bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)
-                    )  # as in docs/deploy.md
+                    )  # as in docs/how-to/deploy.md
                     self.assertGreaterEqual(left, 512 << 20, "for weights")
                     self.assertEqual(
                         container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"]
@@ -454,7 +454,7 @@ class ManifestsTest(unittest.TestCase):
 
     def test_files_named_on_the_operators_pages_exist(self):
         for page in ("deploy.md", "ray_serve.md", "kserve.md"):
-            for name in set(re.findall(r"(?<![\w/])deploy/[\w./*-]*[\w*]", (ROOT / "docs" / page).read_text())):
+            for name in set(re.findall(r"(?<![\w/])deploy/[\w./*-]*[\w*]", (ROOT / "docs/how-to" / page).read_text())):
                 with self.subTest(page=page, name=name):
                     self.assertTrue(list(ROOT.glob(name)), "is not there")
 
@@ -464,7 +464,7 @@ class ManifestsTest(unittest.TestCase):
         )
         self.assertGreater(len(routes), 20)
         ask_for_none = {path for path, is_open in routes if is_open == "true"}
-        for page in ("deploy.md", "reliability.md"):
+        for page in ("how-to/deploy.md", "reference/reliability.md"):
             found = re.search(
                 r"((?:`/[^`]*`(?:,| and)\s+)+`/[^`]*`)\s+(?:ask\s+for|need)\s+no\s+key",
                 (ROOT / "docs" / page).read_text(),
@@ -474,9 +474,9 @@ class ManifestsTest(unittest.TestCase):
                 self.assertEqual(set(re.findall(r"`([^`]*)`", found.group(1))), ask_for_none)
 
     def test_secrets_are_those_that_the_operators_page_makes(self):
-        page = (ROOT / "docs/deploy.md").read_text()
+        page = (ROOT / "docs/how-to/deploy.md").read_text()
         made = re.search(r"kubectl -n tactus create secret generic (\S+)((?:.*\\\n)*.*)", page)
-        self.assertIsNotNone(made, "docs/deploy.md makes no secret")
+        self.assertIsNotNone(made, "docs/how-to/deploy.md makes no secret")
         keys = set(re.findall(r"--from-(?:literal|file)=\"?([\w-]+)=", made.group(2)))
         used = set()
         for name, item in self.objects():

@@ -105,13 +105,13 @@ class PrometheusTest(unittest.TestCase):
         self.assertIn("TactusKvFull", done.stdout + done.stderr)
 
     def test_every_alert_has_severity_summary_and_documentation(self):
-        page = (ROOT / "docs/deploy.md").read_text()
+        page = (ROOT / "docs/how-to/deploy.md").read_text()
         for rule in rules():
             if "alert" in rule:
                 with self.subTest(alert=rule["alert"]):
                     self.assertIn(rule["labels"]["severity"], ("critical", "warning", "info"))
                     self.assertTrue(rule["annotations"]["summary"])
-                    self.assertIn(rule["alert"], page, "docs/deploy.md does not say what to do")
+                    self.assertIn(rule["alert"], page, "docs/how-to/deploy.md does not say what to do")
 
     def test_jobs_have_one_name_everywhere(self):
         texts = [rule["expr"] for rule in rules()] + [expression for _, _, expression in panels()]

@@ -249,7 +249,7 @@ class RayAppTest(unittest.TestCase):
 
     def test_no_flag_is_given_twice(self):
         own = ("--host", "--port", "--shutdown-timeout", "--max-connections-per-client", "--max-streams-per-client")
-        page = (ROOT / "docs/ray_serve.md").read_text()
+        page = (ROOT / "docs/how-to/ray_serve.md").read_text()
         for flag in own:
             self.assertIn(f"`{flag}`", page)
             for given in (f"{flag} 1", f"{flag}=1", f"--load-format dummy {flag}=1"):

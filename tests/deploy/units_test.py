@@ -57,8 +57,10 @@ class SystemdTest(unittest.TestCase):
         self.assertIn("RestartSecs", done.stderr)
 
     def test_units_enabled_on_the_operators_page_start_at_boot(self):
-        line = re.search(r"(?m)^sudo systemctl enable --now (.*)$", (UNITS.parents[1] / "docs/deploy.md").read_text())
-        self.assertIsNotNone(line, "docs/deploy.md enables nothing")
+        line = re.search(
+            r"(?m)^sudo systemctl enable --now (.*)$", (UNITS.parents[1] / "docs/how-to/deploy.md").read_text()
+        )
+        self.assertIsNotNone(line, "docs/how-to/deploy.md enables nothing")
         done = run("systemctl", f"--root={self.root}", "enable", *line.group(1).split())
         self.assertEqual(done.returncode, 0, done.stderr)
         started, left = set(), {"multi-user.target"}

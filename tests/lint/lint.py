@@ -21,7 +21,7 @@ python             ruff (tests/requirements.txt, pyproject.toml) would change no
 doc-paths          a file or folder that a document names in the repository exists
 doc-links          a document's link to a file or heading of the repository has a target
 doc-names          a class or function that docs/ARCHITECTURE.md locates exists
-doc-options        every option is named in README.md or docs/
+doc-options        every option is named in README.md or in a page below docs/
 doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
 executable         a script that begins with #! can be started by its name, as documents do
 plain-words        words that make texts hard to read do not become more (tests/lint/plain_words.py lists them)
@@ -412,7 +412,7 @@ def main():
         for number, columns in too_wide(path.read_text(errors="replace")):
             report(path, number, "doc-width", f"{columns} columns, limit {DOC_WIDTH}: wrap the paragraph")
 
-    pages = "\n".join(p.read_text(errors="replace") for p in tracked("README.md", "docs/*.md"))
+    pages = "\n".join(p.read_text(errors="replace") for p in tracked("README.md", ":(glob)docs/**/*.md"))
     for path in sources:
         if path.name == "option_fields.h":  # has an example
             continue

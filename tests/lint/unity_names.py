@@ -3,7 +3,7 @@
 together.
 
 A name in an unnamed namespace is meant for its own file. Compiled together with other files it can hide a name of a
-header for later sources, without a warning. docs/build.md.
+header for later sources, without a warning. docs/internals/build.md.
 
   tests/lint/unity_names.py build/release [PART_OF_A_UNIT'S_PATH ...]
 

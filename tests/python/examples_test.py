@@ -1,4 +1,5 @@
-"""The examples of README.md and docs/python.md run unchanged on the default model; those for a cluster are left out."""
+"""The examples of README.md and docs/how-to/python.md run unchanged on the default model; those for a cluster are left
+out."""
 
 import contextlib
 import io
@@ -30,7 +31,7 @@ class DefaultAsyncModel(tactus.AsyncLLM):
 class ExamplesTest(unittest.TestCase):
     def test_the_examples_run(self):
         counted = 0
-        for page in ("README.md", "docs/python.md"):
+        for page in ("README.md", "docs/how-to/python.md"):
             for block in re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), flags=re.M | re.S):
                 if "from tactus import" not in block or "ray" in block:
                     continue

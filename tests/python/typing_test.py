@@ -95,7 +95,7 @@ class TypingTest(unittest.TestCase):
         for needed in [*project["build-system"]["requires"], *project["project"]["optional-dependencies"]["ray"]]:
             name, version = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?==(\S+)", needed).groups()
             self.assertIn(pins.get(name, version), (version,), name)
-            self.assertIn(version, (root / "docs/third_party.md").read_text(), name)
+            self.assertIn(version, (root / "docs/reference/third_party.md").read_text(), name)
         self.assertEqual(project["project"]["version"], tactus.__version__)
 
     def test_the_stub_lists_all_names_of_the_native_module(self):

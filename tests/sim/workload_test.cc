@@ -56,7 +56,7 @@ double Distance(std::vector<double> a, std::vector<double> b) {
   return worst;
 }
 
-// Generated lengths compared with the traces: the distances of docs/workloads.md plus the sampling error.
+// Generated lengths compared with the traces: the distances of docs/reference/workloads.md plus the sampling error.
 TEST(Workload, NamedDistributionsMatchTheirTracesAsStated) {
   const char* data = std::getenv("TACTUS_DATA");
   if (data == nullptr) GTEST_SKIP() << "TACTUS_DATA is not set";

@@ -117,7 +117,7 @@ constexpr ForeignField kForeign[] = {
     {"dynatemp_exponent", "", kSampling, "dynatemp_range"},
     {"adaptive_target", "[-1]", kSampling},
     {"adaptive_decay", "", kSampling, "adaptive_target"},
-    {"samplers", "", "the order is that of docs/api.md"},
+    {"samplers", "", "the order is that of docs/reference/api.md"},
     {"length_penalty", "[1]", kSampling},
     {"early_stopping", "[false]", kSampling},
     {"num_beams", "[1]", kSampling},

@@ -108,7 +108,7 @@ int SimCapacityCommand(const Args& args) {
   line.Add(options);
   line.Common(SimCommon({"until", "over", "from", "to", "tolerance", "vary", "csv"}));
   line.Epilog("\nIn --until: " + results::MetricNames() +
-              ". By class: p99(ttft, CLASS), attainment(CLASS). docs/searches.md has the rules.\n");
+              ". By class: p99(ttft, CLASS), attainment(CLASS). docs/how-to/searches.md has the rules.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   return Search(options);
 }

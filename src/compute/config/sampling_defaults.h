@@ -9,7 +9,8 @@
 
 namespace tactus::compute {
 
-// Built-in chat defaults, as other servers use them (docs/api.md gives the sources and reasons). Penalties are off.
+// Built-in chat defaults, as other servers use them (docs/reference/api.md gives the sources and reasons). Penalties
+// are off.
 inline constexpr double kUsualTemperature = 0.8, kUsualTopP = 0.95, kUsualMinP = 0.05;
 inline constexpr int64_t kUsualTopK = 40;
 
@@ -23,7 +24,7 @@ SamplingParams DefaultSampling(const StatedSampling& flags, const StatedSampling
 std::string DefaultSamplingText(const StatedSampling& flags, const StatedSampling& model,
                                 const std::string& model_source);
 
-// Largest temperature in a model's file; the limit for requests is lower (docs/api.md).
+// Largest temperature in a model's file; the limit for requests is lower (docs/reference/api.md).
 inline constexpr double kMaxModelTemperature = 100.0;
 
 // Converts a value from a model's file, as transformers interprets it: top_k <= -1 becomes 0 (all tokens); top_p 0

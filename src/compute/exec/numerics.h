@@ -1,6 +1,6 @@
 // The arithmetic of a run: the effect of --dtype, --activation-dtype, --quantization and --kv-cache-dtype on a file of
-// a given weight format. A pure function. docs/numerics.md lists what each choice costs in accuracy, docs/formats.md in
-// time and memory.
+// a given weight format. A pure function. docs/concepts/numerics.md lists what each choice costs in accuracy,
+// docs/reference/formats.md in time and memory.
 //
 //   weights (--quantization, else the file's)   --activation-dtype   linear operators
 //   every quantised format                      auto, mixed          integer codes x 8 bits a token value, but 16 for

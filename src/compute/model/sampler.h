@@ -1,5 +1,5 @@
-// Sampling of one token from one row of logits, in the order of docs/api.md: logit_bias, repetition, frequency and
-// presence penalties, min_tokens (no end token before it), temperature, min_p, top_k, top_p.
+// Sampling of one token from one row of logits, in the order of docs/reference/api.md: logit_bias, repetition,
+// frequency and presence penalties, min_tokens (no end token before it), temperature, min_p, top_k, top_p.
 //
 // Definition. Tokens are ordered by their logit after bias and penalties, the largest first, ties by the lowest id.
 // Temperature 0 takes the first. Otherwise min_p, top_k and top_p each keep a prefix of that order (top_p: the shortest

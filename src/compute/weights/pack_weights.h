@@ -23,7 +23,7 @@ struct PackChoice {
   // Rounding of the tokens that integer weights are multiplied with; kNone: any. With kInt8 and kMixed the output
   // matrix has kInt16, but kMixedFine under kMixed where quantising to int4 costs far more. With kMixed w_down has
   // kMixedFine: its tokens have more large values and cause nearly half of the error. With kInt8 wk and wv have kInt16
-  // where grouped queries make them at most a twelfth of a layer (docs/numerics.md).
+  // where grouped queries make them at most a twelfth of a layer (docs/concepts/numerics.md).
   Rounding rounding = Rounding::kInt16;
 };
 

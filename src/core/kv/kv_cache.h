@@ -92,18 +92,19 @@ class KvCache final : public KvLedger {
   void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) override;
   void Release(SlotId slot, StepId last_step) override;
 
-  // Swap (kv_swap.cc; docs/swap.md). A plan's step runs its copies. SwapOut also saves shared blocks; leading full
-  // blocks that are still cached when the sequence starts again are shared instead of copied back. While a sequence is
-  // swapped out, PeekMatch, StartCost and Start refer to the saved KV, and its slot cannot be started as a fork.
+  // Swap (kv_swap.cc; docs/concepts/swap.md). A plan's step runs its copies. SwapOut also saves shared blocks; leading
+  // full blocks that are still cached when the sequence starts again are shared instead of copied back. While a
+  // sequence is swapped out, PeekMatch, StartCost and Start refer to the saved KV, and its slot cannot be started as a
+  // fork.
   bool SwapOut(SlotId slot, int32_t computed_tokens, StepPlan* plan) override;
   int32_t SwappedTokens(SlotId slot) const override;
   void DropSwapped(SlotId slot) override;
   int64_t swap_blocks_total() const override;
   int64_t swap_blocks_free() const override;
 
-  // Imports (docs/migration.md): reserves host blocks that the caller fills with the KV of a sequence from another
-  // replica, which then enters as if swapped out here. The caller must not write them until the steps in flight and the
-  // next planned one have ended. False: fewer than `count` are free; nothing changed.
+  // Imports (docs/concepts/migration.md): reserves host blocks that the caller fills with the KV of a sequence from
+  // another replica, which then enters as if swapped out here. The caller must not write them until the steps in flight
+  // and the next planned one have ended. False: fewer than `count` are free; nothing changed.
   bool ReserveHost(int32_t count, std::vector<BlockId>* blocks);
   void ReturnHost(std::span<const BlockId> blocks);
   // Makes the reserved blocks the slot's saved KV, of positions [0, tokens). Precondition: the slot is bound and holds

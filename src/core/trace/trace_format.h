@@ -1,5 +1,6 @@
-// The file format of --trace-out (docs/trace.md): a header of named values, then one group of records per pass of the
-// step loop. Numbers are LEB128 varints, signed ones zigzag; times are nanoseconds. No text of requests, no token ids.
+// The file format of --trace-out (docs/reference/trace.md): a header of named values, then one group of records per
+// pass of the step loop. Numbers are LEB128 varints, signed ones zigzag; times are nanoseconds. No text of requests, no
+// token ids.
 #pragma once
 
 #include <cstdint>

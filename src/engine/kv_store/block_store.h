@@ -1,5 +1,5 @@
-// KV blocks on disk under a size limit (--kv-cache-dir; docs/prompt_cache.md): by key, in segments that only grow. The
-// least recently used segment is evicted first. A damaged block is treated as missing; nothing else changes.
+// KV blocks on disk under a size limit (--kv-cache-dir; docs/concepts/prompt_cache.md): by key, in segments that only
+// grow. The least recently used segment is evicted first. A damaged block is treated as missing; nothing else changes.
 //
 // Thread rule: any thread; Append on one thread. No lock is held during file operations: Has does not wait for the
 // disk.

@@ -15,7 +15,8 @@ namespace tactus::fleet {
 
 inline constexpr size_t kEventBytes = 256 << 10;
 
-// Where a stream continues, from a comment ": migrated {"to": URL, "ticket": ...}" at its end (docs/migration.md).
+// Where a stream continues, from a comment ": migrated {"to": URL, "ticket": ...}" at its end
+// (docs/concepts/migration.md).
 struct Moved {
   std::string url, ticket;
 };

@@ -1,7 +1,7 @@
 // Moves sequences between running replicas: away from drained replicas, and, under a balancer that moves sequences,
-// from replicas with little free memory to those with much (fleet/balance/rebalance.h decides; docs/migration.md
-// describes the protocol). Replicas receive signed requests; the streams themselves name the new replica
-// (fleet/router/forward.h).
+// from replicas with little free memory to those with much (fleet/balance/rebalance.h decides;
+// docs/concepts/migration.md describes the protocol). Replicas receive signed requests; the streams themselves name the
+// new replica (fleet/router/forward.h).
 //
 // Thread rule: the loop's thread. Invariant: a replica has one command at a time.
 #pragma once

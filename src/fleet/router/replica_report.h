@@ -1,5 +1,5 @@
-// Parses what a replica reports: the state of a Tactus server (docs/routing.md), the metrics of a vLLM server, or only
-// the models of another server. Answers are not trusted: an impossible figure is an error.
+// Parses what a replica reports: the state of a Tactus server (docs/how-to/routing.md), the metrics of a vLLM server,
+// or only the models of another server. Answers are not trusted: an impossible figure is an error.
 #pragma once
 
 #include <string>

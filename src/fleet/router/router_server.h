@@ -1,5 +1,5 @@
 // The HTTP server of a router: forwards the replicas' API, and serves its own routes (health, metrics, the list of
-// replicas). docs/routing.md.
+// replicas). docs/how-to/routing.md.
 #pragma once
 
 #include <functional>

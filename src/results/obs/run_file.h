@@ -1,6 +1,7 @@
-// Run files: a run's result, requests, steps and time series in one file (format: docs/run_files.md). A run file is a
-// zip archive: `run.json`, then tables as CSV in numbered parts, then `result.json`. Each part is complete when
-// written, so a recording needs little memory, and after a kill the file has all earlier parts but no `result.json`.
+// Run files: a run's result, requests, steps and time series in one file (format: docs/reference/run_files.md). A run
+// file is a zip archive: `run.json`, then tables as CSV in numbered parts, then `result.json`. Each part is complete
+// when written, so a recording needs little memory, and after a kill the file has all earlier parts but no
+// `result.json`.
 // Thread rule: one thread, which waits for the disk only if requested; the writer's own thread compresses and writes.
 #pragma once
 
@@ -88,8 +89,8 @@ class RunFileWriter {
   void Add(const RunStep& step);
   void Add(const RunInterval& interval);
 
-  // Writes the rest and the run's result object as JSON (docs/api.md, "Result"); the file is then complete. kDataLoss:
-  // the disk is full or was too slow.
+  // Writes the rest and the run's result object as JSON (docs/reference/api.md, "Result"); the file is then complete.
+  // kDataLoss: the disk is full or was too slow.
   Status Close(const std::string& result_json);
   DurationNs interval_ns() const;
 

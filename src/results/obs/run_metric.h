@@ -1,5 +1,6 @@
 // Metrics of a result object by name: "p99(tbt)", "goodput", "attainment(chat)". They are read from the object's JSON
-// (docs/api.md, "Result"), so that live results and result files are read alike and every metric has one definition.
+// (docs/reference/api.md, "Result"), so that live results and result files are read alike and every metric has one
+// definition.
 // Thread rule: immutable; any thread.
 #pragma once
 

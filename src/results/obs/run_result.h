@@ -99,7 +99,7 @@ class RunAccumulator {
 // Whether an ended request met all its objectives.
 bool KeptSlo(const EndedRequest& request);
 
-// The object of docs/api.md ("Result"): always every field, null if unknown.
+// The object of docs/reference/api.md ("Result"): always every field, null if unknown.
 Json RunJson(const RunResult& result);
 Json SummaryJson(const Summary& summary);
 // The same as text, with the usual columns.

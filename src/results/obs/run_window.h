@@ -1,5 +1,5 @@
 // The measured part of a run: all of it, or the part between a warm-up and the end of the load, so that neither an
-// empty server nor one that runs dry is measured (docs/api.md, "The measured part").
+// empty server nor one that runs dry is measured (docs/reference/api.md, "The measured part").
 // Thread rule: none; use from one thread.
 #pragma once
 

@@ -251,7 +251,7 @@ class RunPictures {
       }
     }
     for (size_t i = 0; i < stages->size(); ++i) plot.categories.push_back(fmt::format("stage {}", i));
-    Add(std::move(plot), "Idle time before steps by cause (docs/simulator.md, \"Bubbles\").");
+    Add(std::move(plot), "Idle time before steps by cause (docs/concepts/simulator.md, \"Bubbles\").");
   }
 
   void Attainment() {
@@ -325,7 +325,7 @@ class RunPictures {
       else
         for (size_t i = 0; i < counts.size(); ++i) plot.series.back().values[i] += counts[i];
     }
-    Add(std::move(plot), "By the main cause of each miss (docs/api.md, \"Why a request was late\").");
+    Add(std::move(plot), "By the main cause of each miss (docs/reference/api.md, \"Why a request was late\").");
   }
 
   template <class Plot>

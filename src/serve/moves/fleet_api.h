@@ -1,5 +1,6 @@
-// The requests of fleet members to a server (docs/migration.md): send sequences to another replica, receive sequences
-// from one, continue a client's stream. Every request is signed with the fleet's secret (base/fleet_secret.h).
+// The requests of fleet members to a server (docs/concepts/migration.md): send sequences to another replica, receive
+// sequences from one, continue a client's stream. Every request is signed with the fleet's secret
+// (base/fleet_secret.h).
 //
 // An arriving sequence is an Incoming from its first message to its ticket: host blocks that are filled. A late message
 // ends it. With the ticket the router requests the sequence's answer. A request is cancelled if its ticket expires, or

@@ -1,5 +1,5 @@
-// The messages between replicas when a sequence moves: a line of JSON followed by bytes (docs/migration.md lists them).
-// Input is not trusted: lengths, types and ranges are checked. Pure functions.
+// The messages between replicas when a sequence moves: a line of JSON followed by bytes (docs/concepts/migration.md
+// lists them). Input is not trusted: lengths, types and ranges are checked. Pure functions.
 #pragma once
 
 #include <string>

@@ -30,7 +30,7 @@ std::shared_ptr<Request> MakeRequest(const SamplingParams& p, std::vector<TokenI
   return request;
 }
 
-// Probability of every token, by the definition in docs/api.md. Logits already have bias and penalties.
+// Probability of every token, by the definition in docs/reference/api.md. Logits already have bias and penalties.
 std::vector<double> NaiveDistribution(const std::vector<float>& logits, const SamplingParams& p) {
   std::vector<size_t> order(logits.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -1,5 +1,5 @@
-// docs/policies.md against the program: every preset and choice is on the page, and its example of a new policy is the
-// file and the line that are compiled.
+// docs/concepts/policies.md against the program: every preset and choice is on the page, and its example of a new
+// policy is the file and the line that are compiled.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ std::string Read(const char* path) {
 }
 
 TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
-  const std::string page = Read("docs/policies.md");
+  const std::string page = Read("docs/concepts/policies.md");
   ASSERT_FALSE(page.empty());
   for (const auto& preset : Presets()) {
     EXPECT_NE(page.find("`" + std::string(preset.name) + "`"), std::string::npos) << preset.name;
@@ -36,15 +36,15 @@ TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
 }
 
 TEST(PoliciesPage, NamesEveryKnob) {
-  const std::string pages =
-      Read("docs/policies.md") + Read("docs/policies_accelgen.md") + Read("docs/policies_fastserve.md");
+  const std::string pages = Read("docs/concepts/policies.md") + Read("docs/concepts/policies_accelgen.md") +
+                            Read("docs/concepts/policies_fastserve.md");
   for (const KnobDeclaration* knob : DeclaredKnobs()) {
     EXPECT_NE(pages.find("`--" + std::string(knob->name)), std::string::npos) << knob->name;
   }
 }
 
 TEST(PoliciesPage, ShowsTheExampleAsCompiled) {
-  const std::string page = Read("docs/policies.md"), file = Read("src/core/sched/order/shortest_prompt.cc");
+  const std::string page = Read("docs/concepts/policies.md"), file = Read("src/core/sched/order/shortest_prompt.cc");
   ASSERT_FALSE(file.empty());
   EXPECT_NE(page.find("```cpp\n" + file + "```"), std::string::npos);
   const std::string line =
@@ -55,7 +55,7 @@ TEST(PoliciesPage, ShowsTheExampleAsCompiled) {
 
 // The page's example of a policy with a knob and a note is in the file and the row of added_policy_test.
 TEST(PoliciesPage, ShowsTheKnobAndNoteExampleAsCompiled) {
-  const std::string page = Read("docs/policies.md");
+  const std::string page = Read("docs/concepts/policies.md");
   const std::string code =
       Read("tests/core/sched/added_policy/patient.cc") + Read("tests/core/sched/added_policy/core/sched/choices.def");
   const size_t begin = page.find("### With a knob and a memory");

@@ -288,9 +288,9 @@ TEST(RunResult, UnknownFieldsAreNull) {
   EXPECT_TRUE(simulated["bubbles"].is_null());
 }
 
-// docs/api.md, section "Result", names every field of the object and of its requests in code spans.
+// docs/reference/api.md, section "Result", names every field of the object and of its requests in code spans.
 TEST(RunResultPage, NamesEveryField) {
-  std::ifstream file(test::SourcePath("docs/api.md"));
+  std::ifstream file(test::SourcePath("docs/reference/api.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   const size_t result = page.find("\n## Result\n");
   ASSERT_NE(result, std::string::npos);
@@ -300,13 +300,16 @@ TEST(RunResultPage, NamesEveryField) {
   full.classes["chat"];
   const auto json = SortedJson::parse(ToJson(full));
   for (const auto& [name, value] : json["classes"]["chat"].items()) {
-    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos)
+        << "docs/reference/api.md, Result, does not name " << name;
   }
   for (const auto& [name, value] : json.items()) {
-    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos)
+        << "docs/reference/api.md, Result, does not name " << name;
   }
   for (const auto& [name, value] : json["requests"].items()) {
-    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
+    EXPECT_NE(page.find("`" + name + "`", result), std::string::npos)
+        << "docs/reference/api.md, Result, does not name " << name;
   }
 }
 

@@ -1,4 +1,5 @@
-// LARRY ("Is the GPU Half-Empty or Half-Full?", equation 1 as docs/policies.md restores it): highest score first,
+// LARRY ("Is the GPU Half-Empty or Half-Full?", equation 1 as docs/concepts/policies.md restores it): highest score
+// first,
 //
 //   score = lambda * wait_s - queue_len * mem
 //

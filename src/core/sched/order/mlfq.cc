@@ -3,7 +3,8 @@
 // there is no lowest one. A sequence joins the back of the highest queue whose quantum covers its prefill (by the
 // step-time model; without one, the first queue). When it has used up its quantum it goes to the front of the queue
 // below; until then it keeps its place. Every --mlfq-promotion-steps steps, sequences without service for
-// --mlfq-promotion are promoted to the front of the first queue. docs/policies_fastserve.md lists the differences.
+// --mlfq-promotion are promoted to the front of the first queue. docs/concepts/policies_fastserve.md lists the
+// differences.
 //
 // A step counts as service from its planning until the sequence is next planned or found idle.
 #include <algorithm>

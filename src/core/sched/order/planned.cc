@@ -1,5 +1,5 @@
-// By place in the job's plan (docs/batch.md), from first to last. The plan determines the order: depth first by the
-// tree of prompts, or from both ends of the densities. Preempted sequences go back to the queue's head. Requests
+// By place in the job's plan (docs/how-to/batch.md), from first to last. The plan determines the order: depth first by
+// the tree of prompts, or from both ends of the densities. Preempted sequences go back to the queue's head. Requests
 // without a place in the plan go before placed ones, by arrival.
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"

@@ -1,7 +1,7 @@
 // Products of packed weights by matrix tiles, for the set "amx" (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
 // AVX-512). bf16 always uses tiles. Integer sums have the same bits either way, so they run where they are faster: on
-// AVX-512, except for 16-bit tokens over weights with one scale per row (docs/arm_amx.md). f32 tokens always run on
-// AVX-512.
+// AVX-512, except for 16-bit tokens over weights with one scale per row (docs/internals/arm_amx.md). f32 tokens always
+// run on AVX-512.
 #include "compute/kernels/packed/amx/tile.h"
 #include "compute/kernels/packed/kernel.h"
 #include "compute/kernels/packed/operators.h"
