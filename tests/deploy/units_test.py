@@ -4,8 +4,8 @@ that are valid for this program, and no system calls of a working server that it
 import os
 import pathlib
 import re
-import signal
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
