@@ -81,7 +81,7 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
     return InvalidArgument(fmt::format("--kv-secret-file '{}': {}", Printable(path), what), kFlag);
   };
   const File file(path);
-  struct stat about{};
+  struct stat about = {};
   if (file.fd() < 0 || fstat(file.fd(), &about) != 0) return bad(std::strerror(errno));
   if (!S_ISREG(about.st_mode)) return bad("not a regular file");
   if ((about.st_mode & S_IRWXO) != 0) {

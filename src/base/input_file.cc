@@ -49,7 +49,7 @@ Result<InputFile> InputFile::Open(const std::string& path, int64_t limit_bytes, 
     return errno == ENOENT || errno == ENOTDIR ? NotFound(reason) : InvalidArgument(reason);
   }
   InputFile file(path, fd, true, limit_bytes, wait_ms);
-  struct stat info{};
+  struct stat info = {};
   if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) return InvalidArgument("'" + path + "' is a folder; name a file");
   return file;
 }
@@ -180,7 +180,7 @@ Result<bool> InputFile::ReadLine(std::string* line, int64_t line_limit_bytes) {
 }
 
 Status CheckReadable(const std::string& path) {
-  struct stat info{};
+  struct stat info = {};
   if (stat(path.c_str(), &info) != 0 || access(path.c_str(), R_OK) != 0) {
     const std::string reason = "cannot open '" + path + "': " + std::strerror(errno);
     return errno == ENOENT || errno == ENOTDIR ? NotFound(reason) : InvalidArgument(reason);
