@@ -160,12 +160,20 @@ function(tactus_test_main)
   endif()
 endfunction()
 
-# tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS core_kv [LABELS fast|slow] [TIMEOUT s])
+# tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS core_kv [LABELS fast|slow] [TIMEOUT s] [ONE_THREAD])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case
 #   is a ctest test, `kv_test.Suite.Case`, so that a case that skips itself is listed as skipped. A file whose names
-#   also occur in another file has its own namespace, named like the file (docs/internals/build.md).
+#   also occur in another file has its own namespace, named like the file (docs/internals/build.md). A program marked
+#   ONE_THREAD never starts a thread: it ends if it does, and the build for ThreadSanitizer leaves it out.
 function(tactus_test)
-  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "ONE_THREAD" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  if(T_ONE_THREAD)
+    if(TACTUS_SANITIZE STREQUAL "thread")
+      return()
+    elseif(NOT TACTUS_SANITIZE)  # AddressSanitizer has its own pthread_create
+      list(APPEND T_SOURCES ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests/support/one_thread.cc)
+    endif()
+  endif()
   tactus_test_main()
   add_executable(${T_NAME} ${T_SOURCES})
   tactus_test_flags(${T_NAME})
