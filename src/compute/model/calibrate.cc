@@ -11,9 +11,9 @@
 #include "base/rng.h"
 #include "compute/kernels/fit/least_squares.h"
 #include "compute/kernels/fit/product.h"
-#include "compute/kernels/rows/dequantize.h"
 #include "compute/model/decoder.h"
 #include "compute/model/sampler.h"
+#include "compute/tensor/dequantize.h"
 
 namespace tactus::compute {
 namespace {

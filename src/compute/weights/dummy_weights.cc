@@ -7,8 +7,8 @@
 #include <map>
 
 #include "base/rng.h"
-#include "compute/kernels/rows/quantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/quantize.h"
 
 namespace tactus::compute {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "compute/kernels/rows/dequantize.h"
 #include "compute/model/catalog.h"
 #include "compute/model/inspect.h"
+#include "compute/tensor/dequantize.h"
 #include "model_files.h"
 
 namespace tactus::loader_test {

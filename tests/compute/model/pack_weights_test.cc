@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "compute/config/architecture.h"
-#include "compute/kernels/rows/dequantize.h"
-#include "compute/kernels/rows/quantize.h"
 #include "compute/model/loader.h"
+#include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/quantize.h"
 #include "compute/weights/file_weights.h"
 #include "compute/weights/gguf.h"
 #include "compute/weights/weight_cache.h"
