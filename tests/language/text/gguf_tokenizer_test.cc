@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "compute/model/gguf_config.h"
 #include "compute/weights/gguf.h"
+#include "compute/weights/gguf_config.h"
 #include "golden_cases.h"
 #include "language/text/gguf_spec.h"
 

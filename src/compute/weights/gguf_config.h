@@ -1,8 +1,8 @@
 // GGUF metadata -> ModelConfig and the tokeniser's tables.
 #pragma once
 
-#include "compute/model/loader.h"
 #include "compute/weights/gguf.h"
+#include "compute/weights/model_description.h"
 
 namespace tactus::compute {
 

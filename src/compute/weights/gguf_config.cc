@@ -1,4 +1,4 @@
-#include "compute/model/gguf_config.h"
+#include "compute/weights/gguf_config.h"
 
 #include <algorithm>
 #include <cmath>
