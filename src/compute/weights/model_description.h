@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/gguf_tokenizer_fields.h"
 #include "compute/config/config.h"
 #include "compute/tensor/dtype.h"
 
@@ -23,23 +24,12 @@ struct ModelDescription {
   };
   std::vector<TensorFormat> tensor_formats;  // of the files, most bytes first
   std::string chat_template;                 // Jinja source; empty: none; among several named ones "default"
-  std::string tool_use_template;      // among several, the one for chats with tools; empty: chat_template serves all
-                                      // chats
-  std::string tokenizer_json;         // contents; HF only
-  std::string tokenizer_config_json;  // contents; HF only
-  std::string tokenizer_model;        // contents of a SentencePiece tokenizer.model; HF only
-  // GGUF only: the metadata of the tokeniser, in neutral form.
-  struct GgufTokenizer {
-    std::string model;  // "gpt2", "llama"
-    std::string pre;    // "smollm", "llama-bpe", ...
-    std::vector<std::string> tokens;
-    std::vector<float> scores;
-    std::vector<int32_t> types;       // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
-    std::vector<std::string> merges;  // "a b"
-    int64_t bos = -1, eos = -1, unk = -1, eot = -1, eom = -1;
-    bool add_bos = false, add_eos = false, add_space_prefix = true;
-    bool has_add_bos = false;
-  } gguf_tokenizer;
+  std::string tool_use_template;       // among several, the one for chats with tools; empty: chat_template serves all
+                                       // chats
+  std::string tokenizer_json;          // contents; HF only
+  std::string tokenizer_config_json;   // contents; HF only
+  std::string tokenizer_model;         // contents of a SentencePiece tokenizer.model; HF only
+  GgufTokenizerFields gguf_tokenizer;  // GGUF only
 };
 
 // `path`: a Hugging Face folder, a config.json alone (or a folder with nothing else: dummy weights only), a GGUF file,
