@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "engine/model_text.h"
 #include "engine/output_rules.h"
 

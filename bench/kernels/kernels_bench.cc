@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "ceiling.h"
 #include "compute/kernels/ops.h"
-#include "compute/kernels/rows/quantize.h"
+#include "compute/tensor/quantize.h"
 
 namespace tactus::bench {
 namespace {

@@ -65,7 +65,7 @@ Engine MakeEngine(const std::string& model, const std::string& kv_dtype, int32_t
       must(compute::ChooseNumerics({"auto", "auto", "none", kv_dtype}, description.config.weight_dtype));
   compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
   load.threads = threads;
-  compute::ModelWeights weights = must(compute::LoadWeights(description, load, SystemClock()));
+  compute::CpuWeights weights = must(compute::LoadWeights(description, load, SystemClock()));
   *vocab = description.config.vocab_size;
   compute::CpuExecutorOptions options;
   options.clock = &SystemClock();

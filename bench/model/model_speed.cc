@@ -229,7 +229,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, Json
   compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
   load.threads = exec.threads;
   load.cache_folder = options.weight_cache;
-  TACTUS_ASSIGN_OR_RETURN(compute::ModelWeights weights, compute::LoadWeights(description, load, SystemClock()));
+  TACTUS_ASSIGN_OR_RETURN(compute::CpuWeights weights, compute::LoadWeights(description, load, SystemClock()));
   *about = {{"model", description.config.name}, {"format", weights.format},
             {"weight_bytes", weights.bytes},    {"numerics", compute::NumericsText(numerics)},
             {"kernels", exec.ops->name},        {"threads", exec.threads}};

@@ -38,7 +38,7 @@ void LinearInt8(compute::ThreadPool& pool, const float* x, int64_t tokens, const
   g_base->linear(pool, rounded.data(), tokens, w, bias, y, scratch);
 }
 
-const compute::Ops* EmulatingOps(const compute::ModelWeights& w, const Int8Operators& which) {
+const compute::Ops* EmulatingOps(const compute::CpuWeights& w, const Int8Operators& which) {
   g_int8.clear();
   const auto add = [](bool wanted, std::initializer_list<const void*> matrices) {
     if (wanted) g_int8.insert(matrices);
@@ -112,7 +112,7 @@ std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::s
   return v;
 }
 
-std::optional<Arithmetic> ArithmeticOf(const compute::ModelWeights& weights) {
+std::optional<Arithmetic> ArithmeticOf(const compute::CpuWeights& weights) {
   if (weights.packed == nullptr) return std::nullopt;
   const compute::PackedWeights& packed = *weights.packed;
   double plain = 0, multiplied = 0;

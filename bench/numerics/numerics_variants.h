@@ -33,7 +33,7 @@ std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::s
 std::vector<NumericsVariant> MakeOperatorVariants();
 
 struct LoadedVariant {
-  compute::ModelWeights weights;
+  compute::CpuWeights weights;
   compute::Numerics numerics;
   const compute::Ops* ops = nullptr;
 };
@@ -45,6 +45,6 @@ Result<LoadedVariant> LoadVariant(const compute::ModelDescription& description, 
 struct Arithmetic {
   double prompt = 0, decode = 0;
 };
-std::optional<Arithmetic> ArithmeticOf(const compute::ModelWeights& weights);
+std::optional<Arithmetic> ArithmeticOf(const compute::CpuWeights& weights);
 
 }  // namespace tactus::bench

@@ -1,6 +1,7 @@
 #include "engine/check_model.h"
 
 #include "compute/exec/make_backend.h"
+#include "compute/weights/open_weights.h"
 
 namespace tactus::engine {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "engine/model_text.h"
 #include "tactus/options.h"
 

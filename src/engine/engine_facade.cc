@@ -25,7 +25,7 @@
 #include "compute/config/sampling_defaults.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "core/loop/metrics.h"
 #include "core/loop/replica.h"
 #include "core/loop/run_recorder.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/backend.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "cost/step_table.h"
 #include "tactus/options.h"
 #include "tactus/status.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/backend.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
 

@@ -8,26 +8,6 @@
 namespace tactus::engine {
 namespace {
 
-language::GgufTokenizerFields FieldsOf(const compute::ModelDescription& d) {
-  const auto& t = d.gguf_tokenizer;
-  language::GgufTokenizerFields f;
-  f.model = t.model;
-  f.pre = t.pre;
-  f.model_name = d.config.name;
-  f.tokens = t.tokens;
-  f.scores = t.scores;
-  f.types = t.types;
-  f.merges = t.merges;
-  f.bos = t.bos;
-  f.eos = t.eos;
-  f.unk = t.unk;
-  f.has_add_bos = t.has_add_bos;
-  f.add_bos = t.add_bos;
-  f.add_eos = t.add_eos;
-  f.add_space_prefix = t.add_space_prefix;
-  return f;
-}
-
 // One token per byte, spelled in GPT-2's printable alphabet; the rest of the vocabulary is unused names.
 language::TokenizerSpec ByteSpec(const compute::ModelConfig& config) {
   language::TokenizerSpec spec;
@@ -59,7 +39,7 @@ language::TokenizerSpec ByteSpec(const compute::ModelConfig& config) {
 
 Result<language::TokenizerSpec> SpecOf(const compute::ModelDescription& d, const ModelTextOptions& options) {
   if (d.source == compute::ModelDescription::Source::kGguf && !d.gguf_tokenizer.model.empty())
-    return language::SpecFromGguf(FieldsOf(d));
+    return language::SpecFromGguf(d.gguf_tokenizer);
   if (!d.tokenizer_json.empty()) return language::ParseTokenizerJson(d.tokenizer_json, d.tokenizer_config_json);
   if (!d.tokenizer_model.empty()) {
     TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, language::ParseSentencePieceModel(d.tokenizer_model));

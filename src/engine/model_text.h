@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "language/text/chat_template.h"
 #include "language/text/tokenizer.h"
 

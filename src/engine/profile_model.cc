@@ -8,7 +8,7 @@
 #include "base/shortage.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "cost/step_spread.h"
 #include "engine/step_profiler.h"
 #include "tactus/version.h"

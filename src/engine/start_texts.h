@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/backend.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "core/sched/scheduler.h"
 #include "tactus/options.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compute/model/end_token.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "engine/model_text.h"
 
 namespace tactus::engine {

@@ -1,35 +1,10 @@
 #include <fmt/format.h>
 
+#include "base/markup_text.h"
 #include "serve/api_server.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {
-namespace {
-
-std::string Html(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 std::string StatusPage(const Engine* engine, const std::string& scheduler) {
   std::string body;
@@ -42,9 +17,9 @@ std::string StatusPage(const Engine* engine, const std::string& scheduler) {
         "<table><tr><th>model<td>{}<tr><th>architecture<td>{}, {} parameters, {}<tr><th>context<td>{} "
         "tokens<tr><th>scheduler<td>{}"
         "<tr><th>now<td>{} running, {} waiting<tr><th>KV blocks<td>{} of {} in use</table>",
-        Html(model.name), Html(model.architecture), model.num_parameters, Html(model.weight_format),
-        model.max_model_len, Html(scheduler), stats.running, stats.waiting, stats.kv_blocks_in_use,
-        stats.kv_blocks_total);
+        EscapeMarkup(model.name), EscapeMarkup(model.architecture), model.num_parameters,
+        EscapeMarkup(model.weight_format), model.max_model_len, EscapeMarkup(scheduler), stats.running, stats.waiting,
+        stats.kv_blocks_in_use, stats.kv_blocks_total);
   }
   return fmt::format(
       "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
@@ -54,7 +29,7 @@ std::string StatusPage(const Engine* engine, const std::string& scheduler) {
       "<h1>Tactus {}</h1>{}<p><a href=/v1/models>models</a> · <a href=/metrics>metrics</a> · <a "
       "href=/health>health</a> · "
       "<a href=/ready>ready</a> · <a href=/version>version</a></p>\n",
-      Html(Version()), body);
+      EscapeMarkup(Version()), body);
 }
 
 }  // namespace tactus::serve

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "engine/model_text.h"
 #include "language/grammar/needs_llguidance.h"
 

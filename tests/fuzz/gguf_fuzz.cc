@@ -2,8 +2,8 @@
 // every accepted tensor, so that the address sanitizer detects wrong bounds.
 #include <cstdint>
 
-#include "compute/model/gguf_config.h"
 #include "compute/weights/gguf.h"
+#include "compute/weights/gguf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

@@ -29,7 +29,7 @@ class DefaultModelTest : public testing::Test {
     ASSERT_TRUE(cases.ok()) << cases.status().ToString();
     cases_ = std::move(*cases);
   }
-  Result<compute::ModelWeights> Load(const compute::Numerics& numerics) {
+  Result<compute::CpuWeights> Load(const compute::Numerics& numerics) {
     compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
     load.threads = 2;
     return compute::LoadWeights(description_, load, SystemClock());

@@ -85,7 +85,7 @@ Status CompareLogit(double ours, double reference, int32_t position, size_t toke
   return Status();
 }
 
-Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::ModelWeights& weights,
+Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::CpuWeights& weights,
                                 const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops) {
   const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
   compute::CpuExecutorOptions options;

@@ -34,7 +34,7 @@ struct GoldenRun {
   std::vector<TokenId> greedy;
 };
 // A failed step, non-finite logits and an output that ends early are errors.
-Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::ModelWeights& weights,
+Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::CpuWeights& weights,
                                 const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops);
 
 }  // namespace tactus::test

@@ -214,7 +214,7 @@ TEST(GoldenRun, ModelWithANanWeightFails) {
   ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   const GoldenCase& golden = cases->front();
   const auto poisoned = [&](compute::MatrixView compute::ModelWeights::* matrix, int64_t row) {
-    compute::ModelWeights bad = *weights;
+    compute::CpuWeights bad = *weights;
     const compute::MatrixView& m = bad.*matrix;
     std::vector<float> copy(static_cast<const float*>(m.data), static_cast<const float*>(m.data) + m.rows * m.cols);
     copy[static_cast<size_t>(row * m.cols)] = std::numeric_limits<float>::quiet_NaN();

@@ -201,7 +201,7 @@ TEST_F(HeadsTest, TheEnginesDefaultsReachTheRequests) {
 TEST_F(HeadsTest, TheStatusPageEscapesNames) {
   engine_.mutable_model().name = "<b>\"&\"</b>";
   StartServer();
-  EXPECT_NE(Call("GET", "/").body.find("<th>model<td>&lt;b&gt;&quot;&amp;&quot;&lt;/b&gt;<tr>"), std::string::npos);
+  EXPECT_NE(Call("GET", "/").body.find("<th>model<td>&lt;b&gt;&#34;&amp;&#34;&lt;/b&gt;<tr>"), std::string::npos);
 }
 
 TEST_F(HeadsTest, CreatedStaysTheSame) {

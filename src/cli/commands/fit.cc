@@ -14,7 +14,7 @@
 #include "cli/search/capacity.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "engine/output_rules.h"
 #include "engine/profile_model.h"
 

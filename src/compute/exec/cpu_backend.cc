@@ -107,7 +107,7 @@ class CpuBackend final : public Backend {
     exec.max_model_len = size.max_model_len;
     exec.cascade_attention = cascade_attention_;
     exec.clock = &clock_;
-    ModelWeights weights = std::move(*weights_);
+    CpuWeights weights = std::move(*weights_);
     weights_.reset();
     return MakeCpuExecutor(description_.config, std::move(weights), exec);
   }
@@ -117,7 +117,7 @@ class CpuBackend final : public Backend {
   const ModelNumerics chosen_;
   const bool cascade_attention_;
   Clock& clock_;
-  std::optional<ModelWeights> weights_;  // set from LoadWeights to CreateExecutor
+  std::optional<CpuWeights> weights_;  // set from LoadWeights to CreateExecutor
 };
 
 }  // namespace

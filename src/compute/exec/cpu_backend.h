@@ -6,7 +6,7 @@
 
 #include "base/backend.h"
 #include "base/clock.h"
-#include "compute/model/loader.h"
+#include "compute/weights/model_description.h"
 #include "tactus/options.h"
 
 namespace tactus::compute {

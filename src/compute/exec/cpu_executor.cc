@@ -111,7 +111,7 @@ class CpuExecutor final : public Executor {
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
+Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, CpuWeights weights,
                                                   const CpuExecutorOptions& options) {
   return CatchShortage([&]() -> Result<std::unique_ptr<Executor>> {
     TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");

@@ -9,7 +9,7 @@
 #include "compute/config/config.h"
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
-#include "compute/weights/weights.h"
+#include "compute/packing/packed_weights.h"
 
 namespace tactus::compute {
 
@@ -35,7 +35,7 @@ struct CpuExecutorOptions {
 };
 
 // Allocates KV and activations. kResourceExhausted, with the size, when the system refuses.
-Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
+Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, CpuWeights weights,
                                                   const CpuExecutorOptions& options);
 
 }  // namespace tactus::compute

@@ -25,9 +25,9 @@ Status CheckKernels(const EngineOptions& options) {
 
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description) {
   ModelNumerics m;
-  LoadWeightsOptions load;
-  const bool dummy = options.load_format == "dummy";
-  const DType stored = dummy ? load.dummy_dtype : description.config.weight_dtype;
+  std::optional<DummyWeights> dummy;
+  if (options.load_format == "dummy") dummy = {.seed = static_cast<uint64_t>(options.seed)};
+  const DType stored = dummy ? dummy->dtype : description.config.weight_dtype;
   TACTUS_ASSIGN_OR_RETURN(
       m.numerics,
       ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype}, stored));
@@ -35,7 +35,6 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : UsableCores();
   m.load = LoadOptionsFor(m.numerics);
   m.load.dummy = dummy;
-  m.load.seed = static_cast<uint64_t>(options.seed);
   m.load.threads = m.threads;
   m.load.cache_folder = options.weight_cache;
   if (m.numerics.tokens == Numerics::Tokens::kF32 && !m.numerics.dequantize_to_f32 &&

@@ -13,7 +13,7 @@ void StepRunner::Free::operator()(void* p) const {
   std::free(p);
 }
 
-StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const CpuExecutorOptions& options)
+StepRunner::StepRunner(const ModelConfig& config, CpuWeights weights, const CpuExecutorOptions& options)
     : config_(config),
       weights_(std::move(weights)),
       options_(options),
@@ -21,7 +21,7 @@ StepRunner::StepRunner(const ModelConfig& config, ModelWeights weights, const Cp
       pool_(options.threads, *options.clock),
       prefix_groups_(options.block_size, options.max_step_items) {}
 
-Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config, ModelWeights weights,
+Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config, CpuWeights weights,
                                                        const CpuExecutorOptions& given) {
   CpuExecutorOptions options = given;
   TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");

@@ -20,7 +20,7 @@ namespace tactus::compute {
 
 class StepRunner {
  public:
-  static Result<std::unique_ptr<StepRunner>> Create(const ModelConfig& config, ModelWeights weights,
+  static Result<std::unique_ptr<StepRunner>> Create(const ModelConfig& config, CpuWeights weights,
                                                     const CpuExecutorOptions& options);
 
   // Fills all of *result except the times.
@@ -54,7 +54,7 @@ class StepRunner {
     std::vector<TokenLogprob>* logprobs = nullptr;
   };
 
-  StepRunner(const ModelConfig& config, ModelWeights weights, const CpuExecutorOptions& options);
+  StepRunner(const ModelConfig& config, CpuWeights weights, const CpuExecutorOptions& options);
   Status Check(const StepPlan& plan) const;
   Status CheckSwaps(const StepPlan& plan) const;
   void Apply(const StepPlan& plan);
@@ -69,7 +69,7 @@ class StepRunner {
   BlockId* Table(SlotId slot) { return tables_.get() + static_cast<int64_t>(slot) * blocks_per_slot_; }
 
   const ModelConfig config_;
-  const ModelWeights weights_;
+  const CpuWeights weights_;
   const CpuExecutorOptions options_;
   const int64_t blocks_per_slot_;
   ThreadPool pool_;

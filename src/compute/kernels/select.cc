@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "compute/kernels/attention/schedule.h"
 #include "compute/kernels/kernel_set.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 
 namespace tactus::compute {
 

@@ -11,9 +11,9 @@
 #include "base/rng.h"
 #include "compute/kernels/fit/least_squares.h"
 #include "compute/kernels/fit/product.h"
-#include "compute/kernels/rows/dequantize.h"
 #include "compute/model/decoder.h"
 #include "compute/model/sampler.h"
+#include "compute/tensor/dequantize.h"
 
 namespace tactus::compute {
 namespace {
@@ -146,7 +146,7 @@ class Batch {
 };
 
 // [kSequences][kLength] tokens that the packed model samples, each sequence from a different first token.
-Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelWeights& weights, ThreadPool& pool,
+Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const CpuWeights& weights, ThreadPool& pool,
                                          const std::function<void(double)>& progress) {
   Ops ops = Scalar();
   ops.linear_packed = IntegerProducts;
@@ -194,17 +194,17 @@ class Calibration {
       : plan_(plan),
         config_(config),
         source_(source),
-        weights_(weights),
+        weights_{weights, nullptr},
         pool_(pool),
         memory_(memory),
         progress_(progress),
         sizes_(config, plan) {}
 
   Status Run(const TensorNames& names) {
-    TACTUS_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, Write(names));
+    TACTUS_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, Write());
     TACTUS_ASSIGN_OR_RETURN(memory_of_pass_, Allocate(sizes_.Elements()));
     Place();
-    const std::vector<MatrixPlace> places = MatrixPlaces(config_, names, &weights_, nullptr);
+    const std::vector<MatrixPlace> places = MatrixPlaces(config_, names, &weights_);
     for (size_t i = 0; i < places.size(); ++i) {
       MatrixView* view = places[i].view;
       slots_[view] = &plan_.slots[i];
@@ -234,11 +234,11 @@ class Calibration {
     return static_cast<double>(slot.form.rows + slot.form.cols) * static_cast<double>(slot.form.cols);
   }
 
-  Result<std::vector<int32_t>> Write(const TensorNames& names) {
-    ModelWeights nearest = weights_;
+  Result<std::vector<int32_t>> Write() {
+    CpuWeights nearest = weights_;
     PackChoice choice;
     choice.rounding = Rounding::kInt16;
-    BindPacked(plan_, config_, names, choice, memory_, &nearest);
+    BindPacked(plan_, config_, choice, memory_, &nearest);
     return WriteTokens(config_, nearest, pool_, [this](double part) { Progress(kWritingPart * part); });
   }
 
@@ -308,7 +308,7 @@ class Calibration {
   const PackPlan& plan_;
   const ModelConfig& config_;
   WeightSource& source_;
-  ModelWeights weights_;  // matrices take turns in matrix_
+  CpuWeights weights_;  // rows; matrices take turns in matrix_
   ThreadPool& pool_;
   std::byte* const memory_;
   const std::function<void(double)>& progress_;

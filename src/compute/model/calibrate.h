@@ -11,7 +11,7 @@
 
 #include <functional>
 
-#include "compute/weights/pack_weights.h"
+#include "compute/packing/pack_weights.h"
 
 namespace tactus::compute {
 

@@ -56,13 +56,13 @@ void Decoder::FreeMemory::operator()(void* p) const {
   std::free(p);
 }
 
-Decoder::Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options)
+Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const DecoderOptions& options)
     : config_(config),
       weights_(weights),
       options_(options),
       rope_(config.rope, static_cast<int32_t>(config.head_dim), options.max_model_len) {}
 
-Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const ModelWeights& weights,
+Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {
   std::unique_ptr<Decoder> decoder(new Decoder(config, weights, options));
   const BufferSizes sizes(config, options);

@@ -22,7 +22,7 @@
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
 #include "compute/model/rope.h"
-#include "compute/weights/weights.h"
+#include "compute/packing/packed_weights.h"
 
 namespace tactus::compute {
 
@@ -50,7 +50,7 @@ struct DecoderBatch {
 class Decoder {
  public:
   // `config` and `weights` outlive the decoder. kResourceExhausted, with the size, when the system refuses memory.
-  static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, const ModelWeights& weights,
+  static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options);
 
   // Runs all layers and keeps the final-normed hidden states of batch.logit_rows. `kv`: one entry per layer.
@@ -66,7 +66,7 @@ class Decoder {
   int64_t max_logit_rows() const { return options_.max_logit_rows; }
 
  private:
-  Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
+  Decoder(const ModelConfig& config, const CpuWeights& weights, const DecoderOptions& options);
   void ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
   void PackedFeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& packed);
   void PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
@@ -85,7 +85,7 @@ class Decoder {
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
-  const ModelWeights& weights_;
+  const CpuWeights& weights_;
   const DecoderOptions options_;
   const Rope rope_;
   struct FreeMemory {

@@ -60,7 +60,7 @@ std::string WindowText(const ModelConfig& c) {
 // Works from a configuration alone: then the size is that of its dummy weights.
 Result<int64_t> WeightBytes(const ModelDescription& d, const InspectOptions& options) {
   LoadWeightsOptions load = options.load;
-  load.dummy = load.dummy || !d.weights_status.ok();
+  if (!load.dummy && !d.weights_status.ok()) load.dummy.emplace();
   return PlanWeightBytes(d, load);
 }
 

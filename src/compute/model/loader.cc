@@ -1,223 +1,24 @@
 #include "compute/model/loader.h"
 
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "base/clock.h"
-#include "base/json.h"
-#include "compute/config/architecture.h"
-#include "compute/config/hf_config.h"
-#include "compute/config/json_fields.h"
 #include "compute/model/calibrate.h"
-#include "compute/model/gguf_config.h"
-#include "compute/weights/dummy_weights.h"
-#include "compute/weights/file_weights.h"
-#include "compute/weights/safetensors.h"
-#include "compute/weights/weight_builder.h"
-#include "compute/weights/weight_cache.h"
+#include "compute/packing/weight_cache.h"
+#include "compute/weights/open_weights.h"
 #include "compute/weights/weight_storage.h"
 
 namespace tactus::compute {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
-constexpr int64_t kMaxTokenizerBytes = int64_t{256} << 20;
-
-bool Exists(const std::string& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
-bool IsGguf(std::span<const std::byte> bytes) {
-  return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
-}
-
-// An optional file.
-Status ReadOptional(const std::string& path, int64_t limit_bytes, std::string* text) {
-  if (!Exists(path)) return Status();
-  TACTUS_ASSIGN_OR_RETURN(*text, ReadSmallFile(path, limit_bytes));
-  return Status();
-}
-
-// Keeps the named templates that transformers selects by default.
-void TakeTemplate(const std::string& name, const std::string& source, ModelDescription* d) {
-  if (name == "default") d->chat_template = source;
-  if (name == "tool_use") d->tool_use_template = source;
-}
-
-// "chat_template" is a string, a list of {name, template}, or an object of templates by name. It replaces earlier ones.
-Status ChatTemplateOf(const std::string& json_text, const std::string& path, ModelDescription* d) {
-  if (json_text.empty()) return Status();
-  TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(json_text, path));
-  const auto it = object->find("chat_template");
-  if (it == object->end() || it->is_null()) return Status();
-  d->chat_template.clear();
-  d->tool_use_template.clear();
-  if (it->is_string()) {
-    d->chat_template = it->get<std::string>();
-    return Status();
-  }
-  if (it->is_object()) {
-    for (const auto& [name, source] : it->items()) {
-      if (!source.is_string()) return DataLoss(path + ": 'chat_template' has '" + name + "', which is no string");
-      TakeTemplate(name, source.get<std::string>(), d);
-    }
-    return Status();
-  }
-  if (!it->is_array()) return DataLoss(path + ": 'chat_template' is no string, list or object");
-  for (const SortedJson& entry : *it) {
-    if (!entry.is_object() || !entry.contains("name") || !entry.contains("template") || !entry["name"].is_string() ||
-        !entry["template"].is_string()) {
-      return DataLoss(path + ": 'chat_template' holds an entry that is not {name, template}");
-    }
-    TakeTemplate(entry["name"].get<std::string>(), entry["template"].get<std::string>(), d);
-  }
-  return Status();
-}
-
-// In transformers' order of precedence: separate files override JSON files.
-Status ReadChatTemplates(const std::string& folder, ModelDescription* d) {
-  std::string template_json, jinja, tool_use;
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.json", kMaxConfigBytes, &template_json));
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.jinja", kMaxConfigBytes, &jinja));
-  TACTUS_RETURN_IF_ERROR(
-      ReadOptional(folder + "/additional_chat_templates/tool_use.jinja", kMaxConfigBytes, &tool_use));
-  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(d->tokenizer_config_json, folder + "/tokenizer_config.json", d));
-  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(template_json, folder + "/chat_template.json", d));
-  if (!jinja.empty()) d->chat_template = jinja;
-  if (!jinja.empty() || !tool_use.empty()) d->tool_use_template = tool_use;
-  return Status();
-}
-
-// The folder's name; in the Hugging Face cache (models--org--name/snapshots/<commit>) the model's.
-std::string NameOfFolder(const std::string& folder) {
-  std::error_code error;
-  fs::path path = fs::absolute(folder, error).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  constexpr std::string_view kCachePrefix = "models--";
-  const std::string cached = path.parent_path().parent_path().filename().string();
-  if (path.parent_path().filename() == "snapshots" && cached.starts_with(kCachePrefix)) {
-    std::string name = cached.substr(kCachePrefix.size());
-    if (const size_t dashes = name.find("--"); dashes != std::string::npos) name.replace(dashes, 2, "/");
-    return name;
-  }
-  return path.filename().string();
-}
-
-void DescribeTensors(const std::map<std::string, TensorEntry, std::less<>>& tensors, ModelDescription* d) {
-  std::map<DType, ModelDescription::TensorFormat> formats;
-  for (const auto& [name, tensor] : tensors) {
-    auto& format = formats[tensor.dtype];
-    format.dtype = tensor.dtype;
-    ++format.tensors;
-    format.bytes += tensor.bytes;
-  }
-  for (const auto& [dtype, format] : formats) d->tensor_formats.push_back(format);
-  std::sort(d->tensor_formats.begin(), d->tensor_formats.end(),
-            [](const auto& a, const auto& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.dtype < b.dtype; });
-}
-
-Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const std::string& config_path) {
-  ModelDescription d;
-  d.source = ModelDescription::Source::kHuggingFace;
-  d.path = fs::path(config_path).filename() == "config.json" ? folder : config_path;
-  TACTUS_ASSIGN_OR_RETURN(const std::string config_text, ReadSmallFile(config_path, kMaxConfigBytes));
-  TACTUS_ASSIGN_OR_RETURN(d.config, ConfigFromJson(config_text, config_path));
-  d.config.name = d.path == folder ? NameOfFolder(folder) : fs::path(config_path).stem().string();
-  if (d.path != folder) {
-    d.weights_status = NotFound(config_path + " is a configuration without weights; --load-format dummy makes some");
-    return d;
-  }
-
-  std::string generation;
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/generation_config.json", kMaxConfigBytes, &generation));
-  if (!generation.empty()) {
-    TACTUS_RETURN_IF_ERROR(ApplyGenerationConfig(generation, folder + "/generation_config.json", &d.config));
-  }
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.json", kMaxTokenizerBytes, &d.tokenizer_json));
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.model", kMaxTokenizerBytes, &d.tokenizer_model));
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer_config.json", kMaxConfigBytes, &d.tokenizer_config_json));
-  TACTUS_RETURN_IF_ERROR(ReadChatTemplates(folder, &d));
-
-  Result<TensorSet> tensors = OpenSafetensorsFolder(folder);
-  if (!tensors.ok()) {
-    if (tensors.status().code() != StatusCode::kNotFound) return tensors.status();
-    d.weights_status = tensors.status();
-    return d;
-  }
-  for (const auto& file : tensors->files) d.weight_file_bytes += static_cast<int64_t>(file->bytes().size());
-  DescribeTensors(tensors->tensors, &d);
-  if (!d.tensor_formats.empty()) d.config.weight_dtype = d.tensor_formats[0].dtype;  // not config.json's
-  return d;
-}
-
-Result<ModelDescription> DescribeGguf(const std::string& path, const MappedFile& file) {
-  TACTUS_ASSIGN_OR_RETURN(const GgufFile gguf, ParseGguf(file.bytes(), path));
-  ModelDescription d;
-  d.source = ModelDescription::Source::kGguf;
-  d.path = path;
-  d.weight_file_bytes = static_cast<int64_t>(file.bytes().size());
-  TACTUS_ASSIGN_OR_RETURN(d.config, ConfigFromGguf(gguf));
-  if (d.config.name.empty()) d.config.name = fs::path(path).stem().string();
-  TACTUS_RETURN_IF_ERROR(TokenizerFromGguf(gguf, d.config.vocab_size, &d));
-  DescribeTensors(gguf.tensors, &d);
-  return d;
-}
-
-Result<ModelDescription> DescribeFolder(const std::string& folder) {
-  const std::string config = folder + "/config.json";
-  if (Exists(config)) return DescribeHuggingFace(folder, config);
-  std::vector<std::string> gguf_files;
-  std::error_code error;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
-    if (it->path().extension() == ".gguf") gguf_files.push_back(it->path().string());
-  }
-  if (error) return InvalidArgument("cannot read folder " + folder + ": " + error.message());
-  if (gguf_files.size() == 1) return DescribeModel(gguf_files[0]);
-  if (gguf_files.empty()) return NotFound(folder + " holds neither config.json nor a .gguf file");
-  return InvalidArgument(folder + " holds " + std::to_string(gguf_files.size()) + " .gguf files; name one of them");
-}
-
-Result<TensorSet> OpenTensors(const ModelDescription& d) {
-  if (d.source == ModelDescription::Source::kHuggingFace) return OpenSafetensorsFolder(d.path);
-  TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
-  TACTUS_ASSIGN_OR_RETURN(GgufFile gguf, ParseGguf(file->bytes(), d.path));
-  TensorSet set;
-  set.files.push_back(std::move(file));
-  set.tensors = std::move(gguf.tensors);
-  return set;
-}
-
-// State of a load: the source of the weights, and what is known before matrices are read.
-struct Loading {
-  TensorSet tensors;  // of files; outlives the source
-  const TensorNames* names = &kHfTensorNames;
-  std::unique_ptr<WeightSource> source;
-  ModelWeights weights;
-};
-
-Status StartLoading(const ModelDescription& d, const LoadWeightsOptions& options, Loading* l) {
-  TACTUS_RETURN_IF_ERROR(ValidateConfig(d.config));
-  if (options.dummy) {
-    const DType dtype = options.dequantize_to_f32 ? DType::kF32 : options.dummy_dtype;
-    TACTUS_ASSIGN_OR_RETURN(l->source, MakeDummySource(options.seed, dtype, options.pack));
-  } else {
-    TACTUS_RETURN_IF_ERROR(d.weights_status);
-    const Architecture* a = FindArchitecture(d.config.architecture);
-    if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
-    l->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : a->hf_names;
-    TACTUS_ASSIGN_OR_RETURN(l->tensors, OpenTensors(d));
-    const MatrixUse use = options.dequantize_to_f32 ? MatrixUse::kF32
-                          : options.pack            ? MatrixUse::kRows
-                                                    : MatrixUse::kViews;
-    l->source = MakeFileSource(l->tensors, *l->names, d.path, d.config, use);
-  }
-  return BuildWeights(d.config, *l->names, *l->source, &l->weights);
+// Matrices of packed weights are read as rows, piece by piece.
+Result<std::unique_ptr<OpenedWeights>> Open(const ModelDescription& d, const LoadWeightsOptions& options) {
+  const MatrixUse use = options.dequantize_to_f32 ? MatrixUse::kF32
+                        : options.pack            ? MatrixUse::kRows
+                                                  : MatrixUse::kViews;
+  return OpenWeights(d, use, options.dummy);
 }
 
 // Reports packing that takes longer than two seconds, every two seconds.
@@ -260,11 +61,12 @@ struct PackedStorage {
 // Reuses packed weights of earlier starts; reports the reason where it cannot.
 class WeightCache {
  public:
-  WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const Loading& l, const PackPlan& plan)
+  WeightCache(const ModelDescription& d, const LoadWeightsOptions& options, const TensorSet& tensors,
+              const PackPlan& plan)
       : options_(options) {
     if (options.cache_folder.empty()) return;
     auto key = options.dummy ? InvalidArgument("dummy weights have no files")
-                             : MakeWeightCacheKey(options.cache_folder, d.path, l.tensors, plan);
+                             : MakeWeightCacheKey(options.cache_folder, d.path, tensors, plan);
     usable_ = key.ok();
     if (key.ok()) {
       key_ = std::move(*key);
@@ -301,15 +103,16 @@ std::string Gigabytes(int64_t bytes) {
   return fmt::format("{:.2f} GB", static_cast<double>(bytes) * 1e-9);
 }
 
-Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock,
-                                Loading* l) {
-  ModelWeights& weights = l->weights;
-  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *l->names, options.packing, &weights));
+Result<CpuWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock,
+                              const OpenedWeights& opened) {
+  CpuWeights weights{opened.weights, nullptr};
+  const TensorNames& names = *opened.names;
+  TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, names, options.packing, &weights));
   ThreadPool pool(std::max(options.threads, 1), clock);
   PackReport report(options.say, plan.source_bytes, clock);
   auto storage = std::make_shared<PackedStorage>();
   storage->vectors = weights.storage;
-  const WeightCache cache(d, options, *l, plan);
+  const WeightCache cache(d, options, opened.tensors, plan);
   const CachedWeights cached = cache.Open(pool);
   const std::byte* memory = cached.memory;
   std::string how;
@@ -327,9 +130,9 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
                     "model");
     }
     TACTUS_RETURN_IF_ERROR(
-        PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
+        PackAll(plan, *opened.source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
     if (plan.calibrate && !options.dummy) {
-      TACTUS_RETURN_IF_ERROR(PackCalibrated(plan, d.config, *l->names, *l->source, weights, pool, fresh,
+      TACTUS_RETURN_IF_ERROR(PackCalibrated(plan, d.config, names, *opened.source, weights, pool, fresh,
                                             [&](double part) { report.Rounded(part); }));
     }
     const double seconds = report.seconds();
@@ -342,44 +145,18 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
     memory = fresh;
   }
   if (options.say) options.say(how);
-  BindPacked(plan, d.config, *l->names, options.packing, memory, &weights);
+  BindPacked(plan, d.config, options.packing, memory, &weights);
   weights.format = PackedFormatText(options.packing, weights.format);
   weights.storage = std::move(storage);
-  return std::move(weights);
+  return weights;
 }
 
 }  // namespace
 
-Result<ModelDescription> DescribeModel(const std::string& path) {
-  std::error_code error;
-  if (path.empty()) return InvalidArgument("the model's path is empty", "model");
-  if (fs::is_directory(path, error)) {
-    std::string folder = path;
-    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-    return DescribeFolder(folder);
-  }
-  TACTUS_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  if (IsGguf(file->bytes())) return DescribeGguf(path, *file);
-  if (path.ends_with(".json")) {
-    const std::string parent = fs::path(path).parent_path().string();
-    return DescribeHuggingFace(parent.empty() ? "." : parent, path);
-  }
-  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);  // reports the error in the file
-  return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
-}
-
-Result<ModelWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock) {
-  Loading loading;
-  TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
-  if (options.pack) return LoadPacked(d, options, clock, &loading);
-  return std::move(loading.weights);
-}
-
-Status CheckWeights(const ModelDescription& d) {
-  LoadWeightsOptions options;
-  options.pack = true;  // matrices are not read
-  Loading loading;
-  return StartLoading(d, options, &loading);
+Result<CpuWeights> LoadWeights(const ModelDescription& d, const LoadWeightsOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(const auto opened, Open(d, options));
+  if (options.pack) return LoadPacked(d, options, clock, *opened);
+  return CpuWeights{std::move(opened->weights), nullptr};
 }
 
 Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOptions& options) {
@@ -387,11 +164,10 @@ Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOpti
     if (options.dequantize_to_f32) return d.config.NumParameters() * 4;
     return options.dummy ? d.config.NumParameters() * 2 : d.weight_file_bytes;
   }
-  Loading loading;
-  TACTUS_RETURN_IF_ERROR(StartLoading(d, options, &loading));
+  TACTUS_ASSIGN_OR_RETURN(const auto opened, Open(d, options));
   TACTUS_ASSIGN_OR_RETURN(const PackPlan plan,
-                          PlanPacking(d.config, *loading.names, options.packing, &loading.weights));
-  return loading.weights.bytes + plan.bytes;
+                          PlanPacking(d.config, *opened->names, options.packing, &opened->weights));
+  return opened->weights.bytes + plan.bytes;
 }
 
 }  // namespace tactus::compute

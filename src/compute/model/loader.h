@@ -1,72 +1,26 @@
-// Reads a model from disk: a Hugging Face folder (config.json, *.safetensors, possibly sharded) or a GGUF file. Files
-// are hostile input: every length, offset and shape is checked before use, and every error names file, value and limit.
+// Loads a described model's weights in the CPU's form: packed, or as rows.
 #pragma once
 
 #include <functional>
-#include <map>
-#include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
-#include "compute/config/config.h"
-#include "compute/weights/pack_weights.h"
-#include "compute/weights/weights.h"
+#include "compute/packing/pack_weights.h"
+#include "compute/packing/packed_weights.h"
+#include "compute/weights/dummy_weights.h"
+#include "compute/weights/model_description.h"
 
 namespace tactus::compute {
 
-// The contents of a model directory or file, without its weights. Cheap: maps and parses headers only.
-struct ModelDescription {
-  enum class Source : uint8_t { kHuggingFace, kGguf } source = Source::kHuggingFace;
-  std::string path;  // as resolved
-  ModelConfig config;
-  int64_t weight_file_bytes = 0;
-  Status weights_status;  // kNotFound: no (complete) weights; only dummy loading is possible
-  struct TensorFormat {
-    DType dtype = DType::kF32;
-    int64_t tensors = 0, bytes = 0;
-  };
-  std::vector<TensorFormat> tensor_formats;  // of the files, most bytes first
-  std::string chat_template;                 // Jinja source; empty: none; among several named ones "default"
-  std::string tool_use_template;      // among several, the one for chats with tools; empty: chat_template serves all
-                                      // chats
-  std::string tokenizer_json;         // contents; HF only
-  std::string tokenizer_config_json;  // contents; HF only
-  std::string tokenizer_model;        // contents of a SentencePiece tokenizer.model; HF only
-  // GGUF only: the metadata of the tokeniser, in neutral form.
-  struct GgufTokenizer {
-    std::string model;  // "gpt2", "llama"
-    std::string pre;    // "smollm", "llama-bpe", ...
-    std::vector<std::string> tokens;
-    std::vector<float> scores;
-    std::vector<int32_t> types;       // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
-    std::vector<std::string> merges;  // "a b"
-    int64_t bos = -1, eos = -1, unk = -1, eot = -1, eom = -1;
-    bool add_bos = false, add_eos = false, add_space_prefix = true;
-    bool has_add_bos = false;
-  } gguf_tokenizer;
-};
-
-// `path`: a Hugging Face folder, a config.json alone (or a folder with nothing else: dummy weights only), a GGUF file,
-// or a folder with exactly one GGUF file. Errors name the file and the reason; an unknown architecture lists the known
-// ones.
-Result<ModelDescription> DescribeModel(const std::string& path);
-
-// For display: the source of the model's sampling values.
-inline const char* SamplingSource(const ModelDescription& description) {
-  return description.source == ModelDescription::Source::kGguf ? "general.sampling" : "generation_config.json";
-}
-
-// Rows (without `pack`): maps the weights and points ModelWeights into the mapping; dequantize_to_f32 converts
+// Rows (without `pack`): maps the weights and points MatrixViews into the mapping; dequantize_to_f32 converts
 // everything to f32 (the reference mode, owned memory). Packed: matrices are packed piece by piece on `threads` threads
 // into separate memory, or mapped from the cache folder; their rows are not kept. Norms and biases are converted to
 // f32. Every tensor's shape and dtype is checked against the config.
 struct LoadWeightsOptions {
   bool dequantize_to_f32 = false;
-  bool dummy = false;  // seeded random weights of the description's config; dtype per `dummy_dtype`
-  uint64_t seed = 0;
-  DType dummy_dtype = DType::kBF16;
-  bool pack = false;  // not with dequantize_to_f32
+  std::optional<DummyWeights> dummy;  // seeded random weights of the description's config, in place of its files
+  bool pack = false;                  // not with dequantize_to_f32
   PackChoice packing;
   int32_t threads = 1;
   std::string cache_folder;                     // stores packed weights between starts; empty: none
@@ -74,10 +28,7 @@ struct LoadWeightsOptions {
                                                 // output
 };
 // `clock`: for the times that `say` reports and the packing threads' waits.
-Result<ModelWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options, Clock& clock);
-
-// Runs LoadWeights' checks on headers alone: all tensors must exist with the configured shapes and dtypes.
-Status CheckWeights(const ModelDescription& description);
+Result<CpuWeights> LoadWeights(const ModelDescription& description, const LoadWeightsOptions& options, Clock& clock);
 
 // Memory that the weights will take, as LoadWeights counts it in `bytes`, from headers alone. Without `pack` an
 // estimate: the files' size, 4 bytes per parameter under dequantize_to_f32, 2 for dummies.

@@ -7,7 +7,7 @@
 namespace tactus::compute {
 namespace {
 
-// Indexed by DType. Block sizes follow from the layouts in compute/kernels/rows/dequantize.cc.
+// Indexed by DType. Block sizes follow from the layouts in compute/tensor/dequantize.cc.
 constexpr std::array<DTypeInfo, 12> kInfo = {{
     {"f32", 1, 4},
     {"f16", 1, 2},

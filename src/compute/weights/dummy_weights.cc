@@ -7,8 +7,8 @@
 #include <map>
 
 #include "base/rng.h"
-#include "compute/kernels/rows/quantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/quantize.h"
 
 namespace tactus::compute {
 namespace {
@@ -41,13 +41,13 @@ void ForEachSum(uint64_t seed, uint64_t stream, int64_t begin, int64_t end, Put 
 
 class DummySource final : public WeightSource {
  public:
-  DummySource(uint64_t seed, DType dtype, bool rows_only)
-      : seed_(seed), dtype_(dtype), rows_only_(rows_only), storage_(std::make_shared<WeightStorage>()) {
+  DummySource(const DummyWeights& dummy, bool rows_only)
+      : seed_(dummy.seed), dtype_(dummy.dtype), rows_only_(rows_only), storage_(std::make_shared<WeightStorage>()) {
     const float unit = std::sqrt(4.0f * (256.0f * 256.0f - 1.0f) / 12.0f);  // deviation of the sum of four bytes
     for (int s = 0; s < kSums; ++s) {
       const auto at = static_cast<size_t>(s);
       f32_[at] = (static_cast<float>(s) - 510.0f) * (kDeviation / unit);
-      half_[at] = dtype == DType::kF16 ? F32ToF16(f32_[at]) : F32ToBF16(f32_[at]);
+      half_[at] = dtype_ == DType::kF16 ? F32ToF16(f32_[at]) : F32ToBF16(f32_[at]);
     }
   }
 
@@ -156,14 +156,14 @@ class DummySource final : public WeightSource {
 
 }  // namespace
 
-Result<std::unique_ptr<WeightSource>> MakeDummySource(uint64_t seed, DType dtype, bool rows_only) {
+Result<std::unique_ptr<WeightSource>> MakeDummySource(const DummyWeights& dummy, bool rows_only) {
   constexpr DType kPossible[] = {DType::kBF16, DType::kF32, DType::kF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
-  if (std::find(std::begin(kPossible), std::end(kPossible), dtype) == std::end(kPossible)) {
-    return InvalidArgument(std::string("dummy weights cannot be made as ") + InfoOf(dtype).name +
+  if (std::find(std::begin(kPossible), std::end(kPossible), dummy.dtype) == std::end(kPossible)) {
+    return InvalidArgument(std::string("dummy weights cannot be made as ") + InfoOf(dummy.dtype).name +
                                "; possible are bf16, f32, f16, q8_0, q4_0 and q4_1",
                            "dtype");
   }
-  return std::unique_ptr<WeightSource>(std::make_unique<DummySource>(seed, dtype, rows_only));
+  return std::unique_ptr<WeightSource>(std::make_unique<DummySource>(dummy, rows_only));
 }
 
 }  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/printable.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 #include "compute/weights/weight_storage.h"
 
 namespace tactus::compute {

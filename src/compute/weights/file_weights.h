@@ -1,6 +1,6 @@
 // Weights from files: checks each tensor against the config, views or converts it, and records which were used. Norms
 // and biases are converted to f32; matrices are views into the mapping, f32 copies (the reference mode), or rows on
-// demand for packing, which releases the file's pages as it proceeds.
+// demand, whose pages a conversion releases as it proceeds.
 //
 // Matrix and Vector: one thread. Rows, Prefetch and Release: any thread.
 #pragma once
@@ -16,7 +16,7 @@ namespace tactus::compute {
 enum class MatrixUse : uint8_t {
   kViews,  // as in the file, in the mapping; misaligned ones are copied
   kF32,    // dequantised copies
-  kRows,   // for packing: copies nothing and reads no matrix before Rows
+  kRows,   // for conversions: copies nothing and reads no matrix before Rows
 };
 
 // `tensors`, `names` and `path` (for messages) outlive the source; with kViews the weights keep the mapping.

@@ -8,8 +8,6 @@ namespace {
 
 struct MatrixRole {
   std::string_view TensorNames::* name;
-  MatrixView LayerWeights::* view;
-  PackedMatrix PackedLayerWeights::* packed;
   int64_t rows, cols;
 };
 struct VectorRole {
@@ -19,20 +17,19 @@ struct VectorRole {
   bool present, is_norm;
 };
 
-std::array<MatrixRole, 7> MatrixRolesOf(const ModelConfig& c) {
-  using L = LayerWeights;
-  using P = PackedLayerWeights;
+// In the order of MatricesOf.
+std::array<MatrixRole, kLayerMatrices> MatrixRolesOf(const ModelConfig& c) {
   using N = TensorNames;
   const int64_t hidden = c.hidden_size, inter = c.intermediate_size;
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
   return {{
-      {&N::wq, &L::wq, &P::wq, q, hidden},
-      {&N::wk, &L::wk, &P::wk, kv, hidden},
-      {&N::wv, &L::wv, &P::wv, kv, hidden},
-      {&N::wo, &L::wo, &P::wo, hidden, q},
-      {&N::w_gate, &L::w_gate, &P::w_gate, inter, hidden},
-      {&N::w_up, &L::w_up, &P::w_up, inter, hidden},
-      {&N::w_down, &L::w_down, &P::w_down, hidden, inter},
+      {&N::wq, q, hidden},
+      {&N::wk, kv, hidden},
+      {&N::wv, kv, hidden},
+      {&N::wo, hidden, q},
+      {&N::w_gate, inter, hidden},
+      {&N::w_up, inter, hidden},
+      {&N::w_down, hidden, inter},
   }};
 }
 
@@ -66,9 +63,10 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   weights->layers.resize(static_cast<size_t>(c.num_layers));
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     LayerWeights& w = weights->layers[static_cast<size_t>(layer)];
-    for (const MatrixRole& role : matrices) {
-      TACTUS_ASSIGN_OR_RETURN(w.*role.view,
-                              source.Matrix(LayerTensorName(names.*role.name, layer), role.rows, role.cols));
+    const auto views = MatricesOf(w);
+    for (size_t i = 0; i < kLayerMatrices; ++i) {
+      const MatrixRole& role = matrices[i];
+      TACTUS_ASSIGN_OR_RETURN(*views[i], source.Matrix(LayerTensorName(names.*role.name, layer), role.rows, role.cols));
     }
     for (const VectorRole& role : vectors) {
       if (!role.present) continue;
@@ -79,22 +77,16 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
   return source.Finish(weights);
 }
 
-std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& names, ModelWeights* weights,
-                                      PackedWeights* packed) {
+std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& c, const TensorNames& names, ModelWeights* weights) {
+  const auto roles = MatrixRolesOf(c);
   std::vector<MatrixPlace> places;
-  places.push_back(
-      {std::string(names.embedding), &weights->embedding, packed == nullptr ? nullptr : &packed->embedding, true});
+  places.push_back({std::string(names.embedding), &weights->embedding, true});
   for (int64_t l = 0; l < c.num_layers; ++l) {
-    const auto at = static_cast<size_t>(l);
-    for (const MatrixRole& role : MatrixRolesOf(c)) {
-      places.push_back({LayerTensorName(names.*role.name, l), &(weights->layers[at].*role.view),
-                        packed == nullptr ? nullptr : &(packed->layers[at].*role.packed), false});
-    }
+    const auto views = MatricesOf(weights->layers[static_cast<size_t>(l)]);
+    for (size_t i = 0; i < kLayerMatrices; ++i)
+      places.push_back({LayerTensorName(names.*roles[i].name, l), views[i], false});
   }
-  if (!c.tie_embeddings) {
-    places.push_back(
-        {std::string(names.lm_head), &weights->lm_head, packed == nullptr ? nullptr : &packed->lm_head, true});
-  }
+  if (!c.tie_embeddings) places.push_back({std::string(names.lm_head), &weights->lm_head, true});
   return places;
 }
 

@@ -1,5 +1,5 @@
-// Requests every tensor of a config from a source and fills ModelWeights. The two sources are files (loader.cc) and the
-// dummy generator (dummy_weights.cc).
+// Requests every tensor of a config from a source and fills ModelWeights. The two sources are files (file_weights.cc)
+// and the dummy generator (dummy_weights.cc).
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compute/config/architecture.h"
+#include "compute/config/config.h"
 #include "compute/weights/weights.h"
 
 namespace tactus::compute {
@@ -21,7 +22,7 @@ class WeightSource {
   // After all of them: fills weights->bytes, .format and .storage, or returns what is wrong with the whole.
   virtual Status Finish(ModelWeights* weights) = 0;
 
-  // For packing, matrix by matrix and from any thread. Rows [first, first + count) of `view`, which Matrix(name)
+  // For conversions, matrix by matrix and from any thread. Rows [first, first + count) of `view`, which Matrix(name)
   // returned: in place, or written to `scratch` [count * view.row_bytes], aligned as the dtype requires.
   virtual const std::byte* Rows(const std::string& name, const MatrixView& view, int64_t first, int64_t count,
                                 std::byte* scratch) = 0;
@@ -34,15 +35,13 @@ class WeightSource {
 Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightSource& source, ModelWeights* weights);
 
 // The place of each matrix of a model, in a forward pass's reading order; a tied output matrix is the embedding's and
-// not listed again. `packed` may be null.
+// not listed again.
 struct MatrixPlace {
   std::string name;
   MatrixView* view = nullptr;
-  PackedMatrix* packed = nullptr;
   bool vocabulary = false;  // the embedding or the output matrix
 };
-std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights,
-                                      PackedWeights* packed);
+std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights);
 
 // "q4_1 (211), f32 (61)": counts by dtype, most first.
 std::string FormatText(const std::vector<std::pair<DType, int64_t>>& counts);

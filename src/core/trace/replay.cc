@@ -11,60 +11,13 @@
 #include "base/input_file.h"
 #include "core/predict/predictor.h"
 #include "core/trace/recorded_drafts.h"
+#include "core/trace/recorded_pass.h"
 #include "core/trace/recorded_step_times.h"
 
 namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostTraceBytes = int64_t{4} << 30;
-
-// In a replay token 1 is the stop id of every request, and token 0 represents all others.
-constexpr TokenId kOther = 0, kStopToken = 1;
-
-struct RecordedItem {
-  int32_t index = 0;
-  ItemStatus status = ItemStatus::kOk;
-  int32_t accepted = 0;
-  int32_t num_tokens = 0;
-  int32_t stopped_at = 0;  // 1 + index of the token that ended the sequence; 0: none
-};
-struct RecordedResult {
-  StepId step = 0;
-  TimeNs start_ns = 0, end_ns = 0;
-  bool ok = true;
-  std::vector<RecordedItem> items;
-};
-struct RecordedKey {
-  RequestHandle handle = 0;
-  int32_t choice = 0, block = 0;
-  Hash128 key;
-};
-struct RecordedArrival {
-  RequestHandle handle = 0;
-  TimeNs arrival_ns = 0;
-  int32_t prompt_tokens = 0;
-  uint64_t client = 0;
-  std::shared_ptr<Request> request;
-  std::vector<Hash128> keys;
-  bool has_keys = false;
-  bool tokens_on_host = false;
-  std::optional<ImportedSequence> imported;
-  int32_t stored_blocks = 0;
-  CacheEnd stored_end = CacheEnd::kUnknown;
-};
-struct Pass {
-  TimeNs now_ns = 0;
-  std::vector<RecordedArrival> arrivals;
-  std::vector<RequestHandle> cancels;
-  std::vector<TransferCommand> transfers;
-  std::vector<RecordedResult> results;
-  std::vector<RecordedKey> keys;
-  std::vector<int32_t> predictions;
-  std::vector<RecordedDrafts> drafts;
-  std::vector<DurationNs> step_times;
-  std::vector<uint64_t> plan_hashes;
-  bool abort = false;
-};
 
 // Returns the recorded results, each in the pass in which it arrived.
 class ReplayExecutor final : public Executor {
@@ -104,7 +57,7 @@ class ReplayExecutor final : public Executor {
         const auto offset = static_cast<int32_t>(result->tokens.size());
         result->items.push_back({item.status, item.accepted, offset, item.num_tokens});
         for (int32_t t = 0; t < item.num_tokens; ++t) {
-          result->tokens.push_back(item.stopped_at == t + 1 ? kStopToken : kOther);
+          result->tokens.push_back(item.stopped_at == t + 1 ? kStopToken : kOtherToken);
         }
       }
     }
@@ -158,234 +111,6 @@ class NoSink final : public EventSink {
   void OnStep(const StepEvents&) override {}
 };
 
-// A recording is untrusted: impossible times end the reading, so that sums of a few of them cannot overflow.
-constexpr TimeNs kMostTimeNs = int64_t{1} << 60;
-constexpr DurationNs kMostStepNs = int64_t{1} << 45;  // of one step: policies add up thousands of them
-
-DurationNs ReadApart(TraceCursor* in) {
-  const int64_t apart_ns = in->Signed();
-  if (apart_ns >= -kMostTimeNs && apart_ns <= kMostTimeNs) return apart_ns;
-  in->Fail();
-  return 0;
-}
-
-RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
-  RecordedArrival a;
-  a.handle = in->Varint();
-  a.arrival_ns = now_ns - ReadApart(in);
-  a.prompt_tokens = static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len));
-  a.request = std::make_shared<Request>();
-  Request& r = *a.request;
-  r.stop.max_tokens = in->Bounded(1, header.limits.max_model_len);
-  r.stop.ignore_eos = true;
-  r.stop.stop_token_ids = {kStopToken};
-  r.n = static_cast<int32_t>(in->Bounded(1, header.slot_capacity));
-  const int64_t priority = in->Signed();
-  r.priority = static_cast<int32_t>(priority);
-  const int64_t flags = in->Bounded(0, 7);
-  r.prompt_logprobs = (flags & 1) != 0;
-  a.has_keys = (flags & 2) != 0;
-  a.tokens_on_host = (flags & 4) != 0;
-  for (int64_t* bound_ns : {&r.slo.ttft_ns, &r.slo.tbt_ns, &r.slo.jct_ns}) *bound_ns = in->Bounded(0, kMostTimeNs);
-  r.slo_class = in->String(256);
-  a.client = in->Varint();
-  const int64_t keys = in->Bounded(0, a.prompt_tokens / header.kv.block_size);
-  for (int64_t i = 0; i < keys && in->ok(); ++i) a.keys.push_back(in->Hash());
-  return a;
-}
-
-void ReadPlace(TraceCursor* in, TraceTag tag, PlannedPlace* place) {
-  const auto number = [in] { return static_cast<int32_t>(in->Bounded(0, std::numeric_limits<int32_t>::max())); };
-  const bool scanned = tag == TraceTag::kScanned;
-  if (scanned) place->end = static_cast<PlanEnd>(in->Bounded(1, 2));
-  (scanned ? place->density : place->position) = number();
-  if (tag == TraceTag::kPlanned) in->Bounded(0, std::numeric_limits<uint32_t>::max());
-  (scanned ? place->step_tokens : place->kv_tokens) = number();
-}
-
-ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
-  ImportedSequence imported;
-  imported.import = in->Varint();
-  SequenceStanding& s = imported.standing;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const auto count = [in](int64_t most) { return static_cast<int32_t>(in->Bounded(0, most)); };
-  s.generated = count(header.limits.max_model_len);
-  s.computed_tokens = count(header.limits.max_model_len);
-  s.late_gaps = count(kMost);
-  s.cached_tokens = count(header.limits.max_model_len);
-  s.preemptions = count(kMost - 1);
-  s.recomputed_tokens = count(kMost);
-  const int64_t known = in->Bounded(0, 3);
-  for (TimeNs* at_ns : {&s.scheduled_ns, &s.first_token_ns, &s.last_token_ns, &s.longest_gap_end_ns})
-    *at_ns = now_ns - ReadApart(in);
-  if ((known & 1) == 0) s.scheduled_ns = 0;
-  if ((known & 2) == 0) s.first_token_ns = 0;
-  s.longest_gap_ns = ReadApart(in);
-  return imported;
-}
-
-CacheEnd ReadCacheEnd(TraceCursor* in) {
-  const uint8_t end = in->Byte();
-  if (end <= static_cast<uint8_t>(CacheEnd::kOff)) return static_cast<CacheEnd>(end);
-  in->Fail();
-  return CacheEnd::kUnknown;
-}
-
-TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
-  TransferCommand command;
-  const uint8_t kind = in->Byte();
-  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kFetched)) {
-    in->Fail();
-    return command;
-  }
-  command.kind = static_cast<TransferKind>(kind);
-  command.handle = in->Varint();
-  command.import = in->Varint();
-  command.blocks = static_cast<int32_t>(in->Bounded(0, header.kv.swap_blocks));
-  if (command.kind == TransferKind::kFetched) command.end = ReadCacheEnd(in);
-  return command;
-}
-
-RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
-  RecordedResult r;
-  r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
-  r.start_ns = now_ns - ReadApart(in);
-  r.end_ns = now_ns - ReadApart(in);
-  r.ok = in->Byte() == 1;
-  while (r.ok && in->ok()) {
-    const int64_t index = in->Bounded(0, header.slot_capacity);
-    if (index == 0) break;
-    RecordedItem item;
-    item.index = static_cast<int32_t>(index - 1);
-    item.status = static_cast<ItemStatus>(in->Byte() % 4);
-    item.accepted = static_cast<int32_t>(in->Signed());
-    const int64_t tokens = in->Signed();
-    if (tokens < 0 || tokens > header.limits.max_model_len) {
-      in->Fail();
-      break;
-    }
-    item.num_tokens = static_cast<int32_t>(tokens);
-    item.stopped_at = static_cast<int32_t>(in->Bounded(0, header.limits.max_model_len));
-    r.items.push_back(item);
-  }
-  return r;
-}
-
-// Reads one pass; false at the end of the trace.
-bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* pass, bool* complete) {
-  *pass = Pass();
-  bool begun = false;
-  while (in->ok() && !in->done()) {
-    TraceCursor before = *in;
-    const auto tag = static_cast<TraceTag>(in->Byte());
-    if (tag == TraceTag::kPass && begun) {
-      *in = before;
-      return true;
-    }
-    if (!begun && tag != TraceTag::kPass && tag != TraceTag::kEnd) {
-      in->Fail();  // a record outside any pass
-      return false;
-    }
-    const bool of_arrival = tag == TraceTag::kPlanned || tag == TraceTag::kPlace || tag == TraceTag::kRequestId ||
-                            tag == TraceTag::kImported || tag == TraceTag::kStored || tag == TraceTag::kScanned;
-    if (of_arrival && pass->arrivals.empty()) {
-      in->Fail();
-      return false;
-    }
-    switch (tag) {
-      case TraceTag::kPass:
-        *now_ns += ReadApart(in);
-        if (*now_ns < -kMostTimeNs || *now_ns > kMostTimeNs) {
-          in->Fail();
-          return false;
-        }
-        pass->now_ns = *now_ns;
-        begun = true;
-        break;
-      case TraceTag::kArrival:
-        pass->arrivals.push_back(ReadArrival(in, header, *now_ns));
-        break;
-      case TraceTag::kPlanned:
-      case TraceTag::kPlace:
-      case TraceTag::kScanned:
-        ReadPlace(in, tag, &pass->arrivals.back().request->planned);
-        break;
-      case TraceTag::kRequestId:
-        pass->arrivals.back().request->id = in->String(kLongestRequestId);
-        break;
-      case TraceTag::kStored:
-        pass->arrivals.back().stored_blocks = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
-        pass->arrivals.back().stored_end = ReadCacheEnd(in);
-        break;
-      case TraceTag::kImported:
-        if (pass->arrivals.back().request->n != 1) {
-          in->Fail();
-          return false;
-        }
-        pass->arrivals.back().imported = ReadImported(in, header, *now_ns);
-        break;
-      case TraceTag::kTransfer:
-        pass->transfers.push_back(ReadTransfer(in, header));
-        break;
-      case TraceTag::kCancel:
-        pass->cancels.push_back(in->Varint());
-        break;
-      case TraceTag::kResult:
-        pass->results.push_back(ReadResult(in, header, *now_ns));
-        break;
-      case TraceTag::kKey: {
-        RecordedKey key;
-        key.handle = in->Varint();
-        key.choice = static_cast<int32_t>(in->Bounded(0, header.slot_capacity));
-        key.block = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
-        key.key = in->Hash();
-        pass->keys.push_back(key);
-        break;
-      }
-      case TraceTag::kAbort:
-        pass->abort = true;
-        break;
-      case TraceTag::kStepTimes:
-        for (int64_t left = in->Bounded(1, 1 << 24); left > 0 && in->ok(); --left)
-          pass->step_times.push_back(std::clamp<int64_t>(in->Signed(), 0, kMostStepNs));
-        break;
-      case TraceTag::kPredicted:
-        pass->predictions.push_back(static_cast<int32_t>(in->Bounded(1, header.limits.max_model_len)));
-        break;
-      case TraceTag::kDrafts: {
-        const auto slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
-        pass->drafts.push_back(
-            {slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens)), kSureDraft, DraftKind::kModel});
-        break;
-      }
-      case TraceTag::kProposal: {
-        RecordedDrafts& drafts = pass->drafts.emplace_back();
-        drafts.slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
-        drafts.tokens = static_cast<int32_t>(in->Bounded(0, header.max_draft_tokens));
-        drafts.chance = in->Byte();
-        const uint8_t kind = in->Byte();
-        if (kind >= kDraftKindNames.size()) {
-          in->Fail();
-          return false;
-        }
-        drafts.kind = static_cast<DraftKind>(kind);
-        break;
-      }
-      case TraceTag::kPlan:
-        pass->plan_hashes.push_back(in->Fixed64());
-        for (int i = 0; i < 4; ++i) in->Varint();
-        break;
-      case TraceTag::kEnd:
-        *complete = true;
-        return begun;
-      default:
-        in->Fail();
-        return false;
-    }
-  }
-  return begun && in->ok();
-}
-
 Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLimits& limits) {
   IntakeLimits without = limits;
   without.prefix_caching = limits.prefix_caching && a.has_keys;
@@ -404,7 +129,7 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
 }
 
 // Adds a pass's records of requests. False: a record of an unknown request.
-bool CollectRequests(const Pass& pass, std::vector<RecordedRequest>* requests) {
+bool CollectRequests(const RecordedPass& pass, std::vector<RecordedRequest>* requests) {
   for (const RecordedArrival& a : pass.arrivals) {
     RecordedRequest& r = requests->emplace_back();
     r = {a.handle, a.arrival_ns, a.prompt_tokens, a.client, a.request, a.keys, a.has_keys, {}, -1};
@@ -543,7 +268,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   report.program_version = header.version;
   report.scheduler = replica->scheduler().Describe();
   TimeNs now_ns = 0;
-  Pass pass;
+  RecordedPass pass;
   while (ReadPass(&in, header, &now_ns, &pass, &report.complete)) {
     ++report.passes;
     if (hooks.requests != nullptr && !CollectRequests(pass, hooks.requests))

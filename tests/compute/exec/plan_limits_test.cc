@@ -149,7 +149,7 @@ TEST_F(PlanLimits, ZeroOptionsAreRefusedByName) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(status.message(), std::string(name) + " = 0, but at least 1 is needed");
   }
-  compute::ModelWeights fewer = model_.weights;
+  compute::CpuWeights fewer = model_.weights;
   fewer.layers.pop_back();
   EXPECT_EQ(compute::StepRunner::Create(model_.config, fewer, model_.Options()).status().code(),
             StatusCode::kInvalidArgument);

@@ -13,7 +13,7 @@ namespace tactus::test {
 
 struct TinyModel {
   compute::ModelConfig config;
-  compute::ModelWeights weights;
+  compute::CpuWeights weights;
   compute::Numerics numerics;
 
   compute::CpuExecutorOptions Options() const {

@@ -8,8 +8,8 @@
 
 #include "base/rng.h"
 #include "compute/kernels/ops.h"
-#include "compute/kernels/rows/quantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/quantize.h"
 
 namespace tactus::compute::testing {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "compute/kernels/packed_testing.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 
 namespace tactus::compute {
 namespace {

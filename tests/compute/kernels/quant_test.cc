@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "compute/kernels/kernel_testing.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 #include "support/source_path.h"
 
 namespace tactus::compute {

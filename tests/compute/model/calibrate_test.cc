@@ -8,7 +8,7 @@
 
 #include "compute/model/decoder.h"
 #include "compute/model/loader.h"
-#include "model_files.h"
+#include "compute/weights/model_files.h"
 
 namespace tactus::compute {
 namespace {
@@ -30,17 +30,17 @@ LoadWeightsOptions Int4(bool calibrate, int32_t threads = 2) {
   return options;
 }
 
-ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options) {
-  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
+CpuWeights Load(const ModelDescription& d, const LoadWeightsOptions& options) {
+  Result<CpuWeights> w = LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
-  return w.ok() ? *w : ModelWeights();
+  return w.ok() ? *w : CpuWeights();
 }
 
 std::string Bytes(const PackedMatrix& m) {
   return {reinterpret_cast<const char*>(m.data), static_cast<size_t>(m.bytes())};
 }
 
-std::vector<const PackedMatrix*> MatricesOf(const ModelWeights& w) {
+std::vector<const PackedMatrix*> MatricesOf(const CpuWeights& w) {
   std::vector<const PackedMatrix*> all = {&w.packed->embedding, &w.packed->lm_head};
   for (const PackedLayerWeights& l : w.packed->layers)
     all.insert(all.end(), {&l.wq, &l.wk, &l.wv, &l.wo, &l.w_gate, &l.w_up, &l.w_down});
@@ -51,7 +51,7 @@ TEST(Calibrate, EveryMatrixIsRoundedAndThreadsChangeNothing) {
   for (const char* name : {"llama-gqa", "qwen3", "gguf-mixed"}) {
     SCOPED_TRACE(name);
     const ModelDescription d = Describe(GoldenFolder(name));
-    const ModelWeights one = Load(d, Int4(true, 1)), many = Load(d, Int4(true, 3)), nearest = Load(d, Int4(false));
+    const CpuWeights one = Load(d, Int4(true, 1)), many = Load(d, Int4(true, 3)), nearest = Load(d, Int4(false));
     const auto a = MatricesOf(one), b = MatricesOf(many), plain = MatricesOf(nearest);
     for (size_t i = 0; i < a.size(); ++i) {
       EXPECT_EQ(Bytes(*a[i]), Bytes(*b[i])) << i;
@@ -62,7 +62,7 @@ TEST(Calibrate, EveryMatrixIsRoundedAndThreadsChangeNothing) {
 }
 
 // Logits [count, vocab] after each of `ids`, one sequence.
-std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weights, const std::vector<int32_t>& ids) {
+std::vector<float> LogitsOf(const ModelConfig& config, const CpuWeights& weights, const std::vector<int32_t>& ids) {
   const auto count = static_cast<int32_t>(ids.size());
   ThreadPool pool(1, SystemClock());
   DecoderOptions options;
@@ -127,7 +127,7 @@ TEST(Calibrate, AnswersAreCloserThanWithNearestWeights) {
 TEST(Calibrate, DummyWeightsAreNotCalibrated) {
   const ModelDescription d = Describe(GoldenFolder("llama-gqa"));
   LoadWeightsOptions with = Int4(true), without = Int4(false);
-  with.dummy = without.dummy = true;
+  with.dummy = without.dummy = DummyWeights();
   EXPECT_EQ(Bytes(Load(d, with).packed->layers[0].wq), Bytes(Load(d, without).packed->layers[0].wq));
 }
 
@@ -139,7 +139,7 @@ TEST(Calibrate, UsesASeparateCacheFile) {
   for (LoadWeightsOptions* options : {&with, &without}) {
     options->cache_folder = folder.path() + "/cache";
     options->say = [&](const std::string& line) { said += line + "\n"; };
-    const ModelWeights fresh = Load(d, *options), cached = Load(d, *options);
+    const CpuWeights fresh = Load(d, *options), cached = Load(d, *options);
     EXPECT_EQ(Bytes(fresh.packed->layers[0].w_down), Bytes(cached.packed->layers[0].w_down));
   }
   EXPECT_NE(said.find("packed weights from"), std::string::npos) << said;

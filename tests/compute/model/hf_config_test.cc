@@ -3,7 +3,7 @@
 #include "compute/config/sampling_defaults.h"
 
 #include "compute/config/architecture.h"
-#include "model_files.h"
+#include "compute/weights/model_files.h"
 
 namespace tactus::hf_config_test {
 namespace {

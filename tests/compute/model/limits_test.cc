@@ -7,7 +7,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/model/catalog.h"
 #include "compute/model/decoder.h"
-#include "model_files.h"
+#include "compute/weights/model_files.h"
 
 namespace tactus::compute {
 namespace {

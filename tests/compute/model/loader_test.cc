@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "compute/kernels/rows/dequantize.h"
 #include "compute/model/catalog.h"
 #include "compute/model/inspect.h"
-#include "model_files.h"
+#include "compute/tensor/dequantize.h"
+#include "compute/weights/model_files.h"
 
 namespace tactus::loader_test {
 namespace {
@@ -27,10 +27,10 @@ compute::ModelDescription Describe(const std::string& path) {
   EXPECT_TRUE(d.ok()) << d.status().ToString();
   return d.ok() ? *d : compute::ModelDescription();
 }
-compute::ModelWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
-  Result<compute::ModelWeights> w = compute::LoadWeights(d, options, SystemClock());
+compute::CpuWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
+  Result<compute::CpuWeights> w = compute::LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
-  return w.ok() ? *w : compute::ModelWeights();
+  return w.ok() ? *w : compute::CpuWeights();
 }
 std::vector<float> Row(const compute::MatrixView& m, int64_t row) {
   std::vector<float> out(static_cast<size_t>(m.cols));
@@ -48,7 +48,7 @@ TEST(Loader, GgufWeightsAreViewsOfTheFile) {
   const compute::ModelDescription d = Describe(path);
   EXPECT_EQ(d.source, compute::ModelDescription::Source::kGguf);
   EXPECT_EQ(d.config.name, "m");
-  const compute::ModelWeights w = Load(d);
+  const compute::CpuWeights w = Load(d);
   ASSERT_EQ(w.layers.size(), 1u);
   EXPECT_EQ(w.embedding.rows, 12);
   EXPECT_EQ(w.embedding.cols, 8);
@@ -66,7 +66,7 @@ TEST(Loader, StorageOutlivesEverythingElse) {
   compute::MatrixView view;
   std::shared_ptr<const void> storage;
   {
-    const compute::ModelWeights w = Load(Describe(folder.Write("m.gguf", TinyGguf().Build())));
+    const compute::CpuWeights w = Load(Describe(folder.Write("m.gguf", TinyGguf().Build())));
     view = w.embedding;
     storage = w.storage;
   }
@@ -101,8 +101,8 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
     SCOPED_TRACE(name);
     const compute::ModelDescription d = Describe(GoldenFolder(name));
     ASSERT_TRUE(d.weights_status.ok());
-    const compute::ModelWeights stored = Load(d);
-    const compute::ModelWeights f32 = Load(d, {.dequantize_to_f32 = true});
+    const compute::CpuWeights stored = Load(d);
+    const compute::CpuWeights f32 = Load(d, {.dequantize_to_f32 = true});
     ASSERT_EQ(static_cast<int64_t>(f32.layers.size()), d.config.num_layers);
     EXPECT_EQ(f32.bytes, 4 * d.config.NumParameters());
     const int64_t last = d.config.num_layers - 1;
@@ -238,7 +238,7 @@ TEST(Loader, MisalignedSafetensorsAreCopied) {
   ++header;
   std::memcpy(file.data(), &header, 8);
   folder.Write("model.safetensors", file);
-  const compute::ModelWeights w = Load(Describe(folder.path())), expected = Load(Describe(GoldenFolder("llama-gqa")));
+  const compute::CpuWeights w = Load(Describe(folder.path())), expected = Load(Describe(GoldenFolder("llama-gqa")));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(w.embedding.data) % 4, 0u);
   EXPECT_EQ(Row(w.embedding, 5), Row(expected.embedding, 5));
 }
@@ -261,9 +261,9 @@ TEST(Dummy, LoadsFromAConfigurationAlone) {
   const std::string config = folder.Write("config.json", ReadFile(GoldenFolder("qwen3") + "/config.json"));
   const compute::ModelDescription d = Describe(folder.path());
   EXPECT_REFUSED(compute::LoadWeights(d, {}, SystemClock()).status(), StatusCode::kNotFound, "model.safetensors");
-  const compute::ModelWeights a = Load(d, {.dummy = true, .seed = 7}),
-                              b = Load(Describe(config), {.dummy = true, .seed = 7});
-  const compute::ModelWeights c = Load(d, {.dummy = true, .seed = 8});
+  const compute::CpuWeights a = Load(d, {.dummy = compute::DummyWeights{7}}),
+                            b = Load(Describe(config), {.dummy = compute::DummyWeights{7}});
+  const compute::CpuWeights c = Load(d, {.dummy = compute::DummyWeights{8}});
   EXPECT_EQ(a.embedding.dtype, compute::DType::kBF16);
   EXPECT_EQ(Row(a.layers[1].w_up, 3), Row(b.layers[1].w_up, 3));
   EXPECT_NE(Row(a.layers[1].w_up, 3), Row(c.layers[1].w_up, 3));
@@ -275,7 +275,7 @@ TEST(Dummy, LoadsFromAConfigurationAlone) {
   const std::string named = folder.Write("shape.json", ReadFile(config));
   EXPECT_REFUSED(compute::LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
                  "--load-format dummy");
-  EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
+  EXPECT_EQ(Row(Load(Describe(named), {.dummy = compute::DummyWeights{7}}).embedding, 0), Row(a.embedding, 0));
 }
 
 // A norm is all ones; biases are as near to normal as matrices, and differ from each other.
@@ -283,7 +283,7 @@ TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
   compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
   const compute::ModelConfig& c = d.config;
-  const compute::ModelWeights w = Load(d, {.dummy = true, .seed = 1});
+  const compute::CpuWeights w = Load(d, {.dummy = compute::DummyWeights{1}});
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size,
                 inter = c.intermediate_size;
   ASSERT_GT(w.layers.size(), 1u);
@@ -315,7 +315,7 @@ TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
 TEST(Dummy, ValuesArePinnedAndNearNormal) {
   compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.vocab_size = 4096;
-  const compute::ModelWeights f32 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kF32});
+  const compute::CpuWeights f32 = Load(d, {.dummy = compute::DummyWeights{1, compute::DType::kF32}});
   double sum = 0, squares = 0;
   int64_t within = 0;
   std::set<float> distinct;
@@ -333,9 +333,9 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
   EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal distribution's share within one deviation
   EXPECT_GT(distinct.size(), 500u);
   // Other formats round the same numbers.
-  const compute::ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),
-                              q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kQ8_0});
-  const compute::ModelWeights f16 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kF16});
+  const compute::CpuWeights bf16 = Load(d, {.dummy = compute::DummyWeights{1}}),
+                            q8 = Load(d, {.dummy = compute::DummyWeights{1, compute::DType::kQ8_0}});
+  const compute::CpuWeights f16 = Load(d, {.dummy = compute::DummyWeights{1, compute::DType::kF16}});
   const auto exact = Row(f32.layers[1].w_down, 9);
   const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9),
              from_f16 = Row(f16.layers[1].w_down, 9);
@@ -345,8 +345,9 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
     EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
     EXPECT_NEAR(from_f16[i], exact[i], 0.00005);
   }
-  EXPECT_REFUSED(compute::LoadWeights(d, {.dummy = true, .dummy_dtype = compute::DType::kQ4_K}, SystemClock()).status(),
-                 StatusCode::kInvalidArgument, "q4_k");
+  EXPECT_REFUSED(
+      compute::LoadWeights(d, {.dummy = compute::DummyWeights{.dtype = compute::DType::kQ4_K}}, SystemClock()).status(),
+      StatusCode::kInvalidArgument, "q4_k");
 }
 
 TEST(Inspect, TextAndJson) {
@@ -406,7 +407,7 @@ TEST(DefaultModel, LoadsWhereItIsInstalled) {
   EXPECT_EQ(d.gguf_tokenizer.pre, "smollm");
   EXPECT_EQ(d.gguf_tokenizer.tokens.size(), 49152u);
   EXPECT_FALSE(d.chat_template.empty());
-  const compute::ModelWeights w = Load(d);
+  const compute::CpuWeights w = Load(d);
   EXPECT_EQ(w.format, "q4_1 (210), f32 (61), q8_0 (1)");
   EXPECT_EQ(w.embedding.dtype, compute::DType::kQ8_0);
   EXPECT_EQ(w.lm_head.data, w.embedding.data);

@@ -1,7 +1,7 @@
 #include "base/available_memory.h"
 #include "compute/config/config.h"
 #include "compute/kernels/kernel_set.h"
-#include "model_files.h"
+#include "compute/weights/model_files.h"
 
 namespace tactus::memory_plan_test {
 namespace {

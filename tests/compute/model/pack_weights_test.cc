@@ -1,6 +1,6 @@
 // Packing at load: the contents of the panels, from every source and for every choice, and the small memory that it
 // needs.
-#include "compute/weights/pack_weights.h"
+#include "compute/packing/pack_weights.h"
 
 #include <cmath>
 #include <cstring>
@@ -12,16 +12,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "compute/config/architecture.h"
-#include "compute/kernels/rows/dequantize.h"
-#include "compute/kernels/rows/quantize.h"
 #include "compute/model/loader.h"
+#include "compute/packing/weight_cache.h"
+#include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
-#include "compute/weights/file_weights.h"
-#include "compute/weights/gguf.h"
-#include "compute/weights/weight_cache.h"
+#include "compute/tensor/quantize.h"
+#include "compute/weights/model_files.h"
+#include "compute/weights/open_weights.h"
 #include "compute/weights/weight_storage.h"
-#include "model_files.h"
 
 namespace tactus::pack_weights_test {
 namespace {
@@ -38,10 +36,10 @@ compute::ModelDescription Describe(const std::string& path) {
   EXPECT_TRUE(d.ok()) << d.status().ToString();
   return d.ok() ? *d : compute::ModelDescription();
 }
-compute::ModelWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
-  Result<compute::ModelWeights> w = compute::LoadWeights(d, options, SystemClock());
+compute::CpuWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
+  Result<compute::CpuWeights> w = compute::LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
-  return w.ok() ? *w : compute::ModelWeights();
+  return w.ok() ? *w : compute::CpuWeights();
 }
 compute::LoadWeightsOptions Packing(Quantization quantization = Quantization::kNone, int32_t threads = 1) {
   compute::LoadWeightsOptions options;
@@ -69,7 +67,7 @@ struct Pair {
   const compute::MatrixView* view;
   const PackedMatrix* packed;
 };
-std::vector<Pair> PairsOf(const compute::ModelWeights& rows, const compute::ModelWeights& packed) {
+std::vector<Pair> PairsOf(const compute::CpuWeights& rows, const compute::CpuWeights& packed) {
   std::vector<Pair> pairs = {{"embedding", &rows.embedding, &packed.packed->embedding},
                              {"lm_head", &rows.lm_head, &packed.packed->lm_head}};
   for (size_t l = 0; l < rows.layers.size(); ++l) {
@@ -98,7 +96,7 @@ TEST(PackWeights, EveryFormatKeepsItsValues) {
   for (const char* name : kGoldenModels) {
     SCOPED_TRACE(name);
     const compute::ModelDescription d = Describe(GoldenFolder(name));
-    const compute::ModelWeights rows = Load(d), packed = Load(d, Packing());
+    const compute::CpuWeights rows = Load(d), packed = Load(d, Packing());
     ASSERT_NE(packed.packed, nullptr);
     for (const Pair& pair : PairsOf(rows, packed)) {
       SCOPED_TRACE(pair.name);
@@ -113,7 +111,7 @@ TEST(PackWeights, EveryFormatKeepsItsValues) {
 TEST(PackWeights, RowsAreDroppedAndTiedMatricesShareData) {
   for (const char* name : {"qwen2", "llama-mha"}) {
     const compute::ModelDescription d = Describe(GoldenFolder(name));
-    const compute::ModelWeights w = Load(d, Packing());
+    const compute::CpuWeights w = Load(d, Packing());
     EXPECT_EQ(w.embedding.data, nullptr);
     EXPECT_EQ(w.lm_head.data, nullptr);
     EXPECT_EQ(w.layers[0].w_down.data, nullptr);
@@ -126,8 +124,8 @@ TEST(PackWeights, RowsAreDroppedAndTiedMatricesShareData) {
 
 TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
   const compute::ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
-  const compute::ModelWeights one = Load(d, Packing(Quantization::kInt4, 1)),
-                              many = Load(d, Packing(Quantization::kInt4, 4));
+  const compute::CpuWeights one = Load(d, Packing(Quantization::kInt4, 1)),
+                            many = Load(d, Packing(Quantization::kInt4, 4));
   for (size_t l = 0; l < one.packed->layers.size(); ++l) {
     EXPECT_EQ(Bytes(one.packed->layers[l].w_up), Bytes(many.packed->layers[l].w_up));
     EXPECT_EQ(Bytes(one.packed->layers[l].w_down), Bytes(many.packed->layers[l].w_down));
@@ -180,7 +178,7 @@ TEST(PackWeights, QuantizingAtLoadEqualsAQuantizedFile) {
   TempFolder folder;
   const compute::ModelDescription f32 = Describe(folder.Write("a/f32.gguf", GgufOf(compute::DType::kF32)));
   const compute::ModelDescription q8 = Describe(folder.Write("b/q8.gguf", GgufOf(compute::DType::kQ8_0)));
-  const compute::ModelWeights at_load = Load(f32, Packing(Quantization::kQ8_0, 2)), stored = Load(q8, Packing());
+  const compute::CpuWeights at_load = Load(f32, Packing(Quantization::kQ8_0, 2)), stored = Load(q8, Packing());
   const auto& a = *at_load.packed;
   const auto& b = *stored.packed;
   EXPECT_EQ(Bytes(a.embedding), Bytes(b.embedding));
@@ -199,12 +197,12 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
   for (const compute::DType stored : {compute::DType::kF32, compute::DType::kF16, compute::DType::kQ4_1}) {
     const compute::ModelDescription d =
         Describe(folder.Write(std::string(compute::InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
-    const compute::ModelWeights rows = Load(d);
+    const compute::CpuWeights rows = Load(d);
     // Half a step of the grid, 255 for 8 bits and 15 for 4, for values up to 0.05; scales are rounded, int4's are
     // searched.
     for (const auto& [quantization, bound] :
          {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
-      const compute::ModelWeights packed = Load(d, Packing(quantization));
+      const compute::CpuWeights packed = Load(d, Packing(quantization));
       double error = 0.0, count = 0.0;
       for (int64_t row = 0; row < kInner; ++row) {
         const std::vector<float> exact = Row(rows.layers[0].w_up, row), got = Row(packed.packed->layers[0].w_up, row);
@@ -223,7 +221,7 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
 
 TEST(PackWeights, VocabularyKeeps8BitsUnderInt4) {
   TempFolder folder;
-  const compute::ModelWeights w =
+  const compute::CpuWeights w =
       Load(Describe(folder.Write("m.gguf", GgufOf(compute::DType::kF32))), Packing(Quantization::kInt4));
   EXPECT_EQ(static_cast<int>(w.packed->embedding.code), static_cast<int>(compute::PackedCode::kU8));
   EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(compute::PackedCode::kU4));
@@ -234,7 +232,7 @@ TEST(PackWeights, Bf16RoundingAppliesToAnyFile) {
   const compute::ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(compute::DType::kQ4_0)));
   compute::LoadWeightsOptions options = Packing();
   options.packing.round_to_bf16 = true;
-  const compute::ModelWeights rows = Load(d), packed = Load(d, options);
+  const compute::CpuWeights rows = Load(d), packed = Load(d, options);
   std::vector<float> expected = Row(rows.layers[0].wo, 77);
   for (float& v : expected) v = compute::BF16ToF32(compute::F32ToBF16(v));
   EXPECT_EQ(Row(packed.packed->layers[0].wo, 77), expected);
@@ -251,8 +249,8 @@ TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
   ++header;
   std::memcpy(file.data(), &header, 8);
   folder.Write("model.safetensors", file);
-  const compute::ModelWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
-  const compute::ModelWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
+  const compute::CpuWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
+  const compute::CpuWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
   EXPECT_EQ(Bytes(w.packed->layers[1].w_down), Bytes(expected.packed->layers[1].w_down));
   EXPECT_EQ(Bytes(w.packed->embedding), Bytes(expected.packed->embedding));
 }
@@ -263,12 +261,10 @@ TEST(PackWeights, DummyRowsAreGeneratedOnDemand) {
        {compute::DType::kBF16, compute::DType::kQ8_0, compute::DType::kQ4_0, compute::DType::kQ4_1}) {
     SCOPED_TRACE(compute::InfoOf(dtype).name);
     compute::LoadWeightsOptions options = Packing(Quantization::kNone, 3);
-    options.dummy = true;
-    options.seed = 5;
-    options.dummy_dtype = dtype;
-    const compute::ModelWeights packed = Load(d, options);
+    options.dummy = compute::DummyWeights{5, dtype};
+    const compute::CpuWeights packed = Load(d, options);
     options.pack = false;
-    const compute::ModelWeights rows = Load(d, options);
+    const compute::CpuWeights rows = Load(d, options);
     for (const Pair& pair : PairsOf(rows, packed)) {
       for (int64_t row = 0; row < pair.view->rows; row += 7)
         ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name;
@@ -285,7 +281,7 @@ TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   EXPECT_EQ(all_heads.others, Rounding::kInt8);
   EXPECT_EQ(all_heads.kv, Rounding::kInt8);
   EXPECT_EQ(all_heads.lm_head, Rounding::kInt16);
-  options.dummy = true;
+  options.dummy.emplace();
   d.config.num_heads = 8;
   d.config.num_kv_heads = 1;
   d.config.head_dim = 4;
@@ -316,20 +312,14 @@ TEST(PackWeights, FilePagesAreReleasedWhilePacking) {
   constexpr int64_t kWide = 1024,
                     kSlackBytes = int64_t{12} << 20;  // the system reads 16 tasks of 1 MiB ahead, unmapped
   TempFolder folder;
-  const std::string path = folder.Write("m.gguf", GgufOf(compute::DType::kF32, kWide, 2 * kWide, 8 * kWide));
-  const compute::ModelDescription d = Describe(path);
-  auto file = compute::MappedFile::Open(path);
-  ASSERT_TRUE(file.ok());
-  const auto gguf = compute::ParseGguf((*file)->bytes(), path);
-  ASSERT_TRUE(gguf.ok());
-  const compute::TensorSet tensors{{*file}, gguf->tensors};
-  const compute::TensorNames& names = *compute::FindArchitecture("llama")->gguf_names;
-  const auto source = compute::MakeFileSource(tensors, names, path, d.config, compute::MatrixUse::kRows);
-  compute::ModelWeights weights;
-  ASSERT_TRUE(compute::BuildWeights(d.config, names, *source, &weights).ok());
+  const compute::ModelDescription d =
+      Describe(folder.Write("m.gguf", GgufOf(compute::DType::kF32, kWide, 2 * kWide, 8 * kWide)));
+  const auto opened = compute::OpenWeights(d, compute::MatrixUse::kRows);
+  ASSERT_TRUE(opened.ok());
+  compute::OpenedWeights& model = **opened;
   compute::PackChoice choice;
   choice.quantization = Quantization::kQ8_0;
-  const auto plan = compute::PlanPacking(d.config, names, choice, &weights);
+  const auto plan = compute::PlanPacking(d.config, *model.names, choice, &model.weights);
   ASSERT_TRUE(plan.ok());
   ASSERT_GT(plan->source_bytes, int64_t{64} << 20);
   std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
@@ -337,7 +327,7 @@ TEST(PackWeights, FilePagesAreReleasedWhilePacking) {
   compute::ThreadPool pool(1, SystemClock());
   const int64_t before = ResidentBytes();  // includes the vector's pages
   int64_t most = 0, done = 0;
-  ASSERT_TRUE(compute::PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
+  ASSERT_TRUE(compute::PackAll(*plan, *model.source, pool, aligned, [&](int64_t bytes) {
                 most = std::max(most, ResidentBytes());
                 done = bytes;
               }).ok());
@@ -367,7 +357,7 @@ class WeightCacheTest : public ::testing::Test {
     path_ = folder_.Write("m.gguf", GgufOf(compute::DType::kF32));
     cache_ = folder_.path() + "/cache";
   }
-  compute::ModelWeights LoadCached(Quantization quantization = Quantization::kQ8_0) {
+  compute::CpuWeights LoadCached(Quantization quantization = Quantization::kQ8_0) {
     compute::LoadWeightsOptions options = Packing(quantization, 2);
     options.cache_folder = cache_;
     said_.clear();
@@ -395,9 +385,9 @@ class WeightCacheTest : public ::testing::Test {
 };
 
 TEST_F(WeightCacheTest, MissThenHit) {
-  const compute::ModelWeights fresh = LoadCached();
+  const compute::CpuWeights fresh = LoadCached();
   EXPECT_TRUE(Said("weight cache written")) << said_;
-  const compute::ModelWeights cached = LoadCached();
+  const compute::CpuWeights cached = LoadCached();
   EXPECT_TRUE(Said("packed weights from")) << said_;
   EXPECT_FALSE(Said("packed into")) << said_;
   EXPECT_EQ(Bytes(fresh.packed->embedding), Bytes(cached.packed->embedding));
@@ -483,11 +473,11 @@ TEST_F(WeightCacheTest, AFileOfAnotherLayoutIsRewritten) {
 
 TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   folder_.Write("cache", "a file");
-  const compute::ModelWeights w = LoadCached();
+  const compute::CpuWeights w = LoadCached();
   ASSERT_NE(w.packed, nullptr);
   EXPECT_TRUE(Said("cannot be written")) << said_;
   compute::LoadWeightsOptions options = Packing();
-  options.dummy = true;
+  options.dummy.emplace();
   options.cache_folder = cache_;
   options.say = [this](const std::string& line) { said_ += line; };
   EXPECT_TRUE(compute::LoadWeights(Describe(path_), options, SystemClock()).ok());

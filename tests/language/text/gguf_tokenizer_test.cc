@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <iterator>
 
-#include "compute/model/gguf_config.h"
 #include "compute/weights/gguf.h"
+#include "compute/weights/gguf_config.h"
 #include "golden_cases.h"
 #include "language/text/gguf_spec.h"
 
@@ -22,26 +22,11 @@ std::unique_ptr<Tokenizer> FromGguf(const std::string& path, int64_t vocab_size,
   EXPECT_TRUE(file.ok()) << file.status().ToString();
   if (!file.ok()) return nullptr;
   compute::ModelDescription description;
+  description.config.name = model_name;
   const Status status = compute::TokenizerFromGguf(*file, vocab_size, &description);
   EXPECT_TRUE(status.ok()) << status.ToString();
   if (!status.ok()) return nullptr;
-  compute::ModelDescription::GgufTokenizer& from = description.gguf_tokenizer;
-  GgufTokenizerFields fields;
-  fields.model = from.model;
-  fields.pre = from.pre;
-  fields.model_name = model_name;
-  fields.tokens = std::move(from.tokens);
-  fields.scores = std::move(from.scores);
-  fields.types = std::move(from.types);
-  fields.merges = std::move(from.merges);
-  fields.bos = from.bos;
-  fields.eos = from.eos;
-  fields.unk = from.unk;
-  fields.has_add_bos = from.has_add_bos;
-  fields.add_bos = from.add_bos;
-  fields.add_eos = from.add_eos;
-  fields.add_space_prefix = from.add_space_prefix;
-  return MustMake(SpecFromGguf(std::move(fields)));
+  return MustMake(SpecFromGguf(std::move(description.gguf_tokenizer)));
 }
 
 std::string Environment(const char* name) {

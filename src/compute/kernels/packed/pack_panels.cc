@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/packed/quantize_blocks.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
 
 namespace tactus::compute {

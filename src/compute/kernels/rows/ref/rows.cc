@@ -8,7 +8,7 @@
 
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/kernel_set.h"
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
 
 namespace tactus::compute {

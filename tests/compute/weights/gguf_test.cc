@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "compute/model/gguf_config.h"
+#include "compute/weights/gguf_config.h"
 #include "model_files.h"
 
 namespace tactus::gguf_test {

@@ -12,8 +12,8 @@
 #include <span>
 #include <string>
 
+#include "compute/packing/pack_weights.h"
 #include "compute/weights/mapped_file.h"
-#include "compute/weights/pack_weights.h"
 #include "compute/weights/tensor_file.h"
 
 namespace tactus::compute {

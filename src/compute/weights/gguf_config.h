@@ -1,14 +1,15 @@
 // GGUF metadata -> ModelConfig and the tokeniser's tables.
 #pragma once
 
-#include "compute/model/loader.h"
 #include "compute/weights/gguf.h"
+#include "compute/weights/model_description.h"
 
 namespace tactus::compute {
 
 // An out-of-range field's error names the field. The result has passed ValidateConfig.
 Result<ModelConfig> ConfigFromGguf(const GgufFile& file);
-// Fills chat_template and gguf_tokenizer; refuses tables whose lengths differ from each other or from the vocabulary.
+// Fills chat_template, tool_use_template and gguf_tokenizer, whose model_name is config.name; refuses tables whose
+// lengths differ from each other or from the vocabulary.
 Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescription* description);
 
 }  // namespace tactus::compute

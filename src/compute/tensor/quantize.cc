@@ -1,4 +1,4 @@
-#include "compute/kernels/rows/quantize.h"
+#include "compute/tensor/quantize.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "compute/weights/weight_cache.h"
+#include "compute/packing/weight_cache.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "compute/weights/pack_weights.h"
+#include "compute/packing/pack_weights.h"
 
 #include <algorithm>
 #include <atomic>
@@ -77,6 +77,16 @@ void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std
   source.Release(slot.source, first_row, rows);
 }
 
+// In the order of MatrixPlaces.
+std::vector<PackedMatrix*> PackedPlaces(const ModelConfig& config, PackedWeights* packed) {
+  std::vector<PackedMatrix*> places = {&packed->embedding};
+  for (PackedLayerWeights& layer : packed->layers) {
+    for (PackedMatrix* matrix : MatricesOf(layer)) places.push_back(matrix);
+  }
+  if (!config.tie_embeddings) places.push_back(&packed->lm_head);
+  return places;
+}
+
 }  // namespace
 
 bool IsInt4(const PackedMatrix& form) {
@@ -87,7 +97,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
                              ModelWeights* weights) {
   PackPlan plan;
   plan.calibrate = choice.calibrate && choice.quantization == Quantization::kInt4;
-  for (const MatrixPlace& place : MatrixPlaces(config, names, weights, nullptr)) {
+  for (const MatrixPlace& place : MatrixPlaces(config, names, weights)) {
     PackedSlot slot;
     slot.name = place.name;
     slot.source = *place.view;
@@ -137,21 +147,20 @@ Status PackAll(const PackPlan& plan, WeightSource& source, ThreadPool& pool, std
   return Status();
 }
 
-void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
-                const std::byte* memory, ModelWeights* weights) {
+void BindPacked(const PackPlan& plan, const ModelConfig& config, const PackChoice& choice, const std::byte* memory,
+                CpuWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
   packed->roundings = RoundingsFor(config, choice);
   packed->layers.resize(static_cast<size_t>(config.num_layers));
-  const std::vector<MatrixPlace> places = MatrixPlaces(config, names, weights, packed.get());
-  for (size_t i = 0; i < places.size(); ++i) {
-    const PackedSlot& slot = plan.slots[i];
-    *places[i].packed = slot.form;
-    places[i].packed->data = memory + slot.offset;
-    places[i].view->data = nullptr;
+  const std::vector<PackedMatrix*> matrices = PackedPlaces(config, packed.get());
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    *matrices[i] = plan.slots[i].form;
+    matrices[i]->data = memory + plan.slots[i].offset;
   }
-  if (config.tie_embeddings) {
-    packed->lm_head = packed->embedding;
-    weights->lm_head.data = nullptr;
+  if (config.tie_embeddings) packed->lm_head = packed->embedding;
+  weights->embedding.data = weights->lm_head.data = nullptr;
+  for (LayerWeights& layer : weights->layers) {
+    for (MatrixView* view : MatricesOf(layer)) view->data = nullptr;
   }
   weights->packed = std::move(packed);
   weights->bytes += plan.bytes;

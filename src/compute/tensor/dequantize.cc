@@ -1,6 +1,6 @@
 // Layouts as in the GGUF specification (ggml-common.h); every product and sum is one f32 rounding, in the order of the
 // format's definition, so that results agree bit for bit with gguf.quants.
-#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/dequantize.h"
 
 #include <cstring>
 

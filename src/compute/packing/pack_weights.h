@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "compute/kernels/packed/packed.h"
 #include "compute/kernels/thread_pool.h"
+#include "compute/packing/packed_weights.h"
 #include "compute/weights/weight_builder.h"
 
 namespace tactus::compute {
@@ -54,8 +54,8 @@ Status PackAll(const PackPlan& plan, WeightSource& source, ThreadPool& pool, std
                const std::function<void(int64_t)>& progress);
 
 // Points `weights` at its packed matrices in `memory`, drops the rows' data from it, counts the bytes. Owns nothing.
-void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
-                const std::byte* memory, ModelWeights* weights);
+void BindPacked(const PackPlan& plan, const ModelConfig& config, const PackChoice& choice, const std::byte* memory,
+                CpuWeights* weights);
 
 // "q4_1", "bf16 from f32 and f16": the packed form of weights that FormatText describes as `source_format`.
 std::string PackedFormatText(const PackChoice& choice, const std::string& source_format);

@@ -1,4 +1,4 @@
-#include "compute/model/gguf_config.h"
+#include "compute/weights/gguf_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -239,11 +239,12 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
 
 Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescription* description) {
   GgufFields fields(file);
-  ModelDescription::GgufTokenizer& t = description->gguf_tokenizer;
+  GgufTokenizerFields& t = description->gguf_tokenizer;
   description->chat_template = fields.String("tokenizer.chat_template").value_or("");
   description->tool_use_template = fields.String("tokenizer.chat_template.tool_use").value_or("");
   t.model = fields.String("tokenizer.ggml.model").value_or("");
   t.pre = fields.String("tokenizer.ggml.pre").value_or("");
+  t.model_name = description->config.name;
   t.tokens = fields.Strings("tokenizer.ggml.tokens");
   t.merges = fields.Strings("tokenizer.ggml.merges");
   for (const double s : fields.Numbers("tokenizer.ggml.scores")) t.scores.push_back(static_cast<float>(s));

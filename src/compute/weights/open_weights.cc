@@ -1,0 +1,51 @@
+#include "compute/weights/open_weights.h"
+
+#include "compute/config/architecture.h"
+#include "compute/weights/gguf.h"
+#include "compute/weights/mapped_file.h"
+#include "compute/weights/safetensors.h"
+
+namespace tactus::compute {
+namespace {
+
+Result<TensorSet> OpenTensors(const ModelDescription& d) {
+  if (d.source == ModelDescription::Source::kHuggingFace) return OpenSafetensorsFolder(d.path);
+  TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
+  TACTUS_ASSIGN_OR_RETURN(GgufFile gguf, ParseGguf(file->bytes(), d.path));
+  TensorSet set;
+  set.files.push_back(std::move(file));
+  set.tensors = std::move(gguf.tensors);
+  return set;
+}
+
+Status OpenFiles(const ModelDescription& d, MatrixUse use, OpenedWeights* opened) {
+  TACTUS_RETURN_IF_ERROR(d.weights_status);
+  const Architecture* a = FindArchitecture(d.config.architecture);
+  if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
+  opened->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : a->hf_names;
+  TACTUS_ASSIGN_OR_RETURN(opened->tensors, OpenTensors(d));
+  opened->source = MakeFileSource(opened->tensors, *opened->names, d.path, d.config, use);
+  return Status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OpenedWeights>> OpenWeights(const ModelDescription& d, MatrixUse use,
+                                                   const std::optional<DummyWeights>& dummy) {
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(d.config));
+  auto opened = std::make_unique<OpenedWeights>();
+  if (dummy) {
+    const DType dtype = use == MatrixUse::kF32 ? DType::kF32 : dummy->dtype;
+    TACTUS_ASSIGN_OR_RETURN(opened->source, MakeDummySource({dummy->seed, dtype}, use == MatrixUse::kRows));
+  } else {
+    TACTUS_RETURN_IF_ERROR(OpenFiles(d, use, opened.get()));
+  }
+  TACTUS_RETURN_IF_ERROR(BuildWeights(d.config, *opened->names, *opened->source, &opened->weights));
+  return opened;
+}
+
+Status CheckWeights(const ModelDescription& d) {
+  return OpenWeights(d, MatrixUse::kRows).status();
+}
+
+}  // namespace tactus::compute
