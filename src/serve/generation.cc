@@ -6,8 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "api/chat/request_fields.h"
 #include "api/explain_text.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 
 namespace tactus::serve {
 

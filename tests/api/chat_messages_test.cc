@@ -1,7 +1,7 @@
 // The exact variables of a chat template, and the error texts of invalid messages.
 #include <gtest/gtest.h>
 
-#include "api/chat/request_parser.h"
+#include "api/request_parser.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "api/chat/conversation.h"
-#include "api/chat/request_parser.h"
+#include "api/request_parser.h"
 #include "serve/fake_engine.h"
 
 namespace tactus::api::output_rule_test {

@@ -14,19 +14,9 @@
 #include <vector>
 
 #include "api/chat/answer_parts.h"
-#include "api/tools/tool_formats.h"
-#include "api/tools/tools.h"
+#include "api/tools/answer_reading.h"
 
 namespace tactus::api {
-
-// How the text of an answer is parsed. Formats are rows of the tables.
-struct AnswerReading {
-  const ReasoningFormat* reasoning = nullptr;  // null: none
-  const ToolFormat* calls = nullptr;           // null: none
-  std::shared_ptr<const ToolSet> tools;        // null: calls are not parsed (kHarmony messages still are)
-  bool begins_in_reasoning = false;            // the prompt has opened the reasoning
-  bool reasoning_is_over = false;              // the prompt has closed the reasoning: a grammar allows none
-};
 
 class AnswerText {
  public:

@@ -1,10 +1,12 @@
-#include "api/fields/field_table.h"
+#include "api/field_table.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "api/fields/request_fields.h"
-#include "api/translations.h"
+#include "api/chat/translation.h"
+#include "api/messages/messages_request.h"
+#include "api/request_parser.h"
+#include "api/responses/responses_request.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -1,6 +1,4 @@
-#include "api/translations.h"
-
-#include "api/translation_parts.h"
+#include "api/chat/translation.h"
 
 namespace tactus::api {
 namespace {

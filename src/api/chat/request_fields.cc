@@ -1,4 +1,4 @@
-#include "api/fields/request_fields.h"
+#include "api/chat/request_fields.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "api/fields/other_fields.h"
+#include "api/other_fields.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "api/fields/field_table.h"
+#include "api/field_table.h"
 #include "api/fields/fields.h"
 #include "api/fields/nested_fields.h"
 #include "base/json.h"

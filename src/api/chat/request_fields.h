@@ -1,7 +1,7 @@
-// Reads the groups of fields that the request parsers share. Internal to api/.
+// Reads the groups of fields that the request parsers share.
 #pragma once
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "api/fields/fields.h"
 
 namespace tactus::api {
@@ -34,5 +34,17 @@ std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const Tool
 std::string NotShown(std::string_view type);
 // Reads a list of token ids; false and an error in `fields` if it is not one.
 bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t vocab_size, std::vector<TokenId>* out);
+
+// Fails if a number in one of the body's schemas was rounded. `rounded`: from JsonLimits, for the text that `body` was
+// parsed from.
+Status CheckNumbers(const Json& body, const std::vector<json_text::RoundedNumber>& rounded);
+
+// Puts integers beyond 64 bits into quotes, in values that templates print, so that they keep all digits. `large`: from
+// JsonLimits, for the text of which `body` is the value number `place`.
+Status KeepLargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place, Json* body);
+
+// Sets objectives from headers of gateways: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's
+// objectives win. `name` is compared without case; other names have no effect.
+Status ApplySloHeader(std::string_view name, std::string_view value, Slo* slo);
 
 }  // namespace tactus::api

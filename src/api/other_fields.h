@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "api/chat/request_parser.h"
-#include "api/json.h"
+#include "api/chat/parsed_request.h"
+#include "api/fields/json.h"
 #include "tactus/status.h"
 
 namespace tactus::api {

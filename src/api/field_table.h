@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "api/fields/fields.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 
 namespace tactus::api {
 

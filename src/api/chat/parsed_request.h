@@ -1,22 +1,19 @@
-// Parses JSON bodies of generation routes, /tokenize and /detokenize to plain data, with every field checked for type
-// and range. Uses no tokeniser and no engine: PlaceInContext checks what depends on the prompt's length. Any thread.
+// A parsed body of a generation route and the limits that it was checked against: plain data, independent of the API.
+// Any thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "api/chat/chat_style.h"
 #include "api/fields/field_names.h"
 #include "api/tools/tools.h"
-#include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
-#include "tactus/stop_token.h"
 
 namespace tactus::api {
 
@@ -37,7 +34,7 @@ struct RequestLimits {
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 // A parsed body. `base` has everything that does not depend on the prompt; it is copied to one tactus::Request per
-// prompt. Parsing ends with kCancelled once `stop` is set.
+// prompt.
 struct ParsedRequest {
   bool chat = false;
   std::vector<Prompt> prompts;     // completions
@@ -56,32 +53,9 @@ struct ParsedRequest {
   std::string output_param;              // the field that base.output comes from
   std::string rule_client;               // the client whose rules share compile slots; empty: shares with no other
   FieldNames names;                      // original names of a translated body's fields, also for later errors
-  std::string echo_members;              // for a response object (api/translations.h)
+  std::string echo_members;              // for a response object (api/responses/responses_request.h)
   std::vector<std::string> ignored;      // unknown fields, and parts that were left out
 };
-Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-// Bodies of /v1/responses and /v1/messages, parsed as equivalent chats (api/translations.h). `counting`: the body is
-// for /v1/messages/count_tokens.
-Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {},
-                                           bool counting = false);
-// As above, for a body that is part of a parsed JSON text.
-Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimits& limits);
-Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& limits);
-Result<ParsedRequest> ReadResponsesRequest(const Json& body, const RequestLimits& limits);
-
-// Fails if a number in one of the body's schemas was rounded. `rounded`: from JsonLimits, for the text that `body` was
-// parsed from.
-Status CheckNumbers(const Json& body, const std::vector<json_text::RoundedNumber>& rounded);
-
-// Puts integers beyond 64 bits into quotes, in values that templates print, so that they keep all digits. `large`: from
-// JsonLimits, for the text of which `body` is the value number `place`.
-Status KeepLargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place, Json* body);
-
-// Sets objectives from headers of gateways: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's
-// objectives win. `name` is compared without case; other names have no effect.
-Status ApplySloHeader(std::string_view name, std::string_view value, Slo* slo);
 
 // Fills in max_tokens, now that the prompt's length is known: kInvalidArgument with the three numbers when prompt and
 // output exceed the context.
@@ -90,17 +64,5 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
 
 // The same check for a prompt of which only a lower bound of tokens is known.
 Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits);
-
-struct TokenizeRequest {
-  bool chat = false;  // `messages` instead of `prompt`
-  std::string prompt;
-  std::string template_variables;
-  bool add_special_tokens = true;
-  bool return_token_strs = false;
-  std::vector<std::string> ignored;  // as ParsedRequest::ignored
-};
-Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits,
-                                                    StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 
 }  // namespace tactus::api
