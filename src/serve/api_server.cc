@@ -19,13 +19,13 @@
 #include "http/server.h"
 #include "http/server_metrics.h"
 #include "results/obs/prometheus_text.h"
+#include "serve/calls/generation.h"
+#include "serve/calls/stored_call.h"
+#include "serve/calls/text_call.h"
 #include "serve/file_api.h"
-#include "serve/generation.h"
-#include "serve/moves/fleet_api.h"
+#include "serve/fleet_api.h"
 #include "serve/openapi.h"
 #include "serve/routes.h"
-#include "serve/stored_call.h"
-#include "serve/text_call.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {

@@ -109,7 +109,7 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.may_include("core/kv", "base"))
         self.assertFalse(lint.may_include("core/kv", "core/loop"))
         self.assertEqual(lint.room_of("core/kv/kv_cache.h"), "core/kv")
-        self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve")
+        self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve/moves")
         self.assertIsNone(lint.room_of("none/a.h"))
 
     def test_plain_words_are_counted_in_comments_and_strings(self):

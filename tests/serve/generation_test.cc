@@ -1,6 +1,6 @@
 // One Generation with a fake engine and a fake exchange, without sockets, on a manual clock: cancellation, release of
 // places, echo, pings and time limits.
-#include "serve/generation.h"
+#include "serve/calls/generation.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

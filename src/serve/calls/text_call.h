@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "serve/call.h"
-#include "serve/generation.h"
+#include "serve/calls/call.h"
+#include "serve/calls/generation.h"
 
 namespace tactus::serve {
 
 class TextCall final : public Call {
  public:
-  // From api/chat/conversation.h.
+  // From api/token_routes.h.
   using Answer = Result<std::string> (*)(std::string_view body, const Engine& engine, const api::RequestLimits& limits,
                                          StopToken stop, std::vector<std::string>* ignored);
 

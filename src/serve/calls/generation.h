@@ -2,11 +2,11 @@
 // body and api/chat/answer.h writes the answer; this file manages the engine requests, one per prompt, their events and
 // their end.
 //
-// Thread rule: as in serve/call.h, and the sinks run on the engine's delivery thread. The engine is never called with
-// the mutex held. Invariants: the exchange gets one answer or one error; when the request is over (answered, failed,
-// client gone), every running engine request has been cancelled. A sequence keeps its client's place until the engine
-// has ended it, also after the client has gone; places of sequences that never reached the engine are released before
-// the answer. The body of a request that may move is kept, and counted, until the request is over.
+// Thread rule: as in serve/calls/call.h, and the sinks run on the engine's delivery thread. The engine is never called
+// with the mutex held. Invariants: the exchange gets one answer or one error; when the request is over (answered,
+// failed, client gone), every running engine request has been cancelled. A sequence keeps its client's place until the
+// engine has ended it, also after the client has gone; places of sequences that never reached the engine are released
+// before the answer. The body of a request that may move is kept, and counted, until the request is over.
 #pragma once
 
 #include <atomic>
@@ -20,12 +20,12 @@
 #include "api/apis.h"
 #include "api/chat/answer.h"
 #include "api/chat/conversation.h"
+#include "base/body_limits.h"
 #include "base/clock.h"
 #include "http/body.h"
 #include "http/client_counts.h"
 #include "http/server.h"
-#include "serve/call.h"
-#include "serve/serve_options.h"
+#include "serve/calls/call.h"
 #include "tactus/engine.h"
 #include "tactus/migration.h"
 
@@ -43,7 +43,7 @@ struct GenerationContext {
   std::string fingerprint;
   bool movable = false;  // requests from a router may move to other replicas
   // The total of kept bodies of running requests. A body beyond its limit is not kept, so its request cannot move.
-  std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(ServeOptions::kMostKeptBytes);
+  std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(BodyLimits::kMostKeptBytes);
   // Runs a client's task that may wait for the compilation of rules. Clients take turns, and requests without rules are
   // not delayed. Empty: tasks run in place.
   std::function<void(const std::string& client, std::function<void()> task)> post_rule;

@@ -26,7 +26,7 @@
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "results/obs/prometheus_text.h"
-#include "serve/generation.h"
+#include "serve/calls/generation.h"
 #include "serve/moves/detached_exchange.h"
 #include "serve/moves/outgoing.h"
 #include "serve/routes.h"

@@ -1,4 +1,4 @@
-#include "serve/generation.h"
+#include "serve/calls/generation.h"
 
 #include <fmt/format.h>
 
@@ -106,14 +106,14 @@ void Generation::KeepBody(std::string_view text) {
   const auto bytes = static_cast<int64_t>(text.size());
   http::Body kept(context_->kept_bodies);
   kept.Expect(text.size());
-  const bool is_long = bytes > ServeOptions::kLongestKeptBody;
+  const bool is_long = bytes > BodyLimits::kLongestKeptBody;
   const bool fits = !is_long && kept.Append(text);
   std::lock_guard lock(mutex_);
   if (over()) return;
   if (fits) {
     body_ = std::move(kept);
   } else if (is_long) {
-    cannot_move_ = fmt::format("its body has {} bytes, and at most {} are kept", bytes, ServeOptions::kLongestKeptBody);
+    cannot_move_ = fmt::format("its body has {} bytes, and at most {} are kept", bytes, BodyLimits::kLongestKeptBody);
   } else {
     cannot_move_ = fmt::format("its body of {} bytes was not kept, since other bodies use {}", bytes,
                                context_->kept_bodies->limit());

@@ -1,4 +1,4 @@
-#include "serve/call.h"
+#include "serve/calls/call.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "serve/moves/fleet_api.h"
+#include "serve/fleet_api.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "serve/call.h"
+#include "serve/calls/call.h"
 
 namespace tactus::serve {
 

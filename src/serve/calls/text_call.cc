@@ -1,4 +1,4 @@
-#include "serve/text_call.h"
+#include "serve/calls/text_call.h"
 
 #include <utility>
 
