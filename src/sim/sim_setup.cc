@@ -11,7 +11,7 @@
 #include "core/predict/predictor.h"
 #include "cost/step_table.h"
 #include "fleet/balance/balancer.h"
-#include "sim/oracle.h"
+#include "sim/oracle/oracle.h"
 #include "sim/sim_options.h"
 
 namespace tactus::sim {

@@ -139,7 +139,7 @@ POLICY_NAME_MODULES = ("core", "engine", "sim", "serve", "cli")
 POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
 # Files in which a name also has another meaning.
-OTHER_MEANINGS = {"sim/workload.cc": '"random"'}  # a workload
+OTHER_MEANINGS = {"sim/workload/workload.cc": '"random"'}  # a workload
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|deploy|docs)/[\w./*-]+)`")
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")

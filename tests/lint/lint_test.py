@@ -22,7 +22,7 @@ class Rules(unittest.TestCase):
     def test_who_names_the_machines_clock(self):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
         for path in (
-            "sim/simulator.cc",
+            "sim/simulator/simulator.cc",
             "engine/profile_model.cc",
             "exec/cpu_executor.cc",
             "serve/api_server.cc",

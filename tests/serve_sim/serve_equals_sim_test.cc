@@ -15,8 +15,8 @@
 #include "results/obs/run_result.h"
 #include "scripted_backend.h"
 #include "served_run.h"
-#include "sim/replay_model.h"
-#include "sim/simulator.h"
+#include "sim/replay/replay_model.h"
+#include "sim/simulator/simulator.h"
 #include "support/tiny_config.h"
 
 namespace tactus {

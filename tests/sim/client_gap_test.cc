@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 #include "sim/small_engine.h"
 
 namespace tactus::sim {

@@ -1,4 +1,4 @@
-#include "sim/kept_bound.h"
+#include "sim/oracle/kept_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,10 @@
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "sim/linear_model.h"
-#include "sim/oracle.h"
-#include "sim/packing_bound.h"
-#include "sim/step_floor.h"
-#include "sim/trace_file.h"
+#include "sim/oracle/oracle.h"
+#include "sim/oracle/packing_bound.h"
+#include "sim/oracle/step_floor.h"
+#include "sim/workload/trace_file.h"
 
 namespace tactus::sim {
 namespace {

@@ -1,9 +1,9 @@
-#include "sim/oracle.h"
+#include "sim/oracle/oracle.h"
 
 #include <gtest/gtest.h>
 
 #include "sim/linear_model.h"
-#include "sim/trace_file.h"
+#include "sim/workload/trace_file.h"
 
 namespace tactus::sim {
 namespace {

@@ -1,5 +1,5 @@
 // Offline jobs in simulation: every request runs once, with the plan of a batch, on one replica or in shards.
-#include "sim/planned_job.h"
+#include "sim/simulator/planned_job.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "results/obs/run_result.h"
 #include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus::sim {
 namespace {

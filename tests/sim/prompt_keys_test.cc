@@ -1,4 +1,4 @@
-#include "sim/prompt_keys.h"
+#include "sim/workload/prompt_keys.h"
 
 #include <gtest/gtest.h>
 

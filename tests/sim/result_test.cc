@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "cost/cost_model.h"
 #include "sim/linear_model.h"
-#include "sim/request_log.h"
-#include "sim/simulator.h"
-#include "sim/trace_file.h"
+#include "sim/logs/request_log.h"
+#include "sim/simulator/simulator.h"
+#include "sim/workload/trace_file.h"
 
 namespace tactus::result_test {
 namespace {

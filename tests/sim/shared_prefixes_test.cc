@@ -3,7 +3,7 @@
 
 #include "results/obs/run_result.h"
 #include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 #include "sim/small_engine.h"
 
 namespace tactus::sim {

@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "core/trace/replay.h"
+#include "sim/executor/sim_drafts.h"
 #include "sim/linear_model.h"
-#include "sim/sim_drafts.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus::sim_drafts_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "core/trace/replay.h"
 #include "results/obs/run_result.h"
 #include "sim/linear_model.h"
-#include "sim/run_many.h"
+#include "sim/simulator/run_many.h"
 #include "sim/small_engine.h"
 
 namespace tactus::sim {

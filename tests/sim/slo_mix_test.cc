@@ -1,12 +1,12 @@
 // Classes and objectives by share: draws by seed, and latencies of a request alone.
-#include "sim/slo_mix.h"
+#include "sim/workload/slo_mix.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "sim/linear_model.h"
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 namespace tactus::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/step_noise.h"
+#include "sim/executor/step_noise.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 #include "core/trace/replay.h"
 #include "sim/linear_model.h"
-#include "sim/run_many.h"
 #include "sim/sim_options.h"
+#include "sim/simulator/run_many.h"
 
 namespace tactus::sim {
 namespace {

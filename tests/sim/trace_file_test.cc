@@ -1,4 +1,4 @@
-#include "sim/trace_file.h"
+#include "sim/workload/trace_file.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
 #include "results/obs/run_result.h"
-#include "sim/replay_model.h"
+#include "sim/replay/replay_model.h"
 
 namespace tactus::cli {
 namespace {
