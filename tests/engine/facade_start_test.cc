@@ -1,6 +1,6 @@
 // What the engine reports, reads and refuses at its start.
 #include "engine/facade_fixture.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 
 #include <fmt/format.h>
 

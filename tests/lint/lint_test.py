@@ -23,7 +23,7 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
         for path in (
             "sim/simulator/simulator.cc",
-            "engine/profile_model.cc",
+            "engine/step_times/profile_model.cc",
             "exec/cpu_executor.cc",
             "serve/api_server.cc",
             "kernels/thread_pool.cc",

@@ -12,7 +12,7 @@
 #include "core/loop/metrics.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 #include "results/obs/run_result.h"
 #include "sim/replay/replay_model.h"
 

@@ -1,4 +1,4 @@
-#include "engine/start_drafts.h"
+#include "engine/start/start_drafts.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "core/draft/draft_model.h"
 #include "core/draft/draft_sources.h"
 #include "core/draft/prompt_lookup.h"
-#include "engine/check_model.h"
+#include "engine/start/check_model.h"
 
 namespace tactus::engine {
 namespace {

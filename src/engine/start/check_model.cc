@@ -1,4 +1,4 @@
-#include "engine/check_model.h"
+#include "engine/start/check_model.h"
 
 #include "compute/exec/make_backend.h"
 

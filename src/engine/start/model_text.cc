@@ -1,4 +1,4 @@
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "engine/fingerprint.h"
+#include "engine/step_times/fingerprint.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

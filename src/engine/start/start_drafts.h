@@ -7,7 +7,7 @@
 #include "base/backend.h"
 #include "base/clock.h"
 #include "core/interfaces/draft_source.h"
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 #include "tactus/options.h"
 
 namespace tactus::engine {

@@ -1,4 +1,4 @@
-#include "engine/options_text.h"
+#include "engine/start/options_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,7 +8,7 @@
 
 #include "compute/model/end_token.h"
 #include "compute/model/loader.h"
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 
 namespace tactus::engine {
 

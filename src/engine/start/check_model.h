@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "compute/model/loader.h"
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 #include "tactus/options.h"
 
 namespace tactus::engine {

@@ -1,4 +1,4 @@
-#include "engine/check_options.h"
+#include "engine/start/check_options.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "base/utf8.h"
 #include "compute/exec/model_numerics.h"
 #include "core/loop/replica.h"
-#include "engine/start_drafts.h"
+#include "engine/start/start_drafts.h"
 
 namespace tactus::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/backend.h"
 #include "compute/model/loader.h"
 #include "cost/step_table.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 
 namespace tactus::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/find_step_times.h"
+#include "engine/step_times/find_step_times.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "base/printable.h"
 #include "core/loop/replica.h"
 #include "core/sched/scheduler.h"
-#include "engine/kept_step_times.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/kept_step_times.h"
+#include "engine/step_times/profile_model.h"
 
 namespace tactus::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/kept_step_times.h"
+#include "engine/step_times/kept_step_times.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/printable.h"
-#include "engine/fingerprint.h"
+#include "engine/step_times/fingerprint.h"
 #include "tactus/version.h"
 
 namespace tactus::engine {

@@ -1,4 +1,4 @@
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "compute/model/catalog.h"
 #include "compute/model/loader.h"
 #include "cost/step_spread.h"
-#include "engine/step_profiler.h"
+#include "engine/step_times/step_profiler.h"
 #include "tactus/version.h"
 
 namespace tactus::engine {

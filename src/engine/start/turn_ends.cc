@@ -1,4 +1,4 @@
-#include "engine/turn_ends.h"
+#include "engine/start/turn_ends.h"
 
 #include <fmt/format.h>
 

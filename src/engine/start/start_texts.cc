@@ -1,4 +1,4 @@
-#include "engine/start_texts.h"
+#include "engine/start/start_texts.h"
 
 #include <fmt/format.h>
 

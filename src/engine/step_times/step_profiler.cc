@@ -1,4 +1,4 @@
-#include "engine/step_profiler.h"
+#include "engine/step_times/step_profiler.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "cost/step_table.h"
-#include "engine/step_profiler.h"
+#include "engine/step_times/step_profiler.h"
 #include "tactus/options.h"
 
 namespace tactus::engine {
