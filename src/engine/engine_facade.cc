@@ -32,7 +32,7 @@
 #include "core/loop/timelines.h"
 #include "core/sched/scheduler.h"
 #include "core/trace/trace_writer.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/kv_store/folder.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/clock.h"
-#include "cost/step_spread.h"
+#include "cost/step_tables/step_spread.h"
 #include "engine/step_times/profile_model.h"
 #include "support/source_path.h"
 

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "core/sched/scheduler.h"
 #include "cost/cost_model.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "sim/linear_model.h"
 #include "sim/oracle/oracle.h"
 #include "sim/oracle/packing_bound.h"

@@ -7,7 +7,7 @@
 
 #include "base/backend.h"
 #include "compute/model/loader.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "tactus/options.h"
 #include "tactus/status.h"
 

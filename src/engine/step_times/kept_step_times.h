@@ -11,7 +11,7 @@
 
 #include "base/backend.h"
 #include "compute/model/loader.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "engine/step_times/profile_model.h"
 
 namespace tactus::engine {

@@ -9,7 +9,7 @@
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
 #include "compute/model/loader.h"
-#include "cost/step_spread.h"
+#include "cost/step_tables/step_spread.h"
 #include "engine/step_times/step_profiler.h"
 #include "tactus/version.h"
 

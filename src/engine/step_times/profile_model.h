@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "engine/step_times/step_profiler.h"
 #include "tactus/options.h"
 
@@ -58,10 +58,10 @@ ProfileLimits QuickLimits(ProfileLimits limits);
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock);
 
 // Fits step times to the samples of *profile. The spread of the single steps about that fit is added to the remarks of
-// *profile (cost/step_spread.h). kInvalidArgument: too few rows.
+// *profile (cost/step_tables/step_spread.h). kInvalidArgument: too few rows.
 Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile);
 
-// The file's text: remarks, header, one row per sample (cost/step_table.h).
+// The file's text: remarks, header, one row per sample (cost/step_tables/step_table.h).
 std::string ProfileText(const MeasuredProfile& profile);
 
 // $cache/profiles/<model>-<threads>t.csv, the path that `tactus serve` reads by default.

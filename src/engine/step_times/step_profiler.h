@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/executor.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 namespace tactus::engine {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/units.h"
-#include "cost/step_spread.h"
+#include "cost/step_tables/step_spread.h"
 #include "tactus/status.h"
 
 namespace tactus::sim {

@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 #include "cost/cost_model.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "sim/simulator/simulator_impl.h"
 
 namespace tactus::sim {

@@ -2,7 +2,7 @@
 // constant; the time of the linear operators as a rising piecewise-linear function of the step's tokens; query-key
 // pairs and KV reads of the chunk; decodes (also piecewise) and their KV reads. Errors are relative, and outliers (a
 // disturbed machine) lose weight.
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 #include <algorithm>
 #include <charconv>
@@ -12,8 +12,8 @@
 
 #include "base/csv.h"
 #include "base/input_file.h"
-#include "cost/nonnegative_fit.h"
-#include "cost/step_lookup.h"
+#include "cost/step_tables/nonnegative_fit.h"
+#include "cost/step_tables/step_lookup.h"
 
 namespace tactus::cost {
 namespace {

@@ -1,4 +1,4 @@
-#include "cost/nonnegative_fit.h"
+#include "cost/step_tables/nonnegative_fit.h"
 
 #include <algorithm>
 #include <cmath>

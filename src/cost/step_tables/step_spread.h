@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/step_time_model.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {

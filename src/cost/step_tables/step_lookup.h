@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 namespace tactus::cost {
 
