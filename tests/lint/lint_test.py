@@ -130,6 +130,20 @@ class Rules(unittest.TestCase):
         )
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 
+    def test_files_named_in_comments_exist(self):
+        text = (
+            "// As in step.h, base/step.h and packed/tile.h (ggml-common.h); not in gone.h.\n"
+            'Open("other.py");  // see base/gone.h, order/*.cc and http://a.b/c.py\n'
+            "int gone;  // src/base/step.h.in, <linux/futex.h>\n"
+        )
+        folder = pathlib.Path("src/compute/kernels/packed/avx2")
+        self.assertEqual(
+            lint.dangling_in_comments(folder, text, {"step.h"}),
+            [(1, "gone.h"), (2, "base/gone.h"), (2, "order/*.cc")],
+        )
+        mirror = pathlib.Path("tests/core/sched")
+        self.assertEqual(lint.dangling_in_comments(mirror, "// order/*.cc, packed/*.h", set()), [(1, "packed/*.h")])
+
     def test_doc_links(self):
         page = lint.ROOT / "docs/HACKING.md"
         text = (

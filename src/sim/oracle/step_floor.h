@@ -32,7 +32,7 @@ inline double PairsOf(double tokens, double context) {
 }
 
 // Floors of one pipeline stage, from steps that read the weights for few tokens to those that fill the device. They
-// rest on two properties of the model that hold for every model of cost/ (step_floor_test.cc tests random steps of
+// rest on two properties of the model that hold for every model of cost/ (kept_bound_test.cc tests random steps of
 // each): 1. A step of n tokens takes at least as long as one of n padded tokens: attention, logits and copies add to
 // it. The time of n padded tokens is sampled for every n, so these lines are exact. 2. Between the points of a model's
 // tables (eight per octave), the time of attention is nowhere below the linear interpolation. So its rates are the
