@@ -1,5 +1,6 @@
 // Splits the text of one choice, as it arrives, into content, reasoning and tool calls. A transducer over bytes: its
-// output depends on the text alone, not on the cuts between deltas (tests/api/answer_text_test.cc tries every cut).
+// output depends on the text alone, not on the cuts between deltas (tests/api/chat/answer_text_test.cc tries every
+// cut).
 //
 // It withholds text that may become a marker, white space that may be next to one, and the head of a call until its
 // name is known. Text that turns out not to be a call is output as text. A call that breaks off or is malformed is
