@@ -1,6 +1,7 @@
 // From a body to engine requests and back to an answer: early refusals of prompts that cannot fit, and cancellation
 // within a template.
 #include "api/chat/conversation.h"
+#include "api/token_routes.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

@@ -5,6 +5,7 @@
 #include "api/chat/chat_style.h"
 #include "api/chat/history.h"
 #include "api/tools/tools.h"
+#include "api/tools/written_calls.h"
 #include "base/json.h"
 #include "language/text/chat_template.h"
 #include "serve/fake_engine.h"
