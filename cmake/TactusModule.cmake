@@ -12,7 +12,7 @@ endfunction()
 
 # Modules that fuzzers call. In the preset fuzz_ci only these have sanitizers, which take half of clang's compile time,
 # five sixths for kernels. Fuzzers of model files compute nothing: some link kernels and packing, but call neither.
-set(TACTUS_FUZZED base results_obs results_report compute_tensor compute_config compute_weights compute_model language_text engine_kv_store cost fleet_balance http fleet_router api)
+set(TACTUS_FUZZED base results_obs results_report compute_tensor compute_config compute_weights compute_model language_text engine_kv_store cost cost_step_tables fleet_balance http fleet_router api api_chat api_fields api_messages api_responses api_tools sim_workload)
 set(TACTUS_NOT_FUZZED compute_kernels compute_packing)
 function(tactus_fuzzed_flags target)
   target_compile_options(${target} PRIVATE ${TACTUS_FUZZED_FLAGS})

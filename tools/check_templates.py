@@ -348,7 +348,7 @@ def download(folder):
 
 
 def history_holds(program, folder):
-    """Whether the server's answers are valid history for every template of the folder (tests/api/history_test.cc)."""
+    """Whether the answers are valid history for every template of the folder (tests/api/chat/history_test.cc)."""
     run = subprocess.run(
         [program, "--gtest_filter=*/History.*/file_*", "--gtest_brief=1"],
         check=False,

@@ -2,7 +2,7 @@
 """Fits the built-in workloads to public traces, and reports their distances.
 
   tools/workload_fit.py DATA              prints docs/reference/workloads.md's table of distances
-  tools/workload_fit.py DATA --write      also writes src/sim/named_workloads.def
+  tools/workload_fit.py DATA --write      also writes src/sim/workload/named_workloads.def
 
 A workload is two quantile tables (prompt and output tokens at KNOTS, the logarithm interpolated between them) and the
 rank correlation of the two, which a Gaussian copula carries. Distances are Kolmogorov-Smirnov's, the largest gap

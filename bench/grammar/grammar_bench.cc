@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "compute/weights/model_description.h"
-#include "engine/model_text.h"
 #include "engine/output_rules.h"
+#include "engine/start/model_text.h"
 
 namespace tactus {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "api/messages/messages_writer.h"
 #include "api/paths.h"
+#include "api/request_parser.h"
 #include "api/responses/responses_writer.h"
 
 namespace tactus::api {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "api/chat/answer.h"
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 
 namespace tactus::api {
 

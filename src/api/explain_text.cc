@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/printable.h"
 
 namespace tactus::api {

@@ -7,6 +7,10 @@
 namespace tactus {
 
 struct BodyLimits {
+  // Bodies of running requests that may move to another replica, in total and each. A longer one is not kept, so its
+  // request cannot move.
+  static constexpr int64_t kMostKeptBytes = int64_t{64} << 20, kLongestKeptBody = int64_t{1} << 20;
+
   int64_t max_body_bytes = 0;
   int64_t max_body_total_bytes = 0;
   int64_t kept_bytes = 0;  // kept bodies of running requests that may move

@@ -172,7 +172,7 @@ Status FleetGuard::CheckHead(std::string_view method, std::string_view path, con
   }
   if (at_s < began_s_) {
     return Denied(
-        fmt::format("it was signed {} s before this process began, by this machine's time; sign it anew, or "
+        fmt::format("it was signed {} s before this process began, by this machine's time; sign it again, or "
                     "set the clocks",
                     began_s_ - at_s));
   }

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 namespace tactus::cost {
 namespace {

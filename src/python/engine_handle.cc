@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "api/request_parser.h"
 #include "python/calls.h"
 #include "results/obs/run_result.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "base/clock.h"
 #include "base/worker_pool.h"
 #include "http/access.h"

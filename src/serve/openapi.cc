@@ -1,7 +1,7 @@
 #include "serve/openapi.h"
 
 #include "api/apis.h"
-#include "api/fields/field_table.h"
+#include "api/field_table.h"
 #include "base/json.h"
 #include "serve/routes.h"
 #include "tactus/version.h"

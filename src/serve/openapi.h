@@ -1,10 +1,10 @@
 // The document at /openapi.json: every route with its answers and errors, and its bodies as recorded from their parsers
-// (api/fields/field_table.h). Any thread.
+// (api/field_table.h). Any thread.
 #pragma once
 
 #include <string>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 
 namespace tactus::serve {
 

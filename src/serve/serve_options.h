@@ -45,9 +45,6 @@ struct ServeOptions {
   int64_t max_batch_lines = 1'000'000;
   double batch_share = 0.5;
 
-  // Bodies of running requests that may move to another replica, in total and each. A longer one is not kept, so its
-  // request cannot move.
-  static constexpr int64_t kMostKeptBytes = int64_t{64} << 20, kLongestKeptBody = int64_t{1} << 20;
   static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20, kBatchPlannerBytes = int64_t{64} << 20;
 
   // The most memory of requests outside the engine: bodies not parsed yet, the parse results of the largest (values,
@@ -58,11 +55,11 @@ struct ServeOptions {
     constexpr int64_t kParsedPerByte = 12;
     constexpr int64_t kBatchBytes = kBatchPlannerBytes + kParsedPerByte * kMostBatchLineBytes + kResultBytes;
     const int64_t batches = files_dir.empty() ? 0 : max_batches * kBatchBytes;
-    const int64_t kept = kv_secret_file.empty() ? 0 : kMostKeptBytes;
+    const int64_t kept = kv_secret_file.empty() ? 0 : BodyLimits::kMostKeptBytes;
     return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + kept + batches;
   }
 
-  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes, kMostKeptBytes}; }
+  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes, BodyLimits::kMostKeptBytes}; }
   // The limits of bodies if the memory plan leaves `front_end_bytes` for all that; 0: the plan states no limit.
   BodyLimits BodiesWithin(int64_t front_end_bytes) const { return Bodies().Within(FrontEndBytes(), front_end_bytes); }
 

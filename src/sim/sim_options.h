@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cost/cost_model.h"
-#include "sim/offered_load.h"
-#include "sim/simulator.h"
-#include "sim/slo_mix.h"
+#include "sim/simulator/simulator.h"
+#include "sim/workload/offered_load.h"
+#include "sim/workload/slo_mix.h"
 #include "tactus/option_fields.h"
 #include "tactus/scheduling_options.h"
 
@@ -238,7 +238,7 @@ struct SimSetup {
   std::unique_ptr<WorkloadStream> workload;
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // a fresh stream of the same workload, for
                                                                            // another run
-  bool oracle = false;  // the best schedule that can be found, instead of one preset (sim/oracle.h)
+  bool oracle = false;  // the best schedule that can be found, instead of one preset (sim/oracle/oracle.h)
   std::vector<std::string> oracle_without;
   std::vector<std::string> notes;  // lines for the start: cost model, memory plan, budget, adjustments
 };

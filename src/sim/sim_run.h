@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "sim/oracle.h"
+#include "sim/oracle/oracle.h"
 #include "sim/sim_options.h"
 #include "tactus/run_result.h"
 

@@ -9,9 +9,9 @@
 #include "base/unit_text.h"
 #include "core/loop/replica.h"
 #include "core/predict/predictor.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 #include "fleet/balance/balancer.h"
-#include "sim/oracle.h"
+#include "sim/oracle/oracle.h"
 #include "sim/sim_options.h"
 
 namespace tactus::sim {

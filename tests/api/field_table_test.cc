@@ -1,5 +1,5 @@
 // The schemas of /openapi.json match the parsers: no missing and no extra row.
-#include "api/fields/field_table.h"
+#include "api/field_table.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "api/fields/request_fields.h"
+#include "api/chat/request_fields.h"
 #include "base/json.h"
 
 namespace tactus::api::limits_test {

@@ -1,13 +1,13 @@
 // Fields that a route does not read: known ones are refused by name, unknown ones are listed or, with --strict-fields,
 // refused.
-#include "api/fields/other_fields.h"
+#include "api/other_fields.h"
 #include "base/json.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "api/chat/request_parser.h"
 #include "api/fields/nested_fields.h"
+#include "api/request_parser.h"
 
 namespace tactus::api::other_fields_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/chat/request_parser.h"
+#include "api/request_parser.h"
 #include "base/json.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include <set>
 #include <sstream>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "support/source_path.h"
 
 namespace tactus::api::request_parser_test {

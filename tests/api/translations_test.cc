@@ -1,14 +1,14 @@
 // Bodies of other APIs translated to chats, and answers in their formats: mapped fields, fields named in errors, and
 // events of parts.
-#include "api/translations.h"
-#include "base/json.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "api/chat/request_parser.h"
+#include "api/messages/messages_request.h"
 #include "api/messages/messages_writer.h"
+#include "api/request_parser.h"
+#include "api/responses/responses_request.h"
 #include "api/responses/responses_writer.h"
+#include "base/json.h"
 
 namespace tactus::api::translations_test {
 namespace {

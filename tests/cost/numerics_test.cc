@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "cost/hybrid_model.h"
 #include "cost/log_grid.h"
-#include "cost/nonnegative_fit.h"
+#include "cost/step_tables/nonnegative_fit.h"
 
 namespace tactus::cost {
 namespace {

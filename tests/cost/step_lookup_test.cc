@@ -1,4 +1,4 @@
-#include "cost/step_lookup.h"
+#include "cost/step_tables/step_lookup.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "cost/step_spread.h"
+#include "cost/step_tables/step_spread.h"
 
 #include <gtest/gtest.h>
 

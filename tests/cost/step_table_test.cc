@@ -1,4 +1,4 @@
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 #include <filesystem>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "cost/nonnegative_fit.h"
+#include "cost/step_tables/nonnegative_fit.h"
 
 namespace tactus::cost {
 namespace {

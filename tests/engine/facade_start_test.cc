@@ -1,6 +1,6 @@
 // What the engine reports, reads and refuses at its start.
 #include "engine/facade_fixture.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 
 #include <fmt/format.h>
 
@@ -261,10 +261,10 @@ TEST_F(FacadeTest, StepTimesOfAnotherModelOrMachineAreNotUsed) {
     const std::string refused = start(asked, remarks);
     EXPECT_EQ(refused.find("refused: the step times of"), 0u) << refused;
     EXPECT_NE(refused.find(why), std::string::npos) << refused;
-    const std::string anew = start("", remarks);
-    EXPECT_NE(anew.find("warning: the step times of"), std::string::npos) << anew;
-    EXPECT_NE(anew.find(why), std::string::npos) << anew;
-    EXPECT_NE(anew.find("step times measured in"), std::string::npos) << anew;
+    const std::string log = start("", remarks);
+    EXPECT_NE(log.find("warning: the step times of"), std::string::npos) << log;
+    EXPECT_NE(log.find(why), std::string::npos) << log;
+    EXPECT_NE(log.find("step times measured in"), std::string::npos) << log;
   }
   unsetenv("TACTUS_CACHE_DIR");
 }

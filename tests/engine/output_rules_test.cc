@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compute/weights/model_description.h"
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 #include "language/grammar/needs_llguidance.h"
 
 namespace tactus::engine {

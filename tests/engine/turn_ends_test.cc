@@ -1,9 +1,9 @@
 // The tokens that end an answer, for model files that name them rightly or wrongly.
-#include "engine/turn_ends.h"
+#include "engine/start/turn_ends.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 
 namespace tactus::engine {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "api/chat/request_parser.h"
-#include "api/json.h"
+#include "api/fields/json.h"
+#include "api/request_parser.h"
 #include "base/json.h"
 
 namespace {

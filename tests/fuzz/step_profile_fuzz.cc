@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cost/coefficient_file.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

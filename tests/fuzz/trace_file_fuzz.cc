@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "sim/trace_file.h"
-#include "sim/workload.h"
+#include "sim/workload/trace_file.h"
+#include "sim/workload/workload.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

@@ -18,7 +18,8 @@ coroutines         co_ keywords only in http/, serve/, fleet/; no capturing lamb
 format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not
                    installed
 python             ruff (tests/requirements.txt, pyproject.toml) would change nothing and finds nothing; likewise
-doc-paths          a file or folder that a document names in the repository exists
+doc-paths          a file or folder that a document names in the repository exists, and so does a file that a comment
+                   of a source names
 doc-links          a document's link to a file or heading of the repository has a target
 doc-names          a class or function that docs/ARCHITECTURE.md locates exists
 doc-options        every option is named in README.md or in a page below docs/
@@ -139,8 +140,19 @@ POLICY_NAME_MODULES = ("core", "engine", "sim", "serve", "cli")
 POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
 # Files in which a name also has another meaning.
-OTHER_MEANINGS = {"sim/workload.cc": '"random"'}  # a workload
+OTHER_MEANINGS = {"sim/workload/workload.cc": '"random"'}  # a workload
 DOC_PATH = re.compile(r"`((?:src|tests|include|tools|scripts|bench|cmake|data|deploy|docs)/[\w./*-]+)`")
+COMMENT = re.compile(r"(?<!:)//(.*)$")
+NAMED_FILE = re.compile(r"(?<![\w./<-])((?:[\w*-]+/)*[\w*-]+\.(?:cc|cuh?|h|def|md|py|sh|cmake))\b(?!\.\w)")
+# Files of other projects that comments name.
+FOREIGN_FILES = {
+    "asm/hwcap.h",
+    "docs/gguf.md",
+    "ggml-common.h",
+    "gguf.md",
+    "linux/mempolicy.h",
+    "parser/llguidance.h",
+}
 DOC_LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 DOC_NAME = re.compile(r"`([A-Z]\w+(?:::\w+)*)`")
 OPTION = re.compile(r"\bv\.Field\(\s*\"([a-z][a-z-]*)\"")
@@ -187,6 +199,23 @@ def dangling(text):
         for path in DOC_PATH.findall(line):
             if not any(ROOT.glob(path.rstrip("/"))):
                 found.append((number, path))
+    return found
+
+
+def dangling_in_comments(folder, text, names):
+    """(line, name) of every file that a comment of a source in `folder` names and that does not exist. `names`: the
+    names of all files. A name with a folder begins at the root, at one of its main folders or at a folder above the
+    source; in tests also at the folder of src/ that they mirror."""
+    above = [folder, *folder.parents]
+    mirrored = [pathlib.Path("src", *place.parts[1:]) for place in above if place.parts[:1] == ("tests",)]
+    places = [*above, *mirrored, *map(pathlib.Path, ("src", "include", "tests", "docs"))]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = COMMENT.search(re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', line))
+        for name in NAMED_FILE.findall(comment.group(1)) if comment else ():
+            known = name in names or name in FOREIGN_FILES
+            if not known and not ("/" in name and any(any((ROOT / place).glob(name)) for place in places)):
+                found.append((number, name))
     return found
 
 
@@ -403,6 +432,12 @@ def main():
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if PRIVATE.search(line):
                 report(path, number, "own-words", "a path of one machine")
+
+    names = {path.name for path in tracked()}
+    for path in tracked("*.cc", "*.h", "*.cu", "*.cuh", "*.def"):
+        folder = path.parent.relative_to(ROOT)
+        for number, name in dangling_in_comments(folder, path.read_text(errors="replace"), names):
+            report(path, number, "doc-paths", f"there is no {name}")
 
     for path in tracked("*.md"):
         for number, name in dangling(path.read_text(errors="replace")) if path.name != "CHANGELOG.md" else ():

@@ -22,8 +22,8 @@ class Rules(unittest.TestCase):
     def test_who_names_the_machines_clock(self):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
         for path in (
-            "sim/simulator.cc",
-            "engine/profile_model.cc",
+            "sim/simulator/simulator.cc",
+            "engine/step_times/profile_model.cc",
             "exec/cpu_executor.cc",
             "serve/api_server.cc",
             "kernels/thread_pool.cc",
@@ -109,7 +109,7 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.may_include("core/kv", "base"))
         self.assertFalse(lint.may_include("core/kv", "core/loop"))
         self.assertEqual(lint.room_of("core/kv/kv_cache.h"), "core/kv")
-        self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve")
+        self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve/moves")
         self.assertIsNone(lint.room_of("none/a.h"))
 
     def test_plain_words_are_counted_in_comments_and_strings(self):
@@ -129,6 +129,20 @@ class Rules(unittest.TestCase):
             "not `src/none.cc` or `build/release/tactus`."
         )
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
+
+    def test_files_named_in_comments_exist(self):
+        text = (
+            "// As in step.h, base/step.h and packed/tile.h (ggml-common.h); not in gone.h.\n"
+            'Open("other.py");  // see base/gone.h, order/*.cc and http://a.b/c.py\n'
+            "int gone;  // src/base/step.h.in, <linux/futex.h>\n"
+        )
+        folder = pathlib.Path("src/compute/kernels/packed/avx2")
+        self.assertEqual(
+            lint.dangling_in_comments(folder, text, {"step.h"}),
+            [(1, "gone.h"), (2, "base/gone.h"), (2, "order/*.cc")],
+        )
+        mirror = pathlib.Path("tests/core/sched")
+        self.assertEqual(lint.dangling_in_comments(mirror, "// order/*.cc, packed/*.h", set()), [(1, "packed/*.h")])
 
     def test_doc_links(self):
         page = lint.ROOT / "docs/HACKING.md"

@@ -323,6 +323,17 @@ class Judging(unittest.TestCase):
         )
         self.assertEqual(checks.listed_programs(single, build), [kv])
 
+    def test_programs_of_the_room_or_its_district_come_first(self):
+        folders = ["engine", "kv", "", "core_kv", "sim"]
+        programs = [checks.Program(folder, (), folder, True, None) for folder in folders]
+
+        def first(module):
+            return [program.folder for program in programs if checks.rank(program, module, 1.0) == (0, 1.0)]
+
+        self.assertEqual(first("core_kv"), ["core_kv"])
+        self.assertEqual(first("sim_workload"), ["sim"])
+        self.assertEqual(first("simulation"), [])
+
     def programs(self, script):
         return [
             checks.Program("far", ("bash", "-c", script), "engine", False, None),

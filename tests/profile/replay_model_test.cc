@@ -1,12 +1,12 @@
 // A recorded run predicted with a step-time model: the model of the recording has no error, another its exact ratio.
-#include "sim/replay_model.h"
+#include "sim/replay/replay_model.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
 #include "core/loop/harness.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus {
 namespace {

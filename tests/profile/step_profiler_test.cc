@@ -1,4 +1,4 @@
-#include "engine/step_profiler.h"
+#include "engine/step_times/step_profiler.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/clock.h"
-#include "cost/step_spread.h"
-#include "engine/profile_model.h"
+#include "cost/step_tables/step_spread.h"
+#include "engine/step_times/profile_model.h"
 #include "support/source_path.h"
 
 namespace tactus {

@@ -1,6 +1,6 @@
 // One Generation with a fake engine and a fake exchange, without sockets, on a manual clock: cancellation, release of
 // places, echo, pings and time limits.
-#include "serve/generation.h"
+#include "serve/calls/generation.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST_F(GenerationTest, ALongBodyIsNotKeptAndItsRequestStays) {
   context_->movable = true;
   engine_.Hold();
   auto exchange =
-      Start(Body({{"metadata", {{"k", std::string(ServeOptions::kLongestKeptBody, 'x')}}}}), {{"x-tactus-route", "1"}});
+      Start(Body({{"metadata", {{"k", std::string(BodyLimits::kLongestKeptBody, 'x')}}}}), {{"x-tactus-route", "1"}});
   engine_.AwaitLive(1);
   EXPECT_EQ(context_->kept_bodies->held(), 0);
   const std::string why = generation_->MovableHandle().status().message();

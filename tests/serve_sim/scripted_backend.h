@@ -15,7 +15,7 @@
 #include "base/backend.h"
 #include "base/check.h"
 #include "gated_clock.h"
-#include "sim/sim_executor.h"
+#include "sim/executor/sim_executor.h"
 
 namespace tactus {
 

@@ -11,12 +11,12 @@
 #include "base/rng.h"
 #include "cli/options/command_options.h"
 #include "core/trace/replay.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 #include "results/obs/run_result.h"
 #include "scripted_backend.h"
 #include "served_run.h"
-#include "sim/replay_model.h"
-#include "sim/simulator.h"
+#include "sim/replay/replay_model.h"
+#include "sim/simulator/simulator.h"
 #include "support/tiny_config.h"
 
 namespace tactus {

@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "results/obs/run_result.h"
 #include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus::sim {
 

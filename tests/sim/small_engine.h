@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus::sim {
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/step_shape.h"
-#include "sim/sim_executor.h"
+#include "sim/executor/sim_executor.h"
 
 namespace tactus::sim {
 namespace {

@@ -1,4 +1,4 @@
-// A digest of all plans of a test case, in GoogleTest's report (--gtest_output=json); tools/plan_hashes.py compares it
+// A digest of all plans of a test case, in GoogleTest's report (--gtest_output=json); bench/plan_hashes.py compares it
 // between two builds.
 #pragma once
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 
 namespace tactus::theory {
 

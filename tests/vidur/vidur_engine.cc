@@ -7,7 +7,7 @@
 #include "base/sim_request.h"
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
-#include "sim/simulator.h"
+#include "sim/simulator/simulator.h"
 #include "vidur/vidur_policies.h"
 
 namespace tactus::vidur {

@@ -96,7 +96,8 @@ def command(program: Program, chosen: list[Part]) -> list[str]:
 
 
 def rank(program: Program, module: str, seconds: float) -> tuple[int, float]:
-    """Sort key: programs most likely to detect a mutant of the module early come first."""
-    if program.folder == module:
+    """Sort key: programs most likely to detect a mutant of the module early come first: those of the room or of its
+    whole district."""
+    if program.folder and f"{module}_".startswith(f"{program.folder}_"):
         return 0, seconds
     return 1 + _LATE.get(program.folder, 0), seconds

@@ -29,7 +29,7 @@ struct AnswerShape {
   std::vector<Prompt> prompts;  // at least one, each of at least one token
   int32_t choices_per_prompt = 1;
   bool chat = false;
-  std::string echo_members;  // of a response object: from EchoOfResponses (api/translations.h)
+  std::string echo_members;  // of a response object: from EchoOfResponses (api/responses/responses_request.h)
   bool stream = false;       // answered in chunks; else complete
   bool echo = false;
   bool prompt_only = false;              // generated tokens are not sent

@@ -1,5 +1,6 @@
 // Splits the text of one choice, as it arrives, into content, reasoning and tool calls. A transducer over bytes: its
-// output depends on the text alone, not on the cuts between deltas (tests/api/answer_text_test.cc tries every cut).
+// output depends on the text alone, not on the cuts between deltas (tests/api/chat/answer_text_test.cc tries every
+// cut).
 //
 // It withholds text that may become a marker, white space that may be next to one, and the head of a call until its
 // name is known. Text that turns out not to be a call is output as text. A call that breaks off or is malformed is
@@ -14,19 +15,9 @@
 #include <vector>
 
 #include "api/chat/answer_parts.h"
-#include "api/tools/tool_formats.h"
-#include "api/tools/tools.h"
+#include "api/tools/answer_reading.h"
 
 namespace tactus::api {
-
-// How the text of an answer is parsed. Formats are rows of the tables.
-struct AnswerReading {
-  const ReasoningFormat* reasoning = nullptr;  // null: none
-  const ToolFormat* calls = nullptr;           // null: none
-  std::shared_ptr<const ToolSet> tools;        // null: calls are not parsed (kHarmony messages still are)
-  bool begins_in_reasoning = false;            // the prompt has opened the reasoning
-  bool reasoning_is_over = false;              // the prompt has closed the reasoning: a grammar allows none
-};
 
 class AnswerText {
  public:

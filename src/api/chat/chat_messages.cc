@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "api/chat/history.h"
-#include "api/fields/request_fields.h"
+#include "api/chat/request_fields.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "api/tools/loose_schema.h"
 #include "api/tools/tool_rule.h"
 #include "base/json.h"
@@ -277,34 +277,8 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
   return prepared;
 }
 
-Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                      StopToken stop, std::vector<std::string>* ignored) {
-  TACTUS_ASSIGN_OR_RETURN(const ParsedRequest parsed, ParseMessagesRequest(body, limits, stop, true));
-  if (ignored != nullptr) *ignored = parsed.ignored;
-  const auto any_length = [](std::string_view) { return Status(); };
-  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
-  return fmt::format("{{\"input_tokens\":{}}}", tokens.size());
-}
-
-Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                   StopToken stop, std::vector<std::string>* ignored) {
-  TACTUS_ASSIGN_OR_RETURN(const TokenizeRequest parsed, ParseTokenizeRequest(body, limits, stop));
-  if (ignored != nullptr) *ignored = parsed.ignored;
-  std::vector<TokenId> tokens;
-  if (parsed.chat) {
-    const auto any_length = [](std::string_view) { return Status(); };
-    TACTUS_ASSIGN_OR_RETURN(tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
-  } else {
-    tokens = engine.Tokenize(parsed.prompt, parsed.add_special_tokens, stop);
-    TACTUS_RETURN_IF_ERROR(CheckRunning(stop));
-  }
-  return TokenizeText(engine, tokens, parsed.return_token_strs);
-}
-
-Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                     StopToken stop, std::vector<std::string>* ignored) {
-  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ParseDetokenizeRequest(body, limits, stop, ignored));
-  return DetokenizeText(engine.Detokenize(tokens));
+Result<std::vector<TokenId>> ChatTokens(const Engine& engine, const std::string& variables, StopToken stop) {
+  return ChatTokens(engine, variables, stop, [](std::string_view) { return Status(); });
 }
 
 }  // namespace tactus::api

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "api/chat/answer.h"
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -49,13 +49,7 @@ struct Prepared {
 Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
                                      StopToken stop = {}, bool count_refused = true);
 
-// The answers to bodies of /v1/messages/count_tokens, /tokenize and /detokenize, which do not use the scheduler.
-// *ignored: as ParsedRequest::ignored.
-Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                      StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
-Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                   StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
-Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                     StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
+// The tokens of a chat's prompt. `variables`: as ParsedRequest::template_variables.
+Result<std::vector<TokenId>> ChatTokens(const Engine& engine, const std::string& variables, StopToken stop = {});
 
 }  // namespace tactus::api

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/tools/written_calls.h"
 #include "base/hash.h"
 #include "base/json.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "api/tools/tool_formats.h"
 #include "tactus/engine.h"
 
@@ -52,8 +52,5 @@ HistoryForm AskTemplate(const Engine& engine, bool with_tools);
 void FitHistory(const HistoryForm& form, const ToolFormat* calls, bool knows_tools, Json* messages);
 // The last step of fitting, after all other changes of the messages: merges adjacent turns and adds missing ones.
 void AlternateRoles(const HistoryForm& form, Json* messages);
-
-// A turn's calls as the model writes them, in `format`; as lines of JSON if `format` is null or needs the schemas.
-std::string WrittenCalls(const ToolFormat* format, const Json& calls);
 
 }  // namespace tactus::api

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/context_room.h"
 #include "base/json.h"
 #include "base/utf8.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 
 namespace tactus::api {
 

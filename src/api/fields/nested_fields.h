@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 
 namespace tactus::api {
 

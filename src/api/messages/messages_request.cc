@@ -1,10 +1,10 @@
 // Translates requests of Anthropic's /v1/messages: blocks become messages, the rest gets the names of chat fields.
+#include "api/messages/messages_request.h"
+
 #include <limits>
 
 #include "api/chat/history.h"
-#include "api/fields/request_fields.h"
-#include "api/translation_parts.h"
-#include "api/translations.h"
+#include "api/chat/request_fields.h"
 
 namespace tactus::api {
 namespace {

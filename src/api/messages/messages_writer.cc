@@ -6,7 +6,7 @@
 
 #include "api/chat/history.h"
 #include "api/chat/response_text.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/context_room.h"
 #include "base/json.h"
 

@@ -1,9 +1,9 @@
 // Translates requests of /v1/responses: input items become messages, the rest gets the names of chat fields.
+#include "api/responses/responses_request.h"
+
 #include <limits>
 
-#include "api/fields/request_fields.h"
-#include "api/translation_parts.h"
-#include "api/translations.h"
+#include "api/chat/request_fields.h"
 
 namespace tactus::api {
 namespace {

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "api/chat/response_text.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/json.h"
 #include "base/json_places.h"
 

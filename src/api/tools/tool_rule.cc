@@ -1,5 +1,5 @@
 #include "api/tools/tool_rule.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/json.h"
 
 #include <fmt/format.h>

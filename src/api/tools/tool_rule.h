@@ -3,7 +3,7 @@
 // the tools is strict, or calls or an answer of the request's output format.
 #pragma once
 
-#include "api/chat/answer_text.h"
+#include "api/tools/answer_reading.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
 #include "tactus/status.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "tactus/status.h"
 
 namespace tactus::api {

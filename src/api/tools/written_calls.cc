@@ -1,8 +1,8 @@
-// Writes the calls of the history in the model's format, for templates that do not show calls.
+#include "api/tools/written_calls.h"
+
 #include <fmt/format.h>
 
-#include "api/chat/history.h"
-#include "api/json.h"
+#include "api/fields/json.h"
 #include "base/json.h"
 
 namespace tactus::api {

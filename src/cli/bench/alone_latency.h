@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/bench/load_generator.h"
-#include "sim/slo_mix.h"
+#include "sim/workload/slo_mix.h"
 
 namespace tactus::cli {
 

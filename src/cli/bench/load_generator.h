@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "cli/bench/serving_report.h"
 #include "http/client.h"
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 namespace tactus::cli {
 

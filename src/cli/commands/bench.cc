@@ -22,8 +22,8 @@
 #include "cli/options/slo_text.h"
 #include "cli/search/sim_cases.h"
 #include "results/obs/run_result.h"
-#include "sim/offered_load.h"
-#include "sim/slo_mix.h"
+#include "sim/workload/offered_load.h"
+#include "sim/workload/slo_mix.h"
 
 namespace tactus::cli {
 namespace {

@@ -1,5 +1,5 @@
 // `tactus completion bash|zsh|fish`: a script that completes commands, options and their words. The script asks the
-// program for the options of a command (--complete-options), so it need not be made anew for a new version.
+// program for the options of a command (--complete-options), so it need not be made again for a new version.
 #include <fmt/format.h>
 
 #include <cstdio>

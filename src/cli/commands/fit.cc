@@ -16,7 +16,7 @@
 #include "compute/model/catalog.h"
 #include "compute/weights/model_description.h"
 #include "engine/output_rules.h"
-#include "engine/profile_model.h"
+#include "engine/step_times/profile_model.h"
 
 namespace tactus::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "compute/exec/model_numerics.h"
 #include "compute/model/catalog.h"
 #include "compute/model/inspect.h"
-#include "engine/check_model.h"
-#include "engine/turn_ends.h"
+#include "engine/start/check_model.h"
+#include "engine/start/turn_ends.h"
 
 namespace tactus::cli {
 namespace {

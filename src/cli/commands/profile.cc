@@ -15,9 +15,9 @@
 #include "cli/options/option_binding.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/model/catalog.h"
-#include "cost/step_spread.h"
-#include "engine/check_options.h"
-#include "engine/profile_model.h"
+#include "cost/step_tables/step_spread.h"
+#include "engine/start/check_options.h"
+#include "engine/step_times/profile_model.h"
 
 namespace tactus::cli {
 namespace {

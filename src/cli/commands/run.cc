@@ -19,7 +19,7 @@
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/start_log.h"
-#include "engine/check_options.h"
+#include "engine/start/check_options.h"
 #include "tactus/engine.h"
 
 namespace tactus::cli {

@@ -12,9 +12,9 @@
 #include "cli/options/start_log.h"
 #include "compute/model/catalog.h"
 #include "core/sched/scheduler.h"
-#include "engine/check_model.h"
-#include "engine/check_options.h"
 #include "engine/create_engine.h"
+#include "engine/start/check_model.h"
+#include "engine/start/check_options.h"
 #include "serve/run_server.h"
 
 namespace tactus::cli {

@@ -11,10 +11,10 @@
 #include "compute/kernels/thread_pool.h"
 #include "core/loop/metrics.h"
 #include "cost/cost_model.h"
-#include "cost/step_table.h"
-#include "engine/profile_model.h"
+#include "cost/step_tables/step_table.h"
+#include "engine/step_times/profile_model.h"
 #include "results/obs/run_result.h"
-#include "sim/replay_model.h"
+#include "sim/replay/replay_model.h"
 
 namespace tactus::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/printable.h"
 #include "cli/commands/sim_commands.h"
 #include "cli/search/sim_cases.h"
-#include "cost/step_table.h"
+#include "cost/step_tables/step_table.h"
 
 namespace tactus::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "cli/search/sweep_table.h"
 #include "results/obs/run_metric.h"
 #include "results/report/seed_interval.h"
-#include "sim/run_many.h"
+#include "sim/simulator/run_many.h"
 
 namespace tactus::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/option_binding.h"
 #include "compute/model/catalog.h"
-#include "engine/model_text.h"
+#include "engine/start/model_text.h"
 
 namespace tactus::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/units.h"
-#include "sim/slo_mix.h"
+#include "sim/workload/slo_mix.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
 

@@ -13,7 +13,7 @@
 #include "cli/options/interrupt.h"
 #include "cli/search/sweep_table.h"
 #include "results/report/seed_interval.h"
-#include "sim/run_many.h"
+#include "sim/simulator/run_many.h"
 
 namespace tactus::cli {
 namespace {

@@ -19,7 +19,7 @@
 #include "cli/options/interrupt.h"
 #include "compute/kernels/thread_pool.h"
 #include "results/report/seed_interval.h"
-#include "sim/run_many.h"
+#include "sim/simulator/run_many.h"
 #include "tactus/version.h"
 
 namespace tactus::cli {

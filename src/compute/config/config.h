@@ -47,8 +47,9 @@ struct ModelConfig {
   RopeConfig rope;
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
-  std::vector<TokenId> stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/turn_ends.h adds
-  TokenId assumed_stop_id = -1;   // the stop id that transformers assumes and no file states; -1: none
+  std::vector<TokenId>
+      stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/start/turn_ends.h adds
+  TokenId assumed_stop_id = -1;  // the stop id that transformers assumes and no file states; -1: none
   TokenId bos_id = -1;
   StatedSampling generation_defaults;  // of generation_config.json or general.sampling.*
   std::vector<std::string> warnings;   // settings in the files that this build does not follow

@@ -53,7 +53,7 @@ int64_t LinearThreadBytes();
 std::byte* AlignedWorkspace(const Workspace& scratch, int64_t need_bytes);
 void CheckHeadDim(int32_t head_dim, int32_t rotary_dim);
 
-// rows/dequantize.h's, declared here without its includes.
+// compute/tensor/dequantize.h's, declared here without its includes.
 void DequantizeSpan(DType dtype, const void* src, int64_t elements, float* out);
 // Cosine and sine of position * inv_freq in f32, times the table's scale; libm's, the same for every set.
 void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* sines);

@@ -15,7 +15,7 @@ struct InspectOptions {
   MemoryPlanInput memory;   // weight_bytes 0: computed from `load`; available_bytes < 0: unknown, then no plan is made
   LoadWeightsOptions load;  // dummy is set where there are no weights
   std::string numerics;     // the arithmetic, for display; empty: not shown
-  std::vector<EndToken> ends;  // tokens that end an answer (engine/turn_ends.h); empty: not shown
+  std::vector<EndToken> ends;  // tokens that end an answer (engine/start/turn_ends.h); empty: not shown
   std::vector<std::string> warnings;
   StatedSampling sampling;  // from the command line
   Status start;             // why a start with this model would fail; ok: it would not, or only for lack of memory

@@ -194,7 +194,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     forgets_ = true;
   } else if (!jobs_.empty()) {
     forget_time_ = std::clamp(forget_time_ * (forgets_ ? 0.5 : kForgetMore), kLeastForgetTime, kForgetTime);
-    if (std::exchange(forgets_, false)) round_ns_ = 0;  // measured anew
+    if (std::exchange(forgets_, false)) round_ns_ = 0;  // measured again
   }
   const TimeNs before_ns = std::exchange(last_end_ns_, kNever);
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {

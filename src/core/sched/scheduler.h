@@ -56,7 +56,7 @@ const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
 
 // What --scheduler names besides presets, in simulations only: the best of many runs with knowledge of every request
-// (sim/oracle.h).
+// (sim/oracle/oracle.h).
 struct SearchInfo {
   const char* name;
   const char* help;

@@ -67,7 +67,7 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
       return InvalidArgument(
           fmt::format(
               "'{}' exists but belongs to no job that can be resumed ('{}' does not exist); choose another file, or "
-              "begin anew with --overwrite, which removes it",
+              "start again with --overwrite, which removes it",
               path, files.state),
           "output");
     }
@@ -125,7 +125,7 @@ Status Job::CheckResults() {
     if (error || size <= bytes || !recorded || *recorded == BesideState(*path)) continue;
     return InvalidArgument(
         fmt::format("'{}' has {} bytes, but the job in '{}' has written {} to '{}': it is another file and is not "
-                    "changed; pass the job's own --{}, or begin anew with --overwrite, which removes it",
+                    "changed; pass the job's own --{}, or start again with --overwrite, which removes it",
                     *path, size, files_.state, bytes, *recorded, name),
         name);
   }
@@ -146,7 +146,7 @@ Status Job::Begin() {
     // A state without an index is from a run that ended while reading the input, before it created these files.
     if (begun || !Exists(path)) continue;
     return InvalidArgument(
-        fmt::format("'{}' exists but the job in '{}' has not begun; choose another file, or begin anew "
+        fmt::format("'{}' exists but the job in '{}' has not begun; choose another file, or start again "
                     "with --overwrite, which removes both",
                     path, files_.state),
         "output");
@@ -215,14 +215,14 @@ Status Job::Resume() {
   }
   if (!same && SameFile(*input, files_.input)) {
     return InvalidArgument(
-        fmt::format("'{}' has changed since its job began ({} bytes then, {} now); restore it, or begin anew "
+        fmt::format("'{}' has changed since its job began ({} bytes then, {} now); restore it, or start again "
                     "with --overwrite, which removes the results",
                     files_.input, bytes, input_->bytes()),
         "input");
   }
   if (!same) {
     return InvalidArgument(
-        fmt::format("'{}' is the job of another input, '{}'; choose another --output, or begin anew with --overwrite, "
+        fmt::format("'{}' is the job of another input, '{}'; choose another --output, or start again with --overwrite, "
                     "which removes its results",
                     files_.state, *input),
         "input");
@@ -248,7 +248,7 @@ Status Job::CompareSettings(const JobSettings& settings) {
     if (stored && *stored != value) {
       return InvalidArgument(
           fmt::format("the job in '{}' began with {} '{}', but this run has '{}', which changes answers; run it as "
-                      "before, or begin anew with --overwrite, which removes its results",
+                      "before, or start again with --overwrite, which removes its results",
                       files_.state, name, Printable(*stored), Printable(value)),
           name);
     }
@@ -312,8 +312,8 @@ std::string Job::cut() const {
 Status Job::Commit(const std::vector<LineResult>& results) {
   if (input_->Changed()) {
     return DataLoss(
-        fmt::format("'{}' was modified while the job ran; restore it and run again, or begin "
-                    "anew with --overwrite",
+        fmt::format("'{}' was modified while the job ran; restore it and run again, or start "
+                    "again with --overwrite",
                     files_.input));
   }
   std::lock_guard lock(mutex_);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/request_fields.h"
 #include "api/chat/response_text.h"
 #include "api/fields/fields.h"
 #include "base/json.h"

@@ -1,5 +1,5 @@
 // The format of batch files, OpenAI's: the request of an input line, and the lines of results. The API defines the body
-// (api/chat/request_parser.h). Any thread.
+// (api/request_parser.h). Any thread.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "api/chat/conversation.h"
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "base/clock.h"
 #include "offline/job/job.h"
 #include "offline/plan/job_feed.h"

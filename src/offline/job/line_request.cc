@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/chat/response_text.h"
+#include "api/request_parser.h"
 #include "base/printable.h"
 
 namespace tactus::offline {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/chat/conversation.h"
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "offline/job/job.h"
 #include "offline/job/job_line.h"
 #include "tactus/engine.h"

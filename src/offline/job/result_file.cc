@@ -48,7 +48,7 @@ Result<ResultFile> ResultFile::Open(const std::string& path, int64_t recorded_by
   file.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC | (may_be_new ? O_CREAT : 0), 0666);
   if (file.fd_ < 0 && errno == ENOENT && !may_be_new) {
     return DataLoss(
-        fmt::format("'{}' is missing but the job has recorded {} bytes of results in it; restore it, or begin anew "
+        fmt::format("'{}' is missing but the job has recorded {} bytes of results in it; restore it, or start again "
                     "with --overwrite",
                     path, recorded_bytes));
   }
@@ -57,8 +57,8 @@ Result<ResultFile> ResultFile::Open(const std::string& path, int64_t recorded_by
   if (fstat(file.fd_, &info) != 0) return CannotWrite(path, errno);
   if (info.st_size < recorded_bytes) {
     return DataLoss(
-        fmt::format("'{}' has {} bytes but the job has recorded {} in it: it was truncated; restore it, or begin "
-                    "anew with --overwrite",
+        fmt::format("'{}' has {} bytes but the job has recorded {} in it: it was truncated; restore it, or start "
+                    "again with --overwrite",
                     path, info.st_size, recorded_bytes));
   }
   if (ftruncate(file.fd_, recorded_bytes) != 0) return CannotWrite(path, errno);

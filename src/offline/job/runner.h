@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "base/clock.h"
 #include "offline/job/job.h"
 #include "offline/job/line_order.h"

@@ -20,7 +20,7 @@
 #include <string>
 #include <thread>
 
-#include "api/chat/request_parser.h"
+#include "api/chat/parsed_request.h"
 #include "base/clock.h"
 #include "offline/job/job.h"
 #include "offline/server/background.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "serve/generation.h"
+#include "serve/calls/generation.h"
 #include "serve/moves/fleet_peer.h"
 #include "tactus/migration.h"
 

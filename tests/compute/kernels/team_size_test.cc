@@ -68,7 +68,7 @@ TEST(TeamSize, AllThreadsAreTriedAgainAfterDoublingPauses) {
   EXPECT_LE(last, TeamSize::kLongestPause / TeamSize::kWindow);
   EXPECT_EQ(look.See(0.0), 4) << "the neighbour has gone";
   EXPECT_EQ(look.See(0.9), 3);
-  EXPECT_LE(look.Pause(), TeamSize::kFirstPause / TeamSize::kWindow) << "and pauses begin anew";
+  EXPECT_LE(look.Pause(), TeamSize::kFirstPause / TeamSize::kWindow) << "and pauses start again from the shortest";
 }
 
 TEST(TeamSize, IdleTimeIsNotMeasured) {

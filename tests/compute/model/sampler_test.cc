@@ -471,7 +471,7 @@ TEST(Sampler, MinPKeepsTokensEqualToTheBound) {
   EXPECT_DOUBLE_EQ(sampler.Probability(0), 0.5);
   EXPECT_DOUBLE_EQ(sampler.Probability(1), 0.5);
   EXPECT_EQ(sampler.Probability(2), 0.0);
-  sampler.Shape(Params(1, 0, 0, 1));  // each call of Shape starts anew
+  sampler.Shape(Params(1, 0, 0, 1));  // each call of Shape starts again
   EXPECT_GT(sampler.Probability(2), 0.0);
 }
 

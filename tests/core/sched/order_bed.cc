@@ -215,7 +215,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       ASSERT_EQ(WalkRunning(running), ranked) << "running, seed " << seed << " step " << step;
       ASSERT_NO_FATAL_FAILURE(CheckThatRanksDecide(*order, view, running)) << "seed " << seed << " step " << step;
       ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
-      ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
+      ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted again, seed " << seed << " step " << step;
 
       for (const core::SequenceChange& change : view.changes) {
         if (change.kind == core::ChangeKind::kQueued) reference->Queued(view, change.slot);

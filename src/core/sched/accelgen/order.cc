@@ -5,10 +5,10 @@
 // a sequence is returned once its exact latest start is no later than every bound. The order is exact, nothing is
 // sorted again, and a walk costs what it reads.
 //
-// Ours: preempted sequences go first, as under fcfs. Their wait begins anew when they lose their KV, so by slack alone
-// they would come after every sequence that is already late. Those that have missed (core/sched/accelgen/slack.h) go
-// last, in the order in which they missed, except for the first of them when it has its turn. A heap of the times at
-// which the others will have missed shows which join them.
+// Ours: preempted sequences go first, as under fcfs. Their wait starts again from zero when they lose their KV, so by
+// slack alone they would come after every sequence that is already late. Those that have missed
+// (core/sched/accelgen/slack.h) go last, in the order in which they missed, except for the first of them when it has
+// its turn. A heap of the times at which the others will have missed shows which join them.
 //
 // Bound: a waiting request that can still be kept is passed over only by requests whose latest start is earlier: by
 // none that arrives after its own deadline plus the time of the longest prompt. Once it has missed, it is passed over

@@ -1,4 +1,4 @@
-// AccelGen's budget, chosen anew for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step
+// AccelGen's budget, chosen for every step (equation 6): tau = S_pf * SLO_min / T_pf, the tokens that a step
 // computes in the time that the tightest objective among its sequences leaves: the running ones and the first in the
 // queue. At least the tile and the number of decodes, at most --token-budget (4096). The pivot's time comes from the
 // step-time model; without one from the fastest of the last steps, and before any step has ended the budget is the

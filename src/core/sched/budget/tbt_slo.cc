@@ -1,4 +1,4 @@
-// The budget that keeps --tbt-slo, chosen anew for every step: the largest multiple of the tile whose predicted step
+// The budget that keeps --tbt-slo, chosen for every step: the largest multiple of the tile whose predicted step
 // takes no longer than the objective, with the decodes and contexts of this step and the chunks that come next
 // (half-done prompts by arrival, then the queue, each behind its computed or cached positions). Ours: Sarathi-Serve
 // chooses one size from one profile (budget profile).

@@ -4,7 +4,7 @@
 // If more is due than can be computed in time, as many as possible are kept (Moore and Hodgson's rule for the most jobs
 // in time on one machine). The first kHorizon prompts are scanned by due time, with the time that they take beside the
 // running decodes, or until running sequences have freed the KV for them. Whenever one would be late, the longest
-// prompt so far, relative to its class's weight, is put off behind the others. This is decided anew in every step, so
+// prompt so far, relative to its class's weight, is put off behind the others. This is decided again in every step, so
 // nothing is lost if there is more time than predicted.
 //
 // Bound: a prompt that can be kept is passed over only by prompts due before it and, once put off, until it can no

@@ -1,0 +1,199 @@
+#include "engine/step_times/profile_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/shortage.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
+#include "compute/weights/model_description.h"
+#include "cost/step_tables/step_spread.h"
+#include "engine/step_times/step_profiler.h"
+#include "tactus/version.h"
+
+namespace tactus::engine {
+namespace {
+
+constexpr int64_t kDefaultStepTokens = 1024;  // largest measured step, without --max-num-batched-tokens
+constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
+constexpr int64_t kSharePerPoint = 30;  // one step may take this part of the time limit
+
+constexpr DurationNs kQuickNs = 2 * kSecond;
+constexpr int64_t kQuickPoints = 16;
+constexpr int32_t kQuickDecodes = 16, kQuickContext = 512, kQuickSeedTokens = 32;
+
+struct Loaded {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Executor> executor;
+  ProfileLimits limits;
+  std::map<std::string, std::string> remarks;
+};
+
+ProfileLimits LimitsOf(const EngineOptions& o, const compute::ModelConfig& config, int64_t max_context) {
+  ProfileLimits limits;
+  limits.block_size = static_cast<int32_t>(o.block_size);
+  limits.vocab_size = config.vocab_size;
+  limits.max_decodes = static_cast<int32_t>(o.max_num_seqs);
+  limits.max_step_tokens = o.token_budget > 0 ? o.token_budget : kDefaultStepTokens;
+  const int64_t longest = o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position;
+  limits.max_context = static_cast<int32_t>(std::min(longest, max_context));
+  return limits;
+}
+
+Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.model));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+  const compute::ModelConfig& config = description.config;
+  TACTUS_RETURN_IF_ERROR(compute::ValidateConfig(config));
+  Loaded loaded;
+  TACTUS_ASSIGN_OR_RETURN(loaded.backend, compute::MakeBackend(o, description, clock));
+  const BackendInfo info = loaded.backend->Info();
+  ProfileLimits& limits = loaded.limits;
+  limits = LimitsOf(o, config, options.max_context);
+
+  MemoryDemand demand;
+  demand.max_model_len = limits.max_context;
+  demand.max_num_seqs = o.max_num_seqs;
+  demand.max_step_tokens = limits.max_step_tokens;
+  demand.block_size = limits.block_size;
+  demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : kDefaultKvBytes;
+  TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, loaded.backend->PlanMemory(demand));
+  limits.num_blocks = memory.num_blocks;
+  TACTUS_ASSIGN_OR_RETURN(const std::string format, loaded.backend->LoadWeights(options.say));
+
+  loaded.remarks = info.remarks;
+  loaded.remarks["model"] = std::filesystem::path(path).filename().string();
+  loaded.remarks["dtype"] = fmt::format("weights {}, {}", format, info.arithmetic);
+  loaded.remarks["version"] = Version();
+  loaded.remarks["seconds since 1970"] = fmt::format("{}", UnixSeconds());
+  if (options.say) {
+    options.say(fmt::format("model {} ({:.1f} M parameters), weights {}; {}", config.name,
+                            static_cast<double>(config.NumParameters()) * 1e-6, format, info.summary));
+  }
+
+  ExecutorSize size;
+  size.num_blocks = limits.num_blocks;
+  size.block_size = limits.block_size;
+  size.max_model_len = limits.max_context;
+  size.max_slots = limits.max_decodes + 1;
+  size.max_step_tokens = limits.max_step_tokens;
+  size.max_step_items = limits.max_decodes + 1;
+  TACTUS_ASSIGN_OR_RETURN(loaded.executor, loaded.backend->CreateExecutor(size));
+  return loaded;
+}
+
+// The most tokens of a step that takes at most `most_ns`, found by doubling: step time grows at least linearly with
+// them. Uses the faster of two runs, because the first run of a size is cold.
+Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits, DurationNs most_ns) {
+  int64_t tokens = std::min<int64_t>(16, limits.max_step_tokens);
+  for (;;) {
+    const ProfilePoint prompt{static_cast<int32_t>(tokens), 0, 0, 0};
+    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample cold, profiler->Measure(prompt, 1));
+    TACTUS_ASSIGN_OR_RETURN(const cost::StepSample warm, profiler->Measure(prompt, 1));
+    const double left = static_cast<double>(most_ns) * 1e-6 / std::min(cold.step_ms, warm.step_ms);
+    const int64_t next = std::min(2 * tokens, limits.max_step_tokens);
+    if (left < 2.2 || next == tokens || next > limits.max_context) {
+      return left < 1 ? std::max<int64_t>(1, static_cast<int64_t>(left * static_cast<double>(tokens))) : tokens;
+    }
+    tokens = next;
+  }
+}
+
+}  // namespace
+
+ProfileOptions QuickProfile() {
+  ProfileOptions quick;
+  quick.time_limit_ns = kQuickNs;
+  quick.max_points = kQuickPoints;
+  quick.max_rounds = 3;
+  quick.least_points = cost::kLeastProfileRows;
+  quick.longest_step_ns = kQuickNs / 10;  // about as long as the steps to be sized
+  quick.enough_ns = kQuickNs / 200;
+  return quick;
+}
+
+ProfileLimits QuickLimits(ProfileLimits limits) {
+  limits.max_decodes = std::min(limits.max_decodes, kQuickDecodes);
+  limits.max_context = std::min(limits.max_context, kQuickContext);
+  limits.seed_tokens = kQuickSeedTokens;
+  return limits;
+}
+
+Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
+  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, options, clock));
+  profile.remarks = std::move(loaded.remarks);
+  return profile;
+}
+
+Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
+                                     Clock& clock) {
+  const TimeNs start_ns = clock.NowNs();
+  const DurationNs most_ns =
+      options.longest_step_ns > 0 ? options.longest_step_ns : options.time_limit_ns / kSharePerPoint;
+  StepProfiler profiler(executor, limits);
+  TACTUS_ASSIGN_OR_RETURN(const int64_t largest, LargestStep(&profiler, limits, most_ns));
+  if (options.say && largest < limits.max_step_tokens) {
+    options.say(fmt::format(
+        "steps of more than {} tokens would take longer than {:.1f} s each: a longer --time-limit measures them",
+        largest, static_cast<double>(most_ns) * 1e-9));
+  }
+  limits.max_step_tokens = largest;
+  const std::vector<ProfilePoint> points = DesignProfile(limits, static_cast<int32_t>(options.max_points));
+
+  MeasuredProfile profile;
+  std::vector<std::vector<DurationNs>> times(points.size());
+  const DurationNs enough_ns = std::min(options.enough_ns, most_ns);
+  ProfileProgress p;
+  p.of = static_cast<int64_t>(points.size());
+  const auto go_on = [&](int64_t visits) {
+    p.elapsed_ns = clock.NowNs() - start_ns;
+    p.share = std::min(1.0, std::max(static_cast<double>(visits) / static_cast<double>(options.max_rounds * p.of),
+                                     static_cast<double>(p.elapsed_ns) / static_cast<double>(options.time_limit_ns)));
+    profile.interrupted = options.progress && !options.progress(p);
+    return !profile.interrupted && (p.elapsed_ns < options.time_limit_ns || visits < options.least_points);
+  };
+  bool more = true;
+  for (int64_t visits = 0; more && visits < options.max_rounds * p.of;) {
+    const auto at = static_cast<size_t>(visits % p.of);
+    TACTUS_RETURN_IF_ERROR(profiler.Visit(points[at], enough_ns, &times[at]));
+    ++visits;
+    p.points = std::min(visits, p.of);
+    p.round = (visits - 1) / p.of + 1;
+    more = go_on(visits);
+  }
+  for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
+    for (const DurationNs took : times[i]) profile.single_steps.push_back(StepProfiler::SampleOf(points[i], {took}));
+    profile.samples.push_back(StepProfiler::SampleOf(points[i], std::move(times[i])));
+  }
+  return profile;
+}
+
+Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile) {
+  TACTUS_ASSIGN_OR_RETURN(auto fitted, cost::FitStepProfile(profile->samples, profile->remarks));
+  const auto spread = cost::SpreadAbout(*fitted, profile->single_steps);
+  if (spread) cost::NoteSpread(*spread, &profile->remarks);
+  return fitted;
+}
+
+std::string ProfileText(const MeasuredProfile& profile) {
+  std::string text = "# Step times of the engine's executor, medians.\n";
+  for (const auto& [key, value] : profile.remarks) text += fmt::format("# {}: {}\n", key, value);
+  text += "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+  for (const cost::StepSample& s : profile.samples) {
+    text += fmt::format("{},{},{},{},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes, s.decode_context_tokens,
+                        s.step_ms);
+  }
+  return text;
+}
+
+std::string DefaultProfilePath(const std::string& model_path, int32_t threads) {
+  std::filesystem::path model(model_path);
+  if (!model.has_filename()) model = model.parent_path();
+  const std::string name = model.extension() == ".gguf" ? model.stem().string() : model.filename().string();
+  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), name, threads);
+}
+
+}  // namespace tactus::engine

@@ -1,0 +1,70 @@
+// `tactus profile`: loads a model as a server would and measures the steps of its executor. Also the default location
+// of profiles and the fit of a profile. Caller's thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cost/step_tables/step_table.h"
+#include "engine/step_times/step_profiler.h"
+#include "tactus/options.h"
+
+namespace tactus::engine {
+
+struct ProfileProgress {
+  double share = 0;  // of the time or of the rounds, whichever is larger
+  int64_t points = 0, of = 0, round = 1;
+  DurationNs elapsed_ns = 0;
+};
+
+struct ProfileOptions {
+  DurationNs time_limit_ns = 120 * kSecond;  // of measuring, without loading
+  int64_t max_points = 120;
+  int64_t max_rounds = 20;                   // over all points, so that a disturbance of seconds spoils none of them
+  int64_t least_points = 1;                  // measured even beyond the time limit
+  DurationNs longest_step_ns = 0;            // of a measured step; 0: a thirtieth of the time limit
+  DurationNs enough_ns = 40 * kMillisecond;  // for a point in one round
+  int64_t max_context = 4096;                // of measured sequences
+  // Called after every point. False: stop and keep the points measured so far.
+  std::function<bool(const ProfileProgress&)> progress;
+  std::function<void(const std::string&)> say;  // receives the lines of start-up
+};
+
+struct MeasuredProfile {
+  std::map<std::string, std::string> remarks;
+  std::vector<cost::StepSample> samples;       // the median of each point
+  std::vector<cost::StepSample> single_steps;  // the single measurements behind the medians
+  bool interrupted = false;
+};
+
+// What a server measures at its start if no step times are stored: takes about two seconds, or the time for
+// least_points if longer.
+ProfileOptions QuickProfile();
+
+// Measures the steps of a fresh executor, which may be used for anything afterwards. `limits`: what the executor was
+// created for. Sets no remarks.
+Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
+                                     Clock& clock);
+// The part of the limits that a quick profile measures: extrapolating from few sequences over short contexts is cheaper
+// than filling gigabytes of KV.
+ProfileLimits QuickLimits(ProfileLimits limits);
+
+// The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
+// more than a thirtieth of the time limit are left out.
+Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock);
+
+// Fits step times to the samples of *profile. The spread of the single steps about that fit is added to the remarks of
+// *profile (cost/step_tables/step_spread.h). kInvalidArgument: too few rows.
+Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile);
+
+// The file's text: remarks, header, one row per sample (cost/step_tables/step_table.h).
+std::string ProfileText(const MeasuredProfile& profile);
+
+// $cache/profiles/<model>-<threads>t.csv, the path that `tactus serve` reads by default.
+std::string DefaultProfilePath(const std::string& model_path, int32_t threads);
+
+}  // namespace tactus::engine
