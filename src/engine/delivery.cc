@@ -68,7 +68,6 @@ static std::string TextBeforeStop(const std::string& held, const std::string& fr
 
 struct Delivery::Impl {
   const language::Tokenizer* tokenizer;
-  core::EventSink* forward;
   std::vector<TokenId> ends;
   std::mutex mutex;
   std::condition_variable wake;
@@ -221,10 +220,8 @@ struct Delivery::Impl {
   }
 };
 
-Delivery::Delivery(const language::Tokenizer* tokenizer, core::EventSink* forward, std::vector<TokenId> ends)
-    : impl_(std::make_unique<Impl>()) {
+Delivery::Delivery(const language::Tokenizer* tokenizer, std::vector<TokenId> ends) : impl_(std::make_unique<Impl>()) {
   impl_->tokenizer = tokenizer;
-  impl_->forward = forward;
   impl_->ends = std::move(ends);
   impl_->no_memory.finish = FinishReason::kError;
   impl_->no_memory.error =
@@ -288,7 +285,6 @@ void Delivery::WaitUntilEmpty() {
 }
 
 void Delivery::OnStep(const core::StepEvents& events) {
-  if (impl_->forward) impl_->forward->OnStep(events);
   if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
   while (!impl_->Take(events)) {
     // Without the mutex: waits until other threads have freed memory, as the engine thread does elsewhere.

@@ -19,9 +19,8 @@ namespace tactus::engine {
 
 class Delivery final : public core::EventSink {
  public:
-  // `tokenizer` and `forward` outlive this. `forward` also receives every event, first, on the engine thread (metrics);
-  // may be null. `ends`: the model's stop ids.
-  Delivery(const language::Tokenizer* tokenizer, core::EventSink* forward, std::vector<TokenId> ends = {});
+  // `tokenizer` outlives this. `ends`: the model's stop ids.
+  explicit Delivery(const language::Tokenizer* tokenizer, std::vector<TokenId> ends = {});
   ~Delivery() override;  // delivers all copied events, then joins
 
   // Returns the pointer that PreparedRequest::user carries. Call Forget if the loop refuses the request; otherwise it

@@ -179,16 +179,17 @@ class EngineImpl final : public Engine {
       seed_base_ = bits.low;
     }
     const language::Tokenizer* tokenizer = setup_.text.tokenizer.get();
-    core::EventSink* told = metrics_.get();
-    if (recorder_ != nullptr) told = &recording_.emplace(recorder_, told, [this] { return loop_->Stats(); });
-    delivery_ = std::make_unique<Delivery>(tokenizer, told, replica_->limits().model_stop_ids);
+    delivery_ = std::make_unique<Delivery>(tokenizer, replica_->limits().model_stop_ids);
+    events_.Add(metrics_.get());  // first: the metrics count an answer before its sink receives it
+    if (recorder_ != nullptr) events_.Add(&recording_.emplace(recorder_, [this] { return loop_->Stats(); }));
+    events_.Add(delivery_.get());
     rules_ =
         std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids, setup_.rules);
     core::ReplicaParts parts;
     parts.executor = executor_.get();
     parts.clock = &clock_;
     parts.stopwatch = &stopwatch_;
-    parts.sink = delivery_.get();
+    parts.sink = &events_;
     parts.drafts = drafts_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     parts.about = "model = " + info_.path + "\n" + OptionsText(o);
@@ -349,9 +350,8 @@ class EngineImpl final : public Engine {
     }
     // Wait until the last sink has been called and the statistics include the last pass.
     delivery_->WaitUntilEmpty();
-    for (EngineStats s = loop_->Stats(); s.kv_blocks_in_use > 0 || s.waiting > 0; s = loop_->Stats()) {
+    for (EngineStats s = loop_->Stats(); s.kv_blocks_in_use > 0 || s.waiting > 0; s = loop_->Stats())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
     return left;
   }
 
@@ -408,12 +408,11 @@ class EngineImpl final : public Engine {
                                "prompt");
       }
     }
-    for (const auto& [id, bias] : request.sampling.logit_bias) {
+    for ([[maybe_unused]] const auto& [id, bias] : request.sampling.logit_bias) {
       if (id < 0 || id >= info_.vocab_size) {
         return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
                                "logit_bias");
       }
-      (void)bias;
     }
     return Status();
   }
@@ -429,6 +428,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies no drafts
   std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
+  core::EventFanOut events_;  // to metrics, recording, delivery
   const DurationNs shortest_step_ns_;
   std::unique_ptr<core::Replica> replica_;
   core::StepLoop* loop_ = nullptr;             // owned by the replica

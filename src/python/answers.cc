@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "api/chat/conversation_runner.h"
+
 namespace tactus::python {
 
 namespace nb = nanobind;
@@ -44,10 +46,12 @@ void Answers::Inbox::Changed() {
   if (event >= 0) (void)eventfd_write(event, 1);
 }
 
-class Answers::Sink final : public ResponseSink {
+// One request in the engine: a conversation of one prompt.
+class Answers::Running final : public api::ConversationRunner::User {
  public:
-  Sink(std::shared_ptr<Inbox> inbox, int64_t index, const ReadyRequest& ready, const Engine& engine, bool pieces)
-      : inbox_(std::move(inbox)),
+  Running(std::shared_ptr<Inbox> inbox, int64_t index, const ReadyRequest& ready, Engine& engine, bool pieces)
+      : runner_(engine),
+        inbox_(std::move(inbox)),
         stop_ids_(ready.request.stop.stop_token_ids),
         reader_(ReaderOf(engine, ready)),
         read_(ready.shape != nullptr && ready.shape->reading),
@@ -59,7 +63,9 @@ class Answers::Sink final : public ResponseSink {
     answer_.read = read_;
   }
 
-  void OnDelta(const TokenDelta& delta) override {
+  api::ConversationRunner& runner() { return runner_; }
+
+  void OnDelta(size_t, const TokenDelta& delta) override {
     const TokenId stop_token = StopTokenOf(delta);
     ChoiceAnswer& choice = answer_.choices[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
@@ -82,7 +88,7 @@ class Answers::Sink final : public ResponseSink {
     inbox_->Changed();
   }
 
-  void OnDone(const Usage& usage) override {
+  void OnDone(size_t, const Usage& usage) override {
     answer_.usage = usage;
     std::lock_guard lock(inbox_->mutex);
     inbox_->open.erase(answer_.index);
@@ -109,6 +115,7 @@ class Answers::Sink final : public ResponseSink {
     return delta.error.ok() ? Internal("the engine gave no reason") : delta.error;
   }
 
+  api::ConversationRunner runner_;
   const std::shared_ptr<Inbox> inbox_;
   const std::vector<TokenId> stop_ids_;
   const std::unique_ptr<api::Answer> reader_;  // null: all text is content, without an output rule
@@ -125,23 +132,22 @@ Answers::~Answers() {
 
 bool Answers::Submit(int64_t index, const ReadyRequest& ready, bool pieces) {
   const EngineHandle::Use engine(*engine_);
+  const auto running = std::make_shared<Running>(inbox_, index, ready, *engine, pieces);
   {
     std::lock_guard lock(inbox_->mutex);
     if (inbox_->cancelled) throw StatusError(Status(StatusCode::kCancelled, "the requests were cancelled"));
-    inbox_->open[index] = 0;
+    inbox_->open[index] = running;
   }
-  const auto handle = engine->Submit(ready.request, std::make_shared<Sink>(inbox_, index, ready, *engine, pieces));
-  std::lock_guard lock(inbox_->mutex);
-  const auto entry = inbox_->open.find(index);
-  if (!handle.ok()) {
-    inbox_->open.erase(entry);
-    if (handle.status().code() == StatusCode::kResourceExhausted) return false;
-    throw StatusError(handle.status());
+  const Status submitted = running->runner().Submit(1, running, [&](size_t, std::shared_ptr<ResponseSink> sink) {
+    return engine->Submit(ready.request, std::move(sink));
+  });
+  if (submitted.ok()) return true;
+  {
+    std::lock_guard lock(inbox_->mutex);
+    inbox_->open.erase(index);
   }
-  if (entry == inbox_->open.end()) return true;  // already ended
-  entry->second = *handle;
-  if (inbox_->cancelled) engine->Cancel(*handle);
-  return true;
+  if (submitted.code() == StatusCode::kResourceExhausted) return false;
+  throw StatusError(submitted);
 }
 
 void Answers::WaitForRoom(const ReadyRequest& ready, double timeout_s) {
@@ -175,25 +181,31 @@ std::vector<AnswerPiece> Answers::TakePieces() {
 
 void Answers::Cancel() {
   if (engine_->forked()) return;
-  std::vector<RequestHandle> running;
+  std::vector<std::weak_ptr<Running>> running;
   {
     std::lock_guard lock(inbox_->mutex);
     inbox_->cancelled = true;
-    for (const auto& [index, handle] : inbox_->open) {
-      if (handle != 0) running.push_back(handle);
-    }
+    for (const auto& [index, request] : inbox_->open) running.push_back(request);
   }
-  if (!running.empty()) engine_->Cancel(running);
+  Cancel(running);
 }
 
 void Answers::CancelOne(int64_t index) {
   if (engine_->forked()) return;
-  RequestHandle handle = 0;
+  std::vector<std::weak_ptr<Running>> running;
   {
     std::lock_guard lock(inbox_->mutex);
-    if (const auto entry = inbox_->open.find(index); entry != inbox_->open.end()) handle = entry->second;
+    if (const auto entry = inbox_->open.find(index); entry != inbox_->open.end()) running.push_back(entry->second);
   }
-  if (handle != 0) engine_->Cancel({handle});
+  Cancel(running);
+}
+
+void Answers::Cancel(const std::vector<std::weak_ptr<Running>>& requests) {
+  engine_->IfOpen([&] {
+    for (const auto& request : requests) {
+      if (const auto running = request.lock()) running->runner().Cancel();
+    }
+  });
 }
 
 namespace {

@@ -1,8 +1,8 @@
 // The answers of the requests that one caller submits here: complete answers as they end, and their pieces if
 // requested.
-// Thread rule: any thread; the engine's sinks write, one caller reads. Only functions that state it need the GIL, and
-// the engine's threads never take it: an event loop waits on a descriptor. Invariants: each answer is returned once;
-// after Cancel nothing is submitted.
+// Thread rule: any thread; the engine's delivery thread writes, one caller reads. Only functions that state it need the
+// GIL, and the engine's threads never take it: an event loop waits on a descriptor. Invariants: each answer is returned
+// once; after Cancel nothing is submitted.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -76,8 +76,8 @@ class Answers {
   static nanobind::list ToPython(const std::vector<AnswerPiece>& pieces);
 
  private:
-  class Sink;
-  // Shared with the sinks, which may outlive the object.
+  class Running;
+  // Shared with the running requests, which may outlive the object.
   struct Inbox {
     explicit Inbox(bool tells);
     ~Inbox();
@@ -90,9 +90,11 @@ class Answers {
     std::condition_variable changed;
     std::vector<RequestAnswer> ended;
     std::vector<AnswerPiece> pieces;
-    std::map<int64_t, RequestHandle> open;  // by index; 0: no handle yet
+    std::map<int64_t, std::weak_ptr<Running>> open;  // by index
     bool cancelled = false;
   };
+
+  void Cancel(const std::vector<std::weak_ptr<Running>>& requests);
 
   const std::shared_ptr<EngineHandle> engine_;
   const std::shared_ptr<Inbox> inbox_;

@@ -183,11 +183,10 @@ EngineHandle::Model EngineHandle::model() {
   return {engine->model(), engine->Stats().kv_blocks_total * block_size_};
 }
 
-void EngineHandle::Cancel(const std::vector<RequestHandle>& requests) {
+void EngineHandle::IfOpen(const std::function<void()>& cancel) {
   if (forked()) return;
   std::shared_lock lock(open_);
-  if (engine_ == nullptr) return;
-  for (const RequestHandle request : requests) engine_->Cancel(request);
+  if (engine_ != nullptr) cancel();
 }
 
 void CheckBody(const std::string& body, bool chat) {

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <string>
@@ -73,8 +74,8 @@ class EngineHandle {
     int64_t kv_tokens = 0;  // capacity of the KV memory in tokens
   };
   Model model();
-  // Cancels the running requests among them. No effect if the engine is closed.
-  void Cancel(const std::vector<RequestHandle>& requests);
+  // Runs `cancel`, which cancels requests, unless the engine is closed: then none of them runs.
+  void IfOpen(const std::function<void()>& cancel);
 
  private:
   const pid_t pid_;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "api/chat/answer.h"
+#include "api/chat/conversation_runner.h"
 #include "base/clock.h"
 #include "cli/options/interrupt.h"
 #include "compute/config/sampling_defaults.h"
@@ -21,20 +22,21 @@ namespace {
 constexpr int64_t kAnswerShare = 4;  // 1/4 of the context is kept free for an answer before older messages are kept
 
 // Prints the answer as it is streamed and lets the main thread wait for its end.
-class TerminalSink final : public ResponseSink {
+class TerminalAnswer final : public api::ConversationRunner::User {
  public:
-  TerminalSink(const Engine& engine, api::AnswerShape shape, Clock& clock)
-      : clock_(clock), start_ns_(clock.NowNs()), answer_(engine, std::move(shape), {}) {}
+  TerminalAnswer(Engine& engine, api::AnswerShape shape, Clock& clock)
+      : runner_(engine), clock_(clock), start_ns_(clock.NowNs()), answer_(engine, std::move(shape), {}) {}
+  api::ConversationRunner& runner() { return runner_; }
 
-  void OnDelta(const TokenDelta& delta) override {
+  void OnDelta(size_t prompt, const TokenDelta& delta) override {
     std::lock_guard lock(mutex_);
     if (first_ns_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
-    if (Status status = answer_.OnDelta(0, delta, nullptr); !status.ok()) status_ = std::move(status);
+    if (Status status = answer_.OnDelta(prompt, delta, nullptr); !status.ok()) status_ = std::move(status);
     Print();
   }
-  void OnDone(const Usage& usage) override {
+  void OnDone(size_t prompt, const Usage& usage) override {
     std::lock_guard lock(mutex_);
-    answer_.OnDone(0, usage, nullptr);
+    answer_.OnDone(prompt, usage, nullptr);
     end_ns_ = clock_.NowNs();
     changed_.notify_all();
   }
@@ -69,6 +71,7 @@ class TerminalSink final : public ResponseSink {
     }
   }
 
+  api::ConversationRunner runner_;
   Clock& clock_;
   bool thinking_ = false;  // reasoning was printed last
   std::mutex mutex_;
@@ -168,24 +171,23 @@ Asked Talk::Continue(const std::string& start) {
 }
 
 void Talk::Generate(api::Prepared prepared, std::string* text, Asked* asked) {
-  auto sink = std::make_shared<TerminalSink>(engine_, std::move(prepared.shape), SystemClock());
-  const auto handle = engine_.Submit(std::move(prepared.requests[0]), sink);
-  if (!handle.ok()) {
-    asked->status = handle.status();
-    return;
-  }
+  const auto answer = std::make_shared<TerminalAnswer>(engine_, std::move(prepared.shape), SystemClock());
+  asked->status = answer->runner().Submit(1, answer, [&](size_t prompt, std::shared_ptr<ResponseSink> sink) {
+    return engine_.Submit(std::move(prepared.requests[prompt]), std::move(sink));
+  });
+  if (!asked->status.ok()) return;
   bool cancelled = false;
-  while (!sink->WaitShortly()) {
+  while (!answer->WaitShortly()) {
     // Nor can an answer be used that cannot be printed.
     if ((InterruptCount() == 0 && std::ferror(stdout) == 0) || cancelled) continue;
     asked->interrupted = InterruptCount() > 0;
-    engine_.Cancel(*handle);
+    answer->runner().Cancel();
     cancelled = true;
     if (on_terminal_) ClearInterrupt();  // a repeated Ctrl-C stops the answer, not the chat
   }
-  *text = sink->text();
-  asked->summary = sink->Summary();
-  if (!cancelled) asked->status = sink->status();
+  *text = answer->text();
+  asked->summary = answer->Summary();
+  if (!cancelled) asked->status = answer->status();
 }
 
 }  // namespace tactus::cli

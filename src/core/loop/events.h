@@ -5,6 +5,7 @@
 // spans are valid only during the call.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -100,6 +101,21 @@ class EventSink {
   // False: `tokens` stays empty (simulations: no token is read). Called once, when the loop is created.
   virtual bool wants_tokens() const { return true; }
   virtual void OnStep(const StepEvents& events) = 0;
+};
+
+// Passes the events to several sinks, in the order in which they were added.
+class EventFanOut final : public EventSink {
+ public:
+  void Add(EventSink* sink) { sinks_.push_back(sink); }  // before the loop is created; outlives the loop's last pass
+  bool wants_tokens() const override {
+    return std::any_of(sinks_.begin(), sinks_.end(), [](const EventSink* sink) { return sink->wants_tokens(); });
+  }
+  void OnStep(const StepEvents& events) override {
+    for (EventSink* sink : sinks_) sink->OnStep(events);
+  }
+
+ private:
+  std::vector<EventSink*> sinks_;
 };
 
 }  // namespace tactus::core

@@ -121,7 +121,6 @@ Status RunRecorder::Close(const std::string& result_json) {
 }
 
 void RecordingSink::OnStep(const StepEvents& events) {
-  next_->OnStep(events);
   recorder_->Passed(0, events, stats_());
   for (const RequestDoneEvent& d : events.done) {
     if (d.finish == FinishReason::kMigrated) continue;  // recorded at the replica where it ends

@@ -41,18 +41,16 @@ class RunRecorder {
   results::RunSeries series_;
 };
 
-// Passes an engine's events to the next sink and to a recorder; both outlive it.
+// Records the events of one engine; the recorder outlives it.
 class RecordingSink final : public EventSink {
  public:
   using StatsNow = std::function<EngineStats()>;
-  RecordingSink(RunRecorder* recorder, EventSink* next, StatsNow stats)
-      : recorder_(recorder), next_(next), stats_(std::move(stats)) {}
-  bool wants_tokens() const override { return next_->wants_tokens(); }
+  RecordingSink(RunRecorder* recorder, StatsNow stats) : recorder_(recorder), stats_(std::move(stats)) {}
+  bool wants_tokens() const override { return false; }
   void OnStep(const StepEvents& events) override;
 
  private:
   RunRecorder* const recorder_;
-  EventSink* const next_;
   const StatsNow stats_;
 };
 

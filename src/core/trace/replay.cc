@@ -245,10 +245,12 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   ReplicaParts parts;
   parts.executor = &executor;
   parts.clock = &clock;
-  parts.sink = hooks.sink != nullptr ? hooks.sink : &no_sink;
+  EventFanOut events;
+  events.Add(hooks.sink != nullptr ? hooks.sink : &no_sink);
   std::optional<RecordingSink> recording;
   if (hooks.recorder != nullptr)
-    parts.sink = &recording.emplace(hooks.recorder, parts.sink, [&replica] { return replica->loop().Stats(); });
+    events.Add(&recording.emplace(hooks.recorder, [&replica] { return replica->loop().Stats(); }));
+  parts.sink = &events;
   if (header.max_draft_tokens > 0) parts.drafts = &drafts;
   parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
     if (keys.empty() || keys.front().handle != handle || keys.front().choice != choice || keys.front().block != block) {

@@ -12,56 +12,27 @@ constexpr DurationNs kDroppedLookNs =
 
 }  // namespace
 
-class LineRun::PromptSink final : public ResponseSink {
- public:
-  PromptSink(std::shared_ptr<LineRun> line, size_t prompt) : line_(std::move(line)), prompt_(prompt) {}
-  void OnDelta(const TokenDelta& delta) override { line_->OnDelta(prompt_, delta); }
-  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
-    line_->OnPromptLogprobs(prompt_, rows);
-  }
-  void OnDone(const Usage& usage) override { line_->OnDone(prompt_, usage); }
-
- private:
-  const std::shared_ptr<LineRun> line_;
-  const size_t prompt_;
-};
-
 LineRun::LineRun(Engine* engine, const api::Api& api, api::Prepared prepared, const api::AnswerIdentity& identity,
                  Ended ended)
     : engine_(engine),
       requests_(std::move(prepared.requests)),
       ended_(std::move(ended)),
-      answer_(prepared.shape, api.writer(*engine, prepared.shape, identity)),
-      handles_(requests_.size()),
-      open_(requests_.size()) {}
+      runner_(*engine),
+      answer_(prepared.shape, api.writer(*engine, prepared.shape, identity)) {}
 
 void LineRun::Submit() {
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    const auto handle = SubmitPrompt(i);
-    std::unique_lock lock(mutex_);
-    if (!handle.ok()) {
-      open_ -= requests_.size() - i;  // the remaining prompts were never submitted
-      return Fail(handle.status(), std::move(lock));
-    }
-    if (open_ == 0) return;         // all have ended already
-    if (answer_.done(i)) continue;  // this prompt has ended
-    handles_[i] = *handle;
-    if (!over()) continue;
-    lock.unlock();
-    engine_->Cancel(*handle);  // dropped before its handle was known
-  }
+  // OnEnd reports an error.
+  (void)runner_.Submit(requests_.size(), shared_from_this(),
+                       [this](size_t prompt, const auto& sink) { return SubmitPrompt(prompt, sink); });
 }
 
-Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt) {
+Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt, const std::shared_ptr<ResponseSink>& sink) {
   while (true) {
     const Status room = engine_->WaitForRoom(requests_[prompt].n, kDroppedLookNs);
-    {
-      std::lock_guard lock(mutex_);
-      if (over()) return status_;
-    }
+    if (runner_.cancelled()) return Status(StatusCode::kCancelled, "the line was dropped");
     if (room.code() == StatusCode::kDeadlineExceeded) continue;
     if (!room.ok()) return room;
-    auto handle = engine_->Submit(requests_[prompt], std::make_shared<PromptSink>(shared_from_this(), prompt));
+    auto handle = engine_->Submit(requests_[prompt], sink);
     if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // another line took the room
   }
 }
@@ -72,24 +43,22 @@ bool LineRun::begun() {
 }
 
 void LineRun::Drop(bool unless_begun) {
-  std::unique_lock lock(mutex_);
-  if (unless_begun && answer_.begun()) return;
-  Fail(Status(StatusCode::kCancelled, "the run was stopped"), std::move(lock));
-}
-
-void LineRun::Fail(Status why, std::unique_lock<std::mutex> lock) {
-  if (!over()) status_ = std::move(why);
-  const std::vector<RequestHandle> running = handles_;
-  EndIfDone(std::move(lock));
-  for (const RequestHandle handle : running) {
-    if (handle != 0) engine_->Cancel(handle);
+  {
+    std::lock_guard lock(mutex_);
+    if (answer_.done() || (unless_begun && answer_.begun())) return;
+    if (status_.ok()) status_ = Status(StatusCode::kCancelled, "the run was stopped");
   }
+  runner_.Cancel();
 }
 
 void LineRun::OnDelta(size_t prompt, const TokenDelta& delta) {
-  std::unique_lock lock(mutex_);
-  const Status status = answer_.OnDelta(prompt, delta, nullptr);
-  if (!status.ok() && !over()) Fail(status, std::move(lock));
+  {
+    std::lock_guard lock(mutex_);
+    const Status status = answer_.OnDelta(prompt, delta, nullptr);
+    if (status.ok() || !status_.ok()) return;
+    status_ = status;
+  }
+  runner_.Cancel();
 }
 
 void LineRun::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
@@ -98,26 +67,25 @@ void LineRun::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<Toke
 }
 
 void LineRun::OnDone(size_t prompt, const Usage& usage) {
-  std::unique_lock lock(mutex_);
+  std::lock_guard lock(mutex_);
   answer_.OnDone(prompt, usage, nullptr);
-  handles_[prompt] = 0;
-  --open_;
-  EndIfDone(std::move(lock));
 }
 
-void LineRun::EndIfDone(std::unique_lock<std::mutex> lock) {
-  if (open_ > 0 || !ended_) return;
-  const Ended ended = std::exchange(ended_, nullptr);
-  if (over()) {
-    const Status why = status_;
-    lock.unlock();
-    return ended(why);
-  }
+void LineRun::OnEnd(const Status& submitted) {
   LineAnswer answer;
-  answer.usage = answer_.usage();
-  answer.body = std::move(answer_).Complete();
-  lock.unlock();
-  ended(std::move(answer));
+  Status why;
+  {
+    std::lock_guard lock(mutex_);
+    why = status_.ok() ? submitted : status_;
+    if (why.ok()) {
+      answer.usage = answer_.usage();
+      answer.body = std::move(answer_).Complete();
+    }
+  }
+  if (why.ok())
+    ended_(std::move(answer));
+  else
+    ended_(why);
 }
 
 }  // namespace tactus::offline

@@ -1,6 +1,6 @@
-// One line in the engine: its requests, one per prompt, and the resulting answer.
+// One line in the engine: the requests of its conversation (api/chat/conversation_runner.h), and the resulting answer.
 //
-// Thread rule: Submit on one thread, Drop on any; the sinks run on the engine's delivery thread. The engine is never
+// Thread rule: Submit on one thread, Drop on any; answers arrive on the engine's delivery thread. The engine is never
 // called with the mutex held. Invariant: `ended` is called once, after all the line's requests have ended in the
 // engine, on the delivery thread or in Submit.
 #pragma once
@@ -15,6 +15,7 @@
 #include "api/apis.h"
 #include "api/chat/answer.h"
 #include "api/chat/conversation.h"
+#include "api/chat/conversation_runner.h"
 #include "tactus/engine.h"
 
 namespace tactus::offline {
@@ -24,7 +25,7 @@ struct LineAnswer {
   Usage usage;
 };
 
-class LineRun final : public std::enable_shared_from_this<LineRun> {
+class LineRun final : public api::ConversationRunner::User, public std::enable_shared_from_this<LineRun> {
  public:
   // The answer, or the error.
   using Ended = std::function<void(Result<LineAnswer> answer)>;
@@ -38,26 +39,20 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
   void Drop(bool unless_begun);
 
  private:
-  class PromptSink;
-
-  Result<RequestHandle> SubmitPrompt(size_t prompt);
-  void OnDelta(size_t prompt, const TokenDelta& delta);
-  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
-  void OnDone(size_t prompt, const Usage& usage);
-  // With the mutex held.
-  bool over() const { return !status_.ok(); }
-  void EndIfDone(std::unique_lock<std::mutex> lock);
-  void Fail(Status why, std::unique_lock<std::mutex> lock);  // cancels running requests
+  Result<RequestHandle> SubmitPrompt(size_t prompt, const std::shared_ptr<ResponseSink>& sink);
+  void OnDelta(size_t prompt, const TokenDelta& delta) override;
+  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) override;
+  void OnDone(size_t prompt, const Usage& usage) override;
+  void OnEnd(const Status& submitted) override;
 
   Engine* const engine_;
   const std::vector<Request> requests_;
-  Ended ended_;
+  const Ended ended_;
+  api::ConversationRunner runner_;
 
   std::mutex mutex_;
   api::Answer answer_;
-  Status status_;                       // the error that replaces the answer
-  std::vector<RequestHandle> handles_;  // of requests in the engine; 0: not submitted, or ended
-  size_t open_;                         // requests that have not ended
+  Status status_;  // the error that replaces the answer
 };
 
 }  // namespace tactus::offline

@@ -21,27 +21,6 @@ bool HeaderIsOne(const http::HttpRequest& request, const char* header) {
 
 }  // namespace
 
-class Generation::PromptSink final : public ResponseSink {
- public:
-  PromptSink(std::shared_ptr<Generation> generation, size_t prompt, http::ClientCounts::Places places)
-      : generation_(std::move(generation)), prompt_(prompt), places_(std::move(places)) {}
-  void OnDelta(const TokenDelta& delta) override {
-    if (delta.finish != FinishReason::kNone) places_.Release(1);
-    generation_->Guard([&] { generation_->OnDelta(prompt_, delta); });
-  }
-  void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
-    generation_->Guard([&] { generation_->OnPromptLogprobs(prompt_, rows); });
-  }
-  void OnDone(const Usage& usage) override {
-    generation_->Guard([&] { generation_->OnDone(prompt_, usage); });
-  }
-
- private:
-  const std::shared_ptr<Generation> generation_;
-  const size_t prompt_;
-  http::ClientCounts::Places places_;  // one for each running choice
-};
-
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
                        const api::Api& api, std::string request_id, http::Headers headers, Caller caller,
                        int64_t created, TimeNs arrival_ns)
@@ -58,7 +37,8 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       explained_(HeaderIsOne(exchange_->request(), "x-tactus-explain")),
       routed_(context_->movable && HeaderIsOne(exchange_->request(), "x-tactus-route")),
       came_(created != 0),
-      created_(created) {}
+      created_(created),
+      runner_(*context_->engine) {}
 
 void Generation::Work() {
   auto parsed = Parse();
@@ -140,11 +120,10 @@ Result<std::vector<Request>> Generation::Prepare(api::ParsedRequest parsed) {
     cannot_move_ = "the events of its stream have numbers";
   if (!cannot_move_.empty()) body_ = http::Body();
   extent_ = {first.priority, first.prompt->size(), false};
-  // Sets answer_ before handles_: code that finds handles uses answer_, even if the next allocation fails.
+  in_engine_.resize(prepared.requests.size());
   auto writer =
       api_.writer(*context_->engine, prepared.shape, api::AnswerIdentity{request_id_, created_, context_->fingerprint});
   answer_.emplace(std::move(prepared.shape), std::move(writer));
-  handles_.resize(prepared.requests.size());
   return std::move(prepared.requests);
 }
 
@@ -155,25 +134,33 @@ Status Generation::TakePlaces(int64_t sequences) {
 }
 
 void Generation::Submit(std::vector<Request> requests) {
-  const size_t count = requests.size();
-  for (size_t i = 0; i < count; ++i) {
-    std::shared_ptr<PromptSink> sink;
-    {
-      std::lock_guard lock(mutex_);
-      if (over()) return;  // the client has disconnected meanwhile
-      sink = std::make_shared<PromptSink>(Self(), i, places_.Split(requests[i].n));
-    }
-    auto handle = context_->engine->Submit(std::move(requests[i]), std::move(sink));
-    if (!handle.ok()) return Fail(handle.status());
-    bool late = false;
-    {
-      std::lock_guard lock(mutex_);
-      handles_[i] = *handle;
-      late = over();
-      // If the engine may still refuse the request, the status line waits for the first token or ping.
-      if (!late && stream_ && i + 1 == count && !context_->engine->may_refuse()) BeginStream();
-    }
-    if (late) context_->engine->Cancel(*handle);  // over before the handle was known
+  const Status submitted =
+      runner_.Submit(requests.size(), Self(), [&](size_t prompt, std::shared_ptr<ResponseSink> sink) {
+        Request& request = requests[prompt];
+        return WithPlaces(prompt, request.n,
+                          [&] { return context_->engine->Submit(std::move(request), std::move(sink)); });
+      });
+  if (!submitted.ok()) return Fail(submitted);
+  // If the engine may still refuse the request, the status line waits for the first token or ping.
+  if (!stream_ || context_->engine->may_refuse()) return;
+  std::lock_guard lock(mutex_);
+  if (!over()) BeginStream();
+}
+
+template <class SubmitOne>
+Result<RequestHandle> Generation::WithPlaces(size_t prompt, int32_t sequences, SubmitOne submit) {
+  {
+    std::lock_guard lock(mutex_);
+    if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
+    in_engine_[prompt] = places_.Split(sequences);
+  }
+  try {
+    auto handle = submit();
+    if (!handle.ok()) in_engine_[prompt].ReleaseAll();
+    return handle;
+  } catch (...) {  // out of memory: the sequences never reached the engine
+    in_engine_[prompt].ReleaseAll();
+    throw;
   }
 }
 
@@ -191,6 +178,11 @@ void Generation::BeginStream() {
 }
 
 void Generation::OnDelta(size_t prompt, const TokenDelta& delta) {
+  if (delta.finish != FinishReason::kNone) in_engine_[prompt].Release(1);
+  Guard([&] { Write(prompt, delta); });
+}
+
+void Generation::Write(size_t prompt, const TokenDelta& delta) {
   if (delta.finish == FinishReason::kMigrated) return Left();
   std::string chunks;
   Status status;
@@ -235,9 +227,10 @@ void Generation::Left() {
 
 Result<RequestHandle> Generation::MovableHandle() {
   std::lock_guard lock(mutex_);
-  if (over() || handles_.size() != 1 || handles_[0] == 0) return NotFound("the request is not running here");
+  const RequestHandle handle = over() || in_engine_.size() != 1 ? 0 : runner_.handle(0);
+  if (handle == 0) return NotFound("the request is not running here");
   if (!cannot_move_.empty()) return InvalidArgument(cannot_move_);
-  return handles_[0];
+  return handle;
 }
 
 Generation::Origin Generation::origin() {
@@ -288,31 +281,28 @@ Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence seque
     sequence.logprobs.clear();
     for (const TokenId token : sequence.output) sequence.logprobs.push_back({TokenLogprob{token, 0.0f}});
   }
-  std::shared_ptr<PromptSink> sink;
   {
     std::lock_guard lock(mutex_);
-    if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
     heard_elsewhere_ = stream_ ? sequence.output.size() : 0;
     extent_.begun = !sequence.output.empty();
-    sink = std::make_shared<PromptSink>(Self(), 0, places_.Split(1));
   }
-  TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, port.Arrive(room, std::move(sequence), std::move(sink)));
-  bool late = false;
-  {
-    std::lock_guard lock(mutex_);
-    handles_[0] = handle;
-    late = over();
-  }
-  if (late) context_->engine->Cancel(handle);  // over before the handle was known
-  return Status();
+  return runner_.Submit(1, Self(), [&](size_t prompt, std::shared_ptr<ResponseSink> sink) {
+    return WithPlaces(prompt, 1, [&] { return port.Arrive(room, std::move(sequence), std::move(sink)); });
+  });
 }
 
 void Generation::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
-  std::lock_guard lock(mutex_);
-  if (!over()) answer_->OnPromptLogprobs(prompt, rows);
+  Guard([&] {
+    std::lock_guard lock(mutex_);
+    if (!over()) answer_->OnPromptLogprobs(prompt, rows);
+  });
 }
 
 void Generation::OnDone(size_t prompt, const Usage& usage) {
+  Guard([&] { Finish(prompt, usage); });
+}
+
+void Generation::Finish(size_t prompt, const Usage& usage) {
   // Calls the engine before taking the mutex. With several prompts, the last OnDone has the schedules of all.
   std::string schedule = Schedule();
   std::unique_lock lock(mutex_);
@@ -359,22 +349,13 @@ void Generation::LetGo() {
     std::lock_guard lock(mutex_);
     body_ = http::Body();
   }
-  for (size_t i = 0;; ++i) {
-    RequestHandle handle = 0;
-    {
-      std::lock_guard lock(mutex_);
-      if (i >= handles_.size()) return;
-      if (!answer_->done(i)) handle = handles_[i];
-    }
-    if (handle != 0) context_->engine->Cancel(handle);
-  }
+  runner_.Cancel();
 }
 
 void Generation::WhileWaiting(TimeNs now_ns) {
   std::lock_guard lock(mutex_);
   if (over() || !stream_ || !answer_ || answer_->begun() || context_->ping_interval_ns <= 0) return;
-  const bool submitted = !handles_.empty() && handles_.back() != 0;
-  if (!submitted || now_ns < std::max(next_ping_ns_, arrival_ns_ + context_->ping_interval_ns)) return;
+  if (!runner_.submitted() || now_ns < std::max(next_ping_ns_, arrival_ns_ + context_->ping_interval_ns)) return;
   BeginStream();
   next_ping_ns_ = now_ns + context_->ping_interval_ns;
   exchange_->Write(": ping\n\n");

@@ -1,12 +1,12 @@
 // One HTTP request for generated text, from its body to the last byte of its answer. api/chat/conversation.h parses the
-// body and api/chat/answer.h writes the answer; this file manages the engine requests, one per prompt, their events and
-// their end.
+// body, api/chat/conversation_runner.h runs it in the engine, and api/chat/answer.h writes the answer; this file
+// connects them with the exchange.
 //
-// Thread rule: as in serve/calls/call.h, and the sinks run on the engine's delivery thread. The engine is never called
-// with the mutex held. Invariants: the exchange gets one answer or one error; when the request is over (answered,
-// failed, client gone), every running engine request has been cancelled. A sequence keeps its client's place until the
-// engine has ended it, also after the client has gone; places of sequences that never reached the engine are released
-// before the answer. The body of a request that may move is kept, and counted, until the request is over.
+// Thread rule: as in serve/calls/call.h, and the engine's events arrive on its delivery thread. The engine is never
+// called with the mutex held. Invariants: the exchange gets one answer or one error; when the request is over
+// (answered, failed, client gone), every running engine request has been cancelled. A sequence keeps its client's place
+// until the engine has ended it, also after the client has gone; places of sequences that never reached the engine are
+// released before the answer. The body of a request that may move is kept, and counted, until the request is over.
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include "api/apis.h"
 #include "api/chat/answer.h"
 #include "api/chat/conversation.h"
+#include "api/chat/conversation_runner.h"
 #include "base/body_limits.h"
 #include "base/clock.h"
 #include "http/body.h"
@@ -61,7 +62,7 @@ struct Caller {
   std::string owner;                  // the owner, who may read the request's schedule; empty: all clients may
 };
 
-class Generation final : public Call {
+class Generation final : public Call, public api::ConversationRunner::User {
  public:
   // `created` 0 and `arrival_ns` -1: now; other values are from the replica where the request began.
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
@@ -92,7 +93,7 @@ class Generation final : public Call {
   Result<std::vector<std::vector<TokenLogprob>>> LogprobsOf(size_t tokens, DurationNs timeout_ns);
   // Waits for the first token; false if none arrives within the time.
   bool WaitForToken(DurationNs timeout_ns);
-  // Sets where the request continues; call before the sink receives that it has left.
+  // Sets where the request continues; call before the engine reports that it has left.
   void MovedTo(std::string url, std::string ticket);
   // Records a failed move of the request; 0: none.
   void MoveFailed(TimeNs now_ns) { move_failed_ns_.store(now_ns); }
@@ -101,8 +102,6 @@ class Generation final : public Call {
   Status GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence);
 
  private:
-  class PromptSink;
-
   void Work() override;
   void WhileWaiting(TimeNs now_ns) override;  // pings
   void AnswerError(const Status& status) override;
@@ -116,9 +115,14 @@ class Generation final : public Call {
   void KeepBody(std::string_view text);  // or sets cannot_move_ to the reason
   Status TakePlaces(int64_t sequences);
   void Submit(std::vector<Request> requests);
-  void OnDelta(size_t prompt, const TokenDelta& delta);
-  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows);
-  void OnDone(size_t prompt, const Usage& usage);
+  // Runs `submit`, which submits one prompt, with the places of its sequences.
+  template <class SubmitOne>
+  Result<RequestHandle> WithPlaces(size_t prompt, int32_t sequences, SubmitOne submit);
+  void OnDelta(size_t prompt, const TokenDelta& delta) override;
+  void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) override;
+  void OnDone(size_t prompt, const Usage& usage) override;
+  void Write(size_t prompt, const TokenDelta& delta);
+  void Finish(size_t prompt, const Usage& usage);
   std::string Schedule() const;  // JSON; empty: not requested
   void Left();
   // Call with the mutex held.
@@ -134,10 +138,12 @@ class Generation final : public Call {
   const bool came_;       // the request began at another replica
   int64_t created_;       // Unix seconds
   std::atomic<TimeNs> move_failed_ns_{0};
+  api::ConversationRunner runner_;
+  // By prompt: the places of its running sequences, used by the thread that submits it, then by the delivery thread.
+  std::vector<http::ClientCounts::Places> in_engine_;
 
   // Guarded by the mutex.
-  std::optional<api::Answer> answer_;   // set before the first submit
-  std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
+  std::optional<api::Answer> answer_;  // set before the first submit
   bool stream_ = false, stream_begun_ = false;
   std::string cannot_move_;           // the reason; empty: it can move
   http::Body body_;                   // kept for a move

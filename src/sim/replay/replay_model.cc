@@ -122,11 +122,12 @@ class ModelRun {
     core::ReplicaParts parts;
     parts.executor = &executor;
     parts.clock = &clock_;
-    parts.sink = &watcher;
     if (drafting) parts.drafts = &drafts;
+    core::EventFanOut events;
+    events.Add(&watcher);
     std::optional<core::RecordingSink> recording;
-    if (recorder_ != nullptr)
-      parts.sink = &recording.emplace(recorder_, &watcher, [&replica] { return replica->loop().Stats(); });
+    if (recorder_ != nullptr) events.Add(&recording.emplace(recorder_, [&replica] { return replica->loop().Stats(); }));
+    parts.sink = &events;
     parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) {
       return KeyOf(handle, choice, block);
     };

@@ -54,6 +54,41 @@ TEST(StepEvents, RecordHasTheItemsAndTimesOfItsStep) {
   EXPECT_EQ(h.scheduled()[1].prompt_tokens, 5);
 }
 
+// A sink that notes its name when it receives events.
+class Named final : public EventSink {
+ public:
+  Named(char name, bool reads_tokens, std::string* received)
+      : name_(name), reads_tokens_(reads_tokens), received_(*received) {}
+  bool wants_tokens() const override { return reads_tokens_; }
+  void OnStep(const StepEvents&) override { received_ += name_; }
+
+ private:
+  const char name_;
+  const bool reads_tokens_;
+  std::string& received_;
+};
+
+TEST(EventFanOut, EverySinkReceivesEachPassInTheOrderOfAdding) {
+  std::string received;
+  Named a('a', false, &received), b('b', false, &received);
+  EventFanOut events;
+  events.Add(&a);
+  events.Add(&b);
+  events.OnStep(StepEvents());
+  events.OnStep(StepEvents());
+  EXPECT_EQ(received, "abab");
+}
+
+TEST(EventFanOut, TokensAreWantedIfOneSinkReadsThem) {
+  std::string received;
+  Named without('a', false, &received), with('b', true, &received);
+  EventFanOut events;
+  events.Add(&without);
+  EXPECT_FALSE(events.wants_tokens());
+  events.Add(&with);
+  EXPECT_TRUE(events.wants_tokens());
+}
+
 TEST(StepEvents, RecordOfAFailedStepIsNotOk) {
   HarnessConfig config;
   config.faults = {{1}};
