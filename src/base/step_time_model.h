@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "base/units.h"
 
@@ -57,6 +58,10 @@ class StepTimeModel {
     return stage == 0 ? StepTimeNs(shape) : 0;
   }
   virtual DurationNs SendTimeNs(const StepShape&) const { return 0; }
+
+  // How far `most`, the largest value of each queried field, exceeds the measured range: "" (within it, or the model is
+  // not measured) or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x beyond)".
+  virtual std::string Extrapolation(const StepShape& /*most*/) const { return ""; }
 };
 
 }  // namespace tactus

@@ -98,9 +98,6 @@ class CostModel : public StepTimeModel {
   virtual std::string Describe() const = 0;
   // The parts of a step's time; they add up to StepTimeNs, except for rounding.
   virtual std::vector<StepPart> StepParts(const StepShape& shape) const = 0;
-  // How far a run exceeded the measured range: "" or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x
-  // beyond)". `most` holds the largest value of each queried field.
-  virtual std::string Extrapolation(const StepShape& most) const = 0;
   virtual int64_t max_model_len() const = 0;  // of the model's config, or Deployment::context
   // For MFU and MBU: arithmetic and memory traffic of a step (whole replica), and the peaks of all its devices.
   virtual double StepFlops(const StepShape& shape) const = 0;

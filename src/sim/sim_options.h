@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/step_tables/step_table.h"
 #include "sim/simulator/simulator.h"
 #include "sim/workload/offered_load.h"
 #include "sim/workload/slo_mix.h"
@@ -231,10 +232,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
 // Everything that a simulation consists of, kept together because the configuration points into it.
 struct SimSetup {
   SimulationConfig config;
-  std::shared_ptr<const StepTimeModel> step_time;
-  std::shared_ptr<const cost::CostModel> cost;  // null with a measured profile
-  std::string cost_text;                        // the source of step times
-  int64_t kv_bytes_per_token = 0;               // 0: unknown
+  std::shared_ptr<const StepTimeModel> step_time;    // `profile` if there is one, else `cost`
+  std::shared_ptr<const cost::StepProfile> profile;  // null: no measured profile
+  std::shared_ptr<const cost::CostModel> cost;       // null: only a measured profile
+  std::string cost_text;                             // the source of step times
+  int64_t kv_bytes_per_token = 0;                    // 0: unknown
   std::unique_ptr<WorkloadStream> workload;
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // a fresh stream of the same workload, for
                                                                            // another run

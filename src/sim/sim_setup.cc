@@ -60,9 +60,9 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
                                          Printable(o.cost_scale), Printable(o.cost)),
                              "cost-scale");
     }
-    TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
-    setup->notes.push_back(setup->cost_text = profile->Describe());
-    setup->step_time = std::move(profile);
+    TACTUS_ASSIGN_OR_RETURN(setup->profile, cost::LoadStepProfile(o.cost));
+    setup->notes.push_back(setup->cost_text = setup->profile->Describe());
+    setup->step_time = setup->profile;
     if (o.model.empty() && o.device.empty()) {
       if (o.override_context == 0) return Status();
       return InvalidArgument("--override-context needs --model: with only a step profile give --max-model-len",
@@ -447,8 +447,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   SimulationConfig& c = setup.config;
   c.step_time = setup.step_time.get();
   c.meter = setup.cost.get();
-  const auto* profile = dynamic_cast<const cost::StepProfile*>(c.step_time);
-  TACTUS_ASSIGN_OR_RETURN(c.step_spread, ParseStepNoise(o.step_noise, profile, o.cost));
+  TACTUS_ASSIGN_OR_RETURN(c.step_spread, ParseStepNoise(o.step_noise, setup.profile.get(), o.cost));
   if (c.step_spread.any()) {
     setup.notes.push_back(fmt::format("step times vary by {} (standard deviation; the cost is the median)",
                                       cost::SpreadText(c.step_spread)));

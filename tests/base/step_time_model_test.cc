@@ -25,6 +25,7 @@ TEST(StepTimeModel, OneStageTakesTheWholeStep) {
   EXPECT_EQ(model.StageTimeNs(shape, 1), 0);
   EXPECT_EQ(model.SendTimeNs(shape), 0);
   EXPECT_EQ(model.tile_tokens(), 1);
+  EXPECT_EQ(model.Extrapolation(shape), "") << "it is not measured";
 }
 
 struct Linear final : StepTimeModel {

@@ -137,7 +137,7 @@ SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
 # Districts whose code knows schedulers. `none` is a value of many options.
 POLICY_NAME_MODULES = ("core", "engine", "sim", "serve", "cli")
-POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
+POLICY_ROW = re.compile(r'^TACTUS_\w+\((?:\w+, )?"([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
 # Files in which a name also has another meaning.
 OTHER_MEANINGS = {"sim/workload/workload.cc": '"random"'}  # a workload

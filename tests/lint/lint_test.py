@@ -65,8 +65,8 @@ class Rules(unittest.TestCase):
 
     def test_policy_names(self):
         named = lint.policy_names(
-            '// of rows\nTACTUS_ORDER("fcfs", MakeFcfs, "the \'rank\'")\nTACTUS_PRESET("no-preempt",'
-            ' "fcfs",\nTACTUS_BUDGET("none", Make, "")\n'
+            '// of rows\nTACTUS_CHOICE(Order, "fcfs", MakeFcfs, "the \'rank\'")\nTACTUS_PRESET("no-preempt",'
+            ' "fcfs",\nTACTUS_CHOICE(Budget, "none", Make, "")\n'
         )
         for line in ('if (c.order == "fcfs") {', 'return "no-preempt" != preset;', 'learns = name == "history";'):
             self.assertTrue(named.search(line), line)

@@ -185,11 +185,7 @@ int ReplayModel(const SimReplayOptions& o, core::RunRecorder* recorder, const re
   auto replay = sim::ReplayWithModel(o.file, *model->step_time, recorder);
   if (!replay.ok()) return FailReplay(replay.status());
   replay->most.chunks = {&replay->most_chunk, 1};
-  std::string beyond;
-  if (const auto* profile = dynamic_cast<const cost::StepProfile*>(model->step_time.get()))
-    beyond = profile->Extrapolation(replay->most);
-  if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get()))
-    beyond = cost->Extrapolation(replay->most);
+  const std::string beyond = model->step_time->Extrapolation(replay->most);
   if (!beyond.empty()) std::fprintf(stderr, "outside the measured range: %s\n", beyond.c_str());
   Json result = {{"recorded", RecordedJson(replay->recorded)},
                  {"step_time",

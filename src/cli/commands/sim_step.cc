@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "cli/commands/sim_commands.h"
 #include "cli/search/sim_cases.h"
-#include "cost/step_tables/step_table.h"
 
 namespace tactus::cli {
 namespace {
@@ -91,9 +90,8 @@ Json StepJson(const sim::SimSetup& setup, const StepShape& shape) {
             {"decodes", shape.decodes},
             {"decode_context_tokens", shape.decode_context_tokens},
             {"step_ms", ns * 1e-6}};
-  const auto* profile = dynamic_cast<const cost::StepProfile*>(setup.step_time.get());
   for (const char* name : {"parts", "kinds", "mfu", "mbu"}) j[name] = nullptr;
-  if (profile == nullptr && setup.cost != nullptr) {
+  if (setup.profile == nullptr) {
     Json parts = Json::array();
     std::map<std::string, double> kinds;
     for (const cost::StepPart& part : setup.cost->StepParts(shape)) {
@@ -105,7 +103,7 @@ Json StepJson(const sim::SimSetup& setup, const StepShape& shape) {
     j["mfu"] = setup.cost->StepFlops(shape) / (setup.cost->peak_flops() * ns * 1e-9);
     j["mbu"] = setup.cost->StepBytes(shape) / (setup.cost->peak_bandwidth() * ns * 1e-9);
   }
-  const std::string beyond = profile != nullptr ? profile->Extrapolation(shape) : setup.cost->Extrapolation(shape);
+  const std::string beyond = setup.step_time->Extrapolation(shape);
   j["extrapolation"] = beyond.empty() ? Json(nullptr) : Json(beyond);
   return j;
 }

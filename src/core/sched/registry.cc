@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <variant>
 
 #include "core/sched/choices.h"
 #include "core/sched/class_shares.h"
@@ -12,70 +14,29 @@ namespace tactus::core {
 namespace {
 
 template <class T>
-struct Entry {
+using Maker = std::unique_ptr<T> (*)(const SchedulerLimits&);
+// In the order of Choice.
+using AnyMaker =
+    std::variant<Maker<Order>, Maker<Admission>, Maker<Composition>, Maker<Budget>, Maker<Preemption>, Maker<Gate>>;
+template <class T>
+constexpr Choice kChoiceOf = static_cast<Choice>(AnyMaker(Maker<T>()).index());
+static_assert(kChoiceOf<Order> == Choice::kOrder && kChoiceOf<Admission> == Choice::kAdmission &&
+              kChoiceOf<Composition> == Choice::kComposition && kChoiceOf<Budget> == Choice::kBudget &&
+              kChoiceOf<Preemption> == Choice::kPreemption && kChoiceOf<Gate> == Choice::kGate);
+
+// A row of choices.def. The type of `make` states the choice.
+struct Row {
   const char* name;
-  std::unique_ptr<T> (*make)(const SchedulerLimits&);
+  AnyMaker make;
   const char* help;
   const KnobList* knobs = nullptr;
 };
 
-#define TACTUS_ORDER(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-#define TACTUS_ADMISSION(...)
-#define TACTUS_COMPOSITION(...)
-#define TACTUS_BUDGET(...)
-#define TACTUS_PREEMPTION(...)
-#define TACTUS_GATE(...)
-constexpr Entry<Order> kOrders[] = {
+#define TACTUS_CHOICE(interface, name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
+constexpr Row kRows[] = {
 #include "core/sched/choices.def"
 };
-#undef TACTUS_ORDER
-#undef TACTUS_ADMISSION
-#define TACTUS_ORDER(...)
-#define TACTUS_ADMISSION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-constexpr Entry<Admission> kAdmissions[] = {
-#include "core/sched/choices.def"
-};
-#undef TACTUS_ADMISSION
-#undef TACTUS_COMPOSITION
-#define TACTUS_ADMISSION(...)
-#define TACTUS_COMPOSITION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-constexpr Entry<Composition> kCompositions[] = {
-#include "core/sched/choices.def"
-};
-#undef TACTUS_COMPOSITION
-#undef TACTUS_BUDGET
-#define TACTUS_COMPOSITION(...)
-#define TACTUS_BUDGET(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-constexpr Entry<Budget> kBudgets[] = {
-#include "core/sched/choices.def"
-};
-#undef TACTUS_BUDGET
-#undef TACTUS_PREEMPTION
-#define TACTUS_BUDGET(...)
-#define TACTUS_PREEMPTION(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-constexpr Entry<Preemption> kPreemptions[] = {
-#include "core/sched/choices.def"
-};
-#undef TACTUS_PREEMPTION
-#undef TACTUS_GATE
-#define TACTUS_PREEMPTION(...)
-#define TACTUS_GATE(name, make, help, ...) {name, make, help __VA_OPT__(, &__VA_ARGS__)},
-constexpr Entry<Gate> kGates[] = {
-#include "core/sched/choices.def"
-};
-#undef TACTUS_ORDER
-#undef TACTUS_ADMISSION
-#undef TACTUS_COMPOSITION
-#undef TACTUS_BUDGET
-#undef TACTUS_PREEMPTION
-#undef TACTUS_GATE
-
-template <class T, size_t N>
-std::vector<ChoiceInfo> InfosOf(const Entry<T> (&entries)[N]) {
-  std::vector<ChoiceInfo> infos;
-  for (const Entry<T>& e : entries) infos.push_back({e.name, e.help, e.knobs});
-  return infos;
-}
+#undef TACTUS_CHOICE
 
 template <class Infos>
 std::string NamesOf(const Infos& infos) {
@@ -84,17 +45,18 @@ std::string NamesOf(const Infos& infos) {
   return names;
 }
 
-template <class T, size_t N>
-Status Make(const Entry<T> (&entries)[N], const char* choice, const std::string& name, const SchedulerLimits& limits,
-            std::unique_ptr<T>* out) {
+template <class T>
+Status Make(const std::string& name, const SchedulerLimits& limits, std::unique_ptr<T>* out) {
   if (*out != nullptr) return Status();  // injected
-  for (const Entry<T>& e : entries) {
-    if (name == e.name) {
-      *out = e.make(limits);
-      return Status();
-    }
+  for (const Row& row : kRows) {
+    const auto* const make = std::get_if<Maker<T>>(&row.make);
+    if (make == nullptr || name != row.name) continue;
+    *out = (*make)(limits);
+    return Status();
   }
-  return InvalidArgument(fmt::format("unknown {} '{}'; known: {}", choice, name, NamesOf(entries)), choice);
+  const char* const choice = NameOf(kChoiceOf<T>);
+  return InvalidArgument(fmt::format("unknown {} '{}'; known: {}", choice, name, NamesOf(Values(kChoiceOf<T>))),
+                         choice);
 }
 
 }  // namespace
@@ -109,26 +71,17 @@ bool ChoiceInfo::Declares(const KnobDeclaration& knob) const {
 }
 
 const std::vector<PresetInfo>& Presets() {
-// After the starvation bound a row may have the only predictor allowed, and values of knobs.
-#define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, ...) \
-  {name, order, admission, composition, budget, preemption, tokens, source, help, __VA_ARGS__},
-#define TACTUS_SEARCH(...)
+#define TACTUS_PRESET(...) {__VA_ARGS__},
   static const std::vector<PresetInfo> kPresets = {
 #include "core/sched/policies.def"
   };
 #undef TACTUS_PRESET
-#undef TACTUS_SEARCH
   return kPresets;
 }
 
 const std::vector<SearchInfo>& Searches() {
-#define TACTUS_PRESET(...)
-#define TACTUS_SEARCH(name, help) {name, help},
   static const std::vector<SearchInfo> kSearches = {
-#include "core/sched/policies.def"
-  };
-#undef TACTUS_PRESET
-#undef TACTUS_SEARCH
+      {"oracle", "the best of all of these and of orders found by search, with knowledge of every request (slow)"}};
   return kSearches;
 }
 
@@ -140,8 +93,11 @@ const SearchInfo* FindSearch(const std::string& name) {
 }
 
 const std::vector<ChoiceInfo>& Values(Choice choice) {
-  static const std::vector<ChoiceInfo> kInfos[] = {InfosOf(kOrders),  InfosOf(kAdmissions),  InfosOf(kCompositions),
-                                                   InfosOf(kBudgets), InfosOf(kPreemptions), InfosOf(kGates)};
+  static const auto kInfos = [] {
+    std::array<std::vector<ChoiceInfo>, std::size(kAllChoices)> infos;
+    for (const Row& row : kRows) infos[row.make.index()].push_back({row.name, row.help, row.knobs});
+    return infos;
+  }();
   return kInfos[static_cast<size_t>(choice)];
 }
 
@@ -196,7 +152,7 @@ bool AnyPassesQueue(const SchedulerConfig& config) {
     NoteLayout notes, client_notes;
     limits.notes = &notes;
     limits.client_notes = &client_notes;
-    return !gate.empty() && Make(kGates, "gate", gate, limits, &made).ok() && !made->LimitsQueue();
+    return !gate.empty() && Make(gate, limits, &made).ok() && !made->LimitsQueue();
   };
   const auto& classes = config.limits.classes;
   return passes(config.gate) ||
@@ -209,18 +165,17 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
   c.limits.client_notes = &choices->client_notes;
   ChoiceTraits traits;
   c.limits.asked_step_times = &traits.wants_step_time;
-  TACTUS_RETURN_IF_ERROR(Make(kOrders, NameOf(Choice::kOrder), c.order, c.limits, &choices->order));
+  TACTUS_RETURN_IF_ERROR(Make(c.order, c.limits, &choices->order));
   choices->order = WithClassShares(c.limits, std::move(choices->order));
-  TACTUS_RETURN_IF_ERROR(Make(kAdmissions, NameOf(Choice::kAdmission), c.admission, c.limits, &choices->admission));
-  TACTUS_RETURN_IF_ERROR(
-      Make(kCompositions, NameOf(Choice::kComposition), c.composition, c.limits, &choices->composition));
-  TACTUS_RETURN_IF_ERROR(Make(kBudgets, NameOf(Choice::kBudget), c.budget, c.limits, &choices->budget));
-  TACTUS_RETURN_IF_ERROR(Make(kPreemptions, NameOf(Choice::kPreemption), c.preemption, c.limits, &choices->preemption));
-  TACTUS_RETURN_IF_ERROR(Make(kGates, NameOf(Choice::kGate), c.gate, c.limits, &choices->gate));
+  TACTUS_RETURN_IF_ERROR(Make(c.admission, c.limits, &choices->admission));
+  TACTUS_RETURN_IF_ERROR(Make(c.composition, c.limits, &choices->composition));
+  TACTUS_RETURN_IF_ERROR(Make(c.budget, c.limits, &choices->budget));
+  TACTUS_RETURN_IF_ERROR(Make(c.preemption, c.limits, &choices->preemption));
+  TACTUS_RETURN_IF_ERROR(Make(c.gate, c.limits, &choices->gate));
   choices->class_gates.clear();
   for (const ServiceClass& of : c.limits.classes) {
     std::unique_ptr<Gate>& gate = choices->class_gates.emplace_back();
-    if (!of.gate.empty()) TACTUS_RETURN_IF_ERROR(Make(kGates, NameOf(Choice::kGate), of.gate, c.limits, &gate));
+    if (!of.gate.empty()) TACTUS_RETURN_IF_ERROR(Make(of.gate, c.limits, &gate));
   }
   choices->gate->Describe(&traits);
   for (const auto& gate : choices->class_gates) {

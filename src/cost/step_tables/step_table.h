@@ -46,8 +46,6 @@ class StepProfile : public StepTimeModel {
   virtual const std::map<std::string, std::string>& remarks() const = 0;  // "model", "device", ... from the file's head
   // "48 rows: steps of up to 512 prefill tokens, ...; median error 2.1 % (left out 3.0 %)".
   virtual std::string Describe() const = 0;
-  // How far `most` (largest value of each queried field) is beyond the measured range; "" if within.
-  virtual std::string Extrapolation(const StepShape& most) const = 0;
 };
 
 // Also reads plain tables (step_lookup.h), recognised by their header. kNotFound: no such file; kDataLoss: an

@@ -4,7 +4,6 @@
 
 #include "base/hash.h"
 #include "cost/cost_model.h"
-#include "cost/step_tables/step_table.h"
 #include "sim/simulator/simulator_impl.h"
 
 namespace tactus::sim {
@@ -49,11 +48,8 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   return out;
 }
 
-// How far the requested step times exceed the measured range: the profile's range if a profile is used, even if a cost
-// model serves as the meter.
-std::string Extrapolation(const SimulationConfig& config, const std::vector<const SimExecutorFigures*>& all) {
-  const auto* profile = dynamic_cast<const cost::StepProfile*>(config.step_time);
-  if (profile == nullptr && config.meter == nullptr) return "";
+// How far the requested step times exceed the measured range.
+std::string Extrapolation(const StepTimeModel& model, const std::vector<const SimExecutorFigures*>& all) {
   ChunkShape chunk;
   StepShape most;
   for (const SimExecutorFigures* f : all) {
@@ -64,7 +60,7 @@ std::string Extrapolation(const SimulationConfig& config, const std::vector<cons
     most.logit_rows = std::max(most.logit_rows, f->most_logit_rows);
   }
   if (chunk.tokens > 0) most.chunks = {&chunk, 1};
-  return profile != nullptr ? profile->Extrapolation(most) : config.meter->Extrapolation(most);
+  return model.Extrapolation(most);
 }
 
 }  // namespace
@@ -142,7 +138,7 @@ RunResult Simulation::Outcome() const {
     f.mbu = bytes / (s.config.meter->peak_bandwidth() * device_s);
   }
   f.bubbles = Bubbles(figures);
-  f.extrapolation = Extrapolation(s.config, figures);
+  f.extrapolation = Extrapolation(*s.config.step_time, figures);
   f.clipped_prompts = s.clipped_prompts;
   f.cut_outputs = s.cut_outputs;
   f.rows_dropped = s.workload.rows_dropped();

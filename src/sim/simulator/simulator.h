@@ -33,7 +33,7 @@ struct SimulationConfig {
   core::SchedulerConfig scheduler;
   std::function<core::InjectedChoices()> injected;  // called once per replica; null: none
   const StepTimeModel* step_time = nullptr;         // must outlive the simulation
-  const cost::CostModel* meter = nullptr;           // flops, bytes, extrapolation; may be null
+  const cost::CostModel* meter = nullptr;           // flops and bytes; may be null
   cost::StepSpread step_spread;                     // variation of step times around step_time; zeros: none
   std::string model_name = "model";
   bool prefix_caching = true;

@@ -48,7 +48,7 @@ TEST(PoliciesPage, ShowsTheExampleAsCompiled) {
   ASSERT_FALSE(file.empty());
   EXPECT_NE(page.find("```cpp\n" + file + "```"), std::string::npos);
   const std::string line =
-      "TACTUS_ORDER(\"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
+      "TACTUS_CHOICE(Order, \"shortest-prompt\", MakeShortestPromptOrder, \"the shortest prompt first\")\n";
   EXPECT_NE(Read("src/core/sched/choices.def").find(line), std::string::npos);
   EXPECT_NE(page.find("```cpp\n" + line + "```"), std::string::npos);
 }
