@@ -2,6 +2,7 @@
 simulate are fast; the others need the default model, whose answers they show."""
 
 import pathlib
+import shutil
 import unittest
 
 from server_process import default_model
@@ -36,6 +37,7 @@ class Simulated(unittest.TestCase):
 
 
 @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL is not set")
+@unittest.skipUnless(shutil.which("curl"), "there is no curl")
 class Served(unittest.TestCase):
     """Pages that serve the default model."""
 
