@@ -64,18 +64,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     if (fleet_keys_) {
       TACTUS_ASSIGN_OR_RETURN(fleet_, FleetApi::Make(options_, *fleet_keys_, clock_, log_));
     }
-    http::ServerOptions http;
-    http.host = options_.host;
-    http.port = static_cast<uint16_t>(options_.port);
-    http.max_connections = options_.max_connections;
-    http.max_connections_per_client = options_.max_connections_per_client;
-    http.max_body_bytes = options_.max_body.bytes;
-    http.max_body_total_bytes = options_.max_body_total.bytes;
-    http.idle_timeout_ns = options_.idle_timeout.ns;
-    http.body_timeout_ns = options_.read_timeout.ns;
-    http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
-    http.write_timeout_ns = options_.write_timeout.ns;
-    TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+    TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http::ServerOptionsOf(options_, 1), this, clock_));
     hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
     server_->Start();
     return Status();
@@ -515,12 +504,9 @@ std::string ApiServerImpl::HttpMetrics() const {
 }  // namespace
 
 Status ApiServer::Check(const ServeOptions& options) {
-  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
-  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
-  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  TACTUS_RETURN_IF_ERROR(http::CheckServingOptions(options));
   TACTUS_RETURN_IF_ERROR(FileApi::Check(options));
-  if (!options.kv_secret_file.empty()) return ReadFleetSecret(options.kv_secret_file).status();
-  if (options.hand_over_to.empty()) return Status();
+  if (options.hand_over_to.empty() || !options.kv_secret_file.empty()) return Status();
   return InvalidArgument("--hand-over-to needs the fleet's secret; give --kv-secret-file too", "hand-over-to");
 }
 

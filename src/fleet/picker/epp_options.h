@@ -4,26 +4,23 @@
 #include <cstdint>
 #include <string>
 
-#include "base/body_limits.h"
 #include "fleet/router/router_options.h"
+#include "http/serving_options.h"
 #include "tactus/option_fields.h"
 
 namespace tactus::fleet {
 
-struct EppOptions {
+struct EppOptions : http::ListenOptions {
   FleetOptions fleet;
-  std::string host = "127.0.0.1";
   int64_t grpc_port = 9002, health_port = 9003, metrics_port = 9090;  // 0: any free port, printed at start
   std::string tls_cert, tls_key;
   std::string body_mode = "full-duplex";
   int64_t fallbacks = 0;
   int64_t max_requests_per_replica = 0;
-  BytesText max_body{int64_t{16} << 20};
-  BytesText max_body_total{int64_t{1} << 30};
   DurationText body_timeout{75'000'000'000};  // longer than a gateway's own timeout, which applies to its client
-  DurationText shutdown_timeout{30'000'000'000};
 
-  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes}; }
+  EppOptions() { max_body_total.bytes = int64_t{1} << 30; }
+
   // Memory that requests may use: gRPC's messages and the bodies made of them, and the parsed values of the largest
   // body.
   int64_t RequestBytes() const {
@@ -34,8 +31,8 @@ struct EppOptions {
   template <class V>
   void VisitFields(V& v) {
     fleet.VisitFields(v);
+    ListenOptions::VisitFields(v);
     v.Group("Endpoint picker");
-    v.Field("host", host, {.help = "address to listen on, with all three ports"});
     v.Field("grpc-port", grpc_port,
             {.min = 0, .max = 65535, .help = "port of the external processing service (gRPC); 0: any free one"});
     v.Field("health-port", health_port,
@@ -59,16 +56,10 @@ struct EppOptions {
              .min = 0,
              .max = 1 << 20,
              .help = "limit on requests in flight per ready replica; further ones get 429; 0: no limit"});
-    v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; a larger one gets 413"});
-    v.Field("max-body-total", max_body_total,
-            {.unit = "bytes",
-             .help = "limit on all bodies held until they are complete, and headers being read; further ones get 503"});
     v.Field("body-timeout", body_timeout,
             {.unit = "duration",
              .help = "longest time from a stream's beginning to the end of its request's body, if the picker waits for "
                      "it; then 408, or the stream's end if nothing has arrived; 0: no limit"});
-    v.Field("shutdown-timeout", shutdown_timeout,
-            {.unit = "duration", .help = "time for streams to finish after SIGTERM"});
   }
 };
 

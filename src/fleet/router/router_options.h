@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/body_limits.h"
+#include "http/serving_options.h"
 #include "tactus/option_fields.h"
 
 namespace tactus::fleet {
@@ -47,7 +47,7 @@ struct FleetOptions {
     v.Field(
         "replica-api-key", replica_api_key,
         {.help = "key that is sent to the replicas, with polls too; without --api-key, every client of the router can "
-                 "use them",
+                 "use them; without either key, the router passes on the keys of its clients",
          .secret = true});
     v.Field("seed", seed, {.min = 0, .help = "seed of randomized balancers"});
     v.Field("poll-interval", poll_interval,
@@ -70,23 +70,15 @@ struct FleetOptions {
 
 inline constexpr int64_t kFilesPerConnection = 2;  // the client's, and one to a replica
 
-struct RouterOptions {
+struct RouterOptions : http::ServingOptions {
   FleetOptions fleet;
-  std::string host = "127.0.0.1";
-  int64_t port = 8000;  // 0: any free port, printed at start
-  std::vector<std::string> api_key, allowed_origins, allowed_hosts;
-  std::string admin_key, kv_secret_file;
-  bool verbose = false;
+  std::string admin_key;
   DurationText rebalance_interval{500'000'000};
   int64_t retries = 2;
   double retry_budget = 0.2;
   DurationText hedge_after{0};
-  int64_t max_connections = 4096, max_connections_per_client = 0, max_streams_per_client = 2048;
-  BytesText max_body{int64_t{16} << 20}, max_body_total{int64_t{256} << 20};
-  DurationText request_timeout{600'000'000'000}, shutdown_timeout{30'000'000'000};
-  DurationText read_timeout{60'000'000'000}, write_timeout{30'000'000'000}, idle_timeout{75'000'000'000};
+  int64_t max_streams_per_client = 2048;
 
-  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes}; }
   // Memory limit of requests: bodies that are stored or being sent, the parsed values of the largest, and buffers of
   // streams.
   int64_t RequestBytes() const {
@@ -117,54 +109,19 @@ struct RouterOptions {
         {.unit = "duration",
          .help = "send a request to a second replica when the first has not answered for this time, and use the first "
                  "answer; 0: never"});
-    v.Field("request-timeout", request_timeout, {.unit = "duration", .help = "longest time that a request may take"});
-    v.Field("kv-secret-file", kv_secret_file,
-            {.help = "the fleet's secret, also known to its replicas: sequences then move between them, away from a "
-                     "drained one, and under llumnix from one that is short of memory; default: none; none moves"});
     v.Field("rebalance-interval", rebalance_interval,
-            {.unit = "duration", .help = "interval of the search for sequences that should move"});
+            {.unit = "duration",
+             .help = "interval of the search for sequences that should move between replicas (--kv-secret-file): away "
+                     "from a drained one, and under llumnix from one that is short of memory"});
+    ServingOptions::VisitFields(v);
     v.Group("Server");
-    v.Field("host", host, {.help = "address to listen on"});
-    v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free port"});
-    v.Field("verbose", verbose,
-            {.help = "log each replica that becomes ready during the start to standard error; else one line, and "
-                     "warnings"});
-    v.Field("api-key", api_key,
-            {.help = "key that clients must send as a bearer token; may be repeated; without it, keys of clients are "
-                     "passed to the replicas",
-             .secret = true});
     v.Field("admin-key", admin_key,
             {.help = "bearer token for /fleet/*; default: none; only this machine may use it", .secret = true});
-    v.Field("allowed-origins", allowed_origins,
-            {.help = "web origin that browsers may call from, or *; may be repeated"});
-    v.Field(
-        "allowed-hosts", allowed_hosts,
-        {.help = "host name that clients may call this server by, or *; may be repeated; default: loopback names when "
-                 "it listens there, else *"});
-    v.Field("max-connections", max_connections,
-            {.unit = "connections", .min = 1, .max = 1 << 20, .help = "most open connections; further ones get 503"});
-    v.Field("max-connections-per-client", max_connections_per_client,
-            {.unit = "connections",
-             .min = 0,
-             .max = 1 << 20,
-             .help = "most connections of one client address; further ones get 503; 0: half of --max-connections"});
     v.Field("max-streams-per-client", max_streams_per_client,
             {.unit = "requests",
              .min = 1,
              .max = 1 << 20,
              .help = "most requests in flight of one client (API key, or address without keys); more get 429"});
-    v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; a larger one gets 413"});
-    v.Field("max-body-total", max_body_total,
-            {.unit = "bytes", .help = "total size of bodies of unanswered requests; more get 503"});
-    v.Field("shutdown-timeout", shutdown_timeout,
-            {.unit = "duration", .help = "time for running requests to finish after SIGTERM"});
-    v.Field("read-timeout", read_timeout,
-            {.unit = "duration",
-             .help = "longest time that a client may take to send a request's body; headers have at most 15 s"});
-    v.Field("write-timeout", write_timeout,
-            {.unit = "duration", .help = "a client that accepts no bytes for this time counts as gone"});
-    v.Field("idle-timeout", idle_timeout,
-            {.unit = "duration", .help = "time that a connection stays open between requests"});
   }
 };
 

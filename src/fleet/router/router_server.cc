@@ -171,19 +171,8 @@ Status RouterServerImpl::Bind() {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));
     keys = FleetKeysOf(secret);
   }
-  http::ServerOptions http;
-  http.host = options_.host;
-  http.port = static_cast<uint16_t>(options_.port);
-  http.max_connections = options_.max_connections;
-  http.files_per_connection = kFilesPerConnection;
-  http.max_connections_per_client = options_.max_connections_per_client;
-  http.max_body_bytes = options_.max_body.bytes;
-  http.max_body_total_bytes = options_.max_body_total.bytes;
-  http.idle_timeout_ns = options_.idle_timeout.ns;
-  http.body_timeout_ns = options_.read_timeout.ns;
-  http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
-  http.write_timeout_ns = options_.write_timeout.ns;
-  TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+  const http::ServerOptions server = http::ServerOptionsOf(options_, kFilesPerConnection);
+  TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(server, this, clock_));
   hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
   TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
   TACTUS_ASSIGN_OR_RETURN(discovery_, Discovery::Create(options_.fleet, server_->loop(), *watch_, log_));
@@ -452,17 +441,10 @@ std::string RouterServerImpl::Metrics() const {
 }  // namespace
 
 Status RouterServer::Check(const RouterOptions& options) {
-  if (options.host.empty()) {
-    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
-                           "host");
-  }
-  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
+  TACTUS_RETURN_IF_ERROR(http::CheckServingOptions(options));
   if (!options.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options.admin_key));
-  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
-  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options.fleet));
-  TACTUS_RETURN_IF_ERROR(Discovery::Check(options.fleet));
-  return options.kv_secret_file.empty() ? Status() : ReadFleetSecret(options.kv_secret_file).status();
+  return Discovery::Check(options.fleet);
 }
 
 Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log,
