@@ -55,9 +55,9 @@ TEST(StepEvents, RecordHasTheItemsAndTimesOfItsStep) {
 }
 
 // A sink that notes its name when it receives events.
-class Named final : public EventSink {
+class NamedSink final : public EventSink {
  public:
-  Named(char name, bool reads_tokens, std::string* received)
+  NamedSink(char name, bool reads_tokens, std::string* received)
       : name_(name), reads_tokens_(reads_tokens), received_(*received) {}
   bool wants_tokens() const override { return reads_tokens_; }
   void OnStep(const StepEvents&) override { received_ += name_; }
@@ -70,7 +70,7 @@ class Named final : public EventSink {
 
 TEST(EventFanOut, EverySinkReceivesEachPassInTheOrderOfAdding) {
   std::string received;
-  Named a('a', false, &received), b('b', false, &received);
+  NamedSink a('a', false, &received), b('b', false, &received);
   EventFanOut events;
   events.Add(&a);
   events.Add(&b);
@@ -81,7 +81,7 @@ TEST(EventFanOut, EverySinkReceivesEachPassInTheOrderOfAdding) {
 
 TEST(EventFanOut, TokensAreWantedIfOneSinkReadsThem) {
   std::string received;
-  Named without('a', false, &received), with('b', true, &received);
+  NamedSink without('a', false, &received), with('b', true, &received);
   EventFanOut events;
   events.Add(&without);
   EXPECT_FALSE(events.wants_tokens());
