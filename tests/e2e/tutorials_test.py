@@ -28,10 +28,6 @@ def path_of(page):
     return DOCS / f"{page}.md"
 
 
-def page_test(page):
-    return lambda self: PageRun(path_of(page)).run()
-
-
 class Simulated(unittest.TestCase):
     """Pages that only simulate."""
 
@@ -42,9 +38,13 @@ class Served(unittest.TestCase):
     """Pages that serve the default model."""
 
 
-for case, pages in ((Simulated, SIMULATED), (Served, SERVED)):
+def add_tests(case, pages):
     for page in pages:
-        setattr(case, f"test_{pathlib.Path(page).name}", page_test(page))
+        setattr(case, f"test_{pathlib.Path(page).name}", lambda self, page=page: PageRun(path_of(page)).run())
+
+
+add_tests(Simulated, SIMULATED)
+add_tests(Served, SERVED)
 
 
 class Pages(unittest.TestCase):
