@@ -7,6 +7,7 @@
 
 extern "C" int pthread_create(pthread_t* /*thread*/, const pthread_attr_t* /*attributes*/, void* (* /*run*/)(void*),
                               void* /*argument*/) {
-  std::fputs("this test program started a thread; remove ONE_THREAD from its tactus_test() in CMakeLists.txt\n", stderr);
+  std::fputs("this test program started a thread; remove ONE_THREAD from its tactus_test() in CMakeLists.txt\n",
+             stderr);
   std::abort();
 }
