@@ -17,7 +17,7 @@ struct OpenedWeights {
   TensorSet tensors;  // of files; the source refers to it
   const TensorNames* names = &kHfTensorNames;
   std::unique_ptr<WeightSource> source;
-  ModelWeights weights;  // complete, with `storage`; under MatrixUse::kRows the matrices belong to the source
+  ModelWeights weights;  // under MatrixUse::kRows the values of matrices are read through the source alone
 };
 
 // `description` outlives the result. `dummy`: seeded random weights of the description's config, in f32 under

@@ -61,6 +61,14 @@ TEST(Loader, GgufWeightsAreViewsOfTheFile) {
   EXPECT_EQ(w.format, "f32 (11)");
 }
 
+TEST(Loader, TokenizerFieldsHaveTheModelsName) {
+  TempFolder folder;
+  test::GgufBuilder named = TinyGguf();
+  named.Text("general.name", "Phi-3 mini");
+  EXPECT_EQ(Describe(folder.Write("m.gguf", named.Build())).gguf_tokenizer.model_name, "Phi-3 mini");
+  EXPECT_EQ(Describe(folder.Write("phi-3.gguf", TinyGguf().Build())).gguf_tokenizer.model_name, "phi-3");
+}
+
 TEST(Loader, StorageOutlivesEverythingElse) {
   TempFolder folder;
   compute::MatrixView view;

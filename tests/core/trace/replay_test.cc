@@ -323,6 +323,8 @@ TEST_F(Replay, ImpossibleRecordsAreErrors) {
   EXPECT_EQ(answer(ByHand(header).Pass().Pass()), "not ended, 2 passes");
   EXPECT_EQ(answer(ByHand(header).Tag(TraceTag::kCancel).Varint(1)), "cut off or corrupt")
       << "a record outside any pass";
+  EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kStored).Varint(0).Varint(0)), "cut off or corrupt")
+      << "a record about an arrival before any arrival";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(static_cast<TraceTag>(99))), "cut off or corrupt") << "an unknown record";
   EXPECT_EQ(answer(ByHand(header).Pass().Tag(TraceTag::kCancel)), "cut off or corrupt") << "half a record";
   EXPECT_EQ(answer(ByHand(header).Pass(int64_t{1} << 60)), "not ended, 1 passes") << "the latest accepted time";
