@@ -117,6 +117,7 @@ class ModelRun {
     config.guesses = config.guesses && guessed;
     const bool drafting = config.max_draft_tokens > 0;
     TACTUS_ASSIGN_OR_RETURN(const auto replica, core::Replica::Create(std::move(config), std::move(services)));
+    step_times.DropUnread();
     LikeRecordedDrafts drafts(drafts_);
     Watcher watcher;
     core::ReplicaParts parts;

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/loop/harness.h"
+#include "core/trace/change_header.h"
 #include "sim/simulator.h"
 
 namespace tactus {
@@ -24,7 +25,8 @@ class LinearSteps final : public StepTimeModel {
 };
 
 // A recorded run with preemptions, shared prefixes and conversations.
-std::string Record(const StepTimeModel& model, const std::string& workload) {
+std::string Record(const StepTimeModel& model, const std::string& workload,
+                   const std::string& preset = "sarathi-serve") {
   const std::string path = ::testing::TempDir() + "replay_model_test.trace";
   auto spec = sim::ParseWorkload(workload);
   auto arrivals = sim::ParseArrivals("poisson", 6);
@@ -32,6 +34,7 @@ std::string Record(const StepTimeModel& model, const std::string& workload) {
   auto stream = sim::WorkloadStream::Open(*spec, *arrivals, 150, 7);
   EXPECT_TRUE(stream.ok());
   sim::SimulationConfig config;
+  config.scheduler.preset = preset;
   config.scheduler.limits.unlimited_steps = true;
   config.scheduler.limits.max_num_seqs = 16;
   config.scheduler.limits.max_model_len = 4096;
@@ -86,6 +89,17 @@ TEST(ReplayModel, ConversationsArePredictedToAStep) {
   EXPECT_NEAR(replay->predicted.ttft_ms.p50 / replay->measured.ttft_ms.p50, 1, 0.02);
   EXPECT_NEAR(replay->predicted.tbt_ms.mean / replay->measured.tbt_ms.mean, 1, 0.01);
   EXPECT_NEAR(replay->predicted.duration_s / replay->measured.duration_s, 1, 0.001);
+}
+
+TEST(ReplayModel, RecordingsOfEarlierProgramsArePredictedToo) {
+  const LinearSteps model(1);
+  const std::string path = Record(model, "chat", "tactus");
+  testing::RepeatStepTimesOfConstruction(path);
+  const auto replay = sim::ReplayWithModel(path, model);
+  std::remove(path.c_str());
+  ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+  EXPECT_TRUE(replay->recorded.identical());
+  EXPECT_EQ(replay->predicted.duration_s, replay->measured.duration_s);
 }
 
 TEST(ReplayModel, SlowerModelHasItsRatioAsError) {

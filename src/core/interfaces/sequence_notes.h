@@ -59,13 +59,13 @@ class NoteLayout {
     }
     return std::nullopt;
   }
-  // An object shared by the policies of the scheduler: one per type T, made on the first request.
-  template <class T>
-  std::shared_ptr<T> Shared() {
+  // An object shared by the policies of the scheduler: one per type T, constructed with the first request's arguments.
+  template <class T, class... Args>
+  std::shared_ptr<T> Shared(const Args&... args) {
     for (const Common& common : common_) {
       if (common.type == typeid(T)) return std::static_pointer_cast<T>(common.object);
     }
-    auto made = std::make_shared<T>();
+    auto made = std::make_shared<T>(args...);
     common_.push_back({typeid(T), made});
     return made;
   }

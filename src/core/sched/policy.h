@@ -118,6 +118,12 @@ struct SchedulerLimits {
                      "a choice that notes something about clients is made without SchedulerLimits::client_notes");
     return client_notes->Column<T>();
   }
+  // The T that the choices of the scheduler share, constructed from these limits by the first call.
+  template <class T>
+  std::shared_ptr<T> Shared() const {
+    TACTUS_CHECK_MSG(notes != nullptr, "a choice that shares a model is made without SchedulerLimits::notes");
+    return notes->Shared<T>(*this);
+  }
 };
 
 // Properties of the choices at start; combinations that cannot work are refused with the reason.

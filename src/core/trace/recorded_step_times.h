@@ -27,6 +27,8 @@ class RecordedStepTimes final : public StepTimeModel {
     answers_.pop_front();
     return answer;
   }
+  // A recording of an earlier program may have more times than the scheduler's construction reads today.
+  void DropUnread() { answers_.clear(); }
   int32_t tile_tokens() const override { return tile_tokens_; }
   bool ran_out() const { return ran_out_; }  // there were more calls than recorded times
   bool drained() const { return answers_.empty(); }

@@ -510,6 +510,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   if (!Learns(header.scheduler.predictor)) services.predictor = &recorded;
   if (header.step_tile_tokens > 0) services.step_time = &step_times;
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
+  step_times.DropUnread();
 
   ReplayExecutor executor(header, hooks);
   RecordedDraftSource drafts(hooks.drafts);

@@ -40,6 +40,22 @@ int64_t QuestionsOfARun(HarnessConfig c) {
   return model.asked;
 }
 
+// Times that the choices read while they are made.
+int64_t QuestionsAtStart(const std::string& preset, const std::string& order) {
+  const CountingModel model;
+  HarnessConfig c = PresetConfig(preset);
+  c.scheduler.order = order;
+  c.scheduler.limits.step_time = &model;
+  EXPECT_TRUE(Scheduler::TraitsOf(c.scheduler).ok());
+  return model.asked;
+}
+
+// The order alone reads as many times as the order, admission, composition and budget of the preset together.
+TEST(StepTimes, ChoicesOfTactusShareOneModel) {
+  EXPECT_GT(QuestionsAtStart("vllm", "promise"), 0);
+  EXPECT_EQ(QuestionsAtStart("tactus", ""), QuestionsAtStart("vllm", "promise"));
+}
+
 TEST(StepTimes, EveryPresetThatReadsStepTimesRequestsThem) {
   int readers = 0;
   for (const PresetInfo& preset : Presets()) {

@@ -32,7 +32,7 @@ int64_t MostTokens(const SchedulerLimits& limits) {
 class PromiseBudget final : public Budget {
  public:
   explicit PromiseBudget(const SchedulerLimits& limits)
-      : plain_(MakeTbtSloBudget(limits)), model_(limits), sizer_(limits, MostTokens(limits)) {}
+      : plain_(MakeTbtSloBudget(limits)), model_(limits.Shared<PromiseModel>()), sizer_(limits, MostTokens(limits)) {}
 
   void Describe(ChoiceTraits* traits) const override {
     plain_->Describe(traits);
@@ -41,15 +41,15 @@ class PromiseBudget final : public Budget {
   StepBudget Next(const StepView& view) override { return plain_->Next(view); }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
     if (!view.waiting.empty()) order->Start(view);
-    const PromiseModel::Step& step = model_.Update(view);
+    const PromiseModel::Step& step = model_->Update(view);
     if (!step.promises) return plain_->NextFor(view, order, builder);
     const int64_t best_effort = std::min<int64_t>(step.best_effort, sizer_.most());
     if (view.num_prefilling == 0 && view.waiting.empty()) return {sizer_.most(), sizer_.most()};
-    sizer_.CountDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
+    sizer_.CountDecodes(view, [&](SlotId slot) { return !model_->MayBeLeftOut(view, slot); });
     sizer_.CollectPrompts(view, order, builder, true);
     const int64_t largest = sizer_.Largest([&](DurationNs) {
       if (step.allowed_ns != kNever) return step.allowed_ns;
-      return std::max(model_.usual_gap_ns(),
+      return std::max(model_->usual_gap_ns(),
                       sizer_.decodes() == 0 ? 0 : kDecodeShare * sizer_.TimeOf(sizer_.decodes()));
     });
     const bool kv_is_short = sizer_.waiting_tokens() > step.free_tokens;
@@ -64,7 +64,7 @@ class PromiseBudget final : public Budget {
 
  private:
   const std::unique_ptr<Budget> plain_;
-  const PromiseModel model_;
+  const std::shared_ptr<PromiseModel> model_;
   StepSizer sizer_;
 };
 

@@ -29,7 +29,7 @@ constexpr size_t kHorizon = 128;
 class PromiseOrder final : public Order {
  public:
   explicit PromiseOrder(const SchedulerLimits& limits)
-      : model_(limits),
+      : model_(limits.Shared<PromiseModel>()),
         turn_(limits.slot_capacity),
         due_(limits.slot_capacity),
         broken_(limits.slot_capacity),
@@ -96,8 +96,8 @@ class PromiseOrder final : public Order {
   void Planned(const StepView& view, std::span<const StepItem> items) override {
     for (const StepItem& item : items) {
       // A start for a class's share does not count as one of those that wait for a turn.
-      if (view.seq.state[item.slot] != SeqState::kWaiting || model_.GoesFirstForShare(view, item.slot)) continue;
-      if (model_.OwnStandingOf(view, item.slot) != Standing::kKept) model_.Clock(view).turn_from = 0;
+      if (view.seq.state[item.slot] != SeqState::kWaiting || model_->GoesFirstForShare(view, item.slot)) continue;
+      if (model_->OwnStandingOf(view, item.slot) != Standing::kKept) model_->Clock(view).turn_from = 0;
     }
   }
 
@@ -105,7 +105,7 @@ class PromiseOrder final : public Order {
 
   bool ranks() const override { return true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
-    switch (model_.StandingOf(view, slot)) {
+    switch (model_->StandingOf(view, slot)) {
       case Standing::kTurn:
         return 0;
       case Standing::kKept:
@@ -157,11 +157,11 @@ class PromiseOrder final : public Order {
 
   Place PlaceOf(const StepView& view, SlotId slot) const {
     const int64_t arrival = view.seq.arrival_order[slot];
-    switch (model_.StandingOf(view, slot)) {
+    switch (model_->StandingOf(view, slot)) {
       case Standing::kTurn:
         return {Group::kTurn, 0, arrival};
       case Standing::kKept: {
-        const TimeNs by_ns = view.seq.state[slot] == SeqState::kDecode ? 0 : model_.DueOf(view, slot).by_ns;
+        const TimeNs by_ns = view.seq.state[slot] == SeqState::kDecode ? 0 : model_->DueOf(view, slot).by_ns;
         const bool beyond = walked_ && std::pair(by_ns, arrival) > horizon_;
         return {IsPutOff(slot) ? Group::kPutOff : beyond ? Group::kBeyond : Group::kChosen, by_ns, arrival};
       }
@@ -185,12 +185,12 @@ class PromiseOrder final : public Order {
     Filed& f = filed_[static_cast<size_t>(slot)];
     TACTUS_CHECK(f.queue == nullptr);
     f.entry = {0, view.seq.arrival_order[slot], slot, view.seq.known_committed[slot], kNever};
-    switch (model_.OwnStandingOf(view, slot)) {
+    switch (model_->OwnStandingOf(view, slot)) {
       case Standing::kTurn:
         f.queue = &turn_;
         break;
       case Standing::kKept: {
-        const PromiseModel::Due due = model_.DueOf(view, slot);
+        const PromiseModel::Due due = model_->DueOf(view, slot);
         f.entry.key = due.by_ns;
         f.entry.keep_by_ns = due.keep_by_ns;
         f.queue = &due_;
@@ -224,28 +224,28 @@ class PromiseOrder final : public Order {
   // Gives the oldest waiting broken or best-effort request its turn once none of them has started for turn_steps()
   // steps. Only one has its turn at a time.
   void MayBeginTurn(const StepView& view) {
-    StepId& from = model_.Clock(view).turn_from;
+    StepId& from = model_->Clock(view).turn_from;
     Queue::Cursor first_broken, first_rest;
     const Entry* broken = broken_.Next(&first_broken);
     const Entry* rest = rest_.Next(&first_rest);
-    if ((broken == nullptr && rest == nullptr) || !turn_.empty() || model_.Update(view).turn) {
+    if ((broken == nullptr && rest == nullptr) || !turn_.empty() || model_->Update(view).turn) {
       from = 0;
       return;
     }
     if (from == 0) from = view.step + 1;
-    if (view.step + 1 - from < model_.turn_steps()) return;
+    if (view.step + 1 - from < model_->turn_steps()) return;
     from = 0;
     const bool rest_is_older = broken == nullptr || (rest != nullptr && rest->arrival < broken->arrival);
     const SlotId oldest = rest_is_older ? rest->slot : broken->slot;
     Remove(oldest);
-    model_.Note(view, oldest).turn = true;
+    model_->Note(view, oldest).turn = true;
     File(view, oldest);
   }
 
   void Walk(const StepView& view) {
     ++walk_;
-    const PromiseModel::Step& step = model_.Update(view);
-    if (!due_.empty() || !broken_.empty()) model_.NotePromise(view);
+    const PromiseModel::Step& step = model_->Update(view);
+    if (!due_.empty() || !broken_.empty()) model_->NotePromise(view);
     prompts_.clear();
     chosen_.clear();
     Queue::Cursor cursor;
@@ -262,7 +262,7 @@ class PromiseOrder final : public Order {
     horizon_ = all ? std::pair(kNever, kNever) : std::pair(prompts_.back().entry.key, prompts_.back().entry.arrival);
     FileMissed(view);
     within_ = prompts_.size();
-    if (model_.Update(view).promises) MayBeginTurn(view);
+    if (model_->Update(view).promises) MayBeginTurn(view);
     cursor = {};
     for (const Entry* e = turn_.Next(&cursor); e != nullptr; e = turn_.Next(&cursor)) chosen_.push_back(e->slot);
     walked_ = true;
@@ -282,8 +282,8 @@ class PromiseOrder final : public Order {
     const size_t waiting = prompts_.size();
     for (const SlotId slot : view.running) {
       if (view.num_prefilling == 0) break;
-      if (view.seq.state[slot] != SeqState::kPrefill || model_.StandingOf(view, slot) != Standing::kKept) continue;
-      const PromiseModel::Due due = model_.DueOf(view, slot);
+      if (view.seq.state[slot] != SeqState::kPrefill || model_->StandingOf(view, slot) != Standing::kKept) continue;
+      const PromiseModel::Due due = model_->DueOf(view, slot);
       const int32_t left = view.seq.goal_tokens[slot] - view.seq.computed_planned[slot];
       prompts_.push_back({{due.by_ns, view.seq.arrival_order[slot], slot, left, due.keep_by_ns}, false});
     }
@@ -319,7 +319,7 @@ class PromiseOrder final : public Order {
     }
   }
 
-  const PromiseModel model_;
+  const std::shared_ptr<PromiseModel> model_;
   Queue turn_, due_, broken_, rest_;
   std::vector<double> weights_{1};  // by class; [0]: no class
   std::vector<Filed> filed_;        // [capacity]

@@ -33,8 +33,7 @@ PromiseModel::PromiseModel(const SchedulerLimits& limits)
       share_(static_cast<double>(limits.pipeline_steps) / (2.0 * limits.pipeline_steps - 1)),
       note_(limits.Note<PromiseNote>()),
       clock_(limits.ClientNote<PromiseClock>()),
-      shares_(limits),
-      step_(limits.notes->Shared<Step>()) {
+      shares_(limits) {
   if (model_ != nullptr) {
     const Pivot pivot = FindPivot(limits);
     best_token_ns_ = static_cast<double>(pivot.step_ns) / static_cast<double>(pivot.tokens);
@@ -120,7 +119,7 @@ void PromiseModel::ReadResult(const StepRecord& record, PromiseClock* clock) con
   clock->late = std::clamp(clock->late, 0.0, kMostLate);
 }
 
-void PromiseModel::OnPlanDone(const StepView& view, const StepPlan& plan) const {
+void PromiseModel::OnPlanDone(const StepView& view, const StepPlan& plan) {
   // With pipeline stages a step's time includes waits for other steps.
   if (model_ == nullptr || share_ < 1 || plan.prompt_items.empty()) return;
   const DurationNs ns = std::max<DurationNs>(1, model_->StepTimeNs(ShapeOf(plan, &chunks_)));
@@ -158,7 +157,7 @@ void PromiseModel::UpdateToken(const StepView& view, SlotId slot) const {
   note.token_ns = view.now_ns;
 }
 
-void PromiseModel::ChooseDue(const StepView& view) const {
+void PromiseModel::ChooseDue(const StepView& view) {
   left_out_.clear();
   size_t best_effort = 0;
   for (const SlotId slot : view.running) {
@@ -174,7 +173,7 @@ void PromiseModel::ChooseDue(const StepView& view) const {
   for (size_t i = 0; i < due; ++i) note_.At(view.notes, left_out_[i].second).due_in = view.step + 1;
 }
 
-void PromiseModel::Compute(const StepView& view, const ViewKey& key) const {
+void PromiseModel::Compute(const StepView& view, const ViewKey& key) {
   Step s;
   s.key = key;
   gaps_.clear();
@@ -222,12 +221,12 @@ void PromiseModel::Compute(const StepView& view, const ViewKey& key) const {
   if (least_ns != kNever) s.allowed_ns = ShareOf(view, least_ns);
   s.free_tokens = std::max<int64_t>(0, kv_tokens_ - held);
   if (given_back > 0) s.kv_token_ns = static_cast<double>(clock.step_ns) / given_back;
-  *step_ = s;
+  step_ = s;
   if (s.promises && model_ != nullptr) Size(view);
 }
 
-void PromiseModel::Size(const StepView& view) const {
-  Step& s = *step_;
+void PromiseModel::Size(const StepView& view) {
+  Step& s = step_;
   const DurationNs base_ns = TimeOf(s.promised, s.promised_context, 0);
   Clock(view).base_ns = base_ns;
   const DurationNs least_ns = TimeOf(s.promised, s.promised_context, kLeastTokens);

@@ -1,7 +1,7 @@
 // Shared by the order, admission, composition and budget of the tactus preset: whether a sequence's promises (its
-// objectives) can still be kept, and how long the step being planned may take for those that can. Each policy has its
-// own PromiseModel; all return the same, since everything is a function of the view (its results, notes and clock) and
-// of the limits.
+// objectives) can still be kept, and how long the step being planned may take for those that can. A scheduler has one
+// PromiseModel, which its choices share (SchedulerLimits::Shared). Everything in it is a function of the view (its
+// results, notes and clock) and of the limits.
 //
 // Standing, first to last:
 //   turn         it was passed over for too long, and goes first until its answer ends; or it goes first for its
@@ -90,7 +90,7 @@ class PromiseModel {
     return !view.seq.slo[slot].any() && !note.turn && note.due_in != view.step + 1;
   }
 
-  // --- the step being planned, computed once for all policies ---
+  // --- the step being planned, computed once per plan ---
   struct ViewKey {  // identifies the view that a Step was computed from
     StepId step = -1;
     TimeNs now_ns = -1;
@@ -110,22 +110,22 @@ class PromiseModel {
     int64_t free_tokens = 0;         // KV tokens free beside the running sequences,
     double kv_token_ns = 0;          // ... and time until those free one more, as they end; 0: unknown
   };
-  const Step& Update(const StepView& view) const {
+  const Step& Update(const StepView& view) {
     const ViewKey key{view.step,           view.now_ns,         view.running.size(),
                       view.waiting.size(), view.changes.size(), view.steps_in_flight};
-    if (step_->key != key) Compute(view, key);
-    return *step_;
+    if (step_.key != key) Compute(view, key);
+    return step_;
   }
   const StepTimeModel* model() const { return model_; }
   // Predicted time of a step of `decodes` over `decode_context` tokens in total, and one chunk behind `context`.
   DurationNs TimeOf(int64_t decodes, int64_t decode_context, int64_t chunk, int64_t context = 0) const;
 
   // Call once the plan is complete: records its predicted time.
-  void OnPlanDone(const StepView& view, const StepPlan& plan) const;
+  void OnPlanDone(const StepView& view, const StepPlan& plan);
   // A waiting sequence has an objective.
-  void NotePromise(const StepView& view) const {
+  void NotePromise(const StepView& view) {
     Clock(view).last_promise = view.step + 1;
-    step_->promises = true;
+    step_.promises = true;
   }
   PromiseClock& Clock(const StepView& view) const { return clock_.At(view.client_notes, 0); }
   PromiseNote& Note(const StepView& view, SlotId slot) const { return note_.At(view.notes, slot); }
@@ -139,9 +139,9 @@ class PromiseModel {
   DurationNs ShareOf(const StepView& view, DurationNs ns) const {
     return static_cast<DurationNs>(static_cast<double>(ns) * share_ / (1 + Clock(view).late));
   }
-  void Compute(const StepView& view, const ViewKey& key) const;
-  void Size(const StepView& view) const;
-  void ChooseDue(const StepView& view) const;
+  void Compute(const StepView& view, const ViewKey& key);
+  void Size(const StepView& view);
+  void ChooseDue(const StepView& view);
   static void UpdateFirstToken(DurationNs ttft_ns, DurationNs* p99_ns);
   void UpdateToken(const StepView& view, SlotId slot) const;
   void ReadResults(const StepView& view) const;
@@ -159,10 +159,11 @@ class PromiseModel {
   const NoteColumn<PromiseNote> note_;
   const NoteColumn<PromiseClock> clock_;
   const ClassShares shares_;
-  const std::shared_ptr<Step> step_;
-  mutable std::vector<DurationNs> gaps_;
-  mutable std::vector<ChunkShape> chunks_;
-  mutable std::vector<std::pair<StepId, SlotId>> left_out_;
+  Step step_;
+  // Scratch.
+  std::vector<DurationNs> gaps_;
+  std::vector<ChunkShape> chunks_;
+  std::vector<std::pair<StepId, SlotId>> left_out_;
 };
 
 inline constexpr Knob<int64_t> kPromiseTurn{

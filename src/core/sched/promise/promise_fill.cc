@@ -26,7 +26,7 @@ constexpr size_t kBacklog = 64;  // more waiting requests than this are a backlo
 
 class PromiseFill final : public Composition {
  public:
-  explicit PromiseFill(const SchedulerLimits& limits) : model_(limits) {
+  explicit PromiseFill(const SchedulerLimits& limits) : model_(limits.Shared<PromiseModel>()) {
     half_done_.reserve(static_cast<size_t>(limits.max_num_seqs));
     best_effort_.reserve(static_cast<size_t>(limits.max_num_seqs));
     chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
@@ -34,7 +34,7 @@ class PromiseFill final : public Composition {
   void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
 
   void Compose(StepContext& step) override {
-    const PromiseModel::Step& now = model_.Update(step.view);
+    const PromiseModel::Step& now = model_->Update(step.view);
     if (!now.promises) {
       step.RunDecodes();
       step.RunPrefills(false);
@@ -44,7 +44,7 @@ class PromiseFill final : public Composition {
     best_effort_.clear();
     for (const SlotId slot : step.RunningByArrival()) {
       if (!step.IsDecode(slot)) continue;
-      if (!model_.MayBeLeftOut(step.view, slot)) {
+      if (!model_->MayBeLeftOut(step.view, slot)) {
         RunOne(step, slot);
       } else if (step.view.seq.Plannable(slot)) {
         best_effort_.push_back(slot);
@@ -55,12 +55,12 @@ class PromiseFill final : public Composition {
     LimitBestEffort(step, now);
     RunBestEffort(step);
     RunPrompts(step, Standing::kBestEffort);
-    model_.OnPlanDone(step.view, step.plan.step());
+    model_->OnPlanDone(step.view, step.plan.step());
   }
 
  private:
   void RunOne(StepContext& step, SlotId slot) {
-    if (step.plan.AddDecode(slot) || step.Run(slot) == AddResult::kAdded) model_.Note(step.view, slot).left_out = 0;
+    if (step.plan.AddDecode(slot) || step.Run(slot) == AddResult::kAdded) model_->Note(step.view, slot).left_out = 0;
   }
 
   // --- prompts, started or waiting, merged ---
@@ -88,7 +88,7 @@ class PromiseFill final : public Composition {
       const bool begun = half_done && (next_waiting_ == kNoSlot ||
                                        step.order.Before(step.view, half_done_[next_half_done_], next_waiting_));
       const SlotId slot = begun ? half_done_[next_half_done_] : next_waiting_;
-      const Standing standing = model_.StandingOf(step.view, slot);
+      const Standing standing = model_->StandingOf(step.view, slot);
       if (standing > until) return;
       int32_t limit = kNoLimit;
       if (standing > Standing::kKept) {
@@ -127,7 +127,7 @@ class PromiseFill final : public Composition {
     shape.decodes += more_decodes;
     shape.decode_context_tokens += more_context;
     shape.logit_rows += more_decodes;
-    const DurationNs ns = model_.model()->StepTimeNs(shape);
+    const DurationNs ns = model_->model()->StepTimeNs(shape);
     if (chunk > 0) chunks_.pop_back();
     return ns;
   }
@@ -138,10 +138,10 @@ class PromiseFill final : public Composition {
   // every step, at most kMostSlowdown of the step's own time.
   void LimitBestEffort(const StepContext& step, const PromiseModel::Step& now) {
     allowed_ns_ = limit_ns_ = kNever;
-    if (model_.model() == nullptr) return;
+    if (model_->model() == nullptr) return;
     ReadPlan(step);
     allowed_ns_ = limit_ns_ = now.allowed_ns;
-    const DurationNs ttft_ns = model_.Clock(step.view).ttft_ns;
+    const DurationNs ttft_ns = model_->Clock(step.view).ttft_ns;
     if (ttft_ns == 0) return;
     const DurationNs own_ns = step.plan.empty() ? Time(1, 1, 0, 0) : Time(0, 0, 0, 0);
     auto more_ns = chunks_.empty() ? kWait * static_cast<double>(ttft_ns) : 0;
@@ -172,7 +172,7 @@ class PromiseFill final : public Composition {
     for (size_t i = 0; i < best_effort_.size(); ++i) {
       if (i < fit) {
         if (!step.plan.Touched(best_effort_[i])) RunOne(step, best_effort_[i]);
-      } else if (StepId& since = model_.Note(step.view, best_effort_[i]).left_out; since == 0) {
+      } else if (StepId& since = model_->Note(step.view, best_effort_[i]).left_out; since == 0) {
         since = step.view.step + 1;
       }
     }
@@ -195,7 +195,7 @@ class PromiseFill final : public Composition {
     return step.plan.empty() ? std::max(low, std::min(most, kLeastAlone)) : low;
   }
 
-  const PromiseModel model_;
+  const std::shared_ptr<PromiseModel> model_;
   DurationNs allowed_ns_ = kNever, limit_ns_ = kNever;
   std::vector<SlotId> half_done_, best_effort_;
   size_t next_half_done_ = 0;
