@@ -219,14 +219,34 @@ TEST_F(Replay, CutOrCorruptFilesAreErrorsNotCrashes) {
     WriteFile(bytes.substr(0, cut));
     EXPECT_FALSE(ReplayTrace(path_).ok()) << cut;
   }
+  // One wrong byte: the file is refused, as damaged or for an impossible value, or its plans are compared.
+  WriteFile(bytes);
+  const auto intact = ReplayTrace(path_);
+  ASSERT_TRUE(intact.ok()) << intact.status().ToString();
+  int refused = 0, different = 0, unnoticed = 0;
   Rng rng(1);
   for (int i = 0; i < 400; ++i) {
     std::string bad = bytes;
     const auto at = static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(bytes.size()) - 1));
     bad[at] = static_cast<char>(rng.UniformInt(0, 255));
     WriteFile(bad);
-    (void)ReplayTrace(path_).ok();  // any result, but no crash
+    const auto report = ReplayTrace(path_);
+    if (!report.ok()) {
+      ++refused;
+      const Status& status = report.status();
+      EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument ||
+                  (status.code() == StatusCode::kDataLoss && status.message().find(path_) != std::string::npos))
+          << "byte " << at << ": " << status.ToString();
+    } else if (report->identical()) {
+      ++unnoticed;
+      EXPECT_LE(report->steps_replayed, intact->steps_replayed) << "byte " << at;
+    } else {
+      ++different;
+      EXPECT_LE(report->first_difference, intact->steps_replayed) << "byte " << at;
+    }
   }
+  EXPECT_GT(refused, 50) << "of 400; " << unnoticed << " have the recorded plans";
+  EXPECT_GT(different, 40) << "of 400; " << unnoticed << " have the recorded plans";
   // Two passes at the largest time: refused without overflow.
   TraceCursor header(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   ASSERT_TRUE(ReadHeader(&header).ok());
