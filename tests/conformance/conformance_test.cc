@@ -59,6 +59,16 @@ std::string Describe(const SchedulerConfig& c) {
   return c.preset + ": " + c.order + "/" + c.admission + "/" + c.composition + "/" + c.budget + "/" + c.preemption;
 }
 
+// A refusal is for one of the choices: it has that choice's flag, names its value, and ends with a fix.
+void ExpectRefusalWithFix(const Status& status, SchedulerConfig c) {
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  const auto* const choice =
+      std::find_if(std::begin(kChoices), std::end(kChoices), [&](Choice any) { return status.param() == KindOf(any); });
+  ASSERT_NE(choice, std::end(kChoices)) << status.ToString();
+  EXPECT_NE(status.message().find("'" + NameOf(&c, *choice) + "'"), std::string::npos) << status.ToString();
+  EXPECT_NE(status.message().find("; use --"), std::string::npos) << status.ToString();
+}
+
 bool Refused(const SchedulerConfig& names, const Workload& w) {
   SchedulerConfig c = names;
   c.limits = w.config.scheduler.limits;
@@ -73,7 +83,7 @@ bool Refused(const SchedulerConfig& names, const Workload& w) {
   static const auto history = core::MakeHistory({.slot_capacity = 1024});
   if (*name == "history") c.limits.predictor = history.get();
   const auto made = core::Scheduler::Create(c);
-  EXPECT_TRUE(made.ok() || !made.status().message().empty());
+  if (!made.ok()) ExpectRefusalWithFix(made.status(), c);
   return !made.ok();
 }
 
