@@ -1,5 +1,5 @@
-# `cmake --install build/release --prefix P`: the program, one shared library with the public headers, and a package
-# configuration, so that an external project needs two lines:
+# `cmake --install build/release --prefix P`: the program with its man pages and completion scripts, one shared library
+# with the public headers, and a package configuration, so that an external project needs two lines:
 #   find_package(tactus REQUIRED)
 #   target_link_libraries(app PRIVATE tactus::tactus)
 include(CMakePackageConfigHelpers)
@@ -44,4 +44,18 @@ if(TARGET tactus)
 endif()
 if(TARGET tactus-epp)
   install(TARGETS tactus-epp RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+endif()
+# The program writes its man pages and completion scripts while it is installed, so that a build costs nothing more.
+if(TARGET tactus AND CMAKE_CROSSCOMPILING)
+  message(STATUS "Man pages and completion scripts are not installed: a cross-compiled program does not run here")
+elseif(TARGET tactus)
+  find_package(Python3 COMPONENTS Interpreter)
+  set(texts ${CMAKE_BINARY_DIR}/installed_texts)
+  install(CODE "set(program \"$<TARGET_FILE:tactus>\")\nset(python \"${Python3_EXECUTABLE}\")\nset(texts \"${texts}\")"
+          COMPONENT program)
+  install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/WriteTexts.cmake COMPONENT program)
+  install(DIRECTORY ${texts}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+  install(DIRECTORY ${texts}/bash/ DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
+  install(DIRECTORY ${texts}/zsh/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program)
+  install(DIRECTORY ${texts}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
 endif()

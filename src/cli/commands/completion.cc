@@ -43,7 +43,8 @@ _tactus() {
   done
   if [[ $words[CURRENT] == -* ]]; then _describe option options; else _files; fi
 }
-compdef _tactus tactus
+# In a folder of $fpath this file is the function; elsewhere it is sourced.
+if [[ $funcstack[1] == _tactus ]]; then _tactus "$@"; else compdef _tactus tactus; fi
 )sh";
 
 constexpr std::string_view kFish = R"sh(# tactus completion fish > ~/.config/fish/completions/tactus.fish
