@@ -48,6 +48,7 @@ struct ModelInfo {
   std::string kernels;                 // the kernel set in use: "avx512"
   SamplingParams generation_defaults;  // where a request leaves them open: from flags, else the model, else built in
   std::string chat_template;           // its Jinja source; empty: none
+  int64_t memory_bytes = 0;            // the memory plan's total: weights, activations, KV, swap space, front end
   int64_t front_end_bytes = 0;         // what the memory plan left of EngineOptions::front_end_bytes
 };
 

@@ -466,6 +466,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.kernels = s.computes.kernels;
   info.generation_defaults = compute::DefaultSampling(s.options.sampling, config.generation_defaults);
   info.chat_template = s.text.template_source + s.text.tool_use_source;
+  info.memory_bytes = s.memory.total_bytes;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }
@@ -502,15 +503,14 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica
   say(fmt::format("weights {}; {}", format, setup.computes.summary));
   if (!setup.computes.hint.empty()) say(setup.computes.hint);
   ModelInfo info = MakeInfo(setup, std::move(format));
-  const core::Scheduler& scheduler = replica->scheduler();
   ExecutorSize size;
   size.num_blocks = setup.memory.num_blocks;
   size.swap_blocks = setup.memory.swap_blocks;
   size.block_size = static_cast<int32_t>(setup.options.block_size);
   size.max_model_len = setup.memory.max_model_len;
   size.max_slots = setup.replica.slots();
-  size.max_step_tokens = scheduler.max_step_tokens();
-  size.max_step_items = scheduler.max_running();
+  size.max_step_tokens = replica->scheduler().max_step_tokens();
+  size.max_step_items = replica->scheduler().max_running();
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
   if (!setup.step_times.wanted.empty()) {
     const Status measured =

@@ -33,6 +33,19 @@ std::string ReadyLine(const Engine& engine, const ServeOptions& options, const s
                      chats ? R"({"messages": [{"role": "user", "content": "Hello"}]})" : R"({"prompt": "Hello"})");
 }
 
+// What is served and within which limits, a fact per line. The whole start is in the details (--verbose).
+void LogFacts(const Engine& engine, const EngineOptions& options, const Engine::Progress& log) {
+  const ModelInfo& model = engine.model();
+  const EngineStats stats = engine.Stats();
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30); };
+  log(fmt::format("model: {}, {:.1f} M parameters, weights {}", model.architecture,
+                  static_cast<double>(model.num_parameters) * 1e-6, model.weight_format));
+  log(fmt::format("memory: up to {:.2f} GiB for weights, KV cache and requests", gib(model.memory_bytes)));
+  log(fmt::format("KV cache: {} tokens; longest context {} tokens", stats.kv_blocks_total * stats.block_size,
+                  model.max_model_len));
+  log(fmt::format("scheduler: {}, at most {} tokens per step", options.scheduler, stats.step_tokens));
+}
+
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
            const Engine::Progress& progress, std::optional<RunResult>* result) {
   TACTUS_RETURN_IF_ERROR(CheckServeOptions(engine_options, options));
@@ -46,9 +59,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
   const std::string url = http::UrlOf(options.host, server->port());
-  if (!http::IsLoopback(options.host) && options.api_key.empty()) {
-    log(fmt::format("warning: {} is reachable from other machines and needs no key; set --api-key", url));
-  }
+  http::WarnIfOpen(options, url, log);
   detail(fmt::format("listening on {} (loading)", url));
   EngineOptions planned = engine_options;
   if (!options.kv_secret_file.empty()) {
@@ -71,6 +82,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   WaitForMemoryWhereNeeded(clock);
   const NeedsMemory needs_memory;
   signals.Serving();
+  LogFacts(*engine, engine_options, log);
   log(ReadyLine(*engine, options, url));
 
   bool healthy = true;
@@ -104,10 +116,6 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
 }  // namespace
 
 Status CheckServeOptions(const EngineOptions& engine_options, const ServeOptions& options) {
-  if (options.host.empty()) {
-    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
-                           "host");
-  }
   TACTUS_RETURN_IF_ERROR(http::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
   TACTUS_RETURN_IF_ERROR(api::CheckParserNames(options.tool_call_parser, options.reasoning_parser));
   return serve::ApiServer::Check(options);

@@ -442,6 +442,15 @@ class OtherFleetsTest(unittest.TestCase):
             self.assertEqual(destination(conversation.receive("request_body")), replica.address)
             conversation.cancel()
 
+    def test_the_picker_starts_with_one_line_and_verbose_shows_its_replicas(self):
+        with FakeReplica("a") as first, FakeReplica("b") as second:
+            with EppProcess([first, second]) as epp:
+                (line,) = epp.lines
+                self.assertRegex(line, r"\Apicking \(sal\) on 127\.0\.0\.1: .*; 2 of 2 replicas are ready\n\Z")
+            with EppProcess([first], "--verbose") as epp:
+                self.assertRegex(epp.lines[0], rf"\Areplica {first.url}: ready")
+                self.assertRegex(epp.lines[1], r"; 1 of 1 replicas are ready\n\Z")
+
     def test_the_picker_stops_after_its_streams_have_ended(self):
         with FakeReplica("a") as replica, EppProcess([replica]) as epp:
             conversation = epp.conversation()

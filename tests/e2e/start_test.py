@@ -1,6 +1,7 @@
-"""The output of a starting command: one line with the address, the model and an example request; the rest with
---verbose. Files that a start stores for later ones, and the model names of a server."""
+"""The output of a starting command: at most ten lines, a fact each, the last with the address and an example request;
+the rest with --verbose. Files that a start stores for later ones, and the model names of a server."""
 
+import itertools
 import json
 import pathlib
 import re
@@ -30,14 +31,24 @@ def ask(url, path, body=None):
 
 
 class StartLineTest(Folder):
-    def test_a_server_starts_with_one_line_whose_command_answers(self):
+    def test_a_server_starts_with_a_fact_per_line_and_a_command_that_answers(self):
         server = ServerProcess(real_model=False, name="tiny")
         try:
             # The end of text of a tiny model is not a control token, which causes a warning.
-            (line,) = [line for line in server.lines if "end of text" not in line]
-            self.assertTrue(line.startswith(f"ready: tiny on {server.url} - try: curl "), line)
+            lines = [line for line in server.lines if "end of text" not in line]
+            for line, fact in itertools.zip_longest(
+                lines,
+                (
+                    r"model: llama, \d+\.\d M parameters, weights \S+",
+                    r"memory: up to \d+\.\d\d GiB for weights, KV cache and requests\n",
+                    r"KV cache: [1-9]\d* tokens; longest context [1-9]\d* tokens\n",
+                    r"scheduler: tactus, at most [1-9]\d* tokens per step\n",
+                    rf"ready: tiny on {server.url} - try: curl ",
+                ),
+            ):
+                self.assertRegex(line, r"\A" + fact)
             if shutil.which("curl"):
-                command = shlex.split(line.split(" - try: ")[1])
+                command = shlex.split(lines[-1].split(" - try: ")[1])
                 answer = json.loads(subprocess.run([*command, "-s"], capture_output=True, text=True, timeout=60).stdout)
                 self.assertEqual(answer["object"], "chat.completion")
         finally:
@@ -65,7 +76,7 @@ class StartLineTest(Folder):
         lines = [line for line in server.lines if "end of text" not in line]
         server.stop()
         self.assertRegex(lines[0], r"warning: http://0\.0\.0\.0:\d+ is reachable from other machines")
-        self.assertEqual(len(lines), 2, lines)
+        self.assertEqual(len(lines), 6, lines)
 
     def test_a_router_starts_with_one_line(self):
         server = ServerProcess(real_model=False, name="tiny")
@@ -112,7 +123,11 @@ class MemoryTest(Folder):
             config={"max_position_embeddings": 131072},
         )
         try:
-            self.assertRegex("".join(server.lines), r"KV cache +up to +2\.00 GiB as needed")
+            text = "".join(server.lines)
+            blocks = re.search(r"KV cache +up to +2\.00 GiB as needed, (\d+) blocks", text)[1]
+            self.assertIn(f"\nKV cache: {16 * int(blocks)} tokens;", text)
+            total = re.search(r"total +up to +(\S+ GiB)", text)[1]
+            self.assertIn(f"\nmemory: up to {total} ", text)
             resident = lambda: (
                 int(re.search(r"VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{server.process.pid}/status").read_text())[1])
                 << 10

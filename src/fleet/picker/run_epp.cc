@@ -11,6 +11,7 @@
 #include "fleet/picker/picker.h"
 #include "fleet/picker/picker_server.h"
 #include "fleet/picker/watched_fleet.h"
+#include "fleet/router/quiet_start.h"
 #include "http/access.h"
 #include "http/serving_process.h"
 
@@ -23,7 +24,9 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
   http::RaiseFileLimit(PickerServer::kMostConnections, 1, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());
-  TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock, log));
+  QuietStart start(options.verbose, clock, log);
+  TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock,
+                                                                 [&start](std::string_view line) { start.Log(line); }));
   Picker picker(*fleet,
                 {.max_body_bytes = options.max_body.bytes,
                  .max_body_total_bytes = options.max_body_total.bytes,
@@ -36,9 +39,16 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
   WaitForMemoryWhereNeeded(clock);
   const NeedsMemory needs_memory;
   signals.Serving();
-  log(fmt::format("picking ({}) on {}: grpc {}, health {}, metrics {}", options.fleet.balancer, options.host,
-                  server->grpc_port(), server->health_port(), server->metrics_port()));
-  while (!signals.WaitFor(kSecond)) KeepMemoryInReserve();
+  const auto replicas = [&fleet] { return static_cast<int64_t>(fleet->Endpoints().size()); };
+  bool stop = start.AwaitReplicas(signals, [&] { return replicas() > 0 && fleet->ready() == replicas(); });
+  log(fmt::format("picking ({}) on {}: grpc {}, health {}, metrics {}; {} of {} replicas are ready",
+                  options.fleet.balancer, options.host, server->grpc_port(), server->health_port(),
+                  server->metrics_port(), fleet->ready(), replicas()));
+  start.End();
+  while (!stop) {
+    stop = signals.WaitFor(kSecond);
+    KeepMemoryInReserve();
+  }
   log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
                   options.shutdown_timeout.ns / kMillisecond));
   if (!server->Stop(options.shutdown_timeout.ns)) log("the remaining streams were cut off by --shutdown-timeout");

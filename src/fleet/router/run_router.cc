@@ -1,21 +1,19 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <atomic>
-
 #include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/memory_shortage.h"
 #include "base/printable.h"
 #include "base/shortage.h"
+#include "fleet/router/quiet_start.h"
 #include "fleet/router/router_server.h"
 #include "http/serving_process.h"
 
 namespace tactus::fleet {
 namespace {
 
-constexpr DurationNs kFindReplicasNs = kSecond;  // the line at the start waits up to this time for ready replicas
-constexpr DurationNs kFlushNs = 5 * kSecond;     // for clients to read the errors that end their answers
+constexpr DurationNs kFlushNs = 5 * kSecond;  // for clients to read the errors that end their answers
 
 // The replicas that were found, and an example request.
 std::string FoundText(const RouterServer& server, const RouterOptions& options, const std::string& url) {
@@ -31,24 +29,19 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals(log);
   http::RaiseFileLimit(options.max_connections, kFilesPerConnection, log);
-  std::atomic<bool> started{options.verbose};
-  const auto told = [&](std::string_view line) {
-    if (started.load() || line.starts_with("warning: ")) log(line);
-  };
-  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), told, recorder));
+  QuietStart start(options.verbose, SystemClock(), log);
+  const auto fleet_log = [&start](std::string_view line) { start.Log(line); };
+  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), fleet_log, recorder));
   const std::string url = http::UrlOf(options.host, server->port());
-  if (!http::IsLoopback(options.host) && options.api_key.empty())
-    log(fmt::format("warning: {} is reachable from other machines and needs no key; set --api-key", url));
+  http::WarnIfOpen(options, url, log);
   WaitForMemoryWhereNeeded(SystemClock());
   const NeedsMemory needs_memory;
   signals.Serving();
-  bool stop = false;
-  const TimeNs until_ns = SystemClock().NowNs() + kFindReplicasNs;
-  const auto all_ready = [&] { return server->replicas() > 0 && server->ready_replicas() == server->replicas(); };
-  while (!stop && !all_ready() && SystemClock().NowNs() < until_ns) stop = signals.WaitFor(20 * kMillisecond);
+  bool stop = start.AwaitReplicas(
+      signals, [&] { return server->replicas() > 0 && server->ready_replicas() == server->replicas(); });
   bool said = server->ready_replicas() > 0;
   log(fmt::format("routing on {} ({}): {}", url, options.fleet.balancer, FoundText(*server, options, url)));
-  started.store(true);
+  start.End();
   while (!stop) {
     stop = signals.WaitFor(100 * kMillisecond);
     KeepMemoryInReserve();
