@@ -51,7 +51,8 @@ if(TARGET tactus AND CMAKE_CROSSCOMPILING)
 elseif(TARGET tactus)
   find_package(Python3 COMPONENTS Interpreter)
   set(texts ${CMAKE_BINARY_DIR}/installed_texts)
-  install(CODE "set(program \"$<TARGET_FILE:tactus>\")\nset(python \"${Python3_EXECUTABLE}\")\nset(texts \"${texts}\")"
+  # Not named `program`: generated scripts compare with the component of that name and would read the variable.
+  install(CODE "set(tactus_program \"$<TARGET_FILE:tactus>\")\nset(python \"${Python3_EXECUTABLE}\")\nset(texts \"${texts}\")"
           COMPONENT program)
   install(SCRIPT ${CMAKE_SOURCE_DIR}/cmake/WriteTexts.cmake COMPONENT program)
   install(DIRECTORY ${texts}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
