@@ -136,66 +136,90 @@ bool DraftModel::Run() {
   return result_.status.ok() && result_.items.size() == plan_.items.size();
 }
 
-void DraftModel::Propose(std::span<DraftTask> tasks) {
-  jobs_.clear();
-  plan_.Clear();
-  int32_t rounds = 0;
-  bool too_slow = false;  // for a sequence above the scheduler's threshold
-  for (DraftTask& task : tasks) {
-    Sequence& sequence = sequences_[static_cast<size_t>(task.slot)];
-    Learn(task, &sequence);
-    const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
-    const int64_t left = size_.max_step_tokens - plan_.num_tokens;
-    if (task.waits || known < sequence.rests_until || known + most_ > size_.max_model_len) continue;
-    const double chance = sequence.right / sequence.all;
-    if (chance < kLeastChance) {
-      sequence.rests_until = known + kRestTokens;
-      sequence.right += 1;  // so that it is retried after the rest
-      sequence.all += 1;
-      continue;
-    }
-    if (chance < task.least_chance + OwnCost()) {
-      too_slow = too_slow || chance >= task.least_chance;
-      // Returns slowly to the prior; otherwise a low chance would be permanent.
-      sequence.right += (kPrior * sequence.all - sequence.right) * kForget;
-      continue;
-    }
-    task.kind = DraftKind::kModel;
-    task.chance = static_cast<DraftChance>(std::min<int64_t>(kSureDraft - 1, std::llround(chance * kSureDraft)));
-    if (task.most == 0) {
-      task.waits = true;
-      continue;
-    }
-    if (left < 1 || static_cast<int32_t>(jobs_.size()) == size_.max_step_items) continue;
-    const bool starts = !sequence.started;
-    if (starts) {
-      plan_.starts.emplace_back().slot = task.slot;
-      plan_.starts.back().sampling.max_tokens = static_cast<int32_t>(size_.max_model_len);
-      sequence.started = true;
-    }
-    const int32_t first = std::min(sequence.computed, known - 1);
-    const auto count = static_cast<int32_t>(std::min<int64_t>(known - first, left));
-    const bool through = first + count == known;
-    if (!Cover(task.slot, through ? known + most_ : first + count, &sequence)) {
-      if (starts) plan_.starts.pop_back();
-      sequence.started = !starts;
-      continue;
-    }
-    Job& job = jobs_.emplace_back(Job{.task = &task, .sequence = &sequence, .known = known, .runs = through});
-    AddItem(&job, first, count, through);
-    sequence.computed = first + count;
-    task.waits = true;
-    job.most = std::min(task.most, sequence.wanted);
-    rounds = std::max(rounds, job.most);
+// Whether guesses are likely enough to be right. Sets what the scheduler must know of the sequence's guesses.
+bool DraftModel::Promising(DraftTask* task, Sequence* sequence, int32_t known) {
+  if (task->waits || known < sequence->rests_until || known + most_ > size_.max_model_len) return false;
+  const double chance = sequence->right / sequence->all;
+  if (chance < kLeastChance) {
+    sequence->rests_until = known + kRestTokens;
+    sequence->right += 1;  // so that it is retried after the rest
+    sequence->all += 1;
+    return false;
   }
-  // Only guessing measures times, so without the decay one slow sample would disable the draft model permanently.
-  if (too_slow && jobs_.empty()) {
+  if (chance < task->least_chance + OwnCost()) {
+    too_slow_ = too_slow_ || chance >= task->least_chance;
+    // Returns slowly to the prior; otherwise a low chance would be permanent.
+    sequence->right += (kPrior * sequence->all - sequence->right) * kForget;
+    return false;
+  }
+  task->kind = DraftKind::kModel;
+  task->chance = static_cast<DraftChance>(std::min<int64_t>(kSureDraft - 1, std::llround(chance * kSureDraft)));
+  return true;
+}
+
+// Adds the tokens that the draft model lacks to the plan, as many as fit. No effect without room or blocks.
+void DraftModel::AddJob(DraftTask* task, Sequence* sequence, int32_t known) {
+  const int64_t left = size_.max_step_tokens - plan_.num_tokens;
+  if (left < 1 || static_cast<int32_t>(jobs_.size()) == size_.max_step_items) return;
+  const int32_t first = std::min(sequence->computed, known - 1);
+  const auto count = static_cast<int32_t>(std::min<int64_t>(known - first, left));
+  const bool through = first + count == known;
+  if (!Cover(task->slot, through ? known + most_ : first + count, sequence)) return;
+  if (!std::exchange(sequence->started, true)) {
+    SequenceStart& start = plan_.starts.emplace_back();
+    start.slot = task->slot;
+    start.sampling.max_tokens = static_cast<int32_t>(size_.max_model_len);
+  }
+  const int32_t most = std::min(task->most, sequence->wanted);
+  Job& job = jobs_.emplace_back(Job{.task = task, .sequence = sequence, .known = known, .most = most, .runs = through});
+  AddItem(&job, first, count, through);
+  sequence->computed = first + count;
+  task->waits = true;
+}
+
+// Only guessing measures times, so without the decay one slow sample would disable the draft model permanently.
+void DraftModel::DecayRoundTime() {
+  if (too_slow_ && jobs_.empty()) {
     round_ns_ *= 1 - forget_time_;
     forgets_ = true;
   } else if (!jobs_.empty()) {
     forget_time_ = std::clamp(forget_time_ * (forgets_ ? 0.5 : kForgetMore), kLeastForgetTime, kForgetTime);
     if (std::exchange(forgets_, false)) round_ns_ = 0;  // measured again
   }
+}
+
+// Adds the guesses of the round's result to the tasks. `ran`: whether its step succeeded.
+void DraftModel::TakeGuesses(int32_t round, bool ran) {
+  size_t at = 0;
+  for (Job& job : jobs_) {
+    if (round > 0 && !job.runs) continue;  // it has no item
+    const ItemResult* const r = ran ? &result_.items[at++] : nullptr;
+    if (r == nullptr || r->status != ItemStatus::kOk) {
+      job.sequence->computed = 0;  // its KV is unknown
+      job.runs = false;
+    } else if (job.runs) {
+      job.last = result_.tokens[static_cast<size_t>(r->token_offset)];
+      job.runs = job.last < vocab_size_;
+      if (job.runs) job.task->tokens->push_back(job.last);
+      job.runs = job.runs && static_cast<int32_t>(job.task->tokens->size()) < job.most;
+    }
+  }
+}
+
+// Plans one token more of each sequence that needs further guesses.
+void DraftModel::PlanNextRound() {
+  plan_.Clear();
+  for (Job& job : jobs_) {
+    if (!job.runs) continue;
+    const auto guesses = static_cast<int32_t>(job.task->tokens->size());
+    AddItem(&job, job.known + guesses - 1, 1, true);
+    job.sequence->computed = job.known + guesses;
+  }
+}
+
+void DraftModel::RunRounds() {
+  int32_t rounds = 0;
+  for (const Job& job : jobs_) rounds = std::max(rounds, job.most);
   const TimeNs before_ns = std::exchange(last_end_ns_, kNever);
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {
     const bool ran = Run();
@@ -205,28 +229,28 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
       if (!catches_up) Average(result_.end_ns - result_.start_ns, &round_ns_);
     }
     last_end_ns_ = result_.end_ns;
-    size_t at = 0;
-    for (Job& job : jobs_) {
-      if (round > 0 && !job.runs) continue;
-      const ItemResult* const r = ran ? &result_.items[at++] : nullptr;
-      if (r == nullptr || r->status != ItemStatus::kOk) {
-        job.sequence->computed = 0;  // its KV is unknown
-        job.runs = false;
-      } else if (job.runs) {
-        job.last = result_.tokens[static_cast<size_t>(r->token_offset)];
-        job.runs = job.last < vocab_size_;
-        if (job.runs) job.task->tokens->push_back(job.last);
-        job.runs = job.runs && static_cast<int32_t>(job.task->tokens->size()) < job.most;
-      }
-    }
-    plan_.Clear();
-    for (Job& job : jobs_) {
-      if (!job.runs) continue;
-      const auto guesses = static_cast<int32_t>(job.task->tokens->size());
-      AddItem(&job, job.known + guesses - 1, 1, true);
-      job.sequence->computed = job.known + guesses;
+    TakeGuesses(round, ran);
+    PlanNextRound();
+  }
+}
+
+void DraftModel::Propose(std::span<DraftTask> tasks) {
+  jobs_.clear();
+  plan_.Clear();
+  too_slow_ = false;
+  for (DraftTask& task : tasks) {
+    Sequence& sequence = sequences_[static_cast<size_t>(task.slot)];
+    const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
+    Learn(task, &sequence);
+    if (!Promising(&task, &sequence, known)) continue;
+    if (task.most == 0) {
+      task.waits = true;
+    } else {
+      AddJob(&task, &sequence, known);
     }
   }
+  DecayRoundTime();
+  RunRounds();
   for (const Job& job : jobs_) {
     job.sequence->guessed_at = job.known;
     job.sequence->guesses = *job.task->tokens;

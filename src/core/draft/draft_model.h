@@ -66,6 +66,12 @@ class DraftModel final : public DraftSource {
   bool Cover(SlotId slot, int32_t tokens, Sequence* sequence);
   void AddItem(Job* job, int32_t first, int32_t count, bool sample);
   bool Run();
+  bool Promising(DraftTask* task, Sequence* sequence, int32_t known);
+  void AddJob(DraftTask* task, Sequence* sequence, int32_t known);
+  void DecayRoundTime();
+  void TakeGuesses(int32_t round, bool ran);
+  void PlanNextRound();
+  void RunRounds();
   // Time of a round over that of a step of the served model; 0: not known.
   double OwnCost() const { return step_ns_ > 0 ? round_ns_ / step_ns_ : 0; }
   static TokenId TokenAt(const DraftTask& task, int32_t position);
@@ -78,6 +84,7 @@ class DraftModel final : public DraftSource {
   std::vector<Sequence> sequences_;  // by slot
   std::vector<BlockId> free_blocks_;
   std::vector<Job> jobs_;  // of the current call
+  bool too_slow_ = false;  // in the current call, for a sequence above the scheduler's threshold
   StepPlan plan_;
   StepResult result_;
   StepId next_step_ = 0;
