@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "base/rng.h"
 
 namespace tactus::engine {
 namespace {
@@ -93,12 +92,6 @@ std::vector<ProfilePoint> DesignProfile(const ProfileLimits& limits, int32_t cou
 StepProfiler::StepProfiler(Executor* executor, const ProfileLimits& limits) : executor_(*executor), limits_(limits) {
   TACTUS_CHECK(limits.num_blocks >= 1 && limits.block_size >= 1 && limits.max_step_tokens >= 1 &&
                limits.vocab_size >= 1);
-  order_.resize(static_cast<size_t>(limits.num_blocks));
-  for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<BlockId>(i);
-  Rng rng(1, 0x9f0f11e);
-  for (size_t i = order_.size(); i > 1; --i) {
-    std::swap(order_[i - 1], order_[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
-  }
   executor_.SetWakeup([wake = wake_] {
     std::lock_guard<std::mutex> lock(wake->mutex);
     wake->signalled = true;

@@ -60,7 +60,6 @@ class StepProfiler {
 
   Executor& executor_;
   const ProfileLimits limits_;
-  std::vector<BlockId> order_;  // all blocks, shuffled
   int64_t filled_ = 0;
   StepId next_step_ = 0;
   StepPlan plan_;
