@@ -8,7 +8,8 @@
 namespace tactus::core {
 namespace {
 
-using Type = results::PrometheusText::Type;
+using results::PrometheusText;
+using Type = PrometheusText::Type;
 constexpr double kToSeconds = 1e-9;
 
 // vLLM's buckets, so that its dashboards work unchanged.
@@ -23,6 +24,93 @@ const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,   
                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 const std::vector<double> kRatioBuckets = {0.5, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 4};
+
+// --- The families of Text, in their order ---
+
+double Value(int64_t count) {
+  return static_cast<double>(count);
+}
+
+void AddLoad(const EngineStats& s, const KvCacheConfig& kv, PrometheusText* t) {
+  t->Gauge("vllm:num_requests_running", "Sequences that hold KV.", Value(s.running));
+  t->Gauge("vllm:num_requests_waiting", "Sequences waiting in the queue.", Value(s.waiting));
+  t->Gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.",
+           s.kv_blocks_total > 0 ? Value(s.kv_blocks_in_use) / Value(s.kv_blocks_total) : 0);
+  t->Family("vllm:cache_config_info", Type::kGauge, "KV cache configuration.");
+  t->Sample(1, {{"block_size", fmt::format("{}", kv.block_size)},
+                {"num_gpu_blocks", fmt::format("{}", kv.num_blocks)},
+                {"enable_prefix_caching", kv.prefix_caching ? "True" : "False"}});
+}
+
+void AddTotals(const EngineStats& s, PrometheusText* t) {
+  t->Counter("vllm:prompt_tokens_total", "Prompt tokens computed.", Value(s.prompt_tokens));
+  t->Counter("vllm:generation_tokens_total", "Tokens generated.", Value(s.generation_tokens));
+  t->Counter("vllm:num_preemptions_total", "Sequences that lost their KV and were queued again.", Value(s.preemptions));
+  t->Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+             Value(s.prefix_query_tokens));
+  t->Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", Value(s.prefix_hit_tokens));
+  t->Family("vllm:request_success_total", Type::kCounter, "Requests that ended, by reason.");
+  for (const auto& [reason, n] : {std::pair("stop", s.finished_stop), std::pair("length", s.finished_length),
+                                  std::pair("abort", s.finished_cancelled), std::pair("error", s.finished_error)}) {
+    t->Sample(Value(n), {{"finished_reason", reason}});
+  }
+}
+
+void AddDrafts(const EngineStats& s, PrometheusText* t) {
+  const std::pair<const char*, DraftCounts> sources[] = {
+      {"forced", s.forced_drafts}, {"ngram", s.ngram_drafts}, {"model", s.model_drafts}};
+  DraftCounts drafts;
+  for (const auto& [name, counts] : sources) {
+    drafts.drafts += counts.drafts;
+    drafts.draft_tokens += counts.draft_tokens;
+    drafts.accepted_tokens += counts.accepted_tokens;
+  }
+  t->Counter("vllm:spec_decode_num_drafts_total", "Decode items with draft tokens.", Value(drafts.drafts));
+  t->Counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", Value(drafts.draft_tokens));
+  t->Counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were accepted.",
+             Value(drafts.accepted_tokens));
+
+  t->Family("tactus_draft_tokens_total", Type::kCounter, "Draft tokens that were verified, by draft source.");
+  for (const auto& [name, counts] : sources) t->Sample(Value(counts.draft_tokens), {{"source", name}});
+  t->Family("tactus_accepted_draft_tokens_total", Type::kCounter, "Draft tokens that were accepted, by draft source.");
+  for (const auto& [name, counts] : sources) t->Sample(Value(counts.accepted_tokens), {{"source", name}});
+}
+
+void AddLostAndMovedKv(const EngineStats& s, PrometheusText* t) {
+  t->Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", Value(s.recomputed_tokens));
+  t->Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", Value(s.swap_blocks_total));
+  t->Gauge("tactus_swap_blocks_used", "KV blocks of sequences swapped out to host memory.", Value(s.swap_blocks_used));
+  t->Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.",
+             Value(s.swapped_sequences));
+  t->Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", Value(s.swapped_out_blocks));
+  t->Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", Value(s.swapped_in_blocks));
+  t->Family("tactus_migrated_sequences_total", Type::kCounter, "Sequences migrated from or to other replicas.");
+  t->Sample(Value(s.migrated_in), {{"direction", "in"}});
+  t->Sample(Value(s.migrated_out), {{"direction", "out"}});
+  t->Counter("tactus_migrated_out_blocks_total", "KV blocks read for other replicas.", Value(s.migrated_out_blocks));
+}
+
+void AddUtilization(const EngineStats& s, int64_t token_budget, PrometheusText* t) {
+  t->Gauge("tactus_kv_blocks_cached", "KV blocks with a cached prefix that no live sequence uses.",
+           Value(s.kv_blocks_cached));
+  t->Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", Value(s.kv_blocks_in_use));
+  t->Gauge("tactus_kv_blocks", "Total KV blocks.", Value(s.kv_blocks_total));
+  t->Gauge("tactus_token_budget", "Most tokens a step may compute.", Value(token_budget));
+  t->Gauge("tactus_token_budget_utilization", "Tokens planned / token budget, over all steps.", s.budget_utilization);
+  t->Gauge("tactus_kv_utilization", "KV blocks in use / all, mean over steps.", s.kv_utilization);
+}
+
+void AddObjectives(int64_t rejected, const std::map<std::string, ObjectiveCounts>& classes, PrometheusText* t) {
+  t->Counter("tactus_requests_rejected_total",
+             "Requests refused: no room in the queue, predicted to miss their objective, or can never fit.",
+             Value(rejected));
+  t->Family("tactus_slo_requests_total", Type::kCounter,
+            "Requests that stated an SLO, by class and whether they kept it.");
+  for (const auto& [name, slo] : classes) {
+    t->Sample(Value(slo.kept), {{"class", name}, {"kept", "true"}});
+    t->Sample(Value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
+  }
+}
 
 }  // namespace
 
@@ -122,111 +210,54 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   c.decode_s.Observe(static_cast<double>(d.done_ns - d.first_token_ns) * kToSeconds);
 }
 
+void EngineMetrics::Counts::AddLatencies(PrometheusText* t) const {
+  t->Histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", ttft_s);
+  t->Histogram("vllm:inter_token_latency_seconds", "Gap between two tokens of a stream, every gap.", gap_s);
+  t->Histogram("vllm:e2e_request_latency_seconds", "Arrival to last token.", e2e_s);
+  t->Histogram("vllm:request_queue_time_seconds", "Arrival to the first item in a step.", queue_s);
+  t->Histogram("vllm:request_prefill_time_seconds", "First item in a step to first token.", prefill_s);
+  t->Histogram("vllm:request_decode_time_seconds", "First token to last.", decode_s);
+  t->Histogram("vllm:request_prompt_tokens", "Prompt length.", prompt_tokens);
+  t->Histogram("vllm:request_generation_tokens", "Tokens generated.", generation_tokens);
+  t->Histogram("vllm:iteration_tokens_total", "Tokens of a step.", iteration_tokens);
+}
+
+void EngineMetrics::Counts::AddSteps(const EngineStats& s, PrometheusText* t) const {
+  t->Counter("tactus_steps_total", "Steps submitted.", Value(s.steps));
+  t->Histogram("tactus_step_seconds", "Executor time of a step.", step_s);
+  t->Counter("tactus_predicted_step_seconds_total", "Predicted time of the ended steps that had a prediction.",
+             predicted_s);
+  t->Counter("tactus_measured_step_seconds_total", "Executor time of the same steps.", measured_s);
+  t->Histogram("tactus_step_measured_to_predicted",
+               "Executor time of a step / its predicted time, with the correction at that time.", step_ratio);
+  t->Gauge("tactus_step_time_correction",
+           "Factor by which the step-time model is corrected: measured / predicted of the last steps with prompts.",
+           s.step_time_correction);
+  t->Histogram("tactus_ttft_measured_to_predicted",
+               "Time to first token / the gate's prediction at the request's arrival (gate predict).", ttft_ratio);
+  t->Counter("tactus_executor_errors_total", "Steps that failed.", Value(executor_errors));
+}
+
 std::string EngineMetrics::Text(const EngineStats& s) const {
-  double decision_p50_ns = 0, decision_p99_ns = 0;
-  std::map<std::string, ObjectiveCounts> classes;
-  results::ObjectiveMetrics objectives;
-  int64_t rejected = 0;
-  const Counts c = [&] {
-    std::lock_guard lock(mutex_);
-    decision_p50_ns = run_.decision_ns().Quantile(0.5);
-    decision_p99_ns = run_.decision_ns().Quantile(0.99);
-    classes = run_.objectives_by_class();
-    objectives = objectives_;
-    rejected = run_.rejected();
-    return counts_;
-  }();
-  results::PrometheusText t(results::Labels{{"model_name", model_name_}, {"engine", "0"}});
-  const auto total = static_cast<double>(s.kv_blocks_total), used = static_cast<double>(s.kv_blocks_in_use);
-  auto value = [](int64_t v) { return static_cast<double>(v); };
-  t.Gauge("vllm:num_requests_running", "Sequences that hold KV.", value(s.running));
-  t.Gauge("vllm:num_requests_waiting", "Sequences waiting in the queue.", value(s.waiting));
-  t.Gauge("vllm:kv_cache_usage_perc", "KV blocks in use, 0 to 1.", total > 0 ? used / total : 0);
-  t.Family("vllm:cache_config_info", Type::kGauge, "KV cache configuration.");
-  t.Sample(1, {{"block_size", fmt::format("{}", kv_.block_size)},
-               {"num_gpu_blocks", fmt::format("{}", kv_.num_blocks)},
-               {"enable_prefix_caching", kv_.prefix_caching ? "True" : "False"}});
-  t.Counter("vllm:prompt_tokens_total", "Prompt tokens computed.", value(s.prompt_tokens));
-  t.Counter("vllm:generation_tokens_total", "Tokens generated.", value(s.generation_tokens));
-  t.Counter("vllm:num_preemptions_total", "Sequences that lost their KV and were queued again.", value(s.preemptions));
-  t.Counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
-            value(s.prefix_query_tokens));
-  t.Counter("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", value(s.prefix_hit_tokens));
-  t.Family("vllm:request_success_total", Type::kCounter, "Requests that ended, by reason.");
-  for (const auto& [reason, n] : {std::pair("stop", s.finished_stop), std::pair("length", s.finished_length),
-                                  std::pair("abort", s.finished_cancelled), std::pair("error", s.finished_error)}) {
-    t.Sample(value(n), {{"finished_reason", reason}});
-  }
-  t.Histogram("vllm:time_to_first_token_seconds", "Arrival to first token.", c.ttft_s);
-  t.Histogram("vllm:inter_token_latency_seconds", "Gap between two tokens of a stream, every gap.", c.gap_s);
-  t.Histogram("vllm:e2e_request_latency_seconds", "Arrival to last token.", c.e2e_s);
-  t.Histogram("vllm:request_queue_time_seconds", "Arrival to the first item in a step.", c.queue_s);
-  t.Histogram("vllm:request_prefill_time_seconds", "First item in a step to first token.", c.prefill_s);
-  t.Histogram("vllm:request_decode_time_seconds", "First token to last.", c.decode_s);
-  t.Histogram("vllm:request_prompt_tokens", "Prompt length.", c.prompt_tokens);
-  t.Histogram("vllm:request_generation_tokens", "Tokens generated.", c.generation_tokens);
-  t.Histogram("vllm:iteration_tokens_total", "Tokens of a step.", c.iteration_tokens);
-
-  const std::pair<const char*, DraftCounts> sources[] = {
-      {"forced", s.forced_drafts}, {"ngram", s.ngram_drafts}, {"model", s.model_drafts}};
-  DraftCounts drafts;
-  for (const auto& [name, counts] : sources) {
-    drafts.drafts += counts.drafts;
-    drafts.draft_tokens += counts.draft_tokens;
-    drafts.accepted_tokens += counts.accepted_tokens;
-  }
-  t.Counter("vllm:spec_decode_num_drafts_total", "Decode items with draft tokens.", value(drafts.drafts));
-  t.Counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens that were verified.", value(drafts.draft_tokens));
-  t.Counter("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens that were accepted.",
-            value(drafts.accepted_tokens));
-
-  t.Family("tactus_draft_tokens_total", Type::kCounter, "Draft tokens that were verified, by draft source.");
-  for (const auto& [name, counts] : sources) t.Sample(value(counts.draft_tokens), {{"source", name}});
-  t.Family("tactus_accepted_draft_tokens_total", Type::kCounter, "Draft tokens that were accepted, by draft source.");
-  for (const auto& [name, counts] : sources) t.Sample(value(counts.accepted_tokens), {{"source", name}});
-  t.Counter("tactus_steps_total", "Steps submitted.", value(s.steps));
-  t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
-  t.Counter("tactus_predicted_step_seconds_total", "Predicted time of the ended steps that had a prediction.",
-            c.predicted_s);
-  t.Counter("tactus_measured_step_seconds_total", "Executor time of the same steps.", c.measured_s);
-  t.Histogram("tactus_step_measured_to_predicted",
-              "Executor time of a step / its predicted time, with the correction at that time.", c.step_ratio);
-  t.Gauge("tactus_step_time_correction",
-          "Factor by which the step-time model is corrected: measured / predicted of the last steps with prompts.",
-          s.step_time_correction);
-  t.Histogram("tactus_ttft_measured_to_predicted",
-              "Time to first token / the gate's prediction at the request's arrival (gate predict).", c.ttft_ratio);
-  t.Counter("tactus_executor_errors_total", "Steps that failed.", value(c.executor_errors));
-  t.Counter("tactus_recomputed_tokens_total", "Tokens computed again after a preemption.", value(s.recomputed_tokens));
-  t.Gauge("tactus_swap_blocks", "KV blocks that fit into the host's swap space.", value(s.swap_blocks_total));
-  t.Gauge("tactus_swap_blocks_used", "KV blocks of sequences swapped out to host memory.", value(s.swap_blocks_used));
-  t.Counter("tactus_swapped_sequences_total", "Preemptions that saved the sequence's KV in host memory.",
-            value(s.swapped_sequences));
-  t.Counter("tactus_swapped_out_blocks_total", "KV blocks copied to host memory.", value(s.swapped_out_blocks));
-  t.Counter("tactus_swapped_in_blocks_total", "KV blocks copied back from host memory.", value(s.swapped_in_blocks));
-  t.Family("tactus_migrated_sequences_total", Type::kCounter, "Sequences migrated from or to other replicas.");
-  t.Sample(value(s.migrated_in), {{"direction", "in"}});
-  t.Sample(value(s.migrated_out), {{"direction", "out"}});
-  t.Counter("tactus_migrated_out_blocks_total", "KV blocks read for other replicas.", value(s.migrated_out_blocks));
-  t.Gauge("tactus_kv_blocks_cached", "KV blocks with a cached prefix that no live sequence uses.",
-          value(s.kv_blocks_cached));
-  t.Gauge("tactus_kv_blocks_in_use", "KV blocks in a live sequence's table.", value(s.kv_blocks_in_use));
-  t.Gauge("tactus_kv_blocks", "Total KV blocks.", value(s.kv_blocks_total));
-  t.Gauge("tactus_token_budget", "Most tokens a step may compute.", value(token_budget_));
-  t.Gauge("tactus_token_budget_utilization", "Tokens planned / token budget, over all steps.", s.budget_utilization);
-  t.Gauge("tactus_kv_utilization", "KV blocks in use / all, mean over steps.", s.kv_utilization);
+  std::unique_lock lock(mutex_);
+  const Counts counts = counts_;
+  const double decision_p50_ns = run_.decision_ns().Quantile(0.5), decision_p99_ns = run_.decision_ns().Quantile(0.99);
+  const std::map<std::string, ObjectiveCounts> classes = run_.objectives_by_class();
+  const results::ObjectiveMetrics objectives = objectives_;
+  const int64_t rejected = run_.rejected();
+  lock.unlock();
+  PrometheusText t(results::Labels{{"model_name", model_name_}, {"engine", "0"}});
+  AddLoad(s, kv_, &t);
+  AddTotals(s, &t);
+  counts.AddLatencies(&t);
+  AddDrafts(s, &t);
+  counts.AddSteps(s, &t);
+  AddLostAndMovedKv(s, &t);
+  AddUtilization(s, token_budget_, &t);
   t.Family("tactus_decision_seconds", Type::kGauge, "Time to plan a step, by quantile over all steps.");
   t.Sample(decision_p50_ns * kToSeconds, {{"quantile", "0.5"}});
   t.Sample(decision_p99_ns * kToSeconds, {{"quantile", "0.99"}});
-  t.Counter("tactus_requests_rejected_total",
-            "Requests refused: no room in the queue, predicted to miss their objective, or can never fit.",
-            value(rejected));
-  t.Family("tactus_slo_requests_total", Type::kCounter,
-           "Requests that stated an SLO, by class and whether they kept it.");
-  for (const auto& [name, slo] : classes) {
-    t.Sample(value(slo.kept), {{"class", name}, {"kept", "true"}});
-    t.Sample(value(slo.stated - slo.kept), {{"class", name}, {"kept", "false"}});
-  }
+  AddObjectives(rejected, classes, &t);
   objectives.AppendTo(&t);
   return t.Take();
 }

@@ -34,6 +34,9 @@ class EngineMetrics final : public EventSink {
   // The data of a scrape, copied under the mutex (a few kilobytes).
   struct Counts {
     Counts();
+    void AddLatencies(results::PrometheusText* text) const;
+    void AddSteps(const EngineStats& stats, results::PrometheusText* text) const;
+
     results::BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
         iteration_tokens, step_s, step_ratio, ttft_ratio;
     double predicted_s = 0, measured_s = 0;  // of the steps with a prediction
