@@ -3,208 +3,119 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "core/kv/kv_cache_impl.h"
+#include "base/prefetch.h"
+#include "core/kv/block_tables.h"
+#include "core/kv/entering_blocks.h"
+#include "core/kv/host_blocks.h"
+#include "core/kv/prefix_blocks.h"
+#include "core/kv/prefix_matcher.h"
+#include "core/kv/void_blocks.h"
 
 namespace tactus::core {
+namespace {
+
+constexpr int32_t kTouchAhead = 16;  // blocks of a table that are prefetched together
+
+const KvCacheConfig& Checked(const KvCacheConfig& c) {
+  TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
+  return c;
+}
+
+}  // namespace
+
+// The parts of the cache, and what joins them.
+struct KvCache::Impl {
+  explicit Impl(const KvCacheConfig& config);
+
+  int32_t BlocksFor(int64_t tokens) const { return core::BlocksFor(tokens, config.block_size); }
+  // Called first by every operation whose result depends on the tree.
+  void EnterWaiting() {
+    if (!entering.any_waiting()) return;
+    matcher.Forget();
+    entering.EnterWaiting();
+  }
+  // Called first by every operation that changes a match or its cost.
+  void Change() {
+    matcher.Forget();
+    EnterWaiting();
+  }
+  // Blocks that a start takes from the available ones.
+  int64_t Cost(const PrefixMatch& match, int32_t cover_tokens, int32_t reserve_tokens) const;
+  // Fills the new table of a slot with the blocks that it shares. False: a shortage; it has no table.
+  bool Share(SlotKv* slot, PrefixMatch match, const BlockId* source, int32_t cover_tokens, int32_t reserve_tokens);
+  void Append(SlotKv* slot, int32_t count, const StepPlan* plan);  // new blocks at the end of its table
+  // Copies the saved KV back to the blocks of the table from `first` on, which only this slot uses.
+  void BringBack(SlotId s, int32_t first, StepPlan* plan);
+  void GiveBack(SlotKv* slot, StepId last_step);
+
+  const KvCacheConfig config;
+  BlockTables tables;
+  PrefixBlocks blocks;
+  PrefixMatcher matcher;
+  EnteringBlocks entering;
+  HostBlocks host;
+  VoidBlocks voids;
+  int64_t query_tokens = 0, hit_tokens = 0;  // see KvCacheStats
+};
 
 KvCache::Impl::Impl(const KvCacheConfig& c)
-    : config(c),
-      table_stride(static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks))),
-      blocks(static_cast<size_t>(c.num_blocks)),
-      slots(static_cast<size_t>(c.max_slots)),
-      tables(slots.size() * static_cast<size_t>(table_stride)),
-      tree(c.num_blocks),
-      lru(c.num_blocks, {blocks.data()}) {
-  static_assert(kNotEvictable == decltype(lru)::kNowhere);
-  TACTUS_CHECK(c.num_blocks >= 1 && c.num_blocks < (int64_t{1} << 30) && c.block_size >= 1 && c.max_slots >= 1);
-  free_tables.reserve(slots.size());
-  for (size_t t = slots.size(); t > 0; --t) {
-    free_tables.push_back(tables.data() + (t - 1) * static_cast<size_t>(table_stride));
-  }
-  free.reserve(blocks.size());
-  for (size_t b = blocks.size(); b > 0; --b) free.push_back(static_cast<BlockId>(b - 1));  // the lowest is used first
-  void_blocks.resize(blocks.size());
-  TACTUS_CHECK(c.swap_blocks >= 0 && c.swap_blocks < (int64_t{1} << 30));
-  host_next.assign(static_cast<size_t>(c.swap_blocks), kNoBlock);
-  host_free.reserve(host_next.size());
-  host_read.reserve(host_next.size());
-  host_reserved.assign(host_next.size(), 0);
-  if (c.list_entered) listed.resize(blocks.size());
-  if (c.remember_evicted) evicted_keys.resize(std::max(size_t{1} << 16, 4 * blocks.size()));
-  for (size_t b = host_next.size(); b > 0; --b) host_free.push_back(static_cast<BlockId>(b - 1));
-}
+    : config(Checked(c)),
+      tables(c.max_slots, static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks))),
+      blocks(c.num_blocks, c.list_entered, c.remember_evicted),
+      matcher(&blocks, c.block_size),
+      entering(&blocks),
+      host(c.swap_blocks, c.import_blocks, c.block_size),
+      voids(&blocks, &tables) {}
 
-void KvCache::Impl::Push(List* list, BlockId b) {
-  block(b).prev = list->tail;
-  block(b).next = kNoBlock;
-  (list->tail == kNoBlock ? list->head : block(list->tail).next) = b;
-  list->tail = b;
-  ++list->size;
-}
-
-void KvCache::Impl::Unlink(List* list, BlockId b) {
-  Block& gone = block(b);
-  (gone.prev == kNoBlock ? list->head : block(gone.prev).next) = gone.next;
-  (gone.next == kNoBlock ? list->tail : block(gone.next).prev) = gone.prev;
-  gone.prev = gone.next = kNoBlock;
-  --list->size;
-}
-
-void KvCache::Impl::Unlist(BlockId b) {
-  block(b).node = kNoNode;
-  if (block(b).users > 0 || block(b).busy_until > ended) return;
-  lru.Remove(b);
-  block(b) = Block{};
-  free.push_back(b);
-}
-
-BlockId KvCache::Impl::TakeUnused() {
-  if (!free.empty()) {
-    const BlockId b = free.back();
-    free.pop_back();
-    TACTUS_DCHECK(block(b).users == 0 && block(b).node == kNoNode);
-    return b;
-  }
-  if (evictions % 16 == 0) PrefetchEvictions();
-  const BlockId victim = lru.TakeOldest();
-  TACTUS_CHECK_MSG(victim != kNoBlock, "more blocks allocated than available");
-  TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
-  if (Filed(victim)) {
-    if (config.remember_evicted) RememberEvicted(tree.node(block(victim).node).key);
-    tree.Erase(block(victim).node);
-  }
-  ++evictions;
-  return victim;
-}
-
-// In three stages, as each address is read from the memory before it: the block, its node, the node's place in the
-// table.
-void KvCache::Impl::PrefetchEvictions() {
-  lru.WalkAhead(&asked_block, 72, [this](BlockId b) { PrefetchBlock(b); });
-  lru.WalkAhead(&asked_node, 56, [this](BlockId b) {
-    if (Filed(b)) tree.PrefetchNode(block(b).node);
-  });
-  lru.WalkAhead(&asked_place, 40, [this](BlockId b) {
-    if (Filed(b)) tree.PrefetchErase(block(b).node);
-  });
-}
-
-BlockId* KvCache::Impl::TakeTable(SlotId s) {
-  TACTUS_DCHECK(At(s).table == nullptr);
-  At(s).table = free_tables.back();
-  free_tables.pop_back();
-  return At(s).table;
-}
-
-void KvCache::Impl::FreeTable(SlotId s) {
-  if (At(s).table == nullptr) return;
-  free_tables.push_back(At(s).table);
-  At(s).table = nullptr;
-}
-
-void KvCache::Impl::Append(SlotId s, int32_t count, const StepPlan* plan) {
-  Slot& slot = At(s);
-  TACTUS_CHECK_MSG(slot.blocks + count <= table_stride, "a block table outgrew max_blocks_per_slot");
-  if (count == 0) return;
-  EnterTogether();
-  const StepId begun_by = plan != nullptr ? plan->step : ended + 1;
-  if (begun_by != asked_by) {  // an earlier step's prefetches may have left the CPU cache
-    asked_block = asked_node = asked_place = {};
-    asked_by = begun_by;
-    if (free.size() < static_cast<size_t>(count)) PrefetchEvictions();
-  }
-  BlockId* const table = TableOf(s);
-  BlockId last = slot.blocks > 0 ? table[slot.blocks - 1] : kNoBlock;
-  for (const int32_t end = slot.blocks + count; slot.blocks < end; ++slot.blocks) {
-    const BlockId b = TakeUnused();
-    block(b) = Block{.users = 1, .after = last, .begun_by = begun_by};
-    table[slot.blocks] = last = b;
-  }
-}
-
-void KvCache::Impl::Use(BlockId b) {
-  Block& shared = block(b);
-  if (shared.users++ > 0) return;
-  if (shared.busy_until > ended) {
-    Unlink(&DrainList(shared.busy_until), b);
-    --draining_blocks;
-  } else {
-    lru.Remove(b);
-  }
-}
-
-void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
-  Block& released = block(b);
-  TACTUS_DCHECK(released.users > 0);
-  // A block that a step in flight fills is busy, even if last_step is earlier.
-  released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  // Fast path of the code below: the last user leaves an owner without duplicates.
-  if (released.owns && released.users == 1 && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
-    released.users = 0;
-    lru.Push(b);
-    return;
-  }
-  const bool duplicate = Filed(b) && !released.owns;
-  if (duplicate) {
-    Block& owner = block(tree.node(released.node).owner);  // see HandOver
-    owner.busy_until = std::max(owner.busy_until, released.busy_until);
-  }
-  if (--released.users > 0) return;
-  if (duplicate) {
-    DropDuplicate(b);
-  } else if (Filed(b)) {
-    HandOver(b);
-  }
-  if (released.busy_until > ended) {
-    TACTUS_CHECK(released.busy_until - ended < static_cast<StepId>(kMaxStepsInFlight));
-    Push(&DrainList(released.busy_until), b);
-    ++draining_blocks;
-  } else {
-    Settle(b);
-  }
-}
-
-void KvCache::Impl::Settle(BlockId b) {
-  TACTUS_DCHECK(block(b).users == 0);
-  if (block(b).node != kNoNode) {
-    lru.Push(b);
-    return;
-  }
-  block(b) = Block{};
-  free.push_back(b);
-}
-
-int64_t KvCache::Impl::Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const {
+int64_t KvCache::Impl::Cost(const PrefixMatch& match, int32_t cover_tokens, int32_t reserve_tokens) const {
   const int32_t covered = std::max(BlocksFor(cover_tokens), match.blocks);
   return match.pinned + std::max(covered, BlocksFor(reserve_tokens)) - match.blocks;
 }
 
-void KvCache::Impl::ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const {
-  const int32_t count = At(s).blocks - first;
-  if (plan == nullptr || count == 0) return;
-  plan->table_updates.push_back({s, first, count, static_cast<int32_t>(plan->table_blocks.size())});
-  const BlockId* table = TableOf(s);
-  plan->table_blocks.insert(plan->table_blocks.end(), table + first, table + first + count);
+void KvCache::Impl::Append(SlotKv* slot, int32_t count, const StepPlan* plan) {
+  TACTUS_CHECK_MSG(slot->blocks + count <= tables.stride(), "a block table outgrew max_blocks_per_slot");
+  if (count == 0) return;
+  EnterWaiting();
+  const StepId begun_by = plan != nullptr ? plan->step : blocks.pool().ended() + 1;
+  blocks.PrefetchTakes(count, begun_by);
+  BlockId* const table = slot->table;
+  BlockId last = slot->blocks > 0 ? table[slot->blocks - 1] : kNoBlock;
+  for (const int32_t end = slot->blocks + count; slot->blocks < end; ++slot->blocks) {
+    table[slot->blocks] = last = blocks.Take(last, begun_by);
+  }
+}
+
+void KvCache::Impl::GiveBack(SlotKv* slot, StepId last_step) {
+  blocks.Unreserve(slot->reserved);
+  const BlockId* const table = slot->table;
+  while (slot->blocks > 0) {
+    if (slot->blocks > kTouchAhead) blocks.PrefetchBlock(table[slot->blocks - 1 - kTouchAhead]);
+    blocks.Unuse(table[--slot->blocks], last_step);
+  }
+  tables.FreeTable(slot);
+  slot->reserved = slot->marked = slot->keyed = 0;
+  slot->saved.restored_begin = slot->saved.restored_end = 0;
 }
 
 KvCache::KvCache(const KvCacheConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 KvCache::~KvCache() = default;
 
 void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
-  Impl::Slot& slot = impl_->At(s);
+  SlotKv& slot = impl_->tables[s];
   TACTUS_CHECK(!slot.bound && slot.blocks == 0);
   impl_->Change();
-  slot = Impl::Slot{};
+  slot = SlotKv{};
   slot.bound = true;
+  if (!impl_->config.prefix_caching) return;
   slot.keys = keys;
-  slot.own = impl_->config.prefix_caching ? own : nullptr;
+  slot.own = own;
 }
 
 void KvCache::Unbind(SlotId s) {
-  Impl::Slot& slot = impl_->At(s);
-  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0 && slot.swapped_tokens == 0);
+  SlotKv& slot = impl_->tables[s];
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.reserved == 0 && slot.saved.tokens == 0);
   impl_->Change();
-  slot = Impl::Slot{};
+  slot = SlotKv{};
 }
 
 int32_t KvCache::block_size() const {
@@ -214,58 +125,56 @@ int64_t KvCache::blocks_total() const {
   return impl_->config.num_blocks;
 }
 int64_t KvCache::blocks_available() const {
-  return impl_->Available();
+  return impl_->blocks.pool().available();
 }
 int64_t KvCache::blocks_held(SlotId slot) const {
-  return impl_->At(slot).blocks;
+  return impl_->tables[slot].blocks;
 }
 int64_t KvCache::blocks_reserved(SlotId slot) const {
-  return impl_->At(slot).reserved;
+  return impl_->tables[slot].reserved;
 }
 int64_t KvCache::blocks_in_use() const {
-  const Impl& impl = *impl_;
-  return impl.config.num_blocks - static_cast<int64_t>(impl.free.size()) - impl.lru.size() - impl.draining_blocks;
+  return impl_->blocks.pool().num_in_use();
 }
 std::span<const BlockId> KvCache::Table(SlotId slot) const {
-  return {impl_->TableOf(slot), static_cast<size_t>(impl_->At(slot).blocks)};
+  return impl_->tables[slot].held();
 }
 
-int32_t KvCache::PeekMatch(SlotId slot, int32_t prompt_tokens) const {
-  impl_->EnterTogether();
-  const Impl::Slot& s = impl_->At(slot);
-  if (s.swapped_tokens > 0) return s.swapped_tokens;
-  return impl_->MatchOf(slot, prompt_tokens).blocks * impl_->config.block_size;
+int32_t KvCache::PeekMatch(SlotId s, int32_t prompt_tokens) const {
+  impl_->EnterWaiting();
+  const SlotKv& slot = impl_->tables[s];
+  if (slot.saved.tokens > 0) return slot.saved.tokens;
+  return impl_->matcher.Match(s, slot, prompt_tokens).blocks * impl_->config.block_size;
 }
 
-int64_t KvCache::StartCost(SlotId slot, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
-  impl_->EnterTogether();
-  const Impl::Slot& s = impl_->At(slot);
-  return impl_->Cost(impl_->MatchOf(slot, prompt_tokens), std::max(cover_tokens, s.swapped_tokens), reserve_tokens);
+int64_t KvCache::StartCost(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens) const {
+  impl_->EnterWaiting();
+  const SlotKv& slot = impl_->tables[s];
+  const PrefixMatch& match = impl_->matcher.Match(s, slot, prompt_tokens);
+  return impl_->Cost(match, std::max(cover_tokens, slot.saved.tokens), reserve_tokens);
 }
 
 void KvCache::PrefetchStart(SlotId s, int32_t prompt_tokens, int32_t look) const {
   const Impl& impl = *impl_;
-  const Impl::Slot& slot = impl.At(s);
+  const SlotKv& slot = impl.tables[s];
   if (look == 0) return Prefetch(&slot);
   if (look == 1) return Prefetch(slot.keys);
-  const int32_t count = impl.ShareableOf(slot, prompt_tokens);
-  if (count <= 0) return;
-  const Hash128 *first = slot.keys->data(), *last = first + count - 1;
+  const std::span<const Hash128> keys = impl.matcher.Shareable(slot, prompt_tokens);
+  if (keys.empty()) return;
   if (look == 2) {
-    Prefetch(first);
-    Prefetch(last);
-    if (impl.free_tables.size() > 1) Prefetch(impl.free_tables[impl.free_tables.size() - 2]);
+    Prefetch(&keys.front());
+    Prefetch(&keys.back());
+    if (const BlockId* table = impl.tables.SecondFree(); table != nullptr) Prefetch(table);
   } else {
-    impl.tree.PrefetchFind(*first);
-    impl.tree.PrefetchFind(*last);
+    impl.blocks.tree().PrefetchFind(keys.front());
+    impl.blocks.tree().PrefetchFind(keys.back());
   }
 }
 
 void KvCache::PrefetchRelease(SlotId s, int32_t look) const {
-  const Impl& impl = *impl_;
-  const Impl::Slot& slot = impl.At(s);
+  const SlotKv& slot = impl_->tables[s];
   if (look == 0) return Prefetch(&slot);
-  const int32_t begin = std::max(0, slot.blocks - Impl::kTouchAhead);
+  const int32_t begin = std::max(0, slot.blocks - kTouchAhead);
   if (look == 1) {
     if (slot.keys != nullptr) Prefetch(slot.keys);
     if (slot.blocks == 0) return;
@@ -273,228 +182,302 @@ void KvCache::PrefetchRelease(SlotId s, int32_t look) const {
     Prefetch(slot.table + slot.blocks - 1);
   }
   if (look != 2) return;
-  for (int32_t i = begin; i < slot.blocks; ++i) impl.PrefetchBlock(slot.table[i]);
+  for (int32_t i = begin; i < slot.blocks; ++i) impl_->blocks.PrefetchBlock(slot.table[i]);
 }
 
 void KvCache::PrefetchGrow(SlotId s, int32_t look) const {
-  const Impl& impl = *impl_;
-  const Impl::Slot& slot = impl.At(s);
+  const SlotKv& slot = impl_->tables[s];
   if (look == 0) return Prefetch(&slot);
   if (slot.blocks == 0) return;
   if (look == 1) {
     Prefetch(slot.table + slot.blocks - 1);
     if (slot.keys != nullptr) Prefetch(slot.keys);
   } else if (look == 2) {
-    for (int32_t i = std::max(0, slot.blocks - 2); i < slot.blocks; ++i) impl.PrefetchBlock(slot.table[i]);
+    for (int32_t i = std::max(0, slot.blocks - 2); i < slot.blocks; ++i) impl_->blocks.PrefetchBlock(slot.table[i]);
   }
+}
+
+bool KvCache::Impl::Share(SlotKv* slot, PrefixMatch match, const BlockId* source, int32_t cover_tokens,
+                          int32_t reserve_tokens) {
+  if (Cost(match, cover_tokens, reserve_tokens) > blocks.pool().available()) return false;
+  TACTUS_CHECK_MSG(match.blocks <= tables.stride(), "a prefix longer than max_blocks_per_slot");
+  tables.TakeTable(slot);
+  if (source != nullptr) {
+    std::copy_n(source, match.blocks, slot->table);
+  } else if (match.blocks > 0) {
+    match.pinned = ReadChain(blocks, *slot->keys, match, slot->table);
+    // With keys from a broken file the chain may have other blocks than the match counted.
+    if (Cost(match, cover_tokens, reserve_tokens) > blocks.pool().available()) {
+      tables.FreeTable(slot);
+      return false;
+    }
+  }
+  Change();
+  for (int32_t i = 0; i < match.blocks; ++i) blocks.Use(slot->table[i]);
+  slot->blocks = match.blocks;
+  // A forked block may not be in the tree (yet); then the blocks after it stay private until it is.
+  slot->marked = match.blocks;
+  while (slot->keyed < match.blocks && blocks[slot->table[slot->keyed]].keyed()) ++slot->keyed;
+  return true;
 }
 
 KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, int32_t reserve_tokens, SlotId fork_from,
                        StepPlan* plan) {
-  impl_->EnterTogether();
+  impl_->EnterWaiting();
   Impl& impl = *impl_;
-  Impl::Slot& slot = impl.At(s);
+  SlotKv& slot = impl.tables[s];
   TACTUS_CHECK(slot.bound && slot.blocks == 0 && prompt_tokens >= 1);
   const int32_t b = impl.config.block_size;
-  Impl::Match match;
+  const SlotKv* const source = fork_from != kNoSlot ? &impl.tables[fork_from] : nullptr;
+  PrefixMatch match;
   int32_t matched_tokens = 0;
-  if (fork_from == kNoSlot) {
-    match = impl.MatchOf(s, prompt_tokens);
-    matched_tokens = slot.swapped_tokens > 0 ? slot.swapped_tokens : match.blocks * b;
+  if (source == nullptr) {
+    match = impl.matcher.Match(s, slot, prompt_tokens);
+    matched_tokens = slot.saved.tokens > 0 ? slot.saved.tokens : match.blocks * b;
     TACTUS_CHECK(matched_tokens < prompt_tokens);
   } else {
-    TACTUS_CHECK(slot.swapped_tokens == 0 && impl.At(fork_from).own == nullptr);
+    TACTUS_CHECK(slot.saved.tokens == 0 && source->own == nullptr);
     // All of the prompt but its last token is cached; full blocks are shared, the partial one is copied.
     match.blocks = (prompt_tokens - 1) / b;
     matched_tokens = prompt_tokens - 1;
-    TACTUS_CHECK(impl.At(fork_from).blocks >= impl.BlocksFor(matched_tokens));
+    TACTUS_CHECK(source->blocks >= impl.BlocksFor(matched_tokens));
   }
   const int32_t cover = std::max(cover_tokens, matched_tokens);
-  if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) return {};
-
-  BlockId* table = impl.TakeTable(s);
-  TACTUS_CHECK_MSG(match.blocks <= impl.table_stride, "a prefix longer than max_blocks_per_slot");
-  if (fork_from != kNoSlot) {
-    std::copy_n(impl.TableOf(fork_from), match.blocks, table);
-  } else {
-    match.pinned = impl.ReadChain(slot, match, table);
-    // With keys from a broken file the chain may have other blocks than FindMatch counted.
-    if (impl.Cost(match, cover, reserve_tokens) > impl.Available()) {
-      impl.FreeTable(s);
-      return {};
-    }
-  }
-  impl.Change();
-  for (int32_t i = 0; i < match.blocks; ++i) impl.Use(table[i]);
-  slot.blocks = match.blocks;
-  // A forked block may not be in the tree (yet); then the blocks after it stay private until it is.
-  slot.marked = match.blocks;
-  while (slot.keyed < match.blocks && impl.block(table[slot.keyed]).node != kNoNode) ++slot.keyed;
+  if (!impl.Share(&slot, match, source != nullptr ? source->table : nullptr, cover, reserve_tokens)) return {};
 
   const int32_t covered = std::max(impl.BlocksFor(cover), match.blocks);
-  impl.PrefetchKeys(slot);
-  impl.Append(s, covered - match.blocks, plan);
+  EnteringBlocks::PrefetchKeys(slot);
+  impl.Append(&slot, covered - match.blocks, plan);
   slot.reserved = std::max(0, impl.BlocksFor(reserve_tokens) - covered);
-  impl.reserved += slot.reserved;
-  TACTUS_DCHECK(impl.Available() >= 0);
-  impl.ReportUpdate(s, 0, plan);
+  impl.blocks.Reserve(slot.reserved);
+  TACTUS_DCHECK(impl.blocks.pool().available() >= 0);
+  impl.tables.Report(s, 0, plan);
 
-  if (slot.swapped_tokens > 0) {
+  if (slot.saved.tokens > 0) {
     impl.BringBack(s, match.blocks, plan);
-  } else if (fork_from == kNoSlot) {
-    if (impl.config.prefix_caching && slot.keys != nullptr && !slot.looked_up) {
-      slot.looked_up = true;
-      impl.query_tokens += prompt_tokens;
-      impl.hit_tokens += matched_tokens;
-    }
-  } else if (const int32_t rest = matched_tokens - match.blocks * b; rest > 0) {
-    const BlockId from = impl.TableOf(fork_from)[match.blocks];
-    if (plan != nullptr) plan->copies.push_back({from, table[match.blocks], rest});
+  } else if (source != nullptr) {
+    const int32_t rest = matched_tokens - match.blocks * b;
+    if (rest > 0 && plan != nullptr)
+      plan->copies.push_back({source->table[match.blocks], slot.table[match.blocks], rest});
+  } else if (slot.keys != nullptr && !slot.looked_up) {
+    slot.looked_up = true;
+    impl.query_tokens += prompt_tokens;
+    impl.hit_tokens += matched_tokens;
   }
   return {true, matched_tokens};
 }
 
 bool KvCache::Extend(SlotId s, int32_t tokens, StepPlan* plan) {
-  Impl::Slot& slot = impl_->At(s);
+  Impl& impl = *impl_;
+  SlotKv& slot = impl.tables[s];
   TACTUS_CHECK(slot.bound);
   TACTUS_CHECK_MSG(slot.table != nullptr, "Extend of a sequence that has not started");
-  const int32_t need = impl_->BlocksFor(tokens) - slot.blocks;
+  const int32_t need = impl.BlocksFor(tokens) - slot.blocks;
   if (need <= 0) return true;
   const int32_t drawn = std::min(need, slot.reserved);
-  if (need - drawn > impl_->Available()) return false;
-  impl_->Change();
+  if (need - drawn > impl.blocks.pool().available()) return false;
+  impl.Change();
   slot.reserved -= drawn;
-  impl_->reserved -= drawn;
+  impl.blocks.Unreserve(drawn);
   const int32_t first = slot.blocks;
-  impl_->Append(s, need, plan);
-  impl_->ReportUpdate(s, first, plan);
+  impl.Append(&slot, need, plan);
+  impl.tables.Report(s, first, plan);
   return true;
 }
 
 void KvCache::MarkPending(SlotId s, int32_t computed_tokens, StepId step) {
-  Impl::Slot& slot = impl_->At(s);
-  const int32_t full = computed_tokens / impl_->config.block_size;
-  TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl_->ended);
-  BlockId* table = impl_->TableOf(s);
-  for (; slot.marked < full; ++slot.marked) impl_->block(table[slot.marked]).computed_by = step;
-  impl_->EnterSoon(s);  // also blocks filled earlier whose key is known only now
+  Impl& impl = *impl_;
+  SlotKv& slot = impl.tables[s];
+  const int32_t full = computed_tokens / impl.config.block_size;
+  TACTUS_CHECK(slot.bound && full <= slot.blocks && step > impl.blocks.pool().ended());
+  for (; slot.marked < full; ++slot.marked) impl.blocks.SetComputedBy(slot.table[slot.marked], step);
+  // Also blocks filled earlier whose key is known only now.
+  if (impl.entering.EnterSoon(s, &slot)) impl.EnterWaiting();
 }
 
 void KvCache::Release(SlotId s, StepId last_step) {
   impl_->Change();
-  TACTUS_CHECK(impl_->At(s).bound);
-  impl_->EnterTree(s);
-  impl_->MakeFindable(s);
-  impl_->GiveBack(s, last_step);
+  SlotKv& slot = impl_->tables[s];
+  TACTUS_CHECK(slot.bound);
+  impl_->entering.EnterNow(s, &slot);
+  impl_->entering.MakeFindable(s, &slot);
+  impl_->GiveBack(&slot, last_step);
 }
 
 void KvCache::End(SlotId s, StepId last_step) {
   impl_->Change();
-  TACTUS_CHECK(impl_->At(s).bound);
-  impl_->EnterTree(s);
-  impl_->GiveBack(s, last_step);
+  SlotKv& slot = impl_->tables[s];
+  TACTUS_CHECK(slot.bound);
+  impl_->entering.EnterNow(s, &slot);
+  impl_->GiveBack(&slot, last_step);
   Unbind(s);
 }
 
-void KvCache::Impl::GiveBack(SlotId s, StepId last_step) {
-  Slot& slot = At(s);
-  reserved -= slot.reserved;
-  const BlockId* table = TableOf(s);
-  while (slot.blocks > 0) {
-    if (slot.blocks > kTouchAhead) PrefetchBlock(table[slot.blocks - 1 - kTouchAhead]);
-    Unuse(table[--slot.blocks], last_step);
-  }
-  FreeTable(s);
-  slot.reserved = slot.marked = slot.keyed = 0;
-  slot.restored_begin = slot.restored_end = 0;
+// --- Host memory ---
+
+bool KvCache::SwapOut(SlotId s, int32_t computed_tokens, StepPlan* plan) {
+  SlotKv& slot = impl_->tables[s];
+  TACTUS_CHECK(slot.bound && slot.saved.tokens == 0 && impl_->BlocksFor(computed_tokens) <= slot.blocks &&
+               plan != nullptr);
+  if (!impl_->host.Save(slot.table, computed_tokens, &slot.saved, plan)) return false;
+  Release(s, -1);
+  return true;
 }
+
+void KvCache::Impl::BringBack(SlotId s, int32_t first, StepPlan* plan) {
+  SlotKv& slot = tables[s];
+  SavedKv& saved = slot.saved;
+  const int32_t full = saved.tokens / config.block_size;
+  host.Restore(slot.table, first, &saved, plan);
+  if (saved.saved_by > blocks.pool().ended()) {  // if that step fails, the restored blocks are void too
+    for (int32_t i = saved.restored_begin; i < saved.restored_end; ++i)
+      blocks.SetBegunBy(slot.table[i], saved.saved_by);
+  }
+  // For all others the plan's step computes these blocks.
+  for (slot.marked = first; slot.marked < full; ++slot.marked)
+    blocks.SetComputedBy(slot.table[slot.marked], plan->step);
+  entering.EnterNow(s, &slot);
+}
+
+int32_t KvCache::SwappedTokens(SlotId s) const {
+  return impl_->tables[s].saved.tokens;
+}
+
+void KvCache::DropSwapped(SlotId s) {
+  impl_->Change();
+  impl_->host.Drop(&impl_->tables[s].saved);
+}
+
+int32_t KvCache::BroughtBack(SlotId s) const {
+  const SavedKv& saved = impl_->tables[s].saved;
+  return saved.restored_end - saved.restored_begin;
+}
+
+int64_t KvCache::swap_blocks_total() const {
+  return impl_->host.size();
+}
+int64_t KvCache::swap_blocks_free() const {
+  return impl_->host.num_free();
+}
+
+bool KvCache::ReserveHost(int32_t count, std::vector<BlockId>* blocks) {
+  return impl_->host.Reserve(count, impl_->blocks.pool().ended(), blocks);
+}
+
+void KvCache::ReturnHost(std::span<const BlockId> blocks) {
+  impl_->host.Return(blocks);
+}
+
+void KvCache::KeepImported(SlotId s, std::span<const BlockId> blocks, int32_t tokens) {
+  SlotKv& slot = impl_->tables[s];
+  impl_->Change();
+  TACTUS_CHECK(slot.bound && slot.blocks == 0 && slot.saved.tokens == 0 && tokens >= 1);
+  impl_->host.Keep(blocks, tokens, &slot.saved);
+}
+
+// --- Contents of the tree and of blocks ---
+
+int32_t KvCache::Cached(std::span<const Hash128> keys) const {
+  impl_->EnterWaiting();
+  return BlocksInTree(impl_->blocks.tree(), keys);
+}
+
+bool KvCache::WasEvicted(const Hash128& key) const {
+  return impl_->blocks.evicted_keys().Has(key);
+}
+
+bool KvCache::TakeEntered(Entered* entered) {
+  impl_->EnterWaiting();
+  return impl_->blocks.TakeEntered(&entered->block, &entered->key);
+}
+
+int32_t KvCache::FinishedBlocks(SlotId s, int32_t computed_tokens) const {
+  const PrefixBlocks& blocks = impl_->blocks;
+  const SlotKv& slot = impl_->tables[s];
+  const int32_t full = std::min(computed_tokens / impl_->config.block_size, slot.blocks);
+  int32_t finished = 0;
+  while (finished < full && blocks[slot.table[finished]].computed_by <= blocks.pool().ended()) ++finished;
+  return finished;
+}
+
+// --- Ends of steps ---
 
 void KvCache::OnStepFailed(StepId step, std::vector<SlotId>* recompute) {
   impl_->Change();
-  Impl& impl = *impl_;
-  for (size_t b = 0; b < impl.blocks.size(); ++b) {
-    // Chunks and decodes of several steps may fill one block; the failure of any makes it void.
-    impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
-  }
-  impl.DropVoid(step, recompute);
+  impl_->voids.MarkBlocksOf(step);
+  impl_->voids.Drop(step, recompute);
 }
 
 void KvCache::StepEnded(StepId step, bool ok, std::vector<SlotId>* recompute) {
   impl_->Change();
   Impl& impl = *impl_;
-  TACTUS_CHECK(step > impl.ended);
+  TACTUS_CHECK(step > impl.blocks.pool().ended());
   if (!ok) {
-    for (size_t b = 0; b < impl.blocks.size(); ++b) {
-      impl.void_blocks[b] = impl.blocks[b].begun_by <= step && step <= impl.blocks[b].computed_by;
-    }
-    impl.VoidUnsaved(step);
-    impl.DropVoid(step, recompute);
-    impl.DropUnsaved(step, recompute);
-  }
-  while (impl.ended < step) {
-    const StepId now = ++impl.ended;
-    Impl::List& list = impl.DrainList(now);
-    while (list.head != kNoBlock) {
-      const BlockId b = list.head;
-      impl.Unlink(&list, b);
-      --impl.draining_blocks;
-      impl.Settle(b);
+    impl.voids.MarkBlocksOf(step);
+    impl.voids.MarkRestored(step);
+    impl.voids.Drop(step, recompute);
+    for (SlotId s = 0; s < impl.tables.size(); ++s) {
+      SavedKv& saved = impl.tables[s].saved;
+      if (saved.saved_by != step || saved.tokens == 0) continue;
+      impl.host.Drop(&saved);
+      if (recompute != nullptr) recompute->push_back(s);
     }
   }
+  impl.blocks.EndSteps(step);
 }
 
 void KvCache::ItemFailed(SlotId s, int32_t first_position, StepId step, std::vector<SlotId>* recompute) {
   impl_->Change();
-  Impl& impl = *impl_;
-  const Impl::Slot& slot = impl.At(s);
-  const BlockId* table = impl.TableOf(s);
-  for (int32_t i = first_position / impl.config.block_size; i < slot.blocks; ++i) {
-    if (impl.block(table[i]).computed_by >= step) impl.void_blocks[static_cast<size_t>(table[i])] = 1;
+  const SlotKv& slot = impl_->tables[s];
+  for (int32_t i = first_position / impl_->config.block_size; i < slot.blocks; ++i) {
+    if (impl_->blocks[slot.table[i]].computed_by >= step) impl_->voids.Mark(slot.table[i]);
   }
-  impl.DropVoid(step, recompute);
+  impl_->voids.Drop(step, recompute);
 }
 
 void KvCache::Rollback(SlotId s, int32_t tokens) {
   impl_->Change();
-  Impl& impl = *impl_;
-  Impl::Slot& slot = impl.At(s);
-  const int32_t keep = tokens / impl.config.block_size;
-  BlockId* table = impl.TableOf(s);
-  // Void blocks and blocks computed after them must not be found any more.
-  bool in_tree = false;
-  for (int32_t i = keep; i < std::min(slot.marked, slot.blocks); ++i) {
-    in_tree |= impl.block(table[i]).node != kNoNode;
-    impl.void_blocks[static_cast<size_t>(table[i])] = 1;
+  SlotKv& slot = impl_->tables[s];
+  const int32_t keep = tokens / impl_->config.block_size;
+  if (keep < slot.marked) {
+    impl_->voids.Rollback({slot.table + keep, slot.table + std::min(slot.marked, slot.blocks)});
+    slot.marked = keep;
   }
-  if (in_tree) impl.DropVoidFromTree();
-  for (int32_t i = keep; i < std::min(slot.marked, slot.blocks); ++i) {
-    impl.void_blocks[static_cast<size_t>(table[i])] = 0;
-    impl.block(table[i]).computed_by = -1;
-  }
-  slot.marked = std::min(slot.marked, keep);
   slot.keyed = std::min(slot.keyed, keep);
 }
 
 KvCacheStats KvCache::Stats() const {
-  impl_->EnterTogether();
-  const Impl& impl = *impl_;
+  impl_->EnterWaiting();
+  const BlockPool& pool = impl_->blocks.pool();
+  const HostBlocks& host = impl_->host;
   KvCacheStats stats;
-  stats.blocks_total = impl.config.num_blocks;
-  stats.blocks_free = static_cast<int64_t>(impl.free.size());
-  stats.blocks_cached = impl.lru.size();
-  stats.blocks_draining = impl.draining_blocks;
-  stats.blocks_in_use = blocks_in_use();
-  stats.blocks_reserved = impl.reserved;
-  stats.prefix_query_tokens = impl.query_tokens;
-  stats.prefix_hit_tokens = impl.hit_tokens;
-  stats.evictions = impl.evictions;
-  stats.swap_blocks_total = impl.config.swap_blocks;
-  stats.swap_blocks_used =
-      stats.swap_blocks_total - static_cast<int64_t>(impl.host_free.size() + impl.host_read.size());
-  stats.swap_outs = impl.swap_outs;
-  stats.swapped_out_blocks = impl.swapped_out_blocks;
-  stats.swapped_in_blocks = impl.swapped_in_blocks;
+  stats.blocks_total = pool.size();
+  stats.blocks_free = pool.num_free();
+  stats.blocks_cached = pool.cached().size();
+  stats.blocks_draining = pool.num_draining();
+  stats.blocks_in_use = pool.num_in_use();
+  stats.blocks_reserved = pool.reserved();
+  stats.prefix_query_tokens = impl_->query_tokens;
+  stats.prefix_hit_tokens = impl_->hit_tokens;
+  stats.evictions = impl_->blocks.evictions();
+  stats.swap_blocks_total = host.size();
+  stats.swap_blocks_used = host.size() - host.num_free();
+  stats.swap_outs = host.saves();
+  stats.swapped_out_blocks = host.saved_blocks();
+  stats.swapped_in_blocks = host.restored_blocks();
   return stats;
+}
+
+std::string KvCache::CheckIntegrity() const {
+  const BlockTables& tables = impl_->tables;
+  const PrefixBlocks& blocks = impl_->blocks;
+  if (!impl_->config.prefix_caching && blocks.tree().size() > 0) return "a node exists though prefix caching is off";
+  for (std::string error :
+       {tables.CheckIntegrity(blocks), blocks.pool().CheckIntegrity(), blocks.CheckIntegrity(),
+        impl_->voids.CheckIntegrity(), impl_->host.CheckIntegrity(tables), impl_->matcher.CheckIntegrity(tables)}) {
+    if (!error.empty()) return error;
+  }
+  return {};
 }
 
 }  // namespace tactus::core

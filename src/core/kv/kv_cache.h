@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/interfaces/kv_ledger.h"
+#include "core/kv/own_keys.h"
 
 namespace tactus::core {
 
@@ -45,18 +46,6 @@ struct KvCacheStats {
   int64_t swap_outs = 0;         // counters: sequences, and the blocks copied in each direction
   int64_t swapped_out_blocks = 0;
   int64_t swapped_in_blocks = 0;
-};
-
-// Keys that no other sequence can have, such as those of a simulated request that shares no text. Its blocks are
-// cached, evicted and counted like all others, but are neither hashed nor entered in the tree before the sequence
-// itself may look for them.
-class OwnKeys {
- public:
-  virtual ~OwnKeys() = default;
-  // Full blocks of the sequence whose keys can be computed now.
-  virtual int32_t KeysKnown(SlotId slot) const = 0;
-  // Appends all these keys to the vector passed to Bind, which from now on grows like that of any other sequence.
-  virtual void MakeKeys(SlotId slot) = 0;
 };
 
 class KvCache final : public KvLedger {
@@ -92,8 +81,8 @@ class KvCache final : public KvLedger {
   void MarkPending(SlotId slot, int32_t computed_tokens, StepId step) override;
   void Release(SlotId slot, StepId last_step) override;
 
-  // Swap (kv_swap.cc; docs/concepts/swap.md). A plan's step runs its copies. SwapOut also saves shared blocks; leading
-  // full blocks that are still cached when the sequence starts again are shared instead of copied back. While a
+  // Swap (host_blocks.h; docs/concepts/swap.md). A plan's step runs its copies. SwapOut also saves shared blocks;
+  // leading full blocks that are still cached when the sequence starts again are shared instead of copied back. While a
   // sequence is swapped out, PeekMatch, StartCost and Start refer to the saved KV, and its slot cannot be started as a
   // fork.
   bool SwapOut(SlotId slot, int32_t computed_tokens, StepPlan* plan) override;

@@ -3,7 +3,11 @@
 #include <sstream>
 #include <vector>
 
-#include "core/kv/kv_cache_impl.h"
+#include "core/kv/block_tables.h"
+#include "core/kv/host_blocks.h"
+#include "core/kv/prefix_blocks.h"
+#include "core/kv/prefix_matcher.h"
+#include "core/kv/void_blocks.h"
 
 namespace tactus::core {
 namespace {
@@ -17,210 +21,278 @@ std::string Say(const Parts&... parts) {
 
 }  // namespace
 
-std::string KvCache::Impl::CheckTables() const {
-  std::vector<int32_t> users(blocks.size(), 0);
-  std::set<const BlockId*> handed_out(free_tables.begin(), free_tables.end());
-  if (handed_out.size() != free_tables.size()) return "a table is free twice";
-  int64_t set_aside = 0;
-  for (SlotId s = 0; s < config.max_slots; ++s) {
-    const Slot& slot = At(s);
-    if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0))
-      return Say("slot ", s, " holds blocks but is not bound");
-    if (slot.table == nullptr && slot.blocks != 0) return Say("slot ", s, " holds blocks and has no table");
-    if (slot.table != nullptr && !handed_out.insert(slot.table).second)
-      return Say("slot ", s, " has a table that is free or belongs to another slot");
-    if (slot.blocks < 0 || slot.blocks > table_stride) return Say("slot ", s, " has ", slot.blocks, " blocks");
-    if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
-    if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
-      return Say("slot ", s, ": keyed ", slot.keyed, ", full ", slot.marked, ", blocks ", slot.blocks);
-    }
-    set_aside += slot.reserved;
-    std::set<BlockId> seen;
-    for (int32_t i = 0; i < slot.blocks; ++i) {
-      const BlockId b = TableOf(s)[i];
-      if (b < 0 || b >= config.num_blocks) return Say("slot ", s, " names block ", b);
-      if (!seen.insert(b).second) return Say("slot ", s, " holds block ", b, " twice");
-      ++users[static_cast<size_t>(b)];
-      if (i >= slot.keyed && i >= slot.marked && block(b).node != kNoNode) {
-        return Say("slot ", s, ": partial block ", b, " is in the tree");
-      }
-      if (i >= slot.marked && block(b).users != 1) return Say("slot ", s, " may write block ", b, ", which is shared");
-      // The findable blocks of a sequence must form a chain from the root.
-      if (block(b).node == kUnlisted && (slot.own == nullptr || block(b).users != 1)) {
-        return Say("slot ", s, ": block ", b, " is unlisted, its keys are not the slot's own");
-      }
-      if (i > 0 && block(b).node == kUnlisted && block(TableOf(s)[i - 1]).node != kUnlisted) {
-        return Say("slot ", s, ": block ", b, " is unlisted, its predecessor is not");
-      }
-      if (slot.own != nullptr && Filed(b)) return Say("slot ", s, ": block ", b, " is in the tree already");
-      if (i > 0 && Filed(b) && tree.node(block(b).node).parent != block(TableOf(s)[i - 1]).node) {
-        return Say("slot ", s, ": block ", b, " hangs under another parent than its predecessor's node");
-      }
-      if (i == 0 && Filed(b) && tree.node(block(b).node).parent != kNoNode) {
-        return Say("slot ", s, ": first block ", b, " is not at the root");
-      }
-      if (slot.keys != nullptr && i < slot.keyed && Filed(b) &&
-          tree.node(block(b).node).key != (*slot.keys)[static_cast<size_t>(i)]) {
-        return Say("slot ", s, ": block ", b, " is filed under another key");
-      }
-    }
-  }
-  if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables belong to no slot");
-  if (set_aside != reserved) return Say("reserved ", reserved, ", sum over slots ", set_aside);
-  if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    if (users[b] != blocks[b].users)
-      return Say("block ", b, " counts ", blocks[b].users, " users, tables have ", users[b]);
+// --- BlockTables ---
+
+std::string BlockTables::CheckSlot(SlotId s) const {
+  const SlotKv& slot = (*this)[s];
+  if (!slot.bound && (slot.blocks != 0 || slot.reserved != 0)) return Say("slot ", s, " holds blocks but is not bound");
+  if (slot.table == nullptr && slot.blocks != 0) return Say("slot ", s, " holds blocks and has no table");
+  if (slot.blocks < 0 || slot.blocks > stride_) return Say("slot ", s, " has ", slot.blocks, " blocks");
+  if (slot.reserved < 0) return Say("slot ", s, " has a negative reservation");
+  if (slot.marked > slot.blocks || slot.keyed > slot.marked) {
+    return Say("slot ", s, ": keyed ", slot.keyed, ", full ", slot.marked, ", blocks ", slot.blocks);
   }
   return {};
 }
 
-std::string KvCache::Impl::CheckLists() const {
-  std::vector<int32_t> places(blocks.size(), 0);
-  for (const Block& b : blocks) {
-    if (b.users > 0) ++places[static_cast<size_t>(&b - blocks.data())];
+std::string BlockTables::CheckBlock(SlotId s, int32_t i, const PrefixBlocks& blocks) const {
+  const SlotKv& slot = (*this)[s];
+  const BlockId b = slot.table[i];
+  const KvBlock& block = blocks[b];
+  if (i >= slot.keyed && i >= slot.marked && block.keyed()) {
+    return Say("slot ", s, ": partial block ", b, " is in the tree");
   }
-  for (const BlockId b : free) {
-    ++places[static_cast<size_t>(b)];
-    if (block(b).node != kNoNode || block(b).users != 0) return Say("free block ", b, " is in use or in the tree");
+  if (i >= slot.marked && block.users != 1) return Say("slot ", s, " may write block ", b, ", which is shared");
+  // The findable blocks of a sequence must form a chain from the root.
+  const NodeId before = i > 0 ? blocks[slot.table[i - 1]].node : kNoNode;
+  if (block.node == KvBlock::kUnlisted) {
+    if (slot.own == nullptr || block.users != 1) {
+      return Say("slot ", s, ": block ", b, " is unlisted, its keys are not the slot's own");
+    }
+    if (i > 0 && before != KvBlock::kUnlisted) {
+      return Say("slot ", s, ": block ", b, " is unlisted, its predecessor is not");
+    }
   }
-  const auto walk = [&](const List& list, const auto& check) -> std::string {
-    int64_t size = 0;
-    BlockId previous = kNoBlock;
-    for (BlockId b = list.head; b != kNoBlock; previous = b, b = block(b).next) {
-      if (++size > config.num_blocks) return "a list has a cycle";
-      if (block(b).prev != previous) return Say("list link before block ", b, " is broken");
-      ++places[static_cast<size_t>(b)];
-      if (std::string error = check(b); !error.empty()) return error;
+  if (!block.filed()) return {};
+  if (slot.own != nullptr) return Say("slot ", s, ": block ", b, " is in the tree already");
+  const PrefixTree::Node& node = blocks.tree().node(block.node);
+  if (i > 0 && node.parent != before) {
+    return Say("slot ", s, ": block ", b, " hangs under another parent than its predecessor's node");
+  }
+  if (i == 0 && node.parent != kNoNode) return Say("slot ", s, ": first block ", b, " is not at the root");
+  if (slot.keys != nullptr && i < slot.keyed && node.key != slot.KeyOf(i)) {
+    return Say("slot ", s, ": block ", b, " is filed under another key");
+  }
+  return {};
+}
+
+std::string BlockTables::CheckUsers(const PrefixBlocks& blocks) const {
+  std::vector<int32_t> users(static_cast<size_t>(blocks.pool().size()), 0);
+  for (SlotId s = 0; s < size(); ++s) {
+    std::set<BlockId> seen;
+    for (const BlockId b : (*this)[s].held()) {
+      if (b < 0 || b >= blocks.pool().size()) return Say("slot ", s, " names block ", b);
+      if (!seen.insert(b).second) return Say("slot ", s, " holds block ", b, " twice");
+      ++users[static_cast<size_t>(b)];
     }
-    if (list.tail != previous || list.size != size) return "a list's tail or size is wrong";
-    return {};
-  };
-  std::vector<uint8_t> in_lru(blocks.size(), 0);
-  const auto check_cached = [&](BlockId b) -> std::string {
-    ++places[static_cast<size_t>(b)];
-    if (!lru.Has(b)) return Say("cached block ", b, " is not in the order of eviction");
-    if (!block(b).owns && block(b).node != kUnlisted) return Say("cached block ", b, " owns no node");
-    if (block(b).busy_until > ended) return Say("cached block ", b, " is busy until step ", block(b).busy_until);
-    if (block(b).computed_by > ended) return Say("cached block ", b, " is still pending");
-    in_lru[static_cast<size_t>(b)] = 1;
-    const NodeId parent = Filed(b) ? tree.node(block(b).node).parent : kNoNode;
-    if (parent != kNoNode && in_lru[static_cast<size_t>(tree.node(parent).owner)] != 0) {
-      return Say("cached block ", b, " would be evicted after its parent");
+  }
+  for (BlockId b = 0; b < blocks.pool().size(); ++b) {
+    const int32_t held = users[static_cast<size_t>(b)];
+    if (held != blocks[b].users) return Say("block ", b, " counts ", blocks[b].users, " users, tables have ", held);
+  }
+  return {};
+}
+
+std::string BlockTables::CheckIntegrity(const PrefixBlocks& blocks) const {
+  std::set<const BlockId*> handed_out(free_tables_.begin(), free_tables_.end());
+  if (handed_out.size() != free_tables_.size()) return "a table is free twice";
+  int64_t set_aside = 0;
+  for (SlotId s = 0; s < size(); ++s) {
+    if (std::string error = CheckSlot(s); !error.empty()) return error;
+    const BlockId* const table = (*this)[s].table;
+    if (table != nullptr && !handed_out.insert(table).second)
+      return Say("slot ", s, " has a table that is free or belongs to another slot");
+    set_aside += (*this)[s].reserved;
+  }
+  if (handed_out.size() != slots_.size()) return Say(slots_.size() - handed_out.size(), " tables belong to no slot");
+  if (std::string error = CheckUsers(blocks); !error.empty()) return error;
+  for (SlotId s = 0; s < size(); ++s) {
+    for (int32_t i = 0; i < (*this)[s].blocks; ++i) {
+      if (std::string error = CheckBlock(s, i, blocks); !error.empty()) return error;
     }
-    return {};
-  };
+  }
+  const BlockPool& pool = blocks.pool();
+  if (set_aside != pool.reserved()) return Say("reserved ", pool.reserved(), ", sum over slots ", set_aside);
+  if (pool.available() < 0) return Say("more is set aside than free and cached: available ", pool.available());
+  return {};
+}
+
+// --- BlockPool ---
+
+std::string BlockPool::CheckDraining(size_t index) const {
+  const List& list = draining_[index];
+  int64_t count = 0;
+  BlockId previous = kNoBlock;
+  for (BlockId b = list.head; b != kNoBlock; previous = b, b = (*this)[b].next) {
+    if (++count > size()) return "a list has a cycle";
+    if ((*this)[b].prev != previous) return Say("list link before block ", b, " is broken");
+    const StepId until = (*this)[b].busy_until;
+    if (until <= ended_ || static_cast<size_t>(until) % kMostStepsInFlight != index)
+      return Say("block ", b, " drains in the wrong list");
+  }
+  if (list.tail != previous || list.size != count) return "a list's tail or size is wrong";
+  return {};
+}
+
+std::string BlockPool::CheckIntegrity() const {
+  std::vector<int32_t> places(blocks_.size(), 0);
+  const auto in_place = [&places](BlockId b) { ++places[static_cast<size_t>(b)]; };
+  for (BlockId b = 0; b < size(); ++b) {
+    if ((*this)[b].users > 0) in_place(b);
+  }
+  for (const BlockId b : free_) {
+    in_place(b);
+    if ((*this)[b].keyed() || (*this)[b].users != 0) return Say("free block ", b, " is in use or in the tree");
+  }
   std::string error;
-  int64_t cached = 0;
-  lru.ForEach([&](BlockId b) {
-    ++cached;
-    if (error.empty()) error = check_cached(b);
+  int64_t num_cached = 0;
+  cached_.ForEach([&](BlockId b) {
+    in_place(b);
+    ++num_cached;
+    const KvBlock& block = (*this)[b];
+    if (!cached_.Has(b)) error = Say("cached block ", b, " is not in the order of eviction");
+    if (block.busy_until > ended_) error = Say("cached block ", b, " is busy until step ", block.busy_until);
+    if (block.computed_by > ended_) error = Say("cached block ", b, " is still pending");
   });
-  if (error.empty() && cached != lru.size()) return Say("cached ", lru.size(), ", the order of eviction has ", cached);
   if (!error.empty()) return error;
-  int64_t drain_total = 0;
-  for (size_t i = 0; i < draining.size(); ++i) {
-    drain_total += draining[i].size;
-    error = walk(draining[i], [&](BlockId b) -> std::string {
-      const StepId until = block(b).busy_until;
-      if (until <= ended || static_cast<size_t>(until) % kMaxStepsInFlight != i)
-        return Say("block ", b, " drains in the wrong list");
-      return {};
-    });
-    if (!error.empty()) return error;
+  if (num_cached != cached_.size()) return Say("cached ", cached_.size(), ", the order of eviction has ", num_cached);
+  int64_t num_draining = 0;
+  for (size_t i = 0; i < draining_.size(); ++i) {
+    if (error = CheckDraining(i); !error.empty()) return error;
+    for (BlockId b = draining_[i].head; b != kNoBlock; b = (*this)[b].next) in_place(b);
+    num_draining += draining_[i].size;
   }
-  if (drain_total != draining_blocks) return Say("draining ", draining_blocks, ", lists have ", drain_total);
+  if (num_draining != num_draining_) return Say("draining ", num_draining_, ", lists have ", num_draining);
   for (size_t b = 0; b < places.size(); ++b) {
     if (places[b] != 1) return Say("block ", b, " is in ", places[b], " places");
   }
   return {};
 }
 
-std::string KvCache::Impl::CheckTree() const {
-  std::vector<int32_t> children(static_cast<size_t>(tree.capacity()), 0);
-  std::vector<int32_t> filed(blocks.size(), 0);
-  int32_t used = 0;
-  for (NodeId n = 0; n < tree.capacity(); ++n) {
-    const PrefixTree::Node& node = tree.node(n);
-    if (node.owner == kNoBlock) continue;
-    ++used;
-    if (!config.prefix_caching) return "a node exists though prefix caching is off";
-    if (tree.Find(node.key) != n) return Say("node ", n, " is not found by its key");
-    if (block(node.owner).node != n || !block(node.owner).owns)
-      return Say("node ", n, " and its owner ", node.owner, " disagree");
-    ++filed[static_cast<size_t>(node.owner)];
-    const bool in_use = block(node.owner).users > 0;
-    if (node.parent != kNoNode) {
-      const PrefixTree::Node& parent = tree.node(node.parent);
-      if (parent.owner == kNoBlock) return Say("node ", n, " hangs under a node that is gone");
-      ++children[static_cast<size_t>(node.parent)];
-      const Block& above = block(parent.owner);
-      if (in_use && above.users == 0) return Say("node ", n, " is in use, its parent is not");
-      if (!in_use && above.users == 0 && block(node.owner).busy_until > ended &&
-          above.busy_until < block(node.owner).busy_until) {
-        return Say("node ", n, " drains longer than its parent");
-      }
+// --- PrefixBlocks ---
+
+std::string PrefixBlocks::CheckNode(NodeId n) const {
+  const PrefixTree::Node& node = tree_.node(n);
+  const KvBlock& owner = pool_[node.owner];
+  if (tree_.Find(node.key) != n) return Say("node ", n, " is not found by its key");
+  if (owner.node != n || !owner.owns) return Say("node ", n, " and its owner ", node.owner, " disagree");
+  const bool in_use = owner.users > 0;
+  if (node.parent != kNoNode) {
+    const PrefixTree::Node& parent = tree_.node(node.parent);
+    if (parent.owner == kNoBlock) return Say("node ", n, " hangs under a node that is gone");
+    const KvBlock& above = pool_[parent.owner];
+    if (in_use && above.users == 0) return Say("node ", n, " is in use, its parent is not");
+    if (!in_use && above.users == 0 && owner.busy_until > pool_.ended() && above.busy_until < owner.busy_until) {
+      return Say("node ", n, " drains longer than its parent");
     }
-    const Block& owner = block(node.owner);
-    if (owner.first_duplicate != kNoBlock && !in_use)
-      return Say("node ", n, " has duplicates in use, its owner is not");
-    BlockId previous = kNoBlock;
-    for (BlockId b = owner.first_duplicate; b != kNoBlock; previous = b, b = block(b).next) {
-      if (block(b).prev != previous || block(b).node != n || block(b).users == 0 || block(b).owns) {
-        return Say("duplicate ", b, " of node ", n, " is broken");
-      }
-      if (++filed[static_cast<size_t>(b)] > 1) return Say("block ", b, " is filed twice");
+  }
+  if (owner.first_duplicate != kNoBlock && !in_use) return Say("node ", n, " has duplicates in use, its owner is not");
+  return CheckDuplicates(n);
+}
+
+std::string PrefixBlocks::CheckDuplicates(NodeId n) const {
+  const KvBlock& owner = pool_[tree_.node(n).owner];
+  BlockId previous = kNoBlock;
+  int64_t count = 0;
+  for (BlockId b = owner.first_duplicate; b != kNoBlock; previous = b, b = pool_[b].next) {
+    const KvBlock& block = pool_[b];
+    if (block.prev != previous || block.node != n || block.users == 0 || block.owns || ++count > pool_.size()) {
+      return Say("duplicate ", b, " of node ", n, " is broken");
     }
-    if (owner.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
   }
-  if (used != tree.size()) return Say("tree size ", tree.size(), ", nodes in use ", used);
-  for (NodeId n = 0; n < tree.capacity(); ++n) {
-    if (tree.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
+  if (owner.last_duplicate != previous) return Say("node ", n, ": end of its duplicates is wrong");
+  return {};
+}
+
+std::string PrefixBlocks::CheckFiled() const {
+  std::vector<int32_t> filed(static_cast<size_t>(pool_.size()), 0);
+  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+    const BlockId owner = tree_.node(n).owner;
+    if (owner == kNoBlock) continue;
+    ++filed[static_cast<size_t>(owner)];
+    for (BlockId b = pool_[owner].first_duplicate; b != kNoBlock; b = pool_[b].next) ++filed[static_cast<size_t>(b)];
   }
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    if ((blocks[b].node >= 0) != (filed[b] == 1)) return Say("block ", b, " names a node that does not list it");
-    const bool lists = blocks[b].first_duplicate != kNoBlock || blocks[b].last_duplicate != kNoBlock;
-    if (!blocks[b].owns && lists) return Say("block ", b, " lists duplicates and owns no node");
-    if (blocks[b].owns && (blocks[b].node < 0 || tree.node(blocks[b].node).owner != static_cast<BlockId>(b))) {
+  for (BlockId b = 0; b < pool_.size(); ++b) {
+    const KvBlock& block = pool_[b];
+    const int32_t lists = filed[static_cast<size_t>(b)];
+    if (lists > 1) return Say("block ", b, " is filed twice");
+    if (block.filed() != (lists == 1)) return Say("block ", b, " names a node that does not list it");
+    if (!block.owns && (block.first_duplicate != kNoBlock || block.last_duplicate != kNoBlock))
+      return Say("block ", b, " lists duplicates and owns no node");
+    if (block.owns && (!block.filed() || tree_.node(block.node).owner != b)) {
       return Say("block ", b, " is marked as a node's owner and is not");
     }
-    if (void_blocks[b] != 0) return Say("block ", b, " was left marked void");
   }
   return {};
 }
 
-std::string KvCache::Impl::CheckHost() const {
-  std::vector<int32_t> places(host_next.size(), 0);
-  for (const auto* list : {&host_free, &host_read}) {
+std::string PrefixBlocks::CheckCached() const {
+  std::vector<uint8_t> seen(static_cast<size_t>(pool_.size()), 0);
+  std::string error;
+  pool_.cached().ForEach([&](BlockId b) {
+    const KvBlock& block = pool_[b];
+    if (!block.owns && block.node != KvBlock::kUnlisted) error = Say("cached block ", b, " owns no node");
+    seen[static_cast<size_t>(b)] = 1;
+    const NodeId parent = block.filed() ? tree_.node(block.node).parent : kNoNode;
+    if (parent != kNoNode && seen[static_cast<size_t>(tree_.node(parent).owner)] != 0) {
+      error = Say("cached block ", b, " would be evicted after its parent");
+    }
+  });
+  return error;
+}
+
+std::string PrefixBlocks::CheckIntegrity() const {
+  std::vector<int32_t> children(static_cast<size_t>(tree_.capacity()), 0);
+  int32_t used = 0;
+  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+    const PrefixTree::Node& node = tree_.node(n);
+    if (node.owner == kNoBlock) continue;
+    ++used;
+    if (std::string error = CheckNode(n); !error.empty()) return error;
+    if (node.parent != kNoNode) ++children[static_cast<size_t>(node.parent)];
+  }
+  if (used != tree_.size()) return Say("tree size ", tree_.size(), ", nodes in use ", used);
+  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+    if (tree_.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
+  }
+  if (std::string error = CheckFiled(); !error.empty()) return error;
+  return CheckCached();
+}
+
+// --- The other parts ---
+
+std::string VoidBlocks::CheckIntegrity() const {
+  for (size_t b = 0; b < marked_.size(); ++b) {
+    if (marked_[b] != 0) return Say("block ", b, " was left marked void");
+  }
+  return {};
+}
+
+std::string HostBlocks::CheckSaved(SlotId s, const SlotKv& slot, std::vector<int32_t>* places) const {
+  const SavedKv& saved = slot.saved;
+  if (saved.tokens == 0) {
+    if (saved.first_host != kNoBlock) return Say("slot ", s, " has host blocks, but nothing of it is swapped out");
+    if (saved.restored_begin < 0 || saved.restored_begin > saved.restored_end || saved.restored_end > slot.blocks) {
+      return Say("slot ", s, " got back blocks ", saved.restored_begin, " to ", saved.restored_end, " of ",
+                 slot.blocks);
+    }
+    return {};
+  }
+  if (!slot.bound || slot.blocks != 0 || slot.reserved != 0) return Say("slot ", s, " is swapped out and holds blocks");
+  int64_t chain = 0;
+  for (BlockId h = saved.first_host; h != kNoBlock; h = next_[static_cast<size_t>(h)]) {
+    if (++chain > size()) return Say("slot ", s, ": its host blocks form a cycle");
+    ++(*places)[static_cast<size_t>(h)];
+  }
+  if (chain != BlocksFor(saved.tokens, block_size_)) {
+    return Say("slot ", s, " has ", chain, " host blocks for ", saved.tokens, " tokens");
+  }
+  return {};
+}
+
+std::string HostBlocks::CheckIntegrity(const BlockTables& tables) const {
+  std::vector<int32_t> places(next_.size(), 0);
+  for (const auto* list : {&free_, &read_}) {
     for (const BlockId h : *list) ++places[static_cast<size_t>(h)];
   }
-  int64_t reserved_blocks = 0;
+  int64_t num_reserved = 0;
   for (size_t h = 0; h < places.size(); ++h) {
-    places[h] += host_reserved[h];
-    reserved_blocks += host_reserved[h];
+    places[h] += reserved_[h];
+    num_reserved += reserved_[h];
   }
-  if (reserved_blocks != num_host_reserved)
-    return Say(reserved_blocks, " host blocks are reserved, not ", num_host_reserved);
-  for (SlotId s = 0; s < config.max_slots; ++s) {
-    const Slot& slot = At(s);
-    if (slot.swapped_tokens == 0) {
-      if (slot.first_host != kNoBlock) return Say("slot ", s, " has host blocks, but nothing of it is swapped out");
-      if (slot.restored_begin < 0 || slot.restored_begin > slot.restored_end || slot.restored_end > slot.blocks) {
-        return Say("slot ", s, " got back blocks ", slot.restored_begin, " to ", slot.restored_end, " of ",
-                   slot.blocks);
-      }
-      continue;
-    }
-    if (!slot.bound || slot.blocks != 0 || slot.reserved != 0)
-      return Say("slot ", s, " is swapped out and holds blocks");
-    int64_t chain = 0;
-    for (BlockId h = slot.first_host; h != kNoBlock; h = host_next[static_cast<size_t>(h)]) {
-      if (++chain > config.swap_blocks) return Say("slot ", s, ": its host blocks form a cycle");
-      ++places[static_cast<size_t>(h)];
-    }
-    if (chain != BlocksFor(slot.swapped_tokens)) {
-      return Say("slot ", s, " has ", chain, " host blocks for ", slot.swapped_tokens, " tokens");
-    }
+  if (num_reserved != num_reserved_) return Say(num_reserved, " host blocks are reserved, not ", num_reserved_);
+  for (SlotId s = 0; s < tables.size(); ++s) {
+    if (std::string error = CheckSaved(s, tables[s], &places); !error.empty()) return error;
   }
   for (size_t h = 0; h < places.size(); ++h) {
     if (places[h] != 1) return Say("host block ", h, " is in ", places[h], " places");
@@ -228,25 +300,19 @@ std::string KvCache::Impl::CheckHost() const {
   return {};
 }
 
-std::string KvCache::Impl::CheckLastMatch() const {
-  if (last_match.slot == kNoSlot) return {};
-  if (last_match.shareable > 0) {
-    const std::vector<Hash128>* keys = At(last_match.slot).keys;
-    const auto last = static_cast<size_t>(last_match.shareable - 1);
-    if (keys == nullptr || last >= keys->size() || (*keys)[last] != last_match.key) return {};  // it will not be reused
+std::string PrefixMatcher::CheckIntegrity(const BlockTables& tables) const {
+  if (last_slot_ == kNoSlot) return {};
+  const auto shareable = static_cast<size_t>(last_shareable_);
+  std::span<const Hash128> keys;
+  if (shareable > 0) {
+    const std::vector<Hash128>* all = tables[last_slot_].keys;
+    if (all == nullptr || shareable > all->size() || (*all)[shareable - 1] != last_key_) return {};  // not used again
+    keys = std::span(*all).first(shareable);
   }
-  const Match found = FindMatch(At(last_match.slot), last_match.shareable), &kept = last_match.match;
-  if (found.blocks == kept.blocks && found.pinned == kept.pinned && found.last == kept.last) return {};
-  return Say("slot ", last_match.slot, " matches ", found.blocks, " blocks, ", found.pinned,
-             " of them cached; kept is ", kept.blocks, " and ", kept.pinned);
-}
-
-std::string KvCache::CheckIntegrity() const {
-  for (std::string error :
-       {impl_->CheckTables(), impl_->CheckLists(), impl_->CheckTree(), impl_->CheckHost(), impl_->CheckLastMatch()}) {
-    if (!error.empty()) return error;
-  }
-  return {};
+  const PrefixMatch found = Find(keys);
+  if (found == last_match_) return {};
+  return Say("slot ", last_slot_, " matches ", found.blocks, " blocks, ", found.pinned, " of them cached; kept is ",
+             last_match_.blocks, " and ", last_match_.pinned);
 }
 
 }  // namespace tactus::core
