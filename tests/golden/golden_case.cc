@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/json.h"
-#include "compute/exec/step_driver.h"
+#include "support/step_driver.h"
 
 namespace tactus::test {
 

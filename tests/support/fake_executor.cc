@@ -24,10 +24,37 @@ TokenId Sample(const FakeExecutorConfig& config, uint64_t attended, int32_t choi
   return static_cast<TokenId>(h % static_cast<uint64_t>(config.vocab_size));
 }
 
+// The fake model's distribution: `best` is the likeliest token, and each next token of the vocabulary is e times less
+// likely. The chosen token comes first, then the `count` best.
+std::vector<TokenLogprob> LogprobsOf(TokenId chosen, TokenId best, int32_t count, int32_t vocab_size) {
+  const int32_t rank = ((chosen - best) % vocab_size + vocab_size) % vocab_size;
+  std::vector<TokenLogprob> logprobs = {{chosen, -0.5f - static_cast<float>(rank)}};
+  for (int32_t i = 0; i < count; ++i) {
+    logprobs.push_back({static_cast<TokenId>((best + i) % vocab_size), -0.5f - static_cast<float>(i)});
+  }
+  return logprobs;
+}
+
+PlanLimits LimitsOf(const FakeExecutorConfig& config) {
+  return {.num_blocks = config.num_blocks,
+          .swap_blocks = config.swap_blocks,
+          .block_size = config.block_size,
+          .blocks_per_slot = (int64_t{config.max_model_len} + config.block_size - 1) / config.block_size,
+          .max_slots = config.max_slots,
+          .max_step_tokens = config.max_step_tokens,
+          .max_step_items = config.max_step_items,
+          .max_draft_tokens = config.max_draft_tokens,
+          .adapters = static_cast<int32_t>(config.adapters.size()),
+          .can_chain = config.can_chain,
+          .has_logprobs = config.has_logprobs,
+          .has_grammars = config.has_grammars};
+}
+
 }  // namespace
 
 FakeExecutor::FakeExecutor(const FakeExecutorConfig& config)
     : config_(config),
+      limits_(LimitsOf(config)),
       faults_(config.fault_seed, 77),
       memory_(static_cast<size_t>(config.num_blocks * config.block_size), kGarbage),
       host_(static_cast<size_t>(config.swap_blocks * config.block_size), kGarbage),
@@ -115,16 +142,27 @@ uint64_t* FakeExecutor::Cell(const Slot& slot, int32_t position) {
                   static_cast<size_t>(position % config_.block_size)];
 }
 
+void FakeExecutor::Start(const SequenceStart& start) {
+  Slot& slot = slots_[static_cast<size_t>(start.slot)];
+  slot.live = true;
+  slot.choice = start.choice;
+  slot.adapter = start.adapter;
+  slot.grammar.reset();  // before the object that it may refer to
+  slot.sampling = start.sampling;
+  slot.table.clear();
+  slot.last_token = -1;
+  if (!config_.follows_specs || slot.sampling.grammar == nullptr) return;
+  slot.grammar = slot.sampling.grammar->Start();
+  for (const TokenId token : slot.sampling.output) slot.grammar->Accept(token);
+}
+
 void FakeExecutor::ApplyTables(const StepPlan& plan) {
-  for (const SequenceStart& start : plan.starts) {
-    Slot& slot = slots_[static_cast<size_t>(start.slot)];
-    slot.live = true;
-    slot.choice = start.choice;
-    slot.adapter = start.adapter;
-    slot.sampling = start.sampling;
-    slot.table.clear();
-    slot.last_token = -1;
+  for (const SlotId id : plan.forgets) {
+    Slot& slot = slots_[static_cast<size_t>(id)];
+    slot.grammar.reset();
+    slot.sampling.grammar.reset();
   }
+  for (const SequenceStart& start : plan.starts) Start(start);
   for (const TableUpdate& update : plan.table_updates) {
     Slot& slot = slots_[static_cast<size_t>(update.slot)];
     if (!slot.live) Violate("a table update of a sequence that never started");
@@ -142,11 +180,6 @@ void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
   const int32_t b = config_.block_size;
   const auto copy = [&](std::vector<uint64_t>& from, int64_t source, std::vector<uint64_t>& to, int64_t target,
                         int32_t tokens) {
-    const auto holds = [b](const std::vector<uint64_t>& m, int64_t block) {
-      return block >= 0 && (block + 1) * b <= static_cast<int64_t>(m.size());
-    };
-    if (!holds(from, source) || !holds(to, target) || tokens < 1 || tokens > b)
-      return Violate("a swap outside the memory");
     for (int32_t i = 0; i < b; ++i) {
       to[static_cast<size_t>(target * b + i)] =
           failed || i >= tokens ? kGarbage : from[static_cast<size_t>(source * b + i)];
@@ -159,16 +192,38 @@ void FakeExecutor::RunCopies(const StepPlan& plan, bool failed) {
   for (const SwapCopy& c : plan.swap_ins) copy(host_, c.host_block, memory_, c.block, c.tokens);
 }
 
-void FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool garbage) {
+// False: an input token does not exist.
+bool FakeExecutor::WriteItem(const StepPlan& plan, const StepItem& item, bool garbage) {
+  bool exist = true;
   Slot& slot = slots_[static_cast<size_t>(item.slot)];
   uint64_t state =
       item.first_position == 0 ? FirstState(config_.seed, slot.adapter) : *Cell(slot, item.first_position - 1);
   for (int32_t i = 0; i < item.count; ++i) {
     const TokenId token =
         item.input == InputSource::kChained ? slot.last_token : plan.tokens[static_cast<size_t>(item.token_offset + i)];
-    if (token < 0) Violate("an input token that does not exist");
+    exist = exist && token >= 0 && token < config_.input_vocab_size;
     state = NextState(state, token);
     *Cell(slot, item.first_position + i) = garbage ? kGarbage + state : state;
+  }
+  if (!exist) Violate("an input token that does not exist");
+  return exist;
+}
+
+// The prompt's last row has none: the next token is sampled.
+void FakeExecutor::PromptLogprobs(const StepItem& item, int32_t index, StepResult* result) {
+  const Slot& slot = slots_[static_cast<size_t>(item.slot)];
+  const std::vector<TokenId>& prompt = slot.sampling.prompt;
+  const int32_t end = std::min(item.first_position + item.count, static_cast<int32_t>(prompt.size()) - 1);
+  if (item.first_position >= end) return;
+  auto& rows = result->prompt_logprobs.emplace_back();
+  rows.item = index;
+  uint64_t attended = 0;
+  for (int32_t p = 0; p < end; ++p) {
+    attended += *Cell(slot, p);
+    if (p < item.first_position) continue;
+    rows.per_token.push_back(LogprobsOf(prompt[static_cast<size_t>(p) + 1],
+                                        Sample(config_, attended, slot.choice, p + 1),
+                                        std::max(slot.sampling.params.logprobs, 0), config_.vocab_size));
   }
 }
 
@@ -190,15 +245,7 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
     return;
   }
   if (item.logit_rows == item.count && slot.sampling.prompt_logprobs) {
-    // The prompt's last row has none: the next token is sampled.
-    const int32_t end =
-        std::min(item.first_position + item.count, static_cast<int32_t>(slot.sampling.prompt.size()) - 1);
-    if (item.first_position < end) {
-      auto& rows = result->prompt_logprobs.emplace_back();
-      rows.item = static_cast<int32_t>(index);
-      for (int32_t p = item.first_position; p < end; ++p)
-        rows.per_token.push_back({{static_cast<TokenId>(p + 1), -1.0f}});
-    }
+    PromptLogprobs(item, static_cast<int32_t>(index), result);
   }
   if (!item.sample) return;
   if (faults_.Uniform() < config_.item_error_rate) {
@@ -207,37 +254,83 @@ void FakeExecutor::RunItem(const StepPlan& plan, size_t index, StepResult* resul
     return;
   }
   Verify(plan, item, result, &out);
-  if (slot.sampling.params.logprobs >= 0) {
-    auto& logprobs = result->logprobs.emplace_back();
-    logprobs.item = static_cast<int32_t>(index);
-    for (int32_t i = 0; i < out.num_tokens; ++i)
-      logprobs.per_token.push_back({{result->tokens[static_cast<size_t>(out.token_offset + i)], -0.5f}});
+}
+
+// Samples the token at `position` into last_token, where `attended` sums the cells before it. False: the grammar allows
+// no token.
+bool FakeExecutor::SampleNext(Slot* slot, uint64_t attended, int32_t position) {
+  slot->last_token = Sample(config_, attended, slot->choice, position);
+  if (!config_.follows_specs) return true;
+  SamplingSpec& spec = slot->sampling;
+  std::vector<uint32_t> mask(static_cast<size_t>(config_.vocab_size + 31) / 32, ~0u);
+  if (slot->grammar != nullptr && !slot->grammar->FillMask(mask)) return false;
+  std::vector<TokenId> allowed, no_ends;
+  for (TokenId t = 0; t < config_.vocab_size; ++t) {
+    if ((mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) == 0) continue;
+    allowed.push_back(t);
+    if (!std::binary_search(spec.ends.begin(), spec.ends.end(), t)) no_ends.push_back(t);
   }
+  if (spec.unended_tokens > 0 && !no_ends.empty()) allowed = no_ends;
+  if (allowed.empty()) return false;
+  const uint64_t seed = spec.params.temperature > 0 ? spec.params.seed + 1 : 0;
+  if (seed > 0) slot->last_token = Sample(config_, MixHash(attended, seed), slot->choice, position);
+  if (!std::binary_search(allowed.begin(), allowed.end(), slot->last_token)) {
+    slot->last_token = allowed[static_cast<size_t>(slot->last_token) % allowed.size()];
+  }
+  if (spec.unended_tokens > 0) --spec.unended_tokens;
+  return slot->grammar == nullptr || slot->grammar->Accept(slot->last_token);
 }
 
 // Samples after the sure inputs, and continues while the sampled token equals the next draft.
 void FakeExecutor::Verify(const StepPlan& plan, const StepItem& item, StepResult* result, ItemResult* out) {
   Slot& slot = slots_[static_cast<size_t>(item.slot)];
-  if (item.draft_tokens >= item.count || item.draft_tokens > config_.max_draft_tokens ||
-      (item.draft_tokens > 0 && (item.input != InputSource::kHost || item.logit_rows != 1 + item.draft_tokens))) {
-    Violate("drafts that do not fit their item");
-  }
+  const SamplingParams& params = slot.sampling.params;
+  std::vector<std::vector<TokenLogprob>> logprobs;
   const int32_t end = item.first_position + item.count;
   int32_t length = end - item.draft_tokens;
   uint64_t attended = 0;
   for (int32_t p = 0; p < length; ++p) attended += *Cell(slot, p);
   for (;; attended += *Cell(slot, length), ++length) {
-    slot.last_token = Sample(config_, attended, slot.choice, length);
+    if (!SampleNext(&slot, attended, length)) {
+      out->status = ItemStatus::kBadGrammar;
+      break;
+    }
     result->tokens.push_back(slot.last_token);
     ++out->num_tokens;
+    if (params.logprobs >= 0) {
+      const TokenId best = config_.follows_specs ? Sample(config_, attended, slot.choice, length) : slot.last_token;
+      logprobs.push_back(LogprobsOf(slot.last_token, best, params.logprobs, config_.vocab_size));
+    }
     if (length == end) break;
     const auto draft = static_cast<size_t>(item.token_offset + length - item.first_position);
     if (plan.tokens[draft] != slot.last_token) break;
   }
+  if (params.logprobs >= 0) {
+    result->logprobs.push_back({static_cast<int32_t>(result->items.size()) - 1, std::move(logprobs)});
+  }
   out->accepted = length - item.first_position;
-  drafts_accepted_ += out->num_tokens - 1;
+  drafts_accepted_ += std::max(out->num_tokens - 1, 0);
   drafts_rejected_ += end - length;
   for (; length < end; ++length) *Cell(slot, length) = kGarbage;
+}
+
+void FakeExecutor::RunPlan(const StepPlan& plan, StepResult* result) {
+  const bool failed = faults_.Uniform() < config_.step_error_rate;
+  RunCopies(plan, failed);
+  ApplyTables(plan);
+  // All items write before any item reads, as in every layer of a real forward pass; items that share blocks within the
+  // step need this.
+  lost_.clear();
+  for (const StepItem& item : plan.items) {
+    const bool lost = !failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate;
+    lost_.push_back(!WriteItem(plan, item, failed || lost) || lost);
+  }
+  if (failed) {
+    result->status = Internal("injected executor error");
+    for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].last_token = 0;
+  } else {
+    for (size_t i = 0; i < plan.items.size(); ++i) RunItem(plan, i, result);
+  }
 }
 
 void FakeExecutor::Submit(const StepPlan& plan) {
@@ -251,22 +344,11 @@ void FakeExecutor::Submit(const StepPlan& plan) {
   }
   p.result.Clear();
   p.result.step = plan.step;
-  const bool failed = faults_.Uniform() < config_.step_error_rate;
-  RunCopies(plan, failed);
-  ApplyTables(plan);
-  // All items write before any item reads, as in every layer of a real forward pass; items that share blocks within the
-  // step need this.
-  lost_.clear();
-  for (const StepItem& item : plan.items) {
-    if (item.input == InputSource::kChained && !config_.can_chain) Violate("a chained input without can_chain");
-    lost_.push_back(!failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate);
-    WriteItem(plan, item, failed || lost_.back());
-  }
-  if (failed) {
-    p.result.status = Internal("injected executor error");
-    for (const StepItem& item : plan.items) slots_[static_cast<size_t>(item.slot)].last_token = 0;
+  p.result.status = CheckPlan(plan, limits_);
+  if (p.result.status.ok()) {
+    RunPlan(plan, &p.result);
   } else {
-    for (size_t i = 0; i < plan.items.size(); ++i) RunItem(plan, i, &p.result);
+    Violate(p.result.status.message());
   }
   const TimeNs now = config_.clock != nullptr ? config_.clock->NowNs() : 0;
   p.result.start_ns = std::max(now, last_ready_ns_);

@@ -4,15 +4,19 @@
 // for measuring the engine. Thread rule: engine thread only; they start no threads.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/plan_limits.h"
 #include "base/rng.h"
+#include "base/token_grammar.h"
 #include "core/interfaces/draft_source.h"
 
 namespace tactus {
@@ -28,6 +32,13 @@ struct FakeExecutorConfig {
   int32_t block_size = 16;
   int32_t max_slots = 0;
   int64_t swap_blocks = 0;  // of the simulated host memory
+  int64_t max_step_tokens = INT64_MAX, max_step_items = INT64_MAX;
+  int32_t max_model_len = INT32_MAX;
+  int32_t input_vocab_size = INT32_MAX;  // an item with an input token outside [0, input_vocab_size) fails
+  // Samples as SamplingSpec states: by the seed if the temperature is above 0, only what the grammar allows, no end too
+  // early. False: the tokens of Expected for every spec.
+  bool follows_specs = false;
+  bool has_logprobs = true, has_grammars = true;  // false: refuses plans that need them
   // Steps take time by the clock, one after the other. Null clock: every step is ready at once.
   Clock* clock = nullptr;
   DurationNs step_base_ns = kMillisecond;
@@ -54,7 +65,7 @@ class FakeExecutor final : public Executor {
   void ReadKvBlock(BlockId block, std::byte* to) const override;
   void WriteHostBlock(BlockId host_block, const std::byte* from) override;
 
-  // First violation of the step contract by plans; empty: none.
+  // First violation of the step contract by plans; empty: none. A plan that CheckPlan refuses is a violation too.
   const std::string& violation() const { return violation_; }
   int64_t steps() const { return steps_; }
 
@@ -73,6 +84,7 @@ class FakeExecutor final : public Executor {
     int32_t choice = 0;
     int32_t adapter = 0;
     SamplingSpec sampling;
+    std::unique_ptr<GrammarState> grammar;
     std::vector<BlockId> table;
     TokenId last_token = -1;  // sampled by the slot's previous item, for chained inputs
   };
@@ -80,15 +92,20 @@ class FakeExecutor final : public Executor {
     StepResult result;
     TimeNs ready_ns = 0;
   };
+  void Start(const SequenceStart& start);
   void ApplyTables(const StepPlan& plan);
   void RunCopies(const StepPlan& plan, bool failed);
-  void WriteItem(const StepPlan& plan, const StepItem& item, bool garbage);
+  bool WriteItem(const StepPlan& plan, const StepItem& item, bool garbage);
+  bool SampleNext(Slot* slot, uint64_t attended, int32_t position);
+  void PromptLogprobs(const StepItem& item, int32_t index, StepResult* result);
+  void RunPlan(const StepPlan& plan, StepResult* result);
   void Verify(const StepPlan& plan, const StepItem& item, StepResult* result, ItemResult* out);
   void RunItem(const StepPlan& plan, size_t index, StepResult* result);
   uint64_t* Cell(const Slot& slot, int32_t position);
   void Violate(const std::string& what);
 
   const FakeExecutorConfig config_;
+  const PlanLimits limits_;
   Rng faults_;
   std::vector<uint64_t> memory_;  // [num_blocks * block_size], in place of K and V of a position
   std::vector<uint64_t> host_;    // [swap_blocks * block_size]

@@ -18,6 +18,14 @@ StepRunner::StepRunner(const ModelConfig& config, CpuWeights weights, const CpuE
       weights_(std::move(weights)),
       options_(options),
       blocks_per_slot_((options.max_model_len + options.block_size - 1) / options.block_size),
+      limits_{.num_blocks = options.num_blocks,
+              .swap_blocks = options.swap_blocks,
+              .block_size = options.block_size,
+              .blocks_per_slot = blocks_per_slot_,
+              .max_slots = options.max_slots,
+              .max_step_tokens = options.max_step_tokens,
+              .max_step_items = options.max_step_items,
+              .max_draft_tokens = kMaxDraftTokens},
       pool_(options.threads, *options.clock),
       prefix_groups_(options.block_size, options.max_step_items) {}
 
@@ -80,7 +88,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
 void StepRunner::Run(const StepPlan& plan, StepResult* result) {
   result->Clear();
   result->step = plan.step;
-  result->status = Check(plan);
+  result->status = CheckPlan(plan, limits_);
   if (!result->status.ok()) return;
   try {
     Apply(plan);
@@ -102,88 +110,6 @@ void StepRunner::Run(const StepPlan& plan, StepResult* result) {
   } catch (const std::exception& e) {
     result->status = Internal("step " + std::to_string(plan.step) + ": " + e.what());
   }
-}
-
-// Checks every value that indexes memory against its bound.
-Status StepRunner::Check(const StepPlan& plan) const {
-  auto refuse = [&](const char* what, int64_t value, int64_t limit) {
-    return Internal("step " + std::to_string(plan.step) + ": " + what + " " + std::to_string(value) + ", limit " +
-                    std::to_string(limit));
-  };
-  const int64_t max_len = blocks_per_slot_ * options_.block_size;
-  auto bad_slot = [&](SlotId slot) { return slot < 0 || slot >= options_.max_slots; };
-  auto bad_block = [&](BlockId block) { return block < 0 || block >= options_.num_blocks; };
-  for (const SequenceStart& s : plan.starts) {
-    if (bad_slot(s.slot)) return refuse("start of slot", s.slot, options_.max_slots - 1);
-    if (s.adapter != 0) return refuse("adapter", s.adapter, 0);
-  }
-  for (const SlotId s : plan.forgets) {
-    if (bad_slot(s)) return refuse("end of slot", s, options_.max_slots - 1);
-  }
-  for (const TableUpdate& u : plan.table_updates) {
-    if (bad_slot(u.slot)) return refuse("table of slot", u.slot, options_.max_slots - 1);
-    if (u.first_index < 0 || u.count < 0 || int64_t{u.first_index} + u.count > blocks_per_slot_) {
-      return refuse("table entry", int64_t{u.first_index} + u.count, blocks_per_slot_);
-    }
-    if (u.offset < 0 || int64_t{u.offset} + u.count > static_cast<int64_t>(plan.table_blocks.size())) {
-      return refuse("end of table_blocks", int64_t{u.offset} + u.count, static_cast<int64_t>(plan.table_blocks.size()));
-    }
-  }
-  for (const BlockId b : plan.table_blocks) {
-    if (bad_block(b)) return refuse("block", b, options_.num_blocks - 1);
-  }
-  for (const BlockCopy& c : plan.copies) {
-    if (bad_block(c.from)) return refuse("copy from block", c.from, options_.num_blocks - 1);
-    if (bad_block(c.to)) return refuse("copy to block", c.to, options_.num_blocks - 1);
-    if (c.tokens < 0 || c.tokens > options_.block_size) return refuse("copied tokens", c.tokens, options_.block_size);
-  }
-  TACTUS_RETURN_IF_ERROR(CheckSwaps(plan));
-  if (static_cast<int64_t>(plan.items.size()) > options_.max_step_items) {
-    return refuse("items", static_cast<int64_t>(plan.items.size()), options_.max_step_items);
-  }
-  int64_t tokens = 0;
-  for (const StepItem& item : plan.items) {
-    if (bad_slot(item.slot)) return refuse("item of slot", item.slot, options_.max_slots - 1);
-    if (item.count < 1 || item.first_position < 0 || int64_t{item.first_position} + item.count > max_len) {
-      return refuse("end of item", int64_t{item.first_position} + item.count, max_len);
-    }
-    if (item.logit_rows < 0 || item.logit_rows > item.count) return refuse("logit rows", item.logit_rows, item.count);
-    if (item.sample && item.logit_rows == 0) return refuse("sampled item's logit rows", 0, 1);
-    if (item.draft_tokens < 0 || item.draft_tokens > kMaxDraftTokens) {
-      return refuse("draft tokens", item.draft_tokens, kMaxDraftTokens);
-    }
-    if (item.draft_tokens > 0 && (!item.sample || item.input != InputSource::kHost || item.draft_tokens >= item.count ||
-                                  item.logit_rows != 1 + item.draft_tokens)) {
-      return refuse("logit rows of an item with drafts", item.logit_rows, 1 + item.draft_tokens);
-    }
-    if (item.input == InputSource::kChained && item.count != 1) return refuse("chained item's tokens", item.count, 1);
-    if (item.input == InputSource::kHost &&
-        (item.token_offset < 0 || int64_t{item.token_offset} + item.count > static_cast<int64_t>(plan.tokens.size()))) {
-      return refuse("end of input tokens", int64_t{item.token_offset} + item.count,
-                    static_cast<int64_t>(plan.tokens.size()));
-    }
-    tokens += item.count;
-  }
-  if (tokens > options_.max_step_tokens) return refuse("tokens", tokens, options_.max_step_tokens);
-  return Status();
-}
-
-Status StepRunner::CheckSwaps(const StepPlan& plan) const {
-  auto refuse = [&](const char* what, int64_t value, int64_t limit) {
-    return Internal("step " + std::to_string(plan.step) + ": " + what + " " + std::to_string(value) + ", limit " +
-                    std::to_string(limit));
-  };
-  for (const auto* swaps : {&plan.swap_outs, &plan.swap_ins}) {
-    for (const SwapCopy& c : *swaps) {
-      if (c.block < 0 || c.block >= options_.num_blocks)
-        return refuse("swapped block", c.block, options_.num_blocks - 1);
-      if (c.host_block < 0 || c.host_block >= options_.swap_blocks)
-        return refuse("host block", c.host_block, options_.swap_blocks - 1);
-      if (c.tokens < 1 || c.tokens > options_.block_size)
-        return refuse("swapped tokens", c.tokens, options_.block_size);
-    }
-  }
-  return Status();
 }
 
 void StepRunner::Apply(const StepPlan& plan) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/plan_limits.h"
 #include "base/prefix_groups.h"
 #include "compute/exec/cpu_executor.h"
 #include "compute/exec/kv_memory.h"
@@ -55,8 +56,6 @@ class StepRunner {
   };
 
   StepRunner(const ModelConfig& config, CpuWeights weights, const CpuExecutorOptions& options);
-  Status Check(const StepPlan& plan) const;
-  Status CheckSwaps(const StepPlan& plan) const;
   void Apply(const StepPlan& plan);
   void RunCopies(const StepPlan& plan);
   void FillBatch(const StepPlan& plan, StepResult* result);
@@ -72,6 +71,7 @@ class StepRunner {
   const CpuWeights weights_;
   const CpuExecutorOptions options_;
   const int64_t blocks_per_slot_;
+  const PlanLimits limits_;
   ThreadPool pool_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvMemory> kv_;

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "compute/exec/tiny_model.h"
+#include "support/mixed_steps.h"
 
 namespace tactus::test::invariance_test {
 namespace {
@@ -50,29 +51,6 @@ struct Setting {
   uint64_t seed = 1;
 };
 
-// One random hybrid batch after another until every sequence has its tokens.
-void RunMixed(StepDriver& driver, int32_t sequences, bool preempt, Rng& rng) {
-  auto done = [&](int32_t s) { return static_cast<int32_t>(driver.at(s).output().size()) >= kOutput; };
-  for (int rounds = 0;; ++rounds) {
-    ASSERT_LT(rounds, 10000) << "the sequences do not end";
-    std::vector<StepDriver::Take> takes;
-    bool all_done = true;
-    for (int32_t s = 0; s < sequences; ++s) {
-      if (done(s)) continue;
-      all_done = false;
-      if (preempt && driver.at(s).computed > 0 && rng.UniformInt(0, 9) == 0) driver.Preempt(s);
-      if (rng.UniformInt(0, 2) == 0) continue;
-      takes.push_back({s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 24)))});
-    }
-    if (all_done) return;
-    for (size_t i = takes.size(); i > 1; --i)
-      std::swap(takes[i - 1], takes[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
-    if (takes.empty()) continue;
-    const StepResult result = driver.Step(takes, rng.UniformInt(0, 3) == 0);
-    ASSERT_TRUE(result.status.ok()) << result.status.ToString();
-  }
-}
-
 std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const compute::Ops* ops, const Setting& setting) {
   compute::CpuExecutorOptions options = model.Options();
   options.ops = ops;
@@ -104,16 +82,16 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const comp
       }
       break;
     case Schedule::kMixed:
-      RunMixed(driver, sequences, false, rng);
+      RunMixed(driver, sequences, {.output = kOutput}, rng);
       break;
     case Schedule::kPreempted:
-      RunMixed(driver, sequences, true, rng);
+      RunMixed(driver, sequences, {.output = kOutput, .preempt = true}, rng);
       break;
     case Schedule::kShared:
       driver.Generate(3, 1);
       driver.ShareBlocks(4, 3, shared);
       driver.ShareBlocks(5, 3, shared);
-      RunMixed(driver, sequences, false, rng);
+      RunMixed(driver, sequences, {.output = kOutput}, rng);
       break;
     case Schedule::kSharedInOneStep:
       // The producer of the blocks and both readers are items of one step.
@@ -122,7 +100,7 @@ std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const comp
       driver.ShareBlocks(4, 3, shared);
       driver.ShareBlocks(5, 3, shared);
       driver.Step({{3, 2}, {4, 3}, {5, 1}}, true);
-      RunMixed(driver, sequences, false, rng);
+      RunMixed(driver, sequences, {.output = kOutput}, rng);
       break;
   }
   std::vector<StepDriver::Sequence> result;

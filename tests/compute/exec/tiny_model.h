@@ -3,11 +3,13 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "compute/exec/numerics.h"
-#include "compute/exec/step_driver.h"
+#include "compute/exec/step_runner.h"
 #include "compute/model/loader.h"
 #include "support/source_path.h"
+#include "support/step_driver.h"
 
 namespace tactus::test {
 

@@ -292,7 +292,7 @@ TEST(StepEvents, LogprobsBelongToTheirTokens) {
   }
 }
 
-// The fake executor returns each prompt row's position. Two prompts in chunks that share steps.
+// Two prompts in chunks that share steps: each row has the logprob of its prompt's next token.
 TEST(StepEvents, PromptLogprobsBelongToTheirRows) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 8;
@@ -310,7 +310,8 @@ TEST(StepEvents, PromptLogprobsBelongToTheirRows) {
     int32_t next = 0;
     for (const auto& [first_row, rows] : events) {
       ASSERT_EQ(first_row, next) << i;
-      for (size_t r = 0; r < rows.size(); ++r) EXPECT_EQ(rows[r].at(0).token, first_row + static_cast<int32_t>(r) + 1);
+      for (size_t r = 0; r < rows.size(); ++r)
+        EXPECT_EQ(rows[r].at(0).token, h.outputs()[ids[i]].request->prompt->at(static_cast<size_t>(first_row) + r + 1));
       next = first_row + static_cast<int32_t>(rows.size());
     }
     EXPECT_EQ(next, i == 1 ? 0 : static_cast<int32_t>(11 + i)) << i << ": every row but the last";

@@ -1,14 +1,15 @@
 // Drives an executor by hand, for tests: sequences, block tables and plans without an engine. The test defines every
-// step, so that any chunking, mix, preemption or sharing can be forced.
+// step, so that any chunking, mix, preemption, sharing or swapping can be forced.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "base/check.h"
-#include "compute/exec/step_runner.h"
+#include "base/step.h"
 
 namespace tactus::test {
 
@@ -18,10 +19,11 @@ class StepDriver {
     std::shared_ptr<const Request> request;
     int32_t choice = 0;
     std::vector<TokenId> tokens;  // prompt, then output
-    int32_t computed = 0;         // positions whose K and V are in the cache
+    int32_t computed = 0;         // positions whose K and V are in the cache, or in the host's blocks
     std::vector<BlockId> table;
-    bool announced = false;  // the executor has received the start
-    std::vector<StepResult::TokenLogprobs> logprobs;
+    std::vector<BlockId> host;  // blocks of a swapped-out sequence
+    bool announced = false;     // the executor has received the start
+    std::vector<StepResult::TokenLogprobs> logprobs, prompt_logprobs;
     ItemStatus status = ItemStatus::kOk;
     std::map<int32_t, std::vector<float>> logits;  // by position, when recorded
 
@@ -36,16 +38,20 @@ class StepDriver {
   };
   using RunStep = std::function<void(const StepPlan&, StepResult*)>;
 
-  StepDriver(RunStep run, int64_t num_blocks, int32_t block_size) : run_(std::move(run)), block_size_(block_size) {
+  StepDriver(RunStep run, int64_t num_blocks, int32_t block_size, int64_t swap_blocks = 0)
+      : run_(std::move(run)), block_size_(block_size), users_(static_cast<size_t>(num_blocks)) {
     for (int64_t b = num_blocks; b-- > 0;) free_.push_back(static_cast<BlockId>(b));
+    for (int64_t b = swap_blocks; b-- > 0;) free_host_.push_back(static_cast<BlockId>(b));
   }
-  // With `record`, stores the logits of every row in the plan.
-  StepDriver(compute::StepRunner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
+  // Over a StepRunner. With `record`, stores the logits of every row in the plan.
+  template <typename Runner>
+    requires requires(Runner& r, const StepPlan& plan, StepResult* result) { r.Run(plan, result); }
+  StepDriver(Runner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
       : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
                    block_size) {
     if (!record) return;
     runner.set_logits_observer([this](int32_t item, int32_t position, std::span<const float> logits) {
-      Sequence& s = sequences_[static_cast<size_t>(plan_.items[static_cast<size_t>(item)].slot)];
+      Sequence& s = at(plan_.items[static_cast<size_t>(item)].slot);
       s.logits[position].assign(logits.begin(), logits.end());
     });
   }
@@ -60,32 +66,77 @@ class StepDriver {
     return static_cast<int32_t>(sequences_.size()) - 1;
   }
   Sequence& at(int32_t sequence) { return sequences_[static_cast<size_t>(sequence)]; }
+  // The plan of the next step, for changes that the driver does not make itself.
+  StepPlan& plan() { return plan_; }
 
   // Starts `sequence` on the first `blocks` full blocks of `from` (already computed, or by an earlier item of the same
   // step).
   void ShareBlocks(int32_t sequence, int32_t from, int32_t blocks) {
     Sequence& s = at(sequence);
     s.table.assign(at(from).table.begin(), at(from).table.begin() + blocks);
+    for (const BlockId b : s.table) ++users_[static_cast<size_t>(b)];
     s.computed = blocks * block_size_;
-    shared_[sequence] = blocks;
+  }
+  // Adds a sequence with the tokens of `from` and its first `computed` positions: full blocks are shared, and the
+  // next step copies the partial one.
+  int32_t Fork(int32_t from, int32_t computed, int32_t choice = 0) {
+    const int32_t fork = Add(*at(from).request, choice);
+    ShareBlocks(fork, from, computed / block_size_);
+    Sequence& s = at(fork);
+    if (const int32_t rest = computed % block_size_; rest > 0) {
+      const BlockId source = at(from).table[s.table.size()];
+      s.table.push_back(Allocate());
+      plan_.copies.push_back({source, s.table.back(), rest});
+    }
+    s.computed = computed;
+    return fork;
   }
   // Drops all KV; the sequence computes everything again.
   void Preempt(int32_t sequence) {
-    Sequence& s = at(sequence);
-    for (size_t b = static_cast<size_t>(shared_[sequence]); b < s.table.size(); ++b) free_.push_back(s.table[b]);
-    shared_[sequence] = 0;
-    s.table.clear();
-    s.computed = 0;
-    s.announced = false;
+    Release(sequence);
+    at(sequence).computed = 0;
   }
+  // Preempts the sequence and forgets its output.
+  void Restart(int32_t sequence) {
+    Preempt(sequence);
+    Sequence& s = at(sequence);
+    s.tokens = *s.request->prompt;
+    s.logprobs.clear();
+  }
+  // The next step saves the sequence's blocks in the host's memory; later items of that step may use the blocks.
+  void SwapOut(int32_t sequence) {
+    Sequence& s = at(sequence);
+    for (size_t i = 0; i < s.table.size(); ++i) {
+      const int32_t tokens = std::min(block_size_, s.computed - static_cast<int32_t>(i) * block_size_);
+      if (tokens < 1) break;
+      s.host.push_back(free_host_.back());
+      free_host_.pop_back();
+      plan_.swap_outs.push_back({s.table[i], s.host.back(), tokens});
+    }
+    Release(sequence);
+  }
+  // The next step brings the sequence's blocks back.
+  void SwapIn(int32_t sequence) {
+    Sequence& s = at(sequence);
+    for (size_t i = 0; i < s.host.size(); ++i) {
+      s.table.push_back(Allocate());
+      const int32_t tokens = std::min(block_size_, s.computed - static_cast<int32_t>(i) * block_size_);
+      plan_.swap_ins.push_back({s.table.back(), s.host[i], tokens});
+    }
+    read_host_.insert(read_host_.end(), s.host.rbegin(), s.host.rend());
+    s.host.clear();
+  }
+  int64_t free_host_blocks() const { return static_cast<int64_t>(free_host_.size()); }
 
   // One step. Logits of every row with all_rows, else only of the last known token (which is sampled).
   StepResult Step(const std::vector<Take>& takes, bool all_rows = false) {
-    plan_.Clear();
     plan_.step = step_++;
     for (const Take& take : takes) AddItem(take, all_rows);
     StepResult result;
     run_(plan_, &result);
+    plan_.Clear();
+    free_host_.insert(free_host_.end(), read_host_.begin(), read_host_.end());
+    read_host_.clear();
     if (!result.status.ok()) return result;
     for (size_t i = 0; i < takes.size(); ++i) {
       Sequence& s = at(takes[i].sequence);
@@ -96,14 +147,15 @@ class StepDriver {
         s.tokens.push_back(result.tokens[static_cast<size_t>(item.token_offset + t)]);
     }
     for (auto& l : result.logprobs) at(takes[static_cast<size_t>(l.item)].sequence).logprobs.push_back(l);
+    for (auto& l : result.prompt_logprobs) at(takes[static_cast<size_t>(l.item)].sequence).prompt_logprobs.push_back(l);
     return result;
   }
 
-  // The whole prompt, then one token at a time, until there are `tokens` output tokens.
+  // The whole prompt, then one token at a time, until there are `tokens` output tokens or a step yields none.
   void Generate(int32_t sequence, int32_t tokens) {
     while (static_cast<int32_t>(at(sequence).output().size()) < tokens && at(sequence).status == ItemStatus::kOk) {
       const StepResult result = Step({{sequence, at(sequence).pending()}});
-      if (!result.status.ok()) return;
+      if (!result.status.ok() || result.items[0].num_tokens == 0) return;
     }
   }
 
@@ -119,10 +171,7 @@ class StepDriver {
     const auto end = s.computed + take.count;
     const auto drafts = static_cast<int32_t>(take.drafts.size());
     const size_t had = s.table.size();
-    while (static_cast<int32_t>(s.table.size()) * block_size_ < end + drafts) {
-      s.table.push_back(free_.back());
-      free_.pop_back();
-    }
+    while (static_cast<int32_t>(s.table.size()) * block_size_ < end + drafts) s.table.push_back(Allocate());
     if (s.table.size() > had) AddUpdate(take.sequence, had);
     StepItem item;
     item.slot = take.sequence;
@@ -143,14 +192,30 @@ class StepDriver {
                                    static_cast<int32_t>(plan_.table_blocks.size())});
     plan_.table_blocks.insert(plan_.table_blocks.end(), s.table.begin() + static_cast<int64_t>(first), s.table.end());
   }
+  BlockId Allocate() {
+    const BlockId block = free_.back();
+    free_.pop_back();
+    ++users_[static_cast<size_t>(block)];
+    return block;
+  }
+  // Frees the blocks that no other sequence shares.
+  void Release(int32_t sequence) {
+    Sequence& s = at(sequence);
+    for (const BlockId b : s.table) {
+      if (--users_[static_cast<size_t>(b)] == 0) free_.push_back(b);
+    }
+    s.table.clear();
+    s.announced = false;
+  }
 
   RunStep run_;
   int32_t block_size_;
   StepPlan plan_;
   StepId step_ = 0;
-  std::vector<BlockId> free_;
+  std::vector<BlockId> free_, free_host_;
+  std::vector<BlockId> read_host_;  // free after this step: its swap-outs come before its swap-ins
+  std::vector<int32_t> users_;      // of each block
   std::vector<Sequence> sequences_;
-  std::map<int32_t, int32_t> shared_;
 };
 
 inline Request MakeRequest(std::vector<TokenId> prompt, const SamplingParams& sampling, int64_t max_tokens = 64) {
