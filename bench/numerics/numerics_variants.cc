@@ -44,11 +44,11 @@ const compute::Ops* EmulatingOps(const compute::CpuWeights& w, const Int8Operato
     if (wanted) g_int8.insert(matrices);
   };
   for (const compute::LayerWeights& l : w.layers) {
-    add(which.q, {l.wq.data});
-    add(which.kv, {l.wk.data, l.wv.data});
-    add(which.wo, {l.wo.data});
-    add(which.gate_up, {l.w_gate.data, l.w_up.data});
-    add(which.down, {l.w_down.data});
+    add(which.q, {l[compute::Role::kQ].data});
+    add(which.kv, {l[compute::Role::kK].data, l[compute::Role::kV].data});
+    add(which.wo, {l[compute::Role::kO].data});
+    add(which.gate_up, {l[compute::Role::kGate].data, l[compute::Role::kUp].data});
+    add(which.down, {l[compute::Role::kDown].data});
   }
   add(which.lm_head, {w.lm_head.data});
   static compute::Ops ops;
@@ -126,9 +126,10 @@ std::optional<Arithmetic> ArithmeticOf(const compute::CpuWeights& weights) {
     }
   };
   for (const compute::PackedLayerWeights& l : packed.layers) {
-    add({&l.wq, &l.wo, &l.w_gate, &l.w_up}, packed.roundings.others);
-    add({&l.wk, &l.wv}, packed.roundings.kv);
-    add({&l.w_down}, packed.roundings.down);
+    add({&l[compute::Role::kQ], &l[compute::Role::kO], &l[compute::Role::kGate], &l[compute::Role::kUp]},
+        packed.roundings.others);
+    add({&l[compute::Role::kK], &l[compute::Role::kV]}, packed.roundings.kv);
+    add({&l[compute::Role::kDown]}, packed.roundings.down);
   }
   Arithmetic work;
   work.prompt = multiplied / plain;

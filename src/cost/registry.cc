@@ -1,5 +1,6 @@
 #include "cost/registry.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 
@@ -102,23 +103,26 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
            : path.filename() == "config.json" ? folder.filename().string()
                                               : path.stem().string();
   m.help = path.string();
-  m.layers = c.num_layers;
+  m.layers = c.num_layers();
   m.hidden = c.hidden_size;
-  m.q_heads = c.num_heads;
-  m.kv_heads = c.num_kv_heads;
-  m.head_dim = c.head_dim;
-  m.ffn = c.intermediate_size;
+  // The first layer represents all.
+  for (const compute::LayerBlock& b : c.layers[0]) {
+    if (const auto* a = std::get_if<compute::AttentionBlock>(&b.block)) {
+      m.q_heads = a->heads;
+      m.kv_heads = a->kv_heads;
+      m.head_dim = a->head_dim;
+      m.qk_norm = a->qk_norm;
+    } else if (const auto* f = std::get_if<compute::GatedFeedForwardBlock>(&b.block)) {
+      m.ffn = f->inner;
+    }
+  }
   m.vocab = c.vocab_size;
   m.context = c.max_position;
   m.tied = c.tie_embeddings;
-  m.qk_norm = c.qk_norm;
   // One window represents all layers; a model that mixes them counts as full attention, which is never too fast.
-  if (!c.window.empty()) {
-    m.window = c.window[0];
-    for (int32_t w : c.window) {
-      if (w != m.window) m.window = 0;
-    }
-  }
+  const std::vector<int32_t> windows = c.Windows();
+  const bool alike = std::all_of(windows.begin(), windows.end(), [&](int32_t w) { return w == windows[0]; });
+  m.window = alike ? windows[0] : 0;
   return m;
 }
 

@@ -460,8 +460,8 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.vocab_size = config.vocab_size;
   info.num_parameters = config.NumParameters();
   info.hidden_size = config.hidden_size;
-  info.num_layers = config.num_layers;
-  info.kv_bytes_per_token = 4 * config.num_kv_heads * config.head_dim * config.num_layers;
+  info.num_layers = config.num_layers();
+  info.kv_bytes_per_token = config.KvBytesPerToken(compute::DType::kBF16);
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
   info.generation_defaults = compute::DefaultSampling(s.options.sampling, config.generation_defaults);

@@ -37,55 +37,63 @@ std::string Join(Name name) {
 
 }  // namespace
 
-constinit const TensorNames kHfTensorNames = {
-    .embedding = "model.embed_tokens.weight",
-    .lm_head = "lm_head.weight",
-    .final_norm = "model.norm.weight",
-    .attn_norm = "model.layers.{}.input_layernorm.weight",
-    .ffn_norm = "model.layers.{}.post_attention_layernorm.weight",
-    .q_norm = "model.layers.{}.self_attn.q_norm.weight",
-    .k_norm = "model.layers.{}.self_attn.k_norm.weight",
-    .wq = "model.layers.{}.self_attn.q_proj.weight",
-    .wk = "model.layers.{}.self_attn.k_proj.weight",
-    .wv = "model.layers.{}.self_attn.v_proj.weight",
-    .wo = "model.layers.{}.self_attn.o_proj.weight",
-    .bq = "model.layers.{}.self_attn.q_proj.bias",
-    .bk = "model.layers.{}.self_attn.k_proj.bias",
-    .bv = "model.layers.{}.self_attn.v_proj.bias",
-    .bo = "model.layers.{}.self_attn.o_proj.bias",
-    .w_gate = "model.layers.{}.mlp.gate_proj.weight",
-    .w_up = "model.layers.{}.mlp.up_proj.weight",
-    .w_down = "model.layers.{}.mlp.down_proj.weight",
-    .b_gate = "model.layers.{}.mlp.gate_proj.bias",
-    .b_up = "model.layers.{}.mlp.up_proj.bias",
-    .b_down = "model.layers.{}.mlp.down_proj.bias",
-    .ignored = kHfIgnored,
-};
+constexpr TensorNames kNoNames{};
 
-constinit const TensorNames kGgufTensorNames = {
-    .embedding = "token_embd.weight",
-    .lm_head = "output.weight",
-    .final_norm = "output_norm.weight",
-    .attn_norm = "blk.{}.attn_norm.weight",
-    .ffn_norm = "blk.{}.ffn_norm.weight",
-    .q_norm = "blk.{}.attn_q_norm.weight",
-    .k_norm = "blk.{}.attn_k_norm.weight",
-    .wq = "blk.{}.attn_q.weight",
-    .wk = "blk.{}.attn_k.weight",
-    .wv = "blk.{}.attn_v.weight",
-    .wo = "blk.{}.attn_output.weight",
-    .bq = "blk.{}.attn_q.bias",
-    .bk = "blk.{}.attn_k.bias",
-    .bv = "blk.{}.attn_v.bias",
-    .bo = "blk.{}.attn_output.bias",
-    .w_gate = "blk.{}.ffn_gate.weight",
-    .w_up = "blk.{}.ffn_up.weight",
-    .w_down = "blk.{}.ffn_down.weight",
-    .b_gate = "blk.{}.ffn_gate.bias",
-    .b_up = "blk.{}.ffn_up.bias",
-    .b_down = "blk.{}.ffn_down.bias",
-    .ignored = kGgufIgnored,
-};
+constinit const TensorNames kHfTensorNames = [] {
+  TensorNames names = kNoNames.With({
+      {Role::kEmbedding, "model.embed_tokens.weight"},
+      {Role::kLmHead, "lm_head.weight"},
+      {Role::kFinalNorm, "model.norm.weight"},
+      {Role::kAttentionNorm, "model.layers.{}.input_layernorm.weight"},
+      {Role::kFeedForwardNorm, "model.layers.{}.post_attention_layernorm.weight"},
+      {Role::kQNorm, "model.layers.{}.self_attn.q_norm.weight"},
+      {Role::kKNorm, "model.layers.{}.self_attn.k_norm.weight"},
+      {Role::kQ, "model.layers.{}.self_attn.q_proj.weight"},
+      {Role::kK, "model.layers.{}.self_attn.k_proj.weight"},
+      {Role::kV, "model.layers.{}.self_attn.v_proj.weight"},
+      {Role::kO, "model.layers.{}.self_attn.o_proj.weight"},
+      {Role::kQBias, "model.layers.{}.self_attn.q_proj.bias"},
+      {Role::kKBias, "model.layers.{}.self_attn.k_proj.bias"},
+      {Role::kVBias, "model.layers.{}.self_attn.v_proj.bias"},
+      {Role::kOBias, "model.layers.{}.self_attn.o_proj.bias"},
+      {Role::kGate, "model.layers.{}.mlp.gate_proj.weight"},
+      {Role::kUp, "model.layers.{}.mlp.up_proj.weight"},
+      {Role::kDown, "model.layers.{}.mlp.down_proj.weight"},
+      {Role::kGateBias, "model.layers.{}.mlp.gate_proj.bias"},
+      {Role::kUpBias, "model.layers.{}.mlp.up_proj.bias"},
+      {Role::kDownBias, "model.layers.{}.mlp.down_proj.bias"},
+  });
+  names.ignored = kHfIgnored;
+  return names;
+}();
+
+constinit const TensorNames kGgufTensorNames = [] {
+  TensorNames names = kNoNames.With({
+      {Role::kEmbedding, "token_embd.weight"},
+      {Role::kLmHead, "output.weight"},
+      {Role::kFinalNorm, "output_norm.weight"},
+      {Role::kAttentionNorm, "blk.{}.attn_norm.weight"},
+      {Role::kFeedForwardNorm, "blk.{}.ffn_norm.weight"},
+      {Role::kQNorm, "blk.{}.attn_q_norm.weight"},
+      {Role::kKNorm, "blk.{}.attn_k_norm.weight"},
+      {Role::kQ, "blk.{}.attn_q.weight"},
+      {Role::kK, "blk.{}.attn_k.weight"},
+      {Role::kV, "blk.{}.attn_v.weight"},
+      {Role::kO, "blk.{}.attn_output.weight"},
+      {Role::kQBias, "blk.{}.attn_q.bias"},
+      {Role::kKBias, "blk.{}.attn_k.bias"},
+      {Role::kVBias, "blk.{}.attn_v.bias"},
+      {Role::kOBias, "blk.{}.attn_output.bias"},
+      {Role::kGate, "blk.{}.ffn_gate.weight"},
+      {Role::kUp, "blk.{}.ffn_up.weight"},
+      {Role::kDown, "blk.{}.ffn_down.weight"},
+      {Role::kGateBias, "blk.{}.ffn_gate.bias"},
+      {Role::kUpBias, "blk.{}.ffn_up.bias"},
+      {Role::kDownBias, "blk.{}.ffn_down.bias"},
+  });
+  names.ignored = kGgufIgnored;
+  return names;
+}();
 
 std::span<const Architecture* const> Architectures() {
   static constexpr const Architecture* kRows[] = {
@@ -116,13 +124,39 @@ std::string KnownGgufNames() {
   return Join([](const Architecture& a) { return a.gguf_name; });
 }
 
-std::string LayerTensorName(std::string_view pattern, int64_t layer) {
+std::string TensorNames::Name(Role role, int64_t layer) const {
+  const std::string_view pattern = Pattern(role);
   const size_t at = pattern.find("{}");
   if (at == std::string_view::npos) return std::string(pattern);
   std::string name(pattern.substr(0, at));
   name += std::to_string(layer);
   name += pattern.substr(at + 2);
   return name;
+}
+
+Status MakeLayers(const Architecture& architecture, const StatedShape& shape, ModelConfig* config) {
+  TACTUS_RETURN_IF_ERROR(ValidateShape(shape));
+  config->layers = architecture.layers(shape);
+  config->final_norm = {Role::kFinalNorm, shape.norm_eps};
+  return ValidateConfig(*config);
+}
+
+std::vector<Layer> PreNormLayers(const StatedShape& s) {
+  std::vector<Layer> layers;
+  for (const int32_t window : s.window) {
+    AttentionBlock attention;
+    attention.heads = s.num_heads;
+    attention.kv_heads = s.num_kv_heads;
+    attention.head_dim = s.head_dim;
+    attention.window = window;
+    attention.qkv_bias = s.qkv_bias;
+    attention.o_bias = s.o_bias;
+    attention.qk_norm = s.qk_norm;
+    attention.norm_eps = s.norm_eps;
+    layers.push_back({{{Role::kAttentionNorm, s.norm_eps}, attention},
+                      {{Role::kFeedForwardNorm, s.norm_eps}, GatedFeedForwardBlock{s.intermediate_size, s.mlp_bias}}});
+  }
+  return layers;
 }
 
 }  // namespace tactus::compute

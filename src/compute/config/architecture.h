@@ -5,11 +5,16 @@
 // Immutable, static storage: any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "compute/config/blocks.h"
+#include "compute/config/config.h"
 
 namespace tactus::compute {
 
@@ -30,16 +35,25 @@ struct HfDefaults {
   int64_t eos_id = -1;
 };
 
-// Tensor names; "{}" is the layer number. Empty: this spelling has no such tensor.
+// Tensor names by role; "{}" is the layer number. Empty: this spelling has no such tensor.
 struct TensorNames {
-  std::string_view embedding, lm_head, final_norm;
-  std::string_view attn_norm, ffn_norm, q_norm, k_norm;
-  std::string_view wq, wk, wv, wo, bq, bk, bv, bo;
-  std::string_view w_gate, w_up, w_down, b_gate, b_up, b_down;
+  std::array<std::string_view, kMatrixRoles + kVectorRoles> patterns;
   std::span<const std::string_view> ignored;  // suffixes of recomputed tables, which hold no weights
+
+  constexpr std::string_view Pattern(Role role) const { return patterns[static_cast<size_t>(role)]; }
+  std::string Name(Role role, int64_t layer = 0) const;
+  // The same names but for these.
+  constexpr TensorNames With(std::initializer_list<std::pair<Role, std::string_view>> others) const {
+    TensorNames names = *this;
+    for (const auto& [role, pattern] : others) names.patterns[static_cast<size_t>(role)] = pattern;
+    return names;
+  }
 };
 extern const TensorNames kHfTensorNames;  // the names of transformers' Llama, shared by its descendants
 extern const TensorNames kGgufTensorNames;
+
+// Attention and a gated feed-forward block, an RMSNorm before each: Llama and its descendants.
+std::vector<Layer> PreNormLayers(const StatedShape& shape);
 
 struct Architecture {
   std::string_view name;           // equals the row's name
@@ -52,10 +66,14 @@ struct Architecture {
   bool attention_bias_key = false;  // config.json may ask for biases on q, k, v and o
   bool mlp_bias_key = false;
   bool qk_norm = false;
+  std::vector<Layer> (*layers)(const StatedShape& shape) = PreNormLayers;
   bool gguf_interleaved_rope = false;  // GGUF holds q and k rows permuted for pairs (2i, 2i + 1)
   const TensorNames* hf_names = &kHfTensorNames;
   const TensorNames* gguf_names = &kGgufTensorNames;
 };
+
+// Fills config->layers and the final norm from `shape`, and validates the whole.
+Status MakeLayers(const Architecture& architecture, const StatedShape& shape, ModelConfig* config);
 
 // All rows, in the order of architectures.def.
 std::span<const Architecture* const> Architectures();
@@ -66,8 +84,5 @@ const Architecture* FindGgufArchitecture(std::string_view gguf_name);
 // "LlamaForCausalLM, MistralForCausalLM, ..." and the GGUF spelling, for messages.
 std::string KnownHfClasses();
 std::string KnownGgufNames();
-
-// The layer's name from a pattern: "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
-std::string LayerTensorName(std::string_view pattern, int64_t layer);
 
 }  // namespace tactus::compute

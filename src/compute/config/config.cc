@@ -1,6 +1,7 @@
 #include "compute/config/config.h"
 
 #include <cmath>
+#include <initializer_list>
 
 namespace tactus::compute {
 namespace {
@@ -11,58 +12,114 @@ struct Bound {
   int64_t low, high;
 };
 
-}  // namespace
-
-int64_t ModelConfig::NumParameters() const {
-  const int64_t q = num_heads * head_dim, kv = num_kv_heads * head_dim;
-  int64_t layer = 2 * hidden_size;  // the two norms
-  layer += hidden_size * (q + 2 * kv) + q * hidden_size + 3 * hidden_size * intermediate_size;
-  if (qkv_bias) layer += q + 2 * kv;
-  if (o_bias) layer += hidden_size;
-  if (mlp_bias) layer += 2 * intermediate_size + hidden_size;
-  if (qk_norm) layer += 2 * head_dim;
-  const int64_t embeddings = vocab_size * hidden_size * (tie_embeddings ? 1 : 2);
-  return num_layers * layer + embeddings + hidden_size;
-}
-
-int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
-  const int64_t scales = kv_dtype == DType::kInt8 ? 4 * num_kv_heads : 0;  // f32, one per head
-  return 2 * num_layers * (RowBytes(kv_dtype, num_kv_heads * head_dim) + scales);
-}
-
-Status ValidateConfig(const ModelConfig& c) {
-  // head_dim: what the attention kernels are built for. The limits keep every product of two fields, times 8 bytes, far
-  // inside 64 bits.
-  const Bound bounds[] = {
-      {"hidden_size", c.hidden_size, 1, 1 << 20},     {"num_layers", c.num_layers, 1, kMaxLayers},
-      {"num_heads", c.num_heads, 1, 1 << 14},         {"num_kv_heads", c.num_kv_heads, 1, 1 << 14},
-      {"head_dim", c.head_dim, 2, kMaxConfigHeadDim}, {"intermediate_size", c.intermediate_size, 1, 1 << 22},
-      {"vocab_size", c.vocab_size, 1, 1 << 24},       {"max_position", c.max_position, 1, 1 << 30},
-  };
+Status CheckBounds(std::initializer_list<Bound> bounds) {
   for (const Bound& b : bounds) {
     if (b.value >= b.low && b.value <= b.high) continue;
     return InvalidArgument(std::string(b.field) + " is " + std::to_string(b.value) + "; possible is " +
                                std::to_string(b.low) + " to " + std::to_string(b.high),
                            b.field);
   }
-  if (c.num_heads % c.num_kv_heads != 0) {
-    return InvalidArgument("num_heads " + std::to_string(c.num_heads) + " is not a multiple of num_kv_heads " +
-                               std::to_string(c.num_kv_heads),
-                           "num_kv_heads");
-  }
-  if (c.head_dim % 2 != 0) {
-    return InvalidArgument("head_dim is " + std::to_string(c.head_dim) + "; RoPE needs an even number", "head_dim");
-  }
-  if (c.window.size() != static_cast<size_t>(c.num_layers)) {
+  return Status();
+}
+
+Status CheckEps(float eps) {
+  if (eps > 0.0f && eps < 1.0f) return Status();
+  return InvalidArgument("rms_eps is " + std::to_string(eps) + "; possible is above 0 and below 1", "rms_eps");
+}
+
+// Limits keep every product of two fields, times 8 bytes, far inside 64 bits. head_dim: what the attention kernels are
+// built for.
+Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"num_heads", a.heads, 1, 1 << 14},
+                                      {"num_kv_heads", a.kv_heads, 1, 1 << 14},
+                                      {"head_dim", a.head_dim, 2, kMaxConfigHeadDim}}));
+  if (a.heads % a.kv_heads != 0) {
     return InvalidArgument(
-        "window has " + std::to_string(c.window.size()) + " entries for " + std::to_string(c.num_layers) + " layers",
+        "num_heads " + std::to_string(a.heads) + " is not a multiple of num_kv_heads " + std::to_string(a.kv_heads),
+        "num_kv_heads");
+  }
+  if (a.head_dim % 2 != 0) {
+    return InvalidArgument("head_dim is " + std::to_string(a.head_dim) + "; RoPE needs an even number", "head_dim");
+  }
+  if (a.window < 0) {
+    return InvalidArgument("a sliding window is " + std::to_string(a.window) + "; 0 means none", "window");
+  }
+  const size_t factors = c.rope.frequency_factors.size();
+  if (factors != 0 && factors != static_cast<size_t>(a.head_dim / 2)) {
+    return InvalidArgument("there are " + std::to_string(factors) + " RoPE frequency factors for head_dim " +
+                           std::to_string(a.head_dim));
+  }
+  return CheckEps(a.norm_eps);
+}
+
+Status CheckBlock(const GatedFeedForwardBlock& f, const ModelConfig&) {
+  return CheckBounds({{"intermediate_size", f.inner, 1, 1 << 22}});
+}
+
+}  // namespace
+
+std::vector<ModelTensor> ModelConfig::Tensors() const {
+  const TensorDecl table{Role::kEmbedding, vocab_size, hidden_size, false, Split::kRows};
+  std::vector<ModelTensor> tensors{{table}};
+  for (int64_t l = 0; l < num_layers(); ++l) {
+    for (const LayerBlock& block : layers[static_cast<size_t>(l)]) {
+      for (const TensorDecl& tensor : block.Tensors(hidden_size)) tensors.push_back({tensor, l});
+    }
+  }
+  tensors.push_back({{final_norm.weight, hidden_size, 1, true}});
+  if (!tie_embeddings) {
+    tensors.push_back({table});
+    tensors.back().role = Role::kLmHead;
+  }
+  return tensors;
+}
+
+std::vector<int32_t> ModelConfig::Windows() const {
+  std::vector<int32_t> windows;
+  for (const Layer& layer : layers) {
+    const AttentionBlock* attention = AttentionOf(layer);
+    windows.push_back(attention == nullptr ? 0 : attention->window);
+  }
+  return windows;
+}
+
+int64_t ModelConfig::NumParameters() const {
+  int64_t parameters = 0;
+  for (const ModelTensor& tensor : Tensors()) parameters += tensor.elements();
+  return parameters;
+}
+
+int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
+  int64_t bytes = 0;
+  for (const Layer& layer : layers) {
+    const AttentionBlock* attention = AttentionOf(layer);
+    if (attention == nullptr) continue;
+    const int64_t scales = kv_dtype == DType::kInt8 ? 4 * attention->kv_heads : 0;  // f32, one per head
+    bytes += 2 * (RowBytes(kv_dtype, attention->kv_width()) + scales);
+  }
+  return bytes;
+}
+
+Status ValidateShape(const StatedShape& s) {
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"num_layers", s.num_layers, 1, kMaxLayers}}));
+  if (s.window.size() != static_cast<size_t>(s.num_layers)) {
+    return InvalidArgument(
+        "window has " + std::to_string(s.window.size()) + " entries for " + std::to_string(s.num_layers) + " layers",
         "window");
   }
-  for (const int32_t w : c.window) {
-    if (w < 0) return InvalidArgument("a sliding window is " + std::to_string(w) + "; 0 means none", "window");
-  }
-  if (!(c.rms_eps > 0.0f && c.rms_eps < 1.0f)) {
-    return InvalidArgument("rms_eps is " + std::to_string(c.rms_eps) + "; possible is above 0 and below 1", "rms_eps");
+  return Status();
+}
+
+Status ValidateConfig(const ModelConfig& c) {
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size", c.hidden_size, 1, 1 << 20},
+                                      {"num_layers", c.num_layers(), 1, kMaxLayers},
+                                      {"vocab_size", c.vocab_size, 1, 1 << 24},
+                                      {"max_position", c.max_position, 1, 1 << 30}}));
+  for (const Layer& layer : c.layers) {
+    for (const LayerBlock& b : layer) {
+      TACTUS_RETURN_IF_ERROR(CheckEps(b.norm.eps));
+      TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
+    }
   }
   const RopeConfig& r = c.rope;
   if (!(std::isfinite(r.theta) && r.theta > 0.0f)) {
@@ -72,10 +129,6 @@ Status ValidateConfig(const ModelConfig& c) {
   if (!(r.factor >= 1.0f && r.factor <= 1e4f) && r.scaling != RopeScaling::kNone) {
     return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
                            "factor");
-  }
-  if (!r.frequency_factors.empty() && r.frequency_factors.size() != static_cast<size_t>(c.head_dim / 2)) {
-    return InvalidArgument("there are " + std::to_string(r.frequency_factors.size()) +
-                           " RoPE frequency factors for head_dim " + std::to_string(c.head_dim));
   }
   if (r.scaling == RopeScaling::kDynamic || r.scaling == RopeScaling::kLlama3) {
     if (r.original_max_position < 1) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compute/config/blocks.h"
 #include "compute/tensor/dtype.h"
 #include "tactus/request.h"
 #include "tactus/sampling_options.h"
@@ -26,24 +27,36 @@ struct RopeConfig {
   std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
 };
 
-struct ModelConfig {
-  std::string architecture;  // row of architectures.def, "llama"
-  std::string name;          // for display
-  int64_t hidden_size = 0;
+// A tensor and the number of its layer; -1: of the model.
+struct ModelTensor : TensorDecl {
+  int64_t layer = -1;
+};
+
+// The shape of a decoder as files state it, the same in every layer but for its window. A family makes layers of it
+// (Architecture::layers).
+struct StatedShape {
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t intermediate_size = 0;
-  int64_t vocab_size = 0;    // rows of the embedding
-  int64_t max_position = 0;  // context length of the model's training
-  float rms_eps = 1e-5f;
-  bool tie_embeddings = false;
+  float norm_eps = 1e-5f;
   bool qkv_bias = false;  // Qwen2
   bool o_bias = false;    // attention_bias of Llama configs
   bool mlp_bias = false;
   bool qk_norm = false;         // Qwen3: RMSNorm over head_dim of q and k, before RoPE
   std::vector<int32_t> window;  // [num_layers], 0: full attention; Mistral's sliding window
+};
+
+struct ModelConfig {
+  std::string architecture;  // row of architectures.def, "llama"
+  std::string name;          // for display
+  int64_t hidden_size = 0;
+  int64_t vocab_size = 0;    // rows of the embedding
+  int64_t max_position = 0;  // context length of the model's training
+  bool tie_embeddings = false;
+  std::vector<Layer> layers;
+  NormSpec final_norm{Role::kFinalNorm};
   RopeConfig rope;
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
@@ -54,6 +67,11 @@ struct ModelConfig {
   StatedSampling generation_defaults;  // of generation_config.json or general.sampling.*
   std::vector<std::string> warnings;   // settings in the files that this build does not follow
 
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  // Every tensor of the model in a forward pass's reading order; a tied output matrix is the embedding's and not listed
+  // again.
+  std::vector<ModelTensor> Tensors() const;
+  std::vector<int32_t> Windows() const;  // of each layer's attention, 0: full or no attention
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers
 };
@@ -85,6 +103,9 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& 
 
 inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
+
+// Whether layers can be made of it: their number, and a window for each.
+Status ValidateShape(const StatedShape& shape);
 
 // Shape errors that would make a forward pass read out of bounds: each with field, value and limit.
 Status ValidateConfig(const ModelConfig& config);

@@ -81,8 +81,8 @@ Status ReadRope(JsonFields& json, ModelConfig* c) {
   return fields.status();
 }
 
-Status ReadWindow(JsonFields& json, const Architecture& a, ModelConfig* c) {
-  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateConfig reports it
+Status ReadWindow(JsonFields& json, const Architecture& a, StatedShape* c) {
+  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateShape reports it
   c->window.assign(static_cast<size_t>(c->num_layers), 0);
   if (a.window == WindowRule::kNone) return json.status();
   // An explicit null means full attention; only an absent key means the default.
@@ -162,31 +162,32 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   c.architecture = a->name;
   c.name = Printable(json.String("_name_or_path").value_or(""));
   c.hidden_size = json.RequiredInt("hidden_size");
-  c.num_layers = json.RequiredInt("num_hidden_layers");
-  c.num_heads = json.RequiredInt("num_attention_heads");
-  c.intermediate_size = json.RequiredInt("intermediate_size");
+  StatedShape s;
+  s.num_layers = json.RequiredInt("num_hidden_layers");
+  s.num_heads = json.RequiredInt("num_attention_heads");
+  s.intermediate_size = json.RequiredInt("intermediate_size");
   c.vocab_size = json.RequiredInt("vocab_size");
   const bool kv_silent = !json.HasKey("num_key_value_heads") && defaults.num_kv_heads > 0;
-  c.num_kv_heads = json.Int("num_key_value_heads").value_or(kv_silent ? defaults.num_kv_heads : c.num_heads);
-  const int64_t derived = c.num_heads > 0 ? c.hidden_size / c.num_heads : 0;
-  c.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
+  s.num_kv_heads = json.Int("num_key_value_heads").value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
+  const int64_t derived = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
+  s.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
   c.max_position = json.Int("max_position_embeddings").value_or(defaults.max_position);
-  c.rms_eps = static_cast<float>(json.Float("rms_norm_eps").value_or(1e-6));
+  s.norm_eps = static_cast<float>(json.Float("rms_norm_eps").value_or(1e-6));
   c.tie_embeddings = json.Bool("tie_word_embeddings").value_or(false);
-  c.qk_norm = a->qk_norm;
+  s.qk_norm = a->qk_norm;
   const bool attention_bias = a->attention_bias_key && json.Bool("attention_bias").value_or(false);
-  c.qkv_bias = a->qkv_bias || attention_bias;
-  c.o_bias = attention_bias;
-  c.mlp_bias = a->mlp_bias_key && json.Bool("mlp_bias").value_or(false);
+  s.qkv_bias = a->qkv_bias || attention_bias;
+  s.o_bias = attention_bias;
+  s.mlp_bias = a->mlp_bias_key && json.Bool("mlp_bias").value_or(false);
   c.weight_dtype = ReadWeightDType(json);
   TACTUS_RETURN_IF_ERROR(json.status());
-  if (!json.Has("head_dim") && defaults.head_dim <= 0 && c.num_heads > 0 && c.hidden_size % c.num_heads != 0) {
+  if (!json.Has("head_dim") && defaults.head_dim <= 0 && s.num_heads > 0 && c.hidden_size % s.num_heads != 0) {
     return DataLoss(path + ": hidden_size " + std::to_string(c.hidden_size) +
-                    " is not a multiple of num_attention_heads " + std::to_string(c.num_heads) +
+                    " is not a multiple of num_attention_heads " + std::to_string(s.num_heads) +
                     ", and there is no head_dim");
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(json, &c));
-  TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &c));
+  TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &s));
 
   std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
   if (!json.HasKey("eos_token_id") && defaults.eos_id >= 0 && defaults.eos_id < c.vocab_size) {
@@ -203,7 +204,7 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   }
   c.bos_id = bos_id < c.vocab_size ? static_cast<TokenId>(bos_id) : -1;
   TACTUS_RETURN_IF_ERROR(json.status());
-  const Status valid = ValidateConfig(c);
+  const Status valid = MakeLayers(*a, s, &c);
   if (!valid.ok()) return Status(valid.code(), path + ": " + valid.message(), valid.param());
   return c;
 }

@@ -16,13 +16,25 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
                                " tokens holds nothing: raise --" + flag,
                            flag);
   }
-  int64_t half = RowBytes(dtype, config.head_dim) + (dtype == DType::kInt8 ? 4 : 0);  // of one layer: K or V
-  for (int64_t n : {config.num_kv_heads, int64_t{block_size}, num_blocks}) {
-    if (__builtin_mul_overflow(half, n, &half)) half = -1;
-  }
+  std::vector<KvLayer> layers;
+  std::vector<int64_t> halves;  // bytes of one layer's K, as many as of its V
   int64_t bytes = 0;
-  if (half <= 0 || __builtin_mul_overflow(half, 2 * config.num_layers, &bytes)) {
-    return InvalidArgument("the size of " + std::to_string(num_blocks) + " KV blocks overflows: lower --" + flag, flag);
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock* attention = AttentionOf(layer);
+    layers.push_back({nullptr, nullptr, dtype, block_size});
+    halves.push_back(0);
+    if (attention == nullptr) continue;
+    layers.back().kv_heads = static_cast<int32_t>(attention->kv_heads);
+    layers.back().head_dim = static_cast<int32_t>(attention->head_dim);
+    int64_t half = RowBytes(dtype, attention->head_dim) + (dtype == DType::kInt8 ? 4 : 0);
+    for (int64_t n : {attention->kv_heads, int64_t{block_size}, num_blocks}) {
+      if (__builtin_mul_overflow(half, n, &half)) half = -1;
+    }
+    if (half <= 0 || __builtin_add_overflow(bytes, half, &bytes) || __builtin_add_overflow(bytes, half, &bytes)) {
+      return InvalidArgument("the size of " + std::to_string(num_blocks) + " KV blocks overflows: lower --" + flag,
+                             flag);
+    }
+    halves.back() = half;
   }
   void* mapping = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
@@ -39,11 +51,12 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
   memory->mapping_ = mapping;
   memory->bytes_ = bytes;
   auto* next = static_cast<std::byte*>(mapping);
-  for (int64_t l = 0; l < config.num_layers; ++l) {
-    memory->layers_.push_back({next, next + half, dtype, block_size, static_cast<int32_t>(config.num_kv_heads),
-                               static_cast<int32_t>(config.head_dim)});
-    next += 2 * half;
+  for (size_t l = 0; l < layers.size(); ++l) {
+    layers[l].k = next;
+    layers[l].v = next + halves[l];
+    next += 2 * halves[l];
   }
+  memory->layers_ = std::move(layers);
   return memory;
 }
 
@@ -63,7 +76,9 @@ void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const {
 }
 
 int64_t KvMemory::block_bytes() const {
-  return layers_.empty() ? 0 : 2 * static_cast<int64_t>(layers_.size()) * KvBlockBytes(layers_[0]);
+  int64_t bytes = 0;
+  for (const KvLayer& layer : layers_) bytes += 2 * KvBlockBytes(layer);
+  return bytes;
 }
 
 void KvMemory::ReadBlock(BlockId block, std::byte* to) const {

@@ -46,9 +46,9 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
     if (value < 1)
       return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
   }
-  if (static_cast<int64_t>(weights.layers.size()) != config.num_layers) {
+  if (static_cast<int64_t>(weights.layers.size()) != config.num_layers()) {
     return InvalidArgument("weights of " + std::to_string(weights.layers.size()) + " layers for a configuration of " +
-                           std::to_string(config.num_layers));
+                           std::to_string(config.num_layers()));
   }
   std::unique_ptr<StepRunner> r(new StepRunner(config, std::move(weights), options));
   DecoderOptions decoder;

@@ -64,6 +64,12 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
                     .c_stride = w.rows});
 }
 
+// K and V of a layer, all calibration tokens.
+int64_t KvElements(const Layer& layer) {
+  const AttentionBlock* attention = AttentionOf(layer);
+  return attention == nullptr ? 0 : 2 * kTokens * attention->kv_width();
+}
+
 // Buffer sizes of the rounding pass. K and V need one layer: each layer finishes with them before the next stores its
 // own.
 struct Sizes {
@@ -74,10 +80,14 @@ struct Sizes {
       cols = std::max(cols, slot.form.cols);
     }
     embedding = kTokens * config.hidden_size;
-    kv = kTokens * config.num_kv_heads * config.head_dim;
+    for (const Layer& layer : config.layers) {
+      const int64_t size = KvElements(layer);
+      kv = std::max(kv, size);
+      all_kv += size;
+    }
   }
-  int64_t Elements() const { return 2 * matrix + cols * cols + cols + embedding + 2 * kv; }
-  int64_t matrix = 0, cols = 0, embedding = 0, kv = 0;  // elements
+  int64_t Elements() const { return 2 * matrix + cols * cols + cols + embedding + kv; }
+  int64_t matrix = 0, cols = 0, embedding = 0, kv = 0, all_kv = 0;  // elements; kv: of the largest layer
 };
 
 DecoderOptions OptionsOf(const Ops* ops, int64_t tokens, int32_t threads) {
@@ -110,11 +120,12 @@ Result<Memory> Allocate(int64_t elements) {
   return memory;
 }
 
-// K and V of every calibration token, sequence after sequence, in `memory` from element `at` on.
-KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
-  float* k = static_cast<float*>(memory.get()) + at;
-  return {k,        k + kTokens * config.num_kv_heads * config.head_dim, DType::kF32,
-          kKvBlock, static_cast<int32_t>(config.num_kv_heads),           static_cast<int32_t>(config.head_dim)};
+// K and V of every calibration token, sequence after sequence, from `k` on: KvElements(layer).
+KvLayer KvAt(const Layer& layer, float* k) {
+  const AttentionBlock* attention = AttentionOf(layer);
+  if (attention == nullptr) return {};
+  return {k,        k + kTokens * attention->kv_width(),       DType::kF32,
+          kKvBlock, static_cast<int32_t>(attention->kv_heads), static_cast<int32_t>(attention->head_dim)};
 }
 
 // `count` tokens of every sequence, from position `first` on.
@@ -153,10 +164,15 @@ Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const CpuWei
   ops.gated_packed = Gated;
   TACTUS_ASSIGN_OR_RETURN(const auto decoder,
                           Decoder::Create(config, weights, OptionsOf(&ops, kSequences, pool.threads())));
-  const int64_t kv_elements = 2 * kTokens * config.num_kv_heads * config.head_dim;
-  TACTUS_ASSIGN_OR_RETURN(const Memory memory, Allocate(kv_elements * config.num_layers));
+  int64_t kv_elements = 0;
+  for (const Layer& layer : config.layers) kv_elements += KvElements(layer);
+  TACTUS_ASSIGN_OR_RETURN(const Memory memory, Allocate(kv_elements));
   std::vector<KvLayer> kv;
-  for (int64_t l = 0; l < config.num_layers; ++l) kv.push_back(KvAt(config, memory, l * kv_elements));
+  auto* next = static_cast<float*>(memory.get());
+  for (const Layer& layer : config.layers) {
+    kv.push_back(KvAt(layer, next));
+    next += KvElements(layer);
+  }
 
   std::vector<int32_t> tokens(kTokens), last(kSequences), rows(kSequences);
   std::iota(rows.begin(), rows.end(), 0);
@@ -221,9 +237,9 @@ class Calibration {
     TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
     std::vector<int32_t> ids(kTokens);  // rows of the reduced embedding
     std::iota(ids.begin(), ids.end(), 0);
-    const KvLayer kv = KvAt(config_, memory_of_pass_, kv_ - matrix_);
-    decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}),
-                     std::vector<KvLayer>(static_cast<size_t>(config_.num_layers), kv));
+    std::vector<KvLayer> kv;  // each layer finishes with the memory before the next uses it
+    for (const Layer& layer : config_.layers) kv.push_back(KvAt(layer, kv_));
+    decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}), kv);
     return Status();
   }
 
@@ -252,7 +268,7 @@ class Calibration {
                                 {&errors_, sizes_.matrix},
                                 {&inputs_, sizes_.cols * sizes_.cols},
                                 {&embedding_, sizes_.embedding},
-                                {&kv_, 2 * sizes_.kv},
+                                {&kv_, sizes_.kv},
                                 {&importance_, sizes_.cols}}) {
       *buffer = next;
       next += size;
@@ -291,8 +307,8 @@ class Calibration {
 
   // Whether w has the same input as the matrix rounded before it.
   bool SharesInput(const MatrixView& w) const {
-    return std::any_of(weights_.layers.begin(), weights_.layers.end(),
-                       [&](const LayerWeights& l) { return &w == &l.wk || &w == &l.wv || &w == &l.w_up; });
+    const Role role = slots_.at(&w)->tensor.role;
+    return role == Role::kK || role == Role::kV || role == Role::kUp;
   }
 
   void FactorInputs(const float* x, int64_t cols) {
@@ -320,7 +336,7 @@ class Calibration {
   float* inputs_ = nullptr;      // [cols, cols]
   float* importance_ = nullptr;  // [cols]
   float* embedding_ = nullptr;   // [kTokens, hidden]
-  float* kv_ = nullptr;          // [2][kTokens, kv_heads * head_dim]
+  float* kv_ = nullptr;          // K and V of one layer
   double done_ = 0, total_ = 0;
 };
 
@@ -330,7 +346,7 @@ Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const Ten
                       const ModelWeights& weights, ThreadPool& pool, std::byte* memory,
                       const std::function<void(double)>& progress) {
   // First the writing needs K and V of all layers, then the rounding pass its buffers.
-  const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
+  const int64_t available = AvailableMemoryBytes(), kv = Sizes(config, plan).all_kv * 4;
   const int64_t bytes = std::max(
       kv, Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, pool.threads())));
   if (available >= 0 && bytes > available) return NoMemoryToRound(bytes);

@@ -18,16 +18,29 @@ int64_t Aligned(int64_t bytes) {
 // Elements of each f32 buffer, in the order of Decoder's members.
 struct BufferSizes {
   BufferSizes(const ModelConfig& c, const DecoderOptions& o) {
+    int64_t q_width = 0, kv_width = 0, inner_width = 0, heads = 0, head_dim = 0;  // the largest of any block
+    for (const Layer& layer : c.layers) {
+      for (const LayerBlock& b : layer) {
+        if (const auto* a = std::get_if<AttentionBlock>(&b.block)) {
+          q_width = std::max(q_width, a->q_width());
+          kv_width = std::max(kv_width, a->kv_width());
+          heads = std::max(heads, a->heads);
+          head_dim = std::max(head_dim, a->head_dim);
+        } else if (const auto* f = std::get_if<GatedFeedForwardBlock>(&b.block)) {
+          inner_width = std::max(inner_width, f->inner);
+        }
+      }
+    }
     hidden = o.max_tokens * c.hidden_size;
-    query = o.max_tokens * c.num_heads * c.head_dim;
-    key = o.max_tokens * c.num_kv_heads * c.head_dim;
-    inner = o.max_tokens * c.intermediate_size;
+    query = o.max_tokens * q_width;
+    key = o.max_tokens * kv_width;
+    inner = o.max_tokens * inner_width;
     logits = o.max_logit_rows * c.vocab_size;
-    const int64_t max_cols = std::max({c.hidden_size, c.intermediate_size, c.num_heads * c.head_dim});
-    packed_x = PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, c.num_heads * c.head_dim));
-    packed_inner = PackedTokenBytes(o.max_tokens, c.intermediate_size);
-    workspace_bytes = WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
-                                     static_cast<int32_t>(c.head_dim), o.threads);
+    const int64_t max_cols = std::max({c.hidden_size, inner_width, q_width});
+    packed_x = PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, q_width));
+    packed_inner = PackedTokenBytes(o.max_tokens, inner_width);
+    workspace_bytes =
+        WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(heads), static_cast<int32_t>(head_dim), o.threads);
   }
   // Packed tokens share memory with f32 buffers of the reference pass, or of an operator that needs no packed tokens
   // meanwhile.
@@ -40,6 +53,22 @@ struct BufferSizes {
   }
   int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
 };
+
+// Layers share one head_dim (ValidateConfig).
+int32_t RotaryDim(const ModelConfig& config) {
+  for (const Layer& layer : config.layers) {
+    if (const AttentionBlock* attention = AttentionOf(layer)) return static_cast<int32_t>(attention->head_dim);
+  }
+  return 0;
+}
+
+size_t LastAttention(const ModelConfig& config) {
+  size_t last = 0;
+  for (size_t l = 0; l < config.layers.size(); ++l) {
+    if (AttentionOf(config.layers[l]) != nullptr) last = l;
+  }
+  return last;
+}
 
 }  // namespace
 
@@ -60,7 +89,8 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
     : config_(config),
       weights_(weights),
       options_(options),
-      rope_(config.rope, static_cast<int32_t>(config.head_dim), options.max_model_len) {}
+      rope_(config.rope, RotaryDim(config), options.max_model_len),
+      last_attention_(LastAttention(config)) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {
@@ -101,7 +131,8 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
 }
 
 void Decoder::Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
-  weights_.packed != nullptr ? ForwardPacked(pool, batch, kv) : ForwardReference(pool, batch, kv);
+  Pass pass{pool, batch, kv, batch.tokens, batch.items};
+  weights_.packed != nullptr ? ForwardPacked(pass) : ForwardReference(pass);
 }
 
 float* Decoder::Logits(ThreadPool& pool, int64_t first, int64_t count) {

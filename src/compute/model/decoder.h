@@ -6,8 +6,8 @@
 // Packed weights run the serving pass (forward.cc: a few fused operators per layer). Weights as rows run the reference
 // pass (reference_forward.cc: the plain sequence of operators), which only --dtype float32 and tests use.
 //
-// A model's features (biases, qk-norm, windows, RoPE scaling) are data in ModelConfig and ModelWeights: this code
-// depends on no architecture's name.
+// Both passes run the blocks of ModelConfig::layers one after the other. A model's features (biases, norms, windows,
+// RoPE scaling) are data of the blocks: this code depends on no architecture's name.
 //
 // Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. KV memory and block tables belong
 // to compute/exec, sampling to compute/model/sampler.h. One thread at a time; the pool's threads do the work.
@@ -47,6 +47,12 @@ struct DecoderBatch {
   std::span<const int32_t> logit_rows;  // token rows, ascending, each the last rows of its item; at most max_tokens
 };
 
+// Weights and epsilon of a norm on the way into packed tokens; null: none.
+struct PackedNorm {
+  const float* weight = nullptr;
+  float eps = 0.0f;
+};
+
 class Decoder {
  public:
   // `config` and `weights` outlive the decoder. kResourceExhausted, with the size, when the system refuses memory.
@@ -67,27 +73,36 @@ class Decoder {
 
  private:
   Decoder(const ModelConfig& config, const CpuWeights& weights, const DecoderOptions& options);
-  void ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
-  void PackedFeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& packed);
+  // A forward pass: the tokens that are still computed, and attention's items for them.
+  struct Pass {
+    ThreadPool& pool;
+    const DecoderBatch& batch;
+    std::span<const KvLayer> kv;
+    int64_t tokens = 0;
+    std::span<const AttentionItem> items;
+  };
+  void ForwardPacked(Pass& pass);
+  void Packed(Pass& pass, size_t layer, const NormSpec& norm, const AttentionBlock& block);
+  void Packed(Pass& pass, size_t layer, const NormSpec& norm, const GatedFeedForwardBlock& block);
   void PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                    const float* norm, std::span<const LinearOutput> outputs, Rounding rounding);
+                    const PackedNorm& norm, std::span<const LinearOutput> outputs, Rounding rounding);
   float* PackedLogits(ThreadPool& pool, int64_t first, int64_t count);
-  void Round(ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out);
+  void Round(ThreadPool& pool, const float* x, const PackedNorm& norm, const PackedTokens& out);
   template <class Work, class Cost>
   void Timed(DecoderOperator op, Work work, Cost cost);
-  std::span<const AttentionItem> KeepLogitRows(const DecoderBatch& batch);
+  std::span<const AttentionItem> KeepLogitRows(const DecoderBatch& batch, int64_t q_width);
 
-  void ForwardReference(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
+  void ForwardReference(const Pass& pass);
   float* ReferenceLogits(ThreadPool& pool, int64_t first, int64_t count);
-  void Attention(ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer, const KvLayer& kv,
-                 int32_t window);
-  void FeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
+  void Reference(const Pass& pass, size_t layer, const AttentionBlock& block);
+  void Reference(const Pass& pass, size_t layer, const GatedFeedForwardBlock& block);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
   const CpuWeights& weights_;
   const DecoderOptions options_;
   const Rope rope_;
+  const size_t last_attention_;  // layer; after its K and V are stored, only rows with logits are computed
   struct FreeMemory {
     void operator()(void* p) const;
   };

@@ -64,16 +64,16 @@ void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
   profile_->Add(op, profile_->NowNs() - start, cost());
 }
 
-void Decoder::Round(ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out) {
+void Decoder::Round(ThreadPool& pool, const float* x, const PackedNorm& norm, const PackedTokens& out) {
   Timed(
-      DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm, config_.rms_eps, out); },
+      DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm.weight, norm.eps, out); },
       [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
 }
 
 // outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): tokens are packed once per
 // token format.
 void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                           const float* norm, std::span<const LinearOutput> outputs, Rounding rounding) {
+                           const PackedNorm& norm, std::span<const LinearOutput> outputs, Rounding rounding) {
   LinearOutput group[kOutputsMax];
   bool done[kOutputsMax] = {};
   for (size_t first = 0; first < outputs.size(); ++first) {
@@ -93,105 +93,116 @@ void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x,
   }
 }
 
-void Decoder::ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
-  const Ops& ops = *options_.ops;
-  const PackedWeights& packed = *weights_.packed;
-  const auto heads = static_cast<int32_t>(config_.num_heads);
-  const int64_t dim = config_.hidden_size, q_cols = config_.num_heads * config_.head_dim;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-  int64_t tokens = batch.tokens;
-  std::span<const AttentionItem> items = batch.items;
+void Decoder::ForwardPacked(Pass& pass) {
   Timed(
-      DecoderOperator::kEmbed, [&] { ops.embed_packed(pool, batch.ids, tokens, packed.embedding, hidden_); },
-      [&] { return OperatorCost{tokens * dim * 4, 0}; });
-  for (size_t l = 0; l < packed.layers.size(); ++l) {
-    const LayerWeights& layer = weights_.layers[l];
-    const PackedLayerWeights& w = packed.layers[l];
-    const LinearOutput qkv[] = {
-        {&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
-    const std::span<const LinearOutput> products(qkv);
-    const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // share q's packed tokens
-    PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike),
-                 packed.roundings.others);
-    if (alike < 3)
-      PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike),
-                   packed.roundings.kv);
-    RopeStoreCall call;
-    call.q = q_;
-    call.k = k_;
-    call.v = v_;
-    call.q_stride = w.wq.rows;
-    call.k_stride = w.wk.rows;
-    call.v_stride = w.wv.rows;
-    call.positions = batch.positions;
-    call.slots = batch.kv_slots;
-    call.tokens = tokens;
-    call.heads = heads;
-    call.rope = rope_.table();
-    call.q_norm = layer.q_norm;
-    call.k_norm = layer.k_norm;
-    call.eps = config_.rms_eps;
-    Timed(
-        DecoderOperator::kRopeStore, [&] { ops.rope_store(pool, call, kv[l]); },
-        [&] { return OperatorCost{tokens * (q_cols * 8 + (w.wk.rows + w.wv.rows) * 6), 0}; });
-    if (l + 1 == packed.layers.size()) {
-      // K and V of every token are stored; of the rest, only rows with logits are used.
-      items = KeepLogitRows(batch);
-      tokens = static_cast<int64_t>(batch.logit_rows.size());
-      if (tokens == 0) return;
+      DecoderOperator::kEmbed,
+      [&] { options_.ops->embed_packed(pass.pool, pass.batch.ids, pass.tokens, weights_.packed->embedding, hidden_); },
+      [&] { return OperatorCost{pass.tokens * config_.hidden_size * 4, 0}; });
+  for (size_t l = 0; l < config_.layers.size(); ++l) {
+    for (const LayerBlock& b : config_.layers[l]) {
+      std::visit([&](const auto& block) { Packed(pass, l, b.norm, block); }, b.block);
+      if (pass.tokens == 0) return;
     }
-    const int32_t window = config_.window.empty() ? 0 : config_.window[l];
-    Timed(
-        DecoderOperator::kAttention,
-        [&] { ops.attention(pool, q_, q_cols, items, heads, kv[l], scale, window, mixed_, q_cols, workspace_); },
-        [&] { return AttentionCost(items, heads, kv[l], window); });
-    const LinearOutput out{&w.wo, layer.bo, hidden_, dim, true};
-    PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1}, packed.roundings.others);
-    PackedFeedForward(pool, tokens, layer, w);
   }
 }
 
-// hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
-void Decoder::PackedFeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
-                                const PackedLayerWeights& w) {
+// hidden_ += o(attention(q, k, v of norm(hidden_)))
+void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const AttentionBlock& a) {
   const Ops& ops = *options_.ops;
+  const PackedWeights& packed = *weights_.packed;
+  const LayerWeights& layer = weights_.layers[l];
+  const PackedLayerWeights& w = packed.layers[l];
+  const KvLayer& kv = pass.kv[l];
+  const auto heads = static_cast<int32_t>(a.heads);
+  const int64_t dim = config_.hidden_size, q_cols = a.q_width();
+  const PackedNorm norm{layer.vector(norm_spec.weight), norm_spec.eps};
+  const LinearOutput qkv[] = {{&w[Role::kQ], layer.vector(Role::kQBias), q_, q_cols},
+                              {&w[Role::kK], layer.vector(Role::kKBias), k_, a.kv_width()},
+                              {&w[Role::kV], layer.vector(Role::kVBias), v_, a.kv_width()}};
+  const std::span<const LinearOutput> products(qkv);
+  const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // share q's packed tokens
+  PackedLinear(pass.pool, DecoderOperator::kQkv, hidden_, pass.tokens, dim, norm, products.first(alike),
+               packed.roundings.others);
+  if (alike < 3)
+    PackedLinear(pass.pool, DecoderOperator::kQkv, hidden_, pass.tokens, dim, norm, products.subspan(alike),
+                 packed.roundings.kv);
+  RopeStoreCall call;
+  call.q = q_;
+  call.k = k_;
+  call.v = v_;
+  call.q_stride = q_cols;
+  call.k_stride = call.v_stride = a.kv_width();
+  call.positions = pass.batch.positions;
+  call.slots = pass.batch.kv_slots;
+  call.tokens = pass.tokens;
+  call.heads = heads;
+  call.rope = rope_.table();
+  call.q_norm = layer.vector(Role::kQNorm);
+  call.k_norm = layer.vector(Role::kKNorm);
+  call.eps = a.norm_eps;
+  Timed(
+      DecoderOperator::kRopeStore, [&] { ops.rope_store(pass.pool, call, kv); },
+      [&] { return OperatorCost{pass.tokens * (q_cols * 8 + 2 * a.kv_width() * 6), 0}; });
+  if (l == last_attention_) {
+    // K and V of every token are stored; of the rest, only rows with logits are used.
+    pass.items = KeepLogitRows(pass.batch, q_cols);
+    pass.tokens = static_cast<int64_t>(pass.batch.logit_rows.size());
+    if (pass.tokens == 0) return;
+  }
+  const float scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+  Timed(
+      DecoderOperator::kAttention,
+      [&] { ops.attention(pass.pool, q_, q_cols, pass.items, heads, kv, scale, a.window, mixed_, q_cols, workspace_); },
+      [&] { return AttentionCost(pass.items, heads, kv, a.window); });
+  const LinearOutput out{&w[Role::kO], layer.vector(Role::kOBias), hidden_, dim, true};
+  PackedLinear(pass.pool, DecoderOperator::kOut, mixed_, pass.tokens, q_cols, {}, {&out, 1}, packed.roundings.others);
+}
+
+// hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
+void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const GatedFeedForwardBlock& f) {
+  const Ops& ops = *options_.ops;
+  const LayerWeights& layer = weights_.layers[l];
+  const PackedLayerWeights& w = weights_.packed->layers[l];
+  const PackedMatrix &gate = w[Role::kGate], &up = w[Role::kUp], &down = w[Role::kDown];
+  const float *gate_bias = layer.vector(Role::kGateBias), *up_bias = layer.vector(Role::kUpBias);
+  const PackedNorm norm{layer.vector(norm_spec.weight), norm_spec.eps};
   const Rounding rounding = weights_.packed->roundings.others, of_down = weights_.packed->roundings.down;
-  const int64_t inner = config_.intermediate_size;
-  const PackedTokens down_x = PlaceTokens(packed_inner_, TokensFor(w.w_down, of_down), tokens, inner);
-  const TokenFormat format = TokensFor(w.w_gate, rounding);
-  const LinearOutput both[] = {{&w.w_gate, layer.b_gate, gate_, inner}, {&w.w_up, layer.b_up, up_, inner}};
-  if (format == TokensFor(w.w_up, rounding)) {
+  const int64_t tokens = pass.tokens, inner = f.inner;
+  const PackedTokens down_x = PlaceTokens(packed_inner_, TokensFor(down, of_down), tokens, inner);
+  const TokenFormat format = TokensFor(gate, rounding);
+  const LinearOutput both[] = {{&gate, gate_bias, gate_, inner}, {&up, up_bias, up_, inner}};
+  if (format == TokensFor(up, rounding)) {
     const PackedTokens x = PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
-    Round(pool, hidden_, layer.ffn_norm, x);
+    Round(pass.pool, hidden_, norm, x);
     Timed(
         DecoderOperator::kGated,
-        [&] { ops.gated_packed(pool, x, w.w_gate, layer.b_gate, w.w_up, layer.b_up, gate_, down_x, workspace_); },
+        [&] { ops.gated_packed(pass.pool, x, gate, gate_bias, up, up_bias, gate_, down_x, workspace_); },
         [&] {
           OperatorCost cost = LinearCost(x, both);
           cost.bytes += PackedBytes(down_x) - 2 * tokens * inner * 4;  // the products stay in the caches
           return cost;
         });
   } else {
-    PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both, rounding);
-    ops.silu_mul(pool, gate_, up_, tokens * inner, gate_);
-    Round(pool, gate_, nullptr, down_x);
+    PackedLinear(pass.pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, norm, both, rounding);
+    ops.silu_mul(pass.pool, gate_, up_, tokens * inner, gate_);
+    Round(pass.pool, gate_, {}, down_x);
   }
-  const LinearOutput out{&w.w_down, layer.b_down, hidden_, config_.hidden_size, true};
+  const LinearOutput out{&down, layer.vector(Role::kDownBias), hidden_, config_.hidden_size, true};
   Timed(
-      DecoderOperator::kDown, [&] { ops.linear_packed(pool, down_x, {&out, 1}, workspace_); },
+      DecoderOperator::kDown, [&] { ops.linear_packed(pass.pool, down_x, {&out, 1}, workspace_); },
       [&] { return LinearCost(down_x, {&out, 1}); });
 }
 
 float* Decoder::PackedLogits(ThreadPool& pool, int64_t first, int64_t count) {
   const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
   PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size,
-               weights_.final_norm, {&output, 1}, weights_.packed->roundings.lm_head);
+               {weights_.final_norm, config_.final_norm.eps}, {&output, 1}, weights_.packed->roundings.lm_head);
   return logits_;
 }
 
 // Moves the rows of q_ and hidden_ that get logits to the front and returns attention's items for them alone.
-std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch) {
-  const int64_t dim = config_.hidden_size, q_cols = config_.num_heads * config_.head_dim;
+std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch, int64_t q_cols) {
+  const int64_t dim = config_.hidden_size;
   last_items_.clear();
   int32_t kept = 0;
   const auto rows = static_cast<int32_t>(batch.logit_rows.size());

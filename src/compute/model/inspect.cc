@@ -50,12 +50,25 @@ std::string Megabytes(int64_t bytes) {
 
 // The window of all layers where they agree, else the number of layers that have one.
 std::string WindowText(const ModelConfig& c) {
-  const auto sliding = std::count_if(c.window.begin(), c.window.end(), [](int32_t w) { return w > 0; });
+  const std::vector<int32_t> windows = c.Windows();
+  const auto sliding = std::count_if(windows.begin(), windows.end(), [](int32_t w) { return w > 0; });
   if (sliding == 0) return "none";
-  const int32_t widest = *std::max_element(c.window.begin(), c.window.end());
-  if (sliding == static_cast<int64_t>(c.window.size())) return fmt::format("{} tokens in every layer", widest);
-  return fmt::format("{} tokens in {} of {} layers", widest, sliding, c.window.size());
+  const int32_t widest = *std::max_element(windows.begin(), windows.end());
+  if (sliding == static_cast<int64_t>(windows.size())) return fmt::format("{} tokens in every layer", widest);
+  return fmt::format("{} tokens in {} of {} layers", widest, sliding, windows.size());
 }
+
+// The blocks of the first layer; other kinds of layers differ in their windows alone.
+struct FirstLayer {
+  explicit FirstLayer(const ModelConfig& c) {
+    for (const LayerBlock& b : c.layers.at(0)) {
+      if (const auto* a = std::get_if<AttentionBlock>(&b.block)) attention = *a;
+      if (const auto* f = std::get_if<GatedFeedForwardBlock>(&b.block)) feed_forward = *f;
+    }
+  }
+  AttentionBlock attention;
+  GatedFeedForwardBlock feed_forward;
+};
 
 // Works from a configuration alone: then the size is that of its dummy weights.
 Result<int64_t> WeightBytes(const ModelDescription& d, const InspectOptions& options) {
@@ -113,13 +126,14 @@ Json SamplingJson(const SamplingParams& s) {
 }
 
 Json ShapeJson(const ModelConfig& c) {
-  return {{"layers", c.num_layers},     {"hidden_size", c.hidden_size},
-          {"heads", c.num_heads},       {"kv_heads", c.num_kv_heads},
-          {"head_dim", c.head_dim},     {"intermediate_size", c.intermediate_size},
+  const auto& [a, f] = FirstLayer(c);
+  return {{"layers", c.num_layers()},   {"hidden_size", c.hidden_size},
+          {"heads", a.heads},           {"kv_heads", a.kv_heads},
+          {"head_dim", a.head_dim},     {"intermediate_size", f.inner},
           {"vocab_size", c.vocab_size}, {"tied_embeddings", c.tie_embeddings},
-          {"qkv_bias", c.qkv_bias},     {"o_bias", c.o_bias},
-          {"mlp_bias", c.mlp_bias},     {"qk_norm", c.qk_norm},
-          {"rms_eps", c.rms_eps},       {"sliding_window", c.window}};
+          {"qkv_bias", a.qkv_bias},     {"o_bias", a.o_bias},
+          {"mlp_bias", f.bias},         {"qk_norm", a.qk_norm},
+          {"rms_eps", a.norm_eps},      {"sliding_window", c.Windows()}};
 }
 
 }  // namespace
@@ -186,9 +200,10 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   row("architecture",
       fmt::format("{} ({})", c.architecture, d.source == ModelDescription::Source::kGguf ? "GGUF" : "Hugging Face"));
   row("parameters", Count(c.NumParameters()));
-  row("layers", fmt::format("{} of hidden size {}, FFN {}", c.num_layers, c.hidden_size, c.intermediate_size));
-  row("attention", fmt::format("{} heads, {} KV heads, head_dim {}{}{}", c.num_heads, c.num_kv_heads, c.head_dim,
-                               c.qkv_bias ? ", biases" : "", c.qk_norm ? ", q and k norms" : ""));
+  const auto& [a, f] = FirstLayer(c);
+  row("layers", fmt::format("{} of hidden size {}, FFN {}", c.num_layers(), c.hidden_size, f.inner));
+  row("attention", fmt::format("{} heads, {} KV heads, head_dim {}{}{}", a.heads, a.kv_heads, a.head_dim,
+                               a.qkv_bias ? ", biases" : "", a.qk_norm ? ", q and k norms" : ""));
   row("sliding window", WindowText(c));
   row("vocabulary", fmt::format("{}{}", Count(c.vocab_size), c.tie_embeddings ? ", tied embeddings" : ""));
   row("context", Count(c.max_position) + " tokens");
@@ -197,9 +212,9 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   if (!c.rope.frequency_factors.empty()) rope += ", frequency factors";
   row("rope", rope);
   if (!d.weights_status.ok()) row("weights", "none: " + d.weights_status.message());
-  for (const auto& f : d.tensor_formats) {
-    row(&f == &d.tensor_formats[0] ? "weights" : "",
-        fmt::format("{:<5} {:>4} tensors {:>12}", InfoOf(f.dtype).name, f.tensors, Megabytes(f.bytes)));
+  for (const auto& t : d.tensor_formats) {
+    row(&t == &d.tensor_formats[0] ? "weights" : "",
+        fmt::format("{:<5} {:>4} tensors {:>12}", InfoOf(t.dtype).name, t.tensors, Megabytes(t.bytes)));
   }
   row("KV per token",
       fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));

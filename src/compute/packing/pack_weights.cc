@@ -27,7 +27,7 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   if (choice.round_to_bf16) return PackedFormOf(DType::kBF16, m.rows, m.cols, form);
   if (choice.quantization == Quantization::kNone) return PackedFormOf(m.dtype, m.rows, m.cols, form);
   // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
-  const bool wide = place.vocabulary && choice.quantization == Quantization::kInt4;
+  const bool wide = place.vocabulary() && choice.quantization == Quantization::kInt4;
   return QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
@@ -39,9 +39,11 @@ TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice)
     r.lm_head = choice.quantization == Quantization::kInt4 ? Rounding::kMixedFine : Rounding::kInt16;
   }
   if (rounding != Rounding::kInt8) return r;
-  const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
-  const int64_t others =
-      2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
+  int64_t kv = 0, others = 0;
+  for (const ModelTensor& t : config.Tensors()) {
+    if (t.layer < 0 || !IsMatrix(t.role)) continue;
+    (t.role == Role::kK || t.role == Role::kV ? kv : others) += t.elements();
+  }
   r.lm_head = Rounding::kInt16;
   if (12 * kv <= kv + others) r.kv = Rounding::kInt16;
   return r;
@@ -77,16 +79,6 @@ void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std
   source.Release(slot.source, first_row, rows);
 }
 
-// In the order of MatrixPlaces.
-std::vector<PackedMatrix*> PackedPlaces(const ModelConfig& config, PackedWeights* packed) {
-  std::vector<PackedMatrix*> places = {&packed->embedding};
-  for (PackedLayerWeights& layer : packed->layers) {
-    for (PackedMatrix* matrix : MatricesOf(layer)) places.push_back(matrix);
-  }
-  if (!config.tie_embeddings) places.push_back(&packed->lm_head);
-  return places;
-}
-
 }  // namespace
 
 bool IsInt4(const PackedMatrix& form) {
@@ -100,6 +92,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
   for (const MatrixPlace& place : MatrixPlaces(config, names, weights)) {
     PackedSlot slot;
     slot.name = place.name;
+    slot.tensor = place.tensor;
     slot.source = *place.view;
     if (!FormFor(choice, place, &slot.form)) {
       return InvalidArgument(
@@ -151,16 +144,16 @@ void BindPacked(const PackPlan& plan, const ModelConfig& config, const PackChoic
                 CpuWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
   packed->roundings = RoundingsFor(config, choice);
-  packed->layers.resize(static_cast<size_t>(config.num_layers));
-  const std::vector<PackedMatrix*> matrices = PackedPlaces(config, packed.get());
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    *matrices[i] = plan.slots[i].form;
-    matrices[i]->data = memory + plan.slots[i].offset;
+  packed->layers.resize(static_cast<size_t>(config.num_layers()));
+  for (const PackedSlot& slot : plan.slots) {
+    PackedMatrix& matrix = MatrixAt(*packed, slot.tensor);
+    matrix = slot.form;
+    matrix.data = memory + slot.offset;
+    MatrixAt(*weights, slot.tensor).data = nullptr;
   }
-  if (config.tie_embeddings) packed->lm_head = packed->embedding;
-  weights->embedding.data = weights->lm_head.data = nullptr;
-  for (LayerWeights& layer : weights->layers) {
-    for (MatrixView* view : MatricesOf(layer)) view->data = nullptr;
+  if (config.tie_embeddings) {
+    packed->lm_head = packed->embedding;
+    weights->lm_head.data = nullptr;
   }
   weights->packed = std::move(packed);
   weights->bytes += plan.bytes;

@@ -29,6 +29,7 @@ struct PackChoice {
 
 struct PackedSlot {
   std::string name;
+  ModelTensor tensor;
   MatrixView source;
   PackedMatrix form;   // without data
   int64_t offset = 0;  // bytes from the start of the packed memory, a multiple of 64

@@ -90,7 +90,7 @@ class FileSource final : public WeightSource {
   // An unused tensor means that the model differs from its config: ignoring it would give wrong answers.
   Status Finish(ModelWeights* weights) override {
     for (const auto& [name, tensor] : tensors_.tensors) {
-      if (used_.contains(name) || (tied_ && name == names_.lm_head)) continue;
+      if (used_.contains(name) || (tied_ && name == names_.Name(Role::kLmHead))) continue;
       const bool ignored = std::any_of(names_.ignored.begin(), names_.ignored.end(), [&](std::string_view suffix) {
         return std::string_view(name).ends_with(suffix);
       });

@@ -31,8 +31,8 @@ std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, cons
   return static_cast<int64_t>(numbers[0]);
 }
 
-bool AnyLayerHas(const GgufFile& file, std::string_view pattern) {
-  return !pattern.empty() && file.tensors.contains(LayerTensorName(pattern, 0));
+bool FirstLayerHas(const GgufFile& file, const TensorNames& names, Role role) {
+  return !names.Pattern(role).empty() && file.tensors.contains(names.Name(role, 0));
 }
 
 Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::string& prefix) {
@@ -53,13 +53,14 @@ Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::st
   return fields.status();
 }
 
-Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, ModelConfig* config) {
+Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, int64_t head_dim,
+                ModelConfig* config) {
   RopeConfig& rope = config->rope;
   rope.theta = static_cast<float>(fields.Float(prefix + "rope.freq_base").value_or(10000.0));
-  const int64_t rotary = fields.Int(prefix + "rope.dimension_count").value_or(config->head_dim);
-  if (rotary != config->head_dim) {
+  const int64_t rotary = fields.Int(prefix + "rope.dimension_count").value_or(head_dim);
+  if (rotary != head_dim) {
     return Unimplemented(file.path + ": " + prefix + "rope.dimension_count is " + std::to_string(rotary) +
-                         ", head_dim is " + std::to_string(config->head_dim) + "; partial rotation is not supported");
+                         ", head_dim is " + std::to_string(head_dim) + "; partial rotation is not supported");
   }
   const double factor =
       fields.Float(prefix + "rope.scaling.factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
@@ -76,9 +77,9 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   const auto freqs = file.tensors.find("rope_freqs.weight");
   if (freqs == file.tensors.end()) return Status();
   const TensorEntry& t = freqs->second;
-  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != config->head_dim / 2) {
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != head_dim / 2) {
     return DataLoss(file.path + ": tensor 'rope_freqs.weight' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
-                    ", expected f32 [" + std::to_string(config->head_dim / 2) + "] (half of head_dim)");
+                    ", expected f32 [" + std::to_string(head_dim / 2) + "] (half of head_dim)");
   }
   rope.frequency_factors.resize(static_cast<size_t>(t.shape[0]));
   std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
@@ -179,41 +180,43 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   ModelConfig c;
   c.architecture = architecture->name;
   c.name = Printable(fields.String("general.name").value_or(""));
-  c.num_layers = fields.RequiredInt(prefix + "block_count");
+  StatedShape s;
+  s.num_layers = fields.RequiredInt(prefix + "block_count");
   c.hidden_size = fields.RequiredInt(prefix + "embedding_length");
   c.max_position = fields.RequiredInt(prefix + "context_length");
   if (!fields.Has(prefix + "feed_forward_length")) fields.Fail(prefix + "feed_forward_length", "is missing");
-  c.intermediate_size = UniformInt(fields, file, prefix + "feed_forward_length").value_or(0);
+  s.intermediate_size = UniformInt(fields, file, prefix + "feed_forward_length").value_or(0);
   if (!fields.Has(prefix + "attention.head_count")) fields.Fail(prefix + "attention.head_count", "is missing");
-  c.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
-  c.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(c.num_heads);
+  s.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
+  s.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(s.num_heads);
   const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
   if (!fields.Has(epsilon)) fields.Fail(epsilon, "is missing");
-  c.rms_eps = static_cast<float>(fields.Float(epsilon).value_or(0));
-  const int64_t derived_head_dim = c.num_heads > 0 ? c.hidden_size / c.num_heads : 0;
-  c.head_dim = fields.Int(prefix + "attention.key_length").value_or(derived_head_dim);
-  const int64_t value_length = fields.Int(prefix + "attention.value_length").value_or(c.head_dim);
+  s.norm_eps = static_cast<float>(fields.Float(epsilon).value_or(0));
+  const int64_t derived_head_dim = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
+  s.head_dim = fields.Int(prefix + "attention.key_length").value_or(derived_head_dim);
+  const int64_t value_length = fields.Int(prefix + "attention.value_length").value_or(s.head_dim);
   TACTUS_RETURN_IF_ERROR(fields.status());
-  if (value_length != c.head_dim) {
-    return Unimplemented(file.path + ": key_length " + std::to_string(c.head_dim) + " and value_length " +
+  if (value_length != s.head_dim) {
+    return Unimplemented(file.path + ": key_length " + std::to_string(s.head_dim) + " and value_length " +
                          std::to_string(value_length) + " differ, which is not supported");
   }
 
-  const auto embedding = file.tensors.find(names.embedding);
+  const std::string embedding_name = names.Name(Role::kEmbedding);
+  const auto embedding = file.tensors.find(embedding_name);
   if (embedding == file.tensors.end() || embedding->second.shape.size() != 2) {
-    return DataLoss(file.path + ": tensor '" + std::string(names.embedding) + "' is missing or not a matrix");
+    return DataLoss(file.path + ": tensor '" + embedding_name + "' is missing or not a matrix");
   }
   c.vocab_size = embedding->second.shape[0];
   const int64_t stated_vocab = fields.Int(prefix + "vocab_size").value_or(c.vocab_size);
   if (stated_vocab != c.vocab_size) {
     return DataLoss(file.path + ": " + prefix + "vocab_size is " + std::to_string(stated_vocab) + ", but tensor '" +
-                    std::string(names.embedding) + "' has " + std::to_string(c.vocab_size) + " rows");
+                    embedding_name + "' has " + std::to_string(c.vocab_size) + " rows");
   }
-  c.tie_embeddings = !file.tensors.contains(names.lm_head);
-  c.qkv_bias = architecture->qkv_bias || AnyLayerHas(file, names.bq);
-  c.o_bias = AnyLayerHas(file, names.bo);
-  c.mlp_bias = AnyLayerHas(file, names.b_gate);
-  c.qk_norm = architecture->qk_norm;
+  c.tie_embeddings = !file.tensors.contains(names.Name(Role::kLmHead));
+  s.qkv_bias = architecture->qkv_bias || FirstLayerHas(file, names, Role::kQBias);
+  s.o_bias = FirstLayerHas(file, names, Role::kOBias);
+  s.mlp_bias = FirstLayerHas(file, names, Role::kGateBias);
+  s.qk_norm = architecture->qk_norm;
   c.weight_dtype = BulkDType(file);
   c.rope.interleaved = architecture->gguf_interleaved_rope;
   const int64_t window = fields.Int(prefix + "attention.sliding_window").value_or(0);
@@ -228,11 +231,11 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
     return DataLoss(file.path + ": " + prefix + "attention.sliding_window is " + std::to_string(window));
   }
   // Filled before validation, so bounded by what validation allows.
-  if (c.num_layers > 0 && c.num_layers <= kMaxLayers) {
-    c.window.assign(static_cast<size_t>(c.num_layers), static_cast<int32_t>(window));
+  if (s.num_layers > 0 && s.num_layers <= kMaxLayers) {
+    s.window.assign(static_cast<size_t>(s.num_layers), static_cast<int32_t>(window));
   }
-  TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, &c));
-  const Status valid = ValidateConfig(c);
+  TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
+  const Status valid = MakeLayers(*architecture, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   return c;
 }

@@ -39,7 +39,8 @@ Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightS
 struct MatrixPlace {
   std::string name;
   MatrixView* view = nullptr;
-  bool vocabulary = false;  // the embedding or the output matrix
+  ModelTensor tensor;
+  bool vocabulary() const { return tensor.layer < 0; }  // the embedding or the output matrix
 };
 std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights);
 

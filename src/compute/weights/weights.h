@@ -7,36 +7,30 @@
 #include <string>
 #include <vector>
 
+#include "compute/config/config.h"
 #include "compute/tensor/matrix_view.h"
 
 namespace tactus::compute {
 
-// The matrices of a layer, as stored or in a backend's form.
+// The matrices of a layer by role, as stored or in a backend's form. A role that no block of the layer declares has an
+// empty matrix.
 template <class Matrix>
-struct LayerMatrices {
-  Matrix wq, wk, wv, wo;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] x 2, [hidden, heads * head_dim]
-  Matrix w_gate, w_up, w_down;  // [intermediate, hidden] x 2, [hidden, intermediate]
-};
-inline constexpr size_t kLayerMatrices = 7;
-// In a forward pass's reading order.
-template <class Matrix>
-std::array<Matrix*, kLayerMatrices> MatricesOf(LayerMatrices<Matrix>& m) {
-  return {&m.wq, &m.wk, &m.wv, &m.wo, &m.w_gate, &m.w_up, &m.w_down};
-}
+class LayerMatrices {
+ public:
+  Matrix& operator[](Role role) { return matrices_[static_cast<size_t>(role)]; }
+  const Matrix& operator[](Role role) const { return matrices_[static_cast<size_t>(role)]; }
 
-// Norm weights and biases are small and always f32. Null where the architecture has none.
+ private:
+  std::array<Matrix, kMatrixRoles> matrices_;
+};
+
 struct LayerWeights : LayerMatrices<MatrixView> {
-  const float* attn_norm = nullptr;  // [hidden]
-  const float* bq = nullptr;         // [heads * head_dim]
-  const float* bk = nullptr;         // [kv_heads * head_dim]
-  const float* bv = nullptr;
-  const float* bo = nullptr;        // [hidden]
-  const float* q_norm = nullptr;    // [head_dim]
-  const float* k_norm = nullptr;    // [head_dim]
-  const float* ffn_norm = nullptr;  // [hidden]
-  const float* b_gate = nullptr;
-  const float* b_up = nullptr;
-  const float* b_down = nullptr;
+  // A norm's weights or a bias, f32; null where no block declares it.
+  const float*& vector(Role role) { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
+  const float* vector(Role role) const { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
+
+ private:
+  std::array<const float*, kVectorRoles> vectors_{};
 };
 
 struct ModelWeights {
@@ -48,5 +42,13 @@ struct ModelWeights {
   std::string format;  // for display: "q4_1 (211), q8_0 (1), f32 (61)"
   std::shared_ptr<const void> storage;
 };
+
+// The place of a matrix that a model declares, in its weights as stored or in a backend's form.
+template <class Weights>
+auto& MatrixAt(Weights& weights, const ModelTensor& tensor) {
+  if (tensor.role == Role::kEmbedding) return weights.embedding;
+  if (tensor.role == Role::kLmHead) return weights.lm_head;
+  return weights.layers[static_cast<size_t>(tensor.layer)][tensor.role];
+}
 
 }  // namespace tactus::compute

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "compute/exec/allocation_count.h"
 #include "compute/exec/tiny_model.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::test {
 namespace {
@@ -129,7 +130,8 @@ TEST(CascadeAttentionReads, APrefixOncePerGroup) {
     ASSERT_TRUE(driver.Step(decodes).status.ok());
     bytes[cascade] = profile.totals(compute::DecoderOperator::kAttention).cost.bytes;
   }
-  const int64_t token_bytes = 2 * model.config.num_kv_heads * model.config.head_dim * 2 * model.config.num_layers;
+  const int64_t token_bytes = 2 * test::AttentionIn(model.config).kv_heads * test::AttentionIn(model.config).head_dim *
+                              2 * model.config.num_layers();
   EXPECT_EQ(bytes[0] - bytes[1], 5 * kPrefix * token_bytes);
 }
 

@@ -1,6 +1,7 @@
 // KV memory by its bytes: its size, the place of layers, and that a copy moves exactly one block of every layer, K and
 // V.
 #include "compute/exec/kv_memory.h"
+#include "compute/config/architecture.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +12,12 @@ namespace tactus::kv_memory_test {
 namespace {
 
 compute::ModelConfig Config() {
+  compute::StatedShape shape;
+  shape.num_heads = shape.num_kv_heads = 2;
+  shape.head_dim = 8;
+  shape.window.assign(3, 0);
   compute::ModelConfig c;
-  c.num_layers = 3;
-  c.num_kv_heads = 2;
-  c.head_dim = 8;
+  c.layers = compute::PreNormLayers(shape);
   return c;
 }
 

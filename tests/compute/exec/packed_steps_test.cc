@@ -5,6 +5,7 @@
 
 #include "compute/exec/tiny_model.h"
 #include "compute/kernels/packed/packed.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::test::packed_steps_test {
 namespace {
@@ -124,7 +125,7 @@ TEST(PackedSteps, AStepHasAtMostTenBarriersALayer) {
     ASSERT_TRUE(driver.Step(decodes).status.ok());
     const int64_t barriers = runner->barriers() - before;
     EXPECT_GT(barriers, 0) << name;
-    EXPECT_LE(barriers, 10 * model.config.num_layers + 4) << name;
+    EXPECT_LE(barriers, 10 * model.config.num_layers() + 4) << name;
   }
 }
 
@@ -141,9 +142,9 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   driver.Step({{a, 1}, {b, 1}});
   int64_t weights = 0;
   for (const compute::PackedLayerWeights& layer : model.weights.packed->layers)
-    weights += layer.w_gate.bytes() + layer.w_up.bytes();
+    weights += layer[compute::Role::kGate].bytes() + layer[compute::Role::kUp].bytes();
   const auto& gated = profile.totals(compute::DecoderOperator::kGated);
-  const int64_t layers = model.config.num_layers, inner = model.config.intermediate_size,
+  const int64_t layers = model.config.num_layers(), inner = test::FeedForwardIn(model.config).inner,
                 hidden = model.config.hidden_size;
   EXPECT_EQ(gated.calls, layers);
   EXPECT_GT(gated.cost.bytes, weights);

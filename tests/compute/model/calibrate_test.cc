@@ -9,6 +9,7 @@
 #include "compute/model/decoder.h"
 #include "compute/model/loader.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::compute {
 namespace {
@@ -43,7 +44,8 @@ std::string Bytes(const PackedMatrix& m) {
 std::vector<const PackedMatrix*> MatricesOf(const CpuWeights& w) {
   std::vector<const PackedMatrix*> all = {&w.packed->embedding, &w.packed->lm_head};
   for (const PackedLayerWeights& l : w.packed->layers)
-    all.insert(all.end(), {&l.wq, &l.wk, &l.wv, &l.wo, &l.w_gate, &l.w_up, &l.w_down});
+    all.insert(all.end(), {&l[Role::kQ], &l[Role::kK], &l[Role::kV], &l[Role::kO], &l[Role::kGate], &l[Role::kUp],
+                           &l[Role::kDown]});
   return all;
 }
 
@@ -80,13 +82,14 @@ std::vector<float> LogitsOf(const ModelConfig& config, const CpuWeights& weights
   AttentionItem item;
   item.count = count;
   item.block_table = blocks.data();
-  const size_t layer = blocks.size() * 16 * static_cast<size_t>(config.num_kv_heads * config.head_dim);
-  std::vector<float> memory(2 * layer * static_cast<size_t>(config.num_layers));
+  const size_t layer =
+      blocks.size() * 16 * static_cast<size_t>(test::AttentionIn(config).kv_heads * test::AttentionIn(config).head_dim);
+  std::vector<float> memory(2 * layer * static_cast<size_t>(config.num_layers()));
   std::vector<KvLayer> kv;
-  for (size_t l = 0; l < static_cast<size_t>(config.num_layers); ++l) {
+  for (size_t l = 0; l < static_cast<size_t>(config.num_layers()); ++l) {
     float* k = memory.data() + 2 * l * layer;
-    kv.push_back({k, k + layer, DType::kF32, 16, static_cast<int32_t>(config.num_kv_heads),
-                  static_cast<int32_t>(config.head_dim)});
+    kv.push_back({k, k + layer, DType::kF32, 16, static_cast<int32_t>(test::AttentionIn(config).kv_heads),
+                  static_cast<int32_t>(test::AttentionIn(config).head_dim)});
   }
   (*decoder)->Forward(pool, {count, ids.data(), positions.data(), slots.data(), {&item, 1}, positions}, kv);
   const float* logits = (*decoder)->Logits(pool, 0, count);
@@ -128,7 +131,7 @@ TEST(Calibrate, DummyWeightsAreNotCalibrated) {
   const ModelDescription d = Describe(GoldenFolder("llama-gqa"));
   LoadWeightsOptions with = Int4(true), without = Int4(false);
   with.dummy = without.dummy = DummyWeights();
-  EXPECT_EQ(Bytes(Load(d, with).packed->layers[0].wq), Bytes(Load(d, without).packed->layers[0].wq));
+  EXPECT_EQ(Bytes(Load(d, with).packed->layers[0][Role::kQ]), Bytes(Load(d, without).packed->layers[0][Role::kQ]));
 }
 
 TEST(Calibrate, UsesASeparateCacheFile) {
@@ -140,11 +143,11 @@ TEST(Calibrate, UsesASeparateCacheFile) {
     options->cache_folder = folder.path() + "/cache";
     options->say = [&](const std::string& line) { said += line + "\n"; };
     const CpuWeights fresh = Load(d, *options), cached = Load(d, *options);
-    EXPECT_EQ(Bytes(fresh.packed->layers[0].w_down), Bytes(cached.packed->layers[0].w_down));
+    EXPECT_EQ(Bytes(fresh.packed->layers[0][Role::kDown]), Bytes(cached.packed->layers[0][Role::kDown]));
   }
   EXPECT_NE(said.find("packed weights from"), std::string::npos) << said;
   EXPECT_EQ(said.find("not used"), std::string::npos) << said;
-  EXPECT_NE(Bytes(Load(d, with).packed->layers[0].wq), Bytes(Load(d, without).packed->layers[0].wq));
+  EXPECT_NE(Bytes(Load(d, with).packed->layers[0][Role::kQ]), Bytes(Load(d, without).packed->layers[0][Role::kQ]));
 }
 
 }  // namespace

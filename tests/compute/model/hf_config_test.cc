@@ -4,6 +4,7 @@
 
 #include "compute/config/architecture.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::hf_config_test {
 namespace {
@@ -33,14 +34,15 @@ compute::ModelConfig Good(const json& j) {
 TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
   const compute::ModelConfig c = Good(Base());
   EXPECT_EQ(c.architecture, "llama");
-  EXPECT_EQ(c.num_kv_heads, 4);
-  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(test::AttentionIn(c).kv_heads, 4);
+  EXPECT_EQ(test::AttentionIn(c).head_dim, 16);
   EXPECT_EQ(c.max_position, 2048);
-  EXPECT_EQ(c.rms_eps, 1e-6f);
+  EXPECT_EQ(test::AttentionIn(c).norm_eps, 1e-6f);
   EXPECT_EQ(c.rope.theta, 10000.0f);
   EXPECT_FALSE(c.tie_embeddings);
-  EXPECT_FALSE(c.qkv_bias || c.o_bias || c.mlp_bias || c.qk_norm);
-  EXPECT_EQ(c.window, std::vector<int32_t>(4, 0));
+  EXPECT_FALSE(test::AttentionIn(c).qkv_bias || test::AttentionIn(c).o_bias || test::FeedForwardIn(c).bias ||
+               test::AttentionIn(c).qk_norm);
+  EXPECT_EQ(c.Windows(), std::vector<int32_t>(4, 0));
   EXPECT_EQ(c.bos_id, 1);
   EXPECT_EQ(c.stop_ids, std::vector<TokenId>{2});
   EXPECT_FALSE(c.rope.interleaved);
@@ -58,10 +60,11 @@ TEST(HfConfig, ReadsLlamaFields) {
                                                     {"eos_token_id", {5, 6}},
                                                     {"bos_token_id", 9},
                                                     {"torch_dtype", "float16"}}));
-  EXPECT_EQ(c.num_kv_heads, 2);
-  EXPECT_EQ(c.head_dim, 32);
+  EXPECT_EQ(test::AttentionIn(c).kv_heads, 2);
+  EXPECT_EQ(test::AttentionIn(c).head_dim, 32);
   EXPECT_EQ(c.max_position, 8192);
-  EXPECT_TRUE(c.tie_embeddings && c.qkv_bias && c.o_bias && c.mlp_bias);
+  EXPECT_TRUE(c.tie_embeddings && test::AttentionIn(c).qkv_bias && test::AttentionIn(c).o_bias &&
+              test::FeedForwardIn(c).bias);
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{5, 6}));
   EXPECT_EQ(c.bos_id, 9);
   EXPECT_EQ(c.weight_dtype, compute::DType::kF16);
@@ -73,30 +76,30 @@ TEST(HfConfig, NullMeansAbsentButNotForEos) {
                                                     {"rope_scaling", nullptr},
                                                     {"eos_token_id", nullptr},
                                                     {"bos_token_id", nullptr}}));
-  EXPECT_EQ(c.num_kv_heads, 4);
-  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(test::AttentionIn(c).kv_heads, 4);
+  EXPECT_EQ(test::AttentionIn(c).head_dim, 16);
   EXPECT_TRUE(c.stop_ids.empty());
   EXPECT_EQ(c.bos_id, -1);
 }
 
 TEST(HfConfig, ReadsMistralWindow) {
   const json base = With(Base("MistralForCausalLM"), {{"num_key_value_heads", 2}});
-  EXPECT_EQ(Good(base).window, std::vector<int32_t>(4, 4096)) << "an absent key means transformers' default";
-  EXPECT_EQ(Good(With(base, {{"sliding_window", nullptr}})).window, std::vector<int32_t>(4, 0));
-  EXPECT_EQ(Good(With(base, {{"sliding_window", 128}})).window, std::vector<int32_t>(4, 128));
+  EXPECT_EQ(Good(base).Windows(), std::vector<int32_t>(4, 4096)) << "an absent key means transformers' default";
+  EXPECT_EQ(Good(With(base, {{"sliding_window", nullptr}})).Windows(), std::vector<int32_t>(4, 0));
+  EXPECT_EQ(Good(With(base, {{"sliding_window", 128}})).Windows(), std::vector<int32_t>(4, 128));
   EXPECT_EQ(Good(base).max_position, 131072);
   EXPECT_REFUSED(Parse(Base("MistralForCausalLM")).status(), StatusCode::kInvalidArgument, "num_kv_heads 8");
 }
 
 TEST(HfConfig, ReadsQwenWindows) {
   const json base = With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}});
-  EXPECT_EQ(Good(With(base, {{"sliding_window", 64}, {"max_window_layers", 2}})).window, std::vector<int32_t>(4, 0));
+  EXPECT_EQ(Good(With(base, {{"sliding_window", 64}, {"max_window_layers", 2}})).Windows(), std::vector<int32_t>(4, 0));
   const json used = With(base, {{"sliding_window", 64}, {"use_sliding_window", true}});
-  EXPECT_EQ(Good(With(used, {{"max_window_layers", 2}})).window, (std::vector<int32_t>{0, 0, 64, 64}));
-  EXPECT_EQ(Good(used).window, std::vector<int32_t>(4, 0)) << "max_window_layers is 28 by default";
+  EXPECT_EQ(Good(With(used, {{"max_window_layers", 2}})).Windows(), (std::vector<int32_t>{0, 0, 64, 64}));
+  EXPECT_EQ(Good(used).Windows(), std::vector<int32_t>(4, 0)) << "max_window_layers is 28 by default";
   EXPECT_EQ(
       Good(With(used, {{"layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}}}))
-          .window,
+          .Windows(),
       (std::vector<int32_t>{0, 64, 0, 0}));
   EXPECT_REFUSED(Parse(With(used, {{"layer_types", {"full_attention"}}})).status(), kLoss, "layer_types",
                  "1 entries for 4");
@@ -107,16 +110,18 @@ TEST(HfConfig, ReadsQwenWindows) {
 TEST(HfConfig, ReadsQwenFeatures) {
   const compute::ModelConfig q2 =
       Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
-  EXPECT_TRUE(q2.qkv_bias);
-  EXPECT_FALSE(q2.o_bias || q2.qk_norm);
+  EXPECT_TRUE(test::AttentionIn(q2).qkv_bias);
+  EXPECT_FALSE(test::AttentionIn(q2).o_bias || test::AttentionIn(q2).qk_norm);
   EXPECT_TRUE(q2.tie_embeddings);
   EXPECT_EQ(q2.max_position, 32768);
   EXPECT_TRUE(q2.stop_ids.empty());
   const compute::ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
-  EXPECT_TRUE(q3.qk_norm);
-  EXPECT_FALSE(q3.qkv_bias);
-  EXPECT_EQ(q3.head_dim, 128) << "stated separately, not hidden_size / heads";
-  EXPECT_TRUE(Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}, {"attention_bias", true}})).o_bias);
+  EXPECT_TRUE(test::AttentionIn(q3).qk_norm);
+  EXPECT_FALSE(test::AttentionIn(q3).qkv_bias);
+  EXPECT_EQ(test::AttentionIn(q3).head_dim, 128) << "stated separately, not hidden_size / heads";
+  const compute::ModelConfig biased =
+      Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}, {"attention_bias", true}}));
+  EXPECT_TRUE(test::AttentionIn(biased).o_bias);
 }
 
 TEST(HfConfig, RopeScalingInEverySpelling) {
@@ -340,7 +345,8 @@ TEST(Architectures, RowsAreComplete) {
     EXPECT_NE(a->gguf_names, nullptr);
   }
   EXPECT_EQ(compute::FindGgufArchitecture(""), nullptr);
-  EXPECT_EQ(compute::LayerTensorName("blk.{}.attn_q.weight", 31), "blk.31.attn_q.weight");
+  EXPECT_EQ(compute::kGgufTensorNames.Name(compute::Role::kQ, 31), "blk.31.attn_q.weight");
+  EXPECT_EQ(compute::kGgufTensorNames.Name(compute::Role::kEmbedding), "token_embd.weight");
 }
 
 }  // namespace

@@ -1,31 +1,34 @@
 // The complete output of `tactus models inspect`: every line and every field of a description made by hand.
 #include "compute/model/inspect.h"
 #include "base/json.h"
+#include "compute/weights/model_shapes.h"
 
 #include <gtest/gtest.h>
 
 namespace tactus::compute {
 namespace {
 
-ModelDescription Description() {
+// `plain`: without biases, norms of q and k, and windows.
+ModelDescription Description(bool plain = false) {
   ModelDescription d;
   d.source = ModelDescription::Source::kGguf;
   d.path = "/models/m.gguf";
+  test::HandMadeModel m;
+  m.config.hidden_size = 64;
+  m.config.vocab_size = 32000;
+  m.config.max_position = 2048;
+  m.shape.num_layers = 3;
+  m.shape.num_heads = 4;
+  m.shape.num_kv_heads = 2;
+  m.shape.head_dim = 16;
+  m.shape.intermediate_size = 128;
+  m.shape.qkv_bias = !plain;
+  m.shape.qk_norm = !plain;
+  m.shape.window = {0, plain ? 0 : 32, plain ? 0 : 64};
   ModelConfig& c = d.config;
-  c.architecture = "llama";
+  c = m.Make();
   c.name = "M";
-  c.hidden_size = 64;
-  c.num_layers = 3;
-  c.num_heads = 4;
-  c.num_kv_heads = 2;
-  c.head_dim = 16;
-  c.intermediate_size = 128;
-  c.vocab_size = 32000;
-  c.max_position = 2048;
   c.tie_embeddings = true;
-  c.qkv_bias = true;
-  c.qk_norm = true;
-  c.window = {0, 32, 64};
   c.rope.theta = 10000;
   c.rope.scaling = RopeScaling::kLlama3;
   c.rope.factor = 8;
@@ -93,11 +96,10 @@ TEST(InspectWhole, TextShowsEndsWarningsAndSamplingFlags) {
 }
 
 TEST(InspectWhole, TextOfAPlainModelIsShort) {
-  ModelDescription d = Description();
+  ModelDescription d = Description(true);
   d.source = ModelDescription::Source::kHuggingFace;
   ModelConfig& c = d.config;
-  c.tie_embeddings = c.qkv_bias = c.qk_norm = false;
-  c.window = {0, 0, 0};
+  c.tie_embeddings = false;
   c.rope = RopeConfig();
   c.stop_ids.clear();
   c.vocab_size = 999;
@@ -112,7 +114,7 @@ TEST(InspectWhole, TextOfAPlainModelIsShort) {
   }
   EXPECT_EQ(text.find("numerics"), std::string::npos);
   EXPECT_EQ(text.find("memory plan"), std::string::npos);
-  c.window = {16, 16, 16};
+  for (Layer& layer : c.layers) test::BlockIn<AttentionBlock>(layer).window = 16;
   EXPECT_NE(InspectText(d, NoMemory()).find("\nsliding window   16 tokens in every layer\n"), std::string::npos);
   d.tokenizer_model = "x";
   EXPECT_NE(InspectText(d, NoMemory()).find("\ntokenizer        tokenizer.model\n"), std::string::npos);

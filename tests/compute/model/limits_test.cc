@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "compute/kernels/kernel_set.h"
 #include "compute/model/catalog.h"
 #include "compute/model/decoder.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::compute {
 namespace {
@@ -15,73 +17,81 @@ namespace {
 constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
 constexpr StatusCode kBad = StatusCode::kInvalidArgument;
 
+test::HandMadeModel SmallModel() {
+  test::HandMadeModel m;
+  m.config.hidden_size = 64;
+  m.config.vocab_size = 1000;
+  m.config.max_position = 512;
+  m.shape.num_layers = 2;
+  m.shape.num_heads = 4;
+  m.shape.num_kv_heads = 2;
+  m.shape.head_dim = 16;
+  m.shape.intermediate_size = 128;
+  m.shape.window.assign(2, 0);
+  return m;
+}
 ModelConfig Small() {
-  ModelConfig c;
-  c.architecture = "llama";
-  c.hidden_size = 64;
-  c.num_layers = 2;
-  c.num_heads = 4;
-  c.num_kv_heads = 2;
-  c.head_dim = 16;
-  c.intermediate_size = 128;
-  c.vocab_size = 1000;
-  c.max_position = 512;
-  c.window.assign(2, 0);
-  return c;
+  return SmallModel().Make();
 }
 
 TEST(ModelLimits, BothEndsOfEveryRangeAreAccepted) {
-  const auto set = [](int64_t ModelConfig::* field, int64_t value) {
-    ModelConfig c = Small();
-    c.*field = value;
-    if (field == &ModelConfig::num_layers) c.window.assign(static_cast<size_t>(value), 0);
-    if (field == &ModelConfig::num_kv_heads) c.num_heads = value;
-    if (field == &ModelConfig::num_heads) c.num_kv_heads = 1;
-    return c;
-  };
   struct Range {
-    int64_t ModelConfig::* field;
+    std::function<void(test::HandMadeModel*, int64_t)> set;
     int64_t low, high;
     int64_t step = 1;
   };
-  for (const Range& r : {Range{&ModelConfig::hidden_size, 1, 1 << 20},
-                         {&ModelConfig::num_layers, 1, kMaxLayers},
-                         {&ModelConfig::num_heads, 1, 1 << 14},
-                         {&ModelConfig::num_kv_heads, 1, 1 << 14},
-                         {&ModelConfig::head_dim, 2, kMaxConfigHeadDim, 2},
-                         {&ModelConfig::intermediate_size, 1, 1 << 22},
-                         {&ModelConfig::vocab_size, 1, 1 << 24},
-                         {&ModelConfig::max_position, 1, 1 << 30}}) {
-    EXPECT_TRUE(ValidateConfig(set(r.field, r.low)).ok()) << ValidateConfig(set(r.field, r.low)).message();
-    EXPECT_TRUE(ValidateConfig(set(r.field, r.high)).ok()) << ValidateConfig(set(r.field, r.high)).message();
-    EXPECT_REFUSED(ValidateConfig(set(r.field, r.low - r.step)), kBad,
-                   std::to_string(r.low) + " to " + std::to_string(r.high));
-    EXPECT_REFUSED(ValidateConfig(set(r.field, r.high + r.step)), kBad,
-                   std::to_string(r.low) + " to " + std::to_string(r.high));
+  using M = test::HandMadeModel;
+  for (const Range& r : {Range{[](M* m, int64_t v) { m->config.hidden_size = v; }, 1, 1 << 20},
+                         Range{[](M* m, int64_t v) {
+                                 m->shape.num_layers = v;
+                                 m->shape.window.assign(static_cast<size_t>(v), 0);
+                               },
+                               1, kMaxLayers},
+                         Range{[](M* m, int64_t v) {
+                                 m->shape.num_heads = v;
+                                 m->shape.num_kv_heads = 1;
+                               },
+                               1, 1 << 14},
+                         Range{[](M* m, int64_t v) { m->shape.num_kv_heads = m->shape.num_heads = v; }, 1, 1 << 14},
+                         Range{[](M* m, int64_t v) { m->shape.head_dim = v; }, 2, kMaxConfigHeadDim, 2},
+                         Range{[](M* m, int64_t v) { m->shape.intermediate_size = v; }, 1, 1 << 22},
+                         Range{[](M* m, int64_t v) { m->config.vocab_size = v; }, 1, 1 << 24},
+                         Range{[](M* m, int64_t v) { m->config.max_position = v; }, 1, 1 << 30}}) {
+    const auto validate = [&](int64_t value) {
+      test::HandMadeModel m = SmallModel();
+      r.set(&m, value);
+      return m.Validate();
+    };
+    const std::string range = std::to_string(r.low) + " to " + std::to_string(r.high);
+    EXPECT_TRUE(validate(r.low).ok()) << validate(r.low).message();
+    EXPECT_TRUE(validate(r.high).ok()) << validate(r.high).message();
+    EXPECT_REFUSED(validate(r.low - r.step), kBad, range);
+    EXPECT_REFUSED(validate(r.high + r.step), kBad, range);
   }
 }
 
 TEST(ModelLimits, DependentFieldsMustFitEachOther) {
-  const auto with = [](const std::function<void(ModelConfig*)>& change) {
-    ModelConfig c = Small();
-    change(&c);
-    return ValidateConfig(c);
+  const auto with = [](const std::function<void(StatedShape*, RopeConfig*)>& change) {
+    test::HandMadeModel m = SmallModel();
+    change(&m.shape, &m.config.rope);
+    return m.Validate();
   };
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->num_heads = 5; }), kBad, "5 is not a multiple of num_kv_heads 2");
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->head_dim = 17; }), kBad, "even");
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->window[1] = -1; }), kBad, "-1");
-  EXPECT_TRUE(with([](ModelConfig* c) { c->window[1] = 1; }).ok());
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->window.push_back(0); }), kBad, "3 entries for 2");
+  using S = StatedShape;
+  EXPECT_REFUSED(with([](S* s, RopeConfig*) { s->num_heads = 5; }), kBad, "5 is not a multiple of num_kv_heads 2");
+  EXPECT_REFUSED(with([](S* s, RopeConfig*) { s->head_dim = 17; }), kBad, "even");
+  EXPECT_REFUSED(with([](S* s, RopeConfig*) { s->window[1] = -1; }), kBad, "-1");
+  EXPECT_TRUE(with([](S* s, RopeConfig*) { s->window[1] = 1; }).ok());
+  EXPECT_REFUSED(with([](S* s, RopeConfig*) { s->window.push_back(0); }), kBad, "3 entries for 2");
   for (const float eps : {0.0f, 1.0f, -1e-5f, std::numeric_limits<float>::quiet_NaN()}) {
-    EXPECT_REFUSED(with([&](ModelConfig* c) { c->rms_eps = eps; }), kBad, "rms_eps");
+    EXPECT_REFUSED(with([&](S* s, RopeConfig*) { s->norm_eps = eps; }), kBad, "rms_eps");
   }
-  EXPECT_TRUE(with([](ModelConfig* c) { c->rms_eps = 0.5f; }).ok());
+  EXPECT_TRUE(with([](S* s, RopeConfig*) { s->norm_eps = 0.5f; }).ok());
   for (const float theta :
        {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    EXPECT_REFUSED(with([&](ModelConfig* c) { c->rope.theta = theta; }), kBad, "theta");
+    EXPECT_REFUSED(with([&](S*, RopeConfig* r) { r->theta = theta; }), kBad, "theta");
   }
-  EXPECT_TRUE(with([](ModelConfig* c) { c->rope.frequency_factors.assign(8, 1.0f); }).ok());
-  EXPECT_REFUSED(with([](ModelConfig* c) { c->rope.frequency_factors.assign(9, 1.0f); }), kBad,
+  EXPECT_TRUE(with([](S*, RopeConfig* r) { r->frequency_factors.assign(8, 1.0f); }).ok());
+  EXPECT_REFUSED(with([](S*, RopeConfig* r) { r->frequency_factors.assign(9, 1.0f); }), kBad,
                  "9 RoPE frequency factors for head_dim 16");
 }
 

@@ -10,6 +10,7 @@
 #include "compute/model/inspect.h"
 #include "compute/tensor/dequantize.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::loader_test {
 namespace {
@@ -53,10 +54,11 @@ TEST(Loader, GgufWeightsAreViewsOfTheFile) {
   EXPECT_EQ(w.embedding.rows, 12);
   EXPECT_EQ(w.embedding.cols, 8);
   EXPECT_EQ(w.lm_head.data, w.embedding.data) << "tied";
-  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);  // element [1, 2] of [8, 16]; values count from 1
-  EXPECT_EQ(w.layers[0].wk.rows, 4);
-  EXPECT_EQ(w.layers[0].attn_norm[7], 8.0f / 64);
-  EXPECT_EQ(w.layers[0].bq, nullptr);
+  EXPECT_EQ(Row(w.layers[0][compute::Role::kDown], 1)[2],
+            19.0f / 64);  // element [1, 2] of [8, 16]; values count from 1
+  EXPECT_EQ(w.layers[0][compute::Role::kK].rows, 4);
+  EXPECT_EQ(w.layers[0].vector(compute::Role::kAttentionNorm)[7], 8.0f / 64);
+  EXPECT_EQ(w.layers[0].vector(compute::Role::kQBias), nullptr);
   EXPECT_EQ(w.bytes, 4 * d.config.NumParameters());
   EXPECT_EQ(w.format, "f32 (11)");
 }
@@ -111,19 +113,18 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
     ASSERT_TRUE(d.weights_status.ok());
     const compute::CpuWeights stored = Load(d);
     const compute::CpuWeights f32 = Load(d, {.dequantize_to_f32 = true});
-    ASSERT_EQ(static_cast<int64_t>(f32.layers.size()), d.config.num_layers);
+    ASSERT_EQ(static_cast<int64_t>(f32.layers.size()), d.config.num_layers());
     EXPECT_EQ(f32.bytes, 4 * d.config.NumParameters());
-    const int64_t last = d.config.num_layers - 1;
+    const int64_t last = d.config.num_layers() - 1;
     const compute::LayerWeights &a = stored.layers[static_cast<size_t>(last)],
                                 &b = f32.layers[static_cast<size_t>(last)];
-    for (const auto member : {&compute::LayerWeights::wq, &compute::LayerWeights::wk, &compute::LayerWeights::wv,
-                              &compute::LayerWeights::wo, &compute::LayerWeights::w_gate, &compute::LayerWeights::w_up,
-                              &compute::LayerWeights::w_down}) {
-      EXPECT_EQ((b.*member).dtype, compute::DType::kF32);
-      EXPECT_EQ(Row(a.*member, (a.*member).rows - 1), Row(b.*member, (b.*member).rows - 1));
+    for (const auto member : {compute::Role::kQ, compute::Role::kK, compute::Role::kV, compute::Role::kO,
+                              compute::Role::kGate, compute::Role::kUp, compute::Role::kDown}) {
+      EXPECT_EQ((b[member]).dtype, compute::DType::kF32);
+      EXPECT_EQ(Row(a[member], (a[member]).rows - 1), Row(b[member], (b[member]).rows - 1));
     }
-    EXPECT_EQ(a.bq != nullptr, d.config.qkv_bias);
-    EXPECT_EQ(a.q_norm != nullptr, d.config.qk_norm);
+    EXPECT_EQ(a.vector(compute::Role::kQBias) != nullptr, test::AttentionIn(d.config).qkv_bias);
+    EXPECT_EQ(a.vector(compute::Role::kQNorm) != nullptr, test::AttentionIn(d.config).qk_norm);
     EXPECT_EQ(stored.lm_head.data == stored.embedding.data, d.config.tie_embeddings);
   }
 }
@@ -273,12 +274,12 @@ TEST(Dummy, LoadsFromAConfigurationAlone) {
                             b = Load(Describe(config), {.dummy = compute::DummyWeights{7}});
   const compute::CpuWeights c = Load(d, {.dummy = compute::DummyWeights{8}});
   EXPECT_EQ(a.embedding.dtype, compute::DType::kBF16);
-  EXPECT_EQ(Row(a.layers[1].w_up, 3), Row(b.layers[1].w_up, 3));
-  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(c.layers[1].w_up, 3));
-  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(a.layers[0].w_up, 3));
-  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(a.layers[1].w_gate, 3));
-  EXPECT_EQ(a.layers[0].attn_norm[5], 1.0f);
-  ASSERT_NE(a.layers[0].q_norm, nullptr);
+  EXPECT_EQ(Row(a.layers[1][compute::Role::kUp], 3), Row(b.layers[1][compute::Role::kUp], 3));
+  EXPECT_NE(Row(a.layers[1][compute::Role::kUp], 3), Row(c.layers[1][compute::Role::kUp], 3));
+  EXPECT_NE(Row(a.layers[1][compute::Role::kUp], 3), Row(a.layers[0][compute::Role::kUp], 3));
+  EXPECT_NE(Row(a.layers[1][compute::Role::kUp], 3), Row(a.layers[1][compute::Role::kGate], 3));
+  EXPECT_EQ(a.layers[0].vector(compute::Role::kAttentionNorm)[5], 1.0f);
+  ASSERT_NE(a.layers[0].vector(compute::Role::kQNorm), nullptr);
   EXPECT_NE(a.format.find("dummy bf16"), std::string::npos);
   const std::string named = folder.Write("shape.json", ReadFile(config));
   EXPECT_REFUSED(compute::LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
@@ -289,17 +290,24 @@ TEST(Dummy, LoadsFromAConfigurationAlone) {
 // A norm is all ones; biases are as near to normal as matrices, and differ from each other.
 TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
   compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
-  d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
+  for (compute::Layer& layer : d.config.layers) {
+    auto& attention = test::BlockIn<compute::AttentionBlock>(layer);
+    attention.qkv_bias = attention.o_bias = attention.qk_norm = true;
+    test::BlockIn<compute::GatedFeedForwardBlock>(layer).bias = true;
+  }
   const compute::ModelConfig& c = d.config;
+  const compute::AttentionBlock& attention = test::AttentionIn(c);
   const compute::CpuWeights w = Load(d, {.dummy = compute::DummyWeights{1}});
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size,
-                inter = c.intermediate_size;
+  const int64_t q = attention.q_width(), kv = attention.kv_width(), hidden = c.hidden_size,
+                inter = test::FeedForwardIn(c).inner;
   ASSERT_GT(w.layers.size(), 1u);
   std::set<std::vector<float>> distinct;
   for (const compute::LayerWeights& layer : w.layers) {
     const std::pair<const float*, int64_t> biases[] = {
-        {layer.bq, q},       {layer.bk, kv},        {layer.bv, kv},        {layer.bo, hidden},
-        {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
+        {layer.vector(compute::Role::kQBias), q},        {layer.vector(compute::Role::kKBias), kv},
+        {layer.vector(compute::Role::kVBias), kv},       {layer.vector(compute::Role::kOBias), hidden},
+        {layer.vector(compute::Role::kUpBias), inter},   {layer.vector(compute::Role::kGateBias), inter},
+        {layer.vector(compute::Role::kDownBias), hidden}};
     for (const auto& [values, size] : biases) {
       ASSERT_NE(values, nullptr);
       double squares = 0;
@@ -307,11 +315,12 @@ TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
       EXPECT_NEAR(std::sqrt(squares / static_cast<double>(size)), 0.02, 0.01) << "bias " << distinct.size();
       distinct.emplace(values, values + std::min<int64_t>(size, 8));
     }
-    const std::pair<const float*, int64_t> norms[] = {{layer.attn_norm, hidden},
-                                                      {layer.ffn_norm, hidden},
-                                                      {layer.q_norm, c.head_dim},
-                                                      {layer.k_norm, c.head_dim},
-                                                      {w.final_norm, hidden}};
+    const std::pair<const float*, int64_t> norms[] = {
+        {layer.vector(compute::Role::kAttentionNorm), hidden},
+        {layer.vector(compute::Role::kFeedForwardNorm), hidden},
+        {layer.vector(compute::Role::kQNorm), test::AttentionIn(c).head_dim},
+        {layer.vector(compute::Role::kKNorm), test::AttentionIn(c).head_dim},
+        {w.final_norm, hidden}};
     for (const auto& [values, size] : norms) {
       ASSERT_NE(values, nullptr);
       EXPECT_EQ(std::count(values, values + size, 1.0f), size);
@@ -344,10 +353,11 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
   const compute::CpuWeights bf16 = Load(d, {.dummy = compute::DummyWeights{1}}),
                             q8 = Load(d, {.dummy = compute::DummyWeights{1, compute::DType::kQ8_0}});
   const compute::CpuWeights f16 = Load(d, {.dummy = compute::DummyWeights{1, compute::DType::kF16}});
-  const auto exact = Row(f32.layers[1].w_down, 9);
-  const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9),
-             from_f16 = Row(f16.layers[1].w_down, 9);
-  EXPECT_EQ(q8.layers[1].w_down.dtype, compute::DType::kQ8_0);
+  const auto exact = Row(f32.layers[1][compute::Role::kDown], 9);
+  const auto from_bf16 = Row(bf16.layers[1][compute::Role::kDown], 9),
+             from_q8 = Row(q8.layers[1][compute::Role::kDown], 9),
+             from_f16 = Row(f16.layers[1][compute::Role::kDown], 9);
+  EXPECT_EQ(q8.layers[1][compute::Role::kDown].dtype, compute::DType::kQ8_0);
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_NEAR(from_bf16[i], exact[i], 0.0003);
     EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
@@ -409,7 +419,7 @@ TEST(DefaultModel, LoadsWhereItIsInstalled) {
   if (!path.ok()) GTEST_SKIP() << "set TACTUS_DEFAULT_MODEL to the default model's file: " << path.status().message();
   const compute::ModelDescription d = Describe(*path);
   EXPECT_EQ(d.config.architecture, "llama");
-  EXPECT_EQ(d.config.num_layers, 30);
+  EXPECT_EQ(d.config.num_layers(), 30);
   EXPECT_EQ(d.config.NumParameters(), 134'515'008);
   EXPECT_EQ(d.config.stop_ids, std::vector<TokenId>{2});
   EXPECT_EQ(d.gguf_tokenizer.pre, "smollm");

@@ -2,6 +2,7 @@
 #include "compute/config/config.h"
 #include "compute/kernels/kernel_set.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 
 namespace tactus::memory_plan_test {
 namespace {
@@ -10,19 +11,21 @@ constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
 constexpr StatusCode kBad = StatusCode::kInvalidArgument;
 
 // TinyLlama 1.1B.
+test::HandMadeModel TinyLlamaModel() {
+  test::HandMadeModel m;
+  m.config.hidden_size = 2048;
+  m.config.vocab_size = 32000;
+  m.config.max_position = 2048;
+  m.shape.num_layers = 22;
+  m.shape.num_heads = 32;
+  m.shape.num_kv_heads = 4;
+  m.shape.head_dim = 64;
+  m.shape.intermediate_size = 5632;
+  m.shape.window.assign(22, 0);
+  return m;
+}
 compute::ModelConfig TinyLlama() {
-  compute::ModelConfig c;
-  c.architecture = "llama";
-  c.hidden_size = 2048;
-  c.num_layers = 22;
-  c.num_heads = 32;
-  c.num_kv_heads = 4;
-  c.head_dim = 64;
-  c.intermediate_size = 5632;
-  c.vocab_size = 32000;
-  c.max_position = 2048;
-  c.window.assign(22, 0);
-  return c;
+  return TinyLlamaModel().Make();
 }
 compute::MemoryPlanInput Input() {
   compute::MemoryPlanInput in;
@@ -39,40 +42,40 @@ TEST(ModelConfig, CountsParametersAndKvBytes) {
   compute::ModelConfig tied = TinyLlama();
   tied.tie_embeddings = true;
   EXPECT_EQ(tied.NumParameters(), 1'100'048'384 - 32000 * 2048);
-  compute::ModelConfig biased = TinyLlama();
-  biased.qkv_bias = biased.o_bias = biased.mlp_bias = biased.qk_norm = true;
-  EXPECT_EQ(biased.NumParameters() - TinyLlama().NumParameters(),
+  test::HandMadeModel biased = TinyLlamaModel();
+  biased.shape.qkv_bias = biased.shape.o_bias = biased.shape.mlp_bias = biased.shape.qk_norm = true;
+  EXPECT_EQ(biased.Make().NumParameters() - TinyLlama().NumParameters(),
             22 * (2048 + 2 * 256 + 2048 + 2 * 5632 + 2048 + 2 * 64));
 }
 
 TEST(ModelConfig, ValidationNamesTheField) {
-  using Field = decltype(&compute::ModelConfig::hidden_size);
+  using M = test::HandMadeModel;
   struct Case {
-    Field field;
+    int64_t& (*field)(M& m);
     const char* name;
   };
-  const Case cases[] = {{&compute::ModelConfig::hidden_size, "hidden_size"},
-                        {&compute::ModelConfig::num_layers, "num_layers"},
-                        {&compute::ModelConfig::num_heads, "num_heads"},
-                        {&compute::ModelConfig::num_kv_heads, "num_kv_heads"},
-                        {&compute::ModelConfig::head_dim, "head_dim"},
-                        {&compute::ModelConfig::vocab_size, "vocab_size"},
-                        {&compute::ModelConfig::intermediate_size, "intermediate_size"},
-                        {&compute::ModelConfig::max_position, "max_position"}};
-  EXPECT_TRUE(compute::ValidateConfig(TinyLlama()).ok());
+  const Case cases[] = {{[](M& m) -> int64_t& { return m.config.hidden_size; }, "hidden_size"},
+                        {[](M& m) -> int64_t& { return m.shape.num_layers; }, "num_layers"},
+                        {[](M& m) -> int64_t& { return m.shape.num_heads; }, "num_heads"},
+                        {[](M& m) -> int64_t& { return m.shape.num_kv_heads; }, "num_kv_heads"},
+                        {[](M& m) -> int64_t& { return m.shape.head_dim; }, "head_dim"},
+                        {[](M& m) -> int64_t& { return m.config.vocab_size; }, "vocab_size"},
+                        {[](M& m) -> int64_t& { return m.shape.intermediate_size; }, "intermediate_size"},
+                        {[](M& m) -> int64_t& { return m.config.max_position; }, "max_position"}};
+  EXPECT_TRUE(TinyLlamaModel().Validate().ok());
   static_assert(compute::kMaxConfigHeadDim == compute::kMaxHeadDim,
                 "a head_dim that the kernels refuse must not pass validation");
   for (const Case& x : cases) {
     for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
-      compute::ModelConfig c = TinyLlama();
-      c.*x.field = bad;
-      EXPECT_REFUSED(compute::ValidateConfig(c), kBad, x.name, std::to_string(bad));
+      M m = TinyLlamaModel();
+      x.field(m) = bad;
+      EXPECT_REFUSED(m.Validate(), kBad, x.name, std::to_string(bad));
     }
   }
+  M m = TinyLlamaModel();
+  m.shape.window.pop_back();
+  EXPECT_REFUSED(m.Validate(), kBad, "21 entries for 22");
   compute::ModelConfig c = TinyLlama();
-  c.window.pop_back();
-  EXPECT_REFUSED(compute::ValidateConfig(c), kBad, "21 entries for 22");
-  c = TinyLlama();
   c.rope.frequency_factors.assign(31, 1.0f);
   EXPECT_REFUSED(compute::ValidateConfig(c), kBad, "31 RoPE frequency factors");
 }
@@ -166,21 +169,23 @@ TEST(MemoryPlan, APlanThatDoesNotFitNamesTheFlag) {
   in = Input();
   in.block_size = 0;
   EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--block-size");
-  compute::ModelConfig broken = TinyLlama();
-  broken.num_heads = 0;
-  EXPECT_REFUSED(compute::PlanMemory(broken, Input()).status(), kBad, "num_heads");
+  test::HandMadeModel broken = TinyLlamaModel();
+  broken.shape.num_heads = 0;
+  EXPECT_REFUSED(compute::PlanMemory(broken.Make(), Input()).status(), kBad, "num_heads");
 }
 
 TEST(MemoryPlan, LargestAllowedShapesDoNotOverflow) {
-  compute::ModelConfig c = TinyLlama();
-  c.hidden_size = 1 << 20;
-  c.num_layers = compute::kMaxLayers;
-  c.num_heads = c.num_kv_heads = 1 << 14;
-  c.head_dim = compute::kMaxConfigHeadDim;
-  c.intermediate_size = 1 << 22;
-  c.vocab_size = 1 << 24;
-  c.max_position = 1 << 30;
-  c.window.assign(compute::kMaxLayers, 0);
+  test::HandMadeModel m;
+  m.config.hidden_size = 1 << 20;
+  m.config.vocab_size = 1 << 24;
+  m.config.max_position = 1 << 30;
+  m.shape.num_layers = compute::kMaxLayers;
+  m.shape.num_heads = m.shape.num_kv_heads = 1 << 14;
+  m.shape.head_dim = compute::kMaxConfigHeadDim;
+  m.shape.intermediate_size = 1 << 22;
+  m.shape.window.assign(compute::kMaxLayers, 0);
+  ASSERT_TRUE(m.Validate().ok());
+  const compute::ModelConfig c = m.Make();
   EXPECT_GT(c.NumParameters(), int64_t{1} << 50);
   compute::MemoryPlanInput in = Input();
   in.available_bytes = INT64_MAX / 2;

@@ -18,6 +18,7 @@
 #include "compute/tensor/float16.h"
 #include "compute/tensor/quantize.h"
 #include "compute/weights/model_files.h"
+#include "compute/weights/model_shapes.h"
 #include "compute/weights/open_weights.h"
 #include "compute/weights/weight_storage.h"
 
@@ -74,13 +75,14 @@ std::vector<Pair> PairsOf(const compute::CpuWeights& rows, const compute::CpuWei
     const compute::LayerWeights& r = rows.layers[l];
     const compute::PackedLayerWeights& p = packed.packed->layers[l];
     const std::string at = std::to_string(l) + ".";
-    for (const Pair& pair : std::initializer_list<Pair>{{at + "wq", &r.wq, &p.wq},
-                                                        {at + "wk", &r.wk, &p.wk},
-                                                        {at + "wv", &r.wv, &p.wv},
-                                                        {at + "wo", &r.wo, &p.wo},
-                                                        {at + "w_gate", &r.w_gate, &p.w_gate},
-                                                        {at + "w_up", &r.w_up, &p.w_up},
-                                                        {at + "w_down", &r.w_down, &p.w_down}}) {
+    for (const Pair& pair :
+         std::initializer_list<Pair>{{at + "wq", &r[compute::Role::kQ], &p[compute::Role::kQ]},
+                                     {at + "wk", &r[compute::Role::kK], &p[compute::Role::kK]},
+                                     {at + "wv", &r[compute::Role::kV], &p[compute::Role::kV]},
+                                     {at + "wo", &r[compute::Role::kO], &p[compute::Role::kO]},
+                                     {at + "w_gate", &r[compute::Role::kGate], &p[compute::Role::kGate]},
+                                     {at + "w_up", &r[compute::Role::kUp], &p[compute::Role::kUp]},
+                                     {at + "w_down", &r[compute::Role::kDown], &p[compute::Role::kDown]}}) {
       pairs.push_back(pair);
     }
   }
@@ -114,10 +116,10 @@ TEST(PackWeights, RowsAreDroppedAndTiedMatricesShareData) {
     const compute::CpuWeights w = Load(d, Packing());
     EXPECT_EQ(w.embedding.data, nullptr);
     EXPECT_EQ(w.lm_head.data, nullptr);
-    EXPECT_EQ(w.layers[0].w_down.data, nullptr);
-    EXPECT_EQ(w.layers[0].w_down.rows, d.config.hidden_size) << "shapes stay";
+    EXPECT_EQ(w.layers[0][compute::Role::kDown].data, nullptr);
+    EXPECT_EQ(w.layers[0][compute::Role::kDown].rows, d.config.hidden_size) << "shapes stay";
     EXPECT_EQ(w.packed->lm_head.data == w.packed->embedding.data, d.config.tie_embeddings);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(w.packed->layers[1].wk.data) % 64, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(w.packed->layers[1][compute::Role::kK].data) % 64, 0u);
     EXPECT_EQ(w.bytes, *compute::PlanWeightBytes(d, Packing()));
   }
 }
@@ -127,8 +129,8 @@ TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
   const compute::CpuWeights one = Load(d, Packing(Quantization::kInt4, 1)),
                             many = Load(d, Packing(Quantization::kInt4, 4));
   for (size_t l = 0; l < one.packed->layers.size(); ++l) {
-    EXPECT_EQ(Bytes(one.packed->layers[l].w_up), Bytes(many.packed->layers[l].w_up));
-    EXPECT_EQ(Bytes(one.packed->layers[l].w_down), Bytes(many.packed->layers[l].w_down));
+    EXPECT_EQ(Bytes(one.packed->layers[l][compute::Role::kUp]), Bytes(many.packed->layers[l][compute::Role::kUp]));
+    EXPECT_EQ(Bytes(one.packed->layers[l][compute::Role::kDown]), Bytes(many.packed->layers[l][compute::Role::kDown]));
   }
   EXPECT_EQ(Bytes(one.packed->lm_head), Bytes(many.packed->lm_head));
 }
@@ -182,11 +184,9 @@ TEST(PackWeights, QuantizingAtLoadEqualsAQuantizedFile) {
   const auto& a = *at_load.packed;
   const auto& b = *stored.packed;
   EXPECT_EQ(Bytes(a.embedding), Bytes(b.embedding));
-  for (const auto member :
-       {&compute::PackedLayerWeights::wq, &compute::PackedLayerWeights::wk, &compute::PackedLayerWeights::wv,
-        &compute::PackedLayerWeights::wo, &compute::PackedLayerWeights::w_gate, &compute::PackedLayerWeights::w_up,
-        &compute::PackedLayerWeights::w_down}) {
-    EXPECT_EQ(Bytes(a.layers[0].*member), Bytes(b.layers[0].*member));
+  for (const auto member : {compute::Role::kQ, compute::Role::kK, compute::Role::kV, compute::Role::kO,
+                            compute::Role::kGate, compute::Role::kUp, compute::Role::kDown}) {
+    EXPECT_EQ(Bytes(a.layers[0][member]), Bytes(b.layers[0][member]));
   }
   EXPECT_EQ(at_load.format, "q8_0 from f32 (11)");
   EXPECT_EQ(stored.format, "q8_0 (8), f32 (3)");
@@ -205,7 +205,8 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
       const compute::CpuWeights packed = Load(d, Packing(quantization));
       double error = 0.0, count = 0.0;
       for (int64_t row = 0; row < kInner; ++row) {
-        const std::vector<float> exact = Row(rows.layers[0].w_up, row), got = Row(packed.packed->layers[0].w_up, row);
+        const std::vector<float> exact = Row(rows.layers[0][compute::Role::kUp], row),
+                                 got = Row(packed.packed->layers[0][compute::Role::kUp], row);
         for (size_t i = 0; i < exact.size(); ++i) {
           ASSERT_LE(std::abs(exact[i] - got[i]), bound);
           error += std::abs(exact[i] - got[i]);
@@ -224,7 +225,7 @@ TEST(PackWeights, VocabularyKeeps8BitsUnderInt4) {
   const compute::CpuWeights w =
       Load(Describe(folder.Write("m.gguf", GgufOf(compute::DType::kF32))), Packing(Quantization::kInt4));
   EXPECT_EQ(static_cast<int>(w.packed->embedding.code), static_cast<int>(compute::PackedCode::kU8));
-  EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(compute::PackedCode::kU4));
+  EXPECT_EQ(static_cast<int>(w.packed->layers[0][compute::Role::kQ].code), static_cast<int>(compute::PackedCode::kU4));
 }
 
 TEST(PackWeights, Bf16RoundingAppliesToAnyFile) {
@@ -233,9 +234,9 @@ TEST(PackWeights, Bf16RoundingAppliesToAnyFile) {
   compute::LoadWeightsOptions options = Packing();
   options.packing.round_to_bf16 = true;
   const compute::CpuWeights rows = Load(d), packed = Load(d, options);
-  std::vector<float> expected = Row(rows.layers[0].wo, 77);
+  std::vector<float> expected = Row(rows.layers[0][compute::Role::kO], 77);
   for (float& v : expected) v = compute::BF16ToF32(compute::F32ToBF16(v));
-  EXPECT_EQ(Row(packed.packed->layers[0].wo, 77), expected);
+  EXPECT_EQ(Row(packed.packed->layers[0][compute::Role::kO], 77), expected);
   EXPECT_EQ(packed.format, "bf16 from q4_0 (8), f32 (3)");
 }
 
@@ -251,7 +252,7 @@ TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
   folder.Write("model.safetensors", file);
   const compute::CpuWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
   const compute::CpuWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
-  EXPECT_EQ(Bytes(w.packed->layers[1].w_down), Bytes(expected.packed->layers[1].w_down));
+  EXPECT_EQ(Bytes(w.packed->layers[1][compute::Role::kDown]), Bytes(expected.packed->layers[1][compute::Role::kDown]));
   EXPECT_EQ(Bytes(w.packed->embedding), Bytes(expected.packed->embedding));
 }
 
@@ -282,9 +283,12 @@ TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   EXPECT_EQ(all_heads.kv, Rounding::kInt8);
   EXPECT_EQ(all_heads.lm_head, Rounding::kInt16);
   options.dummy.emplace();
-  d.config.num_heads = 8;
-  d.config.num_kv_heads = 1;
-  d.config.head_dim = 4;
+  for (compute::Layer& layer : d.config.layers) {
+    auto& attention = test::BlockIn<compute::AttentionBlock>(layer);
+    attention.heads = 8;
+    attention.kv_heads = 1;
+    attention.head_dim = 4;
+  }
   EXPECT_EQ(Load(d, options).packed->roundings.kv, Rounding::kInt16);
   options.packing.rounding = Rounding::kMixed;
   const compute::TokenRoundings mixed = Load(d, options).packed->roundings;
@@ -372,11 +376,12 @@ class WeightCacheTest : public ::testing::Test {
   bool Said(const std::string& part) const { return said_.find(part) != std::string::npos; }
   // The next load reports `reason`, uses correct data and rewrites the file; the one after that uses it.
   void ExpectRewritten(const std::string& reason) {
-    const std::string fresh = Bytes(Load(Describe(path_), Packing(Quantization::kQ8_0)).packed->layers[0].w_down);
-    EXPECT_EQ(Bytes(LoadCached().packed->layers[0].w_down), fresh);
+    const std::string fresh =
+        Bytes(Load(Describe(path_), Packing(Quantization::kQ8_0)).packed->layers[0][compute::Role::kDown]);
+    EXPECT_EQ(Bytes(LoadCached().packed->layers[0][compute::Role::kDown]), fresh);
     EXPECT_TRUE(Said(reason)) << said_;
     EXPECT_TRUE(Said("weight cache written")) << said_;
-    EXPECT_EQ(Bytes(LoadCached().packed->layers[0].w_down), fresh);
+    EXPECT_EQ(Bytes(LoadCached().packed->layers[0][compute::Role::kDown]), fresh);
     EXPECT_TRUE(Said("packed weights from")) << said_;
     EXPECT_EQ(Files().size(), 1u);
   }
@@ -391,7 +396,8 @@ TEST_F(WeightCacheTest, MissThenHit) {
   EXPECT_TRUE(Said("packed weights from")) << said_;
   EXPECT_FALSE(Said("packed into")) << said_;
   EXPECT_EQ(Bytes(fresh.packed->embedding), Bytes(cached.packed->embedding));
-  EXPECT_EQ(Bytes(fresh.packed->layers[0].w_gate), Bytes(cached.packed->layers[0].w_gate));
+  EXPECT_EQ(Bytes(fresh.packed->layers[0][compute::Role::kGate]),
+            Bytes(cached.packed->layers[0][compute::Role::kGate]));
   EXPECT_EQ(fresh.bytes, cached.bytes);
   EXPECT_EQ(fresh.format, cached.format);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(cached.packed->embedding.data) % 64, 0u);

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "compute/weights/gguf_config.h"
+#include "compute/weights/model_shapes.h"
 #include "model_files.h"
 
 namespace tactus::gguf_test {
@@ -241,17 +242,17 @@ TEST(GgufConfig, ReadsLlamaFieldsAndDefaults) {
   EXPECT_EQ(c->architecture, "llama");
   EXPECT_EQ(c->name, "Tiny");
   EXPECT_EQ(c->hidden_size, 8);
-  EXPECT_EQ(c->num_layers, 1);
-  EXPECT_EQ(c->num_heads, 2);
-  EXPECT_EQ(c->num_kv_heads, 1);
-  EXPECT_EQ(c->head_dim, 4);
-  EXPECT_EQ(c->intermediate_size, 16);
+  EXPECT_EQ(c->num_layers(), 1);
+  EXPECT_EQ(test::AttentionIn(*c).heads, 2);
+  EXPECT_EQ(test::AttentionIn(*c).kv_heads, 1);
+  EXPECT_EQ(test::AttentionIn(*c).head_dim, 4);
+  EXPECT_EQ(test::FeedForwardIn(*c).inner, 16);
   EXPECT_EQ(c->vocab_size, 12);
   EXPECT_EQ(c->max_position, 64);
   EXPECT_TRUE(c->tie_embeddings);
   EXPECT_TRUE(c->rope.interleaved);
   EXPECT_EQ(c->rope.theta, 5000.0f);
-  EXPECT_EQ(c->window, std::vector<int32_t>{7});
+  EXPECT_EQ(c->Windows(), std::vector<int32_t>{7});
   EXPECT_EQ(c->bos_id, 1);
   EXPECT_EQ(c->stop_ids, (std::vector<TokenId>{2, 3, 4}));
   EXPECT_EQ(c->weight_dtype, compute::DType::kF32);
@@ -333,15 +334,15 @@ TEST(GgufConfig, QwenHasItsFeaturesAndPlainRope) {
   const auto c2 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen2), "m.gguf"));
   ASSERT_TRUE(c2.ok()) << c2.status().ToString();
   EXPECT_FALSE(c2->rope.interleaved);
-  EXPECT_TRUE(c2->qkv_bias);
+  EXPECT_TRUE(test::AttentionIn(*c2).qkv_bias);
   GgufBuilder b = TinyGguf("qwen3");
   b.U32("qwen3.attention.key_length", 6);
   b.U32("qwen3.attention.value_length", 6);
   const std::string qwen3 = b.Build();
   const auto c3 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen3), "m.gguf"));
   ASSERT_TRUE(c3.ok()) << c3.status().ToString();
-  EXPECT_TRUE(c3->qk_norm);
-  EXPECT_EQ(c3->head_dim, 6);
+  EXPECT_TRUE(test::AttentionIn(*c3).qk_norm);
+  EXPECT_EQ(test::AttentionIn(*c3).head_dim, 6);
 }
 
 TEST(GgufConfig, ReadsRopeScaling) {
