@@ -308,7 +308,7 @@ class Operators {
       compute::KvLayer kv = layer;
       kv.k = memory.data + (i % layers) * 2 * layer_bytes;
       kv.v = memory.data + (i % layers) * 2 * layer_bytes + layer_bytes;
-      ops_.attention(pool_, q.data(), width, work, kHeads, kv, 0.125f, 0, out.data(), width, Scratch());
+      ops_.attention(pool_, q.data(), width, work, kHeads, kv, {.scale = 0.125f}, out.data(), width, Scratch());
     });
   }
 

@@ -176,7 +176,7 @@ class Bench {
       };
       timed(
           [&] {
-            ops.attention(pool_, q.data(), row, work, h.heads, kv, 0.125f, 0, out.data(), row,
+            ops.attention(pool_, q.data(), row, work, h.heads, kv, {.scale = 0.125f}, out.data(), row,
                           {scratch.data(), static_cast<int64_t>(scratch.size())});
           },
           &best[static_cast<size_t>(piece)]);

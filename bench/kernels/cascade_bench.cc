@@ -85,7 +85,7 @@ class Scene {
     const bool cpu = pool_.threads() == 1;
     const double start = Now(cpu);
     for (const compute::KvLayer& kv : layers_) {
-      ops_.attention(pool_, q_.data(), row, items_, model_.heads, kv, 0.125f, 0, out_.data(), row,
+      ops_.attention(pool_, q_.data(), row, items_, model_.heads, kv, {.scale = 0.125f}, out_.data(), row,
                      {scratch_.data(), static_cast<int64_t>(scratch_.size())});
     }
     return Now(cpu) - start;

@@ -99,8 +99,8 @@ void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t 
   std::vector<std::byte> scratch(
       static_cast<size_t>(compute::WorkspaceBytes(tokens, 64, kHeads, kHeadDim, Pool().threads())));
   for (auto _ : state) {
-    Set().attention(Pool(), q.data(), kHeads * kHeadDim, work, kHeads, kv, 0.125f, 0, out.data(), kHeads * kHeadDim,
-                    {scratch.data(), static_cast<int64_t>(scratch.size())});
+    Set().attention(Pool(), q.data(), kHeads * kHeadDim, work, kHeads, kv, {.scale = 0.125f}, out.data(),
+                    kHeads * kHeadDim, {scratch.data(), static_cast<int64_t>(scratch.size())});
     benchmark::ClobberMemory();
   }
   double pairs = 0;  // (query, visible position)
@@ -125,7 +125,7 @@ void SiluMul(benchmark::State& state) {
   const std::vector<float> gate = RandomFloats(n), up = gate;
   std::vector<float> out(gate.size());
   for (auto _ : state) {
-    Set().silu_mul(Pool(), gate.data(), up.data(), n, out.data());
+    Set().activate(Pool(), compute::Activation::kSilu, gate.data(), up.data(), n, out.data());
     benchmark::ClobberMemory();
   }
   Report(state, 20.0 * static_cast<double>(n), 12.0 * static_cast<double>(n));

@@ -63,8 +63,9 @@ class Decodes {
     const auto t = static_cast<size_t>(thread);
     const compute::AttentionItem item{0, context_ - 1, 1,
                                       table_.data() + (turn % sets_ * kDecodes + task) * blocks_each_};
-    ops_.attention(alone, q_.data(), int64_t{kHeads} * kHeadDim, {&item, 1}, kHeads, kv_, 0.125f, 0, out_[t].data(),
-                   int64_t{kHeads} * kHeadDim, {scratch_[t].data(), static_cast<int64_t>(scratch_[t].size())});
+    ops_.attention(alone, q_.data(), int64_t{kHeads} * kHeadDim, {&item, 1}, kHeads, kv_, {.scale = 0.125f},
+                   out_[t].data(), int64_t{kHeads} * kHeadDim,
+                   {scratch_[t].data(), static_cast<int64_t>(scratch_[t].size())});
   }
 
  private:

@@ -140,8 +140,8 @@ std::vector<float> Attention(const Ops& ops, Machine& m, compute::DType kv_dtype
   const std::vector<compute::AttentionItem> items = {{0, kPositions - 65, 64, table.data()},
                                                      {64, kPositions - 1, 1, table.data()}};
   std::vector<float> y(size_t{65} * kHeads * kHeadDim);
-  ops.attention(m.pool, q.data() + int64_t{kPositions - 65} * call.q_stride, call.q_stride, items, kHeads, kv, 0.125f,
-                0, y.data(), call.q_stride, m.workspace());
+  ops.attention(m.pool, q.data() + int64_t{kPositions - 65} * call.q_stride, call.q_stride, items, kHeads, kv,
+                {.scale = 0.125f}, y.data(), call.q_stride, m.workspace());
   return y;
 }
 

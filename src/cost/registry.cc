@@ -111,7 +111,7 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
       m.q_heads = a->heads;
       m.kv_heads = a->kv_heads;
       m.head_dim = a->head_dim;
-      m.qk_norm = a->qk_norm;
+      m.qk_norm = a->qk_norm != compute::QkNorm::kNone;
     } else if (const auto* f = std::get_if<compute::GatedFeedForwardBlock>(&b.block)) {
       m.ffn = f->inner;
     }

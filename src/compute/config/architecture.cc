@@ -124,8 +124,7 @@ std::string KnownGgufNames() {
   return Join([](const Architecture& a) { return a.gguf_name; });
 }
 
-std::string TensorNames::Name(Role role, int64_t layer) const {
-  const std::string_view pattern = Pattern(role);
+std::string TensorSource::Name(int64_t layer) const {
   const size_t at = pattern.find("{}");
   if (at == std::string_view::npos) return std::string(pattern);
   std::string name(pattern.substr(0, at));
@@ -137,7 +136,7 @@ std::string TensorNames::Name(Role role, int64_t layer) const {
 Status MakeLayers(const Architecture& architecture, const StatedShape& shape, ModelConfig* config) {
   TACTUS_RETURN_IF_ERROR(ValidateShape(shape));
   config->layers = architecture.layers(shape);
-  config->final_norm = {Role::kFinalNorm, shape.norm_eps};
+  config->final_norm = RmsNormOf(Role::kFinalNorm, shape.norm_eps);
   return ValidateConfig(*config);
 }
 
@@ -151,10 +150,11 @@ std::vector<Layer> PreNormLayers(const StatedShape& s) {
     attention.window = window;
     attention.qkv_bias = s.qkv_bias;
     attention.o_bias = s.o_bias;
-    attention.qk_norm = s.qk_norm;
+    attention.qk_norm = s.qk_norm ? QkNorm::kHeads : QkNorm::kNone;
     attention.norm_eps = s.norm_eps;
-    layers.push_back({{{Role::kAttentionNorm, s.norm_eps}, attention},
-                      {{Role::kFeedForwardNorm, s.norm_eps}, GatedFeedForwardBlock{s.intermediate_size, s.mlp_bias}}});
+    layers.push_back(
+        {{RmsNormOf(Role::kAttentionNorm, s.norm_eps), attention},
+         {RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), GatedFeedForwardBlock{s.intermediate_size, s.mlp_bias}}});
   }
   return layers;
 }

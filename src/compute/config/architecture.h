@@ -35,17 +35,35 @@ struct HfDefaults {
   int64_t eos_id = -1;
 };
 
-// Tensor names by role; "{}" is the layer number. Empty: this spelling has no such tensor.
+// Where a file has a tensor.
+struct TensorSource {
+  enum Form : uint8_t {
+    kWhole,
+    kFused,         // rows of a larger tensor, whose parts follow one another
+    kFusedInHeads,  // rows of each of its KV heads' groups (GPT-NeoX, BLOOM, Falcon)
+    kTransposed,    // [cols, rows] (GPT-2)
+    kFusedTransposed,
+    kMinusOne,  // a vector; the file has w - 1 (Gemma's norms)
+  };
+  std::string_view pattern;  // "{}" is the layer number; empty: this spelling has no such tensor
+  Form form = kWhole;
+
+  constexpr TensorSource() = default;
+  constexpr TensorSource(const char* name, Form how = kWhole) : pattern(name), form(how) {}
+  std::string Name(int64_t layer) const;
+};
+
+// Tensors by role.
 struct TensorNames {
-  std::array<std::string_view, kMatrixRoles + kVectorRoles> patterns;
+  std::array<TensorSource, kMatrixRoles + kVectorRoles> sources;
   std::span<const std::string_view> ignored;  // suffixes of recomputed tables, which hold no weights
 
-  constexpr std::string_view Pattern(Role role) const { return patterns[static_cast<size_t>(role)]; }
-  std::string Name(Role role, int64_t layer = 0) const;
-  // The same names but for these.
-  constexpr TensorNames With(std::initializer_list<std::pair<Role, std::string_view>> others) const {
+  constexpr const TensorSource& Of(Role role) const { return sources[static_cast<size_t>(role)]; }
+  std::string Name(Role role, int64_t layer = 0) const { return Of(role).Name(layer); }
+  // The same but for these.
+  constexpr TensorNames With(std::initializer_list<std::pair<Role, TensorSource>> others) const {
     TensorNames names = *this;
-    for (const auto& [role, pattern] : others) names.patterns[static_cast<size_t>(role)] = pattern;
+    for (const auto& [role, source] : others) names.sources[static_cast<size_t>(role)] = source;
     return names;
   }
 };

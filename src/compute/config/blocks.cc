@@ -1,5 +1,8 @@
 #include "compute/config/blocks.h"
 
+#include <bit>
+#include <cmath>
+
 namespace tactus::compute {
 namespace {
 
@@ -19,9 +22,10 @@ std::vector<TensorDecl> AttentionBlock::Tensors(int64_t hidden) const {
   std::vector<TensorDecl> tensors = {
       Matrix(Role::kQ, q_width(), hidden, Split::kRows), Matrix(Role::kK, kv_width(), hidden, Split::kRows),
       Matrix(Role::kV, kv_width(), hidden, Split::kRows), Matrix(Role::kO, hidden, q_width(), Split::kCols)};
-  if (qk_norm) {
-    tensors.push_back(Norm(Role::kQNorm, head_dim));
-    tensors.push_back(Norm(Role::kKNorm, head_dim));
+  if (qk_norm != QkNorm::kNone) {
+    const bool heads_alike = qk_norm == QkNorm::kHeads;
+    tensors.push_back(Norm(Role::kQNorm, heads_alike ? head_dim : q_width()));
+    tensors.push_back(Norm(Role::kKNorm, heads_alike ? head_dim : kv_width()));
   }
   if (qkv_bias) {
     tensors.push_back(Vector(Role::kQBias, q_width(), Split::kRows));
@@ -29,6 +33,13 @@ std::vector<TensorDecl> AttentionBlock::Tensors(int64_t hidden) const {
     tensors.push_back(Vector(Role::kVBias, kv_width(), Split::kRows));
   }
   if (o_bias) tensors.push_back(Vector(Role::kOBias, hidden, Split::kNone));
+  if (sinks) tensors.push_back(Vector(Role::kSinks, heads, Split::kRows));
+  const int64_t total = q_width() + 2 * kv_width();
+  for (TensorDecl& t : tensors) {
+    if (t.role == Role::kQ || t.role == Role::kQBias) t.fused = {0, total, kv_heads};
+    if (t.role == Role::kK || t.role == Role::kKBias) t.fused = {q_width(), total, kv_heads};
+    if (t.role == Role::kV || t.role == Role::kVBias) t.fused = {q_width() + kv_width(), total, kv_heads};
+  }
   return tensors;
 }
 
@@ -41,14 +52,48 @@ std::vector<TensorDecl> GatedFeedForwardBlock::Tensors(int64_t hidden) const {
     tensors.push_back(Vector(Role::kUpBias, inner, Split::kRows));
     tensors.push_back(Vector(Role::kDownBias, hidden, Split::kNone));
   }
+  for (TensorDecl& t : tensors) {
+    if (t.role == Role::kGate || t.role == Role::kGateBias) t.fused = {0, 2 * inner, 1};
+    if (t.role == Role::kUp || t.role == Role::kUpBias) t.fused = {inner, 2 * inner, 1};
+  }
   return tensors;
 }
 
-std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
+std::vector<TensorDecl> FeedForwardBlock::Tensors(int64_t hidden) const {
+  std::vector<TensorDecl> tensors = {Matrix(Role::kUp, inner, hidden, Split::kRows),
+                                     Matrix(Role::kDown, hidden, inner, Split::kCols)};
+  if (bias) {
+    tensors.push_back(Vector(Role::kUpBias, inner, Split::kRows));
+    tensors.push_back(Vector(Role::kDownBias, hidden, Split::kNone));
+  }
+  return tensors;
+}
+
+std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size) {
   std::vector<TensorDecl> tensors;
-  if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, hidden));
-  const std::vector<TensorDecl> inner = std::visit([&](const auto& b) { return b.Tensors(hidden); }, block);
-  tensors.insert(tensors.end(), inner.begin(), inner.end());
+  if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, size));
+  if (norm.bias != Role::kNone) tensors.push_back(Vector(norm.bias, size, Split::kNone));
+  return tensors;
+}
+
+std::vector<float> AlibiSlopes(int64_t heads) {
+  const auto whole = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
+  std::vector<float> slopes;
+  for (int64_t i = 1; i <= whole; ++i) {
+    slopes.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(i) / static_cast<double>(whole))));
+  }
+  for (int64_t i = 1; static_cast<int64_t>(slopes.size()) < heads; i += 2) {
+    slopes.push_back(static_cast<float>(std::exp2(-4.0 * static_cast<double>(i) / static_cast<double>(whole))));
+  }
+  return slopes;
+}
+
+std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
+  std::vector<TensorDecl> tensors = NormTensors(norm, hidden);
+  for (const auto& more :
+       {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block), NormTensors(post, hidden)}) {
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  }
   return tensors;
 }
 

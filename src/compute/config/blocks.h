@@ -11,11 +11,14 @@
 #include <variant>
 #include <vector>
 
+#include "compute/tensor/activation.h"
+
 namespace tactus::compute {
 
 // What a tensor is to its block. Matrices first; a bias follows the tensor that it belongs to.
 enum class Role : uint8_t {
   kEmbedding,
+  kPositions,
   kLmHead,
   kQ,
   kK,
@@ -25,24 +28,33 @@ enum class Role : uint8_t {
   kUp,
   kDown,
   // Vectors, always f32.
+  kEmbeddingNorm,
+  kEmbeddingNormBias,
   kFinalNorm,
+  kFinalNormBias,
+  kLmHeadBias,
   kAttentionNorm,
+  kAttentionNormBias,
+  kAttentionPostNorm,
   kQBias,
   kKBias,
   kVBias,
   kOBias,
   kQNorm,
   kKNorm,
+  kSinks,
   kFeedForwardNorm,
+  kFeedForwardNormBias,
+  kFeedForwardPostNorm,
   kGateBias,
   kUpBias,
   kDownBias,
   kNone,
 };
-inline constexpr size_t kMatrixRoles = static_cast<size_t>(Role::kFinalNorm);
+inline constexpr size_t kMatrixRoles = static_cast<size_t>(Role::kEmbeddingNorm);
 inline constexpr size_t kVectorRoles = static_cast<size_t>(Role::kNone) - kMatrixRoles;
 constexpr bool IsMatrix(Role role) {
-  return role < Role::kFinalNorm;
+  return role < Role::kEmbeddingNorm;
 }
 
 // The axis along which ranks divide a tensor.
@@ -52,54 +64,120 @@ enum class Split : uint8_t {
   kCols,  // inputs: the ranks' products are added
 };
 
+// The rows of a tensor within a larger one that files fuse from several (q, k and v; gate and up): one after another,
+// or in `groups` equal groups, each with its share of q, then of k, then of v (TensorSource).
+struct FusedRows {
+  int64_t first = 0;  // the tensor's, where the parts follow one another
+  int64_t total = 0;  // rows of the larger tensor; 0: never fused
+  int64_t groups = 1;
+};
+
 struct TensorDecl {
   Role role = Role::kNone;
   int64_t rows = 0;
   int64_t cols = 1;      // 1 for vectors
   bool is_norm = false;  // a vector around 1 (dummy weights)
   Split split = Split::kNone;
+  FusedRows fused;
 
   int64_t elements() const { return rows * cols; }
 };
 
-// RMSNorm (Zhang and Sennrich, 2019): x / sqrt(mean(x^2) + eps) * w.
-struct NormSpec {
-  Role weight = Role::kNone;  // kNone: no norm
-  float eps = 1e-5f;
+enum class NormKind : uint8_t {
+  kNone,
+  kRms,    // x / sqrt(mean(x^2) + eps) * w (Zhang and Sennrich, 2019)
+  kLayer,  // (x - mean) / sqrt(variance + eps) * w + b (Ba et al., 2016)
 };
 
-// Softmax attention over paged K and V, with rotary positions.
+struct NormSpec {
+  NormKind kind = NormKind::kNone;
+  Role weight = Role::kNone;  // kNone: 1
+  float eps = 1e-5f;
+  Role bias = Role::kNone;  // kNone: 0
+
+  bool exists() const { return kind != NormKind::kNone; }
+};
+inline NormSpec RmsNormOf(Role weight, float eps) {
+  return {NormKind::kRms, weight, eps};
+}
+inline NormSpec LayerNormOf(Role weight, float eps, Role bias = Role::kNone) {
+  return {NormKind::kLayer, weight, eps, bias};
+}
+
+// Which rotary positions a layer has.
+enum class RopeChoice : uint8_t {
+  kNone,
+  kMain,   // ModelConfig::rope
+  kLocal,  // ModelConfig::local_rope: another base (Gemma 3's layers with a window)
+};
+
+// What the RMSNorm of q and k, before RoPE, is over.
+enum class QkNorm : uint8_t {
+  kNone,
+  kHeads,  // head_dim of each head, with the same weights (Qwen3)
+  kWidth,  // all heads together (OLMo 2)
+};
+
+// Softmax attention over paged K and V.
 struct AttentionBlock {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;  // positions that a query sees, its own included; 0: all
   bool qkv_bias = false, o_bias = false;
-  bool qk_norm = false;  // RMSNorm over head_dim of q and k, before RoPE
-  float norm_eps = 1e-5f;
+  QkNorm qk_norm = QkNorm::kNone;
+  float norm_eps = 1e-5f;  // of qk_norm
+  RopeChoice rope = RopeChoice::kMain;
+  float scale = 0.0f;    // of q k^T; 0: 1 / sqrt(head_dim)
+  float softcap = 0.0f;  // as AttentionSpec's (kernels/ops.h), as are the next two
+  bool alibi = false;    // slopes by the number of heads: AlibiSlopes
+  bool sinks = false;
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
-// down(silu(gate(x)) * up(x)) (Shazeer, "GLU Variants", 2020).
+// down(f(gate(x)) * up(x)) (Shazeer, "GLU Variants", 2020).
 struct GatedFeedForwardBlock {
   int64_t inner = 0;
   bool bias = false;
+  Activation activation = Activation::kSilu;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
-using Block = std::variant<AttentionBlock, GatedFeedForwardBlock>;
+// down(f(up(x))).
+struct FeedForwardBlock {
+  int64_t inner = 0;
+  bool bias = false;
+  Activation activation = Activation::kGeluTanh;
 
-// One step of a layer: stream += block(norm(stream)).
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
+};
+
+using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock>;
+
+// The weight and the bias of a norm over `size` values.
+std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size);
+
+// One step of a layer: stream += multiplier * post(block(norm(stream))).
 struct LayerBlock {
   NormSpec norm;
   Block block;
+  NormSpec post;
+  float multiplier = 1.0f;  // Granite's residual_multiplier
+  bool parallel = false;    // reads the stream that the block before it read (Falcon, GPT-NeoX, Command-R)
+
+  // The block's sum is added to the stream as it is.
+  bool adds_directly() const { return !post.exists() && multiplier == 1.0f; }
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 using Layer = std::vector<LayerBlock>;
+
+// The slopes of ALiBi for `heads` heads (Press et al., 2022, section 3): powers of 2^(-8 / n) for n = heads, or for the
+// next lower power of two and every second one of the next higher.
+std::vector<float> AlibiSlopes(int64_t heads);
 
 // The attention of a layer; null: it has none.
 const AttentionBlock* AttentionOf(const Layer& layer);

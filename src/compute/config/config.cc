@@ -27,6 +27,28 @@ Status CheckEps(float eps) {
   return InvalidArgument("rms_eps is " + std::to_string(eps) + "; possible is above 0 and below 1", "rms_eps");
 }
 
+Status CheckRotary(const AttentionBlock& a, const ModelConfig& c) {
+  if (a.rope == RopeChoice::kLocal && !c.local_rope.has_value()) {
+    return InvalidArgument("a layer has local rotary positions, but the model states no base for them", "rope");
+  }
+  const RopeConfig& rope = a.rope == RopeChoice::kLocal ? *c.local_rope : c.rope;
+  if (rope.rotary_dim == 0 && a.head_dim % 2 != 0) {
+    return InvalidArgument("head_dim is " + std::to_string(a.head_dim) + "; RoPE needs an even number", "head_dim");
+  }
+  if (rope.rotary_dim < 0 || rope.rotary_dim > a.head_dim || rope.rotary_dim % 2 != 0) {
+    return InvalidArgument("rotary_dim is " + std::to_string(rope.rotary_dim) + "; possible are even numbers up to " +
+                               std::to_string(a.head_dim) + ", the size of a head",
+                           "rotary_dim");
+  }
+  const int64_t rotary_dim = rope.rotary_dim > 0 ? rope.rotary_dim : a.head_dim;
+  const size_t factors = rope.frequency_factors.size();
+  if (factors != 0 && factors != static_cast<size_t>(rotary_dim / 2)) {
+    return InvalidArgument("there are " + std::to_string(factors) + " RoPE frequency factors for head_dim " +
+                           std::to_string(rotary_dim));
+  }
+  return Status();
+}
+
 // Limits keep every product of two fields, times 8 bytes, far inside 64 bits. head_dim: what the attention kernels are
 // built for.
 Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
@@ -38,16 +60,9 @@ Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
         "num_heads " + std::to_string(a.heads) + " is not a multiple of num_kv_heads " + std::to_string(a.kv_heads),
         "num_kv_heads");
   }
-  if (a.head_dim % 2 != 0) {
-    return InvalidArgument("head_dim is " + std::to_string(a.head_dim) + "; RoPE needs an even number", "head_dim");
-  }
+  if (a.rope != RopeChoice::kNone) TACTUS_RETURN_IF_ERROR(CheckRotary(a, c));
   if (a.window < 0) {
     return InvalidArgument("a sliding window is " + std::to_string(a.window) + "; 0 means none", "window");
-  }
-  const size_t factors = c.rope.frequency_factors.size();
-  if (factors != 0 && factors != static_cast<size_t>(a.head_dim / 2)) {
-    return InvalidArgument("there are " + std::to_string(factors) + " RoPE frequency factors for head_dim " +
-                           std::to_string(a.head_dim));
   }
   return CheckEps(a.norm_eps);
 }
@@ -55,22 +70,56 @@ Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
 Status CheckBlock(const GatedFeedForwardBlock& f, const ModelConfig&) {
   return CheckBounds({{"intermediate_size", f.inner, 1, 1 << 22}});
 }
+Status CheckBlock(const FeedForwardBlock& f, const ModelConfig&) {
+  return CheckBounds({{"intermediate_size", f.inner, 1, 1 << 22}});
+}
+
+Status CheckNorm(const NormSpec& norm) {
+  return norm.exists() ? CheckEps(norm.eps) : Status();
+}
+
+Status CheckRope(const RopeConfig& r) {
+  if (!(std::isfinite(r.theta) && r.theta > 0.0f)) {
+    return InvalidArgument("rope theta is " + std::to_string(r.theta) + "; only positive numbers are possible",
+                           "rope_theta");
+  }
+  if (!(r.factor >= 1.0f && r.factor <= 1e4f) && r.scaling != RopeScaling::kNone) {
+    return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
+                           "factor");
+  }
+  if (r.scaling == RopeScaling::kDynamic || r.scaling == RopeScaling::kLlama3) {
+    if (r.original_max_position < 1) {
+      return InvalidArgument("original_max_position is " + std::to_string(r.original_max_position) +
+                                 "; this RoPE scaling needs at least 1",
+                             "original_max_position_embeddings");
+    }
+  }
+  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor > r.low_freq_factor)) {
+    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor, got " +
+                               std::to_string(r.low_freq_factor) + " and " + std::to_string(r.high_freq_factor),
+                           "low_freq_factor");
+  }
+  return Status();
+}
 
 }  // namespace
 
 std::vector<ModelTensor> ModelConfig::Tensors() const {
   const TensorDecl table{Role::kEmbedding, vocab_size, hidden_size, false, Split::kRows};
   std::vector<ModelTensor> tensors{{table}};
+  if (learned_positions > 0) tensors.push_back({{Role::kPositions, learned_positions, hidden_size}});
+  for (const TensorDecl& tensor : NormTensors(embedding_norm, hidden_size)) tensors.push_back({tensor});
   for (int64_t l = 0; l < num_layers(); ++l) {
     for (const LayerBlock& block : layers[static_cast<size_t>(l)]) {
       for (const TensorDecl& tensor : block.Tensors(hidden_size)) tensors.push_back({tensor, l});
     }
   }
-  tensors.push_back({{final_norm.weight, hidden_size, 1, true}});
+  for (const TensorDecl& tensor : NormTensors(final_norm, hidden_size)) tensors.push_back({tensor});
   if (!tie_embeddings) {
     tensors.push_back({table});
     tensors.back().role = Role::kLmHead;
   }
+  if (lm_head_bias) tensors.push_back({{Role::kLmHeadBias, vocab_size, 1, false, Split::kRows}});
   return tensors;
 }
 
@@ -117,32 +166,14 @@ Status ValidateConfig(const ModelConfig& c) {
                                       {"max_position", c.max_position, 1, 1 << 30}}));
   for (const Layer& layer : c.layers) {
     for (const LayerBlock& b : layer) {
-      TACTUS_RETURN_IF_ERROR(CheckEps(b.norm.eps));
+      TACTUS_RETURN_IF_ERROR(CheckNorm(b.norm));
+      TACTUS_RETURN_IF_ERROR(CheckNorm(b.post));
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
   }
-  const RopeConfig& r = c.rope;
-  if (!(std::isfinite(r.theta) && r.theta > 0.0f)) {
-    return InvalidArgument("rope theta is " + std::to_string(r.theta) + "; only positive numbers are possible",
-                           "rope_theta");
-  }
-  if (!(r.factor >= 1.0f && r.factor <= 1e4f) && r.scaling != RopeScaling::kNone) {
-    return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
-                           "factor");
-  }
-  if (r.scaling == RopeScaling::kDynamic || r.scaling == RopeScaling::kLlama3) {
-    if (r.original_max_position < 1) {
-      return InvalidArgument("original_max_position is " + std::to_string(r.original_max_position) +
-                                 "; this RoPE scaling needs at least 1",
-                             "original_max_position_embeddings");
-    }
-  }
-  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor > r.low_freq_factor)) {
-    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor, got " +
-                               std::to_string(r.low_freq_factor) + " and " + std::to_string(r.high_freq_factor),
-                           "low_freq_factor");
-  }
-  return Status();
+  for (const NormSpec* norm : {&c.embedding_norm, &c.final_norm}) TACTUS_RETURN_IF_ERROR(CheckNorm(*norm));
+  if (c.local_rope.has_value()) TACTUS_RETURN_IF_ERROR(CheckRope(*c.local_rope));
+  return CheckRope(c.rope);
 }
 
 }  // namespace tactus::compute

@@ -17,6 +17,7 @@ namespace tactus::compute {
 enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3 };
 
 struct RopeConfig {
+  int32_t rotary_dim = 0;  // leading dimensions of a head that turn; 0: all
   float theta = 10000.0f;
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0f;
@@ -56,8 +57,16 @@ struct ModelConfig {
   int64_t max_position = 0;  // context length of the model's training
   bool tie_embeddings = false;
   std::vector<Layer> layers;
-  NormSpec final_norm{Role::kFinalNorm};
+  NormSpec final_norm = RmsNormOf(Role::kFinalNorm, 1e-5f);
   RopeConfig rope;
+  std::optional<RopeConfig> local_rope;  // of layers with RopeChoice::kLocal
+  float embedding_scale = 1.0f;          // times the embedding (Gemma, Granite)
+  NormSpec embedding_norm;               // of the embedding (BLOOM)
+  int64_t learned_positions = 0;         // rows of the position table (GPT-2, OPT); 0: none
+  int32_t first_position = 0;            // the row of position 0 (OPT: 2)
+  float logits_scale = 1.0f;             // Granite, Command-R
+  float logits_softcap = 0.0f;           // Gemma 2: cap * tanh(logit / cap); 0: none
+  bool lm_head_bias = false;
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId>

@@ -26,6 +26,7 @@
 
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/thread_pool.h"
+#include "compute/tensor/activation.h"
 #include "compute/tensor/matrix_view.h"
 
 namespace tactus::compute {
@@ -47,6 +48,20 @@ struct AttentionItem {
   // no group.
   int32_t prefix_group = -1;
   int32_t prefix_tokens = 0;
+};
+
+// What attention does with scores and weights, the same for every item of a call.
+struct AttentionSpec {
+  float scale = 1.0f;    // of q k^T; usually 1 / sqrt(head_dim)
+  int32_t window = 0;    // positions that a query attends to, its own included; 0: all
+  float softcap = 0.0f;  // > 0: a scaled score s becomes softcap * tanh(s / softcap) (Gemma 2)
+  // [heads], null: none. ALiBi (Press et al., "Train Short, Test Long", 2022): slopes[h] * (key - query position) is
+  // added to the score.
+  const float* slopes = nullptr;
+  // [heads], null: none. The score of a key without a value: it takes its share of the softmax (gpt-oss).
+  const float* sinks = nullptr;
+
+  bool changes_scores() const { return softcap > 0 || slopes != nullptr; }
 };
 
 // One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. The kernels define the
@@ -101,9 +116,13 @@ struct Ops {
   // exactly, in f32: the reference for packed forms. y must not overlap x.
   void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
                  Workspace scratch);
-  // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
+  // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). A null weight: 1. In place allowed.
   void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
                    float* out);
+  // out[t, :] = (x[t, :] - mean) / sqrt(variance + eps) * weight + bias (Ba et al., "Layer Normalization", 2016). Null
+  // weight: 1, null bias: 0. In place allowed.
+  void (*layer_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight,
+                     const float* bias, float eps, float* out);
   // x[t, :] = table[ids[t], :] as f32
   void (*embed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x);
   // Rotates q[tokens, heads * head_dim] and k[tokens, kv_heads * head_dim] in place by positions[t].
@@ -113,15 +132,17 @@ struct Ops {
   // slots[t] % block_size.
   void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
                    const KvLayer& kv);
-  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows
-  // of q and of out are q_stride and out_stride elements apart.
+  // out[tokens, heads * head_dim]. K and V are read as stored. Rows of q and of out are q_stride and out_stride
+  // elements apart.
   void (*attention)(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                    int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                    int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                     Workspace scratch);
-  // out[i] = silu(gate[i]) * up[i], all [n]; in place allowed
-  void (*silu_mul)(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out);
-  // x += y, both [n]
-  void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
+  // out[i] = f(gate[i]) * up[i], or f(gate[i]) where `up` is null; all [n]; in place allowed
+  void (*activate)(ThreadPool& pool, Activation f, const float* gate, const float* up, int64_t n, float* out);
+  // x += factor * y, both [n], with one rounding
+  void (*add)(ThreadPool& pool, float* x, const float* y, float factor, int64_t n);
+  // x *= factor, then, where softcap > 0, x = softcap * tanh(x / softcap); [n]
+  void (*scale)(ThreadPool& pool, float* x, float factor, float softcap, int64_t n);
   // Dequantises one row to f32 (tests, the reference mode).
   void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
   // Packed weights (arithmetic: compute/kernels/packed/packed.h). pack: rounds out.tokens rows of x[tokens, out.cols]

@@ -40,7 +40,7 @@ void Gated(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, co
   std::vector<float> other(static_cast<size_t>(x.tokens * up.rows));
   const LinearOutput both[] = {{&gate, gate_bias, inner, gate.rows}, {&up, up_bias, other.data(), up.rows}};
   IntegerProducts(pool, x, both, scratch);
-  Scalar().silu_mul(pool, inner, other.data(), x.tokens * up.rows, inner);
+  Scalar().activate(pool, Activation::kSilu, inner, other.data(), x.tokens * up.rows, inner);
   Scalar().pack(pool, inner, nullptr, 0.0f, out);
 }
 

@@ -2,6 +2,7 @@
 #include "compute/model/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace tactus::compute {
@@ -13,6 +14,22 @@ constexpr int64_t kLogitRowsMin = 16;
 
 int64_t Aligned(int64_t bytes) {
   return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+// Products of packed tokens norm on the way in, and add to the stream as they are.
+bool NormsOnTheWay(const NormSpec& norm) {
+  return norm.kind == NormKind::kRms && norm.weight != Role::kNone;
+}
+
+// Whether the serving pass computes more between products than that.
+bool NeedsMore(const ModelConfig& c) {
+  if (c.learned_positions > 0 || !NormsOnTheWay(c.final_norm)) return true;
+  for (const Layer& layer : c.layers) {
+    for (const LayerBlock& b : layer) {
+      if (b.parallel || !b.adds_directly() || (b.norm.exists() && !NormsOnTheWay(b.norm))) return true;
+    }
+  }
+  return false;
 }
 
 // Elements of each f32 buffer, in the order of Decoder's members.
@@ -28,9 +45,12 @@ struct BufferSizes {
           head_dim = std::max(head_dim, a->head_dim);
         } else if (const auto* f = std::get_if<GatedFeedForwardBlock>(&b.block)) {
           inner_width = std::max(inner_width, f->inner);
+        } else if (const auto* p = std::get_if<FeedForwardBlock>(&b.block)) {
+          inner_width = std::max(inner_width, p->inner);
         }
       }
     }
+    more = NeedsMore(c);
     hidden = o.max_tokens * c.hidden_size;
     query = o.max_tokens * q_width;
     key = o.max_tokens * kv_width;
@@ -44,22 +64,41 @@ struct BufferSizes {
   }
   // Packed tokens share memory with f32 buffers of the reference pass, or of an operator that needs no packed tokens
   // meanwhile.
-  int64_t NormedBytes() const { return std::max(3 * Aligned(hidden * 4), Aligned(packed_x)); }
+  int64_t NormedOffset() const { return more ? Aligned(packed_x) : 0; }
+  int64_t NormedBytes() const { return std::max(NormedOffset() + 3 * Aligned(hidden * 4), Aligned(packed_x)); }
   int64_t UpBytes() const { return std::max(Aligned(inner * 4), Aligned(packed_inner)); }
   int64_t TotalBytes() const {
     int64_t bytes = Aligned(workspace_bytes) + NormedBytes() + UpBytes();
     for (int64_t n : {hidden, query, query, key, key, inner, logits}) bytes += Aligned(n * 4);
     return bytes;
   }
+  bool more;
   int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
 };
 
-// Layers share one head_dim (ValidateConfig).
-int32_t RotaryDim(const ModelConfig& config) {
+// The rotary dimensions of the layers with `choice`, which share them (ValidateConfig); 0: there are none.
+int32_t RotaryDim(const ModelConfig& config, RopeChoice choice) {
+  const RopeConfig& rope = choice == RopeChoice::kLocal ? *config.local_rope : config.rope;
   for (const Layer& layer : config.layers) {
-    if (const AttentionBlock* attention = AttentionOf(layer)) return static_cast<int32_t>(attention->head_dim);
+    const AttentionBlock* attention = AttentionOf(layer);
+    if (attention == nullptr || attention->rope != choice) continue;
+    return rope.rotary_dim > 0 ? rope.rotary_dim : static_cast<int32_t>(attention->head_dim);
   }
   return 0;
+}
+
+std::optional<Rope> LocalRope(const ModelConfig& config, int64_t max_model_len) {
+  if (!config.local_rope.has_value()) return std::nullopt;
+  return Rope(*config.local_rope, RotaryDim(config, RopeChoice::kLocal), max_model_len);
+}
+
+std::vector<std::vector<float>> Slopes(const ModelConfig& config) {
+  std::vector<std::vector<float>> slopes(config.layers.size());
+  for (size_t l = 0; l < slopes.size(); ++l) {
+    const AttentionBlock* attention = AttentionOf(config.layers[l]);
+    if (attention != nullptr && attention->alibi) slopes[l] = AlibiSlopes(attention->heads);
+  }
+  return slopes;
 }
 
 size_t LastAttention(const ModelConfig& config) {
@@ -89,7 +128,9 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
     : config_(config),
       weights_(weights),
       options_(options),
-      rope_(config.rope, RotaryDim(config), options.max_model_len),
+      rope_(config.rope, RotaryDim(config, RopeChoice::kMain), options.max_model_len),
+      local_rope_(LocalRope(config, options.max_model_len)),
+      slopes_(Slopes(config)),
       last_attention_(LastAttention(config)) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
@@ -122,9 +163,10 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   next += sizes.UpBytes();
   decoder->packed_x_ = next;
   std::byte* const after = next + sizes.NormedBytes();
+  next += sizes.NormedOffset();
   decoder->normed_ = take(sizes.hidden);
   decoder->branch_ = take(sizes.hidden);
-  decoder->final_ = take(sizes.hidden);
+  decoder->input_ = take(sizes.hidden);
   next = after;
   decoder->workspace_ = {next, sizes.workspace_bytes};
   return decoder;
@@ -136,7 +178,77 @@ void Decoder::Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<con
 }
 
 float* Decoder::Logits(ThreadPool& pool, int64_t first, int64_t count) {
-  return weights_.packed != nullptr ? PackedLogits(pool, first, count) : ReferenceLogits(pool, first, count);
+  float* const logits =
+      weights_.packed != nullptr ? PackedLogits(pool, first, count) : ReferenceLogits(pool, first, count);
+  if (config_.logits_scale != 1.0f || config_.logits_softcap > 0.0f) {
+    options_.ops->scale(pool, logits, config_.logits_scale, config_.logits_softcap, count * config_.vocab_size);
+  }
+  return logits;
+}
+
+// hidden_ = the tokens' rows of the embedding, scaled, with their positions' rows, normed.
+void Decoder::Embed(Pass& pass) {
+  const Ops& ops = *options_.ops;
+  const PackedWeights* const packed = weights_.packed.get();
+  const int64_t elements = pass.tokens * config_.hidden_size;
+  if (packed != nullptr) {
+    ops.embed_packed(pass.pool, pass.batch.ids, pass.tokens, packed->embedding, hidden_);
+  } else {
+    ops.embed(pass.pool, pass.batch.ids, pass.tokens, weights_.embedding, hidden_);
+  }
+  if (config_.embedding_scale != 1.0f) ops.scale(pass.pool, hidden_, config_.embedding_scale, 0.0f, elements);
+  if (config_.learned_positions > 0) {
+    if (packed != nullptr) {
+      ops.embed_packed(pass.pool, pass.batch.positions, pass.tokens, packed->positions, branch_);
+    } else {
+      ops.embed(pass.pool, pass.batch.positions, pass.tokens, weights_.positions, branch_);
+    }
+    ops.add(pass.pool, hidden_, branch_, 1.0f, elements);
+  }
+  if (config_.embedding_norm.exists()) {
+    Norm(pass.pool, config_.embedding_norm, weights_.outside, hidden_, pass.tokens, hidden_);
+  }
+}
+
+void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
+                   float* out) {
+  const Ops& ops = *options_.ops;
+  const float* const weight = weights.vector(norm.weight);
+  if (norm.kind == NormKind::kLayer) {
+    ops.layer_norm(pool, x, tokens, config_.hidden_size, weight, weights.vector(norm.bias), norm.eps, out);
+  } else {
+    ops.rms_norm(pool, x, tokens, config_.hidden_size, weight, norm.eps, out);
+  }
+}
+
+// The norm of q and k over all heads.
+void Decoder::NormQk(const Pass& pass, const AttentionBlock& a) {
+  const Ops& ops = *options_.ops;
+  const LayerWeights& w = weights_.layers[pass.layer];
+  ops.rms_norm(pass.pool, q_, pass.tokens, a.q_width(), w.vector(Role::kQNorm), a.norm_eps, q_);
+  ops.rms_norm(pass.pool, k_, pass.tokens, a.kv_width(), w.vector(Role::kKNorm), a.norm_eps, k_);
+}
+
+RopeTable Decoder::RopeOf(const AttentionBlock& a) const {
+  switch (a.rope) {
+    case RopeChoice::kMain:
+      return rope_.table();
+    case RopeChoice::kLocal:
+      return local_rope_->table();
+    case RopeChoice::kNone:
+      break;
+  }
+  return {};
+}
+
+AttentionSpec Decoder::SpecOf(const AttentionBlock& a, size_t layer) const {
+  AttentionSpec spec;
+  spec.scale = a.scale > 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+  spec.window = a.window;
+  spec.softcap = a.softcap;
+  spec.slopes = a.alibi ? slopes_[layer].data() : nullptr;
+  spec.sinks = weights_.layers[layer].vector(Role::kSinks);
+  return spec;
 }
 
 }  // namespace tactus::compute

@@ -13,8 +13,10 @@
 // to compute/exec, sampling to compute/model/sampler.h. One thread at a time; the pool's threads do the work.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,9 +49,10 @@ struct DecoderBatch {
   std::span<const int32_t> logit_rows;  // token rows, ascending, each the last rows of its item; at most max_tokens
 };
 
-// Weights and epsilon of a norm on the way into packed tokens; null: none.
-struct PackedNorm {
-  const float* weight = nullptr;
+// The input of a packed product, and the RMSNorm on its way into packed tokens; null weight: none.
+struct PackedInput {
+  const float* x = nullptr;
+  const float* norm_weight = nullptr;
   float eps = 0.0f;
 };
 
@@ -73,35 +76,60 @@ class Decoder {
 
  private:
   Decoder(const ModelConfig& config, const CpuWeights& weights, const DecoderOptions& options);
-  // A forward pass: the tokens that are still computed, and attention's items for them.
+  // A forward pass: the tokens that are still computed, attention's items for them, and the block that runs.
   struct Pass {
     ThreadPool& pool;
     const DecoderBatch& batch;
     std::span<const KvLayer> kv;
     int64_t tokens = 0;
     std::span<const AttentionItem> items;
+    size_t layer = 0;
+    const float* in = nullptr;  // [tokens, hidden], the stream that the block reads
+    bool keeps_input = false;   // input_ has a stream that a later block reads
   };
+  void Embed(Pass& pass);
+  // Calls run(block) for each block of the layers, with pass.in set and the stream of a parallel block kept.
+  template <class Run>
+  void ForBlocks(Pass& pass, Run run);
+  void Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
+            float* out);
+  void NormQk(const Pass& pass, const AttentionBlock& block);
+  RopeTable RopeOf(const AttentionBlock& block) const;
+  AttentionSpec SpecOf(const AttentionBlock& block, size_t layer) const;
   void ForwardPacked(Pass& pass);
-  void Packed(Pass& pass, size_t layer, const NormSpec& norm, const AttentionBlock& block);
-  void Packed(Pass& pass, size_t layer, const NormSpec& norm, const GatedFeedForwardBlock& block);
-  void PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                    const PackedNorm& norm, std::span<const LinearOutput> outputs, Rounding rounding);
+  // Run a block: its sum goes to `out`, [tokens, hidden], added to what is there if `adds`.
+  struct BlockOutput {
+    float* y = nullptr;
+    bool adds = false;
+  };
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const AttentionBlock& block);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const GatedFeedForwardBlock& block);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const FeedForwardBlock& block);
+  // `x` as the input of products: with the norm on the way where they apply it, else normed into normed_.
+  PackedInput InputOf(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x,
+                      int64_t tokens);
+  void PackedLinear(ThreadPool& pool, DecoderOperator op, const PackedInput& in, int64_t tokens, int64_t cols,
+                    std::span<const LinearOutput> outputs, Rounding rounding);
+  void PackedDown(const Pass& pass, const PackedTokens& x, const BlockOutput& out);
   float* PackedLogits(ThreadPool& pool, int64_t first, int64_t count);
-  void Round(ThreadPool& pool, const float* x, const PackedNorm& norm, const PackedTokens& out);
+  void Round(ThreadPool& pool, const PackedInput& in, const PackedTokens& out);
   template <class Work, class Cost>
   void Timed(DecoderOperator op, Work work, Cost cost);
-  std::span<const AttentionItem> KeepLogitRows(const DecoderBatch& batch, int64_t q_width);
+  void KeepLogitRows(Pass& pass, int64_t q_width);
 
-  void ForwardReference(const Pass& pass);
+  void ForwardReference(Pass& pass);
   float* ReferenceLogits(ThreadPool& pool, int64_t first, int64_t count);
-  void Reference(const Pass& pass, size_t layer, const AttentionBlock& block);
-  void Reference(const Pass& pass, size_t layer, const GatedFeedForwardBlock& block);
+  void Reference(const Pass& pass, const AttentionBlock& block);
+  void Reference(const Pass& pass, const GatedFeedForwardBlock& block);
+  void Reference(const Pass& pass, const FeedForwardBlock& block);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
   const CpuWeights& weights_;
   const DecoderOptions options_;
   const Rope rope_;
+  const std::optional<Rope> local_rope_;
+  const std::vector<std::vector<float>> slopes_;  // [layers], of ALiBi; empty: none
   const size_t last_attention_;  // layer; after its K and V are stored, only rows with logits are computed
   struct FreeMemory {
     void operator()(void* p) const;
@@ -118,14 +146,32 @@ class Decoder {
   // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
-  // Buffers of the reference pass, in packed_x_'s memory.
+  // Buffers of the reference pass, and of the serving pass where a block needs more than products that norm and add on
+  // the way (NeedsMore); in packed_x_'s memory where only the reference pass uses them.
   float* normed_ = nullptr;  // [max_tokens, hidden]
   float* branch_ = nullptr;  // [max_tokens, hidden], a block's contribution to the residual stream
-  float* final_ = nullptr;   // [max_tokens, hidden], rows that get logits
+  float* input_ = nullptr;   // [max_tokens, hidden], the stream that parallel blocks read; at the end rows with logits
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   Workspace workspace_;
 };
+
+template <class Run>
+void Decoder::ForBlocks(Pass& pass, Run run) {
+  for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
+    const Layer& layer = config_.layers[pass.layer];
+    for (size_t i = 0; i < layer.size(); ++i) {
+      const bool shares = i + 1 < layer.size() && layer[i + 1].parallel;
+      if (shares && !layer[i].parallel) {
+        std::memcpy(input_, hidden_, static_cast<size_t>(pass.tokens * config_.hidden_size) * sizeof(float));
+      }
+      pass.keeps_input = shares;
+      pass.in = layer[i].parallel ? input_ : hidden_;
+      run(layer[i]);
+      if (pass.tokens == 0) return;
+    }
+  }
+}
 
 // Rows of logits in a step's buffer: `rows`, or fewer so that they take at most 256 MiB. The output matrix is read once
 // per bufferful.

@@ -64,16 +64,25 @@ void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
   profile_->Add(op, profile_->NowNs() - start, cost());
 }
 
-void Decoder::Round(ThreadPool& pool, const float* x, const PackedNorm& norm, const PackedTokens& out) {
+void Decoder::Round(ThreadPool& pool, const PackedInput& in, const PackedTokens& out) {
   Timed(
-      DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm.weight, norm.eps, out); },
+      DecoderOperator::kRound, [&] { options_.ops->pack(pool, in.x, in.norm_weight, in.eps, out); },
       [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
+}
+
+PackedInput Decoder::InputOf(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x,
+                             int64_t tokens) {
+  if (!norm.exists()) return {x};
+  const float* const weight = weights.vector(norm.weight);
+  if (norm.kind == NormKind::kRms && weight != nullptr) return {x, weight, norm.eps};
+  Norm(pool, norm, weights, x, tokens, normed_);
+  return {normed_};
 }
 
 // outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): tokens are packed once per
 // token format.
-void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                           const PackedNorm& norm, std::span<const LinearOutput> outputs, Rounding rounding) {
+void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const PackedInput& in, int64_t tokens, int64_t cols,
+                           std::span<const LinearOutput> outputs, Rounding rounding) {
   LinearOutput group[kOutputsMax];
   bool done[kOutputsMax] = {};
   for (size_t first = 0; first < outputs.size(); ++first) {
@@ -86,7 +95,7 @@ void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x,
       done[i] = true;
     }
     const PackedTokens packed = PlaceTokens(packed_x_, format, tokens, cols);
-    Round(pool, x, norm, packed);
+    Round(pool, in, packed);
     Timed(
         op, [&] { options_.ops->linear_packed(pool, packed, {group, count}, workspace_); },
         [&] { return LinearCost(packed, {group, count}); });
@@ -95,37 +104,36 @@ void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x,
 
 void Decoder::ForwardPacked(Pass& pass) {
   Timed(
-      DecoderOperator::kEmbed,
-      [&] { options_.ops->embed_packed(pass.pool, pass.batch.ids, pass.tokens, weights_.packed->embedding, hidden_); },
+      DecoderOperator::kEmbed, [&] { Embed(pass); },
       [&] { return OperatorCost{pass.tokens * config_.hidden_size * 4, 0}; });
-  for (size_t l = 0; l < config_.layers.size(); ++l) {
-    for (const LayerBlock& b : config_.layers[l]) {
-      std::visit([&](const auto& block) { Packed(pass, l, b.norm, block); }, b.block);
-      if (pass.tokens == 0) return;
-    }
-  }
+  ForBlocks(pass, [&](const LayerBlock& b) {
+    const BlockOutput out = b.adds_directly() ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
+    std::visit([&](const auto& block) { Packed(pass, b.norm, out, block); }, b.block);
+    if (out.adds || pass.tokens == 0) return;
+    if (b.post.exists()) Norm(pass.pool, b.post, weights_.layers[pass.layer], branch_, pass.tokens, branch_);
+    options_.ops->add(pass.pool, hidden_, branch_, b.multiplier, pass.tokens * config_.hidden_size);
+  });
 }
 
-// hidden_ += o(attention(q, k, v of norm(hidden_)))
-void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const AttentionBlock& a) {
+// out = o(attention(q, k, v of norm(in)))
+void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const AttentionBlock& a) {
   const Ops& ops = *options_.ops;
   const PackedWeights& packed = *weights_.packed;
-  const LayerWeights& layer = weights_.layers[l];
-  const PackedLayerWeights& w = packed.layers[l];
-  const KvLayer& kv = pass.kv[l];
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = packed.layers[pass.layer];
+  const KvLayer& kv = pass.kv[pass.layer];
   const auto heads = static_cast<int32_t>(a.heads);
   const int64_t dim = config_.hidden_size, q_cols = a.q_width();
-  const PackedNorm norm{layer.vector(norm_spec.weight), norm_spec.eps};
+  const PackedInput in = InputOf(pass.pool, norm, layer, pass.in, pass.tokens);
   const LinearOutput qkv[] = {{&w[Role::kQ], layer.vector(Role::kQBias), q_, q_cols},
                               {&w[Role::kK], layer.vector(Role::kKBias), k_, a.kv_width()},
                               {&w[Role::kV], layer.vector(Role::kVBias), v_, a.kv_width()}};
   const std::span<const LinearOutput> products(qkv);
   const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // share q's packed tokens
-  PackedLinear(pass.pool, DecoderOperator::kQkv, hidden_, pass.tokens, dim, norm, products.first(alike),
-               packed.roundings.others);
+  PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.first(alike), packed.roundings.others);
   if (alike < 3)
-    PackedLinear(pass.pool, DecoderOperator::kQkv, hidden_, pass.tokens, dim, norm, products.subspan(alike),
-                 packed.roundings.kv);
+    PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.subspan(alike), packed.roundings.kv);
+  if (a.qk_norm == QkNorm::kWidth) NormQk(pass, a);
   RopeStoreCall call;
   call.q = q_;
   call.k = k_;
@@ -136,44 +144,46 @@ void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const Atte
   call.slots = pass.batch.kv_slots;
   call.tokens = pass.tokens;
   call.heads = heads;
-  call.rope = rope_.table();
-  call.q_norm = layer.vector(Role::kQNorm);
-  call.k_norm = layer.vector(Role::kKNorm);
+  call.rope = RopeOf(a);
+  if (a.qk_norm == QkNorm::kHeads) {
+    call.q_norm = layer.vector(Role::kQNorm);
+    call.k_norm = layer.vector(Role::kKNorm);
+  }
   call.eps = a.norm_eps;
   Timed(
       DecoderOperator::kRopeStore, [&] { ops.rope_store(pass.pool, call, kv); },
       [&] { return OperatorCost{pass.tokens * (q_cols * 8 + 2 * a.kv_width() * 6), 0}; });
-  if (l == last_attention_) {
+  if (pass.layer == last_attention_) {
     // K and V of every token are stored; of the rest, only rows with logits are used.
-    pass.items = KeepLogitRows(pass.batch, q_cols);
-    pass.tokens = static_cast<int64_t>(pass.batch.logit_rows.size());
+    KeepLogitRows(pass, q_cols);
     if (pass.tokens == 0) return;
   }
-  const float scale = 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+  const AttentionSpec spec = SpecOf(a, pass.layer);
   Timed(
       DecoderOperator::kAttention,
-      [&] { ops.attention(pass.pool, q_, q_cols, pass.items, heads, kv, scale, a.window, mixed_, q_cols, workspace_); },
+      [&] { ops.attention(pass.pool, q_, q_cols, pass.items, heads, kv, spec, mixed_, q_cols, workspace_); },
       [&] { return AttentionCost(pass.items, heads, kv, a.window); });
-  const LinearOutput out{&w[Role::kO], layer.vector(Role::kOBias), hidden_, dim, true};
-  PackedLinear(pass.pool, DecoderOperator::kOut, mixed_, pass.tokens, q_cols, {}, {&out, 1}, packed.roundings.others);
+  const LinearOutput o{&w[Role::kO], layer.vector(Role::kOBias), out.y, dim, out.adds};
+  PackedLinear(pass.pool, DecoderOperator::kOut, {mixed_}, pass.tokens, q_cols, {&o, 1}, packed.roundings.others);
 }
 
-// hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
-void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const GatedFeedForwardBlock& f) {
+// out = down(f(gate(norm(in))) * up(norm(in)))
+void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const GatedFeedForwardBlock& f) {
   const Ops& ops = *options_.ops;
-  const LayerWeights& layer = weights_.layers[l];
-  const PackedLayerWeights& w = weights_.packed->layers[l];
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
   const PackedMatrix &gate = w[Role::kGate], &up = w[Role::kUp], &down = w[Role::kDown];
   const float *gate_bias = layer.vector(Role::kGateBias), *up_bias = layer.vector(Role::kUpBias);
-  const PackedNorm norm{layer.vector(norm_spec.weight), norm_spec.eps};
-  const Rounding rounding = weights_.packed->roundings.others, of_down = weights_.packed->roundings.down;
+  const Rounding rounding = weights_.packed->roundings.others;
   const int64_t tokens = pass.tokens, inner = f.inner;
-  const PackedTokens down_x = PlaceTokens(packed_inner_, TokensFor(down, of_down), tokens, inner);
+  const PackedInput in = InputOf(pass.pool, norm, layer, pass.in, tokens);
+  const PackedTokens down_x =
+      PlaceTokens(packed_inner_, TokensFor(down, weights_.packed->roundings.down), tokens, inner);
   const TokenFormat format = TokensFor(gate, rounding);
   const LinearOutput both[] = {{&gate, gate_bias, gate_, inner}, {&up, up_bias, up_, inner}};
-  if (format == TokensFor(up, rounding)) {
+  if (f.activation == Activation::kSilu && format == TokensFor(up, rounding)) {
     const PackedTokens x = PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
-    Round(pass.pool, hidden_, norm, x);
+    Round(pass.pool, in, x);
     Timed(
         DecoderOperator::kGated,
         [&] { ops.gated_packed(pass.pool, x, gate, gate_bias, up, up_bias, gate_, down_x, workspace_); },
@@ -183,36 +193,65 @@ void Decoder::Packed(Pass& pass, size_t l, const NormSpec& norm_spec, const Gate
           return cost;
         });
   } else {
-    PackedLinear(pass.pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, norm, both, rounding);
-    ops.silu_mul(pass.pool, gate_, up_, tokens * inner, gate_);
-    Round(pass.pool, gate_, {}, down_x);
+    PackedLinear(pass.pool, DecoderOperator::kGated, in, tokens, config_.hidden_size, both, rounding);
+    ops.activate(pass.pool, f.activation, gate_, up_, tokens * inner, gate_);
+    Round(pass.pool, {gate_}, down_x);
   }
-  const LinearOutput out{&down, layer.vector(Role::kDownBias), hidden_, config_.hidden_size, true};
+  PackedDown(pass, down_x, out);
+}
+
+// out = down(f(up(norm(in))))
+void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const FeedForwardBlock& f) {
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  const int64_t tokens = pass.tokens, inner = f.inner;
+  const PackedInput in = InputOf(pass.pool, norm, layer, pass.in, tokens);
+  const LinearOutput up{&w[Role::kUp], layer.vector(Role::kUpBias), gate_, inner};
+  PackedLinear(pass.pool, DecoderOperator::kGated, in, tokens, config_.hidden_size, {&up, 1},
+               weights_.packed->roundings.others);
+  options_.ops->activate(pass.pool, f.activation, gate_, nullptr, tokens * inner, gate_);
+  const PackedTokens down_x =
+      PlaceTokens(packed_inner_, TokensFor(w[Role::kDown], weights_.packed->roundings.down), tokens, inner);
+  Round(pass.pool, {gate_}, down_x);
+  PackedDown(pass, down_x, out);
+}
+
+void Decoder::PackedDown(const Pass& pass, const PackedTokens& x, const BlockOutput& out) {
+  const LinearOutput down{&weights_.packed->layers[pass.layer][Role::kDown],
+                          weights_.layers[pass.layer].vector(Role::kDownBias), out.y, config_.hidden_size, out.adds};
   Timed(
-      DecoderOperator::kDown, [&] { ops.linear_packed(pass.pool, down_x, {&out, 1}, workspace_); },
-      [&] { return LinearCost(down_x, {&out, 1}); });
+      DecoderOperator::kDown, [&] { options_.ops->linear_packed(pass.pool, x, {&down, 1}, workspace_); },
+      [&] { return LinearCost(x, {&down, 1}); });
 }
 
 float* Decoder::PackedLogits(ThreadPool& pool, int64_t first, int64_t count) {
-  const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
-  PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size,
-               {weights_.final_norm, config_.final_norm.eps}, {&output, 1}, weights_.packed->roundings.lm_head);
+  const LinearOutput output{&weights_.packed->lm_head, weights_.outside.vector(Role::kLmHeadBias), logits_,
+                            config_.vocab_size};
+  const PackedInput in =
+      InputOf(pool, config_.final_norm, weights_.outside, hidden_ + first * config_.hidden_size, count);
+  PackedLinear(pool, DecoderOperator::kLogits, in, count, config_.hidden_size, {&output, 1},
+               weights_.packed->roundings.lm_head);
   return logits_;
 }
 
-// Moves the rows of q_ and hidden_ that get logits to the front and returns attention's items for them alone.
-std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch, int64_t q_cols) {
+// Moves the rows that get logits to the front of q_ and of the streams, and keeps attention's items for them alone.
+void Decoder::KeepLogitRows(Pass& pass, int64_t q_cols) {
   const int64_t dim = config_.hidden_size;
   last_items_.clear();
   int32_t kept = 0;
-  const auto rows = static_cast<int32_t>(batch.logit_rows.size());
-  for (const AttentionItem& item : batch.items) {
+  const std::span<const int32_t> logit_rows = pass.batch.logit_rows;
+  const auto rows = static_cast<int32_t>(logit_rows.size());
+  const auto move = [](float* buffer, int64_t to, int64_t from, int64_t width) {
+    std::memcpy(buffer + to * width, buffer + from * width, static_cast<size_t>(width) * sizeof(float));
+  };
+  for (const AttentionItem& item : pass.batch.items) {
     const int32_t first = kept, end = item.first_token + item.count;
-    for (; kept < rows && batch.logit_rows[static_cast<size_t>(kept)] < end; ++kept) {
-      const int64_t from = batch.logit_rows[static_cast<size_t>(kept)];  // >= kept
+    for (; kept < rows && logit_rows[static_cast<size_t>(kept)] < end; ++kept) {
+      const int64_t from = logit_rows[static_cast<size_t>(kept)];  // >= kept
       if (from == kept) continue;
-      std::memcpy(hidden_ + kept * dim, hidden_ + from * dim, static_cast<size_t>(dim) * sizeof(float));
-      std::memcpy(q_ + kept * q_cols, q_ + from * q_cols, static_cast<size_t>(q_cols) * sizeof(float));
+      move(hidden_, kept, from, dim);
+      move(q_, kept, from, q_cols);
+      if (pass.keeps_input) move(input_, kept, from, dim);
     }
     const int32_t count = kept - first;
     if (count == 0) continue;
@@ -221,7 +260,8 @@ std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch,
     last_items_.back().first_position = item.first_position + item.count - count;
     last_items_.back().count = count;
   }
-  return last_items_;
+  pass.items = last_items_;
+  pass.tokens = rows;
 }
 
 }  // namespace tactus::compute

@@ -132,7 +132,7 @@ Json ShapeJson(const ModelConfig& c) {
           {"head_dim", a.head_dim},     {"intermediate_size", f.inner},
           {"vocab_size", c.vocab_size}, {"tied_embeddings", c.tie_embeddings},
           {"qkv_bias", a.qkv_bias},     {"o_bias", a.o_bias},
-          {"mlp_bias", f.bias},         {"qk_norm", a.qk_norm},
+          {"mlp_bias", f.bias},         {"qk_norm", a.qk_norm != QkNorm::kNone},
           {"rms_eps", a.norm_eps},      {"sliding_window", c.Windows()}};
 }
 
@@ -203,7 +203,7 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   const auto& [a, f] = FirstLayer(c);
   row("layers", fmt::format("{} of hidden size {}, FFN {}", c.num_layers(), c.hidden_size, f.inner));
   row("attention", fmt::format("{} heads, {} KV heads, head_dim {}{}{}", a.heads, a.kv_heads, a.head_dim,
-                               a.qkv_bias ? ", biases" : "", a.qk_norm ? ", q and k norms" : ""));
+                               a.qkv_bias ? ", biases" : "", a.qk_norm != QkNorm::kNone ? ", q and k norms" : ""));
   row("sliding window", WindowText(c));
   row("vocabulary", fmt::format("{}{}", Count(c.vocab_size), c.tie_embeddings ? ", tied embeddings" : ""));
   row("context", Count(c.max_position) + " tokens");

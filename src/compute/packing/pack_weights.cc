@@ -91,12 +91,12 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
   plan.calibrate = choice.calibrate && choice.quantization == Quantization::kInt4;
   for (const MatrixPlace& place : MatrixPlaces(config, names, weights)) {
     PackedSlot slot;
-    slot.name = place.name;
-    slot.tensor = place.tensor;
+    slot.name = place.request.id;
+    slot.tensor = place.request.tensor;
     slot.source = *place.view;
     if (!FormFor(choice, place, &slot.form)) {
       return InvalidArgument(
-          "tensor '" + place.name + "' (" + InfoOf(slot.source.dtype).name +
+          "tensor '" + place.request.name + "' (" + InfoOf(slot.source.dtype).name +
               ") has no packed form of this kind; --activation-dtype float32 uses it as it is stored",
           "activation-dtype");
     }

@@ -28,7 +28,7 @@ struct PackChoice {
 };
 
 struct PackedSlot {
-  std::string name;
+  std::string name;  // TensorRequest::id
   ModelTensor tensor;
   MatrixView source;
   PackedMatrix form;   // without data

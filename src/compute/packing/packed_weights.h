@@ -20,6 +20,7 @@ struct TokenRoundings {
 };
 struct PackedWeights {
   PackedMatrix embedding;  // separate, or lm_head's data where tied
+  PackedMatrix positions;
   PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
   TokenRoundings roundings;

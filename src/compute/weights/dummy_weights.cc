@@ -51,7 +51,9 @@ class DummySource final : public WeightSource {
     }
   }
 
-  Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) override {
+  Result<MatrixView> Matrix(const TensorRequest& request) override {
+    const std::string& name = request.id;
+    const int64_t rows = request.tensor.rows, cols = request.tensor.cols;
     // A format whose blocks do not divide the row falls back to bf16, as in quantising tools.
     const DType dtype = cols % InfoOf(dtype_).block_elements == 0 ? dtype_ : DType::kBF16;
     const int64_t row_bytes = RowBytes(dtype, cols);
@@ -65,10 +67,12 @@ class DummySource final : public WeightSource {
     return MatrixView{data, dtype, rows, cols, row_bytes};
   }
 
-  Result<const float*> Vector(const std::string& name, int64_t size, bool is_norm) override {
+  Result<const float*> Vector(const TensorRequest& request) override {
+    const std::string& name = request.id;
+    const int64_t size = request.tensor.rows;
     auto* data = reinterpret_cast<float*>(storage_->Allocate(size * 4));
     if (data == nullptr) return NoMemory(name, size * 4);
-    if (is_norm) {
+    if (request.tensor.is_norm) {
       std::fill(data, data + size, 1.0f);
     } else {
       Fill(DType::kF32, NameHash(name), 0, size, reinterpret_cast<std::byte*>(data));

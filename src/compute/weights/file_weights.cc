@@ -58,33 +58,50 @@ class FileSource final : public WeightSource {
     for (const auto& file : tensors.files) storage_->Keep(file);
   }
 
-  Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) override {
-    const int64_t shape[] = {rows, cols};
-    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(name, shape));
+  Result<MatrixView> Matrix(const TensorRequest& request) override {
+    const int64_t rows = request.tensor.rows, cols = request.tensor.cols;
+    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(request));
     MatrixView view{t->data, t->dtype, rows, cols, RowBytes(t->dtype, cols)};
+    if (!request.in_place()) {
+      if (request.transposed() && InfoOf(t->dtype).block_elements != 1) {
+        return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
+                        "; a transposed matrix is f32, f16 or bf16");
+      }
+      scattered_.emplace(request.id, Scattered{request, t});
+    } else {
+      view.data = static_cast<const std::byte*>(view.data) + request.FileRow(0) * view.row_bytes;
+    }
     if (use_ == MatrixUse::kRows) return view;
-    if (use_ == MatrixUse::kF32) {
-      TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(name, *t, rows * cols));
-      view = {values, DType::kF32, rows, cols, cols * 4};
-    } else if (!IsAligned(t->data, t->dtype)) {
-      std::byte* copy = storage_->Allocate(t->bytes);  // safetensors promises no alignment
-      if (copy == nullptr) return NoMemory(name, t->bytes);
-      std::memcpy(copy, t->data, static_cast<size_t>(t->bytes));
+    if (!request.in_place() || (use_ == MatrixUse::kViews && !IsAligned(view.data, t->dtype))) {
+      std::byte* copy = storage_->Allocate(rows * view.row_bytes);  // safetensors promises no alignment
+      if (copy == nullptr) return NoMemory(request.name, rows * view.row_bytes);
+      CopyRows(request.id, view, 0, rows, copy);
       view.data = copy;
+    }
+    if (use_ == MatrixUse::kF32) {
+      TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(request.name, t->dtype, view.data, rows * cols));
+      view = {values, DType::kF32, rows, cols, cols * 4};
     }
     bytes_ += rows * view.row_bytes;
     return view;
   }
 
-  Result<const float*> Vector(const std::string& name, int64_t size, bool) override {
-    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(name, {&size, 1}));
+  Result<const float*> Vector(const TensorRequest& request) override {
+    const int64_t size = request.tensor.rows;
+    TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(request));
     if (InfoOf(t->dtype).block_elements != 1) {
-      return DataLoss(t->file + ": tensor '" + name + "' is " + InfoOf(t->dtype).name +
+      return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
                       "; norms and biases are f32, f16 or bf16");
     }
-    TACTUS_ASSIGN_OR_RETURN(float* const values, ToF32(name, *t, size));
+    TACTUS_ASSIGN_OR_RETURN(float* const all, ToF32(request.name, t->dtype, t->data, request.FileRows()));
+    if (request.fused()) {  // its rows to the front, which never come before their place
+      for (int64_t i = 0; i < size; ++i) all[i] = all[request.FileRow(i)];
+    }
+    if (request.form == TensorSource::kMinusOne) {
+      for (int64_t i = 0; i < size; ++i) all[i] += 1.0f;
+    }
     bytes_ += size * 4;
-    return static_cast<const float*>(values);
+    return static_cast<const float*>(all);
   }
 
   // An unused tensor means that the model differs from its config: ignoring it would give wrong answers.
@@ -105,11 +122,11 @@ class FileSource final : public WeightSource {
     return Status();
   }
 
-  const std::byte* Rows(const std::string&, const MatrixView& m, int64_t first, int64_t count,
+  const std::byte* Rows(const std::string& id, const MatrixView& m, int64_t first, int64_t count,
                         std::byte* scratch) override {
     const std::byte* data = static_cast<const std::byte*>(m.data) + first * m.row_bytes;
-    if (IsAligned(data, m.dtype)) return data;
-    std::memcpy(scratch, data, static_cast<size_t>(count * m.row_bytes));
+    if (IsAligned(data, m.dtype) && !scattered_.contains(id)) return data;
+    CopyRows(id, m, first, count, scratch);
     return scratch;
   }
 
@@ -121,7 +138,43 @@ class FileSource final : public WeightSource {
   }
 
  private:
-  Result<const TensorEntry*> Take(const std::string& name, std::span<const int64_t> shape) {
+  // A tensor that is not stored as rows one after another.
+  struct Scattered {
+    TensorRequest request;
+    const TensorEntry* tensor = nullptr;
+  };
+
+  // Rows [first, first + count) of a matrix, as the file has their elements.
+  void CopyRows(const std::string& id, const MatrixView& m, int64_t first, int64_t count, std::byte* out) const {
+    const auto row_bytes = static_cast<size_t>(m.row_bytes);
+    const auto found = scattered_.find(id);
+    if (found == scattered_.end()) {
+      std::memcpy(out, static_cast<const std::byte*>(m.data) + first * m.row_bytes,
+                  static_cast<size_t>(count) * row_bytes);
+      return;
+    }
+    const TensorRequest& request = found->second.request;
+    const auto* const from = reinterpret_cast<const std::byte*>(found->second.tensor->data);
+    const auto element = static_cast<size_t>(RowBytes(m.dtype, InfoOf(m.dtype).block_elements));
+    for (int64_t r = 0; r < count; ++r, out += row_bytes) {
+      const int64_t row = request.FileRow(first + r);
+      if (!request.transposed()) {
+        std::memcpy(out, from + row * m.row_bytes, row_bytes);
+        continue;
+      }
+      for (int64_t c = 0; c < m.cols; ++c) {
+        std::memcpy(out + static_cast<size_t>(c) * element,
+                    from + static_cast<size_t>(c * request.FileRows() + row) * element, element);
+      }
+    }
+  }
+
+  Result<const TensorEntry*> Take(const TensorRequest& request) {
+    const std::string& name = request.name;
+    const int64_t rows = request.FileRows(), cols = request.tensor.cols;
+    const std::vector<int64_t> shape = !IsMatrix(request.tensor.role) ? std::vector<int64_t>{rows}
+                                       : request.transposed()         ? std::vector<int64_t>{cols, rows}
+                                                                      : std::vector<int64_t>{rows, cols};
     const TensorEntry* t = tensors_.Find(name);
     if (t == nullptr) {
       return DataLoss(path_ + ": tensor '" + name + "' " + ShapeText(shape) + " is missing");
@@ -134,10 +187,10 @@ class FileSource final : public WeightSource {
     return t;
   }
 
-  Result<float*> ToF32(const std::string& name, const TensorEntry& t, int64_t elements) {
+  Result<float*> ToF32(const std::string& name, DType dtype, const void* data, int64_t elements) {
     auto* values = reinterpret_cast<float*>(storage_->Allocate(elements * 4));
     if (values == nullptr) return NoMemory(name, elements * 4);
-    Dequantize(t.dtype, t.data, elements, values);
+    Dequantize(dtype, static_cast<const std::byte*>(data), elements, values);
     return values;
   }
 
@@ -147,6 +200,7 @@ class FileSource final : public WeightSource {
   bool tied_;
   MatrixUse use_;
   std::shared_ptr<WeightStorage> storage_;
+  std::map<std::string, Scattered> scattered_;  // by id
   std::set<std::string, std::less<>> used_;
   std::map<DType, int64_t> counts_;
   int64_t bytes_ = 0;

@@ -32,7 +32,7 @@ std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, cons
 }
 
 bool FirstLayerHas(const GgufFile& file, const TensorNames& names, Role role) {
-  return !names.Pattern(role).empty() && file.tensors.contains(names.Name(role, 0));
+  return !names.Of(role).pattern.empty() && file.tensors.contains(names.Name(role, 0));
 }
 
 Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::string& prefix) {

@@ -12,19 +12,34 @@
 
 namespace tactus::compute {
 
+// A tensor of a model, and where its files have it.
+struct TensorRequest {
+  ModelTensor tensor;
+  std::string name;  // of the tensor in the file
+  std::string id;    // unique: the name, with the role's number where several requests share a tensor
+  TensorSource::Form form = TensorSource::kWhole;
+
+  bool fused() const;       // rows of a larger tensor
+  bool transposed() const;  // [cols, rows] in the file
+  bool in_place() const;    // the file has the rows one after another
+  int64_t FileRows() const { return fused() ? tensor.fused.total : tensor.rows; }  // of the file's tensor
+  int64_t FileRow(int64_t row) const;  // the row of the file's tensor that this tensor's `row` is
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
   // A weight matrix [rows, cols]. A source made for row access returns its description and may leave `data` null.
-  virtual Result<MatrixView> Matrix(const std::string& name, int64_t rows, int64_t cols) = 0;
-  // A norm (is_norm) or a bias, [size], as f32.
-  virtual Result<const float*> Vector(const std::string& name, int64_t size, bool is_norm) = 0;
+  virtual Result<MatrixView> Matrix(const TensorRequest& request) = 0;
+  // A norm or a bias, [rows], as f32.
+  virtual Result<const float*> Vector(const TensorRequest& request) = 0;
   // After all of them: fills weights->bytes, .format and .storage, or returns what is wrong with the whole.
   virtual Status Finish(ModelWeights* weights) = 0;
 
-  // For conversions, matrix by matrix and from any thread. Rows [first, first + count) of `view`, which Matrix(name)
-  // returned: in place, or written to `scratch` [count * view.row_bytes], aligned as the dtype requires.
-  virtual const std::byte* Rows(const std::string& name, const MatrixView& view, int64_t first, int64_t count,
+  // For conversions, matrix by matrix and from any thread. Rows [first, first + count) of `view`, which Matrix returned
+  // for the request with this `id`: in place, or written to `scratch` [count * view.row_bytes], aligned as the dtype
+  // requires.
+  virtual const std::byte* Rows(const std::string& id, const MatrixView& view, int64_t first, int64_t count,
                                 std::byte* scratch) = 0;
   // These rows will be read soon; will not be read again.
   virtual void Prefetch(const MatrixView&, int64_t /*first*/, int64_t /*count*/) {}
@@ -37,10 +52,9 @@ Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightS
 // The place of each matrix of a model, in a forward pass's reading order; a tied output matrix is the embedding's and
 // not listed again.
 struct MatrixPlace {
-  std::string name;
+  TensorRequest request;
   MatrixView* view = nullptr;
-  ModelTensor tensor;
-  bool vocabulary() const { return tensor.layer < 0; }  // the embedding or the output matrix
+  bool vocabulary() const { return request.tensor.layer < 0; }  // the embedding or the output matrix
 };
 std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights);
 

@@ -25,18 +25,21 @@ class LayerMatrices {
 };
 
 struct LayerWeights : LayerMatrices<MatrixView> {
-  // A norm's weights or a bias, f32; null where no block declares it.
+  // A norm's weights or a bias, f32; null where no block declares it, and for Role::kNone.
   const float*& vector(Role role) { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
-  const float* vector(Role role) const { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
+  const float* vector(Role role) const {
+    return role == Role::kNone ? nullptr : vectors_[static_cast<size_t>(role) - kMatrixRoles];
+  }
 
  private:
   std::array<const float*, kVectorRoles> vectors_{};
 };
 
 struct ModelWeights {
-  MatrixView embedding;               // [vocab, hidden]
-  MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
-  const float* final_norm = nullptr;  // [hidden]
+  MatrixView embedding;  // [vocab, hidden]
+  MatrixView positions;  // [learned_positions, hidden]
+  MatrixView lm_head;    // [vocab, hidden]; the embedding when tied
+  LayerWeights outside;  // vectors of no layer: norms of the embedding and of the output, the output's bias
   std::vector<LayerWeights> layers;
   int64_t bytes = 0;   // of all tensors as used
   std::string format;  // for display: "q4_1 (211), q8_0 (1), f32 (61)"
@@ -47,6 +50,7 @@ struct ModelWeights {
 template <class Weights>
 auto& MatrixAt(Weights& weights, const ModelTensor& tensor) {
   if (tensor.role == Role::kEmbedding) return weights.embedding;
+  if (tensor.role == Role::kPositions) return weights.positions;
   if (tensor.role == Role::kLmHead) return weights.lm_head;
   return weights.layers[static_cast<size_t>(tensor.layer)][tensor.role];
 }

@@ -97,8 +97,8 @@ class Scene {
     const int64_t row = int64_t{shape_.heads} * shape_.head_dim;
     std::vector<float> out(q_.size(), -7.0f);
     testing::OwnedWorkspace scratch(tokens_, 64, shape_.heads, shape_.head_dim, pool.threads());
-    ops.attention(pool, q_.data(), row, items, shape_.heads, layer_, 0.3f, shape_.window, out.data(), row,
-                  scratch.view());
+    ops.attention(pool, q_.data(), row, items, shape_.heads, layer_, {.scale = 0.3f, .window = shape_.window},
+                  out.data(), row, scratch.view());
     return out;
   }
 

@@ -20,6 +20,10 @@ struct Shape {
   int32_t heads, kv_heads, head_dim;
   int32_t window = 0;
   DType kv_dtype = DType::kBF16;
+  float softcap = 0.0f;
+  bool alibi = false, sinks = false;
+
+  bool changes_scores() const { return softcap > 0 || alibi; }
 };
 
 // A sequence's K and V as floats, and its queries.
@@ -40,6 +44,10 @@ class Cache {
   Cache(const Shape& shape, int32_t block_size, const std::vector<Sequence>& sequences, const Ops& ops,
         ThreadPool& pool)
       : shape_(shape) {
+    for (int32_t h = 0; h < shape.heads; ++h) {
+      slopes_.push_back(1.0f / static_cast<float>(2 << (h % 8)));
+      sinks_.push_back(static_cast<float>(h % 5) - 1.5f);
+    }
     int32_t blocks = 1;
     for (const Sequence& s : sequences) blocks += (s.length + block_size - 1) / block_size;
     const size_t elements = static_cast<size_t>(blocks) * shape.kv_heads * block_size * shape.head_dim;
@@ -81,14 +89,18 @@ class Cache {
     }
     std::vector<float> out(static_cast<size_t>(tokens * row), -7.0f);
     OwnedWorkspace scratch(tokens, 64, shape_.heads, shape_.head_dim, pool.threads());
-    const float scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
-    ops.attention(pool, q.data(), row, items, shape_.heads, layer_, scale, shape_.window, out.data(), row,
-                  scratch.view());
+    const AttentionSpec spec = {.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
+                                .window = shape_.window,
+                                .softcap = shape_.softcap,
+                                .slopes = shape_.alibi ? slopes_.data() : nullptr,
+                                .sinks = shape_.sinks ? sinks_.data() : nullptr};
+    ops.attention(pool, q.data(), row, items, shape_.heads, layer_, spec, out.data(), row, scratch.view());
     return out;
   }
 
  private:
   Shape shape_;
+  std::vector<float> slopes_, sinks_;  // [heads]
   std::vector<std::byte> k_, v_;
   KvLayer layer_;
   std::vector<std::vector<int32_t>> tables_;
@@ -107,27 +119,35 @@ const Shape kShapes[] = {
     {6, 2, 7},        // no pairs of dimensions
     {8, 1, 64, 0, DType::kInt8},
     {6, 2, 24, 5, DType::kInt8},
+    {8, 2, 64, 0, DType::kBF16, 1.5f},               // soft-capped scores
+    {6, 2, 24, 0, DType::kF32, 0.0f, true},          // ALiBi
+    {6, 2, 24, 40, DType::kInt8, 2.0f, true, true},  // all of it, in a window
+    {8, 2, 64, 0, DType::kBF16, 0.0f, false, true},  // sinks alone
+    {8, 4, 64, 128, DType::kInt8, 0.0f, false, true},
 };
 
 std::string NameOf(const Ops* ops, const Shape& s) {
   return std::string(ops->name) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " dim " +
-         std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name;
+         std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name +
+         (s.softcap > 0 ? " softcap" : "") + (s.alibi ? " alibi" : "") + (s.sinks ? " sinks" : "");
 }
 
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
-bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
+bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
 #if defined(__x86_64__)
   const std::string_view name = ops->name;  // "amx" uses the attention of "avx512"
-  return (name == "avx512" || name == "amx") && kv_dtype == DType::kBF16 && CpuHasAvx512Bf16();
+  return (name == "avx512" || name == "amx") && shape.kv_dtype == DType::kBF16 && !shape.changes_scores() &&
+         CpuHasAvx512Bf16();
 #else
   return false;
 #endif
 }
 
 // Whether it rounds them to 16 bits (attention/avx512/int8.cc) and approximates 2^x to 1e-4.
-bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
+bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
 #if defined(__x86_64__)
-  return ops->attention == Avx512Ops().attention && kv_dtype == DType::kInt8 && CpuHasAvx512Vnni();
+  return ops->attention == Avx512Ops().attention && shape.kv_dtype == DType::kInt8 && !shape.changes_scores() &&
+         CpuHasAvx512Vnni();
 #else
   return false;
 #endif
@@ -143,7 +163,7 @@ struct Expected {
 Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::vector<Cache::Piece>& pieces,
                 const Ops* ops, ThreadPool& pool) {
   const Ops& ref = *SelectOps("ref");
-  const bool rounds = RoundsToBF16(ops, shape.kv_dtype);
+  const bool rounds = RoundsToBF16(ops, shape);
   if (rounds) {
     for (Sequence& s : sequences) {
       for (float& q : s.q) q = BF16ToF32(F32ToBF16(q));
@@ -151,7 +171,7 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
   }
   Expected e;
   e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
-  const bool rounds_less = RoundsTo16Bits(ops, shape.kv_dtype);
+  const bool rounds_less = RoundsTo16Bits(ops, shape);
   // Weights have at least 15 bits relative to the largest: each is off by at most 2^-15.
   e.tolerance.assign(e.value.size(), rounds_less ? 1e-4f : 4e-6f);
   if (!rounds && !rounds_less) return e;

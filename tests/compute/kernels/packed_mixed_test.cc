@@ -63,7 +63,7 @@ TEST(PackedMixed, GateAndUpMayHaveDifferentFormats) {
     std::vector<float> inner(static_cast<size_t>(tokens * rows));
     const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, Rounding::kInt8);
     std::vector<float> h = RunPacked(*ops, pool, x.data(), tokens, up.form, Rounding::kInt8);
-    ops->silu_mul(pool, g.data(), h.data(), tokens * rows, h.data());
+    ops->activate(pool, Activation::kSilu, g.data(), h.data(), tokens * rows, h.data());
     const TokenFormat two_parts = {TokenValues::kInt8, 32, 0, 2};
     OwnedTokens in(TokensFor(gate.form, Rounding::kInt8), tokens, cols), out(two_parts, tokens, rows),
         want(two_parts, tokens, rows);

@@ -250,6 +250,65 @@ TEST(RowOps, Bf16RoundingOfOddValues) {
   }
 }
 
+TEST(RowOps, LayerNormAgreesWithRefAndDependsOnItsRowAlone) {
+  ThreadPool pool(2, SystemClock());
+  constexpr int64_t kTokens = 9;
+  for (const int64_t dim : {1, 7, 64, 100, 2048}) {
+    std::vector<float> x = RandomFloats(kTokens * dim, 1);
+    for (float& v : x) v += 3.0f;  // a mean that does not vanish
+    const std::vector<float> weight = RandomFloats(dim, 2), bias = RandomFloats(dim, 3);
+    for (const bool weighted : {true, false}) {
+      const float *w = weighted ? weight.data() : nullptr, *b = weighted ? bias.data() : nullptr;
+      std::vector<float> want(x.size()), got(x.size()), alone(static_cast<size_t>(dim));
+      Ref().layer_norm(pool, x.data(), kTokens, dim, w, b, 1e-5f, want.data());
+      for (const Ops* ops : RunnableOps()) {
+        ops->layer_norm(pool, x.data(), kTokens, dim, w, b, 1e-5f, got.data());
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 2e-5) << ops->name << " dim " << dim;
+        ops->layer_norm(pool, x.data() + 7 * dim, 1, dim, w, b, 1e-5f, alone.data());
+        EXPECT_TRUE(SameBits(alone.data(), got.data() + 7 * dim, dim)) << ops->name << " dim " << dim;
+      }
+    }
+  }
+}
+
+TEST(RowOps, EveryActivationAgreesWithRef) {
+  ThreadPool pool(2, SystemClock());
+  constexpr int64_t kCount = 1003;
+  std::vector<float> gate = RandomFloats(kCount, 1, 12.0f);
+  gate[0] = -200, gate[1] = 200, gate[2] = 0;
+  const std::vector<float> up = RandomFloats(kCount, 2, 12.0f);
+  for (const Activation f : {Activation::kSilu, Activation::kGeluErf, Activation::kGeluTanh, Activation::kRelu,
+                             Activation::kRelu2, Activation::kClampedSwiglu}) {
+    for (const bool gated : {true, false}) {
+      if (!gated && f == Activation::kClampedSwiglu) continue;
+      const float* const factor = gated ? up.data() : nullptr;
+      std::vector<float> want(gate.size()), got(gate.size());
+      Ref().activate(pool, f, gate.data(), factor, kCount, want.data());
+      for (const Ops* ops : RunnableOps()) {
+        ops->activate(pool, f, gate.data(), factor, kCount, got.data());
+        for (size_t i = 0; i < got.size(); ++i) {
+          ASSERT_NEAR(got[i], want[i], 2e-6 * std::fabs(want[i]) + 4e-7 * std::fabs(gated ? up[i] * gate[i] : gate[i]))
+              << ops->name << " activation " << static_cast<int>(f) << " of " << gate[i];
+        }
+      }
+    }
+  }
+}
+
+TEST(RowOps, ScaleAndSoftcapAgreeWithRef) {
+  ThreadPool pool(2, SystemClock());
+  const std::vector<float> x = RandomFloats(517, 4, 90.0f);
+  for (const float softcap : {0.0f, 30.0f}) {
+    std::vector<float> want = x;
+    Ref().scale(pool, want.data(), 0.75f, softcap, 517);
+    for (const Ops* ops : RunnableOps()) {
+      std::vector<float> got = x;
+      ops->scale(pool, got.data(), 0.75f, softcap, 517);
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << ops->name << " softcap " << softcap;
+    }
+  }
+}
+
 TEST(RowOps, SiluMulAndAddAgreeWithRefAtEveryElement) {
   ThreadPool pool(3, SystemClock());
   for (const int64_t n : {1, 3, 17, 1000, 40000}) {
@@ -258,17 +317,20 @@ TEST(RowOps, SiluMulAndAddAgreeWithRefAtEveryElement) {
     if (n > 2) gate[1] = 200;
     const std::vector<float> up = RandomFloats(n, 2);
     std::vector<float> want(gate.size()), got(gate.size());
-    Ref().silu_mul(pool, gate.data(), up.data(), n, want.data());
+    Ref().activate(pool, Activation::kSilu, gate.data(), up.data(), n, want.data());
     for (const Ops* ops : RunnableOps()) {
-      ops->silu_mul(pool, gate.data(), up.data(), n, got.data());
+      ops->activate(pool, Activation::kSilu, gate.data(), up.data(), n, got.data());
       for (int64_t i = 0; i < n; ++i)
         ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-30) << ops->name << gate[i];
       float one;
-      ops->silu_mul(pool, &gate[n - 1], &up[n - 1], 1, &one);
+      ops->activate(pool, Activation::kSilu, &gate[n - 1], &up[n - 1], 1, &one);
       EXPECT_TRUE(SameBits(&one, &got[n - 1], 1)) << ops->name;
       std::vector<float> sum = gate;
-      ops->add(pool, sum.data(), up.data(), n);
+      ops->add(pool, sum.data(), up.data(), 1.0f, n);
       for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sum[i], gate[i] + up[i]) << ops->name;
+      sum = gate;
+      ops->add(pool, sum.data(), up.data(), 0.5f, n);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sum[i], gate[i] + 0.5f * up[i]) << ops->name;
     }
   }
 }
@@ -278,7 +340,7 @@ TEST(RowOps, NanStaysNan) {
   const std::vector<float> gate(16, std::nanf("")), up(16, 1.0f);
   for (const Ops* ops : RunnableOps()) {
     std::vector<float> out(16);
-    ops->silu_mul(pool, gate.data(), up.data(), 16, out.data());
+    ops->activate(pool, Activation::kSilu, gate.data(), up.data(), 16, out.data());
     for (float v : out) EXPECT_TRUE(std::isnan(v)) << ops->name;
   }
 }

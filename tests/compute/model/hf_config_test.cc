@@ -41,7 +41,7 @@ TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
   EXPECT_EQ(c.rope.theta, 10000.0f);
   EXPECT_FALSE(c.tie_embeddings);
   EXPECT_FALSE(test::AttentionIn(c).qkv_bias || test::AttentionIn(c).o_bias || test::FeedForwardIn(c).bias ||
-               test::AttentionIn(c).qk_norm);
+               test::AttentionIn(c).qk_norm != compute::QkNorm::kNone);
   EXPECT_EQ(c.Windows(), std::vector<int32_t>(4, 0));
   EXPECT_EQ(c.bos_id, 1);
   EXPECT_EQ(c.stop_ids, std::vector<TokenId>{2});
@@ -111,12 +111,12 @@ TEST(HfConfig, ReadsQwenFeatures) {
   const compute::ModelConfig q2 =
       Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
   EXPECT_TRUE(test::AttentionIn(q2).qkv_bias);
-  EXPECT_FALSE(test::AttentionIn(q2).o_bias || test::AttentionIn(q2).qk_norm);
+  EXPECT_FALSE(test::AttentionIn(q2).o_bias || test::AttentionIn(q2).qk_norm != compute::QkNorm::kNone);
   EXPECT_TRUE(q2.tie_embeddings);
   EXPECT_EQ(q2.max_position, 32768);
   EXPECT_TRUE(q2.stop_ids.empty());
   const compute::ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
-  EXPECT_TRUE(test::AttentionIn(q3).qk_norm);
+  EXPECT_EQ(test::AttentionIn(q3).qk_norm, compute::QkNorm::kHeads);
   EXPECT_FALSE(test::AttentionIn(q3).qkv_bias);
   EXPECT_EQ(test::AttentionIn(q3).head_dim, 128) << "stated separately, not hidden_size / heads";
   const compute::ModelConfig biased =

@@ -124,7 +124,8 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
       EXPECT_EQ(Row(a[member], (a[member]).rows - 1), Row(b[member], (b[member]).rows - 1));
     }
     EXPECT_EQ(a.vector(compute::Role::kQBias) != nullptr, test::AttentionIn(d.config).qkv_bias);
-    EXPECT_EQ(a.vector(compute::Role::kQNorm) != nullptr, test::AttentionIn(d.config).qk_norm);
+    EXPECT_EQ(a.vector(compute::Role::kQNorm) != nullptr,
+              test::AttentionIn(d.config).qk_norm != compute::QkNorm::kNone);
     EXPECT_EQ(stored.lm_head.data == stored.embedding.data, d.config.tie_embeddings);
   }
 }
@@ -292,7 +293,8 @@ TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
   compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   for (compute::Layer& layer : d.config.layers) {
     auto& attention = test::BlockIn<compute::AttentionBlock>(layer);
-    attention.qkv_bias = attention.o_bias = attention.qk_norm = true;
+    attention.qkv_bias = attention.o_bias = true;
+    attention.qk_norm = compute::QkNorm::kHeads;
     test::BlockIn<compute::GatedFeedForwardBlock>(layer).bias = true;
   }
   const compute::ModelConfig& c = d.config;
@@ -320,7 +322,7 @@ TEST(Dummy, BiasesAreRandomAndNormsAreOnes) {
         {layer.vector(compute::Role::kFeedForwardNorm), hidden},
         {layer.vector(compute::Role::kQNorm), test::AttentionIn(c).head_dim},
         {layer.vector(compute::Role::kKNorm), test::AttentionIn(c).head_dim},
-        {w.final_norm, hidden}};
+        {w.outside.vector(compute::Role::kFinalNorm), hidden}};
     for (const auto& [values, size] : norms) {
       ASSERT_NE(values, nullptr);
       EXPECT_EQ(std::count(values, values + size, 1.0f), size);

@@ -341,7 +341,7 @@ TEST(GgufConfig, QwenHasItsFeaturesAndPlainRope) {
   const std::string qwen3 = b.Build();
   const auto c3 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen3), "m.gguf"));
   ASSERT_TRUE(c3.ok()) << c3.status().ToString();
-  EXPECT_TRUE(test::AttentionIn(*c3).qk_norm);
+  EXPECT_EQ(test::AttentionIn(*c3).qk_norm, compute::QkNorm::kHeads);
   EXPECT_EQ(test::AttentionIn(*c3).head_dim, 6);
 }
 

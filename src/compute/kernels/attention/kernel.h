@@ -3,7 +3,8 @@
 // absolute position.
 //
 // A row is one (query, head). Its result depends on the row and its K and V alone:
-// - a score is one chain of multiply-adds over head_dim, ascending; then times `scale`;
+// - a score is one chain of multiply-adds over head_dim, ascending; then times `scale`, soft-capped, and ALiBi's slope
+//   added;
 // - within a partition of kPartition absolute positions: the maximum, the weights exp(score - maximum), their sum
 //   (lanes by absolute position, then the fixed tree of Simd::Sum), and the weighted values added position by position;
 // - partitions are merged in ascending order by Merge, from the first that the row attends to.
@@ -50,7 +51,8 @@ void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, cons
     }
   }
   for (int32_t r = 0; r < rows.count; ++r) {
-    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim,
+    const float inverse = InverseSum(call, HeadOf(call, tile, r), maximum[r], sum[r]);
+    WriteRow(b.state + r * call.padded, inverse, call.kv->head_dim,
              call.out + AttentionRowOffset(call, tile, r, call.out_stride));
   }
 }
@@ -69,19 +71,20 @@ void RunAttentionPartition(const AttentionCall& call, const AttentionTile& tile,
   }
 }
 
-void MergeAttention(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
-                    float* out) {
+void MergeAttention(const AttentionCall& call, int32_t head, float* state, const float* results, int64_t stride,
+                    int32_t count, float* out) {
   const int64_t padded = call.padded;
   for (const float* part = results; part < results + count * stride; part += stride) {
     if (part[padded + 1] < 0) continue;
     const bool seen = state[padded + 1] != 0;  // a sum is at least 1: the maximum's own weight
     Merge(seen, part[padded], part[padded + 1], part, padded, &state[padded], &state[padded + 1], state);
   }
-  if (out != nullptr) WriteRow(state, state[padded + 1], call.kv->head_dim, out);
+  if (out == nullptr) return;
+  WriteRow(state, InverseSum(call, head, state[padded], state[padded + 1]), call.kv->head_dim, out);
 }
 
 void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
-               const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch) {
+               const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride, Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
       .takes_kv_heads = nullptr,
       .takes_members = [](const AttentionCall&) { return true; },
@@ -93,8 +96,7 @@ void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<con
   call.q = q;
   call.q_stride = q_stride;
   call.kv = &kv;
-  call.scale = scale;
-  call.window = window;
+  call.spec = &spec;
   call.out = out;
   call.out_stride = out_stride;
   RunAttention(pool, kKernel, items, heads, call, scratch);

@@ -47,12 +47,30 @@ inline void Scores(const AttentionCall& call, const AttentionItem& item, int32_t
         if (rows.high[r + n - 1] < first || rows.low[r] > last) continue;
         float* to = b.weights + r * kPartition + (first - base);
         if (n == kRows) {
-          ScoreTile<kRows>(rows.q + r, head_dim, b.keys + c, call.scale, to);
+          ScoreTile<kRows>(rows.q + r, head_dim, b.keys + c, call.spec->scale, to);
         } else {
-          ScoreTile<1>(rows.q + r, head_dim, b.keys + c, call.scale, to);
+          ScoreTile<1>(rows.q + r, head_dim, b.keys + c, call.spec->scale, to);
         }
       }
     }
+  }
+}
+
+// Soft-caps scores[begin, end) of a row and adds ALiBi's slope times the distance of each from `position`, which has
+// column `position - base`. Whole vectors change; SoftmaxRow reads no column outside the range.
+inline void ChangeScores(const AttentionSpec& spec, int32_t head, int32_t base, int32_t position, int32_t begin,
+                         int32_t end, float* scores) {
+  constexpr int kW = Simd::kWidth;
+  const Simd::F cap = Simd::Set1(spec.softcap), inverse = Simd::Set1(spec.softcap > 0 ? 1.0f / spec.softcap : 0.0f);
+  for (int32_t c = begin / kW * kW; c < end; c += kW) {
+    Simd::F s = Simd::Load(scores + c);
+    if (spec.softcap > 0) s = Simd::Mul(cap, Tanh(Simd::Mul(s, inverse)));
+    if (spec.slopes != nullptr) {
+      float bias[kW];
+      for (int i = 0; i < kW; ++i) bias[i] = spec.slopes[head] * static_cast<float>(base + c + i - position);
+      s = Simd::Add(s, Simd::Load(bias));
+    }
+    Simd::Store(scores + c, s);
   }
 }
 
@@ -147,13 +165,18 @@ inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int3
 }
 
 // Scores of all rows to weights; row r attends to columns [from[r], to[r]), to none where its sum is < 0.
-inline void SoftmaxRows(const AttentionRows& rows, int32_t base, const AttentionBuffers& b, int32_t* from, int32_t* to,
-                        PartitionSums* sums) {
+inline void SoftmaxRows(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
+                        const AttentionBuffers& b, int32_t* from, int32_t* to, PartitionSums* sums) {
   for (int32_t r = 0; r < rows.count; ++r) {
     from[r] = (rows.low[r] > base ? rows.low[r] : base) - base;
     to[r] = (rows.high[r] + 1 < base + kPartition ? rows.high[r] + 1 : base + kPartition) - base;
     sums->sum[r] = -1.0f;
-    if (from[r] < to[r]) SoftmaxRow(b.weights + r * kPartition, from[r], to[r], &sums->maximum[r], &sums->sum[r]);
+    if (from[r] >= to[r]) continue;
+    float* const scores = b.weights + r * kPartition;
+    if (call.spec->changes_scores()) {
+      ChangeScores(*call.spec, HeadOf(call, tile, r), base, rows.high[r], from[r], to[r], scores);
+    }
+    SoftmaxRow(scores, from[r], to[r], &sums->maximum[r], &sums->sum[r]);
   }
 }
 
@@ -174,7 +197,7 @@ inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, con
     Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), own);
   }
   int32_t from[kAttentionTileRows], to[kAttentionTileRows], middle[kAttentionTileRows];
-  SoftmaxRows(rows, base, b, from, to, sums);
+  SoftmaxRows(call, tile, rows, base, b, from, to, sums);
   for (int32_t r = 0; r < rows.count; ++r) middle[r] = shared;
   if (shared > 0) {
     WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, b);
@@ -196,7 +219,7 @@ inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, c
   const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
   Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, b);
   int32_t from[kAttentionTileRows], to[kAttentionTileRows];
-  SoftmaxRows(rows, base, b, from, to, sums);
+  SoftmaxRows(call, tile, rows, base, b, from, to, sums);
   WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true, b);
 }
 
@@ -225,8 +248,8 @@ inline void Merge(bool seen, float part_maximum, float part_sum, const float* pa
   }
 }
 
-inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
-  const Simd::F inverse = Simd::Set1(1.0f / sum);
+inline void WriteRow(const float* state, float inverse_sum, int32_t head_dim, float* out) {
+  const Simd::F inverse = Simd::Set1(inverse_sum);
   ForVectors(head_dim, [&](int64_t d, int n) { StoreFirst(out + d, Simd::Mul(LoadFirst(state + d, n), inverse), n); });
 }
 }  // namespace

@@ -1,6 +1,7 @@
 #include "compute/kernels/attention/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -330,7 +331,8 @@ void MergeWave(ThreadPool& pool, const AttentionKernel& kernel, const AttentionC
         state[call.padded] = -std::numeric_limits<float>::infinity();
       }
       float* out = merge.ends ? call.out + AttentionRowOffset(call, tile, r, call.out_stride) : nullptr;
-      kernel.merge(call, state, c.results + (first.first_row + r) * stride, tile.rows() * stride, merge.count, out);
+      kernel.merge(call, HeadOf(call, tile, r), state, c.results + (first.first_row + r) * stride, tile.rows() * stride,
+                   merge.count, out);
     }
   });
 }
@@ -338,7 +340,7 @@ void MergeWave(ThreadPool& pool, const AttentionKernel& kernel, const AttentionC
 }  // namespace
 
 VisibleRange VisibleFrom(const AttentionCall& call, int32_t position) {
-  return {call.window > 0 && position >= call.window ? position - call.window + 1 : 0, position};
+  return {call.spec->window > 0 && position >= call.spec->window ? position - call.spec->window + 1 : 0, position};
 }
 
 AttentionQuery QueryOf(const AttentionCall& call, const AttentionTile& tile, int32_t query) {
@@ -362,11 +364,20 @@ int32_t SharedColumns(const AttentionTile& tile, int32_t index) {
   return std::clamp(tile.shared - index * kPartition, 0, kPartition);
 }
 
-int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride) {
+int32_t HeadOf(const AttentionCall& call, const AttentionTile& tile, int32_t row) {
   const int32_t kv_head = row / tile.rows_per_kv_head(), in_head = row % tile.rows_per_kv_head();
-  const int64_t token = QueryOf(call, tile, in_head / tile.heads).token;
-  const int64_t head = tile.first_head + static_cast<int64_t>(kv_head) * call.group + in_head % tile.heads;
-  return token * stride + head * call.kv->head_dim;
+  return tile.first_head + kv_head * call.group + in_head % tile.heads;
+}
+
+float InverseSumWithSink(float sink, float maximum, float sum) {
+  const float top = std::max(maximum, sink);
+  const float factor = std::exp(maximum - top);
+  return factor / (sum * factor + std::exp(sink - top));
+}
+
+int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride) {
+  const int64_t token = QueryOf(call, tile, row % tile.rows_per_kv_head() / tile.heads).token;
+  return token * stride + int64_t{HeadOf(call, tile, row)} * call.kv->head_dim;
 }
 
 void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,

@@ -32,8 +32,7 @@ struct AttentionCall {
   int32_t kv_heads_at_once;  // for items of few queries: the most KV heads per tile
   const KvLayer* kv;
   int64_t padded;  // head_dim rounded up to kMaxWidth
-  float scale;
-  int32_t window;
+  const AttentionSpec* spec;
   float* out;
 };
 
@@ -74,10 +73,10 @@ struct AttentionKernel {
   // One partition; results[row * stride]. A row without a visible position there gets sum -1.
   void (*run_partition)(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
                         float* results, int64_t stride);
-  // Merges `count` results of one row, `stride` apart and ascending, into `state`, which is also a result (initially:
-  // maximum -infinity, all else 0). With `out`, then writes the row there.
-  void (*merge)(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
-                float* out);
+  // Merges `count` results of one row of query head `head`, `stride` apart and ascending, into `state`, which is also a
+  // result (initially: maximum -infinity, all else 0). With `out`, then writes the row there.
+  void (*merge)(const AttentionCall& call, int32_t head, float* state, const float* results, int64_t stride,
+                int32_t count, float* out);
 };
 
 // First and last position that a query of the call at `position` attends to.
@@ -91,10 +90,18 @@ AttentionTile MemberTile(const AttentionCall& call, const AttentionTile& tile, i
 // Number of leading columns of partition `index` that all rows of the tile read from the blocks of tile.item:
 // kPartition, unless the members' prefix ends within the partition or before it.
 int32_t SharedColumns(const AttentionTile& tile, int32_t index);
+// The query head of a tile's row.
+int32_t HeadOf(const AttentionCall& call, const AttentionTile& tile, int32_t row);
+// The factor of a row's weighted values: 1 / sum, where `sum` is of weights relative to `maximum`, the row's largest
+// score. With a sink, its weight is added to the sum.
+float InverseSumWithSink(float sink, float maximum, float sum);
+inline float InverseSum(const AttentionCall& call, int32_t head, float maximum, float sum) {
+  return call.spec->sinks == nullptr ? 1.0f / sum : InverseSumWithSink(call.spec->sinks[head], maximum, sum);
+}
 // Offset of a tile's row `row` in a buffer whose tokens are `stride` elements apart.
 int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride);
 
-// Fills in `call` except q, kv, scale, window and out with their strides, and runs it.
+// Fills in `call` except q, kv, spec and out with their strides, and runs it.
 void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
                   AttentionCall call, Workspace scratch);
 

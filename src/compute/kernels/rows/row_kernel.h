@@ -44,6 +44,29 @@ inline Simd::F Exp(Simd::F x) {
   return Simd::ZeroBelow(x, kLow, Simd::ScaleByPowerOf2(p, n));
 }
 
+// tanh(x) as 1 - 2 / (e^2x + 1); |x| beyond 44 gives exactly +-1.
+inline Simd::F Tanh(Simd::F x) {
+  const Simd::F one = Simd::Set1(1.0f), two = Simd::Set1(2.0f);
+  return Simd::Sub(one, Simd::Div(two, Simd::Add(Exp(Simd::Mul(two, x)), one)));
+}
+
+// Phi(x), the normal distribution, for erf by Abramowitz and Stegun 7.1.26: off by at most 1e-7.
+inline Simd::F NormalCdf(Simd::F x) {
+  using F = Simd::F;
+  const F one = Simd::Set1(1.0f), half = Simd::Set1(0.5f), zero = Simd::Zero();
+  const F negative = Simd::Sub(zero, x), size = Simd::Mul(Simd::Max(x, negative), Simd::Set1(0.70710678118654752f));
+  const F t = Simd::Div(one, Simd::MulAdd(Simd::Set1(0.3275911f), size, one));
+  F p = Simd::Set1(1.061405429f);
+  p = Simd::MulAdd(p, t, Simd::Set1(-1.453152027f));
+  p = Simd::MulAdd(p, t, Simd::Set1(1.421413741f));
+  p = Simd::MulAdd(p, t, Simd::Set1(-0.284496736f));
+  p = Simd::MulAdd(p, t, Simd::Set1(0.254829592f));
+  // The tail beyond |x|, and 1 - tail on the right: half + sign(x) (half - tail).
+  const F tail = Simd::Mul(half, Simd::Mul(Simd::Mul(p, t), Exp(Simd::Sub(zero, Simd::Mul(size, size)))));
+  const F sign = Simd::Max(Simd::Set1(-1.0f), Simd::Min(one, Simd::Mul(x, Simd::Set1(3e38f))));
+  return Simd::MulAdd(sign, Simd::Sub(half, tail), half);
+}
+
 // Calls f(i, n) for vectors of [0, count): n == kWidth except for the last.
 template <class F>
 inline void ForVectors(int64_t count, F f) {
@@ -160,13 +183,44 @@ inline void NormRow(const float* row, int64_t dim, const float* weight, float ep
   const Simd::F inverse = Simd::Set1(InverseRms(row, dim, eps));
   ForVectors(dim, [&](int64_t j, int n) {
     const Simd::F v = Simd::Mul(LoadFirst(row + j, n), inverse);
-    StoreFirst(out + j, Simd::Mul(v, LoadFirst(weight + j, n)), n);
+    StoreFirst(out + j, weight != nullptr ? Simd::Mul(v, LoadFirst(weight + j, n)) : v, n);
   });
 }
 
 void RmsNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
              float* out) {
   ForRows(pool, tokens, dim, [&](int64_t t) { NormRow(x + t * dim, dim, weight, eps, out + t * dim); });
+}
+
+inline float SumRow(const float* row, int64_t dim, float shift, bool squares) {
+  const Simd::F s = Simd::Set1(shift);
+  Simd::F acc[4] = {Simd::Zero(), Simd::Zero(), Simd::Zero(), Simd::Zero()};
+  int64_t turn = 0;
+  ForVectors(dim, [&](int64_t i, int n) {
+    Simd::F v = Simd::Sub(LoadFirst(row + i, n), s);
+    if (n < Simd::kWidth) v = Simd::KeepFirst(v, n, Simd::Zero());
+    Simd::F& sum = acc[turn++ % 4];
+    sum = squares ? Simd::MulAdd(v, v, sum) : Simd::Add(sum, v);
+  });
+  return Simd::Sum(Simd::Add(Simd::Add(acc[0], acc[1]), Simd::Add(acc[2], acc[3])));
+}
+
+// The variance is that of the differences from the mean. out may be row.
+inline void LayerNormRow(const float* row, int64_t dim, const float* weight, const float* bias, float eps, float* out) {
+  const float mean = SumRow(row, dim, 0.0f, false) / static_cast<float>(dim);
+  const float variance = SumRow(row, dim, mean, true) / static_cast<float>(dim);
+  const Simd::F m = Simd::Set1(mean), inverse = Simd::Set1(1.0f / __builtin_sqrtf(variance + eps));
+  ForVectors(dim, [&](int64_t j, int n) {
+    Simd::F v = Simd::Mul(Simd::Sub(LoadFirst(row + j, n), m), inverse);
+    if (weight != nullptr) v = Simd::Mul(v, LoadFirst(weight + j, n));
+    if (bias != nullptr) v = Simd::Add(v, LoadFirst(bias + j, n));
+    StoreFirst(out + j, v, n);
+  });
+}
+
+void LayerNorm(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, const float* bias,
+               float eps, float* out) {
+  ForRows(pool, tokens, dim, [&](int64_t t) { LayerNormRow(x + t * dim, dim, weight, bias, eps, out + t * dim); });
 }
 
 void Embed(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x) {
@@ -183,17 +237,67 @@ void ForElements(ThreadPool& pool, int64_t n, Fn fn) {
   });
 }
 
-void SiluMul(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out) {
+// x / (1 + e^(-slope x))
+inline Simd::F SigmoidGate(Simd::F x, Simd::F scaled) {
+  return Simd::Div(x, Simd::Add(Simd::Set1(1.0f), Exp(Simd::Sub(Simd::Zero(), scaled))));
+}
+
+inline Simd::F Activated(Activation f, Simd::F x) {
+  using F = Simd::F;
+  switch (f) {
+    case Activation::kGeluErf:
+      return Simd::Mul(x, NormalCdf(x));
+    case Activation::kGeluTanh: {  // (1 + tanh(u)) / 2 = 1 / (1 + e^-2u)
+      const F cube = Simd::Mul(Simd::Mul(x, x), x);
+      const F u = Simd::Mul(Simd::Set1(1.5957691216057308f), Simd::MulAdd(Simd::Set1(0.044715f), cube, x));
+      return SigmoidGate(x, u);
+    }
+    case Activation::kRelu:
+      return Simd::Max(x, Simd::Zero());
+    case Activation::kRelu2: {
+      const F kept = Simd::Max(x, Simd::Zero());
+      return Simd::Mul(kept, kept);
+    }
+    case Activation::kSilu:
+    case Activation::kClampedSwiglu:
+      break;
+  }
+  return SigmoidGate(x, x);
+}
+
+inline Simd::F ClampedSwiglu(Simd::F gate, Simd::F up) {
+  const Simd::F limit = Simd::Set1(7.0f), one = Simd::Set1(1.0f);
+  const Simd::F g = Simd::Min(gate, limit), u = Simd::Max(Simd::Set1(-7.0f), Simd::Min(up, limit));
+  return Simd::Mul(SigmoidGate(g, Simd::Mul(Simd::Set1(1.702f), g)), Simd::Add(u, one));
+}
+
+void Activate(ThreadPool& pool, Activation f, const float* gate, const float* up, int64_t n, float* out) {
   ForElements(pool, n, [&](int64_t i, int count) {
     const Simd::F g = LoadFirst(gate + i, count);
-    const Simd::F denominator = Simd::Add(Simd::Set1(1.0f), Exp(Simd::Sub(Simd::Zero(), g)));
-    StoreFirst(out + i, Simd::Mul(Simd::Div(g, denominator), LoadFirst(up + i, count)), count);
+    Simd::F v;
+    if (f == Activation::kClampedSwiglu) {
+      v = ClampedSwiglu(g, LoadFirst(up + i, count));
+    } else {
+      v = Activated(f, g);
+      if (up != nullptr) v = Simd::Mul(v, LoadFirst(up + i, count));
+    }
+    StoreFirst(out + i, v, count);
   });
 }
 
-void AddTo(ThreadPool& pool, float* x, const float* y, int64_t n) {
+void AddTo(ThreadPool& pool, float* x, const float* y, float factor, int64_t n) {
+  const Simd::F f = Simd::Set1(factor);
   ForElements(pool, n, [&](int64_t i, int count) {
-    StoreFirst(x + i, Simd::Add(LoadFirst(x + i, count), LoadFirst(y + i, count)), count);
+    StoreFirst(x + i, Simd::MulAdd(f, LoadFirst(y + i, count), LoadFirst(x + i, count)), count);
+  });
+}
+
+void Scale(ThreadPool& pool, float* x, float factor, float softcap, int64_t n) {
+  const Simd::F f = Simd::Set1(factor), cap = Simd::Set1(softcap), inverse = Simd::Set1(1.0f / softcap);
+  ForElements(pool, n, [&](int64_t i, int count) {
+    Simd::F v = Simd::Mul(LoadFirst(x + i, count), f);
+    if (softcap > 0) v = Simd::Mul(cap, Tanh(Simd::Mul(v, inverse)));
+    StoreFirst(x + i, v, count);
   });
 }
 

@@ -16,13 +16,15 @@
 namespace tactus::compute {
 namespace {
 
+// Dot products of whole tiles; scores that change on the way to softmax are computed in f32.
 void AttentionByDots(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                     int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                     int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                      Workspace scratch) {
-  const auto attention = kv.dtype == DType::kBF16 && CpuHasAvx512Bf16()   ? AttentionAvx512Bf16
+  const auto attention = spec.changes_scores()                            ? Attention
+                         : kv.dtype == DType::kBF16 && CpuHasAvx512Bf16() ? AttentionAvx512Bf16
                          : kv.dtype == DType::kInt8 && CpuHasAvx512Vnni() ? AttentionAvx512Int8
                                                                           : Attention;
-  attention(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
+  attention(pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace
@@ -32,12 +34,14 @@ const Ops& Avx512Ops() {
       .name = "avx512",
       .linear = Linear,
       .rms_norm = RmsNorm,
+      .layer_norm = LayerNorm,
       .embed = Embed,
       .rope = Rope,
       .store_kv = StoreKv,
       .attention = AttentionByDots,
-      .silu_mul = SiluMul,
+      .activate = Activate,
       .add = AddTo,
+      .scale = Scale,
       .dequantize_row = DequantizeRow,
       .pack = PackAvx512,
       .linear_packed = LinearPackedAvx512,

@@ -75,9 +75,9 @@ struct Bf16 {
 }  // namespace
 
 void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                         int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                         int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                          Workspace scratch) {
-  AttentionOf<Bf16>(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
+  AttentionOf<Bf16>(pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace tactus::compute

@@ -153,7 +153,7 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   at.q_scale += first;
   at.q_offset += first;
   ScoreGroup<Format>(call, p, n, group, stream, fetch, at);
-  SoftmaxGroup<Format>(own, group, n, call.scale * kLog2E, at, first, sums);
+  SoftmaxGroup<Format>(own, group, n, call.spec->scale * kLog2E, at, first, sums);
   const int32_t word = KvGroup(*call.kv), from = group.from / word, to = (group.to + word - 1) / word;
   const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
   const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;

@@ -7,7 +7,7 @@ namespace tactus::compute {
 
 // As Ops::attention; precondition: CpuHasAvx512Vnni() and kv.dtype is kInt8.
 void AttentionAvx512Int8(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                         int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                         int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                          Workspace scratch);
 
 }  // namespace tactus::compute

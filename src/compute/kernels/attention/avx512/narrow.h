@@ -101,8 +101,8 @@ void SoftmaxNarrow(const AttentionCall& call, const AttentionTile& tile, const R
       const ColumnRange& group = groups[r / kGroupRows];
       if (group.from >= group.to) continue;
       const int32_t row = h * per_head + r;
-      SoftmaxGroup<Format>(own + r, group, per_head - r < kGroupRows ? per_head - r : kGroupRows, call.scale * kLog2E,
-                           b.FromRow(row, call.padded), row, sums);
+      SoftmaxGroup<Format>(own + r, group, per_head - r < kGroupRows ? per_head - r : kGroupRows,
+                           call.spec->scale * kLog2E, b.FromRow(row, call.padded), row, sums);
     }
   }
 }

@@ -60,8 +60,8 @@ inline void MergeRows(float log2_scale, int32_t n, const float* maximum, const f
 }
 
 // A sum of zeros is +0 whether or not it was merged.
-inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
-  const __m512 inverse = _mm512_set1_ps(1.0f / sum);
+inline void WriteRow(const float* state, float inverse_sum, int32_t head_dim, float* out) {
+  const __m512 inverse = _mm512_set1_ps(inverse_sum);
   for (int32_t d = 0; d < head_dim; d += 16) {
     const __mmask16 lanes = Within(d, 0, head_dim);
     _mm512_mask_storeu_ps(out + d, lanes, _mm512_fmadd_ps(_mm512_loadu_ps(state + d), inverse, _mm512_setzero_ps()));
@@ -121,10 +121,12 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   }
   for (int32_t index = first + 1; index <= last; ++index) {
     RunAnyPartition<Format>(call, tile, next, rows, index, b, &sums);
-    MergeRows(call.scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum, b.state);
+    MergeRows(call.spec->scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum,
+              b.state);
   }
   ForRowsOf(call, tile, call.out_stride, [&](int32_t r, int64_t at) {
-    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim, call.out + at);
+    const float inverse = InverseSum(call, HeadOf(call, tile, r), maximum[r] * call.spec->scale, sum[r]);
+    WriteRow(b.state + r * call.padded, inverse, call.kv->head_dim, call.out + at);
   });
 }
 
@@ -144,19 +146,21 @@ void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int3
   }
 }
 
-void MergeResults(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
-                  float* out) {
+void MergeResults(const AttentionCall& call, int32_t head, float* state, const float* results, int64_t stride,
+                  int32_t count, float* out) {
   for (int32_t i = 0; i < count; ++i) {
     const float* part = results + i * stride;
-    MergeRows(call.scale * kLog2E, 1, part + call.padded, part + call.padded + 1, part, call.padded,
+    MergeRows(call.spec->scale * kLog2E, 1, part + call.padded, part + call.padded + 1, part, call.padded,
               state + call.padded, state + call.padded + 1, state);
   }
-  if (out != nullptr) WriteRow(state, state[call.padded + 1], call.kv->head_dim, out);
+  if (out == nullptr) return;
+  const float maximum = state[call.padded] * call.spec->scale;
+  WriteRow(state, InverseSum(call, head, maximum, state[call.padded + 1]), call.kv->head_dim, out);
 }
 
 template <class Format>
 void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                 int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                  Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
       .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
@@ -169,8 +173,7 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
   call.q = q;
   call.q_stride = q_stride;
   call.kv = &kv;
-  call.scale = scale;
-  call.window = window;
+  call.spec = &spec;
   call.out = out;
   call.out_stride = out_stride;
   RunAttention(pool, kKernel, items, heads, call, scratch);

@@ -6,7 +6,7 @@
 namespace tactus::compute {
 
 void AttentionRef(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                  int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                  int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                   Workspace scratch);
 
 }  // namespace tactus::compute

@@ -36,7 +36,9 @@ void NormRows(const float* x, int64_t tokens, int64_t dim, const float* weight, 
     double squares = 0;
     for (int64_t i = 0; i < dim; ++i) squares += static_cast<double>(x[t * dim + i]) * x[t * dim + i];
     const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
-    for (int64_t i = 0; i < dim; ++i) out[t * dim + i] = static_cast<float>(x[t * dim + i] * inverse * weight[i]);
+    for (int64_t i = 0; i < dim; ++i) {
+      out[t * dim + i] = static_cast<float>(x[t * dim + i] * inverse * (weight != nullptr ? weight[i] : 1.0f));
+    }
   }
 }
 
@@ -57,6 +59,23 @@ void RotateHeads(float* rows, int32_t position, int32_t heads, int32_t head_dim,
   }
 }
 
+double ActivatedRef(Activation f, double x) {
+  switch (f) {
+    case Activation::kGeluErf:
+      return x * 0.5 * std::erfc(-x * 0.70710678118654752);
+    case Activation::kGeluTanh:
+      return 0.5 * x * (1.0 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+    case Activation::kRelu:
+      return std::fmax(x, 0.0);
+    case Activation::kRelu2:
+      return x > 0 ? x * x : 0.0;
+    case Activation::kSilu:
+    case Activation::kClampedSwiglu:
+      break;
+  }
+  return x / (1.0 + std::exp(-x));
+}
+
 }  // namespace
 
 void LinearRef(ThreadPool&, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
@@ -70,6 +89,22 @@ void LinearRef(ThreadPool&, const float* x, int64_t tokens, const MatrixView& w,
 
 void RmsNormRef(ThreadPool&, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out) {
   NormRows(x, tokens, dim, weight, eps, out);
+}
+
+void LayerNormRef(ThreadPool&, const float* x, int64_t tokens, int64_t dim, const float* weight, const float* bias,
+                  float eps, float* out) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    const float* row = x + t * dim;
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < dim; ++i) sum += row[i];
+    const double mean = sum / static_cast<double>(dim);
+    for (int64_t i = 0; i < dim; ++i) squares += (row[i] - mean) * (row[i] - mean);
+    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
+    for (int64_t i = 0; i < dim; ++i) {
+      const double normed = (row[i] - mean) * inverse * (weight != nullptr ? weight[i] : 1.0f);
+      out[t * dim + i] = static_cast<float>(normed + (bias != nullptr ? bias[i] : 0.0f));
+    }
+  }
 }
 
 void DequantizeRowRef(const MatrixView& w, int64_t row, float* out) {
@@ -113,15 +148,27 @@ void RopeStoreRef(ThreadPool&, const RopeStoreCall& call, const KvLayer& kv) {
   }
 }
 
-void SiluMulRef(ThreadPool&, const float* gate, const float* up, int64_t n, float* out) {
+void ActivateRef(ThreadPool&, Activation f, const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) {
-    const double g = gate[i];
-    out[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * up[i]);
+    const double factor = up != nullptr ? up[i] : 1.0;
+    if (f == Activation::kClampedSwiglu) {
+      const double g = std::fmin(gate[i], 7.0), u = std::fmin(std::fmax(factor, -7.0), 7.0);
+      out[i] = static_cast<float>(g / (1.0 + std::exp(-1.702 * g)) * (u + 1.0));
+    } else {
+      out[i] = static_cast<float>(ActivatedRef(f, gate[i]) * factor);
+    }
   }
 }
 
-void AddToRef(ThreadPool&, float* x, const float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] += y[i];
+void AddToRef(ThreadPool&, float* x, const float* y, float factor, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(static_cast<double>(factor) * y[i] + x[i]);
+}
+
+void ScaleRef(ThreadPool&, float* x, float factor, float softcap, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double scaled = static_cast<double>(x[i]) * factor;
+    x[i] = static_cast<float>(softcap > 0 ? softcap * std::tanh(scaled / softcap) : scaled);
+  }
 }
 
 }  // namespace tactus::compute
