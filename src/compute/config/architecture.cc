@@ -12,10 +12,6 @@ namespace tactus::compute {
 
 namespace {
 
-constexpr std::array<std::string_view, 1> kHfIgnored = {".rotary_emb.inv_freq"};
-constexpr std::array<std::string_view, 1> kGgufIgnored = {
-    "rope_freqs.weight"};  // read as RopeConfig::frequency_factors
-
 template <class Match>
 const Architecture* FindIf(Match match) {
   for (const Architecture* a : Architectures()) {
@@ -36,64 +32,6 @@ std::string Join(Name name) {
 }
 
 }  // namespace
-
-constexpr TensorNames kNoNames{};
-
-constinit const TensorNames kHfTensorNames = [] {
-  TensorNames names = kNoNames.With({
-      {Role::kEmbedding, "model.embed_tokens.weight"},
-      {Role::kLmHead, "lm_head.weight"},
-      {Role::kFinalNorm, "model.norm.weight"},
-      {Role::kAttentionNorm, "model.layers.{}.input_layernorm.weight"},
-      {Role::kFeedForwardNorm, "model.layers.{}.post_attention_layernorm.weight"},
-      {Role::kQNorm, "model.layers.{}.self_attn.q_norm.weight"},
-      {Role::kKNorm, "model.layers.{}.self_attn.k_norm.weight"},
-      {Role::kQ, "model.layers.{}.self_attn.q_proj.weight"},
-      {Role::kK, "model.layers.{}.self_attn.k_proj.weight"},
-      {Role::kV, "model.layers.{}.self_attn.v_proj.weight"},
-      {Role::kO, "model.layers.{}.self_attn.o_proj.weight"},
-      {Role::kQBias, "model.layers.{}.self_attn.q_proj.bias"},
-      {Role::kKBias, "model.layers.{}.self_attn.k_proj.bias"},
-      {Role::kVBias, "model.layers.{}.self_attn.v_proj.bias"},
-      {Role::kOBias, "model.layers.{}.self_attn.o_proj.bias"},
-      {Role::kGate, "model.layers.{}.mlp.gate_proj.weight"},
-      {Role::kUp, "model.layers.{}.mlp.up_proj.weight"},
-      {Role::kDown, "model.layers.{}.mlp.down_proj.weight"},
-      {Role::kGateBias, "model.layers.{}.mlp.gate_proj.bias"},
-      {Role::kUpBias, "model.layers.{}.mlp.up_proj.bias"},
-      {Role::kDownBias, "model.layers.{}.mlp.down_proj.bias"},
-  });
-  names.ignored = kHfIgnored;
-  return names;
-}();
-
-constinit const TensorNames kGgufTensorNames = [] {
-  TensorNames names = kNoNames.With({
-      {Role::kEmbedding, "token_embd.weight"},
-      {Role::kLmHead, "output.weight"},
-      {Role::kFinalNorm, "output_norm.weight"},
-      {Role::kAttentionNorm, "blk.{}.attn_norm.weight"},
-      {Role::kFeedForwardNorm, "blk.{}.ffn_norm.weight"},
-      {Role::kQNorm, "blk.{}.attn_q_norm.weight"},
-      {Role::kKNorm, "blk.{}.attn_k_norm.weight"},
-      {Role::kQ, "blk.{}.attn_q.weight"},
-      {Role::kK, "blk.{}.attn_k.weight"},
-      {Role::kV, "blk.{}.attn_v.weight"},
-      {Role::kO, "blk.{}.attn_output.weight"},
-      {Role::kQBias, "blk.{}.attn_q.bias"},
-      {Role::kKBias, "blk.{}.attn_k.bias"},
-      {Role::kVBias, "blk.{}.attn_v.bias"},
-      {Role::kOBias, "blk.{}.attn_output.bias"},
-      {Role::kGate, "blk.{}.ffn_gate.weight"},
-      {Role::kUp, "blk.{}.ffn_up.weight"},
-      {Role::kDown, "blk.{}.ffn_down.weight"},
-      {Role::kGateBias, "blk.{}.ffn_gate.bias"},
-      {Role::kUpBias, "blk.{}.ffn_up.bias"},
-      {Role::kDownBias, "blk.{}.ffn_down.bias"},
-  });
-  names.ignored = kGgufIgnored;
-  return names;
-}();
 
 std::span<const Architecture* const> Architectures() {
   static constexpr const Architecture* kRows[] = {
@@ -124,39 +62,110 @@ std::string KnownGgufNames() {
   return Join([](const Architecture& a) { return a.gguf_name; });
 }
 
-std::string TensorSource::Name(int64_t layer) const {
-  const size_t at = pattern.find("{}");
-  if (at == std::string_view::npos) return std::string(pattern);
-  std::string name(pattern.substr(0, at));
-  name += std::to_string(layer);
-  name += pattern.substr(at + 2);
-  return name;
-}
-
-Status MakeLayers(const Architecture& architecture, const StatedShape& shape, ModelConfig* config) {
+Status MakeLayers(const Architecture& architecture, FamilyFields& fields, const StatedShape& shape,
+                  ModelConfig* config) {
   TACTUS_RETURN_IF_ERROR(ValidateShape(shape));
-  config->layers = architecture.layers(shape);
-  config->final_norm = RmsNormOf(Role::kFinalNorm, shape.norm_eps);
+  config->final_norm = architecture.rms_norm ? RmsNormOf(Role::kFinalNorm, shape.norm_eps)
+                                             : LayerNormOf(Role::kFinalNorm, shape.norm_eps, Role::kFinalNormBias);
+  config->layers = architecture.layers(fields, shape, config);
+  TACTUS_RETURN_IF_ERROR(fields.status());
   return ValidateConfig(*config);
 }
 
-std::vector<Layer> PreNormLayers(const StatedShape& s) {
+AttentionBlock AttentionOf(const StatedShape& s, size_t layer) {
+  AttentionBlock attention;
+  attention.heads = s.num_heads;
+  attention.kv_heads = s.num_kv_heads;
+  attention.head_dim = s.head_dim;
+  attention.window = s.window[layer];
+  attention.qkv_bias = s.qkv_bias;
+  attention.o_bias = s.o_bias;
+  attention.qk_norm = s.qk_norm ? QkNorm::kHeads : QkNorm::kNone;
+  attention.norm_eps = s.norm_eps;
+  return attention;
+}
+
+GatedFeedForwardBlock GatedOf(const StatedShape& s) {
+  return {s.intermediate_size, s.mlp_bias, s.activation};
+}
+
+FeedForwardBlock PlainOf(const StatedShape& s) {
+  return {s.intermediate_size, s.mlp_bias, s.activation};
+}
+
+std::vector<Layer> PreNormLayers(FamilyFields&, const StatedShape& s, ModelConfig*) {
   std::vector<Layer> layers;
-  for (const int32_t window : s.window) {
-    AttentionBlock attention;
-    attention.heads = s.num_heads;
-    attention.kv_heads = s.num_kv_heads;
-    attention.head_dim = s.head_dim;
-    attention.window = window;
-    attention.qkv_bias = s.qkv_bias;
-    attention.o_bias = s.o_bias;
-    attention.qk_norm = s.qk_norm ? QkNorm::kHeads : QkNorm::kNone;
-    attention.norm_eps = s.norm_eps;
-    layers.push_back(
-        {{RmsNormOf(Role::kAttentionNorm, s.norm_eps), attention},
-         {RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), GatedFeedForwardBlock{s.intermediate_size, s.mlp_bias}}});
+  for (size_t l = 0; l < s.window.size(); ++l) {
+    layers.push_back({{.norm = RmsNormOf(Role::kAttentionNorm, s.norm_eps), .block = AttentionOf(s, l)},
+                      {.norm = RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), .block = GatedOf(s)}});
   }
   return layers;
+}
+
+std::vector<Layer> PrePostNormLayers(const StatedShape& s) {
+  std::vector<Layer> layers = PostNormLayers(s);
+  for (Layer& layer : layers) {
+    layer[0].norm = RmsNormOf(Role::kAttentionNorm, s.norm_eps);
+    layer[1].norm = RmsNormOf(Role::kFeedForwardNorm, s.norm_eps);
+  }
+  return layers;
+}
+
+std::vector<Layer> PostNormLayers(const StatedShape& s) {
+  std::vector<Layer> layers;
+  for (size_t l = 0; l < s.window.size(); ++l) {
+    layers.push_back({{.block = AttentionOf(s, l), .post = RmsNormOf(Role::kAttentionPostNorm, s.norm_eps)},
+                      {.block = GatedOf(s), .post = RmsNormOf(Role::kFeedForwardPostNorm, s.norm_eps)}});
+  }
+  return layers;
+}
+
+std::vector<Layer> LayerNormLayers(const StatedShape& s, const Block& feed_forward, LayerNormOptions options) {
+  const NormSpec first =
+      LayerNormOf(Role::kAttentionNorm, s.norm_eps, options.bias ? Role::kAttentionNormBias : Role::kNone);
+  const NormSpec second = options.one_norm ? first
+                                           : LayerNormOf(Role::kFeedForwardNorm, s.norm_eps,
+                                                         options.bias ? Role::kFeedForwardNormBias : Role::kNone);
+  std::vector<Layer> layers;
+  for (size_t l = 0; l < s.window.size(); ++l) {
+    layers.push_back({{.norm = first, .block = AttentionOf(s, l)},
+                      {.norm = second, .block = feed_forward, .parallel = options.parallel}});
+  }
+  return layers;
+}
+
+std::optional<Activation> FindActivation(std::string_view name) {
+  static constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+      {"gelu", Activation::kGeluErf},       {"gelu_python", Activation::kGeluErf},
+      {"gelu_new", Activation::kGeluTanh},  {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh}, {"gelu_accurate", Activation::kGeluTanh},
+      {"relu", Activation::kRelu},          {"relu2", Activation::kRelu2},
+  };
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return std::nullopt;
+}
+
+void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vector<Layer>* layers) {
+  constexpr FieldKey kTypes{"layer_types"};
+  const std::vector<std::string> types = fields.Texts(kTypes);
+  if (!types.empty() && types.size() != layers->size()) {
+    fields.Refuse(kTypes,
+                  "has " + std::to_string(types.size()) + " entries for " + std::to_string(layers->size()) + " layers");
+    return;
+  }
+  for (size_t l = 0; l < layers->size(); ++l) {
+    const bool sliding =
+        types.empty() ? period > 0 && static_cast<int64_t>(l + 1) % period != 0 : types[l] == "sliding_attention";
+    if (!types.empty() && !sliding && types[l] != "full_attention") {
+      fields.Refuse(kTypes, "holds '" + types[l] + "', which is not supported");
+    }
+    for (LayerBlock& b : (*layers)[l]) {
+      if (auto* attention = std::get_if<AttentionBlock>(&b.block)) attention->window = sliding ? window : 0;
+    }
+  }
 }
 
 }  // namespace tactus::compute

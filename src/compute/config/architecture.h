@@ -1,6 +1,6 @@
-// One architecture of the Llama family as data: the spelling of its files and its defaults. The two readers
-// (hf_config.cc, gguf_config.cc) and the weight builder are generic over it. A new architecture is one file under arch/
-// and one row in architectures.def.
+// One architecture as data: the spelling of its files, its defaults, and how its layers are made of blocks. The two
+// readers (hf_config.cc, gguf_config.cc) and the weight builder are generic over it. A new architecture is one file
+// under arch/ and one row in architectures.def.
 //
 // Immutable, static storage: any thread.
 #pragma once
@@ -15,6 +15,8 @@
 
 #include "compute/config/blocks.h"
 #include "compute/config/config.h"
+#include "compute/config/family_fields.h"
+#include "compute/config/tensor_names.h"
 
 namespace tactus::compute {
 
@@ -33,45 +35,47 @@ struct HfDefaults {
   int64_t sliding_window = 0;
   int64_t bos_id = -1;
   int64_t eos_id = -1;
+  bool tied = false;         // the output matrix is the embedding
+  int64_t inner_factor = 0;  // > 0: intermediate_size over hidden_size; 0: required
 };
 
-// Where a file has a tensor.
-struct TensorSource {
-  enum Form : uint8_t {
-    kWhole,
-    kFused,         // rows of a larger tensor, whose parts follow one another
-    kFusedInHeads,  // rows of each of its KV heads' groups (GPT-NeoX, BLOOM, Falcon)
-    kTransposed,    // [cols, rows] (GPT-2)
-    kFusedTransposed,
-    kMinusOne,  // a vector; the file has w - 1 (Gemma's norms)
-  };
-  std::string_view pattern;  // "{}" is the layer number; empty: this spelling has no such tensor
-  Form form = kWhole;
-
-  constexpr TensorSource() = default;
-  constexpr TensorSource(const char* name, Form how = kWhole) : pattern(name), form(how) {}
-  std::string Name(int64_t layer) const;
+// The keys of config.json under which a family states its shape.
+struct HfKeys {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* kv_heads = "num_key_value_heads";
+  const char* inner = "intermediate_size";  // absent: four times the hidden size, if the family's default says so
+  const char* max_position = "max_position_embeddings";
+  const char* norm_eps = "rms_norm_eps";
+  const char* activation = "hidden_act";
 };
 
-// Tensors by role.
-struct TensorNames {
-  std::array<TensorSource, kMatrixRoles + kVectorRoles> sources;
-  std::span<const std::string_view> ignored;  // suffixes of recomputed tables, which hold no weights
-
-  constexpr const TensorSource& Of(Role role) const { return sources[static_cast<size_t>(role)]; }
-  std::string Name(Role role, int64_t layer = 0) const { return Of(role).Name(layer); }
-  // The same but for these.
-  constexpr TensorNames With(std::initializer_list<std::pair<Role, TensorSource>> others) const {
-    TensorNames names = *this;
-    for (const auto& [role, source] : others) names.sources[static_cast<size_t>(role)] = source;
-    return names;
-  }
-};
-extern const TensorNames kHfTensorNames;  // the names of transformers' Llama, shared by its descendants
-extern const TensorNames kGgufTensorNames;
+// A family's layers. May change `config` beside them: norms and scales of the embedding and of the output, positions.
+// Refuses in `fields` what it does not support.
+using LayerMaker = std::vector<Layer> (*)(FamilyFields& fields, const StatedShape& shape, ModelConfig* config);
 
 // Attention and a gated feed-forward block, an RMSNorm before each: Llama and its descendants.
-std::vector<Layer> PreNormLayers(const StatedShape& shape);
+std::vector<Layer> PreNormLayers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config);
+// As PreNormLayers with norms after the blocks too (Gemma 2), or only after them (OLMo 2).
+std::vector<Layer> PrePostNormLayers(const StatedShape& shape);
+std::vector<Layer> PostNormLayers(const StatedShape& shape);
+// Attention and `feed_forward`, a LayerNorm before each. `parallel`: both read the same stream; `one_norm`: through the
+// first one's norm.
+struct LayerNormOptions {
+  bool bias = true;  // of the norms
+  bool parallel = false;
+  bool one_norm = false;
+};
+std::vector<Layer> LayerNormLayers(const StatedShape& shape, const Block& feed_forward, LayerNormOptions options = {});
+// The attention of a layer and its feed-forward block as `shape` states them.
+AttentionBlock AttentionOf(const StatedShape& shape, size_t layer);
+GatedFeedForwardBlock GatedOf(const StatedShape& shape);
+FeedForwardBlock PlainOf(const StatedShape& shape);
+// "silu", "gelu", "gelu_pytorch_tanh" ... as transformers names them; nullopt: not built.
+std::optional<Activation> FindActivation(std::string_view name);
+// Windows by `layer_types`, or by a pattern: every `period`-th layer sees all positions.
+void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vector<Layer>* layers);
 
 struct Architecture {
   std::string_view name;           // equals the row's name
@@ -83,15 +87,21 @@ struct Architecture {
   bool qkv_bias = false;            // always present
   bool attention_bias_key = false;  // config.json may ask for biases on q, k, v and o
   bool mlp_bias_key = false;
+  const char* qkv_bias_key = nullptr;  // config.json may ask for biases on q, k and v alone
   bool qk_norm = false;
-  std::vector<Layer> (*layers)(const StatedShape& shape) = PreNormLayers;
-  bool gguf_interleaved_rope = false;  // GGUF holds q and k rows permuted for pairs (2i, 2i + 1)
+  LayerMaker layers = PreNormLayers;
+  HfKeys hf_keys;
+  Activation activation = Activation::kSilu;  // where a file states none
+  double hf_norm_eps = 1e-6;                  // transformers' default
+  bool rms_norm = true;                       // else LayerNorm: its epsilon has another key in GGUF files
+  bool gguf_interleaved_rope = false;         // GGUF holds q and k rows permuted for pairs (2i, 2i + 1)
   const TensorNames* hf_names = &kHfTensorNames;
   const TensorNames* gguf_names = &kGgufTensorNames;
 };
 
 // Fills config->layers and the final norm from `shape`, and validates the whole.
-Status MakeLayers(const Architecture& architecture, const StatedShape& shape, ModelConfig* config);
+Status MakeLayers(const Architecture& architecture, FamilyFields& fields, const StatedShape& shape,
+                  ModelConfig* config);
 
 // All rows, in the order of architectures.def.
 std::span<const Architecture* const> Architectures();

@@ -107,7 +107,10 @@ Status CheckRope(const RopeConfig& r) {
 std::vector<ModelTensor> ModelConfig::Tensors() const {
   const TensorDecl table{Role::kEmbedding, vocab_size, hidden_size, false, Split::kRows};
   std::vector<ModelTensor> tensors{{table}};
-  if (learned_positions > 0) tensors.push_back({{Role::kPositions, learned_positions, hidden_size}});
+  if (learned_positions > 0) {
+    tensors.push_back({{Role::kPositions, learned_positions, hidden_size}});
+    tensors.back().fused = {first_position, first_position + learned_positions, 1};
+  }
   for (const TensorDecl& tensor : NormTensors(embedding_norm, hidden_size)) tensors.push_back({tensor});
   for (int64_t l = 0; l < num_layers(); ++l) {
     for (const LayerBlock& block : layers[static_cast<size_t>(l)]) {
@@ -170,6 +173,11 @@ Status ValidateConfig(const ModelConfig& c) {
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.post));
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
+  }
+  if (c.learned_positions > 0 && c.max_position > c.learned_positions) {
+    return InvalidArgument("max_position is " + std::to_string(c.max_position) + ", but there are only " +
+                               std::to_string(c.learned_positions) + " learned positions",
+                           "max_position_embeddings");
   }
   for (const NormSpec* norm : {&c.embedding_norm, &c.final_norm}) TACTUS_RETURN_IF_ERROR(CheckNorm(*norm));
   if (c.local_rope.has_value()) TACTUS_RETURN_IF_ERROR(CheckRope(*c.local_rope));

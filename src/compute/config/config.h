@@ -42,6 +42,7 @@ struct StatedShape {
   int64_t head_dim = 0;
   int64_t intermediate_size = 0;
   float norm_eps = 1e-5f;
+  Activation activation = Activation::kSilu;
   bool qkv_bias = false;  // Qwen2
   bool o_bias = false;    // attention_bias of Llama configs
   bool mlp_bias = false;

@@ -1,6 +1,7 @@
 #include "compute/config/hf_config.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -31,23 +32,22 @@ Result<const Architecture*> ReadArchitecture(JsonFields& json) {
 
 // Reads both spellings: "rope_theta" beside "rope_scaling": {"type" | "rope_type", ...}, and one "rope_parameters"
 // object with all of it.
-Status ReadRope(JsonFields& json, ModelConfig* c) {
+Status ReadRope(JsonFields& json, int64_t head_dim, ModelConfig* c) {
   RopeConfig& rope = c->rope;
   rope.theta = static_cast<float>(json.Float("rope_theta").value_or(10000.0));
-  if (json.Float("partial_rotary_factor").value_or(1.0) != 1.0) {
-    return Unimplemented(json.path() + ": 'partial_rotary_factor' other than 1 is not supported");
-  }
+  const auto partial = [&](JsonFields& from) { return from.Float("partial_rotary_factor"); };
+  double rotated = partial(json).value_or(1.0);  // of a head
   const bool newer = json.Has("rope_parameters");
   const char* key = newer ? "rope_parameters" : "rope_scaling";
   const SortedJson* object = json.Object(key);
   TACTUS_RETURN_IF_ERROR(json.status());
+  rope.rotary_dim = rotated == 1.0 ? 0 : static_cast<int32_t>(static_cast<double>(head_dim) * rotated);
   if (object == nullptr) return Status();
 
   JsonFields fields(*object, json.path(), std::string(key) + ".");
   rope.theta = static_cast<float>(fields.Float("rope_theta").value_or(rope.theta));
-  if (fields.Float("partial_rotary_factor").value_or(1.0) != 1.0) {
-    return Unimplemented(json.path() + ": '" + key + ".partial_rotary_factor' other than 1 is not supported");
-  }
+  rotated = partial(fields).value_or(rotated);
+  rope.rotary_dim = rotated == 1.0 ? 0 : static_cast<int32_t>(static_cast<double>(head_dim) * rotated);
   const std::string type = fields.Has("rope_type") ? fields.String("rope_type").value_or("default")
                                                    : fields.String("type").value_or(newer ? "default" : "");
   TACTUS_RETURN_IF_ERROR(fields.status());
@@ -128,10 +128,6 @@ void AddTokenIds(JsonFields& json, const char* key, std::vector<int64_t> ids, Mo
 }
 
 Status RefuseUnsupported(JsonFields& json) {
-  const std::string act = json.String("hidden_act").value_or("silu");
-  if (act != "silu" && act != "swish") {
-    return Unimplemented(json.path() + ": 'hidden_act' is '" + Printable(act) + "'; supported is silu");
-  }
   if (const SortedJson* quantization = json.Object("quantization_config")) {
     JsonFields fields(*quantization, json.path());
     return Unimplemented(json.path() + ": weights quantised by '" +
@@ -140,6 +136,65 @@ Status RefuseUnsupported(JsonFields& json) {
   }
   return json.status();
 }
+
+Status ReadActivation(JsonFields& json, const Architecture& a, StatedShape* s) {
+  s->activation = a.activation;
+  const std::optional<std::string> name = json.String(a.hf_keys.activation);
+  if (!name.has_value()) return json.status();
+  const std::optional<Activation> found = FindActivation(*name);
+  if (!found.has_value()) {
+    return Unimplemented(json.path() + ": '" + a.hf_keys.activation + "' is '" + Printable(*name) +
+                         "'; supported are silu, gelu, gelu_new, gelu_pytorch_tanh, relu and relu2");
+  }
+  s->activation = *found;
+  return Status();
+}
+
+class JsonFamilyFields final : public FamilyFields {
+ public:
+  JsonFamilyFields(const SortedJson& object, const std::string& path) : json_(object, path) {}
+
+  bool gguf() const override { return false; }
+  std::optional<double> Number(FieldKey key) override {
+    return Read(key, [](JsonFields& f, const char* k) { return f.Float(k); });
+  }
+  std::optional<bool> Flag(FieldKey key) override {
+    return Read(key, [](JsonFields& f, const char* k) { return f.Bool(k); });
+  }
+  std::optional<std::string> Text(FieldKey key) override {
+    return Read(key, [](JsonFields& f, const char* k) { return f.String(k); });
+  }
+  std::vector<double> Numbers(FieldKey key) override {
+    std::vector<double> numbers;
+    if (key.hf == nullptr) return numbers;
+    for (const int64_t n : json_.IntOrInts(key.hf)) numbers.push_back(static_cast<double>(n));
+    return numbers;
+  }
+  std::vector<std::string> Texts(FieldKey key) override {
+    return key.hf == nullptr ? std::vector<std::string>() : json_.Strings(key.hf);
+  }
+  void Refuse(FieldKey key, const std::string& what) override { json_.Fail(key.hf != nullptr ? key.hf : "", what); }
+  const Status& status() const override { return json_.status(); }
+
+ private:
+  // "a.b": key b of object a.
+  template <class Get>
+  std::invoke_result_t<Get, JsonFields&, const char*> Read(FieldKey key, Get get) {
+    if (key.hf == nullptr) return std::nullopt;
+    const std::string_view name = key.hf;
+    const size_t dot = name.find('.');
+    if (dot == std::string_view::npos) return get(json_, key.hf);
+    const std::string outer(name.substr(0, dot));
+    const SortedJson* const inner = json_.Object(outer.c_str());
+    if (inner == nullptr) return std::nullopt;
+    JsonFields fields(*inner, json_.path(), outer + ".");
+    auto value = get(fields, key.hf + dot + 1);
+    if (!fields.status().ok()) json_.Fail(key.hf, "has the wrong type");
+    return value;
+  }
+
+  JsonFields json_;
+};
 
 DType ReadWeightDType(JsonFields& json) {
   const std::string name =
@@ -161,32 +216,36 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   ModelConfig c;
   c.architecture = a->name;
   c.name = Printable(json.String("_name_or_path").value_or(""));
-  c.hidden_size = json.RequiredInt("hidden_size");
+  const HfKeys& keys = a->hf_keys;
+  c.hidden_size = json.RequiredInt(keys.hidden);
   StatedShape s;
-  s.num_layers = json.RequiredInt("num_hidden_layers");
-  s.num_heads = json.RequiredInt("num_attention_heads");
-  s.intermediate_size = json.RequiredInt("intermediate_size");
+  s.num_layers = json.RequiredInt(keys.layers);
+  s.num_heads = json.RequiredInt(keys.heads);
+  s.intermediate_size = defaults.inner_factor > 0 ? json.Int(keys.inner).value_or(defaults.inner_factor * c.hidden_size)
+                                                  : json.RequiredInt(keys.inner);
   c.vocab_size = json.RequiredInt("vocab_size");
-  const bool kv_silent = !json.HasKey("num_key_value_heads") && defaults.num_kv_heads > 0;
-  s.num_kv_heads = json.Int("num_key_value_heads").value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
+  const bool kv_silent = !json.HasKey(keys.kv_heads) && defaults.num_kv_heads > 0;
+  s.num_kv_heads = json.Int(keys.kv_heads).value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
   const int64_t derived = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
   s.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
-  c.max_position = json.Int("max_position_embeddings").value_or(defaults.max_position);
-  s.norm_eps = static_cast<float>(json.Float("rms_norm_eps").value_or(1e-6));
-  c.tie_embeddings = json.Bool("tie_word_embeddings").value_or(false);
+  c.max_position = json.Int(keys.max_position).value_or(defaults.max_position);
+  s.norm_eps = static_cast<float>(json.Float(keys.norm_eps).value_or(a->hf_norm_eps));
+  c.tie_embeddings = json.Bool("tie_word_embeddings").value_or(defaults.tied);
   s.qk_norm = a->qk_norm;
   const bool attention_bias = a->attention_bias_key && json.Bool("attention_bias").value_or(false);
-  s.qkv_bias = a->qkv_bias || attention_bias;
+  const bool asked = a->qkv_bias_key != nullptr && json.Bool(a->qkv_bias_key).value_or(false);
+  s.qkv_bias = a->qkv_bias || attention_bias || asked;
   s.o_bias = attention_bias;
   s.mlp_bias = a->mlp_bias_key && json.Bool("mlp_bias").value_or(false);
   c.weight_dtype = ReadWeightDType(json);
+  TACTUS_RETURN_IF_ERROR(ReadActivation(json, *a, &s));
   TACTUS_RETURN_IF_ERROR(json.status());
   if (!json.Has("head_dim") && defaults.head_dim <= 0 && s.num_heads > 0 && c.hidden_size % s.num_heads != 0) {
     return DataLoss(path + ": hidden_size " + std::to_string(c.hidden_size) +
                     " is not a multiple of num_attention_heads " + std::to_string(s.num_heads) +
                     ", and there is no head_dim");
   }
-  TACTUS_RETURN_IF_ERROR(ReadRope(json, &c));
+  TACTUS_RETURN_IF_ERROR(ReadRope(json, s.head_dim, &c));
   TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &s));
 
   std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
@@ -204,7 +263,8 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   }
   c.bos_id = bos_id < c.vocab_size ? static_cast<TokenId>(bos_id) : -1;
   TACTUS_RETURN_IF_ERROR(json.status());
-  const Status valid = MakeLayers(*a, s, &c);
+  JsonFamilyFields fields(*object, path);
+  const Status valid = MakeLayers(*a, fields, s, &c);
   if (!valid.ok()) return Status(valid.code(), path + ": " + valid.message(), valid.param());
   return c;
 }

@@ -42,8 +42,13 @@ Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text,
 }
 
 const SortedJson* JsonFields::Find(const char* key) const {
-  const auto it = object_.find(key);
-  return it == object_.end() || it->is_null() ? nullptr : &*it;
+  for (std::string_view rest = key; !rest.empty();) {
+    const size_t end = std::min(rest.find('|'), rest.size());
+    const auto it = object_.find(std::string(rest.substr(0, end)));
+    if (it != object_.end() && !it->is_null()) return &*it;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return nullptr;
 }
 
 bool JsonFields::Has(const char* key) const {

@@ -20,7 +20,8 @@ Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text,
 
 class JsonFields {
  public:
-  // `object` must outlive this. `path` and `prefix` ("rope_scaling.") are for messages.
+  // A key "a|b" is a, or b where a is absent. `object` must outlive this. `path` and `prefix` ("rope_scaling.") are for
+  // messages.
   JsonFields(const SortedJson& object, std::string path, std::string prefix = {})
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 

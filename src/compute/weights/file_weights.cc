@@ -169,8 +169,21 @@ class FileSource final : public WeightSource {
     }
   }
 
+  // The name under which the file has the tensor; the usual one if it has none.
+  std::string StoredName(const TensorRequest& request) const {
+    for (const std::string& name : {request.name, request.alternative}) {
+      if (name.empty()) continue;
+      if (tensors_.Find(name) != nullptr) return name;
+      if (!names_.optional_prefix.empty() && std::string_view(name).starts_with(names_.optional_prefix)) {
+        std::string bare = name.substr(names_.optional_prefix.size());
+        if (tensors_.Find(bare) != nullptr) return bare;
+      }
+    }
+    return request.name;
+  }
+
   Result<const TensorEntry*> Take(const TensorRequest& request) {
-    const std::string& name = request.name;
+    const std::string name = StoredName(request);
     const int64_t rows = request.FileRows(), cols = request.tensor.cols;
     const std::vector<int64_t> shape = !IsMatrix(request.tensor.role) ? std::vector<int64_t>{rows}
                                        : request.transposed()         ? std::vector<int64_t>{cols, rows}

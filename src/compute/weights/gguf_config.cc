@@ -45,11 +45,6 @@ Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::st
                          std::to_string(*fields.Int(prefix + "expert_count")) +
                          "; mixtures of experts are not supported");
   }
-  for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"}) {
-    if (fields.Float(prefix + key).value_or(1.0) != 1.0) {
-      return Unimplemented(file.path + ": metadata '" + prefix + key + "' is not supported");
-    }
-  }
   return fields.status();
 }
 
@@ -58,10 +53,11 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   RopeConfig& rope = config->rope;
   rope.theta = static_cast<float>(fields.Float(prefix + "rope.freq_base").value_or(10000.0));
   const int64_t rotary = fields.Int(prefix + "rope.dimension_count").value_or(head_dim);
-  if (rotary != head_dim) {
-    return Unimplemented(file.path + ": " + prefix + "rope.dimension_count is " + std::to_string(rotary) +
-                         ", head_dim is " + std::to_string(head_dim) + "; partial rotation is not supported");
+  if (rotary < 2 || rotary > head_dim || rotary % 2 != 0) {
+    return DataLoss(file.path + ": " + prefix + "rope.dimension_count is " + std::to_string(rotary) +
+                    "; possible are even numbers up to head_dim, " + std::to_string(head_dim));
   }
+  rope.rotary_dim = rotary == head_dim ? 0 : static_cast<int32_t>(rotary);
   const double factor =
       fields.Float(prefix + "rope.scaling.factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
   const std::string type = fields.String(prefix + "rope.scaling.type").value_or(factor != 1.0 ? "linear" : "none");
@@ -77,9 +73,9 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   const auto freqs = file.tensors.find("rope_freqs.weight");
   if (freqs == file.tensors.end()) return Status();
   const TensorEntry& t = freqs->second;
-  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != head_dim / 2) {
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != rotary / 2) {
     return DataLoss(file.path + ": tensor 'rope_freqs.weight' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
-                    ", expected f32 [" + std::to_string(head_dim / 2) + "] (half of head_dim)");
+                    ", expected f32 [" + std::to_string(rotary / 2) + "] (half of the dimensions that turn)");
   }
   rope.frequency_factors.resize(static_cast<size_t>(t.shape[0]));
   std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
@@ -91,6 +87,39 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   }
   return Status();
 }
+
+class GgufFamilyFields final : public FamilyFields {
+ public:
+  GgufFamilyFields(const GgufFile& file, std::string prefix) : fields_(file), prefix_(std::move(prefix)) {}
+
+  bool gguf() const override { return true; }
+  std::optional<double> Number(FieldKey key) override {
+    if (key.gguf == nullptr) return std::nullopt;
+    return fields_.Float(prefix_ + key.gguf);
+  }
+  std::optional<bool> Flag(FieldKey key) override {
+    if (key.gguf == nullptr) return std::nullopt;
+    return fields_.Bool(prefix_ + key.gguf);
+  }
+  std::optional<std::string> Text(FieldKey key) override {
+    if (key.gguf == nullptr) return std::nullopt;
+    return fields_.String(prefix_ + key.gguf);
+  }
+  std::vector<double> Numbers(FieldKey key) override {
+    return key.gguf == nullptr ? std::vector<double>() : fields_.Numbers(prefix_ + key.gguf);
+  }
+  std::vector<std::string> Texts(FieldKey key) override {
+    return key.gguf == nullptr ? std::vector<std::string>() : fields_.Strings(prefix_ + key.gguf);
+  }
+  void Refuse(FieldKey key, const std::string& what) override {
+    fields_.Fail(key.gguf != nullptr ? prefix_ + key.gguf : "", what);
+  }
+  const Status& status() const override { return fields_.status(); }
+
+ private:
+  GgufFields fields_;
+  const std::string prefix_;
+};
 
 void AddStopId(GgufFields& fields, const char* key, ModelConfig* config) {
   constexpr int64_t kNone = 0xFFFFFFFF;  // written by some files for "none"
@@ -189,7 +218,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   if (!fields.Has(prefix + "attention.head_count")) fields.Fail(prefix + "attention.head_count", "is missing");
   s.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
   s.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(s.num_heads);
-  const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
+  const std::string epsilon =
+      prefix + (architecture->rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon");
   if (!fields.Has(epsilon)) fields.Fail(epsilon, "is missing");
   s.norm_eps = static_cast<float>(fields.Float(epsilon).value_or(0));
   const int64_t derived_head_dim = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
@@ -215,8 +245,9 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   c.tie_embeddings = !file.tensors.contains(names.Name(Role::kLmHead));
   s.qkv_bias = architecture->qkv_bias || FirstLayerHas(file, names, Role::kQBias);
   s.o_bias = FirstLayerHas(file, names, Role::kOBias);
-  s.mlp_bias = FirstLayerHas(file, names, Role::kGateBias);
+  s.mlp_bias = FirstLayerHas(file, names, Role::kUpBias);
   s.qk_norm = architecture->qk_norm;
+  s.activation = architecture->activation;
   c.weight_dtype = BulkDType(file);
   c.rope.interleaved = architecture->gguf_interleaved_rope;
   const int64_t window = fields.Int(prefix + "attention.sliding_window").value_or(0);
@@ -235,7 +266,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
     s.window.assign(static_cast<size_t>(s.num_layers), static_cast<int32_t>(window));
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
-  const Status valid = MakeLayers(*architecture, s, &c);
+  GgufFamilyFields family(file, prefix);
+  const Status valid = MakeLayers(*architecture, family, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   return c;
 }

@@ -8,7 +8,8 @@ namespace {
 
 TensorRequest RequestOf(const TensorNames& names, const ModelTensor& tensor) {
   const TensorSource& source = names.Of(tensor.role);
-  TensorRequest request{tensor, source.Name(tensor.layer), {}, source.form};
+  TensorRequest request{
+      tensor, source.Name(tensor.layer), TensorSource::NameOf(source.alternative, tensor.layer), {}, source.form};
   request.id = request.name;
   if (request.fused()) request.id += "#" + std::to_string(static_cast<int>(tensor.role));
   return request;

@@ -15,8 +15,9 @@ namespace tactus::compute {
 // A tensor of a model, and where its files have it.
 struct TensorRequest {
   ModelTensor tensor;
-  std::string name;  // of the tensor in the file
-  std::string id;    // unique: the name, with the role's number where several requests share a tensor
+  std::string name;         // of the tensor in the file
+  std::string alternative;  // its name in other models of the family; empty: none
+  std::string id;           // unique: the name, with the role's number where several requests share a tensor
   TensorSource::Form form = TensorSource::kWhole;
 
   bool fused() const;       // rows of a larger tensor

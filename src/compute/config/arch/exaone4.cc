@@ -1,0 +1,34 @@
+// EXAONE 4: norms after the blocks alone and of q and k; in hybrid models three layers with a window and rotary
+// positions for each layer with neither.
+#include "compute/config/architecture.h"
+
+namespace tactus::compute::arch {
+namespace {
+
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
+  std::vector<Layer> layers = PostNormLayers(shape);
+  const auto window = static_cast<int32_t>(fields.NumberOr({"sliding_window", "attention.sliding_window"}, 0.0));
+  const std::optional<double> stated = fields.gguf() ? std::optional(4.0) : fields.Number({"sliding_window_pattern"});
+  SetWindows(fields, window, window > 0 ? static_cast<int64_t>(stated.value_or(4.0)) : 0, &layers);
+  for (Layer& layer : layers) {
+    auto& attention = std::get<AttentionBlock>(layer[0].block);
+    if (window > 0 && attention.window == 0) attention.rope = RopeChoice::kNone;
+  }
+  return layers;
+}
+
+}  // namespace
+
+extern constinit const Architecture exaone4 = {
+    .name = "exaone4",
+    .hf_class = "Exaone4ForCausalLM",
+    .hf_model_type = "exaone4",
+    .gguf_name = "exaone4",
+    .hf_defaults = {.num_kv_heads = 32, .max_position = 2048, .bos_id = 0, .eos_id = 2},
+    .qk_norm = true,
+    .layers = Layers,
+    .hf_norm_eps = 1e-5,
+    .hf_names = &kPostNormHfNames,
+};
+
+}  // namespace tactus::compute::arch

@@ -1,0 +1,67 @@
+// Gemma 3, its text: Gemma 2 without soft caps, with norms of q and k, and five layers with a window and a base of
+// their own for each layer without.
+#include "compute/config/architecture.h"
+
+#include <cmath>
+
+namespace tactus::compute::arch {
+namespace {
+
+constexpr TensorSource::Form kMinusOne = TensorSource::kMinusOne;
+constexpr TensorNames kHfNames = kHfTensorNames.With({
+    {Role::kFinalNorm, {"model.norm.weight", kMinusOne}},
+    {Role::kAttentionNorm, {"model.layers.{}.input_layernorm.weight", kMinusOne}},
+    {Role::kAttentionPostNorm, {"model.layers.{}.post_attention_layernorm.weight", kMinusOne}},
+    {Role::kQNorm, {"model.layers.{}.self_attn.q_norm.weight", kMinusOne}},
+    {Role::kKNorm, {"model.layers.{}.self_attn.k_norm.weight", kMinusOne}},
+    {Role::kFeedForwardNorm, {"model.layers.{}.pre_feedforward_layernorm.weight", kMinusOne}},
+    {Role::kFeedForwardPostNorm, {"model.layers.{}.post_feedforward_layernorm.weight", kMinusOne}},
+});
+
+// The newer form of config.json states the bases by the layers' type.
+double Base(FamilyFields& fields, FieldKey newer, FieldKey older, double fallback) {
+  const std::optional<double> base = fields.Number(newer);
+  return base.has_value() ? *base : fields.Number(older).value_or(fallback);
+}
+
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
+  config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
+  config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
+  config->rope.theta = static_cast<float>(
+      Base(fields, {"rope_parameters.full_attention.rope_theta"}, {"rope_theta", "rope.freq_base"}, 1e6));
+  config->local_rope.emplace();
+  config->local_rope->theta = static_cast<float>(Base(fields, {"rope_parameters.sliding_attention.rope_theta"},
+                                                      {"rope_local_base_freq", "rope.freq_base_swa"}, 1e4));
+  const double squared = fields.gguf() && shape.num_layers == 62
+                             ? static_cast<double>(config->hidden_size / shape.num_heads)  // 27B
+                         : fields.gguf() ? static_cast<double>(shape.head_dim)
+                                         : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
+  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);
+  const double period = fields.Number({"sliding_window_pattern", "attention.sliding_window_pattern"}).value_or(6.0);
+  std::vector<Layer> layers = PrePostNormLayers(shape);
+  SetWindows(fields, static_cast<int32_t>(window), static_cast<int64_t>(period), &layers);
+  for (Layer& layer : layers) {
+    auto& attention = std::get<AttentionBlock>(layer[0].block);
+    attention.qk_norm = QkNorm::kHeads;
+    attention.scale = static_cast<float>(1.0 / std::sqrt(squared));
+    attention.rope = attention.window > 0 ? RopeChoice::kLocal : RopeChoice::kMain;
+  }
+  return layers;
+}
+
+}  // namespace
+
+extern constinit const Architecture gemma3_text = {
+    .name = "gemma3_text",
+    .hf_class = "Gemma3ForCausalLM",
+    .hf_model_type = "gemma3_text",
+    .gguf_name = "gemma3",
+    .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
+    .attention_bias_key = true,
+    .layers = Layers,
+    .hf_keys = {.activation = "hidden_activation"},
+    .activation = Activation::kGeluTanh,
+    .hf_names = &kHfNames,
+};
+
+}  // namespace tactus::compute::arch

@@ -1,0 +1,27 @@
+// OLMo 2: no norm before a block but one after it, and norms of q and k over all heads together.
+#include "compute/config/architecture.h"
+
+namespace tactus::compute::arch {
+namespace {
+
+std::vector<Layer> Layers(FamilyFields&, const StatedShape& shape, ModelConfig*) {
+  std::vector<Layer> layers = PostNormLayers(shape);
+  for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
+  return layers;
+}
+
+}  // namespace
+
+extern constinit const Architecture olmo2 = {
+    .name = "olmo2",
+    .hf_class = "Olmo2ForCausalLM",
+    .hf_model_type = "olmo2",
+    .gguf_name = "olmo2",
+    .hf_defaults = {.max_position = 2048, .eos_id = 50279},
+    .attention_bias_key = true,
+    .layers = Layers,
+    .hf_norm_eps = 1e-5,
+    .hf_names = &kPostNormHfNames,
+};
+
+}  // namespace tactus::compute::arch

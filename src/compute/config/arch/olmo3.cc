@@ -1,0 +1,27 @@
+// OLMo 3: OLMo 2 with a window in three of four layers. Its GGUF files name the architecture "olmo2".
+#include "compute/config/architecture.h"
+
+namespace tactus::compute::arch {
+namespace {
+
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
+  std::vector<Layer> layers = PostNormLayers(shape);
+  for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
+  SetWindows(fields, static_cast<int32_t>(fields.NumberOr({"sliding_window"}, 4096.0)), 4, &layers);
+  return layers;
+}
+
+}  // namespace
+
+extern constinit const Architecture olmo3 = {
+    .name = "olmo3",
+    .hf_class = "Olmo3ForCausalLM",
+    .hf_model_type = "olmo3",
+    .hf_defaults = {.max_position = 2048, .eos_id = 50279},
+    .attention_bias_key = true,
+    .layers = Layers,
+    .hf_norm_eps = 1e-5,
+    .hf_names = &kPostNormHfNames,
+};
+
+}  // namespace tactus::compute::arch

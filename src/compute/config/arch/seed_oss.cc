@@ -1,0 +1,28 @@
+// Seed-OSS: Llama with biases on q, k and v and, where the file says so, on the output.
+#include "compute/config/architecture.h"
+
+namespace tactus::compute::arch {
+namespace {
+
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, ModelConfig* config) {
+  StatedShape shape = stated;
+  if (!fields.gguf()) {
+    shape.qkv_bias = fields.FlagOr({"attention_bias"}, true);
+    shape.o_bias = fields.FlagOr({"attention_out_bias"}, false);
+  }
+  return PreNormLayers(fields, shape, config);
+}
+
+}  // namespace
+
+extern constinit const Architecture seed_oss = {
+    .name = "seed_oss",
+    .hf_class = "SeedOssForCausalLM",
+    .hf_model_type = "seed_oss",
+    .gguf_name = "seed_oss",
+    .hf_defaults = {.num_kv_heads = 8, .head_dim = 128, .max_position = 524288},
+    .mlp_bias_key = true,
+    .layers = Layers,
+};
+
+}  // namespace tactus::compute::arch

@@ -1,0 +1,39 @@
+// A family's settings under both spellings: config.json of Hugging Face and the metadata of a GGUF file. One interface
+// over the two readers, so that a family states each setting once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tactus/status.h"
+
+namespace tactus::compute {
+
+// The names of a setting; null: not stated in this spelling.
+struct FieldKey {
+  const char* hf = nullptr;    // "a.b" is a key of an object
+  const char* gguf = nullptr;  // without the architecture's prefix
+};
+
+class FamilyFields {
+ public:
+  virtual ~FamilyFields() = default;
+  virtual bool gguf() const = 0;
+  // nullopt: absent. The first wrong type is kept in status(); later reads return what they find.
+  virtual std::optional<double> Number(FieldKey key) = 0;
+  virtual std::optional<bool> Flag(FieldKey key) = 0;
+  virtual std::optional<std::string> Text(FieldKey key) = 0;
+  // Lists; empty: absent. Flags and numbers alike are numbers.
+  virtual std::vector<double> Numbers(FieldKey key) = 0;
+  virtual std::vector<std::string> Texts(FieldKey key) = 0;
+  // Keeps an error that names the key: "'KEY' WHAT".
+  virtual void Refuse(FieldKey key, const std::string& what) = 0;
+  virtual const Status& status() const = 0;
+
+  float NumberOr(FieldKey key, double fallback) { return static_cast<float>(Number(key).value_or(fallback)); }
+  bool FlagOr(FieldKey key, bool fallback) { return Flag(key).value_or(fallback); }
+};
+
+}  // namespace tactus::compute
