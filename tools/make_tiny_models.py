@@ -109,7 +109,7 @@ def prompt_ids(vocab, count, seed):
 def run_case(model, name, prompt, max_model_len, greedy_count, out, top=None):
     """Logits of the prompt and a greedy continuation; returns the entry of golden.json."""
     with torch.no_grad():
-        if model.config.rope_parameters.get("rope_type") == "dynamic":
+        if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic":
             # One pass over max_model_len tokens fixes the RoPE base that Tactus uses for all of them.
             model(torch.ones((1, max_model_len), dtype=torch.long))
         ids = torch.tensor([prompt])
@@ -139,7 +139,7 @@ def write_golden(model, out, note):
     vocab = model.config.vocab_size
     total = PROMPT_TOKENS + GREEDY_TOKENS
     cases = [run_case(model, "full", prompt_ids(vocab, PROMPT_TOKENS, 0), total, GREEDY_TOKENS, out)]
-    if model.config.rope_parameters.get("rope_type") == "dynamic":
+    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic":
         cases.append(run_case(model, "short", prompt_ids(vocab, 20, 1), 32, 12, out))
     golden = {"vocab_size": vocab, "reference": note, "cases": cases}
     (out / "golden.json").write_text(json.dumps(golden) + "\n")

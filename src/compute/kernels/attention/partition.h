@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "compute/kernels/attention/kv.h"
+#include "compute/kernels/rows/activations.h"
 
 namespace tactus::compute {
 namespace {

@@ -1,6 +1,7 @@
 // The kernel set of machines with AVX2, FMA and F16C (compiled for them).
 #include "compute/kernels/simd/avx2.h"
 
+#include "compute/kernels/rows/activations.h"
 #include "compute/kernels/rows/linear_entry.h"
 #include "compute/kernels/rows/rope_kv.h"
 #include "compute/kernels/rows/row_kernel.h"

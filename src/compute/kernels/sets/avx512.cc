@@ -3,6 +3,7 @@
 // instruction, with other roundings. Bits are equal per binary, kernel set and those features, not across machines.
 #include "compute/kernels/simd/avx512.h"
 
+#include "compute/kernels/rows/activations.h"
 #include "compute/kernels/rows/linear_entry.h"
 #include "compute/kernels/rows/rope_kv.h"
 #include "compute/kernels/rows/row_kernel.h"

@@ -1,6 +1,7 @@
 // The kernel set for any machine: portable C++, 4 lanes wide.
 #include "compute/kernels/simd/portable.h"
 
+#include "compute/kernels/rows/activations.h"
 #include "compute/kernels/rows/linear_entry.h"
 #include "compute/kernels/rows/rope_kv.h"
 #include "compute/kernels/rows/row_kernel.h"
