@@ -522,7 +522,7 @@ void Forward::Fail(int status, const std::string& message) {
     http::HttpResponse response;
     response.status = status;
     response.headers = headers_;
-    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    http::AddRetryAfter(&response);
     response.body = api.error_text(status, message, {});
     exchange_->Respond(std::move(response));
   } else if (event_stream_) {
