@@ -222,6 +222,8 @@ const Fault kFaults[] = {
     {"LostChainedToken", "ChainedStepsSampleTheHostsTokens", "chained, slot 0", ReplaceChainedInputs},
     {"ForgottenOutput", "GrammarsSurviveAPreemption", "not that of the output so far",
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->output.clear(); }); }},
+    {"RejectedGrammarDraft", "GrammarsSurviveAPreemption", "the grammar allows two of the drafts", nullptr,
+     RejectLastDraft},
     {"EarlyEnd", "EndsWaitForTheLeastLength", "an end before its time",
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->unended_tokens = 0; }); }},
     {"RejectedRightDraft", "DraftsAreAcceptedAsFarAsTheyEqualTheSamples", "equal the samples", nullptr,
