@@ -34,7 +34,7 @@ class PrefixMatcher {
   std::span<const Hash128> Shareable(const SlotKv& slot, int32_t prompt_tokens) const;
   // Called up to three times for one start, so the last result is kept until Forget.
   const PrefixMatch& Match(SlotId s, const SlotKv& slot, int32_t prompt_tokens);
-  // Called before every change of the blocks or of the slot's keys.
+  // Called before every change of the tree or of a block's users. Growing keys need no call.
   void Forget() { last_slot_ = kNoSlot; }
 
   // Verifies that the kept result is right. Empty: it is.
