@@ -14,7 +14,7 @@ namespace tactus::core {
 // The cached prefix that a start would find, and its cost.
 struct PrefixMatch {
   int32_t blocks = 0;
-  int32_t pinned = 0;  // of them: cached, so that they leave the evictable blocks
+  int32_t pinned = 0;  // of them: unused; a start takes them from the evictable blocks
   NodeId last = kNoNode;
   bool operator==(const PrefixMatch&) const = default;
 };
