@@ -61,16 +61,17 @@ class MigrationPort {
   virtual Status Leave(RequestHandle handle, int64_t timeout_ns) = 0;
 
   // --- Into this engine ---
-  // Reserves host memory (--swap-space) for `blocks` more blocks of a sequence in `room`, or in a new room if `room` is
-  // 0. Returns the room's number. kResourceExhausted names the memory that is short. After kDeadlineExceeded the room
-  // no longer exists.
-  virtual Result<uint64_t> ReserveRoom(uint64_t room, int32_t blocks, int64_t timeout_ns) = 0;
-  // Writes bytes of whole blocks. kInvalidArgument: outside the room. One thread at a time per room.
-  virtual Status Write(uint64_t room, int32_t first_block, std::string_view bytes) = 0;
-  // Takes over the sequence and its room; `room` 0: it has no KV. Its sink receives the tokens so far again, then those
-  // that follow. After an error the room still exists.
-  virtual Result<RequestHandle> Arrive(uint64_t room, MovingSequence sequence, std::shared_ptr<ResponseSink> sink) = 0;
-  virtual void DropRoom(uint64_t room) = 0;
+  // Reserves host memory (--swap-space) for `blocks` more blocks of a sequence, in `reservation`, or in a new one if
+  // that is 0. Returns the reservation's number. kResourceExhausted names the memory that is short. After
+  // kDeadlineExceeded the reservation no longer exists.
+  virtual Result<uint64_t> Reserve(uint64_t reservation, int32_t blocks, int64_t timeout_ns) = 0;
+  // Writes bytes of whole blocks. kInvalidArgument: outside the reservation. One thread at a time per reservation.
+  virtual Status Write(uint64_t reservation, int32_t first_block, std::string_view bytes) = 0;
+  // Takes over the sequence and its reservation; `reservation` 0: it has no KV. Its sink receives the tokens so far
+  // again, then those that follow. After an error the reservation still exists.
+  virtual Result<RequestHandle> Arrive(uint64_t reservation, MovingSequence sequence,
+                                       std::shared_ptr<ResponseSink> sink) = 0;
+  virtual void DropReservation(uint64_t reservation) = 0;
 };
 
 }  // namespace tactus

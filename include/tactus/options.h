@@ -12,6 +12,12 @@
 
 namespace tactus {
 
+// The words of options that `tactus models inspect` has too.
+inline constexpr const char* kDtypeChoices = "auto|float32|bfloat16";
+inline constexpr const char* kActivationDtypeChoices = "auto|float32|bfloat16|mixed|int16|int8";
+inline constexpr const char* kQuantizationChoices = "none|q8_0|int8|int4|int4_nearest";
+inline constexpr const char* kKvCacheDtypeChoices = "auto|bfloat16|float32|int8";
+
 struct EngineOptions : SchedulingOptions {
   // Model
   std::string model;  // folder, GGUF file or a name of `tactus models`; empty: the default model
@@ -53,18 +59,18 @@ struct EngineOptions : SchedulingOptions {
                  "answers have the first; default: the model's own",
          .several = true});
     v.Field("dtype", dtype,
-            {.choices = "auto|float32|bfloat16",
+            {.choices = kDtypeChoices,
              .help = "auto: by the file's format; float32: the reference mode, weights dequantised, every sum and the "
                      "KV in f32; bfloat16: f16 and f32 weights are rounded to bfloat16"});
     v.Field(
         "load-format", load_format,
         {.choices = "auto|dummy", .help = "auto: read the weights; dummy: seeded random weights for any config.json"});
     v.Field("activation-dtype", activation_dtype,
-            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
+            {.choices = kActivationDtypeChoices,
              .help = "what the inputs of linear operators are rounded to; auto: mixed for quantised "
                      "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate"});
     v.Field("quantization", quantization,
-            {.choices = "none|q8_0|int8|int4|int4_nearest",
+            {.choices = kQuantizationChoices,
              .help = "quantise the weights at load; q8_0: 8 bits, a scale per 32; int8: 8 bits, a scale per row; int4: "
                      "4 bits, a scale per 64, by least squares against the model's activations, which takes a minute "
                      "or several (--weight-cache keeps it); int4_nearest: each weight to the nearest, which is fast "
@@ -92,7 +98,7 @@ struct EngineOptions : SchedulingOptions {
         "kv-cache-memory", kv_cache_memory,
         {.unit = "bytes", .help = "most memory for KV, allocated as needed; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
-            {.choices = "auto|bfloat16|float32|int8",
+            {.choices = kKvCacheDtypeChoices,
              .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
     v.Field("kv-cache-dir", kv_cache_dir,
             {.help = "folder that keeps the KV of prompts and answers for the next start; one process at a time; "

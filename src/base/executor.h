@@ -2,12 +2,13 @@
 // over the paged KV cache, logits only for the requested rows, sampling.
 //
 // Thread rule: the engine thread calls every function, unless noted otherwise; threads of the executor call only the
-// wake-up. Contract (tests/contract checks it over every executor): Submit never blocks and never fails; results come
-// back in submission order, exactly one per submitted plan; at most max_in_flight plans are outstanding; within a step,
-// in each layer, every write of K and V comes before every attention read, so that items may share blocks written in
-// that step. Tokens and logprobs of a sequence depend on its own tokens and SamplingSpec alone, not on chunks, other
-// items, blocks or slots. A plan that CheckPlan (base/plan_limits.h) refuses fails its step, and nothing of it is
-// applied; an input token outside the vocabulary fails its item.
+// wake-up. Contract (tests/contract checks it over the executors that compute tokens): Submit never blocks and never
+// fails; results come back in submission order, exactly one per submitted plan; at most max_in_flight plans are
+// outstanding; within a step, in each layer, every write of K and V comes before every attention read, so that items
+// may share blocks written in that step. Tokens and logprobs of a sequence depend on its own tokens and on the choice,
+// adapter and sampling of its SequenceStart alone, not on chunks, other items, blocks or slots. A plan that CheckPlan
+// (base/plan_limits.h) refuses fails its step, and nothing of it is applied; an input token outside the vocabulary
+// fails its item.
 #pragma once
 
 #include <cstddef>

@@ -67,7 +67,7 @@ class Port final : public MigrationPort {
       return answer.status();
     }
     OnExit resume([&] { Resume(handle); });
-    MovingSequence moving = Moving(answer->standing);
+    MovingSequence moving = Moving(answer->snapshot);
     resume.Cancel();
     return moving;
   }
@@ -78,16 +78,17 @@ class Port final : public MigrationPort {
     return Ask({.kind = core::TransferKind::kLeave, .handle = handle}, timeout_ns).status();
   }
 
-  Result<uint64_t> ReserveRoom(uint64_t room, int32_t blocks, int64_t timeout_ns) override;
-  Status Write(uint64_t room, int32_t first_block, std::string_view bytes) override;
-  Result<RequestHandle> Arrive(uint64_t room, MovingSequence sequence, std::shared_ptr<ResponseSink> sink) override;
-  void DropRoom(uint64_t room) override {
-    if (room == 0) return;
+  Result<uint64_t> Reserve(uint64_t reservation, int32_t blocks, int64_t timeout_ns) override;
+  Status Write(uint64_t reservation, int32_t first_block, std::string_view bytes) override;
+  Result<RequestHandle> Arrive(uint64_t reservation, MovingSequence sequence,
+                               std::shared_ptr<ResponseSink> sink) override;
+  void DropReservation(uint64_t reservation) override {
+    if (reservation == 0) return;
     {
       std::lock_guard lock(mutex_);
-      rooms_.erase(room);
+      reservations_.erase(reservation);
     }
-    parts_.loop->Transfer({.kind = core::TransferKind::kDrop, .import = room});
+    parts_.loop->Transfer({.kind = core::TransferKind::kDrop, .import = reservation});
   }
 
  private:
@@ -102,17 +103,17 @@ class Port final : public MigrationPort {
     parts_.loop->Transfer(std::move(command));
     return await->Take(timeout_ns);
   }
-  MovingSequence Moving(const core::SequenceStanding& standing) const;
-  core::ImportedSequence Arriving(const MovingSequence& moving, uint64_t room) const;
+  MovingSequence Moving(const core::SequenceSnapshot& snapshot) const;
+  core::ImportedSequence Arriving(const MovingSequence& moving, uint64_t reservation) const;
   Status CheckTokens(const MovingSequence& sequence) const;
 
   const MigrationFormat format_;
   const MigrationParts parts_;
   std::mutex mutex_;
-  std::map<uint64_t, std::vector<BlockId>> rooms_;  // their host blocks
+  std::map<uint64_t, std::vector<BlockId>> reservations_;  // their host blocks
 };
 
-MovingSequence Port::Moving(const core::SequenceStanding& s) const {
+MovingSequence Port::Moving(const core::SequenceSnapshot& s) const {
   const TimeNs now_ns = parts_.clock->NowNs();
   MovingSequence m;
   m.request = *s.request;
@@ -132,13 +133,13 @@ MovingSequence Port::Moving(const core::SequenceStanding& s) const {
   return m;
 }
 
-core::ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t room) const {
+core::ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t reservation) const {
   const TimeNs now_ns = parts_.clock->NowNs();
   // A machine's clock starts at 0 or later, and 0 means never.
   const auto at = [now_ns](int64_t age_ns) { return std::max<TimeNs>(1, now_ns - std::max<int64_t>(0, age_ns)); };
   core::ImportedSequence imported;
-  imported.import = room;
-  core::SequenceStanding& s = imported.standing;
+  imported.import = reservation;
+  core::SequenceSnapshot& s = imported.snapshot;
   s.output = m.output;
   s.generated = static_cast<int32_t>(m.output.size());
   s.computed_tokens = m.computed_tokens;
@@ -155,13 +156,14 @@ core::ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t room) co
   return imported;
 }
 
-Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeout_ns) {
+Result<uint64_t> Port::Reserve(uint64_t reservation, int32_t blocks, int64_t timeout_ns) {
   size_t so_far = 0;
   {
     std::lock_guard lock(mutex_);
-    const auto found = rooms_.find(room);
-    if (room != 0 && found == rooms_.end()) return NotFound(fmt::format("there is no room {}", room));
-    if (room != 0) so_far = found->second.size();
+    const auto found = reservations_.find(reservation);
+    if (reservation != 0 && found == reservations_.end())
+      return NotFound(fmt::format("there is no reservation {}", reservation));
+    if (reservation != 0) so_far = found->second.size();
   }
   const EngineStats stats = parts_.loop->Stats();
   const int64_t wanted = static_cast<int64_t>(so_far) + blocks, unused = stats.kv_blocks_total - stats.kv_blocks_in_use;
@@ -170,29 +172,29 @@ Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeou
                   fmt::format("{} KV blocks are needed but {} of {} are free; try another replica", wanted, unused,
                               stats.kv_blocks_total));
   }
-  const auto answer = Ask({.kind = core::TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
+  const auto answer = Ask({.kind = core::TransferKind::kReserve, .import = reservation, .blocks = blocks}, timeout_ns);
   if (!answer.ok()) {
-    // The room may still grow by blocks that are unknown here: later writes would go to the wrong blocks.
-    if (answer.status().code() == StatusCode::kDeadlineExceeded) DropRoom(room);
+    // The reservation may still grow by blocks that are unknown here: later writes would go to the wrong blocks.
+    if (answer.status().code() == StatusCode::kDeadlineExceeded) DropReservation(reservation);
     return answer.status();
   }
   std::lock_guard lock(mutex_);
-  std::vector<BlockId>& all = rooms_[answer->import];
+  std::vector<BlockId>& all = reservations_[answer->import];
   all.insert(all.end(), answer->host_blocks.begin(), answer->host_blocks.end());
   return answer->import;
 }
 
-Status Port::Write(uint64_t room, int32_t first_block, std::string_view bytes) {
+Status Port::Write(uint64_t reservation, int32_t first_block, std::string_view bytes) {
   const auto size = static_cast<size_t>(format_.block_bytes);
   std::vector<BlockId> blocks;
   {
     std::lock_guard lock(mutex_);
-    const auto found = rooms_.find(room);
-    if (found == rooms_.end()) return NotFound(fmt::format("there is no room {}", room));
+    const auto found = reservations_.find(reservation);
+    if (found == reservations_.end()) return NotFound(fmt::format("there is no reservation {}", reservation));
     const size_t count = bytes.size() / size;
     if (bytes.size() % size != 0 || first_block < 0 ||
         static_cast<size_t>(first_block) + count > found->second.size()) {
-      return InvalidArgument(fmt::format("{} bytes from block {} on do not fit a room of {} blocks of {} bytes",
+      return InvalidArgument(fmt::format("{} bytes from block {} on do not fit a reservation of {} blocks of {} bytes",
                                          bytes.size(), first_block, found->second.size(), size));
     }
     const auto begin = found->second.begin() + first_block;
@@ -223,20 +225,20 @@ Status Port::CheckTokens(const MovingSequence& sequence) const {
   return Status();
 }
 
-Result<RequestHandle> Port::Arrive(uint64_t room, MovingSequence sequence, std::shared_ptr<ResponseSink> sink) {
+Result<RequestHandle> Port::Arrive(uint64_t reservation, MovingSequence sequence, std::shared_ptr<ResponseSink> sink) {
   TACTUS_RETURN_IF_ERROR(CheckTokens(sequence));
   const int32_t needed = (sequence.computed_tokens + format_.block_size - 1) / format_.block_size;
   {
     std::lock_guard lock(mutex_);
-    const auto found = rooms_.find(room);
-    const size_t has = found == rooms_.end() ? 0 : found->second.size();
+    const auto found = reservations_.find(reservation);
+    const size_t has = found == reservations_.end() ? 0 : found->second.size();
     if (has < static_cast<size_t>(needed))
       return InvalidArgument(fmt::format("{} computed tokens fill {} blocks, and there is room for {}",
                                          sequence.computed_tokens, needed, has));
   }
   auto request = std::make_shared<const Request>(std::move(sequence.request));
   TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared, core::PrepareRequest(request, *parts_.limits));
-  TACTUS_RETURN_IF_ERROR(core::AddImported(Arriving(sequence, room), *parts_.limits, &prepared));
+  TACTUS_RETURN_IF_ERROR(core::AddImported(Arriving(sequence, reservation), *parts_.limits, &prepared));
   void* user = prepared.user = parts_.delivery->Register(request, std::move(sink));
   auto handle = parts_.delivery->TellAgain(user, sequence.output, std::move(sequence.logprobs),
                                            [&] { return parts_.loop->Submit(std::move(prepared)); });
@@ -245,7 +247,7 @@ Result<RequestHandle> Port::Arrive(uint64_t room, MovingSequence sequence, std::
     return handle;
   }
   std::lock_guard lock(mutex_);
-  rooms_.erase(room);
+  reservations_.erase(reservation);
   return handle;
 }
 

@@ -118,7 +118,7 @@ core::TransferCommand PromptCache::ReserveFor(const std::shared_ptr<Job>& job) {
   reserve.answer = [this, job](core::TransferAnswer answer) {
     if (answer.status.code() == StatusCode::kResourceExhausted) return Tell(job->handle, 0, 0, CacheEnd::kNoRoom);
     if (!answer.status.ok()) return;  // the request does not wait: it has ended, or the prefix cache had its blocks
-    job->room = answer.import;
+    job->reservation = answer.import;
     job->host_blocks = std::move(answer.host_blocks);
     {
       std::lock_guard lock(mutex_);
@@ -144,7 +144,7 @@ void PromptCache::EndWaits() {
     }
     waits_.erase(waits_.begin());
     lock.unlock();
-    // Most requests have had their room or blocks long since; the loop ignores these commands.
+    // Most requests have had their reservation or blocks long since; the loop ignores these commands.
     if (wait.for_room)
       parts_.loop->Transfer({.kind = core::TransferKind::kWithdraw, .handle = wait.handle});
     else
@@ -153,8 +153,8 @@ void PromptCache::EndWaits() {
   }
 }
 
-void PromptCache::Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end) {
-  core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = room};
+void PromptCache::Tell(RequestHandle handle, core::ImportId reservation, int32_t blocks, CacheEnd end) {
+  core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = reservation};
   fetched.blocks = blocks;
   fetched.end = end;
   parts_.loop->Transfer(std::move(fetched));
@@ -191,7 +191,7 @@ void PromptCache::ReadOne(const Job& job, std::vector<std::byte>* block) {
     std::lock_guard lock(mutex_);
     ++fetched_requests_;
   }
-  Tell(job.handle, job.room, blocks, end);
+  Tell(job.handle, job.reservation, blocks, end);
 }
 
 void PromptCache::Write() {

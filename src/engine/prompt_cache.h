@@ -58,7 +58,7 @@ class PromptCache {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
     CacheEnd end = CacheEnd::kUnknown;  // after those keys
-    core::ImportId room = 0;
+    core::ImportId reservation = 0;
     std::vector<BlockId> host_blocks;
   };
   PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
@@ -70,7 +70,7 @@ class PromptCache {
   void ReadJobs();
   void ReadOne(const Job& job, std::vector<std::byte>* block);
   void EndWaits();
-  void Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end);
+  void Tell(RequestHandle handle, core::ImportId reservation, int32_t blocks, CacheEnd end);
 
   const std::unique_ptr<BlockStore> store_;
   const PromptCacheParts parts_;

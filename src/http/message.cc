@@ -28,6 +28,11 @@ const std::string* FindHeader(const Headers& headers, std::string_view name) {
   return nullptr;
 }
 
+void AddRetryAfter(HttpResponse* response, int64_t seconds) {
+  if (response->status != 429 && response->status != 503) return;
+  response->headers.emplace_back("Retry-After", std::to_string(seconds));
+}
+
 const char* ReasonPhrase(int status) {
   switch (status) {
     case 200:

@@ -43,6 +43,9 @@ struct HttpResponse {
   const std::string* Find(std::string_view name) const { return FindHeader(headers, name); }
 };
 
+// Adds Retry-After to a refusal for now (429, 503), nothing to any other answer.
+void AddRetryAfter(HttpResponse* response, int64_t seconds = 1);
+
 const char* ReasonPhrase(int status);
 
 }  // namespace tactus::http

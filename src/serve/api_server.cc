@@ -99,7 +99,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     http::HttpResponse response;
     response.status = status;
     response.body = api::ErrorText(status, message);
-    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    http::AddRetryAfter(&response);
     return response;
   }
   void OnTick(TimeNs now_ns) override;
@@ -209,7 +209,7 @@ http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int st
   response.headers = CommonHeaders(request, &request_id);
   response.body = api::ApiOfPath(request.path).error_text(status, message, param);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  http::AddRetryAfter(&response);
   return response;
 }
 
@@ -373,7 +373,7 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       break;
     case Route::kReady:
       response.status = state == "ready" ? 200 : 503;
-      if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+      http::AddRetryAfter(&response);
       response.body = fmt::format("{{\"status\":\"{}\"}}", state);
       break;
     case Route::kMetrics:

@@ -102,7 +102,7 @@ void FleetApi::Stop() {
   }
   for (auto& [id, ticket] : tickets) ticket.exchange->GiveUp();
   for (auto& [id, in] : incoming) {
-    if (in.ticket.empty() && port_ != nullptr) port_->DropRoom(in.room);
+    if (in.ticket.empty() && port_ != nullptr) port_->DropReservation(in.reservation);
   }
 }
 
@@ -206,10 +206,10 @@ Result<Json> FleetApi::TakeBlocks(const Message& message) {
     // gets at most a part of the memory, so that one source cannot claim all of it.
     const int64_t ahead = std::min(kMostAhead, std::max<int64_t>(1, engine_->Stats().swap_blocks_total / kAheadPart));
     const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, in.blocks + ahead)) - in.blocks;
-    TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
+    TACTUS_ASSIGN_OR_RETURN(in.reservation, port_->Reserve(in.reservation, static_cast<int32_t>(more), timeout_ns_));
     in.blocks += static_cast<int32_t>(more);
   }
-  TACTUS_RETURN_IF_ERROR(port_->Write(in.room, static_cast<int32_t>(first), message.bytes));
+  TACTUS_RETURN_IF_ERROR(port_->Write(in.reservation, static_cast<int32_t>(first), message.bytes));
   in.written = std::max(in.written, static_cast<int32_t>(first + count));
   return Json{{"blocks", in.blocks}};
 }
@@ -236,9 +236,9 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
   if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const OnExit leave([&] { Leave(id, &in); });
-  // The arrival uses the room; a sequence without KV needs none.
-  if (sequence.computed_tokens == 0 && in.room != 0) {
-    port_->DropRoom(std::exchange(in.room, 0));
+  // The arrival uses the reservation; a sequence without KV needs none.
+  if (sequence.computed_tokens == 0 && in.reservation != 0) {
+    port_->DropReservation(std::exchange(in.reservation, 0));
     in.blocks = in.written = 0;
   }
   // Blocks that were not written have stale contents.
@@ -257,7 +257,7 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
                                    std::move(caller), created, arrival_ns);
   generation->Watch();
   OnExit end([&] { generation->ShutDown(); });
-  TACTUS_RETURN_IF_ERROR(generation->GoOn(*port_, in.room, std::move(sequence)));
+  TACTUS_RETURN_IF_ERROR(generation->ContinueSequence(*port_, in.reservation, std::move(sequence)));
   in.ticket = http::RandomId();
   {
     std::lock_guard lock(mutex_);
@@ -286,7 +286,7 @@ Result<Json> FleetApi::TakeDrop(const Json& head) {
     }
   }
   if (exchange) exchange->GiveUp();
-  if (gone.ticket.empty()) port_->DropRoom(gone.room);
+  if (gone.ticket.empty()) port_->DropReservation(gone.reservation);
   return Json::object();
 }
 
@@ -344,7 +344,7 @@ std::vector<std::shared_ptr<DetachedExchange>> FleetApi::TakeLateTickets(TimeNs 
 
 void FleetApi::OnTick(TimeNs now_ns) {
   std::vector<std::shared_ptr<DetachedExchange>> late;
-  std::vector<uint64_t> rooms;
+  std::vector<uint64_t> reservations;
   std::vector<std::shared_ptr<Call>> calls;
   {
     std::lock_guard lock(mutex_);
@@ -359,13 +359,13 @@ void FleetApi::OnTick(TimeNs now_ns) {
     std::erase_if(incoming_, [&](const auto& entry) {
       const Incoming& in = entry.second;
       if (in.busy || now_ns - in.heard_ns < timeout_ns_) return false;
-      if (in.ticket.empty()) rooms.push_back(in.room);
+      if (in.ticket.empty()) reservations.push_back(in.reservation);
       return true;
     });
   }
   for (const auto& call : calls) call->Tick(now_ns);
   for (const auto& exchange : late) exchange->GiveUp();
-  for (const uint64_t room : rooms) port_->DropRoom(room);
+  for (const uint64_t reservation : reservations) port_->DropReservation(reservation);
 }
 
 std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count,

@@ -70,8 +70,8 @@ class FleetApi {
 
  private:
   struct Incoming {
-    uint64_t room = 0;
-    int32_t blocks = 0;           // blocks of room
+    uint64_t reservation = 0;
+    int32_t blocks = 0;           // blocks of the reservation
     int32_t written = 0;          // written blocks, from the first on: the rest has stale contents
     int32_t expected_blocks = 0;  // in total, as the source expects
     TimeNs heard_ns = 0;

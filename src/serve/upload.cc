@@ -51,7 +51,7 @@ http::HttpResponse Upload::ErrorAnswer(const Status& status) const {
   http::HttpResponse response;
   response.status = api::HttpStatusOf(status.code());
   response.headers = from_.headers;
-  if (response.status == 503) response.headers.emplace_back("Retry-After", "60");
+  http::AddRetryAfter(&response, 60);
   response.body = api::ErrorText(status);
   return response;
 }

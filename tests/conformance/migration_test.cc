@@ -49,7 +49,7 @@ class Move {
         paused_ = true;
         return Ask(from_, {.kind = core::TransferKind::kPause});
       case Next::kRest:
-        if (!standing_) standing_ = answer_.standing;
+        if (!snapshot_) snapshot_ = answer_.snapshot;
         Keep();
         if (sent_ < Blocks()) return Ask(from_, {.kind = core::TransferKind::kRead, .first_block = sent_, .blocks = 3});
         next_ = Next::kRoom;
@@ -77,7 +77,7 @@ class Move {
 
   int32_t Blocks() const {
     const int32_t b = to_.kv().block_size();
-    return (standing_->computed_tokens + b - 1) / b;
+    return (snapshot_->computed_tokens + b - 1) / b;
   }
   void Ask(Harness& whom, core::TransferCommand command) {
     if (&whom == &from_) command.handle = handle_;
@@ -102,14 +102,14 @@ class Move {
     const auto block_bytes = static_cast<size_t>(to_.executor().kv_block_bytes());
     for (size_t i = 0; i < host_.size(); ++i) to_.executor().WriteHostBlock(host_[i], bytes_.data() + i * block_bytes);
     core::ImportedSequence imported;
-    imported.standing = *standing_;
+    imported.snapshot = *snapshot_;
     imported.import = room_;
     to_.clock().AdvanceTo(from_.clock().NowNs());  // a clock must not have times before its start
     const DurationNs shift = to_.clock().NowNs() - from_.clock().NowNs();
-    core::SequenceStanding& s = imported.standing;
+    core::SequenceSnapshot& s = imported.snapshot;
     for (TimeNs* at : {&s.arrival_ns, &s.last_token_ns, &s.longest_gap_end_ns}) *at += shift;
     for (TimeNs* at : {&s.scheduled_ns, &s.first_token_ns}) *at = *at == 0 ? 0 : std::max<TimeNs>(1, *at + shift);
-    auto handle = to_.SubmitImported(*standing_->request, std::move(imported));
+    auto handle = to_.SubmitImported(*snapshot_->request, std::move(imported));
     if (!handle.ok()) return GiveUp(handle.status());
     arrived_ = *handle;
     paused_ = false;
@@ -132,7 +132,7 @@ class Move {
   Next next_ = Next::kRound;
   bool waiting_ = false, over_ = false, paused_ = false, asked_for_room_ = false;
   core::TransferAnswer answer_;
-  std::optional<core::SequenceStanding> standing_;
+  std::optional<core::SequenceSnapshot> snapshot_;
   std::vector<std::byte> bytes_;
   int32_t sent_ = 0;
   core::ImportId room_ = 0;

@@ -94,7 +94,7 @@ class Store {
   struct Job {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
-    core::ImportId room = 0;
+    core::ImportId reservation = 0;
     std::vector<BlockId> host;
   };
   struct Wait {
@@ -110,10 +110,10 @@ class Store {
     for (size_t i = 0; i < static_cast<size_t>(blocks); ++i)
       h_.executor().WriteHostBlock(job.host[i], disk_.at(job.keys[i]).data());
     ++(all ? counts_.fetched : counts_.partly);
-    Tell(job.handle, job.room, blocks, all ? CacheEnd::kUnknown : CacheEnd::kDamaged);
+    Tell(job.handle, job.reservation, blocks, all ? CacheEnd::kUnknown : CacheEnd::kDamaged);
   }
-  void Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end) {
-    core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = room};
+  void Tell(RequestHandle handle, core::ImportId reservation, int32_t blocks, CacheEnd end) {
+    core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = reservation};
     fetched.blocks = blocks;
     fetched.end = end;
     h_.loop().Transfer(std::move(fetched));

@@ -1,7 +1,7 @@
 // The contract of executors (base/executor.h, base/step.h) as checks that run over any executor. A new backend
 // registers itself with one call (docs/how-to/extending.md, "A backend"). The checks compare an executor with itself: a
-// sequence must get the tokens and logprobs that it gets alone, under any schedule. That the tokens are the model's is
-// for golden tests.
+// sequence must get the tokens and logprobs that it gets alone, under any schedule. Golden tests check that the tokens
+// are the model's.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,9 @@ struct Backend {
   int32_t vocab_size = 0;   // of the model; at least 64
   int32_t block_size = 16;  // tokens; at least 8
 
-  // What it offers. The contract is checked for all that it offers; plans that need anything else must be refused.
+  // What it offers. The contract is checked for all that it offers; plans that need anything else must be refused. Most
+  // wrong descriptions fail a check: TraitsAreThoseOfItsBackend (chains, drafts, moves) or WhatIsNotOfferedIsRefused
+  // (logprobs, grammars). Swaps that are offered but not described here fail none.
   bool chains = false;    // an input may be the token of the slot's previous item (ExecutorTraits::can_chain)
   bool drafts = false;    // verifies drafts
   bool logprobs = false;  // of outputs and of prompts
@@ -37,7 +39,7 @@ struct Check {
 };
 std::span<const Check> Checks();
 
-// Adds a test `<name>Contract.<check>` for every check that `backend` can pass. For the initialiser of a global
+// Adds a test `<name>Contract.<check>` for every check of what `backend` offers. For the initialiser of a global
 // variable: tests are added before main.
 bool Register(Backend backend);
 

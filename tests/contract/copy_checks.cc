@@ -48,16 +48,17 @@ void SwappedSequencesContinueUnchanged(const Backend& backend) {
   ExpectSame(Alone(backend, other), OutputOf(driver.at(o)), "in blocks that were swapped out in the same step");
 }
 
-// One-block sequences whose blocks are named by the check: the slot computes [first, first + count) of `prompt`.
+// One-block sequences whose blocks are named by the check: the slot computes [first, first + count) of the prompt.
 struct OneBlock {
   SlotId slot;
-  const std::vector<TokenId>* prompt;
+  const Request* request;
   BlockId block;
   int32_t first, count;
 };
-std::map<SlotId, TokenId> RunOneBlocks(Bed* bed, const std::vector<OneBlock>& items, StepPlan plan = {}) {
+std::map<SlotId, Output> RunOneBlocks(Bed* bed, const std::vector<OneBlock>& items, StepPlan plan = {}) {
   for (const OneBlock& i : items) {
-    plan.starts.push_back({.slot = i.slot, .sampling = SamplingOf(MakeRequest(*i.prompt, Greedy()), {})});
+    const std::vector<TokenId>& prompt = *i.request->prompt;
+    plan.starts.push_back({.slot = i.slot, .sampling = SamplingOf(*i.request, {})});
     plan.table_updates.push_back({i.slot, 0, 1, static_cast<int32_t>(plan.table_blocks.size())});
     plan.table_blocks.push_back(i.block);
     StepItem item;
@@ -67,31 +68,35 @@ std::map<SlotId, TokenId> RunOneBlocks(Bed* bed, const std::vector<OneBlock>& it
     item.logit_rows = 1;
     item.sample = true;
     item.token_offset = static_cast<int32_t>(plan.tokens.size());
-    plan.tokens.insert(plan.tokens.end(), i.prompt->begin() + i.first, i.prompt->begin() + i.first + i.count);
+    plan.tokens.insert(plan.tokens.end(), prompt.begin() + i.first, prompt.begin() + i.first + i.count);
     plan.items.push_back(item);
   }
   const StepResult result = bed->Run(plan);
   EXPECT_TRUE(result.status.ok()) << result.status.ToString();
-  std::map<SlotId, TokenId> tokens;
-  if (!result.status.ok()) return tokens;
+  std::map<SlotId, Output> outputs;
+  if (!result.status.ok()) return outputs;
   for (size_t i = 0; i < items.size(); ++i)
-    tokens[items[i].slot] = result.tokens[static_cast<size_t>(result.items[i].token_offset)];
-  return tokens;
+    outputs[items[i].slot].tokens = {result.tokens[static_cast<size_t>(result.items[i].token_offset)]};
+  for (const auto& l : result.logprobs) outputs[items[static_cast<size_t>(l.item)].slot].logprobs = l.per_token;
+  return outputs;
 }
 
 // A (block 3) is swapped out; a fork of B (block 5) is copied over it; D, swapped out earlier, returns over B's own
 // block. Every pair of the three accesses one block, so another order changes tokens.
 void OneStepSwapsOutThenCopiesThenSwapsIn(const Backend& backend) {
   const int32_t n = backend.block_size - 1;
-  for (uint64_t seed = 0; seed < 4; ++seed) {  // one token may be equal by chance
+  bool differ = false;  // tokens may be equal by chance
+  for (uint64_t seed = 0; seed < 4; ++seed) {
     Bed bed(backend);
-    std::vector<TokenId> prompts[3];
-    TokenId want[3];
+    Request requests[3];
+    Output want[3];
     for (size_t i = 0; i < 3; ++i) {
-      prompts[i] = RandomTokens(backend, n + 1, 100 + 10 * seed + i);
-      want[i] = RunOneBlocks(&bed, {{0, &prompts[i], 0, 0, n + 1}})[0];
+      requests[i] = SomePrompt(backend, n + 1, 100 + 10 * seed + i);
+      want[i] = RunOneBlocks(&bed, {{0, &requests[i], 0, 0, n + 1}})[0];
     }
-    const auto &a = prompts[0], &b = prompts[1], &d = prompts[2];
+    differ = differ ||
+             (want[0].tokens != want[1].tokens && want[0].tokens != want[2].tokens && want[1].tokens != want[2].tokens);
+    const Request &a = requests[0], &b = requests[1], &d = requests[2];
     RunOneBlocks(&bed, {{3, &d, 6, 0, n}});
     StepPlan save;
     save.swap_outs = {{6, 1, n}};
@@ -102,15 +107,16 @@ void OneStepSwapsOutThenCopiesThenSwapsIn(const Backend& backend) {
     all.copies = {{5, 3, n}};
     all.swap_ins = {{5, 1, n}};
     auto got = RunOneBlocks(&bed, {{2, &b, 3, n, 1}, {3, &d, 5, n, 1}}, all);
-    EXPECT_EQ(got[2], want[1])
-        << "the fork did not get its parent's block: the copy ran before the swap-out or after the swap-in";
-    EXPECT_EQ(got[3], want[2]) << "the swapped-in block was overwritten by a copy";
+    ExpectSame(want[1], got[2],
+               "the fork did not get its parent's block: the copy ran before the swap-out or after the swap-in");
+    ExpectSame(want[2], got[3], "the swapped-in block was overwritten by a copy");
 
     StepPlan back;
     back.swap_ins = {{7, 0, n}};
-    EXPECT_EQ(RunOneBlocks(&bed, {{0, &a, 7, n, 1}}, back)[0], want[0])
-        << "the saved content is not the block's content before the step: the copy ran before the swap-out";
+    ExpectSame(want[0], RunOneBlocks(&bed, {{0, &a, 7, n, 1}}, back)[0],
+               "the saved content is not the block's content before the step: the copy ran before the swap-out");
   }
+  EXPECT_TRUE(differ) << "no seed gives three tokens that differ, so that no wrong order can be seen";
 }
 
 // A sequence's blocks are read as bytes and written to another executor's host blocks.

@@ -50,11 +50,11 @@ void PlansAtEveryLimitRun(const Backend& backend) {
       {"all positions", [=](StepPlan& p) { p.items[0] = {0, 0, 10 * b, 10 * b, false}, p.tokens.assign(10 * b, 1); }},
       {"no logits", [](StepPlan& p) { p.items[0].logit_rows = 0; }},
       {"the last token", [](StepPlan& p) { p.items[0].token_offset = 1, p.tokens = {1, 2}; }},
-      {"as many items as may be",
+      {"the most items",
        [](StepPlan& p) {
          for (SlotId slot = 1; slot < 8; ++slot) p.items.push_back(p.items[0]), p.items.back().slot = slot;
        }},
-      {"as many tokens as may be",
+      {"the most tokens",
        [=](StepPlan& p) {
          p.items[0] = {0, 0, 8 * b, 1, false};
          p.items.push_back({1, 0, 8 * b, 1, false});
@@ -88,63 +88,63 @@ std::vector<std::pair<std::string, Change>> BrokenPlans(const Backend& backend, 
   const std::string above = std::to_string(10 * b + 1), many = std::to_string(b + 1);
   const std::string host = std::to_string(backend.swaps ? 23 : -1);
   std::vector<std::pair<std::string, Change>> plans = {
-      {"item of slot -1, limit 7", [](StepPlan& p) { p.items[0].slot = -1; }},
-      {"item of slot 8, limit 7", [](StepPlan& p) { p.items[0].slot = 8; }},
+      {"item of slot -1, limit 7", [](StepPlan& p) { p.items.back().slot = -1; }},
+      {"item of slot 8, limit 7", [](StepPlan& p) { p.items.back().slot = 8; }},
       {"start of slot -1, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = -1, .choice = 0}); }},
       {"start of slot 8, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = 8, .choice = 0}); }},
-      {"end of slot 8, limit 7", [](StepPlan& p) { p.forgets = {8}; }},
-      {"draft tokens -1, limit " + drafts, [](StepPlan& p) { p.items[0].draft_tokens = -1; }},
+      {"end of slot 8, limit 7", [](StepPlan& p) { p.forgets.push_back(8); }},
+      {"draft tokens -1, limit " + drafts, [](StepPlan& p) { p.items.back().draft_tokens = -1; }},
       {"draft tokens " + std::to_string(max_drafts + 1) + ", limit " + drafts,
-       [=](StepPlan& p) { p.items[0].draft_tokens = max_drafts + 1; }},
+       [=](StepPlan& p) { p.items.back().draft_tokens = max_drafts + 1; }},
       {"table of slot -1, limit 7", [](StepPlan& p) { p.table_updates.push_back({-1, 0, 0, 0}); }},
       {"table of slot 8, limit 7", [](StepPlan& p) { p.table_updates.push_back({8, 0, 0, 0}); }},
-      {"table entry 0, limit 10", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, -1, 1, 0}); }},
+      {"table entry 0, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, -1, 1, 0}); }},
       {"table entry -1, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, 0, -1, 0}); }},
-      {"table entry 11, limit 10", [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 10, 1, 0}); }},
-      {"end of table_blocks 0, limit 1",
-       [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 1, -1}); }},
-      {"end of table_blocks 2, limit 1",
-       [](StepPlan& p) { p.table_blocks = {1}, p.table_updates.push_back({0, 0, 2, 0}); }},
-      {"block -1, limit 63", [](StepPlan& p) { p.table_blocks = {-1}; }},
-      {"block 64, limit 63", [](StepPlan& p) { p.table_blocks = {64}; }},
-      {"copy from block 64, limit 63", [](StepPlan& p) { p.copies = {{64, 0, 1}}; }},
-      {"copy from block -1, limit 63", [](StepPlan& p) { p.copies = {{-1, 0, 1}}; }},
-      {"copy to block 64, limit 63", [](StepPlan& p) { p.copies = {{0, 64, 1}}; }},
-      {"copied tokens " + many + ", limit " + block, [=](StepPlan& p) { p.copies = {{0, 1, b + 1}}; }},
-      {"copied tokens -1, limit " + block, [](StepPlan& p) { p.copies = {{0, 1, -1}}; }},
-      {"swapped block 64, limit 63", [](StepPlan& p) { p.swap_outs = {{64, 0, 1}}; }},
-      {"swapped block -1, limit 63", [](StepPlan& p) { p.swap_ins = {{-1, 0, 1}}; }},
-      {"host block 24, limit " + host, [](StepPlan& p) { p.swap_ins = {{0, 24, 1}}; }},
-      {"host block -1, limit " + host, [](StepPlan& p) { p.swap_outs = {{0, -1, 1}}; }},
+      {"table entry 11, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, 10, 1, 0}); }},
+      {"end of table_blocks 0, limit 2", [](StepPlan& p) { p.table_updates.push_back({0, 0, 1, -1}); }},
+      {"end of table_blocks 3, limit 2", [](StepPlan& p) { p.table_updates.push_back({0, 0, 1, 2}); }},
+      {"block -1, limit 63", [](StepPlan& p) { p.table_blocks.push_back(-1); }},
+      {"block 64, limit 63", [](StepPlan& p) { p.table_blocks.push_back(64); }},
+      {"copy from block 64, limit 63", [](StepPlan& p) { p.copies.push_back({64, 0, 1}); }},
+      {"copy from block -1, limit 63", [](StepPlan& p) { p.copies.push_back({-1, 0, 1}); }},
+      {"copy to block 64, limit 63", [](StepPlan& p) { p.copies.push_back({0, 64, 1}); }},
+      {"copied tokens " + many + ", limit " + block, [=](StepPlan& p) { p.copies.push_back({0, 1, b + 1}); }},
+      {"copied tokens -1, limit " + block, [](StepPlan& p) { p.copies.push_back({0, 1, -1}); }},
       {"items 9, limit 8", [](StepPlan& p) { p.items.resize(9, p.items[0]); }},
-      {"end of item " + above + ", limit " + len, [=](StepPlan& p) { p.items[0].first_position = 10 * b; }},
-      {"end of item 0, limit " + len, [](StepPlan& p) { p.items[0].first_position = -1; }},
-      {"end of item 3, limit " + len, [](StepPlan& p) { p.items[0].count = 0; }},
-      {"logit rows 2, limit 1", [](StepPlan& p) { p.items[0].logit_rows = 2; }},
-      {"logit rows -1, limit 1", [](StepPlan& p) { p.items[0].logit_rows = -1; }},
+      {"end of item " + above + ", limit " + len, [=](StepPlan& p) { p.items.back().first_position = 10 * b; }},
+      {"end of item 0, limit " + len, [](StepPlan& p) { p.items.back().first_position = -1; }},
+      {"end of item 3, limit " + len, [](StepPlan& p) { p.items.back().count = 0; }},
+      {"logit rows 2, limit 1", [](StepPlan& p) { p.items.back().logit_rows = 2; }},
+      {"logit rows -1, limit 1", [](StepPlan& p) { p.items.back().logit_rows = -1; }},
       {"sampled item's logit rows 0, limit 1",
-       [](StepPlan& p) { p.items[0].logit_rows = 0, p.items[0].sample = true; }},
-      {"end of input tokens 2, limit 1", [](StepPlan& p) { p.items[0].token_offset = 1; }},
-      {"end of input tokens 0, limit 1", [](StepPlan& p) { p.items[0].token_offset = -1; }},
+       [](StepPlan& p) { p.items.back().logit_rows = 0, p.items.back().sample = true; }},
+      {"end of input tokens 2, limit 1", [](StepPlan& p) { p.items.back().token_offset = 1; }},
+      {"end of input tokens 0, limit 1", [](StepPlan& p) { p.items.back().token_offset = -1; }},
       {"tokens " + std::to_string(16 * b + 1) + ", limit " + std::to_string(16 * b),
        [=](StepPlan& p) {
-         p.items[0] = {0, 0, 8 * b, 1, false};
-         p.items.push_back({1, 0, 8 * b + 1, 1, false});
+         p.items = {{0, 0, 8 * b, 1, false}, {1, 0, 8 * b + 1, 1, false}};
          p.tokens.assign(static_cast<size_t>(8 * b + 1), 1);
        }},
   };
-  if (backend.swaps) {
-    plans.push_back({"swapped tokens 0, limit " + block, [](StepPlan& p) { p.swap_outs = {{0, 0, 0}}; }});
-    plans.push_back(
-        {"swapped tokens " + many + ", limit " + block, [=](StepPlan& p) { p.swap_ins = {{0, 0, b + 1}}; }});
+  for (const auto swaps : {&StepPlan::swap_outs, &StepPlan::swap_ins}) {
+    const auto add = [&](const std::string& error, SwapCopy swap) {
+      plans.push_back({error, [=](StepPlan& p) { (p.*swaps).push_back(swap); }});
+    };
+    add("swapped block 64, limit 63", {64, 0, 1});
+    add("swapped block -1, limit 63", {-1, 0, 1});
+    add("host block 24, limit " + host, {0, 24, 1});
+    add("host block -1, limit " + host, {0, -1, 1});
+    if (!backend.swaps) continue;
+    add("swapped tokens 0, limit " + block, {0, 0, 0});
+    add("swapped tokens " + many + ", limit " + block, {0, 0, b + 1});
   }
   if (backend.drafts) {
     plans.push_back({"logit rows of an item with drafts 1, limit 2",
-                     [](StepPlan& p) { p.items[0].draft_tokens = 1, p.items[0].sample = true; }});
+                     [](StepPlan& p) { p.items.back().draft_tokens = 1, p.items.back().sample = true; }});
   }
   if (backend.chains) {
     plans.push_back({"chained item's tokens 2, limit 1",
-                     [](StepPlan& p) { p.items[0].input = InputSource::kChained, p.items[0].count = 2; }});
+                     [](StepPlan& p) { p.items.back().input = InputSource::kChained, p.items.back().count = 2; }});
   }
   return plans;
 }
@@ -157,14 +157,15 @@ std::vector<std::pair<std::string, Change>> UnofferedPlans(const Backend& backen
     return p.starts.emplace_back(SequenceStart{.slot = 0}).sampling;
   };
   if (!backend.chains)
-    plans.push_back({"chained inputs 1, limit 0", [](StepPlan& p) { p.items[0].input = InputSource::kChained; }});
+    plans.push_back({"chained inputs 1, limit 0", [](StepPlan& p) { p.items.back().input = InputSource::kChained; }});
   if (!backend.drafts) {
     plans.push_back({"draft tokens 1, limit 0", [](StepPlan& p) {
-                       p.items[0] = {0, 3, 2, 2, true, InputSource::kHost, 0, 1};
+                       p.items.back() = {0, 3, 2, 2, true, InputSource::kHost, 0, 1};
                        p.tokens = {1, 2};
                      }});
   }
-  if (!backend.swaps) plans.push_back({"host block 0, limit -1", [](StepPlan& p) { p.swap_outs = {{0, 0, 1}}; }});
+  if (!backend.swaps)
+    plans.push_back({"host block 0, limit -1", [](StepPlan& p) { p.swap_outs.push_back({0, 0, 1}); }});
   if (!backend.logprobs) {
     plans.push_back({"sequences with logprobs 1, limit 0", [=](StepPlan& p) { start(p).params.logprobs = 0; }});
     plans.push_back({"sequences with logprobs 1, limit 0", [=](StepPlan& p) { start(p).prompt_logprobs = true; }});
@@ -177,22 +178,48 @@ std::vector<std::pair<std::string, Change>> UnofferedPlans(const Backend& backen
   return plans;
 }
 
-// Each of the plans would overwrite a position of the live sequence of slot 0 if it were applied.
+// A plan whose every part changes what `live` in slot 0 or `saved` in the host's memory gets: a restart with other
+// parameters, another table, a block over the first one, and other tokens at position 3.
+StepPlan HarmfulPlan(const Backend& backend, const StepDriver::Sequence& live, const StepDriver::Sequence& saved) {
+  StepPlan plan = OneToken();
+  plan.starts.push_back({.slot = 0, .sampling = SamplingOf(MakeRequest({1, 2}, Greedy()), {})});
+  plan.table_blocks = {62, 63};
+  plan.table_updates.push_back({0, 0, 2, 0});
+  plan.copies.push_back({63, live.table[0], backend.block_size});
+  if (backend.swaps) {
+    plan.swap_outs.push_back({63, saved.host[0], backend.block_size});
+    plan.swap_ins.push_back({live.table[1], 23, backend.block_size});
+  }
+  plan.tokens[0] = (live.tokens[3] + 1) % backend.vocab_size;
+  plan.items.push_back(plan.items[0]);
+  return plan;
+}
+
+// `plans` change the last item of a HarmfulPlan, or add to it.
 void ExpectRefused(const Backend& backend, Bed* bed, const std::vector<std::pair<std::string, Change>>& plans) {
   StepDriver& driver = bed->driver();
-  const Request request = MakeRequest(RandomTokens(backend, backend.block_size + 4, 2), Greedy());
-  const int32_t s = driver.Add(request);
+  SamplingParams p;
+  p.temperature = 1.3f;
+  p.seed = 3;
+  if (backend.logprobs) p.logprobs = 1;
+  const Request request = MakeRequest(RandomTokens(backend, backend.block_size + 4, 2), p);
+  const int32_t s = driver.Add(request), saved = driver.Add(request);
+  driver.Generate(saved, 2);
+  if (backend.swaps) driver.SwapOut(saved);
   driver.Generate(s, 2);
   for (const auto& [what, change] : plans) {
-    StepPlan plan = OneToken();
-    plan.tokens[0] = ((*request.prompt)[3] + 1) % backend.vocab_size;
+    StepPlan plan = HarmfulPlan(backend, driver.at(s), driver.at(saved));
     change(plan);
     const Status status = bed->Run(plan).status;
     EXPECT_EQ(status.code(), StatusCode::kInternal) << "a plan is not refused: " << what;
     EXPECT_EQ(status.message(), "step " + std::to_string(kStep) + ": " + what);
   }
   driver.Generate(s, kOutput);
-  ExpectSame(Alone(backend, request), OutputOf(driver.at(s)), "after refused plans");
+  if (backend.swaps) driver.SwapIn(saved);
+  driver.Generate(saved, kOutput);
+  const Output alone = Alone(backend, request);
+  ExpectSame(alone, OutputOf(driver.at(s)), "after refused plans");
+  ExpectSame(alone, OutputOf(driver.at(saved)), "saved during refused plans");
 }
 
 void PlansBeyondALimitAreRefusedWhole(const Backend& backend) {
@@ -205,7 +232,8 @@ void WhatIsNotOfferedIsRefused(const Backend& backend) {
   ExpectRefused(backend, &bed, UnofferedPlans(backend));
 }
 
-// The vocabulary's first and last token run, their neighbours outside do not; the step's other items do.
+// The first and last token of the vocabulary are valid inputs; their neighbours outside it fail their item. The step's
+// other item runs in both cases.
 void TokensOutsideTheVocabularyFailTheirItemAlone(const Backend& backend) {
   for (const auto& [token, good] : {std::pair<TokenId, bool>(0, true),
                                     {backend.vocab_size - 1, true},

@@ -19,7 +19,7 @@ void TraitsAreThoseOfItsBackend(const Backend& backend) {
   }
 }
 
-// A first chunk of `prompt` for the slot, in `blocks`.
+// Adds an item for the slot's whole prompt, whose KV goes to `blocks`.
 void AddPrompt(StepPlan* plan, SlotId slot, const Request& request, const std::vector<BlockId>& blocks) {
   plan->starts.push_back({.slot = slot, .sampling = SamplingOf(request, {})});
   plan->table_updates.push_back(
@@ -33,6 +33,11 @@ void AddPrompt(StepPlan* plan, SlotId slot, const Request& request, const std::v
   item.token_offset = static_cast<int32_t>(plan->tokens.size());
   plan->tokens.insert(plan->tokens.end(), request.prompt->begin(), request.prompt->end());
   plan->items.push_back(item);
+}
+
+void ExpectNoResult(Bed* bed) {
+  StepResult none;
+  EXPECT_FALSE(bed->executor().Poll(&none)) << "a result of no step";
 }
 
 // Two prompts and then chained decodes, all submitted before the first result is polled.
@@ -73,8 +78,7 @@ void ChainedStepsSampleTheHostsTokens(const Backend& backend) {
   }
   for (size_t slot = 0; slot < 2; ++slot)
     ExpectSame(Alone(backend, requests[slot]), got[slot], "chained, slot " + std::to_string(slot));
-  StepResult none;
-  EXPECT_FALSE(bed.executor().Poll(&none)) << "a result of no step";
+  ExpectNoResult(&bed);
 }
 
 // Steps of unequal sizes, submitted together.
@@ -97,6 +101,7 @@ void ResultsComeInTheOrderOfTheirSteps(const Backend& backend) {
     EXPECT_GE(result.end_ns, result.start_ns) << "step " << plan.step;
     last_ns = result.end_ns;
   }
+  ExpectNoResult(&bed);
 }
 
 void DestructionDropsOutstandingSteps(const Backend& backend) {

@@ -15,20 +15,39 @@ namespace {
 using SpoilPlan = std::function<void(StepPlan*)>;
 using SpoilResult = std::function<void(StepResult*)>;
 
-// Runs other plans than it gets, or returns other results.
-class SpoiledExecutor final : public Executor {
+struct Fault {
+  const char* name;
+  const char* check;                                                      // finds it
+  const char* message;                                                    // part of what the check says
+  SpoilPlan plan;                                                         // runs other plans
+  SpoilResult result = nullptr;                                           // returns other results
+  void (*traits)(ExecutorTraits* traits) = nullptr;                       // declares other traits
+  void (*applied)(const StepPlan& refused, StepPlan* applied) = nullptr;  // applies a part of refused plans
+  bool repeats = false;                                                   // returns the last result again and again
+};
+
+class FaultyExecutor final : public Executor {
  public:
-  SpoiledExecutor(const FakeExecutorConfig& config, SpoilPlan plan, SpoilResult result)
-      : fake_(config), plan_(std::move(plan)), result_(std::move(result)) {}
-  ExecutorTraits traits() const override { return fake_.traits(); }
+  FaultyExecutor(const FakeExecutorConfig& config, const Fault& fault) : fake_(config), fault_(fault) {}
+  ExecutorTraits traits() const override {
+    ExecutorTraits traits = fake_.traits();
+    if (fault_.traits != nullptr) fault_.traits(&traits);
+    return traits;
+  }
   void Submit(const StepPlan& plan) override {
+    last_plan_ = plan;
     StepPlan spoiled = plan;  // the fake reads it in Submit alone
-    if (plan_) plan_(&spoiled);
+    if (fault_.plan) fault_.plan(&spoiled);
     fake_.Submit(spoiled);
   }
   bool Poll(StepResult* result) override {
-    if (!fake_.Poll(result)) return false;
-    if (result_) result_(result);
+    if (!fake_.Poll(result)) {
+      if (fault_.repeats) *result = last_result_;
+      return fault_.repeats;
+    }
+    if (fault_.result) fault_.result(result);
+    if (fault_.applied != nullptr && !result->status.ok()) ApplyPart();
+    last_result_ = *result;
     return true;
   }
   void SetWakeup(std::function<void()> wakeup) override { fake_.SetWakeup(std::move(wakeup)); }
@@ -37,17 +56,19 @@ class SpoiledExecutor final : public Executor {
   void WriteHostBlock(BlockId block, const std::byte* from) override { fake_.WriteHostBlock(block, from); }
 
  private:
-  FakeExecutor fake_;
-  SpoilPlan plan_;
-  SpoilResult result_;
-};
+  // Precondition: one step in flight at most.
+  void ApplyPart() {
+    StepPlan part;
+    fault_.applied(last_plan_, &part);
+    fake_.Submit(part);
+    StepResult unreported;
+    fake_.Poll(&unreported);
+  }
 
-struct Fault {
-  const char* name;
-  const char* check;    // finds it
-  const char* message;  // part of what the check says
-  SpoilPlan plan;
-  SpoilResult result = nullptr;
+  FakeExecutor fake_;
+  const Fault fault_;
+  StepPlan last_plan_;
+  StepResult last_result_;
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) {
@@ -99,12 +120,17 @@ void SwapCopiesFirst(StepPlan* plan) {
   }
 }
 
-// Tables of two blocks are reversed: no matter to the sequence that writes them, but to those that share them.
+// Tables of two blocks are reversed. The sequence that writes them gets its tokens still; those that share them do not.
 void ReverseShortTables(StepPlan* plan) {
   for (const TableUpdate& u : plan->table_updates) {
     const auto first = plan->table_blocks.begin() + u.offset;
     if (u.first_index == 0 && u.count == 2) std::swap(first[0], first[1]);
   }
+}
+
+// Sequences with drafts continue one position too late, after a rejected draft.
+void KeepOneDraft(StepPlan* plan) {
+  for (StepItem& item : plan->items) item.first_position += item.draft_tokens > 0 ? 1 : 0;
 }
 
 void SwapFirstTokens(StepResult* result) {
@@ -122,7 +148,52 @@ void RejectLastDraft(StepResult* result) {
   }
 }
 
+Fault DeclaredTraits(const char* name, const char* message, void (*traits)(ExecutorTraits*)) {
+  return {.name = name, .check = "TraitsAreThoseOfItsBackend", .message = message, .plan = nullptr, .traits = traits};
+}
+
+Fault AppliedPart(const char* name, const char* message, void (*applied)(const StepPlan&, StepPlan*)) {
+  return {.name = name,
+          .check = "PlansBeyondALimitAreRefusedWhole",
+          .message = message,
+          .plan = nullptr,
+          .applied = applied};
+}
+
+// Checks without a fault, and why.
+const std::map<std::string, std::string> kFaultless = {
+    {"DestructionDropsOutstandingSteps", "a fault would end the test program, or hang it"},
+};
+
 const Fault kFaults[] = {
+    DeclaredTraits("UndeclaredChains", "traits.can_chain", [](ExecutorTraits* t) { t->can_chain = false; }),
+    DeclaredTraits("UndeclaredDrafts", "traits.max_draft_tokens", [](ExecutorTraits* t) { t->max_draft_tokens = 0; }),
+    DeclaredTraits("OneStepInFlight", "traits.max_in_flight", [](ExecutorTraits* t) { t->max_in_flight = 1; }),
+    AppliedPart("RefusedStartsRun", "after refused plans",
+                [](const StepPlan& refused, StepPlan* p) { p->starts = {refused.starts.front()}; }),
+    AppliedPart("RefusedTablesRun", "after refused plans",
+                [](const StepPlan& refused, StepPlan* p) {
+                  p->table_blocks = {refused.table_blocks.begin(), refused.table_blocks.begin() + 2};
+                  p->table_updates = {refused.table_updates.front()};
+                }),
+    AppliedPart("RefusedCopiesRun", "after refused plans",
+                [](const StepPlan& refused, StepPlan* p) { p->copies = {refused.copies.front()}; }),
+    AppliedPart("RefusedSwapInsRun", "after refused plans",
+                [](const StepPlan& refused, StepPlan* p) { p->swap_ins = {refused.swap_ins.front()}; }),
+    AppliedPart("RefusedSwapOutsRun", "saved during refused plans",
+                [](const StepPlan& refused, StepPlan* p) { p->swap_outs = {refused.swap_outs.front()}; }),
+    AppliedPart("RefusedItemsRun", "after refused plans",
+                [](const StepPlan& refused, StepPlan* p) {
+                  p->items = {refused.items.front()};
+                  p->tokens = refused.tokens;
+                }),
+    {"KeptRejectedDraft", "RejectedDraftsAffectNothing", "with wrong drafts", KeepOneDraft},
+    {"OtherItemsTokenBesideDrafts", "RejectedDraftsAffectNothing", "beside wrong drafts", nullptr, SwapFirstTokens},
+    {.name = "RepeatedResult",
+     .check = "ResultsComeInTheOrderOfTheirSteps",
+     .message = "a result of no step",
+     .plan = nullptr,
+     .repeats = true},
     {"IgnoredMask", "GrammarsAllowOnlyTheirAnswers", "the grammar forbids",
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->grammar = nullptr; }); }},
     {"IgnoredEmptyMask", "GrammarsWithoutTokensEndTheirItemAlone", "kBadGrammar",
@@ -151,6 +222,8 @@ const Fault kFaults[] = {
     {"LostChainedToken", "ChainedStepsSampleTheHostsTokens", "chained, slot 0", ReplaceChainedInputs},
     {"ForgottenOutput", "GrammarsSurviveAPreemption", "not that of the output so far",
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->output.clear(); }); }},
+    {"RejectedGrammarDraft", "GrammarsSurviveAPreemption", "the grammar allows two of the drafts", nullptr,
+     RejectLastDraft},
     {"EarlyEnd", "EndsWaitForTheLeastLength", "an end before its time",
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->unended_tokens = 0; }); }},
     {"RejectedRightDraft", "DraftsAreAcceptedAsFarAsTheyEqualTheSamples", "equal the samples", nullptr,
@@ -165,7 +238,7 @@ const Fault kFaults[] = {
      [](StepResult* r) {
        if (r->prompt_logprobs.size() > 1) std::swap(r->prompt_logprobs[0].per_token, r->prompt_logprobs[1].per_token);
      }},
-    {"UnreportedError", "PlansBeyondALimitAreRefusedWhole", "0 results for 1 items", nullptr,
+    {"UnreportedError", "PlansBeyondALimitAreRefusedWhole", "0 results for 2 items", nullptr,
      [](StepResult* r) { r->status = Status(); }},
     {"ClampedSlot", "PlansBeyondALimitAreRefusedWhole", "item of slot 8, limit 7",
      [](StepPlan* p) {
@@ -193,8 +266,7 @@ TEST_P(PlantedFaultTest, IsFoundByItsCheck) {
   const Fault& fault = GetParam();
   Backend backend = FakeBackend();
   backend.make = [&](const ExecutorSize& size, int32_t max_in_flight) -> Result<std::unique_ptr<Executor>> {
-    return std::unique_ptr<Executor>(
-        std::make_unique<SpoiledExecutor>(FakeConfig(size, max_in_flight), fault.plan, fault.result));
+    return std::unique_ptr<Executor>(std::make_unique<FaultyExecutor>(FakeConfig(size, max_in_flight), fault));
   };
   const auto check = std::find_if(Checks().begin(), Checks().end(),
                                   [&](const Check& c) { return std::string(c.name) == fault.check; });
@@ -208,6 +280,14 @@ TEST_P(PlantedFaultTest, IsFoundByItsCheck) {
   std::string messages;
   for (int i = 0; i < failures.size(); ++i) messages += std::string(failures.GetTestPartResult(i).message()) + "\n";
   EXPECT_NE(messages.find(fault.message), std::string::npos) << "the check says: " << messages;
+}
+
+TEST(PlantedFaultsTest, EveryCheckFindsOne) {
+  for (const Check& check : Checks()) {
+    const auto faults = std::count_if(std::begin(kFaults), std::end(kFaults),
+                                      [&](const Fault& f) { return std::string(f.check) == check.name; });
+    EXPECT_EQ(faults == 0, kFaultless.contains(check.name)) << check.name << " has " << faults << " faults";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fake, PlantedFaultTest, testing::ValuesIn(kFaults),

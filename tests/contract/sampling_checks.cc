@@ -1,4 +1,4 @@
-// Logprobs, grammars and ends that may not come yet.
+// Logprobs, grammars, and the least length before an end.
 #include <algorithm>
 #include <cmath>
 
@@ -126,6 +126,11 @@ void GrammarsAllowOnlyTheirAnswers(const Backend& backend) {
   EXPECT_EQ(std::count(seen.begin(), seen.end(), true), 3) << "an answer that the grammar allows was never sampled";
 }
 
+// Drafts that the step's only item accepted; -1: it has no token.
+int32_t AcceptedOf(const StepResult& result) {
+  return result.status.ok() ? result.items[0].num_tokens - 1 : -1;
+}
+
 // After a preemption the grammar continues from the output so far; with drafts too, some of which it forbids.
 void GrammarsSurviveAPreemption(const Backend& backend) {
   const std::vector<TokenId> answer = {40, 41, 42, 43, 44, 45};
@@ -137,11 +142,16 @@ void GrammarsSurviveAPreemption(const Backend& backend) {
     StepDriver& driver = bed.driver();
     const int32_t s = driver.Add(Ruled(backend, {answer}));
     driver.Step({{s, 7, {}}});
-    if (drafts) driver.Step({{s, 1, {41, 42, 50}}});
+    if (drafts) {
+      EXPECT_EQ(AcceptedOf(driver.Step({{s, 1, {41, 42, 50}}})), 2) << "the grammar allows two of the drafts";
+    }
     driver.Generate(s, 4);
+    ASSERT_EQ(driver.at(s).output(), std::vector<TokenId>(answer.begin(), answer.begin() + 4));
     driver.Preempt(s);
     driver.Step({{s, driver.at(s).pending(), {}}});
-    if (drafts) driver.Step({{s, 1, {45, kEnd, kEnd}}});
+    if (drafts) {
+      EXPECT_EQ(AcceptedOf(driver.Step({{s, 1, {45, kEnd, kEnd}}})), 3) << "the grammar allows all drafts";
+    }
     driver.Generate(s, kOutput);
     EXPECT_EQ(driver.at(s).status, ItemStatus::kOk);
     EXPECT_EQ(OutputOf(driver.at(s)).tokens, expected)

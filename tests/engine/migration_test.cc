@@ -26,19 +26,19 @@ Result<RequestHandle> MoveTo(Engine& from, Engine& to, RequestHandle handle, std
                              int rounds = 3, int32_t blocks = 4) {
   MigrationPort &a = *from.migration(), &b = *to.migration();
   TACTUS_RETURN_IF_ERROR(CheckSameFormat(b.format(), a.format()));
-  uint64_t room = 0;
+  uint64_t reservation = 0;
   int32_t sent = 0;
   const auto ship = [&]() -> Result<int32_t> {
     TACTUS_ASSIGN_OR_RETURN(const auto kv, a.Read(handle, sent, blocks, kNoLimitNs));
     if (kv.blocks == 0) return 0;
-    TACTUS_ASSIGN_OR_RETURN(room, b.ReserveRoom(room, kv.blocks, kNoLimitNs));
-    TACTUS_RETURN_IF_ERROR(b.Write(room, sent, kv.bytes));
+    TACTUS_ASSIGN_OR_RETURN(reservation, b.Reserve(reservation, kv.blocks, kNoLimitNs));
+    TACTUS_RETURN_IF_ERROR(b.Write(reservation, sent, kv.bytes));
     sent += kv.blocks;
     return kv.blocks;
   };
   const auto give_up = [&](const Status& why) {
     a.Resume(handle);
-    b.DropRoom(room);
+    b.DropReservation(reservation);
     return why;
   };
   for (int i = 0; i < rounds; ++i) {
@@ -47,7 +47,7 @@ Result<RequestHandle> MoveTo(Engine& from, Engine& to, RequestHandle handle, std
   }
   auto moving = a.Pause(handle, kNoLimitNs);
   if (!moving.ok()) {
-    b.DropRoom(room);
+    b.DropReservation(reservation);
     return moving.status();
   }
   const int32_t b_size = a.format().block_size;
@@ -56,7 +56,7 @@ Result<RequestHandle> MoveTo(Engine& from, Engine& to, RequestHandle handle, std
     if (!shipped.ok()) return give_up(shipped.status());
     if (*shipped == 0) return give_up(Internal("a paused sequence has blocks that cannot be read"));
   }
-  auto arrived = b.Arrive(room, std::move(*moving), std::move(sink));
+  auto arrived = b.Arrive(reservation, std::move(*moving), std::move(sink));
   if (!arrived.ok()) return give_up(arrived.status());
   TACTUS_RETURN_IF_ERROR(a.Leave(handle, kNoLimitNs));
   return arrived;
@@ -285,7 +285,7 @@ TEST_F(MigrationTest, ADestinationWithoutRoomRefusesTheMove) {
   const auto no_arena = MoveTo(*a, *little, *handle, std::make_shared<Collector>(1), 1, 32);
   EXPECT_EQ(no_arena.status().code(), StatusCode::kResourceExhausted) << no_arena.status().ToString();
   EXPECT_NE(no_arena.status().message().find("--swap-space"), std::string::npos) << no_arena.status().ToString();
-  const auto no_kv = full->migration()->ReserveRoom(0, 31, kNoLimitNs);
+  const auto no_kv = full->migration()->Reserve(0, 31, kNoLimitNs);
   EXPECT_EQ(no_kv.status().code(), StatusCode::kResourceExhausted) << no_kv.status().ToString();
   EXPECT_NE(no_kv.status().message().find("31 KV blocks are needed"), std::string::npos) << no_kv.status().ToString();
   here->Wait();
@@ -321,22 +321,22 @@ TEST_F(MigrationTest, WithoutASecretNothingMoves) {
 
 TEST_F(MigrationTest, ARoomThatDidNotGrowInTimeIsDropped) {
   auto b = MakeSlow(Movable(Options()));
-  auto busy = std::make_shared<Collector>(1);  // a room grows only after the steps in flight have ended
+  auto busy = std::make_shared<Collector>(1);  // a reservation grows only after the steps in flight have ended
   const auto handle = b->Submit(Ask(*b, "hello", 400), busy);
   ASSERT_TRUE(handle.ok()) << handle.status().ToString();
   MigrationPort& port = *b->migration();
   const std::string block(static_cast<size_t>(port.format().block_bytes), 'x');
   bool late = false;
   for (int i = 0; i < 1000 && !late; ++i) {
-    const auto room = port.ReserveRoom(0, 2, kNoLimitNs);
-    ASSERT_TRUE(room.ok()) << room.status().ToString();
-    const auto grown = port.ReserveRoom(*room, 1, 0);
+    const auto reservation = port.Reserve(0, 2, kNoLimitNs);
+    ASSERT_TRUE(reservation.ok()) << reservation.status().ToString();
+    const auto grown = port.Reserve(*reservation, 1, 0);
     late = grown.status().code() == StatusCode::kDeadlineExceeded;
     if (late) {
-      EXPECT_EQ(port.Write(*room, 0, block).code(), StatusCode::kNotFound);
-      EXPECT_EQ(port.ReserveRoom(*room, 1, kNoLimitNs).status().code(), StatusCode::kNotFound);
+      EXPECT_EQ(port.Write(*reservation, 0, block).code(), StatusCode::kNotFound);
+      EXPECT_EQ(port.Reserve(*reservation, 1, kNoLimitNs).status().code(), StatusCode::kNotFound);
     }
-    port.DropRoom(*room);
+    port.DropReservation(*reservation);
   }
   EXPECT_TRUE(late) << "the engine always answered at once";
   b->Cancel(*handle);
@@ -362,15 +362,15 @@ TEST_F(MigrationTest, AnInvalidSequenceIsRefused) {
   EXPECT_NE(refused([](auto* m) { m->request.prompt = nullptr; }), "taken");
   EXPECT_NE(refused([](auto* m) { m->output = {1 << 30}; }).find("vocabulary"), std::string::npos);
   EXPECT_NE(refused([](auto* m) { m->request.stop.max_tokens = 100000; }), "taken");
-  const auto room = port.ReserveRoom(0, 2, kNoLimitNs);
-  ASSERT_TRUE(room.ok());
-  EXPECT_FALSE(port.Write(*room, 0, "too short").ok());
+  const auto reservation = port.Reserve(0, 2, kNoLimitNs);
+  ASSERT_TRUE(reservation.ok());
+  EXPECT_FALSE(port.Write(*reservation, 0, "too short").ok());
   const std::string block(static_cast<size_t>(port.format().block_bytes), 'x');
-  EXPECT_TRUE(port.Write(*room, 1, block).ok());
-  EXPECT_FALSE(port.Write(*room, 2, block).ok()) << "outside its room";
-  EXPECT_FALSE(port.Write(*room, -1, block).ok());
-  port.DropRoom(*room);
-  EXPECT_FALSE(port.Write(*room, 0, block).ok()) << "its room is gone";
+  EXPECT_TRUE(port.Write(*reservation, 1, block).ok());
+  EXPECT_FALSE(port.Write(*reservation, 2, block).ok()) << "outside its reservation";
+  EXPECT_FALSE(port.Write(*reservation, -1, block).ok());
+  port.DropReservation(*reservation);
+  EXPECT_FALSE(port.Write(*reservation, 0, block).ok()) << "its reservation is gone";
   AwaitNothingHeld(*b);
 }
 

@@ -314,7 +314,7 @@ def main():
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}: {message}")
 
     named = policy_names(
-        "".join((ROOT / "src/core/sched" / table).read_text() for table in ("choices.def", "policies.def"))
+        "".join((ROOT / "src/core/sched" / table).read_text() for table in ("choices.def", "presets.def"))
     )
     used = set()  # (room, included room)
     sources = tracked("src/*.cc", "src/*.h", "src/*.cu", "src/*.cuh", "include/*.h")

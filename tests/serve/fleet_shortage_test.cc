@@ -42,7 +42,7 @@ class ScarcePort final : public MigrationPort {
     ++resumed;
   }
   Status Leave(RequestHandle, int64_t) override { return Status(); }
-  Result<uint64_t> ReserveRoom(uint64_t, int32_t, int64_t) override { return uint64_t{1}; }
+  Result<uint64_t> Reserve(uint64_t, int32_t, int64_t) override { return uint64_t{1}; }
   Status Write(uint64_t, int32_t, std::string_view) override {
     if (scarce_to_write) throw std::bad_alloc();
     return Status();
@@ -54,7 +54,7 @@ class ScarcePort final : public MigrationPort {
     sinks_.push_back(std::move(sink));
     return RequestHandle{1000};
   }
-  void DropRoom(uint64_t) override {}
+  void DropReservation(uint64_t) override {}
   void SetBlockBytes(int64_t bytes) { format_.block_bytes = bytes; }
   // Sends text to every arrived sequence.
   void Tell(const std::string& text) {

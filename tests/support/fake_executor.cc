@@ -321,9 +321,16 @@ void FakeExecutor::RunPlan(const StepPlan& plan, StepResult* result) {
   // All items write before any item reads, as in every layer of a real forward pass; items that share blocks within the
   // step need this.
   lost_.clear();
-  for (const StepItem& item : plan.items) {
-    const bool lost = !failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate;
-    lost_.push_back(!WriteItem(plan, item, failed || lost) || lost);
+  order_.clear();
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    lost_.push_back(!failed && config_.item_lost_rate > 0 && faults_.Uniform() < config_.item_lost_rate);
+    order_.push_back(i);
+  }
+  // In order of position, because a cell depends on the one before it, which a later item may write.
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](size_t a, size_t b) { return plan.items[a].first_position < plan.items[b].first_position; });
+  for (const size_t i : order_) {
+    if (!WriteItem(plan, plan.items[i], failed || lost_[i])) lost_[i] = true;
   }
   if (failed) {
     result->status = Internal("injected executor error");

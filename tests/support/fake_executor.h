@@ -35,8 +35,8 @@ struct FakeExecutorConfig {
   int64_t max_step_tokens = INT64_MAX, max_step_items = INT64_MAX;
   int32_t max_model_len = INT32_MAX;
   int32_t input_vocab_size = INT32_MAX;  // an item with an input token outside [0, input_vocab_size) fails
-  // Samples as SamplingSpec states: by the seed if the temperature is above 0, only what the grammar allows, no end too
-  // early. False: the tokens of Expected for every spec.
+  // Samples by the seed if the temperature is above 0, only what the grammar allows, no end too early. Ignores
+  // penalties and top_p. False: the tokens of Expected for every spec.
   bool follows_specs = false;
   bool has_logprobs = true, has_grammars = true;  // false: refuses plans that need them
   // Steps take time by the clock, one after the other. Null clock: every step is ready at once.
@@ -112,10 +112,10 @@ class FakeExecutor final : public Executor {
   std::vector<Slot> slots_;
   std::deque<Pending> pending_;
   std::vector<StepResult> spare_;
-  std::vector<TokenId> inputs_;  // of the current item
   TimeNs last_ready_ns_ = 0;
   int64_t steps_ = 0, drafts_accepted_ = 0, drafts_rejected_ = 0;
-  std::vector<bool> lost_;  // per item of the current step
+  std::vector<bool> lost_;     // per item of the current step
+  std::vector<size_t> order_;  // its items in order of position
   std::string violation_;
   std::function<void()> wakeup_;
 };

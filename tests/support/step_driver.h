@@ -66,11 +66,8 @@ class StepDriver {
     return static_cast<int32_t>(sequences_.size()) - 1;
   }
   Sequence& at(int32_t sequence) { return sequences_[static_cast<size_t>(sequence)]; }
-  // The plan of the next step, for changes that the driver does not make itself.
-  StepPlan& plan() { return plan_; }
 
-  // Starts `sequence` on the first `blocks` full blocks of `from` (already computed, or by an earlier item of the same
-  // step).
+  // Starts `sequence` on the first `blocks` full blocks of `from` (computed before, or by an item of the same step).
   void ShareBlocks(int32_t sequence, int32_t from, int32_t blocks) {
     Sequence& s = at(sequence);
     s.table.assign(at(from).table.begin(), at(from).table.begin() + blocks);

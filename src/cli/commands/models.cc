@@ -36,16 +36,13 @@ struct ModelsOptions {
     v.Field("kv-cache-memory", kv_cache_memory,
             {.unit = "bytes", .help = "inspect: plan with this KV memory; 0: as much as `tactus serve` would use"});
     v.Field("dtype", engine.dtype,
-            {.choices = "auto|float32|bfloat16", .help = "inspect: plan with this value of the `tactus serve` option"});
+            {.choices = kDtypeChoices, .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("activation-dtype", engine.activation_dtype,
-            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
-             .help = "inspect: plan with this value of the `tactus serve` option"});
+            {.choices = kActivationDtypeChoices, .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("quantization", engine.quantization,
-            {.choices = "none|q8_0|int8|int4|int4_nearest",
-             .help = "inspect: plan with this value of the `tactus serve` option"});
+            {.choices = kQuantizationChoices, .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
-            {.choices = "auto|bfloat16|float32|int8",
-             .help = "inspect: plan with this value of the `tactus serve` option"});
+            {.choices = kKvCacheDtypeChoices, .help = "inspect: plan with this value of the `tactus serve` option"});
     v.Field("chat-template", engine.chat_template,
             {.help = "inspect: use this Jinja file instead of the model's chat template"});
     engine.sampling.VisitFields(v);

@@ -10,13 +10,14 @@ namespace {
 template <class Value, size_t kCount>
 struct Choices {
   const char* flag;
-  const char* names;                                              // for messages
   std::array<std::pair<std::string_view, Value>, kCount> values;  // the first is the meaning of an empty option
 
   Result<Value> Of(std::string_view text) const {
     if (text.empty()) return values[0].second;
+    std::string names;
     for (const auto& [name, value] : values) {
       if (name == text) return value;
+      names += (names.empty() ? "" : ", ") + std::string(name);
     }
     return InvalidArgument("--" + std::string(flag) + " " + std::string(text) + " is none of " + names, flag);
   }
@@ -24,13 +25,10 @@ struct Choices {
 
 enum class Compute { kAuto, kFloat32, kBFloat16 };
 constexpr Choices<Compute, 3> kDtype{
-    "dtype",
-    "auto, float32, bfloat16",
-    {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
+    "dtype", {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
 
 enum class Activation { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
 constexpr Choices<Activation, 6> kActivation{"activation-dtype",
-                                             "auto, float32, bfloat16, mixed, int16, int8",
                                              {{{"auto", Activation::kAuto},
                                                {"float32", Activation::kFloat32},
                                                {"bfloat16", Activation::kBFloat16},
@@ -43,7 +41,6 @@ struct Quantizing {
   bool calibrate = false;
 };
 constexpr Choices<Quantizing, 5> kQuantization{"quantization",
-                                               "none, q8_0, int8, int4, int4_nearest",
                                                {{{"none", {}},
                                                  {"q8_0", {Quantization::kQ8_0}},
                                                  {"int8", {Quantization::kInt8}},
@@ -52,7 +49,6 @@ constexpr Choices<Quantizing, 5> kQuantization{"quantization",
 
 constexpr Choices<std::optional<DType>, 4> kKv{
     "kv-cache-dtype",
-    "auto, bfloat16, float32, int8",
     {{{"auto", std::nullopt}, {"bfloat16", DType::kBF16}, {"float32", DType::kF32}, {"int8", DType::kInt8}}}};
 
 struct Asked {

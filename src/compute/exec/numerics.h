@@ -37,12 +37,12 @@ struct Numerics {
   PackChoice packing;
 };
 
-// The options as typed; empty is auto (none).
+// The options as typed; their words are in tactus/options.h. Empty is auto (none).
 struct NumericsOptions {
-  std::string_view dtype = "auto";             // auto, float32, bfloat16
-  std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, mixed, int16, int8
-  std::string_view quantization = "none";      // none, q8_0, int8, int4
-  std::string_view kv_cache_dtype = "auto";    // auto, bfloat16, float32, int8
+  std::string_view dtype = "auto";
+  std::string_view activation_dtype = "auto";
+  std::string_view quantization = "none";
+  std::string_view kv_cache_dtype = "auto";
 };
 
 // `weight_dtype`: of the bulk of the file's linear weights (ModelConfig::weight_dtype). kInvalidArgument names the

@@ -75,9 +75,7 @@ void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vo
            .grammar = spec.grammar,
            .unended_tokens = spec.unended_tokens,
            .ends = spec.ends};
-  if (spec.prompt_logprobs)
-    spec_.prompt = spec.prompt;  // needed row by row; all else is counted below
-                                 // below
+  if (spec.prompt_logprobs) spec_.prompt = spec.prompt;  // needed row by row; all else is counted below
   choice_ = choice;
   seen_.clear();
   index_.clear();

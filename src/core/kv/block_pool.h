@@ -1,6 +1,6 @@
 // The blocks of a KV cache, and the place of each. A block is in exactly one place:
 //   free      holds nothing                                      (free list)
-//   cached    keeps its KV for matches; no user, no step         (order of eviction)
+//   cached    has a key; no user, no step                        (order of eviction)
 //   in use    in the table of at least one live sequence         (users > 0)
 //   draining  no user, but a step in flight still touches it     (list of that step)
 // Nothing allocates after construction. Thread rule: engine thread only.
@@ -86,7 +86,8 @@ class BlockPool {
   void Put(BlockId b);
   // As Put of an unused block with a key.
   void Cache(BlockId b) { cached_.Push(b); }
-  // A block without a user has lost its key. A cached one becomes free; a draining one does when its step ends.
+  // A block has lost its key. A cached one becomes free; a draining one does when its step ends. No effect on a block
+  // in use.
   void KeyLost(BlockId b);
   // All steps up to `step` have ended: the blocks that they used are put.
   void EndSteps(StepId step);

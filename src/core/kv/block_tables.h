@@ -60,7 +60,7 @@ class BlockTables {
   // Gives the slot an empty table. Precondition: it has none.
   void TakeTable(SlotKv* slot);
   void FreeTable(SlotKv* slot);  // no effect without a table
-  // The table that the second of the next two calls of TakeTable gives; null: fewer are free.
+  // The table that the second TakeTable from now takes. Null: fewer than two are free.
   const BlockId* SecondFree() const {
     return free_tables_.size() > 1 ? free_tables_[free_tables_.size() - 2] : nullptr;
   }

@@ -72,7 +72,7 @@ void EnteringBlocks::Enter(SlotKv* slot, int32_t end) {
       parent = blocks[table[i - 1]].node;
       if (parent == kNoNode) return;  // a failed step broke the chain: the rest stays private
     }
-    if (!blocks.Enter(table[i], slot->KeyOf(i), parent)) return;
+    if (blocks.Enter(table[i], slot->KeyOf(i), parent) == PrefixBlocks::Entry::kRefused) return;
   }
 }
 
@@ -90,8 +90,8 @@ void EnteringBlocks::MakeFindable(SlotId s, SlotKv* slot) {
   for (int32_t i = 0; i < slot->keyed; ++i) {
     const KvBlock& block = blocks_[slot->table[i]];
     if (!block.keyed()) return;  // a step failed to fill it: the blocks after it stay private too
-    blocks_.Enter(slot->table[i], slot->KeyOf(i), parent);
-    TACTUS_CHECK_MSG(block.owns, "a key of OwnKeys is another sequence's as well");
+    const PrefixBlocks::Entry entry = blocks_.Enter(slot->table[i], slot->KeyOf(i), parent);
+    TACTUS_CHECK_MSG(entry == PrefixBlocks::Entry::kNew, "a key of OwnKeys is another sequence's as well");
     parent = block.node;
   }
 }

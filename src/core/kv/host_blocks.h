@@ -33,7 +33,8 @@ class HostBlocks {
   int64_t saved_blocks() const { return saved_blocks_; }
   int64_t restored_blocks() const { return restored_blocks_; }
 
-  // Plans copies of the first `tokens` positions of the table. False: no room, or no tokens; nothing changed.
+  // Plans copies of the first `tokens` positions of the table. False: no room, or no tokens; nothing is planned. Frees
+  // the blocks read by earlier plans first.
   bool Save(const BlockId* table, int32_t tokens, SavedKv* saved, StepPlan* plan);
   // Plans copies back to the blocks of the table from `first` on, and frees the host blocks once they are read.
   void Restore(const BlockId* table, int32_t first, SavedKv* saved, StepPlan* plan);

@@ -333,7 +333,7 @@ void KvCache::Impl::BringBack(SlotId s, int32_t first, StepPlan* plan) {
     for (int32_t i = saved.restored_begin; i < saved.restored_end; ++i)
       blocks.SetBegunBy(slot.table[i], saved.saved_by);
   }
-  // For all others the plan's step computes these blocks.
+  // Other sequences may share these blocks once plan->step, which copies them back, has ended.
   for (slot.marked = first; slot.marked < full; ++slot.marked)
     blocks.SetComputedBy(slot.table[slot.marked], plan->step);
   entering.EnterNow(s, &slot);

@@ -8,8 +8,8 @@
 namespace tactus::core {
 
 // Keys that no other sequence can have, such as those of a simulated request that shares no text. Its blocks are
-// cached, evicted and counted like all others, but are neither hashed nor entered in the tree before the sequence
-// itself may look for them.
+// cached, evicted and counted like all others, but are neither hashed nor entered in the tree until the sequence loses
+// them by preemption: its restart looks for them.
 class OwnKeys {
  public:
   virtual ~OwnKeys() = default;

@@ -66,15 +66,15 @@ void PrefixBlocks::Unuse(BlockId b, StepId last_step) {
   pool_.Put(b);
 }
 
-bool PrefixBlocks::Enter(BlockId b, const Hash128& key, NodeId parent) {
+PrefixBlocks::Entry PrefixBlocks::Enter(BlockId b, const Hash128& key, NodeId parent) {
   const auto [node, is_new] = tree_.FindOrInsert(key, parent, b);
   if (is_new) {
     pool_[b].owns = true;
     pool_[b].node = node;
     entered_keys_.Add(key);
-    return true;
+    return Entry::kNew;
   }
-  if (tree_.node(node).parent != parent) return false;  // keys from a broken file
+  if (tree_.node(node).parent != parent) return Entry::kRefused;  // keys from a broken file
   AddDuplicate(node, b);
   const BlockId owner = tree_.node(node).owner;
   if (pool_[owner].users == 0) {
@@ -83,7 +83,7 @@ bool PrefixBlocks::Enter(BlockId b, const Hash128& key, NodeId parent) {
   } else {
     pool_[owner].busy_until = std::max(pool_[owner].busy_until, pool_[b].busy_until);  // as in Unuse
   }
-  return true;
+  return Entry::kDuplicate;
 }
 
 void PrefixBlocks::AddDuplicate(NodeId n, BlockId b) {

@@ -1,5 +1,6 @@
-// What the blocks of a KV cache hold: every full block with a known key is in the prefix tree, where matches find it,
-// or unlisted.
+// What the blocks of a KV cache hold. A full block with a known key is in the prefix tree, where matches find it, or
+// unlisted. Blocks that wait for their batch (entering_blocks.h) are not in the tree yet. Blocks after one that a
+// failed step did not fill stay private.
 //
 // The parent of a node in use is in use, and the parent of a draining node is in use or drains at least as long. So
 // cached nodes form the bottom of the tree. A sequence releases its last block first, so children are evicted before
@@ -60,11 +61,15 @@ class PrefixBlocks {
   void SetComputedBy(BlockId b, StepId step) { pool_[b].computed_by = step; }
   void EndSteps(StepId step) { pool_.EndSteps(step); }
 
-  // Enters a block without a node in the tree, as owner of the key's node or as a duplicate. False: the key has another
-  // parent there; the block stays private.
-  bool Enter(BlockId b, const Hash128& key, NodeId parent);
+  enum class Entry : uint8_t {
+    kNew,        // the key was not in the tree; the block is its owner
+    kDuplicate,  // the key was in the tree; the block becomes the owner if the previous one has no user
+    kRefused,    // the key has another parent in the tree; the block does not change
+  };
+  // Enters a private or unlisted block in the tree.
+  Entry Enter(BlockId b, const Hash128& key, NodeId parent);
   void MarkUnlisted(BlockId b) { pool_[b].node = KvBlock::kUnlisted; }
-  // Makes an unlisted block or a duplicate private; other blocks do not change.
+  // Makes an unlisted block or a duplicate private. No effect on owners and private blocks.
   void Separate(BlockId b);
   // Makes the owner and the duplicates of a node private. Precondition: no children.
   void RemoveNode(NodeId node);
@@ -76,7 +81,7 @@ class PrefixBlocks {
   std::string CheckIntegrity() const;
 
  private:
-  void PrefetchFirstTakes(int32_t count, StepId begun_by);  // of a step
+  void PrefetchFirstTakes(int32_t count, StepId begun_by);  // called for the first takes of a step only
   BlockId Evict();
   void PrefetchEvictions();  // prefetches the blocks that are evicted next
   void AddDuplicate(NodeId node, BlockId b);

@@ -14,7 +14,7 @@ namespace tactus::core {
 // The cached prefix that a start would find, and its cost.
 struct PrefixMatch {
   int32_t blocks = 0;
-  int32_t pinned = 0;  // of them: cached, so that they leave the evictable blocks
+  int32_t pinned = 0;  // of them: unused; a start takes them from the evictable blocks
   NodeId last = kNoNode;
   bool operator==(const PrefixMatch&) const = default;
 };
@@ -34,7 +34,7 @@ class PrefixMatcher {
   std::span<const Hash128> Shareable(const SlotKv& slot, int32_t prompt_tokens) const;
   // Called up to three times for one start, so the last result is kept until Forget.
   const PrefixMatch& Match(SlotId s, const SlotKv& slot, int32_t prompt_tokens);
-  // Called before every change of the blocks or of the slot's keys.
+  // Called before every change of the tree or of a block's users. Growing keys need no call.
   void Forget() { last_slot_ = kNoSlot; }
 
   // Verifies that the kept result is right. Empty: it is.

@@ -19,8 +19,9 @@ class VoidBlocks {
   VoidBlocks(PrefixBlocks* blocks, const BlockTables* tables);
 
   void Mark(BlockId b) { marked_[static_cast<size_t>(b)] = 1; }
-  // Marks the blocks that the step should have filled, or have restored from KV that it should have saved.
+  // Marks the blocks that the step should have filled.
   void MarkBlocksOf(StepId step);
+  // Marks the blocks that were restored from KV which the step should have saved.
   void MarkRestored(StepId saved_by);
   // Marks the blocks computed from marked ones by `step` and later steps, and drops all marked blocks from the tree.
   // Appends the slots that hold any to `recompute`, which may be null, in ascending order.

@@ -147,33 +147,33 @@ Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> reques
 }
 
 Status AddImported(ImportedSequence imported, const IntakeLimits& limits, PreparedRequest* prepared) {
-  SequenceStanding& standing = imported.standing;
-  const int32_t known = prepared->prompt_tokens + standing.generated;
+  SequenceSnapshot& snapshot = imported.snapshot;
+  const int32_t known = prepared->prompt_tokens + snapshot.generated;
   if (prepared->choices.size() != 1) {
     return InvalidArgument(
         fmt::format("a request with {} choices does not move; only those with one do", prepared->choices.size()));
   }
-  if (standing.generated < 0 || standing.generated >= prepared->max_tokens || standing.computed_tokens < 0 ||
-      standing.computed_tokens >= known) {
+  if (snapshot.generated < 0 || snapshot.generated >= prepared->max_tokens || snapshot.computed_tokens < 0 ||
+      snapshot.computed_tokens >= known) {
     return InvalidArgument(
         fmt::format("a sequence with {} prompt tokens, {} of at most {} generated and {} computed cannot go on",
-                    prepared->prompt_tokens, standing.generated, prepared->max_tokens, standing.computed_tokens));
+                    prepared->prompt_tokens, snapshot.generated, prepared->max_tokens, snapshot.computed_tokens));
   }
   const auto& prompt = prepared->request->prompt;
-  if (prompt != nullptr && static_cast<int32_t>(standing.output.size()) != standing.generated) {
+  if (prompt != nullptr && static_cast<int32_t>(snapshot.output.size()) != snapshot.generated) {
     return InvalidArgument(
-        fmt::format("{} tokens were generated and {} token ids received", standing.generated, standing.output.size()));
+        fmt::format("{} tokens were generated and {} token ids received", snapshot.generated, snapshot.output.size()));
   }
   if (prompt != nullptr && prepared->has_keys) {
     std::vector<TokenId> all(*prompt);
-    all.insert(all.end(), standing.output.begin(), standing.output.end());
+    all.insert(all.end(), snapshot.output.begin(), snapshot.output.end());
     std::vector<Hash128> keys = prepared->choices[0].keys;
     const auto of_prompt = static_cast<std::ptrdiff_t>(keys.size());
     ExtendBlockKeys(limits.secret, prepared->root_key, all, limits.block_size, &keys);
     imported.generated_keys.assign(keys.begin() + of_prompt, keys.end());
   }
   prepared->imported = std::make_shared<const ImportedSequence>(std::move(imported));
-  prepared->arrival_ns = prepared->imported->standing.arrival_ns;
+  prepared->arrival_ns = prepared->imported->snapshot.arrival_ns;
   return Status();
 }
 

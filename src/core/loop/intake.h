@@ -61,7 +61,7 @@ struct PreparedRequest {
   uint8_t service_class = 0;    // SequenceColumns::service_class
   Hash128 root_key;
   bool has_keys = false;                             // false: shares no KV
-  bool own_keys = false;                             // OwnKeys (core/kv/kv_cache.h): computed only when needed
+  bool own_keys = false;                             // OwnKeys (core/kv/own_keys.h): computed only when needed
   std::vector<TokenId> stop_ids;                     // sorted; the model's too unless ignore_eos
   std::vector<SequenceBuffers> choices;              // n of them
   std::shared_ptr<const ImportedSequence> imported;  // null: not migrated in
@@ -76,7 +76,7 @@ Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, c
 // For requests without token ids (simulation, replay). `prompt_keys`: of the prompt's full blocks; may be empty.
 Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                              std::vector<Hash128> prompt_keys, const IntakeLimits& limits);
-// As above, for a request with OwnKeys (core/kv/kv_cache.h): if its keys are needed, StepLoopParts::generated_key
+// As above, for a request with OwnKeys (core/kv/own_keys.h): if its keys are needed, StepLoopParts::generated_key
 // computes those of the prompt too. Precondition: one choice.
 Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                            const IntakeLimits& limits);

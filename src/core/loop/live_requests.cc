@@ -14,14 +14,15 @@ std::string SecondsText(DurationNs ns) {
 
 }  // namespace
 
-LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportRooms* rooms)
+LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events,
+                           ImportReservations* reservations)
     : config_(context.config),
       parts_(context.parts),
       traits_(context.traits),
       block_size_(parts_.kv->block_size()),
       intake_(*intake),
       events_(*events),
-      rooms_(*rooms),
+      reservations_(*reservations),
       sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride()),
       requests_(config_.slots()),
       slots_(static_cast<size_t>(config_.slots())),
@@ -34,15 +35,15 @@ void LiveRequests::Take(PreparedRequest prepared) {
   const PreparedRequest& in = request->in;
   if (parts_.tap != nullptr) parts_.tap->Arrival(in);
   const ImportedSequence* const imported = in.imported.get();
-  std::vector<BlockId> kept;
+  std::vector<BlockId> imported_blocks;
   SequenceSpec migrated;
   if (imported != nullptr) {
     if (parts_.tap != nullptr) parts_.tap->Imported(*imported);
-    const SequenceStanding& standing = imported->standing;
-    kept = rooms_.Take(imported->import, (standing.computed_tokens + block_size_ - 1) / block_size_);
-    migrated.output_tokens = standing.generated;
-    migrated.kept_tokens = kept.empty() ? 0 : standing.computed_tokens;
-    migrated.preemptions = standing.preemptions + 1;
+    const SequenceSnapshot& snapshot = imported->snapshot;
+    imported_blocks = reservations_.Take(imported->import, (snapshot.computed_tokens + block_size_ - 1) / block_size_);
+    migrated.output_tokens = snapshot.generated;
+    migrated.kept_tokens = imported_blocks.empty() ? 0 : snapshot.computed_tokens;
+    migrated.preemptions = snapshot.preemptions + 1;
   }
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
@@ -94,9 +95,9 @@ void LiveRequests::Take(PreparedRequest prepared) {
     if (in.has_keys) entry.next_key_at = (in.prompt_tokens / block_size_ + 1) * block_size_;
     TACTUS_CHECK(!in.own_keys || (n == 1 && parts_.generated_key && parts_.tap == nullptr));  // a tap records keys
     entry.own_keys = in.own_keys;
-    if (imported != nullptr) GoOn(s, *imported);
+    if (imported != nullptr) Restore(s, *imported);
     parts_.kv->Bind(s, in.has_keys ? &buffers.keys : nullptr, in.own_keys ? this : nullptr);
-    if (!kept.empty()) parts_.kv->KeepImported(s, kept, migrated.kept_tokens);
+    if (!imported_blocks.empty()) parts_.kv->KeepImported(s, imported_blocks, migrated.kept_tokens);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
   }
 }
@@ -115,43 +116,43 @@ bool LiveRequests::Fetched(const TransferCommand& fetched) {
   const SlotId s = in.choices[0].slot;
   request->waits_for_kv = false;
   if (s == kNoSlot || sequences_.columns().state[s] != SeqState::kHeld) return false;
-  std::vector<BlockId> kept;
+  std::vector<BlockId> fetched_blocks;
   if (fetched.blocks > 0 && fetched.blocks <= in.stored_blocks && fetched.blocks * block_size_ < in.prompt_tokens)
-    kept = rooms_.Take(fetched.import, fetched.blocks);
-  if (kept.empty())
-    rooms_.Drop(fetched.import);
+    fetched_blocks = reservations_.Take(fetched.import, fetched.blocks);
+  if (fetched_blocks.empty())
+    reservations_.Drop(fetched.import);
   else
-    parts_.kv->KeepImported(s, kept, fetched.blocks * block_size_);
+    parts_.kv->KeepImported(s, fetched_blocks, fetched.blocks * block_size_);
   in.stored_end = fetched.end;
   timelines_.Unheld(s);
-  sequences_.Unhold(s, kNoSlot, events_.now_ns(), static_cast<int32_t>(kept.size()) * block_size_);
+  sequences_.Unhold(s, kNoSlot, events_.now_ns(), static_cast<int32_t>(fetched_blocks.size()) * block_size_);
   if (gate_asks_) arrived_.push_back(in.handle);
   return true;
 }
 
 // Restores the state that the sequence had at the other replica.
-void LiveRequests::GoOn(SlotId s, const ImportedSequence& imported) {
-  const SequenceStanding& standing = imported.standing;
+void LiveRequests::Restore(SlotId s, const ImportedSequence& imported) {
+  const SequenceSnapshot& snapshot = imported.snapshot;
   SlotEntry& entry = slot(s);
   RequestRecord* request = entry.request;
-  entry.buffers->output.assign(standing.output.begin(), standing.output.end());
-  entry.generated = standing.generated;
-  entry.started = standing.scheduled_ns != 0;
-  entry.last_token_ns = standing.last_token_ns;
-  entry.longest_gap_ns = standing.longest_gap_ns;
-  entry.longest_gap_end_ns = standing.longest_gap_end_ns;
-  entry.late_gaps = standing.late_gaps;
-  request->scheduled_ns = standing.scheduled_ns;
-  request->first_token_ns = standing.first_token_ns;
-  request->cached_tokens = standing.cached_tokens;
-  request->preemptions = standing.preemptions;
-  request->recomputed_tokens = standing.recomputed_tokens;
+  entry.buffers->output.assign(snapshot.output.begin(), snapshot.output.end());
+  entry.generated = snapshot.generated;
+  entry.started = snapshot.scheduled_ns != 0;
+  entry.last_token_ns = snapshot.last_token_ns;
+  entry.longest_gap_ns = snapshot.longest_gap_ns;
+  entry.longest_gap_end_ns = snapshot.longest_gap_end_ns;
+  entry.late_gaps = snapshot.late_gaps;
+  request->scheduled_ns = snapshot.scheduled_ns;
+  request->first_token_ns = snapshot.first_token_ns;
+  request->cached_tokens = snapshot.cached_tokens;
+  request->preemptions = snapshot.preemptions;
+  request->recomputed_tokens = snapshot.recomputed_tokens;
   if (entry.has_stop_strings) {
-    for (const TokenId token : standing.output) entry.buffers->stop->Append(parts_.token_bytes(token));
+    for (const TokenId token : snapshot.output) entry.buffers->stop->Append(parts_.token_bytes(token));
   }
   if (request->in.has_keys) AddImportedKeys(s, imported);
-  timelines_.Imported(s, standing.first_token_ns, standing.preemptions,
-                      standing.generated > 0 ? entry.prompt_tokens + standing.generated - 1 : 0);
+  timelines_.Imported(s, snapshot.first_token_ns, snapshot.preemptions,
+                      snapshot.generated > 0 ? entry.prompt_tokens + snapshot.generated - 1 : 0);
   ++counts_.migrated_in;
 }
 
@@ -171,25 +172,25 @@ void LiveRequests::AddImportedKeys(SlotId s, const ImportedSequence& imported) {
     parts_.tap->Key(entry.handle, entry.choice, static_cast<int32_t>(i), keys[i]);
 }
 
-SequenceStanding LiveRequests::StandingOf(SlotId s) const {
+SequenceSnapshot LiveRequests::SnapshotOf(SlotId s) const {
   const SlotEntry& entry = slot(s);
   const RequestRecord& request = *entry.request;
-  SequenceStanding standing;
-  standing.request = request.in.request;
-  standing.output = entry.buffers->output;
-  standing.generated = entry.generated;
-  standing.computed_tokens = sequences_.holds_kv(s) ? sequences_.columns().computed_committed[s] : 0;
-  standing.arrival_ns = request.in.arrival_ns;
-  standing.scheduled_ns = request.scheduled_ns;
-  standing.first_token_ns = request.first_token_ns;
-  standing.last_token_ns = entry.last_token_ns;
-  standing.longest_gap_ns = entry.longest_gap_ns;
-  standing.longest_gap_end_ns = entry.longest_gap_end_ns;
-  standing.late_gaps = entry.late_gaps;
-  standing.cached_tokens = request.cached_tokens;
-  standing.preemptions = request.preemptions;
-  standing.recomputed_tokens = request.recomputed_tokens + sequences_.recomputed_tokens(s);
-  return standing;
+  SequenceSnapshot snapshot;
+  snapshot.request = request.in.request;
+  snapshot.output = entry.buffers->output;
+  snapshot.generated = entry.generated;
+  snapshot.computed_tokens = sequences_.holds_kv(s) ? sequences_.columns().computed_committed[s] : 0;
+  snapshot.arrival_ns = request.in.arrival_ns;
+  snapshot.scheduled_ns = request.scheduled_ns;
+  snapshot.first_token_ns = request.first_token_ns;
+  snapshot.last_token_ns = entry.last_token_ns;
+  snapshot.longest_gap_ns = entry.longest_gap_ns;
+  snapshot.longest_gap_end_ns = entry.longest_gap_end_ns;
+  snapshot.late_gaps = entry.late_gaps;
+  snapshot.cached_tokens = request.cached_tokens;
+  snapshot.preemptions = request.preemptions;
+  snapshot.recomputed_tokens = request.recomputed_tokens + sequences_.recomputed_tokens(s);
+  return snapshot;
 }
 
 void LiveRequests::BindPredictor(SlotId s, const RequestRecord& request) {

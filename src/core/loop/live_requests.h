@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/loop/import_rooms.h"
+#include "core/loop/import_reservations.h"
 #include "core/loop/measured_ratio.h"
 #include "core/loop/pass_events.h"
 #include "core/loop/request_table.h"
@@ -33,12 +33,12 @@ struct SequenceCounts {
 class LiveRequests : private OwnKeys, private Timelines::Sequences {
  public:
   // All arguments outlive it.
-  LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportRooms* rooms);
+  LiveRequests(const LoopContext& context, Intake* intake, PassEvents* events, ImportReservations* reservations);
 
   void Take(PreparedRequest request);
   const RequestRecord* Find(RequestHandle handle) const { return requests_.Find(handle); }  // null: ended
   // The state of a single-choice request's sequence. Precondition: it is in no step in flight.
-  SequenceStanding StandingOf(SlotId s) const;
+  SequenceSnapshot SnapshotOf(SlotId s) const;
   // The first choice of the oldest waiting request that the scheduler's gate has not judged; kNoSlot: none. Returns
   // each request once.
   SlotId NextArrived();
@@ -120,7 +120,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   bool MustFetch(const PreparedRequest& in) const;
   CacheMatch MatchOf(SlotId s, const RequestRecord& request, int32_t first_position) const;
   void BindPredictor(SlotId s, const RequestRecord& request);
-  void GoOn(SlotId s, const ImportedSequence& imported);
+  void Restore(SlotId s, const ImportedSequence& imported);
   void AddImportedKeys(SlotId s, const ImportedSequence& imported);
   void End(RequestRecord* request, FinishReason reason, int32_t error);
   void FirstToken(SlotEntry* slot, DurationNs gap_ns);
@@ -139,7 +139,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   const int32_t block_size_;
   Intake& intake_;
   PassEvents& events_;
-  ImportRooms& rooms_;
+  ImportReservations& reservations_;
   SequenceTable sequences_;
   RequestTable requests_;
   std::vector<SlotEntry> slots_;

@@ -55,7 +55,7 @@ class StepLoop::Impl {
   PlanBuilder builder_;
   PassEvents events_;
   StepsInFlight steps_;
-  ImportRooms rooms_;
+  ImportReservations reservations_;
   LiveRequests live_;
   Commit commit_;
   Planning planning_;
@@ -82,11 +82,11 @@ StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, I
       events_(parts_.sink, static_cast<size_t>(config.limits.max_num_seqs),
               static_cast<size_t>(context_.traits.max_in_flight)),
       steps_(context_.traits.max_in_flight, static_cast<size_t>(config.limits.max_num_seqs)),
-      rooms_(parts_.kv),
-      live_(context_, intake, &events_, &rooms_),
+      reservations_(parts_.kv),
+      live_(context_, intake, &events_, &reservations_),
       commit_(context_, &builder_, &steps_, &live_, &events_, [this](const Status& why) { GiveUp(why); }),
       planning_(context_, &builder_, &steps_, &live_, &events_),
-      transfers_(context_, &live_, &rooms_, &steps_, [this] { return planning_.copies_wait(); }) {
+      transfers_(context_, &live_, &reservations_, &steps_, [this] { return planning_.copies_wait(); }) {
   const ExecutorTraits& traits = context_.traits;
   TACTUS_CHECK(parts_.scheduler->config().limits.slot_capacity >= config.slots());
   TACTUS_CHECK(parts_.scheduler->config().limits.predictor == parts_.predictor);

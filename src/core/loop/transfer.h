@@ -16,10 +16,10 @@
 
 namespace tactus::core {
 
-using ImportId = uint64_t;  // a room: host blocks reserved in one loop for one sequence; 0: none
+using ImportId = uint64_t;  // of a reservation: host blocks of one loop, reserved for one sequence; 0: none
 
 // A sequence's state between two of its steps, without its KV. Times by the loop's clock.
-struct SequenceStanding {
+struct SequenceSnapshot {
   std::shared_ptr<const Request> request;
   std::vector<TokenId> output;  // generated so far; empty where tokens have no ids
   int32_t generated = 0;        // number of tokens in the output
@@ -34,21 +34,21 @@ struct SequenceStanding {
   int32_t cached_tokens = 0, preemptions = 0, recomputed_tokens = 0;
 };
 
-// The state of a sequence migrated in. The KV of its first standing.computed_tokens positions is in the host blocks of
+// The state of a sequence migrated in. The KV of its first snapshot.computed_tokens positions is in the host blocks of
 // `import`, in order.
 struct ImportedSequence {
-  SequenceStanding standing;  // `request` may be null: the PreparedRequest has it
+  SequenceSnapshot snapshot;  // `request` may be null: the PreparedRequest has it
   ImportId import = 0;
   std::vector<Hash128> generated_keys;  // of full blocks after the prompt's; empty: no sharing
 };
 
 enum class TransferKind : uint8_t {
   kRead,     // read the bytes of computed full blocks
-  kPause,    // stop planning the sequence; answered with its standing when no step in flight uses it
+  kPause,    // stop planning the sequence; answered with its snapshot when no step in flight uses it
   kResume,   // continue a paused sequence
   kLeave,    // end a paused sequence as migrated
   kReserve,  // reserve host blocks; answered when they may be written
-  kDrop,     // free a room
+  kDrop,     // free a reservation
   // For prompts on disk (engine/prompt_cache.h).
   kFetched,      // the leading blocks that a request waits for are in host blocks, or unavailable: it may start
   kReadEntered,  // read the bytes of blocks new in the prefix cache; answered when there are any
@@ -57,7 +57,7 @@ enum class TransferKind : uint8_t {
 
 struct TransferAnswer {
   Status status;
-  SequenceStanding standing;         // kPause
+  SequenceSnapshot snapshot;         // kPause
   std::vector<std::byte> bytes;      // kRead: blocks [first_block, first_block + blocks); kReadEntered: those of `keys`
   std::vector<Hash128> keys;         // kReadEntered
   int32_t blocks = 0;                // number of blocks read; 0: none is available yet
@@ -71,7 +71,7 @@ struct TransferCommand {
   // A single-choice request; kDrop: 0. kReserve: 0, or a request that waits for its KV: the command then waits until
   // `blocks` host blocks are free.
   RequestHandle handle = 0;
-  ImportId import = 0;                // kReserve: 0 creates a room
+  ImportId import = 0;                // kReserve: 0 creates a reservation
   int32_t first_block = 0;            // kRead; of a paused sequence the last, partial block may be read too
   int32_t blocks = 0;                 // kRead: most blocks to read; kReserve: blocks to add; kFetched: blocks fetched
   CacheEnd end = CacheEnd::kUnknown;  // kFetched: why no more blocks

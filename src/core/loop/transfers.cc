@@ -22,9 +22,13 @@ void Answer(const std::function<void(TransferAnswer)>& to, TransferAnswer answer
 
 }  // namespace
 
-Transfers::Transfers(const LoopContext& context, LiveRequests* live, ImportRooms* rooms, const StepsInFlight* steps,
-                     std::function<bool()> copies_wait)
-    : parts_(context.parts), live_(*live), rooms_(*rooms), steps_(*steps), copies_wait_(std::move(copies_wait)) {}
+Transfers::Transfers(const LoopContext& context, LiveRequests* live, ImportReservations* reservations,
+                     const StepsInFlight* steps, std::function<bool()> copies_wait)
+    : parts_(context.parts),
+      live_(*live),
+      reservations_(*reservations),
+      steps_(*steps),
+      copies_wait_(std::move(copies_wait)) {}
 
 void Transfers::Take(TransferCommand command) {
   switch (command.kind) {
@@ -41,7 +45,7 @@ void Transfers::Take(TransferCommand command) {
       wait_for_room_.push_back(std::move(command));
       return;
     case TransferKind::kDrop:
-      if (rooms_.Drop(command.import)) Tell(command);
+      if (reservations_.Drop(command.import)) Tell(command);
       return Answer(command.answer, {});
     case TransferKind::kFetched:
       return Fetched(command);
@@ -58,7 +62,7 @@ void Transfers::Tell(const TransferCommand& command) const {
 }
 
 void Transfers::Fetched(const TransferCommand& command) {
-  if (live_.Fetched(command) || rooms_.Drop(command.import)) Tell(command);
+  if (live_.Fetched(command) || reservations_.Drop(command.import)) Tell(command);
 }
 
 bool Transfers::ReserveForWaiting() {
@@ -142,7 +146,7 @@ void Transfers::Withdraw(RequestHandle handle) {
 bool Transfers::TryReserve(TransferCommand* command) {
   Reserved r;
   r.answer.import = command->import;
-  if (!rooms_.Reserve(&r.answer.import, command->blocks, &r.answer.host_blocks)) return false;
+  if (!reservations_.Reserve(&r.answer.import, command->blocks, &r.answer.host_blocks)) return false;
   Tell(*command);
   if (!command->answer) return true;
   r.after = steps_.next_step() - 1;
@@ -165,7 +169,7 @@ bool Transfers::Settle() {
     }
     if (p.answer && live_.sequences().items_in_flight(p.slot) == 1) {
       TransferAnswer answer;
-      answer.standing = live_.StandingOf(p.slot);
+      answer.snapshot = live_.SnapshotOf(p.slot);
       std::exchange(p.answer, nullptr)(std::move(answer));
       any = true;
     }

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/loop/import_rooms.h"
+#include "core/loop/import_reservations.h"
 #include "core/loop/live_requests.h"
 #include "core/loop/step_loop.h"
 #include "core/loop/steps_in_flight.h"
@@ -21,8 +21,8 @@ namespace tactus::core {
 class Transfers {
  public:
   // All arguments outlive it. `copies_wait`: whether copies of a plan without items wait for the next step.
-  Transfers(const LoopContext& context, LiveRequests* live, ImportRooms* rooms, const StepsInFlight* steps,
-            std::function<bool()> copies_wait);
+  Transfers(const LoopContext& context, LiveRequests* live, ImportReservations* reservations,
+            const StepsInFlight* steps, std::function<bool()> copies_wait);
 
   void Take(TransferCommand command);
   // After commands: runs waiting kReserve commands, oldest first. False: none was answered.
@@ -65,7 +65,7 @@ class Transfers {
 
   const StepLoopParts& parts_;
   LiveRequests& live_;
-  ImportRooms& rooms_;
+  ImportReservations& reservations_;
   const StepsInFlight& steps_;
   const std::function<bool()> copies_wait_;
   std::vector<Paused> paused_;

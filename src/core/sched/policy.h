@@ -1,5 +1,5 @@
 // A scheduler is five independent choices (order, admission, composition, budget, preemption), each an interface below
-// with one file per value in its own folder; a preset is one row of policies.def. A sixth choice, the gate, decides
+// with one file per value in its own folder; a preset is one row of presets.def. A sixth choice, the gate, decides
 // which requests may queue and belongs to no preset. Policies read StepView and write through PlanBuilder
 // (core/sched/plan.h), which does the accounting: a wrong policy can be unfair, but never overcommit.
 //

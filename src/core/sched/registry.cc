@@ -1,4 +1,4 @@
-// The tables of choices.def and policies.def, by name.
+// The tables of choices.def and presets.def, by name.
 #include "core/sched/registry.h"
 
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ bool ChoiceInfo::Declares(const KnobDeclaration& knob) const {
 const std::vector<PresetInfo>& Presets() {
 #define TACTUS_PRESET(...) {__VA_ARGS__},
   static const std::vector<PresetInfo> kPresets = {
-#include "core/sched/policies.def"
+#include "core/sched/presets.def"
   };
 #undef TACTUS_PRESET
   return kPresets;
@@ -116,7 +116,8 @@ const ChoiceInfo* FindValue(Choice choice, const std::string& name) {
   return value != values.end() ? &*value : nullptr;
 }
 
-// Whether a choice of `c` declares the knob; an injected one may.
+// Whether a choice of `c` may use the knob: one that declares it, or one that is in no row of choices.def. The latter
+// was injected (InjectedChoices), and its knobs are not known.
 bool MayKnow(const SchedulerConfig& c, const KnobDeclaration& knob) {
   const std::string* names[] = {&c.order, &c.admission, &c.composition, &c.budget, &c.preemption, &c.gate};
   return std::any_of(std::begin(kAllChoices), std::end(kAllChoices), [&](Choice choice) {

@@ -1,4 +1,4 @@
-// What the scheduler uses of the tables in choices.def and policies.def.
+// What the scheduler uses of the tables in choices.def and presets.def.
 #pragma once
 
 #include <string>

@@ -51,7 +51,7 @@ inline constexpr Choice kAllChoices[] = {Choice::kOrder,  Choice::kAdmission,  C
                                          Choice::kBudget, Choice::kPreemption, Choice::kGate};
 const char* NameOf(Choice choice);  // the flag's name
 
-// For --help, docs and the conformance suite: every row of policies.def, every value of a choice.
+// For --help, docs and the conformance suite: every row of presets.def, every value of a choice.
 const std::vector<PresetInfo>& Presets();
 const std::vector<ChoiceInfo>& Values(Choice choice);
 

@@ -54,7 +54,7 @@ void ReadPlace(TraceCursor* in, TraceTag tag, PlannedPlace* place) {
 ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   ImportedSequence imported;
   imported.import = in->Varint();
-  SequenceStanding& s = imported.standing;
+  SequenceSnapshot& s = imported.snapshot;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const auto count = [in](int64_t most) { return static_cast<int32_t>(in->Bounded(0, most)); };
   s.generated = count(header.limits.max_model_len);

@@ -122,7 +122,7 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   prepared.stored_end = a.stored_end;
   if (a.imported) {
     ImportedSequence imported = *a.imported;
-    imported.standing.arrival_ns = a.arrival_ns;
+    imported.snapshot.arrival_ns = a.arrival_ns;
     TACTUS_RETURN_IF_ERROR(AddImported(std::move(imported), limits, &prepared));
   }
   return prepared;

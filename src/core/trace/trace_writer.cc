@@ -102,7 +102,7 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
 
 void TraceWriter::Imported(const ImportedSequence& sequence) {
   Touch();
-  const SequenceStanding& s = sequence.standing;
+  const SequenceSnapshot& s = sequence.snapshot;
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kImported));
   PutVarint(sequence.import, &buffer_);
   for (const int32_t count :

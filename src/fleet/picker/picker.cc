@@ -63,7 +63,7 @@ Choice Picker::Choose(const RequestView& view, const std::optional<std::vector<s
   }
   const std::optional<Picked> picked = source_.Pick(view.Route(kBytesPerToken), addresses, {});
   if (!picked) return refuse(Refusal::Reason::kNoneReady);
-  Choice choice{.ticket = picked->ticket,
+  Choice choice{.pick = picked->pick,
                 .replica = picked->replica,
                 .address = picked->address,
                 .destination = Destination(*picked, addresses)};
@@ -95,8 +95,8 @@ std::string Picker::Destination(const Picked& picked, std::span<const std::strin
 bool Picker::Moved(const RequestView& view, const std::string& address, Choice* choice) {
   const std::optional<Picked> picked = source_.Pick(view.Route(kBytesPerToken), {&address, 1}, {});
   if (!picked) return false;
-  source_.Ended(choice->ticket, -1);
-  choice->ticket = picked->ticket;
+  source_.Ended(choice->pick, -1);
+  choice->pick = picked->pick;
   choice->replica = picked->replica;
   choice->address = picked->address;
   moved_.fetch_add(1);
@@ -104,7 +104,7 @@ bool Picker::Moved(const RequestView& view, const std::string& address, Choice* 
 }
 
 void Picker::Ended(const Choice& choice, int32_t output_tokens, Outcome outcome) {
-  source_.Ended(choice.ticket, outcome == Outcome::kCompleted ? output_tokens : -1);
+  source_.Ended(choice.pick, outcome == Outcome::kCompleted ? output_tokens : -1);
   outstanding_.fetch_sub(1);
   ended_[static_cast<size_t>(outcome)].fetch_add(1);
 }

@@ -29,8 +29,8 @@ class EndpointSource {
   // be picked; empty: all.
   virtual std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                                      std::span<const int32_t> excluded) = 0;
-  // Call once for each ticket. output_tokens -1: the request failed, or the number is not known.
-  virtual void Ended(uint64_t ticket, int32_t output_tokens) = 0;
+  // Call once for each pick. output_tokens -1: the request failed, or the number is not known.
+  virtual void Ended(uint64_t pick, int32_t output_tokens) = 0;
   // Reports whether the replica served a request well.
   virtual void Answered(int32_t replica, bool well) = 0;
   virtual std::vector<Endpoint> Endpoints() const = 0;
@@ -58,7 +58,7 @@ struct Refusal {
 
 struct Choice {
   std::optional<Refusal> refusal;
-  uint64_t ticket = 0;
+  uint64_t pick = 0;
   int32_t replica = 0;
   std::string address;      // the replica's
   std::string destination;  // passed to the data plane: the address, then the fallbacks

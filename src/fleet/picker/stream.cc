@@ -81,7 +81,7 @@ Stream::Stream(Picker& picker, BodyMode request_mode, BodyMode response_mode)
 Stream::~Stream() {
   DropBody();
   picker_.GiveRoom(message_room_);
-  if (has_ticket_) picker_.Ended(choice_, -1, OutcomeWithoutEnd());
+  if (has_pick_) picker_.Ended(choice_, -1, OutcomeWithoutEnd());
   picker_.StreamEnded();
 }
 
@@ -187,11 +187,11 @@ Stream::Replies Stream::ResponseHeaders(const http::Headers& headers, bool end, 
             : HasType(headers, kJsonType)         ? Form::kWhole
                                                   : Form::kUnknown;
   }
-  if (has_ticket_ && !metadata.served.empty() && metadata.served != choice_.address) {
+  if (has_pick_ && !metadata.served.empty() && metadata.served != choice_.address) {
     picker_.Moved(view_, metadata.served, &choice_);
   }
   // A 503 in JSON comes from a full replica; a data plane's own 503 for an unreachable replica is not JSON.
-  if (has_ticket_) picker_.Answered(choice_, status_ < 500 || (status_ == 503 && HasType(headers, kJsonType)));
+  if (has_pick_) picker_.Answered(choice_, status_ < 500 || (status_ == 503 && HasType(headers, kJsonType)));
   if (end) EndResponse();
   return {{.kind = Reply::Kind::kResponseHeaders}};
 }
@@ -223,7 +223,7 @@ bool Stream::Choose(RequestView view, Replies* replies) {
     Refuse(*choice_.refusal, replies);
     return false;
   }
-  has_ticket_ = true;
+  has_pick_ = true;
   destination_ = choice_.destination;
   return true;
 }
@@ -284,7 +284,7 @@ int32_t Stream::OutputTokens() {
 }
 
 void Stream::EndResponse() {
-  if (!std::exchange(has_ticket_, false)) return;
+  if (!std::exchange(has_pick_, false)) return;
   picker_.Ended(choice_, IsGood(status_) ? OutputTokens() : -1,
                 IsGood(status_) ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
 }

@@ -5,7 +5,7 @@
 // complete; otherwise by the headers. Replies of a direction come in the order headers, body, trailers, with one reply
 // to the headers: in full duplex all of them after the body's end.
 //
-// Thread rule: one call at a time. A ticket is returned once: at the response's end, or in the destructor. Only a
+// Thread rule: one call at a time. A pick is returned once: at the response's end, or in the destructor. Only a
 // response whose end was received counts as completed. A stream that ends earlier counts as aborted, whether it was
 // cancelled, lost or half-closed: Envoy half-closes a stream and resets it, however its request has ended.
 #pragma once
@@ -108,7 +108,7 @@ class Stream {
   bool headers_held_ = false;   // the request's headers wait for their reply
   bool request_ended_ = false;  // its body or trailers have ended
   bool chosen_ = false;         // or refused: chosen only once
-  bool has_ticket_ = false;
+  bool has_pick_ = false;
   bool refused_ = false;
 };
 

@@ -64,7 +64,7 @@ std::optional<Picked> WatchedFleet::Pick(const RouteRequest& request, std::span<
     auto picked = watch_->Pick(request, subset, left_out);
     if (!picked) return std::nullopt;
     if (HasIp(picked->address)) return picked;
-    watch_->Ended(picked->ticket, -1);
+    watch_->Ended(picked->pick, -1);
     SayNoIp(picked->url);
     left_out.push_back(picked->replica);
   }

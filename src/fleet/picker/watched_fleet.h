@@ -26,7 +26,7 @@ class WatchedFleet final : public EndpointSource {
 
   std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                              std::span<const int32_t> excluded) override;
-  void Ended(uint64_t ticket, int32_t output_tokens) override { watch_->Ended(ticket, output_tokens); }
+  void Ended(uint64_t pick, int32_t output_tokens) override { watch_->Ended(pick, output_tokens); }
   void Answered(int32_t replica, bool well) override;
   std::vector<Endpoint> Endpoints() const override;
   int64_t ready() const override { return watch_->ready(); }

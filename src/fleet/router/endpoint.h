@@ -10,7 +10,7 @@
 namespace tactus::fleet {
 
 struct Picked {
-  uint64_t ticket = 0;
+  uint64_t pick = 0;         // its number, for Ended
   int32_t replica = 0;       // its number, which is never reused
   std::string url, address;  // "http://host:port", "host:port"
 };

@@ -176,7 +176,7 @@ Status FleetWatch::Remove(const std::string& url) {
   if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is not a replica of this fleet", url));
   log_(fmt::format("replica {}: removed", replica->url));
   const int32_t gone = replica->place;
-  std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.place == gone; });
+  std::erase_if(picks_, [gone](const auto& entry) { return entry.second.place == gone; });
   *replica = Replica();
   replica->place = gone;
   fleet_->Reset(gone);
@@ -255,9 +255,9 @@ std::optional<Picked> FleetWatch::Pick(const RouteRequest& request, std::span<co
 Picked FleetWatch::CountLocked(Replica* replica, const RouteRequest& request) {
   ++replica->requests;
   replica->routed_since_asked += request.prompt_tokens;
-  const uint64_t ticket = next_ticket_++;
-  tickets_[ticket] = {replica->place, request.prompt_tokens};
-  return Picked{ticket, replica->number, replica->url, replica->address};
+  const uint64_t pick = next_pick_++;
+  picks_[pick] = {replica->place, request.prompt_tokens};
+  return Picked{pick, replica->number, replica->url, replica->address};
 }
 
 std::optional<Picked> FleetWatch::Moved(const std::string& url, const RouteRequest& request) {
@@ -268,12 +268,12 @@ std::optional<Picked> FleetWatch::Moved(const std::string& url, const RouteReque
   return CountLocked(replica, request);
 }
 
-void FleetWatch::Ended(uint64_t ticket, int32_t output_tokens) {
+void FleetWatch::Ended(uint64_t pick, int32_t output_tokens) {
   std::lock_guard lock(mutex_);
-  const auto found = tickets_.find(ticket);
-  if (found == tickets_.end()) return;  // its replica was removed
-  const Ticket counted = found->second;
-  tickets_.erase(found);
+  const auto found = picks_.find(pick);
+  if (found == picks_.end()) return;  // its replica was removed
+  const OpenPick counted = found->second;
+  picks_.erase(found);
   fleet_->Ended(counted.place, counted.prompt_tokens, output_tokens);
 }
 

@@ -5,7 +5,7 @@
 // --eject-after requests in a row. A replica that becomes ready gets its share gradually (--slow-start).
 //
 // Thread rule: Pick, Ended, Failed, Endpoints and the counts on any thread; everything else, and callbacks, on the
-// loop's. Invariant: every ticket is ended once, by Ended, or by the replica's removal.
+// loop's. Invariant: every pick is ended once, by Ended, or by the replica's removal.
 #pragma once
 
 #include <atomic>
@@ -49,8 +49,8 @@ class FleetWatch {
                              std::span<const int32_t> excluded = {});
   // Counts a request that has moved to the replica. None: there is no such Tactus replica.
   std::optional<Picked> Moved(const std::string& url, const RouteRequest& request);
-  // A request has ended, with `output_tokens`; -1: it failed or was refused. Unknown tickets are ignored.
-  void Ended(uint64_t ticket, int32_t output_tokens);
+  // A request has ended, with `output_tokens`; -1: it failed or was refused. Unknown picks are ignored.
+  void Ended(uint64_t pick, int32_t output_tokens);
   // The replica failed a request (no connection, no response, 5xx), or served it. No effect on a removed replica.
   void Failed(int32_t replica);
   void Succeeded(int32_t replica);
@@ -80,7 +80,7 @@ class FleetWatch {
  private:
   enum class Said { kNothing, kReady, kNotReady, kRefused };
   struct Replica;
-  struct Ticket {
+  struct OpenPick {
     int32_t place = 0;
     int32_t prompt_tokens = 0;
   };
@@ -113,8 +113,8 @@ class FleetWatch {
   mutable std::mutex mutex_;
   std::unique_ptr<Fleet> fleet_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // by place in the fleet; places are reused
-  std::unordered_map<uint64_t, Ticket> tickets_;
-  uint64_t next_ticket_ = 1;
+  std::unordered_map<uint64_t, OpenPick> picks_;
+  uint64_t next_pick_ = 1;
   int32_t next_number_ = 0;
   std::string model_;
   results::BucketHistogram decision_s_;

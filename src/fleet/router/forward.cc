@@ -127,7 +127,7 @@ class Forward::Attempt final : public http::ResponseHandler {
   JsonEnd json;
   bool streams = false;
   bool ends_by_closing = false;
-  bool ended = false;     // its ticket is ended
+  bool ended = false;     // its pick is ended
   bool followed = false;  // a request for the rest of an answer
   int64_t before = 0;     // events of that answer that came from other replicas
   int64_t noted = 0;      // events that have been recorded
@@ -227,7 +227,7 @@ void Forward::Lead(Attempt& attempt) {
   leader_ = &attempt;
   for (const auto& other : std::vector(attempts_)) {
     if (other.get() == &attempt) continue;
-    EndTicket(*other);
+    EndPick(*other);
     other->Drop();
     std::erase(attempts_, other);
   }
@@ -349,7 +349,7 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
   const bool led = leader_ == &attempt;
   const bool taken = led || leader_ == nullptr;
   if (!taken) {  // another was faster
-    EndTicket(attempt);
+    EndPick(attempt);
     return;
   }
   leader_ = nullptr;
@@ -371,7 +371,7 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
     context_.watch.Succeeded(attempt.at.replica);
   NoteEnd(attempt, attempt.scan.failed() ? RouteRecorder::End::How::kFailed : RouteRecorder::End::How::kCompleted);
   Count(attempt, attempt.status);
-  EndTicket(attempt);
+  EndPick(attempt);
   exchange_->End();
   End();
 }
@@ -395,7 +395,7 @@ bool Forward::IsCut(const Attempt& attempt) const {
 // This process has no file descriptor or memory left: the replica is not at fault, and others would fail too.
 void Forward::Short(Attempt& attempt, const std::string& text) {
   Count(attempt, 0);
-  EndTicket(attempt);
+  EndPick(attempt);
   if (attempts_.empty()) Fail(503, text);
 }
 
@@ -416,7 +416,7 @@ void Forward::Broken(Attempt& attempt, const std::string& text) {
   if (!told) return Failed(attempt, text, Why::kLost);
   context_.watch.Failed(attempt.at.replica);
   Count(attempt, 0);
-  ForgetTicket(attempt);
+  ForgetPick(attempt);
   ++context_.counts.cut_streams;
   Fail(502, fmt::format("replica {} ended within its answer: {}", attempt.at.address, Printable(text)));
 }
@@ -433,7 +433,7 @@ void Forward::Follow(Attempt& attempt, const Moved& moved) {
     return Broken(attempt, fmt::format("it moved the request to '{}', not a Tactus replica of this fleet",
                                        moved.url.substr(0, 40)));
   }
-  ForgetTicket(attempt);
+  ForgetPick(attempt);
   std::erase(tried_replicas_, attempt.at.replica);  // it has not failed
   context_.counts.migrations["followed"]++;
   http::ClientRequest request;
@@ -461,7 +461,7 @@ bool Forward::MayRetry(Why why) const {
 void Forward::Failed(Attempt& attempt, const std::string& text, Why why) {
   if (why != Why::kFull) context_.watch.Failed(attempt.at.replica);
   Count(attempt, why == Why::kLost ? 0 : attempt.status);
-  EndTicket(attempt);
+  EndPick(attempt);
   last_error_ = fmt::format("replica {}: {}", attempt.at.address, Printable(text));
   if (!attempts_.empty()) return;  // a hedge is in progress
   if (body_ && MayRetry(why) && Try()) {
@@ -482,7 +482,7 @@ void Forward::Answer(Attempt& attempt) {
     else
       context_.watch.Succeeded(attempt.at.replica);
     Count(attempt, attempt.status);
-    EndTicket(attempt);
+    EndPick(attempt);
   }
   if (stream_begun_) {  // as an event stream, by a replica that sent no event
     return Fail(502, fmt::format("replica {}: it returns {}", attempt.at.address, attempt.status));
@@ -498,20 +498,20 @@ void Forward::Count(Attempt& attempt, int status) {
   context_.counts.answers[{attempt.at.address, status}]++;
 }
 
-void Forward::EndTicket(Attempt& attempt) {
+void Forward::EndPick(Attempt& attempt) {
   if (std::exchange(attempt.ended, true)) return;
   const AnswerScan& scan = attempt.scan;
   const int64_t tokens = scan.output_tokens(attempt.before);
   const bool good = attempt.status / 100 == 2 && tokens > 0;
-  context_.watch.Ended(attempt.at.ticket, good ? static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 30)) : -1);
+  context_.watch.Ended(attempt.at.pick, good ? static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 30)) : -1);
   if (!good || scan.prompt_tokens() <= 0 || view_.prompt_tokens > 0 || view_.prompt_bytes < kChunkBytes) return;
   const double ratio = static_cast<double>(view_.prompt_bytes) / static_cast<double>(scan.prompt_tokens());
   context_.bytes_per_token += kFollowUsage * (std::clamp(ratio, 0.5, 16.0) - context_.bytes_per_token);
 }
 
-// Ends the ticket; the length of this answer is not used.
-void Forward::ForgetTicket(Attempt& attempt) {
-  if (!std::exchange(attempt.ended, true)) context_.watch.Ended(attempt.at.ticket, -1);
+// Ends the pick; the length of this answer is not used.
+void Forward::ForgetPick(Attempt& attempt) {
+  if (!std::exchange(attempt.ended, true)) context_.watch.Ended(attempt.at.pick, -1);
 }
 
 void Forward::Fail(int status, const std::string& message) {
@@ -522,7 +522,7 @@ void Forward::Fail(int status, const std::string& message) {
     http::HttpResponse response;
     response.status = status;
     response.headers = headers_;
-    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    http::AddRetryAfter(&response);
     response.body = api.error_text(status, message, {});
     exchange_->Respond(std::move(response));
   } else if (event_stream_) {
@@ -564,7 +564,7 @@ void Forward::End() {
   --context_.counts.in_flight;
   if (retrying_) --context_.counts.retrying;
   for (const auto& attempt : attempts_) {
-    EndTicket(*attempt);
+    EndPick(*attempt);
     attempt->Drop();
   }
   attempts_.clear();

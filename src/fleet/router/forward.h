@@ -6,7 +6,7 @@
 // and never inside an event. Answers that are not event streams are held until they are complete (up to kHeldBytes), so
 // that they can still be retried.
 //
-// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket is ended; there is one copy of the
+// Thread rule: the io thread. Invariants: the exchange gets one answer; every pick is ended; there is one copy of the
 // body, counted (--max-body-total), until the client has received something.
 #pragma once
 
@@ -95,8 +95,8 @@ class Forward : public std::enable_shared_from_this<Forward> {
   void Failed(Attempt& attempt, const std::string& text, Why why);
   bool MayRetry(Why why) const;
   void Count(Attempt& attempt, int status);
-  void EndTicket(Attempt& attempt);
-  void ForgetTicket(Attempt& attempt);
+  void EndPick(Attempt& attempt);
+  void ForgetPick(Attempt& attempt);
   void Fail(int status, const std::string& message);
   void Answer(Attempt& attempt);
   http::HttpResponse Head(const Attempt& attempt) const;

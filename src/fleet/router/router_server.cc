@@ -120,7 +120,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
     http::HttpResponse response;
     response.status = status;
     response.body = api::ErrorText(status, message);
-    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    http::AddRetryAfter(&response);
     return response;
   }
   void OnTick(TimeNs now_ns) override;
@@ -208,7 +208,7 @@ http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int
   response.headers = CommonHeaders(request);
   response.body = api::ApiOfPath(request.path).error_text(status, message, param);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  http::AddRetryAfter(&response);
   return response;
 }
 
@@ -293,7 +293,7 @@ http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const
     const char* state = draining_.load() ? "draining" : ready == 0 ? "no replica is ready" : "ready";
     response.status = ready > 0 && !draining_.load() ? 200 : 503;
     response.body = fmt::format("{{\"status\":\"{}\",\"replicas\":{}}}", state, ready);
-    if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+    http::AddRetryAfter(&response);
   } else if (path == "/metrics") {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     response.body = Metrics();

@@ -3,11 +3,16 @@
 //
 //   sample --> provisional plan, while the sample runs --> plan by what the sample has measured
 //
-// The sample is drawn if the order depends on unknown lengths. Its requests have no place, so that they go before those
-// that have one. Requests handed out beside it follow a provisional plan, made with max_tokens; the caller keeps few of
-// those waiting (`provisional`). The rest is planned again whenever the running part of the sample has halved: its
-// longest answers may take as long as a small job. The sample starts together, so a request that still runs is longer
-// than those that have ended. A request that was handed out is never planned again.
+// Sample: requests that start first, so that their answers' lengths are known early. It is drawn only if the order
+// depends on unknown lengths. Its requests have no place, and the scheduler puts them before those that have one.
+//
+// Provisional plan: it orders the requests that start while most of the sample still runs. It is made with max_tokens
+// as each unknown length, and is soon replaced. The caller therefore keeps few sequences waiting meanwhile
+// (most_waiting).
+//
+// Plan: the requests not handed out yet are planned again whenever half of the sample's unfinished requests have ended.
+// It does not wait for the whole sample, whose longest answers may take as long as a small job. The sample starts
+// together, so a request of it that still runs counts as longer than those that have ended.
 //
 // If the scheduler chooses between the ends of the plan (PlanOrder::kBlendDualScan), requests are handed out from the
 // end that has fewer unfinished ones: the queue then holds some of both, whichever end the scheduler prefers.
@@ -69,7 +74,7 @@ class JobFeed {
   bool sampling() const { return sample_left_ > 0; }
   // Most of the sample still runs: further requests follow a plan that is soon replaced.
   bool provisional() const { return sample_at_ == sample_.size() && sample_left_ > sample_size() / 16; }
-  // The most sequences that a caller keeps waiting; 0: as many as its queue holds.
+  // The most sequences that a caller keeps waiting in its engine's queue; 0: only the queue's own limit (--max-queue).
   int32_t most_waiting() const { return provisional() ? kProvisionalWaiting : end_of_.empty() ? 0 : kScannedWaiting; }
   int32_t size() const { return to_run_; }  // requests to run
   int32_t sample_size() const { return static_cast<int32_t>(sample_.size()); }
@@ -119,8 +124,9 @@ class JobFeed {
   int32_t left_at_ = 0, right_at_ = -1;  // positions: how far the scan of each end has come
   std::vector<PlanEnd> end_of_;          // [request] end that it came from; empty: ends are not scanned
   std::array<int32_t, 3> of_end_{};      // [PlanEnd] handed out, not ended
-  double ahead_s_ = 0;                   // the balance of what was handed out by plans of estimates
-  int32_t placed_ = 0;                   // number of requests that received a place
+  // StartBalance of what this plan and earlier ones have handed out, without earlier plans by max_tokens.
+  double ahead_s_ = 0;
+  int32_t placed_ = 0;  // number of requests that received a place
   int32_t to_run_ = 0, left_ = 0;
   double bound_s_ = 0;
   double work_s_ = 0, done_s_ = 0;  // of all requests to run, expected; of what is done

@@ -79,10 +79,7 @@ void Call::AnswerError(const Status& status) {
   http::HttpResponse response;
   response.status = api::HttpStatusOf(status.code());
   response.headers = headers_;
-  if (response.status == 503 || response.status == 429) {
-    const int64_t seconds = (status.retry_after_ns() + kSecond - 1) / kSecond;  // the header has whole seconds
-    response.headers.emplace_back("Retry-After", std::to_string(std::max<int64_t>(1, seconds)));
-  }
+  http::AddRetryAfter(&response, std::max<int64_t>(1, (status.retry_after_ns() + kSecond - 1) / kSecond));
   response.body = api::ApiOfPath(exchange_->request().path).ErrorText(status);
   exchange_->Respond(std::move(response));
 }

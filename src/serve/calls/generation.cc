@@ -266,7 +266,7 @@ void Generation::MovedTo(std::string url, std::string ticket) {
   ticket_ = std::move(ticket);
 }
 
-Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence) {
+Status Generation::ContinueSequence(MigrationPort& port, uint64_t reservation, MovingSequence sequence) {
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
   TACTUS_ASSIGN_OR_RETURN(std::vector<Request> requests, Prepare(std::move(parsed)));
   if (requests.size() != 1 || *requests[0].prompt != *sequence.request.prompt) {
@@ -287,7 +287,7 @@ Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence seque
     extent_.begun = !sequence.output.empty();
   }
   return runner_.Submit(1, Self(), [&](size_t prompt, std::shared_ptr<ResponseSink> sink) {
-    return WithPlaces(prompt, 1, [&] { return port.Arrive(room, std::move(sequence), std::move(sink)); });
+    return WithPlaces(prompt, 1, [&] { return port.Arrive(reservation, std::move(sequence), std::move(sink)); });
   });
 }
 

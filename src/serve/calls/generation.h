@@ -99,7 +99,7 @@ class Generation final : public Call, public api::ConversationRunner::User {
   void MoveFailed(TimeNs now_ns) { move_failed_ns_.store(now_ns); }
   TimeNs move_failed_ns() const { return move_failed_ns_.load(); }
   // Instead of Run, for a request from another replica: continues its sequence. Not ok: the request is not accepted.
-  Status GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence);
+  Status ContinueSequence(MigrationPort& port, uint64_t reservation, MovingSequence sequence);
 
  private:
   void Work() override;

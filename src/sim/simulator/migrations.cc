@@ -78,9 +78,9 @@ void Migrations::Go(Move* move) {
                    .handle = move->handle,
                    .answer = [this, move](core::TransferAnswer answer) {
                      if (!answer.status.ok()) return GiveUp(move, &Figures::ended);
-                     move->standing = std::move(answer.standing);
+                     move->snapshot = std::move(answer.snapshot);
                      move->stage = Stage::kLastRound;
-                     const int64_t rest = std::max(0, move->standing.computed_tokens - move->tokens);
+                     const int64_t rest = std::max(0, move->snapshot.computed_tokens - move->tokens);
                      move->due_ns = clock_.NowNs() + TimeOf(rest);
                    }});
     host_.wake(move->from);
@@ -89,12 +89,12 @@ void Migrations::Go(Move* move) {
   // Simulations have no cancels and the sequence is paused, so it still exists.
   core::StepLoop& from = host_.loop(move->from);
   // A preempted sequence moves without KV, as between servers, and is recomputed at the destination.
-  const int32_t tokens = move->standing.computed_tokens;
+  const int32_t tokens = move->snapshot.computed_tokens;
   const bool fits = BlocksOf(tokens) <= move->blocks;
   RequestHandle arrived = 0;
   if (fits) {
     arrived = host_.arrive(move->from, move->handle, move->to,
-                           {.standing = std::move(move->standing), .import = move->import, .generated_keys = {}});
+                           {.snapshot = std::move(move->snapshot), .import = move->import, .generated_keys = {}});
   }
   from.Transfer(
       {.kind = arrived != 0 ? core::TransferKind::kLeave : core::TransferKind::kResume, .handle = move->handle});

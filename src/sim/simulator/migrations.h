@@ -54,7 +54,7 @@ class Migrations {
     TimeNs due_ns = kNever;
     core::ImportId import = 0;
     int32_t blocks = 0, tokens = 0;  // reserved blocks; tokens sent in the first round
-    core::SequenceStanding standing;
+    core::SequenceSnapshot snapshot;
   };
   void Begin(const fleet::MovePair& pair, int64_t room_tokens);
   void Go(Move* move);

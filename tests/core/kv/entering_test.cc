@@ -7,12 +7,25 @@
 
 #include "core/kv/block_key.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/own_keys.h"
 
 namespace tactus::entering_test {
 namespace {
 
 constexpr Hash128 kSecret{3, 4};
 constexpr int32_t kBlock = 4, kTokens = 12;
+
+// Claims for its sequence the keys of another one.
+class TakenKeys final : public core::OwnKeys {
+ public:
+  TakenKeys(const std::vector<Hash128>* taken, std::vector<Hash128>* keys) : taken_(*taken), keys_(*keys) {}
+  int32_t KeysKnown(SlotId) const override { return static_cast<int32_t>(taken_.size()); }
+  void MakeKeys(SlotId) override { keys_ = taken_; }
+
+ private:
+  const std::vector<Hash128>& taken_;
+  std::vector<Hash128>& keys_;
+};
 
 // Slot 0 has a prompt of three blocks, marked by step 0; slot 1 waits with the same prompt.
 class Entering : public testing::Test {
@@ -114,6 +127,19 @@ TEST_F(Entering, MoreBlocksThanOneBatchEnter) {
     EXPECT_EQ(kv_.PeekMatch(47, kTokens + kBlock + 1), kTokens + kBlock) << "slot " << s;
     kv_.Unbind(47);
   }
+}
+
+// The other sequence has released its blocks, so that the new ones could become owners without a trace.
+TEST_F(Entering, OwnKeysOfCachedBlocksAbort) {
+  kv_.StepEnded(0, true, &recompute_);
+  kv_.Release(0, -1);
+  TakenKeys own(&keys_[0], &keys_[1]);
+  kv_.Bind(1, &keys_[1], &own);
+  plan_.step = 1;
+  ASSERT_TRUE(kv_.Start(1, kTokens, kTokens, kTokens, kNoSlot, &plan_).ok);
+  kv_.MarkPending(1, kTokens, 1);
+  kv_.StepEnded(1, true, &recompute_);
+  EXPECT_DEATH(kv_.Release(1, -1), "a key of OwnKeys is another sequence's as well");
 }
 
 }  // namespace

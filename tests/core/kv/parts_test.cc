@@ -1,4 +1,4 @@
-// The parts of KvCache by themselves.
+// Parts of KvCache by themselves.
 #include <gtest/gtest.h>
 
 #include <vector>

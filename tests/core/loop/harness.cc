@@ -120,7 +120,7 @@ Result<RequestHandle> Harness::Submit(Request request, const core::ImportedSeque
   RequestOutput& out = outputs_[handle];
   out.request = shared;
   out.choices.resize(static_cast<size_t>(shared->n));
-  if (imported != nullptr) out.choices[0].tokens = imported->standing.output;
+  if (imported != nullptr) out.choices[0].tokens = imported->snapshot.output;
   handles_.push_back(handle);
   return handle;
 }

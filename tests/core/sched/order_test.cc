@@ -261,7 +261,7 @@ TEST(Order, LarryWithInfiniteLambdaIsFirstComeFirstServed) {
   EXPECT_EQ(Walk(order.get(), view), (std::vector<SlotId>{0, 1, 2}));
 }
 
-// The bound in its policies.def row: a request that comes more than (requests waiting) x (the other's share of the KV
+// The bound in its presets.def row: a request that comes more than (requests waiting) x (the other's share of the KV
 // memory) / lambda seconds after another never goes before it.
 TEST(Order, LarryBoundsHowLongARequestIsPassedOver) {
   Rng rng(11);

@@ -1,5 +1,5 @@
 // The distinguishing rules of the later presets: exact plans of cases small enough to compute by hand, and the bounds
-// on starvation in their policies.def rows. A line is one step; see LoggingExecutor.
+// on starvation in their presets.def rows. A line is one step; see LoggingExecutor.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -185,7 +185,7 @@ TEST(Pia, BatchesAreOfSimilarLengthsShorterOnesFirst) {
   EXPECT_EQ(h.plans()[4], "0:0+5* 2:0+5*");
 }
 
-// The bound in its policies.def row: a later request waits for the current window, and for earlier requests of the
+// The bound in its presets.def row: a later request waits for the current window, and for earlier requests of the
 // queue before its own window, however short it is.
 TEST(Pia, AWindowIsDoneBeforeTheNext) {
   KnownLengths predictor({9, 30, 2, 2});

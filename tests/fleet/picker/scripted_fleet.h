@@ -1,5 +1,5 @@
 // A scripted fleet: replica i is at 10.0.0.i:8000, requests go in turn to the ready and permitted replicas, and every
-// call is recorded. A ticket that is ended twice, or never, fails the test.
+// call is recorded. A pick that is ended twice, or never, fails the test.
 #pragma once
 
 #include <fmt/format.h>
@@ -47,15 +47,15 @@ class ScriptedFleet final : public EndpointSource {
     for (size_t looks = 0; looks < endpoints_.size(); ++looks) {
       const Endpoint& e = endpoints_[next_++ % endpoints_.size()];
       if (!e.ready || (!subset.empty() && std::find(subset.begin(), subset.end(), e.address) == subset.end())) continue;
-      open_[++ticket_] = e.replica;
-      return Picked{.ticket = ticket_, .replica = e.replica, .url = e.url, .address = e.address};
+      open_[++pick_] = e.replica;
+      return Picked{.pick = pick_, .replica = e.replica, .url = e.url, .address = e.address};
     }
     return std::nullopt;
   }
-  void Ended(uint64_t ticket, int32_t output_tokens) override {
-    ASSERT_EQ(open_.count(ticket), 1u) << "ticket " << ticket << " is not open";
-    ends.push_back({.replica = open_[ticket], .output_tokens = output_tokens});
-    open_.erase(ticket);
+  void Ended(uint64_t pick, int32_t output_tokens) override {
+    ASSERT_EQ(open_.count(pick), 1u) << "pick " << pick << " is not open";
+    ends.push_back({.replica = open_[pick], .output_tokens = output_tokens});
+    open_.erase(pick);
   }
   std::vector<Endpoint> Endpoints() const override { return endpoints_; }
   int64_t ready() const override {
@@ -74,7 +74,7 @@ class ScriptedFleet final : public EndpointSource {
  private:
   std::vector<Endpoint> endpoints_;
   std::map<uint64_t, int32_t> open_;
-  uint64_t ticket_ = 0;
+  uint64_t pick_ = 0;
   size_t next_ = 0;
 };
 

@@ -164,7 +164,7 @@ TEST_F(StreamTest, AStreamedBodyIsRoutedByItsHeadersAndSizedByItsLength) {
   }
 }
 
-TEST_F(StreamTest, ResponsePiecesPassAtOnceAndTheLastEndsTheTicket) {
+TEST_F(StreamTest, ResponsePiecesPassAtOnceAndTheLastEndsThePick) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kPost, false, {});
   stream->RequestBody(kBody, true, {});
@@ -181,7 +181,7 @@ TEST_F(StreamTest, ResponsePiecesPassAtOnceAndTheLastEndsTheTicket) {
   EXPECT_EQ(fleet.ends[0].output_tokens, 2);
 }
 
-TEST_F(StreamTest, ResponseTrailersEndTheTicketOnce) {
+TEST_F(StreamTest, ResponseTrailersEndThePickOnce) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestHeaders(kGet, true, {});
   stream->ResponseHeaders(kJson, false, {});
@@ -255,7 +255,7 @@ TEST_F(StreamTest, ResponsesCountAsSuccessOrFailureOfTheReplica) {
   EXPECT_EQ(fleet.answers.back(), std::pair(2, true));
 }
 
-TEST_F(StreamTest, AClientThatDisconnectsEndsTheTicket) {
+TEST_F(StreamTest, AClientThatDisconnectsEndsThePick) {
   auto before = Make(BodyMode::kFullDuplex);
   before->RequestHeaders(kPost, false, {});
   before->RequestBody("{\"pro", false, {});
@@ -454,7 +454,7 @@ TEST_F(StreamTest, AnInvalidBodyIsRoutedUnchanged) {
   EXPECT_EQ(replies[1].body, rubbish);
 }
 
-TEST_F(StreamTest, MessagesOutOfOrderTakeExactlyOneTicket) {
+TEST_F(StreamTest, MessagesOutOfOrderTakeExactlyOnePick) {
   auto stream = Make(BodyMode::kFullDuplex);
   stream->RequestTrailers({});
   stream->RequestBody(kBody, true, {});
