@@ -8,6 +8,7 @@
 #include "compute/kernels/packed/quantize_blocks.h"
 #include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/load.h"
 
 namespace tactus::compute {
 namespace {
@@ -16,17 +17,6 @@ constexpr int64_t kPiece = 256;  // columns of a row dequantised at a time: a mu
 
 int64_t MinOf(int64_t a, int64_t b) {
   return a < b ? a : b;
-}
-
-uint16_t Load16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-uint32_t Load32(const uint8_t* p) {
-  uint32_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
 }
 
 // Moves bits 0, 1, 2, 3 of `bits` to the lowest bits of four bytes.
