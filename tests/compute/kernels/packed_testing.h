@@ -81,9 +81,18 @@ struct Form {
   }
 };
 
-inline std::vector<Form> AllForms() {
+// Every format of a file. Operators see its layout alone, so most of their tests run over fewer (AllForms).
+inline std::vector<Form> StoredForms() {
   std::vector<Form> forms;
   for (compute::DType dtype : kAllDTypes) forms.push_back({dtype});
+  return forms;
+}
+
+inline std::vector<Form> AllForms() {
+  std::vector<Form> forms = StoredForms();
+  std::erase_if(forms, [](const Form& f) { return f.dtype > compute::DType::kQ6_K; });
+  for (compute::DType dtype : {compute::DType::kQ2_K, compute::DType::kMXFP4, compute::DType::kIQ2_XS})
+    forms.push_back({dtype});
   for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
     forms.push_back({compute::DType::kF32, q});
   for (compute::DType dtype : {compute::DType::kF32, compute::DType::kF16, compute::DType::kQ6_K})
@@ -116,12 +125,13 @@ inline bool IsExact(const Form& form, Rounding rounding) {
 struct Layout {
   PackedCode code = PackedCode::kU8;
   int32_t zero = 0, block = 32;
-  bool minimum = false, zeros = false, nested = false;
+  bool minimum = false, zeros = false, nested = false, bf16 = false;
+  float unit = 1;
 
   std::string name() const {
     return std::string(code == PackedCode::kU4 ? "4 bits" : "8 bits") + (minimum ? " with minima" : "") +
-           (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + ", zero " + std::to_string(zero) +
-           ", block " + std::to_string(block);
+           (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + (bf16 ? ", bf16 scales" : "") + ", unit " +
+           std::to_string(unit) + ", zero " + std::to_string(zero) + ", block " + std::to_string(block);
   }
   // For layouts of whole token blocks, cols is rounded up to them.
   PackedMatrix at(int64_t rows, int64_t cols) const {
@@ -133,6 +143,8 @@ struct Layout {
     m.has_minimum = minimum;
     m.has_zeros = zeros;
     m.nested_scales = nested;
+    m.bf16_scales = bf16;
+    m.scale_unit = unit;
     m.rows = rows;
     m.cols = cols;
     m.panel_bytes = block > 0 ? m.blocks() * m.block_bytes() : (PackedTokens::PaddedCols(cols) + 4) * kPanelRows;
@@ -152,6 +164,11 @@ inline std::vector<Layout> AllLayouts() {
       layouts.push_back({PackedCode::kU4, 0, block, true, false, nested});
     }
     layouts.push_back({PackedCode::kU4, 0, block, false, true, false});
+  }
+  for (const int32_t zero : {16, 128}) {
+    const int32_t block = zero == 16 ? 32 : 16;
+    layouts.push_back({.zero = zero, .block = block, .nested = true, .unit = 0.125f});
+    layouts.push_back({.zero = zero, .block = block, .bf16 = true});
   }
   return layouts;
 }
@@ -205,7 +222,7 @@ struct LaidOut {
       const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
       const bool row = form.nested_scales || first_row + i % kPanelRows < form.rows;
       const float value = row ? static_cast<float>(numerator) / 1024 : 0.0f;
-      const uint16_t half = compute::F32ToF16(value);
+      const uint16_t half = form.bf16_scales ? compute::F32ToBF16(value) : compute::F32ToF16(value);
       if (form.block == 0) {
         std::memcpy(to, &value, sizeof value);
       } else {
