@@ -25,6 +25,7 @@
 #include "compute/config/sampling_defaults.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
+#include "compute/weights/gguf_split.h"
 #include "compute/weights/model_description.h"
 #include "core/loop/metrics.h"
 #include "core/loop/replica.h"
@@ -446,7 +447,7 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   }
   const std::filesystem::path p(path);
   if (p.filename() == "config.json" || p.filename().empty()) return p.parent_path().filename().string();
-  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+  return p.extension() == ".gguf" ? compute::GgufModelName(path) : p.filename().string();
 }
 
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
