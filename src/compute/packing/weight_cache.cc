@@ -123,12 +123,9 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   std::string forms;
   for (const PackedSlot& s : plan.slots) {
     const PackedMatrix& m = s.form;
-    std::string form =
+    const std::string form =
         fmt::format("code {} block {} zero {} minimum {} zeros {} nested {}", static_cast<int>(m.code), m.block, m.zero,
                     m.has_minimum ? 1 : 0, m.has_zeros ? 1 : 0, m.nested_scales ? 1 : 0);
-    // Named where they differ from the forms of older caches, which stay valid.
-    if (m.bf16_scales) form += " bf16 scales";
-    if (m.scale_unit != 1) form += fmt::format(" unit {}", m.scale_unit);
     forms += form;
     matrices += fmt::format("matrix {} from {} {} rows {} cols {} panel {} at {}\n", s.name,
                             InfoOf(s.source.dtype).name, form, m.rows, m.cols, m.panel_bytes, s.offset);
