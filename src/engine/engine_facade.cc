@@ -25,7 +25,6 @@
 #include "compute/config/sampling_defaults.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
-#include "compute/weights/gguf_split.h"
 #include "compute/weights/model_description.h"
 #include "core/loop/metrics.h"
 #include "core/loop/replica.h"
@@ -447,7 +446,7 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   }
   const std::filesystem::path p(path);
   if (p.filename() == "config.json" || p.filename().empty()) return p.parent_path().filename().string();
-  return p.extension() == ".gguf" ? compute::GgufModelName(path) : p.filename().string();
+  return compute::ModelNameOf(path);
 }
 
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {

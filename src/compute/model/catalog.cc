@@ -34,11 +34,17 @@ void AddFolder(const fs::path& folder, std::vector<CatalogEntry>* models) {
   std::vector<fs::path> files = SortedEntries(folder);
   std::erase_if(files, [](const fs::path& p) { return !IsGgufModel(p); });
   for (const fs::path& file : files) {
-    models->push_back({files.size() == 1 ? name : name + "/" + GgufModelName(file.string()), file.string()});
+    models->push_back({files.size() == 1 ? name : name + "/" + ModelNameOf(file.string()), file.string()});
   }
 }
 
 }  // namespace
+
+std::string ModelNameOf(const std::string& path) {
+  fs::path p(path);
+  if (!p.has_filename()) p = p.parent_path();
+  return p.extension() == ".gguf" ? GgufModelName(path) : p.filename().string();
+}
 
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder) {
   std::vector<CatalogEntry> models;
@@ -47,7 +53,7 @@ std::vector<CatalogEntry> ListModels(const std::string& cache_folder) {
     if (fs::is_directory(path, error)) {
       AddFolder(path, &models);
     } else if (IsGgufModel(path)) {
-      models.push_back({GgufModelName(path.string()), path.string()});
+      models.push_back({ModelNameOf(path.string()), path.string()});
     }
   }
   for (CatalogEntry& model : models) model.is_default = model.name == kDefaultModelName;

@@ -8,7 +8,6 @@
 #include "base/shortage.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
-#include "compute/weights/gguf_split.h"
 #include "compute/weights/model_description.h"
 #include "cost/step_tables/step_spread.h"
 #include "engine/step_times/step_profiler.h"
@@ -191,11 +190,7 @@ std::string ProfileText(const MeasuredProfile& profile) {
 }
 
 std::string DefaultProfilePath(const std::string& model_path, int32_t threads) {
-  std::filesystem::path model(model_path);
-  if (!model.has_filename()) model = model.parent_path();
-  const std::string name =
-      model.extension() == ".gguf" ? compute::GgufModelName(model_path) : model.filename().string();
-  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), name, threads);
+  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), compute::ModelNameOf(model_path), threads);
 }
 
 }  // namespace tactus::engine
