@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, with their values by
-gguf.quants.
+gguf.quants. Writes also tests/fuzz/corpus/gguf/formats.gguf, which has a tensor of every format.
 
 Needs `pip install gguf numpy`. Run from the repository root; the output depends only on the seed below.
 
@@ -15,7 +15,7 @@ are bytes of splitmix64 from SEED on, HASH is FNV-1a (64 bits) of the bytes of t
 import pathlib
 
 import numpy as np
-from gguf import quants
+from gguf import GGUFWriter, quants
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.constants import GGMLQuantizationType as Type
 
@@ -105,6 +105,18 @@ def hash_line(seed: int, name: str) -> str:
     return f"hashes {name.lower()} {seed} {','.join(map(str, masked)) or '-'} {hashes}"
 
 
+def write_seed(path: str) -> None:
+    writer = GGUFWriter(path, "llama")
+    for name in FORMATS + BLOCK_FORMATS:
+        size = GGML_QUANT_SIZES[Type[name]][1]
+        data = random_bytes(0, 2 * size).reshape(2, size)
+        writer.add_tensor(f"{name.lower()}.weight", data, raw_shape=(2, size), raw_dtype=Type[name])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main() -> None:
     rng = np.random.default_rng(20250101)
     lines = []
@@ -141,6 +153,7 @@ def main() -> None:
     path = pathlib.Path("tests/compute/kernels/data/quant_golden.txt")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
+    write_seed("tests/fuzz/corpus/gguf/formats.gguf")
     print(f"{path}: {len(lines)} cases, {path.stat().st_size} bytes")
 
 

@@ -151,7 +151,7 @@ struct TinyTensor {
   std::string name;
   std::vector<uint64_t> dims;
 };
-// Of a complete one-layer Llama: hidden 8, 2 heads, 1 KV head, head_dim 4, FFN 16, 12 tokens.
+// A complete one-layer Llama: hidden 8, 2 heads, 1 KV head, head_dim 4, FFN 16, 12 tokens.
 inline std::vector<TinyTensor> TinyTensors() {
   return {{"token_embd.weight", {8, 12}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
           {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 4}},
