@@ -446,7 +446,7 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   }
   const std::filesystem::path p(path);
   if (p.filename() == "config.json" || p.filename().empty()) return p.parent_path().filename().string();
-  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+  return compute::ModelNameOf(path);
 }
 
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {

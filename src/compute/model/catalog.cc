@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "compute/weights/gguf_split.h"
+
 namespace tactus::compute {
 namespace {
 
@@ -18,6 +20,10 @@ std::vector<fs::path> SortedEntries(const fs::path& folder) {
   return paths;
 }
 
+bool IsGgufModel(const fs::path& path) {
+  return path.extension() == ".gguf" && !IsLaterGgufPart(path.string());
+}
+
 void AddFolder(const fs::path& folder, std::vector<CatalogEntry>* models) {
   std::error_code error;
   const std::string name = folder.filename().string();
@@ -26,13 +32,19 @@ void AddFolder(const fs::path& folder, std::vector<CatalogEntry>* models) {
     return;
   }
   std::vector<fs::path> files = SortedEntries(folder);
-  std::erase_if(files, [](const fs::path& p) { return p.extension() != ".gguf"; });
+  std::erase_if(files, [](const fs::path& p) { return !IsGgufModel(p); });
   for (const fs::path& file : files) {
-    models->push_back({files.size() == 1 ? name : name + "/" + file.stem().string(), file.string()});
+    models->push_back({files.size() == 1 ? name : name + "/" + ModelNameOf(file.string()), file.string()});
   }
 }
 
 }  // namespace
+
+std::string ModelNameOf(const std::string& path) {
+  fs::path p(path);
+  if (!p.has_filename()) p = p.parent_path();
+  return p.extension() == ".gguf" ? GgufModelName(path) : p.filename().string();
+}
 
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder) {
   std::vector<CatalogEntry> models;
@@ -40,8 +52,8 @@ std::vector<CatalogEntry> ListModels(const std::string& cache_folder) {
   for (const fs::path& path : SortedEntries(fs::path(cache_folder) / "models")) {
     if (fs::is_directory(path, error)) {
       AddFolder(path, &models);
-    } else if (path.extension() == ".gguf") {
-      models.push_back({path.stem().string(), path.string()});
+    } else if (IsGgufModel(path)) {
+      models.push_back({ModelNameOf(path.string()), path.string()});
     }
   }
   for (CatalogEntry& model : models) model.is_default = model.name == kDefaultModelName;

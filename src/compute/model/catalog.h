@@ -18,8 +18,11 @@ struct CatalogEntry {
   bool is_default = false;
 };
 
-// Every model under <cache_folder>/models, by name: folders with a config.json, and .gguf files. A folder's only .gguf
-// file has the folder's name.
+// A model's name by its path: a .gguf file's without its extension and its number as a part, a folder's.
+std::string ModelNameOf(const std::string& path);
+
+// Every model under <cache_folder>/models, by name: folders with a config.json, and .gguf files, a split model by its
+// first. A folder's only .gguf file has the folder's name.
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder = CacheFolder());
 
 // A path is returned unchanged, a name is looked up in the catalogue, empty is the default model. kNotFound lists the

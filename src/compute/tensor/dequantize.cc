@@ -5,28 +5,13 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "compute/tensor/float16.h"
+#include "compute/tensor/blocks.h"
+#include "compute/tensor/load.h"
 
 namespace tactus::compute {
 namespace {
 
 using Bytes = const uint8_t*;
-
-uint16_t Load16(Bytes p) {
-  uint16_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-uint32_t Load32(Bytes p) {
-  uint32_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-float LoadHalf(Bytes p) {
-  return F16ToF32(Load16(p));
-}
 
 void BlockF32(Bytes p, float* out) {
   std::memcpy(out, p, sizeof(float));
@@ -147,12 +132,30 @@ void Rows(Bytes src, int64_t elements, int64_t block_elements, int64_t block_byt
   for (int64_t done = 0; done < elements; done += block_elements, src += block_bytes) Block(src, out + done);
 }
 
+// Formats that blocks.h takes apart.
+void BlockRows(const BlockFormat& format, const DTypeInfo& info, Bytes src, int64_t elements, float* out) {
+  Block block = {};
+  for (int64_t done = 0; done < elements; done += info.block_elements, src += info.block_bytes) {
+    format.read(src, &block);
+    const float unit = block.scales[0] * format.unit;
+    for (int32_t g = 0; g * format.group < info.block_elements; ++g) {
+      const float scale = format.nested ? unit * static_cast<float>(block.factors[g]) : block.scales[g];
+      const float minimum = format.has_minimum ? block.minimum * static_cast<float>(block.minimum_factors[g]) : 0.0f;
+      for (int32_t c = g * format.group; c < (g + 1) * format.group; ++c) {
+        const float value = scale * static_cast<float>(block.values[c]);
+        out[done + c] = format.has_minimum ? value + minimum : value;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out) {
   const DTypeInfo& info = InfoOf(dtype);
   TACTUS_CHECK(elements % info.block_elements == 0);
   const auto* bytes = reinterpret_cast<Bytes>(src);
+  if (const BlockFormat* format = BlockFormatOf(dtype)) return BlockRows(*format, info, bytes, elements, out);
   switch (dtype) {
     case DType::kF32:
       return Rows<BlockF32>(bytes, elements, 1, 4, out);
@@ -176,7 +179,7 @@ void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out)
       return Rows<BlockQ5K>(bytes, elements, 256, info.block_bytes, out);
     case DType::kQ6_K:
       return Rows<BlockQ6K>(bytes, elements, 256, info.block_bytes, out);
-    case DType::kInt8:
+    default:
       break;
   }
   TACTUS_CHECK_MSG(false, "int8 is a KV format, not a weight format");

@@ -7,8 +7,9 @@
 namespace tactus::compute {
 namespace {
 
-// Indexed by DType. Block sizes follow from the layouts in compute/tensor/dequantize.cc.
-constexpr std::array<DTypeInfo, 12> kInfo = {{
+// Indexed by DType. Block sizes follow from the layouts in compute/tensor/dequantize.cc and in the files of
+// compute/tensor/blocks.h.
+constexpr std::array<DTypeInfo, 28> kInfo = {{
     {"f32", 1, 4},
     {"f16", 1, 2},
     {"bf16", 1, 2},
@@ -20,6 +21,22 @@ constexpr std::array<DTypeInfo, 12> kInfo = {{
     {"q4_k", 256, 2 + 2 + 12 + 128},
     {"q5_k", 256, 2 + 2 + 12 + 32 + 128},
     {"q6_k", 256, 128 + 64 + 16 + 2},
+    {"q2_k", 256, 16 + 64 + 2 + 2},
+    {"q3_k", 256, 32 + 64 + 12 + 2},
+    {"iq4_nl", 32, 2 + 16},
+    {"iq4_xs", 256, 2 + 2 + 4 + 128},
+    {"mxfp4", 32, 1 + 16},
+    {"nvfp4", 64, 4 + 32},
+    {"iq3_s", 256, 2 + 64 + 8 + 32 + 4},
+    {"iq3_xxs", 256, 2 + 64 + 32},
+    {"iq2_s", 256, 2 + 32 + 32 + 8 + 8},
+    {"iq2_xs", 256, 2 + 64 + 8},
+    {"iq2_xxs", 256, 2 + 64},
+    {"iq1_m", 256, 32 + 16 + 8},
+    {"iq1_s", 256, 2 + 32 + 16},
+    {"tq1_0", 256, 48 + 4 + 2},
+    {"tq2_0", 256, 64 + 2},
+    {"q1_0", 128, 2 + 16},
     {"int8", 1, 1},
 }};
 

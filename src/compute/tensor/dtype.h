@@ -1,5 +1,6 @@
-// Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of kBlockSize values
-// along a row's contiguous dimension, bit-exact with the files, so that weights are used straight from the mapping.
+// Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of block_elements
+// values along a row's contiguous dimension, bit-exact with the files, so that weights are used straight from the
+// mapping.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,22 @@ enum class DType : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,  // blocks of 256
+  kQ2_K,
+  kQ3_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
+  kNVFP4,
+  kIQ3_S,
+  kIQ3_XXS,
+  kIQ2_S,
+  kIQ2_XS,
+  kIQ2_XXS,
+  kIQ1_M,
+  kIQ1_S,
+  kTQ1_0,
+  kTQ2_0,
+  kQ1_0,
   kInt8,  // codes alone, of a KV cache (scales: compute/kernels/attention/kv_layout.h)
 };
 

@@ -15,9 +15,10 @@
 namespace tactus::compute {
 namespace {
 
+// Most block formats hold f16 scales; the blocks of mxfp4 have an odd size.
 size_t AlignmentOf(DType dtype) {
-  return dtype == DType::kF32 ? 4 : 2;
-}  // block formats hold f16 scales
+  return dtype == DType::kF32 ? 4 : InfoOf(dtype).block_bytes % 2 == 0 ? 2 : 1;
+}
 
 bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<uintptr_t>(data) % AlignmentOf(dtype) == 0;

@@ -38,80 +38,37 @@ size_t ScalarBytes(GgufType type) {
   return 0;
 }
 
-// ggml's type numbers. Types without a DType have only a name, for error messages.
+// ggml's type numbers. A type without a DType has only a name, for error messages.
 struct GgmlType {
-  const char* name;
+  uint32_t id;
   std::optional<DType> dtype;
+  const char* other = nullptr;
+
+  const char* name() const { return dtype ? InfoOf(*dtype).name : other; }
 };
+constexpr GgmlType kGgmlTypes[] = {
+    {0, DType::kF32},    {1, DType::kF16},      {30, DType::kBF16},  {8, DType::kQ8_0},    {2, DType::kQ4_0},
+    {3, DType::kQ4_1},   {6, DType::kQ5_0},     {7, DType::kQ5_1},   {10, DType::kQ2_K},   {11, DType::kQ3_K},
+    {12, DType::kQ4_K},  {13, DType::kQ5_K},    {14, DType::kQ6_K},  {20, DType::kIQ4_NL}, {23, DType::kIQ4_XS},
+    {21, DType::kIQ3_S}, {18, DType::kIQ3_XXS}, {22, DType::kIQ2_S}, {17, DType::kIQ2_XS}, {16, DType::kIQ2_XXS},
+    {29, DType::kIQ1_M}, {19, DType::kIQ1_S},   {39, DType::kMXFP4}, {40, DType::kNVFP4},  {34, DType::kTQ1_0},
+    {35, DType::kTQ2_0}, {41, DType::kQ1_0},    {9, {}, "q8_1"},     {15, {}, "q8_k"},     {24, {}, "i8"},
+    {25, {}, "i16"},     {26, {}, "i32"},       {27, {}, "i64"},     {28, {}, "f64"},
+};
+
 GgmlType GgmlTypeOf(uint32_t id) {
-  switch (id) {
-    case 0:
-      return {"f32", DType::kF32};
-    case 1:
-      return {"f16", DType::kF16};
-    case 2:
-      return {"q4_0", DType::kQ4_0};
-    case 3:
-      return {"q4_1", DType::kQ4_1};
-    case 6:
-      return {"q5_0", DType::kQ5_0};
-    case 7:
-      return {"q5_1", DType::kQ5_1};
-    case 8:
-      return {"q8_0", DType::kQ8_0};
-    case 12:
-      return {"q4_k", DType::kQ4_K};
-    case 13:
-      return {"q5_k", DType::kQ5_K};
-    case 14:
-      return {"q6_k", DType::kQ6_K};
-    case 30:
-      return {"bf16", DType::kBF16};
-    case 9:
-      return {"q8_1", {}};
-    case 10:
-      return {"q2_k", {}};
-    case 11:
-      return {"q3_k", {}};
-    case 15:
-      return {"q8_k", {}};
-    case 16:
-      return {"iq2_xxs", {}};
-    case 17:
-      return {"iq2_xs", {}};
-    case 18:
-      return {"iq3_xxs", {}};
-    case 19:
-      return {"iq1_s", {}};
-    case 20:
-      return {"iq4_nl", {}};
-    case 21:
-      return {"iq3_s", {}};
-    case 22:
-      return {"iq2_s", {}};
-    case 23:
-      return {"iq4_xs", {}};
-    case 24:
-      return {"i8", {}};
-    case 25:
-      return {"i16", {}};
-    case 26:
-      return {"i32", {}};
-    case 27:
-      return {"i64", {}};
-    case 28:
-      return {"f64", {}};
-    case 29:
-      return {"iq1_m", {}};
-    case 34:
-      return {"tq1_0", {}};
-    case 35:
-      return {"tq2_0", {}};
-    case 39:
-      return {"mxfp4", {}};
-    default:
-      return {nullptr, {}};
+  for (const GgmlType& type : kGgmlTypes) {
+    if (type.id == id) return type;
   }
+  return {id, {}};
+}
+
+std::string SupportedTypes() {
+  std::string names;
+  for (const GgmlType& type : kGgmlTypes) {
+    if (type.dtype) names += (names.empty() ? "" : ", ") + std::string(type.name());
+  }
+  return names;
 }
 
 // A cursor that cannot leave its bytes. A read beyond them returns an error with the expected item and its place.
@@ -274,15 +231,13 @@ Status ReadTensorInfo(Cursor& in, PendingTensor* tensor) {
   TACTUS_RETURN_IF_ERROR(in.Read(&tensor->offset, "a tensor's offset"));
   const GgmlType type = GgmlTypeOf(type_id);
   if (!type.dtype) {
-    const std::string name = type.name != nullptr ? type.name : "number " + std::to_string(type_id);
-    return Unimplemented(in.Error(quoted + " has type " + name +
-                                  "; supported are f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k, q6_k")
-                             .message());
+    const std::string name = type.other != nullptr ? type.other : "number " + std::to_string(type_id);
+    return Unimplemented(in.Error(quoted + " has type " + name + "; supported are " + SupportedTypes()).message());
   }
   tensor->entry.dtype = *type.dtype;
   tensor->entry.bytes = CheckedTensorBytes(*type.dtype, tensor->entry.shape);
   if (tensor->entry.bytes < 0) {
-    return in.Error(quoted + " of type " + type.name + " has shape " + ShapeText(tensor->entry.shape) +
+    return in.Error(quoted + " of type " + type.name() + " has shape " + ShapeText(tensor->entry.shape) +
                     ": too large, or its rows are not a multiple of " +
                     std::to_string(InfoOf(*type.dtype).block_elements));
   }
@@ -392,7 +347,8 @@ Result<GgufFile> ParseGguf(std::span<const std::byte> bytes, const std::string& 
   if (file.version != 2 && file.version != 3) {
     const bool swapped = file.version == 0x02000000 || file.version == 0x03000000;
     return Unimplemented(path + (swapped
-                                     ? ": big-endian GGUF is not supported"
+                                     ? ": a big-endian GGUF file, which is not supported; gguf-convert-endian of the "
+                                       "gguf package makes a little-endian one"
                                      : ": GGUF version " + std::to_string(file.version) + "; supported are 2 and 3"));
   }
   uint64_t tensor_count = 0, metadata_count = 0;

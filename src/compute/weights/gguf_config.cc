@@ -36,10 +36,6 @@ bool FirstLayerHas(const GgufFile& file, const TensorNames& names, Role role) {
 }
 
 Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::string& prefix) {
-  if (fields.Int("split.count").value_or(1) > 1) {
-    return Unimplemented(file.path + " is one part of a GGUF split into " + std::to_string(*fields.Int("split.count")) +
-                         "; merge the parts first (llama-gguf-split --merge)");
-  }
   if (fields.Int(prefix + "expert_count").value_or(0) > 0) {
     return Unimplemented(file.path + ": " + prefix + "expert_count is " +
                          std::to_string(*fields.Int(prefix + "expert_count")) +

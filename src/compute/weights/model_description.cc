@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "compute/config/hf_config.h"
 #include "compute/config/json_fields.h"
-#include "compute/weights/gguf.h"
 #include "compute/weights/gguf_config.h"
+#include "compute/weights/gguf_split.h"
 #include "compute/weights/safetensors.h"
 
 namespace tactus::compute {
@@ -148,14 +148,15 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
   return d;
 }
 
-Result<ModelDescription> DescribeGguf(const std::string& path, const MappedFile& file) {
-  TACTUS_ASSIGN_OR_RETURN(const GgufFile gguf, ParseGguf(file.bytes(), path));
+Result<ModelDescription> DescribeGguf(const std::string& path, std::shared_ptr<const MappedFile> file) {
+  TACTUS_ASSIGN_OR_RETURN(const GgufModel model, OpenGguf(std::move(file)));
+  const GgufFile& gguf = model.gguf;
   ModelDescription d;
   d.source = ModelDescription::Source::kGguf;
   d.path = path;
-  d.weight_file_bytes = static_cast<int64_t>(file.bytes().size());
+  for (const auto& part : model.files) d.weight_file_bytes += static_cast<int64_t>(part->bytes().size());
   TACTUS_ASSIGN_OR_RETURN(d.config, ConfigFromGguf(gguf));
-  if (d.config.name.empty()) d.config.name = fs::path(path).stem().string();
+  if (d.config.name.empty()) d.config.name = GgufModelName(path);
   TACTUS_RETURN_IF_ERROR(TokenizerFromGguf(gguf, d.config.vocab_size, &d));
   DescribeTensors(gguf.tensors, &d);
   return d;
@@ -165,12 +166,20 @@ Result<ModelDescription> DescribeFolder(const std::string& folder) {
   const std::string config = folder + "/config.json";
   if (Exists(config)) return DescribeHuggingFace(folder, config);
   std::vector<std::string> gguf_files;
+  std::string later_part;
   std::error_code error;
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
-    if (it->path().extension() == ".gguf") gguf_files.push_back(it->path().string());
+    const std::string path = it->path().string();
+    if (it->path().extension() != ".gguf") continue;
+    if (IsLaterGgufPart(path)) {
+      later_part = path;
+    } else {
+      gguf_files.push_back(path);
+    }
   }
   if (error) return InvalidArgument("cannot read folder " + folder + ": " + error.message());
   if (gguf_files.size() == 1) return DescribeModel(gguf_files[0]);
+  if (gguf_files.empty() && !later_part.empty()) return DescribeModel(later_part);  // names the first part
   if (gguf_files.empty()) return NotFound(folder + " holds neither config.json nor a .gguf file");
   return InvalidArgument(folder + " holds " + std::to_string(gguf_files.size()) + " .gguf files; name one of them");
 }
@@ -186,12 +195,12 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
     return DescribeFolder(folder);
   }
   TACTUS_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  if (IsGguf(file->bytes())) return DescribeGguf(path, *file);
+  if (IsGguf(file->bytes())) return DescribeGguf(path, file);
   if (path.ends_with(".json")) {
     const std::string parent = fs::path(path).parent_path().string();
     return DescribeHuggingFace(parent.empty() ? "." : parent, path);
   }
-  if (path.ends_with(".gguf")) return DescribeGguf(path, *file);  // reports the error in the file
+  if (path.ends_with(".gguf")) return DescribeGguf(path, file);  // reports the error in the file
   return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
 }
 

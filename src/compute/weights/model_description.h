@@ -33,8 +33,8 @@ struct ModelDescription {
 };
 
 // `path`: a Hugging Face folder, a config.json alone (or a folder with nothing else: dummy weights only), a GGUF file,
-// or a folder with exactly one GGUF file. Errors name the file and the reason; an unknown architecture lists the known
-// ones.
+// the first part of a split one, or a folder with exactly one GGUF model. Errors name the file and the reason; an
+// unknown architecture lists the known ones.
 Result<ModelDescription> DescribeModel(const std::string& path);
 
 // For display: the source of the model's sampling values.

@@ -1,7 +1,7 @@
 #include "compute/weights/open_weights.h"
 
 #include "compute/config/architecture.h"
-#include "compute/weights/gguf.h"
+#include "compute/weights/gguf_split.h"
 #include "compute/weights/mapped_file.h"
 #include "compute/weights/safetensors.h"
 
@@ -11,11 +11,8 @@ namespace {
 Result<TensorSet> OpenTensors(const ModelDescription& d) {
   if (d.source == ModelDescription::Source::kHuggingFace) return OpenSafetensorsFolder(d.path);
   TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
-  TACTUS_ASSIGN_OR_RETURN(GgufFile gguf, ParseGguf(file->bytes(), d.path));
-  TensorSet set;
-  set.files.push_back(std::move(file));
-  set.tensors = std::move(gguf.tensors);
-  return set;
+  TACTUS_ASSIGN_OR_RETURN(GgufModel model, OpenGguf(std::move(file)));
+  return TensorSet{std::move(model.files), std::move(model.gguf.tensors)};
 }
 
 Status OpenFiles(const ModelDescription& d, MatrixUse use, OpenedWeights* opened) {

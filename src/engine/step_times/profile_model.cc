@@ -190,10 +190,7 @@ std::string ProfileText(const MeasuredProfile& profile) {
 }
 
 std::string DefaultProfilePath(const std::string& model_path, int32_t threads) {
-  std::filesystem::path model(model_path);
-  if (!model.has_filename()) model = model.parent_path();
-  const std::string name = model.extension() == ".gguf" ? model.stem().string() : model.filename().string();
-  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), name, threads);
+  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), compute::ModelNameOf(model_path), threads);
 }
 
 }  // namespace tactus::engine

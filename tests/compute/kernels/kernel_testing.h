@@ -13,10 +13,14 @@
 
 namespace tactus::compute::testing {
 
-inline constexpr compute::DType kAllDTypes[] = {compute::DType::kF32,  compute::DType::kF16,  compute::DType::kBF16,
-                                                compute::DType::kQ4_0, compute::DType::kQ4_1, compute::DType::kQ5_0,
-                                                compute::DType::kQ5_1, compute::DType::kQ8_0, compute::DType::kQ4_K,
-                                                compute::DType::kQ5_K, compute::DType::kQ6_K};
+inline constexpr compute::DType kAllDTypes[] = {
+    compute::DType::kF32,    compute::DType::kF16,     compute::DType::kBF16,    compute::DType::kQ4_0,
+    compute::DType::kQ4_1,   compute::DType::kQ5_0,    compute::DType::kQ5_1,    compute::DType::kQ8_0,
+    compute::DType::kQ4_K,   compute::DType::kQ5_K,    compute::DType::kQ6_K,    compute::DType::kQ2_K,
+    compute::DType::kQ3_K,   compute::DType::kIQ4_NL,  compute::DType::kIQ4_XS,  compute::DType::kMXFP4,
+    compute::DType::kNVFP4,  compute::DType::kIQ3_S,   compute::DType::kIQ3_XXS, compute::DType::kIQ2_S,
+    compute::DType::kIQ2_XS, compute::DType::kIQ2_XXS, compute::DType::kIQ1_M,   compute::DType::kIQ1_S,
+    compute::DType::kTQ1_0,  compute::DType::kTQ2_0,   compute::DType::kQ1_0};
 static_assert(std::size(kAllDTypes) == static_cast<size_t>(compute::DType::kInt8),
               "a format of weights is missing here");
 
@@ -33,6 +37,34 @@ struct OwnedMatrix {
   compute::MatrixView view;
 };
 
+// Gives a block of random bytes plausible scales.
+inline void SetScales(compute::DType dtype, Rng& rng, std::byte* block) {
+  using compute::DType;
+  const auto half = [&rng] { return compute::F32ToF16(static_cast<float>(rng.Uniform() * 0.01 + 1e-4)); };
+  const int64_t bytes = compute::InfoOf(dtype).block_bytes;
+  if (dtype == DType::kMXFP4) {  // an exponent: 2^-18 to 2^-3
+    block[0] = static_cast<std::byte>(110 + rng.Next64() % 16);
+    return;
+  }
+  if (dtype == DType::kNVFP4) return;  // finite whatever the bytes
+  if (dtype == DType::kIQ1_M) {
+    const uint16_t d = half();
+    for (int j = 0; j < 4; ++j) {
+      std::byte& to = block[49 + 2 * j];
+      to = (to & std::byte{0xf}) | static_cast<std::byte>(((d >> (4 * j)) & 0xf) << 4);
+    }
+    return;
+  }
+  const bool last = dtype == DType::kQ6_K || dtype == DType::kQ3_K || dtype == DType::kTQ1_0 || dtype == DType::kTQ2_0;
+  const int64_t at = dtype == DType::kQ2_K ? bytes - 4 : last ? bytes - 2 : 0;
+  const bool two = dtype == DType::kQ4_1 || dtype == DType::kQ5_1 || dtype == DType::kQ2_K || dtype == DType::kQ4_K ||
+                   dtype == DType::kQ5_K;
+  for (int64_t s = at; s < at + (two ? 4 : 2); s += 2) {
+    const uint16_t d = half();
+    std::memcpy(block + s, &d, sizeof d);
+  }
+}
+
 // Random values where we can quantise, else random blocks with plausible scales.
 inline OwnedMatrix RandomMatrix(compute::DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   OwnedMatrix m;
@@ -46,14 +78,7 @@ inline OwnedMatrix RandomMatrix(compute::DType dtype, int64_t rows, int64_t cols
     Rng rng(seed);
     for (int64_t i = 0; i < rows * row_bytes; ++i) data[i] = static_cast<std::byte>(rng.Next64());
     const int64_t block = compute::InfoOf(dtype).block_bytes;
-    const int64_t scale_at = dtype == compute::DType::kQ6_K ? block - 2 : 0;
-    const int scales = dtype == compute::DType::kQ5_0 || dtype == compute::DType::kQ6_K ? 1 : 2;
-    for (int64_t b = 0; b < rows * row_bytes; b += block) {
-      for (int s = 0; s < scales; ++s) {
-        const uint16_t half = compute::F32ToF16(static_cast<float>(rng.Uniform() * 0.01 + 1e-4));
-        std::memcpy(data + b + scale_at + 2 * s, &half, sizeof half);
-      }
-    }
+    for (int64_t b = 0; b < rows * row_bytes; b += block) SetScales(dtype, rng, data + b);
   }
   m.view = {data, dtype, rows, cols, row_bytes};
   return m;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compute/kernels/packed_testing.h"
+#include "compute/kernels/packed_layouts.h"
 
 namespace tactus::compute::packed_layout_test {
 namespace {

@@ -20,7 +20,11 @@ std::string What(const Ops* ops, const Form& form, Rounding rounding) {
 TEST(PackedLinear, RefMultipliesThePackedValues) {
   ThreadPool pool(1, SystemClock());
   const int64_t tokens = 3, rows = 70;
-  for (const Form& form : AllForms()) {
+  std::vector<Form> forms = AllForms();
+  for (const compute::DType dtype : kAllDTypes) {
+    if (dtype > compute::DType::kQ2_K) forms.push_back({dtype});
+  }
+  for (const Form& form : forms) {
     for (const Rounding rounding : RoundingsOf(form)) {
       const int64_t cols = form.width(320);
       const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 51);

@@ -45,6 +45,17 @@ TEST(PackedWeights, HoldEveryFormatExactly) {
   }
 }
 
+// Powers of two far beyond f16's.
+TEST(PackedWeights, HoldEveryExponentOfMxfp4) {
+  const int64_t rows = 64, cols = 4 * 32;
+  OwnedMatrix w = RandomMatrix(DType::kMXFP4, rows, cols, 11);
+  for (int64_t i = 0; i < rows * cols / 32; ++i) w.bytes[1 + i * 17] = static_cast<std::byte>(i);
+  const OwnedPacked packed(w.view, Form{DType::kMXFP4}.at(rows, cols));
+  for (int64_t r = 0; r < rows; ++r) {
+    ASSERT_TRUE(SameBits(RowOf(w.view, r).data(), RowOf(packed.form, r).data(), cols)) << "exponents from " << 4 * r;
+  }
+}
+
 TEST(PackedWeights, RoundToBf16FromEveryFormat) {
   for (DType dtype : kAllDTypes) {
     const int64_t rows = 70, cols = WidthsOf(dtype).back();

@@ -1,5 +1,4 @@
-// Shared by the tests of packed weights: every packed form with random weights, every layout with random bytes, packed
-// tokens, one call of an operator.
+// Shared by the tests of packed weights: every packed form with random weights, packed tokens, one call of an operator.
 #pragma once
 
 #include <cstdlib>
@@ -81,9 +80,13 @@ struct Form {
   }
 };
 
+// Operators see a format's layout alone, and AllLayouts has those of the formats after q6_K: three stand for all.
 inline std::vector<Form> AllForms() {
   std::vector<Form> forms;
-  for (compute::DType dtype : kAllDTypes) forms.push_back({dtype});
+  for (compute::DType dtype : kAllDTypes) {
+    if (dtype <= compute::DType::kQ2_K || dtype == compute::DType::kMXFP4 || dtype == compute::DType::kIQ2_XS)
+      forms.push_back({dtype});
+  }
   for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
     forms.push_back({compute::DType::kF32, q});
   for (compute::DType dtype : {compute::DType::kF32, compute::DType::kF16, compute::DType::kQ6_K})
@@ -111,118 +114,6 @@ inline std::vector<Rounding> RoundingsOf(const Form& form) {
 inline bool IsExact(const Form& form, Rounding rounding) {
   return form.integer() && rounding != Rounding::kNone;
 }
-
-// A layout of integer codes, whether or not any packer uses it.
-struct Layout {
-  PackedCode code = PackedCode::kU8;
-  int32_t zero = 0, block = 32;
-  bool minimum = false, zeros = false, nested = false;
-
-  std::string name() const {
-    return std::string(code == PackedCode::kU4 ? "4 bits" : "8 bits") + (minimum ? " with minima" : "") +
-           (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + ", zero " + std::to_string(zero) +
-           ", block " + std::to_string(block);
-  }
-  // For layouts of whole token blocks, cols is rounded up to them.
-  PackedMatrix at(int64_t rows, int64_t cols) const {
-    if (nested) cols = PackedTokens::PaddedCols(cols);
-    PackedMatrix m;
-    m.code = code;
-    m.zero = zero;
-    m.block = block;
-    m.has_minimum = minimum;
-    m.has_zeros = zeros;
-    m.nested_scales = nested;
-    m.rows = rows;
-    m.cols = cols;
-    m.panel_bytes = block > 0 ? m.blocks() * m.block_bytes() : (PackedTokens::PaddedCols(cols) + 4) * kPanelRows;
-    return m;
-  }
-};
-
-// All layouts that compute/kernels/packed/packed.h allows.
-inline std::vector<Layout> AllLayouts() {
-  std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0}};
-  for (const int32_t block : {16, 32, 64, 128}) {
-    for (const bool nested : {false, true}) {
-      if (nested && block > 32) continue;
-      for (const int32_t zero : {16, 32, 128}) layouts.push_back({PackedCode::kU8, zero, block, false, false, nested});
-      layouts.push_back({PackedCode::kU8, 0, block, true, false, nested});
-      layouts.push_back({PackedCode::kU4, 8, block, false, false, nested});
-      layouts.push_back({PackedCode::kU4, 0, block, true, false, nested});
-    }
-    layouts.push_back({PackedCode::kU4, 0, block, false, true, false});
-  }
-  return layouts;
-}
-
-enum class Fill : uint8_t {
-  kRandom,
-  kExtreme,  // rows of the lowest codes, of the highest, alternating, random; zero points alternating between 60 and 0
-};
-
-// A matrix in a layout. Codes beyond its columns are random: they must have no effect.
-struct LaidOut {
-  LaidOut(const Layout& layout, int64_t rows, int64_t cols, Fill fill, uint64_t seed)
-      : form(layout.at(rows, cols)), bytes(form.bytes()), rng(seed) {
-    const int64_t blocks = form.block > 0 ? form.blocks() : 1;
-    const int64_t codes = form.block > 0 ? form.code_bytes() : form.panel_bytes - kPanelRows * 4;
-    for (int64_t i = 0; i < form.panels() * blocks; ++i) {
-      std::byte* at = bytes.data() + i * (form.panel_bytes / blocks);
-      FillCodes(fill, codes, at);
-      FillTail(fill, i / blocks * kPanelRows, at + codes);
-    }
-    form.data = bytes.data();
-  }
-  LaidOut(const LaidOut&) = delete;
-  LaidOut& operator=(const LaidOut&) = delete;
-
-  int32_t most_code() const { return form.code == PackedCode::kU4 ? 15 : form.has_minimum ? 31 : 2 * form.zero - 1; }
-
-  void FillCodes(Fill fill, int64_t count, std::byte* to) {
-    const bool nibbles = form.code == PackedCode::kU4;
-    for (int64_t i = 0; i < count; ++i) {
-      int32_t code[2];
-      for (int32_t& c : code) {
-        const auto any = static_cast<int32_t>(rng.Next64() % static_cast<uint64_t>(most_code() + 1));
-        const int32_t choices[] = {0, most_code(), i % 2 == 0 ? most_code() : 0, any};
-        c = fill == Fill::kRandom ? any : choices[i / 4 % 4];
-      }
-      to[i] = static_cast<std::byte>(nibbles ? code[0] | code[1] << 4 : code[0]);
-    }
-  }
-
-  void FillTail(Fill fill, int64_t first_row, std::byte* to) {
-    const int64_t parts = form.has_minimum ? 2 : 1;
-    if (form.nested_scales) {
-      for (int64_t i = 0; i < parts * kPanelRows; ++i) {
-        const auto any = static_cast<int32_t>(rng.Next64() % 256) - 128;
-        to[i] = static_cast<std::byte>(first_row + i % kPanelRows < form.rows ? any : 0);
-      }
-      to += parts * kPanelRows;
-    }
-    for (int64_t i = 0; i < (form.nested_scales ? kPanelRows / 2 : parts * kPanelRows); ++i) {
-      const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
-      const bool row = form.nested_scales || first_row + i % kPanelRows < form.rows;
-      const float value = row ? static_cast<float>(numerator) / 1024 : 0.0f;
-      const uint16_t half = compute::F32ToF16(value);
-      if (form.block == 0) {
-        std::memcpy(to, &value, sizeof value);
-      } else {
-        std::memcpy(to, &half, sizeof half);
-      }
-      to += form.block == 0 ? 4 : 2;
-    }
-    for (int64_t i = 0; i < (form.has_zeros ? kPanelRows : 0); ++i) {
-      const int64_t any = static_cast<int64_t>(rng.Next64() % 61);
-      to[i] = static_cast<std::byte>(fill == Fill::kRandom ? any : i % 2 == 0 ? 60 : 0);
-    }
-  }
-
-  PackedMatrix form;
-  Aligned bytes;
-  Rng rng;
-};
 
 // The integer of a row's column.
 inline int32_t RowValue(const PackedTokens& x, int64_t row, int64_t c) {

@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "compute/kernels/kernel_testing.h"
@@ -12,6 +13,8 @@
 
 namespace tactus::compute {
 namespace {
+
+constexpr const char* kGoldenFile = "tests/compute/kernels/data/quant_golden.txt";
 
 std::vector<std::byte> FromHex(const std::string& hex) {
   std::vector<std::byte> out(hex.size() / 2);
@@ -32,11 +35,12 @@ struct Case {
 
 std::vector<Case> Golden() {
   std::vector<Case> cases;
-  std::ifstream file(test::SourcePath("tests/compute/kernels/data/quant_golden.txt"));
+  std::ifstream file(test::SourcePath(kGoldenFile));
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
     std::string what, name, from, to;
     fields >> what >> name >> from >> to;
+    if (what == "hashes") continue;
     cases.push_back({what, name, FromHex(from), FromHex(to)});
   }
   return cases;
@@ -71,8 +75,60 @@ TEST(Quant, AgreesWithGguf) {
       ++quantized;
     }
   }
-  EXPECT_EQ(dequantized, 22);
+  EXPECT_EQ(dequantized, 22 + 16);
   EXPECT_EQ(quantized, 20);
+}
+
+// splitmix64's numbers, little endian.
+std::vector<std::byte> RandomBytes(uint64_t state, size_t count) {
+  std::vector<std::byte> out((count + 7) / 8 * 8);
+  for (size_t i = 0; i < out.size(); i += 8) {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    std::memcpy(out.data() + i, &z, sizeof z);
+  }
+  out.resize(count);
+  return out;
+}
+
+uint64_t Fnv1a(const std::vector<float>& values) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte b : std::as_bytes(std::span(values))) hash = (hash ^ static_cast<uint64_t>(b)) * 0x100000001b3u;
+  return hash;
+}
+
+// Thousands of blocks of random bytes, so that every entry of a codebook occurs.
+TEST(Quant, HashesAgreeWithGguf) {
+  constexpr int kBlocks = 64;
+  std::ifstream file(test::SourcePath(kGoldenFile));
+  int formats = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string what, name, masked;
+    uint64_t seed = 0, hash = 0;
+    if (!(fields >> what) || what != "hashes") continue;
+    fields >> name >> seed >> masked >> std::hex;
+    const auto dtype = Named(name);
+    ASSERT_TRUE(dtype.has_value()) << name;
+    std::vector<uint64_t> hashes;
+    while (fields >> hash) hashes.push_back(hash);
+    ASSERT_EQ(hashes.size(), 16u) << name;
+    const auto size = static_cast<size_t>(InfoOf(*dtype).block_bytes);
+    std::vector<std::byte> bytes = RandomBytes(seed, hashes.size() * kBlocks * size);
+    std::istringstream places(masked);
+    for (std::string place; masked != "-" && std::getline(places, place, ',');) {
+      for (size_t at = std::stoul(place); at < bytes.size(); at += size) bytes[at] &= std::byte{0xbf};
+    }
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      std::vector<float> got(static_cast<size_t>(kBlocks * InfoOf(*dtype).block_elements));
+      Dequantize(*dtype, bytes.data() + i * kBlocks * size, static_cast<int64_t>(got.size()), got.data());
+      EXPECT_EQ(Fnv1a(got), hashes[i]) << name << " blocks from " << i * kBlocks;
+    }
+    ++formats;
+  }
+  EXPECT_EQ(formats, 24);
 }
 
 TEST(Quant, EverySetDequantizesToTheSameBits) {

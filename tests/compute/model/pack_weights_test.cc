@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "compute/kernels/kernel_testing.h"
 #include "compute/model/loader.h"
 #include "compute/packing/weight_cache.h"
 #include "compute/tensor/dequantize.h"
@@ -135,7 +136,8 @@ TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
   EXPECT_EQ(Bytes(one.packed->lm_head), Bytes(many.packed->lm_head));
 }
 
-// A Llama in which every row is a whole number of blocks and all matrices have one dtype, with equal values for all.
+// A Llama in which every row is a whole number of blocks and all matrices have one dtype, with equal values for all
+// that we can quantise to, else with random blocks.
 constexpr int64_t kHidden = 128, kInner = 256, kVocab = 200;
 std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner = kInner, int64_t vocab = kVocab) {
   GgufBuilder b;
@@ -152,14 +154,16 @@ std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = std::sin(static_cast<float>(i * 2654435761u % 100003)) * 0.05f;
     std::string data(static_cast<size_t>(rows * compute::RowBytes(dtype, cols)), '\0');
-    compute::Quantize(dtype, values.data(), rows * cols, reinterpret_cast<std::byte*>(data.data()));
-    constexpr std::pair<compute::DType, uint32_t> kTypes[] = {{compute::DType::kF32, 0},
-                                                              {compute::DType::kF16, 1},
-                                                              {compute::DType::kQ4_0, 2},
-                                                              {compute::DType::kQ4_1, 3},
-                                                              {compute::DType::kQ8_0, 8}};
-    for (const auto& [known, type] : kTypes) {
-      if (known == dtype) b.Tensor(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, type, data);
+    auto* bytes = reinterpret_cast<std::byte*>(data.data());
+    if (compute::CanQuantize(dtype)) {
+      compute::Quantize(dtype, values.data(), rows * cols, bytes);
+    } else {
+      const compute::testing::OwnedMatrix random = compute::testing::RandomMatrix(dtype, rows, cols, 17);
+      std::memcpy(bytes, random.view.data, data.size());
+    }
+    for (const test::GgmlType& type : test::kGgmlTypes) {
+      if (type.name != std::string(compute::InfoOf(dtype).name)) continue;
+      b.Tensor(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, type.id, data);
     }
   };
   matrix("token_embd.weight", vocab, hidden);
@@ -174,6 +178,22 @@ std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner
   matrix("blk.0.ffn_up.weight", inner, hidden);
   matrix("blk.0.ffn_down.weight", hidden, inner);
   return b.Build();
+}
+
+TEST(PackWeights, EveryFormatOfAFileKeepsItsValues) {
+  for (const compute::DType dtype : compute::testing::kAllDTypes) {
+    SCOPED_TRACE(compute::InfoOf(dtype).name);
+    TempFolder folder;
+    const compute::ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(dtype, 256, 512)));
+    EXPECT_EQ(d.config.weight_dtype, dtype);
+    const compute::CpuWeights rows = Load(d), packed = Load(d, Packing());
+    ASSERT_NE(packed.packed, nullptr);
+    for (const Pair& pair : PairsOf(rows, packed)) {
+      for (int64_t row = 0; row < pair.view->rows; row += 7)
+        ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name << " row " << row;
+    }
+    EXPECT_EQ(packed.bytes, *compute::PlanWeightBytes(d, Packing()));
+  }
 }
 
 TEST(PackWeights, QuantizingAtLoadEqualsAQuantizedFile) {

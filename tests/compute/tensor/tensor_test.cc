@@ -21,6 +21,22 @@ TEST(DType, RowBytesAreGgufs) {  // bits per weight from the format's published 
   EXPECT_EQ(RowBytes(DType::kQ4_K, 256) * 8, 256 * 4.5);
   EXPECT_EQ(RowBytes(DType::kQ5_K, 256) * 8, 256 * 5.5);
   EXPECT_EQ(RowBytes(DType::kQ6_K, 256) * 8, 256 * 6.5625);
+  EXPECT_EQ(RowBytes(DType::kQ2_K, 256) * 8, 256 * 2.625);
+  EXPECT_EQ(RowBytes(DType::kQ3_K, 256) * 8, 256 * 3.4375);
+  EXPECT_EQ(RowBytes(DType::kIQ4_NL, 256) * 8, 256 * 4.5);
+  EXPECT_EQ(RowBytes(DType::kIQ4_XS, 256) * 8, 256 * 4.25);
+  EXPECT_EQ(RowBytes(DType::kMXFP4, 256) * 8, 256 * 4.25);
+  EXPECT_EQ(RowBytes(DType::kNVFP4, 256) * 8, 256 * 4.5);
+  EXPECT_EQ(RowBytes(DType::kIQ3_S, 256) * 8, 256 * 3.4375);
+  EXPECT_EQ(RowBytes(DType::kIQ3_XXS, 256) * 8, 256 * 3.0625);
+  EXPECT_EQ(RowBytes(DType::kIQ2_S, 256) * 8, 256 * 2.5625);
+  EXPECT_EQ(RowBytes(DType::kIQ2_XS, 256) * 8, 256 * 2.3125);
+  EXPECT_EQ(RowBytes(DType::kIQ2_XXS, 256) * 8, 256 * 2.0625);
+  EXPECT_EQ(RowBytes(DType::kIQ1_M, 256) * 8, 256 * 1.75);
+  EXPECT_EQ(RowBytes(DType::kIQ1_S, 256) * 8, 256 * 1.5625);
+  EXPECT_EQ(RowBytes(DType::kTQ1_0, 256) * 8, 256 * 1.6875);
+  EXPECT_EQ(RowBytes(DType::kTQ2_0, 256) * 8, 256 * 2.0625);
+  EXPECT_EQ(RowBytes(DType::kQ1_0, 256) * 8, 256 * 1.125);
 }
 
 TEST(DType, RowsNeedWholeBlocks) {
@@ -32,7 +48,7 @@ TEST(DType, RowsNeedWholeBlocks) {
     EXPECT_EQ(InfoOf(dtype).block_elements, 256) << InfoOf(dtype).name;
   EXPECT_EQ(RowBytes(DType::kQ8_0, 0), 0);
   EXPECT_DEATH(RowBytes(DType::kQ8_0, 33), "block_elements");
-  EXPECT_DEATH(InfoOf(static_cast<DType>(12)), "kInfo");
+  EXPECT_DEATH(InfoOf(static_cast<DType>(static_cast<int>(DType::kInt8) + 1)), "kInfo");
 }
 
 TEST(Float16, NotANumberKeepsItsSignAndIsQuiet) {

@@ -135,7 +135,7 @@ TEST(Gguf, WrongMagicVersionAndCountsAreRefused) {
   b.version = 1;
   EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "version 1", "2 and 3");
   b.version = 0x03000000;
-  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "big-endian");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "m.gguf", "big-endian", "gguf-convert-endian");
   b.version = 2;
   EXPECT_TRUE(ParseStatus(b.Build()).ok());
   b = TinyGguf();
@@ -204,8 +204,8 @@ TEST(Gguf, HostileTensorsAreRefused) {
   b.Tensor("ragged", {33, 2}, 2, std::string(100, 0));  // Q4_0 has blocks of 32
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'ragged'", "multiple of 32");
   b = GgufBuilder();
-  b.Tensor("iq", {256, 2}, 17, std::string(1000, 0));
-  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "'iq'", "iq2_xs", "q4_k");
+  b.Tensor("sums", {256, 2}, 15, std::string(1000, 0));
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "'sums'", "type q8_k", "q4_k", "iq2_xs");
   b = GgufBuilder();
   b.Tensor("odd", {256, 2}, 4711, std::string(1000, 0));
   EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "'odd'", "number 4711");
@@ -222,6 +222,26 @@ TEST(Gguf, HostileTensorsAreRefused) {
   b.Tensor("one", {16}, 0, std::string(64, 0));
   b.Tensor("two", {16}, 0, std::string(64, 0), 32);
   EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'one' and 'two' overlap");
+}
+
+TEST(Gguf, EveryTypeOfTensorIsRead) {
+  for (const test::GgmlType& type : test::kGgmlTypes) {
+    GgufBuilder b;
+    b.Tensor("t", {2 * type.block, 3}, type.id, std::string(6 * type.bytes, 0));
+    const std::string bytes = b.Build();
+    const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
+    ASSERT_TRUE(file.ok()) << type.name << ": " << file.status().ToString();
+    const compute::TensorEntry& t = file->tensors.at("t");
+    EXPECT_EQ(std::string(compute::InfoOf(t.dtype).name), type.name);
+    EXPECT_EQ(t.bytes, static_cast<int64_t>(6 * type.bytes)) << type.name;
+    b = GgufBuilder();
+    b.Tensor("cut", {2 * type.block, 3}, type.id, std::string(6 * type.bytes - 1, 0));
+    EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'cut'", "cut short");
+    if (type.block == 1) continue;
+    b = GgufBuilder();
+    b.Tensor("ragged", {3 * type.block / 2, 2}, type.id, std::string(6 * type.bytes, 0));
+    EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'ragged'", type.name, "multiple of " + std::to_string(type.block));
+  }
 }
 
 TEST(GgufConfig, ReadsLlamaFieldsAndDefaults) {
@@ -380,9 +400,6 @@ TEST(GgufConfig, RefusesUnsupportedFeatures) {
   b = TinyGguf();
   b.U32("llama.expert_count", 8);
   EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "expert_count is 8");
-  b = TinyGguf();
-  b.Scalar<uint16_t>("split.count", 2, 3);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "split into 3");
   b = TinyGguf();
   b.U32("llama.rope.dimension_count", 2);
   EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "dimension_count is 2", "head_dim is 4");

@@ -131,8 +131,36 @@ class GgufBuilder {
   int64_t key_count_ = 0, tensor_count_ = 0;
 };
 
+// Every type of tensor that is supported, as in gguf's constants: its number, name, and a block's columns and bytes.
+struct GgmlType {
+  uint32_t id;
+  const char* name;
+  uint64_t block, bytes;
+};
+inline constexpr GgmlType kGgmlTypes[] = {
+    {0, "f32", 1, 4},         {1, "f16", 1, 2},        {2, "q4_0", 32, 18},      {3, "q4_1", 32, 20},
+    {6, "q5_0", 32, 22},      {7, "q5_1", 32, 24},     {8, "q8_0", 32, 34},      {10, "q2_k", 256, 84},
+    {11, "q3_k", 256, 110},   {12, "q4_k", 256, 144},  {13, "q5_k", 256, 176},   {14, "q6_k", 256, 210},
+    {16, "iq2_xxs", 256, 66}, {17, "iq2_xs", 256, 74}, {18, "iq3_xxs", 256, 98}, {19, "iq1_s", 256, 50},
+    {20, "iq4_nl", 32, 18},   {21, "iq3_s", 256, 110}, {22, "iq2_s", 256, 82},   {23, "iq4_xs", 256, 136},
+    {29, "iq1_m", 256, 56},   {30, "bf16", 1, 2},      {34, "tq1_0", 256, 54},   {35, "tq2_0", 256, 66},
+    {39, "mxfp4", 32, 17},    {40, "nvfp4", 64, 36},   {41, "q1_0", 128, 18},
+};
+
+struct TinyTensor {
+  std::string name;
+  std::vector<uint64_t> dims;
+};
 // A complete one-layer Llama: hidden 8, 2 heads, 1 KV head, head_dim 4, FFN 16, 12 tokens.
-inline GgufBuilder TinyGguf(const std::string& architecture = "llama") {
+inline std::vector<TinyTensor> TinyTensors() {
+  return {{"token_embd.weight", {8, 12}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
+          {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 4}},
+          {"blk.0.attn_v.weight", {8, 4}},  {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_gate.weight", {8, 16}},
+          {"blk.0.ffn_up.weight", {8, 16}}, {"blk.0.ffn_down.weight", {16, 8}}};
+}
+
+// The same model's metadata.
+inline GgufBuilder TinyMetadata(const std::string& architecture = "llama") {
   GgufBuilder b;
   const std::string a = architecture + ".";
   b.Text("general.architecture", architecture);
@@ -143,17 +171,12 @@ inline GgufBuilder TinyGguf(const std::string& architecture = "llama") {
   b.U32(a + "attention.head_count", 2);
   b.U32(a + "attention.head_count_kv", 1);
   b.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);
-  b.F32Tensor("token_embd.weight", {8, 12});
-  b.F32Tensor("output_norm.weight", {8});
-  b.F32Tensor("blk.0.attn_norm.weight", {8});
-  b.F32Tensor("blk.0.ffn_norm.weight", {8});
-  b.F32Tensor("blk.0.attn_q.weight", {8, 8});
-  b.F32Tensor("blk.0.attn_k.weight", {8, 4});
-  b.F32Tensor("blk.0.attn_v.weight", {8, 4});
-  b.F32Tensor("blk.0.attn_output.weight", {8, 8});
-  b.F32Tensor("blk.0.ffn_gate.weight", {8, 16});
-  b.F32Tensor("blk.0.ffn_up.weight", {8, 16});
-  b.F32Tensor("blk.0.ffn_down.weight", {16, 8});
+  return b;
+}
+
+inline GgufBuilder TinyGguf(const std::string& architecture = "llama") {
+  GgufBuilder b = TinyMetadata(architecture);
+  for (const TinyTensor& t : TinyTensors()) b.F32Tensor(t.name, t.dims);
   return b;
 }
 

@@ -6,8 +6,10 @@
 #include "base/check.h"
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/packed/quantize_blocks.h"
+#include "compute/tensor/blocks.h"
 #include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
+#include "compute/tensor/load.h"
 
 namespace tactus::compute {
 namespace {
@@ -16,17 +18,6 @@ constexpr int64_t kPiece = 256;  // columns of a row dequantised at a time: a mu
 
 int64_t MinOf(int64_t a, int64_t b) {
   return a < b ? a : b;
-}
-
-uint16_t Load16(const uint8_t* p) {
-  uint16_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-uint32_t Load32(const uint8_t* p) {
-  uint32_t v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
 }
 
 // Moves bits 0, 1, 2, 3 of `bits` to the lowest bits of four bytes.
@@ -160,15 +151,24 @@ void StoreOuter(uint16_t value, int64_t part, int64_t parts, int64_t r, int64_t 
   std::memcpy(to + place / kPanelRows * block_bytes + parts * kPanelRows + place % kPanelRows, &value, sizeof value);
 }
 
+// The f16 of a row's source block, for each of its token blocks; null: no minima.
+void StoreOuters(const PackedMatrix& form, int64_t source_columns, uint16_t scale, const uint16_t* minimum, int64_t r,
+                 std::byte* tail) {
+  const int64_t token_block_bytes = kTokenBlock / form.block * form.block_bytes(), parts = minimum != nullptr ? 2 : 1;
+  for (int64_t c = 0; c < source_columns; c += kTokenBlock, tail += token_block_bytes) {
+    StoreOuter(scale, 0, parts, r, form.block_bytes(), tail);
+    if (minimum != nullptr) StoreOuter(*minimum, 1, parts, r, form.block_bytes(), tail);
+  }
+}
+
 template <class Format>
-void PackNestedRow(const uint8_t* p, int64_t r, int64_t block_bytes, std::byte* tail) {
-  constexpr int64_t kPerTokenBlock = kTokenBlock / Format::kBlock, kParts = Format::kMinimum ? 2 : 1;
-  for (int64_t first = 0; first < Format::kSourceBlock / Format::kBlock; first += kPerTokenBlock) {
-    std::byte* to = tail + first * block_bytes;
-    StoreOuter(p != nullptr ? Format::OuterScale(p) : 0, 0, kParts, r, block_bytes, to);
-    if constexpr (Format::kMinimum) {
-      StoreOuter(p != nullptr ? Format::OuterMinimum(p) : 0, 1, kParts, r, block_bytes, to);
-    }
+void PackNestedRow(const PackedMatrix& form, const uint8_t* p, int64_t r, std::byte* tail) {
+  const uint16_t scale = p != nullptr ? Format::OuterScale(p) : uint16_t{0};
+  if constexpr (Format::kMinimum) {
+    const uint16_t minimum = p != nullptr ? Format::OuterMinimum(p) : uint16_t{0};
+    StoreOuters(form, Format::kSourceBlock, scale, &minimum, r, tail);
+  } else {
+    StoreOuters(form, Format::kSourceBlock, scale, nullptr, r, tail);
   }
 }
 
@@ -192,8 +192,57 @@ void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
         }
       }
       if constexpr (Format::kNested) {
-        PackNestedRow<Format>(p, r, block_bytes, out + b * kSubBlocks * block_bytes + code_bytes);
+        PackNestedRow<Format>(form, p, r, out + b * kSubBlocks * block_bytes + code_bytes);
       }
+    }
+  }
+}
+
+// Codes of one block of one row to their places in the panel.
+void StoreCodes(const PackedMatrix& form, const uint8_t* codes, int64_t r, std::byte* to) {
+  auto* words = reinterpret_cast<uint32_t*>(to);
+  if (form.code == PackedCode::kU8) {
+    for (int64_t c = 0; c < form.block; c += 4) words[c / 4 * kPanelRows + r] = Load32(codes + c);
+  } else {
+    for (int64_t c = 0; c < form.block; c += 8) {
+      words[c / 8 * kPanelRows + r] = Load32(codes + c) | Load32(codes + c + 4) << 4;
+    }
+  }
+}
+
+// Stores a block that was taken apart as blocks of the packed form, the first at `to`.
+void StoreParts(const PackedMatrix& form, const BlockFormat& format, const Block& block, int64_t columns, int64_t r,
+                std::byte* to) {
+  const uint16_t minimum = F32ToF16(block.minimum);
+  if (form.nested_scales) {
+    StoreOuters(form, columns, F32ToF16(block.scales[0]), form.has_minimum ? &minimum : nullptr, r,
+                to + form.code_bytes());
+  }
+  for (int64_t first = 0; first < columns; first += form.block, to += form.block_bytes()) {
+    uint8_t codes[kMostBlockColumns];
+    for (int64_t c = 0; c < form.block; ++c) codes[c] = static_cast<uint8_t>(block.values[first + c] + form.zero);
+    StoreCodes(form, codes, r, to);
+    const int64_t group = first / format.group;
+    std::byte* tail = to + form.code_bytes();
+    if (form.nested_scales) {
+      tail[r] = static_cast<std::byte>(block.factors[group]);
+      if (form.has_minimum) tail[kPanelRows + r] = static_cast<std::byte>(block.minimum_factors[group]);
+    } else {
+      const float scale = block.scales[group];
+      reinterpret_cast<uint16_t*>(tail)[r] = form.bf16_scales ? F32ToBF16(scale) : F32ToF16(scale);
+    }
+  }
+}
+
+// Formats that compute/tensor/blocks.h takes apart.
+void PackParts(DType dtype, const Panel& rows, const PackedMatrix& form, std::byte* out) {
+  const BlockFormat& format = *BlockFormatOf(dtype);
+  const DTypeInfo& info = InfoOf(dtype);
+  for (int64_t c = 0; c < form.cols; c += info.block_elements) {
+    for (int64_t r = 0; r < kPanelRows; ++r) {
+      Block block = {};
+      if (rows.rows[r] != nullptr) format.read(rows.rows[r] + c / info.block_elements * info.block_bytes, &block);
+      StoreParts(form, format, block, info.block_elements, r, out + c / form.block * form.block_bytes());
     }
   }
 }
@@ -339,9 +388,7 @@ void PackInt8(const MatrixView& w, const Panel& rows, const PackedMatrix& form, 
 
 bool IsStored(const MatrixView& w, const PackedMatrix& form) {
   PackedMatrix own;
-  return InfoOf(w.dtype).block_elements > 1 && PackedFormOf(w.dtype, w.rows, w.cols, &own) && own.code == form.code &&
-         own.block == form.block && own.zero == form.zero && own.has_minimum == form.has_minimum &&
-         own.has_zeros == form.has_zeros && own.nested_scales == form.nested_scales;
+  return InfoOf(w.dtype).block_elements > 1 && PackedFormOf(w.dtype, w.rows, w.cols, &own) && own.SameForm(form);
 }
 
 void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std::byte* out) {
@@ -360,8 +407,10 @@ void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std
       return PackStored<Q4K>(rows, form, out);
     case DType::kQ5_K:
       return PackStored<Q5K>(rows, form, out);
-    default:
+    case DType::kQ6_K:
       return PackStored<Q6K>(rows, form, out);
+    default:
+      return PackParts(dtype, rows, form, out);
   }
 }
 

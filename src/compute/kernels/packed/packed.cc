@@ -52,10 +52,10 @@ const std::byte* ScalesOf(const PackedMatrix& m, int64_t row, int64_t block) {
   return PanelOf(m, row) + block * m.block_bytes() + m.code_bytes();
 }
 
-float LoadHalf(const std::byte* at) {
-  uint16_t half;
-  std::memcpy(&half, at, sizeof half);
-  return F16ToF32(half);
+uint16_t LoadBits(const std::byte* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return bits;
 }
 
 // Part 0: the scale, 1: the minimum.
@@ -67,10 +67,11 @@ float ScalePart(const PackedMatrix& m, int64_t row, int64_t block, int64_t part)
     std::memcpy(&value, tail + index * 4, sizeof value);
     return value;
   }
-  if (!m.nested_scales) return LoadHalf(tail + index * 2);
+  if (m.bf16_scales) return BF16ToF32(LoadBits(tail + index * 2));
+  if (!m.nested_scales) return F16ToF32(LoadBits(tail + index * 2));
   const int64_t per_token_block = kTokenBlock / m.block, place = index * 2;
   const std::byte* outer = ScalesOf(m, row, block / per_token_block * per_token_block + place / kPanelRows);
-  return LoadHalf(outer + kPanelRows * (m.has_minimum ? 2 : 1) + place % kPanelRows) *
+  return F16ToF32(LoadBits(outer + kPanelRows * (m.has_minimum ? 2 : 1) + place % kPanelRows)) * m.scale_unit *
          static_cast<float>(static_cast<int8_t>(tail[index]));
 }
 
@@ -168,61 +169,54 @@ void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
   TACTUS_CHECK_MSG(match && x.cols == w.cols, "tokens were packed for another matrix");
 }
 
+namespace {
+
+struct StoredForm {
+  DType dtype;
+  PackedMatrix form;
+};
+using enum PackedCode;
+constexpr StoredForm kStoredForms[] = {
+    {DType::kF32, {.code = kF32}},
+    {DType::kF16, {.code = kF16}},
+    {DType::kBF16, {.code = kBF16}},
+    {DType::kQ4_0, {.code = kU4, .zero = 8, .block = 32}},
+    {DType::kQ4_1, {.code = kU4, .has_minimum = true, .block = 32}},
+    {DType::kQ5_0, {.code = kU8, .zero = 16, .block = 32, .code_bits = 5}},
+    {DType::kQ5_1, {.code = kU8, .has_minimum = true, .block = 32, .code_bits = 5}},
+    {DType::kQ8_0, {.code = kU8, .zero = 128, .block = 32}},
+    {DType::kQ4_K, {.code = kU4, .has_minimum = true, .nested_scales = true, .block = 32}},
+    {DType::kQ5_K, {.code = kU8, .has_minimum = true, .nested_scales = true, .block = 32, .code_bits = 5}},
+    {DType::kQ6_K, {.code = kU8, .nested_scales = true, .zero = 32, .block = 16, .code_bits = 6}},
+    {DType::kQ2_K, {.code = kU4, .has_minimum = true, .nested_scales = true, .block = 16}},
+    {DType::kQ3_K, {.code = kU4, .nested_scales = true, .zero = 8, .block = 16}},
+    {DType::kIQ4_NL, {.code = kU8, .zero = 128, .block = 32}},
+    {DType::kIQ4_XS, {.code = kU8, .nested_scales = true, .zero = 128, .block = 32}},
+    {DType::kMXFP4, {.code = kU8, .bf16_scales = true, .zero = 16, .block = 32, .code_bits = 5}},
+    {DType::kNVFP4, {.code = kU8, .zero = 16, .block = 16, .code_bits = 5}},
+    {DType::kIQ3_S, {.code = kU8, .nested_scales = true, .zero = 16, .block = 32, .code_bits = 5}},
+    {DType::kIQ3_XXS, {.code = kU8, .nested_scales = true, .zero = 128, .block = 32, .scale_unit = 1.0f / 4}},
+    {DType::kIQ2_S, {.code = kU8, .nested_scales = true, .zero = 128, .block = 16, .scale_unit = 1.0f / 8}},
+    {DType::kIQ2_XS, {.code = kU8, .nested_scales = true, .zero = 128, .block = 16, .scale_unit = 1.0f / 8}},
+    {DType::kIQ2_XXS, {.code = kU8, .nested_scales = true, .zero = 128, .block = 32, .scale_unit = 1.0f / 8}},
+    {DType::kIQ1_M,
+     {.code = kU8, .nested_scales = true, .zero = 16, .block = 16, .code_bits = 5, .scale_unit = 1.0f / 8}},
+    {DType::kIQ1_S,
+     {.code = kU8, .nested_scales = true, .zero = 16, .block = 32, .code_bits = 5, .scale_unit = 1.0f / 8}},
+    // One scale covers 256 or 128 columns. It is repeated per 32, so that tokens are rounded as for other formats.
+    {DType::kTQ1_0, {.code = kU4, .zero = 8, .block = 32}},
+    {DType::kTQ2_0, {.code = kU4, .zero = 8, .block = 32}},
+    {DType::kQ1_0, {.code = kU4, .zero = 8, .block = 32}},
+};
+
+}  // namespace
+
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {
-  PackedMatrix m;
-  m.code = PackedCode::kU8;
-  m.block = 32;
-  switch (dtype) {
-    case DType::kF32:
-      m.code = PackedCode::kF32;
-      m.block = 0;
-      break;
-    case DType::kF16:
-      m.code = PackedCode::kF16;
-      m.block = 0;
-      break;
-    case DType::kBF16:
-      m.code = PackedCode::kBF16;
-      m.block = 0;
-      break;
-    case DType::kQ4_0:
-      m.code = PackedCode::kU4;
-      m.zero = 8;
-      break;
-    case DType::kQ4_1:
-      m.code = PackedCode::kU4;
-      m.has_minimum = true;
-      break;
-    case DType::kQ5_0:
-      m.code_bits = 5;
-      m.zero = 16;
-      break;
-    case DType::kQ5_1:
-      m.code_bits = 5;
-      m.has_minimum = true;
-      break;
-    case DType::kQ8_0:
-      m.zero = 128;
-      break;
-    case DType::kQ4_K:
-      m.code = PackedCode::kU4;
-      m.has_minimum = m.nested_scales = true;
-      break;
-    case DType::kQ5_K:
-      m.code_bits = 5;
-      m.has_minimum = m.nested_scales = true;
-      break;
-    case DType::kQ6_K:
-      m.code_bits = 6;
-      m.block = 16;
-      m.zero = 32;
-      m.nested_scales = true;
-      break;
-    default:
-      return false;
-  }
-  FinishForm(&m, rows, cols);
-  *form = m;
+  const auto* stored = std::find_if(std::begin(kStoredForms), std::end(kStoredForms),
+                                    [&](const StoredForm& f) { return f.dtype == dtype; });
+  if (stored == std::end(kStoredForms)) return false;
+  *form = stored->form;
+  FinishForm(form, rows, cols);
   return true;
 }
 

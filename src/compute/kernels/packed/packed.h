@@ -9,10 +9,10 @@
 //   kU4    per block: [block / 8][64 rows][4] bytes, byte j of a row with column 8i + j in its low nibble and
 //          8i + 4 + j in its high one, then the tail
 // A block's tail: [64] scales; has_minimum: [64] minima; has_zeros: [64] bytes, a zero point z per row. Scales and
-// minima are f16. With nested_scales they are signed bytes, each multiplied in f32 by the row's f16 for the token
-// block: [64] f16 (has_minimum: and [64] more for minima). The tail of each block of the token block ends with 64 bytes
-// for them: those of the first blocks hold them, the rest are unused. A weight is scale * v plus, with has_minimum,
-// minimum; v, a signed integer of 8 bits, is
+// minima are f16, or with bf16_scales bf16. With nested_scales they are signed bytes, each multiplied in f32 by the
+// row's f16 for the token block times scale_unit: [64] f16 (has_minimum: and [64] more for minima). The tail of each
+// block of the token block ends with 64 bytes for them: those of the first blocks hold them, the rest are unused. A
+// weight is scale * v plus, with has_minimum, minimum; v, a signed integer of 8 bits, is
 //   code - zero    where codes are below 2 * zero; has_minimum: zero is 0, and codes are below 32
 //   4 * code - z   with has_zeros: z in [0, 60] counts quarters of a step, so v is in [-60, 60] and the stored
 //                  scale is a quarter of the step from one code to the next
@@ -67,13 +67,21 @@ struct PackedMatrix {
   bool has_minimum = false;
   bool has_zeros = false;      // kU4 only, without minima; zero is 0
   bool nested_scales = false;  // block is 16 or 32, cols a multiple of kTokenBlock
+  bool bf16_scales = false;    // neither nested nor with minima
   int32_t zero = 0;            // 128, 8, 16, 32; 0 with minima or zero points
   int32_t block = 0;           // columns per scale: 16, 32, 64, 128, or 0 (see above); floats: 0
   int32_t code_bits = 8;       // kU8: codes are below 1 << code_bits: 5, 6 or 8
+  float scale_unit = 1;        // nested_scales: a power of two
   int64_t rows = 0, cols = 0;
   int64_t panel_bytes = 0;
 
   bool integer() const { return code == PackedCode::kU8 || code == PackedCode::kU4; }
+  // The same layout of the same columns: packed bytes of one are those of the other.
+  bool SameForm(const PackedMatrix& o) const {
+    return code == o.code && has_minimum == o.has_minimum && has_zeros == o.has_zeros &&
+           nested_scales == o.nested_scales && bf16_scales == o.bf16_scales && zero == o.zero && block == o.block &&
+           scale_unit == o.scale_unit;
+  }
   int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
   int64_t bytes() const { return panels() * panel_bytes; }
   // Integer codes with block > 0: blocks per row, and a block's bytes in a panel, with its tail.

@@ -95,12 +95,19 @@ inline void LoadScales(const std::byte* from, float* to) {
   for (int j = 0; j < 4; ++j) _mm512_store_ps(to + 16 * j, LoadHalves(from + 32 * j));
 }
 
+inline void LoadBF16Scales(const std::byte* from, float* to) {
+  for (int j = 0; j < 4; ++j) {
+    const __m256i halves = _mm256_load_si256(reinterpret_cast<const __m256i*>(from + 32 * j));
+    _mm512_store_si512(to + 16 * j, _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+}
+
 // Nested scales (part 0) or minima (1) of a token block, whose first block's tail is at `tail`, to [blocks][64].
 inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64_t part, float* to) {
   const int64_t each = w.block_bytes();
   const std::byte* outer = tail + 2 * part * each + kPanelRows * (w.has_minimum ? 2 : 1);
-  const __m512 times[] = {LoadHalves(outer), LoadHalves(outer + 32), LoadHalves(outer + each),
-                          LoadHalves(outer + each + 32)};
+  __m512 times[] = {LoadHalves(outer), LoadHalves(outer + 32), LoadHalves(outer + each), LoadHalves(outer + each + 32)};
+  for (__m512& v : times) v = _mm512_mul_ps(v, _mm512_set1_ps(w.scale_unit));
   const std::byte* inner = tail + part * kPanelRows;
   for (int64_t b = 0; b < kTokenBlock / w.block; ++b, inner += each, to += kPanelRows) {
 #pragma GCC unroll 4
@@ -229,7 +236,7 @@ void SumPanelVnni(const PanelRun& run) {
       return;
     }
     for (int64_t b = 0; b < units; ++b, tail += block_bytes) {
-      LoadScales(tail, scales.scale[b]);
+      w.bf16_scales ? LoadBF16Scales(tail, scales.scale[b]) : LoadScales(tail, scales.scale[b]);
       if (w.has_minimum) LoadScales(tail + kPanelRows * 2, scales.minimum[b]);
       if (w.has_zeros) LoadOffsets(tail + kPanelRows * 2, scales.offset[b]);
     }
