@@ -128,7 +128,7 @@ struct AttentionBlock {
   RopeChoice rope = RopeChoice::kMain;
   float scale = 0.0f;    // of q k^T; 0: 1 / sqrt(head_dim)
   float softcap = 0.0f;  // as AttentionSpec's (kernels/ops.h), as are the next two
-  bool alibi = false;    // slopes by the number of heads: AlibiSlopes
+  float alibi = 0.0f;    // factor of ALiBi's slopes (AlibiSlopes); 0: none
   bool sinks = false;
 
   int64_t q_width() const { return heads * head_dim; }

@@ -1,5 +1,6 @@
 #include "compute/config/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -41,6 +42,15 @@ Status CheckRotary(const AttentionBlock& a, const ModelConfig& c) {
                            "rotary_dim");
   }
   const int64_t rotary_dim = rope.rotary_dim > 0 ? rope.rotary_dim : a.head_dim;
+  if (rope.scaling == RopeScaling::kLongRope) {
+    for (const auto* list : {&rope.short_factors, &rope.long_factors}) {
+      const bool positive = std::all_of(list->begin(), list->end(), [](float f) { return std::isfinite(f) && f > 0; });
+      if (list->size() == static_cast<size_t>(rotary_dim / 2) && positive) continue;
+      return InvalidArgument("longrope needs two lists of " + std::to_string(rotary_dim / 2) +
+                                 " positive factors, one has " + std::to_string(list->size()),
+                             "long_factor");
+    }
+  }
   const size_t factors = rope.frequency_factors.size();
   if (factors != 0 && factors != static_cast<size_t>(rotary_dim / 2)) {
     return InvalidArgument("there are " + std::to_string(factors) + " RoPE frequency factors for head_dim " +
@@ -87,7 +97,7 @@ Status CheckRope(const RopeConfig& r) {
     return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
                            "factor");
   }
-  if (r.scaling == RopeScaling::kDynamic || r.scaling == RopeScaling::kLlama3) {
+  if (r.scaling != RopeScaling::kNone && r.scaling != RopeScaling::kLinear) {
     if (r.original_max_position < 1) {
       return InvalidArgument("original_max_position is " + std::to_string(r.original_max_position) +
                                  "; this RoPE scaling needs at least 1",

@@ -14,16 +14,20 @@
 
 namespace tactus::compute {
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3 };
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
 
 struct RopeConfig {
   int32_t rotary_dim = 0;  // leading dimensions of a head that turn; 0: all
   float theta = 10000.0f;
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0f;
-  float low_freq_factor = 1.0f;          // llama3
-  float high_freq_factor = 4.0f;         // llama3
-  int64_t original_max_position = 0;     // llama3, dynamic
+  float low_freq_factor = 1.0f;               // llama3
+  float high_freq_factor = 4.0f;              // llama3
+  int64_t original_max_position = 0;          // all but linear
+  float attention_factor = 1.0f;              // yarn, longrope: multiplies cos and sin
+  float beta_fast = 32.0f, beta_slow = 1.0f;  // yarn: turns within the original length between which it interpolates
+  bool truncate = true;                       // yarn: to whole dimensions
+  std::vector<float> short_factors, long_factors;  // longrope: divide inv_freq, [rotary_dim / 2]
   bool interleaved = false;              // GGUF "llama" files hold q and k rows permuted for pairs (2i, 2i + 1)
   std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
 };

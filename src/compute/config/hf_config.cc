@@ -1,6 +1,7 @@
 #include "compute/config/hf_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -30,24 +31,60 @@ Result<const Architecture*> ReadArchitecture(JsonFields& json) {
   return Unimplemented(json.path() + ": " + found + " is not supported; supported are " + KnownHfClasses());
 }
 
+// The dimensions that turn; 0: all.
+int32_t RotaryDim(int64_t head_dim, double part) {
+  return part == 1.0 ? 0 : static_cast<int32_t>(static_cast<double>(head_dim) * part);
+}
+
+// The factor of cos and sin: 0.1 m ln(factor) + 1 (YaRN, equation 22).
+double YarnScale(double factor, double m) {
+  return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
+}
+
+Status ReadYarn(JsonFields& fields, int64_t max_position, RopeConfig* to) {
+  RopeConfig& rope = *to;
+  rope.original_max_position = fields.Int("original_max_position_embeddings").value_or(max_position);
+  rope.beta_fast = static_cast<float>(fields.Float("beta_fast").value_or(32.0));
+  rope.beta_slow = static_cast<float>(fields.Float("beta_slow").value_or(1.0));
+  rope.truncate = fields.Bool("truncate").value_or(true);
+  const std::optional<double> stated = fields.Float("attention_factor");
+  const double m = fields.Float("mscale").value_or(0.0), all = fields.Float("mscale_all_dim").value_or(0.0);
+  const double factor = static_cast<double>(rope.factor);
+  rope.attention_factor = static_cast<float>(stated.has_value()       ? *stated
+                                             : m != 0.0 && all != 0.0 ? YarnScale(factor, m) / YarnScale(factor, all)
+                                                                      : YarnScale(factor, 1.0));
+  return fields.status();
+}
+
+// Phi-3 states the original length beside "rope_scaling"; the factor is the model's length over it.
+Status ReadLongRope(JsonFields& json, JsonFields& fields, int64_t max_position, RopeConfig* to) {
+  RopeConfig& rope = *to;
+  rope.scaling = RopeScaling::kLongRope;
+  const std::optional<int64_t> inside = fields.Int("original_max_position_embeddings");
+  rope.original_max_position =
+      inside.has_value() ? *inside : json.Int("original_max_position_embeddings").value_or(max_position);
+  for (const double f : fields.Floats("short_factor")) rope.short_factors.push_back(static_cast<float>(f));
+  for (const double f : fields.Floats("long_factor")) rope.long_factors.push_back(static_cast<float>(f));
+  const auto original = static_cast<double>(std::max<int64_t>(rope.original_max_position, 2));
+  const double factor = fields.Float("factor").value_or(static_cast<double>(max_position) / original);
+  const double scale = factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(original));
+  rope.attention_factor = static_cast<float>(fields.Float("attention_factor").value_or(scale));
+  rope.factor = static_cast<float>(std::max(factor, 1.0));
+  TACTUS_RETURN_IF_ERROR(json.status());
+  return fields.status();
+}
+
 // Reads both spellings: "rope_theta" beside "rope_scaling": {"type" | "rope_type", ...}, and one "rope_parameters"
 // object with all of it.
-Status ReadRope(JsonFields& json, int64_t head_dim, ModelConfig* c) {
-  RopeConfig& rope = c->rope;
-  rope.theta = static_cast<float>(json.Float("rope_theta").value_or(10000.0));
-  const auto partial = [&](JsonFields& from) { return from.Float("partial_rotary_factor"); };
-  double rotated = partial(json).value_or(1.0);  // of a head
+// One set of rotary positions. *max_position becomes the length after scaling.
+Status ReadRopeObject(JsonFields& json, const SortedJson& object, const std::string& prefix, int64_t head_dim,
+                      RopeConfig* to, int64_t* max_position) {
+  RopeConfig& rope = *to;
   const bool newer = json.Has("rope_parameters");
-  const char* key = newer ? "rope_parameters" : "rope_scaling";
-  const SortedJson* object = json.Object(key);
-  TACTUS_RETURN_IF_ERROR(json.status());
-  rope.rotary_dim = rotated == 1.0 ? 0 : static_cast<int32_t>(static_cast<double>(head_dim) * rotated);
-  if (object == nullptr) return Status();
-
-  JsonFields fields(*object, json.path(), std::string(key) + ".");
+  JsonFields fields(object, json.path(), prefix);
   rope.theta = static_cast<float>(fields.Float("rope_theta").value_or(rope.theta));
-  rotated = partial(fields).value_or(rotated);
-  rope.rotary_dim = rotated == 1.0 ? 0 : static_cast<int32_t>(static_cast<double>(head_dim) * rotated);
+  const std::optional<double> part = fields.Float("partial_rotary_factor");
+  if (part.has_value()) rope.rotary_dim = RotaryDim(head_dim, *part);
   const std::string type = fields.Has("rope_type") ? fields.String("rope_type").value_or("default")
                                                    : fields.String("type").value_or(newer ? "default" : "");
   TACTUS_RETURN_IF_ERROR(fields.status());
@@ -58,9 +95,14 @@ Status ReadRope(JsonFields& json, int64_t head_dim, ModelConfig* c) {
     rope.scaling = RopeScaling::kDynamic;
   } else if (type == "llama3") {
     rope.scaling = RopeScaling::kLlama3;
+  } else if (type == "yarn") {
+    rope.scaling = RopeScaling::kYarn;
+  } else if (type == "longrope" || type == "su") {
+    return ReadLongRope(json, fields, *max_position, &rope);
   } else {
-    return Unimplemented(json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + key +
-                         ".rope_type') is not supported; supported are default, linear, dynamic and llama3");
+    return Unimplemented(
+        json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + prefix +
+        "rope_type') is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
   }
   if (!fields.Has("factor")) fields.Fail("factor", "is missing");
   rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
@@ -73,12 +115,39 @@ Status ReadRope(JsonFields& json, int64_t head_dim, ModelConfig* c) {
     rope.original_max_position = fields.Int("original_max_position_embeddings").value_or(0);
     return fields.status();
   }
+  if (rope.scaling == RopeScaling::kYarn) return ReadYarn(fields, *max_position, &rope);
   // Linear and dynamic configurations state the length before scaling; the model's context is `factor` times that.
-  if (rope.scaling == RopeScaling::kDynamic) rope.original_max_position = c->max_position;
-  if (rope.factor >= 1.0f && rope.factor <= 1e4f && c->max_position > 0 && c->max_position < (int64_t{1} << 40)) {
-    c->max_position = static_cast<int64_t>(static_cast<double>(c->max_position) * static_cast<double>(rope.factor));
+  if (rope.scaling == RopeScaling::kDynamic) rope.original_max_position = *max_position;
+  if (rope.factor >= 1.0f && rope.factor <= 1e4f && *max_position > 0 && *max_position < (int64_t{1} << 40)) {
+    *max_position = static_cast<int64_t>(static_cast<double>(*max_position) * static_cast<double>(rope.factor));
   }
   return fields.status();
+}
+
+Status ReadRope(JsonFields& json, int64_t head_dim, ModelConfig* c) {
+  RopeConfig& rope = c->rope;
+  rope.theta = static_cast<float>(json.Float("rope_theta").value_or(10000.0));
+  rope.rotary_dim = RotaryDim(head_dim, json.Float("partial_rotary_factor").value_or(1.0));
+  const std::string key = json.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const SortedJson* object = json.Object(key.c_str());
+  TACTUS_RETURN_IF_ERROR(json.status());
+  if (object == nullptr) return Status();
+  // By the type of layer (Gemma 3, OLMo 3), or one for all.
+  JsonFields by_type(*object, json.path(), key + ".");
+  const SortedJson* const full = by_type.Has("full_attention") ? by_type.Object("full_attention") : nullptr;
+  const SortedJson* const sliding = by_type.Has("sliding_attention") ? by_type.Object("sliding_attention") : nullptr;
+  TACTUS_RETURN_IF_ERROR(by_type.status());
+  if (full == nullptr && sliding == nullptr) {
+    return ReadRopeObject(json, *object, key + ".", head_dim, &rope, &c->max_position);
+  }
+  int64_t unscaled = c->max_position;
+  if (sliding != nullptr) {
+    c->local_rope = rope;
+    TACTUS_RETURN_IF_ERROR(
+        ReadRopeObject(json, *sliding, key + ".sliding_attention.", head_dim, &*c->local_rope, &unscaled));
+  }
+  if (full == nullptr) return Status();
+  return ReadRopeObject(json, *full, key + ".full_attention.", head_dim, &rope, &c->max_position);
 }
 
 Status ReadWindow(JsonFields& json, const Architecture& a, StatedShape* c) {

@@ -120,6 +120,24 @@ std::vector<int64_t> JsonFields::IntOrInts(const char* key) {
   return out;
 }
 
+std::vector<double> JsonFields::Floats(const char* key) {
+  std::vector<double> out;
+  const SortedJson* v = Find(key);
+  if (v == nullptr) return out;
+  if (!v->is_array()) {
+    Fail(key, "is not a list");
+    return out;
+  }
+  for (const SortedJson& element : *v) {
+    if (!element.is_number() || !std::isfinite(element.get<double>())) {
+      Fail(key, "holds something that is not a finite number");
+      return {};
+    }
+    out.push_back(element.get<double>());
+  }
+  return out;
+}
+
 std::vector<std::string> JsonFields::Strings(const char* key) {
   std::vector<std::string> out;
   const SortedJson* v = Find(key);

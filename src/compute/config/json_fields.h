@@ -31,6 +31,7 @@ class JsonFields {
   std::optional<double> Float(const char* key);
   std::optional<bool> Bool(const char* key);
   std::optional<std::string> String(const char* key);
+  std::vector<double> Floats(const char* key);
   std::vector<int64_t> IntOrInts(const char* key);  // 2 or [2, 3]
   std::vector<std::string> Strings(const char* key);
   const SortedJson* Object(const char* key);  // null: absent

@@ -27,14 +27,14 @@ enum class Compute { kAuto, kFloat32, kBFloat16 };
 constexpr Choices<Compute, 3> kDtype{
     "dtype", {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
 
-enum class Activation { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
-constexpr Choices<Activation, 6> kActivation{"activation-dtype",
-                                             {{{"auto", Activation::kAuto},
-                                               {"float32", Activation::kFloat32},
-                                               {"bfloat16", Activation::kBFloat16},
-                                               {"mixed", Activation::kMixed},
-                                               {"int16", Activation::kInt16},
-                                               {"int8", Activation::kInt8}}}};
+enum class ActivationRow { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
+constexpr Choices<ActivationRow, 6> kActivation{"activation-dtype",
+                                             {{{"auto", ActivationRow::kAuto},
+                                               {"float32", ActivationRow::kFloat32},
+                                               {"bfloat16", ActivationRow::kBFloat16},
+                                               {"mixed", ActivationRow::kMixed},
+                                               {"int16", ActivationRow::kInt16},
+                                               {"int8", ActivationRow::kInt8}}}};
 
 struct Quantizing {
   Quantization form = Quantization::kNone;
@@ -53,7 +53,7 @@ constexpr Choices<std::optional<DType>, 4> kKv{
 
 struct Asked {
   Compute dtype;
-  Activation activation;
+  ActivationRow activation;
   Quantizing quantization;
   bool integer;  // integer weights with scales, from the file or by --quantization
   DType stored;
@@ -69,22 +69,22 @@ Status CheckTogether(const Asked& a) {
       return InvalidArgument(quantization + " contradicts --dtype float32, the reference mode: leave one of them out",
                              "quantization");
     }
-    if (a.activation != Activation::kAuto && a.activation != Activation::kFloat32) {
+    if (a.activation != ActivationRow::kAuto && a.activation != ActivationRow::kFloat32) {
       return InvalidArgument(activation + " contradicts --dtype float32, the reference mode: leave one of them out",
                              "activation-dtype");
     }
     return Status();
   }
-  if (a.activation == Activation::kFloat32 && a.dtype == Compute::kBFloat16) {
+  if (a.activation == ActivationRow::kFloat32 && a.dtype == Compute::kBFloat16) {
     return InvalidArgument(activation + " contradicts --dtype bfloat16: leave one of them out", "activation-dtype");
   }
-  if (quantizes && (a.activation == Activation::kFloat32 || a.activation == Activation::kBFloat16)) {
+  if (quantizes && (a.activation == ActivationRow::kFloat32 || a.activation == ActivationRow::kBFloat16)) {
     return InvalidArgument(
         activation + " does not fit " + quantization + ", whose weights are integers: use auto, mixed, int16 or int8",
         "activation-dtype");
   }
   const bool integers =
-      a.activation == Activation::kMixed || a.activation == Activation::kInt16 || a.activation == Activation::kInt8;
+      a.activation == ActivationRow::kMixed || a.activation == ActivationRow::kInt16 || a.activation == ActivationRow::kInt8;
   if (!a.integer && integers) {
     return InvalidArgument(activation + " needs integer weights, and the file's are " + InfoOf(a.stored).name +
                                ": add --quantization q8_0, int8 or int4, or use --activation-dtype auto or bfloat16",
@@ -113,17 +113,17 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   if (n.dequantize_to_f32) return n;
   n.packing.quantization = a.quantization.form;
   n.packing.calibrate = a.quantization.calibrate;
-  n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
+  n.packing.round_to_bf16 = a.activation == ActivationRow::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
   if (n.packing.round_to_bf16) {
     n.tokens = Numerics::Tokens::kBF16;
-  } else if (a.activation == Activation::kFloat32) {
+  } else if (a.activation == ActivationRow::kFloat32) {
     n.tokens = Numerics::Tokens::kF32;
   } else if (a.integer) {
-    n.tokens = a.activation == Activation::kInt8    ? Numerics::Tokens::kInt8
-               : a.activation == Activation::kInt16 ? Numerics::Tokens::kInt16
+    n.tokens = a.activation == ActivationRow::kInt8    ? Numerics::Tokens::kInt8
+               : a.activation == ActivationRow::kInt16 ? Numerics::Tokens::kInt16
                                                     : Numerics::Tokens::kMixed;
-    n.packing.rounding = a.activation == Activation::kInt8    ? Rounding::kInt8
-                         : a.activation == Activation::kInt16 ? Rounding::kInt16
+    n.packing.rounding = a.activation == ActivationRow::kInt8    ? Rounding::kInt8
+                         : a.activation == ActivationRow::kInt16 ? Rounding::kInt16
                                                               : Rounding::kMixed;
   } else {
     n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;

@@ -96,7 +96,9 @@ std::vector<std::vector<float>> Slopes(const ModelConfig& config) {
   std::vector<std::vector<float>> slopes(config.layers.size());
   for (size_t l = 0; l < slopes.size(); ++l) {
     const AttentionBlock* attention = AttentionOf(config.layers[l]);
-    if (attention != nullptr && attention->alibi) slopes[l] = AlibiSlopes(attention->heads);
+    if (attention == nullptr || attention->alibi == 0.0f) continue;
+    slopes[l] = AlibiSlopes(attention->heads);
+    for (float& slope : slopes[l]) slope *= attention->alibi;
   }
   return slopes;
 }
@@ -246,7 +248,7 @@ AttentionSpec Decoder::SpecOf(const AttentionBlock& a, size_t layer) const {
   spec.scale = a.scale > 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   spec.window = a.window;
   spec.softcap = a.softcap;
-  spec.slopes = a.alibi ? slopes_[layer].data() : nullptr;
+  spec.slopes = a.alibi != 0.0f ? slopes_[layer].data() : nullptr;
   spec.sinks = weights_.layers[layer].vector(Role::kSinks);
   return spec;
 }

@@ -23,6 +23,10 @@ const char* ScalingName(RopeScaling scaling) {
       return "dynamic";
     case RopeScaling::kLlama3:
       return "llama3";
+    case RopeScaling::kYarn:
+      return "yarn";
+    case RopeScaling::kLongRope:
+      return "longrope";
   }
   return "unknown";
 }

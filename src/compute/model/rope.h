@@ -1,5 +1,6 @@
 // Rotary position embedding: the frequencies of one model, as transformers computes them (every step in f32). Su et
-// al., "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK) scaling.
+// al., "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK)
+// scaling; YaRN (Peng et al., 2023).
 //
 // Dynamic NTK differs from transformers on purpose. There the base grows with the longest sequence that the module has
 // processed so far, so a token's keys depend on how its prompt was cut into chunks and on earlier requests. That can
@@ -11,6 +12,10 @@
 // A base per position (what transformers does when it decodes one token at a time) would be invariant too, but then the
 // angle between two tokens no longer depends on their distance alone: just past the original length the slow
 // dimensions would turn backwards.
+//
+// LongRoPE (Ding et al., 2024) has factors for sequences within the original length and others beyond it; transformers
+// changes between them when a sequence grows past it, so that keys of one sequence differ. Here max_model_len alone
+// decides, as for dynamic scaling.
 //
 // Immutable after construction: any thread.
 #pragma once
@@ -34,6 +39,7 @@ class Rope {
 
  private:
   std::vector<float> inv_freq_;
+  float attention_scale_ = 1.0f;
   bool interleaved_;
 };
 

@@ -2,6 +2,7 @@
 // V.
 #include "compute/exec/kv_memory.h"
 #include "compute/config/architecture.h"
+#include "compute/weights/model_shapes.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,8 @@ compute::ModelConfig Config() {
   shape.head_dim = 8;
   shape.window.assign(3, 0);
   compute::ModelConfig c;
-  c.layers = compute::PreNormLayers(shape);
+  tactus::test::NoFields fields;
+  c.layers = compute::PreNormLayers(fields, shape, &c);
   return c;
 }
 

@@ -94,7 +94,8 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, int32_t 
   }
 }
 
-void Merge(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count, float* out) {
+void Merge(const AttentionCall& call, int32_t, float* state, const float* results, int64_t stride, int32_t count,
+           float* out) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->merging = true;
   const bool begins = state[call.padded] < 0;
@@ -137,7 +138,8 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   std::vector<float> out(static_cast<size_t>(int64_t{tokens} * scene.heads * scene.head_dim));
   AttentionCall call{};
   call.kv = &kv;
-  call.window = scene.window;
+  const AttentionSpec spec{.window = scene.window};
+  call.spec = &spec;
   call.out = out.data();
   call.q_stride = call.out_stride = int64_t{scene.heads} * scene.head_dim;
   log->carry_rows = scene.heads / scene.kv_heads;
@@ -356,9 +358,10 @@ TEST(AttentionSchedule, GroupsWithoutSharedPositionsRunAsItems) {
 
 TEST(AttentionSchedule, WindowsBeginAtTheirFirstVisiblePosition) {
   AttentionCall call{};
-  call.window = 0;
+  AttentionSpec spec;
+  call.spec = &spec;
   EXPECT_EQ(VisibleFrom(call, 100).low, 0);
-  call.window = 10;
+  spec.window = 10;
   EXPECT_EQ(VisibleFrom(call, 8).low, 0);
   EXPECT_EQ(VisibleFrom(call, 9).low, 0);
   EXPECT_EQ(VisibleFrom(call, 10).low, 1) << "ten positions, its own included";

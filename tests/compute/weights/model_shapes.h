@@ -28,6 +28,22 @@ inline const compute::GatedFeedForwardBlock& FeedForwardIn(const compute::ModelC
   return BlockIn<compute::GatedFeedForwardBlock>(c, layer);
 }
 
+// Settings of a family where none is stated.
+class NoFields final : public compute::FamilyFields {
+ public:
+  bool gguf() const override { return false; }
+  std::optional<double> Number(compute::FieldKey) override { return std::nullopt; }
+  std::optional<bool> Flag(compute::FieldKey) override { return std::nullopt; }
+  std::optional<std::string> Text(compute::FieldKey) override { return std::nullopt; }
+  std::vector<double> Numbers(compute::FieldKey) override { return {}; }
+  std::vector<std::string> Texts(compute::FieldKey) override { return {}; }
+  void Refuse(compute::FieldKey, const std::string& what) override { status_ = Status(StatusCode::kDataLoss, what); }
+  const Status& status() const override { return status_; }
+
+ private:
+  Status status_;
+};
+
 // A configuration as readers make it, from fields that a test may change first.
 struct HandMadeModel {
   compute::ModelConfig config;
@@ -47,7 +63,8 @@ struct HandMadeModel {
  private:
   Status Validate(compute::ModelConfig* c) const {
     c->architecture = "llama";
-    return compute::MakeLayers(*compute::FindArchitecture("llama"), shape, c);
+    NoFields fields;
+    return compute::MakeLayers(*compute::FindArchitecture("llama"), fields, shape, c);
   }
 };
 

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace bloom_family {
 
 constexpr TensorSource kQkv{"transformer.h.{}.self_attention.query_key_value.weight", TensorSource::kFusedInHeads};
 constexpr TensorSource kQkvBias{"transformer.h.{}.self_attention.query_key_value.bias", TensorSource::kFusedInHeads};
@@ -55,13 +55,13 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   std::vector<Layer> layers = LayerNormLayers(shape, PlainOf(shape));
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
-    attention.alibi = true;
+    attention.alibi = 1.0f;
     attention.rope = RopeChoice::kNone;
   }
   return layers;
 }
 
-}  // namespace
+}  // namespace bloom_family
 
 extern constinit const Architecture bloom = {
     .name = "bloom",
@@ -69,7 +69,7 @@ extern constinit const Architecture bloom = {
     .hf_model_type = "bloom",
     .gguf_name = "bloom",
     .hf_defaults = {.max_position = 2048, .bos_id = 1, .eos_id = 2, .tied = true, .inner_factor = 4},
-    .layers = Layers,
+    .layers = bloom_family::Layers,
     .hf_keys = {.hidden = "hidden_size|n_embed",
                 .layers = "n_layer|num_hidden_layers",
                 .heads = "n_head|num_attention_heads",
@@ -78,8 +78,8 @@ extern constinit const Architecture bloom = {
     .activation = Activation::kGeluTanh,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &bloom_family::kHfNames,
+    .gguf_names = &bloom_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace cohere_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   constexpr FieldKey kQkNorm{"use_qk_norm"};
@@ -14,7 +14,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return LayerNormLayers(shape, GatedOf(shape), {.bias = false, .parallel = true, .one_norm = true});
 }
 
-}  // namespace
+}  // namespace cohere_family
 
 extern constinit const Architecture cohere = {
     .name = "cohere",
@@ -23,7 +23,7 @@ extern constinit const Architecture cohere = {
     .gguf_name = "command-r",
     .hf_defaults = {.max_position = 8192, .bos_id = 5, .eos_id = 255001, .tied = true},
     .attention_bias_key = true,
-    .layers = Layers,
+    .layers = cohere_family::Layers,
     .hf_keys = {.norm_eps = "layer_norm_eps"},
     .hf_norm_eps = 1e-5,
     .rms_norm = false,

@@ -3,7 +3,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace exaone4_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
   std::vector<Layer> layers = PostNormLayers(shape);
@@ -17,7 +17,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace exaone4_family
 
 extern constinit const Architecture exaone4 = {
     .name = "exaone4",
@@ -26,7 +26,7 @@ extern constinit const Architecture exaone4 = {
     .gguf_name = "exaone4",
     .hf_defaults = {.num_kv_heads = 32, .max_position = 2048, .bos_id = 0, .eos_id = 2},
     .qk_norm = true,
-    .layers = Layers,
+    .layers = exaone4_family::Layers,
     .hf_norm_eps = 1e-5,
     .hf_names = &kPostNormHfNames,
 };

@@ -2,8 +2,10 @@
 // 180B (the "new decoder"): grouped KV heads and a norm for each block; RW: ALiBi, one block after the other.
 #include "compute/config/architecture.h"
 
+#include <cmath>
+
 namespace tactus::compute::arch {
-namespace {
+namespace falcon_family {
 
 constexpr TensorSource kQkv{"transformer.h.{}.self_attention.query_key_value.weight", TensorSource::kFusedInHeads};
 constexpr TensorSource kQkvBias{"transformer.h.{}.self_attention.query_key_value.bias", TensorSource::kFusedInHeads};
@@ -62,13 +64,14 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   std::vector<Layer> layers = LayerNormLayers(shape, PlainOf(shape), {.parallel = parallel, .one_norm = one_norm});
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
-    attention.alibi = alibi;
-    if (alibi) attention.rope = RopeChoice::kNone;
+    if (!alibi) continue;
+    attention.alibi = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));  // added before the scores are scaled
+    attention.rope = RopeChoice::kNone;
   }
   return layers;
 }
 
-}  // namespace
+}  // namespace falcon_family
 
 extern constinit const Architecture falcon = {
     .name = "falcon",
@@ -76,7 +79,7 @@ extern constinit const Architecture falcon = {
     .hf_model_type = "falcon",
     .gguf_name = "falcon",
     .hf_defaults = {.max_position = 2048, .bos_id = 11, .eos_id = 11, .tied = true, .inner_factor = 4},
-    .layers = Layers,
+    .layers = falcon_family::Layers,
     .hf_keys = {.kv_heads = "num_kv_heads",
                 .inner = "ffn_hidden_size",
                 .norm_eps = "layer_norm_epsilon",
@@ -84,8 +87,8 @@ extern constinit const Architecture falcon = {
     .activation = Activation::kGeluErf,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &falcon_family::kHfNames,
+    .gguf_names = &falcon_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

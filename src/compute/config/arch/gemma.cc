@@ -4,7 +4,7 @@
 #include <cmath>
 
 namespace tactus::compute::arch {
-namespace {
+namespace gemma_family {
 
 constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kFinalNorm, {"model.norm.weight", TensorSource::kMinusOne}},
@@ -17,7 +17,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return PreNormLayers(fields, shape, config);
 }
 
-}  // namespace
+}  // namespace gemma_family
 
 extern constinit const Architecture gemma = {
     .name = "gemma",
@@ -25,11 +25,11 @@ extern constinit const Architecture gemma = {
     .hf_model_type = "gemma",
     .gguf_name = "gemma",
     .hf_defaults = {.num_kv_heads = 16, .head_dim = 256, .max_position = 8192, .bos_id = 2, .eos_id = 1, .tied = true},
-    .layers = Layers,
+    .layers = gemma_family::Layers,
     // hidden_act of the first files says "gelu" and means its approximation.
     .hf_keys = {.activation = "hidden_activation"},
     .activation = Activation::kGeluTanh,
-    .hf_names = &kHfNames,
+    .hf_names = &gemma_family::kHfNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -5,7 +5,7 @@
 #include <cmath>
 
 namespace tactus::compute::arch {
-namespace {
+namespace gemma2_family {
 
 constexpr TensorSource::Form kMinusOne = TensorSource::kMinusOne;
 constexpr TensorNames kHfNames = kHfTensorNames.With({
@@ -36,7 +36,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace gemma2_family
 
 extern constinit const Architecture gemma2 = {
     .name = "gemma2",
@@ -45,10 +45,10 @@ extern constinit const Architecture gemma2 = {
     .gguf_name = "gemma2",
     .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 8192, .bos_id = 2, .eos_id = 1, .tied = true},
     .attention_bias_key = true,
-    .layers = Layers,
+    .layers = gemma2_family::Layers,
     .hf_keys = {.activation = "hidden_activation"},
     .activation = Activation::kGeluTanh,
-    .hf_names = &kHfNames,
+    .hf_names = &gemma2_family::kHfNames,
 };
 
 }  // namespace tactus::compute::arch

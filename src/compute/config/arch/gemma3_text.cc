@@ -5,7 +5,7 @@
 #include <cmath>
 
 namespace tactus::compute::arch {
-namespace {
+namespace gemma3_text_family {
 
 constexpr TensorSource::Form kMinusOne = TensorSource::kMinusOne;
 constexpr TensorNames kHfNames = kHfTensorNames.With({
@@ -18,20 +18,14 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kFeedForwardPostNorm, {"model.layers.{}.post_feedforward_layernorm.weight", kMinusOne}},
 });
 
-// The newer form of config.json states the bases by the layers' type.
-double Base(FamilyFields& fields, FieldKey newer, FieldKey older, double fallback) {
-  const std::optional<double> base = fields.Number(newer);
-  return base.has_value() ? *base : fields.Number(older).value_or(fallback);
-}
-
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
-  config->rope.theta = static_cast<float>(
-      Base(fields, {"rope_parameters.full_attention.rope_theta"}, {"rope_theta", "rope.freq_base"}, 1e6));
-  config->local_rope.emplace();
-  config->local_rope->theta = static_cast<float>(Base(fields, {"rope_parameters.sliding_attention.rope_theta"},
-                                                      {"rope_local_base_freq", "rope.freq_base_swa"}, 1e4));
+  if (!config->local_rope.has_value()) {  // one base is stated, or in another place
+    if (!fields.Number({"rope_theta", "rope.freq_base"}).has_value()) config->rope.theta = 1e6f;
+    config->local_rope.emplace();
+    config->local_rope->theta = fields.NumberOr({"rope_local_base_freq", "rope.freq_base_swa"}, 1e4);
+  }
   const double squared = fields.gguf() && shape.num_layers == 62
                              ? static_cast<double>(config->hidden_size / shape.num_heads)  // 27B
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
@@ -49,7 +43,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace gemma3_text_family
 
 extern constinit const Architecture gemma3_text = {
     .name = "gemma3_text",
@@ -58,10 +52,10 @@ extern constinit const Architecture gemma3_text = {
     .gguf_name = "gemma3",
     .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
     .attention_bias_key = true,
-    .layers = Layers,
+    .layers = gemma3_text_family::Layers,
     .hf_keys = {.activation = "hidden_activation"},
     .activation = Activation::kGeluTanh,
-    .hf_names = &kHfNames,
+    .hf_names = &gemma3_text_family::kHfNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -3,7 +3,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace glm4_family {
 
 constexpr TensorSource kHfGateUp{"model.layers.{}.mlp.gate_up_proj.weight", TensorSource::kFused};
 constexpr TensorNames kHfNames = kHfTensorNames.With({
@@ -24,7 +24,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return PrePostNormLayers(shape);
 }
 
-}  // namespace
+}  // namespace glm4_family
 
 extern constinit const Architecture glm4 = {
     .name = "glm4",
@@ -33,10 +33,10 @@ extern constinit const Architecture glm4 = {
     .gguf_name = "glm4",
     .hf_defaults = {.num_kv_heads = 2, .head_dim = 128, .max_position = 131072},
     .qkv_bias_key = "attention_bias",
-    .layers = Layers,
+    .layers = glm4_family::Layers,
     .hf_norm_eps = 1.5625e-7,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &glm4_family::kHfNames,
+    .gguf_names = &glm4_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace gpt2_family {
 
 constexpr TensorSource kQkv{"transformer.h.{}.attn.c_attn.weight", TensorSource::kFusedTransposed};
 constexpr TensorSource kQkvBias{"transformer.h.{}.attn.c_attn.bias", TensorSource::kFused};
@@ -52,13 +52,14 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   if (!fields.FlagOr(kScale, true)) fields.Refuse(kScale, "is false, which is not supported");
   config->learned_positions = config->max_position;
   StatedShape shape = stated;
+  shape.num_kv_heads = shape.num_heads;
   shape.qkv_bias = shape.o_bias = shape.mlp_bias = true;
   std::vector<Layer> layers = LayerNormLayers(shape, PlainOf(shape));
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).rope = RopeChoice::kNone;
   return layers;
 }
 
-}  // namespace
+}  // namespace gpt2_family
 
 extern constinit const Architecture gpt2 = {
     .name = "gpt2",
@@ -66,7 +67,7 @@ extern constinit const Architecture gpt2 = {
     .hf_model_type = "gpt2",
     .gguf_name = "gpt2",
     .hf_defaults = {.max_position = 1024, .bos_id = 50256, .eos_id = 50256, .tied = true, .inner_factor = 4},
-    .layers = Layers,
+    .layers = gpt2_family::Layers,
     .hf_keys = {.hidden = "n_embd",
                 .layers = "n_layer",
                 .heads = "n_head",
@@ -77,8 +78,8 @@ extern constinit const Architecture gpt2 = {
     .activation = Activation::kGeluTanh,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &gpt2_family::kHfNames,
+    .gguf_names = &gpt2_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

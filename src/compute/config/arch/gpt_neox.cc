@@ -3,7 +3,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace gpt_neox_family {
 
 constexpr TensorSource kQkv{"gpt_neox.layers.{}.attention.query_key_value.weight", TensorSource::kFusedInHeads};
 constexpr TensorSource kQkvBias{"gpt_neox.layers.{}.attention.query_key_value.bias", TensorSource::kFusedInHeads};
@@ -60,7 +60,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
                          {.parallel = fields.FlagOr({"use_parallel_residual", "use_parallel_residual"}, true)});
 }
 
-}  // namespace
+}  // namespace gpt_neox_family
 
 extern constinit const Architecture gpt_neox = {
     .name = "gpt_neox",
@@ -68,13 +68,13 @@ extern constinit const Architecture gpt_neox = {
     .hf_model_type = "gpt_neox",
     .gguf_name = "gptneox",
     .hf_defaults = {.max_position = 2048, .bos_id = 0, .eos_id = 2},
-    .layers = Layers,
+    .layers = gpt_neox_family::Layers,
     .hf_keys = {.norm_eps = "layer_norm_eps"},
     .activation = Activation::kGeluErf,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &gpt_neox_family::kHfNames,
+    .gguf_names = &gpt_neox_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace granite_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   config->embedding_scale = fields.NumberOr({"embedding_multiplier", "embedding_scale"}, 1.0);
@@ -17,7 +17,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace granite_family
 
 extern constinit const Architecture granite = {
     .name = "granite",
@@ -27,7 +27,7 @@ extern constinit const Architecture granite = {
     .hf_defaults = {.max_position = 2048, .bos_id = 1, .eos_id = 2},
     .attention_bias_key = true,
     .mlp_bias_key = true,
-    .layers = Layers,
+    .layers = granite_family::Layers,
     .gguf_interleaved_rope = true,
 };
 

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace olmo2_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
   std::vector<Layer> layers = PostNormLayers(shape);
@@ -12,7 +12,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace olmo2_family
 
 extern constinit const Architecture olmo2 = {
     .name = "olmo2",
@@ -21,7 +21,7 @@ extern constinit const Architecture olmo2 = {
     .gguf_name = "olmo2",
     .hf_defaults = {.max_position = 2048, .eos_id = 50279},
     .attention_bias_key = true,
-    .layers = Layers,
+    .layers = olmo2_family::Layers,
     .hf_norm_eps = 1e-5,
     .hf_names = &kPostNormHfNames,
 };

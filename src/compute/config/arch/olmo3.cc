@@ -2,16 +2,21 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace olmo3_family {
 
-std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   std::vector<Layer> layers = PostNormLayers(shape);
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
   SetWindows(fields, static_cast<int32_t>(fields.NumberOr({"sliding_window"}, 4096.0)), 4, &layers);
+  if (!config->local_rope.has_value()) return layers;
+  for (Layer& layer : layers) {
+    auto& attention = std::get<AttentionBlock>(layer[0].block);
+    if (attention.window > 0) attention.rope = RopeChoice::kLocal;
+  }
   return layers;
 }
 
-}  // namespace
+}  // namespace olmo3_family
 
 extern constinit const Architecture olmo3 = {
     .name = "olmo3",
@@ -19,7 +24,7 @@ extern constinit const Architecture olmo3 = {
     .hf_model_type = "olmo3",
     .hf_defaults = {.max_position = 2048, .eos_id = 50279},
     .attention_bias_key = true,
-    .layers = Layers,
+    .layers = olmo3_family::Layers,
     .hf_norm_eps = 1e-5,
     .hf_names = &kPostNormHfNames,
 };

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace opt_family {
 
 constexpr TensorNames kHfNames = [] {
   TensorNames names = TensorNames{}.With({
@@ -44,25 +44,26 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   config->learned_positions = config->max_position;
   config->first_position = 2;
   StatedShape shape = stated;
+  shape.num_kv_heads = shape.num_heads;
   shape.qkv_bias = shape.o_bias = shape.mlp_bias = fields.FlagOr({"enable_bias"}, true);
   std::vector<Layer> layers = LayerNormLayers(shape, PlainOf(shape));
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).rope = RopeChoice::kNone;
   return layers;
 }
 
-}  // namespace
+}  // namespace opt_family
 
 extern constinit const Architecture opt = {
     .name = "opt",
     .hf_class = "OPTForCausalLM",
     .hf_model_type = "opt",
     .hf_defaults = {.max_position = 2048, .bos_id = 2, .eos_id = 2, .tied = true},
-    .layers = Layers,
+    .layers = opt_family::Layers,
     .hf_keys = {.inner = "ffn_dim", .norm_eps = "layer_norm_eps", .activation = "activation_function"},
     .activation = Activation::kRelu,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
+    .hf_names = &opt_family::kHfNames,
 };
 
 }  // namespace tactus::compute::arch

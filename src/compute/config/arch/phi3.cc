@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace phi3_family {
 
 constexpr TensorSource::Form kFused = TensorSource::kFused;
 constexpr TensorSource kHfQkv{"model.layers.{}.self_attn.qkv_proj.weight", kFused};
@@ -17,7 +17,7 @@ constexpr TensorNames kGgufNames = kGgufTensorNames.With({{Role::kQ, kGgufQkv},
                                                           {Role::kGate, kGgufGateUp},
                                                           {Role::kUp, kGgufGateUp}});
 
-}  // namespace
+}  // namespace phi3_family
 
 extern constinit const Architecture phi3 = {
     .name = "phi3",
@@ -27,8 +27,8 @@ extern constinit const Architecture phi3 = {
     .hf_defaults = {.max_position = 4096, .bos_id = 1, .eos_id = 32000},
     .window = WindowRule::kEveryLayer,
     .hf_norm_eps = 1e-5,
-    .hf_names = &kHfNames,
-    .gguf_names = &kGgufNames,
+    .hf_names = &phi3_family::kHfNames,
+    .gguf_names = &phi3_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace seed_oss_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, ModelConfig* config) {
   StatedShape shape = stated;
@@ -13,7 +13,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   return PreNormLayers(fields, shape, config);
 }
 
-}  // namespace
+}  // namespace seed_oss_family
 
 extern constinit const Architecture seed_oss = {
     .name = "seed_oss",
@@ -22,7 +22,7 @@ extern constinit const Architecture seed_oss = {
     .gguf_name = "seed_oss",
     .hf_defaults = {.num_kv_heads = 8, .head_dim = 128, .max_position = 524288},
     .mlp_bias_key = true,
-    .layers = Layers,
+    .layers = seed_oss_family::Layers,
 };
 
 }  // namespace tactus::compute::arch

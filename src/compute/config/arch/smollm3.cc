@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace smollm3_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
@@ -21,7 +21,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace
+}  // namespace smollm3_family
 
 extern constinit const Architecture smollm3 = {
     .name = "smollm3",
@@ -32,7 +32,7 @@ extern constinit const Architecture smollm3 = {
     .window = WindowRule::kUpperLayers,
     .attention_bias_key = true,
     .mlp_bias_key = true,
-    .layers = Layers,
+    .layers = smollm3_family::Layers,
     .gguf_interleaved_rope = true,
 };
 

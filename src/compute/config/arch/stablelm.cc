@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace stablelm_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   constexpr FieldKey kQkNorm{"qk_layernorm"};
@@ -16,7 +16,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return LayerNormLayers(shape, GatedOf(shape), {.parallel = parallel, .one_norm = parallel});
 }
 
-}  // namespace
+}  // namespace stablelm_family
 
 extern constinit const Architecture stablelm = {
     .name = "stablelm",
@@ -25,7 +25,7 @@ extern constinit const Architecture stablelm = {
     .gguf_name = "stablelm",
     .hf_defaults = {.max_position = 4096, .bos_id = 0, .eos_id = 0},
     .qkv_bias_key = "use_qkv_bias",
-    .layers = Layers,
+    .layers = stablelm_family::Layers,
     .hf_keys = {.norm_eps = "layer_norm_eps"},
     .hf_norm_eps = 1e-5,
     .rms_norm = false,

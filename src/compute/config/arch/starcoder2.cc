@@ -2,7 +2,7 @@
 #include "compute/config/architecture.h"
 
 namespace tactus::compute::arch {
-namespace {
+namespace starcoder2_family {
 
 constexpr TensorNames kHfNames = kHfTensorNames.With({{Role::kUp, "model.layers.{}.mlp.c_fc.weight"},
                                                       {Role::kUpBias, "model.layers.{}.mlp.c_fc.bias"},
@@ -15,7 +15,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   return LayerNormLayers(shape, PlainOf(shape));
 }
 
-}  // namespace
+}  // namespace starcoder2_family
 
 extern constinit const Architecture starcoder2 = {
     .name = "starcoder2",
@@ -24,12 +24,12 @@ extern constinit const Architecture starcoder2 = {
     .gguf_name = "starcoder2",
     .hf_defaults = {.num_kv_heads = 2, .max_position = 4096, .bos_id = 50256, .eos_id = 50256, .tied = true},
     .window = WindowRule::kEveryLayer,
-    .layers = Layers,
+    .layers = starcoder2_family::Layers,
     .hf_keys = {.norm_eps = "norm_epsilon"},
     .activation = Activation::kGeluTanh,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,
-    .hf_names = &kHfNames,
+    .hf_names = &starcoder2_family::kHfNames,
 };
 
 }  // namespace tactus::compute::arch
