@@ -4,6 +4,10 @@
 namespace tactus::compute::arch {
 namespace seed_oss_family {
 
+// The norm before the feed-forward block, under the name of one after attention.
+constexpr TensorNames kGgufNames =
+    kGgufTensorNames.With({{Role::kFeedForwardNorm, "blk.{}.post_attention_norm.weight"}});
+
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, ModelConfig* config) {
   StatedShape shape = stated;
   if (!fields.gguf()) {
@@ -23,6 +27,7 @@ extern constinit const Architecture seed_oss = {
     .hf_defaults = {.num_kv_heads = 8, .head_dim = 128, .max_position = 524288},
     .mlp_bias_key = true,
     .layers = seed_oss_family::Layers,
+    .gguf_names = &seed_oss_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch
