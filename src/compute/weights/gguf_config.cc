@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -91,6 +92,7 @@ class GgufFamilyFields final : public FamilyFields {
   bool gguf() const override { return true; }
   std::optional<double> Number(FieldKey key) override {
     if (key.gguf == nullptr) return std::nullopt;
+    read_.insert(key.gguf);
     return fields_.Float(prefix_ + key.gguf);
   }
   std::optional<bool> Flag(FieldKey key) override {
@@ -112,8 +114,21 @@ class GgufFamilyFields final : public FamilyFields {
   }
   const Status& status() const override { return fields_.status(); }
 
+  // Refuses factors that the file states and the family does not read.
+  Status CheckAllRead(const GgufFile& file, std::string_view family) {
+    for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale",
+                            "attn_logit_softcapping", "final_logit_softcapping"}) {
+      const double unused = std::string_view(key).ends_with("softcapping") ? 0.0 : 1.0;
+      if (read_.contains(key) || fields_.Float(prefix_ + key).value_or(unused) == unused) continue;
+      return Unimplemented(file.path + ": metadata '" + prefix_ + key + "' is not supported for the architecture " +
+                           std::string(family));
+    }
+    return fields_.status();
+  }
+
  private:
   GgufFields fields_;
+  std::set<std::string, std::less<>> read_;  // of Number
   const std::string prefix_;
 };
 
@@ -265,6 +280,7 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   GgufFamilyFields family(file, prefix);
   const Status valid = MakeLayers(*architecture, family, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
+  TACTUS_RETURN_IF_ERROR(family.CheckAllRead(file, architecture->name));
   return c;
 }
 

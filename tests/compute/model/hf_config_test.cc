@@ -156,9 +156,13 @@ TEST(HfConfig, RopeScalingInEverySpelling) {
 }
 
 TEST(HfConfig, RefusesUnsupportedRopeScaling) {
-  for (const char* type : {"yarn", "longrope", "su", "mrope", ""}) {
+  for (const char* type : {"mrope", "proportional", ""}) {
     EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}})).status(), kUnbuilt,
                    "'" + std::string(type) + "'", "llama3");
+  }
+  for (const char* type : {"longrope", "su"}) {
+    EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"short_factor", {1.0, 2.0}}}}})).status(),
+                   StatusCode::kInvalidArgument, "two lists of 8", "one has 2");
   }
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}}}})).status(), kLoss, "rope_scaling.factor",
                  "missing");
@@ -167,15 +171,16 @@ TEST(HfConfig, RefusesUnsupportedRopeScaling) {
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}}})).status(), kLoss,
                  "rope_scaling.low_freq_factor");
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", 3}})).status(), kLoss, "rope_scaling", "not an object");
-  EXPECT_REFUSED(Parse(With(Base(), {{"partial_rotary_factor", 0.5}})).status(), kUnbuilt, "partial_rotary_factor");
+  EXPECT_REFUSED(Parse(With(Base(), {{"partial_rotary_factor", 1.5}})).status(), StatusCode::kInvalidArgument,
+                 "rotary_dim is 24", "16");
 }
 
 TEST(HfConfig, RefusesUnsupportedFeaturesByName) {
-  EXPECT_REFUSED(Parse(Base("FalconForCausalLM")).status(), kUnbuilt, "FalconForCausalLM", "Qwen3ForCausalLM",
-                 "config.json");
+  EXPECT_REFUSED(Parse(Base("T5ForConditionalGeneration")).status(), kUnbuilt, "T5ForConditionalGeneration",
+                 "Qwen3ForCausalLM", "config.json");
   EXPECT_REFUSED(Parse({{"model_type", "t5"}}).status(), kUnbuilt, "'t5'");
   EXPECT_REFUSED(Parse(json::object()).status(), kUnbuilt, "neither 'architectures' nor 'model_type'");
-  EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "gelu"}})).status(), kUnbuilt, "gelu");
+  EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "mish"}})).status(), kUnbuilt, "mish");
   EXPECT_REFUSED(Parse(With(Base(), {{"quantization_config", {{"quant_method", "gptq"}}}})).status(), kUnbuilt, "gptq");
   EXPECT_REFUSED(compute::ConfigFromJson("{", "c.json").status(), kLoss, "c.json", "not valid JSON");
   EXPECT_REFUSED(compute::ConfigFromJson("[]", "c.json").status(), kLoss, "not a JSON object");

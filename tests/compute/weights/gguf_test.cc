@@ -395,14 +395,20 @@ TEST(GgufConfig, ReadsRopeScaling) {
 }
 
 TEST(GgufConfig, RefusesUnsupportedFeatures) {
-  GgufBuilder b = TinyGguf("gpt2");
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'gpt2'", "llama, qwen2, qwen3");
+  GgufBuilder b = TinyGguf("t5");
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'t5'", "llama, qwen2, qwen3");
   b = TinyGguf();
   b.U32("llama.expert_count", 8);
   EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "expert_count is 8");
   b = TinyGguf();
-  b.U32("llama.rope.dimension_count", 2);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "dimension_count is 2", "head_dim is 4");
+  b.U32("llama.rope.dimension_count", 3);
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "dimension_count is 3", "up to head_dim, 4");
+  for (const char* key : {"logit_scale", "attention.scale", "residual_scale", "embedding_scale",
+                          "attn_logit_softcapping", "final_logit_softcapping"}) {
+    b = TinyGguf();
+    b.F32(std::string("llama.") + key, 2.0f);
+    EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, key, "llama");
+  }
   b = TinyGguf();
   b.U32("llama.vocab_size", 13);
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "vocab_size is 13", "12 rows");
