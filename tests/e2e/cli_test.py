@@ -48,7 +48,7 @@ class UsageTest(Folder):
             (["serve", "--nosuch"], "--nosuch"),
             (["bench"], "--url is missing"),
             (["bench", "--url", "http://127.0.0.1:1"], "the workload has no arrival times"),
-            (["models", "nosuch"], "is not list or inspect"),
+            (["models", "nosuch"], "is not list, inspect or rm"),
             (["tokenize"], "MODEL is missing"),
             (["version", "now"], "unexpected argument 'now'"),
             (["models", "list", "x"], "unexpected argument 'x'"),
@@ -284,7 +284,8 @@ class ToolsTest(Folder):
         cache = self.folder / "cache/models/mine"
         cache.mkdir(parents=True)
         (cache / "config.json").write_text(json.dumps(TINY_CONFIG))
-        done = tactus("models", "list", "--json", TACTUS_CACHE_DIR=str(self.folder / "cache"))
+        folders = {"TACTUS_CACHE_DIR": str(self.folder / "cache"), "HF_HUB_CACHE": str(self.folder / "hub")}
+        done = tactus("models", "list", "--json", **folders)
         self.assertEqual([m["name"] for m in json.loads(done.stdout)["models"]], ["mine"])
 
     @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL is not set")

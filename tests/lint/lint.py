@@ -4,7 +4,7 @@
 include-direction  a room of src/ includes only what src/layers.txt allows it, and every permission is used
 module-map         docs/ARCHITECTURE.md shows the rooms of src/layers.txt (lint.py --write-map makes the table)
 wall-clock         only base/system_clock.cc reads a clock, and SystemClock() is named where docs/ARCHITECTURE.md says
-sockets            only http/ and serve/ include socket headers: a conversation (api/) or a simulation uses no
+sockets            only http/, serve/ and hub/ include socket headers: a conversation (api/) or a simulation uses no
 transport
 backend            only compute/exec knows which backend computes: others call MakeBackend
 determinism        no std random engines or distributions; none of unordered iteration in sched/
@@ -120,7 +120,7 @@ def write_map():
 CLOCK = re.compile(
     r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)"
 )
-SOCKETS = re.compile(r"\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netinet/|arpa/)")
+SOCKETS = re.compile(r"\s*#\s*include\s+<(boost/(asio|beast)|curl/|sys/socket\.h|netinet/|arpa/)")
 HELPER_SOCKETS = ("grammar", "trial_channel.cc")  # between a server and its child process
 # Files that may name the machine's clock (docs/ARCHITECTURE.md, "Determinism"); all others get a Clock passed.
 NAMES_SYSTEM_CLOCK = re.compile(
@@ -335,8 +335,8 @@ def main():
                     used.add((room, target))
                     if not may_include(room, target):
                         report(path, number, "include-direction", f"{room}/ may not include {target}/ (src/layers.txt)")
-                if SOCKETS.match(line) and module not in ("http", "serve") and rel[-2:] != HELPER_SOCKETS:
-                    report(path, number, "sockets", f"{module}/ knows no transport: that is http/ and serve/")
+                if SOCKETS.match(line) and module not in ("http", "serve", "hub") and rel[-2:] != HELPER_SOCKETS:
+                    report(path, number, "sockets", f"{module}/ knows no transport: that is http/, serve/ and hub/")
             other = OTHER_MEANINGS.get("/".join(rel[1:]), "")
             for number, line in enumerate(raw.splitlines() if module in POLICY_NAME_MODULES else (), 1):
                 if (match := named.search(line)) and not (other and other in match.group(0)):

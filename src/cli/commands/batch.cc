@@ -16,6 +16,7 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
@@ -312,6 +313,8 @@ Status Run(BatchOptions o, const CommandLine& line) {
   offline::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
   TACTUS_RETURN_IF_ERROR(CheckBeforeModel(o, shard));
+  StartLog start(o.verbose);
+  TACTUS_RETURN_IF_ERROR(FetchModels(&o.engine, &start));
   CatchTermination();
   CatchInterrupt();
   TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
@@ -323,7 +326,6 @@ Status Run(BatchOptions o, const CommandLine& line) {
   o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes + PlannerBytes(o, *job);
   o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
-  StartLog start(o.verbose);
   std::optional<Loading> loading(std::in_place);  // Ctrl-C ends the process while the model loads
   const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
@@ -386,8 +388,10 @@ int BatchCommand(const Args& args) {
   line.Common(EngineCommon({"output", "errors", "job", "overwrite", "shard", "json", "verbose", "run-out"}));
   line.Positional("IN", &options.input, true,
                   "the requests: one JSON object per line, with custom_id, method, url and body");
-  line.Positional("MODEL", &options.engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Positional(
+      "MODEL", &options.engine.model, false,
+      "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "
+      "a URL or a name of `tactus pull --list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   const Status status = Run(options, line);
   if (!status.ok()) std::fprintf(stderr, "tactus batch: %s\n", status.message().c_str());

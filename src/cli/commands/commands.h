@@ -17,6 +17,7 @@ int ServeCommand(const Args& args);
 int RouteCommand(const Args& args);
 int RunCommand(const Args& args);
 int ProfileCommand(const Args& args);
+int PullCommand(const Args& args);
 int ModelsCommand(const Args& args);
 int TokenizeCommand(const Args& args);
 int TemplateCommand(const Args& args);

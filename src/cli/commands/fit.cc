@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "cli/commands/remote_model.h"
 #include "cli/commands/sim_commands.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/search/capacity.h"
 #include "compute/exec/make_backend.h"
-#include "compute/model/catalog.h"
 #include "compute/weights/model_description.h"
 #include "engine/output_rules.h"
 #include "engine/step_times/profile_model.h"
@@ -47,7 +47,7 @@ bool IsThisMachine(const sim::SimOptions& o) {
 
 // Sets step times and KV memory of a server on this machine as options of a simulation.
 Status UseThisMachine(sim::SimOptions* o) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o->model));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, LocalModel(o->model));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   EngineOptions engine;
   engine.model = path;

@@ -1,5 +1,5 @@
-// `tactus models list` and `tactus models inspect MODEL`: lists local models, or shows a model's properties and memory
-// needs without loading its weights.
+// `tactus models list`, `rm MODEL` and `inspect MODEL`: lists the models on this machine, removes one, or shows a
+// model's properties and memory needs without loading its weights.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -9,9 +9,10 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/model_store.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/option_binding.h"
 #include "compute/exec/model_numerics.h"
-#include "compute/model/catalog.h"
 #include "compute/model/inspect.h"
 #include "engine/start/check_model.h"
 #include "engine/start/turn_ends.h"
@@ -49,28 +50,9 @@ struct ModelsOptions {
   }
 };
 
-// File names may be invalid UTF-8; invalid bytes are replaced.
-int List(const ModelsOptions& options) {
-  const auto models = compute::ListModels();
-  if (options.json) {
-    Json out = {{"cache", CacheFolder()}, {"models", SortedJson::array()}};
-    for (const auto& m : models)
-      out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
-    std::printf("%s\n", json_text::JsonText(out).c_str());
-    return kExitOk;
-  }
-  for (const auto& m : models)
-    std::printf("%-24s %s%s\n", m.name.c_str(), m.path.c_str(), m.is_default ? "  (default)" : "");
-  if (models.empty()) {
-    std::fprintf(stderr, "no models under %s/models; scripts/get_default_model.sh fetches the default one\n",
-                 CacheFolder().c_str());
-  }
-  return kExitOk;
-}
-
 // Prints the model's properties, then the error with which a start would fail, if any.
 Status Inspect(const ModelsOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, LocalModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(compute::ModelDescription description, compute::DescribeModel(path));
   EngineOptions engine = options.engine;
   if (!description.weights_status.ok()) engine.load_format = "dummy";
@@ -102,20 +84,21 @@ Status Inspect(const ModelsOptions& options) {
 
 int ModelsCommand(const Args& args) {
   ModelsOptions options;
-  CommandLine line("models", "list | inspect [MODEL] [options]",
-                   "Lists the models in the cache folder, or shows a model's properties and memory needs.");
+  CommandLine line("models", "list | inspect [MODEL] | rm MODEL [options]",
+                   "Lists or removes the models on this machine, or shows a model's properties and memory needs.");
   line.Add(options);
-  line.Positional("VERB", &options.verb, true, "list or inspect");
+  line.Positional("VERB", &options.verb, true, "list, inspect or rm");
   line.Positional("MODEL", &options.model, false,
-                  "a GGUF file, a folder, or a name of the list; default: the default model");
+                  "a GGUF file, a folder, a name of the list, or a model to download; default: the default model");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.verb == "list" && !options.model.empty()) {
     std::fprintf(stderr, "tactus models list: unexpected argument '%s'; it takes none\n", options.model.c_str());
     return kExitUsage;
   }
-  if (options.verb == "list") return List(options);
+  if (options.verb == "list") return ListModels(options.json);
+  if (options.verb == "rm") return RemoveModel(options.model);
   if (options.verb != "inspect") {
-    std::fprintf(stderr, "tactus models: '%s' is not list or inspect\n", options.verb.c_str());
+    std::fprintf(stderr, "tactus models: '%s' is not list, inspect or rm\n", options.verb.c_str());
     return kExitUsage;
   }
   const Status status = Inspect(options);

@@ -10,9 +10,11 @@
 #include "base/json.h"
 #include "base/output_file.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
+#include "cli/options/start_log.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/model/catalog.h"
 #include "cost/step_tables/step_spread.h"
@@ -95,10 +97,13 @@ Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
   return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
 }
 
-Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
+Status Profile(ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0) return InvalidArgument("--time-limit is 0; give a time such as 30s", "time-limit");
   TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
   if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
+  StartLog log(false);
+  TACTUS_RETURN_IF_ERROR(FetchModels(&o.engine, &log));
+  log.Clear();
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.engine.model));
   const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : compute::UsableCores();
   const std::string file = !o.out.empty() ? o.out : engine::DefaultProfilePath(path, threads);
@@ -153,8 +158,10 @@ int ProfileCommand(const Args& args) {
                    "Measures a model's step times on this machine, for --tbt-slo and simulations.");
   line.Add(options);
   line.Common(EngineCommon({"output", "device", "time-limit", "max-points", "max-context", "json"}));
-  line.Positional("MODEL", &options.engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Positional(
+      "MODEL", &options.engine.model, false,
+      "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "
+      "a URL or a name of `tactus pull --list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   bool interrupted = false;
   const Status status = Profile(options, &interrupted);

@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/line_editor.h"
+#include "cli/commands/remote_model.h"
 #include "cli/commands/talk.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
@@ -290,8 +291,10 @@ int RunCommand(const Args& args) {
   line.Add(options);
   line.Common(
       EngineCommon({"prompt", "system", "raw", "max-tokens", "history", "verbose", "temperature", "top-p", "seed"}));
-  line.Positional("MODEL", &options.engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Positional(
+      "MODEL", &options.engine.model, false,
+      "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "
+      "a URL or a name of `tactus pull --list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const Status status = CheckAnswerOptions(options); !status.ok()) {
     FailRun(status);
@@ -304,7 +307,9 @@ int RunCommand(const Args& args) {
   options.prompt = ValidText(options.prompt, "--prompt");
   options.system = ValidText(options.system, "--system");
   StartLog log(options.verbose);
-  auto engine = Engine::Create(options.engine, [&log](std::string_view text) { log.Detail(text); });
+  const Status fetched = FetchModels(&options.engine, &log);
+  auto engine = fetched.ok() ? Engine::Create(options.engine, [&log](std::string_view text) { log.Detail(text); })
+                             : Result<std::unique_ptr<Engine>>(fetched);
   log.Clear();
   if (!engine.ok()) {
     const int code = FailRun(engine.status());

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/command_options.h"
 #include "cli/options/start_log.h"
 #include "compute/model/catalog.h"
@@ -44,6 +45,7 @@ std::string SchedulerHelp() {
 
 // Reports errors of the model's files before weights are read.
 Status CheckModelOf(const EngineOptions& options) {
+  if (IsRemote(options.model)) return Status();  // not downloaded for a start that fails
   TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   return engine::CheckStart(options, description, SystemClock());
@@ -84,9 +86,11 @@ int ServeCommand(const Args& args) {
   Status status = RunServer(
       engine, options.serve,
       [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
-        TACTUS_RETURN_IF_ERROR(compute::ResolveModel(o.model).status());
+        EngineOptions local = o;
+        TACTUS_RETURN_IF_ERROR(FetchModels(&local, &log));
+        TACTUS_RETURN_IF_ERROR(compute::ResolveModel(local.model).status());
         TACTUS_ASSIGN_OR_RETURN(recorder, OpenEngineRecorder(options.run_out, line, SystemClock()));
-        return engine::CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
+        return engine::CreateEngine(local, [&log](std::string_view text) { log.Detail(text); },
                                     {.clock = &SystemClock(), .recorder = recorder.get()});
       },
       [&log](std::string_view text) { log.Line(text); },

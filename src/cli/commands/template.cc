@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/option_binding.h"
 #include "compute/model/catalog.h"
 #include "engine/start/model_text.h"
@@ -47,7 +48,7 @@ Result<engine::ModelText> LoadTemplate(const std::string& name) {
     TACTUS_ASSIGN_OR_RETURN(text.chat_template, language::ChatTemplate::Compile(text.template_source));
     return text;
   }
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(name));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, LocalModel(name));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   TACTUS_ASSIGN_OR_RETURN(engine::ModelText text, engine::LoadModelText(description, {}));
   if (!text.chat_template) return NotFound(fmt::format("{} has no chat template", path));

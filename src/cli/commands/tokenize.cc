@@ -6,6 +6,7 @@
 #include "base/input_file.h"
 #include "base/json.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/remote_model.h"
 #include "cli/options/option_binding.h"
 #include "compute/model/catalog.h"
 #include "engine/start/model_text.h"
@@ -84,7 +85,7 @@ int TokenizeCommand(const Args& args) {
     return kExitUsage;
   }
   auto load = [&]() -> Result<engine::ModelText> {
-    TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+    TACTUS_ASSIGN_OR_RETURN(const std::string path, LocalModel(options.model));
     TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
     return engine::LoadModelText(description, {});
   };

@@ -34,8 +34,10 @@ struct ServeCommandOptions {
 inline CommandLine ServeLine(ServeCommandOptions* options) {
   CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
   line.Add(*options);
-  line.Positional("MODEL", &options->engine.model, false,
-                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  line.Positional(
+      "MODEL", &options->engine.model, false,
+      "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "
+      "a URL or a name of `tactus pull --list`; default: smollm2-135m");
   line.Common(EngineCommon({"host", "port", "verbose", "api-key", "served-model-name", "tool-call-parser",
                             "request-timeout", "files-dir", "max-queue", "slo-class", "json"}));
   return line;

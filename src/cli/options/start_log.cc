@@ -33,6 +33,10 @@ void StartLog::Line(std::string_view text) {
 
 void StartLog::Detail(std::string_view text) {
   if (verbose_ || text.starts_with("warning: ")) return Line(text);
+  Passing(text);
+}
+
+void StartLog::Passing(std::string_view text) {
   if (!terminal_) return;
   Clear();
   std::lock_guard lock(mutex_);

@@ -17,6 +17,9 @@ class StartLog {
   // A detail of the start: shown with --verbose and for warnings. Otherwise a terminal shows it as one line that the
   // next one replaces, so that a long start shows progress.
   void Detail(std::string_view text);
+  // On a terminal: one line that the next one replaces. Elsewhere nothing.
+  void Passing(std::string_view text);
+  bool terminal() const { return terminal_; }
   // Erases the temporary line before other output.
   void Clear();
 

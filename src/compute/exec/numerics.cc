@@ -29,12 +29,12 @@ constexpr Choices<Compute, 3> kDtype{
 
 enum class ActivationRow { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
 constexpr Choices<ActivationRow, 6> kActivation{"activation-dtype",
-                                             {{{"auto", ActivationRow::kAuto},
-                                               {"float32", ActivationRow::kFloat32},
-                                               {"bfloat16", ActivationRow::kBFloat16},
-                                               {"mixed", ActivationRow::kMixed},
-                                               {"int16", ActivationRow::kInt16},
-                                               {"int8", ActivationRow::kInt8}}}};
+                                                {{{"auto", ActivationRow::kAuto},
+                                                  {"float32", ActivationRow::kFloat32},
+                                                  {"bfloat16", ActivationRow::kBFloat16},
+                                                  {"mixed", ActivationRow::kMixed},
+                                                  {"int16", ActivationRow::kInt16},
+                                                  {"int8", ActivationRow::kInt8}}}};
 
 struct Quantizing {
   Quantization form = Quantization::kNone;
@@ -83,8 +83,8 @@ Status CheckTogether(const Asked& a) {
         activation + " does not fit " + quantization + ", whose weights are integers: use auto, mixed, int16 or int8",
         "activation-dtype");
   }
-  const bool integers =
-      a.activation == ActivationRow::kMixed || a.activation == ActivationRow::kInt16 || a.activation == ActivationRow::kInt8;
+  const bool integers = a.activation == ActivationRow::kMixed || a.activation == ActivationRow::kInt16 ||
+                        a.activation == ActivationRow::kInt8;
   if (!a.integer && integers) {
     return InvalidArgument(activation + " needs integer weights, and the file's are " + InfoOf(a.stored).name +
                                ": add --quantization q8_0, int8 or int4, or use --activation-dtype auto or bfloat16",
@@ -121,10 +121,10 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   } else if (a.integer) {
     n.tokens = a.activation == ActivationRow::kInt8    ? Numerics::Tokens::kInt8
                : a.activation == ActivationRow::kInt16 ? Numerics::Tokens::kInt16
-                                                    : Numerics::Tokens::kMixed;
+                                                       : Numerics::Tokens::kMixed;
     n.packing.rounding = a.activation == ActivationRow::kInt8    ? Rounding::kInt8
                          : a.activation == ActivationRow::kInt16 ? Rounding::kInt16
-                                                              : Rounding::kMixed;
+                                                                 : Rounding::kMixed;
   } else {
     n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;
   }

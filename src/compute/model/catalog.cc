@@ -74,7 +74,10 @@ Result<std::string> ResolveModel(const std::string& name_or_path, const std::str
   std::string known;
   for (const CatalogEntry& model : models) known += (known.empty() ? "" : ", ") + model.name;
   message += known.empty() ? "; no models are installed" : "; installed: " + known;
-  message += ". scripts/serve.sh gets the default model; or give the path of a .gguf file or of a Hugging Face folder";
+  message +=
+      ". scripts/serve.sh gets the default model; or give the path of a .gguf file or of a Hugging Face folder, or a "
+      "model to download "
+      "(hf:org/name)";
   return NotFound(message, "model");
 }
 
