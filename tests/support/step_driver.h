@@ -227,5 +227,16 @@ inline SamplingParams Greedy() {
   p.temperature = 0.0f;
   return p;
 }
+// Request `i` of several: greedy if `i` is even, else sampled by a seed, with penalties.
+inline SamplingParams MixedSampling(size_t i) {
+  SamplingParams p = Greedy();
+  if (i % 2 == 0) return p;
+  p.temperature = 1.3f;
+  p.top_p = 0.9f;
+  p.seed = 100 + i;
+  p.frequency_penalty = 0.5f;
+  p.repetition_penalty = 1.2f;
+  return p;
+}
 
 }  // namespace tactus::test
