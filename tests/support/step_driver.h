@@ -44,8 +44,7 @@ class StepDriver {
     for (int64_t b = swap_blocks; b-- > 0;) free_host_.push_back(static_cast<BlockId>(b));
   }
   // Over a StepRunner. With `record`, stores the logits of every row in the plan.
-  template <typename Runner>
-    requires requires(Runner& r, const StepPlan& plan, StepResult* result) { r.Run(plan, result); }
+  template <class Runner, class = decltype(&Runner::Run)>
   StepDriver(Runner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
       : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
                    block_size) {
