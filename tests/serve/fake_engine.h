@@ -52,6 +52,10 @@ class FakeEngine final : public Engine {
   void SetQueueLimit(int64_t limit) {
     Set([=, this] { queue_limit_ = limit; });
   }
+  // Refuses a submit once `count` requests have been accepted.
+  void RefuseAfter(size_t count, Status why) {
+    Set([&] { refuse_after_ = count, refusal_ = std::move(why); });
+  }
   // kError after `tokens` tokens of a choice.
   void FailAfter(int64_t tokens, Status why = Internal("the executor failed")) {
     Set([&] { fail_after_ = tokens, fail_status_ = std::move(why); });
@@ -183,6 +187,7 @@ class FakeEngine final : public Engine {
   Result<RequestHandle> Take(Request request, std::shared_ptr<ResponseSink> sink) {
     std::lock_guard lock(mutex_);
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
+    if (submitted_.size() >= refuse_after_) return refusal_;
     if (static_cast<int64_t>(live_.size()) >= queue_limit_ && ++found_full_ > 0)
       return Status(StatusCode::kResourceExhausted, "the queue is full");
     const RequestHandle handle = next_++;
@@ -282,6 +287,8 @@ class FakeEngine final : public Engine {
   bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true, deaf_ = false;
   int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1, found_full_ = 0;
   Status fail_status_;
+  size_t refuse_after_ = SIZE_MAX;
+  Status refusal_;
   std::vector<int64_t> lengths_;
   std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};
   std::map<RequestHandle, Live> live_;
