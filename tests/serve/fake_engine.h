@@ -201,30 +201,13 @@ class FakeEngine final : public Engine {
     return handle;
   }
   // Every live request counts as one sequence.
-  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
-    std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] {
-      const int64_t wanted = std::min<int64_t>(sequences, queue_limit_);
-      return draining_ || static_cast<int64_t>(live_.size()) + wanted <= queue_limit_;
-    });
-    if (draining_) return Status(StatusCode::kUnavailable, "draining");
-    return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");
-  }
+  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override;
   void Cancel(RequestHandle handle) override {
     Set([&] {
       if (live_.count(handle) != 0) cancelled_.insert(handle);
     });
   }
-  int64_t Drain(int64_t timeout_ns) override {
-    std::unique_lock lock(mutex_);
-    draining_ = true;
-    changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return live_.empty(); });
-    const auto left = static_cast<int64_t>(live_.size());
-    cut_off_ = true;
-    changed_.notify_all();
-    changed_.wait_for(lock, kAwaitLimit, [this] { return live_.empty(); });
-    return left;
-  }
+  int64_t Drain(int64_t timeout_ns) override;
   EngineStats Stats() const override {
     std::lock_guard lock(mutex_);
     EngineStats stats;
