@@ -95,14 +95,7 @@ std::vector<Request> MixedRequests(const Backend& backend) {
     std::vector<TokenId> prompt = requests.size() < 3 ? std::vector<TokenId>() : prefix;
     const std::vector<TokenId> rest = RandomTokens(backend, own, 2 + requests.size());
     prompt.insert(prompt.end(), rest.begin(), rest.end());
-    SamplingParams p = Greedy();
-    if (requests.size() % 2 == 1) {
-      p.temperature = 1.3f;
-      p.top_p = 0.9f;
-      p.seed = 100 + requests.size();
-      p.frequency_penalty = 0.5f;
-      p.repetition_penalty = 1.2f;
-    }
+    SamplingParams p = MixedSampling(requests.size());
     if (backend.logprobs) p.logprobs = static_cast<int32_t>(requests.size() % 3);
     requests.push_back(MakeRequest(std::move(prompt), p));
   }

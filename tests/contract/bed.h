@@ -14,6 +14,7 @@ namespace tactus::contract {
 
 using test::Greedy;
 using test::MakeRequest;
+using test::MixedSampling;
 using test::StepDriver;
 
 // 8 slots of at most 10 blocks, 64 blocks for all of them; 24 blocks of the host if the backend swaps.

@@ -32,10 +32,13 @@ struct Backend {
   bool moves = false;  // KV blocks as bytes (Executor::kv_block_bytes), into blocks of the host; needs `swaps`
 };
 
+// Something that a backend may offer.
+using Capability = bool Backend::*;
+
 struct Check {
   const char* name;
-  void (*run)(const Backend&);      // reports failures to GoogleTest
-  bool Backend::* needs = nullptr;  // the check is for backends that offer this; null: for all
+  void (*run)(const Backend&);  // reports failures to GoogleTest
+  Capability needs = nullptr;   // the check is for backends that offer this; null: for all
 };
 std::span<const Check> Checks();
 

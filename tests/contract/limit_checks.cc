@@ -11,6 +11,30 @@ namespace tactus::contract {
 namespace {
 
 using Change = std::function<void(StepPlan&)>;
+using Plans = std::vector<std::pair<std::string, Change>>;
+
+Change WithUpdate(const TableUpdate& update) {
+  return [update](StepPlan& p) { p.table_updates.push_back(update); };
+}
+Change WithCopy(const BlockCopy& copy) {
+  return [copy](StepPlan& p) { p.copies.push_back(copy); };
+}
+// `item` as the only one, with as many tokens as it has inputs.
+Change OnlyItem(const StepItem& item) {
+  return [item](StepPlan& p) {
+    p.items.assign(1, item);
+    p.tokens.assign(static_cast<size_t>(item.count), 1);
+  };
+}
+Change WithTable(const std::vector<BlockId>& blocks, const TableUpdate& update) {
+  return [blocks, update](StepPlan& p) {
+    p.table_blocks = blocks;
+    p.table_updates.push_back(update);
+  };
+}
+Change WithStart(const SequenceStart& start) {
+  return [start](StepPlan& p) { p.starts.push_back(start); };
+}
 
 constexpr StepId kStep = 5;
 
@@ -47,9 +71,9 @@ void PlansAtEveryLimitRun(const Backend& backend) {
       {"the last slot", [](StepPlan& p) { p.items[0].slot = 7; }},
       {"the first position", [](StepPlan& p) { p.items[0].first_position = 0; }},
       {"the last position", [=](StepPlan& p) { p.items[0].first_position = 10 * b - 1; }},
-      {"all positions", [=](StepPlan& p) { p.items[0] = {0, 0, 10 * b, 10 * b, false}, p.tokens.assign(10 * b, 1); }},
+      {"all positions", OnlyItem({0, 0, 10 * b, 10 * b, false})},
       {"no logits", [](StepPlan& p) { p.items[0].logit_rows = 0; }},
-      {"the last token", [](StepPlan& p) { p.items[0].token_offset = 1, p.tokens = {1, 2}; }},
+      {"the last token", [](StepPlan& p) { p.items[0].token_offset = 1, p.tokens.push_back(2); }},
       {"the most items",
        [](StepPlan& p) {
          for (SlotId slot = 1; slot < 8; ++slot) p.items.push_back(p.items[0]), p.items.back().slot = slot;
@@ -60,17 +84,19 @@ void PlansAtEveryLimitRun(const Backend& backend) {
          p.items.push_back({1, 0, 8 * b, 1, false});
          p.tokens.assign(8 * b, 1);
        }},
-      {"the last table entries",
-       [](StepPlan& p) { p.table_blocks = {63, 0}, p.table_updates.push_back({7, 8, 2, 0}); }},
-      {"a whole table", [](StepPlan& p) { p.table_blocks.assign(10, 2), p.table_updates.push_back({0, 0, 10, 0}); }},
-      {"copies of the last block", [=](StepPlan& p) { p.copies = {{63, 0, b}, {0, 63, 1}}; }},
+      {"the last table entries", WithTable({63, 0}, {7, 8, 2, 0})},
+      {"a whole table", WithTable(std::vector<BlockId>(10, 2), {0, 0, 10, 0})},
+      {"a copy from the last block", WithCopy({63, 0, b})},
+      {"a copy to the last block", WithCopy({0, 63, 1})},
       {"a start of the last slot",
        [](StepPlan& p) { p.starts.push_back({.slot = 7, .sampling = SamplingOf(MakeRequest({1}, Greedy()), {})}); }},
       {"an end of the last slot", [](StepPlan& p) { p.forgets = {7}; }},
   };
-  if (backend.swaps)
-    plans.push_back(
-        {"the last host block", [=](StepPlan& p) { p.swap_outs = {{63, 23, b}}, p.swap_ins = {{0, 0, 1}}; }});
+  const SwapCopy out = {63, 23, b}, in = {0, 0, 1};
+  if (backend.swaps) {
+    plans.emplace_back("the last host block",
+                       [=](StepPlan& p) { p.swap_outs.push_back(out), p.swap_ins.push_back(in); });
+  }
   Bed bed(backend);
   FillSlots(backend, &bed);
   for (const auto& [what, change] : plans) {
@@ -82,34 +108,34 @@ void PlansAtEveryLimitRun(const Backend& backend) {
 }
 
 // Plans that break one rule each, with the error that CheckPlan (base/plan_limits.h) gives.
-std::vector<std::pair<std::string, Change>> BrokenPlans(const Backend& backend, int32_t max_drafts) {
+Plans BrokenPlans(const Backend& backend, int32_t max_drafts) {
   const int32_t b = backend.block_size;
   const std::string len = std::to_string(10 * b), block = std::to_string(b), drafts = std::to_string(max_drafts);
   const std::string above = std::to_string(10 * b + 1), many = std::to_string(b + 1);
   const std::string host = std::to_string(backend.swaps ? 23 : -1);
-  std::vector<std::pair<std::string, Change>> plans = {
+  Plans plans = {
       {"item of slot -1, limit 7", [](StepPlan& p) { p.items.back().slot = -1; }},
       {"item of slot 8, limit 7", [](StepPlan& p) { p.items.back().slot = 8; }},
-      {"start of slot -1, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = -1, .choice = 0}); }},
-      {"start of slot 8, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = 8, .choice = 0}); }},
+      {"start of slot -1, limit 7", WithStart({.slot = -1})},
+      {"start of slot 8, limit 7", WithStart({.slot = 8})},
       {"end of slot 8, limit 7", [](StepPlan& p) { p.forgets.push_back(8); }},
       {"draft tokens -1, limit " + drafts, [](StepPlan& p) { p.items.back().draft_tokens = -1; }},
       {"draft tokens " + std::to_string(max_drafts + 1) + ", limit " + drafts,
        [=](StepPlan& p) { p.items.back().draft_tokens = max_drafts + 1; }},
-      {"table of slot -1, limit 7", [](StepPlan& p) { p.table_updates.push_back({-1, 0, 0, 0}); }},
-      {"table of slot 8, limit 7", [](StepPlan& p) { p.table_updates.push_back({8, 0, 0, 0}); }},
-      {"table entry 0, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, -1, 1, 0}); }},
-      {"table entry -1, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, 0, -1, 0}); }},
-      {"table entry 11, limit 10", [](StepPlan& p) { p.table_updates.push_back({0, 10, 1, 0}); }},
-      {"end of table_blocks 0, limit 2", [](StepPlan& p) { p.table_updates.push_back({0, 0, 1, -1}); }},
-      {"end of table_blocks 3, limit 2", [](StepPlan& p) { p.table_updates.push_back({0, 0, 1, 2}); }},
+      {"table of slot -1, limit 7", WithUpdate({-1, 0, 0, 0})},
+      {"table of slot 8, limit 7", WithUpdate({8, 0, 0, 0})},
+      {"table entry 0, limit 10", WithUpdate({0, -1, 1, 0})},
+      {"table entry -1, limit 10", WithUpdate({0, 0, -1, 0})},
+      {"table entry 11, limit 10", WithUpdate({0, 10, 1, 0})},
+      {"end of table_blocks 0, limit 2", WithUpdate({0, 0, 1, -1})},
+      {"end of table_blocks 3, limit 2", WithUpdate({0, 0, 1, 2})},
       {"block -1, limit 63", [](StepPlan& p) { p.table_blocks.push_back(-1); }},
       {"block 64, limit 63", [](StepPlan& p) { p.table_blocks.push_back(64); }},
-      {"copy from block 64, limit 63", [](StepPlan& p) { p.copies.push_back({64, 0, 1}); }},
-      {"copy from block -1, limit 63", [](StepPlan& p) { p.copies.push_back({-1, 0, 1}); }},
-      {"copy to block 64, limit 63", [](StepPlan& p) { p.copies.push_back({0, 64, 1}); }},
-      {"copied tokens " + many + ", limit " + block, [=](StepPlan& p) { p.copies.push_back({0, 1, b + 1}); }},
-      {"copied tokens -1, limit " + block, [](StepPlan& p) { p.copies.push_back({0, 1, -1}); }},
+      {"copy from block 64, limit 63", WithCopy({64, 0, 1})},
+      {"copy from block -1, limit 63", WithCopy({-1, 0, 1})},
+      {"copy to block 64, limit 63", WithCopy({0, 64, 1})},
+      {"copied tokens " + many + ", limit " + block, WithCopy({0, 1, b + 1})},
+      {"copied tokens -1, limit " + block, WithCopy({0, 1, -1})},
       {"items 9, limit 8", [](StepPlan& p) { p.items.resize(9, p.items[0]); }},
       {"end of item " + above + ", limit " + len, [=](StepPlan& p) { p.items.back().first_position = 10 * b; }},
       {"end of item 0, limit " + len, [](StepPlan& p) { p.items.back().first_position = -1; }},
@@ -150,9 +176,8 @@ std::vector<std::pair<std::string, Change>> BrokenPlans(const Backend& backend, 
 }
 
 // Plans that need what `backend` does not offer.
-std::vector<std::pair<std::string, Change>> UnofferedPlans(const Backend& backend) {
-  std::vector<std::pair<std::string, Change>> plans = {
-      {"adapter 1, limit 0", [](StepPlan& p) { p.starts.push_back({.slot = 0, .adapter = 1}); }}};
+Plans UnofferedPlans(const Backend& backend) {
+  Plans plans = {{"adapter 1, limit 0", WithStart({.slot = 0, .adapter = 1})}};
   const auto start = [](StepPlan& p) -> SamplingSpec& {
     return p.starts.emplace_back(SequenceStart{.slot = 0}).sampling;
   };
@@ -196,7 +221,7 @@ StepPlan HarmfulPlan(const Backend& backend, const StepDriver::Sequence& live, c
 }
 
 // `plans` change the last item of a HarmfulPlan, or add to it.
-void ExpectRefused(const Backend& backend, Bed* bed, const std::vector<std::pair<std::string, Change>>& plans) {
+void ExpectRefused(const Backend& backend, Bed* bed, const Plans& plans) {
   StepDriver& driver = bed->driver();
   SamplingParams p;
   p.temperature = 1.3f;

@@ -1,4 +1,4 @@
-// Any messages of a data plane, in any order and mode, with any bodies: every ticket is ended once, all reserved memory
+// Any messages of a data plane, in any order and mode, with any bodies: every pick is ended once, all reserved memory
 // is released, the headers are answered once, and in full duplex bodies are forwarded unchanged.
 #include <cstddef>
 #include <cstdint>
@@ -20,12 +20,12 @@ class CountingFleet final : public EndpointSource {
  public:
   std::optional<Picked> Pick(const fleet::RouteRequest&, std::span<const std::string> subset,
                              std::span<const int32_t>) override {
-    if (ticket_ % 5 == 4 || (!subset.empty() && subset[0] != kAddress)) return ++ticket_, std::nullopt;
-    open_.insert(++ticket_);
-    return Picked{.ticket = ticket_, .url = "http://a:1", .address = kAddress};
+    if (picks_ % 5 == 4 || (!subset.empty() && subset[0] != kAddress)) return ++picks_, std::nullopt;
+    open_.insert(++picks_);
+    return Picked{.pick = picks_, .url = "http://a:1", .address = kAddress};
   }
-  void Ended(uint64_t ticket, int32_t output_tokens) override {
-    Require(open_.erase(ticket) == 1 && output_tokens >= -1);
+  void Ended(uint64_t pick, int32_t output_tokens) override {
+    Require(open_.erase(pick) == 1 && output_tokens >= -1);
   }
   void Answered(int32_t, bool) override {}
   void AppendMetrics(results::PrometheusText*) const override {}
@@ -38,7 +38,7 @@ class CountingFleet final : public EndpointSource {
  private:
   static constexpr const char* kAddress = "a:1";
   std::set<uint64_t> open_;
-  uint64_t ticket_ = 0;
+  uint64_t picks_ = 0;
 };
 
 struct Input {

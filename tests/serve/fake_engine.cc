@@ -128,4 +128,25 @@ std::string FakeEngine::TokenString(TokenId token) const {
                        : "<" + std::to_string(token) + ">";
 }
 
+Status FakeEngine::WaitForRoom(int32_t sequences, int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] {
+    const int64_t wanted = std::min<int64_t>(sequences, queue_limit_);
+    return draining_ || static_cast<int64_t>(live_.size()) + wanted <= queue_limit_;
+  });
+  if (draining_) return Status(StatusCode::kUnavailable, "draining");
+  return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");
+}
+
+int64_t FakeEngine::Drain(int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return live_.empty(); });
+  const auto left = static_cast<int64_t>(live_.size());
+  cut_off_ = true;
+  changed_.notify_all();
+  changed_.wait_for(lock, kAwaitLimit, [this] { return live_.empty(); });
+  return left;
+}
+
 }  // namespace tactus

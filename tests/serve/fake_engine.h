@@ -52,6 +52,10 @@ class FakeEngine final : public Engine {
   void SetQueueLimit(int64_t limit) {
     Set([=, this] { queue_limit_ = limit; });
   }
+  // Refuses a submit once `count` requests have been accepted.
+  void RefuseAfter(size_t count, Status why) {
+    Set([&] { refuse_after_ = count, refusal_ = std::move(why); });
+  }
   // kError after `tokens` tokens of a choice.
   void FailAfter(int64_t tokens, Status why = Internal("the executor failed")) {
     Set([&] { fail_after_ = tokens, fail_status_ = std::move(why); });
@@ -183,6 +187,7 @@ class FakeEngine final : public Engine {
   Result<RequestHandle> Take(Request request, std::shared_ptr<ResponseSink> sink) {
     std::lock_guard lock(mutex_);
     if (draining_) return Status(StatusCode::kUnavailable, "draining");
+    if (submitted_.size() >= refuse_after_) return refusal_;
     if (static_cast<int64_t>(live_.size()) >= queue_limit_ && ++found_full_ > 0)
       return Status(StatusCode::kResourceExhausted, "the queue is full");
     const RequestHandle handle = next_++;
@@ -196,30 +201,13 @@ class FakeEngine final : public Engine {
     return handle;
   }
   // Every live request counts as one sequence.
-  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
-    std::unique_lock lock(mutex_);
-    const bool came = changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] {
-      const int64_t wanted = std::min<int64_t>(sequences, queue_limit_);
-      return draining_ || static_cast<int64_t>(live_.size()) + wanted <= queue_limit_;
-    });
-    if (draining_) return Status(StatusCode::kUnavailable, "draining");
-    return came ? Status() : Status(StatusCode::kDeadlineExceeded, "no room");
-  }
+  Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override;
   void Cancel(RequestHandle handle) override {
     Set([&] {
       if (live_.count(handle) != 0) cancelled_.insert(handle);
     });
   }
-  int64_t Drain(int64_t timeout_ns) override {
-    std::unique_lock lock(mutex_);
-    draining_ = true;
-    changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return live_.empty(); });
-    const auto left = static_cast<int64_t>(live_.size());
-    cut_off_ = true;
-    changed_.notify_all();
-    changed_.wait_for(lock, kAwaitLimit, [this] { return live_.empty(); });
-    return left;
-  }
+  int64_t Drain(int64_t timeout_ns) override;
   EngineStats Stats() const override {
     std::lock_guard lock(mutex_);
     EngineStats stats;
@@ -282,6 +270,8 @@ class FakeEngine final : public Engine {
   bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true, deaf_ = false;
   int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1, found_full_ = 0;
   Status fail_status_;
+  size_t refuse_after_ = SIZE_MAX;
+  Status refusal_;
   std::vector<int64_t> lengths_;
   std::vector<std::string> pieces_ = {"Hel", "lo", " wor", "ld", "!"};
   std::map<RequestHandle, Live> live_;

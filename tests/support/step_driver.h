@@ -44,8 +44,7 @@ class StepDriver {
     for (int64_t b = swap_blocks; b-- > 0;) free_host_.push_back(static_cast<BlockId>(b));
   }
   // Over a StepRunner. With `record`, stores the logits of every row in the plan.
-  template <typename Runner>
-    requires requires(Runner& r, const StepPlan& plan, StepResult* result) { r.Run(plan, result); }
+  template <class Runner, class = decltype(&Runner::Run)>
   StepDriver(Runner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
       : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
                    block_size) {
@@ -225,6 +224,17 @@ inline Request MakeRequest(std::vector<TokenId> prompt, const SamplingParams& sa
 inline SamplingParams Greedy() {
   SamplingParams p;
   p.temperature = 0.0f;
+  return p;
+}
+// Request `i` of several: greedy if `i` is even, else sampled by a seed, with penalties.
+inline SamplingParams MixedSampling(size_t i) {
+  SamplingParams p = Greedy();
+  if (i % 2 == 0) return p;
+  p.temperature = 1.3f;
+  p.top_p = 0.9f;
+  p.seed = 100 + i;
+  p.frequency_penalty = 0.5f;
+  p.repetition_penalty = 1.2f;
   return p;
 }
 

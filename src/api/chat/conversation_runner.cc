@@ -33,6 +33,7 @@ Status ConversationRunner::Submit(size_t prompts, const std::shared_ptr<User>& u
       std::lock_guard lock(mutex_);
       submitted_ = status;
     }
+    if (i > 0) user->OnRefused(status);
     End(prompts - i, *user);
     Cancel();
     return status;

@@ -3,10 +3,9 @@
 // is submitted and in what they do with the events.
 //
 // Thread rule: Submit on one thread, once; the rest on any thread, also within the user's functions. The user's
-// functions run on the engine's delivery thread, OnEnd also in Submit. Neither the engine nor the user is called with
-// the mutex held.
-// Invariants: after Cancel no further prompt is submitted, and every request in the engine is cancelled, at the latest
-// when its handle is known. OnEnd is called once, after the last OnDone.
+// functions run on the engine's delivery thread, OnRefused in Submit, OnEnd in both. Neither the engine nor the user is
+// called with the mutex held. Invariants: after Cancel no further prompt is submitted, and every request in the engine
+// is cancelled, at the latest when its handle is known. OnEnd is called once, after the last OnDone.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +28,9 @@ class ConversationRunner {
     virtual void OnDelta(size_t prompt, const TokenDelta& delta) = 0;
     virtual void OnPromptLogprobs(size_t /*prompt*/, const std::vector<std::vector<TokenLogprob>>& /*rows*/) {}
     virtual void OnDone(size_t prompt, const Usage& usage) = 0;
+    // A prompt was refused after others were accepted. Called in Submit, before those are cancelled: a user that
+    // reports the first error reports this one, not their cancellation.
+    virtual void OnRefused(const Status& /*refused*/) {}
     // The engine has ended every request that it accepted, and gets no more. `submitted`: the result of Submit.
     virtual void OnEnd(const Status& /*submitted*/) {}
   };
@@ -38,9 +40,9 @@ class ConversationRunner {
   // The engine outlives the runner.
   explicit ConversationRunner(Engine& engine) : engine_(engine) {}
 
-  // Submits the prompts in order. On the first error it submits no further prompt, cancels the submitted ones and
-  // returns the error; kCancelled after Cancel. An exception of `submit` passes through, and OnEnd is then never
-  // called. Precondition: `user` keeps the runner alive.
+  // Submits the prompts in order. On the first error it submits no further prompt, calls OnRefused if it has submitted
+  // one, cancels the submitted ones and returns the error; kCancelled after Cancel. An exception of `submit` passes
+  // through, and OnEnd is then never called. Precondition: `user` keeps the runner alive.
   Status Submit(size_t prompts, const std::shared_ptr<User>& user, const SubmitPrompt& submit);
   // Cancels the requests that run; the user still receives their events. Allocates nothing itself.
   void Cancel();

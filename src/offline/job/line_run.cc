@@ -71,6 +71,11 @@ void LineRun::OnDone(size_t prompt, const Usage& usage) {
   answer_.OnDone(prompt, usage, nullptr);
 }
 
+void LineRun::OnRefused(const Status& refused) {
+  std::lock_guard lock(mutex_);
+  if (status_.ok()) status_ = refused;
+}
+
 void LineRun::OnEnd(const Status& submitted) {
   LineAnswer answer;
   Status why;

@@ -43,6 +43,7 @@ class LineRun final : public api::ConversationRunner::User, public std::enable_s
   void OnDelta(size_t prompt, const TokenDelta& delta) override;
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) override;
   void OnDone(size_t prompt, const Usage& usage) override;
+  void OnRefused(const Status& refused) override;
   void OnEnd(const Status& submitted) override;
 
   Engine* const engine_;

@@ -121,6 +121,7 @@ class Generation final : public Call, public api::ConversationRunner::User {
   void OnDelta(size_t prompt, const TokenDelta& delta) override;
   void OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) override;
   void OnDone(size_t prompt, const Usage& usage) override;
+  void OnRefused(const Status& refused) override { Fail(refused); }
   void Write(size_t prompt, const TokenDelta& delta);
   void Finish(size_t prompt, const Usage& usage);
   std::string Schedule() const;  // JSON; empty: not requested

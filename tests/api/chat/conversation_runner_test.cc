@@ -23,7 +23,8 @@ Request PromptOf(TokenId token, int64_t max_tokens = 2) {
   return request;
 }
 
-// Writes a letter per event: P prompt logprobs, L last delta, D done, E end; each with the number of its prompt.
+// Writes a letter per event: P prompt logprobs, L last delta, D done, R refused, E end; P, L and D with the number of
+// their prompt.
 class EventLog final : public ConversationRunner::User, public std::enable_shared_from_this<EventLog> {
  public:
   explicit EventLog(FakeEngine& engine) : runner(engine), engine_(engine) {}
@@ -40,6 +41,11 @@ class EventLog final : public ConversationRunner::User, public std::enable_share
   void OnDone(size_t prompt, const Usage&) override {
     Write('D', prompt);
     if (cancels_when_done) runner.Cancel();
+  }
+  void OnRefused(const Status&) override {
+    std::lock_guard lock(mutex_);
+    events_ += 'R';
+    cancelled_at_refusal_ = engine_.cancelled();
   }
   void OnEnd(const Status& submitted) override {
     std::lock_guard lock(mutex_);
@@ -61,6 +67,11 @@ class EventLog final : public ConversationRunner::User, public std::enable_share
     return end_;
   }
 
+  size_t cancelled_at_refusal() const {
+    std::lock_guard lock(mutex_);
+    return cancelled_at_refusal_;
+  }
+
   ConversationRunner runner;
   bool cancels_when_done = false;
 
@@ -77,6 +88,7 @@ class EventLog final : public ConversationRunner::User, public std::enable_share
   std::string events_;
   Status end_;
   int ends_ = 0;
+  size_t cancelled_at_refusal_ = 0;
 };
 
 struct Conversed {
@@ -108,7 +120,8 @@ TEST(ConversationRunner, RefusedPromptCancelsTheSubmittedOnesAndEndsAfterThem) {
   EXPECT_EQ(s.engine.submitted().size(), 1u);
   EXPECT_EQ(s.engine.cancelled(), 1u);
   EXPECT_FALSE(s.log->runner.submitted());
-  EXPECT_EQ(s.log->events(), "");  // the first prompt runs
+  EXPECT_EQ(s.log->events(), "R");  // the first prompt runs
+  EXPECT_EQ(s.log->cancelled_at_refusal(), 0u) << "the refusal is reported before the first prompt is cancelled";
   s.engine.HearNoCancel(false);
   s.log->AwaitEnd();
   EXPECT_EQ(s.log->events().substr(s.log->events().size() - 5), "L0D0E");

@@ -103,13 +103,21 @@ TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
     return r.tokens.at(0);
   };
   const TokenId sound = third_token([](StepPlan*) {});
-  EXPECT_NE(third_token([](StepPlan* p) { p->table_blocks = {3}, p->table_updates = {{0, 0, 1, 0}}; }), sound)
-      << "an unwritten block";
+  const auto other_block = [](StepPlan* p) {
+    p->table_blocks.push_back(3);
+    p->table_updates.push_back({0, 0, 1, 0});
+  };
+  EXPECT_NE(third_token(other_block), sound) << "an unwritten block";
   EXPECT_NE(third_token([](StepPlan* p) { p->copies = {{7, 2, 1}}; }), sound) << "one position overwritten";
   EXPECT_EQ(third_token([](StepPlan* p) { p->copies = {{2, 7, 4}}; }), sound);
-  EXPECT_NE(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 3}}, p->swap_ins = {{2, 0, 4}}; }), sound)
-      << "a position not saved";
-  EXPECT_EQ(third_token([](StepPlan* p) { p->swap_outs = {{2, 0, 4}}, p->swap_ins = {{2, 0, 4}}; }), sound);
+  const auto swapped = [](int32_t saved) {  // of the block's four positions
+    return [saved](StepPlan* p) {
+      p->swap_outs.push_back({2, 0, saved});
+      p->swap_ins.push_back({2, 0, 4});
+    };
+  };
+  EXPECT_NE(third_token(swapped(3)), sound) << "a position not saved";
+  EXPECT_EQ(third_token(swapped(4)), sound);
 }
 
 TEST(FakeExecutor, FaultsOccurAtTheirRate) {

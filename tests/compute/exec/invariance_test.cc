@@ -29,14 +29,7 @@ std::vector<Request> Requests(const compute::ModelConfig& config) {
     std::vector<TokenId> prompt = requests.size() < 3 ? std::vector<TokenId>() : prefix;
     const std::vector<TokenId> own = random_tokens(n);
     prompt.insert(prompt.end(), own.begin(), own.end());
-    SamplingParams p = Greedy();
-    if (requests.size() % 2 == 1) {
-      p.temperature = 1.3f;
-      p.top_p = 0.9f;
-      p.seed = 100 + requests.size();
-      p.frequency_penalty = 0.5f;
-      p.repetition_penalty = 1.2f;
-    }
+    SamplingParams p = MixedSampling(requests.size());
     requests.push_back(MakeRequest(std::move(prompt), p));
   }
   return requests;

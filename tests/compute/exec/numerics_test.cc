@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <tuple>
+
+#include "tactus/options.h"
 
 namespace tactus::compute {
 namespace {
@@ -102,6 +105,21 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
   expect({.activation_dtype = "int8"}, DType::kBF16, "activation-dtype", {"bf16", "--quantization"});
   expect({.activation_dtype = "mixed"}, DType::kF32, "activation-dtype", {"f32", "--quantization"});
   expect({.activation_dtype = "int16"}, DType::kF16, "activation-dtype", {"f16", "--quantization"});
+}
+
+// The words that --help lists (tactus/options.h) are those that have a value.
+TEST(Numerics, AcceptedWordsAreThoseOfTheOptions) {
+  const auto error = [](const char* flag, std::string words) {
+    for (size_t at = words.find('|'); at != std::string::npos; at = words.find('|')) words.replace(at, 1, ", ");
+    return std::string("--") + flag + " other is none of " + words;
+  };
+  const auto refused = [](const NumericsOptions& options) {
+    return ChooseNumerics(options, DType::kBF16).status().message();
+  };
+  EXPECT_EQ(refused({.dtype = "other"}), error("dtype", kDtypeChoices));
+  EXPECT_EQ(refused({.activation_dtype = "other"}), error("activation-dtype", kActivationDtypeChoices));
+  EXPECT_EQ(refused({.quantization = "other"}), error("quantization", kQuantizationChoices));
+  EXPECT_EQ(refused({.kv_cache_dtype = "other"}), error("kv-cache-dtype", kKvCacheDtypeChoices));
 }
 
 TEST(Numerics, EveryOptionWordHasItsValue) {

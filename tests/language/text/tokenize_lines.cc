@@ -9,6 +9,7 @@
 #include "language/text/tokenizer.h"
 
 int main(int argc, char** argv) {
+  using namespace tactus;
   using namespace tactus::language;
   if (argc < 3) {
     std::cerr << "usage: tokenize_lines json|spm|gguf-fields FILE [--decode] [--no-special] [--bos]\n";
