@@ -1,6 +1,8 @@
 #include "language/text/normalizer.h"
 
+#include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "language/text/byte_alphabet.h"
 #include "language/text/precompiled_map.h"
@@ -12,23 +14,35 @@ namespace {
 
 using NormalizerKind = NormalizerStep::Kind;
 
-// Calls put(c, character) for each character, and returns what put appended. A character for which nothing is appended
-// is dropped; at the start of the text that clears *at_start.
+// Every step knows how many of a text's first bytes stem from the first character of the original text (`origin`), and
+// updates that number: a Metaspace that is put before the first piece alone looks at it. As in the reference, what
+// replaces a character stems from it.
+
+// Calls put(c, character) for each character, and returns what put appended.
 template <class Put>
-std::string MapCharacters(std::string_view text, bool* at_start, Put put) {
+std::string MapCharacters(std::string_view text, size_t* origin, Put put) {
   std::string out;
   out.reserve(text.size());
+  const size_t origin_end = std::exchange(*origin, 0);
   for (size_t at = 0; at < text.size();) {
     const Utf8Step step = DecodeUtf8(text.substr(at));
     put(step.code_point, text.substr(at, step.size), &out);
-    if (out.empty() && at == 0) *at_start = false;
+    if (at < origin_end) *origin = out.size();
     at += step.size;
   }
   return out;
 }
 
-std::string Nmt(std::string_view text, bool* at_start) {
-  return MapCharacters(text, at_start, [](char32_t c, std::string_view character, std::string* out) {
+std::string ToForm(NormalForm form, std::string_view text, size_t* origin) {
+  std::string out = NormalizeUnicode(form, text);
+  if (*origin == 0 || out.empty()) return out;
+  const std::string alone = NormalizeUnicode(form, text.substr(0, *origin));
+  *origin = out.starts_with(alone) ? alone.size() : DecodeUtf8(out).size;  // else it is composed with what follows
+  return out;
+}
+
+std::string Nmt(std::string_view text, size_t* origin) {
+  return MapCharacters(text, origin, [](char32_t c, std::string_view character, std::string* out) {
     const bool dropped =
         (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
     const bool space = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
@@ -41,9 +55,9 @@ std::string Nmt(std::string_view text, bool* at_start) {
   });
 }
 
-std::string Bert(const NormalizerStep& step, std::string text, bool* at_start) {
+std::string Bert(const NormalizerStep& step, std::string text, size_t* origin) {
   if (step.clean_text) {
-    text = MapCharacters(text, at_start, [](char32_t c, std::string_view character, std::string* out) {
+    text = MapCharacters(text, origin, [](char32_t c, std::string_view character, std::string* out) {
       if (c == '\t' || c == '\n' || c == '\r') {
         *out += ' ';
       } else if (c != 0 && c != kReplacementCharacter && !IsControl(c)) {
@@ -52,7 +66,7 @@ std::string Bert(const NormalizerStep& step, std::string text, bool* at_start) {
     });
   }
   if (step.chinese) {
-    text = MapCharacters(text, at_start, [](char32_t c, std::string_view character, std::string* out) {
+    text = MapCharacters(text, origin, [](char32_t c, std::string_view character, std::string* out) {
       const bool wide = IsIdeograph(c);
       if (wide) *out += ' ';
       *out += character;
@@ -60,18 +74,18 @@ std::string Bert(const NormalizerStep& step, std::string text, bool* at_start) {
     });
   }
   if (step.strip_accents) {
-    text = MapCharacters(NormalizeUnicode(NormalForm::kNfd, text), at_start,
+    text = MapCharacters(ToForm(NormalForm::kNfd, text, origin), origin,
                          [](char32_t c, std::string_view character, std::string* out) {
                            if (!IsNonspacingMark(c)) *out += character;
                          });
   }
   if (!step.lower) return text;
-  return MapCharacters(text, at_start, [](char32_t c, std::string_view, std::string* out) { AppendLowercase(c, out); });
+  return MapCharacters(text, origin, [](char32_t c, std::string_view, std::string* out) { AppendLowercase(c, out); });
 }
 
-std::string Strip(const NormalizerStep& step, std::string_view text, bool* at_start) {
+std::string Strip(const NormalizerStep& step, std::string_view text, size_t* origin) {
   const size_t left = step.left ? LeadingWhiteSpace(text) : 0;
-  if (left > 0) *at_start = false;
+  *origin -= std::min(*origin, left);
   text.remove_prefix(left);
   if (step.right) text.remove_suffix(TrailingWhiteSpace(text));
   return std::string(text);
@@ -79,22 +93,31 @@ std::string Strip(const NormalizerStep& step, std::string_view text, bool* at_st
 
 // As tokenizers does: what replaces a short grapheme cluster, or else a character, is what replaces the shortest text
 // of the map that it begins with; the rest of it is lost.
-std::string MapClusters(const PrecompiledMap& map, std::string_view text) {
+std::string MapClusters(const PrecompiledMap& map, std::string_view text, size_t* origin) {
   constexpr size_t kShort = 6;
   std::string out;
   out.reserve(text.size());
   std::string_view replacement;
-  size_t size = 0;
-  while (!text.empty()) {
-    std::string_view cluster = text.substr(0, GraphemeSize(text));
-    text.remove_prefix(cluster.size());
+  size_t size = 0, at = 0;
+  const size_t origin_end = std::exchange(*origin, 0);
+  // Characters replace each other one by one. A replacement of nothing at the start leaves the next to replace it.
+  const auto put = [&](std::string_view from, std::string_view to) {
+    out += to;
+    const bool whole = DecodeUtf8(from).size == from.size();
+    if (at < origin_end || (*origin == 0 && origin_end > 0 && out.size() == to.size())) {
+      *origin = whole || to.empty() ? out.size() : out.size() - to.size() + DecodeUtf8(to).size;
+    }
+    at += from.size();
+  };
+  while (at < text.size()) {
+    std::string_view cluster = text.substr(at, GraphemeSize(text.substr(at)));
     if (cluster.size() < kShort && map.Find(cluster, false, &replacement, &size)) {
-      out += replacement;
+      put(cluster, replacement);
       continue;
     }
     while (!cluster.empty()) {
       const std::string_view character = cluster.substr(0, DecodeUtf8(cluster).size);
-      out += map.Find(character, false, &replacement, &size) ? replacement : character;
+      put(character, map.Find(character, false, &replacement, &size) ? replacement : character);
       cluster.remove_prefix(character.size());
     }
   }
@@ -106,7 +129,10 @@ std::string CollapseSpaces(std::string_view text) {
   for (const char c : text) {
     if (c != ' ' || (!out.empty() && out.back() != ' ')) out.push_back(c);
   }
-  if (!out.empty() && out.back() == ' ') out.pop_back();
+  // At the end sentencepiece looks at the text in which U+2581 spells spaces.
+  for (const size_t symbol = kSpaceSymbol.size(); out.ends_with(' ') || out.ends_with(kSpaceSymbol);) {
+    out.resize(out.size() - (out.back() == ' ' ? 1 : symbol));
+  }
   return out;
 }
 
@@ -118,8 +144,8 @@ struct Normalizer::Step {
   PrecompiledMap map;          // kPrecompiled, kLongestPrefix
   ByteTrie user_defined;       // kLongestPrefix: pieces that the map does not change
 
-  std::string Apply(std::string text, bool* at_start) const;
-  std::string Replace(std::string_view text, bool* at_start) const;
+  std::string Apply(std::string text, size_t* origin) const;
+  std::string Replace(std::string_view text, size_t* origin) const;
   std::string MapPrefixes(std::string_view text) const;
 };
 
@@ -135,19 +161,28 @@ std::string ReplaceAll(std::string_view text, std::string_view from, std::string
   }
 }
 
-std::string Normalizer::Step::Replace(std::string_view text, bool* at_start) const {
-  if (!regex) {
-    if (spec->content.empty() && text.starts_with(spec->pattern.text)) *at_start = false;
-    return ReplaceAll(text, spec->pattern.text, spec->content);
-  }
+std::string Normalizer::Step::Replace(std::string_view text, size_t* origin) const {
   std::string out;
+  out.reserve(text.size());
   size_t at = 0;
-  ForEachMatch(*regex, text, [&](size_t begin, size_t end) {
-    if (begin == 0 && end > 0 && spec->content.empty()) *at_start = false;
-    out.append(text.substr(at, begin - at)).append(spec->content);
+  const size_t origin_end = std::exchange(*origin, 0);
+  // What replaces several characters stems from the last one.
+  const auto put = [&](size_t begin, size_t end) {
+    out += text.substr(at, begin - at);
+    if (at < origin_end) *origin = out.size() - (begin - std::min(begin, origin_end));
+    out += spec->content;
+    if (end <= origin_end) *origin = out.size();
     at = end;
     return true;
-  });
+  };
+  if (regex) {
+    ForEachMatch(*regex, text, put);
+  } else {
+    const std::string& wanted = spec->pattern.text;
+    for (size_t found = 0; (found = text.find(wanted, at)) != std::string_view::npos;)
+      put(found, found + wanted.size());
+  }
+  if (at < origin_end) *origin = out.size() + origin_end - at;
   return out.append(text.substr(at));
 }
 
@@ -174,36 +209,39 @@ std::string Normalizer::Step::MapPrefixes(std::string_view text) const {
   return out;
 }
 
-std::string Normalizer::Step::Apply(std::string text, bool* at_start) const {
+std::string Normalizer::Step::Apply(std::string text, size_t* origin) const {
   switch (spec->kind) {
     case NormalizerKind::kNfc:
-      return NormalizeUnicode(NormalForm::kNfc, text);
+      return ToForm(NormalForm::kNfc, text, origin);
     case NormalizerKind::kNfd:
-      return NormalizeUnicode(NormalForm::kNfd, text);
+      return ToForm(NormalForm::kNfd, text, origin);
     case NormalizerKind::kNfkc:
-      return NormalizeUnicode(NormalForm::kNfkc, text);
+      return ToForm(NormalForm::kNfkc, text, origin);
     case NormalizerKind::kNfkd:
-      return NormalizeUnicode(NormalForm::kNfkd, text);
+      return ToForm(NormalForm::kNfkd, text, origin);
     case NormalizerKind::kNmt:
-      return Nmt(text, at_start);
+      return Nmt(text, origin);
     case NormalizerKind::kLowercase:
-      return MapCharacters(text, at_start,
+      return MapCharacters(text, origin,
                            [](char32_t c, std::string_view, std::string* out) { AppendLowercase(c, out); });
     case NormalizerKind::kStrip:
-      return Strip(*spec, text, at_start);
+      return Strip(*spec, text, origin);
     case NormalizerKind::kStripAccents:
-      return MapCharacters(text, at_start, [](char32_t c, std::string_view character, std::string* out) {
+      return MapCharacters(text, origin, [](char32_t c, std::string_view character, std::string* out) {
         if (!IsCombiningMark(c)) *out += character;
       });
     case NormalizerKind::kReplace:
-      return Replace(text, at_start);
+      return Replace(text, origin);
     case NormalizerKind::kPrepend:
-      return text.empty() ? text : spec->content + text;
+      if (text.empty()) return text;
+      if (*origin > 0) *origin += spec->content.size();
+      return spec->content + text;
     case NormalizerKind::kPrecompiled:
-      return MapClusters(map, text);
+      return MapClusters(map, text, origin);
     case NormalizerKind::kBert:
-      return Bert(*spec, std::move(text), at_start);
+      return Bert(*spec, std::move(text), origin);
     case NormalizerKind::kByteLevel:
+      *origin = SpellBytes(text.substr(0, *origin)).size();
       return SpellBytes(text);
     case NormalizerKind::kLongestPrefix:
       return MapPrefixes(text);
@@ -250,7 +288,9 @@ Result<std::unique_ptr<Normalizer>> Normalizer::Compile(const TokenizerSpec& spe
 
 std::string Normalizer::Apply(std::string_view text, bool* at_start) const {
   std::string out(text);
-  for (const Step& step : steps_) out = step.Apply(std::move(out), at_start);
+  size_t origin = *at_start && !text.empty() ? DecodeUtf8(text).size : 0;
+  for (const Step& step : steps_) out = step.Apply(std::move(out), &origin);
+  *at_start = origin > 0;
   return out;
 }
 

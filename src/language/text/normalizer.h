@@ -18,8 +18,8 @@ class Normalizer {
   static Result<std::unique_ptr<Normalizer>> Compile(const TokenizerSpec& spec);
   ~Normalizer();
   bool empty() const { return steps_.empty(); }
-  // `text` is valid UTF-8, and so is the result. `at_start` becomes false where the text's first character is dropped:
-  // the result then does not begin where the text did.
+  // `text` is valid UTF-8, and so is the result. `at_start` becomes false where nothing of the result stems from the
+  // text's first character: it then does not begin where the text did.
   std::string Apply(std::string_view text, bool* at_start) const;
   // At least 1 / shrinks_to() of a text's bytes remain, U+2581 counted as one; 0: no bound.
   size_t shrinks_to() const { return shrinks_to_; }

@@ -20,29 +20,46 @@ std::string ClassText(std::string_view items, bool negated = false) {
   return (negated ? "[^" : "[") + std::string(items) + "]";
 }
 
-// The items of [[:name:]] and \p{name}; empty: no such class.
-std::string_view PosixItems(std::string_view name) {
-  constexpr std::pair<std::string_view, std::string_view> kClasses[] = {
-      {"alpha", R"(\p{Alphabetic})"},
-      {"digit", R"(\p{Nd})"},
-      {"alnum", R"(\p{Alphabetic}\p{Nd})"},
-      {"upper", R"(\p{Uppercase})"},
-      {"lower", R"(\p{Lowercase})"},
-      {"space", R"(\p{wspace})"},
-      {"blank", R"(\p{Zs}\t)"},
-      {"cntrl", R"(\p{Cc})"},
-      {"punct", R"(\p{P}$+<=>^`|~)"},
-      {"xdigit", kHexDigits},
-      {"word", kWord},
-  };
-  const auto found = std::find_if(std::begin(kClasses), std::end(kClasses), [&](auto& c) { return c.first == name; });
-  return found == std::end(kClasses) ? std::string_view() : found->second;
-}
+// What [[:name:]] and \p{name} mean.
+struct PosixClass {
+  std::string_view name, items;
+  bool negated = false;  // the characters that are not among the items
+};
+constexpr PosixClass kPosixClasses[] = {
+    {"alpha", R"(\p{Alphabetic})"},
+    {"digit", R"(\p{Nd})"},
+    {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    {"upper", R"(\p{Uppercase})"},
+    {"lower", R"(\p{Lowercase})"},
+    {"space", R"(\p{wspace})"},
+    {"blank", R"(\p{Zs}\t)"},
+    {"cntrl", R"(\p{Cc})"},
+    {"punct", R"(\p{P}\p{S})"},
+    {"graph", R"(\p{Z}\p{Cc}\p{Cn}\p{Cs})", true},
+    {"print", R"(\p{Zl}\p{Zp}\p{Cc}\p{Cn}\p{Cs})", true},
+    {"xdigit", kHexDigits},
+    {"word", kWord},
+};
 
 // A set of characters, as the inside of a class and as further patterns that match one character each.
 struct CharacterSet {
   std::string items;
   std::vector<std::string> others;
+  void Add(std::string_view more, bool negated) {
+    if (negated) {
+      others.push_back(ClassText(more, true));
+    } else {
+      items += more;
+    }
+  }
+  // False: there is no such class.
+  bool AddPosix(std::string_view name, bool negated) {
+    const auto found = std::find_if(std::begin(kPosixClasses), std::end(kPosixClasses),
+                                    [&](const PosixClass& known) { return known.name == name; });
+    if (found == std::end(kPosixClasses)) return false;
+    Add(found->items, negated != found->negated);
+    return true;
+  }
   std::string Pattern() const {
     std::string out = items.empty() ? "" : ClassText(items);
     for (const std::string& other : others) out += (out.empty() ? "" : "|") + other;
@@ -103,15 +120,7 @@ Status Rewriter::Property(bool negated, CharacterSet* set) {
   if (name.starts_with('^')) negated = !negated, name.erase(0, 1);
   std::string lower;
   for (const char c : name) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  const std::string_view posix = PosixItems(lower);
-  if (!posix.empty()) {
-    if (negated) {
-      set->others.push_back(ClassText(posix, true));
-    } else {
-      set->items += posix;
-    }
-    return {};
-  }
+  if (set->AddPosix(lower, negated)) return {};
   const int32_t mask = u_getPropertyValueEnum(UCHAR_GENERAL_CATEGORY_MASK, name.c_str());
   if (mask != UCHAR_INVALID_CODE) {
     name = u_getPropertyValueName(UCHAR_GENERAL_CATEGORY_MASK, mask, U_SHORT_PROPERTY_NAME);
@@ -142,13 +151,13 @@ Status Rewriter::SetEscape(CharacterSet* set, bool* known) {
       set->items += kWord;
       return {};
     case 'W':
-      set->others.push_back(ClassText(kWord, true));
+      set->Add(kWord, true);
       return {};
     case 'h':
       set->items += kHexDigits;
       return {};
     case 'H':
-      set->others.push_back(ClassText(kHexDigits, true));
+      set->Add(kHexDigits, true);
       return {};
     case 'p':
     case 'P':
@@ -237,14 +246,8 @@ Status Rewriter::ReadClassItem(int depth, CharacterSet* set) {
     std::string_view name = pattern_.substr(at_ + 2, end - at_ - 2);
     const bool negated = name.starts_with('^');
     if (negated) name.remove_prefix(1);
-    const std::string_view items = PosixItems(name);
-    if (items.empty()) return Bad("class [:" + std::string(name) + ":] is not supported");
+    if (!set->AddPosix(name, negated)) return Bad("class [:" + std::string(name) + ":] is not supported");
     at_ = end + 2;
-    if (negated) {
-      set->others.push_back(ClassText(items, true));
-    } else {
-      set->items += items;
-    }
     return {};
   }
   if (pattern_[at_] == '[') {
@@ -289,11 +292,7 @@ Status Rewriter::ReadClass(int depth, CharacterSet* set) {
   }
   ++at_;
   if (intersected.empty() && part.others.empty()) {
-    if (!negated) {
-      *set = std::move(part);
-    } else {
-      set->others.push_back(ClassText(part.items, true));
-    }
+    set->Add(part.items, negated);
     return {};
   }
   std::string all;

@@ -79,14 +79,13 @@ double UnigramModel::ScoreOf(TokenId id, size_t size) const {
   const auto at = static_cast<size_t>(id);
   const bool preferred = spec_.sentencepiece_scores && spec_.kinds[at] == TokenKind::kUserDefined;
   if (!preferred) return spec_.scores[at];
-  return static_cast<double>(static_cast<float>(size) * static_cast<float>(max_score_)) - 0.1;
+  return static_cast<float>(static_cast<double>(static_cast<float>(size) * static_cast<float>(max_score_)) - 0.1);
 }
 
 void UnigramModel::Consider(const Best& from, size_t begin, TokenId id, double score, Best* to) const {
   double sum = score + from.score;
-  if (spec_.sentencepiece_scores && id == spec_.unk_id) sum = static_cast<float>(sum);
-  if (to->begin >= 0 && !(sum > to->score)) return;
-  *to = {spec_.sentencepiece_scores ? static_cast<float>(sum) : sum, static_cast<int32_t>(begin), id};
+  if (spec_.sentencepiece_scores) sum = static_cast<float>(sum);
+  if (to->begin < 0 || sum > to->score) *to = {sum, static_cast<int32_t>(begin), id};
 }
 
 void UnigramModel::PutUnknown(std::string_view text, std::vector<TokenId>* ids) const {
