@@ -82,7 +82,7 @@ TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
 INSTANTIATE_TEST_SUITE_P(All, GgmlVocab,
                          testing::Values(std::pair("llama-spm", int64_t{32000}), std::pair("phi-3", int64_t{32064}),
                                          std::pair("gpt-2", int64_t{50257}), std::pair("falcon", int64_t{65024}),
-                                         std::pair("mpt", int64_t{50432})),
+                                         std::pair("mpt", int64_t{50432}), std::pair("bert-bge", int64_t{30522})),
                          [](const auto& param_info) {
                            std::string name = param_info.param.first;
                            std::replace(name.begin(), name.end(), '-', '_');
