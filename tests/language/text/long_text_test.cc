@@ -143,9 +143,44 @@ TEST(MergeByRank, AStopDuringTheMergesEndsThem) {
 // Encode checks the stop at every stage: the flag is set before, so the result must be empty.
 TEST(StoppedTokenizer, ReturnsNothing) {
   const std::atomic<bool> flag{true};
-  for (const char* name : {"gpt2", "llama3", "qwen2", "smollm", "llama2", "llama2_first"}) {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "smollm", "llama2", "llama2_first", "kinds/t5", "kinds/gemma",
+                           "kinds/unigram_fallback", "kinds/falcon"}) {
     const auto tokenizer = FromJson(name);
     EXPECT_TRUE(tokenizer->Encode(std::string(1 << 20, ' '), true, true, StopToken(&flag)).empty()) << name;
+  }
+}
+
+// Work that grows with the square of the text would not end here.
+TEST(LongText, EveryKindOfTokenizerEncodesAndDecodesIt) {
+  for (const char* name : {"t5",
+                           "albert",
+                           "unigram_fallback",
+                           "gemma",
+                           "gemma_across_words",
+                           "metaspace_split_always",
+                           "bert",
+                           "words_nfd",
+                           "words_nfkc",
+                           "word_ends",
+                           "word_parts",
+                           "o200k",
+                           "tekken",
+                           "kimi",
+                           "deepseek",
+                           "falcon",
+                           "bloom",
+                           "scripts",
+                           "split_contiguous",
+                           "byte_normalizer"}) {
+    const auto tokenizer = FromJson(std::string("kinds/") + name);
+    ASSERT_NE(tokenizer, nullptr) << name;
+    for (const char* unit :
+         {"a", " ", "1", "\n", "'", "aB", "\u00E9", "\u0301\u0316", "\u65E5", "\u2581", " a", "e\u0301"}) {
+      std::string text;
+      while (text.size() < 300'000) text += unit;
+      const std::vector<TokenId> ids = tokenizer->Encode(text, true, true);
+      EXPECT_TRUE(Streamed(*tokenizer, ids, true) == tokenizer->Decode(ids, true)) << name << " " << unit;
+    }
   }
 }
 
@@ -238,8 +273,26 @@ TEST(LeastTokens, IsNeverAboveEncodesCount) {
                                 "\x80",
                                 "\xF0\x9F"};
   size_t bounded = 0;
-  for (const char* name :
-       {"gpt2", "gpt2_prefix", "llama2", "llama2_always", "llama2_first", "llama3", "qwen2", "smollm"}) {
+  for (const char* name : {"gpt2",
+                           "gpt2_prefix",
+                           "llama2",
+                           "llama2_always",
+                           "llama2_first",
+                           "llama3",
+                           "qwen2",
+                           "smollm",
+                           "kinds/o200k",
+                           "kinds/gemma",
+                           "kinds/tekken",
+                           "kinds/t5",
+                           "kinds/bert",
+                           "kinds/unigram_fallback",
+                           "kinds/neox",
+                           "kinds/split_removed",
+                           "kinds/scripts",
+                           "kinds/metaspace_never",
+                           "kinds/word_ends",
+                           "kinds/albert"}) {
     const auto tokenizer = FromJson(name);
     for (uint32_t seed = 0; seed < 200; ++seed) {
       Draw draw(seed);
