@@ -5,7 +5,7 @@
     [--gguf MODEL.gguf] [--count 10000] [--seed 1]
 
 Every tokenizer.json, tokenizer.model and tekken.json in tests/language/text/data, those with the whole map of
-sentencepiece, and the tokeniser of a given GGUF file: encoding with special tokens parsed, encoding with them as text,
+sentencepiece, those of mistral-common, and the tokeniser of a given GGUF file: encoding with special tokens parsed, encoding with them as text,
 and decoding of these and of random ids. Needs the packages that make_tokenizer_golden.py needs.
 """
 
@@ -112,8 +112,19 @@ def compare_tekken(program, path, count, seed):
     return wrong + compare(f"{path.name} decode", expected, strings, ours(program, "tekken", path, ["--decode"], expected))
 
 
+def published():
+    """The vocabularies of Mistral's models, which its library brings: Tekken's 131,072 tokens, sentencepiece's 32,768."""
+    try:
+        import mistral_common
+    except ImportError:
+        print("mistral-common is not installed: its vocabularies are not compared")
+        return []
+    folder = pathlib.Path(mistral_common.__file__).parent / "data"
+    return sorted(folder.glob("tekken_*.json")) + sorted(folder.glob("*.model.v[17]"))
+
+
 def compare_file(program, path, count, seed):
-    if path.name.endswith("tekken.json"):
+    if "tekken" in path.name and not path.name.endswith("tokenizer.json"):
         return compare_tekken(program, path, count, seed)
     if path.suffix == ".json":
         return compare_huggingface(
@@ -137,6 +148,7 @@ def main():
     wrong = 0
     paths = [pathlib.Path(p) for p in args.model]
     if not args.only_models:
+        paths += published()
         for pattern in ("*tokenizer.json", "*tokenizer.model", "*tekken.json"):
             paths += sorted(DATA.glob(pattern)) + sorted((DATA / "kinds").glob(pattern))
     for path in [p for p in paths if args.match in str(p)]:
