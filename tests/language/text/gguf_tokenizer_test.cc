@@ -89,6 +89,26 @@ INSTANTIATE_TEST_SUITE_P(All, GgmlVocab,
                            return name;
                          });
 
+// The pre-tokenizers of files that do not name them are guessed by such vocabularies.
+TEST(GgmlVocabularies, ShowTheirPreTokenizers) {
+  const std::string data = Environment("TACTUS_DATA");
+  if (data.empty()) GTEST_SKIP() << "TACTUS_DATA does not name the folder of test data";
+  for (const auto& [name, guess] : {std::pair("gpt-2", "gpt-2"), {"falcon", "falcon"}, {"mpt", "gpt-2"}}) {
+    const std::string file = data + "/tokenizers/ggml-vocab/ggml-vocab-" + name + ".gguf";
+    if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " does not exist";
+    const std::string bytes = ReadFile(file);
+    const Result<compute::GgufFile> gguf = compute::ParseGguf(std::as_bytes(std::span(bytes)), file);
+    ASSERT_TRUE(gguf.ok()) << gguf.status().ToString();
+    compute::ModelDescription description;
+    ASSERT_TRUE(compute::TokenizerFromGguf(*gguf, int64_t{1} << 20, &description).ok());
+    description.gguf_tokenizer.pre.clear();
+    const Result<TokenizerSpec> spec = SpecFromGguf(std::move(description.gguf_tokenizer));
+    ASSERT_TRUE(spec.ok()) << spec.status().ToString();
+    ASSERT_EQ(spec->warnings.size(), 1u) << name;
+    EXPECT_NE(spec->warnings[0].find(std::string("\"") + guess + "\" fits"), std::string::npos) << spec->warnings[0];
+  }
+}
+
 TEST(Llama2TokenizerModel, EncodesAsThePublishedIds) {
   const std::string data = Environment("TACTUS_DATA");
   if (data.empty()) GTEST_SKIP() << "TACTUS_DATA does not name the folder of test data";
