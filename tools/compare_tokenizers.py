@@ -2,11 +2,12 @@
 """Compares our tokenisers with the reference implementations on random odd strings; exits 1 if any differs.
 
   tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines \
-    [--gguf MODEL.gguf] [--count 10000] [--seed 1]
+    [--gguf MODEL.gguf] [--count 100000] [--seed 1] [--match NAME]
 
-Every tokenizer.json, tokenizer.model and tekken.json in tests/language/text/data, those with the whole map of
-sentencepiece, those of mistral-common, and the tokeniser of a given GGUF file: encoding with special tokens parsed, encoding with them as text,
-and decoding of these and of random ids. Needs the packages that make_tokenizer_golden.py needs.
+Every tokenizer.json, tokenizer.model and tekken.json below tests/language/text/data, those with the whole map of
+sentencepiece, those of mistral-common, and the tokeniser of a given GGUF file: encoding with special tokens parsed,
+encoding with them as text, and decoding of these and of random ids. Needs the packages that make_tokenizer_golden.py
+needs.
 """
 
 import argparse
@@ -109,11 +110,12 @@ def compare_tekken(program, path, count, seed):
     strings = ODD + odd_strings(count, seed)
     expected = [[first + i for i in ids] for ids in encoding.encode_ordinary_batch(strings)]
     wrong = compare(f"{path.name} encode", strings, expected, ours(program, "tekken", path, ["--no-special"], strings))
-    return wrong + compare(f"{path.name} decode", expected, strings, ours(program, "tekken", path, ["--decode"], expected))
+    decoded = ours(program, "tekken", path, ["--decode"], expected)
+    return wrong + compare(f"{path.name} decode", expected, strings, decoded)
 
 
 def published():
-    """The vocabularies of Mistral's models, which its library brings: Tekken's 131,072 tokens, sentencepiece's 32,768."""
+    """The vocabularies that Mistral's library brings: Tekken's 131,072 tokens, sentencepiece's 32,768."""
     try:
         import mistral_common
     except ImportError:
@@ -127,9 +129,8 @@ def compare_file(program, path, count, seed):
     if "tekken" in path.name and not path.name.endswith("tokenizer.json"):
         return compare_tekken(program, path, count, seed)
     if path.suffix == ".json":
-        return compare_huggingface(
-            program, "json", path, Tokenizer.from_file(str(path)), count, seed, path.name.removesuffix(".tokenizer.json")
-        )
+        name = path.name.removesuffix(".tokenizer.json")
+        return compare_huggingface(program, "json", path, Tokenizer.from_file(str(path)), count, seed, name)
     return compare_sentencepiece(program, path, count, seed)
 
 

@@ -4,10 +4,10 @@
   tools/make_tokenizer_golden.py                      small tokenisers of the first families, with their output
   tools/make_tokenizer_golden.py --kinds              the kinds of tokenizer_kinds.py, with their output on odd strings
   tools/make_tokenizer_golden.py --gguf MODEL.gguf    ids of the same strings for the default model's vocabulary
-  tools/make_tokenizer_golden.py --fields MODEL.gguf OUT.json   the tokeniser's metadata as JSON, for tokenize_lines
+  tools/make_tokenizer_golden.py --fields MODEL.gguf OUT.json   its tokeniser's metadata as JSON, for tokenize_lines
 
-Needs the packages tokenizers, sentencepiece, tiktoken and gguf. The output is committed; only changing the strings or adding a
-kind of tokeniser needs this script. Same packages, same output.
+Needs the packages tokenizers, sentencepiece, tiktoken and gguf. The output is committed; only changing the strings or
+adding a kind of tokeniser needs this script. Same packages, same output.
 """
 
 import argparse

@@ -5,8 +5,10 @@ compare_tokenizers.py compares them on many more strings. Same packages, same to
 """
 
 import base64
+import collections
 import io
 import json
+import os
 import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -41,8 +43,7 @@ PATTERNS = {
     "tekken": CASED % ("", "") + r"|\p{N}|" + CASED_TAIL,
     "qwen35": ENDINGS
     + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "seed": ENDINGS
-    + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "seed": ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
     "bailing": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"
     r"|\s+(?!\S)|\s+",
     "exaone_moe": ENDINGS
@@ -50,9 +51,10 @@ PATTERNS = {
     "bloom": r" ?[^(\s|[.,!?…。，、।۔،])]+",
     "deepseek": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "kimi": r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*"
-    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+" + ENDINGS + r"?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+"
-    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*" + ENDINGS + r"?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "kimi": r"[\p{Han}]+"
+    + (CASED % (ENDINGS + "?", ENDINGS + "?")).replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").join(("|", "|"))
+    + r"\p{N}{1,3}|"
+    + TAIL,
     "llama3": ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + TAIL,
     # What published patterns use little: escapes, boundaries, line anchors, bracket classes, scripts.
     "syntax": r"^#+|\bthe\b|\B'\B|[[:upper:]]{2,}|[[:punct:]&&[^_]]{2}|\h{4}|\p{Greek}+|\p{^L}\P{L}(?=\d)|[\w-]+$"
@@ -157,19 +159,22 @@ def splits():
 
 
 def spm_pieces(model_type, size, rules="", byte_fallback=True, rule_name="identity"):
+    """A ModelProto of sentencepiece and its processor."""
     import sentencepiece
 
     model = io.BytesIO()
-    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as tsv:
-        tsv.write(rules)
-        tsv.flush()
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # the model keeps the name of the rules' file
+        with open("rules.tsv", "w") as file:
+            file.write(rules)
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(line for line in CORPUS.split("\n") if line),
             model_writer=model,
             model_type=model_type,
             vocab_size=size,
             byte_fallback=byte_fallback,
-            **({"normalization_rule_tsv": tsv.name} if rules else {"normalization_rule_name": rule_name}),
+            **({"normalization_rule_tsv": "rules.tsv"} if rules else {"normalization_rule_name": rule_name}),
             remove_extra_whitespaces=bool(rules) or rule_name != "identity",
             character_coverage=0.98,
             user_defined_symbols=["<|begin|>", "[long]"],
@@ -177,6 +182,7 @@ def spm_pieces(model_type, size, rules="", byte_fallback=True, rule_name="identi
             minloglevel=2,
             hard_vocab_limit=False,
         )
+        os.chdir(here)
     return model.getvalue(), sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
@@ -248,8 +254,13 @@ def unigram_kinds(charsmap, processor, prefix=""):
         tokenizer.add_special_tokens(["<extra>"])
         return tokenizer
 
-    t5 = make(without_bytes, precompiled(charsmap), sequence(pre_tokenizers.WhitespaceSplit(), metaspace("always")),
-              False, "always")
+    t5 = make(
+        without_bytes,
+        precompiled(charsmap),
+        sequence(pre_tokenizers.WhitespaceSplit(), metaspace("always")),
+        False,
+        "always",
+    )
     template(t5, (), ["</s>"])
     albert = make(
         without_bytes,
@@ -269,8 +280,13 @@ def unigram_kinds(charsmap, processor, prefix=""):
         "first",
     )
     albert.add_tokens([AddedToken("Anna", normalized=True), AddedToken("[word]", single_word=True, normalized=False)])
-    fallback = make(vocabulary, normalizers.Sequence([precompiled(charsmap), normalizers.Strip()]),
-                    metaspace("first", False), True, "never")
+    fallback = make(
+        vocabulary,
+        normalizers.Sequence([precompiled(charsmap), normalizers.Strip()]),
+        metaspace("first", False),
+        True,
+        "never",
+    )
     fallback.decoder = decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
@@ -286,8 +302,11 @@ def gemma_kinds():
     merges = []
     for i, piece in enumerate(pieces):
         if not (processor.is_control(i) or processor.is_unknown(i) or processor.is_byte(i)):
-            merges += [(-score(i), piece[:n], piece[n:]) for n in range(1, len(piece))
-                       if piece[:n] in vocab and piece[n:] in vocab]
+            merges += [
+                (-score(i), piece[:n], piece[n:])
+                for n in range(1, len(piece))
+                if piece[:n] in vocab and piece[n:] in vocab
+            ]
     merges = [(left, right) for _, left, right in sorted(merges, key=lambda m: m[0])]
 
     def make(extra=()):
@@ -310,8 +329,11 @@ def gemma_kinds():
     vocab = {piece: i for i, piece in enumerate(p for p in pieces if p not in ("<0xE6>", "<0xD0>"))}
     merges = [m for m in merges if m[0] in vocab and m[1] in vocab]
     partial = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=False, byte_fallback=True))
-    for name, scheme, divide in (("split_always", "always", True), ("split_first", "first", True),
-                                 ("never", "never", False)):
+    for name, scheme, divide in (
+        ("split_always", "always", True),
+        ("split_first", "first", True),
+        ("never", "never", False),
+    ):
         tokenizer = Tokenizer.from_str(partial.to_str())
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, scheme, divide)
         tokenizer.decoder = decoders.Strip(SPACE, 1, 0) if scheme == "never" else decoders.Metaspace(SPACE, scheme)
@@ -320,51 +342,110 @@ def gemma_kinds():
     return kinds
 
 
-def word_kinds():
+def words_of(tokenizer):
+    """How often each word of the text occurs, as the normalizer and the pre-tokenizer make them."""
+    counts = collections.Counter()
+    for line in LINES:
+        text = tokenizer.normalizer.normalize_str(line)
+        counts.update(word for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    return counts
+
+
+def wordpiece_vocabulary(counts, specials, size):
+    """The package's trainer breaks ties at random; this takes the most frequent parts of words."""
+    parts = collections.Counter()
+    for word, count in counts.items():
+        for begin in range(len(word)):
+            for end in range(begin + 2, min(len(word), begin + 8) + 1):
+                parts[("##" if begin else "") + word[begin:end]] += count * (end - begin)
+    letters = sorted({c for word in counts for c in word} - set("\u0e2a\U0001f1eb"))  # these two are unknown
+    vocabulary = specials + letters + ["##" + c for c in letters]
+    vocabulary += [part for part, _ in sorted(parts.items(), key=lambda p: (-p[1], p[0]))[: size - len(vocabulary)]]
+    return {token: i for i, token in enumerate(vocabulary)}
+
+
+def affix_bpe(counts, size, prefix="", suffix="", left_out=""):
+    """A vocabulary and merges over characters with affixes; ties go to the first pair in the order of texts."""
+    words = {}
+    for word, count in counts.items():
+        symbols = [(prefix if i else "") + c for i, c in enumerate(word) if c not in left_out]
+        if symbols:
+            words[word] = ([*symbols[:-1], symbols[-1] + suffix], count)
+    vocabulary = ["<unk>", *sorted({symbol for symbols, _ in words.values() for symbol in symbols})]
+    merges = []
+    while len(vocabulary) < size:
+        pairs = collections.Counter()
+        for symbols, count in words.values():
+            for pair in zip(symbols, symbols[1:]):
+                pairs[pair] += count
+        (left, right), _ = min(pairs.items(), key=lambda p: (-p[1], p[0]))
+        joined = left + right[len(prefix) :]
+        merges.append((left, right))
+        vocabulary.append(joined)
+        for symbols, _ in words.values():
+            for i in range(len(symbols) - 2, -1, -1):
+                if i + 1 < len(symbols) and (symbols[i], symbols[i + 1]) == (left, right):
+                    symbols[i : i + 2] = [joined]
+    return {token: i for i, token in enumerate(dict.fromkeys(vocabulary))}, merges
+
+
+def bert_kinds():
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    kinds = {}
     options = {
         "bert": {},
         "bert_cased": {"lowercase": False, "strip_accents": False},
-        "bert_accents": {"lowercase": True, "strip_accents": False, "clean_text": False,
-                         "handle_chinese_chars": False},
+        "bert_accents": {
+            "lowercase": True,
+            "strip_accents": False,
+            "clean_text": False,
+            "handle_chinese_chars": False,
+        },
     }
+    kinds = {}
     for name, flags in options.items():
-        tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
+        tokenizer = Tokenizer(models.WordPiece())
         tokenizer.normalizer = normalizers.BertNormalizer(**flags)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        train(tokenizer, trainers.WordPieceTrainer(vocab_size=420, special_tokens=specials, show_progress=False))
+        vocabulary = wordpiece_vocabulary(words_of(tokenizer), specials, 640)
+        tokenizer.model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=20)
         tokenizer.decoder = decoders.WordPiece(cleanup=name == "bert")
+        tokenizer.add_special_tokens(specials)
         if name == "bert":
             template(tokenizer, ["[CLS]"], ["[SEP]"])
         else:
             tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
         kinds[name] = tokenizer
+    return kinds
+
+
+def word_kinds():
+    kinds = bert_kinds()
     for name, normalizer in (("words_nfd", normalizers.NFD()), ("words_nfkc", normalizers.NFKC())):
-        words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+        words = Tokenizer(models.WordLevel())
         words.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizer, normalizers.Strip(right=False)])
         words.pre_tokenizer = pre_tokenizers.Whitespace()
-        train(words, trainers.WordLevelTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False))
-        words.add_special_tokens(["[END]"])
+        common = sorted(words_of(words).items(), key=lambda w: (-w[1], w[0]))[:150]
+        vocabulary = {token: i for i, token in enumerate(["[UNK]", *(word for word, _ in common)])}
+        words.model = models.WordLevel(vocabulary, unk_token="[UNK]")
+        words.add_special_tokens(["[UNK]", "[END]"])
         kinds[name] = words
-    openai = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True))
-    openai.normalizer = normalizers.BertNormalizer()
-    openai.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    openai.decoder = decoders.BPEDecoder("</w>")
-    kinds["word_ends"] = train(
-        openai, trainers.BpeTrainer(vocab_size=420, special_tokens=["<unk>"], end_of_word_suffix="</w>",
-                                    show_progress=False, limit_alphabet=90)
+    ends = Tokenizer(models.BPE())
+    ends.normalizer = normalizers.BertNormalizer()
+    ends.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    vocabulary, merges = affix_bpe(words_of(ends), 400, suffix="</w>", left_out="\u0e2a\u65e5")
+    ends.model = models.BPE(vocabulary, merges, unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True)
+    ends.decoder = decoders.BPEDecoder("</w>")
+    ends.add_special_tokens(["<unk>"])
+    parts = Tokenizer(models.BPE())
+    parts.normalizer = normalizers.Sequence(
+        [normalizers.StripAccents(), normalizers.Prepend("x"), normalizers.Replace(Regex(r"\d"), "0")]
     )
-    inner = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##"))
-    inner.normalizer = normalizers.Sequence([normalizers.StripAccents(), normalizers.Prepend("x"),
-                                             normalizers.Replace(Regex(r"\d"), "0")])
-    inner.pre_tokenizer = sequence(pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_next"))
-    inner.decoder = decoders.Sequence([decoders.Replace("##", ""), decoders.Strip("e", 0, 1)])
-    kinds["word_parts"] = train(
-        inner, trainers.BpeTrainer(vocab_size=420, special_tokens=["<unk>"], continuing_subword_prefix="##",
-                                   show_progress=False, limit_alphabet=90)
-    )
-    return kinds
+    parts.pre_tokenizer = sequence(pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_next"))
+    vocabulary, merges = affix_bpe(words_of(parts), 400, prefix="##", left_out="\u0e2a\u65e5")
+    parts.model = models.BPE(vocabulary, merges, unk_token="<unk>", continuing_subword_prefix="##")
+    parts.decoder = decoders.Sequence([decoders.Replace("##", ""), decoders.Strip("e", 0, 1)])
+    parts.add_special_tokens(["<unk>"])
+    return {**kinds, "word_ends": ends, "word_parts": parts}
 
 
 def small_kinds():
@@ -410,9 +491,7 @@ def tekken_file():
             {"rank": rank, "token_bytes": base64.b64encode(text).decode(), "token_str": None}
             for rank, text in enumerate(texts)
         ],
-        "special_tokens": [
-            {"rank": rank, "token_str": text, "is_control": True} for rank, text in enumerate(control)
-        ],
+        "special_tokens": [{"rank": rank, "token_str": text, "is_control": True} for rank, text in enumerate(control)],
     }
     return json.dumps(file), {text: rank for rank, text in enumerate(texts[:-5])}
 
