@@ -35,7 +35,8 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
     fragments.push_back({text.substr(begin, end - begin), begin, id});
   };
   for (size_t at = 0, size = 0; !tokens_.empty() && at < text.size();) {
-    const int32_t found = MatchAt(text, at, &size);
+    const bool begins = patterns_.Next(ByteTrie::kRoot, text[at]) != ByteTrie::kNone;
+    const int32_t found = begins ? MatchAt(text, at, &size) : -1;
     if (found < 0) {
       ++at;
       continue;

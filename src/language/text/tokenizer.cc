@@ -247,19 +247,18 @@ std::vector<TokenId> StepTokenizer::Encode(std::string_view text, bool add_speci
 
 std::string StepTokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
   std::string bytes;
-  bool first = true;
-  size_t dropped = 0;
+  TokenId last = -1;
   for (const TokenId id : ids) {
-    if ((skip_special && IsSpecial(id)) || TokenText(id).empty()) continue;
-    if (first) {
+    const std::string_view more = TokenBytes(id);
+    if ((skip_special && IsSpecial(id)) || (more.empty() && TokenText(id).empty())) continue;
+    if (last < 0) {
       bytes = FirstTokenBytes(id);
     } else {
-      bytes += TokenBytes(id);
+      bytes += more;
     }
-    first = false;
-    dropped = DroppedAtEnd(id);
+    last = id;
   }
-  bytes.resize(bytes.size() - dropped);
+  bytes.resize(bytes.size() - DroppedAtEnd(last));
   return IsValidUtf8(bytes) ? bytes : ReplaceInvalidUtf8(bytes);
 }
 
