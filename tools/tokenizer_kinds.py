@@ -58,7 +58,7 @@ PATTERNS = {
     "llama3": ENDINGS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + TAIL,
     # What published patterns use little: escapes, boundaries, line anchors, bracket classes, scripts.
     "syntax": r"^#+|\bthe\b|\B'\B|[[:upper:]]{2,}|[[:punct:]&&[^_]]{2}|\h{4}|\p{Greek}+|\p{^L}\P{L}(?=\d)|[\w-]+$"
-    r"|(?m:a.b)|[^\W\d]{3}|(?<=x)y|\p{Letter}|[[:alpha:][0-9]]{1,2}|[^[:space:]]",
+    r"|(?m:a.b)|[^\W\d]{3}|(?<=x)y|\p{Letter}|[[:xdigit:][0-9x]]{1,2}|[^[:space:]]",
 }
 
 
