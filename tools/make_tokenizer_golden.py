@@ -474,7 +474,7 @@ def make_kinds():
     folder = DATA / "kinds"
     folder.mkdir(parents=True, exist_ok=True)
     specials = ["<|begin|>", "<|end|>", "<s>", "</s>", "[CLS]", "[MASK]", "<mask>", "[gMASK]<sop>", "<extra>", "[END]"]
-    strings = ODD + odd_strings(60, 3, specials)
+    strings = ODD + odd_strings(60, 3, specials) + ["\u00bc\u00bd \u00bc", "xe\u0302\u0301y"]
     dump(folder / "strings.json", strings)
     for name, tokenizer in tokenizer_kinds.small_kinds().items():
         (folder / f"{name}.tokenizer.json").write_text(tokenizer.to_str(pretty=False) + "\n")

@@ -192,6 +192,8 @@ RULES = [
     ("\u00bd", "1/2"), ("\u00b2", "2"), ("e\u0301", "\u00e9"), ("o\u0308", "\u00f6"), ("\u3000", " "),
     ("\u00a0", " "), ("\t", " "), ("\n", " "), ("\r", " "), ("\u2026", "..."), ("\u30ab\u3099", "\u30ac"),
     ("\u1100\u1161", "\uac00"), ("\u200b", ""), ("\u00ad", ""), ("\u2116", "No"), ("\u00df", "ss"), ("ab\u0301", "x"),
+    # A text that begins another: sentencepiece takes the longest, tokenizers the shortest of a cluster.
+    ("\u00bc", "1/4"), ("\u00bc\u00bd", "3/4"), ("e\u0302", "E"), ("e\u0302\u0301", "F"),
 ]  # fmt: skip
 
 

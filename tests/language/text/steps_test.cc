@@ -1,5 +1,7 @@
 // The steps of a tokeniser on their own: regexes, splits, normalizers, decoders. The goldens cover what they do
 // together.
+#include <cmath>
+
 #include "language/text/decoder.h"
 #include "language/text/normalizer.h"
 #include "language/text/pretokenizer.h"
@@ -153,6 +155,22 @@ TEST(Decoder, WhatCannotBeStreamedIsRefused) {
   EXPECT_TRUE(TokenDecoder::Compile({fallback, fuse, {.kind = Kind::kStrip, .content = " ", .start = 1}}).ok());
   EXPECT_FALSE(TokenDecoder::Compile({fuse, {.kind = Kind::kStrip, .content = " ", .stop = 1}}).ok());
   EXPECT_FALSE(TokenDecoder::Compile({fallback, {.kind = Kind::kStrip, .content = " ", .start = 1}}).ok());
+}
+
+TEST(Unigram, AnUnknownCharacterMayStandWhereALongerTokenBegins) {
+  TokenizerSpec spec;
+  spec.model = TokenizerSpec::Model::kUnigram;
+  spec.tokens = {"<unk>", "ab", "bcd"};
+  spec.scores = {0, -1, -1};
+  spec.unk_id = 0;
+  const auto tokenizer = MustMake(spec);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->Encode("abcd", false, false), (std::vector<TokenId>{0, 2})) << "one unknown token, not two";
+  EXPECT_EQ(tokenizer->Encode("abx", false, false), (std::vector<TokenId>{1, 0}));
+  spec.scores[1] = std::nan("");
+  EXPECT_EQ(MakeTokenizer(spec).status().code(), StatusCode::kDataLoss);
+  spec.scores.pop_back();
+  EXPECT_EQ(MakeTokenizer(spec).status().code(), StatusCode::kDataLoss);
 }
 
 TEST(ByteTrie, FindsTextsAndKeepsTheLastOfEqualOnes) {
