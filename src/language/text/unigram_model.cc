@@ -33,13 +33,15 @@ class UnigramModel final : public TextModel {
   bool IsPiece(size_t id) const;
   double ScoreOf(TokenId id, size_t size) const;
   void Consider(const Best& from, size_t begin, TokenId id, double score, Best* to) const;
+  void KeepPrecision(size_t begin, std::vector<Best>* best) const;
   void PutUnknown(std::string_view text, std::vector<TokenId>* ids) const;
 
   const TokenizerSpec& spec_;
   const TokenIndex& index_;
   ByteTrie pieces_;
   std::vector<TokenId> fallback_;  // empty: no byte fallback
-  double unknown_score_ = 0, max_score_ = 0;
+  double unknown_score_ = 0;
+  size_t longest_piece_ = 4;  // bytes; one unknown character at least
 };
 
 // sentencepiece finds only these in text; tokenizers finds every token of the model.
@@ -56,7 +58,6 @@ Status UnigramModel::Index() {
                     std::to_string(spec_.scores.size()) + " scores");
   }
   double least = std::numeric_limits<double>::infinity();
-  max_score_ = -least;
   std::vector<std::pair<std::string_view, int32_t>> pieces;
   for (size_t i = 0; i < tokens; ++i) {
     if (std::isnan(spec_.scores[i])) {
@@ -64,9 +65,9 @@ Status UnigramModel::Index() {
     }
     if (!IsPiece(i)) continue;
     pieces.emplace_back(spec_.tokens[i], static_cast<int32_t>(i));
+    longest_piece_ = std::max(longest_piece_, spec_.tokens[i].size());
     if (spec_.sentencepiece_scores && spec_.kinds[i] != TokenKind::kNormal) continue;
     least = std::min(least, spec_.scores[i]);
-    max_score_ = std::max(max_score_, spec_.scores[i]);
   }
   pieces_ = ByteTrie(std::move(pieces));
   unknown_score_ = least - kUnknownPenalty;
@@ -79,13 +80,24 @@ double UnigramModel::ScoreOf(TokenId id, size_t size) const {
   const auto at = static_cast<size_t>(id);
   const bool preferred = spec_.sentencepiece_scores && spec_.kinds[at] == TokenKind::kUserDefined;
   if (!preferred) return spec_.scores[at];
-  return static_cast<float>(static_cast<double>(static_cast<float>(size) * static_cast<float>(max_score_)) - 0.1);
+  return static_cast<float>(0.1 * static_cast<double>(size - 1));
 }
 
 void UnigramModel::Consider(const Best& from, size_t begin, TokenId id, double score, Best* to) const {
   double sum = score + from.score;
   if (spec_.sentencepiece_scores) sum = static_cast<float>(sum);
   if (to->begin < 0 || sum > to->score) *to = {sum, static_cast<int32_t>(begin), id};
+}
+
+// As sentencepiece does where sums become large: those from `begin` on count from there.
+void UnigramModel::KeepPrecision(size_t begin, std::vector<Best>* best) const {
+  constexpr double kLargest = 100'000;
+  const double sum = (*best)[begin].score;
+  if (!spec_.sentencepiece_scores || std::abs(sum) <= kLargest) return;
+  const size_t reached = std::min(best->size(), begin + longest_piece_ + 1);
+  for (size_t i = begin; i < reached; ++i) {
+    if ((*best)[i].begin >= 0) (*best)[i].score = static_cast<float>((*best)[i].score - sum);
+  }
 }
 
 void UnigramModel::PutUnknown(std::string_view text, std::vector<TokenId>* ids) const {
@@ -107,6 +119,7 @@ void UnigramModel::Encode(std::string_view piece, StopToken stop, std::vector<To
   for (size_t begin = 0, size = 0; begin < piece.size(); begin += size) {
     if (++characters % kCharactersBetweenLooks == 0 && stop.stopped()) return;
     size = DecodeUtf8(piece.substr(begin)).size;
+    KeepPrecision(begin, &best);
     bool single = false;  // a token is this character alone
     int32_t node = ByteTrie::kRoot;
     for (size_t end = begin + 1; end <= piece.size(); ++end) {
