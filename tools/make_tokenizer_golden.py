@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes the tokeniser test data in tests/language/text/data with the reference implementations.
 
-  tools/make_tokenizer_golden.py                      small tokenisers of every kind, with their output on odd strings
+  tools/make_tokenizer_golden.py                      small tokenisers of the first families, with their output
+  tools/make_tokenizer_golden.py --kinds              the kinds of tokenizer_kinds.py, with their output on odd strings
   tools/make_tokenizer_golden.py --gguf MODEL.gguf    ids of the same strings for the default model's vocabulary
-  tools/make_tokenizer_golden.py --fields MODEL.gguf OUT.json   the tokeniser's metadata as JSON, for tokenize_lines
+  tools/make_tokenizer_golden.py --fields MODEL.gguf OUT.json   its tokeniser's metadata as JSON, for tokenize_lines
 
-Needs the packages tokenizers, sentencepiece and gguf. The output is committed; only changing the strings or adding a
-kind of tokeniser needs this script. Same packages, same output.
+Needs the packages tokenizers, sentencepiece, tiktoken and gguf. The output is committed; only changing the strings or
+adding a kind of tokeniser needs this script. Same packages, same output.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import unicodedata
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data"
+DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "language" / "text" / "data"
 
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -439,6 +440,60 @@ def make_small():
     )
 
 
+def golden(tokenizer, strings):
+    """The reference's ids of the strings, and what is not obvious from them, by the string's index."""
+    normalized = {i for i, token in tokenizer.get_added_tokens_decoder().items() if token.normalized}
+    tokenizer.encode_special_tokens = False
+    ids = [tokenizer.encode(text).ids for text in strings]
+    tokenizer.encode_special_tokens = True
+    plain = [tokenizer.encode(text, add_special_tokens=False).ids for text in strings]
+    tokenizer.encode_special_tokens = False
+    out = {"ids": ids, "plain": {i: p for i, p in enumerate(plain) if p != ids[i]}, "text": {}, "skip": {}}
+    for i, text in enumerate(strings):
+        if normalized & set(ids[i]):
+            out["text"][i] = out["skip"][i] = None  # depends on the reference's version
+            continue
+        whole = tokenizer.decode(ids[i], skip_special_tokens=False)
+        skip = tokenizer.decode(ids[i], skip_special_tokens=True)
+        if whole != text:
+            out["text"][i] = whole
+        if skip != whole:
+            out["skip"][i] = skip
+    return out
+
+
+def dump(path, value):
+    path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
+    print(path, path.stat().st_size)
+
+
+def make_kinds():
+    import tiktoken
+    import tokenizer_kinds
+
+    folder = DATA / "kinds"
+    folder.mkdir(parents=True, exist_ok=True)
+    specials = ["<|begin|>", "<|end|>", "<s>", "</s>", "[CLS]", "[MASK]", "<mask>", "[gMASK]<sop>", "<extra>", "[END]"]
+    strings = ODD + odd_strings(60, 3, specials) + ["\u00bc\u00bd \u00bc", "xe\u0302\u0301y"]
+    dump(folder / "strings.json", strings)
+    for name, tokenizer in tokenizer_kinds.small_kinds().items():
+        (folder / f"{name}.tokenizer.json").write_text(tokenizer.to_str(pretty=False) + "\n")
+        dump(folder / f"{name}.golden.json", golden(tokenizer, strings))
+    file, ranks = tokenizer_kinds.tekken_file()
+    (folder / "tekken.json").write_text(file + "\n")
+    encoding = tiktoken.Encoding(
+        "tekken", pat_str=tokenizer_kinds.PATTERNS["tekken"], mergeable_ranks=ranks, special_tokens={}
+    )
+    dump(folder / "tekken_file.golden.json", {"ids": [[10 + i for i in encoding.encode(text)] for text in strings]})
+    model, processor = tokenizer_kinds.unigram_model()
+    (folder / "unigram.tokenizer.model").write_bytes(model)
+    ids = [processor.encode(text) for text in strings]
+    # Where a text begins with spaces, sentencepiece strips one from each piece.
+    plain = lambda line: not line or processor.id_to_piece(line[0]) != tokenizer_kinds.SPACE
+    texts = [processor.decode(line) if plain(line) else None for line in ids]
+    dump(folder / "unigram_model.golden.json", {"ids": ids, "text": texts})
+
+
 def gguf_fields(path):
     from gguf import GGUFReader
 
@@ -512,12 +567,15 @@ def make_default(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gguf", metavar="MODEL.gguf")
+    parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--fields", nargs=2, metavar=("MODEL.gguf", "OUT.json"))
     args = parser.parse_args()
     if args.fields:
         pathlib.Path(args.fields[1]).write_text(json.dumps(gguf_fields(args.fields[0])))
     elif args.gguf:
         make_default(args.gguf)
+    elif args.kinds:
+        make_kinds()
     else:
         make_small()
 

@@ -81,7 +81,7 @@ Status FindModel(Setup* s, Clock& clock) {
   TurnEnds ends = FindTurnEnds(s->description, s->text);
   s->description.config.stop_ids = ends.ids();
   s->warnings = s->description.config.warnings;
-  s->warnings.insert(s->warnings.end(), ends.warnings.begin(), ends.warnings.end());
+  for (auto* w : {&s->text.warnings, &ends.warnings}) s->warnings.insert(s->warnings.end(), w->begin(), w->end());
   if (s->backend == nullptr) {
     TACTUS_ASSIGN_OR_RETURN(s->backend, compute::MakeBackend(s->options, s->description, clock));
   }

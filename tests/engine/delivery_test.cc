@@ -42,7 +42,10 @@ class ByteTokenizer final : public language::Tokenizer {
   TokenId bos_id() const override { return -1; }
   TokenId eos_id() const override { return kEndToken; }
   TokenId FindToken(std::string_view) const override { return -1; }
-  bool strips_leading_space() const override { return strips_leading_space_; }
+  std::string FirstTokenBytes(TokenId id) const override {
+    const std::string_view bytes = TokenBytes(id);
+    return std::string(bytes.substr(strips_leading_space_ && bytes.starts_with(' ')));
+  }
 
  private:
   std::vector<std::string> bytes_;

@@ -104,7 +104,8 @@ TEST_F(OutputRulesTest, SpecialTokensAreNoText) {
 // SentencePiece puts a space before a text, but forced text continues in the middle of one.
 TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
   language::TokenizerSpec spec;
-  spec.algorithm = language::TokenizerSpec::Algorithm::kSentencePieceBpe;
+  spec.model = language::TokenizerSpec::Model::kSentencePieceBpe;
+  language::AddSentencePieceSteps("", false, true, &spec);
   const auto add = [&](std::string token, language::TokenKind kind, float score) {
     spec.tokens.push_back(std::move(token));
     spec.kinds.push_back(kind);
@@ -120,7 +121,6 @@ TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
   const std::vector<std::string> words = {"\u2581ab", "ab", "\u2581", "a", "b"};
   for (size_t i = 0; i < words.size(); ++i) add(words[i], language::TokenKind::kNormal, -static_cast<float>(i));
   spec.unk_id = 0;
-  spec.add_prefix_space = true;
   auto tokenizer = language::MakeTokenizer(std::move(spec));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   ASSERT_EQ((*tokenizer)->Encode("ab", false, false), std::vector<TokenId>{first});

@@ -65,6 +65,16 @@ TEST(TurnEnds, TheMarkerThatTheTemplateWritesAfterAnAnswerIsAnEnd) {
   EXPECT_NE(ends.warnings[0].find("29 '<|im_end|>'"), std::string::npos) << ends.warnings[0];
 }
 
+// Ends of families whose files and templates often leave one of them out.
+TEST(TurnEnds, KnownMarkersOfFamiliesAreEnds) {
+  for (const char* marker : {"[|endofturn|]", "<|end_of_sentence|>", "<seed:eos>", "[e~[", "<|observation|>",
+                             "<|tool_response>", "<end_of_turn>", "<turn|>"}) {
+    const TurnEnds ends = EndsOf(Gguf("", -1, {marker}));
+    EXPECT_EQ(ends.ids(), std::vector<TokenId>{27}) << marker;
+    EXPECT_EQ(SourceOf(ends, 27), "well-known control token");
+  }
+}
+
 // Markers of any name, also where the file's token type is user-defined.
 TEST(TurnEnds, MarkersOfAnyNameEndAnAnswer) {
   for (const int32_t type : {3, 4}) {

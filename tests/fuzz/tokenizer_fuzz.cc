@@ -1,7 +1,7 @@
 // Tokenisers from hostile files, on hostile text. The first byte chooses the file's format; the rest is the file, then
 // after two zero bytes the text. An accepted tokeniser must encode without a fault, return only ids of its vocabulary,
-// and stream the same text as it decodes. Seeds: tokenizer.json of tests/language/text/data, each after a 'j', and
-// tokenizer.model after an 's'.
+// and stream the same text as it decodes. Seeds: the files tokenizer.json below tests/language/text/data, each after a
+// 'j', tokenizer.model after an 's', and tekken.json after a 't'.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -18,8 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t split = data[0] == 's' ? std::string_view::npos : input.find(std::string_view("\0\0", 2));
   const std::string_view file = input.substr(0, split);
   const std::string_view text = split == std::string_view::npos ? input.substr(0, 200) : input.substr(split + 2);
-  Result<language::TokenizerSpec> spec =
-      data[0] == 's' ? language::ParseSentencePieceModel(file) : language::ParseTokenizerJson(file);
+  Result<language::TokenizerSpec> spec = data[0] == 's'   ? language::ParseSentencePieceModel(file)
+                                         : data[0] == 't' ? language::ParseTekkenJson(file)
+                                                          : language::ParseTokenizerJson(file);
   if (!spec.ok()) return 0;
   // Skips large vocabularies, which a large legal id creates: they take too much time.
   if (spec->tokens.size() > 20'000) return 0;

@@ -311,9 +311,17 @@ Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescript
   t.unk = id("tokenizer.ggml.unknown_token_id");
   t.eot = id("tokenizer.ggml.eot_token_id");
   t.eom = id("tokenizer.ggml.eom_token_id");
+  t.sep = id("tokenizer.ggml.seperator_token_id");  // as GGUF spells it
   t.has_add_bos = fields.Has("tokenizer.ggml.add_bos_token");
   t.add_bos = fields.Bool("tokenizer.ggml.add_bos_token").value_or(false);
+  t.has_add_eos = fields.Has("tokenizer.ggml.add_eos_token");
   t.add_eos = fields.Bool("tokenizer.ggml.add_eos_token").value_or(false);
+  t.remove_extra_whitespaces = fields.Bool("tokenizer.ggml.remove_extra_whitespaces").value_or(false);
+  t.lowercase = fields.Bool("tokenizer.ggml.normalizer.lowercase");
+  t.strip_accents = fields.Bool("tokenizer.ggml.normalizer.strip_accents");
+  for (const double byte : fields.Numbers("tokenizer.ggml.precompiled_charsmap")) {
+    t.precompiled_charsmap.push_back(static_cast<char>(static_cast<int>(byte)));
+  }
   t.add_space_prefix = fields.Bool("tokenizer.ggml.add_space_prefix").value_or(true);
   TACTUS_RETURN_IF_ERROR(fields.status());
 

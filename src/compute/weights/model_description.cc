@@ -133,6 +133,9 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
   }
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.json", kMaxTokenizerBytes, &d.tokenizer_json));
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.model", kMaxTokenizerBytes, &d.tokenizer_model));
+  if (d.tokenizer_json.empty() && d.tokenizer_model.empty()) {
+    TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tekken.json", kMaxTokenizerBytes, &d.tekken_json));
+  }
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer_config.json", kMaxConfigBytes, &d.tokenizer_config_json));
   TACTUS_RETURN_IF_ERROR(ReadChatTemplates(folder, &d));
 

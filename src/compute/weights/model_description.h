@@ -29,6 +29,7 @@ struct ModelDescription {
   std::string tokenizer_json;          // contents; HF only
   std::string tokenizer_config_json;   // contents; HF only
   std::string tokenizer_model;         // contents of a SentencePiece tokenizer.model; HF only
+  std::string tekken_json;             // contents of Mistral's tekken.json, where the two above are absent; HF only
   GgufTokenizerFields gguf_tokenizer;  // GGUF only
 };
 

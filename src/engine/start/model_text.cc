@@ -24,6 +24,7 @@ language::TokenizerSpec ByteSpec(const compute::ModelConfig& config) {
     spec.tokens.push_back(fmt::format("<unused{}>", id));
   }
   spec.kinds.assign(spec.tokens.size(), language::TokenKind::kNormal);
+  language::AddByteLevel(&spec);
   auto special = [&](TokenId id, const char* name) {
     if (id < 256 || id >= config.vocab_size || !spec.tokens[static_cast<size_t>(id)].starts_with("<unused"))
       return TokenId{-1};
@@ -47,12 +48,14 @@ Result<language::TokenizerSpec> SpecOf(const compute::ModelDescription& d, const
       TACTUS_RETURN_IF_ERROR(language::ApplyTokenizerConfig(d.tokenizer_config_json, &spec));
     return spec;
   }
+  if (!d.tekken_json.empty()) return language::ParseTekkenJson(d.tekken_json);
   if (options.allow_byte_tokenizer) return ByteSpec(d.config);
   if (d.source == compute::ModelDescription::Source::kGguf) {
     return NotFound(fmt::format(
         "{}: metadata 'tokenizer.ggml.model' is missing: the file has no tokeniser; convert the model again", d.path));
   }
-  return NotFound(fmt::format("{} has no tokeniser; put tokenizer.json or tokenizer.model beside config.json", d.path));
+  return NotFound(fmt::format(
+      "{} has no tokeniser; put tokenizer.json, tokenizer.model or tekken.json beside config.json", d.path));
 }
 
 Result<std::string> ReadTemplate(const std::string& path) {
@@ -81,6 +84,7 @@ Result<ModelText> LoadModelText(const compute::ModelDescription& description, co
   ModelText text;
   TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, SpecOf(description, options));
   TACTUS_RETURN_IF_ERROR(language::CheckTokenizerFits(spec, description.config.vocab_size));
+  text.warnings = std::move(spec.warnings);
   TACTUS_ASSIGN_OR_RETURN(text.tokenizer, language::MakeTokenizer(std::move(spec)));
   if (text.tokenizer->bos_id() >= 0) text.bos_token = text.tokenizer->TokenText(text.tokenizer->bos_id());
   if (text.tokenizer->eos_id() >= 0) text.eos_token = text.tokenizer->TokenText(text.tokenizer->eos_id());

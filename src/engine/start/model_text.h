@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "compute/weights/model_description.h"
 #include "language/text/chat_template.h"
@@ -15,8 +16,9 @@ struct ModelText {
   std::unique_ptr<language::Tokenizer> tokenizer;
   std::unique_ptr<language::ChatTemplate> chat_template;  // null: the model has none
   std::string template_source;
-  std::string tool_use_source;       // the template for chats with tools, if it is a separate one
-  std::string bos_token, eos_token;  // as text, for templates; empty: none
+  std::string tool_use_source;        // the template for chats with tools, if it is a separate one
+  std::string bos_token, eos_token;   // as text, for templates; empty: none
+  std::vector<std::string> warnings;  // what had to be guessed about the tokeniser
 };
 
 struct ModelTextOptions {

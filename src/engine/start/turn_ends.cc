@@ -34,6 +34,12 @@ constexpr std::string_view kKnownEnds[] = {
     "<eos>",
     "<EOT>",
     "<|eos|>",
+    "[|endofturn|]",
+    "<|end_of_sentence|>",
+    "<seed:eos>",
+    "[e~[",
+    "<|observation|>",
+    "<|tool_response>",
     "<\xEF\xBD\x9C"
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
 };

@@ -6,37 +6,23 @@
 
 namespace tactus::language {
 
-void AddedTokenMatcher::Add(std::string_view pattern, const TokenizerSpec::Added& token) {
-  if (pattern.empty()) return;
-  const auto new_node = [this] {
-    token_of_node_.push_back(-1);
-    return static_cast<int32_t>(token_of_node_.size() - 1);
-  };
-  int32_t node = -1;
-  for (const char c : pattern) {
-    const auto byte = static_cast<unsigned char>(c);
-    int32_t* next =
-        node < 0 ? &root_[byte] : &edges_.try_emplace(static_cast<uint64_t>(node) << 8 | byte, -1).first->second;
-    if (*next < 0) *next = new_node();
-    node = *next;
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<std::pair<std::string, TokenizerSpec::Added>>& tokens) {
+  std::vector<std::pair<std::string_view, int32_t>> patterns;
+  // Among tokens with equal patterns the first one counts, and in a trie the last one.
+  for (auto token = tokens.rbegin(); token != tokens.rend(); ++token) {
+    const TokenizerSpec::Added& added = token->second;
+    patterns.emplace_back(token->first, static_cast<int32_t>(tokens_.size()));
+    tokens_.push_back({added.id, added.special, added.lstrip, added.rstrip, added.single_word});
   }
-  // Among tokens with equal text the first stays.
-  int32_t& slot = token_of_node_[static_cast<size_t>(node)];
-  if (slot >= 0) return;
-  slot = static_cast<int32_t>(tokens_.size());
-  tokens_.push_back({token.id, token.special, token.lstrip, token.rstrip, token.single_word});
+  patterns_ = ByteTrie(std::move(patterns));
 }
 
 int32_t AddedTokenMatcher::MatchAt(std::string_view text, size_t at, size_t* size) const {
-  int32_t node = root_[static_cast<unsigned char>(text[at])];
-  int32_t found = -1;
-  for (size_t i = at; node >= 0;) {
-    ++i;
-    if (token_of_node_[static_cast<size_t>(node)] >= 0)
-      found = token_of_node_[static_cast<size_t>(node)], *size = i - at;
-    if (i == text.size()) break;
-    const auto edge = edges_.find(static_cast<uint64_t>(node) << 8 | static_cast<unsigned char>(text[i]));
-    node = edge == edges_.end() ? -1 : edge->second;
+  int32_t node = ByteTrie::kRoot, found = -1;
+  for (size_t i = at; i < text.size(); ++i) {
+    node = patterns_.Next(node, text[i]);
+    if (node == ByteTrie::kNone) break;
+    if (patterns_.Value(node) >= 0) found = patterns_.Value(node), *size = i + 1 - at;
   }
   return found;
 }
@@ -49,7 +35,8 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
     fragments.push_back({text.substr(begin, end - begin), begin, id});
   };
   for (size_t at = 0, size = 0; !tokens_.empty() && at < text.size();) {
-    const int32_t found = MatchAt(text, at, &size);
+    const bool begins = patterns_.Next(ByteTrie::kRoot, text[at]) != ByteTrie::kNone;
+    const int32_t found = begins ? MatchAt(text, at, &size) : -1;
     if (found < 0) {
       ++at;
       continue;

@@ -1,23 +1,23 @@
 // Finds added tokens in text like Hugging Face's tokenizers: the leftmost of the longest matches, then the matched
-// token's rules (single_word, lstrip, rstrip). Immutable once filled: any thread.
+// token's rules (single_word, lstrip, rstrip). Immutable once made: any thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "language/text/byte_trie.h"
 #include "language/text/tokenizer.h"
 
 namespace tactus::language {
 
 class AddedTokenMatcher {
  public:
-  AddedTokenMatcher() { root_.fill(-1); }
-  // `pattern`: the content, normalized for tokens with `normalized`. Empty patterns never match.
-  void Add(std::string_view pattern, const TokenizerSpec::Added& token);
-  bool empty() const { return tokens_.empty(); }
+  AddedTokenMatcher() = default;
+  // Each token with its pattern: its content, normalized for tokens with `normalized`. Empty patterns never match.
+  explicit AddedTokenMatcher(const std::vector<std::pair<std::string, TokenizerSpec::Added>>& tokens);
 
   struct Fragment {
     std::string_view text;
@@ -26,18 +26,16 @@ class AddedTokenMatcher {
   };
   // `text` is valid UTF-8. With with_special false a special token's text stays text.
   std::vector<Fragment> Split(std::string_view text, bool with_special) const;
-  // The longest pattern that starts at `at`: its index in the order of Add and its size in bytes; -1: none.
-  int32_t MatchAt(std::string_view text, size_t at, size_t* size) const;
 
  private:
   struct Rule {
     TokenId id;
     bool special, lstrip, rstrip, single_word;
   };
+  // The longest pattern that starts at `at`: its place in tokens_ and its size in bytes; -1: none.
+  int32_t MatchAt(std::string_view text, size_t at, size_t* size) const;
   std::vector<Rule> tokens_;
-  std::array<int32_t, 256> root_;                // first byte -> node, so that ordinary text costs one look-up
-  std::unordered_map<uint64_t, int32_t> edges_;  // node << 8 | byte -> node
-  std::vector<int32_t> token_of_node_;
+  ByteTrie patterns_;
 };
 
 }  // namespace tactus::language

@@ -9,11 +9,17 @@ Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool skip_special, bool at_
 
 std::string Detokenizer::Append(TokenId id) {
   if (skip_special_ && tokenizer_->IsSpecial(id)) return {};
-  std::string_view bytes = tokenizer_->TokenBytes(id);
-  if (bytes.empty()) return {};
-  if (at_start_ && tokenizer_->strips_leading_space() && bytes[0] == ' ') bytes.remove_prefix(1);
+  if (tokenizer_->TokenText(id).empty()) return {};
+  pending_ += held_;
+  if (at_start_) {
+    pending_ += tokenizer_->FirstTokenBytes(id);
+  } else {
+    pending_ += tokenizer_->TokenBytes(id);
+  }
   at_start_ = false;
-  pending_ += bytes;
+  const size_t held = tokenizer_->DroppedAtEnd(id);
+  held_ = pending_.substr(pending_.size() - held);
+  pending_.resize(pending_.size() - held);
   const size_t whole = CompleteUtf8Prefix(pending_);
   std::string text = ReplaceInvalidUtf8(std::string_view(pending_).substr(0, whole));
   pending_.erase(0, whole);
@@ -23,6 +29,7 @@ std::string Detokenizer::Append(TokenId id) {
 std::string Detokenizer::Flush() {
   std::string text = ReplaceInvalidUtf8(pending_);
   pending_.clear();
+  held_.clear();
   return text;
 }
 

@@ -6,48 +6,10 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "language/text/pretokenizer.h"
+#include "language/text/gguf_pre_tokenizers.h"
 
 namespace tactus::language {
 namespace {
-
-// Models whose pre-tokeniser is one of the regexes here. Where the reference runs `Digits` or `Split` before the GPT-2
-// regex, these do too.
-enum class Flavor { kGpt2, kDigitsThenGpt2, kLlama3, kQwen2, kFalcon };
-struct Known {
-  const char* name;
-  Flavor flavor;
-  bool ignore_merges = false, nfc = false, add_bos = false;
-};
-constexpr Known kKnown[] = {
-    {"gpt-2", Flavor::kGpt2},
-    {"phi-2", Flavor::kGpt2},
-    {"mpt", Flavor::kGpt2, false, true},
-    {"olmo", Flavor::kGpt2, false, true},
-    {"exaone4", Flavor::kGpt2},
-    {"smollm", Flavor::kDigitsThenGpt2},
-    {"starcoder", Flavor::kDigitsThenGpt2},
-    {"refact", Flavor::kDigitsThenGpt2},
-    {"codeshell", Flavor::kDigitsThenGpt2},
-    {"command-r", Flavor::kDigitsThenGpt2, false, true},
-    {"falcon", Flavor::kFalcon},
-    {"llama-bpe", Flavor::kLlama3, true, false, true},
-    {"llama3", Flavor::kLlama3, true, false, true},
-    {"llama-v3", Flavor::kLlama3, true, false, true},
-    {"falcon3", Flavor::kLlama3, true, false, true},
-    {"pixtral", Flavor::kLlama3, true, false, true},
-    {"smaug-bpe", Flavor::kLlama3},
-    {"dbrx", Flavor::kLlama3},
-    {"qwen2", Flavor::kQwen2, false, true},
-    {"deepseek-r1-qwen", Flavor::kQwen2, false, true},
-    {"stablelm2", Flavor::kQwen2},
-    {"megrez", Flavor::kQwen2},
-};
-
-const Known* FindKnown(std::string_view name) {
-  const auto found = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& k) { return name == k.name; });
-  return found == std::end(kKnown) ? nullptr : found;
-}
 
 Result<std::vector<TokenKind>> KindsOf(const std::vector<int32_t>& types) {
   constexpr std::array<TokenKind, 7> kKinds = {TokenKind::kNormal,  TokenKind::kNormal,      TokenKind::kUnknown,
@@ -75,7 +37,6 @@ Status CheckTables(const GgufTokenizerFields& fields) {
   if (fields.tokens.empty()) return missing("tokens", "the tokeniser has no vocabulary");
   const bool has_markers = fields.bos >= 0 || fields.eos >= 0;
   if (fields.types.empty() && has_markers) return missing("token_type", "control tokens would be split as text");
-  if (fields.model == "gpt2" && fields.pre.empty()) return missing("pre", "it defines how text is split into words");
   return {};
 }
 
@@ -116,37 +77,80 @@ Status CheckId(const char* what, int64_t id, size_t tokens) {
                   std::to_string(tokens) + " tokens");
 }
 
-}  // namespace
+Status ReadGgufByteLevel(const GgufTokenizerFields& fields, TokenizerSpec* spec) {
+  std::string pre = fields.pre;
+  if (pre.empty() || pre == "default") {
+    pre = GuessPreTokenizer(*spec);
+    spec->warnings.push_back("the file has no tokenizer.ggml.pre, which defines how text is split into words: \"" +
+                             pre + "\" fits its vocabulary; convert the model again if answers are poor");
+  }
+  TACTUS_RETURN_IF_ERROR(ApplyPreTokenizerName(pre, spec));
+  TACTUS_RETURN_IF_ERROR(CheckMerges(spec->tokens, spec->kinds, fields.merges.size()));
+  return ReadMerges(fields.merges, spec);
+}
 
-Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec) {
-  const Known* known = FindKnown(name);
-  if (known == nullptr) {
-    std::string names;
-    for (const Known& k : kKnown) names += (names.empty() ? "" : ", ") + std::string(k.name);
-    return Unimplemented("pre-tokenizer \"" + std::string(name) + "\" is not known; known are: " + names);
+// Gemma 4: merges over characters, with U+2581 for a space and bytes for what the vocabulary lacks.
+Status ReadGemma4(const GgufTokenizerFields& fields, TokenizerSpec* spec) {
+  spec->normalizers = {
+      {.kind = NormalizerStep::Kind::kReplace, .pattern = {" "}, .content = std::string(kSpaceSymbol)}};
+  spec->decoders = {{.kind = DecoderStep::Kind::kReplace, .pattern = {std::string(kSpaceSymbol)}, .content = " "},
+                    {.kind = DecoderStep::Kind::kByteFallback},
+                    {.kind = DecoderStep::Kind::kFuse}};
+  spec->byte_fallback = spec->fuse_unknown = true;
+  TACTUS_RETURN_IF_ERROR(CheckMerges(spec->tokens, spec->kinds, fields.merges.size()));
+  return ReadMerges(fields.merges, spec);
+}
+
+Status ReadGgufSentencePiece(GgufTokenizerFields* fields, TokenizerSpec* spec) {
+  const size_t n = spec->tokens.size();
+  if (fields->scores.size() != n) {
+    return DataLoss("GGUF tokenizer.ggml.scores has " + std::to_string(fields->scores.size()) + " entries for " +
+                    std::to_string(n) + " tokens; a SentencePiece tokeniser needs one for each");
   }
-  spec->ignore_merges = known->ignore_merges;
-  spec->nfc_normalize = known->nfc;
-  spec->add_bos = known->add_bos;
-  spec->digits_one_by_one = known->flavor == Flavor::kDigitsThenGpt2;
-  spec->split_behaviors.clear();
-  switch (known->flavor) {
-    case Flavor::kGpt2:
-    case Flavor::kDigitsThenGpt2:
-      spec->split_patterns = {kGpt2Pattern};
-      break;
-    case Flavor::kLlama3:
-      spec->split_patterns = {kLlama3Pattern};
-      break;
-    case Flavor::kQwen2:
-      spec->split_patterns = {kQwen2Pattern};
-      break;
-    case Flavor::kFalcon:
-      spec->split_patterns = {kPunctuationPattern, kGpt2Pattern, "[0-9][0-9][0-9]"};
-      break;
-  }
+  spec->scores.assign(fields->scores.begin(), fields->scores.end());
+  const bool unigram = fields->model == "t5";
+  spec->model = unigram ? TokenizerSpec::Model::kUnigram : TokenizerSpec::Model::kSentencePieceBpe;
+  if (spec->unk_id < 0) spec->unk_id = static_cast<TokenId>(std::min<size_t>(unigram ? 2 : 0, n - 1));
+  AddSentencePieceSteps(unigram ? std::move(fields->precompiled_charsmap) : std::string(),
+                        unigram && fields->remove_extra_whitespaces, fields->add_space_prefix, spec);
+  spec->byte_fallback = std::find(spec->kinds.begin(), spec->kinds.end(), TokenKind::kByte) != spec->kinds.end();
   return {};
 }
+
+// GGUF marks the tokens that begin a word with U+2581, and BERT's own files those that continue one with "##".
+void ReadGgufWordPiece(const GgufTokenizerFields& fields, TokenizerSpec* spec) {
+  spec->model = TokenizerSpec::Model::kWordPiece;
+  spec->continuing_prefix = "##";
+  bool cased = false;
+  for (size_t i = 0; i < spec->tokens.size(); ++i) {
+    std::string& text = spec->tokens[i];
+    if (spec->kinds[i] != TokenKind::kNormal || text.empty()) continue;
+    text = text.starts_with(kSpaceSymbol) ? text.substr(kSpaceSymbol.size()) : "##" + text;
+    const bool word = text[0] != '[';  // [unused1] and the like
+    cased |= word && std::any_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  }
+  NormalizerStep step{.kind = NormalizerStep::Kind::kBert};
+  step.lower = fields.lowercase.value_or(!cased);
+  step.strip_accents = fields.strip_accents.value_or(step.lower);
+  spec->normalizers = {step};
+  spec->pre_tokenizers = {{.kind = PreTokenizerStep::Kind::kWhiteSpace, .behavior = SplitBehavior::kRemoved},
+                          {.kind = PreTokenizerStep::Kind::kPunctuation}};
+  spec->decoders = {{.kind = DecoderStep::Kind::kWordPiece, .content = "##"}};
+}
+
+// The tokens around a text: what the file says, else what is usual for the model.
+void SetEnds(const GgufTokenizerFields& fields, TokenizerSpec* spec) {
+  const bool bert = fields.model == "bert", gemma4 = fields.model == "gemma4";
+  bool add_bos = bert || gemma4 || fields.model == "llama" || !spec->prefix.empty();
+  if (fields.has_add_bos && !gemma4) add_bos = fields.add_bos;  // Gemma 4's files deny it, and its answers need it
+  const bool add_eos = fields.has_add_eos ? fields.add_eos : fields.model == "t5";
+  spec->prefix.clear();
+  if (add_bos && spec->bos_id >= 0) spec->prefix = {spec->bos_id};
+  if (add_eos && spec->eos_id >= 0) spec->suffix = {spec->eos_id};
+  if (bert && fields.sep >= 0) spec->suffix = {static_cast<TokenId>(fields.sep)};
+}
+
+}  // namespace
 
 Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   TokenizerSpec spec;
@@ -161,8 +165,10 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   TACTUS_RETURN_IF_ERROR(CheckId("bos_token_id", fields.bos, n));
   TACTUS_RETURN_IF_ERROR(CheckId("eos_token_id", fields.eos, n));
   TACTUS_RETURN_IF_ERROR(CheckId("unknown_token_id", fields.unk, n));
+  TACTUS_RETURN_IF_ERROR(CheckId("seperator_token_id", fields.sep, n));
   spec.bos_id = static_cast<TokenId>(std::max<int64_t>(-1, fields.bos));
   spec.eos_id = static_cast<TokenId>(std::max<int64_t>(-1, fields.eos));
+  spec.unk_id = static_cast<TokenId>(std::max<int64_t>(-1, fields.unk));
   const bool phi3 = IsPhi3(fields.model_name);
   for (size_t i = 0; i < n; ++i) {
     const TokenKind kind = spec.kinds[i];
@@ -172,32 +178,22 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
     const bool strips = phi3 && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
     spec.added.push_back({text, static_cast<TokenId>(i), special, false, strips, false, false});
   }
+  spec.tokens = std::move(fields.tokens);
   if (fields.model == "gpt2") {
-    spec.algorithm = TokenizerSpec::Algorithm::kByteLevelBpe;
-    TACTUS_RETURN_IF_ERROR(ApplyPreTokenizerName(fields.pre, &spec));
-    TACTUS_RETURN_IF_ERROR(CheckMerges(fields.tokens, spec.kinds, fields.merges.size()));
-    TACTUS_RETURN_IF_ERROR(ReadMerges(fields.merges, &spec));
-  } else if (fields.model == "llama") {
-    spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
-    if (fields.scores.size() != n) {
-      return DataLoss("GGUF tokenizer.ggml.scores has " + std::to_string(fields.scores.size()) + " entries for " +
-                      std::to_string(n) + " tokens; a SentencePiece tokeniser needs one for each");
-    }
-    spec.scores = std::move(fields.scores);
-    spec.unk_id =
-        static_cast<TokenId>(fields.unk >= 0 ? fields.unk : std::min<int64_t>(0, static_cast<int64_t>(n) - 1));
-    spec.add_prefix_space = fields.add_space_prefix;
-    spec.strip_leading_space = fields.add_space_prefix;
-    spec.fuse_unknown = true;
-    spec.add_bos = true;
+    spec.unk_id = -1;
+    TACTUS_RETURN_IF_ERROR(ReadGgufByteLevel(fields, &spec));
+  } else if (fields.model == "llama" || fields.model == "t5") {
+    TACTUS_RETURN_IF_ERROR(ReadGgufSentencePiece(&fields, &spec));
+  } else if (fields.model == "gemma4") {
+    TACTUS_RETURN_IF_ERROR(ReadGemma4(fields, &spec));
+  } else if (fields.model == "bert") {
+    ReadGgufWordPiece(fields, &spec);
   } else {
     return Unimplemented("GGUF tokenizer.ggml.model \"" + fields.model +
-                         "\" is not known; known are: gpt2 (byte-level BPE), llama (SentencePiece BPE)");
+                         "\" is not known; known are: gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 "
+                         "(SentencePiece unigram), bert (WordPiece), gemma4 (BPE over characters)");
   }
-  if (fields.has_add_bos) spec.add_bos = fields.add_bos;
-  spec.add_bos = spec.add_bos && spec.bos_id >= 0;
-  spec.add_eos = fields.add_eos && spec.eos_id >= 0;
-  spec.tokens = std::move(fields.tokens);
+  SetEnds(fields, &spec);
   return spec;
 }
 

@@ -7,7 +7,8 @@
 namespace tactus::language {
 
 // Control tokens become special added tokens, user-defined ones ordinary added tokens, as in llama.cpp and in Hugging
-// Face's conversion. Without add_bos in the file: SentencePiece and Llama 3 add it, other byte-level tokenisers do not.
+// Face's conversion. Without add_bos in the file: SentencePiece BPE, WordPiece and Llama 3 add it, other byte-level
+// tokenisers do not. A pre-tokeniser that the file does not name is guessed, with a warning in the specification.
 // kUnimplemented names an unknown model or pre-tokeniser, and the known ones.
 Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields);
 

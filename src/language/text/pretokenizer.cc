@@ -1,11 +1,13 @@
 #include "language/text/pretokenizer.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <utility>
+
+#include "language/text/byte_alphabet.h"
+#include "language/text/normalizer.h"
+#include "language/text/regex.h"
+#include "language/text/unicode.h"
 
 namespace tactus::language {
 
@@ -14,201 +16,252 @@ const char kLlama3Pattern[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 const char kQwen2Pattern[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-const char kOneDigitPattern[] = R"(\p{N})";
-const char kPunctuationPattern[] = R"([\p{P}$+<=>^`|~]+)";
 
 namespace {
 
-// Bounds on one match, so that no pattern and no text can run or grow endlessly. A piece of a megabyte needs at most a
-// few million steps with the patterns above.
-constexpr uint32_t kMatchLimit = 10'000'000;
-constexpr uint32_t kHeapLimitKib = 64 * 1024;
-constexpr size_t kJitStackBytes = size_t{16} << 20;
+using PreTokenizerKind = PreTokenizerStep::Kind;
+using Piece = Pretokenizer::Piece;
 
-struct FreeCode {
-  void operator()(pcre2_code* code) const { pcre2_code_free(code); }
+// Receives the parts of a piece in order, matches and what is between them, and joins neighbours as the behaviour says.
+class Parts {
+ public:
+  Parts(const Piece& whole, const PreTokenizerStep& step, std::vector<Piece>* out)
+      : whole_(whole), behavior_(step.behavior), invert_(step.invert), out_(out) {}
+
+  void Match(size_t begin, size_t end) {
+    if (begin > at_) Add(at_, begin, invert_);
+    Add(begin, end, !invert_);
+    at_ = end;
+  }
+  void End() {
+    if (whole_.text.size() > at_) Add(at_, whole_.text.size(), invert_);
+    Flush();
+  }
+
+ private:
+  void Add(size_t begin, size_t end, bool match) {
+    const bool was_match = std::exchange(was_match_, match);
+    bool joins = false;
+    switch (behavior_) {
+      case SplitBehavior::kIsolated:
+        break;
+      case SplitBehavior::kRemoved:
+        if (match) return Flush();
+        break;
+      case SplitBehavior::kContiguous:
+        joins = match == was_match;
+        break;
+      case SplitBehavior::kMergedWithPrevious:
+        joins = match && !was_match;
+        break;
+      case SplitBehavior::kMergedWithNext:
+        joins = !match && was_match;
+        break;
+    }
+    if (!joins || !open_) {
+      Flush();
+      begin_ = begin;
+    }
+    open_ = true;
+    end_ = end;
+  }
+  void Flush() {
+    if (open_ && end_ > begin_) {
+      out_->push_back({whole_.text.substr(begin_, end_ - begin_), whole_.at_start && begin_ == 0});
+    }
+    open_ = false;
+  }
+
+  const Piece whole_;
+  const SplitBehavior behavior_;
+  const bool invert_;
+  std::vector<Piece>* out_;
+  size_t at_ = 0;               // earlier text has been added
+  size_t begin_ = 0, end_ = 0;  // the part that the next one may join
+  bool open_ = false, was_match_ = false;
 };
 
-// State written by a match: one per thread, because all threads share the compiled patterns.
-struct MatchState {
-  pcre2_match_context* context = pcre2_match_context_create(nullptr);
-  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
-  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, kJitStackBytes, nullptr);
-  MatchState() {
-    pcre2_set_match_limit(context, kMatchLimit);
-    pcre2_set_heap_limit(context, kHeapLimitKib);
-    pcre2_jit_stack_assign(context, nullptr, stack);
+template <class InClass>
+void MatchClass(std::string_view text, InClass in_class, Parts* parts) {
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = DecodeUtf8(text.substr(at));
+    if (in_class(step.code_point)) parts->Match(at, at + step.size);
+    at += step.size;
   }
-  MatchState(const MatchState&) = delete;
-  MatchState& operator=(const MatchState&) = delete;
-  ~MatchState() {
-    pcre2_match_data_free(data);
-    pcre2_match_context_free(context);
-    pcre2_jit_stack_free(stack);
-  }
-};
+}
 
-Status BadPattern(std::string_view pattern, const std::string& why) {
-  return Unimplemented("pre-tokenizer pattern \"" + std::string(pattern) + "\": " + why);
+// As Rust's regexes count word characters: Join_Control belongs to them.
+void MatchWords(std::string_view text, Parts* parts) {
+  const auto class_of = [](char32_t c) { return IsWordCharacter(c) ? 2 : IsWhiteSpace(c) ? 0 : 1; };
+  size_t begin = 0;
+  int now = 0;
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = DecodeUtf8(text.substr(at));
+    const int next = class_of(step.code_point);
+    if (next != now) {
+      if (now != 0) parts->Match(begin, at);
+      begin = at, now = next;
+    }
+    at += step.size;
+  }
+  if (now != 0) parts->Match(begin, text.size());
+}
+
+void MatchText(std::string_view text, std::string_view wanted, StopToken stop, Parts* parts) {
+  for (size_t at = text.find(wanted); at != std::string_view::npos && !stop.stopped(); at = text.find(wanted, at)) {
+    parts->Match(at, at + wanted.size());
+    at += wanted.size();
+  }
+}
+
+// As the reference does: a new piece begins where the script changes, characters of no script belong to the piece
+// before, and those at the start of the text are lost.
+void SplitAtScripts(const Piece& piece, std::vector<Piece>* out) {
+  constexpr int kNone = -2;
+  const std::string_view text = piece.text;
+  int last = kNone;
+  size_t begin = std::string_view::npos;
+  const auto put = [&](size_t end) {
+    if (begin < end) out->push_back({text.substr(begin, end - begin), piece.at_start && begin == 0});
+    begin = end;
+  };
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = DecodeUtf8(text.substr(at));
+    const int script = ScriptOf(step.code_point);
+    if (script >= 0) {
+      if (script != last) put(at);
+      last = script;
+    }
+    at += step.size;
+  }
+  put(text.size());
+}
+
+void SplitAtLength(const Piece& piece, int64_t length, std::vector<Piece>* out) {
+  size_t begin = 0;
+  int64_t characters = 0;
+  for (size_t at = 0; at < piece.text.size();) {
+    at += DecodeUtf8(piece.text.substr(at)).size;
+    if (++characters < length && at < piece.text.size()) continue;
+    out->push_back({piece.text.substr(begin, at - begin), piece.at_start && begin == 0});
+    begin = at, characters = 0;
+  }
+}
+
+void SplitAtSpaceRuns(const Piece& piece, std::vector<Piece>* out) {
+  std::string_view text = piece.text;
+  while (!text.empty()) {
+    size_t spaces = 0;
+    while (text.substr(spaces).starts_with(kSpaceSymbol)) spaces += kSpaceSymbol.size();
+    const size_t size = std::min(text.size(), text.find(kSpaceSymbol, spaces));
+    out->push_back({text.substr(0, size), piece.at_start && text.size() == piece.text.size()});
+    text.remove_prefix(size);
+  }
+}
+
+std::string Metaspace(const PreTokenizerStep& step, const Piece& piece) {
+  const std::string& symbol = step.pattern.text;
+  std::string text = ReplaceAll(piece.text, " ", symbol);
+  const bool prepends = step.prepend == PreTokenizerStep::Prepend::kAlways ||
+                        (step.prepend == PreTokenizerStep::Prepend::kFirst && piece.at_start);
+  if (prepends && !text.starts_with(symbol)) text.insert(0, symbol);
+  return text;
 }
 
 }  // namespace
 
-struct Pretokenizer::Rule {
-  std::unique_ptr<pcre2_code, FreeCode> code;
-  SplitBehavior behavior = SplitBehavior::kIsolated;
-  void Apply(std::string_view text, StopToken stop, std::vector<std::string_view>* pieces) const;
-  // The next non-empty match at or after `from`; false: none.
-  bool Find(std::string_view text, size_t from, size_t* begin, size_t* end) const;
+struct Pretokenizer::Step {
+  PreTokenizerStep spec;
+  std::optional<Regex> regex;  // kSplit; else the pattern is a text
+
+  void Apply(const Piece& piece, StopToken stop, std::vector<Piece>* out, std::deque<std::string>* storage) const;
 };
+
+void Pretokenizer::Step::Apply(const Piece& piece, StopToken stop, std::vector<Piece>* out,
+                               std::deque<std::string>* storage) const {
+  const std::string_view text = piece.text;
+  Parts parts(piece, spec, out);
+  const auto store = [&](std::string changed) {
+    storage->push_back(std::move(changed));
+    out->push_back({storage->back(), piece.at_start});
+  };
+  switch (spec.kind) {
+    case PreTokenizerKind::kSplit:
+      if (regex) {
+        ForEachMatch(*regex, text, [&](size_t begin, size_t end) {
+          parts.Match(begin, end);
+          return end < text.size() && !stop.stopped();
+        });
+      } else {
+        MatchText(text, spec.pattern.text, stop, &parts);
+      }
+      return parts.End();
+    case PreTokenizerKind::kDigits:
+      MatchClass(text, IsNumeric, &parts);
+      return parts.End();
+    case PreTokenizerKind::kPunctuation:
+      MatchClass(text, IsPunctuation, &parts);
+      return parts.End();
+    case PreTokenizerKind::kWhiteSpace:
+      MatchClass(text, IsWhiteSpace, &parts);
+      return parts.End();
+    case PreTokenizerKind::kWords:
+      MatchWords(text, &parts);
+      return parts.End();
+    case PreTokenizerKind::kPrefixSpace:
+      if (text.starts_with(' ')) {
+        out->push_back(piece);
+      } else {
+        store(" " + std::string(text));
+      }
+      return;
+    case PreTokenizerKind::kBytes:
+      return store(SpellBytes(text));
+    case PreTokenizerKind::kMetaspace:
+      return store(Metaspace(spec, piece));
+    case PreTokenizerKind::kUnicodeScripts:
+      return SplitAtScripts(piece, out);
+    case PreTokenizerKind::kFixedLength:
+      return SplitAtLength(piece, spec.length, out);
+    case PreTokenizerKind::kSpaceRuns:
+      return SplitAtSpaceRuns(piece, out);
+  }
+}
 
 Pretokenizer::Pretokenizer() = default;
 Pretokenizer::~Pretokenizer() = default;
 
-Result<std::string> RewritePattern(std::string_view pattern) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\') {
-      if (++i == pattern.size()) return BadPattern(pattern, "ends in a backslash");
-      switch (pattern[i]) {
-        case 's':
-          out += R"(\p{wspace})";
-          break;
-        case 'S':
-          out += R"(\P{wspace})";
-          break;
-        case 'w':
-          out += in_class ? R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})" : R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
-          break;
-        case 'W':
-          if (in_class) return BadPattern(pattern, "\\W inside a class is not supported");
-          out += R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
-          break;
-        case 'h':
-        case 'H':
-        case 'X':
-        case 'R':
-        case 'K':
-        case 'G':
-        case 'C':
-          return BadPattern(pattern, std::string{'\\', pattern[i]}.append(" is not supported"));
-        default:
-          out.append({'\\', pattern[i]});
-      }
-    } else if (in_class && (c == '[' || pattern.substr(i, 2) == "&&")) {
-      return BadPattern(pattern, "nested classes and class intersections are not supported");
-    } else {
-      if (c == '[') {
-        in_class = true;
-        out += c;
-        if (i + 1 < pattern.size() && pattern[i + 1] == '^') out += pattern[++i];
-        if (i + 1 < pattern.size() && pattern[i + 1] == ']') {
-          return BadPattern(pattern, "an empty class, or ']' as its first character, is not supported");
-        }
-        continue;
-      }
-      if (c == ']') in_class = false;
-      out += c;
-    }
-  }
-  return out;
-}
-
-Result<std::unique_ptr<Pretokenizer>> Pretokenizer::Compile(const std::vector<std::string>& patterns,
-                                                            const std::vector<SplitBehavior>& behaviors) {
-  if (!behaviors.empty() && behaviors.size() != patterns.size()) {
-    return Internal(std::to_string(behaviors.size()) + " split behaviours for " + std::to_string(patterns.size()) +
-                    " patterns");
-  }
+Result<std::unique_ptr<Pretokenizer>> Pretokenizer::Compile(std::vector<PreTokenizerStep> steps) {
   std::unique_ptr<Pretokenizer> result(new Pretokenizer);
-  for (size_t i = 0; i < patterns.size(); ++i) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string pattern, RewritePattern(patterns[i]));
-    int error = 0;
-    size_t place = 0;
-    Rule rule;
-    rule.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr));
-    if (!rule.code) {
-      std::array<unsigned char, 256> text{};
-      pcre2_get_error_message(error, text.data(), text.size());
-      return BadPattern(patterns[i],
-                        std::string(reinterpret_cast<const char*>(text.data())) + " at byte " + std::to_string(place));
+  if (!steps.empty() && steps.back().kind == PreTokenizerKind::kBytes) {
+    result->bytes_ = true;
+    steps.pop_back();
+  }
+  for (PreTokenizerStep& spec : steps) {
+    const bool matches = spec.kind <= PreTokenizerKind::kWords;
+    result->drops_text_ |=
+        (matches && spec.behavior == SplitBehavior::kRemoved) || spec.kind == PreTokenizerKind::kUnicodeScripts;
+    Step step{std::move(spec), {}};
+    if (step.spec.kind == PreTokenizerKind::kSplit && (step.spec.pattern.is_regex || step.spec.pattern.text.empty())) {
+      TACTUS_ASSIGN_OR_RETURN(step.regex, Regex::Compile(step.spec.pattern.text));
     }
-    // Without JIT on this machine the interpreter runs: slower, with the same matches.
-    (void)pcre2_jit_compile(rule.code.get(), PCRE2_JIT_COMPLETE);
-    rule.behavior = behaviors.empty() ? SplitBehavior::kIsolated : behaviors[i];
-    result->rules_.push_back(std::move(rule));
+    result->steps_.push_back(std::move(step));
   }
   return result;
 }
 
-bool Pretokenizer::Rule::Find(std::string_view text, size_t from, size_t* begin, size_t* end) const {
-  thread_local MatchState state;
-  while (from <= text.size()) {
-    const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    int rc = pcre2_match(code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK, state.data, state.context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-      rc = pcre2_match(code.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, state.data,
-                       state.context);
-    }
-    // No match, or a pattern that reached its limits: the rest stays one piece.
-    if (rc < 0) return false;
-    const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(state.data);
-    *begin = ovector[0], *end = ovector[1];
-    if (*end > *begin) return true;
-    // An empty match splits nothing; continue at the next character.
-    from = *end + 1;
-    while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80) ++from;
-  }
-  return false;
-}
-
-void Pretokenizer::Rule::Apply(std::string_view text, StopToken stop, std::vector<std::string_view>* pieces) const {
-  const auto put = [&](size_t begin, size_t end) {
-    if (end > begin) pieces->push_back(text.substr(begin, end - begin));
-  };
-  size_t at = 0;  // earlier text is in pieces
-  size_t begin = 0, end = 0, from = 0;
-  while (from < text.size() && !stop.stopped() && Find(text, from, &begin, &end)) {
-    from = end;
-    switch (behavior) {
-      case SplitBehavior::kIsolated:
-        put(at, begin), put(begin, end), at = end;
-        break;
-      case SplitBehavior::kRemoved:
-        put(at, begin), at = end;
-        break;
-      case SplitBehavior::kOnlyMatches:
-        put(begin, end), at = end;
-        break;
-      case SplitBehavior::kMergedWithPrevious:
-        put(at, end), at = end;
-        break;
-      case SplitBehavior::kMergedWithNext:
-        put(at, begin), at = begin;
-        break;
-    }
-  }
-  if (behavior != SplitBehavior::kOnlyMatches) put(at, text.size());
-}
-
-void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>* pieces, StopToken stop) const {
-  if (text.empty()) return;
-  if (rules_.empty()) {
+void Pretokenizer::Split(Piece text, std::vector<Piece>* pieces, std::deque<std::string>* storage,
+                         StopToken stop) const {
+  if (text.text.empty()) return;
+  if (steps_.empty()) {
     pieces->push_back(text);
     return;
   }
-  if (rules_.size() == 1) {
-    rules_[0].Apply(text, stop, pieces);
-    return;
-  }
-  std::vector<std::string_view> now{text}, next;
-  for (size_t i = 0; i < rules_.size(); ++i) {
-    const bool last = i + 1 == rules_.size();
+  std::vector<Piece> now{text}, next;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    std::vector<Piece>* out = i + 1 == steps_.size() ? pieces : &next;
     next.clear();
-    for (const std::string_view piece : now) rules_[i].Apply(piece, stop, last ? pieces : &next);
+    for (const Piece& piece : now) steps_[i].Apply(piece, stop, out, storage);
     now.swap(next);
   }
 }

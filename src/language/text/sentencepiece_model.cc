@@ -111,14 +111,16 @@ struct Names {
   std::string bos = "<s>", eos = "</s>";
 };
 
-// TrainerSpec: model_type = 3 (2: BPE), treat_whitespace_as_suffix = 24, bos_piece = 46, eos_piece = 47.
-Status ReadTrainerSpec(std::string_view message, uint64_t* model_type, Names* names) {
+// TrainerSpec: model_type = 3 (1: unigram, 2: BPE), treat_whitespace_as_suffix = 24, byte_fallback = 35, bos_piece =
+// 46, eos_piece = 47.
+Status ReadTrainerSpec(std::string_view message, uint64_t* model_type, Names* names, TokenizerSpec* spec) {
   FieldReader reader(message);
   for (Field field; reader.Next(&field);) {
     if (field.id == 3 && field.wire == 0) *model_type = field.number;
     if (field.id == 24 && field.wire == 0 && field.number != 0) {
       return Unimplemented("tokenizer.model: treat_whitespace_as_suffix is not supported");
     }
+    if (field.id == 35 && field.wire == 0) spec->byte_fallback = field.number != 0;
     if (field.id == 46 && field.wire == 2) names->bos = field.bytes;
     if (field.id == 47 && field.wire == 2) names->eos = field.bytes;
   }
@@ -127,48 +129,62 @@ Status ReadTrainerSpec(std::string_view message, uint64_t* model_type, Names* na
 
 // NormalizerSpec: name = 1, precompiled_charsmap = 2, add_dummy_prefix = 3, remove_extra_whitespaces = 4,
 // escape_whitespaces = 5; the three flags default to true.
-Status ReadNormalizerSpec(std::string_view message, TokenizerSpec* spec) {
-  std::string name;
-  bool has_map = false, escapes = true;
+struct Normalization {
+  std::string map;
+  bool dummy_prefix = true, collapses_spaces = true, escapes = true;
+};
+
+Status ReadNormalizerSpec(std::string_view message, Normalization* to) {
   FieldReader reader(message);
   for (Field field; reader.Next(&field);) {
-    if (field.id == 1 && field.wire == 2) name = field.bytes;
-    if (field.id == 2 && field.wire == 2) has_map = !field.bytes.empty();
-    if (field.id == 3 && field.wire == 0) spec->add_prefix_space = field.number != 0;
-    if (field.id == 4 && field.wire == 0) spec->remove_extra_whitespaces = field.number != 0;
-    if (field.id == 5 && field.wire == 0) escapes = field.number != 0;
+    if (field.id == 2 && field.wire == 2) to->map = field.bytes;
+    if (field.id == 3 && field.wire == 0) to->dummy_prefix = field.number != 0;
+    if (field.id == 4 && field.wire == 0) to->collapses_spaces = field.number != 0;
+    if (field.id == 5 && field.wire == 0) to->escapes = field.number != 0;
   }
   if (reader.failed()) return Malformed("normalizer_spec");
-  if (has_map)
-    return Unimplemented("tokenizer.model: normalization \"" + name + "\" is not supported; only identity is");
-  if (!escapes) return Unimplemented("tokenizer.model: escape_whitespaces = false is not supported");
+  if (!to->escapes) return Unimplemented("tokenizer.model: escape_whitespaces = false is not supported");
   return {};
 }
 
 }  // namespace
 
+void AddSentencePieceSteps(std::string map, bool collapses_spaces, bool dummy_prefix, TokenizerSpec* spec) {
+  using Kind = NormalizerStep::Kind;
+  const std::string symbol(kSpaceSymbol);
+  if (!map.empty()) spec->normalizers.push_back({.kind = Kind::kLongestPrefix, .content = std::move(map)});
+  if (collapses_spaces) spec->normalizers.push_back({.kind = Kind::kCollapseSpaces});
+  if (dummy_prefix) spec->normalizers.push_back({.kind = Kind::kPrepend, .content = symbol});
+  spec->normalizers.push_back({.kind = Kind::kReplace, .pattern = {" "}, .content = symbol});
+  spec->decoders = {{.kind = DecoderStep::Kind::kReplace, .pattern = {symbol}, .content = " "},
+                    {.kind = DecoderStep::Kind::kByteFallback},
+                    {.kind = DecoderStep::Kind::kFuse}};
+  if (dummy_prefix) spec->decoders.push_back({.kind = DecoderStep::Kind::kStrip, .content = " ", .start = 1});
+  spec->sentencepiece_scores = true;
+  spec->fuse_unknown = true;
+}
+
 Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes) {
   TokenizerSpec spec;
-  spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
-  spec.add_prefix_space = true;
-  spec.remove_extra_whitespaces = true;
-  spec.fuse_unknown = true;
   uint64_t model_type = 1;
   Names names;
+  Normalization normalization;
   FieldReader reader(protobuf_bytes);
   for (Field field; reader.Next(&field);) {
     if (field.wire != 2) continue;
     if (field.id == 1) TACTUS_RETURN_IF_ERROR(ReadPiece(field.bytes, &spec));
-    if (field.id == 2) TACTUS_RETURN_IF_ERROR(ReadTrainerSpec(field.bytes, &model_type, &names));
-    if (field.id == 3) TACTUS_RETURN_IF_ERROR(ReadNormalizerSpec(field.bytes, &spec));
+    if (field.id == 2) TACTUS_RETURN_IF_ERROR(ReadTrainerSpec(field.bytes, &model_type, &names, &spec));
+    if (field.id == 3) TACTUS_RETURN_IF_ERROR(ReadNormalizerSpec(field.bytes, &normalization));
   }
   if (reader.failed()) return Malformed("the file");
   if (spec.tokens.empty()) return DataLoss("tokenizer.model: no pieces");
-  if (model_type != 2) {
+  if (model_type != 1 && model_type != 2) {
     return Unimplemented("tokenizer.model: model type " + std::to_string(model_type) +
-                         " is not supported; only 2 (BPE) is");
+                         " is not supported; 1 (unigram) and 2 (BPE) are");
   }
-  spec.strip_leading_space = spec.add_prefix_space;
+  spec.model = model_type == 1 ? TokenizerSpec::Model::kUnigram : TokenizerSpec::Model::kSentencePieceBpe;
+  AddSentencePieceSteps(std::move(normalization.map), normalization.collapses_spaces, normalization.dummy_prefix,
+                        &spec);
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
     const TokenKind kind = spec.kinds[i];
@@ -178,7 +194,7 @@ Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes) {
     if (spec.tokens[i] == names.eos) spec.eos_id = id;
     spec.added.push_back({spec.tokens[i], id, true, false, false, false, false});
   }
-  spec.add_bos = spec.bos_id >= 0;
+  if (spec.bos_id >= 0) spec.prefix = {spec.bos_id};
   return spec;
 }
 

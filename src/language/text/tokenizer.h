@@ -6,55 +6,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "language/text/tokenizer_spec.h"
 #include "tactus/request.h"
 #include "tactus/stop_token.h"
 
 namespace tactus::language {
-
-enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kByte, kUnused };
-
-// Treatment of a split pattern's matches (Hugging Face "Split"). kOnlyMatches: "Removed" with invert.
-enum class SplitBehavior : uint8_t { kIsolated, kRemoved, kOnlyMatches, kMergedWithPrevious, kMergedWithNext };
-
-// All data of a tokeniser, from any file (tokenizer.json, tokenizer.model, GGUF metadata).
-struct TokenizerSpec {
-  enum class Algorithm : uint8_t { kByteLevelBpe, kSentencePieceBpe } algorithm = Algorithm::kByteLevelBpe;
-  std::vector<std::string> tokens;  // as spelled in the file (byte-level alphabet or U+2581 for space)
-  std::vector<float> scores;        // SentencePiece; empty otherwise
-  std::vector<TokenKind> kinds;     // same length as tokens
-  // In rank order: byte-level BPE always; SentencePiece from a tokenizer.json, where they replace the scores.
-  std::vector<std::pair<std::string, std::string>> merges;
-  // Byte-level: the regexes that split text, applied in sequence (Hugging Face "Sequence"); see
-  // language/text/pretokenizer.h.
-  std::vector<std::string> split_patterns;
-  std::vector<SplitBehavior> split_behaviors;  // one per pattern; empty: all kIsolated
-  bool digits_one_by_one = false;              // SmolLM: before the split patterns
-  bool add_prefix_space = false;               // SentencePiece dummy prefix, byte-level add_prefix_space
-  bool ignore_merges = false;                  // Llama 3: a whole pre-token in the vocabulary stays whole
-  bool nfc_normalize = false;                  // Qwen2
-  struct Added {
-    std::string content;
-    TokenId id;
-    bool special;
-    bool lstrip;
-    bool rstrip;
-    bool single_word;
-    bool normalized;
-  };
-  std::vector<Added> added;
-  TokenId bos_id = -1, eos_id = -1, unk_id = -1;
-  bool add_bos = false, add_eos = false;  // effect of add_special_tokens for this model
-  bool fuse_unknown = false;              // one unknown token for a run of unknown characters
-  // SentencePiece only. Place of the dummy prefix: on every stretch of text between added tokens (Llama 2, GGUF) or on
-  // the text's start alone (Metaspace "first"); not where the text already starts with a space (Metaspace); before
-  // added tokens with `normalized` are searched (a normalizer) or after (a pre-tokenizer).
-  bool prefix_first_only = false, prefix_unless_space = false, prefix_after_added = false;
-  bool remove_extra_whitespaces = false;
-  bool strip_leading_space = false;  // decoding drops one space at the start
-};
 
 class Tokenizer {
  public:
@@ -79,8 +37,10 @@ class Tokenizer {
   virtual TokenId bos_id() const = 0;
   virtual TokenId eos_id() const = 0;
   virtual TokenId FindToken(std::string_view text) const = 0;  // -1: none
-  // SentencePiece strips the dummy prefix's space from the start of a decoded text.
-  virtual bool strips_leading_space() const = 0;
+  // The bytes this token adds where a text begins with it: without the space that its spelling puts before a word.
+  virtual std::string FirstTokenBytes(TokenId id) const { return std::string(TokenBytes(id)); }
+  // How many of a token's last bytes are dropped where a text ends with it.
+  virtual size_t DroppedAtEnd(TokenId) const { return 0; }
 };
 
 Result<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerSpec spec);
@@ -89,12 +49,10 @@ Result<std::unique_ptr<Tokenizer>> MakeTokenizer(TokenizerSpec spec);
 Status CheckTokenizerFits(const TokenizerSpec& spec, int64_t model_vocab_size);
 Result<TokenizerSpec> ParseTokenizerJson(std::string_view json, std::string_view tokenizer_config_json = {});
 Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes);
+Result<TokenizerSpec> ParseTekkenJson(std::string_view json);
 // Applies bos_token, eos_token, add_bos_token and add_eos_token of a tokenizer_config.json over the tokeniser file's
 // values.
 Status ApplyTokenizerConfig(std::string_view tokenizer_config_json, TokenizerSpec* spec);
-// The split regexes and flags of a GGUF `tokenizer.ggml.pre` name ("smollm", "llama-bpe", "qwen2", "gpt-2", ...).
-Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec);
-
 // Incremental detokenising: receives ids, returns whole UTF-8 characters only. Not thread-safe; one per choice.
 class Detokenizer {
  public:
@@ -109,7 +67,8 @@ class Detokenizer {
   const Tokenizer* tokenizer_;
   bool skip_special_;
   bool at_start_;
-  std::string pending_;
+  std::string pending_;  // an incomplete character
+  std::string held_;     // the last token's end, which only another token after it completes
 };
 
 }  // namespace tactus::language

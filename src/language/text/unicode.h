@@ -1,5 +1,5 @@
-// Character classes as in Rust's and Oniguruma's regexes, and normal forms, for the tokenisers. Pure functions: any
-// thread.
+// Character classes and normal forms as in the reference's engines and libraries, for the tokenisers. Some of those
+// have tables of older versions of Unicode, in which newer characters belong to no class. Pure functions: any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,21 @@ bool EndsWithWord(std::string_view text);
 size_t LeadingWhiteSpace(std::string_view text);
 size_t TrailingWhiteSpace(std::string_view text);
 
-// Canonical composition with the tables of Unicode 9, as in Hugging Face's tokenizers. `text` is valid UTF-8.
-std::string NormalizeNfc(std::string_view text);
+bool IsNumeric(char32_t c);
+bool IsPunctuation(char32_t c);     // ASCII punctuation, or category P in Unicode 8
+bool IsControl(char32_t c);         // category C in Unicode 8, unassigned ones excepted
+bool IsNonspacingMark(char32_t c);  // category Mn in Unicode 8
+bool IsCombiningMark(char32_t c);   // category M in Unicode 9
+bool IsIdeograph(char32_t c);       // as BERT counts them
+// Of Unicode 9, where kana counts as Han, and U+30FC too; -1: a space, or of no script.
+int ScriptOf(char32_t c);
+void AppendLowercase(char32_t c, std::string* out);
+
+// The size of the grapheme cluster at the start of `text` (not empty, valid UTF-8).
+size_t GraphemeSize(std::string_view text);
+
+// With the tables of Unicode 9, as in Hugging Face's tokenizers. `text` is valid UTF-8.
+enum class NormalForm : unsigned char { kNfc, kNfd, kNfkc, kNfkd };
+std::string NormalizeUnicode(NormalForm form, std::string_view text);
 
 }  // namespace tactus::language

@@ -21,7 +21,13 @@ inline GgufTokenizerFields GgufFieldsFromJson(const SortedJson& json) {
   fields.unk = json.value("unk", int64_t{-1});
   fields.has_add_bos = json.contains("add_bos");
   fields.add_bos = json.value("add_bos", false);
+  fields.has_add_eos = json.contains("add_eos");
   fields.add_eos = json.value("add_eos", false);
+  fields.sep = json.value("sep", int64_t{-1});
+  fields.remove_extra_whitespaces = json.value("remove_extra_whitespaces", false);
+  for (const int byte : json.value("precompiled_charsmap", std::vector<int>())) {
+    fields.precompiled_charsmap.push_back(static_cast<char>(byte));
+  }
   fields.add_space_prefix = json.value("add_space_prefix", true);
   return fields;
 }

@@ -82,12 +82,32 @@ TEST_P(GgmlVocab, EncodesAsThePublishedIds) {
 INSTANTIATE_TEST_SUITE_P(All, GgmlVocab,
                          testing::Values(std::pair("llama-spm", int64_t{32000}), std::pair("phi-3", int64_t{32064}),
                                          std::pair("gpt-2", int64_t{50257}), std::pair("falcon", int64_t{65024}),
-                                         std::pair("mpt", int64_t{50432})),
+                                         std::pair("mpt", int64_t{50432}), std::pair("bert-bge", int64_t{30522})),
                          [](const auto& param_info) {
                            std::string name = param_info.param.first;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// The pre-tokenizers of files that do not name them are guessed by such vocabularies.
+TEST(GgmlVocabularies, ShowTheirPreTokenizers) {
+  const std::string data = Environment("TACTUS_DATA");
+  if (data.empty()) GTEST_SKIP() << "TACTUS_DATA does not name the folder of test data";
+  for (const auto& [name, guess] : {std::pair("gpt-2", "gpt-2"), {"falcon", "falcon"}, {"mpt", "gpt-2"}}) {
+    const std::string file = data + "/tokenizers/ggml-vocab/ggml-vocab-" + name + ".gguf";
+    if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " does not exist";
+    const std::string bytes = ReadFile(file);
+    const Result<compute::GgufFile> gguf = compute::ParseGguf(std::as_bytes(std::span(bytes)), file);
+    ASSERT_TRUE(gguf.ok()) << gguf.status().ToString();
+    compute::ModelDescription description;
+    ASSERT_TRUE(compute::TokenizerFromGguf(*gguf, int64_t{1} << 20, &description).ok());
+    description.gguf_tokenizer.pre.clear();
+    const Result<TokenizerSpec> spec = SpecFromGguf(std::move(description.gguf_tokenizer));
+    ASSERT_TRUE(spec.ok()) << spec.status().ToString();
+    ASSERT_EQ(spec->warnings.size(), 1u) << name;
+    EXPECT_NE(spec->warnings[0].find(std::string("\"") + guess + "\" fits"), std::string::npos) << spec->warnings[0];
+  }
+}
 
 TEST(Llama2TokenizerModel, EncodesAsThePublishedIds) {
   const std::string data = Environment("TACTUS_DATA");

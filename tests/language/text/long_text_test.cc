@@ -2,6 +2,7 @@
 // when stopped; refused by their size where they can never fit.
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@
 #include "base/rng.h"
 #include "golden_cases.h"
 #include "language/text/bpe.h"
+#include "language/text/gguf_pre_tokenizers.h"
 #include "language/text/merge_by_rank.h"
-#include "language/text/pretokenizer.h"
+#include "language/text/regex.h"
 #include "language/text/tokenizer.h"
 #include "language/text/unicode.h"
 
@@ -141,9 +143,26 @@ TEST(MergeByRank, AStopDuringTheMergesEndsThem) {
 // Encode checks the stop at every stage: the flag is set before, so the result must be empty.
 TEST(StoppedTokenizer, ReturnsNothing) {
   const std::atomic<bool> flag{true};
-  for (const char* name : {"gpt2", "llama3", "qwen2", "smollm", "llama2", "llama2_first"}) {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "smollm", "llama2", "llama2_first", "kinds/t5", "kinds/gemma",
+                           "kinds/unigram_fallback", "kinds/falcon"}) {
     const auto tokenizer = FromJson(name);
     EXPECT_TRUE(tokenizer->Encode(std::string(1 << 20, ' '), true, true, StopToken(&flag)).empty()) << name;
+  }
+}
+
+// Work that grows with the square of the text would not end here.
+TEST(LongText, EveryKindOfTokenizerEncodesAndDecodesIt) {
+  for (const char* name : {"t5", "albert", "unigram_fallback", "gemma_across_words", "bert", "words_nfkc", "word_ends",
+                           "o200k", "falcon", "scripts"}) {
+    const auto tokenizer = FromJson(std::string("kinds/") + name);
+    ASSERT_NE(tokenizer, nullptr) << name;
+    for (const char* unit :
+         {"a", " ", "1", "\n", "'", "aB", "\u00E9", "\u0301\u0316", "\u65E5", "\u2581", " a", "e\u0301"}) {
+      std::string text;
+      while (text.size() < 100'000) text += unit;
+      const std::vector<TokenId> ids = tokenizer->Encode(text, true, true);
+      EXPECT_TRUE(Streamed(*tokenizer, ids, true) == tokenizer->Decode(ids, true)) << name << " " << unit;
+    }
   }
 }
 
@@ -151,7 +170,7 @@ TEST(StoppedTokenizer, ReturnsNothing) {
 
 // Number of pattern items that a split of `text` tries. Callouts before every item disable optimisations: an upper
 // bound.
-int64_t SplitSteps(const char* pattern, const std::string& text) {
+int64_t SplitSteps(const std::string& pattern, const std::string& text) {
   const auto rewritten = RewritePattern(pattern);
   EXPECT_TRUE(rewritten.ok());
   int error = 0;
@@ -185,7 +204,17 @@ TEST(SplitPatterns, StepsGrowWithTheTextOnRunsOfAnything) {
   };
   const char* units[] = {" ",  "\n", " \n",      "\t ",          "a",        "1",     "!", "'", "'s", "a1",
                          " a", " !", "\xC3\xA9", "\xE4\xB8\xAD", "\xCC\x81", "\r\n  "};
-  for (const char* pattern : {kGpt2Pattern, kLlama3Pattern, kQwen2Pattern, kOneDigitPattern, kPunctuationPattern}) {
+  std::set<std::string> patterns;
+  for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "gpt-4o", "tekken", "seed-coder", "bailingmoe",
+                           "exaone-moe", "bloom", "deepseek-v3", "deepseek-coder", "falcon"}) {
+    TokenizerSpec spec;
+    ASSERT_TRUE(ApplyPreTokenizerName(name, &spec).ok()) << name;
+    for (const PreTokenizerStep& step : spec.pre_tokenizers) {
+      if (step.pattern.is_regex) patterns.insert(step.pattern.text);
+    }
+  }
+  EXPECT_GT(patterns.size(), 15u);
+  for (const std::string& pattern : patterns) {
     for (const char* unit : units) {
       for (const char* end : {"", "x", "\n", "!"}) {
         const int64_t small = SplitSteps(pattern, repeat(unit, 1000) + end),
@@ -226,8 +255,26 @@ TEST(LeastTokens, IsNeverAboveEncodesCount) {
                                 "\x80",
                                 "\xF0\x9F"};
   size_t bounded = 0;
-  for (const char* name :
-       {"gpt2", "gpt2_prefix", "llama2", "llama2_always", "llama2_first", "llama3", "qwen2", "smollm"}) {
+  for (const char* name : {"gpt2",
+                           "gpt2_prefix",
+                           "llama2",
+                           "llama2_always",
+                           "llama2_first",
+                           "llama3",
+                           "qwen2",
+                           "smollm",
+                           "kinds/o200k",
+                           "kinds/gemma",
+                           "kinds/tekken",
+                           "kinds/t5",
+                           "kinds/bert",
+                           "kinds/unigram_fallback",
+                           "kinds/neox",
+                           "kinds/split_removed",
+                           "kinds/scripts",
+                           "kinds/metaspace_never",
+                           "kinds/word_ends",
+                           "kinds/albert"}) {
     const auto tokenizer = FromJson(name);
     for (uint32_t seed = 0; seed < 200; ++seed) {
       Draw draw(seed);
@@ -244,6 +291,7 @@ TEST(LeastTokens, IsNeverAboveEncodesCount) {
 
 TokenizerSpec Letters() {
   TokenizerSpec spec;
+  AddByteLevel(&spec);
   spec.tokens = {"a", "b", "ab", "abab", "<x>"};
   spec.merges = {{"a", "b"}, {"ab", "ab"}};
   spec.unk_id = 4;
@@ -256,7 +304,7 @@ TEST(LeastTokens, CountsByTheLongestToken) {
   EXPECT_EQ(MustMake(Letters())->LeastTokens(""), 0);
   EXPECT_EQ(MustMake(Letters())->LeastTokens("aaaaa"), 2) << "rounded up";
   TokenizerSpec spec = Letters();
-  spec.nfc_normalize = true;
+  spec.normalizers = {{.kind = NormalizerStep::Kind::kNfc}};
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 250) << "normalising may shrink it to a quarter";
   spec = Letters();
   spec.added = {{"<longest>", 4, true, false, false, false, false}};
@@ -272,8 +320,9 @@ TEST(LeastTokens, CountsNoTextThatATokenMayConsume) {
   spec.unk_id = -1;
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 0) << "unknown bytes are dropped";
   spec = Letters();
-  spec.split_patterns = {" "};
-  spec.split_behaviors = {SplitBehavior::kRemoved};
+  spec.pre_tokenizers.insert(
+      spec.pre_tokenizers.begin(),
+      {.kind = PreTokenizerStep::Kind::kSplit, .pattern = {" "}, .behavior = SplitBehavior::kRemoved});
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 0) << "a split that drops its matches";
   for (const bool left : {false, true}) {
     spec = Letters();
@@ -282,7 +331,7 @@ TEST(LeastTokens, CountsNoTextThatATokenMayConsume) {
     EXPECT_LE(MustMake(spec)->Encode("<x>" + std::string(4000, ' ') + "<x>", false, true).size(), 2u);
   }
   spec = Letters();
-  spec.remove_extra_whitespaces = true;
+  spec.normalizers = {{.kind = NormalizerStep::Kind::kCollapseSpaces}};
   EXPECT_EQ(MustMake(spec)->LeastTokens(text), 1);
 }
 

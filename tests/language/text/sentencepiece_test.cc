@@ -8,16 +8,17 @@ namespace {
 
 using Ids = std::vector<TokenId>;
 
-TokenizerSpec Pieces(std::vector<std::pair<std::string, TokenKind>> pieces) {
+TokenizerSpec Pieces(std::vector<std::pair<std::string, TokenKind>> pieces, bool collapses_spaces = false,
+                     bool dummy_prefix = false) {
   TokenizerSpec spec;
-  spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
+  spec.model = TokenizerSpec::Model::kSentencePieceBpe;
+  AddSentencePieceSteps("", collapses_spaces, dummy_prefix, &spec);
   for (auto& [text, kind] : pieces) {
     spec.scores.push_back(-static_cast<float>(spec.tokens.size()));
     spec.tokens.push_back(text);
     spec.kinds.push_back(kind);
   }
   spec.unk_id = 0;
-  spec.fuse_unknown = true;
   return spec;
 }
 
@@ -68,13 +69,14 @@ TEST(SentencePiece, EqualScoresMergeFromTheLeft) {
 
 TEST(SentencePiece, PrefixesAndSpacesFollowTheSpecification) {
   const auto N = TokenKind::kNormal;
-  TokenizerSpec spec = Pieces({{"<unk>", TokenKind::kUnknown}, {"\u2581", N}, {"a", N}});
-  spec.add_prefix_space = spec.strip_leading_space = true;
+  const std::vector<std::pair<std::string, TokenKind>> pieces = {
+      {"<unk>", TokenKind::kUnknown}, {"\u2581", N}, {"a", N}};
+  TokenizerSpec spec = Pieces(pieces, false, true);
   EXPECT_EQ(MustMake(spec)->Encode("a  a", false, false), (Ids{1, 2, 1, 1, 2}));
   EXPECT_EQ(MustMake(spec)->Encode("", false, false), Ids{});
   EXPECT_EQ(MustMake(spec)->Encode(" a", false, false), (Ids{1, 1, 2}));
   EXPECT_EQ(MustMake(spec)->Decode(Ids{1, 1, 2}, false), " a");
-  spec.remove_extra_whitespaces = true;
+  spec = Pieces(pieces, true, true);
   EXPECT_EQ(MustMake(spec)->Encode("  a   a ", false, false), (Ids{1, 2, 1, 2}));
   EXPECT_EQ(MustMake(spec)->Encode("   ", false, false), Ids{});
 }
@@ -130,9 +132,10 @@ std::string Proto(char model_type, const std::string& normalizer) {
 
 TEST(SentencePieceModel, RefusesUnsupportedModels) {
   EXPECT_TRUE(ParseSentencePieceModel(Proto(2, "")).ok());
-  EXPECT_EQ(ParseSentencePieceModel(Proto(1, "")).status().code(), StatusCode::kUnimplemented);  // unigram
-  const Status map = ParseSentencePieceModel(Proto(2, "\x0A\x08nmt_nfkc\x12\x01x")).status();
-  EXPECT_NE(map.message().find("nmt_nfkc"), std::string::npos) << map.message();
+  EXPECT_TRUE(ParseSentencePieceModel(Proto(1, "")).ok());
+  EXPECT_EQ(ParseSentencePieceModel(Proto(3, "")).status().code(), StatusCode::kUnimplemented);  // whole words
+  const Status map = MakeTokenizer(*ParseSentencePieceModel(Proto(2, "\x0A\x08nmt_nfkc\x12\x01x"))).status();
+  EXPECT_NE(map.message().find("the precompiled map of 1 bytes"), std::string::npos) << map.message();
   EXPECT_EQ(ParseSentencePieceModel("\xFF\xFF\xFF").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ParseSentencePieceModel("\x0A\xFF\xFF\xFF\xFF\x0F").status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(ParseSentencePieceModel("").status().code(), StatusCode::kDataLoss);

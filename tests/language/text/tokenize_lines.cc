@@ -1,5 +1,5 @@
 // Reads one JSON string per line and writes one JSON array of ids per line (with --decode: arrays in, strings out), for
-// tools/compare_tokenizers.py. Usage: tokenize_lines json|spm|gguf-fields FILE [--decode] [--no-special] [--bos]
+// tools/compare_tokenizers.py. Usage: tokenize_lines json|spm|tekken|gguf-fields FILE [--decode] [--no-special] [--bos]
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   using namespace tactus;
   using namespace tactus::language;
   if (argc < 3) {
-    std::cerr << "usage: tokenize_lines json|spm|gguf-fields FILE [--decode] [--no-special] [--bos]\n";
+    std::cerr << "usage: tokenize_lines json|spm|tekken|gguf-fields FILE [--decode] [--no-special] [--bos]\n";
     return 2;
   }
   const std::string kind = argv[1];
@@ -25,9 +25,10 @@ int main(int argc, char** argv) {
     bos |= flag == "--bos";
     if (flag == "--no-special") parse_special = false;
   }
-  Result<TokenizerSpec> spec = kind == "json"  ? ParseTokenizerJson(file.str())
-                               : kind == "spm" ? ParseSentencePieceModel(file.str())
-                                               : SpecFromGguf(GgufFieldsFromJson(SortedJson::parse(file.str())));
+  Result<TokenizerSpec> spec = kind == "json"     ? ParseTokenizerJson(file.str())
+                               : kind == "spm"    ? ParseSentencePieceModel(file.str())
+                               : kind == "tekken" ? ParseTekkenJson(file.str())
+                                                  : SpecFromGguf(GgufFieldsFromJson(SortedJson::parse(file.str())));
   if (!spec.ok()) {
     std::cerr << spec.status().ToString() << "\n";
     return 1;
