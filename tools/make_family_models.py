@@ -11,10 +11,13 @@ The reference is transformers' implementation in float32 with eager attention. c
 
 import argparse
 import pathlib
+import re
+import tempfile
 
 import numpy as np
 import torch
 from make_tiny_models import fresh, permute_qk, with_clear_choices, write_golden
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -32,6 +35,7 @@ SHAPE = dict(
     pad_token_id=0,
 )
 SLIDING, FULL = "sliding_attention", "full_attention"
+EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32)
 NAMED_OTHERWISE = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0, vocab_size=128)
 
 # name -> (model type, differences from SHAPE); "only" in place of SHAPE.
@@ -72,7 +76,82 @@ FAMILIES = {
     ),
     "opt": ("opt", dict(ffn_dim=64, word_embed_proj_dim=32)),
     "gpt2": ("gpt2", dict(only=dict(NAMED_OTHERWISE, n_embd=32, n_layer=2, n_head=4, n_positions=256))),
+    # Mixtures of experts.
+    "qwen3-moe": ("qwen3_moe", dict(head_dim=16, **EXPERTS, norm_topk_prob=True)),
+    "qwen2-moe": (
+        "qwen2_moe",
+        dict(EXPERTS, shared_expert_intermediate_size=48, num_hidden_layers=3, mlp_only_layers=[1]),
+    ),
+    "mixtral": ("mixtral", dict(num_local_experts=4, intermediate_size=32)),
+    "olmoe": ("olmoe", dict(num_experts=8, num_experts_per_tok=3, intermediate_size=32)),
+    "flex-olmo": ("flex_olmo", dict(num_experts=4, num_experts_per_tok=2, intermediate_size=32)),
+    "gpt-oss": (
+        "gpt_oss",
+        dict(
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            head_dim=16,
+            sliding_window=16,
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=150000.0,
+                factor=4.0,
+                beta_fast=32.0,
+                beta_slow=1.0,
+                truncate=False,
+                original_max_position_embeddings=64,
+            ),
+        ),
+    ),
+    "glm4-moe": (
+        "glm4_moe",
+        dict(
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            n_group=4,
+            topk_group=2,
+            use_qk_norm=True,
+            head_dim=16,
+            attention_bias=True,
+            num_hidden_layers=3,
+            routed_scaling_factor=1.5,
+        ),
+    ),
+    "dots1": (
+        "dots1",
+        dict(
+            n_routed_experts=8,
+            num_experts_per_tok=2,
+            moe_intermediate_size=32,
+            n_shared_experts=2,
+            head_dim=16,
+            first_k_dense_replace=1,
+            norm_topk_prob=True,
+            routed_scaling_factor=2.0,
+        ),
+    ),
+    "ernie-moe": (
+        "ernie4_5_moe",
+        dict(moe_num_experts=8, moe_k=2, moe_intermediate_size=32, moe_num_shared_experts=1),
+    ),
+    "granite-moe": (
+        "granitemoe",
+        dict(num_local_experts=4, intermediate_size=32, attention_multiplier=0.3, residual_multiplier=0.8),
+    ),
+    "granite-moe-shared": (
+        "granitemoeshared",
+        dict(num_local_experts=4, intermediate_size=32, shared_intermediate_size=48, attention_multiplier=0.3),
+    ),
+    "minimax-m2": (
+        "minimax_m2",
+        dict(num_local_experts=8, num_experts_per_tok=2, head_dim=16, rotary_dim=8, intermediate_size=32),
+    ),
+    "phi-moe": ("phimoe", dict(num_local_experts=4, intermediate_size=32, lm_head_bias=True, attention_bias=True)),
 }
+EXPERTS_TRANSPOSED = ("gpt_oss", "llama4_text")
+# Seeds at which no two experts have scores so near that rounding changes the choice.
+FIRST_SEEDS = {"olmoe": 2, "glm4-moe": 4, "ernie-moe": 5, "phi-moe": 6}
 STORED_AROUND_ZERO = ("gemma",)  # norm weights are w - 1
 STORED_AROUND_ZERO_TYPES = ("gemma", "gemma2", "gemma3_text")
 
@@ -88,9 +167,16 @@ def randomize(model, seed):
     transposed = {id(m.weight) for m in model.modules() if type(m).__name__ == "Conv1D"}
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
     with torch.no_grad():
+        for name, p in sorted(model.named_buffers()):
+            if name.endswith("e_score_correction_bias"):
+                p.copy_(0.1 * torch.randn(p.shape, generator=generator))
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
-            if name.endswith("bias"):
+            if name.endswith("e_score_correction_bias"):
+                p.copy_(0.1 * noise)
+            elif p.dim() == 3:  # [experts, rows, cols]
+                p.copy_(noise / (p.shape[1] if kind in EXPERTS_TRANSPOSED else p.shape[2]) ** 0.5)
+            elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif p.dim() == 1:
                 p.copy_((0.0 if kind.startswith(STORED_AROUND_ZERO) else 1.0) + 0.2 * noise)
@@ -153,8 +239,19 @@ GGUF = {
     "gguf-falcon-40b": ("falcon-40b", "falcon", {}),
     "gguf-bloom": ("bloom", "bloom", {}),
     "gguf-gpt2": ("gpt2", "gpt2", {}),
+    "gguf-qwen3-moe": ("qwen3-moe", "qwen3moe", {}),
+    "gguf-qwen2-moe": ("qwen2-moe", "qwen2moe", dict(mlp_only_layers=[])),
+    "gguf-mixtral": ("mixtral", "llama", {}),
+    "gguf-olmoe": ("olmoe", "olmoe", {}),
+    "gguf-gpt-oss": ("gpt-oss", "gpt-oss", {}),
+    "gguf-glm4-moe": ("glm4-moe", "glm4moe", {}),
+    "gguf-dots1": ("dots1", "dots1", {}),
+    "gguf-ernie-moe": ("ernie-moe", "ernie4_5-moe", {}),
+    "gguf-granite-moe": ("granite-moe-shared", "granitemoe", dict(residual_multiplier=0.8)),
+    "gguf-minimax-m2": ("minimax-m2", "minimax-m2", {}),
+    "gguf-phi-moe": ("phi-moe", "phimoe", {}),
 }
-PAIRED_ROPE = ("granite", "smollm3")  # q and k rows permuted for pairs
+PAIRED_ROPE = ("granite", "smollm3", "mixtral", "granitemoeshared")  # q and k rows permuted for pairs
 
 
 def gguf_tensor(kind, config, name, w):
@@ -173,6 +270,76 @@ def gguf_tensor(kind, config, name, w):
     if kind == "gpt2" and w.ndim == 2 and ".h." in name:
         return np.ascontiguousarray(w.T)
     return w
+
+
+MIXTURES = (
+    "qwen3_moe qwen2_moe mixtral olmoe gpt_oss glm4_moe dots1 ernie4_5_moe granitemoeshared minimax_m2 phimoe".split()
+)
+
+
+def saved_tensors(model):
+    """The model's tensors under the names of its files: each expert by itself, where files have it so."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
+def stacked_experts(kind, state):
+    """The tensors with those of all experts of a layer as one, under the GGUF name, as llama.cpp's converter has it."""
+    parts = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
+    out, experts = {}, {}
+    for name, value in state.items():
+        layer = name.split(".")[2] if ".layers." in name else ""
+        one = re.search(r"\.experts\.(\d+)\.(\w+)\.weight$", name)
+        if one:
+            experts.setdefault(f"blk.{layer}.ffn_{parts[one[2]]}_exps.weight", {})[int(one[1])] = value
+        elif ".experts.gate_up_proj" in name:  # gpt-oss: [experts, hidden, gate and up alternating]
+            end = ".bias" if name.endswith("bias") else ".weight"
+            for part, half in (("gate", value[..., ::2]), ("up", value[..., 1::2])):
+                out[f"blk.{layer}.ffn_{part}_exps{end}"] = half if end == ".bias" else half.transpose(1, 2)
+        elif ".experts.down_proj" in name:
+            bias = name.endswith("bias")
+            out[f"blk.{layer}.ffn_down_exps{'.bias' if bias else '.weight'}"] = value if bias else value.transpose(1, 2)
+        elif name.endswith("input_linear.weight"):  # Granite: gate, then up
+            end = "exps" if "block_sparse" in name else "shexp"
+            gate, up = value.chunk(2, dim=-2)
+            out[f"blk.{layer}.ffn_gate_{end}.weight"], out[f"blk.{layer}.ffn_up_{end}.weight"] = gate, up
+        elif name.endswith("output_linear.weight"):
+            out[f"blk.{layer}.ffn_down_{'exps' if 'block_sparse' in name else 'shexp'}.weight"] = value
+        elif name.endswith("e_score_correction_bias"):
+            out[f"blk.{layer}.exp_probs_b.bias"] = value.reshape(-1)
+        else:
+            out[name] = value
+    for name, stack in experts.items():
+        out[name] = torch.stack([stack[i] for i in range(len(stack))])
+    return out
+
+
+def write_experts(writer, kind, config):
+    import gguf
+
+    def first(*keys):
+        return next((getattr(config, key) for key in keys if getattr(config, key, None) is not None), None)
+
+    inner = first("moe_intermediate_size", "intermediate_size")
+    writer.add_expert_count(first("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"))
+    writer.add_expert_used_count(first("num_experts_per_tok", "moe_k"))
+    writer.add_expert_feed_forward_length(inner)
+    if kind in ("glm4_moe", "dots1", "minimax_m2"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if kind in ("glm4_moe", "dots1"):
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_expert_shared_count(config.n_shared_experts)
+    if kind == "ernie4_5_moe":
+        writer.add_leading_dense_block_count(config.moe_layer_start_index)
+        writer.add_expert_shared_count(config.moe_num_shared_experts)
+    shared = first("shared_expert_intermediate_size", "shared_intermediate_size")
+    if shared:
+        writer.add_expert_shared_feed_forward_length(shared)
 
 
 def write_gguf(arch, kind, config, state, path):
@@ -203,6 +370,14 @@ def write_gguf(arch, kind, config, state, path):
             writer.add_layer_norm_eps(getattr(config, key))
     if getattr(config, "rms_norm_eps", None) is not None:
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        if kind == "phimoe":
+            writer.add_layer_norm_eps(config.rms_norm_eps)
+    if kind in MIXTURES:
+        write_experts(writer, kind, config)
+    if full.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(full["factor"])
+        writer.add_rope_scaling_orig_ctx_len(full["original_max_position_embeddings"])
     window = getattr(config, "sliding_window", None)
     if window is not None and SLIDING in (getattr(config, "layer_types", None) or [SLIDING]):
         writer.add_sliding_window(window)
@@ -211,7 +386,7 @@ def write_gguf(arch, kind, config, state, path):
     if kind == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if kind == "granite":
+    if kind in ("granite", "granitemoe", "granitemoeshared"):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
@@ -224,12 +399,14 @@ def write_gguf(arch, kind, config, state, path):
     writer.add_eos_token_id(2)
     archs = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}
     names = gguf.get_tensor_name_map(archs[arch], config.num_hidden_layers)
-    for hf_name, value in sorted(state.items()):
+    for hf_name, value in sorted(stacked_experts(kind, state).items()):
         if config.tie_word_embeddings and hf_name in ("lm_head.weight", "embed_out.weight"):
             continue
-        name = names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        name = hf_name if hf_name.startswith("blk.") else names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        if not name.endswith((".weight", ".bias")):
+            name += ".weight"  # attention sinks
         w = gguf_tensor(kind, config, hf_name, value.float().numpy())
-        if w.ndim == 1:
+        if w.ndim == 1 or name.endswith(("bias", "_inp.weight", "_inp_shexp.weight")):
             writer.add_tensor(name, w.astype(np.float32))
         else:
             raw = gguf.quants.quantize(np.ascontiguousarray(w), gguf.GGMLQuantizationType.BF16)
@@ -252,7 +429,7 @@ def make_gguf(name, seed, root):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(p.bfloat16().float())
-    write_gguf(arch, kind, model.config, model.state_dict(), out / "model.gguf")
+    write_gguf(arch, kind, model.config, saved_tensors(model), out / "model.gguf")
     return write_golden(model, out, f"transformers {type(model).__name__}, float32, eager")
 
 
@@ -264,7 +441,8 @@ def main():
     logging.disable_progress_bar()
     for name in args.names or [*FAMILIES, *GGUF]:
         one = make if name in FAMILIES else make_gguf
-        with_clear_choices(lambda seed, name=name, one=one: one(name, seed, args.out), 1)
+        first = FIRST_SEEDS.get(name.removeprefix("gguf-"), 1)
+        with_clear_choices(lambda seed, name=name, one=one: one(name, seed, args.out), first)
         print(name, flush=True)
 
 

@@ -89,6 +89,7 @@ struct Architecture {
   bool mlp_bias_key = false;
   const char* qkv_bias_key = nullptr;  // config.json may ask for biases on q, k and v alone
   bool qk_norm = false;
+  bool gguf_qk_norm = false;  // GGUF files have norms of q and k or not, and state it by their tensors alone
   LayerMaker layers = PreNormLayers;
   HfKeys hf_keys;
   Activation activation = Activation::kSilu;  // where a file states none

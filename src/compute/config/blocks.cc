@@ -16,6 +16,25 @@ TensorDecl Norm(Role role, int64_t size) {
   return {role, size, 1, true, Split::kNone};
 }
 
+Role ExpertRole(Role role) {
+  switch (role) {
+    case Role::kGate:
+      return Role::kExpertGate;
+    case Role::kUp:
+      return Role::kExpertUp;
+    case Role::kDown:
+      return Role::kExpertDown;
+    case Role::kGateBias:
+      return Role::kExpertGateBias;
+    case Role::kUpBias:
+      return Role::kExpertUpBias;
+    case Role::kDownBias:
+      return Role::kExpertDownBias;
+    default:
+      return Role::kNone;  // a gated feed-forward block has no other tensors
+  }
+}
+
 }  // namespace
 
 std::vector<TensorDecl> AttentionBlock::Tensors(int64_t hidden) const {
@@ -69,6 +88,31 @@ std::vector<TensorDecl> FeedForwardBlock::Tensors(int64_t hidden) const {
   return tensors;
 }
 
+std::vector<TensorDecl> ExpertsBlock::Tensors(int64_t hidden) const {
+  std::vector<TensorDecl> tensors = {Matrix(Role::kRouter, experts, hidden, Split::kNone)};
+  if (router.bias) tensors.push_back(Vector(Role::kRouterBias, experts, Split::kNone));
+  if (router.choice_bias) tensors.push_back(Vector(Role::kChoiceBias, experts, Split::kNone));
+  if (shared_inner > 0) {
+    tensors.push_back(Matrix(Role::kSharedGate, shared_inner, hidden, Split::kRows));
+    tensors.push_back(Matrix(Role::kSharedUp, shared_inner, hidden, Split::kRows));
+    tensors.push_back(Matrix(Role::kSharedDown, hidden, shared_inner, Split::kCols));
+    for (TensorDecl& t : tensors) {
+      if (t.role == Role::kSharedGate) t.fused = {0, 2 * shared_inner, 1};
+      if (t.role == Role::kSharedUp) t.fused = {shared_inner, 2 * shared_inner, 1};
+    }
+    if (shared_weight) tensors.push_back(Matrix(Role::kSharedWeight, 1, hidden, Split::kNone));
+  }
+  for (int64_t e = 0; e < experts; ++e) {
+    for (TensorDecl t : expert.Tensors(hidden)) {
+      t.role = ExpertRole(t.role);
+      t.expert = e;
+      t.fused.groups = expert.inner;
+      tensors.push_back(t);
+    }
+  }
+  return tensors;
+}
+
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size) {
   std::vector<TensorDecl> tensors;
   if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, size));
@@ -100,6 +144,13 @@ std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
 const AttentionBlock* AttentionOf(const Layer& layer) {
   for (const LayerBlock& b : layer) {
     if (const auto* attention = std::get_if<AttentionBlock>(&b.block)) return attention;
+  }
+  return nullptr;
+}
+
+const ExpertsBlock* ExpertsOf(const Layer& layer) {
+  for (const LayerBlock& b : layer) {
+    if (const auto* experts = std::get_if<ExpertsBlock>(&b.block)) return experts;
   }
   return nullptr;
 }

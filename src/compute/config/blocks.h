@@ -27,6 +27,14 @@ enum class Role : uint8_t {
   kGate,
   kUp,
   kDown,
+  kRouter,
+  kExpertGate,  // of one expert each, with its number (TensorDecl::expert)
+  kExpertUp,
+  kExpertDown,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+  kSharedWeight,
   // Vectors, always f32.
   kEmbeddingNorm,
   kEmbeddingNormBias,
@@ -49,12 +57,21 @@ enum class Role : uint8_t {
   kGateBias,
   kUpBias,
   kDownBias,
+  kRouterBias,
+  kChoiceBias,
+  kExpertGateBias,
+  kExpertUpBias,
+  kExpertDownBias,
   kNone,
 };
 inline constexpr size_t kMatrixRoles = static_cast<size_t>(Role::kEmbeddingNorm);
 inline constexpr size_t kVectorRoles = static_cast<size_t>(Role::kNone) - kMatrixRoles;
 constexpr bool IsMatrix(Role role) {
   return role < Role::kEmbeddingNorm;
+}
+// Matrices whose products decide which experts run. They are used as the file has them and never quantised at load.
+constexpr bool IsRouting(Role role) {
+  return role == Role::kRouter || role == Role::kSharedWeight;
 }
 
 // The axis along which ranks divide a tensor.
@@ -65,7 +82,8 @@ enum class Split : uint8_t {
 };
 
 // The rows of a tensor within a larger one that files fuse from several (q, k and v; gate and up): one after another,
-// or in `groups` equal groups, each with its share of q, then of k, then of v (TensorSource).
+// or in `groups` equal groups, each with its share of q, then of k, then of v (TensorSource). With as many groups as
+// rows, gate and up alternate.
 struct FusedRows {
   int64_t first = 0;  // the tensor's, where the parts follow one another
   int64_t total = 0;  // rows of the larger tensor; 0: never fused
@@ -79,6 +97,7 @@ struct TensorDecl {
   bool is_norm = false;  // a vector around 1 (dummy weights)
   Split split = Split::kNone;
   FusedRows fused;
+  int64_t expert = -1;  // the number of the expert that has it; -1: no expert's
 
   int64_t elements() const { return rows * cols; }
 };
@@ -154,7 +173,39 @@ struct FeedForwardBlock {
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
-using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock>;
+// What the router makes of its logits: the scores by which a token's experts are chosen, and their weights.
+enum class RouterScore : uint8_t {
+  kSoftmax,        // over all experts (Shazeer et al., "Outrageously Large Neural Networks", 2017)
+  kSigmoid,        // of each logit (DeepSeek-V3, section 2.1.2)
+  kChosenSoftmax,  // the largest logits are chosen; weights are their softmax (Mixtral, section 2.1)
+  kSparseMixer,    // two experts, each weighed among the experts with a near logit (Phi-3.5-MoE; router.h)
+};
+
+struct RouterSpec {
+  int32_t chosen = 1;  // experts per token
+  RouterScore score = RouterScore::kSoftmax;
+  bool renormalise = false;  // the chosen weights are divided by their sum
+  float scale = 1.0f;        // of the weights
+  bool bias = false;         // added to the logits (gpt-oss)
+  bool choice_bias = false;  // added to the scores for the choice, not to the weights (DeepSeek-V3, section 2.1.2)
+  // Experts are chosen from the `chosen_groups` of `groups` equal groups whose two best scores have the largest sum.
+  int32_t groups = 1, chosen_groups = 1;
+  bool weighs_input = false;  // an expert's input is multiplied with its weight, not its output (Llama 4)
+};
+
+// A mixture of gated feed-forward blocks, of which a token uses a few, beside one that every token uses.
+struct ExpertsBlock {
+  int64_t experts = 0;
+  RouterSpec router;
+  GatedFeedForwardBlock expert;  // each of them
+  int64_t shared_inner = 0;      // of the shared expert, which has no biases; 0: there is none
+  bool shared_weight = false;    // its output is multiplied with sigmoid(x . w) (Qwen2-MoE)
+
+  int64_t inner_total() const { return router.chosen * expert.inner + shared_inner; }  // of a token
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
+};
+
+using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, ExpertsBlock>;
 
 // The weight and the bias of a norm over `size` values.
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size);
@@ -179,7 +230,8 @@ using Layer = std::vector<LayerBlock>;
 // next lower power of two and every second one of the next higher.
 std::vector<float> AlibiSlopes(int64_t heads);
 
-// The attention of a layer; null: it has none.
+// The attention of a layer, and its experts; null: it has none.
 const AttentionBlock* AttentionOf(const Layer& layer);
+const ExpertsBlock* ExpertsOf(const Layer& layer);
 
 }  // namespace tactus::compute

@@ -84,6 +84,28 @@ Status CheckBlock(const FeedForwardBlock& f, const ModelConfig&) {
   return CheckBounds({{"intermediate_size", f.inner, 1, 1 << 22}});
 }
 
+Status CheckBlock(const ExpertsBlock& e, const ModelConfig&) {
+  const RouterSpec& r = e.router;
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"num_experts", e.experts, 1, kMaxExperts},
+                                      {"num_experts_per_tok", r.chosen, 1, std::min(e.experts, kMaxChosenExperts)},
+                                      {"moe_intermediate_size", e.expert.inner, 1, 1 << 22},
+                                      {"shared_expert_intermediate_size", e.shared_inner, 0, 1 << 22},
+                                      {"n_group", r.groups, 1, e.experts},
+                                      {"topk_group", r.chosen_groups, 1, r.groups}}));
+  if (e.experts % r.groups != 0) {
+    return InvalidArgument(
+        "num_experts " + std::to_string(e.experts) + " is not a multiple of n_group " + std::to_string(r.groups),
+        "n_group");
+  }
+  const int64_t open = e.experts / r.groups * r.chosen_groups;
+  if (open < r.chosen) {
+    return InvalidArgument("num_experts_per_tok " + std::to_string(r.chosen) + " exceeds the " + std::to_string(open) +
+                               " experts of topk_group " + std::to_string(r.chosen_groups) + " groups",
+                           "topk_group");
+  }
+  return Status();
+}
+
 Status CheckNorm(const NormSpec& norm) {
   return norm.exists() ? CheckEps(norm.eps) : Status();
 }
@@ -184,6 +206,9 @@ Status ValidateConfig(const ModelConfig& c) {
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
   }
+  int64_t experts = 0;
+  for (const Layer& layer : c.layers) experts += ExpertsOf(layer) != nullptr ? ExpertsOf(layer)->experts : 0;
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"experts of all layers", experts, 0, kMaxExpertsOfAllLayers}}));
   if (c.learned_positions > 0 && c.max_position > c.learned_positions) {
     return InvalidArgument("max_position is " + std::to_string(c.max_position) + ", but there are only " +
                                std::to_string(c.learned_positions) + " learned positions",

@@ -72,6 +72,7 @@ struct ModelConfig {
   float logits_scale = 1.0f;             // Granite, Command-R
   float logits_softcap = 0.0f;           // Gemma 2: cap * tanh(logit / cap); 0: none
   bool lm_head_bias = false;
+  int64_t unused_layers = 0;          // that files have beyond `layers`: they predict several tokens at once (GLM-4.5)
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId>
@@ -116,6 +117,8 @@ struct MemoryPlan {
 Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
 
 inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxExperts = 1024, kMaxChosenExperts = 64;
+inline constexpr int64_t kMaxExpertsOfAllLayers = 1 << 16;
 inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
 
 // Whether layers can be made of it: their number, and a window for each.

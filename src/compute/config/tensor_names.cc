@@ -2,12 +2,13 @@
 
 namespace tactus::compute {
 
-std::string TensorSource::NameOf(std::string_view pattern, int64_t layer) {
-  const size_t at = pattern.find("{}");
-  if (at == std::string_view::npos) return std::string(pattern);
-  std::string name(pattern.substr(0, at));
-  name += std::to_string(layer);
-  name += pattern.substr(at + 2);
+std::string TensorSource::NameOf(std::string_view pattern, int64_t layer, int64_t expert) {
+  std::string name(pattern);
+  for (const int64_t number : {layer, expert}) {
+    const size_t at = name.find("{}");
+    if (at == std::string::npos) break;
+    name.replace(at, 2, std::to_string(number));
+  }
   return name;
 }
 

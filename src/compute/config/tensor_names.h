@@ -21,17 +21,26 @@ struct TensorSource {
     kFusedInHeads,  // rows of each of its KV heads' groups (GPT-NeoX, BLOOM, Falcon)
     kTransposed,    // [cols, rows] (GPT-2)
     kFusedTransposed,
+    kFusedInHeadsTransposed,
     kMinusOne,  // a vector; the file has w - 1 (Gemma's norms)
   };
-  std::string_view pattern;  // "{}" is the layer number; empty: this spelling has no such tensor
+  // The first "{}" is the number of the layer, a second one that of the expert. Empty: this spelling has no such
+  // tensor.
+  std::string_view pattern;
   Form form = kWhole;
   std::string_view alternative = {};  // the pattern of other models of the family
+  bool stacked = false;               // the file's tensor has those of all experts, one after another
 
   constexpr TensorSource() = default;
   constexpr TensorSource(const char* name, Form how = kWhole, std::string_view other = {})
       : pattern(name), form(how), alternative(other) {}
-  std::string Name(int64_t layer) const { return NameOf(pattern, layer); }
-  static std::string NameOf(std::string_view pattern, int64_t layer);
+  static constexpr TensorSource Stacked(const char* name, Form how = kWhole) {
+    TensorSource source(name, how);
+    source.stacked = true;
+    return source;
+  }
+  std::string Name(int64_t layer, int64_t expert = -1) const { return NameOf(pattern, layer, expert); }
+  static std::string NameOf(std::string_view pattern, int64_t layer, int64_t expert = -1);
 };
 
 // Tensors by role.
@@ -82,6 +91,14 @@ inline constexpr TensorNames kHfTensorNames = [] {
       {Role::kGateBias, "model.layers.{}.mlp.gate_proj.bias"},
       {Role::kUpBias, "model.layers.{}.mlp.up_proj.bias"},
       {Role::kDownBias, "model.layers.{}.mlp.down_proj.bias"},
+      {Role::kRouter, "model.layers.{}.mlp.gate.weight"},
+      {Role::kChoiceBias, "model.layers.{}.mlp.gate.e_score_correction_bias"},
+      {Role::kExpertGate, "model.layers.{}.mlp.experts.{}.gate_proj.weight"},
+      {Role::kExpertUp, "model.layers.{}.mlp.experts.{}.up_proj.weight"},
+      {Role::kExpertDown, "model.layers.{}.mlp.experts.{}.down_proj.weight"},
+      {Role::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
+      {Role::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
+      {Role::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"},
   });
   names.ignored = kHfIgnored;
   return names;
@@ -126,6 +143,19 @@ inline constexpr TensorNames kGgufTensorNames = [] {
       {Role::kGateBias, "blk.{}.ffn_gate.bias"},
       {Role::kUpBias, "blk.{}.ffn_up.bias"},
       {Role::kDownBias, "blk.{}.ffn_down.bias"},
+      {Role::kRouter, "blk.{}.ffn_gate_inp.weight"},
+      {Role::kRouterBias, "blk.{}.ffn_gate_inp.bias"},
+      {Role::kChoiceBias, "blk.{}.exp_probs_b.bias"},
+      {Role::kExpertGate, TensorSource::Stacked("blk.{}.ffn_gate_exps.weight")},
+      {Role::kExpertUp, TensorSource::Stacked("blk.{}.ffn_up_exps.weight")},
+      {Role::kExpertDown, TensorSource::Stacked("blk.{}.ffn_down_exps.weight")},
+      {Role::kExpertGateBias, TensorSource::Stacked("blk.{}.ffn_gate_exps.bias")},
+      {Role::kExpertUpBias, TensorSource::Stacked("blk.{}.ffn_up_exps.bias")},
+      {Role::kExpertDownBias, TensorSource::Stacked("blk.{}.ffn_down_exps.bias")},
+      {Role::kSharedGate, "blk.{}.ffn_gate_shexp.weight"},
+      {Role::kSharedUp, "blk.{}.ffn_up_shexp.weight"},
+      {Role::kSharedDown, "blk.{}.ffn_down_shexp.weight"},
+      {Role::kSharedWeight, "blk.{}.ffn_gate_inp_shexp.weight"},
   });
   names.ignored = kGgufIgnored;
   return names;

@@ -70,12 +70,17 @@ int64_t KvElements(const Layer& layer) {
   return attention == nullptr ? 0 : 2 * kTokens * attention->kv_width();
 }
 
+// The matrices that the rounding pass multiplies with: those that it rounds, and the routers.
+bool InPass(const PackedSlot& slot) {
+  return IsInt4(slot.form) || IsRouting(slot.tensor.role);
+}
+
 // Buffer sizes of the rounding pass. K and V need one layer: each layer finishes with them before the next stores its
 // own.
 struct Sizes {
   Sizes(const ModelConfig& config, const PackPlan& plan) {
     for (const PackedSlot& slot : plan.slots) {
-      if (!IsInt4(slot.form)) continue;
+      if (!InPass(slot)) continue;
       matrix = std::max(matrix, slot.form.rows * slot.form.cols);
       cols = std::max(cols, slot.form.cols);
     }
@@ -224,8 +229,8 @@ class Calibration {
     for (size_t i = 0; i < places.size(); ++i) {
       MatrixView* view = places[i].view;
       slots_[view] = &plan_.slots[i];
-      if (!IsInt4(plan_.slots[i].form)) continue;
-      total_ += WorkOf(plan_.slots[i]);
+      if (!InPass(plan_.slots[i])) continue;
+      if (IsInt4(plan_.slots[i].form)) total_ += WorkOf(plan_.slots[i]);
       *view = {matrix_, DType::kF32, view->rows, view->cols, view->cols * 4};
     }
     EmbedTokens(*slots_.at(&weights_.embedding), tokens);
@@ -233,7 +238,7 @@ class Calibration {
     Ops ops = Scalar();
     ops.linear = Linear;
     DecoderOptions options = OptionsOf(&ops, kTokens, pool_.threads());
-    options.before_linear = [this](const MatrixView& w, const float* x) { Round(w, x); };
+    options.before_linear = [this](const MatrixView& w, const float* x, int64_t count) { Round(w, x, count); };
     TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
     std::vector<int32_t> ids(kTokens);  // rows of the reduced embedding
     std::iota(ids.begin(), ids.end(), 0);
@@ -290,15 +295,16 @@ class Calibration {
     weights_.embedding = {embedding_, DType::kF32, kTokens, config_.hidden_size, config_.hidden_size * 4};
   }
 
-  // Called before the pass multiplies x [kTokens, w.cols] with w.
-  void Round(const MatrixView& w, const float* x) {
+  // Called before the pass multiplies x [tokens, w.cols] with w. An expert that no token uses keeps the nearest values.
+  void Round(const MatrixView& w, const float* x, int64_t tokens) {
     const PackedSlot& slot = *slots_.at(&w);
     constexpr int64_t kRowsAtOnce = 64;
     pool_.ParallelFor((w.rows + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t task, int32_t) {
       const int64_t first = task * kRowsAtOnce;
       ReadRows(slot, first, std::min(kRowsAtOnce, w.rows - first), matrix_ + first * w.cols);
     });
-    if (!SharesInput(w)) FactorInputs(x, w.cols);
+    if (!IsInt4(slot.form)) return;
+    if (!SharesInput(w)) FactorInputs(x, tokens, w.cols);
     RoundInt4(pool_, inputs_, importance_, slot.form, matrix_, errors_, memory_ + slot.offset);
     source_.Release(slot.source, 0, w.rows);
     done_ += WorkOf(slot);
@@ -308,12 +314,13 @@ class Calibration {
   // Whether w has the same input as the matrix rounded before it.
   bool SharesInput(const MatrixView& w) const {
     const Role role = slots_.at(&w)->tensor.role;
-    return role == Role::kK || role == Role::kV || role == Role::kUp;
+    return role == Role::kK || role == Role::kV || role == Role::kUp || role == Role::kExpertUp ||
+           role == Role::kSharedUp;
   }
 
-  void FactorInputs(const float* x, int64_t cols) {
+  void FactorInputs(const float* x, int64_t tokens, int64_t cols) {
     for (const float damping : {0.01f, 0.1f, 1.0f}) {
-      GramUpper(pool_, x, kTokens, cols, inputs_);
+      GramUpper(pool_, x, tokens, cols, inputs_);
       if (compute::FactorInputs(pool_, cols, damping, inputs_, importance_)) return;
     }
     // Inputs that are not finite, or all 0: each weight is rounded separately.

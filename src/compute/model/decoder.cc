@@ -25,12 +25,38 @@ bool NormsOnTheWay(const NormSpec& norm) {
 bool NeedsMore(const ModelConfig& c) {
   if (c.learned_positions > 0 || !NormsOnTheWay(c.final_norm)) return true;
   for (const Layer& layer : c.layers) {
+    if (ExpertsOf(layer) != nullptr) return true;
     for (const LayerBlock& b : layer) {
       if (b.parallel || !b.adds_directly() || (b.norm.exists() && !NormsOnTheWay(b.norm))) return true;
     }
   }
   return false;
 }
+
+// What mixtures of experts need beside the other blocks; the largest of any.
+struct ExpertSizes {
+  void Take(const ExpertsBlock& e, const ModelConfig& c, const DecoderOptions& o) {
+    const int64_t rows = o.max_tokens * e.router.chosen, shared = e.shared_inner > 0 ? o.max_tokens : 0;
+    router = std::max(router, o.max_tokens * e.experts);
+    shared_weight = o.max_tokens;
+    out = std::max(out, (rows + shared) * c.hidden_size);
+    inner = std::max(inner, rows * e.expert.inner + shared * e.shared_inner);
+    packed_rows = std::max(packed_rows, PackedTokenBytes(rows, c.hidden_size));
+    packed_inner =
+        std::max(packed_inner, PackedTokenBytes(rows, e.expert.inner) + PackedTokenBytes(shared, e.shared_inner));
+    cols = std::max({cols, c.hidden_size, e.expert.inner, e.shared_inner});
+    workspace = ExpertProducts::WorkspaceBytesFor(cols, o.threads);
+    products = std::max(products, 2 * (e.experts + 1));
+  }
+  int64_t Bytes() const {
+    int64_t bytes = Aligned(packed_rows) + Aligned(workspace);
+    for (const int64_t n : {router, shared_weight, out}) bytes += Aligned(n * 4);
+    return bytes;
+  }
+  int64_t router = 0, shared_weight = 0, out = 0, inner = 0;  // elements
+  int64_t packed_rows = 0, packed_inner = 0, workspace = 0;   // bytes
+  int64_t cols = 0, products = 0;
+};
 
 // Elements of each f32 buffer, in the order of Decoder's members.
 struct BufferSizes {
@@ -47,6 +73,8 @@ struct BufferSizes {
           inner_width = std::max(inner_width, f->inner);
         } else if (const auto* p = std::get_if<FeedForwardBlock>(&b.block)) {
           inner_width = std::max(inner_width, p->inner);
+        } else if (const auto* e = std::get_if<ExpertsBlock>(&b.block)) {
+          experts.Take(*e, c, o);
         }
       }
     }
@@ -56,9 +84,10 @@ struct BufferSizes {
     key = o.max_tokens * kv_width;
     inner = o.max_tokens * inner_width;
     logits = o.max_logit_rows * c.vocab_size;
-    const int64_t max_cols = std::max({c.hidden_size, inner_width, q_width});
+    const int64_t max_cols = std::max({c.hidden_size, inner_width, q_width, experts.cols});
     packed_x = PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, q_width));
-    packed_inner = PackedTokenBytes(o.max_tokens, inner_width);
+    packed_inner = std::max(PackedTokenBytes(o.max_tokens, inner_width), experts.packed_inner);
+    inner = std::max(inner, experts.inner);
     workspace_bytes =
         WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(heads), static_cast<int32_t>(head_dim), o.threads);
   }
@@ -70,8 +99,9 @@ struct BufferSizes {
   int64_t TotalBytes() const {
     int64_t bytes = Aligned(workspace_bytes) + NormedBytes() + UpBytes();
     for (int64_t n : {hidden, query, query, key, key, inner, logits}) bytes += Aligned(n * 4);
-    return bytes;
+    return bytes + experts.Bytes();
   }
+  ExpertSizes experts;
   bool more;
   int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
 };
@@ -119,7 +149,7 @@ int64_t DecoderLogitRows(const ModelConfig& config, int64_t rows) {
 }
 
 int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& options) {
-  return BufferSizes(config, options).TotalBytes();
+  return BufferSizes(config, options).TotalBytes() + ExpertRows::Bytes(config, options.max_tokens);
 }
 
 void Decoder::FreeMemory::operator()(void* p) const {
@@ -133,7 +163,9 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
       rope_(config.rope, RotaryDim(config, RopeChoice::kMain), options.max_model_len),
       local_rope_(LocalRope(config, options.max_model_len)),
       slopes_(Slopes(config)),
-      last_attention_(LastAttention(config)) {}
+      last_attention_(LastAttention(config)),
+      experts_(config, options.max_tokens),
+      products_(BufferSizes(config, options).experts.products) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {
@@ -171,6 +203,13 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   decoder->input_ = take(sizes.hidden);
   next = after;
   decoder->workspace_ = {next, sizes.workspace_bytes};
+  next += Aligned(sizes.workspace_bytes);
+  decoder->router_ = take(sizes.experts.router);
+  decoder->shared_weight_ = take(sizes.experts.shared_weight);
+  decoder->expert_out_ = take(sizes.experts.out);
+  decoder->packed_rows_ = next;
+  next += Aligned(sizes.experts.packed_rows);
+  decoder->expert_workspace_ = {next, sizes.experts.workspace};
   return decoder;
 }
 

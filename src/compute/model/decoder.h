@@ -22,6 +22,8 @@
 
 #include "compute/config/config.h"
 #include "compute/kernels/ops.h"
+#include "compute/model/expert_products.h"
+#include "compute/model/expert_rows.h"
 #include "compute/model/operator_profile.h"
 #include "compute/model/rope.h"
 #include "compute/packing/packed_weights.h"
@@ -36,7 +38,7 @@ struct DecoderOptions {
   int32_t threads = 1;
   // The reference pass calls it before it multiplies x [tokens, w.cols] with w, one of the weights' matrices; it may
   // change the values of w. Null: not called.
-  std::function<void(const MatrixView& w, const float* x)> before_linear;
+  std::function<void(const MatrixView& w, const float* x, int64_t tokens)> before_linear;
 };
 
 // One step's tokens, sequence after sequence. Arrays are [tokens] unless stated otherwise.
@@ -105,6 +107,7 @@ class Decoder {
   void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const AttentionBlock& block);
   void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const GatedFeedForwardBlock& block);
   void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const FeedForwardBlock& block);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const ExpertsBlock& block);
   // `x` as the input of products: with the norm on the way where they apply it, else normed into normed_.
   PackedInput InputOf(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x,
                       int64_t tokens);
@@ -122,6 +125,14 @@ class Decoder {
   void Reference(const Pass& pass, const AttentionBlock& block);
   void Reference(const Pass& pass, const GatedFeedForwardBlock& block);
   void Reference(const Pass& pass, const FeedForwardBlock& block);
+  void Reference(const Pass& pass, const ExpertsBlock& block);
+  // Chooses each token's experts by router_ and groups the tokens; shared_weight_ becomes the shared expert's weight.
+  void ChooseExperts(const Pass& pass, const ExpertsBlock& block);
+  // The rows' inputs where experts weigh them: x [tokens, hidden] times the rows' weights, to expert_out_.
+  void WeighInputs(const Pass& pass, const float* x);
+  void ExpertsUpPacked(const Pass& pass, const ExpertsBlock& block, const PackedInput& in);
+  void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
+  void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
@@ -151,10 +162,27 @@ class Decoder {
   float* normed_ = nullptr;  // [max_tokens, hidden]
   float* branch_ = nullptr;  // [max_tokens, hidden], a block's contribution to the residual stream
   float* input_ = nullptr;   // [max_tokens, hidden], the stream that parallel blocks read; at the end rows with logits
+  // Buffers of mixtures of experts. Rows are those of experts_, then the tokens of the shared expert.
+  float* router_ = nullptr;           // [max_tokens, experts], logits
+  float* shared_weight_ = nullptr;    // [max_tokens]
+  float* expert_out_ = nullptr;       // [rows, hidden]
+  std::byte* packed_rows_ = nullptr;  // packed tokens of the rows
+  Workspace expert_workspace_;
+  ExpertRows experts_;
+  ExpertProducts products_;
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   Workspace workspace_;
 };
+
+// Runs `work`; with a profile, times it and adds the operations and bytes that `cost` returns.
+template <class Work, class Cost>
+void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
+  if (profile_ == nullptr) return work();
+  const TimeNs start = profile_->NowNs();
+  work();
+  profile_->Add(op, profile_->NowNs() - start, cost());
+}
 
 template <class Run>
 void Decoder::ForBlocks(Pass& pass, Run run) {

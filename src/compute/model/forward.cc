@@ -55,15 +55,6 @@ OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, 
 
 }  // namespace
 
-// Runs `work`; with a profile, times it and adds the operations and bytes that `cost` returns.
-template <class Work, class Cost>
-void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
-  if (profile_ == nullptr) return work();
-  const TimeNs start = profile_->NowNs();
-  work();
-  profile_->Add(op, profile_->NowNs() - start, cost());
-}
-
 void Decoder::Round(ThreadPool& pool, const PackedInput& in, const PackedTokens& out) {
   Timed(
       DecoderOperator::kRound, [&] { options_.ops->pack(pool, in.x, in.norm_weight, in.eps, out); },

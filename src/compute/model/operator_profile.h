@@ -10,10 +10,21 @@
 
 namespace tactus::compute {
 
-enum class DecoderOperator : uint8_t { kEmbed, kRound, kQkv, kRopeStore, kAttention, kOut, kGated, kDown, kLogits };
-inline constexpr size_t kDecoderOperators = 9;
+enum class DecoderOperator : uint8_t {
+  kEmbed,
+  kRound,
+  kQkv,
+  kRopeStore,
+  kAttention,
+  kOut,
+  kRouter,
+  kGated,
+  kDown,
+  kLogits
+};
+inline constexpr size_t kDecoderOperators = 10;
 inline constexpr std::array<const char*, kDecoderOperators> kDecoderOperatorNames = {
-    "embed", "norm + round", "qkv", "rope + store", "attention", "out", "gate + up", "down", "logits"};
+    "embed", "norm + round", "qkv", "rope + store", "attention", "out", "router", "gate + up", "down", "logits"};
 
 struct OperatorCost {
   int64_t bytes = 0;       // weights, KV and activations, each read or written once

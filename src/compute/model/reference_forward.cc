@@ -79,7 +79,7 @@ void Decoder::Reference(const Pass& pass, const FeedForwardBlock& f) {
 
 void Decoder::Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                      float* y) {
-  if (options_.before_linear) options_.before_linear(w, x);
+  if (options_.before_linear) options_.before_linear(w, x, tokens);
   options_.ops->linear(pool, x, tokens, w, bias, y, workspace_);
 }
 

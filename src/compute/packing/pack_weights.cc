@@ -24,6 +24,7 @@ struct PackTask {
 
 bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* form) {
   const MatrixView& m = *place.view;
+  if (IsRouting(place.request.tensor.role)) return PackedFormOf(m.dtype, m.rows, m.cols, form);
   if (choice.round_to_bf16) return PackedFormOf(DType::kBF16, m.rows, m.cols, form);
   if (choice.quantization == Quantization::kNone) return PackedFormOf(m.dtype, m.rows, m.cols, form);
   // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
@@ -144,7 +145,7 @@ void BindPacked(const PackPlan& plan, const ModelConfig& config, const PackChoic
                 CpuWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
   packed->roundings = RoundingsFor(config, choice);
-  packed->layers.resize(static_cast<size_t>(config.num_layers()));
+  ResizeLayers(config, packed.get());
   for (const PackedSlot& slot : plan.slots) {
     PackedMatrix& matrix = MatrixAt(*packed, slot.tensor);
     matrix = slot.form;

@@ -10,7 +10,9 @@
 
 namespace tactus::compute {
 
-using PackedLayerWeights = LayerMatrices<PackedMatrix>;
+struct PackedLayerWeights : LayerMatrices<PackedMatrix> {
+  std::vector<PackedLayerWeights> experts;  // as LayerWeights'
+};
 // How the tokens of operators are rounded.
 struct TokenRoundings {
   Rounding kv = Rounding::kInt8;  // wk and wv

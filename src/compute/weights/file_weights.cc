@@ -53,6 +53,8 @@ class FileSource final : public WeightSource {
         names_(names),
         path_(path),
         tied_(config.tie_embeddings),
+        layers_(config.num_layers()),
+        unused_layers_(config.unused_layers),
         use_(use),
         storage_(std::make_shared<WeightStorage>()) {
     if (use != MatrixUse::kViews) return;  // kept data are copies: the mapping may end
@@ -70,7 +72,8 @@ class FileSource final : public WeightSource {
       }
       scattered_.emplace(request.id, Scattered{request, t});
     } else {
-      view.data = static_cast<const std::byte*>(view.data) + request.FileRow(0) * view.row_bytes;
+      const int64_t first = request.FirstElement() / cols + request.FileRow(0);
+      view.data = static_cast<const std::byte*>(view.data) + first * view.row_bytes;
     }
     if (use_ == MatrixUse::kRows) return view;
     if (!request.in_place() || (use_ == MatrixUse::kViews && !IsAligned(view.data, t->dtype))) {
@@ -94,7 +97,9 @@ class FileSource final : public WeightSource {
       return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
                       "; norms and biases are f32, f16 or bf16");
     }
-    TACTUS_ASSIGN_OR_RETURN(float* const all, ToF32(request.name, t->dtype, t->data, request.FileRows()));
+    TACTUS_ASSIGN_OR_RETURN(
+        float* const all,
+        ToF32(request.name, t->dtype, t->data + RowBytes(t->dtype, request.FirstElement()), request.FileRows()));
     if (request.fused()) {  // its rows to the front, which never come before their place
       for (int64_t i = 0; i < size; ++i) all[i] = all[request.FileRow(i)];
     }
@@ -112,7 +117,7 @@ class FileSource final : public WeightSource {
       const bool ignored = std::any_of(names_.ignored.begin(), names_.ignored.end(), [&](std::string_view suffix) {
         return std::string_view(name).ends_with(suffix);
       });
-      if (ignored) continue;
+      if (ignored || OfUnusedLayer(name)) continue;
       return DataLoss(tensor.file + ": tensor '" + Printable(name) + "' " + ShapeText(tensor.shape) +
                       " has no place in the architecture and shape that the configuration describes");
     }
@@ -155,7 +160,7 @@ class FileSource final : public WeightSource {
       return;
     }
     const TensorRequest& request = found->second.request;
-    const auto* const from = reinterpret_cast<const std::byte*>(found->second.tensor->data);
+    const auto* const from = found->second.tensor->data + RowBytes(m.dtype, request.FirstElement());
     const auto element = static_cast<size_t>(RowBytes(m.dtype, InfoOf(m.dtype).block_elements));
     for (int64_t r = 0; r < count; ++r, out += row_bytes) {
       const int64_t row = request.FileRow(first + r);
@@ -168,6 +173,15 @@ class FileSource final : public WeightSource {
                     from + static_cast<size_t>(c * request.FileRows() + row) * element, element);
       }
     }
+  }
+
+  bool OfUnusedLayer(std::string_view name) const {
+    const std::string_view pattern = names_.Of(Role::kAttentionNorm).pattern;
+    const std::string_view before = pattern.substr(0, pattern.find("{}"));
+    for (int64_t l = layers_; l < layers_ + unused_layers_; ++l) {
+      if (name.starts_with(std::string(before) + std::to_string(l) + ".")) return true;
+    }
+    return false;
   }
 
   // The name under which the file has the tensor; the usual one if it has none.
@@ -185,15 +199,16 @@ class FileSource final : public WeightSource {
 
   Result<const TensorEntry*> Take(const TensorRequest& request) {
     const std::string name = StoredName(request);
-    const int64_t rows = request.FileRows(), cols = request.tensor.cols;
-    const std::vector<int64_t> shape = !IsMatrix(request.tensor.role) ? std::vector<int64_t>{rows}
-                                       : request.transposed()         ? std::vector<int64_t>{cols, rows}
-                                                                      : std::vector<int64_t>{rows, cols};
+    const std::vector<int64_t> shape = request.FileShape();
     const TensorEntry* t = tensors_.Find(name);
     if (t == nullptr) {
       return DataLoss(path_ + ": tensor '" + name + "' " + ShapeText(shape) + " is missing");
     }
-    if (!std::equal(shape.begin(), shape.end(), t->shape.begin(), t->shape.end())) {
+    std::vector<int64_t> found = t->shape;
+    if (!IsMatrix(request.tensor.role) && request.stacked == 0) {  // ERNIE writes a vector as [1, n]
+      while (found.size() > 1 && found.front() == 1) found.erase(found.begin());
+    }
+    if (found != shape) {
       return DataLoss(t->file + ": tensor '" + name + "' is " + InfoOf(t->dtype).name + " " + ShapeText(t->shape) +
                       ", the configuration expects " + ShapeText(shape));
     }
@@ -212,6 +227,7 @@ class FileSource final : public WeightSource {
   const TensorNames& names_;
   const std::string& path_;
   bool tied_;
+  int64_t layers_, unused_layers_;
   MatrixUse use_;
   std::shared_ptr<WeightStorage> storage_;
   std::map<std::string, Scattered> scattered_;  // by id

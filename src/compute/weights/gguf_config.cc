@@ -36,13 +36,15 @@ bool FirstLayerHas(const GgufFile& file, const TensorNames& names, Role role) {
   return !names.Of(role).pattern.empty() && file.tensors.contains(names.Name(role, 0));
 }
 
-Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::string& prefix) {
-  if (fields.Int(prefix + "expert_count").value_or(0) > 0) {
-    return Unimplemented(file.path + ": " + prefix + "expert_count is " +
-                         std::to_string(*fields.Int(prefix + "expert_count")) +
-                         "; mixtures of experts are not supported");
-  }
-  return fields.status();
+// YaRN with the factor of cos and sin that its authors give, 0.1 ln(factor) + 1 (Peng et al., 2023, equation 22).
+void ReadYarn(GgufFields& fields, const std::string& prefix, double factor, int64_t max_position, RopeConfig* rope) {
+  rope->scaling = RopeScaling::kYarn;
+  rope->factor = static_cast<float>(factor);
+  rope->original_max_position = fields.Int(prefix + "rope.scaling.original_context_length").value_or(max_position);
+  rope->beta_fast = static_cast<float>(fields.Float(prefix + "rope.scaling.yarn_beta_fast").value_or(32.0));
+  rope->beta_slow = static_cast<float>(fields.Float(prefix + "rope.scaling.yarn_beta_slow").value_or(1.0));
+  const double attention = fields.Float(prefix + "rope.scaling.attn_factor").value_or(1.0);
+  rope->attention_factor = static_cast<float>(attention * (factor > 1.0 ? 0.1 * std::log(factor) + 1.0 : 1.0));
 }
 
 Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, int64_t head_dim,
@@ -61,9 +63,12 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   if (type == "linear" && factor != 1.0 && factor != 0.0) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = static_cast<float>(factor);
+  } else if (type == "yarn") {
+    ReadYarn(fields, prefix, factor, config->max_position, &rope);
   } else if (type != "none" && type != "linear") {
     return Unimplemented(file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
-                         "rope.scaling.type) is not supported; supported are none, linear and the rope_freqs tensor");
+                         "rope.scaling.type) is not supported; supported are none, linear, yarn and the rope_freqs "
+                         "tensor");
   }
   TACTUS_RETURN_IF_ERROR(fields.status());
 
@@ -117,8 +122,9 @@ class GgufFamilyFields final : public FamilyFields {
   // Refuses factors that the file states and the family does not read.
   Status CheckAllRead(const GgufFile& file, std::string_view family) {
     for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale",
-                            "attn_logit_softcapping", "final_logit_softcapping"}) {
-      const double unused = std::string_view(key).ends_with("softcapping") ? 0.0 : 1.0;
+                            "attn_logit_softcapping", "final_logit_softcapping", "expert_count"}) {
+      const std::string_view name = key;
+      const double unused = name.ends_with("softcapping") || name == "expert_count" ? 0.0 : 1.0;
       if (read_.contains(key) || fields_.Float(prefix_ + key).value_or(unused) == unused) continue;
       return Unimplemented(file.path + ": metadata '" + prefix_ + key + "' is not supported for the architecture " +
                            std::string(family));
@@ -214,7 +220,6 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
                          KnownGgufNames());
   }
   const std::string prefix = gguf_name + ".";
-  TACTUS_RETURN_IF_ERROR(RefuseUnsupported(fields, file, prefix));
   const TensorNames& names = *architecture->gguf_names;
 
   ModelConfig c;
@@ -257,7 +262,7 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   s.qkv_bias = architecture->qkv_bias || FirstLayerHas(file, names, Role::kQBias);
   s.o_bias = FirstLayerHas(file, names, Role::kOBias);
   s.mlp_bias = FirstLayerHas(file, names, Role::kUpBias);
-  s.qk_norm = architecture->qk_norm;
+  s.qk_norm = architecture->qk_norm || (architecture->gguf_qk_norm && FirstLayerHas(file, names, Role::kQNorm));
   s.activation = architecture->activation;
   c.weight_dtype = BulkDType(file);
   c.rope.interleaved = architecture->gguf_interleaved_rope;

@@ -19,12 +19,16 @@ struct TensorRequest {
   std::string alternative;  // its name in other models of the family; empty: none
   std::string id;           // unique: the name, with the role's number where several requests share a tensor
   TensorSource::Form form = TensorSource::kWhole;
+  int64_t stacked = 0;  // experts that the file's tensor has, one after another; 0: it is one tensor
 
   bool fused() const;       // rows of a larger tensor
   bool transposed() const;  // [cols, rows] in the file
   bool in_place() const;    // the file has the rows one after another
-  int64_t FileRows() const { return fused() ? tensor.fused.total : tensor.rows; }  // of the file's tensor
-  int64_t FileRow(int64_t row) const;  // the row of the file's tensor that this tensor's `row` is
+  // Rows of the file's tensor; where that is stacked, of the expert's part of it.
+  int64_t FileRows() const { return fused() ? tensor.fused.total : tensor.rows; }
+  int64_t FileRow(int64_t row) const;      // the row among them that this tensor's `row` is
+  int64_t FirstElement() const;            // of the expert's part; 0: not stacked
+  std::vector<int64_t> FileShape() const;  // of the file's tensor
 };
 
 class WeightSource {

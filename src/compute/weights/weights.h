@@ -25,6 +25,8 @@ class LayerMatrices {
 };
 
 struct LayerWeights : LayerMatrices<MatrixView> {
+  std::vector<LayerWeights> experts;  // the tensors with an expert's number; empty: the layer has none
+
   // A norm's weights or a bias, f32; null where no block declares it, and for Role::kNone.
   const float*& vector(Role role) { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
   const float* vector(Role role) const {
@@ -46,13 +48,30 @@ struct ModelWeights {
   std::shared_ptr<const void> storage;
 };
 
-// The place of a matrix that a model declares, in its weights as stored or in a backend's form.
+// Makes room for the layers of a model and their experts, in its weights as stored or in a backend's form.
+template <class Weights>
+void ResizeLayers(const ModelConfig& config, Weights* weights) {
+  weights->layers.resize(config.layers.size());
+  for (size_t l = 0; l < config.layers.size(); ++l) {
+    const ExpertsBlock* const experts = ExpertsOf(config.layers[l]);
+    if (experts != nullptr) weights->layers[l].experts.resize(static_cast<size_t>(experts->experts));
+  }
+}
+
+// The layer or the expert that has a tensor. Precondition: tensor.layer >= 0.
+template <class Weights>
+auto& OwnerOf(Weights& weights, const ModelTensor& tensor) {
+  auto& layer = weights.layers[static_cast<size_t>(tensor.layer)];
+  return tensor.expert < 0 ? layer : layer.experts[static_cast<size_t>(tensor.expert)];
+}
+
+// The place of a matrix that a model declares.
 template <class Weights>
 auto& MatrixAt(Weights& weights, const ModelTensor& tensor) {
   if (tensor.role == Role::kEmbedding) return weights.embedding;
   if (tensor.role == Role::kPositions) return weights.positions;
   if (tensor.role == Role::kLmHead) return weights.lm_head;
-  return weights.layers[static_cast<size_t>(tensor.layer)][tensor.role];
+  return OwnerOf(weights, tensor)[tensor.role];
 }
 
 }  // namespace tactus::compute

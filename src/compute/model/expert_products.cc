@@ -1,0 +1,96 @@
+#include "compute/model/expert_products.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tactus::compute {
+namespace {
+
+constexpr int64_t kUnitTokens = 128;  // the most tokens of a unit
+constexpr int64_t kUnitsPerThread = 12, kMostPanels = 4;
+
+int64_t TokenBlocks(const PackedTokens& x) {
+  return (x.tokens + kUnitTokens - 1) / kUnitTokens;
+}
+
+int64_t Ceil(int64_t n, int64_t d) {
+  return (n + d - 1) / d;
+}
+
+// Panels [first, first + count) of an output.
+LinearOutput Panels(const LinearOutput& output, const PackedMatrix& w, int64_t first, int64_t count,
+                    PackedMatrix* part) {
+  *part = w;
+  part->data += first * w.panel_bytes;
+  part->rows = std::min(count * kPanelRows, w.rows - first * kPanelRows);
+  LinearOutput out = output;
+  out.w = part;
+  out.y += first * kPanelRows;
+  if (out.bias != nullptr) out.bias += first * kPanelRows;
+  return out;
+}
+
+}  // namespace
+
+PackedTokens TokenSlice(const PackedTokens& x, int64_t first, int64_t count) {
+  PackedTokens slice = x;
+  slice.tokens = count;
+  const int64_t row = first * x.format.parts;
+  slice.values += row * x.stride;
+  if (x.scales != nullptr) slice.scales += row * x.scale_count();
+  if (x.sums != nullptr) slice.sums += row * x.sum_count();
+  if (x.wide != nullptr) slice.wide += row * x.wide_count();
+  return slice;
+}
+
+void CopyToken(const PackedTokens& from, int64_t token, const PackedTokens& to, int64_t row) {
+  const PackedTokens source = TokenSlice(from, token, 1), target = TokenSlice(to, row, 1);
+  const auto copy = [&](auto* out, const auto* in, int64_t count) {
+    if (in != nullptr) std::memcpy(out, in, static_cast<size_t>(source.format.parts * count) * sizeof *in);
+  };
+  copy(target.values, source.values, source.stride);
+  copy(target.scales, source.scales, source.scale_count());
+  copy(target.sums, source.sums, source.sum_count());
+  copy(target.wide, source.wide, source.wide_count());
+}
+
+ExpertProducts::ExpertProducts(int64_t most) : inline_(1, unread_) {
+  products_.reserve(static_cast<size_t>(most));
+}
+
+int64_t ExpertProducts::WorkspaceBytesFor(int64_t max_cols, int32_t threads) {
+  return threads * WorkspaceBytes(kUnitTokens, max_cols, 0, 0, 1);
+}
+
+void ExpertProducts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) {
+  int64_t panels = 0;
+  cost_ = {};
+  for (const Product& p : products_) {
+    panels += p.output.w->panels() * TokenBlocks(p.x);
+    cost_.bytes += p.output.w->bytes() + p.x.tokens * p.output.w->rows * 4;
+    cost_.operations += 2 * p.x.tokens * p.x.format.multiplies(p.x.cols) * p.output.w->rows;
+  }
+  const int64_t each = std::clamp<int64_t>(panels / (kUnitsPerThread * pool.threads()), 1, kMostPanels);
+  int64_t units = 0;
+  for (Product& p : products_) {
+    p.first_unit = units;
+    units += Ceil(p.output.w->panels(), each) * TokenBlocks(p.x);
+  }
+  const int64_t scratch_bytes = workspace.size / pool.threads() / 64 * 64;
+  pool.ParallelFor(units, [&](int64_t unit, int32_t thread) {
+    const auto after = std::upper_bound(products_.begin(), products_.end(), unit,
+                                        [](int64_t u, const Product& p) { return u < p.first_unit; });
+    const Product& p = *(after - 1);
+    // Units of the same panels are neighbours, so that weights are read from memory once.
+    const int64_t blocks = TokenBlocks(p.x), at = unit - p.first_unit, block = at % blocks;
+    const int64_t first = p.x.tokens * block / blocks, end = p.x.tokens * (block + 1) / blocks;
+    PackedMatrix part;
+    LinearOutput output = Panels(p.output, *p.output.w, at / blocks * each, each, &part);
+    output.y += first * output.y_stride;
+    const Workspace scratch = {workspace.data + thread * scratch_bytes, scratch_bytes};
+    ops.linear_packed(inline_, TokenSlice(p.x, first, end - first), {&output, 1}, scratch);
+  });
+  products_.clear();
+}
+
+}  // namespace tactus::compute

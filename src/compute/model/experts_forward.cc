@@ -1,0 +1,182 @@
+// Mixtures of experts in both passes. The tokens of a step are grouped by expert, and each expert's weights are read
+// once for all of its tokens. A token's experts are added in the order of their numbers, after the shared expert, so
+// that neither the batch nor the threads change a bit.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compute/model/decoder.h"
+#include "compute/model/router.h"
+
+namespace tactus::compute {
+namespace {
+
+constexpr int64_t kTokensPerTask = 4;
+
+template <class Each>
+void ForTokens(ThreadPool& pool, int64_t tokens, Each each) {
+  pool.ParallelFor((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](int64_t task, int32_t) {
+    for (int64_t t = task * kTokensPerTask; t < tokens && t < (task + 1) * kTokensPerTask; ++t) each(t);
+  });
+}
+
+}  // namespace
+
+void Decoder::ChooseExperts(const Pass& pass, const ExpertsBlock& e) {
+  const LayerWeights& w = weights_.layers[pass.layer];
+  const float* const choice_bias = w.vector(Role::kChoiceBias);
+  const int64_t chosen = e.router.chosen;
+  ForTokens(pass.pool, pass.tokens, [&](int64_t t) {
+    float scratch[2 * kMaxExperts];
+    Route(e.router, e.experts, router_ + t * e.experts, choice_bias, scratch, experts_.chosen() + t * chosen,
+          experts_.weights() + t * chosen);
+    shared_weight_[t] = e.shared_weight ? 1.0f / (1.0f + std::exp(-shared_weight_[t])) : 1.0f;
+  });
+  experts_.Group(e, pass.tokens);
+}
+
+void Decoder::WeighInputs(const Pass& pass, const float* x) {
+  const int64_t dim = config_.hidden_size;
+  ForTokens(pass.pool, experts_.rows(), [&](int64_t r) {
+    const float* from = x + experts_.token(r) * dim;
+    for (int64_t i = 0; i < dim; ++i) expert_out_[r * dim + i] = from[i] * experts_.weight_of_row(r);
+  });
+}
+
+// out (+)= the shared expert's and the chosen experts' outputs in expert_out_, each times its weight.
+void Decoder::AddExperts(const Pass& pass, const ExpertsBlock& e, const BlockOutput& out) {
+  const int64_t dim = config_.hidden_size;
+  ForTokens(pass.pool, pass.tokens, [&](int64_t t) {
+    float* const y = out.y + t * dim;
+    if (!out.adds) std::fill(y, y + dim, 0.0f);
+    const auto add = [&](int64_t row, float weight) {
+      const float* from = expert_out_ + row * dim;
+      for (int64_t i = 0; i < dim; ++i) y[i] += weight * from[i];
+    };
+    if (e.shared_inner > 0) add(experts_.rows() + t, shared_weight_[t]);
+    for (int32_t n = 0; n < e.router.chosen; ++n) {
+      add(experts_.row(t, n), e.router.weighs_input ? 1.0f : experts_.weight(t, n));
+    }
+  });
+}
+
+// gate_ = act(gate(x)) * up(x) of every row.
+void Decoder::ExpertsUpPacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
+  const Ops& ops = *options_.ops;
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  const Rounding rounding = weights_.packed->roundings.others;
+  const int64_t dim = config_.hidden_size, rows = experts_.rows(), inner = e.expert.inner;
+  const auto token_format = [&](const PackedMatrix& m) { return TokensFor(m, rounding); };
+  const TokenFormat format = token_format(w.experts[0][Role::kExpertGate]);
+  const PackedTokens gathered = PlaceTokens(packed_rows_, format, rows, dim);
+  PackedTokens tokens = PlaceTokens(packed_x_, format, pass.tokens, dim);
+  if (e.router.weighs_input) {
+    WeighInputs(pass, in.x);
+    Round(pass.pool, {expert_out_}, gathered);
+  } else {
+    Round(pass.pool, in, tokens);
+    GatherTokens(pass.pool, tokens, gathered, [&](int64_t row) { return experts_.token(row); });
+  }
+  if (e.shared_inner > 0) {
+    const TokenFormat shared_format = token_format(w[Role::kSharedGate]);
+    if (e.router.weighs_input || shared_format != format) {
+      tokens = PlaceTokens(packed_x_, shared_format, pass.tokens, dim);
+      Round(pass.pool, in, tokens);
+    }
+    products_.Add(tokens, {&w[Role::kSharedGate], nullptr, gate_ + rows * inner, e.shared_inner});
+    products_.Add(tokens, {&w[Role::kSharedUp], nullptr, up_ + rows * inner, e.shared_inner});
+  }
+  for (const int32_t expert : experts_.active()) {
+    const PackedLayerWeights& own = w.experts[static_cast<size_t>(expert)];
+    const LayerWeights& biases = layer.experts[static_cast<size_t>(expert)];
+    const int64_t first = experts_.first(expert);
+    const PackedTokens x = TokenSlice(gathered, first, experts_.count(expert));
+    products_.Add(x, {&own[Role::kExpertGate], biases.vector(Role::kExpertGateBias), gate_ + first * inner, inner});
+    products_.Add(x, {&own[Role::kExpertUp], biases.vector(Role::kExpertUpBias), up_ + first * inner, inner});
+  }
+  Timed(
+      DecoderOperator::kGated, [&] { products_.Run(ops, pass.pool, expert_workspace_); },
+      [&] { return products_.CostOfLastRun(); });
+  ops.activate(pass.pool, e.expert.activation, gate_, up_, rows * inner + pass.tokens * e.shared_inner, gate_);
+}
+
+// expert_out_ = down(gate_) of every row.
+void Decoder::ExpertsDownPacked(const Pass& pass, const ExpertsBlock& e) {
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  const Rounding rounding = weights_.packed->roundings.down;
+  const int64_t dim = config_.hidden_size, rows = experts_.rows(), inner = e.expert.inner;
+  const PackedTokens x = PlaceTokens(packed_inner_, TokensFor(w.experts[0][Role::kExpertDown], rounding), rows, inner);
+  Round(pass.pool, {gate_}, x);
+  if (e.shared_inner > 0) {
+    const PackedTokens shared = PlaceTokens(packed_inner_ + PackedTokenBytes(rows, inner),
+                                            TokensFor(w[Role::kSharedDown], rounding), pass.tokens, e.shared_inner);
+    Round(pass.pool, {gate_ + rows * inner}, shared);
+    products_.Add(shared, {&w[Role::kSharedDown], nullptr, expert_out_ + rows * dim, dim});
+  }
+  for (const int32_t expert : experts_.active()) {
+    const auto i = static_cast<size_t>(expert);
+    const int64_t first = experts_.first(expert);
+    products_.Add(TokenSlice(x, first, experts_.count(expert)),
+                  {&w.experts[i][Role::kExpertDown], layer.experts[i].vector(Role::kExpertDownBias),
+                   expert_out_ + first * dim, dim});
+  }
+  Timed(
+      DecoderOperator::kDown, [&] { products_.Run(*options_.ops, pass.pool, expert_workspace_); },
+      [&] { return products_.CostOfLastRun(); });
+}
+
+// out = the mixture of norm(in). The router reads unrounded tokens.
+void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const ExpertsBlock& e) {
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  PackedInput in{pass.in};
+  if (norm.exists()) {
+    Norm(pass.pool, norm, layer, pass.in, pass.tokens, normed_);
+    in.x = normed_;
+  }
+  const LinearOutput routing[] = {{&w[Role::kRouter], layer.vector(Role::kRouterBias), router_, e.experts},
+                                  {&w[Role::kSharedWeight], nullptr, shared_weight_, 1}};
+  PackedLinear(pass.pool, DecoderOperator::kRouter, in, pass.tokens, config_.hidden_size,
+               std::span(routing).first(e.shared_weight ? 2 : 1), Rounding::kNone);
+  ChooseExperts(pass, e);
+  ExpertsUpPacked(pass, e, in);
+  ExpertsDownPacked(pass, e);
+  AddExperts(pass, e, out);
+}
+
+// branch_ = the mixture of normed_
+void Decoder::Reference(const Pass& pass, const ExpertsBlock& e) {
+  const LayerWeights& w = weights_.layers[pass.layer];
+  ThreadPool& pool = pass.pool;
+  const int64_t tokens = pass.tokens, dim = config_.hidden_size, inner = e.expert.inner;
+  Linear(pool, normed_, tokens, w[Role::kRouter], w.vector(Role::kRouterBias), router_);
+  if (e.shared_weight) Linear(pool, normed_, tokens, w[Role::kSharedWeight], nullptr, shared_weight_);
+  ChooseExperts(pass, e);
+  const int64_t rows = experts_.rows();
+  auto* const x = reinterpret_cast<float*>(packed_rows_);  // [rows, hidden]
+  for (int64_t r = 0; r < rows; ++r) {
+    const float weight = e.router.weighs_input ? experts_.weight_of_row(r) : 1.0f;
+    for (int64_t i = 0; i < dim; ++i) x[r * dim + i] = weight * normed_[experts_.token(r) * dim + i];
+  }
+  const auto gated = [&](const float* in, int64_t count, const LayerWeights& own, Role gate, Role up, int64_t width) {
+    Linear(pool, in, count, own[gate], own.vector(Role::kExpertGateBias), gate_);
+    Linear(pool, in, count, own[up], own.vector(Role::kExpertUpBias), up_);
+    options_.ops->activate(pool, e.expert.activation, gate_, up_, count * width, gate_);
+  };
+  for (int64_t expert = 0; expert < e.experts; ++expert) {
+    const LayerWeights& own = w.experts[static_cast<size_t>(expert)];
+    const int64_t first = experts_.first(expert), count = experts_.count(expert);
+    if (count == 0) continue;
+    gated(x + first * dim, count, own, Role::kExpertGate, Role::kExpertUp, inner);
+    Linear(pool, gate_, count, own[Role::kExpertDown], own.vector(Role::kExpertDownBias), expert_out_ + first * dim);
+  }
+  if (e.shared_inner > 0) {
+    gated(normed_, tokens, w, Role::kSharedGate, Role::kSharedUp, e.shared_inner);
+    Linear(pool, gate_, tokens, w[Role::kSharedDown], nullptr, expert_out_ + rows * dim);
+  }
+  AddExperts(pass, e, {branch_, false});
+}
+
+}  // namespace tactus::compute
