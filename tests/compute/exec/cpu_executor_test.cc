@@ -27,9 +27,7 @@ std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, const co
   return std::move(*runner);
 }
 
-TEST(CpuExecutor, StepsAllocateNothing) {
-  if (AllocationCount() < 0) GTEST_SKIP() << "the sanitizer owns operator new";
-  const TinyModel model = LoadTiny("gguf-q4_1/model.gguf");
+void ExpectStepsAllocateNothing(const TinyModel& model) {
   auto runner = MakeRunner(model, model.Options());
   SamplingParams sampled;
   sampled.top_p = 0.9f;
@@ -71,6 +69,16 @@ TEST(CpuExecutor, StepsAllocateNothing) {
     ASSERT_EQ(result.tokens.size(), 4u);
   }
   EXPECT_EQ(AllocationCount() - before, 0);
+}
+
+TEST(CpuExecutor, StepsAllocateNothing) {
+  if (AllocationCount() < 0) GTEST_SKIP() << "the sanitizer owns operator new";
+  ExpectStepsAllocateNothing(LoadTiny("gguf-q4_1/model.gguf"));
+}
+
+TEST(CpuExecutor, StepsOfMixturesAllocateNothing) {
+  if (AllocationCount() < 0) GTEST_SKIP() << "the sanitizer owns operator new";
+  ExpectStepsAllocateNothing(LoadTiny("qwen2-moe", compute::NumericsOptions{.quantization = "q8_0"}));
 }
 
 TEST(CpuExecutor, LogitsThatAreNotFiniteEndThatItemAlone) {

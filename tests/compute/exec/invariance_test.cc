@@ -3,7 +3,10 @@
 // block size.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
+#include <filesystem>
 
 #include "base/rng.h"
 #include "compute/exec/tiny_model.h"
@@ -118,6 +121,19 @@ void ExpectSameBits(const std::vector<StepDriver::Sequence>& a, const std::vecto
   }
 }
 
+// The models of tests/golden/data from safetensors.
+std::vector<std::string> GoldenModels() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(test::SourcePath("tests/golden/data"), error)) {
+    const std::string name = entry.path().filename();
+    if (!std::filesystem::exists(entry.path() / "golden.json") || name.starts_with("gguf-")) continue;
+    names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 struct Case {
   const char* name;
   const char* model;
@@ -159,8 +175,35 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"int4_at_load", "llama-gqa", {.activation_dtype = "int8", .quantization = "int4"}},
                     Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}}, Case{"window", "mistral-window", {}},
                     Case{"qk_norm", "qwen3", {.quantization = "q8_0"}},
-                    Case{"window_in_some_layers", "qwen2-window", {}}),
+                    Case{"window_in_some_layers", "qwen2-window", {}}, Case{"experts_bf16", "qwen3-moe", {}},
+                    Case{"experts_q8_0", "glm4-moe", {.quantization = "q8_0"}},
+                    Case{"experts_int4", "qwen2-moe", {.quantization = "int4_nearest"}},
+                    Case{"experts_reference", "gpt-oss", {.dtype = "float32"}}),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Every golden model in its serving numerics, with chunks, preemption and shared prefixes.
+class FamilyInvarianceTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(FamilyInvarianceTest, ChunksPreemptionAndSharedPrefixesChangeNoBit) {
+  const TinyModel model = LoadTiny(GetParam(), compute::NumericsOptions{});
+  for (const compute::Ops* ops : compute::RunnableOps()) {
+    SCOPED_TRACE(std::string("kernels ") + ops->name);
+    const auto alone = RunSchedule(model, ops, {});
+    for (const Setting& setting : {Setting{Schedule::kChunks, 1, 16, 2},
+                                   {Schedule::kPreempted, 2, 16, 6},
+                                   {Schedule::kSharedInOneStep, 2, 8, 8}}) {
+      SCOPED_TRACE("setting with seed " + std::to_string(setting.seed));
+      ExpectSameBits(alone, RunSchedule(model, ops, setting));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, FamilyInvarianceTest, testing::ValuesIn(GoldenModels()), [](const auto& test) {
+  std::string name = test.param;
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace tactus::test::invariance_test
