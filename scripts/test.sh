@@ -45,6 +45,10 @@ default_model() {  # if it cannot be fetched, tests that need it are skipped wit
   if model=$(scripts/get_default_model.sh); then export TACTUS_DEFAULT_MODEL=$model; fi
 }
 
+gemma3() {  # likewise
+  if model=$(scripts/get_gemma3.sh); then export TACTUS_GEMMA3=$model; fi
+}
+
 grammars() {  # likewise
   scripts/get_llguidance.sh > /dev/null || true
 }
@@ -102,6 +106,7 @@ case $mode in
     scripts/build.sh release jinja_render tokenize_lines
     scripts/build.sh ci benches kernel_headers  # with CI's warnings, which are errors
     default_model
+    gemma3
     grammars
     test_data
     venv .venv-tools tools/requirements.txt  # the reference implementations

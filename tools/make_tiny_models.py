@@ -6,6 +6,7 @@ Only for regenerating them: the output is committed. Needs torch, transformers, 
     tools/make_tiny_models.py OUT                      all tiny models
     tools/make_tiny_models.py OUT llama-gqa gguf-q4_k  some of them
     tools/make_tiny_models.py OUT --default FILE.gguf  only the goldens of the default model, out of its GGUF file
+    tools/make_tiny_models.py OUT --gemma3 FILE.gguf   only those of Gemma 3 270M (scripts/get_gemma3.sh prints its path)
 
 The reference is transformers' own implementation in float32 with eager attention. tests/golden/data/README.md describes
 the files.
@@ -19,7 +20,7 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 PROMPT_TOKENS = 48
 GREEDY_TOKENS = 24
@@ -452,6 +453,29 @@ def make_default(gguf_path, root):
     (root / "smollm2-135m.json").write_text(json.dumps(golden) + "\n")
 
 
+def make_gemma3(gguf_path, root):
+    """Perplexity of a text, and the greedy continuation of its first sentence."""
+    path = pathlib.Path(gguf_path).resolve()
+    source = dict(gguf_file=path.name)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path.parent), **source, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    text = (root / "gemma3-270m.txt").read_text()
+    ids = AutoTokenizer.from_pretrained(str(path.parent), **source).encode(text)[:192]
+    case = run_case(model, "text", ids, 1024, 24, root, top=64)
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0].double()
+    following = torch.tensor(ids[1:])
+    nll = torch.nn.functional.cross_entropy(logits[:-1], following)
+    case["perplexity"] = round(float(nll.exp()), 5)
+    golden = {
+        "vocab_size": model.config.vocab_size,
+        "reference": "transformers, float32, eager, weights dequantised from the GGUF",
+        "cases": [case],
+    }
+    (root / "gemma3-270m.json").write_text(json.dumps(golden) + "\n")
+
+
 def tokenizer_of(path):
     import gguf
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -476,11 +500,15 @@ def main():
         "names", nargs="*", help=f"of {', '.join(list(HF_MODELS) + ['gguf-' + g for g in GGUF_MODELS])}"
     )
     parser.add_argument("--default", metavar="FILE.gguf")
+    parser.add_argument("--gemma3", metavar="FILE.gguf")
     args = parser.parse_args()
     torch.manual_seed(0)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.default:
         make_default(args.default, args.out)
+        return
+    if args.gemma3:
+        make_gemma3(args.gemma3, args.out)
         return
     for name in args.names or list(HF_MODELS) + ["gguf-" + g for g in GGUF_MODELS]:
         if name.startswith("gguf-"):

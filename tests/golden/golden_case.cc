@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "base/json.h"
 #include "support/step_driver.h"
@@ -46,6 +47,19 @@ Status CheckCase(const GoldenCase& g) {
   return Status();
 }
 
+// exp of the mean negative log-likelihood of tokens[1, n), by the logits of each position before.
+double PerplexityOf(const std::vector<TokenId>& tokens, const std::map<int32_t, std::vector<float>>& logits) {
+  double sum = 0.0;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const std::vector<float>& row = logits.at(static_cast<int32_t>(i));
+    const double most = *std::max_element(row.begin(), row.end());
+    double total = 0.0;
+    for (const float l : row) total += std::exp(l - most);
+    sum += most + std::log(total) - row[static_cast<size_t>(tokens[i + 1])];
+  }
+  return std::exp(sum / static_cast<double>(tokens.size() - 1));
+}
+
 }  // namespace
 
 Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
@@ -69,6 +83,7 @@ Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
           ReadLogits(path.string(), g.logit_positions.size() * json.at("vocab_size").get<size_t>(), &g.logits));
     }
     if (c.contains("top_logits")) g.top_logits = c.at("top_logits").get<std::vector<std::pair<TokenId, float>>>();
+    g.perplexity = c.value("perplexity", 0.0);
     TACTUS_RETURN_IF_ERROR(CheckCase(g));
     cases.push_back(std::move(g));
   }
@@ -102,7 +117,8 @@ Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const comput
   TACTUS_ASSIGN_OR_RETURN(auto runner, compute::StepRunner::Create(config, weights, options));
   StepDriver driver(*runner, options.num_blocks, options.block_size, true);
   const int32_t s = driver.Add(MakeRequest(golden.prompt, Greedy(), static_cast<int64_t>(golden.greedy.size())));
-  const StepResult first = driver.Step({{s, driver.at(s).pending()}}, !golden.logits.empty());
+  const StepResult first =
+      driver.Step({{s, driver.at(s).pending()}}, !golden.logits.empty() || golden.perplexity > 0.0);
   if (!first.status.ok()) return first.status;
   GoldenRun run;
   const auto& rows = driver.at(s).logits;
@@ -114,6 +130,7 @@ Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const comput
           CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &run.logits_error));
     }
   }
+  if (golden.perplexity > 0.0) run.perplexity = PerplexityOf(golden.prompt, rows);
   const auto last_position = static_cast<int32_t>(golden.prompt.size()) - 1;
   const std::vector<float>& last = rows.at(last_position);
   for (const auto& [token, logit] : golden.top_logits) {

@@ -18,6 +18,7 @@ struct GoldenCase {
   std::vector<int32_t> logit_positions;               // of `logits`
   std::vector<float> logits;                          // [logit_positions, vocab]; empty: none
   std::vector<std::pair<TokenId, float>> top_logits;  // after the last prompt token; empty: none
+  double perplexity = 0.0;                            // of the prompt after its first token; 0: not stated
 };
 
 // Missing, empty, truncated or non-finite data is an error with the file and the case, so that it never compares as
@@ -32,6 +33,7 @@ struct GoldenRun {
   double logits_error = 0.0;  // largest absolute difference to the reference's logits
   size_t equal_tokens = 0;    // greedy tokens equal from the start
   std::vector<TokenId> greedy;
+  double perplexity = 0.0;  // of the prompt, where the case states one
 };
 // A failed step, non-finite logits and an output that ends early are errors.
 Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::CpuWeights& weights,
