@@ -116,7 +116,7 @@ struct MemoryPlan {
 Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
 
 inline constexpr int64_t kMaxLayers = 1024;
-inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
+inline constexpr int64_t kMaxConfigHeadDim = 512;  // kernels::kMaxHeadDim
 
 // Whether layers can be made of it: their number, and a window for each.
 Status ValidateShape(const StatedShape& shape);

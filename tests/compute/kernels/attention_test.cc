@@ -115,8 +115,11 @@ const Shape kShapes[] = {
     {4, 2, 16, 5},
     {8, 2, 64, 300},
     {2, 2, 256, 64},  // windows within, across and at the edges of partitions
-    {72, 1, 16},      // more heads than a tile has rows
-    {6, 2, 7},        // no pairs of dimensions
+    {2, 1, 512},      // the largest heads
+    {4, 2, 512, 40, DType::kF32},
+    {4, 1, 512, 0, DType::kInt8},
+    {72, 1, 16},  // more heads than a tile has rows
+    {6, 2, 7},    // no pairs of dimensions
     {8, 1, 64, 0, DType::kInt8},
     {6, 2, 24, 5, DType::kInt8},
     {8, 2, 64, 0, DType::kBF16, 1.5f},               // soft-capped scores
