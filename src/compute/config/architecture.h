@@ -70,7 +70,7 @@ struct LayerNormOptions {
 std::vector<Layer> LayerNormLayers(const StatedShape& shape, const Block& feed_forward, LayerNormOptions options = {});
 // The attention of a layer and its feed-forward block as `shape` states them.
 AttentionBlock AttentionOf(const StatedShape& shape, size_t layer);
-GatedFeedForwardBlock GatedOf(const StatedShape& shape);
+GatedFeedForwardBlock GatedOf(const StatedShape& shape, size_t layer = 0);
 FeedForwardBlock PlainOf(const StatedShape& shape);
 // "silu", "gelu", "gelu_pytorch_tanh" ... as transformers names them; nullopt: not built.
 std::optional<Activation> FindActivation(std::string_view name);

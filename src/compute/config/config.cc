@@ -195,3 +195,9 @@ Status ValidateConfig(const ModelConfig& c) {
 }
 
 }  // namespace tactus::compute
+  for (const auto* list : {&s.layer_kv_heads, &s.layer_inner}) {
+    if (list->empty() || list->size() == s.window.size()) continue;
+    return InvalidArgument(
+        std::to_string(list->size()) + " values are stated for " + std::to_string(s.num_layers) + " layers",
+        "num_layers");
+  }

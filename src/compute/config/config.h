@@ -37,7 +37,7 @@ struct ModelTensor : TensorDecl {
   int64_t layer = -1;
 };
 
-// The shape of a decoder as files state it, the same in every layer but for its window. A family makes layers of it
+// The shape of a decoder as files state it. A family makes layers of it
 // (Architecture::layers).
 struct StatedShape {
   int64_t num_layers = 0;
@@ -54,6 +54,16 @@ struct StatedShape {
   std::vector<int32_t> window;  // [num_layers], 0: full attention; Mistral's sliding window
 };
 
+  // [num_layers], where layers differ; empty: as above.
+  std::vector<int64_t> layer_kv_heads, layer_inner;
+};
+
+// Inputs of every token to every layer (per-layer embeddings, Gemma 3n and 4), [layers, size] per token:
+// scale * (norm(projection_scale * projection(x)) + table_scale * the token's row of a table), x the scaled embedding.
+struct LayerInputs {
+  int64_t size = 0;  // 0: none
+  NormSpec norm;     // over `size`
+  float projection_scale = 1.0f, table_scale = 1.0f, scale = 1.0f;
 struct ModelConfig {
   std::string architecture;  // row of architectures.def, "llama"
   std::string name;          // for display
