@@ -85,6 +85,7 @@ struct ModelConfig {
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId>
+  bool text_part = false;  // of a model that also reads pictures: its safetensors have other tensors beside the text's
       stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/start/turn_ends.h adds
   TokenId assumed_stop_id = -1;  // the stop id that transformers assumes and no file states; -1: none
   TokenId bos_id = -1;

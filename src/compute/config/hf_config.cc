@@ -15,6 +15,21 @@
 namespace tactus::compute {
 namespace {
 
+// The text part of a model that also reads pictures, with what its configuration states for the whole; null: `object`
+// describes a model of text.
+std::shared_ptr<const SortedJson> TextPart(const SortedJson& object) {
+  const auto found = object.find("text_config");
+  if (found == object.end() || !found->is_object()) return nullptr;
+  auto text = std::make_shared<SortedJson>(*found);
+  text->erase("architectures");
+  for (const char* key : {"bos_token_id", "eos_token_id", "dtype", "torch_dtype", "quantization_config"}) {
+    if (object.contains(key) && !text->contains(key)) (*text)[key] = object[key];
+  }
+  // The whole holds the output matrix.
+  if (object.contains("tie_word_embeddings")) (*text)["tie_word_embeddings"] = object["tie_word_embeddings"];
+  return text;
+}
+
 Result<const Architecture*> ReadArchitecture(JsonFields& json) {
   const std::vector<std::string> classes = json.Strings("architectures");
   const std::string type = json.String("model_type").value_or("");
@@ -276,8 +291,10 @@ DType ReadWeightDType(JsonFields& json) {
 }  // namespace
 
 Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& path) {
-  TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(text, path));
-  JsonFields json(*object, path);
+  TACTUS_ASSIGN_OR_RETURN(const auto whole, ParseJsonObject(text, path));
+  const auto part = TextPart(*whole);
+  const std::shared_ptr<const SortedJson>& object = part != nullptr ? part : whole;
+  JsonFields json(*object, path, part != nullptr ? "text_config." : "");
   TACTUS_ASSIGN_OR_RETURN(const Architecture* const a, ReadArchitecture(json));
   TACTUS_RETURN_IF_ERROR(RefuseUnsupported(json));
   const HfDefaults& defaults = a->hf_defaults;
@@ -289,12 +306,17 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   c.hidden_size = json.RequiredInt(keys.hidden);
   StatedShape s;
   s.num_layers = json.RequiredInt(keys.layers);
-  s.num_heads = json.RequiredInt(keys.heads);
+  const auto stated = [&](const char* key, int64_t fallback) {
+    return fallback > 0 ? json.Int(key).value_or(fallback) : json.RequiredInt(key);
+  };
+  s.num_heads = stated(keys.heads, defaults.heads);
   s.intermediate_size = defaults.inner_factor > 0 ? json.Int(keys.inner).value_or(defaults.inner_factor * c.hidden_size)
                                                   : json.RequiredInt(keys.inner);
-  c.vocab_size = json.RequiredInt("vocab_size");
+  c.vocab_size = stated("vocab_size", defaults.vocab);
   const bool kv_silent = !json.HasKey(keys.kv_heads) && defaults.num_kv_heads > 0;
   s.num_kv_heads = json.Int(keys.kv_heads).value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
+  c.text_part = part != nullptr;
+  if (c.text_part) c.warnings.emplace_back("pictures and sound are not supported: only the model's text part is used");
   const int64_t derived = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
   s.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
   c.max_position = json.Int(keys.max_position).value_or(defaults.max_position);
