@@ -156,9 +156,11 @@ void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vecto
                   "has " + std::to_string(types.size()) + " entries for " + std::to_string(layers->size()) + " layers");
     return;
   }
+  const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
   for (size_t l = 0; l < layers->size(); ++l) {
-    const bool sliding =
-        types.empty() ? period > 0 && static_cast<int64_t>(l + 1) % period != 0 : types[l] == "sliding_attention";
+    const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0
+                         : types.empty()                ? period > 0 && static_cast<int64_t>(l + 1) % period != 0
+                                                        : types[l] == "sliding_attention";
     if (!types.empty() && !sliding && types[l] != "full_attention") {
       fields.Refuse(kTypes, "holds '" + types[l] + "', which is not supported");
     }

@@ -14,7 +14,7 @@
 
 namespace tactus::compute {
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope, kProportional };
 
 struct RopeConfig {
   int32_t rotary_dim = 0;  // leading dimensions of a head that turn; 0: all
@@ -27,6 +27,8 @@ struct RopeConfig {
   float attention_factor = 1.0f;              // yarn, longrope: multiplies cos and sin
   float beta_fast = 32.0f, beta_slow = 1.0f;  // yarn: turns within the original length between which it interpolates
   bool truncate = true;                       // yarn: to whole dimensions
+  // proportional: the share of the pairs that turn, with frequencies as if all of them turned.
+  float proportion = 1.0f;
   std::vector<float> short_factors, long_factors;  // longrope: divide inv_freq, [rotary_dim / 2]
   bool interleaved = false;              // GGUF "llama" files hold q and k rows permuted for pairs (2i, 2i + 1)
   std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
@@ -52,8 +54,6 @@ struct StatedShape {
   bool mlp_bias = false;
   bool qk_norm = false;         // Qwen3: RMSNorm over head_dim of q and k, before RoPE
   std::vector<int32_t> window;  // [num_layers], 0: full attention; Mistral's sliding window
-};
-
   // [num_layers], where layers differ; empty: as above.
   std::vector<int64_t> layer_kv_heads, layer_inner;
 };
@@ -64,6 +64,8 @@ struct LayerInputs {
   int64_t size = 0;  // 0: none
   NormSpec norm;     // over `size`
   float projection_scale = 1.0f, table_scale = 1.0f, scale = 1.0f;
+};
+
 struct ModelConfig {
   std::string architecture;  // row of architectures.def, "llama"
   std::string name;          // for display
@@ -77,15 +79,16 @@ struct ModelConfig {
   std::optional<RopeConfig> local_rope;  // of layers with RopeChoice::kLocal
   float embedding_scale = 1.0f;          // times the embedding (Gemma, Granite)
   NormSpec embedding_norm;               // of the embedding (BLOOM)
-  int64_t learned_positions = 0;         // rows of the position table (GPT-2, OPT); 0: none
-  int32_t first_position = 0;            // the row of position 0 (OPT: 2)
-  float logits_scale = 1.0f;             // Granite, Command-R
-  float logits_softcap = 0.0f;           // Gemma 2: cap * tanh(logit / cap); 0: none
+  LayerInputs layer_inputs;
+  int64_t learned_positions = 0;  // rows of the position table (GPT-2, OPT); 0: none
+  int32_t first_position = 0;     // the row of position 0 (OPT: 2)
+  float logits_scale = 1.0f;      // Granite, Command-R
+  float logits_softcap = 0.0f;    // Gemma 2: cap * tanh(logit / cap); 0: none
   bool lm_head_bias = false;
+  bool text_part = false;  // of a model that also reads pictures: its safetensors have other tensors beside the text's
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId>
-  bool text_part = false;  // of a model that also reads pictures: its safetensors have other tensors beside the text's
       stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/start/turn_ends.h adds
   TokenId assumed_stop_id = -1;  // the stop id that transformers assumes and no file states; -1: none
   TokenId bos_id = -1;
@@ -96,6 +99,7 @@ struct ModelConfig {
   // Every tensor of the model in a forward pass's reading order; a tied output matrix is the embedding's and not listed
   // again.
   std::vector<ModelTensor> Tensors() const;
+  int64_t layer_inputs_width() const { return num_layers() * layer_inputs.size; }
   std::vector<int32_t> Windows() const;  // of each layer's attention, 0: full or no attention
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers

@@ -103,7 +103,14 @@ Status ReadRopeObject(JsonFields& json, const SortedJson& object, const std::str
   const std::string type = fields.Has("rope_type") ? fields.String("rope_type").value_or("default")
                                                    : fields.String("type").value_or(newer ? "default" : "");
   TACTUS_RETURN_IF_ERROR(fields.status());
-  if (type == "default") return Status();
+  if (type == "default" || type == "mrope") return Status();  // the positions of text are alike in every section
+  if (type == "proportional") {
+    rope.scaling = RopeScaling::kProportional;
+    rope.proportion = static_cast<float>(part.value_or(1.0));
+    rope.rotary_dim = 0;
+    rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
+    return fields.status();
+  }
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
   } else if (type == "dynamic") {
@@ -115,9 +122,9 @@ Status ReadRopeObject(JsonFields& json, const SortedJson& object, const std::str
   } else if (type == "longrope" || type == "su") {
     return ReadLongRope(json, fields, *max_position, &rope);
   } else {
-    return Unimplemented(
-        json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + prefix +
-        "rope_type') is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
+    return Unimplemented(json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + prefix +
+                         "rope_type') is not supported; supported are default, linear, dynamic, llama3, yarn, "
+                         "longrope and proportional");
   }
   if (!fields.Has("factor")) fields.Fail("factor", "is missing");
   rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
@@ -257,23 +264,27 @@ class JsonFamilyFields final : public FamilyFields {
   std::vector<std::string> Texts(FieldKey key) override {
     return key.hf == nullptr ? std::vector<std::string>() : json_.Strings(key.hf);
   }
+  bool HasTensor(Role, int64_t) override { return true; }
   void Refuse(FieldKey key, const std::string& what) override { json_.Fail(key.hf != nullptr ? key.hf : "", what); }
   const Status& status() const override { return json_.status(); }
 
  private:
-  // "a.b": key b of object a.
+  // "a.b": key b of object a, which may have dots again.
   template <class Get>
   std::invoke_result_t<Get, JsonFields&, const char*> Read(FieldKey key, Get get) {
-    if (key.hf == nullptr) return std::nullopt;
-    const std::string_view name = key.hf;
+    return key.hf == nullptr ? std::nullopt : ReadIn(json_, key.hf, get);
+  }
+  template <class Get>
+  std::invoke_result_t<Get, JsonFields&, const char*> ReadIn(JsonFields& json, const char* key, Get get) {
+    const std::string_view name = key;
     const size_t dot = name.find('.');
-    if (dot == std::string_view::npos) return get(json_, key.hf);
+    if (dot == std::string_view::npos) return get(json, key);
     const std::string outer(name.substr(0, dot));
-    const SortedJson* const inner = json_.Object(outer.c_str());
+    const SortedJson* const inner = json.Object(outer.c_str());
     if (inner == nullptr) return std::nullopt;
-    JsonFields fields(*inner, json_.path(), outer + ".");
-    auto value = get(fields, key.hf + dot + 1);
-    if (!fields.status().ok()) json_.Fail(key.hf, "has the wrong type");
+    JsonFields fields(*inner, json.path(), outer + ".");
+    auto value = ReadIn(fields, key + dot + 1, get);
+    if (!fields.status().ok()) json.Fail(key, "has the wrong type");
     return value;
   }
 
@@ -301,6 +312,8 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
 
   ModelConfig c;
   c.architecture = a->name;
+  c.text_part = part != nullptr;
+  if (c.text_part) c.warnings.emplace_back("pictures and sound are not supported: only the model's text part is used");
   c.name = Printable(json.String("_name_or_path").value_or(""));
   const HfKeys& keys = a->hf_keys;
   c.hidden_size = json.RequiredInt(keys.hidden);
@@ -315,8 +328,6 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   c.vocab_size = stated("vocab_size", defaults.vocab);
   const bool kv_silent = !json.HasKey(keys.kv_heads) && defaults.num_kv_heads > 0;
   s.num_kv_heads = json.Int(keys.kv_heads).value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
-  c.text_part = part != nullptr;
-  if (c.text_part) c.warnings.emplace_back("pictures and sound are not supported: only the model's text part is used");
   const int64_t derived = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;
   s.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
   c.max_position = json.Int(keys.max_position).value_or(defaults.max_position);

@@ -83,6 +83,13 @@ inline constexpr TensorNames kHfTensorNames = [] {
       {Role::kGateBias, "model.layers.{}.mlp.gate_proj.bias"},
       {Role::kUpBias, "model.layers.{}.mlp.up_proj.bias"},
       {Role::kDownBias, "model.layers.{}.mlp.down_proj.bias"},
+      {Role::kInputTable, "model.embed_tokens_per_layer.weight"},
+      {Role::kInputProjection, "model.per_layer_model_projection.weight"},
+      {Role::kInputNorm, "model.per_layer_projection_norm.weight"},
+      {Role::kInputGate, "model.layers.{}.per_layer_input_gate.weight"},
+      {Role::kInputDown, "model.layers.{}.per_layer_projection.weight"},
+      {Role::kInputPostNorm, "model.layers.{}.post_per_layer_input_norm.weight"},
+      {Role::kLayerScale, "model.layers.{}.layer_scalar"},
   });
   names.ignored = kHfIgnored;
   return names;
@@ -92,6 +99,11 @@ inline constexpr TensorNames kHfTensorNames = [] {
 inline constexpr TensorNames kPostNormHfNames = kHfTensorNames.With({
     {Role::kAttentionPostNorm, "model.layers.{}.post_attention_layernorm.weight"},
     {Role::kFeedForwardPostNorm, "model.layers.{}.post_feedforward_layernorm.weight"},
+});
+
+// transformers' names of a layer with norms before and after its blocks (Gemma).
+inline constexpr TensorNames kPrePostNormHfNames = kPostNormHfNames.With({
+    {Role::kFeedForwardNorm, "model.layers.{}.pre_feedforward_layernorm.weight"},
 });
 
 inline constexpr TensorNames kGgufTensorNames = [] {
@@ -127,6 +139,13 @@ inline constexpr TensorNames kGgufTensorNames = [] {
       {Role::kGateBias, "blk.{}.ffn_gate.bias"},
       {Role::kUpBias, "blk.{}.ffn_up.bias"},
       {Role::kDownBias, "blk.{}.ffn_down.bias"},
+      {Role::kInputTable, "per_layer_token_embd.weight"},
+      {Role::kInputProjection, "per_layer_model_proj.weight"},
+      {Role::kInputNorm, "per_layer_proj_norm.weight"},
+      {Role::kInputGate, "blk.{}.inp_gate.weight"},
+      {Role::kInputDown, "blk.{}.proj.weight"},
+      {Role::kInputPostNorm, "blk.{}.post_norm.weight"},
+      {Role::kLayerScale, "blk.{}.layer_output_scale.weight"},
   });
   names.ignored = kGgufIgnored;
   return names;

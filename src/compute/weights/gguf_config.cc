@@ -129,7 +129,8 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
 
 class GgufFamilyFields final : public FamilyFields {
  public:
-  GgufFamilyFields(const GgufFile& file, std::string prefix) : fields_(file), prefix_(std::move(prefix)) {}
+  GgufFamilyFields(const GgufFile& file, std::string prefix, const TensorNames& names)
+      : file_(file), names_(names), fields_(file), prefix_(std::move(prefix)) {}
 
   bool gguf() const override { return true; }
   std::optional<double> Number(FieldKey key) override {
@@ -146,11 +147,15 @@ class GgufFamilyFields final : public FamilyFields {
     return fields_.String(prefix_ + key.gguf);
   }
   std::vector<double> Numbers(FieldKey key) override {
-    return key.gguf == nullptr ? std::vector<double>() : fields_.Numbers(prefix_ + key.gguf);
+    if (key.gguf == nullptr) return {};
+    const GgufValue* const value = file_.Find(prefix_ + key.gguf);
+    if (value == nullptr || value->type == GgufType::kArray) return fields_.Numbers(prefix_ + key.gguf);
+    return {fields_.Float(prefix_ + key.gguf).value_or(0.0)};
   }
   std::vector<std::string> Texts(FieldKey key) override {
     return key.gguf == nullptr ? std::vector<std::string>() : fields_.Strings(prefix_ + key.gguf);
   }
+  bool HasTensor(Role role, int64_t layer) override { return file_.tensors.contains(names_.Name(role, layer)); }
   void Refuse(FieldKey key, const std::string& what) override {
     fields_.Fail(key.gguf != nullptr ? prefix_ + key.gguf : "", what);
   }
@@ -169,6 +174,8 @@ class GgufFamilyFields final : public FamilyFields {
   }
 
  private:
+  const GgufFile& file_;
+  const TensorNames& names_;
   GgufFields fields_;
   std::set<std::string, std::less<>> read_;  // of Number
   const std::string prefix_;
@@ -319,7 +326,7 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
     s.window.assign(static_cast<size_t>(s.num_layers), static_cast<int32_t>(window));
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
-  GgufFamilyFields family(file, prefix);
+  GgufFamilyFields family(file, prefix, names);
   const Status valid = MakeLayers(*architecture, family, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   TACTUS_RETURN_IF_ERROR(family.CheckAllRead(file, architecture->name));
