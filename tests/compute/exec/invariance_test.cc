@@ -158,7 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"int8_at_load", "llama-bias", {.activation_dtype = "int8", .quantization = "int8"}},
                     Case{"int4_at_load", "llama-gqa", {.activation_dtype = "int8", .quantization = "int4"}},
                     Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}}, Case{"window", "mistral-window", {}},
-                    Case{"qk_norm", "qwen3", {.quantization = "q8_0"}},
+                    Case{"shared_kv", "gemma4", {}},
+                    Case{"shared_kv_int8", "gemma4", {.quantization = "q8_0", .kv_cache_dtype = "int8"}},
+                    Case{"keys_are_values", "gemma4-12b", {}}, Case{"query_scale", "ministral3", {}},
+                    Case{"norms_last", "hunyuan", {}}, Case{"qk_norm", "qwen3", {.quantization = "q8_0"}},
                     Case{"window_in_some_layers", "qwen2-window", {}}),
     [](const auto& test) { return std::string(test.param.name); });
 
