@@ -136,10 +136,10 @@ def run_case(model, name, prompt, max_model_len, greedy_count, out, top=None):
 
 
 def write_golden(model, out, note):
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     total = PROMPT_TOKENS + GREEDY_TOKENS
     cases = [run_case(model, "full", prompt_ids(vocab, PROMPT_TOKENS, 0), total, GREEDY_TOKENS, out)]
-    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic":
+    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") in ("dynamic", "longrope"):
         cases.append(run_case(model, "short", prompt_ids(vocab, 20, 1), 32, 12, out))
     golden = {"vocab_size": vocab, "reference": note, "cases": cases}
     (out / "golden.json").write_text(json.dumps(golden) + "\n")
