@@ -6,7 +6,7 @@ Only for regenerating them: the output is committed. Needs torch, transformers, 
     tools/make_tiny_models.py OUT                      all tiny models
     tools/make_tiny_models.py OUT llama-gqa gguf-q4_k  some of them
     tools/make_tiny_models.py OUT --default FILE.gguf  only the goldens of the default model, out of its GGUF file
-    tools/make_tiny_models.py OUT --gemma3 FILE.gguf   only those of Gemma 3 270M (scripts/get_gemma3.sh prints its path)
+    tools/make_tiny_models.py OUT --gemma3 FILE.gguf   only those of Gemma 3 270M (scripts/get_gemma3.sh)
 
 The reference is transformers' own implementation in float32 with eager attention. tests/golden/data/README.md describes
 the files.
@@ -137,10 +137,10 @@ def run_case(model, name, prompt, max_model_len, greedy_count, out, top=None):
 
 
 def write_golden(model, out, note):
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     total = PROMPT_TOKENS + GREEDY_TOKENS
     cases = [run_case(model, "full", prompt_ids(vocab, PROMPT_TOKENS, 0), total, GREEDY_TOKENS, out)]
-    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "dynamic":
+    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") in ("dynamic", "longrope"):
         cases.append(run_case(model, "short", prompt_ids(vocab, 20, 1), 32, 12, out))
     golden = {"vocab_size": vocab, "reference": note, "cases": cases}
     (out / "golden.json").write_text(json.dumps(golden) + "\n")

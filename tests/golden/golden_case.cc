@@ -112,8 +112,10 @@ Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const comput
   options.max_step_tokens = length;
   options.max_step_items = static_cast<int32_t>(length);
   options.max_model_len = std::max(golden.max_model_len, length);
-  // Dynamic scaling: the base depends on max_model_len of the reference run, although the block table may be longer.
-  if (config.rope.scaling == compute::RopeScaling::kDynamic) options.max_model_len = golden.max_model_len;
+  // Frequencies depend on max_model_len of the reference run, although the block table may be longer.
+  if (config.rope.scaling == compute::RopeScaling::kDynamic || config.rope.scaling == compute::RopeScaling::kLongRope) {
+    options.max_model_len = golden.max_model_len;
+  }
   TACTUS_ASSIGN_OR_RETURN(auto runner, compute::StepRunner::Create(config, weights, options));
   StepDriver driver(*runner, options.num_blocks, options.block_size, true);
   const int32_t s = driver.Add(MakeRequest(golden.prompt, Greedy(), static_cast<int64_t>(golden.greedy.size())));

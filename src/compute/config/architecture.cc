@@ -75,7 +75,7 @@ Status MakeLayers(const Architecture& architecture, FamilyFields& fields, const 
 AttentionBlock AttentionOf(const StatedShape& s, size_t layer) {
   AttentionBlock attention;
   attention.heads = s.num_heads;
-  attention.kv_heads = s.num_kv_heads;
+  attention.kv_heads = s.layer_kv_heads.empty() ? s.num_kv_heads : s.layer_kv_heads[layer];
   attention.head_dim = s.head_dim;
   attention.window = s.window[layer];
   attention.qkv_bias = s.qkv_bias;
@@ -85,8 +85,8 @@ AttentionBlock AttentionOf(const StatedShape& s, size_t layer) {
   return attention;
 }
 
-GatedFeedForwardBlock GatedOf(const StatedShape& s) {
-  return {s.intermediate_size, s.mlp_bias, s.activation};
+GatedFeedForwardBlock GatedOf(const StatedShape& s, size_t layer) {
+  return {s.layer_inner.empty() ? s.intermediate_size : s.layer_inner[layer], s.mlp_bias, s.activation};
 }
 
 FeedForwardBlock PlainOf(const StatedShape& s) {
@@ -97,7 +97,7 @@ std::vector<Layer> PreNormLayers(FamilyFields&, const StatedShape& s, ModelConfi
   std::vector<Layer> layers;
   for (size_t l = 0; l < s.window.size(); ++l) {
     layers.push_back({{.norm = RmsNormOf(Role::kAttentionNorm, s.norm_eps), .block = AttentionOf(s, l)},
-                      {.norm = RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), .block = GatedOf(s)}});
+                      {.norm = RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), .block = GatedOf(s, l)}});
   }
   return layers;
 }
@@ -115,7 +115,7 @@ std::vector<Layer> PostNormLayers(const StatedShape& s) {
   std::vector<Layer> layers;
   for (size_t l = 0; l < s.window.size(); ++l) {
     layers.push_back({{.block = AttentionOf(s, l), .post = RmsNormOf(Role::kAttentionPostNorm, s.norm_eps)},
-                      {.block = GatedOf(s), .post = RmsNormOf(Role::kFeedForwardPostNorm, s.norm_eps)}});
+                      {.block = GatedOf(s, l), .post = RmsNormOf(Role::kFeedForwardPostNorm, s.norm_eps)}});
   }
   return layers;
 }
@@ -156,9 +156,11 @@ void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vecto
                   "has " + std::to_string(types.size()) + " entries for " + std::to_string(layers->size()) + " layers");
     return;
   }
+  const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
   for (size_t l = 0; l < layers->size(); ++l) {
-    const bool sliding =
-        types.empty() ? period > 0 && static_cast<int64_t>(l + 1) % period != 0 : types[l] == "sliding_attention";
+    const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0
+                         : types.empty()                ? period > 0 && static_cast<int64_t>(l + 1) % period != 0
+                                                        : types[l] == "sliding_attention";
     if (!types.empty() && !sliding && types[l] != "full_attention") {
       fields.Refuse(kTypes, "holds '" + types[l] + "', which is not supported");
     }

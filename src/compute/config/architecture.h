@@ -35,8 +35,9 @@ struct HfDefaults {
   int64_t sliding_window = 0;
   int64_t bos_id = -1;
   int64_t eos_id = -1;
-  bool tied = false;         // the output matrix is the embedding
-  int64_t inner_factor = 0;  // > 0: intermediate_size over hidden_size; 0: required
+  bool tied = false;             // the output matrix is the embedding
+  int64_t vocab = 0, heads = 0;  // 0: required
+  int64_t inner_factor = 0;      // > 0: intermediate_size over hidden_size; 0: required
 };
 
 // The keys of config.json under which a family states its shape.
@@ -70,7 +71,7 @@ struct LayerNormOptions {
 std::vector<Layer> LayerNormLayers(const StatedShape& shape, const Block& feed_forward, LayerNormOptions options = {});
 // The attention of a layer and its feed-forward block as `shape` states them.
 AttentionBlock AttentionOf(const StatedShape& shape, size_t layer);
-GatedFeedForwardBlock GatedOf(const StatedShape& shape);
+GatedFeedForwardBlock GatedOf(const StatedShape& shape, size_t layer = 0);
 FeedForwardBlock PlainOf(const StatedShape& shape);
 // "silu", "gelu", "gelu_pytorch_tanh" ... as transformers names them; nullopt: not built.
 std::optional<Activation> FindActivation(std::string_view name);

@@ -38,18 +38,19 @@ Role ExpertRole(Role role) {
 }  // namespace
 
 std::vector<TensorDecl> AttentionBlock::Tensors(int64_t hidden) const {
-  std::vector<TensorDecl> tensors = {
-      Matrix(Role::kQ, q_width(), hidden, Split::kRows), Matrix(Role::kK, kv_width(), hidden, Split::kRows),
-      Matrix(Role::kV, kv_width(), hidden, Split::kRows), Matrix(Role::kO, hidden, q_width(), Split::kCols)};
+  std::vector<TensorDecl> tensors = {Matrix(Role::kQ, q_width(), hidden, Split::kRows)};
+  if (stores_kv()) tensors.push_back(Matrix(Role::kK, kv_width(), hidden, Split::kRows));
+  if (stores_kv() && !k_is_v) tensors.push_back(Matrix(Role::kV, kv_width(), hidden, Split::kRows));
+  tensors.push_back(Matrix(Role::kO, hidden, q_width(), Split::kCols));
   if (qk_norm != QkNorm::kNone) {
     const bool heads_alike = qk_norm == QkNorm::kHeads;
     tensors.push_back(Norm(Role::kQNorm, heads_alike ? head_dim : q_width()));
-    tensors.push_back(Norm(Role::kKNorm, heads_alike ? head_dim : kv_width()));
+    if (stores_kv()) tensors.push_back(Norm(Role::kKNorm, heads_alike ? head_dim : kv_width()));
   }
   if (qkv_bias) {
     tensors.push_back(Vector(Role::kQBias, q_width(), Split::kRows));
-    tensors.push_back(Vector(Role::kKBias, kv_width(), Split::kRows));
-    tensors.push_back(Vector(Role::kVBias, kv_width(), Split::kRows));
+    if (stores_kv()) tensors.push_back(Vector(Role::kKBias, kv_width(), Split::kRows));
+    if (stores_kv() && !k_is_v) tensors.push_back(Vector(Role::kVBias, kv_width(), Split::kRows));
   }
   if (o_bias) tensors.push_back(Vector(Role::kOBias, hidden, Split::kNone));
   if (sinks) tensors.push_back(Vector(Role::kSinks, heads, Split::kRows));
@@ -113,6 +114,10 @@ std::vector<TensorDecl> ExpertsBlock::Tensors(int64_t hidden) const {
   return tensors;
 }
 
+std::vector<TensorDecl> LayerInputBlock::Tensors(int64_t hidden) const {
+  return {Matrix(Role::kInputGate, inner, hidden, Split::kRows), Matrix(Role::kInputDown, hidden, inner, Split::kCols)};
+}
+
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size) {
   std::vector<TensorDecl> tensors;
   if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, size));
@@ -138,6 +143,7 @@ std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
        {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block), NormTensors(post, hidden)}) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
+  if (scale != Role::kNone) tensors.push_back(Norm(scale, 1));
   return tensors;
 }
 

@@ -35,6 +35,10 @@ enum class Role : uint8_t {
   kSharedUp,
   kSharedDown,
   kSharedWeight,
+  kInputTable,       // LayerInputs
+  kInputProjection,  // LayerInputs
+  kInputGate,
+  kInputDown,
   // Vectors, always f32.
   kEmbeddingNorm,
   kEmbeddingNormBias,
@@ -62,6 +66,9 @@ enum class Role : uint8_t {
   kExpertGateBias,
   kExpertUpBias,
   kExpertDownBias,
+  kInputNorm,
+  kInputPostNorm,
+  kLayerScale,
   kNone,
 };
 inline constexpr size_t kMatrixRoles = static_cast<size_t>(Role::kEmbeddingNorm);
@@ -130,7 +137,7 @@ enum class RopeChoice : uint8_t {
   kLocal,  // ModelConfig::local_rope: another base (Gemma 3's layers with a window)
 };
 
-// What the RMSNorm of q and k, before RoPE, is over.
+// What the RMSNorm of q and k is over.
 enum class QkNorm : uint8_t {
   kNone,
   kHeads,  // head_dim of each head, with the same weights (Qwen3)
@@ -143,7 +150,13 @@ struct AttentionBlock {
   int32_t window = 0;  // positions that a query sees, its own included; 0: all
   bool qkv_bias = false, o_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
-  float norm_eps = 1e-5f;  // of qk_norm
+  float norm_eps = 1e-5f;   // of qk_norm and v_norm
+  bool norms_last = false;  // the norms of q and k follow RoPE (Hunyuan)
+  bool v_norm = false;      // an RMSNorm of each head of v, its weights all 1 (Gemma 4)
+  bool k_is_v = false;      // V is the product of K before norm and RoPE; it has no tensor (Gemma 4)
+  int32_t kv_layer = -1;    // the earlier layer whose K and V it reads; -1: it stores K and V (Gemma 3n and 4)
+  float query_beta = 0.0f;  // as QueryScale's (kernels/ops.h), as is the next (Ministral 3)
+  int64_t query_length = 0;
   RopeChoice rope = RopeChoice::kMain;
   float scale = 0.0f;    // of q k^T; 0: 1 / sqrt(head_dim)
   float softcap = 0.0f;  // as AttentionSpec's (kernels/ops.h), as are the next two
@@ -152,6 +165,7 @@ struct AttentionBlock {
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
+  bool stores_kv() const { return kv_layer < 0; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
@@ -205,18 +219,27 @@ struct ExpertsBlock {
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
-using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, ExpertsBlock>;
+// down(f(gate(x)) * y), y the token's input to this layer (LayerInputs).
+struct LayerInputBlock {
+  int64_t inner = 0;
+  Activation activation = Activation::kGeluTanh;
+
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
+};
+
+using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, LayerInputBlock, ExpertsBlock>;
 
 // The weight and the bias of a norm over `size` values.
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size);
 
-// One step of a layer: stream += multiplier * post(block(norm(stream))).
+// One step of a layer: stream += multiplier * post(block(norm(stream))), then stream *= scale.
 struct LayerBlock {
   NormSpec norm;
   Block block;
   NormSpec post;
-  float multiplier = 1.0f;  // Granite's residual_multiplier
-  bool parallel = false;    // reads the stream that the block before it read (Falcon, GPT-NeoX, Command-R)
+  float multiplier = 1.0f;   // Granite's residual_multiplier
+  bool parallel = false;     // reads the stream that the block before it read (Falcon, GPT-NeoX, Command-R)
+  Role scale = Role::kNone;  // one weight (Gemma 4); kNone: 1
 
   // The block's sum is added to the stream as it is.
   bool adds_directly() const { return !post.exists() && multiplier == 1.0f; }

@@ -74,6 +74,11 @@ Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
   if (a.window < 0) {
     return InvalidArgument("a sliding window is " + std::to_string(a.window) + "; 0 means none", "window");
   }
+  if (a.query_beta != 0.0f && (!std::isfinite(a.query_beta) || a.query_beta < 0.0f || a.query_length < 1)) {
+    return InvalidArgument("queries grow by " + std::to_string(a.query_beta) + " per logarithm of lengths of " +
+                               std::to_string(a.query_length) + "; both must be above 0",
+                           "llama_4_scaling_beta");
+  }
   return CheckEps(a.norm_eps);
 }
 
@@ -106,6 +111,44 @@ Status CheckBlock(const ExpertsBlock& e, const ModelConfig&) {
   return Status();
 }
 
+Status CheckBlock(const LayerInputBlock& f, const ModelConfig& c) {
+  if (f.inner > 0 && f.inner == c.layer_inputs.size) return Status();
+  return InvalidArgument("a layer takes inputs of " + std::to_string(f.inner) + " values, the model makes " +
+                             std::to_string(c.layer_inputs.size),
+                         "hidden_size_per_layer_input");
+}
+
+// Whether layer `l` may read K and V of the layer that it names.
+Status CheckSharedKv(const ModelConfig& c, size_t l) {
+  const AttentionBlock* const a = AttentionOf(c.layers[l]);
+  if (a == nullptr || a->stores_kv()) return Status();
+  const auto from = static_cast<size_t>(a->kv_layer);
+  const AttentionBlock* const source = from < l ? AttentionOf(c.layers[from]) : nullptr;
+  if (source != nullptr && source->stores_kv() && source->kv_heads == a->kv_heads && source->head_dim == a->head_dim) {
+    return Status();
+  }
+  return InvalidArgument("layer " + std::to_string(l) + " reads K and V of layer " + std::to_string(from) +
+                             ", which stores none of " + std::to_string(a->kv_heads) + " heads of " +
+                             std::to_string(a->head_dim),
+                         "num_kv_shared_layers");
+}
+
+// Layers with the same rotary positions have one table of frequencies.
+Status CheckRotaryAlike(const ModelConfig& c, RopeChoice choice) {
+  const int32_t stated = choice == RopeChoice::kLocal && c.local_rope ? c.local_rope->rotary_dim : c.rope.rotary_dim;
+  int64_t first = 0;
+  for (const Layer& layer : c.layers) {
+    const AttentionBlock* const a = AttentionOf(layer);
+    if (a == nullptr || a->rope != choice || stated > 0) continue;
+    if (first == 0) first = a->head_dim;
+    if (a->head_dim == first) continue;
+    return InvalidArgument("head_dim is " + std::to_string(first) + " in one layer and " + std::to_string(a->head_dim) +
+                               " in another with the same rotary positions",
+                           "head_dim");
+  }
+  return Status();
+}
+
 Status CheckNorm(const NormSpec& norm) {
   return norm.exists() ? CheckEps(norm.eps) : Status();
 }
@@ -118,6 +161,11 @@ Status CheckRope(const RopeConfig& r) {
   if (!(r.factor >= 1.0f && r.factor <= 1e4f) && r.scaling != RopeScaling::kNone) {
     return InvalidArgument("the RoPE scaling factor is " + std::to_string(r.factor) + "; possible is 1 to 10000",
                            "factor");
+  }
+  if (r.scaling == RopeScaling::kProportional) {
+    if (r.proportion >= 0.0f && r.proportion <= 1.0f) return Status();
+    return InvalidArgument("partial_rotary_factor is " + std::to_string(r.proportion) + "; possible is 0 to 1",
+                           "partial_rotary_factor");
   }
   if (r.scaling != RopeScaling::kNone && r.scaling != RopeScaling::kLinear) {
     if (r.original_max_position < 1) {
@@ -144,6 +192,11 @@ std::vector<ModelTensor> ModelConfig::Tensors() const {
     tensors.back().fused = {first_position, first_position + learned_positions, 1};
   }
   for (const TensorDecl& tensor : NormTensors(embedding_norm, hidden_size)) tensors.push_back({tensor});
+  if (layer_inputs.size > 0) {
+    tensors.push_back({{Role::kInputTable, vocab_size, layer_inputs_width(), false, Split::kRows}});
+    tensors.push_back({{Role::kInputProjection, layer_inputs_width(), hidden_size, false, Split::kNone}});
+    for (const TensorDecl& tensor : NormTensors(layer_inputs.norm, layer_inputs.size)) tensors.push_back({tensor});
+  }
   for (int64_t l = 0; l < num_layers(); ++l) {
     for (const LayerBlock& block : layers[static_cast<size_t>(l)]) {
       for (const TensorDecl& tensor : block.Tensors(hidden_size)) tensors.push_back({tensor, l});
@@ -177,7 +230,7 @@ int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
   int64_t bytes = 0;
   for (const Layer& layer : layers) {
     const AttentionBlock* attention = AttentionOf(layer);
-    if (attention == nullptr) continue;
+    if (attention == nullptr || !attention->stores_kv()) continue;
     const int64_t scales = kv_dtype == DType::kInt8 ? 4 * attention->kv_heads : 0;  // f32, one per head
     bytes += 2 * (RowBytes(kv_dtype, attention->kv_width()) + scales);
   }
@@ -190,6 +243,12 @@ Status ValidateShape(const StatedShape& s) {
     return InvalidArgument(
         "window has " + std::to_string(s.window.size()) + " entries for " + std::to_string(s.num_layers) + " layers",
         "window");
+  }
+  for (const auto* list : {&s.layer_kv_heads, &s.layer_inner}) {
+    if (list->empty() || list->size() == s.window.size()) continue;
+    return InvalidArgument(
+        std::to_string(list->size()) + " values are stated for " + std::to_string(s.num_layers) + " layers",
+        "num_layers");
   }
   return Status();
 }
@@ -209,6 +268,13 @@ Status ValidateConfig(const ModelConfig& c) {
   int64_t experts = 0;
   for (const Layer& layer : c.layers) experts += ExpertsOf(layer) != nullptr ? ExpertsOf(layer)->experts : 0;
   TACTUS_RETURN_IF_ERROR(CheckBounds({{"experts of all layers", experts, 0, kMaxExpertsOfAllLayers}}));
+  for (size_t l = 0; l < c.layers.size(); ++l) TACTUS_RETURN_IF_ERROR(CheckSharedKv(c, l));
+  TACTUS_RETURN_IF_ERROR(CheckRotaryAlike(c, RopeChoice::kMain));
+  TACTUS_RETURN_IF_ERROR(CheckRotaryAlike(c, RopeChoice::kLocal));
+  TACTUS_RETURN_IF_ERROR(CheckNorm(c.layer_inputs.norm));
+  if (c.layer_inputs.size > 0) {
+    TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size_per_layer_input", c.layer_inputs.size, 1, 1 << 14}}));
+  }
   if (c.learned_positions > 0 && c.max_position > c.learned_positions) {
     return InvalidArgument("max_position is " + std::to_string(c.max_position) + ", but there are only " +
                                std::to_string(c.learned_positions) + " learned positions",

@@ -14,7 +14,7 @@
 
 namespace tactus::compute {
 
-enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope, kProportional };
 
 struct RopeConfig {
   int32_t rotary_dim = 0;  // leading dimensions of a head that turn; 0: all
@@ -27,6 +27,8 @@ struct RopeConfig {
   float attention_factor = 1.0f;              // yarn, longrope: multiplies cos and sin
   float beta_fast = 32.0f, beta_slow = 1.0f;  // yarn: turns within the original length between which it interpolates
   bool truncate = true;                       // yarn: to whole dimensions
+  // proportional: the share of the pairs that turn, with frequencies as if all of them turned.
+  float proportion = 1.0f;
   std::vector<float> short_factors, long_factors;  // longrope: divide inv_freq, [rotary_dim / 2]
   bool interleaved = false;              // GGUF "llama" files hold q and k rows permuted for pairs (2i, 2i + 1)
   std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
@@ -37,7 +39,7 @@ struct ModelTensor : TensorDecl {
   int64_t layer = -1;
 };
 
-// The shape of a decoder as files state it, the same in every layer but for its window. A family makes layers of it
+// The shape of a decoder as files state it. A family makes layers of it
 // (Architecture::layers).
 struct StatedShape {
   int64_t num_layers = 0;
@@ -52,6 +54,16 @@ struct StatedShape {
   bool mlp_bias = false;
   bool qk_norm = false;         // Qwen3: RMSNorm over head_dim of q and k, before RoPE
   std::vector<int32_t> window;  // [num_layers], 0: full attention; Mistral's sliding window
+  // [num_layers], where layers differ; empty: as above.
+  std::vector<int64_t> layer_kv_heads, layer_inner;
+};
+
+// Inputs of every token to every layer (per-layer embeddings, Gemma 3n and 4), [layers, size] per token:
+// scale * (norm(projection_scale * projection(x)) + table_scale * the token's row of a table), x the scaled embedding.
+struct LayerInputs {
+  int64_t size = 0;  // 0: none
+  NormSpec norm;     // over `size`
+  float projection_scale = 1.0f, table_scale = 1.0f, scale = 1.0f;
 };
 
 struct ModelConfig {
@@ -67,12 +79,14 @@ struct ModelConfig {
   std::optional<RopeConfig> local_rope;  // of layers with RopeChoice::kLocal
   float embedding_scale = 1.0f;          // times the embedding (Gemma, Granite)
   NormSpec embedding_norm;               // of the embedding (BLOOM)
-  int64_t learned_positions = 0;         // rows of the position table (GPT-2, OPT); 0: none
-  int32_t first_position = 0;            // the row of position 0 (OPT: 2)
-  float logits_scale = 1.0f;             // Granite, Command-R
-  float logits_softcap = 0.0f;           // Gemma 2: cap * tanh(logit / cap); 0: none
+  LayerInputs layer_inputs;
+  int64_t learned_positions = 0;  // rows of the position table (GPT-2, OPT); 0: none
+  int32_t first_position = 0;     // the row of position 0 (OPT: 2)
+  float logits_scale = 1.0f;      // Granite, Command-R
+  float logits_softcap = 0.0f;    // Gemma 2: cap * tanh(logit / cap); 0: none
   bool lm_head_bias = false;
-  int64_t unused_layers = 0;          // that files have beyond `layers`: they predict several tokens at once (GLM-4.5)
+  int64_t unused_layers = 0;  // that files have beyond `layers`: they predict several tokens at once (GLM-4.5)
+  bool text_part = false;  // of a model that also reads pictures: its safetensors have other tensors beside the text's
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
   std::vector<TokenId>
@@ -86,6 +100,7 @@ struct ModelConfig {
   // Every tensor of the model in a forward pass's reading order; a tied output matrix is the embedding's and not listed
   // again.
   std::vector<ModelTensor> Tensors() const;
+  int64_t layer_inputs_width() const { return num_layers() * layer_inputs.size; }
   std::vector<int32_t> Windows() const;  // of each layer's attention, 0: full or no attention
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers
@@ -119,7 +134,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& 
 inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxExperts = 1024, kMaxChosenExperts = 64;
 inline constexpr int64_t kMaxExpertsOfAllLayers = 1 << 16;
-inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
+inline constexpr int64_t kMaxConfigHeadDim = 512;  // kernels::kMaxHeadDim
 
 // Whether layers can be made of it: their number, and a window for each.
 Status ValidateShape(const StatedShape& shape);

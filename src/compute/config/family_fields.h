@@ -7,13 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "compute/config/blocks.h"
 #include "tactus/status.h"
 
 namespace tactus::compute {
 
 // The names of a setting; null: not stated in this spelling.
 struct FieldKey {
-  const char* hf = nullptr;    // "a.b" is a key of an object
+  const char* hf = nullptr;    // "a.b" is key b of object a
   const char* gguf = nullptr;  // without the architecture's prefix
 };
 
@@ -28,6 +29,8 @@ class FamilyFields {
   // Lists; empty: absent. Flags and numbers alike are numbers.
   virtual std::vector<double> Numbers(FieldKey key) = 0;
   virtual std::vector<std::string> Texts(FieldKey key) = 0;
+  // Whether the file has the tensor. config.json does not say: true.
+  virtual bool HasTensor(Role role, int64_t layer) = 0;
   // Keeps an error that names the key: "'KEY' WHAT".
   virtual void Refuse(FieldKey key, const std::string& what) = 0;
   virtual const Status& status() const = 0;

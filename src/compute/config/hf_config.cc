@@ -15,6 +15,21 @@
 namespace tactus::compute {
 namespace {
 
+// The text part of a model that also reads pictures, with what its configuration states for the whole; null: `object`
+// describes a model of text.
+std::shared_ptr<const SortedJson> TextPart(const SortedJson& object) {
+  const auto found = object.find("text_config");
+  if (found == object.end() || !found->is_object()) return nullptr;
+  auto text = std::make_shared<SortedJson>(*found);
+  text->erase("architectures");
+  for (const char* key : {"bos_token_id", "eos_token_id", "dtype", "torch_dtype", "quantization_config"}) {
+    if (object.contains(key) && !text->contains(key)) (*text)[key] = object[key];
+  }
+  // The whole holds the output matrix.
+  if (object.contains("tie_word_embeddings")) (*text)["tie_word_embeddings"] = object["tie_word_embeddings"];
+  return text;
+}
+
 Result<const Architecture*> ReadArchitecture(JsonFields& json) {
   const std::vector<std::string> classes = json.Strings("architectures");
   const std::string type = json.String("model_type").value_or("");
@@ -88,7 +103,14 @@ Status ReadRopeObject(JsonFields& json, const SortedJson& object, const std::str
   const std::string type = fields.Has("rope_type") ? fields.String("rope_type").value_or("default")
                                                    : fields.String("type").value_or(newer ? "default" : "");
   TACTUS_RETURN_IF_ERROR(fields.status());
-  if (type == "default") return Status();
+  if (type == "default" || type == "mrope") return Status();  // the positions of text are alike in every section
+  if (type == "proportional") {
+    rope.scaling = RopeScaling::kProportional;
+    rope.proportion = static_cast<float>(part.value_or(1.0));
+    rope.rotary_dim = 0;
+    rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
+    return fields.status();
+  }
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
   } else if (type == "dynamic") {
@@ -100,9 +122,9 @@ Status ReadRopeObject(JsonFields& json, const SortedJson& object, const std::str
   } else if (type == "longrope" || type == "su") {
     return ReadLongRope(json, fields, *max_position, &rope);
   } else {
-    return Unimplemented(
-        json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + prefix +
-        "rope_type') is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
+    return Unimplemented(json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + prefix +
+                         "rope_type') is not supported; supported are default, linear, dynamic, llama3, yarn, "
+                         "longrope and proportional");
   }
   if (!fields.Has("factor")) fields.Fail("factor", "is missing");
   rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
@@ -242,23 +264,27 @@ class JsonFamilyFields final : public FamilyFields {
   std::vector<std::string> Texts(FieldKey key) override {
     return key.hf == nullptr ? std::vector<std::string>() : json_.Strings(key.hf);
   }
+  bool HasTensor(Role, int64_t) override { return true; }
   void Refuse(FieldKey key, const std::string& what) override { json_.Fail(key.hf != nullptr ? key.hf : "", what); }
   const Status& status() const override { return json_.status(); }
 
  private:
-  // "a.b": key b of object a.
+  // "a.b": key b of object a, which may have dots again.
   template <class Get>
   std::invoke_result_t<Get, JsonFields&, const char*> Read(FieldKey key, Get get) {
-    if (key.hf == nullptr) return std::nullopt;
-    const std::string_view name = key.hf;
+    return key.hf == nullptr ? std::nullopt : ReadIn(json_, key.hf, get);
+  }
+  template <class Get>
+  std::invoke_result_t<Get, JsonFields&, const char*> ReadIn(JsonFields& json, const char* key, Get get) {
+    const std::string_view name = key;
     const size_t dot = name.find('.');
-    if (dot == std::string_view::npos) return get(json_, key.hf);
+    if (dot == std::string_view::npos) return get(json, key);
     const std::string outer(name.substr(0, dot));
-    const SortedJson* const inner = json_.Object(outer.c_str());
+    const SortedJson* const inner = json.Object(outer.c_str());
     if (inner == nullptr) return std::nullopt;
-    JsonFields fields(*inner, json_.path(), outer + ".");
-    auto value = get(fields, key.hf + dot + 1);
-    if (!fields.status().ok()) json_.Fail(key.hf, "has the wrong type");
+    JsonFields fields(*inner, json.path(), outer + ".");
+    auto value = ReadIn(fields, key + dot + 1, get);
+    if (!fields.status().ok()) json.Fail(key, "has the wrong type");
     return value;
   }
 
@@ -276,23 +302,30 @@ DType ReadWeightDType(JsonFields& json) {
 }  // namespace
 
 Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& path) {
-  TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(text, path));
-  JsonFields json(*object, path);
+  TACTUS_ASSIGN_OR_RETURN(const auto whole, ParseJsonObject(text, path));
+  const auto part = TextPart(*whole);
+  const std::shared_ptr<const SortedJson>& object = part != nullptr ? part : whole;
+  JsonFields json(*object, path, part != nullptr ? "text_config." : "");
   TACTUS_ASSIGN_OR_RETURN(const Architecture* const a, ReadArchitecture(json));
   TACTUS_RETURN_IF_ERROR(RefuseUnsupported(json));
   const HfDefaults& defaults = a->hf_defaults;
 
   ModelConfig c;
   c.architecture = a->name;
+  c.text_part = part != nullptr;
+  if (c.text_part) c.warnings.emplace_back("pictures and sound are not supported: only the model's text part is used");
   c.name = Printable(json.String("_name_or_path").value_or(""));
   const HfKeys& keys = a->hf_keys;
   c.hidden_size = json.RequiredInt(keys.hidden);
   StatedShape s;
   s.num_layers = json.RequiredInt(keys.layers);
-  s.num_heads = json.RequiredInt(keys.heads);
+  const auto stated = [&](const char* key, int64_t fallback) {
+    return fallback > 0 ? json.Int(key).value_or(fallback) : json.RequiredInt(key);
+  };
+  s.num_heads = stated(keys.heads, defaults.heads);
   s.intermediate_size = defaults.inner_factor > 0 ? json.Int(keys.inner).value_or(defaults.inner_factor * c.hidden_size)
                                                   : json.RequiredInt(keys.inner);
-  c.vocab_size = json.RequiredInt("vocab_size");
+  c.vocab_size = stated("vocab_size", defaults.vocab);
   const bool kv_silent = !json.HasKey(keys.kv_heads) && defaults.num_kv_heads > 0;
   s.num_kv_heads = json.Int(keys.kv_heads).value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);
   const int64_t derived = s.num_heads > 0 ? c.hidden_size / s.num_heads : 0;

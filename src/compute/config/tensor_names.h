@@ -60,8 +60,9 @@ struct TensorNames {
 };
 
 inline constexpr std::array<std::string_view, 1> kHfIgnored = {".rotary_emb.inv_freq"};
-inline constexpr std::array<std::string_view, 1> kGgufIgnored = {
-    "rope_freqs.weight"};  // read as RopeConfig::frequency_factors
+// Read as factors of RopeConfig.
+inline constexpr std::array<std::string_view, 3> kGgufIgnored = {"rope_freqs.weight", "rope_factors_short.weight",
+                                                                 "rope_factors_long.weight"};
 
 // The names of transformers' Llama, shared by its descendants.
 inline constexpr TensorNames kHfTensorNames = [] {
@@ -99,6 +100,13 @@ inline constexpr TensorNames kHfTensorNames = [] {
       {Role::kSharedGate, "model.layers.{}.mlp.shared_experts.gate_proj.weight"},
       {Role::kSharedUp, "model.layers.{}.mlp.shared_experts.up_proj.weight"},
       {Role::kSharedDown, "model.layers.{}.mlp.shared_experts.down_proj.weight"},
+      {Role::kInputTable, "model.embed_tokens_per_layer.weight"},
+      {Role::kInputProjection, "model.per_layer_model_projection.weight"},
+      {Role::kInputNorm, "model.per_layer_projection_norm.weight"},
+      {Role::kInputGate, "model.layers.{}.per_layer_input_gate.weight"},
+      {Role::kInputDown, "model.layers.{}.per_layer_projection.weight"},
+      {Role::kInputPostNorm, "model.layers.{}.post_per_layer_input_norm.weight"},
+      {Role::kLayerScale, "model.layers.{}.layer_scalar"},
   });
   names.ignored = kHfIgnored;
   return names;
@@ -108,6 +116,11 @@ inline constexpr TensorNames kHfTensorNames = [] {
 inline constexpr TensorNames kPostNormHfNames = kHfTensorNames.With({
     {Role::kAttentionPostNorm, "model.layers.{}.post_attention_layernorm.weight"},
     {Role::kFeedForwardPostNorm, "model.layers.{}.post_feedforward_layernorm.weight"},
+});
+
+// transformers' names of a layer with norms before and after its blocks (Gemma).
+inline constexpr TensorNames kPrePostNormHfNames = kPostNormHfNames.With({
+    {Role::kFeedForwardNorm, "model.layers.{}.pre_feedforward_layernorm.weight"},
 });
 
 inline constexpr TensorNames kGgufTensorNames = [] {
@@ -156,6 +169,13 @@ inline constexpr TensorNames kGgufTensorNames = [] {
       {Role::kSharedUp, "blk.{}.ffn_up_shexp.weight"},
       {Role::kSharedDown, "blk.{}.ffn_down_shexp.weight"},
       {Role::kSharedWeight, "blk.{}.ffn_gate_inp_shexp.weight"},
+      {Role::kInputTable, "per_layer_token_embd.weight"},
+      {Role::kInputProjection, "per_layer_model_proj.weight"},
+      {Role::kInputNorm, "per_layer_proj_norm.weight"},
+      {Role::kInputGate, "blk.{}.inp_gate.weight"},
+      {Role::kInputDown, "blk.{}.proj.weight"},
+      {Role::kInputPostNorm, "blk.{}.post_norm.weight"},
+      {Role::kLayerScale, "blk.{}.layer_output_scale.weight"},
   });
   names.ignored = kGgufIgnored;
   return names;

@@ -23,7 +23,7 @@ Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DT
     const AttentionBlock* attention = AttentionOf(layer);
     layers.push_back({nullptr, nullptr, dtype, block_size});
     halves.push_back(0);
-    if (attention == nullptr) continue;
+    if (attention == nullptr || !attention->stores_kv()) continue;
     layers.back().kv_heads = static_cast<int32_t>(attention->kv_heads);
     layers.back().head_dim = static_cast<int32_t>(attention->head_dim);
     int64_t half = RowBytes(dtype, attention->head_dim) + (dtype == DType::kInt8 ? 4 : 0);

@@ -44,7 +44,7 @@ inline constexpr int64_t kMaxWidth = 16;          // lanes of the widest set
 inline constexpr int32_t kPartition = 256;
 inline constexpr int32_t kKeyTile = 64;
 inline constexpr int32_t kAttentionTileRows = 64;
-inline constexpr int32_t kMaxHeadDim = 256;
+inline constexpr int32_t kMaxHeadDim = 512;
 inline constexpr int32_t kSplitPerThread = 4;  // when tiles are split: their partitions in flight per thread
 
 int64_t LinearThreadBytes();

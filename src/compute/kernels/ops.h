@@ -84,20 +84,32 @@ struct RopeTable {                  // built once per model (and per dynamic-sca
   bool interleaved = false;  // pairs (2i, 2i + 1), as in llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
+// A factor of the scores of a query at `position`: 1 + beta * ln(1 + floor(position / length)) (Llama 4, Ministral 3).
+struct QueryScale {
+  float beta = 0.0f;  // 0: the factor is 1 everywhere
+  int64_t length = 0;
+
+  float At(int32_t position) const;
+};
+
 // The work between the projections and attention. Rows may be columns of wider buffers: strides in elements.
 struct RopeStoreCall {
-  float* q = nullptr;        // [tokens, heads * head_dim]: normed and rotated in place
-  const float* k = nullptr;  // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
-  const float* v = nullptr;
+  float* q = nullptr;  // [tokens, heads * head_dim]: normed and rotated in place
+  // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache; null: K and V are in the cache.
+  const float* k = nullptr;
+  const float* v = nullptr;  // may be k
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;
   const int32_t* positions = nullptr;  // [tokens]
   const int64_t* slots = nullptr;      // [tokens], as store_kv's
   int64_t tokens = 0;
   int32_t heads = 0;
   RopeTable rope;
-  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head before the rotation; null: none
+  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head; null: none
   const float* k_norm = nullptr;
+  bool norms_last = false;  // the norms of q and k follow the rotation
+  bool v_norm = false;      // an rms_norm of v per head, its weights all 1
   float eps = 0.0f;
+  QueryScale query_scale;
 };
 
 // One product of packed tokens: y[tokens, w->rows] (rows y_stride apart) = or += x w^T + bias.
@@ -160,7 +172,7 @@ struct Ops {
   // x[t, :] = row ids[t] of the table as f32
   void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table,
                        float* x) = nullptr;
-  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with the same bits; k and v are not
+  // rms_norm (where stated), rope and store_kv of a layer in one pass, with the same bits; k and v are not
   // changed.
   void (*rope_store)(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) = nullptr;
 };

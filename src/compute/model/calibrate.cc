@@ -64,10 +64,10 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
                     .c_stride = w.rows});
 }
 
-// K and V of a layer, all calibration tokens.
+// The K and V that a layer stores, all calibration tokens.
 int64_t KvElements(const Layer& layer) {
   const AttentionBlock* attention = AttentionOf(layer);
-  return attention == nullptr ? 0 : 2 * kTokens * attention->kv_width();
+  return attention == nullptr || !attention->stores_kv() ? 0 : 2 * kTokens * attention->kv_width();
 }
 
 // The matrices that the rounding pass multiplies with: those that it rounds, and the routers.
@@ -75,8 +75,15 @@ bool InPass(const PackedSlot& slot) {
   return IsInt4(slot.form) || IsRouting(slot.tensor.role);
 }
 
-// Buffer sizes of the rounding pass. K and V need one layer: each layer finishes with them before the next stores its
-// own.
+bool SharesKv(const ModelConfig& config) {
+  return std::any_of(config.layers.begin(), config.layers.end(), [](const Layer& layer) {
+    const AttentionBlock* attention = AttentionOf(layer);
+    return attention != nullptr && !attention->stores_kv();
+  });
+}
+
+// Buffer sizes of the rounding pass. K and V need one layer, since each layer finishes with them before the next stores
+// its own; all layers, where one reads another's.
 struct Sizes {
   Sizes(const ModelConfig& config, const PackPlan& plan) {
     for (const PackedSlot& slot : plan.slots) {
@@ -90,9 +97,13 @@ struct Sizes {
       kv = std::max(kv, size);
       all_kv += size;
     }
+    if (SharesKv(config)) kv = all_kv;
+    input_table = kTokens * config.layer_inputs_width();
+    input_projection = config.layer_inputs_width() * config.hidden_size;
   }
-  int64_t Elements() const { return 2 * matrix + cols * cols + cols + embedding + kv; }
-  int64_t matrix = 0, cols = 0, embedding = 0, kv = 0, all_kv = 0;  // elements; kv: of the largest layer
+  int64_t Elements() const { return 2 * matrix + cols * cols + cols + embedding + kv + input_table + input_projection; }
+  int64_t matrix = 0, cols = 0, embedding = 0, kv = 0, all_kv = 0;  // elements
+  int64_t input_table = 0, input_projection = 0;                    // of LayerInputs
 };
 
 DecoderOptions OptionsOf(const Ops* ops, int64_t tokens, int32_t threads) {
@@ -234,6 +245,7 @@ class Calibration {
       *view = {matrix_, DType::kF32, view->rows, view->cols, view->cols * 4};
     }
     EmbedTokens(*slots_.at(&weights_.embedding), tokens);
+    if (config_.layer_inputs.size > 0) ReadLayerInputs(tokens);
 
     Ops ops = Scalar();
     ops.linear = Linear;
@@ -242,8 +254,12 @@ class Calibration {
     TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
     std::vector<int32_t> ids(kTokens);  // rows of the reduced embedding
     std::iota(ids.begin(), ids.end(), 0);
-    std::vector<KvLayer> kv;  // each layer finishes with the memory before the next uses it
-    for (const Layer& layer : config_.layers) kv.push_back(KvAt(layer, kv_));
+    std::vector<KvLayer> kv;
+    float* next = kv_;
+    for (const Layer& layer : config_.layers) {
+      kv.push_back(KvAt(layer, next));
+      if (SharesKv(config_)) next += KvElements(layer);
+    }
     decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}), kv);
     return Status();
   }
@@ -274,6 +290,8 @@ class Calibration {
                                 {&inputs_, sizes_.cols * sizes_.cols},
                                 {&embedding_, sizes_.embedding},
                                 {&kv_, sizes_.kv},
+                                {&input_table_, sizes_.input_table},
+                                {&input_projection_, sizes_.input_projection},
                                 {&importance_, sizes_.cols}}) {
       *buffer = next;
       next += size;
@@ -288,16 +306,27 @@ class Calibration {
     for (int64_t r = 0; r < count; ++r) Dequantize(m.dtype, rows + r * m.row_bytes, m.cols, to + r * m.cols);
   }
 
-  // Reduces the embedding to the rows of the calibration's tokens, in their order.
+  // The rows of a table for the calibration's tokens, in their order.
+  MatrixView TokenRows(const PackedSlot& table, const std::vector<int32_t>& tokens, float* to) {
+    const int64_t cols = table.form.cols;
+    for (size_t t = 0; t < tokens.size(); ++t) ReadRows(table, tokens[t], 1, to + static_cast<int64_t>(t) * cols);
+    return {to, DType::kF32, kTokens, cols, cols * 4};
+  }
   void EmbedTokens(const PackedSlot& table, const std::vector<int32_t>& tokens) {
-    for (size_t t = 0; t < tokens.size(); ++t)
-      ReadRows(table, tokens[t], 1, embedding_ + static_cast<int64_t>(t) * config_.hidden_size);
-    weights_.embedding = {embedding_, DType::kF32, kTokens, config_.hidden_size, config_.hidden_size * 4};
+    weights_.embedding = TokenRows(table, tokens, embedding_);
+  }
+  // Neither the table nor the projection is stored in 4 bits.
+  void ReadLayerInputs(const std::vector<int32_t>& tokens) {
+    MatrixView &table = weights_.outside[Role::kInputTable], &projection = weights_.outside[Role::kInputProjection];
+    table = TokenRows(*slots_.at(&table), tokens, input_table_);
+    ReadRows(*slots_.at(&projection), 0, projection.rows, input_projection_);
+    projection = {input_projection_, DType::kF32, projection.rows, projection.cols, projection.cols * 4};
   }
 
   // Called before the pass multiplies x [tokens, w.cols] with w. An expert that no token uses keeps the nearest values.
   void Round(const MatrixView& w, const float* x, int64_t tokens) {
     const PackedSlot& slot = *slots_.at(&w);
+    if (!InPass(slot)) return;
     constexpr int64_t kRowsAtOnce = 64;
     pool_.ParallelFor((w.rows + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t task, int32_t) {
       const int64_t first = task * kRowsAtOnce;
@@ -337,13 +366,15 @@ class Calibration {
   const std::function<void(double)>& progress_;
   const Sizes sizes_;
   std::map<const MatrixView*, const PackedSlot*> slots_;
-  Memory memory_of_pass_;        // holds all below
-  float* matrix_ = nullptr;      // the matrix of the next product
-  float* errors_ = nullptr;      // as large as matrix_
-  float* inputs_ = nullptr;      // [cols, cols]
-  float* importance_ = nullptr;  // [cols]
-  float* embedding_ = nullptr;   // [kTokens, hidden]
-  float* kv_ = nullptr;          // K and V of one layer
+  Memory memory_of_pass_;              // holds all below
+  float* matrix_ = nullptr;            // the matrix of the next product
+  float* errors_ = nullptr;            // as large as matrix_
+  float* inputs_ = nullptr;            // [cols, cols]
+  float* importance_ = nullptr;        // [cols]
+  float* embedding_ = nullptr;         // [kTokens, hidden]
+  float* kv_ = nullptr;                // K and V of one layer, or of all (Sizes)
+  float* input_table_ = nullptr;       // [kTokens, layers * LayerInputs::size]
+  float* input_projection_ = nullptr;  // [layers * LayerInputs::size, hidden]
   double done_ = 0, total_ = 0;
 };
 

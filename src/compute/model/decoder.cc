@@ -75,9 +75,13 @@ struct BufferSizes {
           inner_width = std::max(inner_width, p->inner);
         } else if (const auto* e = std::get_if<ExpertsBlock>(&b.block)) {
           experts.Take(*e, c, o);
+        } else if (const auto* i = std::get_if<LayerInputBlock>(&b.block)) {
+          inner_width = std::max(inner_width, i->inner);
         }
       }
     }
+    inner_width = std::max(inner_width, c.layer_inputs_width());  // rows of the table of layer inputs
+    layer_inputs = o.max_tokens * c.layer_inputs_width();
     more = NeedsMore(c);
     hidden = o.max_tokens * c.hidden_size;
     query = o.max_tokens * q_width;
@@ -98,12 +102,12 @@ struct BufferSizes {
   int64_t UpBytes() const { return std::max(Aligned(inner * 4), Aligned(packed_inner)); }
   int64_t TotalBytes() const {
     int64_t bytes = Aligned(workspace_bytes) + NormedBytes() + UpBytes();
-    for (int64_t n : {hidden, query, query, key, key, inner, logits}) bytes += Aligned(n * 4);
+    for (int64_t n : {hidden, query, query, key, key, inner, layer_inputs, logits}) bytes += Aligned(n * 4);
     return bytes + experts.Bytes();
   }
   ExpertSizes experts;
   bool more;
-  int64_t hidden, query, key, inner, logits, packed_x, packed_inner, workspace_bytes;
+  int64_t hidden, query, key, inner, layer_inputs, logits, packed_x, packed_inner, workspace_bytes;
 };
 
 // The rotary dimensions of the layers with `choice`, which share them (ValidateConfig); 0: there are none.
@@ -133,10 +137,11 @@ std::vector<std::vector<float>> Slopes(const ModelConfig& config) {
   return slopes;
 }
 
-size_t LastAttention(const ModelConfig& config) {
+size_t LastStored(const ModelConfig& config) {
   size_t last = 0;
   for (size_t l = 0; l < config.layers.size(); ++l) {
-    if (AttentionOf(config.layers[l]) != nullptr) last = l;
+    const AttentionBlock* attention = AttentionOf(config.layers[l]);
+    if (attention != nullptr && attention->stores_kv()) last = l;
   }
   return last;
 }
@@ -163,7 +168,7 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
       rope_(config.rope, RotaryDim(config, RopeChoice::kMain), options.max_model_len),
       local_rope_(LocalRope(config, options.max_model_len)),
       slopes_(Slopes(config)),
-      last_attention_(LastAttention(config)),
+      last_stored_(LastStored(config)),
       experts_(config, options.max_tokens),
       products_(BufferSizes(config, options).experts.products) {}
 
@@ -191,6 +196,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   decoder->k_ = take(sizes.key);
   decoder->v_ = take(sizes.key);
   decoder->gate_ = take(sizes.inner);
+  decoder->layer_inputs_ = take(sizes.layer_inputs);
   decoder->logits_ = take(sizes.logits);
   decoder->packed_inner_ = next;
   decoder->up_ = reinterpret_cast<float*>(next);
@@ -210,11 +216,12 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   decoder->packed_rows_ = next;
   next += Aligned(sizes.experts.packed_rows);
   decoder->expert_workspace_ = {next, sizes.experts.workspace};
+  decoder->last_positions_.reserve(static_cast<size_t>(options.max_tokens));
   return decoder;
 }
 
 void Decoder::Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
-  Pass pass{pool, batch, kv, batch.tokens, batch.items};
+  Pass pass{pool, batch, kv, batch.tokens, batch.items, batch.positions};
   weights_.packed != nullptr ? ForwardPacked(pass) : ForwardReference(pass);
 }
 
@@ -251,6 +258,31 @@ void Decoder::Embed(Pass& pass) {
   }
 }
 
+// layer_inputs_, the products of the projection, becomes the tokens' inputs to the layers.
+void Decoder::AddTokenInputs(Pass& pass) {
+  const Ops& ops = *options_.ops;
+  const LayerInputs& inputs = config_.layer_inputs;
+  const int64_t elements = pass.tokens * config_.layer_inputs_width();
+  ops.scale(pass.pool, layer_inputs_, inputs.projection_scale, 0.0f, elements);
+  ops.rms_norm(pass.pool, layer_inputs_, elements / inputs.size, inputs.size,
+               weights_.outside.vector(inputs.norm.weight), inputs.norm.eps, layer_inputs_);
+  if (weights_.packed != nullptr) {
+    ops.embed_packed(pass.pool, pass.batch.ids, pass.tokens, weights_.packed->outside[Role::kInputTable], gate_);
+  } else {
+    ops.embed(pass.pool, pass.batch.ids, pass.tokens, weights_.outside[Role::kInputTable], gate_);
+  }
+  ops.add(pass.pool, layer_inputs_, gate_, inputs.table_scale, elements);
+  ops.scale(pass.pool, layer_inputs_, inputs.scale, 0.0f, elements);
+}
+
+// up_ = the tokens' inputs to this layer
+void Decoder::GatherLayerInputs(const Pass& pass, int64_t size) {
+  const int64_t width = config_.layer_inputs_width(), first = static_cast<int64_t>(pass.layer) * size;
+  for (int64_t t = 0; t < pass.tokens; ++t) {
+    std::memcpy(up_ + t * size, layer_inputs_ + t * width + first, static_cast<size_t>(size) * sizeof(float));
+  }
+}
+
 void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
                    float* out) {
   const Ops& ops = *options_.ops;
@@ -262,12 +294,12 @@ void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& w
   }
 }
 
-// The norm of q and k over all heads.
+// The norm of q and, where they are stored, k over all heads.
 void Decoder::NormQk(const Pass& pass, const AttentionBlock& a) {
   const Ops& ops = *options_.ops;
   const LayerWeights& w = weights_.layers[pass.layer];
   ops.rms_norm(pass.pool, q_, pass.tokens, a.q_width(), w.vector(Role::kQNorm), a.norm_eps, q_);
-  ops.rms_norm(pass.pool, k_, pass.tokens, a.kv_width(), w.vector(Role::kKNorm), a.norm_eps, k_);
+  if (a.stores_kv()) ops.rms_norm(pass.pool, k_, pass.tokens, a.kv_width(), w.vector(Role::kKNorm), a.norm_eps, k_);
 }
 
 RopeTable Decoder::RopeOf(const AttentionBlock& a) const {

@@ -85,11 +85,14 @@ class Decoder {
     std::span<const KvLayer> kv;
     int64_t tokens = 0;
     std::span<const AttentionItem> items;
+    const int32_t* positions = nullptr;  // [tokens]
     size_t layer = 0;
     const float* in = nullptr;  // [tokens, hidden], the stream that the block reads
     bool keeps_input = false;   // input_ has a stream that a later block reads
   };
   void Embed(Pass& pass);
+  void AddTokenInputs(Pass& pass);
+  void GatherLayerInputs(const Pass& pass, int64_t size);
   // Calls run(block) for each block of the layers, with pass.in set and the stream of a parallel block kept.
   template <class Run>
   void ForBlocks(Pass& pass, Run run);
@@ -113,7 +116,11 @@ class Decoder {
                       int64_t tokens);
   void PackedLinear(ThreadPool& pool, DecoderOperator op, const PackedInput& in, int64_t tokens, int64_t cols,
                     std::span<const LinearOutput> outputs, Rounding rounding);
-  void PackedDown(const Pass& pass, const PackedTokens& x, const BlockOutput& out);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LayerInputBlock& block);
+  void PackedQkv(Pass& pass, const PackedInput& in, const AttentionBlock& block);
+  // out = the product of the block's inner values in gate_, [tokens, inner], with its matrix `role`.
+  void PackedDown(const Pass& pass, Role role, int64_t inner, const BlockOutput& out);
+  void PackedDown(const Pass& pass, Role role, const PackedTokens& x, const BlockOutput& out);
   float* PackedLogits(ThreadPool& pool, int64_t first, int64_t count);
   void Round(ThreadPool& pool, const PackedInput& in, const PackedTokens& out);
   template <class Work, class Cost>
@@ -133,6 +140,7 @@ class Decoder {
   void ExpertsUpPacked(const Pass& pass, const ExpertsBlock& block, const PackedInput& in);
   void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
   void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);
+  void Reference(const Pass& pass, const LayerInputBlock& block);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
@@ -141,7 +149,7 @@ class Decoder {
   const Rope rope_;
   const std::optional<Rope> local_rope_;
   const std::vector<std::vector<float>> slopes_;  // [layers], of ALiBi; empty: none
-  const size_t last_attention_;  // layer; after its K and V are stored, only rows with logits are computed
+  const size_t last_stored_;  // the last layer that stores K and V; after that, only rows with logits are computed
   struct FreeMemory {
     void operator()(void* p) const;
   };
@@ -153,6 +161,7 @@ class Decoder {
   float* mixed_ = nullptr;                    // [max_tokens, heads * head_dim], attention's output
   float* gate_ = nullptr;                     // [max_tokens, intermediate]
   float* up_ = nullptr;                       // [max_tokens, intermediate]
+  float* layer_inputs_ = nullptr;             // [max_tokens, layers, LayerInputs::size]
   float* logits_ = nullptr;                   // [max_logit_rows, vocab]
   // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
@@ -172,6 +181,7 @@ class Decoder {
   ExpertProducts products_;
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
+  std::vector<int32_t> last_positions_;    // KeepLogitRows
   Workspace workspace_;
 };
 

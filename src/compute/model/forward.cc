@@ -97,13 +97,39 @@ void Decoder::ForwardPacked(Pass& pass) {
   Timed(
       DecoderOperator::kEmbed, [&] { Embed(pass); },
       [&] { return OperatorCost{pass.tokens * config_.hidden_size * 4, 0}; });
+  if (config_.layer_inputs.size > 0) {
+    const int64_t width = config_.layer_inputs_width();
+    const LinearOutput projection{&weights_.packed->outside[Role::kInputProjection], nullptr, layer_inputs_, width};
+    PackedLinear(pass.pool, DecoderOperator::kGated, {hidden_}, pass.tokens, config_.hidden_size, {&projection, 1},
+                 weights_.packed->roundings.others);
+    AddTokenInputs(pass);
+  }
   ForBlocks(pass, [&](const LayerBlock& b) {
     const BlockOutput out = b.adds_directly() ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
     std::visit([&](const auto& block) { Packed(pass, b.norm, out, block); }, b.block);
-    if (out.adds || pass.tokens == 0) return;
-    if (b.post.exists()) Norm(pass.pool, b.post, weights_.layers[pass.layer], branch_, pass.tokens, branch_);
-    options_.ops->add(pass.pool, hidden_, branch_, b.multiplier, pass.tokens * config_.hidden_size);
+    if (pass.tokens == 0) return;
+    const LayerWeights& w = weights_.layers[pass.layer];
+    const int64_t elements = pass.tokens * config_.hidden_size;
+    if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, pass.tokens, branch_);
+    if (!out.adds) options_.ops->add(pass.pool, hidden_, branch_, b.multiplier, elements);
+    if (b.scale != Role::kNone) options_.ops->scale(pass.pool, hidden_, *w.vector(b.scale), 0.0f, elements);
   });
+}
+
+// q_, k_ and v_ = the products of `in`
+void Decoder::PackedQkv(Pass& pass, const PackedInput& in, const AttentionBlock& a) {
+  const PackedWeights& packed = *weights_.packed;
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = packed.layers[pass.layer];
+  const LinearOutput qkv[] = {{&w[Role::kQ], layer.vector(Role::kQBias), q_, a.q_width()},
+                              {&w[Role::kK], layer.vector(Role::kKBias), k_, a.kv_width()},
+                              {&w[Role::kV], layer.vector(Role::kVBias), v_, a.kv_width()}};
+  const std::span<const LinearOutput> products(qkv, !a.stores_kv() ? 1 : a.k_is_v ? 2 : 3);
+  const size_t alike = packed.roundings.kv == packed.roundings.others ? products.size() : 1;  // share q's packed tokens
+  const int64_t dim = config_.hidden_size;
+  PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.first(alike), packed.roundings.others);
+  if (alike == products.size()) return;
+  PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.subspan(alike), packed.roundings.kv);
 }
 
 // out = o(attention(q, k, v of norm(in)))
@@ -112,26 +138,18 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   const PackedWeights& packed = *weights_.packed;
   const LayerWeights& layer = weights_.layers[pass.layer];
   const PackedLayerWeights& w = packed.layers[pass.layer];
-  const KvLayer& kv = pass.kv[pass.layer];
+  const KvLayer& kv = pass.kv[a.stores_kv() ? pass.layer : static_cast<size_t>(a.kv_layer)];
   const auto heads = static_cast<int32_t>(a.heads);
   const int64_t dim = config_.hidden_size, q_cols = a.q_width();
-  const PackedInput in = InputOf(pass.pool, norm, layer, pass.in, pass.tokens);
-  const LinearOutput qkv[] = {{&w[Role::kQ], layer.vector(Role::kQBias), q_, q_cols},
-                              {&w[Role::kK], layer.vector(Role::kKBias), k_, a.kv_width()},
-                              {&w[Role::kV], layer.vector(Role::kVBias), v_, a.kv_width()}};
-  const std::span<const LinearOutput> products(qkv);
-  const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // share q's packed tokens
-  PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.first(alike), packed.roundings.others);
-  if (alike < 3)
-    PackedLinear(pass.pool, DecoderOperator::kQkv, in, pass.tokens, dim, products.subspan(alike), packed.roundings.kv);
+  PackedQkv(pass, InputOf(pass.pool, norm, layer, pass.in, pass.tokens), a);
   if (a.qk_norm == QkNorm::kWidth) NormQk(pass, a);
   RopeStoreCall call;
   call.q = q_;
-  call.k = k_;
-  call.v = v_;
+  call.k = a.stores_kv() ? k_ : nullptr;
+  call.v = a.k_is_v ? k_ : v_;
   call.q_stride = q_cols;
   call.k_stride = call.v_stride = a.kv_width();
-  call.positions = pass.batch.positions;
+  call.positions = pass.positions;
   call.slots = pass.batch.kv_slots;
   call.tokens = pass.tokens;
   call.heads = heads;
@@ -140,11 +158,14 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
     call.q_norm = layer.vector(Role::kQNorm);
     call.k_norm = layer.vector(Role::kKNorm);
   }
+  call.norms_last = a.norms_last;
+  call.v_norm = a.v_norm;
   call.eps = a.norm_eps;
+  call.query_scale = {a.query_beta, a.query_length};
   Timed(
       DecoderOperator::kRopeStore, [&] { ops.rope_store(pass.pool, call, kv); },
       [&] { return OperatorCost{pass.tokens * (q_cols * 8 + 2 * a.kv_width() * 6), 0}; });
-  if (pass.layer == last_attention_) {
+  if (pass.layer == last_stored_) {
     // K and V of every token are stored; of the rest, only rows with logits are used.
     KeepLogitRows(pass, q_cols);
     if (pass.tokens == 0) return;
@@ -188,7 +209,7 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
     ops.activate(pass.pool, f.activation, gate_, up_, tokens * inner, gate_);
     Round(pass.pool, {gate_}, down_x);
   }
-  PackedDown(pass, down_x, out);
+  PackedDown(pass, Role::kDown, down_x, out);
 }
 
 // out = down(f(up(norm(in))))
@@ -201,15 +222,30 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   PackedLinear(pass.pool, DecoderOperator::kGated, in, tokens, config_.hidden_size, {&up, 1},
                weights_.packed->roundings.others);
   options_.ops->activate(pass.pool, f.activation, gate_, nullptr, tokens * inner, gate_);
-  const PackedTokens down_x =
-      PlaceTokens(packed_inner_, TokensFor(w[Role::kDown], weights_.packed->roundings.down), tokens, inner);
-  Round(pass.pool, {gate_}, down_x);
-  PackedDown(pass, down_x, out);
+  PackedDown(pass, Role::kDown, inner, out);
 }
 
-void Decoder::PackedDown(const Pass& pass, const PackedTokens& x, const BlockOutput& out) {
-  const LinearOutput down{&weights_.packed->layers[pass.layer][Role::kDown],
-                          weights_.layers[pass.layer].vector(Role::kDownBias), out.y, config_.hidden_size, out.adds};
+// out = down(f(gate(norm(in))) * the layer's input)
+void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LayerInputBlock& f) {
+  const PackedInput in = InputOf(pass.pool, norm, weights_.layers[pass.layer], pass.in, pass.tokens);
+  const LinearOutput gate{&weights_.packed->layers[pass.layer][Role::kInputGate], nullptr, gate_, f.inner};
+  PackedLinear(pass.pool, DecoderOperator::kGated, in, pass.tokens, config_.hidden_size, {&gate, 1},
+               weights_.packed->roundings.others);
+  GatherLayerInputs(pass, f.inner);
+  options_.ops->activate(pass.pool, f.activation, gate_, up_, pass.tokens * f.inner, gate_);
+  PackedDown(pass, Role::kInputDown, f.inner, out);
+}
+
+void Decoder::PackedDown(const Pass& pass, Role role, int64_t inner, const BlockOutput& out) {
+  const TokenFormat format = TokensFor(weights_.packed->layers[pass.layer][role], weights_.packed->roundings.down);
+  const PackedTokens x = PlaceTokens(packed_inner_, format, pass.tokens, inner);
+  Round(pass.pool, {gate_}, x);
+  PackedDown(pass, role, x, out);
+}
+
+void Decoder::PackedDown(const Pass& pass, Role role, const PackedTokens& x, const BlockOutput& out) {
+  const float* const bias = role == Role::kDown ? weights_.layers[pass.layer].vector(Role::kDownBias) : nullptr;
+  const LinearOutput down{&weights_.packed->layers[pass.layer][role], bias, out.y, config_.hidden_size, out.adds};
   Timed(
       DecoderOperator::kDown, [&] { options_.ops->linear_packed(pass.pool, x, {&down, 1}, workspace_); },
       [&] { return LinearCost(x, {&down, 1}); });
@@ -225,10 +261,12 @@ float* Decoder::PackedLogits(ThreadPool& pool, int64_t first, int64_t count) {
   return logits_;
 }
 
-// Moves the rows that get logits to the front of q_ and of the streams, and keeps attention's items for them alone.
+// Moves the rows that get logits to the front of q_, of the streams and of the layers' inputs, and keeps positions and
+// attention's items for them alone.
 void Decoder::KeepLogitRows(Pass& pass, int64_t q_cols) {
   const int64_t dim = config_.hidden_size;
   last_items_.clear();
+  last_positions_.clear();
   int32_t kept = 0;
   const std::span<const int32_t> logit_rows = pass.batch.logit_rows;
   const auto rows = static_cast<int32_t>(logit_rows.size());
@@ -239,10 +277,12 @@ void Decoder::KeepLogitRows(Pass& pass, int64_t q_cols) {
     const int32_t first = kept, end = item.first_token + item.count;
     for (; kept < rows && logit_rows[static_cast<size_t>(kept)] < end; ++kept) {
       const int64_t from = logit_rows[static_cast<size_t>(kept)];  // >= kept
+      last_positions_.push_back(pass.positions[from]);
       if (from == kept) continue;
       move(hidden_, kept, from, dim);
       move(q_, kept, from, q_cols);
       if (pass.keeps_input) move(input_, kept, from, dim);
+      move(layer_inputs_, kept, from, config_.layer_inputs_width());
     }
     const int32_t count = kept - first;
     if (count == 0) continue;
@@ -252,6 +292,7 @@ void Decoder::KeepLogitRows(Pass& pass, int64_t q_cols) {
     last_items_.back().count = count;
   }
   pass.items = last_items_;
+  pass.positions = last_positions_.data();
   pass.tokens = rows;
 }
 

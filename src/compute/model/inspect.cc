@@ -27,6 +27,8 @@ const char* ScalingName(RopeScaling scaling) {
       return "yarn";
     case RopeScaling::kLongRope:
       return "longrope";
+    case RopeScaling::kProportional:
+      return "proportional";
   }
   return "unknown";
 }

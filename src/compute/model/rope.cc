@@ -60,6 +60,10 @@ Rope::Rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len)
   for (size_t i = 0; i < inv_freq_.size(); ++i) {
     float f = 1.0f / PowF32(base, static_cast<float>(2 * i) / static_cast<float>(rotary_dim));
     if (config.scaling == RopeScaling::kLinear) f /= config.factor;
+    if (config.scaling == RopeScaling::kProportional) {
+      const auto turning = static_cast<size_t>(config.proportion * static_cast<float>(rotary_dim)) / 2;
+      f = i < turning ? f / config.factor : 0.0f;
+    }
     if (config.scaling == RopeScaling::kLlama3) f = Llama3Frequency(config, f);
     if (config.scaling == RopeScaling::kYarn) f = YarnFrequency(config, rotary_dim, i, f);
     if (config.scaling == RopeScaling::kLongRope) {

@@ -24,6 +24,7 @@ struct PackedWeights {
   PackedMatrix embedding;  // separate, or lm_head's data where tied
   PackedMatrix positions;
   PackedMatrix lm_head;
+  PackedLayerWeights outside;  // other matrices of no layer
   std::vector<PackedLayerWeights> layers;
   TokenRoundings roundings;
 };

@@ -57,6 +57,11 @@ class FileSource final : public WeightSource {
         unused_layers_(config.unused_layers),
         use_(use),
         storage_(std::make_shared<WeightStorage>()) {
+    for (int64_t l = 0; l < config.num_layers(); ++l) {
+      const AttentionBlock* const attention = AttentionOf(config.layers[static_cast<size_t>(l)]);
+      if (attention == nullptr || attention->stores_kv()) continue;
+      for (const Role role : {Role::kK, Role::kV, Role::kKNorm}) unneeded_.insert(names.Name(role, l));
+    }
     if (use != MatrixUse::kViews) return;  // kept data are copies: the mapping may end
     for (const auto& file : tensors.files) storage_->Keep(file);
   }
@@ -113,7 +118,7 @@ class FileSource final : public WeightSource {
   // An unused tensor means that the model differs from its config: ignoring it would give wrong answers.
   Status Finish(ModelWeights* weights) override {
     for (const auto& [name, tensor] : tensors_.tensors) {
-      if (used_.contains(name) || (tied_ && name == names_.Name(Role::kLmHead))) continue;
+      if (used_.contains(name) || unneeded_.contains(name) || (tied_ && name == names_.Name(Role::kLmHead))) continue;
       const bool ignored = std::any_of(names_.ignored.begin(), names_.ignored.end(), [&](std::string_view suffix) {
         return std::string_view(name).ends_with(suffix);
       });
@@ -232,6 +237,7 @@ class FileSource final : public WeightSource {
   std::shared_ptr<WeightStorage> storage_;
   std::map<std::string, Scattered> scattered_;  // by id
   std::set<std::string, std::less<>> used_;
+  std::set<std::string, std::less<>> unneeded_;  // K and V of layers that read another layer's; some files have them
   std::map<DType, int64_t> counts_;
   int64_t bytes_ = 0;
 };

@@ -15,8 +15,9 @@
 namespace tactus::compute {
 namespace {
 
-// A number per layer, or one for all: only files whose layers all agree are supported.
-std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, const std::string& key) {
+// A number for all layers, or one per layer: then of the first, and all of them in *layers if they differ.
+std::optional<int64_t> LayerInts(GgufFields& fields, const GgufFile& file, const std::string& key,
+                                 std::vector<int64_t>* layers) {
   const GgufValue* value = file.Find(key);
   if (value == nullptr || value->type != GgufType::kArray) return fields.Int(key);
   const std::vector<double> numbers = fields.Numbers(key);
@@ -25,26 +26,60 @@ std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, cons
     return std::nullopt;
   }
   for (const double n : numbers) {
-    if (n == numbers[0] && std::abs(n) < 1e15) continue;
-    fields.Fail(key, "differs between layers, which is not supported");
-    return std::nullopt;
+    if (std::abs(n) >= 1e15) {
+      fields.Fail(key, "holds " + std::to_string(n));
+      return std::nullopt;
+    }
+    layers->push_back(static_cast<int64_t>(n));
   }
+  if (std::all_of(numbers.begin(), numbers.end(), [&](double n) { return n == numbers[0]; })) layers->clear();
   return static_cast<int64_t>(numbers[0]);
+}
+
+// One number for all layers.
+std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, const std::string& key) {
+  std::vector<int64_t> layers;
+  const std::optional<int64_t> first = LayerInts(fields, file, key, &layers);
+  if (!layers.empty()) fields.Fail(key, "differs between layers, which is not supported");
+  return first;
 }
 
 bool FirstLayerHas(const GgufFile& file, const TensorNames& names, Role role) {
   return !names.Of(role).pattern.empty() && file.tensors.contains(names.Name(role, 0));
 }
 
-// YaRN with the factor of cos and sin that its authors give, 0.1 ln(factor) + 1 (Peng et al., 2023, equation 22).
-void ReadYarn(GgufFields& fields, const std::string& prefix, double factor, int64_t max_position, RopeConfig* rope) {
-  rope->scaling = RopeScaling::kYarn;
-  rope->factor = static_cast<float>(factor);
-  rope->original_max_position = fields.Int(prefix + "rope.scaling.original_context_length").value_or(max_position);
-  rope->beta_fast = static_cast<float>(fields.Float(prefix + "rope.scaling.yarn_beta_fast").value_or(32.0));
-  rope->beta_slow = static_cast<float>(fields.Float(prefix + "rope.scaling.yarn_beta_slow").value_or(1.0));
-  const double attention = fields.Float(prefix + "rope.scaling.attn_factor").value_or(1.0);
-  rope->attention_factor = static_cast<float>(attention * (factor > 1.0 ? 0.1 * std::log(factor) + 1.0 : 1.0));
+// The factor of cos and sin: a function of `factor`, divided by that of the model's share in the weights.
+void ReadYarn(GgufFields& fields, const std::string& prefix, double factor, ModelConfig* config) {
+  RopeConfig& rope = config->rope;
+  const auto stretch = [&](double m) { return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
+  rope.scaling = RopeScaling::kYarn;
+  rope.factor = static_cast<float>(factor);
+  rope.original_max_position = fields.Int(prefix + "original_context_length").value_or(config->max_position);
+  rope.beta_fast = static_cast<float>(fields.Float(prefix + "yarn_beta_fast").value_or(32.0));
+  rope.beta_slow = static_cast<float>(fields.Float(prefix + "yarn_beta_slow").value_or(1.0));
+  const double scale = fields.Float(prefix + "attn_factor").value_or(1.0);
+  rope.attention_factor =
+      static_cast<float>(scale * stretch(1.0) / stretch(fields.Float(prefix + "yarn_log_multiplier").value_or(0.0)));
+}
+
+// Divisors of the frequencies of `rotary` dimensions; absent: *factors stays empty.
+Status ReadFactors(const GgufFile& file, const char* name, int64_t rotary, std::vector<float>* factors) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) return Status();
+  const TensorEntry& t = found->second;
+  const std::string tensor = file.path + ": tensor '" + name + "'";
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != rotary / 2) {
+    return DataLoss(tensor + " is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) + ", expected f32 [" +
+                    std::to_string(rotary / 2) + "] (half of the dimensions that turn)");
+  }
+  factors->resize(static_cast<size_t>(t.shape[0]));
+  std::memcpy(factors->data(), t.data, factors->size() * sizeof(float));
+  for (const float f : *factors) {
+    if (!(std::isfinite(f) && f > 0.0f)) {
+      return DataLoss(tensor + " holds " + std::to_string(f) + "; only positive numbers are possible");
+    }
+  }
+  return Status();
 }
 
 Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, int64_t head_dim,
@@ -64,35 +99,29 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
     rope.scaling = RopeScaling::kLinear;
     rope.factor = static_cast<float>(factor);
   } else if (type == "yarn") {
-    ReadYarn(fields, prefix, factor, config->max_position, &rope);
-  } else if (type != "none" && type != "linear") {
-    return Unimplemented(file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
-                         "rope.scaling.type) is not supported; supported are none, linear, yarn and the rope_freqs "
-                         "tensor");
+    ReadYarn(fields, prefix + "rope.scaling.", factor, config);
+  } else if (type != "none" && type != "linear" && type != "longrope") {
+    return Unimplemented(
+        file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
+        "rope.scaling.type) is not supported; supported are none, linear, yarn, longrope and the rope_freqs tensor");
   }
   TACTUS_RETURN_IF_ERROR(fields.status());
 
-  const auto freqs = file.tensors.find("rope_freqs.weight");
-  if (freqs == file.tensors.end()) return Status();
-  const TensorEntry& t = freqs->second;
-  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != rotary / 2) {
-    return DataLoss(file.path + ": tensor 'rope_freqs.weight' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
-                    ", expected f32 [" + std::to_string(rotary / 2) + "] (half of the dimensions that turn)");
-  }
-  rope.frequency_factors.resize(static_cast<size_t>(t.shape[0]));
-  std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
-  for (const float f : rope.frequency_factors) {
-    if (!(std::isfinite(f) && f > 0.0f)) {
-      return DataLoss(file.path + ": tensor 'rope_freqs.weight' holds " + std::to_string(f) +
-                      "; only positive numbers are possible");
-    }
-  }
-  return Status();
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_freqs.weight", rotary, &rope.frequency_factors));
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_short.weight", rotary, &rope.short_factors));
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_long.weight", rotary, &rope.long_factors));
+  if (rope.short_factors.empty() && rope.long_factors.empty()) return Status();
+  rope.scaling = RopeScaling::kLongRope;
+  rope.original_max_position =
+      fields.Int(prefix + "rope.scaling.original_context_length").value_or(config->max_position);
+  rope.attention_factor = static_cast<float>(fields.Float(prefix + "rope.scaling.attn_factor").value_or(1.0));
+  return fields.status();
 }
 
 class GgufFamilyFields final : public FamilyFields {
  public:
-  GgufFamilyFields(const GgufFile& file, std::string prefix) : fields_(file), prefix_(std::move(prefix)) {}
+  GgufFamilyFields(const GgufFile& file, std::string prefix, const TensorNames& names)
+      : file_(file), names_(names), fields_(file), prefix_(std::move(prefix)) {}
 
   bool gguf() const override { return true; }
   std::optional<double> Number(FieldKey key) override {
@@ -109,11 +138,15 @@ class GgufFamilyFields final : public FamilyFields {
     return fields_.String(prefix_ + key.gguf);
   }
   std::vector<double> Numbers(FieldKey key) override {
-    return key.gguf == nullptr ? std::vector<double>() : fields_.Numbers(prefix_ + key.gguf);
+    if (key.gguf == nullptr) return {};
+    const GgufValue* const value = file_.Find(prefix_ + key.gguf);
+    if (value == nullptr || value->type == GgufType::kArray) return fields_.Numbers(prefix_ + key.gguf);
+    return {fields_.Float(prefix_ + key.gguf).value_or(0.0)};
   }
   std::vector<std::string> Texts(FieldKey key) override {
     return key.gguf == nullptr ? std::vector<std::string>() : fields_.Strings(prefix_ + key.gguf);
   }
+  bool HasTensor(Role role, int64_t layer) override { return file_.tensors.contains(names_.Name(role, layer)); }
   void Refuse(FieldKey key, const std::string& what) override {
     fields_.Fail(key.gguf != nullptr ? prefix_ + key.gguf : "", what);
   }
@@ -133,6 +166,8 @@ class GgufFamilyFields final : public FamilyFields {
   }
 
  private:
+  const GgufFile& file_;
+  const TensorNames& names_;
   GgufFields fields_;
   std::set<std::string, std::less<>> read_;  // of Number
   const std::string prefix_;
@@ -230,10 +265,10 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   c.hidden_size = fields.RequiredInt(prefix + "embedding_length");
   c.max_position = fields.RequiredInt(prefix + "context_length");
   if (!fields.Has(prefix + "feed_forward_length")) fields.Fail(prefix + "feed_forward_length", "is missing");
-  s.intermediate_size = UniformInt(fields, file, prefix + "feed_forward_length").value_or(0);
+  s.intermediate_size = LayerInts(fields, file, prefix + "feed_forward_length", &s.layer_inner).value_or(0);
   if (!fields.Has(prefix + "attention.head_count")) fields.Fail(prefix + "attention.head_count", "is missing");
   s.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
-  s.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(s.num_heads);
+  s.num_kv_heads = LayerInts(fields, file, prefix + "attention.head_count_kv", &s.layer_kv_heads).value_or(s.num_heads);
   const std::string epsilon =
       prefix + (architecture->rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon");
   if (!fields.Has(epsilon)) fields.Fail(epsilon, "is missing");
@@ -282,7 +317,7 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
     s.window.assign(static_cast<size_t>(s.num_layers), static_cast<int32_t>(window));
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
-  GgufFamilyFields family(file, prefix);
+  GgufFamilyFields family(file, prefix, names);
   const Status valid = MakeLayers(*architecture, family, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   TACTUS_RETURN_IF_ERROR(family.CheckAllRead(file, architecture->name));

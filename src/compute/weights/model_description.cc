@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "compute/config/architecture.h"
 #include "compute/config/hf_config.h"
 #include "compute/config/json_fields.h"
 #include "compute/weights/gguf_config.h"
@@ -144,6 +145,12 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
     if (tensors.status().code() != StatusCode::kNotFound) return tensors.status();
     d.weights_status = tensors.status();
     return d;
+  }
+  if (d.config.text_part) {
+    tensors->KeepText();
+    // What the whole states of its output matrix is often a default.
+    const std::string output = FindArchitecture(d.config.architecture)->hf_names->Name(Role::kLmHead);
+    if (tensors->Find(output) != nullptr) d.config.tie_embeddings = false;
   }
   for (const auto& file : tensors->files) d.weight_file_bytes += static_cast<int64_t>(file->bytes().size());
   DescribeTensors(tensors->tensors, &d);

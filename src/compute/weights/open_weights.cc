@@ -9,7 +9,11 @@ namespace tactus::compute {
 namespace {
 
 Result<TensorSet> OpenTensors(const ModelDescription& d) {
-  if (d.source == ModelDescription::Source::kHuggingFace) return OpenSafetensorsFolder(d.path);
+  if (d.source == ModelDescription::Source::kHuggingFace) {
+    TACTUS_ASSIGN_OR_RETURN(TensorSet tensors, OpenSafetensorsFolder(d.path));
+    if (d.config.text_part) tensors.KeepText();
+    return tensors;
+  }
   TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
   TACTUS_ASSIGN_OR_RETURN(GgufModel model, OpenGguf(std::move(file)));
   return TensorSet{std::move(model.files), std::move(model.gguf.tensors)};

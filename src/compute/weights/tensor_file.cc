@@ -11,6 +11,22 @@ const TensorEntry* TensorSet::Find(std::string_view name) const {
   return it == tensors.end() ? nullptr : &it->second;
 }
 
+void TensorSet::KeepText() {
+  constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {{"language_model.model.", "model."},
+                                                                         {"model.language_model.", "model."},
+                                                                         {"language_model.", ""},
+                                                                         {"lm_head.", "lm_head."}};
+  std::map<std::string, TensorEntry, std::less<>> text;
+  for (auto& [name, tensor] : tensors) {
+    for (const auto& [prefix, model_prefix] : kPrefixes) {
+      if (!std::string_view(name).starts_with(prefix)) continue;
+      text.emplace(std::string(model_prefix) + name.substr(prefix.size()), std::move(tensor));
+      break;
+    }
+  }
+  tensors = std::move(text);
+}
+
 int64_t CheckedElements(std::span<const int64_t> shape) {
   constexpr int64_t kLimit = int64_t{1} << 62;
   int64_t elements = 1;

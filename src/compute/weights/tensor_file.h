@@ -28,6 +28,8 @@ struct TensorSet {
   std::map<std::string, TensorEntry, std::less<>> tensors;
 
   const TensorEntry* Find(std::string_view name) const;
+  // For a model that also reads pictures: keeps the tensors of its text, under the names of a model of text.
+  void KeepText();
 };
 
 // Elements of a shape, or -1 where the product (or a dimension) is not in [0, 2^62].

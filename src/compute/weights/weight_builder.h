@@ -59,7 +59,7 @@ Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightS
 struct MatrixPlace {
   TensorRequest request;
   MatrixView* view = nullptr;
-  bool vocabulary() const { return request.tensor.layer < 0; }  // the embedding or the output matrix
+  bool vocabulary() const { return request.tensor.layer < 0; }  // of no layer: the embedding, the output matrix ...
 };
 std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights);
 

@@ -41,7 +41,7 @@ struct ModelWeights {
   MatrixView embedding;  // [vocab, hidden]
   MatrixView positions;  // [learned_positions, hidden]
   MatrixView lm_head;    // [vocab, hidden]; the embedding when tied
-  LayerWeights outside;  // vectors of no layer: norms of the embedding and of the output, the output's bias
+  LayerWeights outside;  // other tensors of no layer: norms of the embedding and of the output, LayerInputs ...
   std::vector<LayerWeights> layers;
   int64_t bytes = 0;   // of all tensors as used
   std::string format;  // for display: "q4_1 (211), q8_0 (1), f32 (61)"
@@ -71,6 +71,7 @@ auto& MatrixAt(Weights& weights, const ModelTensor& tensor) {
   if (tensor.role == Role::kEmbedding) return weights.embedding;
   if (tensor.role == Role::kPositions) return weights.positions;
   if (tensor.role == Role::kLmHead) return weights.lm_head;
+  if (tensor.layer < 0) return weights.outside[tensor.role];
   return OwnerOf(weights, tensor)[tensor.role];
 }
 

@@ -178,7 +178,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"window_in_some_layers", "qwen2-window", {}}, Case{"experts_bf16", "qwen3-moe", {}},
                     Case{"experts_q8_0", "glm4-moe", {.quantization = "q8_0"}},
                     Case{"experts_int4", "qwen2-moe", {.quantization = "int4_nearest"}},
-                    Case{"experts_reference", "gpt-oss", {.dtype = "float32"}}),
+                    Case{"experts_reference", "gpt-oss", {.dtype = "float32"}}, Case{"shared_kv", "gemma4", {}},
+                    Case{"shared_kv_int8", "gemma4", {.quantization = "q8_0", .kv_cache_dtype = "int8"}},
+                    Case{"keys_are_values", "gemma4-12b", {}}, Case{"query_scale", "ministral3", {}},
+                    Case{"norms_last", "hunyuan", {}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Every golden model in its serving numerics, with chunks, preemption and shared prefixes.

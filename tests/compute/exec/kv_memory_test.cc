@@ -94,6 +94,21 @@ INSTANTIATE_TEST_SUITE_P(Formats, KvMemoryTest,
                          testing::Values(compute::DType::kF32, compute::DType::kBF16, compute::DType::kInt8),
                          [](const auto& test) { return std::string(compute::InfoOf(test.param).name); });
 
+// The second of three layers reads the first one's K and V; the third has smaller heads.
+TEST(KvMemory, ALayerWithoutKAndVOfItsOwnTakesNoMemory) {
+  compute::ModelConfig c = Config();
+  std::get<compute::AttentionBlock>(c.layers[1][0].block).kv_layer = 0;
+  std::get<compute::AttentionBlock>(c.layers[2][0].block).head_dim = 4;
+  const auto memory = compute::KvMemory::Create(c, compute::DType::kF32, 5, 16);
+  ASSERT_TRUE(memory.ok()) << memory.status().ToString();
+  const int64_t first = 2 * 16 * 8 * 4, third = first / 2;
+  EXPECT_EQ((*memory)->bytes(), 5 * 2 * (first + third));
+  EXPECT_EQ((*memory)->block_bytes(), 2 * (first + third));
+  EXPECT_EQ(16 * c.KvBytesPerToken(compute::DType::kF32), 2 * (first + third));
+  EXPECT_EQ(compute::KvBlockBytes((*memory)->layers()[1]), 0);
+  EXPECT_EQ(compute::KvBlockBytes((*memory)->layers()[2]), third);
+}
+
 TEST(KvMemory, EmptyAndOverflowingSizesAreRefusedWithTheirFlag) {
   const auto refused = [](int64_t blocks, int32_t block_size) {
     const Status status =

@@ -237,6 +237,95 @@ TEST(RowOps, RopeStoreEqualsNormRopeAndStore) {
   }
 }
 
+// One token of two query heads over a KV head, as Gemma 4, Hunyuan and Ministral 3 need it.
+class RopeStoreOptions : public ::testing::Test {
+ protected:
+  static constexpr int32_t kDim = 20, kPosition = 75;
+  void SetUp() override {
+    for (int i = 0; i < kDim / 2; ++i) inv_freq_.push_back(std::pow(10000.0f, -2.0f * i / static_cast<float>(kDim)));
+    rope_ = {inv_freq_.data(), 1.0f, kDim, false};
+    call_.q = q_.data();
+    call_.k = k_.data();
+    call_.v = k_.data();  // K = V
+    call_.positions = &kPosition_;
+    call_.slots = &kSlot_;
+    call_.tokens = 1;
+    call_.heads = 2;
+    call_.rope = rope_;
+    call_.eps = 1e-5f;
+  }
+  void Run(const Ops& ops) {
+    ops.rope_store(pool_, call_, {stored_k_.data(), stored_v_.data(), DType::kF32, 1, 1, kDim});
+  }
+
+  const int32_t kPosition_ = kPosition;
+  const int64_t kSlot_ = 0;
+  ThreadPool pool_{1, SystemClock()};
+  std::vector<float> q_ = RandomFloats(2 * kDim, 1), k_ = RandomFloats(kDim, 2), norm_ = RandomFloats(kDim, 3);
+  std::vector<float> inv_freq_, stored_k_ = std::vector<float>(kDim), stored_v_ = std::vector<float>(kDim);
+  RopeTable rope_;
+  RopeStoreCall call_;
+};
+
+TEST_F(RopeStoreOptions, NormsMayFollowTheRotation) {
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> q = q_, k = k_;
+    ops->rope(pool_, q.data(), k.data(), &kPosition_, 1, 2, 1, kDim, rope_);
+    ops->rms_norm(pool_, q.data(), 2, kDim, norm_.data(), 1e-5f, q.data());
+    ops->rms_norm(pool_, k.data(), 1, kDim, norm_.data(), 1e-5f, k.data());
+    std::vector<float> turned = q_;
+    call_.q = turned.data();
+    call_.q_norm = call_.k_norm = norm_.data();
+    call_.norms_last = true;
+    Run(*ops);
+    EXPECT_EQ(turned, q) << ops->name;
+    EXPECT_EQ(stored_k_, k) << ops->name;
+  }
+}
+
+TEST_F(RopeStoreOptions, ValuesEqualToKeysAreNormedAndDoNotTurn) {
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> v = k_;
+    ops->rms_norm(pool_, v.data(), 1, kDim, nullptr, 1e-5f, v.data());
+    call_.v_norm = true;
+    Run(*ops);
+    EXPECT_EQ(stored_v_, v) << ops->name;
+    EXPECT_EQ(k_, RandomFloats(kDim, 2)) << ops->name;
+  }
+}
+
+TEST_F(RopeStoreOptions, WithoutKeysTheCacheIsUntouched) {
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> q = q_, alone = q_;
+    call_.q = q.data();
+    call_.k = k_.data();
+    Run(*ops);
+    std::fill(stored_k_.begin(), stored_k_.end(), -7.0f);
+    call_.q = alone.data();
+    call_.k = nullptr;
+    Run(*ops);
+    EXPECT_EQ(alone, q) << ops->name;
+    EXPECT_EQ(stored_k_, std::vector<float>(kDim, -7.0f)) << ops->name;
+  }
+}
+
+TEST_F(RopeStoreOptions, QueriesGrowWithTheirPosition) {
+  const QueryScale scale{0.5f, 25};
+  EXPECT_EQ(scale.At(24), 1.0f);
+  EXPECT_FLOAT_EQ(scale.At(25), 1.0f + 0.5f * std::log(2.0f));
+  EXPECT_FLOAT_EQ(scale.At(kPosition), 1.0f + 0.5f * std::log(4.0f));
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> q = q_, k = k_, scaled = q_;
+    ops->rope(pool_, q.data(), k.data(), &kPosition_, 1, 2, 1, kDim, rope_);
+    ops->scale(pool_, q.data(), scale.At(kPosition), 0.0f, 2 * kDim);
+    call_.q = scaled.data();
+    call_.query_scale = scale;
+    Run(*ops);
+    EXPECT_EQ(scaled, q) << ops->name;
+    EXPECT_EQ(stored_k_, k) << ops->name;
+  }
+}
+
 TEST(RowOps, Bf16RoundingOfOddValues) {
   ThreadPool pool(1, SystemClock());
   const float inf = std::numeric_limits<float>::infinity();

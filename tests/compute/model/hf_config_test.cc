@@ -155,8 +155,15 @@ TEST(HfConfig, RopeScalingInEverySpelling) {
   EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, compute::RopeScaling::kNone);
 }
 
+TEST(HfConfig, SectionsOfPositionsArePlainForText) {
+  const compute::ModelConfig c =
+      Good(With(Base(), {{"rope_scaling", {{"type", "mrope"}, {"mrope_section", {2, 3, 3}}}}}));
+  EXPECT_EQ(c.rope.scaling, compute::RopeScaling::kNone);
+  EXPECT_EQ(c.rope.rotary_dim, 0);
+}
+
 TEST(HfConfig, RefusesUnsupportedRopeScaling) {
-  for (const char* type : {"mrope", "proportional", ""}) {
+  for (const char* type : {"spiral", "axial", ""}) {
     EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}})).status(), kUnbuilt,
                    "'" + std::string(type) + "'", "llama3");
   }
@@ -216,6 +223,108 @@ TEST(HfConfig, OutOfRangeFieldsAreNamed) {
   EXPECT_REFUSED(Parse(With(Base(), {{"bos_token_id", 1000}})).status(), kLoss, "bos_token_id");
   EXPECT_REFUSED(Parse(With(Base(), {{"rms_norm_eps", 0.0}})).status(), StatusCode::kInvalidArgument, "rms_eps");
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_theta", -1.0}})).status(), StatusCode::kInvalidArgument, "theta");
+}
+
+json Gemma4() {
+  return With(Base("Gemma4ForCausalLM"), {{"num_hidden_layers", 6},
+                                          {"num_key_value_heads", 2},
+                                          {"head_dim", 16},
+                                          {"sliding_window", 8},
+                                          {"num_kv_shared_layers", 2},
+                                          {"layer_types",
+                                           {"sliding_attention", "full_attention", "sliding_attention",
+                                            "full_attention", "sliding_attention", "full_attention"}}});
+}
+
+const compute::AttentionBlock& AttentionAt(const compute::ModelConfig& c, size_t layer) {
+  return *compute::AttentionOf(c.layers.at(layer));
+}
+
+TEST(HfConfig, Gemma4StatesHeadsOfFullLayersInEitherForm) {
+  const json global = {{"global_head_dim", 32}, {"num_global_key_value_heads", 1}, {"attention_k_eq_v", true}};
+  const json by_layer = {{"head_dim", 32}, {"num_key_value_heads", 1}};
+  json newer = {{"attention_k_eq_v", true}, {"per_layer_config", {{"1", by_layer}, {"3", by_layer}, {"5", by_layer}}}};
+  for (const json& more : {global, newer}) {
+    const compute::ModelConfig c = Good(With(Gemma4(), more));
+    EXPECT_EQ(AttentionAt(c, 0).head_dim, 16);
+    EXPECT_EQ(AttentionAt(c, 0).kv_heads, 2);
+    EXPECT_EQ(AttentionAt(c, 0).window, 8);
+    EXPECT_FALSE(AttentionAt(c, 0).k_is_v);
+    EXPECT_EQ(AttentionAt(c, 1).head_dim, 32);
+    EXPECT_EQ(AttentionAt(c, 1).kv_heads, 1);
+    EXPECT_EQ(AttentionAt(c, 1).window, 0);
+    EXPECT_TRUE(AttentionAt(c, 1).k_is_v);
+    EXPECT_EQ(AttentionAt(c, 3).kv_layer, -1);
+    EXPECT_EQ(AttentionAt(c, 4).kv_layer, 2);
+    EXPECT_EQ(AttentionAt(c, 5).kv_layer, 3);
+    EXPECT_EQ(c.rope.scaling, compute::RopeScaling::kProportional);
+    EXPECT_EQ(c.rope.proportion, 0.25f);
+  }
+}
+
+TEST(HfConfig, Gemma4RefusesWhatItDoesNotSupport) {
+  EXPECT_REFUSED(Parse(With(Gemma4(), {{"enable_moe_block", true}})).status(), kLoss,
+                 "'enable_moe_block' is true; experts of Gemma 4");
+  EXPECT_REFUSED(Parse(With(Gemma4(), {{"use_bidirectional_attention", "all"}})).status(), kLoss,
+                 "'use_bidirectional_attention' is 'all'");
+  EXPECT_REFUSED(Parse(With(Gemma4(), {{"num_kv_shared_layers", 6}})).status(), kLoss,
+                 "'num_kv_shared_layers' is 6, and no earlier layer");
+  EXPECT_REFUSED(
+      Parse(With(Gemma4(), {{"hidden_size_per_layer_input", 8}, {"vocab_size_per_layer_input", 99}})).status(), kLoss,
+      "'vocab_size_per_layer_input' is 99");
+}
+
+TEST(HfConfig, AModelThatReadsPicturesIsItsText) {
+  json text = Base("");
+  text.erase("architectures");
+  text["model_type"] = "mistral";
+  text["num_key_value_heads"] = 2;
+  json whole = {{"architectures", {"Mistral3ForConditionalGeneration"}},
+                {"model_type", "mistral3"},
+                {"vision_config", {{"hidden_size", 8}}},
+                {"eos_token_id", 7},
+                {"tie_word_embeddings", true},
+                {"text_config", text}};
+  const compute::ModelConfig c = Good(whole);
+  EXPECT_EQ(c.architecture, "mistral");
+  EXPECT_TRUE(c.text_part);
+  EXPECT_TRUE(c.tie_embeddings);
+  EXPECT_EQ(c.stop_ids, std::vector<TokenId>{7});
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_NE(c.warnings[0].find("pictures"), std::string::npos);
+  whole["text_config"].erase("hidden_size");
+  EXPECT_REFUSED(Parse(whole).status(), kLoss, "'text_config.hidden_size' is missing");
+  whole["text_config"]["model_type"] = "mamba";
+  EXPECT_REFUSED(Parse(whole).status(), kUnbuilt, "model_type 'mamba' is not supported");
+}
+
+// As Gemma 3 4B is published: transformers fills the rest, and the context is stated after scaling.
+TEST(HfConfig, Gemma3StatesLittleOfItsText) {
+  const compute::ModelConfig c = Good({{"model_type", "gemma3"},
+                                       {"text_config",
+                                        {{"model_type", "gemma3_text"},
+                                         {"hidden_size", 2560},
+                                         {"intermediate_size", 10240},
+                                         {"num_hidden_layers", 34},
+                                         {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                                         {"sliding_window", 1024}}}});
+  EXPECT_EQ(c.vocab_size, 262208);
+  EXPECT_EQ(test::AttentionIn(c).heads, 8);
+  EXPECT_EQ(test::AttentionIn(c).kv_heads, 4);
+  EXPECT_EQ(test::AttentionIn(c).window, 1024);
+  EXPECT_EQ(c.max_position, 131072);
+  EXPECT_EQ(c.rope.factor, 8.0f);
+  EXPECT_EQ(c.local_rope->scaling, compute::RopeScaling::kNone);
+}
+
+TEST(HfConfig, HunyuansAlphaStretchesTheBase) {
+  const compute::ModelConfig c = Good(With(
+      Base("HunYuanDenseV1ForCausalLM"),
+      {{"max_position_embeddings", 512}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 1.0}, {"alpha", 1000.0}}}}));
+  EXPECT_EQ(c.rope.scaling, compute::RopeScaling::kNone);
+  EXPECT_FLOAT_EQ(c.rope.theta, static_cast<float>(10000.0 * std::pow(1000.0, 16.0 / 14.0)));
+  EXPECT_EQ(c.max_position, 512);
+  EXPECT_TRUE(test::AttentionIn(c).norms_last);
 }
 
 TEST(GenerationConfig, ReadsStatedValues) {

@@ -119,6 +119,42 @@ TEST(ModelLimits, RopeScalingHasLimits) {
   EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "only for llama3";
 }
 
+TEST(ModelLimits, KAndVAreReadFromAnEarlierLayerOfTheSameShape) {
+  const auto with = [](int32_t source, int64_t head_dim) {
+    ModelConfig c = Small();
+    c.rope.rotary_dim = 8;
+    auto& second = std::get<AttentionBlock>(c.layers[1][0].block);
+    second.kv_layer = source;
+    second.head_dim = head_dim;
+    return ValidateConfig(c);
+  };
+  EXPECT_TRUE(with(0, 16).ok());
+  EXPECT_REFUSED(with(1, 16), kBad, "layer 1 reads K and V of layer 1");
+  EXPECT_REFUSED(with(0, 32), kBad, "which stores none of 2 heads of 32");
+}
+
+TEST(ModelLimits, LayersWithTheSamePositionsHaveHeadsOfOneSize) {
+  ModelConfig c = Small();
+  std::get<AttentionBlock>(c.layers[1][0].block).head_dim = 32;
+  EXPECT_REFUSED(ValidateConfig(c), kBad, "head_dim is 16 in one layer and 32 in another");
+  std::get<AttentionBlock>(c.layers[1][0].block).rope = RopeChoice::kLocal;
+  c.local_rope.emplace();
+  EXPECT_TRUE(ValidateConfig(c).ok());
+}
+
+TEST(ModelLimits, QueriesGrowOverALength) {
+  const auto with = [](float beta, int64_t length) {
+    ModelConfig c = Small();
+    std::get<AttentionBlock>(c.layers[0][0].block).query_beta = beta;
+    std::get<AttentionBlock>(c.layers[0][0].block).query_length = length;
+    return ValidateConfig(c);
+  };
+  EXPECT_TRUE(with(0.0f, 0).ok());
+  EXPECT_TRUE(with(0.1f, 1).ok());
+  EXPECT_REFUSED(with(0.1f, 0), kBad, "both must be above 0");
+  EXPECT_REFUSED(with(-0.1f, 8), kBad, "both must be above 0");
+}
+
 // Two layers of two KV heads of 16 in bf16: 256 bytes a token, 4 KiB a block.
 constexpr int64_t kBlock = 4096;
 MemoryPlanInput Input(int64_t left) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 
 #include "compute/model/catalog.h"
@@ -41,6 +42,41 @@ std::vector<float> Row(const compute::MatrixView& m, int64_t row) {
 Status LoadStatus(const std::string& path) {
   const auto d = compute::DescribeModel(path);
   return d.ok() ? compute::LoadWeights(*d, {}, SystemClock()).status() : d.status();
+}
+
+// Tensors of the picture's encoder have no place in the text, and an output matrix in the file is used whatever the
+// whole states.
+TEST(Loader, OfAModelThatReadsPicturesTheTextIsLoaded) {
+  TempFolder folder;
+  std::string config = ReadFile(GoldenFolder("mistral-small/config.json"));
+  const std::string untied = "\"tie_word_embeddings\": false";
+  for (size_t at; (at = config.find(untied)) != std::string::npos;)
+    config.replace(at, untied.size(), "\"tie_word_embeddings\": true");
+  folder.Write("config.json", config);
+  folder.Write("model.safetensors", ReadFile(GoldenFolder("mistral-small/model.safetensors")));
+  const compute::ModelDescription d = Describe(folder.path());
+  EXPECT_FALSE(d.config.tie_embeddings);
+  const compute::CpuWeights w = Load(d);
+  EXPECT_NE(Row(w.lm_head, 1), Row(w.embedding, 1));
+}
+
+// Published files of Gemma 4 have tensors of K and V for layers that read another layer's.
+TEST(Loader, KAndVOfLayersThatReadAnothersMayBeInTheFile) {
+  const std::string file = ReadFile(GoldenFolder("gemma4/model.safetensors"));
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), sizeof size);
+  const auto with = [&](const std::string& name) {
+    TempFolder folder;
+    SortedJson header = SortedJson::parse(file.substr(8, size));
+    std::string data = file.substr(8 + size);
+    header[name] = {{"dtype", "BF16"}, {"shape", {1}}, {"data_offsets", {data.size(), data.size() + 2}}};
+    folder.Write("config.json", ReadFile(GoldenFolder("gemma4/config.json")));
+    folder.Write("model.safetensors", test::Safetensors(header.dump(), data + "ab"));
+    return LoadStatus(folder.path());
+  };
+  EXPECT_TRUE(with("model.layers.4.self_attn.k_proj.weight").ok());
+  EXPECT_TRUE(with("model.layers.3.self_attn.k_norm.weight").ok());
+  EXPECT_REFUSED(with("model.layers.4.self_attn.k_proj.bias"), kLoss, "k_proj.bias", "has no place");
 }
 
 TEST(Loader, GgufWeightsAreViewsOfTheFile) {

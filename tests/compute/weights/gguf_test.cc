@@ -1,5 +1,6 @@
 #include "compute/weights/gguf.h"
 
+#include <cmath>
 #include <functional>
 
 #include "compute/weights/gguf_config.h"
@@ -376,9 +377,9 @@ TEST(GgufConfig, ReadsRopeScaling) {
   EXPECT_EQ(c->rope.factor, 4.0f);
 
   b = TinyGguf();
-  b.Text("llama.rope.scaling.type", "yarn");
+  b.Text("llama.rope.scaling.type", "spiral");
   b.F32("llama.rope.scaling.factor", 4.0f);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "yarn");
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "spiral");
 
   b = TinyGguf();
   b.F32Tensor("rope_freqs.weight", {2});
@@ -392,6 +393,73 @@ TEST(GgufConfig, ReadsRopeScaling) {
   b = TinyGguf();
   b.Tensor("rope_freqs.weight", {2}, 0, std::string(8, 0));
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "rope_freqs.weight", "positive");
+}
+
+// cos and sin grow by 0.1 ln(factor) + 1, but for the share that the weights have.
+TEST(GgufConfig, ReadsYarn) {
+  const auto read = [](float in_weights) {
+    GgufBuilder b = TinyGguf();
+    b.Text("llama.rope.scaling.type", "yarn");
+    b.F32("llama.rope.scaling.factor", 4.0f);
+    b.U32("llama.rope.scaling.original_context_length", 16);
+    b.F32("llama.rope.scaling.yarn_beta_fast", 8.0f);
+    b.F32("llama.rope.scaling.yarn_log_multiplier", in_weights);
+    const std::string bytes = b.Build();
+    const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
+    EXPECT_TRUE(c.ok()) << c.status().ToString();
+    return c.ok() ? c->rope : compute::RopeConfig();
+  };
+  const compute::RopeConfig rope = read(0.0f);
+  EXPECT_EQ(rope.scaling, compute::RopeScaling::kYarn);
+  EXPECT_EQ(rope.factor, 4.0f);
+  EXPECT_EQ(rope.original_max_position, 16);
+  EXPECT_EQ(rope.beta_fast, 8.0f);
+  EXPECT_EQ(rope.beta_slow, 1.0f);
+  EXPECT_FLOAT_EQ(rope.attention_factor, 0.1f * std::log(4.0f) + 1.0f);
+  EXPECT_FLOAT_EQ(read(1.0f).attention_factor, 1.0f);
+}
+
+TEST(GgufConfig, LongRopeIsTwoTensorsOfFactors) {
+  GgufBuilder b = TinyGguf();
+  b.U32("llama.rope.scaling.original_context_length", 16);
+  b.F32("llama.rope.scaling.attn_factor", 1.25f);
+  b.F32Tensor("rope_factors_short.weight", {2});
+  EXPECT_REFUSED(ConfigStatus(b), StatusCode::kInvalidArgument, "longrope needs two lists of 2 positive factors");
+  b.F32Tensor("rope_factors_long.weight", {2});
+  const std::string bytes = b.Build();
+  const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->rope.scaling, compute::RopeScaling::kLongRope);
+  EXPECT_EQ(c->rope.original_max_position, 16);
+  EXPECT_EQ(c->rope.attention_factor, 1.25f);
+  EXPECT_EQ(c->rope.short_factors.size(), 2u);
+}
+
+TEST(GgufConfig, LayersMayDifferInKvHeadsAndWidth) {
+  const auto build = [](const std::vector<int32_t>& heads, const std::vector<int32_t>& widths) {
+    GgufBuilder b;
+    b.Text("general.architecture", "llama");
+    b.U32("llama.block_count", 2);
+    b.U32("llama.embedding_length", 8);
+    b.U32("llama.context_length", 64);
+    b.Array<int32_t>("llama.feed_forward_length", 5, widths);
+    b.U32("llama.attention.head_count", 2);
+    b.Array<int32_t>("llama.attention.head_count_kv", 5, heads);
+    b.F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    b.F32Tensor("token_embd.weight", {8, 4});
+    return b;
+  };
+  const std::string bytes = build({1, 2}, {16, 24}).Build();
+  const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  for (const int64_t l : {0, 1}) {
+    const compute::Layer& layer = c->layers[static_cast<size_t>(l)];
+    EXPECT_EQ(std::get<compute::AttentionBlock>(layer[0].block).kv_heads, 1 + l);
+    EXPECT_EQ(std::get<compute::GatedFeedForwardBlock>(layer[1].block).inner, 16 + 8 * l);
+  }
+  EXPECT_REFUSED(ConfigStatus(build({1, 2, 1}, {16, 16})), StatusCode::kInvalidArgument, "3 values", "2 layers");
+  EXPECT_REFUSED(ConfigStatus(build({1, 0}, {16, 16})), StatusCode::kInvalidArgument, "num_kv_heads is 0");
+  EXPECT_REFUSED(ConfigStatus(build({}, {16, 16})), kLoss, "head_count_kv", "empty");
 }
 
 TEST(GgufConfig, RefusesUnsupportedFeatures) {

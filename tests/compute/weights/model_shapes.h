@@ -37,6 +37,7 @@ class NoFields final : public compute::FamilyFields {
   std::optional<std::string> Text(compute::FieldKey) override { return std::nullopt; }
   std::vector<double> Numbers(compute::FieldKey) override { return {}; }
   std::vector<std::string> Texts(compute::FieldKey) override { return {}; }
+  bool HasTensor(compute::Role, int64_t) override { return true; }
   void Refuse(compute::FieldKey, const std::string& what) override { status_ = Status(StatusCode::kDataLoss, what); }
   const Status& status() const override { return status_; }
 

@@ -21,6 +21,10 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
+  // The context is stated after scaling.
+  if (!fields.gguf() && config->rope.scaling == RopeScaling::kLinear && config->rope.factor >= 1.0f) {
+    config->max_position = static_cast<int64_t>(static_cast<double>(config->max_position) / config->rope.factor);
+  }
   if (!config->local_rope.has_value()) {  // one base is stated, or in another place
     if (!fields.Number({"rope_theta", "rope.freq_base"}).has_value()) config->rope.theta = 1e6f;
     config->local_rope.emplace();
@@ -31,7 +35,8 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
   const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);
-  const double period = fields.Number({"sliding_window_pattern", "attention.sliding_window_pattern"}).value_or(6.0);
+  const std::vector<double> pattern = fields.Numbers({nullptr, "attention.sliding_window_pattern"});  // or by layer
+  const double period = pattern.size() == 1 ? pattern[0] : fields.Number({"sliding_window_pattern"}).value_or(6.0);
   std::vector<Layer> layers = PrePostNormLayers(shape);
   SetWindows(fields, static_cast<int32_t>(window), static_cast<int64_t>(period), &layers);
   for (Layer& layer : layers) {
@@ -50,7 +55,14 @@ extern constinit const Architecture gemma3_text = {
     .hf_class = "Gemma3ForCausalLM",
     .hf_model_type = "gemma3_text",
     .gguf_name = "gemma3",
-    .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
+    .hf_defaults = {.num_kv_heads = 4,
+                    .head_dim = 256,
+                    .max_position = 131072,
+                    .bos_id = 2,
+                    .eos_id = 1,
+                    .tied = true,
+                    .vocab = 262208,
+                    .heads = 8},
     .attention_bias_key = true,
     .layers = gemma3_text_family::Layers,
     .hf_keys = {.activation = "hidden_activation"},

@@ -25,7 +25,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int32_t kKvHeadDimMax = 256;  // kMaxHeadDim
+constexpr int32_t kKvHeadDimMax = 512;  // kMaxHeadDim
 
 // Elements per group, where K and V are grouped; f32 is not.
 inline int32_t KvGroup(const KvLayer& kv) {

@@ -50,29 +50,47 @@ void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* sl
   ForRows(pool, tokens, 2 * row, [&](int64_t t) { StoreKvToken(kv, k + t * row, v + t * row, slots[t]); });
 }
 
+// Norm and rotation of a head of q or k. out may be head.
+inline void TurnHead(const RopeStoreCall& call, const float* head, int32_t head_dim, const float* norm,
+                     const float* cosines, const float* sines, float* out) {
+  if (norm != nullptr && !call.norms_last) {
+    NormRow(head, head_dim, norm, call.eps, out);
+  } else if (out != head) {
+    std::memcpy(out, head, static_cast<size_t>(head_dim) * sizeof(float));
+  }
+  RotateHead(out, call.rope, cosines, sines, out);
+  if (norm != nullptr && call.norms_last) NormRow(out, head_dim, norm, call.eps, out);
+}
+
+inline void ScaleHead(float* head, int32_t head_dim, float factor) {
+  const Simd::F f = Simd::Set1(factor);
+  ForVectors(head_dim, [&](int64_t i, int n) { StoreFirst(head + i, Simd::Mul(LoadFirst(head + i, n), f), n); });
+}
+
 void RopeStore(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) {
-  const int32_t head_dim = kv.head_dim;
+  const int32_t head_dim = kv.head_dim, stored_heads = call.k != nullptr ? kv.kv_heads : 0;
   CheckHeadDim(head_dim, call.rope.rotary_dim);
-  ForRows(pool, call.tokens, static_cast<int64_t>(call.heads + 2 * kv.kv_heads) * head_dim, [&](int64_t t) {
-    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2], key[kMaxHeadDim];
+  ForRows(pool, call.tokens, static_cast<int64_t>(call.heads + 2 * stored_heads) * head_dim, [&](int64_t t) {
+    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2], turned[kMaxHeadDim];
     RopeAngles(call.rope, call.positions[t], cosines, sines);
+    const float factor = call.query_scale.At(call.positions[t]);
     for (int32_t h = 0; h < call.heads; ++h) {
       float* head = call.q + t * call.q_stride + static_cast<int64_t>(h) * head_dim;
-      if (call.q_norm != nullptr) NormRow(head, head_dim, call.q_norm, call.eps, head);
-      RotateHead(head, call.rope, cosines, sines, head);
+      TurnHead(call, head, head_dim, call.q_norm, cosines, sines, head);
+      if (factor != 1.0f) ScaleHead(head, head_dim, factor);
     }
+    if (stored_heads == 0) return;
     const KvSlot slot(kv, call.slots[t]);
-    for (int32_t h = 0; h < kv.kv_heads; ++h) {
+    for (int32_t h = 0; h < stored_heads; ++h) {
       const int64_t column = static_cast<int64_t>(h) * head_dim;
-      const float* from = call.k + t * call.k_stride + column;
-      if (call.k_norm != nullptr) {
-        NormRow(from, head_dim, call.k_norm, call.eps, key);
-      } else {
-        std::memcpy(key, from, static_cast<size_t>(head_dim) * sizeof(float));
+      TurnHead(call, call.k + t * call.k_stride + column, head_dim, call.k_norm, cosines, sines, turned);
+      StoreKeyHead(kv, turned, slot, h);
+      const float* value = call.v + t * call.v_stride + column;
+      if (call.v_norm) {
+        NormRow(value, head_dim, nullptr, call.eps, turned);
+        value = turned;
       }
-      RotateHead(key, call.rope, cosines, sines, key);
-      StoreKeyHead(kv, key, slot, h);
-      StoreValueHead(kv, call.v + t * call.v_stride + column, slot, h);
+      StoreValueHead(kv, value, slot, h);
     }
   });
 }

@@ -131,19 +131,25 @@ void StoreKvRef(ThreadPool&, const float* k, const float* v, const int64_t* slot
 
 void RopeStoreRef(ThreadPool&, const RopeStoreCall& call, const KvLayer& kv) {
   CheckHeadDim(kv.head_dim, call.rope.rotary_dim);
-  float key[kMaxHeadDim];
+  float turned[kMaxHeadDim];
+  const auto turn = [&](float* rows, int32_t heads, int32_t position, const float* norm) {
+    if (norm != nullptr && !call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
+    RotateHeads(rows, position, heads, kv.head_dim, call.rope);
+    if (norm != nullptr && call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
+  };
   for (int64_t t = 0; t < call.tokens; ++t) {
     float* q = call.q + t * call.q_stride;
-    if (call.q_norm != nullptr) NormRows(q, call.heads, kv.head_dim, call.q_norm, call.eps, q);
-    RotateHeads(q, call.positions[t], call.heads, kv.head_dim, call.rope);
+    turn(q, call.heads, call.positions[t], call.q_norm);
+    for (int64_t i = 0; i < call.heads * kv.head_dim; ++i) q[i] *= call.query_scale.At(call.positions[t]);
+    if (call.k == nullptr) continue;
     const KvSlot slot(kv, call.slots[t]);
     for (int32_t h = 0; h < kv.kv_heads; ++h) {
-      const float* k = call.k + t * call.k_stride + static_cast<int64_t>(h) * kv.head_dim;
-      std::copy_n(k, kv.head_dim, key);
-      if (call.k_norm != nullptr) NormRows(k, 1, kv.head_dim, call.k_norm, call.eps, key);
-      RotateHeads(key, call.positions[t], 1, kv.head_dim, call.rope);
-      StoreKeyHead(kv, key, slot, h);
-      StoreValueHead(kv, call.v + t * call.v_stride + static_cast<int64_t>(h) * kv.head_dim, slot, h);
+      std::copy_n(call.k + t * call.k_stride + static_cast<int64_t>(h) * kv.head_dim, kv.head_dim, turned);
+      turn(turned, 1, call.positions[t], call.k_norm);
+      StoreKeyHead(kv, turned, slot, h);
+      std::copy_n(call.v + t * call.v_stride + static_cast<int64_t>(h) * kv.head_dim, kv.head_dim, turned);
+      if (call.v_norm) NormRows(turned, 1, kv.head_dim, nullptr, call.eps, turned);
+      StoreValueHead(kv, turned, slot, h);
     }
   }
 }

@@ -1,0 +1,133 @@
+// Gemma 4, its text (E2B, E4B, 31B): Gemma 3 with plain norm weights, a norm of v, larger heads in the layers without a
+// window, K and V shared by the last layers, inputs of each token to each layer, and a scale of each layer.
+#include "compute/config/arch/gemma4_layers.h"
+#include "compute/config/architecture.h"
+
+#include <cmath>
+
+namespace tactus::compute::arch {
+namespace gemma4_family {
+namespace {
+
+constexpr FieldKey kShared{"num_kv_shared_layers", "attention.shared_kv_layers"};
+
+// A setting of one layer: config.json states it by layer, or once for all layers without a window.
+std::optional<double> OfFullLayer(FamilyFields& fields, size_t layer, const char* name, const char* global) {
+  const std::string key = "per_layer_config." + std::to_string(layer) + "." + name;
+  const std::optional<double> own = fields.Number({key.c_str()});
+  return own.has_value() || global == nullptr ? own : fields.Number({global});
+}
+
+// Heads of layer `l`, whose window is set.
+void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, AttentionBlock* a) {
+  const bool full = a->window == 0, same = fields.FlagOr({"attention_k_eq_v"}, false);
+  if (fields.gguf()) {
+    const double local = fields.Number({nullptr, "attention.key_length_swa"}).value_or(shape.head_dim);
+    a->head_dim = full ? shape.head_dim : static_cast<int64_t>(local);
+    a->k_is_v = !fields.HasTensor(Role::kV, static_cast<int64_t>(l));
+  } else if (full) {
+    a->head_dim = static_cast<int64_t>(OfFullLayer(fields, l, "head_dim", "global_head_dim").value_or(512.0));
+    const auto heads = OfFullLayer(fields, l, "num_key_value_heads", same ? "num_global_key_value_heads" : nullptr);
+    a->kv_heads = static_cast<int64_t>(heads.value_or(static_cast<double>(shape.num_kv_heads)));
+    a->k_is_v = same;
+  }
+  a->rope = full ? RopeChoice::kMain : RopeChoice::kLocal;
+  a->qk_norm = QkNorm::kHeads;
+  a->v_norm = true;
+  a->scale = 1.0f;
+}
+
+// The last `shared` layers read K and V of the last earlier layer of their kind.
+void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
+  int32_t last[2] = {-1, -1};  // without a window, with one
+  for (size_t l = 0; l < layers->size(); ++l) {
+    auto& a = std::get<AttentionBlock>((*layers)[l][0].block);
+    int32_t& source = last[a.window > 0 ? 1 : 0];
+    if (l + shared < layers->size()) {
+      source = static_cast<int32_t>(l);
+    } else if (source < 0) {
+      fields.Refuse(kShared, "is " + std::to_string(shared) + ", and no earlier layer is of the kind of layer " +
+                                 std::to_string(l));
+    } else {
+      a.kv_layer = source;
+      a.k_is_v = false;
+    }
+  }
+}
+
+void AddLayerInputs(FamilyFields& fields, const StatedShape& shape, ModelConfig* config, std::vector<Layer>* layers) {
+  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
+  const double size = fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, 0.0);
+  if (size == 0.0) return;
+  const double rows = fields.Number(kVocabulary).value_or(static_cast<double>(config->vocab_size));
+  if (rows != static_cast<double>(config->vocab_size)) {
+    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
+                                   std::to_string(config->vocab_size) + ", is supported");
+  }
+  config->layer_inputs = {static_cast<int64_t>(size), RmsNormOf(Role::kInputNorm, shape.norm_eps),
+                          1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
+                          std::sqrt(static_cast<float>(size)), std::sqrt(0.5f)};
+  for (Layer& layer : *layers) {
+    layer.push_back({.block = LayerInputBlock{config->layer_inputs.size, shape.activation},
+                     .post = RmsNormOf(Role::kInputPostNorm, shape.norm_eps)});
+  }
+}
+
+void SetPositions(FamilyFields& fields, ModelConfig* config) {
+  if (config->local_rope.has_value()) return;
+  config->local_rope.emplace();
+  config->local_rope->theta = fields.NumberOr({nullptr, "rope.freq_base_swa"}, 1e4);
+  if (fields.gguf()) return;
+  config->rope.theta = 1e6f;
+  config->rope.scaling = RopeScaling::kProportional;
+  config->rope.proportion = 0.25f;
+}
+
+void RefuseOthers(FamilyFields& fields) {
+  constexpr FieldKey kExperts{"enable_moe_block"}, kDirection{"use_bidirectional_attention"};
+  if (fields.FlagOr(kExperts, false)) fields.Refuse(kExperts, "is true; experts of Gemma 4 are not supported");
+  if (fields.Text(kDirection).value_or("") == "all") fields.Refuse(kDirection, "is 'all', which is not supported");
+}
+
+}  // namespace
+
+std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
+  RefuseOthers(fields);
+  SetPositions(fields, config);
+  config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
+  config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
+  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 512.0);
+  const auto shared = static_cast<size_t>(fields.NumberOr(kShared, 0.0));
+  const bool double_wide = fields.FlagOr({"use_double_wide_mlp"}, false);
+  std::vector<Layer> layers = PrePostNormLayers(shape);
+  SetWindows(fields, static_cast<int32_t>(window), 6, &layers);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    auto& attention = std::get<AttentionBlock>(layers[l][0].block);
+    if (l + 1 == layers.size()) attention.window = 0;
+    SetHeads(fields, shape, l, &attention);
+    if (double_wide && l + shared >= layers.size()) std::get<GatedFeedForwardBlock>(layers[l][1].block).inner *= 2;
+  }
+  ShareKv(fields, shared, &layers);
+  AddLayerInputs(fields, shape, config, &layers);
+  for (size_t l = 0; l < layers.size(); ++l) {
+    if (fields.HasTensor(Role::kLayerScale, static_cast<int64_t>(l))) layers[l].back().scale = Role::kLayerScale;
+  }
+  return layers;
+}
+
+}  // namespace gemma4_family
+
+extern constinit const Architecture gemma4_text = {
+    .name = "gemma4_text",
+    .hf_class = "Gemma4ForCausalLM",
+    .hf_model_type = "gemma4_text",
+    .gguf_name = "gemma4",
+    .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
+    .attention_bias_key = true,
+    .layers = gemma4_family::Layers,
+    .hf_keys = {.activation = "hidden_activation"},
+    .activation = Activation::kGeluTanh,
+    .hf_names = &kPrePostNormHfNames,
+};
+
+}  // namespace tactus::compute::arch
