@@ -465,9 +465,9 @@ TEST(GgufConfig, LayersMayDifferInKvHeadsAndWidth) {
 TEST(GgufConfig, RefusesUnsupportedFeatures) {
   GgufBuilder b = TinyGguf("t5");
   EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'t5'", "llama, qwen2, qwen3");
-  b = TinyGguf();
-  b.U32("llama.expert_count", 8);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "expert_count is 8");
+  b = TinyGguf("qwen2");
+  b.U32("qwen2.expert_count", 8);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'qwen2.expert_count' is not supported for the architecture qwen2");
   b = TinyGguf();
   b.U32("llama.rope.dimension_count", 3);
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "dimension_count is 3", "up to head_dim, 4");
