@@ -218,16 +218,6 @@ void AddTokenIds(JsonFields& json, const char* key, std::vector<int64_t> ids, Mo
   }
 }
 
-Status RefuseUnsupported(JsonFields& json) {
-  if (const SortedJson* quantization = json.Object("quantization_config")) {
-    JsonFields fields(*quantization, json.path());
-    return Unimplemented(json.path() + ": weights quantised by '" +
-                         Printable(fields.String("quant_method").value_or("an unnamed method")) +
-                         "' are not supported; use the unquantised model or a GGUF file");
-  }
-  return json.status();
-}
-
 Status ReadActivation(JsonFields& json, const Architecture& a, StatedShape* s) {
   s->activation = a.activation;
   const std::optional<std::string> name = json.String(a.hf_keys.activation);
@@ -307,7 +297,6 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   const std::shared_ptr<const SortedJson>& object = part != nullptr ? part : whole;
   JsonFields json(*object, path, part != nullptr ? "text_config." : "");
   TACTUS_ASSIGN_OR_RETURN(const Architecture* const a, ReadArchitecture(json));
-  TACTUS_RETURN_IF_ERROR(RefuseUnsupported(json));
   const HfDefaults& defaults = a->hf_defaults;
 
   ModelConfig c;

@@ -24,6 +24,12 @@ struct TensorSource {
     kFusedInHeadsTransposed,
     kMinusOne,  // a vector; the file has w - 1 (Gemma's norms)
   };
+  static constexpr Form Untransposed(Form form) {
+    return form == kTransposed               ? kWhole
+           : form == kFusedTransposed        ? kFused
+           : form == kFusedInHeadsTransposed ? kFusedInHeads
+                                             : form;
+  }
   // The first "{}" is the number of the layer, a second one that of the expert. Empty: this spelling has no such
   // tensor.
   std::string_view pattern;

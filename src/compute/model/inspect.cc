@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 #include "compute/config/sampling_defaults.h"
+#include "compute/weights/quant/quantization.h"
 #include "compute/weights/tensor_file.h"
 
 namespace tactus::compute {
@@ -164,6 +165,7 @@ Json InspectJson(const ModelDescription& d, const InspectOptions& options) {
       {"chat_template", !d.chat_template.empty()},
       {"tool_use_template", !d.tool_use_template.empty()},
   };
+  if (d.quantization != nullptr) j["quantization"] = QuantizationText(*d.quantization);
   auto& formats = j["tensor_formats"] = Json::array();
   for (const auto& f : d.tensor_formats) {
     formats.push_back({{"dtype", InfoOf(f.dtype).name}, {"tensors", f.tensors}, {"bytes", f.bytes}});
@@ -218,6 +220,7 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   if (!c.rope.frequency_factors.empty()) rope += ", frequency factors";
   row("rope", rope);
   if (!d.weights_status.ok()) row("weights", "none: " + d.weights_status.message());
+  if (d.quantization != nullptr) row("quantised by", QuantizationText(*d.quantization));
   for (const auto& t : d.tensor_formats) {
     row(&t == &d.tensor_formats[0] ? "weights" : "",
         fmt::format("{:<5} {:>4} tensors {:>12}", InfoOf(t.dtype).name, t.tensors, Megabytes(t.bytes)));

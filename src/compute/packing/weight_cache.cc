@@ -120,6 +120,7 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
                     bytes.size(), info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
                     Hex(SipHash128(kKey, bytes.data(), std::min(bytes.size(), kHashedHead))));
   }
+  if (!tensors.quantization.empty()) files += "quantised by " + tensors.quantization + "\n";
   std::string forms;
   for (const PackedSlot& s : plan.slots) {
     const PackedMatrix& m = s.form;

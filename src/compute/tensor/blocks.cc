@@ -1,7 +1,8 @@
-// Layouts as in the GGUF specification (ggml-common.h).
+// Layouts as in the GGUF specification (ggml-common.h); the last five are ours.
 #include "compute/tensor/blocks.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "compute/tensor/load.h"
 
@@ -46,6 +47,14 @@ void ReadQ3K(Bytes p, Block* b) {
   for (int j = 0; j < 16; ++j) {
     const int scale = ((low[j % 8] >> (j / 8 * 4)) & 0xf) | (((high[j % 4] >> (j / 4 * 2)) & 3) << 4);
     b->factors[j] = static_cast<int8_t>(scale - 32);
+  }
+}
+
+// 16 bytes of nibbles, low ones first, each less `zero`.
+void ReadPlainNibbles(Bytes p, int zero, int8_t* values) {
+  for (int i = 0; i < 16; ++i) {
+    values[i] = static_cast<int8_t>((p[i] & 0xf) - zero);
+    values[16 + i] = static_cast<int8_t>((p[i] >> 4) - zero);
   }
 }
 
@@ -126,6 +135,34 @@ void ReadQ10(Bytes p, Block* b) {
   for (int i = 0; i < 128; ++i) b->values[i] = static_cast<int8_t>(((p[2 + i / 8] >> (i % 8)) & 1) * 2 - 1);
 }
 
+// d (bf16), 16 bytes of nibbles
+void ReadI4Bf16(Bytes p, Block* b) {
+  b->scales[0] = BF16ToF32(Load16(p));
+  ReadPlainNibbles(p + 2, 8, b->values);
+}
+
+// d (bf16), 32 signed bytes
+void ReadI8Bf16(Bytes p, Block* b) {
+  b->scales[0] = BF16ToF32(Load16(p));
+  std::memcpy(b->values, p + 2, 32);
+}
+
+// d, zero point, 16 bytes of nibbles
+void ReadU4F16(Bytes p, Block* b) {
+  b->scales[0] = LoadHalf(p);
+  ReadPlainNibbles(p + 3, p[2], b->values);
+}
+void ReadU4Bf16(Bytes p, Block* b) {
+  b->scales[0] = BF16ToF32(Load16(p));
+  ReadPlainNibbles(p + 3, p[2], b->values);
+}
+
+// d (f32), 32 signed bytes
+void ReadI8Row(Bytes p, Block* b) {
+  b->scales[0] = FloatOf(Load32(p));
+  std::memcpy(b->values, p + 4, 32);
+}
+
 struct NamedFormat {
   DType dtype;
   BlockFormat format;
@@ -147,6 +184,11 @@ constexpr NamedFormat kFormats[] = {
     {DType::kTQ1_0, {ReadTq10, 256}},
     {DType::kTQ2_0, {ReadTq20, 256}},
     {DType::kQ1_0, {ReadQ10, 128}},
+    {DType::kI4_BF16, {ReadI4Bf16, 32}},
+    {DType::kI8_BF16, {ReadI8Bf16, 32}},
+    {DType::kU4_F16, {ReadU4F16, 32}},
+    {DType::kU4_BF16, {ReadU4Bf16, 32}},
+    {DType::kI8_ROW, {ReadI8Row, 32}},
 };
 
 }  // namespace

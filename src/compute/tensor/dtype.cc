@@ -9,7 +9,7 @@ namespace {
 
 // Indexed by DType. Block sizes follow from the layouts in compute/tensor/dequantize.cc and in the files of
 // compute/tensor/blocks.h.
-constexpr std::array<DTypeInfo, 28> kInfo = {{
+constexpr std::array<DTypeInfo, 33> kInfo = {{
     {"f32", 1, 4},
     {"f16", 1, 2},
     {"bf16", 1, 2},
@@ -37,6 +37,11 @@ constexpr std::array<DTypeInfo, 28> kInfo = {{
     {"tq1_0", 256, 48 + 4 + 2},
     {"tq2_0", 256, 64 + 2},
     {"q1_0", 128, 2 + 16},
+    {"i4_bf16", 32, 2 + 16},
+    {"i8_bf16", 32, 2 + 32},
+    {"u4_f16", 32, 2 + 1 + 16},
+    {"u4_bf16", 32, 2 + 1 + 16},
+    {"i8_row", 32, 4 + 32},
     {"int8", 1, 1},
 }};
 

@@ -1,6 +1,7 @@
 // Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of block_elements
 // values along a row's contiguous dimension, bit-exact with the files, so that weights are used straight from the
-// mapping.
+// mapping. Five more block formats hold the integers of other files (compute/weights/quant/), whose rows are made of
+// several tensors.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +37,12 @@ enum class DType : uint8_t {
   kTQ1_0,
   kTQ2_0,
   kQ1_0,
-  kInt8,  // codes alone, of a KV cache (scales: compute/kernels/attention/kv_layout.h)
+  kI4_BF16,  // blocks of 32: q4_0 and q8_0 with scales of bf16
+  kI8_BF16,
+  kU4_F16,  // 4 bits less a zero point, a scale of f16 or bf16
+  kU4_BF16,
+  kI8_ROW,  // 8 bits, one f32 scale in all blocks of a row
+  kInt8,    // codes alone, of a KV cache (scales: compute/kernels/attention/kv_layout.h)
 };
 
 struct DTypeInfo {

@@ -66,22 +66,25 @@ class FileSource final : public WeightSource {
     for (const auto& file : tensors.files) storage_->Keep(file);
   }
 
-  Result<MatrixView> Matrix(const TensorRequest& request) override {
-    const int64_t rows = request.tensor.rows, cols = request.tensor.cols;
+  Result<MatrixView> Matrix(const TensorRequest& wanted) override {
+    const int64_t rows = wanted.tensor.rows, cols = wanted.tensor.cols;
+    const TensorRequest request = AsStored(wanted);
     TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(request));
     MatrixView view{t->data, t->dtype, rows, cols, RowBytes(t->dtype, cols)};
-    if (!request.in_place()) {
-      if (request.transposed() && InfoOf(t->dtype).block_elements != 1) {
-        return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
-                        "; a transposed matrix is f32, f16 or bf16");
-      }
-      scattered_.emplace(request.id, Scattered{request, t});
-    } else {
-      const int64_t first = request.FirstElement() / cols + request.FileRow(0);
-      view.data = static_cast<const std::byte*>(view.data) + first * view.row_bytes;
+    const bool in_place = request.in_place() && t->rows == nullptr;
+    if (request.transposed() && InfoOf(t->dtype).block_elements != 1) {
+      return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
+                      "; a transposed matrix is f32, f16 or bf16");
     }
+    if (in_place) {
+      view.data = static_cast<const std::byte*>(view.data) + request.RowInFile(0) * view.row_bytes;
+    } else {
+      scattered_.emplace(request.id, Scattered{request, t});
+    }
+    if (t->rows != nullptr) made_.emplace(view.data, t->rows->file_row_bytes());
     if (use_ == MatrixUse::kRows) return view;
-    if (!request.in_place() || (use_ == MatrixUse::kViews && !IsAligned(view.data, t->dtype))) {
+    if (use_ == MatrixUse::kF32 && t->rows != nullptr) return NumbersOf(request, *t->rows);
+    if (!in_place || (use_ == MatrixUse::kViews && !IsAligned(view.data, t->dtype))) {
       std::byte* copy = storage_->Allocate(rows * view.row_bytes);  // safetensors promises no alignment
       if (copy == nullptr) return NoMemory(request.name, rows * view.row_bytes);
       CopyRows(request.id, view, 0, rows, copy);
@@ -98,7 +101,7 @@ class FileSource final : public WeightSource {
   Result<const float*> Vector(const TensorRequest& request) override {
     const int64_t size = request.tensor.rows;
     TACTUS_ASSIGN_OR_RETURN(const TensorEntry* const t, Take(request));
-    if (InfoOf(t->dtype).block_elements != 1) {
+    if (InfoOf(t->dtype).block_elements != 1 || t->rows != nullptr) {
       return DataLoss(t->file + ": tensor '" + request.name + "' is " + InfoOf(t->dtype).name +
                       "; norms and biases are f32, f16 or bf16");
     }
@@ -142,18 +145,34 @@ class FileSource final : public WeightSource {
   }
 
   void Prefetch(const MatrixView& m, int64_t first, int64_t count) override {
-    Advise(m, first, count, MADV_WILLNEED, false);
+    Advise(InFile(m), first, count, MADV_WILLNEED, false);
   }
   void Release(const MatrixView& m, int64_t first, int64_t count) override {
-    Advise(m, first, count, MADV_DONTNEED, true);
+    Advise(InFile(m), first, count, MADV_DONTNEED, true);
   }
 
  private:
-  // A tensor that is not stored as rows one after another.
+  // A tensor that is not stored as rows of its dtype one after another.
   struct Scattered {
     TensorRequest request;
     const TensorEntry* tensor = nullptr;
   };
+
+  // The rows of `m` in the file: those of a weight made of several tensors have another size, or no place (0).
+  MatrixView InFile(const MatrixView& m) const {
+    MatrixView stored = m;
+    if (const auto made = made_.find(m.data); made != made_.end()) stored.row_bytes = made->second;
+    return stored;
+  }
+
+  Result<MatrixView> NumbersOf(const TensorRequest& request, const WeightRows& rows) {
+    const int64_t count = request.tensor.rows, cols = request.tensor.cols, bytes = count * cols * 4;
+    auto* const values = reinterpret_cast<float*>(storage_->Allocate(bytes));
+    if (values == nullptr) return NoMemory(request.name, bytes);
+    for (int64_t r = 0; r < count; ++r) rows.Numbers(request.RowInFile(r), values + r * cols);
+    bytes_ += bytes;
+    return MatrixView{values, DType::kF32, count, cols, cols * 4};
+  }
 
   // Rows [first, first + count) of a matrix, as the file has their elements.
   void CopyRows(const std::string& id, const MatrixView& m, int64_t first, int64_t count, std::byte* out) const {
@@ -169,6 +188,10 @@ class FileSource final : public WeightSource {
     const auto element = static_cast<size_t>(RowBytes(m.dtype, InfoOf(m.dtype).block_elements));
     for (int64_t r = 0; r < count; ++r, out += row_bytes) {
       const int64_t row = request.FileRow(first + r);
+      if (const auto& rows = found->second.tensor->rows; rows != nullptr) {
+        rows->Stored(request.RowInFile(first + r), out);
+        continue;
+      }
       if (!request.transposed()) {
         std::memcpy(out, from + row * m.row_bytes, row_bytes);
         continue;
@@ -187,6 +210,16 @@ class FileSource final : public WeightSource {
       if (name.starts_with(std::string(before) + std::to_string(l) + ".")) return true;
     }
     return false;
+  }
+
+  // The request as the file has it: quantised weights have their rows along the last dimension, transposed ones too
+  // (gpt-oss in MXFP4).
+  TensorRequest AsStored(const TensorRequest& request) const {
+    const TensorEntry* const t = tensors_.Find(StoredName(request));
+    if (t == nullptr || t->rows == nullptr || !request.transposed()) return request;
+    TensorRequest by_rows = request;
+    by_rows.form = TensorSource::Untransposed(request.form);
+    return t->shape == by_rows.FileShape() ? by_rows : request;
   }
 
   // The name under which the file has the tensor; the usual one if it has none.
@@ -214,8 +247,12 @@ class FileSource final : public WeightSource {
       while (found.size() > 1 && found.front() == 1) found.erase(found.begin());
     }
     if (found != shape) {
-      return DataLoss(t->file + ": tensor '" + name + "' is " + InfoOf(t->dtype).name + " " + ShapeText(t->shape) +
+      return DataLoss(t->file + ": tensor '" + name + "' is " + ElementName(*t) + " " + ShapeText(t->shape) +
                       ", the configuration expects " + ShapeText(shape));
+    }
+    if (t->codes != CodeType::kNone) {
+      return DataLoss(t->file + ": tensor '" + name + "' " + ShapeText(t->shape) + " is " + ElementName(*t) +
+                      ", which is no weight without a 'quantization_config' in config.json that describes it");
     }
     if (used_.insert(name).second) ++counts_[t->dtype];
     return t;
@@ -236,6 +273,7 @@ class FileSource final : public WeightSource {
   MatrixUse use_;
   std::shared_ptr<WeightStorage> storage_;
   std::map<std::string, Scattered> scattered_;  // by id
+  std::map<const void*, int64_t> made_;         // WeightRows::file_row_bytes by the view's data
   std::set<std::string, std::less<>> used_;
   std::set<std::string, std::less<>> unneeded_;  // K and V of layers that read another layer's; some files have them
   std::map<DType, int64_t> counts_;

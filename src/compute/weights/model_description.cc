@@ -11,6 +11,7 @@
 #include "compute/config/json_fields.h"
 #include "compute/weights/gguf_config.h"
 #include "compute/weights/gguf_split.h"
+#include "compute/weights/quant/quantization.h"
 #include "compute/weights/safetensors.h"
 
 namespace tactus::compute {
@@ -105,6 +106,7 @@ std::string NameOfFolder(const std::string& folder) {
 void DescribeTensors(const std::map<std::string, TensorEntry, std::less<>>& tensors, ModelDescription* d) {
   std::map<DType, ModelDescription::TensorFormat> formats;
   for (const auto& [name, tensor] : tensors) {
+    if (tensor.codes != CodeType::kNone) continue;  // no weight: opening the weights names it
     auto& format = formats[tensor.dtype];
     format.dtype = tensor.dtype;
     ++format.tensors;
@@ -115,12 +117,25 @@ void DescribeTensors(const std::map<std::string, TensorEntry, std::less<>>& tens
             [](const auto& a, const auto& b) { return a.bytes != b.bytes ? a.bytes > b.bytes : a.dtype < b.dtype; });
 }
 
+// The format of most bytes; of a quantised model among the quantised weights, which may be fewer than the embedding.
+DType MostBytes(const TensorSet& set, DType otherwise) {
+  std::map<DType, int64_t> bytes[2];
+  for (const auto& [name, tensor] : set.tensors) {
+    if (tensor.codes == CodeType::kNone) bytes[tensor.rows != nullptr ? 1 : 0][tensor.dtype] += tensor.bytes;
+  }
+  const auto& of = bytes[1].empty() ? bytes[0] : bytes[1];
+  const auto most =
+      std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == of.end() ? otherwise : most->first;
+}
+
 Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const std::string& config_path) {
   ModelDescription d;
   d.source = ModelDescription::Source::kHuggingFace;
   d.path = fs::path(config_path).filename() == "config.json" ? folder : config_path;
   TACTUS_ASSIGN_OR_RETURN(const std::string config_text, ReadSmallFile(config_path, kMaxConfigBytes));
   TACTUS_ASSIGN_OR_RETURN(d.config, ConfigFromJson(config_text, config_path));
+  TACTUS_ASSIGN_OR_RETURN(d.quantization, ReadQuantization(config_text, config_path));
   d.config.name = d.path == folder ? NameOfFolder(folder) : fs::path(config_path).stem().string();
   if (d.path != folder) {
     d.weights_status = NotFound(config_path + " is a configuration without weights; --load-format dummy makes some");
@@ -153,8 +168,9 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
     if (tensors->Find(output) != nullptr) d.config.tie_embeddings = false;
   }
   for (const auto& file : tensors->files) d.weight_file_bytes += static_cast<int64_t>(file->bytes().size());
+  if (d.quantization != nullptr) TACTUS_RETURN_IF_ERROR(ApplyQuantization(*d.quantization, &*tensors));
   DescribeTensors(tensors->tensors, &d);
-  if (!d.tensor_formats.empty()) d.config.weight_dtype = d.tensor_formats[0].dtype;  // not config.json's
+  d.config.weight_dtype = MostBytes(*tensors, d.config.weight_dtype);  // not config.json's
   return d;
 }
 

@@ -2,6 +2,7 @@
 // are hostile input: every length, offset and shape is checked before use, and every error names file, value and limit.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,16 @@
 
 namespace tactus::compute {
 
+class QuantMethod;
+
 // The contents of a model directory or file, without its weights. Cheap: maps and parses headers only.
 struct ModelDescription {
   enum class Source : uint8_t { kHuggingFace, kGguf } source = Source::kHuggingFace;
   std::string path;  // as resolved
   ModelConfig config;
   int64_t weight_file_bytes = 0;
-  Status weights_status;  // kNotFound: no (complete) weights; only dummy loading is possible
+  std::shared_ptr<const QuantMethod> quantization;  // of the weights (quant/quantization.h); null: none, or GGUF
+  Status weights_status;                            // kNotFound: no (complete) weights; only dummy loading is possible
   struct TensorFormat {
     DType dtype = DType::kF32;
     int64_t tensors = 0, bytes = 0;

@@ -3,6 +3,7 @@
 #include "compute/config/architecture.h"
 #include "compute/weights/gguf_split.h"
 #include "compute/weights/mapped_file.h"
+#include "compute/weights/quant/quantization.h"
 #include "compute/weights/safetensors.h"
 
 namespace tactus::compute {
@@ -10,9 +11,10 @@ namespace {
 
 Result<TensorSet> OpenTensors(const ModelDescription& d) {
   if (d.source == ModelDescription::Source::kHuggingFace) {
-    TACTUS_ASSIGN_OR_RETURN(TensorSet tensors, OpenSafetensorsFolder(d.path));
-    if (d.config.text_part) tensors.KeepText();
-    return tensors;
+    TACTUS_ASSIGN_OR_RETURN(TensorSet set, OpenSafetensorsFolder(d.path));
+    if (d.config.text_part) set.KeepText();
+    if (d.quantization != nullptr) TACTUS_RETURN_IF_ERROR(ApplyQuantization(*d.quantization, &set));
+    return set;
   }
   TACTUS_ASSIGN_OR_RETURN(auto file, MappedFile::Open(d.path));
   TACTUS_ASSIGN_OR_RETURN(GgufModel model, OpenGguf(std::move(file)));

@@ -1,5 +1,6 @@
 #include "compute/weights/safetensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -15,11 +16,24 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implem
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 constexpr size_t kMaxDims = 8;
 
-std::optional<DType> DTypeOf(const std::string& name) {
-  if (name == "F32") return DType::kF32;
-  if (name == "F16") return DType::kF16;
-  if (name == "BF16") return DType::kBF16;
-  return std::nullopt;
+struct StoredType {
+  std::string_view name;
+  DType dtype = DType::kF32;
+  CodeType codes = CodeType::kNone;
+};
+constexpr StoredType kTypes[] = {{"F32", DType::kF32},
+                                 {"F16", DType::kF16},
+                                 {"BF16", DType::kBF16},
+                                 {"F8_E4M3", {}, CodeType::kF8E4M3},
+                                 {"F8_E8M0", {}, CodeType::kF8E8M0},
+                                 {"I8", {}, CodeType::kI8},
+                                 {"U8", {}, CodeType::kU8},
+                                 {"I32", {}, CodeType::kI32},
+                                 {"I64", {}, CodeType::kI64}};
+
+const StoredType* FindType(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.name == name; });
+  return found == std::end(kTypes) ? nullptr : found;
 }
 
 struct HeaderEntry {
@@ -39,9 +53,14 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const SortedJson& value, 
   if (!dtype->is_string()) return DataLoss(where + "has a dtype that is not a string");
   HeaderEntry entry;
   const std::string dtype_name = dtype->get<std::string>();
-  const std::optional<DType> known = DTypeOf(dtype_name);
-  if (!known) return Unimplemented(where + "has dtype " + Printable(dtype_name) + "; supported are F32, F16 and BF16");
-  entry.tensor.dtype = *known;
+  const StoredType* const known = FindType(dtype_name);
+  if (known == nullptr) {
+    return Unimplemented(where + "has dtype " + Printable(dtype_name) +
+                         "; supported are F32, F16 and BF16, and of quantised weights F8_E4M3, F8_E8M0, I8, U8, I32 "
+                         "and I64");
+  }
+  entry.tensor.dtype = known->dtype;
+  entry.tensor.codes = known->codes;
   entry.tensor.file = path;
 
   if (!shape->is_array() || shape->size() > kMaxDims) {
@@ -59,7 +78,8 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const SortedJson& value, 
   }
   entry.begin = (*offsets)[0].get<uint64_t>();
   entry.end = (*offsets)[1].get<uint64_t>();
-  entry.tensor.bytes = CheckedTensorBytes(entry.tensor.dtype, entry.tensor.shape);
+  entry.tensor.bytes = known->codes == CodeType::kNone ? CheckedTensorBytes(known->dtype, entry.tensor.shape)
+                                                       : CheckedTensorBytes(known->codes, entry.tensor.shape);
   if (entry.tensor.bytes < 0) return DataLoss(where + "has shape " + ShapeText(entry.tensor.shape) + ": too large");
   if (entry.end < entry.begin || entry.end - entry.begin != static_cast<uint64_t>(entry.tensor.bytes)) {
     return DataLoss(where + "lies at bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end) +

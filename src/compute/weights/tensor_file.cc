@@ -27,6 +27,22 @@ void TensorSet::KeepText() {
   tensors = std::move(text);
 }
 
+namespace {
+
+struct CodesInfo {
+  const char* name;
+  int64_t bytes;
+};
+constexpr CodesInfo kCodesInfo[] = {{"", 0},   {"f8_e4m3", 1}, {"f8_e8m0", 1}, {"i8", 1},
+                                    {"u8", 1}, {"i32", 4},     {"i64", 8}};
+
+}  // namespace
+
+const char* ElementName(const TensorEntry& tensor) {
+  return tensor.codes == CodeType::kNone ? InfoOf(tensor.dtype).name
+                                         : kCodesInfo[static_cast<size_t>(tensor.codes)].name;
+}
+
 int64_t CheckedElements(std::span<const int64_t> shape) {
   constexpr int64_t kLimit = int64_t{1} << 62;
   int64_t elements = 1;
@@ -47,6 +63,11 @@ int64_t CheckedTensorBytes(DType dtype, std::span<const int64_t> shape) {
   const int64_t blocks = elements / info.block_elements;
   if (blocks > (int64_t{1} << 62) / info.block_bytes) return -1;
   return blocks * info.block_bytes;
+}
+
+int64_t CheckedTensorBytes(CodeType codes, std::span<const int64_t> shape) {
+  const int64_t elements = CheckedElements(shape), each = kCodesInfo[static_cast<size_t>(codes)].bytes;
+  return elements < 0 || elements > (int64_t{1} << 62) / each ? -1 : elements * each;
 }
 
 std::string ShapeText(std::span<const int64_t> shape) {

@@ -26,7 +26,10 @@ struct TensorRequest {
   bool in_place() const;    // the file has the rows one after another
   // Rows of the file's tensor; where that is stacked, of the expert's part of it.
   int64_t FileRows() const { return fused() ? tensor.fused.total : tensor.rows; }
-  int64_t FileRow(int64_t row) const;      // the row among them that this tensor's `row` is
+  int64_t FileRow(int64_t row) const;     // the row among them that this tensor's `row` is
+  int64_t RowInFile(int64_t row) const {  // counted from the file's first expert
+    return FirstElement() / tensor.cols + FileRow(row);
+  }
   int64_t FirstElement() const;            // of the expert's part; 0: not stacked
   std::vector<int64_t> FileShape() const;  // of the file's tensor
 };

@@ -33,8 +33,9 @@ struct TinyModel {
   }
 };
 
-inline TinyModel LoadTiny(const std::string& name, const compute::NumericsOptions& numerics) {
-  auto description = compute::DescribeModel(test::SourcePath("tests/golden/data/") + name);
+// `path`: of a model.
+inline TinyModel LoadModel(const std::string& path, const compute::NumericsOptions& numerics) {
+  auto description = compute::DescribeModel(path);
   TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
   TinyModel m;
   m.config = description->config;
@@ -43,6 +44,10 @@ inline TinyModel LoadTiny(const std::string& name, const compute::NumericsOption
   TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
   m.weights = *weights;
   return m;
+}
+
+inline TinyModel LoadTiny(const std::string& name, const compute::NumericsOptions& numerics) {
+  return LoadModel(test::SourcePath("tests/golden/data/") + name, numerics);
 }
 
 inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {

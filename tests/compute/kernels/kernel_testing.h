@@ -14,13 +14,14 @@
 namespace tactus::compute::testing {
 
 inline constexpr compute::DType kAllDTypes[] = {
-    compute::DType::kF32,    compute::DType::kF16,     compute::DType::kBF16,    compute::DType::kQ4_0,
-    compute::DType::kQ4_1,   compute::DType::kQ5_0,    compute::DType::kQ5_1,    compute::DType::kQ8_0,
-    compute::DType::kQ4_K,   compute::DType::kQ5_K,    compute::DType::kQ6_K,    compute::DType::kQ2_K,
-    compute::DType::kQ3_K,   compute::DType::kIQ4_NL,  compute::DType::kIQ4_XS,  compute::DType::kMXFP4,
-    compute::DType::kNVFP4,  compute::DType::kIQ3_S,   compute::DType::kIQ3_XXS, compute::DType::kIQ2_S,
-    compute::DType::kIQ2_XS, compute::DType::kIQ2_XXS, compute::DType::kIQ1_M,   compute::DType::kIQ1_S,
-    compute::DType::kTQ1_0,  compute::DType::kTQ2_0,   compute::DType::kQ1_0};
+    compute::DType::kF32,     compute::DType::kF16,     compute::DType::kBF16,    compute::DType::kQ4_0,
+    compute::DType::kQ4_1,    compute::DType::kQ5_0,    compute::DType::kQ5_1,    compute::DType::kQ8_0,
+    compute::DType::kQ4_K,    compute::DType::kQ5_K,    compute::DType::kQ6_K,    compute::DType::kQ2_K,
+    compute::DType::kQ3_K,    compute::DType::kIQ4_NL,  compute::DType::kIQ4_XS,  compute::DType::kMXFP4,
+    compute::DType::kNVFP4,   compute::DType::kIQ3_S,   compute::DType::kIQ3_XXS, compute::DType::kIQ2_S,
+    compute::DType::kIQ2_XS,  compute::DType::kIQ2_XXS, compute::DType::kIQ1_M,   compute::DType::kIQ1_S,
+    compute::DType::kTQ1_0,   compute::DType::kTQ2_0,   compute::DType::kQ1_0,    compute::DType::kI4_BF16,
+    compute::DType::kI8_BF16, compute::DType::kU4_F16,  compute::DType::kU4_BF16, compute::DType::kI8_ROW};
 static_assert(std::size(kAllDTypes) == static_cast<size_t>(compute::DType::kInt8),
               "a format of weights is missing here");
 
@@ -47,6 +48,14 @@ inline void SetScales(compute::DType dtype, Rng& rng, std::byte* block) {
     return;
   }
   if (dtype == DType::kNVFP4) return;  // finite whatever the bytes
+  if (dtype == DType::kI4_BF16 || dtype == DType::kI8_BF16 || dtype == DType::kU4_BF16 || dtype == DType::kI8_ROW) {
+    const auto d = static_cast<float>(rng.Uniform() * 0.01 + 1e-4);
+    const uint16_t rounded = compute::F32ToBF16(d);
+    dtype == DType::kI8_ROW ? std::memcpy(block, &d, sizeof d) : std::memcpy(block, &rounded, sizeof rounded);
+  }
+  if (dtype == DType::kU4_BF16 || dtype == DType::kU4_F16) block[2] &= std::byte{15};
+  if (dtype == DType::kI4_BF16 || dtype == DType::kI8_BF16 || dtype == DType::kU4_BF16 || dtype == DType::kI8_ROW)
+    return;
   if (dtype == DType::kIQ1_M) {
     const uint16_t d = half();
     for (int j = 0; j < 4; ++j) {
@@ -78,7 +87,14 @@ inline OwnedMatrix RandomMatrix(compute::DType dtype, int64_t rows, int64_t cols
     Rng rng(seed);
     for (int64_t i = 0; i < rows * row_bytes; ++i) data[i] = static_cast<std::byte>(rng.Next64());
     const int64_t block = compute::InfoOf(dtype).block_bytes;
-    for (int64_t b = 0; b < rows * row_bytes; b += block) SetScales(dtype, rng, data + b);
+    for (int64_t b = 0; b < rows * row_bytes; b += block) {
+      const bool same = dtype == compute::DType::kI8_ROW && b % row_bytes != 0;  // one scale for the row
+      if (same) {
+        std::memcpy(data + b, data + b - block, 4);
+      } else {
+        SetScales(dtype, rng, data + b);
+      }
+    }
   }
   m.view = {data, dtype, rows, cols, row_bytes};
   return m;

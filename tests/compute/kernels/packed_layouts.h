@@ -51,12 +51,14 @@ inline std::vector<Layout> AllLayouts() {
       layouts.push_back({PackedCode::kU4, 0, block, true, false, nested});
     }
     layouts.push_back({PackedCode::kU4, 0, block, false, true, false});
+    layouts.push_back({PackedCode::kU4, 0, block, false, true, false, block >= 64, 0.25f});
   }
   for (const int32_t zero : {16, 128}) {
     const int32_t block = zero == 16 ? 32 : 16;
     layouts.push_back({.zero = zero, .block = block, .nested = true, .unit = 0.125f});
     layouts.push_back({.zero = zero, .block = block, .bf16 = true});
   }
+  layouts.push_back({.code = PackedCode::kU4, .zero = 8, .block = 32, .bf16 = true});
   return layouts;
 }
 

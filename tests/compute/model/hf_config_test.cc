@@ -188,7 +188,6 @@ TEST(HfConfig, RefusesUnsupportedFeaturesByName) {
   EXPECT_REFUSED(Parse({{"model_type", "t5"}}).status(), kUnbuilt, "'t5'");
   EXPECT_REFUSED(Parse(json::object()).status(), kUnbuilt, "neither 'architectures' nor 'model_type'");
   EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "mish"}})).status(), kUnbuilt, "mish");
-  EXPECT_REFUSED(Parse(With(Base(), {{"quantization_config", {{"quant_method", "gptq"}}}})).status(), kUnbuilt, "gptq");
   EXPECT_REFUSED(compute::ConfigFromJson("{", "c.json").status(), kLoss, "c.json", "not valid JSON");
   EXPECT_REFUSED(compute::ConfigFromJson("[]", "c.json").status(), kLoss, "not a JSON object");
   EXPECT_REFUSED(compute::ConfigFromJson(std::string(100000, '['), "c.json").status(), kLoss, "c.json");

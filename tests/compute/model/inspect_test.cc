@@ -2,6 +2,7 @@
 #include "compute/model/inspect.h"
 #include "base/json.h"
 #include "compute/weights/model_shapes.h"
+#include "compute/weights/quant/quantization.h"
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,16 @@ InspectOptions NoMemory() {
   InspectOptions o;
   o.memory.available_bytes = -1;
   return o;
+}
+
+TEST(InspectWhole, TheQuantisationIsNamed) {
+  ModelDescription d = Description();
+  EXPECT_FALSE(InspectJson(d, NoMemory()).contains("quantization"));
+  EXPECT_EQ(InspectText(d, NoMemory()).find("quantised by"), std::string::npos);
+  d.quantization =
+      *ReadQuantization(R"({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 64}})", "c.json");
+  EXPECT_EQ(InspectJson(d, NoMemory())["quantization"], "AWQ, 4 bits, groups of 64");
+  EXPECT_NE(InspectText(d, NoMemory()).find("quantised by     AWQ, 4 bits, groups of 64\n"), std::string::npos);
 }
 
 TEST(InspectWhole, TextShowsEveryLine) {

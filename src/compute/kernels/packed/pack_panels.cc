@@ -46,6 +46,14 @@ struct Q40 {
   static uint32_t Word(const uint8_t* p, int, int g) { return NibbleWord(p + 2, g); }
   static Scale ScaleOf(const uint8_t* p, int) { return Load16(p); }
 };
+struct U4 {  // zero points are stored in quarters of a step
+  using Scale = uint16_t;
+  static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 19;
+  static constexpr bool kNibbles = true, kMinimum = false, kNested = false;
+  static uint32_t Word(const uint8_t* p, int, int g) { return NibbleWord(p + 3, g); }
+  static Scale ScaleOf(const uint8_t* p, int) { return Load16(p); }
+  static uint8_t ZeroOf(const uint8_t* p) { return static_cast<uint8_t>(4 * p[2]); }
+};
 struct Q41 {
   using Scale = uint16_t;
   static constexpr int kBlock = 32, kSourceBlock = 32, kBytes = 20;
@@ -189,6 +197,9 @@ void PackStored(const Panel& rows, const PackedMatrix& form, std::byte* out) {
         scales[r] = p != nullptr ? Format::ScaleOf(p, j) : typename Format::Scale{0};
         if constexpr (Format::kMinimum) {
           scales[kPanelRows + r] = p != nullptr ? Format::MinimumOf(p, j) : typename Format::Scale{0};
+        }
+        if constexpr (requires { Format::ZeroOf(p); }) {
+          to[code_bytes + kPanelRows * 2 + r] = static_cast<std::byte>(p != nullptr ? Format::ZeroOf(p) : 0);
         }
       }
       if constexpr (Format::kNested) {
@@ -386,6 +397,22 @@ void PackInt8(const MatrixView& w, const Panel& rows, const PackedMatrix& form, 
   }
 }
 
+// Codes with one scale per row, which every block of the row repeats.
+void PackI8Row(const Panel& rows, const PackedMatrix& form, std::byte* out) {
+  constexpr int64_t kBlock = 32, kBytes = 36;
+  auto* const scales = reinterpret_cast<float*>(out + form.panel_bytes - kPanelRows * 4);
+  const int64_t padded = (form.cols + kTokenBlock - 1) / kTokenBlock * kTokenBlock;
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+    const uint8_t* const row = rows.rows[r];
+    scales[r] = row != nullptr ? FloatOf(Load32(row)) : 0.0f;
+    for (int64_t c = 0; c < padded; c += 4) {
+      const bool stored = row != nullptr && c < form.cols;
+      const uint32_t word = stored ? Load32(row + c / kBlock * kBytes + 4 + c % kBlock) : 0;
+      reinterpret_cast<uint32_t*>(out)[c / 4 * kPanelRows + r] = word ^ 0x80808080u;
+    }
+  }
+}
+
 bool IsStored(const MatrixView& w, const PackedMatrix& form) {
   PackedMatrix own;
   return InfoOf(w.dtype).block_elements > 1 && PackedFormOf(w.dtype, w.rows, w.cols, &own) && own.SameForm(form);
@@ -394,7 +421,13 @@ bool IsStored(const MatrixView& w, const PackedMatrix& form) {
 void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std::byte* out) {
   switch (dtype) {
     case DType::kQ4_0:
+    case DType::kI4_BF16:
       return PackStored<Q40>(rows, form, out);
+    case DType::kU4_F16:
+    case DType::kU4_BF16:
+      return PackStored<U4>(rows, form, out);
+    case DType::kI8_ROW:
+      return PackI8Row(rows, form, out);
     case DType::kQ4_1:
       return PackStored<Q41>(rows, form, out);
     case DType::kQ5_0:
@@ -402,6 +435,7 @@ void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std
     case DType::kQ5_1:
       return PackStored<Q51>(rows, form, out);
     case DType::kQ8_0:
+    case DType::kI8_BF16:
       return PackStored<Q80>(rows, form, out);
     case DType::kQ4_K:
       return PackStored<Q4K>(rows, form, out);

@@ -67,8 +67,8 @@ float ScalePart(const PackedMatrix& m, int64_t row, int64_t block, int64_t part)
     std::memcpy(&value, tail + index * 4, sizeof value);
     return value;
   }
-  if (m.bf16_scales) return BF16ToF32(LoadBits(tail + index * 2));
-  if (!m.nested_scales) return F16ToF32(LoadBits(tail + index * 2));
+  if (m.bf16_scales) return BF16ToF32(LoadBits(tail + index * 2)) * m.scale_unit;
+  if (!m.nested_scales) return F16ToF32(LoadBits(tail + index * 2)) * m.scale_unit;
   const int64_t per_token_block = kTokenBlock / m.block, place = index * 2;
   const std::byte* outer = ScalesOf(m, row, block / per_token_block * per_token_block + place / kPanelRows);
   return F16ToF32(LoadBits(outer + kPanelRows * (m.has_minimum ? 2 : 1) + place % kPanelRows)) * m.scale_unit *
@@ -207,6 +207,12 @@ constexpr StoredForm kStoredForms[] = {
     {DType::kTQ1_0, {.code = kU4, .zero = 8, .block = 32}},
     {DType::kTQ2_0, {.code = kU4, .zero = 8, .block = 32}},
     {DType::kQ1_0, {.code = kU4, .zero = 8, .block = 32}},
+    {DType::kI4_BF16, {.code = kU4, .bf16_scales = true, .zero = 8, .block = 32}},
+    {DType::kI8_BF16, {.code = kU8, .bf16_scales = true, .zero = 128, .block = 32}},
+    // Zero points are whole steps. The file's scale is a step: its quarter is exact as a unit, not always as an f16.
+    {DType::kU4_F16, {.code = kU4, .has_zeros = true, .block = 32, .scale_unit = 1.0f / 4}},
+    {DType::kU4_BF16, {.code = kU4, .has_zeros = true, .bf16_scales = true, .block = 32, .scale_unit = 1.0f / 4}},
+    {DType::kI8_ROW, {.code = kU8, .zero = 128, .block = 0}},
 };
 
 }  // namespace

@@ -9,13 +9,13 @@
 //   kU4    per block: [block / 8][64 rows][4] bytes, byte j of a row with column 8i + j in its low nibble and
 //          8i + 4 + j in its high one, then the tail
 // A block's tail: [64] scales; has_minimum: [64] minima; has_zeros: [64] bytes, a zero point z per row. Scales and
-// minima are f16, or with bf16_scales bf16. With nested_scales they are signed bytes, each multiplied in f32 by the
-// row's f16 for the token block times scale_unit: [64] f16 (has_minimum: and [64] more for minima). The tail of each
-// block of the token block ends with 64 bytes for them: those of the first blocks hold them, the rest are unused. A
-// weight is scale * v plus, with has_minimum, minimum; v, a signed integer of 8 bits, is
+// minima are f16, or with bf16_scales bf16, times scale_unit. With nested_scales they are signed bytes, each multiplied
+// in f32 by the row's f16 for the token block times scale_unit: [64] f16 (has_minimum: and [64] more for minima). The
+// tail of each block of the token block ends with 64 bytes for them: those of the first blocks hold them, the rest are
+// unused. A weight is scale * v plus, with has_minimum, minimum; v, a signed integer of 8 bits, is
 //   code - zero    where codes are below 2 * zero; has_minimum: zero is 0, and codes are below 32
-//   4 * code - z   with has_zeros: z in [0, 60] counts quarters of a step, so v is in [-60, 60] and the stored
-//                  scale is a quarter of the step from one code to the next
+//   4 * code - z   with has_zeros: z in [0, 60] counts quarters of a step, so v is in [-60, 60] and the scale is a
+//                  quarter of the step from one code to the next
 // block == 0: the row is one block of RoundUp(cols, kTokenBlock) columns, with an f32 scale after the codes
 // (per-channel int8). Codes beyond cols, up to the end of the last block, are arbitrary: tokens are zero there. Rows
 // beyond the last have scales (and minima) of 0.
@@ -71,7 +71,7 @@ struct PackedMatrix {
   int32_t zero = 0;            // 128, 8, 16, 32; 0 with minima or zero points
   int32_t block = 0;           // columns per scale: 16, 32, 64, 128, or 0 (see above); floats: 0
   int32_t code_bits = 8;       // kU8: codes are below 1 << code_bits: 5, 6 or 8
-  float scale_unit = 1;        // nested_scales: a power of two
+  float scale_unit = 1;        // a power of two; not with block 0, and with minima only nested
   int64_t rows = 0, cols = 0;
   int64_t panel_bytes = 0;
 

@@ -26,6 +26,7 @@ inline void LoadScales(const PackedMatrix& w, const std::byte* tail, int64_t blo
     const auto widen = w.bf16_scales ? WidenBF16 : WidenHalves;
     tail += part * kPanelRows * 2;
     for (int64_t b = 0; b < blocks; ++b) widen(tail + b * each, kPanelRows, to + b * kPanelRows);
+    for (int64_t i = 0; w.scale_unit != 1 && i < blocks * kPanelRows; ++i) to[i] *= w.scale_unit;
     return;
   }
   const int64_t parts = w.has_minimum ? 2 : 1, half = kPanelRows / 2;

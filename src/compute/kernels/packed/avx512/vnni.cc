@@ -102,6 +102,12 @@ inline void LoadBF16Scales(const std::byte* from, float* to) {
   }
 }
 
+inline void MultiplyScales(float unit, float* scales) {
+  for (int64_t i = 0; i < kPanelRows; i += 16) {
+    _mm512_store_ps(scales + i, _mm512_mul_ps(_mm512_load_ps(scales + i), _mm512_set1_ps(unit)));
+  }
+}
+
 // Nested scales (part 0) or minima (1) of a token block, whose first block's tail is at `tail`, to [blocks][64].
 inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64_t part, float* to) {
   const int64_t each = w.block_bytes();
@@ -237,6 +243,7 @@ void SumPanelVnni(const PanelRun& run) {
     }
     for (int64_t b = 0; b < units; ++b, tail += block_bytes) {
       w.bf16_scales ? LoadBF16Scales(tail, scales.scale[b]) : LoadScales(tail, scales.scale[b]);
+      if (w.scale_unit != 1) MultiplyScales(w.scale_unit, scales.scale[b]);
       if (w.has_minimum) LoadScales(tail + kPanelRows * 2, scales.minimum[b]);
       if (w.has_zeros) LoadOffsets(tail + kPanelRows * 2, scales.offset[b]);
     }
