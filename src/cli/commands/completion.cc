@@ -85,7 +85,7 @@ int CompletionCommand(const Args& args) {
   }
   std::string commands, parts;
   for (const char* name : CommandNames()) commands += (commands.empty() ? "" : " ") + std::string(name);
-  for (const char* part : {"sim capacity", "sim sweep", "sim compare", "sim step", "sim chunk", "route list",
+  for (const char* part : {"models convert", "sim capacity", "sim sweep", "sim compare", "sim step", "sim chunk", "route list",
                            "route add", "route drain", "route remove"})
     parts += fmt::format("{}'{}'", parts.empty() ? "" : fish ? " " : "|", part);
   std::fputs(Replaced(Replaced(bash  ? kBash

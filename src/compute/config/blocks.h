@@ -96,6 +96,7 @@ struct NormSpec {
   Role bias = Role::kNone;  // kNone: 0
 
   bool exists() const { return kind != NormKind::kNone; }
+  bool operator==(const NormSpec&) const = default;
 };
 inline NormSpec RmsNormOf(Role weight, float eps) {
   return {NormKind::kRms, weight, eps};
@@ -134,6 +135,7 @@ struct AttentionBlock {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const AttentionBlock&) const = default;
 };
 
 // down(f(gate(x)) * up(x)) (Shazeer, "GLU Variants", 2020).
@@ -143,6 +145,7 @@ struct GatedFeedForwardBlock {
   Activation activation = Activation::kSilu;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const GatedFeedForwardBlock&) const = default;
 };
 
 // down(f(up(x))).
@@ -152,6 +155,7 @@ struct FeedForwardBlock {
   Activation activation = Activation::kGeluTanh;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const FeedForwardBlock&) const = default;
 };
 
 using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock>;
@@ -172,6 +176,7 @@ struct LayerBlock {
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const LayerBlock&) const = default;
 };
 using Layer = std::vector<LayerBlock>;
 

@@ -204,7 +204,7 @@ DType BulkDType(const GgufFile& file) {
 
 }  // namespace
 
-Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
+Result<ModelConfig> ConfigFromGguf(const GgufFile& file, FieldRecord* record) {
   GgufFields fields(file);
   const std::string gguf_name = fields.RequiredString("general.architecture");
   TACTUS_RETURN_IF_ERROR(fields.status());
@@ -278,7 +278,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
   GgufFamilyFields family(file, prefix);
-  const Status valid = MakeLayers(*architecture, family, s, &c);
+  RecordedFields recorded(family, record);
+  const Status valid = MakeLayers(*architecture, recorded, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   TACTUS_RETURN_IF_ERROR(family.CheckAllRead(file, architecture->name));
   return c;

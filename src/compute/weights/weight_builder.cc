@@ -4,8 +4,6 @@
 
 namespace tactus::compute {
 
-namespace {
-
 TensorRequest RequestOf(const TensorNames& names, const ModelTensor& tensor) {
   const TensorSource& source = names.Of(tensor.role);
   TensorRequest request{
@@ -14,8 +12,6 @@ TensorRequest RequestOf(const TensorNames& names, const ModelTensor& tensor) {
   if (request.fused()) request.id += "#" + std::to_string(static_cast<int>(tensor.role));
   return request;
 }
-
-}  // namespace
 
 bool TensorRequest::fused() const {
   return form == TensorSource::kFused || form == TensorSource::kFusedInHeads || form == TensorSource::kFusedTransposed;

@@ -27,6 +27,9 @@ struct TensorRequest {
   int64_t FileRow(int64_t row) const;  // the row of the file's tensor that this tensor's `row` is
 };
 
+// Where files with these names have a tensor.
+TensorRequest RequestOf(const TensorNames& names, const ModelTensor& tensor);
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;

@@ -1,0 +1,32 @@
+// A model's configuration and tokeniser as GGUF metadata. Pure: any thread.
+#pragma once
+
+#include <vector>
+
+#include "base/gguf_tokenizer_fields.h"
+#include "compute/config/architecture.h"
+#include "compute/config/recorded_fields.h"
+#include "compute/convert/gguf_header.h"
+#include "compute/weights/model_description.h"
+
+namespace tactus::compute {
+
+// The architecture as whose GGUF files those of `architecture` are read. kUnimplemented: its models have none, with the
+// families that have.
+Result<const Architecture*> GgufArchitectureOf(const Architecture& architecture);
+
+// The names, shape and settings of a model that is not of a GGUF file. `settings`: those that its family read from
+// config.json.
+void AddModelMetadata(const ModelDescription& description, const Architecture& target, const FieldRecord& settings,
+                      GgufHeader* header);
+// The tokeniser's tables, chat templates, and the tokens that end an answer.
+void AddTokenizerMetadata(const GgufTokenizerFields& tokenizer, const ModelDescription& description,
+                          GgufHeader* header);
+
+// general.file_type: the format of most matrices, as GGUF numbers mixes.
+int64_t FileTypeOf(DType dtype);
+
+// What rotary positions in GGUF files divide the frequencies of llama3's scaling by, [rotary_dim / 2].
+std::vector<float> Llama3Factors(const RopeConfig& rope, int64_t head_dim);
+
+}  // namespace tactus::compute
