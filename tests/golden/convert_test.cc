@@ -166,6 +166,40 @@ TEST(Convert, EveryFormatHasTheEncodersValues) {
   }
 }
 
+// Converts a model whose configuration has `added` after the text `before`, and back.
+void ExpectScalingSurvives(const std::string& name, const std::string& before, const std::string& added,
+                           compute::RopeScaling as_gguf) {
+  SCOPED_TRACE(name);
+  TempFolder folder;
+  std::filesystem::copy(GoldenFolder(name), folder.path() + "/in");
+  std::string config = ReadFile(folder.path() + "/in/config.json");
+  ASSERT_NE(config.find(before), std::string::npos);
+  config.insert(config.find(before) + before.size(), added);
+  folder.Write("in/config.json", config);
+  MustConvert(folder.path() + "/in", To(folder.path() + "/m.gguf", DType::kF32));
+  MustConvert(folder.path() + "/m.gguf", To(folder.path() + "/back", DType::kF32));
+  const auto in = compute::DescribeModel(folder.path() + "/in"),
+             gguf = compute::DescribeModel(folder.path() + "/m.gguf"),
+             back = compute::DescribeModel(folder.path() + "/back");
+  ASSERT_TRUE(in.ok() && gguf.ok() && back.ok());
+  EXPECT_EQ(gguf->config.rope.scaling, as_gguf);
+  EXPECT_NE(in->config.rope.scaling, compute::RopeScaling::kNone);
+  compute::RopeConfig expected = in->config.rope;
+  if (expected.scaling == compute::RopeScaling::kLongRope) expected.factor = back->config.rope.factor;  // not used
+  EXPECT_EQ(expected, back->config.rope);
+}
+
+TEST(Convert, ScalingsOfRotaryPositionsSurvive) {
+  ExpectScalingSurvives("phi4-mini", "\"rope_type\": \"default\"",
+                        ", \"rope_type\": \"longrope\", \"short_factor\": [1.0, 1.25], \"long_factor\": [1.5, 40.1]",
+                        compute::RopeScaling::kLongRope);
+  ExpectScalingSurvives("qwen3", "\"rope_theta\": 1000000.0",
+                        ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
+                        "\"original_max_position_embeddings\": 64}",
+                        compute::RopeScaling::kYarn);
+  ExpectScalingSurvives("llama-gqa", "{", "", compute::RopeScaling::kNone);  // llama3: factors
+}
+
 TEST(Convert, EqualFormatsAreCopied) {
   TempFolder folder;
   std::map<std::string, DType> formats;

@@ -41,11 +41,12 @@ struct ConvertFlags {
 // Shows bytes, rate and the time that is left: on a terminal in one line, elsewhere now and then as a line.
 class ConvertProgress {
  public:
-  explicit ConvertProgress(StartLog* log) : log_(log), start_ns_(SystemClock().NowNs()), shown_ns_(start_ns_) {}
+  explicit ConvertProgress(StartLog* log) : log_(log) {}
 
   Status Show(int64_t done, int64_t total) {
     if (InterruptCount() > 0) return Status(StatusCode::kCancelled, "stopped; no file was written");
     const TimeNs now = SystemClock().NowNs();
+    if (start_ns_ == 0) start_ns_ = shown_ns_ = now;
     if (now - shown_ns_ < (log_->terminal() ? kPassingTime : kLineTime)) return Status();
     shown_ns_ = now;
     const double seconds = static_cast<double>(now - start_ns_) * 1e-9, rate = static_cast<double>(done) / seconds;
@@ -64,8 +65,7 @@ class ConvertProgress {
  private:
   static constexpr DurationNs kPassingTime = kSecond / 5, kLineTime = 30 * kSecond;
   StartLog* const log_;
-  const TimeNs start_ns_;
-  TimeNs shown_ns_;
+  TimeNs start_ns_ = 0, shown_ns_ = 0;
 };
 
 // OUT must not be the model or a folder around it, which --overwrite would remove first.
@@ -101,6 +101,8 @@ Result<compute::ConvertReport> Convert(const ConvertFlags& flags, StartLog* log,
     if (!tokenizer.ok()) log->Line("warning: " + tokenizer.status().message() + ": the file will have none");
     if (tokenizer.ok()) options.tokenizer = std::move(*tokenizer);
   }
+  CatchTermination();  // until here nothing is unfinished, and a signal ends the process
+  CatchInterrupt();
   options.progress = [progress](int64_t done, int64_t total) { return progress->Show(done, total); };
   return compute::ConvertModel(description, options);
 }
@@ -120,8 +122,6 @@ int ConvertCommand(const Args& args) {
   line.Positional("IN", &flags.in, true, "a model as for `tactus run`: a GGUF file, a folder, or a name");
   line.Positional("OUT", &flags.out, true, "a file that ends with .gguf, or a folder");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  CatchTermination();
-  CatchInterrupt();
   StartLog log(false);
   ConvertProgress progress(&log);
   const auto report = Convert(flags, &log, &progress);

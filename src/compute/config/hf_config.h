@@ -10,8 +10,8 @@
 
 namespace tactus::compute {
 
-// `path` is used in messages. The result has passed ValidateConfig. `record` gets the family's settings; null: they are not
-// kept.
+// `path` is used in messages. The result has passed ValidateConfig. `record` gets the family's settings; null: they are
+// not kept.
 Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path, FieldRecord* record = nullptr);
 
 // Adds the stop ids and sampling values of generation_config.json; null counts as absent. In transformers, `do_sample:

@@ -51,8 +51,9 @@ struct TensorNames {
 };
 
 inline constexpr std::array<std::string_view, 1> kHfIgnored = {".rotary_emb.inv_freq"};
-inline constexpr std::array<std::string_view, 1> kGgufIgnored = {
-    "rope_freqs.weight"};  // read as RopeConfig::frequency_factors
+// Read as RopeConfig::frequency_factors, short_factors and long_factors.
+inline constexpr std::array<std::string_view, 3> kGgufIgnored = {"rope_freqs.weight", "rope_factors_short.weight",
+                                                                 "rope_factors_long.weight"};
 
 // The names of transformers' Llama, shared by its descendants.
 inline constexpr TensorNames kHfTensorNames = [] {

@@ -27,6 +27,12 @@ double Shortest(float value) {
   return json_text::ParseSortedJson(fmt::format("{}", value)).value().get<double>();
 }
 
+std::vector<double> ShortestOf(const std::vector<float>& values) {
+  std::vector<double> out;
+  for (const float value : values) out.push_back(Shortest(value));
+  return out;
+}
+
 const char* NameOf(Activation activation) {
   switch (activation) {
     case Activation::kGeluErf:
@@ -72,24 +78,31 @@ void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
   }
 }
 
-// The llama3 scaling of which these are the factors; null: of none that is known.
+// The llama3 scaling of which these are the factors, under its usual limits of 1 and 4 turns; null: there is none. The
+// largest factor is the scaling's, and one between it and 1 shows the original length.
 Json Llama3Scaling(const RopeConfig& rope, int64_t head_dim) {
-  for (const float factor : {8.0f, 32.0f, 16.0f, 4.0f, 2.0f}) {
-    RopeConfig scaled = rope;
-    scaled.factor = factor, scaled.low_freq_factor = 1.0f, scaled.high_freq_factor = 4.0f;
-    scaled.original_max_position = 8192;
-    const std::vector<float> factors = Llama3Factors(scaled, head_dim);
-    const bool same =
-        std::equal(factors.begin(), factors.end(), rope.frequency_factors.begin(), rope.frequency_factors.end(),
-                   [](float a, float b) { return std::abs(a - b) < 1e-4f * a; });
-    if (!same) continue;
-    return {{"rope_type", "llama3"},
-            {"factor", factor},
-            {"low_freq_factor", 1.0},
-            {"high_freq_factor", 4.0},
-            {"original_max_position_embeddings", 8192}};
+  const std::vector<float>& given = rope.frequency_factors;
+  RopeConfig scaled = rope;
+  scaled.low_freq_factor = 1.0f, scaled.high_freq_factor = 4.0f;
+  scaled.factor = *std::max_element(given.begin(), given.end());
+  scaled.original_max_position = 8192;
+  const double slowest = 1.0 / static_cast<double>(scaled.factor);
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] <= 1.0f || given[i] >= scaled.factor) continue;
+    const double smooth = (1.0 / static_cast<double>(given[i]) - slowest) / (1.0 - slowest);
+    const double exponent = static_cast<double>(i) / static_cast<double>(given.size());
+    const double wavelength = 2.0 * 3.14159265358979323846 * std::pow(static_cast<double>(rope.theta), exponent);
+    scaled.original_max_position = std::llround(wavelength * (1.0 + 3.0 * smooth));
   }
-  return nullptr;
+  const std::vector<float> factors = Llama3Factors(scaled, head_dim);
+  const bool same = std::equal(factors.begin(), factors.end(), given.begin(), given.end(),
+                               [](float a, float b) { return std::abs(a - b) < 1e-4f * a; });
+  if (!same) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", Shortest(scaled.factor)},
+          {"low_freq_factor", 1.0},
+          {"high_freq_factor", 4.0},
+          {"original_max_position_embeddings", scaled.original_max_position}};
 }
 
 void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) {
@@ -105,6 +118,18 @@ void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) 
     (*json)["rope_scaling"] = {{"rope_type", "linear"}, {"factor", Shortest(rope.factor)}};
     (*json)[KeyName(target.hf_keys.max_position)] =
         static_cast<int64_t>(static_cast<double>(c.max_position) / static_cast<double>(rope.factor));
+  } else if (rope.scaling == RopeScaling::kYarn) {
+    (*json)["rope_scaling"] = {{"rope_type", "yarn"},
+                               {"factor", Shortest(rope.factor)},
+                               {"original_max_position_embeddings", rope.original_max_position},
+                               {"beta_fast", Shortest(rope.beta_fast)},
+                               {"beta_slow", Shortest(rope.beta_slow)}};
+  } else if (rope.scaling == RopeScaling::kLongRope) {
+    (*json)["original_max_position_embeddings"] = rope.original_max_position;
+    (*json)["rope_scaling"] = {{"rope_type", "longrope"},
+                               {"short_factor", ShortestOf(rope.short_factors)},
+                               {"long_factor", ShortestOf(rope.long_factors)},
+                               {"attention_factor", Shortest(rope.attention_factor)}};
   }
   if (c.local_rope.has_value()) (*json)["rope_local_base_freq"] = Shortest(c.local_rope->theta);
   const std::vector<int32_t> windows = c.Windows();

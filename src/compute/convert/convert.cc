@@ -106,18 +106,6 @@ void CopyMetadata(const GgufFile& file, GgufHeader* header) {
   }
 }
 
-// Rotary positions as GGUF files state them: llama3's scaling is a tensor of factors.
-RopeConfig GgufRope(const ModelConfig& config) {
-  RopeConfig rope = config.rope;
-  if (rope.scaling != RopeScaling::kLlama3) return rope;
-  const float theta = rope.theta;
-  const int32_t rotary_dim = rope.rotary_dim;
-  std::vector<float> factors = Llama3Factors(rope, AttentionOf(config.layers[0])->head_dim);
-  rope = RopeConfig();
-  rope.theta = theta, rope.rotary_dim = rotary_dim, rope.frequency_factors = std::move(factors);
-  return rope;
-}
-
 // Reads what has been written so far; the data of tensors need not be there yet.
 Status CheckStated(const Conversion& c, const std::string& path, ModelConfig wanted) {
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription stated, DescribeModel(path));
@@ -144,16 +132,17 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   header.Uint32("general.file_type", FileTypeOf(c->options.dtype));
   header.Uint32("general.quantization_version", 2);
   for (const PlannedTensor& t : c->plan) header.Tensor(t.name, t.dtype, t.shape());
-  const std::vector<float>& factors = wanted.rope.frequency_factors;
-  const std::vector<int64_t> factors_shape = {static_cast<int64_t>(factors.size())};
-  if (!factors.empty()) header.Tensor("rope_freqs.weight", DType::kF32, factors_shape);
+  const auto factors = FactorTensors(wanted.rope);
+  for (const auto& [name, values] : factors)
+    header.Tensor(name, DType::kF32, std::vector<int64_t>{static_cast<int64_t>(values.size())});
 
   const std::string head = header.Bytes();
   const std::vector<int64_t> offsets = header.Offsets();
   c->report.bytes = header.FileBytes();
   TACTUS_ASSIGN_OR_RETURN(NewFile* const file, output->Add("", c->report.bytes));
   TACTUS_RETURN_IF_ERROR(file->Write(0, std::as_bytes(std::span(head))));
-  if (!factors.empty()) TACTUS_RETURN_IF_ERROR(file->Write(offsets.back(), std::as_bytes(std::span(factors))));
+  for (size_t i = 0; i < factors.size(); ++i)
+    TACTUS_RETURN_IF_ERROR(file->Write(offsets[c->plan.size() + i], std::as_bytes(std::span(factors[i].second))));
   for (size_t i = 0; i < c->plan.size(); ++i) c->places.emplace_back(file, offsets[i]);
   return CheckStated(*c, output->temporary(), std::move(wanted));
 }

@@ -45,9 +45,21 @@ void AddRope(const ModelConfig& config, const std::string& prefix, int64_t head_
   header->Float32(prefix + "rope.freq_base", static_cast<double>(rope.theta));
   if (config.local_rope.has_value())
     header->Float32(prefix + "rope.freq_base_swa", static_cast<double>(config.local_rope->theta));
-  if (rope.scaling != RopeScaling::kLinear) return;
-  header->Text(prefix + "rope.scaling.type", "linear");
-  header->Float32(prefix + "rope.scaling.factor", static_cast<double>(rope.factor));
+  const std::string scaling = prefix + "rope.scaling.";
+  const auto factor = static_cast<double>(rope.factor);
+  if (rope.scaling == RopeScaling::kLinear) {
+    header->Text(scaling + "type", "linear");
+    header->Float32(scaling + "factor", factor);
+  } else if (rope.scaling == RopeScaling::kYarn) {
+    header->Text(scaling + "type", "yarn");
+    header->Float32(scaling + "factor", factor);
+    header->Uint32(scaling + "original_context_length", rope.original_max_position);
+    if (rope.beta_fast != 32.0f) header->Float32(scaling + "yarn_beta_fast", static_cast<double>(rope.beta_fast));
+    if (rope.beta_slow != 1.0f) header->Float32(scaling + "yarn_beta_slow", static_cast<double>(rope.beta_slow));
+  } else if (rope.scaling == RopeScaling::kLongRope) {
+    header->Uint32(scaling + "original_context_length", rope.original_max_position);
+    header->Float32(scaling + "attn_factor", static_cast<double>(rope.attention_factor));
+  }
 }
 
 // Numbers are f32 where they are scales and the like, else unsigned: readers insist on the type.
@@ -165,6 +177,25 @@ int64_t FileTypeOf(DType dtype) {
     if (known == dtype) return type;
   }
   return 1024;  // GGUF's "guessed"
+}
+
+RopeConfig GgufRope(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  if (rope.scaling != RopeScaling::kLlama3) return rope;
+  RopeConfig plain;
+  plain.theta = rope.theta, plain.rotary_dim = rope.rotary_dim;
+  plain.frequency_factors = Llama3Factors(rope, AttentionOf(config.layers[0])->head_dim);
+  return plain;
+}
+
+std::vector<std::pair<std::string, std::vector<float>>> FactorTensors(const RopeConfig& rope) {
+  std::vector<std::pair<std::string, std::vector<float>>> tensors;
+  for (const auto& [name, factors] : {std::pair{"rope_freqs.weight", &rope.frequency_factors},
+                                      std::pair{"rope_factors_long.weight", &rope.long_factors},
+                                      std::pair{"rope_factors_short.weight", &rope.short_factors}}) {
+    if (!factors->empty()) tensors.emplace_back(name, *factors);
+  }
+  return tensors;
 }
 
 std::vector<float> Llama3Factors(const RopeConfig& rope, int64_t head_dim) {

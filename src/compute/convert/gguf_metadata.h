@@ -1,6 +1,8 @@
 // A model's configuration and tokeniser as GGUF metadata. Pure: any thread.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/gguf_tokenizer_fields.h"
@@ -26,7 +28,11 @@ void AddTokenizerMetadata(const GgufTokenizerFields& tokenizer, const ModelDescr
 // general.file_type: the format of most matrices, as GGUF numbers mixes.
 int64_t FileTypeOf(DType dtype);
 
-// What rotary positions in GGUF files divide the frequencies of llama3's scaling by, [rotary_dim / 2].
+// Rotary positions as GGUF states them: llama3's scaling is a list of factors.
+RopeConfig GgufRope(const ModelConfig& config);
+// What llama3's scaling divides each frequency by, [rotary_dim / 2].
 std::vector<float> Llama3Factors(const RopeConfig& rope, int64_t head_dim);
+// The tensors of factors that files have for rotary positions.
+std::vector<std::pair<std::string, std::vector<float>>> FactorTensors(const RopeConfig& rope);
 
 }  // namespace tactus::compute

@@ -5,9 +5,10 @@
 namespace tactus::compute {
 namespace {
 
-// Members that an unscaled rotation does not read have their defaults.
+// Members that a rotation does not read have their defaults.
 RopeConfig Comparable(RopeConfig rope) {
   rope.interleaved = false;
+  if (rope.scaling == RopeScaling::kLongRope) rope.factor = 1.0f;
   if (rope.scaling != RopeScaling::kNone) return rope;
   RopeConfig plain;
   plain.rotary_dim = rope.rotary_dim, plain.theta = rope.theta, plain.frequency_factors = rope.frequency_factors;

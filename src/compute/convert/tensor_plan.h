@@ -41,7 +41,7 @@ struct PlannedTensor {
   std::vector<int64_t> shape() const {
     return is_matrix ? std::vector<int64_t>{rows, cols} : std::vector<int64_t>{rows};
   }
-  // The part that has `row`, and the row of the model's tensor, in the order of its own files.
+  // The part that has `row`, and the row of the model's tensor, in the order of the source's files.
   std::pair<const TensorPart*, int64_t> Source(int64_t row) const;
 };
 

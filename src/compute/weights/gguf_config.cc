@@ -45,6 +45,49 @@ Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::st
   return fields.status();
 }
 
+// A tensor of factors of frequencies, [half of the dimensions that turn]; empty: the file has none.
+Status ReadFactors(const GgufFile& file, const std::string& name, int64_t size, std::vector<float>* factors) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) return Status();
+  const TensorEntry& t = found->second;
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != size) {
+    return DataLoss(file.path + ": tensor '" + name + "' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
+                    ", expected f32 [" + std::to_string(size) + "] (half of the dimensions that turn)");
+  }
+  factors->resize(static_cast<size_t>(size));
+  std::memcpy(factors->data(), t.data, factors->size() * sizeof(float));
+  for (const float f : *factors) {
+    if (!(std::isfinite(f) && f > 0.0f)) {
+      return DataLoss(file.path + ": tensor '" + name + "' holds " + std::to_string(f) +
+                      "; only positive numbers are possible");
+    }
+  }
+  return Status();
+}
+
+// The scale of cos and sin is stated beside the one that YaRN derives of the factor.
+void ReadYarn(GgufFields& fields, const std::string& scaling, int64_t max_position, double factor, RopeConfig* rope) {
+  rope->scaling = RopeScaling::kYarn;
+  rope->factor = static_cast<float>(factor);
+  rope->original_max_position = fields.Int(scaling + "original_context_length").value_or(max_position);
+  rope->beta_fast = static_cast<float>(fields.Float(scaling + "yarn_beta_fast").value_or(32.0));
+  rope->beta_slow = static_cast<float>(fields.Float(scaling + "yarn_beta_slow").value_or(1.0));
+  const double derived = factor <= 1.0 ? 1.0 : 0.1 * std::log(static_cast<double>(rope->factor)) + 1.0;
+  rope->attention_factor = static_cast<float>(derived * fields.Float(scaling + "attn_factor").value_or(1.0));
+}
+
+Status ReadLongRope(GgufFields& fields, const GgufFile& file, const std::string& scaling, int64_t size,
+                    ModelConfig* config) {
+  RopeConfig& rope = config->rope;
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_short.weight", size, &rope.short_factors));
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_long.weight", size, &rope.long_factors));
+  if (rope.short_factors.empty() && rope.long_factors.empty()) return Status();
+  rope.scaling = RopeScaling::kLongRope;
+  rope.original_max_position = fields.Int(scaling + "original_context_length").value_or(config->max_position);
+  rope.attention_factor = static_cast<float>(fields.Float(scaling + "attn_factor").value_or(1.0));
+  return fields.status();
+}
+
 Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, int64_t head_dim,
                 ModelConfig* config) {
   RopeConfig& rope = config->rope;
@@ -55,34 +98,23 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
                     "; possible are even numbers up to head_dim, " + std::to_string(head_dim));
   }
   rope.rotary_dim = rotary == head_dim ? 0 : static_cast<int32_t>(rotary);
+  const std::string scaling = prefix + "rope.scaling.";
   const double factor =
-      fields.Float(prefix + "rope.scaling.factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
-  const std::string type = fields.String(prefix + "rope.scaling.type").value_or(factor != 1.0 ? "linear" : "none");
+      fields.Float(scaling + "factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
+  const std::string type = fields.String(scaling + "type").value_or(factor != 1.0 ? "linear" : "none");
   if (type == "linear" && factor != 1.0 && factor != 0.0) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = static_cast<float>(factor);
-  } else if (type != "none" && type != "linear") {
-    return Unimplemented(file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
-                         "rope.scaling.type) is not supported; supported are none, linear and the rope_freqs tensor");
+  } else if (type == "yarn") {
+    ReadYarn(fields, scaling, config->max_position, factor, &rope);
+  } else if (type != "none" && type != "linear" && type != "longrope") {
+    return Unimplemented(
+        file.path + ": RoPE scaling '" + Printable(type) + "' (" + scaling +
+        "type) is not supported; supported are none, linear, yarn, longrope and the rope_freqs tensor");
   }
   TACTUS_RETURN_IF_ERROR(fields.status());
-
-  const auto freqs = file.tensors.find("rope_freqs.weight");
-  if (freqs == file.tensors.end()) return Status();
-  const TensorEntry& t = freqs->second;
-  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != rotary / 2) {
-    return DataLoss(file.path + ": tensor 'rope_freqs.weight' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
-                    ", expected f32 [" + std::to_string(rotary / 2) + "] (half of the dimensions that turn)");
-  }
-  rope.frequency_factors.resize(static_cast<size_t>(t.shape[0]));
-  std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
-  for (const float f : rope.frequency_factors) {
-    if (!(std::isfinite(f) && f > 0.0f)) {
-      return DataLoss(file.path + ": tensor 'rope_freqs.weight' holds " + std::to_string(f) +
-                      "; only positive numbers are possible");
-    }
-  }
-  return Status();
+  TACTUS_RETURN_IF_ERROR(ReadLongRope(fields, file, scaling, rotary / 2, config));
+  return ReadFactors(file, "rope_freqs.weight", rotary / 2, &rope.frequency_factors);
 }
 
 class GgufFamilyFields final : public FamilyFields {

@@ -1,8 +1,8 @@
 // Tokenisers written as GGUF metadata, tokenizer.json and tokenizer.model give the ids of those that they were made of.
 #include "language/text/gguf_write.h"
 
-#include "language/text/golden_cases.h"
 #include "language/text/gguf_spec.h"
+#include "language/text/golden_cases.h"
 #include "language/text/json_write.h"
 #include "language/text/same_ids.h"
 
