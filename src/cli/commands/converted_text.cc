@@ -15,7 +15,7 @@
 namespace tactus::cli {
 namespace {
 
-constexpr int64_t kMostFileBytes = int64_t{256} << 20;
+constexpr int64_t kMostTokenizerBytes = int64_t{256} << 20;
 
 using Files = std::vector<std::pair<std::string, std::string>>;
 
@@ -35,7 +35,7 @@ Result<Files> CopiedFiles(const std::string& folder) {
     const std::string path = folder + "/" + name;
     std::error_code error;
     if (!std::filesystem::exists(path, error)) continue;
-    TACTUS_ASSIGN_OR_RETURN(std::string text, ReadInputFile(path, kMostFileBytes));
+    TACTUS_ASSIGN_OR_RETURN(std::string text, ReadInputFile(path, kMostTokenizerBytes));
     files.emplace_back(name, std::move(text));
   }
   return files;

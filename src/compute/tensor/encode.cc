@@ -5,19 +5,11 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "compute/tensor/float16.h"
+#include "compute/tensor/load.h"
 #include "compute/tensor/quantize.h"
 
 namespace tactus::compute {
 namespace {
-
-void Store16(uint16_t value, uint8_t* out) {
-  std::memcpy(out, &value, sizeof value);
-}
-
-float InverseOrZero(float d) {
-  return d != 0.0f ? 1.0f / d : 0.0f;
-}
 
 int Truncated31(float value) {  // the caller has added the half
   return std::clamp(static_cast<int>(value), 0, 31);
@@ -35,7 +27,7 @@ void StoreFives(const int* q, uint8_t* out) {
 void EncodeQ50(const float* x, uint8_t* out) {
   float extreme = 0;
   for (int i = 0; i < 32; ++i) extreme = std::fabs(x[i]) > std::fabs(extreme) ? x[i] : extreme;
-  const float d = extreme / -16.0f, inverse = InverseOrZero(d);
+  const float d = extreme / -16.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
   int q[32];
   for (int i = 0; i < 32; ++i) q[i] = Truncated31(x[i] * inverse + 16.5f);
   Store16(F32ToF16(d), out);
@@ -44,7 +36,7 @@ void EncodeQ50(const float* x, uint8_t* out) {
 
 void EncodeQ51(const float* x, uint8_t* out) {
   const auto [low, high] = std::minmax_element(x, x + 32);
-  const float minimum = *low, d = (*high - minimum) / 31.0f, inverse = InverseOrZero(d);
+  const float minimum = *low, d = (*high - minimum) / 31.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
   int q[32];
   for (int i = 0; i < 32; ++i) q[i] = Truncated31((x[i] - minimum) * inverse + 0.5f);
   Store16(F32ToF16(d), out);

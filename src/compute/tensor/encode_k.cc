@@ -6,16 +6,12 @@
 #include <cstring>
 
 #include "compute/tensor/encode.h"
-#include "compute/tensor/float16.h"
+#include "compute/tensor/load.h"
 
 namespace tactus::compute {
 namespace {
 
 constexpr int kBlock = 256;
-
-void Store16(uint16_t value, uint8_t* out) {
-  std::memcpy(out, &value, sizeof value);
-}
 
 int Rounded(double value, int low, int high) {
   return static_cast<int>(std::clamp(std::nearbyint(value), static_cast<double>(low), static_cast<double>(high)));
