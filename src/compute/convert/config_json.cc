@@ -152,7 +152,8 @@ void AddSettings(const FieldRecord& settings, Json* json) {
     std::visit(
         [&](const auto& value) {
           if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-            (*json)[field.hf] = Shortest(static_cast<float>(value));
+            (*json)[field.hf] = IsFactor(field.gguf, value) ? Json(Shortest(static_cast<float>(value)))
+                                                            : Json(static_cast<int64_t>(value));
           } else {
             (*json)[field.hf] = value;
           }
@@ -181,12 +182,13 @@ std::string ConfigText(const ModelConfig& c, const Architecture& target, const F
   // GGUF files state no scale of scores where the family derives it from the shape.
   if (target.name.starts_with("gemma") && target.name != "gemma") {
     const auto scale = static_cast<double>(AttentionOf(c.layers[0])->scale);
-    json["query_pre_attn_scalar"] = std::round(1.0 / (scale * scale));
+    json["query_pre_attn_scalar"] = std::llround(1.0 / (scale * scale));
   }
   json["bos_token_id"] = c.bos_id >= 0 ? Json(c.bos_id) : Json(nullptr);
   json["eos_token_id"] = c.stop_ids.empty()       ? Json(nullptr)
                          : c.stop_ids.size() == 1 ? Json(c.stop_ids[0])
                                                   : Json(c.stop_ids);
+  json["pad_token_id"] = nullptr;  // a class's default may be beyond the vocabulary
   json["dtype"] = TypeName(dtype);
   return json_text::JsonText(json, 2) + "\n";
 }

@@ -70,11 +70,15 @@ DType Fallback(DType wanted, int64_t cols) {
   return fits(smaller) ? smaller : DType::kF16;
 }
 
-// Vectors and positions are f32, as readers of GGUF expect. The output matrix matters most: q6_k among q4_k and q5_k.
-DType GgufFormat(Conversion* c, Role role, int64_t cols) {
+// Vectors and positions are f32, as readers of GGUF expect. The output matrix matters most: q6_k among q4_k and q5_k,
+// unless it is in the wanted format already.
+DType GgufFormat(Conversion* c, const TensorPart& part) {
+  const Role role = part.to.tensor.role;
+  const int64_t cols = part.to.tensor.cols;
   if (!IsMatrix(role) || role == Role::kPositions) return DType::kF32;
-  const bool output = role == Role::kLmHead || (role == Role::kEmbedding && c->description.config.tie_embeddings);
   const DType given = c->options.dtype;
+  if (part.matrix.dtype == given) return given;
+  const bool output = role == Role::kLmHead || (role == Role::kEmbedding && c->description.config.tie_embeddings);
   const DType wanted = output && (given == DType::kQ4_K || given == DType::kQ5_K) ? DType::kQ6_K : given;
   const DType used = Fallback(wanted, cols);
   if (used != wanted) {
@@ -93,7 +97,7 @@ Status PlanGguf(Conversion* c) {
   const bool pairs = c->target->gguf_interleaved_rope && !config.rope.interleaved;
   TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->gguf_names,
                                                pairs ? HeadOrder::kToPairs : HeadOrder::kSame,
-                                               [c](Role role, int64_t cols) { return GgufFormat(c, role, cols); }));
+                                               [c](const TensorPart& part) { return GgufFormat(c, part); }));
   return Status();
 }
 
@@ -108,7 +112,9 @@ void CopyMetadata(const GgufFile& file, GgufHeader* header) {
 
 // Reads what has been written so far; the data of tensors need not be there yet.
 Status CheckStated(const Conversion& c, const std::string& path, ModelConfig wanted) {
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription stated, DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(ModelDescription stated, DescribeModel(path));
+  wanted.rope = GgufRope(wanted);  // llama3's scaling is compared by its factors
+  stated.config.rope = GgufRope(stated.config);
   std::string difference = DifferenceOf(wanted, stated.config);
   if (!difference.empty()) {
     return Unimplemented(
@@ -120,8 +126,7 @@ Status CheckStated(const Conversion& c, const std::string& path, ModelConfig wan
 }
 
 Status WriteGgufHead(Conversion* c, NewOutput* output) {
-  ModelConfig wanted = c->description.config;
-  wanted.rope = GgufRope(wanted);
+  const ModelConfig& wanted = c->description.config;
   GgufHeader header;
   if (c->gguf.has_value()) {
     CopyMetadata(c->gguf->gguf, &header);
@@ -132,7 +137,7 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   header.Uint32("general.file_type", FileTypeOf(c->options.dtype));
   header.Uint32("general.quantization_version", 2);
   for (const PlannedTensor& t : c->plan) header.Tensor(t.name, t.dtype, t.shape());
-  const auto factors = FactorTensors(wanted.rope);
+  const auto factors = FactorTensors(GgufRope(wanted));
   for (const auto& [name, values] : factors)
     header.Tensor(name, DType::kF32, std::vector<int64_t>{static_cast<int64_t>(values.size())});
 
@@ -144,7 +149,7 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   for (size_t i = 0; i < factors.size(); ++i)
     TACTUS_RETURN_IF_ERROR(file->Write(offsets[c->plan.size() + i], std::as_bytes(std::span(factors[i].second))));
   for (size_t i = 0; i < c->plan.size(); ++i) c->places.emplace_back(file, offsets[i]);
-  return CheckStated(*c, output->temporary(), std::move(wanted));
+  return CheckStated(*c, output->temporary(), wanted);
 }
 
 Status PlanFolder(Conversion* c) {
@@ -158,7 +163,7 @@ Status PlanFolder(Conversion* c) {
   }
   TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->hf_names,
                                                halves ? HeadOrder::kToHalves : HeadOrder::kSame,
-                                               [c](Role, int64_t) { return c->options.dtype; }));
+                                               [c](const TensorPart&) { return c->options.dtype; }));
   return Status();
 }
 

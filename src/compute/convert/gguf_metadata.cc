@@ -62,14 +62,6 @@ void AddRope(const ModelConfig& config, const std::string& prefix, int64_t head_
   }
 }
 
-// Numbers are f32 where they are scales and the like, else unsigned: readers insist on the type.
-bool IsFactor(std::string_view key, double value) {
-  for (const std::string_view end : {"scale", "softcapping", "freq_base", "freq_base_swa", "epsilon", "factor"}) {
-    if (key.ends_with(end)) return true;
-  }
-  return std::floor(value) != value || value < 0;
-}
-
 void AddSettings(const FieldRecord& settings, const std::string& prefix, GgufHeader* header) {
   for (const RecordedField& field : settings) {
     const std::string key = prefix + field.gguf;
@@ -105,6 +97,13 @@ void AddSampling(const StatedSampling& stated, GgufHeader* header) {
 }
 
 }  // namespace
+
+bool IsFactor(std::string_view key, double value) {
+  for (const std::string_view end : {"scale", "softcapping", "freq_base", "freq_base_swa", "epsilon", "factor"}) {
+    if (key.ends_with(end)) return true;
+  }
+  return std::floor(value) != value || value < 0;
+}
 
 Result<const Architecture*> GgufArchitectureOf(const Architecture& architecture) {
   std::string_view name = architecture.gguf_name.empty() ? architecture.name : architecture.gguf_name;

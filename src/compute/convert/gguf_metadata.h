@@ -25,6 +25,10 @@ void AddModelMetadata(const ModelDescription& description, const Architecture& t
 void AddTokenizerMetadata(const GgufTokenizerFields& tokenizer, const ModelDescription& description,
                           GgufHeader* header);
 
+// Whether a number under this key is a floating-point one, as a scale is, also where it is whole: readers insist on the
+// type.
+bool IsFactor(std::string_view key, double value);
+
 // general.file_type: the format of most matrices, as GGUF numbers mixes.
 int64_t FileTypeOf(DType dtype);
 

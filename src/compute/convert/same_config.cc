@@ -15,6 +15,19 @@ RopeConfig Comparable(RopeConfig rope) {
   return plain;
 }
 
+// A second set of rotary positions that is the first one is none.
+ModelConfig Comparable(ModelConfig config) {
+  if (!config.local_rope.has_value() || Comparable(*config.local_rope) != Comparable(config.rope)) return config;
+  config.local_rope.reset();
+  for (Layer& layer : config.layers) {
+    for (LayerBlock& b : layer) {
+      auto* attention = std::get_if<AttentionBlock>(&b.block);
+      if (attention != nullptr && attention->rope == RopeChoice::kLocal) attention->rope = RopeChoice::kMain;
+    }
+  }
+  return config;
+}
+
 std::string LayerDifference(const Layer& wanted, const Layer& stated) {
   if (wanted == stated) return {};
   const AttentionBlock *a = AttentionOf(wanted), *b = AttentionOf(stated);
@@ -37,7 +50,8 @@ std::vector<TokenId> Sorted(std::vector<TokenId> ids) {
 
 }  // namespace
 
-std::string DifferenceOf(const ModelConfig& a, const ModelConfig& b) {
+std::string DifferenceOf(const ModelConfig& wanted, const ModelConfig& stated) {
+  const ModelConfig a = Comparable(wanted), b = Comparable(stated);
   if (a.hidden_size != b.hidden_size || a.vocab_size != b.vocab_size) return "its hidden size or vocabulary";
   if (a.layers.size() != b.layers.size()) return "the number of its layers";
   for (size_t l = 0; l < a.layers.size(); ++l) {

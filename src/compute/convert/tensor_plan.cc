@@ -1,6 +1,7 @@
 #include "compute/convert/tensor_plan.h"
 
 #include <map>
+#include <set>
 
 namespace tactus::compute {
 namespace {
@@ -68,13 +69,15 @@ std::pair<const TensorPart*, int64_t> PlannedTensor::Source(int64_t row) const {
 
 Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const OpenedWeights& opened,
                                                const Architecture& target, const TensorNames& names, HeadOrder order,
-                                               const std::function<DType(Role, int64_t)>& format) {
+                                               const std::function<DType(const TensorPart&)>& format) {
   const std::vector<ModelTensor> tensors = config.Tensors();
   std::map<std::string, int> usual_names;
   for (const ModelTensor& t : tensors) ++usual_names[RequestOf(names, t).name];
   std::map<std::string, size_t> index;
+  std::set<std::pair<int64_t, Role>> seen;
   std::vector<PlannedTensor> plan;
   for (const ModelTensor& t : tensors) {
+    if (!seen.emplace(t.layer, t.role).second) continue;  // one norm before two blocks
     TensorRequest to = RequestOf(names, t);
     if (to.name.empty()) return Unwritable(target, t, "has no name there");
     if (to.transposed()) return Unwritable(target, t, "is transposed there, which is not built");
@@ -83,19 +86,20 @@ Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const 
       return Unwritable(target, t, "has norms of q and k, whose order with pairs is not known");
     }
     const std::string name = NameFor(to, usual_names);
+    TensorPart part = PartOf(opened, t, std::move(to));
     const auto [found, is_new] = index.emplace(name, plan.size());
     if (is_new) {
       PlannedTensor planned;
       planned.name = name;
       planned.is_matrix = IsMatrix(t.role);
-      planned.rows = to.FileRows(), planned.cols = t.cols;
-      planned.dtype = format(t.role, t.cols);
+      planned.rows = part.to.FileRows(), planned.cols = t.cols;
+      planned.dtype = format(part);
       planned.order = order;
       planned.head_dim = attention != nullptr ? attention->head_dim : 0;
-      planned.addend = to.form == TensorSource::kMinusOne ? -1.0f : 0.0f;
+      planned.addend = part.to.form == TensorSource::kMinusOne ? -1.0f : 0.0f;
       plan.push_back(std::move(planned));
     }
-    plan[found->second].parts.push_back(PartOf(opened, t, std::move(to)));
+    plan[found->second].parts.push_back(std::move(part));
   }
   for (PlannedTensor& planned : plan) {
     TACTUS_RETURN_IF_ERROR(CheckComplete(target, planned));

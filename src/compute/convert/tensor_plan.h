@@ -45,10 +45,10 @@ struct PlannedTensor {
   std::pair<const TensorPart*, int64_t> Source(int64_t row) const;
 };
 
-// `format`: of a matrix with this role and number of columns. kUnimplemented: the names have no place for a tensor, or
+// `format`: of the tensor whose first part this is. kUnimplemented: the names have no place for a tensor, or
 // no order in which it can be written.
 Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const OpenedWeights& opened,
                                                const Architecture& target, const TensorNames& names, HeadOrder order,
-                                               const std::function<DType(Role, int64_t)>& format);
+                                               const std::function<DType(const TensorPart&)>& format);
 
 }  // namespace tactus::compute

@@ -1,5 +1,6 @@
 #include "compute/weights/gguf.h"
 
+#include <cmath>
 #include <functional>
 
 #include "compute/weights/gguf_config.h"
@@ -376,9 +377,9 @@ TEST(GgufConfig, ReadsRopeScaling) {
   EXPECT_EQ(c->rope.factor, 4.0f);
 
   b = TinyGguf();
-  b.Text("llama.rope.scaling.type", "yarn");
+  b.Text("llama.rope.scaling.type", "ntk");
   b.F32("llama.rope.scaling.factor", 4.0f);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "yarn");
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "ntk", "yarn");
 
   b = TinyGguf();
   b.F32Tensor("rope_freqs.weight", {2});
@@ -392,6 +393,38 @@ TEST(GgufConfig, ReadsRopeScaling) {
   b = TinyGguf();
   b.Tensor("rope_freqs.weight", {2}, 0, std::string(8, 0));
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "rope_freqs.weight", "positive");
+}
+
+TEST(GgufConfig, ReadsYarnAndLongRope) {
+  GgufBuilder b = TinyGguf();
+  b.Text("llama.rope.scaling.type", "yarn");
+  b.F32("llama.rope.scaling.factor", 4.0f);
+  b.U32("llama.rope.scaling.original_context_length", 16);
+  b.F32("llama.rope.scaling.attn_factor", 0.5f);
+  b.F32("llama.rope.scaling.yarn_beta_fast", 24.0f);
+  const std::string yarn = b.Build();
+  const auto y = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(yarn), "m.gguf"));
+  ASSERT_TRUE(y.ok()) << y.status().ToString();
+  EXPECT_EQ(y->rope.scaling, compute::RopeScaling::kYarn);
+  EXPECT_EQ(y->rope.original_max_position, 16);
+  EXPECT_EQ(y->rope.beta_fast, 24.0f);
+  EXPECT_FLOAT_EQ(y->rope.attention_factor, 0.5f * (0.1f * std::log(4.0f) + 1.0f));
+
+  b = TinyGguf();
+  b.U32("llama.rope.scaling.original_context_length", 32);
+  b.F32("llama.rope.scaling.attn_factor", 1.25f);
+  b.F32Tensor("rope_factors_short.weight", {2});
+  b.F32Tensor("rope_factors_long.weight", {2});
+  const std::string both = b.Build();
+  const auto l = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(both), "m.gguf"));
+  ASSERT_TRUE(l.ok()) << l.status().ToString();
+  EXPECT_EQ(l->rope.scaling, compute::RopeScaling::kLongRope);
+  EXPECT_EQ(l->rope.long_factors, (std::vector<float>{1.0f / 64, 2.0f / 64}));
+  EXPECT_EQ(l->rope.original_max_position, 32);
+  EXPECT_EQ(l->rope.attention_factor, 1.25f);
+  b = TinyGguf();
+  b.F32Tensor("rope_factors_short.weight", {2});
+  EXPECT_FALSE(ConfigStatus(b).ok()) << "one of the two lists is missing";
 }
 
 TEST(GgufConfig, RefusesUnsupportedFeatures) {

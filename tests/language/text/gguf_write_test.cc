@@ -9,7 +9,7 @@
 namespace tactus::language {
 namespace {
 
-TokenizerSpec Json(const std::string& name) {
+TokenizerSpec JsonSpec(const std::string& name) {
   auto spec = ParseTokenizerJson(TextData(name + ".tokenizer.json"));
   EXPECT_TRUE(spec.ok()) << spec.status().ToString();
   return spec.ok() ? *spec : TokenizerSpec();
@@ -33,7 +33,7 @@ TEST(GgufWrite, ByteLevelTokenisersGetTheirName) {
   for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"}, std::pair{"llama3", "llama-bpe"},
                                   std::pair{"qwen2", "qwen2"}, std::pair{"smollm", "smollm"}}) {
     SCOPED_TRACE(name);
-    const TokenizerSpec spec = Json(name);
+    const TokenizerSpec spec = JsonSpec(name);
     const GgufTokenizerFields fields = Fields(spec);
     EXPECT_EQ(fields.model, "gpt2");
     EXPECT_EQ(fields.pre, pre);
@@ -53,7 +53,7 @@ TEST(GgufWrite, SentencePieceKeepsItsIds) {
 }
 
 TEST(GgufWrite, CharactersWithTokensOfBytesBecomeSentencePiece) {
-  const TokenizerSpec spec = Json("llama2");
+  const TokenizerSpec spec = JsonSpec("llama2");
   const GgufTokenizerFields fields = Fields(spec);
   EXPECT_EQ(fields.model, "llama");
   EXPECT_TRUE(fields.add_space_prefix);
@@ -62,7 +62,7 @@ TEST(GgufWrite, CharactersWithTokensOfBytesBecomeSentencePiece) {
 }
 
 TEST(GgufWrite, OtherIdsAreFound) {
-  const TokenizerSpec spec = Json("llama3");
+  const TokenizerSpec spec = JsonSpec("llama3");
   GgufTokenizerFields fields = Fields(spec);
   fields.pre = "gpt-2";
   const Status same = CheckSameIds(*MustMake(spec), *MustMake(SpecFromGguf(fields)));
@@ -70,19 +70,19 @@ TEST(GgufWrite, OtherIdsAreFound) {
 }
 
 TEST(GgufWrite, UnknownStepsAreRefused) {
-  TokenizerSpec spec = Json("gpt2");
+  TokenizerSpec spec = JsonSpec("gpt2");
   spec.pre_tokenizers[0].pattern.text += "|x";
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
-  spec = Json("gpt2");
+  spec = JsonSpec("gpt2");
   spec.model = TokenizerSpec::Model::kUnigram;
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
-  spec = Json("gpt2");
+  spec = JsonSpec("gpt2");
   spec.prefix = {1, 2};
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
 }
 
 TEST(GgufWrite, RowsWithoutATokenGetAnUnusedOne) {
-  GgufTokenizerFields fields = Fields(Json("gpt2"));
+  GgufTokenizerFields fields = Fields(JsonSpec("gpt2"));
   const size_t before = fields.tokens.size();
   PadTokens(static_cast<int64_t>(before) + 2, &fields);
   EXPECT_EQ(fields.tokens.size(), before + 2);
@@ -93,7 +93,7 @@ TEST(GgufWrite, RowsWithoutATokenGetAnUnusedOne) {
 TEST(JsonWrite, ByteLevelTokenisersOfGgufBecomeTokenizerJson) {
   for (const char* name : {"gpt2", "llama3", "qwen2", "smollm"}) {
     SCOPED_TRACE(name);
-    const auto spec = SpecFromGguf(Fields(Json(name)));
+    const auto spec = SpecFromGguf(Fields(JsonSpec(name)));
     ASSERT_TRUE(spec.ok());
     const auto text = TokenizerJsonText(*spec);
     ASSERT_TRUE(text.ok()) << text.status().ToString();
@@ -117,7 +117,7 @@ TEST(JsonWrite, SentencePieceBecomesTokenizerModel) {
   EXPECT_EQ(read->byte_fallback, spec->byte_fallback);
   EXPECT_TRUE(CheckSameIds(*MustMake(spec), *MustMake(read)).ok());
   EXPECT_EQ(TokenizerJsonText(*spec).status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(SentencePieceModelText(Json("gpt2")).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(SentencePieceModelText(JsonSpec("gpt2")).status().code(), StatusCode::kUnimplemented);
 }
 
 }  // namespace
