@@ -148,7 +148,7 @@ void AddTokenizerMetadata(const GgufTokenizerFields& t, const ModelDescription& 
     header->Texts("tokenizer.ggml.tokens", t.tokens);
     if (!t.scores.empty()) header->Numbers("tokenizer.ggml.scores", t.scores);
     header->Numbers("tokenizer.ggml.token_type", t.types);
-    if (!t.merges.empty()) header->Texts("tokenizer.ggml.merges", t.merges);
+    if (t.model == "gpt2") header->Texts("tokenizer.ggml.merges", t.merges);
     if (t.unk >= 0) header->Uint32("tokenizer.ggml.unknown_token_id", t.unk);
     header->Bool("tokenizer.ggml.add_bos_token", t.add_bos);
     header->Bool("tokenizer.ggml.add_eos_token", t.add_eos);
