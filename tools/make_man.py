@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-PARTS = {"sim": ["capacity", "sweep", "compare", "step", "chunk"]}
+PARTS = {"models": ["convert"], "sim": ["capacity", "sweep", "compare", "step", "chunk"]}
 DATE = "$Mdocdate$"
 
 

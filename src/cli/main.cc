@@ -27,7 +27,7 @@ constexpr Command kCommands[] = {
     {"epp", ExecEpp, "pick replicas for a gateway (Envoy, Kubernetes)"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
     {"pull", PullCommand, "download a model, or its newest version"},
-    {"models", ModelsCommand, "list, inspect or remove the models on this machine"},
+    {"models", ModelsCommand, "list, inspect, convert or remove the models on this machine"},
     {"tokenize", TokenizeCommand, "print the tokens of a text"},
     {"template", TemplateCommand, "render a conversation with a chat template"},
     {"bench", nullptr, "load-test an OpenAI-compatible server"},

@@ -31,17 +31,25 @@ def safetensors(tensors):
     return len(text).to_bytes(8, "little") + text + data
 
 
-def tiny_repository(architecture="LlamaForCausalLM"):
-    """A Llama of two layers with random weights in two files, and a real tokeniser."""
-    hidden, inner, kv = TINY_CONFIG["hidden_size"], TINY_CONFIG["intermediate_size"], 32
-    shapes = {"model.embed_tokens.weight": [VOCABULARY, hidden], "model.norm.weight": [hidden]}
-    for layer in (0, 1):
+def tiny_shapes(config):
+    """The tensors of a Llama with this configuration, whose output matrix is the embedding."""
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    kv = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
+    shapes = {"model.embed_tokens.weight": [config["vocab_size"], hidden], "model.norm.weight": [hidden]}
+    for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         shapes |= {at + name + ".weight": [hidden] for name in ("input_layernorm", "post_attention_layernorm")}
         shapes |= {at + f"self_attn.{name}_proj.weight": [hidden, hidden] for name in "qo"}
         shapes |= {at + f"self_attn.{name}_proj.weight": [kv, hidden] for name in "kv"}
         shapes |= {at + f"mlp.{name}_proj.weight": [inner, hidden] for name in ("gate", "up")}
         shapes |= {at + "mlp.down_proj.weight": [hidden, inner]}
+    return shapes
+
+
+def tiny_repository(architecture="LlamaForCausalLM"):
+    """A Llama of two layers with random weights in two files, and a real tokeniser."""
+    config = dict(TINY_CONFIG, vocab_size=VOCABULARY, architectures=[architecture])
+    shapes = tiny_shapes(config)
     parts = {
         f"model-0000{i + 1}-of-00002.safetensors": {
             name: shape for name, shape in shapes.items() if ("layers.1" in name) == (i == 1)
@@ -49,7 +57,6 @@ def tiny_repository(architecture="LlamaForCausalLM"):
         for i in (0, 1)
     }
     index = {"metadata": {}, "weight_map": {name: file for file, names in parts.items() for name in names}}
-    config = dict(TINY_CONFIG, vocab_size=VOCABULARY, architectures=[architecture])
     config["model_type"] = "llama" if architecture == "LlamaForCausalLM" else "unknown"
     return Repository(
         small={

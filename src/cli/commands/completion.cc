@@ -85,8 +85,8 @@ int CompletionCommand(const Args& args) {
   }
   std::string commands, parts;
   for (const char* name : CommandNames()) commands += (commands.empty() ? "" : " ") + std::string(name);
-  for (const char* part : {"sim capacity", "sim sweep", "sim compare", "sim step", "sim chunk", "route list",
-                           "route add", "route drain", "route remove"})
+  for (const char* part : {"models convert", "sim capacity", "sim sweep", "sim compare", "sim step", "sim chunk",
+                           "route list", "route add", "route drain", "route remove"})
     parts += fmt::format("{}'{}'", parts.empty() ? "" : fish ? " " : "|", part);
   std::fputs(Replaced(Replaced(bash  ? kBash
                                : zsh ? kZsh

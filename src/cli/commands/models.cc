@@ -1,5 +1,5 @@
-// `tactus models list`, `rm MODEL` and `inspect MODEL`: lists the models on this machine, removes one, or shows a
-// model's properties and memory needs without loading its weights.
+// `tactus models list`, `rm MODEL`, `inspect MODEL` and `convert IN OUT`: lists the models on this machine, removes
+// one, shows a model's properties and memory needs without loading its weights, or writes it in another format.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/model_convert.h"
 #include "cli/commands/model_store.h"
 #include "cli/commands/remote_model.h"
 #include "cli/options/option_binding.h"
@@ -83,11 +84,15 @@ Status Inspect(const ModelsOptions& options) {
 }  // namespace
 
 int ModelsCommand(const Args& args) {
+  if (!args.empty() && args[0] == "convert") return ConvertCommand(Args(args.begin() + 1, args.end()));
   ModelsOptions options;
-  CommandLine line("models", "list | inspect [MODEL] | rm MODEL [options]",
-                   "Lists or removes the models on this machine, or shows a model's properties and memory needs.");
+  CommandLine line(
+      "models", "list | inspect [MODEL] | rm MODEL | convert IN OUT [options]",
+      "Lists or removes the models on this machine, shows a model's properties and memory needs, or writes "
+      "it in another format.");
   line.Add(options);
-  line.Positional("VERB", &options.verb, true, "list, inspect or rm");
+  line.Positional("VERB", &options.verb, true,
+                  "list, inspect, rm or convert, whose options `tactus models convert --help` lists");
   line.Positional("MODEL", &options.model, false,
                   "a GGUF file, a folder, a name of the list, or a model to download; default: the default model");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
@@ -98,7 +103,7 @@ int ModelsCommand(const Args& args) {
   if (options.verb == "list") return ListModels(options.json);
   if (options.verb == "rm") return RemoveModel(options.model);
   if (options.verb != "inspect") {
-    std::fprintf(stderr, "tactus models: '%s' is not list, inspect or rm\n", options.verb.c_str());
+    std::fprintf(stderr, "tactus models: '%s' is not list, inspect, rm or convert\n", options.verb.c_str());
     return kExitUsage;
   }
   const Status status = Inspect(options);

@@ -122,6 +122,7 @@ struct NormSpec {
   Role bias = Role::kNone;  // kNone: 0
 
   bool exists() const { return kind != NormKind::kNone; }
+  bool operator==(const NormSpec&) const = default;
 };
 inline NormSpec RmsNormOf(Role weight, float eps) {
   return {NormKind::kRms, weight, eps};
@@ -167,6 +168,7 @@ struct AttentionBlock {
   int64_t kv_width() const { return kv_heads * head_dim; }
   bool stores_kv() const { return kv_layer < 0; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const AttentionBlock&) const = default;
 };
 
 // down(f(gate(x)) * up(x)) (Shazeer, "GLU Variants", 2020).
@@ -176,6 +178,7 @@ struct GatedFeedForwardBlock {
   Activation activation = Activation::kSilu;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const GatedFeedForwardBlock&) const = default;
 };
 
 // down(f(up(x))).
@@ -185,6 +188,7 @@ struct FeedForwardBlock {
   Activation activation = Activation::kGeluTanh;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const FeedForwardBlock&) const = default;
 };
 
 // What the router makes of its logits: the scores by which a token's experts are chosen, and their weights.
@@ -205,6 +209,8 @@ struct RouterSpec {
   // Experts are chosen from the `chosen_groups` of `groups` equal groups whose two best scores have the largest sum.
   int32_t groups = 1, chosen_groups = 1;
   bool weighs_input = false;  // an expert's input is multiplied with its weight, not its output (Llama 4)
+
+  bool operator==(const RouterSpec&) const = default;
 };
 
 // A mixture of gated feed-forward blocks, of which a token uses a few, beside one that every token uses.
@@ -215,6 +221,7 @@ struct ExpertsBlock {
   int64_t shared_inner = 0;      // of the shared expert, which has no biases; 0: there is none
   bool shared_weight = false;    // its output is multiplied with sigmoid(x . w) (Qwen2-MoE)
 
+  bool operator==(const ExpertsBlock&) const = default;
   int64_t inner_total() const { return router.chosen * expert.inner + shared_inner; }  // of a token
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
@@ -224,6 +231,7 @@ struct LayerInputBlock {
   int64_t inner = 0;
   Activation activation = Activation::kGeluTanh;
 
+  bool operator==(const LayerInputBlock&) const = default;
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
@@ -246,6 +254,7 @@ struct LayerBlock {
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const LayerBlock&) const = default;
 };
 using Layer = std::vector<LayerBlock>;
 

@@ -32,6 +32,8 @@ struct RopeConfig {
   std::vector<float> short_factors, long_factors;  // longrope: divide inv_freq, [rotary_dim / 2]
   bool interleaved = false;              // GGUF "llama" files hold q and k rows permuted for pairs (2i, 2i + 1)
   std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
+
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // A tensor and the number of its layer; -1: of the model.
@@ -64,6 +66,8 @@ struct LayerInputs {
   int64_t size = 0;  // 0: none
   NormSpec norm;     // over `size`
   float projection_scale = 1.0f, table_scale = 1.0f, scale = 1.0f;
+
+  bool operator==(const LayerInputs&) const = default;
 };
 
 struct ModelConfig {

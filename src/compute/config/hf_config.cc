@@ -291,7 +291,7 @@ DType ReadWeightDType(JsonFields& json) {
 
 }  // namespace
 
-Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& path) {
+Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& path, FieldRecord* record) {
   TACTUS_ASSIGN_OR_RETURN(const auto whole, ParseJsonObject(text, path));
   const auto part = TextPart(*whole);
   const std::shared_ptr<const SortedJson>& object = part != nullptr ? part : whole;
@@ -355,7 +355,8 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   c.bos_id = bos_id < c.vocab_size ? static_cast<TokenId>(bos_id) : -1;
   TACTUS_RETURN_IF_ERROR(json.status());
   JsonFamilyFields fields(*object, path);
-  const Status valid = MakeLayers(*a, fields, s, &c);
+  RecordedFields recorded(fields, record);
+  const Status valid = MakeLayers(*a, recorded, s, &c);
   if (!valid.ok()) return Status(valid.code(), path + ": " + valid.message(), valid.param());
   return c;
 }

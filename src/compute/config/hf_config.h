@@ -6,11 +6,13 @@
 #include <string_view>
 
 #include "compute/config/config.h"
+#include "compute/config/recorded_fields.h"
 
 namespace tactus::compute {
 
-// `path` is used in messages. The result has passed ValidateConfig.
-Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path);
+// `path` is used in messages. The result has passed ValidateConfig. `record` gets the family's settings; null: they are
+// not kept.
+Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path, FieldRecord* record = nullptr);
 
 // Adds the stop ids and sampling values of generation_config.json; null counts as absent. In transformers, `do_sample:
 // false` means greedy decoding by default and leaves the other values unused. None of them is adopted then: requests

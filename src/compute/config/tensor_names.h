@@ -66,7 +66,7 @@ struct TensorNames {
 };
 
 inline constexpr std::array<std::string_view, 1> kHfIgnored = {".rotary_emb.inv_freq"};
-// Read as factors of RopeConfig.
+// Read as RopeConfig::frequency_factors, short_factors and long_factors.
 inline constexpr std::array<std::string_view, 3> kGgufIgnored = {"rope_freqs.weight", "rope_factors_short.weight",
                                                                  "rope_factors_long.weight"};
 

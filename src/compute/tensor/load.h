@@ -20,6 +20,10 @@ namespace tactus::compute {
   return v;
 }
 
+[[maybe_unused]] static inline void Store16(uint16_t value, uint8_t* p) {
+  std::memcpy(p, &value, sizeof value);
+}
+
 [[maybe_unused]] static inline float LoadHalf(const uint8_t* p) {
   return F16ToF32(Load16(p));
 }

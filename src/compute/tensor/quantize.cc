@@ -4,14 +4,10 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "compute/tensor/float16.h"
+#include "compute/tensor/load.h"
 
 namespace tactus::compute {
 namespace {
-
-void Store16(uint16_t value, uint8_t* out) {
-  std::memcpy(out, &value, sizeof value);
-}
 
 float InverseOrZero(float d) {
   return d != 0.0f ? 1.0f / d : 0.0f;

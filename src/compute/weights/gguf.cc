@@ -1,5 +1,6 @@
 #include "compute/weights/gguf.h"
 
+#include "base/check.h"
 #include "base/printable.h"
 
 #include <cmath>
@@ -329,6 +330,14 @@ const char* GgufTypeName(GgufType type) {
   static constexpr const char* kNames[] = {"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
                                            "bool",  "string", "array",  "uint64", "int64",  "float64"};
   return kNames[static_cast<uint32_t>(type)];
+}
+
+uint32_t GgmlTypeId(DType dtype) {
+  for (const GgmlType& type : kGgmlTypes) {
+    if (type.dtype == dtype) return type.id;
+  }
+  TACTUS_CHECK_MSG(false, InfoOf(dtype).name);
+  return 0;
 }
 
 const GgufValue* GgufFile::Find(std::string_view key) const {

@@ -34,6 +34,9 @@ enum class GgufType : uint32_t {
 };
 const char* GgufTypeName(GgufType type);
 
+// The number of a tensor's type in files. Precondition: not kInt8.
+uint32_t GgmlTypeId(DType dtype);
+
 struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element_type = GgufType::kUint8;  // of an array

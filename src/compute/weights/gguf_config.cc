@@ -62,24 +62,36 @@ void ReadYarn(GgufFields& fields, const std::string& prefix, double factor, Mode
       static_cast<float>(scale * stretch(1.0) / stretch(fields.Float(prefix + "yarn_log_multiplier").value_or(0.0)));
 }
 
-// Divisors of the frequencies of `rotary` dimensions; absent: *factors stays empty.
-Status ReadFactors(const GgufFile& file, const char* name, int64_t rotary, std::vector<float>* factors) {
+// A tensor of factors of frequencies, [half of the dimensions that turn]; empty: the file has none.
+Status ReadFactors(const GgufFile& file, const std::string& name, int64_t size, std::vector<float>* factors) {
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) return Status();
   const TensorEntry& t = found->second;
-  const std::string tensor = file.path + ": tensor '" + name + "'";
-  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != rotary / 2) {
-    return DataLoss(tensor + " is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) + ", expected f32 [" +
-                    std::to_string(rotary / 2) + "] (half of the dimensions that turn)");
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != size) {
+    return DataLoss(file.path + ": tensor '" + name + "' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
+                    ", expected f32 [" + std::to_string(size) + "] (half of the dimensions that turn)");
   }
-  factors->resize(static_cast<size_t>(t.shape[0]));
+  factors->resize(static_cast<size_t>(size));
   std::memcpy(factors->data(), t.data, factors->size() * sizeof(float));
   for (const float f : *factors) {
     if (!(std::isfinite(f) && f > 0.0f)) {
-      return DataLoss(tensor + " holds " + std::to_string(f) + "; only positive numbers are possible");
+      return DataLoss(file.path + ": tensor '" + name + "' holds " + std::to_string(f) +
+                      "; only positive numbers are possible");
     }
   }
   return Status();
+}
+
+Status ReadLongRope(GgufFields& fields, const GgufFile& file, const std::string& scaling, int64_t size,
+                    ModelConfig* config) {
+  RopeConfig& rope = config->rope;
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_short.weight", size, &rope.short_factors));
+  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_long.weight", size, &rope.long_factors));
+  if (rope.short_factors.empty() && rope.long_factors.empty()) return Status();
+  rope.scaling = RopeScaling::kLongRope;
+  rope.original_max_position = fields.Int(scaling + "original_context_length").value_or(config->max_position);
+  rope.attention_factor = static_cast<float>(fields.Float(scaling + "attn_factor").value_or(1.0));
+  return fields.status();
 }
 
 Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, int64_t head_dim,
@@ -92,30 +104,23 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
                     "; possible are even numbers up to head_dim, " + std::to_string(head_dim));
   }
   rope.rotary_dim = rotary == head_dim ? 0 : static_cast<int32_t>(rotary);
+  const std::string scaling = prefix + "rope.scaling.";
   const double factor =
-      fields.Float(prefix + "rope.scaling.factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
-  const std::string type = fields.String(prefix + "rope.scaling.type").value_or(factor != 1.0 ? "linear" : "none");
+      fields.Float(scaling + "factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
+  const std::string type = fields.String(scaling + "type").value_or(factor != 1.0 ? "linear" : "none");
   if (type == "linear" && factor != 1.0 && factor != 0.0) {
     rope.scaling = RopeScaling::kLinear;
     rope.factor = static_cast<float>(factor);
   } else if (type == "yarn") {
-    ReadYarn(fields, prefix + "rope.scaling.", factor, config);
+    ReadYarn(fields, scaling, factor, config);
   } else if (type != "none" && type != "linear" && type != "longrope") {
     return Unimplemented(
-        file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
-        "rope.scaling.type) is not supported; supported are none, linear, yarn, longrope and the rope_freqs tensor");
+        file.path + ": RoPE scaling '" + Printable(type) + "' (" + scaling +
+        "type) is not supported; supported are none, linear, yarn, longrope and the rope_freqs tensor");
   }
   TACTUS_RETURN_IF_ERROR(fields.status());
-
-  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_freqs.weight", rotary, &rope.frequency_factors));
-  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_short.weight", rotary, &rope.short_factors));
-  TACTUS_RETURN_IF_ERROR(ReadFactors(file, "rope_factors_long.weight", rotary, &rope.long_factors));
-  if (rope.short_factors.empty() && rope.long_factors.empty()) return Status();
-  rope.scaling = RopeScaling::kLongRope;
-  rope.original_max_position =
-      fields.Int(prefix + "rope.scaling.original_context_length").value_or(config->max_position);
-  rope.attention_factor = static_cast<float>(fields.Float(prefix + "rope.scaling.attn_factor").value_or(1.0));
-  return fields.status();
+  TACTUS_RETURN_IF_ERROR(ReadLongRope(fields, file, scaling, rotary / 2, config));
+  return ReadFactors(file, "rope_freqs.weight", rotary / 2, &rope.frequency_factors);
 }
 
 class GgufFamilyFields final : public FamilyFields {
@@ -245,7 +250,7 @@ DType BulkDType(const GgufFile& file) {
 
 }  // namespace
 
-Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
+Result<ModelConfig> ConfigFromGguf(const GgufFile& file, FieldRecord* record) {
   GgufFields fields(file);
   const std::string gguf_name = fields.RequiredString("general.architecture");
   TACTUS_RETURN_IF_ERROR(fields.status());
@@ -318,7 +323,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   }
   TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, s.head_dim, &c));
   GgufFamilyFields family(file, prefix, names);
-  const Status valid = MakeLayers(*architecture, family, s, &c);
+  RecordedFields recorded(family, record);
+  const Status valid = MakeLayers(*architecture, recorded, s, &c);
   if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
   TACTUS_RETURN_IF_ERROR(family.CheckAllRead(file, architecture->name));
   return c;

@@ -4,8 +4,6 @@
 
 namespace tactus::compute {
 
-namespace {
-
 TensorRequest RequestOf(const ModelConfig& config, const TensorNames& names, const ModelTensor& tensor) {
   const TensorSource& source = names.Of(tensor.role);
   TensorRequest request;
@@ -21,8 +19,6 @@ TensorRequest RequestOf(const ModelConfig& config, const TensorNames& names, con
   }
   return request;
 }
-
-}  // namespace
 
 bool TensorRequest::fused() const {
   return form == TensorSource::kFused || form == TensorSource::kFusedInHeads ||

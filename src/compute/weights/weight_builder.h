@@ -34,6 +34,9 @@ struct TensorRequest {
   std::vector<int64_t> FileShape() const;  // of the file's tensor
 };
 
+// Where files with these names have a tensor.
+TensorRequest RequestOf(const ModelConfig& config, const TensorNames& names, const ModelTensor& tensor);
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;

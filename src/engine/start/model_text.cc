@@ -80,6 +80,10 @@ Result<std::unique_ptr<language::ChatTemplate>> CompileTemplate(const std::strin
 
 }  // namespace
 
+Result<language::TokenizerSpec> TokenizerSpecOf(const compute::ModelDescription& description) {
+  return SpecOf(description, {});
+}
+
 Result<ModelText> LoadModelText(const compute::ModelDescription& description, const ModelTextOptions& options) {
   ModelText text;
   TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, SpecOf(description, options));

@@ -26,6 +26,9 @@ struct ModelTextOptions {
   bool allow_byte_tokenizer = false;  // a model without a tokeniser (dummy weights) gets one token per byte
 };
 
+// The tokeniser as its files state it. kNotFound: the model has none.
+Result<language::TokenizerSpec> TokenizerSpecOf(const compute::ModelDescription& description);
+
 // kDataLoss or kInvalidArgument: no tokeniser, one that does not fit the vocabulary, a template that does not compile.
 Result<ModelText> LoadModelText(const compute::ModelDescription& description, const ModelTextOptions& options);
 

@@ -222,6 +222,18 @@ Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec) {
   return {};
 }
 
+std::string PreTokenizerNameOf(const TokenizerSpec& spec) {
+  for (const Known& known : kKnown) {
+    TokenizerSpec steps;
+    if (!ApplyPreTokenizerName(known.name, &steps).ok()) continue;
+    if (steps.ignore_merges == spec.ignore_merges && steps.normalizers == spec.normalizers &&
+        steps.pre_tokenizers == spec.pre_tokenizers && steps.decoders == spec.decoders) {
+      return known.name;
+    }
+  }
+  return {};
+}
+
 std::string GuessPreTokenizer(const TokenizerSpec& spec) {
   // The names of control tokens tell families apart whose splits look alike.
   const auto has = [&](std::string_view text) {

@@ -23,6 +23,8 @@ enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kByt
 struct TextPattern {
   std::string text;
   bool is_regex = false;
+
+  bool operator==(const TextPattern&) const = default;
 };
 
 struct NormalizerStep {
@@ -47,6 +49,8 @@ struct NormalizerStep {
   std::string content = {};                                                    // kReplace, kPrepend and the maps
   bool left = true, right = true;                                              // kStrip
   bool clean_text = true, chinese = true, strip_accents = true, lower = true;  // kBert
+
+  bool operator==(const NormalizerStep&) const = default;
 };
 
 // Treatment of a pattern's matches in a split.
@@ -71,6 +75,8 @@ struct PreTokenizerStep {
   bool invert = false;  // matches and what is between them change roles
   enum class Prepend : uint8_t { kAlways, kFirst, kNever } prepend = Prepend::kNever;  // kMetaspace
   int64_t length = 0;                                                                  // kFixedLength, in characters
+
+  bool operator==(const PreTokenizerStep&) const = default;
 };
 
 struct DecoderStep {
@@ -89,6 +95,8 @@ struct DecoderStep {
   std::string content = {};     // kReplace, kStrip (one character); the prefix of kWordPiece, the suffix of kBpe
   int64_t start = 0, stop = 0;  // kStrip, in characters
   bool flag = true;             // kWordPiece: cleans up; kMetaspace: a symbol was put before the text
+
+  bool operator==(const DecoderStep&) const = default;
 };
 
 struct TokenizerSpec {
@@ -117,6 +125,8 @@ struct TokenizerSpec {
     bool rstrip;
     bool single_word;
     bool normalized;
+
+    bool operator==(const Added&) const = default;
   };
   std::vector<Added> added;
   TokenId bos_id = -1, eos_id = -1, unk_id = -1;

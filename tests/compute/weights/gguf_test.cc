@@ -377,9 +377,9 @@ TEST(GgufConfig, ReadsRopeScaling) {
   EXPECT_EQ(c->rope.factor, 4.0f);
 
   b = TinyGguf();
-  b.Text("llama.rope.scaling.type", "spiral");
+  b.Text("llama.rope.scaling.type", "ntk");
   b.F32("llama.rope.scaling.factor", 4.0f);
-  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "spiral");
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "ntk", "yarn");
 
   b = TinyGguf();
   b.F32Tensor("rope_freqs.weight", {2});

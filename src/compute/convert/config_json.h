@@ -1,0 +1,23 @@
+// A model's configuration as the JSON files of a Hugging Face folder. Pure: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "compute/config/architecture.h"
+#include "compute/config/recorded_fields.h"
+#include "compute/tensor/dtype.h"
+
+namespace tactus::compute {
+
+// The class of transformers for a model of a GGUF file, whose architecture may stand for several.
+const Architecture& HfArchitectureOf(const ModelConfig& config);
+
+// config.json of a model of a GGUF file. `settings`: those that its family read from the metadata.
+std::string ConfigText(const ModelConfig& config, const Architecture& target, const FieldRecord& settings, DType dtype);
+// generation_config.json; empty: the model states nothing for it.
+std::string GenerationConfigText(const ModelConfig& config);
+// An existing config.json with another type of weights. `text` is valid.
+std::string ConfigWithType(std::string_view text, DType dtype);
+
+}  // namespace tactus::compute

@@ -1,0 +1,215 @@
+#include "compute/convert/gguf_metadata.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace tactus::compute {
+namespace {
+
+// Architectures whose GGUF files use another one's name.
+constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {{"mistral", "llama"}, {"olmo3", "olmo2"}};
+
+// The columns of the matrix that ends the feed-forward block.
+int64_t InnerSize(const ModelConfig& config) {
+  for (const ModelTensor& t : config.Tensors()) {
+    if (t.role == Role::kDown) return t.cols;
+  }
+  return 0;
+}
+
+// Every how manyth layer has no window; nullopt: not a pattern of this kind.
+std::optional<int64_t> PeriodOf(const std::vector<int32_t>& windows) {
+  for (int64_t period = 2; period <= static_cast<int64_t>(windows.size()) + 1; ++period) {
+    bool fits = true;
+    for (size_t l = 0; l < windows.size(); ++l) {
+      fits &= (windows[l] > 0) == (static_cast<int64_t>(l + 1) % period != 0);
+    }
+    if (fits) return period;
+  }
+  return std::nullopt;
+}
+
+void AddWindows(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
+  const std::vector<int32_t> windows = config.Windows();
+  const int32_t widest = *std::max_element(windows.begin(), windows.end());
+  if (widest == 0) return;
+  header->Uint32(prefix + "attention.sliding_window", widest);
+  if (std::find(windows.begin(), windows.end(), 0) == windows.end()) return;
+  if (const auto period = PeriodOf(windows)) header->Uint32(prefix + "attention.sliding_window_pattern", *period);
+}
+
+void AddRope(const ModelConfig& config, const std::string& prefix, int64_t head_dim, GgufHeader* header) {
+  const RopeConfig& rope = config.rope;
+  header->Uint32(prefix + "rope.dimension_count", rope.rotary_dim > 0 ? rope.rotary_dim : head_dim);
+  header->Float32(prefix + "rope.freq_base", static_cast<double>(rope.theta));
+  if (config.local_rope.has_value())
+    header->Float32(prefix + "rope.freq_base_swa", static_cast<double>(config.local_rope->theta));
+  const std::string scaling = prefix + "rope.scaling.";
+  const auto factor = static_cast<double>(rope.factor);
+  if (rope.scaling == RopeScaling::kLinear) {
+    header->Text(scaling + "type", "linear");
+    header->Float32(scaling + "factor", factor);
+  } else if (rope.scaling == RopeScaling::kYarn) {
+    header->Text(scaling + "type", "yarn");
+    header->Float32(scaling + "factor", factor);
+    header->Uint32(scaling + "original_context_length", rope.original_max_position);
+    if (rope.beta_fast != 32.0f) header->Float32(scaling + "yarn_beta_fast", static_cast<double>(rope.beta_fast));
+    if (rope.beta_slow != 1.0f) header->Float32(scaling + "yarn_beta_slow", static_cast<double>(rope.beta_slow));
+  } else if (rope.scaling == RopeScaling::kLongRope) {
+    header->Uint32(scaling + "original_context_length", rope.original_max_position);
+    header->Float32(scaling + "attn_factor", static_cast<double>(rope.attention_factor));
+  }
+}
+
+void AddSettings(const FieldRecord& settings, const std::string& prefix, GgufHeader* header) {
+  for (const RecordedField& field : settings) {
+    const std::string key = prefix + field.gguf;
+    if (header->Has(key)) continue;
+    if (const auto* number = std::get_if<double>(&field.value)) {
+      if (IsFactor(key, *number)) {
+        header->Float32(key, *number);
+      } else {
+        header->Uint32(key, static_cast<int64_t>(*number));
+      }
+    } else if (const auto* flag = std::get_if<bool>(&field.value)) {
+      header->Bool(key, *flag);
+    } else if (const auto* text = std::get_if<std::string>(&field.value)) {
+      header->Text(key, *text);
+    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&field.value)) {
+      header->Texts(key, *texts);
+    } else {
+      const auto& numbers = std::get<std::vector<double>>(field.value);
+      header->Numbers(key, std::vector<int32_t>(numbers.begin(), numbers.end()));
+    }
+  }
+}
+
+void AddSampling(const StatedSampling& stated, GgufHeader* header) {
+  const auto add = [header](const char* name, const std::optional<double>& value) {
+    if (value) header->Float32(std::string("general.sampling.") + name, *value);
+  };
+  add("temp", stated.temperature);
+  add("top_p", stated.top_p);
+  add("min_p", stated.min_p);
+  add("penalty_repeat", stated.repetition_penalty);
+  if (stated.top_k) header->Int32("general.sampling.top_k", *stated.top_k);
+}
+
+}  // namespace
+
+bool IsFactor(std::string_view key, double value) {
+  for (const std::string_view end : {"scale", "softcapping", "freq_base", "freq_base_swa", "epsilon", "factor"}) {
+    if (key.ends_with(end)) return true;
+  }
+  return std::floor(value) != value || value < 0;
+}
+
+Result<const Architecture*> GgufArchitectureOf(const Architecture& architecture) {
+  std::string_view name = architecture.gguf_name.empty() ? architecture.name : architecture.gguf_name;
+  for (const auto& [own, other] : kReadAs) {
+    if (architecture.name == own) name = other;
+  }
+  if (const Architecture* found = FindGgufArchitecture(name)) return found;
+  return Unimplemented("models of the family " + std::string(architecture.name) +
+                       " cannot be written as GGUF; there are " + KnownGgufNames());
+}
+
+void AddModelMetadata(const ModelDescription& d, const Architecture& target, const FieldRecord& settings,
+                      GgufHeader* header) {
+  const ModelConfig& c = d.config;
+  const std::string prefix = std::string(target.gguf_name) + ".";
+  const AttentionBlock attention = c.layers.empty() ? AttentionBlock() : *AttentionOf(c.layers[0]);
+  header->Text("general.architecture", target.gguf_name);
+  header->Text("general.type", "model");
+  header->Text("general.name", c.name);
+  header->Uint32(prefix + "block_count", c.num_layers());
+  header->Uint32(prefix + "context_length", c.max_position);
+  header->Uint32(prefix + "embedding_length", c.hidden_size);
+  header->Uint32(prefix + "feed_forward_length", InnerSize(c));
+  header->Uint32(prefix + "attention.head_count", attention.heads);
+  header->Uint32(prefix + "attention.head_count_kv", attention.kv_heads);
+  header->Uint32(prefix + "attention.key_length", attention.head_dim);
+  header->Uint32(prefix + "attention.value_length", attention.head_dim);
+  header->Float32(prefix + (target.rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
+                  static_cast<double>(c.final_norm.eps));
+  header->Uint32(prefix + "vocab_size", c.vocab_size);
+  AddWindows(c, prefix, header);
+  AddRope(c, prefix, attention.head_dim, header);
+  AddSettings(settings, prefix, header);
+  AddSampling(c.generation_defaults, header);
+}
+
+void AddTokenizerMetadata(const GgufTokenizerFields& t, const ModelDescription& d, GgufHeader* header) {
+  const std::vector<TokenId>& stops = d.config.stop_ids;
+  if (!t.model.empty()) {
+    header->Text("tokenizer.ggml.model", t.model);
+    header->Text("tokenizer.ggml.pre", t.pre.empty() ? "default" : t.pre);
+    header->Texts("tokenizer.ggml.tokens", t.tokens);
+    if (!t.scores.empty()) header->Numbers("tokenizer.ggml.scores", t.scores);
+    header->Numbers("tokenizer.ggml.token_type", t.types);
+    if (t.model == "gpt2") header->Texts("tokenizer.ggml.merges", t.merges);
+    if (t.unk >= 0) header->Uint32("tokenizer.ggml.unknown_token_id", t.unk);
+    header->Bool("tokenizer.ggml.add_bos_token", t.add_bos);
+    header->Bool("tokenizer.ggml.add_eos_token", t.add_eos);
+    if (t.model == "llama") header->Bool("tokenizer.ggml.add_space_prefix", t.add_space_prefix);
+  }
+  const int64_t bos = t.bos >= 0 ? t.bos : d.config.bos_id;
+  if (bos >= 0) header->Uint32("tokenizer.ggml.bos_token_id", bos);
+  // The tokeniser's own end comes first; readers know two names for further ones.
+  std::vector<int64_t> ends(stops.begin(), stops.end());
+  const auto own = std::find(ends.begin(), ends.end(), t.eos);
+  if (own != ends.end()) std::rotate(ends.begin(), own, own + 1);
+  constexpr const char* kEnds[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                   "tokenizer.ggml.eom_token_id"};
+  for (size_t i = 0; i < std::min(ends.size(), std::size(kEnds)); ++i) header->Uint32(kEnds[i], ends[i]);
+  if (!d.chat_template.empty()) header->Text("tokenizer.chat_template", d.chat_template);
+  if (!d.tool_use_template.empty()) header->Text("tokenizer.chat_template.tool_use", d.tool_use_template);
+}
+
+int64_t FileTypeOf(DType dtype) {
+  constexpr std::pair<DType, int64_t> kTypes[] = {{DType::kF32, 0},   {DType::kF16, 1},   {DType::kQ4_0, 2},
+                                                  {DType::kQ4_1, 3},  {DType::kQ8_0, 7},  {DType::kQ5_0, 8},
+                                                  {DType::kQ5_1, 9},  {DType::kQ4_K, 14}, {DType::kQ5_K, 16},
+                                                  {DType::kQ6_K, 18}, {DType::kBF16, 32}};
+  for (const auto& [known, type] : kTypes) {
+    if (known == dtype) return type;
+  }
+  return 1024;  // GGUF's "guessed"
+}
+
+RopeConfig GgufRope(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  if (rope.scaling != RopeScaling::kLlama3) return rope;
+  RopeConfig plain;
+  plain.theta = rope.theta, plain.rotary_dim = rope.rotary_dim;
+  plain.frequency_factors = Llama3Factors(rope, AttentionOf(config.layers[0])->head_dim);
+  return plain;
+}
+
+std::vector<std::pair<std::string, std::vector<float>>> FactorTensors(const RopeConfig& rope) {
+  std::vector<std::pair<std::string, std::vector<float>>> tensors;
+  for (const auto& [name, factors] : {std::pair{"rope_freqs.weight", &rope.frequency_factors},
+                                      std::pair{"rope_factors_long.weight", &rope.long_factors},
+                                      std::pair{"rope_factors_short.weight", &rope.short_factors}}) {
+    if (!factors->empty()) tensors.emplace_back(name, *factors);
+  }
+  return tensors;
+}
+
+std::vector<float> Llama3Factors(const RopeConfig& rope, int64_t head_dim) {
+  const int64_t dim = rope.rotary_dim > 0 ? rope.rotary_dim : head_dim;
+  const auto original = static_cast<double>(rope.original_max_position);
+  const auto low = static_cast<double>(rope.low_freq_factor), high = static_cast<double>(rope.high_freq_factor);
+  const auto factor = static_cast<double>(rope.factor);
+  std::vector<float> factors;
+  for (int64_t i = 0; i < dim; i += 2) {
+    const double exponent = static_cast<double>(i) / static_cast<double>(dim);
+    const double wavelength = 2.0 * 3.14159265358979323846 * std::pow(static_cast<double>(rope.theta), exponent);
+    const double smooth = std::clamp((original / wavelength - low) / (high - low), 0.0, 1.0);
+    factors.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / factor + smooth)));
+  }
+  return factors;
+}
+
+}  // namespace tactus::compute

@@ -1,0 +1,114 @@
+#include "compute/convert/tensor_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace tactus::compute {
+namespace {
+
+bool IsQOrK(Role role) {
+  return role == Role::kQ || role == Role::kK || role == Role::kQBias || role == Role::kKBias;
+}
+
+// The name under which the file gets a tensor. Families with a second name use it where another tensor of the layer
+// does not have it (Falcon: a layer with one norm).
+std::string NameFor(const TensorRequest& to, const std::map<std::string, int>& usual_names) {
+  if (to.alternative.empty() || usual_names.contains(to.alternative)) return to.name;
+  return to.alternative;
+}
+
+Status Unwritable(const Architecture& target, const ModelTensor& t, const char* why) {
+  return Unimplemented("models of the family " + std::string(target.name) + " cannot be written in this form: tensor " +
+                       std::to_string(static_cast<int>(t.role)) + " of layer " + std::to_string(t.layer) + " " + why);
+}
+
+void FindPlaces(PlannedTensor* planned) {
+  if (planned->parts.size() == 1 && planned->rows == planned->parts[0].to.tensor.rows) return;
+  planned->places.resize(static_cast<size_t>(planned->rows));
+  for (size_t p = 0; p < planned->parts.size(); ++p) {
+    const TensorRequest& to = planned->parts[p].to;
+    for (int64_t row = 0; row < to.tensor.rows; ++row) {
+      planned->places[static_cast<size_t>(to.RowInFile(row))] = {static_cast<uint32_t>(p), static_cast<uint32_t>(row)};
+    }
+  }
+}
+
+TensorPart PartOf(const ModelConfig& config, const OpenedWeights& opened, const ModelTensor& t, TensorRequest to) {
+  TensorPart part{RequestOf(config, *opened.names, t), std::move(to), {}, nullptr};
+  if (IsMatrix(t.role)) {
+    part.matrix = MatrixAt(opened.weights, t);
+  } else {
+    const LayerWeights& of = t.layer < 0 ? opened.weights.outside : OwnerOf(opened.weights, t);
+    part.vector = of.vector(t.role);
+  }
+  return part;
+}
+
+// The number of rows is known once all parts are.
+Status CheckComplete(const Architecture& target, const PlannedTensor& planned) {
+  int64_t rows = 0;
+  for (const TensorPart& part : planned.parts) rows += part.to.tensor.rows;
+  if (rows == planned.rows) return Status();
+  return Unwritable(target, planned.parts[0].to.tensor, "lacks parts of its rows");
+}
+
+}  // namespace
+
+std::pair<const TensorPart*, int64_t> PlannedTensor::Source(int64_t row) const {
+  const TensorPart* part = parts.data();
+  if (!places.empty()) {
+    const auto [index, own] = places[static_cast<size_t>(row)];
+    part += index;
+    row = own;
+  }
+  if (order == HeadOrder::kSame || !IsQOrK(part->to.tensor.role)) return {part, row};
+  const int64_t head = row / head_dim * head_dim, at = row % head_dim, half = head_dim / 2;
+  if (order == HeadOrder::kToPairs) return {part, head + at % 2 * half + at / 2};
+  return {part, head + at % half * 2 + at / half};
+}
+
+Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const OpenedWeights& opened,
+                                               const Architecture& target, const TensorNames& names, HeadOrder order,
+                                               const std::function<DType(const TensorPart&)>& format) {
+  const std::vector<ModelTensor> tensors = config.Tensors();
+  std::map<std::string, int> usual_names;
+  for (const ModelTensor& t : tensors) ++usual_names[RequestOf(config, names, t).name];
+  std::map<std::string, size_t> index;
+  std::set<std::tuple<int64_t, Role, int64_t>> seen;
+  std::vector<PlannedTensor> plan;
+  for (const ModelTensor& t : tensors) {
+    if (!seen.emplace(t.layer, t.role, t.expert).second) continue;  // one norm before two blocks
+    TensorRequest to = RequestOf(config, names, t);
+    if (to.name.empty()) return Unwritable(target, t, "has no name there");
+    if (to.transposed()) return Unwritable(target, t, "is transposed there, which is not built");
+    const AttentionBlock* attention = t.layer < 0 ? nullptr : AttentionOf(config.layers[static_cast<size_t>(t.layer)]);
+    if (order != HeadOrder::kSame && attention != nullptr && attention->qk_norm != QkNorm::kNone) {
+      return Unwritable(target, t, "has norms of q and k, whose order with pairs is not known");
+    }
+    const std::string name = NameFor(to, usual_names);
+    TensorPart part = PartOf(config, opened, t, std::move(to));
+    const auto [found, is_new] = index.emplace(name, plan.size());
+    if (is_new) {
+      PlannedTensor planned;
+      planned.name = name;
+      planned.is_matrix = IsMatrix(t.role);
+      planned.stacked = part.to.stacked;
+      planned.rows = part.to.FileRows() * std::max<int64_t>(1, planned.stacked), planned.cols = t.cols;
+      planned.dtype = format(part);
+      planned.order = order;
+      planned.head_dim = attention != nullptr ? attention->head_dim : 0;
+      planned.addend = part.to.form == TensorSource::kMinusOne ? -1.0f : 0.0f;
+      plan.push_back(std::move(planned));
+    }
+    plan[found->second].parts.push_back(std::move(part));
+  }
+  for (PlannedTensor& planned : plan) {
+    TACTUS_RETURN_IF_ERROR(CheckComplete(target, planned));
+    FindPlaces(&planned);
+  }
+  return plan;
+}
+
+}  // namespace tactus::compute

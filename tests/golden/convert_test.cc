@@ -1,0 +1,336 @@
+// `tactus models convert` over the tiny models: their answers after a conversion, every tensor's values, and refusals.
+#include "compute/convert/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "compute/config/architecture.h"
+#include "compute/convert/output.h"
+#include "compute/tensor/dequantize.h"
+#include "compute/tensor/encode.h"
+#include "compute/weights/gguf_split.h"
+#include "compute/weights/model_files.h"
+#include "compute/weights/open_weights.h"
+#include "compute/weights/safetensors.h"
+#include "golden/golden_case.h"
+#include "support/source_path.h"
+
+namespace tactus::test {
+namespace {
+
+using compute::ConvertOptions;
+using compute::DType;
+using compute::ModelFormat;
+
+std::string Model(const std::string& name) {
+  const std::string folder = GoldenFolder(name);
+  return std::filesystem::exists(folder + "/model.gguf") ? folder + "/model.gguf" : folder;
+}
+
+ConvertOptions To(const std::string& out, DType dtype) {
+  ConvertOptions options;
+  options.out = out;
+  options.format = out.ends_with(".gguf") ? ModelFormat::kGguf : ModelFormat::kSafetensors;
+  options.dtype = dtype;
+  options.threads = 2;
+  return options;
+}
+
+Result<compute::ConvertReport> Convert(const std::string& in, const ConvertOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(in));
+  ConvertOptions all = options;
+  const std::string generation = ReadFile(in + "/generation_config.json");
+  if (!generation.empty()) all.files.emplace_back("generation_config.json", generation);
+  return compute::ConvertModel(description, all);
+}
+
+compute::ConvertReport MustConvert(const std::string& in, const ConvertOptions& options) {
+  auto report = Convert(in, options);
+  EXPECT_TRUE(report.ok()) << in << ": " << report.status().ToString();
+  return report.ok() ? *report : compute::ConvertReport();
+}
+
+// The largest error against the reference in the f32 mode; all greedy tokens must be equal.
+double ErrorOf(const std::string& path, const std::string& golden_name) {
+  auto description = compute::DescribeModel(path);
+  EXPECT_TRUE(description.ok()) << description.status().ToString();
+  if (!description.ok()) return -1;
+  auto weights = compute::LoadWeights(*description, {.dequantize_to_f32 = true}, SystemClock());
+  EXPECT_TRUE(weights.ok()) << weights.status().ToString();
+  auto numerics = compute::ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
+  const auto cases = ReadGoldenCases(GoldenFolder(golden_name) + "/golden.json");
+  EXPECT_TRUE(cases.ok() && numerics.ok());
+  double error = 0;
+  for (const GoldenCase& golden : *cases) {
+    auto run = RunGoldenCase(description->config, *weights, golden, *numerics, compute::RunnableOps()[0]);
+    EXPECT_TRUE(run.ok()) << run.status().ToString();
+    if (!run.ok()) return -1;
+    error = std::max(error, run->logits_error);
+    EXPECT_EQ(run->equal_tokens, golden.greedy.size()) << golden.name;
+  }
+  return error;
+}
+
+// Every tensor of a folder as bytes.
+std::map<std::string, std::string> TensorBytes(const std::string& folder) {
+  auto tensors = compute::OpenSafetensorsFolder(folder);
+  EXPECT_TRUE(tensors.ok()) << tensors.status().ToString();
+  std::map<std::string, std::string> bytes;
+  for (const auto& [name, t] : tensors->tensors)
+    bytes[name] = std::string(reinterpret_cast<const char*>(t.data), static_cast<size_t>(t.bytes));
+  return bytes;
+}
+
+class ConvertFamily : public testing::TestWithParam<const char*> {};
+
+TEST_P(ConvertFamily, GgufGivesTheModelsAnswers) {
+  TempFolder folder;
+  const std::string out = folder.path() + "/m.gguf", source = Model(GetParam());
+  MustConvert(source, To(out, DType::kF32));
+  const double before = ErrorOf(source, GetParam()), after = ErrorOf(out, GetParam());
+  auto from = compute::DescribeModel(source), to = compute::DescribeModel(out);
+  ASSERT_TRUE(from.ok() && to.ok());
+  if (from->config.rope.interleaved == to->config.rope.interleaved &&
+      from->config.rope.scaling == to->config.rope.scaling) {
+    EXPECT_EQ(before, after) << "the same weights in the same order";
+  }
+  EXPECT_LE(after, 1e-4);
+}
+
+std::string TestName(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFamily,
+                         testing::Values("bloom", "cohere", "falcon-40b", "falcon-7b", "gemma", "glm4", "gpt2",
+                                         "granite", "llama-bias", "llama-gqa", "llama-mha", "llama-mqa-linear",
+                                         "mistral-window", "olmo2", "phi3", "phi4-mini", "qwen2", "qwen3", "seed-oss",
+                                         "stablelm", "yi"),
+                         TestName);
+
+class ConvertGguf : public testing::TestWithParam<const char*> {};
+
+TEST_P(ConvertGguf, FolderAndFileOfItGiveTheModelsAnswers) {
+  TempFolder folder;
+  MustConvert(Model(GetParam()), To(folder.path() + "/m", DType::kF32));
+  EXPECT_LE(ErrorOf(folder.path() + "/m", GetParam()), 1e-4);
+  MustConvert(folder.path() + "/m", To(folder.path() + "/m.gguf", DType::kF32));
+  EXPECT_EQ(ErrorOf(folder.path() + "/m.gguf", GetParam()), ErrorOf(Model(GetParam()), GetParam()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ConvertGguf,
+                         testing::Values("gguf-command-r", "gguf-exaone4", "gguf-gemma", "gguf-gemma3", "gguf-glm4",
+                                         "gguf-granite", "gguf-mixed", "gguf-olmo2", "gguf-olmo3", "gguf-phi3",
+                                         "gguf-q6_k", "gguf-seed-oss", "gguf-smollm3", "gguf-stablelm",
+                                         "gguf-starcoder2"),
+                         TestName);
+
+// Through GGUF and back: every value returns to its place, rows of q and k too.
+TEST(Convert, TensorsSurviveTheWayThroughGguf) {
+  for (const char* name : {"llama-gqa", "llama-bias", "mistral-window", "qwen2", "qwen3", "granite", "olmo2", "phi3",
+                           "phi4-mini", "gemma", "glm4"}) {
+    SCOPED_TRACE(name);
+    TempFolder folder;
+    MustConvert(Model(name), To(folder.path() + "/m.gguf", DType::kF32));
+    MustConvert(folder.path() + "/m.gguf", To(folder.path() + "/back", DType::kF32));
+    MustConvert(Model(name), To(folder.path() + "/direct", DType::kF32));
+    const auto back = TensorBytes(folder.path() + "/back"), direct = TensorBytes(folder.path() + "/direct");
+    EXPECT_EQ(back.size(), direct.size());
+    for (const auto& [tensor, bytes] : direct) EXPECT_TRUE(back.contains(tensor) && back.at(tensor) == bytes) << tensor;
+    EXPECT_LE(ErrorOf(folder.path() + "/back", name), 1e-4);
+  }
+}
+
+// The values of each matrix of `path` as its file has them, by name.
+std::map<std::string, std::vector<float>> Values(const std::string& path, std::map<std::string, DType>* formats) {
+  auto file = compute::MappedFile::Open(path);
+  auto model = compute::OpenGguf(*file);
+  EXPECT_TRUE(model.ok()) << model.status().ToString();
+  std::map<std::string, std::vector<float>> values;
+  for (const auto& [name, t] : model->gguf.tensors) {
+    values[name].resize(static_cast<size_t>(compute::CheckedElements(t.shape)));
+    compute::Dequantize(t.dtype, t.data, static_cast<int64_t>(values[name].size()), values[name].data());
+    (*formats)[name] = t.dtype;
+  }
+  return values;
+}
+
+TEST(Convert, EveryFormatHasTheEncodersValues) {
+  TempFolder folder;
+  std::map<std::string, DType> formats;
+  const std::string plain = folder.path() + "/plain.gguf";
+  MustConvert(Model("gguf-q4_k"), To(plain, DType::kF32));
+  const auto reference = Values(plain, &formats);
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                            DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+    SCOPED_TRACE(compute::InfoOf(dtype).name);
+    const std::string out = folder.path() + "/" + compute::InfoOf(dtype).name + ".gguf";
+    MustConvert(plain, To(out, dtype));
+    const auto values = Values(out, &formats);
+    std::set<DType> used;
+    for (const auto& [name, expected] : reference) {
+      const auto n = static_cast<int64_t>(expected.size());
+      std::vector<std::byte> encoded(static_cast<size_t>(compute::RowBytes(formats[name], n)));
+      compute::Encode(formats[name], expected.data(), n, encoded.data());
+      std::vector<float> decoded(expected.size());
+      compute::Dequantize(formats[name], encoded.data(), n, decoded.data());
+      EXPECT_EQ(values.at(name), decoded) << name;
+      used.insert(formats[name]);
+    }
+    EXPECT_TRUE(used.contains(dtype));
+    EXPECT_TRUE(used.contains(DType::kF32)) << "norms";
+  }
+}
+
+// Converts a model whose configuration has `added` after the text `before`, and back.
+void ExpectScalingSurvives(const std::string& name, const std::string& before, const std::string& added,
+                           compute::RopeScaling as_gguf) {
+  SCOPED_TRACE(name);
+  TempFolder folder;
+  std::filesystem::copy(GoldenFolder(name), folder.path() + "/in");
+  std::string config = ReadFile(folder.path() + "/in/config.json");
+  ASSERT_NE(config.find(before), std::string::npos);
+  config.insert(config.find(before) + before.size(), added);
+  folder.Write("in/config.json", config);
+  MustConvert(folder.path() + "/in", To(folder.path() + "/m.gguf", DType::kF32));
+  MustConvert(folder.path() + "/m.gguf", To(folder.path() + "/back", DType::kF32));
+  const auto in = compute::DescribeModel(folder.path() + "/in"),
+             gguf = compute::DescribeModel(folder.path() + "/m.gguf"),
+             back = compute::DescribeModel(folder.path() + "/back");
+  ASSERT_TRUE(in.ok() && gguf.ok() && back.ok());
+  EXPECT_EQ(gguf->config.rope.scaling, as_gguf);
+  EXPECT_NE(in->config.rope.scaling, compute::RopeScaling::kNone);
+  compute::RopeConfig expected = in->config.rope;
+  if (expected.scaling == compute::RopeScaling::kLongRope) expected.factor = back->config.rope.factor;  // not used
+  EXPECT_EQ(expected, back->config.rope);
+}
+
+TEST(Convert, ScalingsOfRotaryPositionsSurvive) {
+  ExpectScalingSurvives("phi4-mini", "\"rope_type\": \"default\"",
+                        ", \"rope_type\": \"longrope\", \"short_factor\": [1.0, 1.25], \"long_factor\": [1.5, 40.1]",
+                        compute::RopeScaling::kLongRope);
+  ExpectScalingSurvives("qwen3", "\"rope_theta\": 1000000.0",
+                        ", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
+                        "\"original_max_position_embeddings\": 64}",
+                        compute::RopeScaling::kYarn);
+  ExpectScalingSurvives("llama-gqa", "{", "", compute::RopeScaling::kNone);  // llama3: factors
+}
+
+TEST(Convert, EqualFormatsAreCopied) {
+  TempFolder folder;
+  std::map<std::string, DType> formats;
+  const std::string out = folder.path() + "/m.gguf";
+  MustConvert(Model("gguf-q5_k"), To(out, DType::kQ5_K));
+  const auto values = Values(out, &formats), expected = Values(Model("gguf-q5_k"), &formats);
+  EXPECT_EQ(formats.at("blk.0.attn_q.weight"), DType::kQ5_K);
+  for (const auto& [name, dtype] : formats) {
+    if (dtype == DType::kQ5_K) {
+      EXPECT_EQ(values.at(name), expected.at(name)) << name;
+    }
+  }
+}
+
+TEST(Convert, BlocksThatDoNotFitAreReported) {
+  TempFolder folder;
+  const auto report = MustConvert(Model("llama-gqa"), To(folder.path() + "/m.gguf", DType::kQ4_K));
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_NE(report.notes[0].find("columns are no multiple of"), std::string::npos) << report.notes[0];
+  EXPECT_EQ(report.format.find("q4_k"), std::string::npos);
+  EXPECT_NE(report.format.find("q5_0"), std::string::npos) << report.format;
+}
+
+TEST(Convert, LargeFoldersAreDivided) {
+  TempFolder folder;
+  ConvertOptions options = To(folder.path() + "/m", DType::kBF16);
+  options.most_file_bytes = 40000;
+  MustConvert(Model("qwen3"), options);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/m/model.safetensors.index.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/m/model.safetensors"));
+  EXPECT_EQ(ErrorOf(folder.path() + "/m", "qwen3"), ErrorOf(Model("qwen3"), "qwen3"));
+}
+
+TEST(Convert, UnknownFormatsListTheKnownOnes) {
+  EXPECT_REFUSED(compute::ConvertedType("q4_k_m", ModelFormat::kGguf).status(), StatusCode::kInvalidArgument, "q4_k_m",
+                 "f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0");
+  EXPECT_REFUSED(compute::ConvertedType("q8_0", ModelFormat::kSafetensors).status(), StatusCode::kInvalidArgument,
+                 "f32, f16, bf16");
+}
+
+TEST(Convert, FamiliesAndSettingsWithoutAPlaceAreRefused) {
+  TempFolder folder;
+  const ConvertOptions gguf = To(folder.path() + "/m.gguf", DType::kF16);
+  EXPECT_REFUSED(Convert(Model("opt"), gguf).status(), StatusCode::kUnimplemented, "opt", "llama, ");
+  EXPECT_REFUSED(Convert(Model("llama-dynamic"), gguf).status(), StatusCode::kUnimplemented, "llama",
+                 "rotary positions");
+  // GGUF files of these families state no such shape: readers assume the published one.
+  EXPECT_REFUSED(Convert(Model("gemma3"), gguf).status(), StatusCode::kUnimplemented, "gemma3_text", "scale of its");
+  EXPECT_REFUSED(Convert(Model("smollm3"), gguf).status(), StatusCode::kUnimplemented, "smollm3",
+                 "which layers have rotary positions");
+  EXPECT_REFUSED(Convert(Model("olmo3"), gguf).status(), StatusCode::kUnimplemented, "olmo3", "windows");
+  EXPECT_REFUSED(Convert(Model("falcon-7b"), To(folder.path() + "/m", DType::kF16)).status(),
+                 StatusCode::kUnimplemented, "falcon");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Convert, ExistingOutputIsKeptUnlessOverwritten) {
+  TempFolder folder;
+  const std::string out = folder.Write("m.gguf", "mine");
+  ConvertOptions options = To(out, DType::kF16);
+  EXPECT_REFUSED(Convert(Model("qwen3"), options).status(), StatusCode::kInvalidArgument, "m.gguf", "--overwrite");
+  EXPECT_EQ(ReadFile(out), "mine");
+  options.overwrite = true;
+  MustConvert(Model("qwen3"), options);
+  EXPECT_LE(ErrorOf(out, "qwen3"), 0.1);
+  folder.Write("notes/a.txt", "mine");
+  options = To(folder.path() + "/notes", DType::kF16);
+  options.overwrite = true;
+  EXPECT_REFUSED(Convert(Model("qwen3"), options).status(), StatusCode::kInvalidArgument, "config.json");
+  EXPECT_EQ(ReadFile(folder.path() + "/notes/a.txt"), "mine");
+}
+
+TEST(Convert, StoppedConversionsLeaveNothing) {
+  for (const char* name : {"/m.gguf", "/m"}) {
+    TempFolder folder;
+    ConvertOptions options = To(folder.path() + name, DType::kF32);
+    options.progress = [](int64_t done, int64_t total) {
+      return done * 2 < total ? Status() : Status(StatusCode::kCancelled, "stopped");
+    };
+    EXPECT_REFUSED(Convert(Model("qwen3"), options).status(), StatusCode::kCancelled, "stopped");
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << name;
+  }
+}
+
+TEST(Convert, ValuesThatNoFormatHoldsNameTheirTensor) {
+  TempFolder folder;
+  GgufBuilder b = TinyMetadata();
+  for (const TinyTensor& t : TinyTensors()) {
+    if (t.name != "blk.0.ffn_down.weight") {
+      b.F32Tensor(t.name, t.dims);
+      continue;
+    }
+    std::string data;
+    for (int i = 0; i < 128; ++i) Append(&data, i == 40 ? 1e6f : 0.5f);
+    b.Tensor(t.name, t.dims, 0, data);
+  }
+  const std::string in = folder.Write("in.gguf", b.Build());
+  EXPECT_REFUSED(Convert(in, To(folder.path() + "/m.gguf", DType::kF16)).status(), StatusCode::kDataLoss,
+                 "blk.0.ffn_down.weight", "row 2", "bf16");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/m.gguf"));
+  MustConvert(in, To(folder.path() + "/m.gguf", DType::kBF16));
+}
+
+TEST(Convert, FilesBeyondTheDiskAreRefusedBeforeTheyAreWritten) {
+  TempFolder folder;
+  const auto file = compute::NewFile::Create(folder.path() + "/m.gguf", int64_t{1} << 61);
+  EXPECT_REFUSED(file.status(), StatusCode::kResourceExhausted, "m.gguf", "do not fit", "left");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace tactus::test

@@ -1,0 +1,124 @@
+// Tokenisers written as GGUF metadata, tokenizer.json and tokenizer.model give the ids of those that they were made of.
+#include "language/text/gguf_write.h"
+
+#include "language/text/gguf_spec.h"
+#include "language/text/golden_cases.h"
+#include "language/text/json_write.h"
+#include "language/text/same_ids.h"
+
+namespace tactus::language {
+namespace {
+
+TokenizerSpec JsonSpec(const std::string& name) {
+  auto spec = ParseTokenizerJson(TextData(name + ".tokenizer.json"));
+  EXPECT_TRUE(spec.ok()) << spec.status().ToString();
+  return spec.ok() ? *spec : TokenizerSpec();
+}
+
+GgufTokenizerFields Fields(const TokenizerSpec& spec, const TokenizerSpec* pieces = nullptr) {
+  auto fields = GgufFieldsOf(spec, pieces);
+  EXPECT_TRUE(fields.ok()) << fields.status().ToString();
+  return fields.ok() ? *fields : GgufTokenizerFields();
+}
+
+// The tokens of the cases, whose texts are odd strings.
+void ExpectGoldenIds(const Tokenizer& tokenizer, const std::string& name) {
+  for (const SortedJson& c : GoldenCases(name)) {
+    const auto ids = c.at("ids").get<std::vector<TokenId>>();
+    EXPECT_EQ(tokenizer.Encode(c.at("text").get<std::string>(), true, true), ids) << c.at("text");
+  }
+}
+
+TEST(GgufWrite, ByteLevelTokenisersGetTheirName) {
+  for (const auto& [name, pre] : {std::pair{"gpt2", "gpt-2"}, std::pair{"llama3", "llama-bpe"},
+                                  std::pair{"qwen2", "qwen2"}, std::pair{"smollm", "smollm"}}) {
+    SCOPED_TRACE(name);
+    const TokenizerSpec spec = JsonSpec(name);
+    const GgufTokenizerFields fields = Fields(spec);
+    EXPECT_EQ(fields.model, "gpt2");
+    EXPECT_EQ(fields.pre, pre);
+    const auto from = MustMake(spec), to = MustMake(SpecFromGguf(fields));
+    const Status same = CheckSameIds(*from, *to);
+    EXPECT_TRUE(same.ok()) << same.ToString();
+  }
+}
+
+TEST(GgufWrite, SentencePieceKeepsItsIds) {
+  const auto spec = ParseSentencePieceModel(TextData("spm.tokenizer.model"));
+  ASSERT_TRUE(spec.ok());
+  const GgufTokenizerFields fields = Fields(*spec);
+  EXPECT_EQ(fields.model, "llama");
+  EXPECT_EQ(fields.scores.size(), fields.tokens.size());
+  EXPECT_TRUE(CheckSameIds(*MustMake(spec), *MustMake(SpecFromGguf(fields))).ok());
+}
+
+TEST(GgufWrite, CharactersWithTokensOfBytesBecomeSentencePiece) {
+  const TokenizerSpec spec = JsonSpec("llama2");
+  const GgufTokenizerFields fields = Fields(spec);
+  EXPECT_EQ(fields.model, "llama");
+  EXPECT_TRUE(fields.add_space_prefix);
+  const Status same = CheckSameIds(*MustMake(spec), *MustMake(SpecFromGguf(fields)));
+  EXPECT_TRUE(same.ok()) << same.ToString();
+}
+
+TEST(GgufWrite, OtherIdsAreFound) {
+  const TokenizerSpec spec = JsonSpec("llama3");
+  GgufTokenizerFields fields = Fields(spec);
+  fields.pre = "gpt-2";
+  const Status same = CheckSameIds(*MustMake(spec), *MustMake(SpecFromGguf(fields)));
+  EXPECT_EQ(same.code(), StatusCode::kUnimplemented) << same.ToString();
+}
+
+TEST(GgufWrite, UnknownStepsAreRefused) {
+  TokenizerSpec spec = JsonSpec("gpt2");
+  spec.pre_tokenizers[0].pattern.text += "|x";
+  EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
+  spec = JsonSpec("gpt2");
+  spec.model = TokenizerSpec::Model::kUnigram;
+  EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
+  spec = JsonSpec("gpt2");
+  spec.prefix = {1, 2};
+  EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(GgufWrite, RowsWithoutATokenGetAnUnusedOne) {
+  GgufTokenizerFields fields = Fields(JsonSpec("gpt2"));
+  const size_t before = fields.tokens.size();
+  PadTokens(static_cast<int64_t>(before) + 2, &fields);
+  EXPECT_EQ(fields.tokens.size(), before + 2);
+  EXPECT_EQ(fields.types.back(), 5);
+  EXPECT_NE(fields.tokens[before], fields.tokens[before + 1]);
+}
+
+TEST(JsonWrite, ByteLevelTokenisersOfGgufBecomeTokenizerJson) {
+  for (const char* name : {"gpt2", "llama3", "qwen2", "smollm"}) {
+    SCOPED_TRACE(name);
+    const auto spec = SpecFromGguf(Fields(JsonSpec(name)));
+    ASSERT_TRUE(spec.ok());
+    const auto text = TokenizerJsonText(*spec);
+    ASSERT_TRUE(text.ok()) << text.status().ToString();
+    const auto to = MustMake(ParseTokenizerJson(*text));
+    EXPECT_TRUE(CheckSameIds(*MustMake(spec), *to).ok());
+    ExpectGoldenIds(*to, name);
+  }
+}
+
+TEST(JsonWrite, SentencePieceBecomesTokenizerModel) {
+  const auto spec = ParseSentencePieceModel(TextData("spm.tokenizer.model"));
+  ASSERT_TRUE(spec.ok());
+  const auto text = SentencePieceModelText(*spec);
+  ASSERT_TRUE(text.ok());
+  const auto read = ParseSentencePieceModel(*text);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->tokens, spec->tokens);
+  EXPECT_EQ(read->scores, spec->scores);
+  EXPECT_EQ(read->kinds, spec->kinds);
+  EXPECT_EQ(read->bos_id, spec->bos_id);
+  EXPECT_EQ(read->byte_fallback, spec->byte_fallback);
+  EXPECT_TRUE(CheckSameIds(*MustMake(spec), *MustMake(read)).ok());
+  EXPECT_EQ(TokenizerJsonText(*spec).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(SentencePieceModelText(JsonSpec("gpt2")).status().code(), StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace tactus::language
