@@ -22,11 +22,10 @@ std::shared_ptr<const SortedJson> TextPart(const SortedJson& object) {
   if (found == object.end() || !found->is_object()) return nullptr;
   auto text = std::make_shared<SortedJson>(*found);
   text->erase("architectures");
-  for (const char* key : {"bos_token_id", "eos_token_id", "dtype", "torch_dtype", "quantization_config"}) {
-    if (object.contains(key) && !text->contains(key)) (*text)[key] = object[key];
+  for (const char* key :
+       {"bos_token_id", "eos_token_id", "dtype", "torch_dtype", "quantization_config", "tie_word_embeddings"}) {
+    if (object.contains(key) && !object[key].is_null()) (*text)[key] = object[key];
   }
-  // The whole holds the output matrix.
-  if (object.contains("tie_word_embeddings")) (*text)["tie_word_embeddings"] = object["tie_word_embeddings"];
   return text;
 }
 

@@ -278,6 +278,7 @@ TEST(HfConfig, AModelThatReadsPicturesIsItsText) {
   text.erase("architectures");
   text["model_type"] = "mistral";
   text["num_key_value_heads"] = 2;
+  text["eos_token_id"] = 3;
   json whole = {{"architectures", {"Mistral3ForConditionalGeneration"}},
                 {"model_type", "mistral3"},
                 {"vision_config", {{"hidden_size", 8}}},
