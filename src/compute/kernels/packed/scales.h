@@ -23,10 +23,14 @@ inline void WidenBF16(const std::byte* from, int64_t count, float* to) {
 inline void LoadScales(const PackedMatrix& w, const std::byte* tail, int64_t blocks, int64_t part, float* to) {
   const int64_t each = w.block_bytes();
   if (!w.nested_scales) {
-    const auto widen = w.bf16_scales ? WidenBF16 : WidenHalves;
     tail += part * kPanelRows * 2;
-    for (int64_t b = 0; b < blocks; ++b) widen(tail + b * each, kPanelRows, to + b * kPanelRows);
-    for (int64_t i = 0; w.scale_unit != 1 && i < blocks * kPanelRows; ++i) to[i] *= w.scale_unit;
+    if (w.bf16_scales) {
+      for (int64_t b = 0; b < blocks; ++b) WidenBF16(tail + b * each, kPanelRows, to + b * kPanelRows);
+    } else {
+      for (int64_t b = 0; b < blocks; ++b) WidenHalves(tail + b * each, kPanelRows, to + b * kPanelRows);
+    }
+    if (w.scale_unit == 1) return;
+    for (int64_t i = 0; i < blocks * kPanelRows; ++i) to[i] *= w.scale_unit;
     return;
   }
   const int64_t parts = w.has_minimum ? 2 : 1, half = kPanelRows / 2;
