@@ -1,5 +1,7 @@
 #include "cli/commands/converted_text.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/input_file.h"
@@ -78,7 +80,7 @@ Status AddTokenizerFiles(const compute::ModelDescription& d, Files* files) {
 
 }  // namespace
 
-Result<GgufTokenizerFields> GgufTokenizerFor(const compute::ModelDescription& d) {
+Result<GgufTokenizerFields> GgufTokenizerFor(const compute::ModelDescription& d, std::string* warning) {
   TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, engine::TokenizerSpecOf(d));
   TACTUS_RETURN_IF_ERROR(language::CheckTokenizerFits(spec, d.config.vocab_size));
   language::TokenizerSpec pieces;
@@ -89,6 +91,10 @@ Result<GgufTokenizerFields> GgufTokenizerFor(const compute::ModelDescription& d)
                           language::GgufFieldsOf(spec, pieces.tokens.empty() ? nullptr : &pieces));
   language::PadTokens(d.config.vocab_size, &fields);
   fields.model_name = d.config.name;
+  if (const int64_t flags = language::TokensWithUnstatedFlags(spec); flags > 0) {
+    *warning = fmt::format(
+        "{} added tokens strip white space beside them or match whole words alone, which GGUF cannot state", flags);
+  }
   TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec written, language::SpecFromGguf(fields));
   TACTUS_RETURN_IF_ERROR(CheckSameText(std::move(spec), std::move(written)));
   return fields;

@@ -12,7 +12,8 @@ namespace tactus::cli {
 
 // Both check that the new tokeniser gives the ids of the model's own. kUnimplemented: the model's tokeniser cannot be
 // written in this form, with the reason. kNotFound: the model has none.
-Result<GgufTokenizerFields> GgufTokenizerFor(const compute::ModelDescription& description);
+// `warning` gets what the file does not state; empty: nothing.
+Result<GgufTokenizerFields> GgufTokenizerFor(const compute::ModelDescription& description, std::string* warning);
 // Name and content of each file beside the weights and the configuration.
 Result<std::vector<std::pair<std::string, std::string>>> FolderFilesFor(const compute::ModelDescription& description);
 

@@ -96,9 +96,11 @@ Result<compute::ConvertReport> Convert(const ConvertFlags& flags, StartLog* log,
   if (options.format == compute::ModelFormat::kSafetensors) {
     TACTUS_ASSIGN_OR_RETURN(options.files, FolderFilesFor(description));
   } else if (description.source != compute::ModelDescription::Source::kGguf) {
-    auto tokenizer = GgufTokenizerFor(description);
+    std::string warning;
+    auto tokenizer = GgufTokenizerFor(description, &warning);
     if (!tokenizer.ok() && tokenizer.status().code() != StatusCode::kNotFound) return tokenizer.status();
     if (!tokenizer.ok()) log->Line("warning: " + tokenizer.status().message() + ": the file will have none");
+    if (!warning.empty()) log->Line("warning: " + warning);
     if (tokenizer.ok()) options.tokenizer = std::move(*tokenizer);
   }
   CatchTermination();  // until here nothing is unfinished, and a signal ends the process

@@ -143,6 +143,11 @@ Result<GgufTokenizerFields> GgufFieldsOf(const TokenizerSpec& spec, const Tokeni
       "Tekken, or BPE over characters without tokens of bytes");
 }
 
+int64_t TokensWithUnstatedFlags(const TokenizerSpec& spec) {
+  return std::count_if(spec.added.begin(), spec.added.end(),
+                       [](const TokenizerSpec::Added& t) { return t.lstrip || t.rstrip || t.single_word; });
+}
+
 void PadTokens(int64_t rows, GgufTokenizerFields* fields) {
   for (auto i = static_cast<int64_t>(fields->tokens.size()); i < rows; ++i) {
     fields->tokens.push_back("[PAD" + std::to_string(i) + "]");

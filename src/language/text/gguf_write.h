@@ -13,6 +13,9 @@ namespace tactus::language {
 // name of `tokenizer.ggml.pre` has. Whether the result gives the same ids is for the caller to check (CheckSameIds).
 Result<GgufTokenizerFields> GgufFieldsOf(const TokenizerSpec& spec, const TokenizerSpec* pieces);
 
+// How many added tokens strip white space beside them or match whole words alone, which GGUF cannot state.
+int64_t TokensWithUnstatedFlags(const TokenizerSpec& spec);
+
 // Adds unused tokens up to a number of rows of the embedding: readers of GGUF expect a token for each row.
 void PadTokens(int64_t rows, GgufTokenizerFields* fields);
 
