@@ -10,11 +10,13 @@ The reference is transformers' implementation in float32 with eager attention. c
 """
 
 import argparse
+import json
 import pathlib
 
 import torch
 from family_gguf import STORED_AROUND_ZERO_TYPES, saved_tensors, write_gguf
 from make_tiny_models import fresh, with_clear_choices, write_golden
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.utils import logging
 
@@ -292,6 +294,45 @@ def class_of(config):
     return AutoModelForImageTextToText if hasattr(config, "text_config") else AutoModelForCausalLM
 
 
+def to_mxfp4(w):
+    """[..., cols] as gpt-oss stores it: codes [..., cols / 32, 16], scales [..., cols / 32]; and the decoded values."""
+    numbers = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+    groups = w.float().unflatten(-1, (-1, 32))
+    exponent = groups.abs().amax(-1).clamp(min=1e-20).log2().floor() - 2
+    scaled = groups / exponent.exp2().unsqueeze(-1)
+    index = (scaled.abs().unsqueeze(-1) - numbers).abs().argmin(-1)
+    code = (index + 8 * (scaled < 0)).to(torch.uint8)
+    decoded = numbers[index] * scaled.sign() * exponent.exp2().unsqueeze(-1)
+    return code[..., ::2] | code[..., 1::2] << 4, (exponent + 127).to(torch.uint8), decoded.flatten(-2)
+
+
+def make_mxfp4(name, seed, root):
+    """gpt-oss as published: the experts' matrices in MXFP4, with rows along the outputs."""
+    kind, changes = FAMILIES["gpt-oss"]
+    out = root / name
+    fresh(out)
+    config = AutoConfig.for_model(kind, **{**SHAPE, **changes})
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    randomize(model, seed)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(p.bfloat16().float())
+    codes = {}
+    with torch.no_grad():
+        for part, p in model.named_parameters():
+            if part.endswith(("experts.gate_up_proj", "experts.down_proj")):
+                codes[part + "_blocks"], codes[part + "_scales"], decoded = to_mxfp4(p.transpose(1, 2))
+                p.copy_(decoded.transpose(1, 2))
+    model.config.dtype = torch.bfloat16
+    model.config.save_pretrained(out)
+    text = json.loads((out / "config.json").read_text())
+    text["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (out / "config.json").write_text(json.dumps(text, indent=2) + "\n")
+    plain = {n: t.bfloat16() for n, t in saved_tensors(model).items() if n + "_blocks" not in codes}
+    save_file({**plain, **{n: t.contiguous() for n, t in codes.items()}}, out / "model.safetensors")
+    return write_golden(model, out, "transformers GptOssForCausalLM, float32, eager, experts decoded from MXFP4")
+
+
 def make(name, seed, root):
     kind, changes = FAMILIES[name]
     out = root / name
@@ -385,8 +426,8 @@ def main():
     parser.add_argument("names", nargs="*", help="families; default: all")
     args = parser.parse_args()
     logging.disable_progress_bar()
-    for name in args.names or [*FAMILIES, *GGUF]:
-        one = make if name in FAMILIES else make_gguf
+    for name in args.names or [*FAMILIES, *GGUF, "gpt-oss-mxfp4"]:
+        one = make if name in FAMILIES else make_mxfp4 if name == "gpt-oss-mxfp4" else make_gguf
         first = FIRST_SEEDS.get(name, FIRST_SEEDS.get(name.removeprefix("gguf-"), 1))
         with_clear_choices(lambda seed, name=name, one=one: one(name, seed, args.out), first)
         print(name, flush=True)
