@@ -48,7 +48,7 @@ class UsageTest(Folder):
             (["serve", "--nosuch"], "--nosuch"),
             (["bench"], "--url is missing"),
             (["bench", "--url", "http://127.0.0.1:1"], "the workload has no arrival times"),
-            (["models", "nosuch"], "is not list, inspect or rm"),
+            (["models", "nosuch"], "is not list, inspect, rm or convert"),
             (["tokenize"], "MODEL is missing"),
             (["version", "now"], "unexpected argument 'now'"),
             (["models", "list", "x"], "unexpected argument 'x'"),
