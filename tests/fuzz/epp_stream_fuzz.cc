@@ -24,9 +24,7 @@ class CountingFleet final : public EndpointSource {
     open_.insert(++picks_);
     return Picked{.pick = picks_, .url = "http://a:1", .address = kAddress};
   }
-  void Ended(uint64_t pick, int32_t output_tokens) override {
-    Require(open_.erase(pick) == 1 && output_tokens >= -1);
-  }
+  void Ended(uint64_t pick, int32_t output_tokens) override { Require(open_.erase(pick) == 1 && output_tokens >= -1); }
   void Answered(int32_t, bool) override {}
   void AppendMetrics(results::PrometheusText*) const override {}
   std::vector<Endpoint> Endpoints() const override {
