@@ -115,6 +115,7 @@ struct NormSpec {
   Role bias = Role::kNone;  // kNone: 0
 
   bool exists() const { return kind != NormKind::kNone; }
+  bool operator==(const NormSpec&) const = default;
 };
 inline NormSpec RmsNormOf(Role weight, float eps) {
   return {NormKind::kRms, weight, eps};
@@ -153,6 +154,7 @@ struct AttentionBlock {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const AttentionBlock&) const = default;
 };
 
 // down(f(gate(x)) * up(x)) (Shazeer, "GLU Variants", 2020).
@@ -162,6 +164,7 @@ struct GatedFeedForwardBlock {
   Activation activation = Activation::kSilu;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const GatedFeedForwardBlock&) const = default;
 };
 
 // down(f(up(x))).
@@ -171,6 +174,7 @@ struct FeedForwardBlock {
   Activation activation = Activation::kGeluTanh;
 
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const FeedForwardBlock&) const = default;
 };
 
 // What the router makes of its logits: the scores by which a token's experts are chosen, and their weights.
@@ -191,6 +195,7 @@ struct RouterSpec {
   // Experts are chosen from the `chosen_groups` of `groups` equal groups whose two best scores have the largest sum.
   int32_t groups = 1, chosen_groups = 1;
   bool weighs_input = false;  // an expert's input is multiplied with its weight, not its output (Llama 4)
+  bool operator==(const RouterSpec&) const = default;
 };
 
 // A mixture of gated feed-forward blocks, of which a token uses a few, beside one that every token uses.
@@ -203,6 +208,7 @@ struct ExpertsBlock {
 
   int64_t inner_total() const { return router.chosen * expert.inner + shared_inner; }  // of a token
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const ExpertsBlock&) const = default;
 };
 
 using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, ExpertsBlock>;
@@ -223,6 +229,7 @@ struct LayerBlock {
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const LayerBlock&) const = default;
 };
 using Layer = std::vector<LayerBlock>;
 
