@@ -4,13 +4,13 @@ P99.
 
   bench/validate/vllm_runs.py --tactus build/release/tactus --data DIR [-o FILE.json]
 
-DIR/runs has the per-request records of five real servers (described in its README). Every run is simulated by `tactus
+DIR/runs has the per-request records of six real servers (described in its README). Every run is simulated by `tactus
 sim --scheduler vllm --backend vllm` with the recorded arrivals, lengths, token budget and sequence limit. The KV memory
 is the recorded one (--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time
 per step is docs/concepts/cost_model.md's.
 
 Not in the records: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not recorded, so
-they form one prefix group; the run on the RTX PRO 6000 has no KV memory, so ours is used.
+they form one prefix group; the runs on the RTX PRO 6000 have no KV memory, so ours is used.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ RUNS = {
     "vllm_h100_codellama34b_budget64": ("codellama-34b", "h100", 1024),
     "vllm_rtx4090_llama3.1-8b": ("llama-3.1-8b", "rtx4090", 0),
     "vllm_rtxpro6000_llama3.1-8b": ("llama-3.1-8b", "rtxpro6000", 0),
+    "vllm_rtxpro6000_qwen3-30b-a3b": ("qwen3-30b-a3b", "rtxpro6000", 0),
 }
 QUANTILES = (0.5, 0.9, 0.99)
 METRICS = ("ttft", "tbt", "e2e")
@@ -114,6 +115,9 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
         "--json",
         *args.extra,
     ]
+    if engine.get("data_parallel_size", 1) > 1:
+        replicas = str(engine["data_parallel_size"])
+        command += ["--replicas", replicas, "--ep", replicas if engine["enable_expert_parallel"] else "1"]
     if engine.get("max_model_len"):
         command += ["--max-model-len", str(engine["max_model_len"])]
     if blocks and not args.plan_kv:

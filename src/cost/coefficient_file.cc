@@ -54,6 +54,17 @@ void ReadTables(JsonRecord& file, Coefficients* c) {
     g.efficiency = record.Pairs("efficiency");
     c->gemm.push_back(std::move(g));
   });
+  file.Each("experts", [&](JsonRecord& record) {
+    ExpertsCurve e;
+    e.dtype = record.Text("dtype");
+    e.hidden = record.Number("hidden", 1, 1e8);
+    e.inner = record.Number("inner", 1, 1e8);
+    e.chosen = record.Number("chosen", 1, 1e4);
+    const double least = c->experts.empty() ? 1 : c->experts.back().touched + 1;
+    e.touched = record.Number("touched", least, 1e5);
+    e.us = record.Pairs("us");
+    c->experts.push_back(std::move(e));
+  });
   ReadAttention(file, "prefill", "context", "efficiency", &c->prefill);
   ReadAttention(file, "prefill_alone", "context", "us", &c->prefill_alone);
   ReadAttention(file, "decode", "batch", "efficiency", &c->decode);

@@ -24,6 +24,13 @@ struct AttentionCurve {
   Knots knots;    // prefill: chunk -> efficiency; prefill_alone: chunk -> us; decode: context -> efficiency
 };
 
+// A mixture of experts: times of steps whose tokens use `touched` different experts, `chosen` per token.
+struct ExpertsCurve {
+  std::string dtype;
+  double hidden = 0, inner = 0, chosen = 0, touched = 0;
+  Knots us;  // by tokens
+};
+
 struct ElementwiseFit {
   std::string op;
   double overhead_us = 0, efficiency = 1;
@@ -45,6 +52,7 @@ struct Coefficients {
   double floor_us = 0;
   std::vector<FitError> errors;
   std::vector<GemmCurve> gemm;
+  std::vector<ExpertsCurve> experts;  // of one shape and dtype, by rising `touched`
   std::vector<AttentionCurve> prefill, prefill_alone, decode;
   std::vector<ElementwiseFit> elementwise;
   std::vector<AllReduceCurve> all_reduce;

@@ -4,36 +4,52 @@
 
 #include <fmt/format.h>
 
+#include "compute/config/block_work.h"
 #include "cost/fitted.h"
 #include "cost/hybrid_model.h"
 
 namespace tactus::cost {
 namespace {
 
+bool HasExperts(const ModelSpec& m) {
+  return std::any_of(m.layers.begin(), m.layers.end(),
+                     [](const compute::Layer& layer) { return compute::ExpertsOf(layer) != nullptr; });
+}
+
+Status CheckHeads(const Deployment& d, const ModelSpec& m, const compute::AttentionBlock& a) {
+  if (a.heads % d.tp != 0) {
+    std::string fits;
+    for (int32_t tp = 1; tp <= 64 && tp <= a.heads; ++tp) {
+      if (DividesHeads(m, tp)) fits += fmt::format("{}{}", fits.empty() ? "" : ", ", tp);
+    }
+    return InvalidArgument(
+        fmt::format("--tp {} does not divide the {} attention heads of {}; {} do", d.tp, a.heads, m.name, fits), "tp");
+  }
+  if (a.kv_heads % d.tp != 0 && d.tp % a.kv_heads != 0) {
+    return InvalidArgument(
+        fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}", d.tp, a.kv_heads, m.name),
+        "tp");
+  }
+  return Status();
+}
+
 Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   if (d.tp < 1 || d.pp < 1 || d.tp > 1024 || d.pp > 1024) {
     return InvalidArgument(fmt::format("--tp {} and --pp {} must be between 1 and 1024", d.tp, d.pp),
                            d.tp < 1 || d.tp > 1024 ? "tp" : "pp");
   }
-  if (m.q_heads % d.tp != 0) {
-    std::string fits;
-    for (int32_t tp = 1; tp <= 64 && tp <= m.q_heads; ++tp) {
-      if (m.q_heads % tp == 0 && (m.kv_heads % tp == 0 || tp % m.kv_heads == 0))
-        fits += fmt::format("{}{}", fits.empty() ? "" : ", ", tp);
-    }
-    return InvalidArgument(
-        fmt::format("--tp {} does not divide the {} attention heads of {}; {} do", d.tp, m.q_heads, m.name, fits),
-        "tp");
+  for (const compute::Layer& layer : m.layers) {
+    const compute::AttentionBlock* const a = compute::AttentionOf(layer);
+    if (a != nullptr) TACTUS_RETURN_IF_ERROR(CheckHeads(d, m, *a));
   }
-  if (m.kv_heads % d.tp != 0 && d.tp % m.kv_heads != 0) {
-    return InvalidArgument(
-        fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}", d.tp, m.kv_heads, m.name),
-        "tp");
+  if (d.pp > m.num_layers()) {
+    return InvalidArgument(fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.num_layers(),
+                                       m.name, m.num_layers()),
+                           "pp");
   }
-  if (d.pp > m.layers) {
-    return InvalidArgument(
-        fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers),
-        "pp");
+  if (d.ep < 1 || d.ep > 1024) return InvalidArgument(fmt::format("--ep {} must be between 1 and 1024", d.ep), "ep");
+  if (d.ep > 1 && !HasExperts(m)) {
+    return InvalidArgument(fmt::format("--ep {}: {} has no experts", d.ep, m.name), "ep");
   }
   if (d.attention_kernels != "auto" && d.attention_kernels != "one" && d.attention_kernels != "two") {
     return InvalidArgument(
@@ -76,7 +92,7 @@ double StatedError(const Coefficients& c, std::string_view op, std::string_view 
   return median;
 }
 
-std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp) {
+std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp, bool experts) {
   std::string text;
   const auto part = [&](const char* what, const char* op, bool fitted, const std::string& remark) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, fitted ? "fitted" : "roofline");
@@ -89,11 +105,24 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp)
     if (error < 0 && !remark.empty()) text += fmt::format(" ({})", remark.substr(2));
   };
   part("matrix products", "gemm", v.gemm, v.gemm_dtype_borrowed ? "; with bfloat16's efficiencies" : "");
+  if (experts) part("experts", "experts", v.experts, "");
   part("prefill attention", "prefill", v.prefill, "");
   part("decode attention", "decode", v.decode, v.decode ? "; from " + v.geometry : "");
   if (v.beside_chunk) text += ", slower beside a chunk as measured";
   if (tp > 1) part("all-reduce", "allreduce", v.all_reduce, "");
   return text;
+}
+
+// The attention that most layers have.
+compute::AttentionBlock MostLayersAttention(const ModelSpec& m) {
+  const compute::AttentionBlock* most = nullptr;
+  size_t layers = 0;
+  const std::vector<compute::LayerGroup> groups = compute::GroupLayers(m.layers);
+  for (const compute::LayerGroup& group : groups) {
+    const compute::AttentionBlock* const a = compute::AttentionOf(group.layer);
+    if (a != nullptr && group.at.size() > layers) most = a, layers = group.at.size();
+  }
+  return most != nullptr ? *most : compute::AttentionBlock{.heads = 1, .kv_heads = 1, .head_dim = 1};
 }
 
 }  // namespace
@@ -125,8 +154,8 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
     TACTUS_ASSIGN_OR_RETURN(std::vector<BesideChunk> beside, FindBesideChunk(device, d.backend, d.attention_kernels));
     std::unique_ptr<FittedOperators> fitted =
         MakeFitted(device, *coefficients, std::move(beside), std::move(operators));
-    from.coverage = fitted->Coverage(format, AttentionOf(model, d), d.tp);
-    from.text = DescribeFit(*coefficients, from.coverage, d.tp);
+    from.coverage = fitted->Coverage(format, AttentionOf(MostLayersAttention(model), d), d.tp);
+    from.text = DescribeFit(*coefficients, from.coverage, d.tp, HasExperts(model));
     operators = std::move(fitted);
   }
   operators = MakeScaled(d.scale, std::move(operators));

@@ -25,6 +25,9 @@ struct Deployment {
   std::string model;   // a name of KnownModels(), a model folder or a config.json
   std::string device;  // a name of KnownDevices()
   int32_t tp = 1, pp = 1;
+  // Replicas that share the experts, each with the same step at the same time: a device holds 1 / ep of the experts and
+  // computes them for the tokens of all ("expert parallel" over "data parallel").
+  int32_t ep = 1;
   std::string weight_dtype = "bfloat16";  // bfloat16, fp8, fp8_static, fp8_block, int8, int4, nvfp4
   std::string kv_dtype = "bfloat16";      // bfloat16 | fp8
   // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements if the device

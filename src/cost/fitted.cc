@@ -4,11 +4,13 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "cost/embedded_data.h"
+#include "cost/fitted_experts.h"
 
 namespace tactus::cost {
 namespace {
@@ -137,6 +139,9 @@ class Fitted final : public FittedOperators {
       alone_[dtype] = Gather(c.prefill_alone, dtype);
       decode_[dtype] = Gather(c.decode, dtype);
     }
+    if (c.experts.empty()) return;
+    const Result<WeightFormat> measured = FindWeightFormat(c.experts[0].dtype, device);
+    if (measured.ok()) experts_.emplace(c.experts, *measured, device);
   }
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
@@ -171,6 +176,10 @@ class Fitted final : public FittedOperators {
       return own.FloorNs(static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)) /
              std::exp(log_efficiency);
     };
+  }
+
+  std::function<double(int64_t)> Experts(const WeightFormat& format, const ExpertsShape& s) const override {
+    return experts_.has_value() ? experts_->Time(format, s) : roofline_->Experts(format, s);
   }
 
   double PrefillBaseNs(const AttentionShape& s) const override {
@@ -260,6 +269,7 @@ class Fitted final : public FittedOperators {
     FitCoverage v;
     const std::string dtype = MeasuredDtype(format.name);
     v.gemm = !dtype.empty();
+    v.experts = experts_.has_value();
     v.gemm_dtype_borrowed = v.gemm && dtype != format.name;
     for (const GemmCurve& g : c_.gemm) {
       if (g.dtype == dtype) v.most_tokens = std::max(v.most_tokens, g.efficiency.back().first);
@@ -404,6 +414,7 @@ class Fitted final : public FittedOperators {
   const std::vector<BesideChunk> beside_;
   const std::unique_ptr<OperatorTimes> roofline_;
   Tables prefill_, alone_, decode_;
+  std::optional<FittedExperts> experts_;
 };
 
 }  // namespace

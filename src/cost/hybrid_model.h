@@ -1,21 +1,23 @@
 // The cost model behind CostModel::Create: operator times are tabulated so that a step's time costs a few loads.
 //
-// A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of
-// the decodes, overlapped by nano-batches), the embedding in the first stage, the head and the sampler in the last, and
-// the host's time, per step and per stage.
+// A step's time is, stage by stage and for each kind of layer: layers x (linear operators by token count + attention of
+// every chunk + attention of the decodes, overlapped by nano-batches), the embedding in the first stage, the head and
+// the sampler in the last, and the host's time, per step and per stage.
 //
 // Thread rule: immutable after Build.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compute/config/block_work.h"
+#include "cost/attention_tables.h"
 #include "cost/cost_model.h"
 #include "cost/fitted.h"
 #include "cost/host_times.h"
-#include "cost/log_grid.h"
+#include "cost/layer_operators.h"
 #include "cost/operator_times.h"
 #include "cost/registry.h"
 
@@ -76,28 +78,24 @@ class HybridModel final : public CostModel {
 
  private:
   double devices() const { return static_cast<double>(deployment_.tp) * deployment_.pp; }
-  int64_t StageLayers(int32_t stage) const;
+  // Equal layers, as one device has them.
+  struct Kind {
+    compute::Layer layer;             // of the whole model
+    compute::BlockWork work;          // of the layer
+    std::vector<int64_t> in_stage;    // number of such layers in each stage
+    double layers = 0;                // of all stages
+    std::optional<size_t> attention;  // in attention_
+    CountTable tokens;                // time of all operators but attention, of one layer
+  };
+  void FillKinds();
   void FillTokenTables();
-  void FillAttentionTables();
-  // An operator of one layer, except attention, by the step's tokens.
-  struct LayerOperator {
-    const char* name;
-    const char* kind;
-    bool product;  // of matrices
-    std::function<double(int64_t)> ns;
-  };
-  std::vector<LayerOperator> LayerOperators() const;
-  // Attention of one layer: of the chunks (and of prefixes that are read once), of the decodes beside them, and of the
-  // decodes in a separate kernel.
-  struct AttentionParts {
-    double chunks_ns = 0, decodes_ns = 0, own_kernel_ns = 0;
-  };
-  AttentionParts Apart(const StepShape& shape) const;
-  AttentionParts Cascade(const StepShape& shape) const;  // prefixes are read once
-  AttentionParts PartsOf(const StepShape& shape, double chunks_sum_ns, double longest_ns, int64_t own_tokens) const;
-  double LayerNs(const StepShape& shape) const;  // one layer
-  double LayerWith(const StepShape& shape, const AttentionParts& attention) const;
-  bool ReadsTogether(const StepShape& shape) const;
+  std::vector<LayerOperator> Operators(const Kind& kind) const;
+  AttentionParts Apart(const Kind& kind, const StepShape& shape) const;
+  double LayerNs(const Kind& kind, const StepShape& shape) const;  // one layer
+  double LayerWith(const Kind& kind, const StepShape& shape, const AttentionParts& attention) const;
+  bool ReadsTogether(const Kind& kind, const StepShape& shape) const;
+  double KvTokenBytes() const;                    // of the whole model
+  double StageKvTokenBytes(int32_t stage) const;  // of one device
 
   const Deployment deployment_;
   const ModelSpec model_;
@@ -105,21 +103,28 @@ class HybridModel final : public CostModel {
   const WeightFormat format_;
   const std::unique_ptr<OperatorTimes> operators_;
   const OperatorSource from_;
-  const bool nano_;                 // Deployment::overlap
-  const AttentionShape attention_;  // of one device
-  const double window_;             // infinity: none
-  double prefill_base_ns_ = 0;
+  const bool nano_;  // Deployment::overlap
   const HostTimes host_;
   double swap_block_ns_ = 0;
-  CountTable layer_, embed_, head_, send_;
-  LogGrid adds_, alone_;     // by chunk tokens, context
-  LogGrid decode_, beside_;  // by sequences, their mean context; beside_: in a step with chunks
+  std::vector<Kind> kinds_;
+  std::vector<AttentionTables> attention_;  // of different shapes and windows
+  CountTable embed_, head_, send_;
 };
 
-// One device's share of a model's attention.
-AttentionShape AttentionOf(const ModelSpec& model, const Deployment& deployment);
+// Layers of a stage: distributed as evenly as possible, the remainder to the first stages.
+struct StageLayers {
+  int64_t first = 0, count = 0;
+};
+StageLayers LayersOfStage(int64_t layers, int32_t stage, int32_t pp);
 
-// Bytes of weights on one device of the largest stage.
-int64_t WeightBytesPerDevice(const ModelSpec& model, const WeightFormat& format, int32_t tp, int32_t pp);
+// Whether `tp` devices can share every layer's attention.
+bool DividesHeads(const ModelSpec& model, int32_t tp);
+
+// One device's share of an attention block.
+AttentionShape AttentionOf(const compute::AttentionBlock& block, const Deployment& deployment);
+
+// Bytes of weights on one device of the largest stage. `ep`: Deployment::ep.
+int64_t WeightBytesPerDevice(const ModelSpec& model, const WeightFormat& format, int32_t tp, int32_t pp,
+                             int32_t ep = 1);
 
 }  // namespace tactus::cost

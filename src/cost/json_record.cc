@@ -83,6 +83,11 @@ std::vector<std::string> JsonRecord::Texts(const char* key) {
   return texts;
 }
 
+std::string JsonRecord::Object(const char* key) {
+  const Json* json = Need(key, "a record {...}", &Json::is_object);
+  return json == nullptr ? "{}" : json->dump();
+}
+
 void JsonRecord::Each(const char* key, const std::function<void(JsonRecord&)>& read) {
   if (!Has(key)) return;
   const Json* json = Need(key, "a list of records", &Json::is_array);

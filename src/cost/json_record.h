@@ -29,6 +29,7 @@ class JsonRecord {
   bool Flag(const char* key, bool otherwise);  // `otherwise` if absent
   Knots Pairs(const char* key);                // [[x, y], ...]
   std::vector<std::string> Texts(const char* key);
+  std::string Object(const char* key);  // an object, as JSON text
   // The objects of an array; none if the member is absent.
   void Each(const char* key, const std::function<void(JsonRecord&)>& read);
 

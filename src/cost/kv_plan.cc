@@ -1,8 +1,10 @@
 // KV capacity beside the weights: the same plan as in `tactus serve`, for devices that are not present.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
+#include "compute/config/block_work.h"
 #include "cost/hybrid_model.h"
 
 namespace tactus::cost {
@@ -18,7 +20,10 @@ constexpr int64_t kLogitRowBytes = 3 * 4;
 int64_t ActivationBytes(const ModelSpec& m, int32_t tp, int64_t max_step_tokens) {
   // At the widest point a token holds gate and up, their product, and three copies of the residual stream (in, norm,
   // out), 16 bits each.
-  const int64_t token = 2 * ((m.gated ? 3 : 2) * (m.ffn / tp) + 3 * m.hidden);
+  int64_t inner = 0;
+  for (const compute::LayerGroup& group : compute::GroupLayers(m.layers))
+    inner = std::max(inner, compute::WorkOf(compute::ShareOf(group.layer, tp), m.hidden).inner);
+  const int64_t token = 2 * (inner + 3 * m.hidden);
   return max_step_tokens * token + std::min<int64_t>(kLogitRows, max_step_tokens) * m.vocab * kLogitRowBytes +
          kRuntimeBytes;
 }
@@ -36,15 +41,29 @@ int64_t LargestThatFits(int64_t most, const Fits& fits) {
 
 }  // namespace
 
-int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int32_t tp, int32_t pp) {
-  const int64_t layers = (m.layers + pp - 1) / pp;
-  // KV heads that tp does not divide are stored twice.
-  const int64_t kv_width = std::max<int64_t>(1, m.kv_heads / tp) * m.head_dim;
-  const int64_t q_width = m.q_heads / tp * m.head_dim;
-  const int64_t layer = m.hidden * (2 * q_width + 2 * kv_width) + (m.gated ? 3 : 2) * m.hidden * (m.ffn / tp);
+int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int32_t tp, int32_t pp, int32_t ep) {
+  std::vector<int64_t> elements(m.layers.size());  // of each layer
+  for (const compute::LayerGroup& group : compute::GroupLayers(m.layers)) {
+    const int64_t share = compute::WorkOf(compute::ShareOf(group.layer, tp, ep), m.hidden).elements();
+    for (const int64_t l : group.at) elements[static_cast<size_t>(l)] = share;
+  }
+  int64_t largest = 0;
+  for (int32_t stage = 0; stage < pp; ++stage) {
+    const auto [first, count] = LayersOfStage(m.num_layers(), stage, pp);
+    largest =
+        std::max(largest, std::accumulate(elements.begin() + first, elements.begin() + first + count, int64_t{0}));
+  }
   // The first stage has the embedding, the last the head; with one stage both are here.
   const int64_t tables = (pp == 1 && !m.tied ? 2 : 1) * m.vocab * m.hidden / tp;
-  return static_cast<int64_t>(static_cast<double>(layers * layer) * format.weight_bytes) + 2 * tables;
+  return static_cast<int64_t>(static_cast<double>(largest) * format.weight_bytes) + 2 * tables;
+}
+
+// Whether the devices of a stage may share the attention of every layer.
+bool DividesHeads(const ModelSpec& m, int32_t tp) {
+  return std::all_of(m.layers.begin(), m.layers.end(), [tp](const compute::Layer& layer) {
+    const compute::AttentionBlock* const a = compute::AttentionOf(layer);
+    return a == nullptr || (a->heads % tp == 0 && (a->kv_heads % tp == 0 || tp % a->kv_heads == 0));
+  });
 }
 
 Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64_t max_step_tokens,
@@ -60,12 +79,13 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   }
   const int32_t tp = deployment_.tp, pp = deployment_.pp;
   KvPlan plan;
-  plan.kv_bytes_per_token = static_cast<int64_t>(
-      2.0 * static_cast<double>(model_.layers * model_.kv_heads * model_.head_dim) * attention_.kv_bytes);
-  plan.weight_bytes_per_device = WeightBytesPerDevice(model_, format_, tp, pp);
+  plan.kv_bytes_per_token = static_cast<int64_t>(KvTokenBytes());
+  plan.weight_bytes_per_device = WeightBytesPerDevice(model_, format_, tp, pp, deployment_.ep);
   const auto usable = static_cast<int64_t>(static_cast<double>(device_.memory_bytes) * utilization);
-  // The stage with the most layers decides.
-  const auto token_bytes = static_cast<int64_t>(attention_.BytesPerToken() * static_cast<double>(StageLayers(0)));
+  // The stage with the most KV decides.
+  double most = 0;
+  for (int32_t stage = 0; stage < pp; ++stage) most = std::max(most, StageKvTokenBytes(stage));
+  const auto token_bytes = static_cast<int64_t>(most);
   // A step longer than this is not planned, even for many prompts.
   int64_t step_tokens = std::min(max_step_tokens, std::max<int64_t>(model_.context, 16384));
   if (largest == LargestStep::kOfAllThatKvHolds) {
@@ -90,9 +110,9 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
   for (int32_t devices = 2; devices <= 64 && fits[0] == 'n'; devices *= 2) {
     for (int32_t t = std::min(devices, 8); t >= 1; t /= 2) {
       const int32_t p = devices / t;
-      if (p > model_.layers || model_.q_heads % t != 0 || (model_.kv_heads % t != 0 && t % model_.kv_heads != 0))
-        continue;
-      const int64_t needed = WeightBytesPerDevice(model_, format_, t, p) + ActivationBytes(model_, t, step_tokens);
+      if (p > model_.num_layers() || !DividesHeads(model_, t)) continue;
+      const int64_t needed =
+          WeightBytesPerDevice(model_, format_, t, p, deployment_.ep) + ActivationBytes(model_, t, step_tokens);
       // Reserves a tenth of the memory for KV: a device that barely holds the weights serves no request.
       if (static_cast<double>(needed) > 0.9 * static_cast<double>(usable)) continue;
       fits = fmt::format("--tp {} --pp {} fits", t, p);

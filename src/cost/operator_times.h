@@ -20,8 +20,14 @@ struct WeightFormat {
   double activation_bytes = 2;
   double flops = 0;  // peak FLOP/s of the device for it
 };
+// Matrices that no checkpoint narrows: heads, and the routers of experts.
+inline WeightFormat SixteenBits(const DeviceSpec& device) {
+  return {"bfloat16", 2, 2, device.bf16_flops};
+}
 // kInvalidArgument: an unknown dtype.
 Result<WeightFormat> FindWeightFormat(const std::string& name, const DeviceSpec& device);
+
+inline constexpr double kActivationBytes = 2;  // bf16 between operators, for any weight format
 
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
@@ -38,6 +44,19 @@ struct AttentionShape {
   }
 };
 
+// A mixture of gated feed-forward blocks, as one of `ranks` devices computes it: with a share of the experts, for the
+// tokens of all devices' replicas. The tokens of a step choose experts evenly and independently.
+struct ExpertsShape {
+  int64_t experts = 0, chosen = 0;  // chosen: per token
+  int64_t hidden = 0, inner = 0;
+  int32_t ranks = 1;
+
+  double ExpertElements() const { return 3.0 * static_cast<double>(hidden * inner); }
+  // Rows of the products on one device, where each replica has a step of `tokens`.
+  double Rows(double tokens) const { return tokens * static_cast<double>(chosen); }
+  double Touched(double tokens) const;  // distinct experts on one device, expected
+};
+
 enum class Elementwise : uint8_t { kEmbed, kNorm, kRope, kActivation, kAdd, kKvWrite, kSample };
 const char* ElementwiseName(Elementwise op);
 
@@ -46,6 +65,8 @@ class OperatorTimes {
   virtual ~OperatorTimes() = default;
   // [m, k] x [k, n], as a function of m.
   virtual std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const = 0;
+  // The experts' products, their activation, and the sums of their outputs, as a function of the step's tokens.
+  virtual std::function<double(int64_t)> Experts(const WeightFormat& format, const ExpertsShape& shape) const = 0;
 
   // A kernel for several chunks takes max(base + sum of each chunk's `adds`, the longest `alone`): `adds` is a chunk's
   // share of a fully used device, `alone` the time of a kernel with that chunk only. `tokens` queries after `context`
@@ -78,6 +99,10 @@ inline constexpr int32_t kLeastTileRows = 64;
 // [m, k] x [k, n] of bf16 at `flops` peak: weights' bytes or whole waves of tiles, whichever takes longer. `split_k`:
 // tiles may share a column of k, which fills a partial last wave.
 double TiledGemmNs(const DeviceSpec& device, const WeightFormat& format, int64_t m, int64_t n, int64_t k, bool split_k);
+
+// `groups` products at once, of `rows` in total: each group has its own weights [k, n] and an even share of the rows.
+double GroupedGemmNs(const DeviceSpec& device, const WeightFormat& format, double groups, double rows, int64_t n,
+                     int64_t k);
 
 // The ring all-reduce and the plain send, from link figures. Neighbours share the fast link (up to `group`), a node (up
 // to `node`) or the network.

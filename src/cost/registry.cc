@@ -1,6 +1,5 @@
 #include "cost/registry.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <functional>
 
@@ -8,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/input_file.h"
+#include "compute/config/block_work.h"
+#include "compute/config/config.h"
 #include "compute/config/hf_config.h"
 #include "cost/cost_model.h"
 #include "cost/embedded_data.h"
@@ -53,28 +54,45 @@ std::vector<DeviceSpec> ReadDevices() {
   return devices;
 }
 
-std::vector<ModelSpec> ReadModels() {
+ModelSpec SpecOf(const compute::ModelConfig& c, std::string name, std::string help) {
+  return {std::move(name), std::move(help), c.hidden_size, c.vocab_size, c.max_position, c.tie_embeddings, c.layers};
+}
+
+UniformShape ReadUniform(JsonRecord& row) {
   constexpr int64_t kMost = 1 << 30;
+  UniformShape m;
+  m.layers = row.Integer("layers", 1, compute::kMaxLayers);
+  m.hidden = row.Integer("hidden", 1, kMost);
+  m.q_heads = row.Integer("q_heads", 1, kMost);
+  m.kv_heads = row.Integer("kv_heads", 1, kMost);
+  m.head_dim = row.Integer("head_dim", 1, kMost);
+  m.ffn = row.Integer("ffn", 1, kMost);
+  m.vocab = row.Integer("vocab", 1, kMost);
+  m.context = row.Integer("context", 1, kMost);
+  m.window = row.Has("window") ? row.Integer("window", 1, kMost) : 0;
+  m.gated = row.Flag("gated", m.gated);
+  m.tied = row.Flag("tied", m.tied);
+  m.parallel = row.Flag("parallel", m.parallel);
+  m.rope = row.Flag("rope", m.rope);
+  m.qk_norm = row.Flag("qk_norm", m.qk_norm);
+  return m;
+}
+
+std::vector<ModelSpec> ReadModels() {
   std::vector<ModelSpec> models;
   ReadTable("models.json", "models", [&](JsonRecord& row) {
-    ModelSpec m;
-    m.name = row.Text("model");
-    m.help = row.Text("help");
-    m.layers = row.Integer("layers", 1, kMost);
-    m.hidden = row.Integer("hidden", 1, kMost);
-    m.q_heads = row.Integer("q_heads", 1, kMost);
-    m.kv_heads = row.Integer("kv_heads", 1, kMost);
-    m.head_dim = row.Integer("head_dim", 1, kMost);
-    m.ffn = row.Integer("ffn", 1, kMost);
-    m.vocab = row.Integer("vocab", 1, kMost);
-    m.context = row.Integer("context", 1, kMost);
-    m.window = row.Has("window") ? row.Integer("window", 1, kMost) : 0;
-    m.gated = row.Flag("gated", m.gated);
-    m.tied = row.Flag("tied", m.tied);
-    m.parallel = row.Flag("parallel", m.parallel);
-    m.rope = row.Flag("rope", m.rope);
-    m.qk_norm = row.Flag("qk_norm", m.qk_norm);
-    models.push_back(std::move(m));
+    const std::string name = row.Text("model"), help = row.Text("help");
+    if (row.Has("config")) {
+      const Result<compute::ModelConfig> config = compute::ConfigFromJson(row.Object("config"), "models.json: " + name);
+      TACTUS_CHECK_MSG(config.ok(), config.status().message());
+      models.push_back(SpecOf(*config, name, help));
+      return;
+    }
+    if (row.Has("family")) row.Text("family");  // for docs/reference/models.md
+    UniformShape shape = ReadUniform(row);
+    shape.name = name;
+    shape.help = help;
+    models.push_back(UniformModel(shape));
   });
   return models;
 }
@@ -97,43 +115,46 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
   auto text = ReadInputFile(path.string(), kMostBytes);
   if (!text.ok()) return Status(text.status().code(), text.status().message(), "model");
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelConfig c, compute::ConfigFromJson(*text, path.string()));
-  ModelSpec m;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
-  m.name = !c.name.empty()                    ? c.name
-           : path.filename() == "config.json" ? folder.filename().string()
-                                              : path.stem().string();
-  m.help = path.string();
-  m.layers = c.num_layers();
-  m.hidden = c.hidden_size;
-  // The first layer represents all.
-  for (const compute::LayerBlock& b : c.layers[0]) {
-    if (const auto* a = std::get_if<compute::AttentionBlock>(&b.block)) {
-      m.q_heads = a->heads;
-      m.kv_heads = a->kv_heads;
-      m.head_dim = a->head_dim;
-      m.qk_norm = a->qk_norm != compute::QkNorm::kNone;
-    } else if (const auto* f = std::get_if<compute::GatedFeedForwardBlock>(&b.block)) {
-      m.ffn = f->inner;
-    }
-  }
-  m.vocab = c.vocab_size;
-  m.context = c.max_position;
-  m.tied = c.tie_embeddings;
-  // One window represents all layers; a model that mixes them counts as full attention, which is never too fast.
-  const std::vector<int32_t> windows = c.Windows();
-  const bool alike = std::all_of(windows.begin(), windows.end(), [&](int32_t w) { return w == windows[0]; });
-  m.window = alike ? windows[0] : 0;
-  return m;
+  const std::string name = !c.name.empty()                    ? c.name
+                           : path.filename() == "config.json" ? folder.filename().string()
+                                                              : path.stem().string();
+  return SpecOf(c, name, path.string());
 }
 
 }  // namespace
 
-int64_t ModelSpec::LayerParameters() const {
-  return hidden * (q_heads + 2 * kv_heads) * head_dim + q_heads * head_dim * hidden + (gated ? 3 : 2) * hidden * ffn;
+ModelSpec UniformModel(const UniformShape& s) {
+  using compute::NormSpec, compute::Role, compute::RmsNormOf;
+  constexpr float kEps = 1e-5f;
+  compute::AttentionBlock attention{
+      .heads = s.q_heads, .kv_heads = s.kv_heads, .head_dim = s.head_dim, .window = static_cast<int32_t>(s.window)};
+  attention.qk_norm = s.qk_norm ? compute::QkNorm::kHeads : compute::QkNorm::kNone;
+  attention.rope = s.rope ? compute::RopeChoice::kMain : compute::RopeChoice::kNone;
+  const compute::Block feed_forward = s.gated ? compute::Block(compute::GatedFeedForwardBlock{.inner = s.ffn})
+                                              : compute::Block(compute::FeedForwardBlock{.inner = s.ffn});
+  const NormSpec first = RmsNormOf(Role::kAttentionNorm, kEps), second = RmsNormOf(Role::kFeedForwardNorm, kEps);
+  const compute::Layer layer = {{.norm = first, .block = attention},
+                                {.norm = s.parallel ? first : second, .block = feed_forward, .parallel = s.parallel}};
+  return {s.name,
+          s.help,
+          s.hidden,
+          s.vocab,
+          s.context,
+          s.tied,
+          std::vector<compute::Layer>(static_cast<size_t>(s.layers), layer)};
 }
 
-int64_t ModelSpec::EmbeddingParameters() const {
-  return (tied ? 1 : 2) * vocab * hidden;
+int64_t ModelSpec::Parameters() const {
+  int64_t sum = EmbeddingParameters();
+  for (const compute::Layer& layer : layers) sum += compute::WorkOf(layer, hidden).elements();
+  return sum;
+}
+
+int64_t ModelSpec::ActiveParameters() const {
+  int64_t sum = EmbeddingParameters();
+  for (const compute::Layer& layer : layers) sum += compute::WorkOf(layer, hidden).token_elements();
+  return sum;
 }
 
 const std::vector<DeviceSpec>& Devices() {

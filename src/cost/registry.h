@@ -1,4 +1,5 @@
-// The cost model's devices and models: the tables data/cost/devices.json and models.json, or a config.json.
+// The cost model's devices and models: the tables data/cost/devices.json and models.json, or a config.json. Models are
+// read by the code that reads a served model's config.json.
 //
 // Thread rule: the tables are parsed once, on first use, and never change.
 #pragma once
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compute/config/blocks.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {
@@ -31,16 +33,27 @@ struct DeviceSpec {
   double launch_ns = 0;          // minimum time of a small kernel
 };
 
+// A model as the blocks of its layers, those that the engine runs (compute/config/blocks.h).
 struct ModelSpec {
+  std::string name, help;
+  int64_t hidden = 0, vocab = 0, context = 0;
+  bool tied = false;
+  std::vector<compute::Layer> layers;
+
+  int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
+  int64_t EmbeddingParameters() const { return (tied ? 1 : 2) * vocab * hidden; }  // embedding, and lm_head unless tied
+  // Matrices of all layers, embedding and head; and of these, what one token uses.
+  int64_t Parameters() const;
+  int64_t ActiveParameters() const;
+};
+
+// A model with equal layers, each attention and one feed-forward block.
+struct UniformShape {
   std::string name, help;
   int64_t layers = 0, hidden = 0, q_heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, context = 0, window = 0;
   bool gated = true, tied = false, parallel = false, rope = true, qk_norm = false;
-
-  // Weights of one layer's matrix products, and all weights of the model (embedding and head included).
-  int64_t LayerParameters() const;
-  int64_t EmbeddingParameters() const;  // embedding, and lm_head unless tied
-  int64_t Parameters() const { return layers * LayerParameters() + EmbeddingParameters(); }
 };
+ModelSpec UniformModel(const UniformShape& shape);
 
 const std::vector<DeviceSpec>& Devices();
 const std::vector<ModelSpec>& Models();

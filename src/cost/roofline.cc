@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "compute/config/block_work.h"
 #include "cost/operator_times.h"
 
 namespace tactus::cost {
@@ -22,6 +23,8 @@ constexpr double kQueryTile = 128;
 constexpr double kKeySplit = 1024;
 // Sampling is a chain of small kernels (penalties, softmax, sort or top-k, draw).
 constexpr double kSampleKernels = 10;
+// Choice of the experts, sorting of the rows, activation, sum.
+constexpr double kExpertKernels = 4;
 
 struct Tile {
   int32_t rows, columns;
@@ -38,6 +41,19 @@ class Roofline final : public OperatorTimes {
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
     return [device = device_, format, n, k](int64_t m) { return TiledGemmNs(device, format, m, n, k, true); };
+  }
+
+  std::function<double(int64_t)> Experts(const WeightFormat& format, const ExpertsShape& s) const override {
+    return [device = device_, format, s](int64_t m) {
+      const auto tokens = static_cast<double>(m);
+      const double rows = s.Rows(tokens), touched = s.Touched(tokens);
+      // The activation reads gate and up; the sum reads the rows and writes the tokens.
+      const double bytes =
+          2.0 * (3.0 * rows * static_cast<double>(s.inner) + (rows + tokens) * static_cast<double>(s.hidden));
+      return GroupedGemmNs(device, format, touched, rows, 2 * s.inner, s.hidden) +
+             GroupedGemmNs(device, format, touched, rows, s.hidden, s.inner) + kExpertKernels * device.launch_ns +
+             bytes / (device.bandwidth * kStreamEfficiency) * 1e9;
+    };
   }
 
   double PrefillBaseNs(const AttentionShape&) const override { return 2 * device_.launch_ns; }
@@ -82,14 +98,20 @@ class Roofline final : public OperatorTimes {
 
 }  // namespace
 
-double TiledGemmNs(const DeviceSpec& d, const WeightFormat& f, int64_t m, int64_t n, int64_t k, bool split_k) {
-  const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
-                       2.0 * static_cast<double>(m * n);
-  const double memory_ns = bytes / (d.bandwidth * kWeightReadEfficiency) * 1e9;
+double ExpertsShape::Touched(double tokens) const {
+  const auto n = static_cast<double>(experts);
+  return compute::ExpectedExperts(n / ranks, static_cast<double>(chosen) / n, tokens * ranks);
+}
+
+namespace {
+
+// Whole waves of tiles of `groups` products [m, k] x [k, n].
+double WavesNs(const DeviceSpec& d, const WeightFormat& f, int64_t groups, int64_t m, int64_t n, int64_t k,
+               bool split_k) {
   double compute_ns = INFINITY;
   for (const Tile& tile : kTiles) {
     const double per_sm = f.flops * kGemmEfficiency * tile.efficiency / d.sms;
-    const int64_t tiles = ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
+    const int64_t tiles = groups * ((m + tile.rows - 1) / tile.rows) * ((n + tile.columns - 1) / tile.columns);
     const double tile_ns = 2.0 * tile.rows * tile.columns * static_cast<double>(k) / per_sm * 1e9;
     for (const int32_t split : kSplits) {
       if (split > 1 && (!split_k || k / split < kLeastSplitDepth)) break;
@@ -97,7 +119,25 @@ double TiledGemmNs(const DeviceSpec& d, const WeightFormat& f, int64_t m, int64_
       compute_ns = std::min(compute_ns, tile_ns * static_cast<double>(waves) / split);
     }
   }
-  return std::max(memory_ns, compute_ns) + d.launch_ns;
+  return compute_ns;
+}
+
+}  // namespace
+
+double TiledGemmNs(const DeviceSpec& d, const WeightFormat& f, int64_t m, int64_t n, int64_t k, bool split_k) {
+  const double bytes = f.weight_bytes * static_cast<double>(n * k) + f.activation_bytes * static_cast<double>(m * k) +
+                       2.0 * static_cast<double>(m * n);
+  const double memory_ns = bytes / (d.bandwidth * kWeightReadEfficiency) * 1e9;
+  return std::max(memory_ns, WavesNs(d, f, 1, m, n, k, split_k)) + d.launch_ns;
+}
+
+double GroupedGemmNs(const DeviceSpec& d, const WeightFormat& f, double groups, double rows, int64_t n, int64_t k) {
+  if (rows <= 0) return 0;
+  const double bytes = f.weight_bytes * groups * static_cast<double>(n * k) +
+                       rows * (f.activation_bytes * static_cast<double>(k) + 2.0 * static_cast<double>(n));
+  const double memory_ns = bytes / (d.bandwidth * kWeightReadEfficiency) * 1e9;
+  const auto each = static_cast<int64_t>(std::ceil(rows / groups));
+  return std::max(memory_ns, WavesNs(d, f, static_cast<int64_t>(std::ceil(groups)), each, n, k, false)) + d.launch_ns;
 }
 
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device) {

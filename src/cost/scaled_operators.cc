@@ -47,6 +47,9 @@ class ScaledOperators : public OperatorTimes {
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
     return [ns = times_->Gemm(format, n, k), factor = scale_.products](int64_t m) { return factor * ns(m); };
   }
+  std::function<double(int64_t)> Experts(const WeightFormat& format, const ExpertsShape& shape) const override {
+    return [ns = times_->Experts(format, shape), factor = scale_.products](int64_t m) { return factor * ns(m); };
+  }
   double PrefillBaseNs(const AttentionShape& shape) const override {
     return scale_.prompt_attention * times_->PrefillBaseNs(shape);
   }

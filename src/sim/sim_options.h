@@ -19,7 +19,7 @@ namespace tactus::sim {
 struct SimOptions : SchedulingOptions, OfferedLoad {
   // Deployment
   std::string model, device;
-  int64_t tp = 1, pp = 1, replicas = 1;
+  int64_t tp = 1, pp = 1, replicas = 1, ep = 1;
   int64_t devices_per_node = 0;
   double network_gbytes_per_s = 0;
   std::string network_latency;
@@ -67,6 +67,13 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.unit = "stages", .min = 1, .max = 1024, .alias = "pp", .help = "pipeline stages, each of tp devices"});
     v.Field("replicas", replicas,
             {.unit = "replicas", .min = 1, .max = 4096, .help = "engine replicas behind the balancer"});
+    v.Field("expert-parallel-replicas", ep,
+            {.unit = "replicas",
+             .min = 1,
+             .max = 1024,
+             .alias = "ep",
+             .help = "replicas that share a mixture's experts: each holds its part of them and computes it for the "
+                     "tokens of all, whose steps are taken as equal"});
     v.Field("balancer", balancer, {.help = "policy that chooses a request's replica"});
     v.Field(
         "balancer-polls", balancer_polls,

@@ -27,6 +27,11 @@ Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts
   d.device = o.device;
   d.tp = static_cast<int32_t>(o.tp);
   d.pp = static_cast<int32_t>(o.pp);
+  d.ep = static_cast<int32_t>(o.ep);
+  if (o.replicas % o.ep != 0) {
+    return InvalidArgument(
+        fmt::format("--ep {} does not divide the {} replicas that share the experts", o.ep, o.replicas), "ep");
+  }
   d.weight_dtype = o.weight_dtype;
   d.kv_dtype = o.kv_dtype;
   d.backend = o.backend;

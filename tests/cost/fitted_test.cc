@@ -427,6 +427,80 @@ TEST(CoefficientFile, ABackendsOwnFileIsPreferred) {
   EXPECT_EQ(*other, *FindCoefficients(*FindDevice("a100"), ""));  // it has no file for this backend
 }
 
+// A mixture of 16 experts of 64 x 32, 2 per token, measured with 2 and 8 touched experts.
+class FittedExpertsTest : public FittedTest {
+ protected:
+  FittedExpertsTest() {
+    coefficients_.experts = {{"bfloat16", 64, 32, 2, 2, {{1, 10}, {4, 14}, {8, 30}}},
+                             {"bfloat16", 64, 32, 2, 8, {{4, 40}, {8, 44}}}};
+    fitted_ = MakeFitted(device_, coefficients_, {}, MakeRoofline(device_));
+  }
+  // A mixture of which a token uses all `experts`, so that every step touches all of them.
+  double Ns(int64_t experts, int64_t tokens, int64_t inner = 32) const {
+    return fitted_->Experts(bf16_, {experts, experts, 64, inner, 1})(tokens);
+  }
+};
+
+TEST_F(FittedExpertsTest, MeasuredMixtureTakesItsMeasuredTime) {
+  EXPECT_NEAR(Ns(2, 1), 10e3, 1e-6);
+  EXPECT_NEAR(Ns(2, 2), (10 + 4.0 / 3) * 1e3, 1e-6) << "linear in tokens";
+  EXPECT_EQ(Ns(2, 0), 0);
+  // Eight experts with two rows each: the rows of 8 tokens of 2.
+  EXPECT_NEAR(Ns(8, 2), 44e3, 1e-6);
+  EXPECT_NEAR(Ns(8, 1), 40e3, 1e-6);
+  // Five touched experts, two rows each, are 5 tokens of the measured mixture, halfway between the curves.
+  EXPECT_NEAR(Ns(5, 2), (18 + 41) / 2.0 * 1e3, 1e-6);
+}
+
+TEST_F(FittedExpertsTest, RowsBeyondTheCurveCostWhatFewExpertsRowsCost) {
+  EXPECT_NEAR(Ns(8, 4), (44 + 8 * 4) * 1e3, 1e-6) << "16 tokens, at 16 us per 4 beyond 8";
+  EXPECT_NEAR(Ns(2, 16), (30 + 8 * 4) * 1e3, 1e-6);
+}
+
+TEST_F(FittedExpertsTest, OtherMixturesTakeEfficiencyByBytesAndRows) {
+  // Twice as wide: two experts read what four measured ones read, one row each as 4 tokens of those; the time is that
+  // of the same bytes.
+  EXPECT_NEAR(Ns(2, 1, 64), Ns(4, 1), 1e-6);
+  // Far wider than all that was measured: the efficiency of the most bytes.
+  EXPECT_NEAR(Ns(16, 1, 64), Ns(8, 1) * 4, 1e-6);
+  // A quarter of the bytes in the same time and efficiency.
+  const WeightFormat narrow{"int4", 0.5, 2, bf16_.flops};
+  EXPECT_NEAR(fitted_->Experts(narrow, {8, 8, 64, 32, 1})(1), Ns(2, 1), 1e-6);
+}
+
+TEST_F(FittedExpertsTest, ReplicasShareTheExperts) {
+  // Two replicas with a token each: a device has four of the eight experts, and two rows for each.
+  const ExpertsShape shared{8, 8, 64, 32, 2};
+  EXPECT_EQ(shared.Touched(1), 4);
+  EXPECT_EQ(shared.Rows(1), 8);
+  EXPECT_NEAR(fitted_->Experts(bf16_, shared)(1), Ns(4, 2), 1e-6);
+}
+
+TEST(CoefficientFile, ExpertsAreReadInOrder) {
+  const std::string head = R"({"tactus_cost": 2, "experts": [)";
+  const std::string row = R"({"dtype":"bfloat16","hidden":64,"inner":32,"chosen":2,"touched":)";
+  const auto read = ParseCoefficients(head + row + R"(4,"us":[[1,10]]},)" + row + R"(8,"us":[[2,20]]}]})", "x");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  ASSERT_EQ(read->experts.size(), 2u);
+  const ExpertsCurve& e = read->experts[1];
+  EXPECT_EQ(e.dtype, "bfloat16");
+  EXPECT_EQ(std::vector<double>({e.hidden, e.inner, e.chosen, e.touched}), std::vector<double>({64, 32, 2, 8}));
+  EXPECT_EQ(e.us, (Knots{{2, 20}}));
+  EXPECT_FALSE(ParseCoefficients(head + row + R"(4,"us":[[1,10]]},)" + row + R"(4,"us":[[2,20]]}]})", "x").ok());
+}
+
+TEST(FittedModel, DescriptionNamesTheExperts) {
+  Deployment d;
+  d.model = "qwen3-30b-a3b";
+  d.device = "rtxpro6000";
+  EXPECT_NE((*CostModel::Create(d))->Describe().find("experts fitted (median error on regions left out"),
+            std::string::npos);
+  d.device = "h100";
+  EXPECT_NE((*CostModel::Create(d))->Describe().find("experts roofline"), std::string::npos);
+  d.model = "llama-3.1-8b";
+  EXPECT_EQ((*CostModel::Create(d))->Describe().find("experts"), std::string::npos);
+}
+
 TEST(FittedModel, DescriptionNamesSourcesAndExtrapolation) {
   Deployment d;
   d.model = "llama-3.1-8b";

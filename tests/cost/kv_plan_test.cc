@@ -9,8 +9,8 @@ namespace tactus::cost {
 namespace {
 
 // Three layers of 64 x (2 x 64 + 2 x 16) + 3 x 64 x 96 = 28,672 weights, and two tables of 64,000.
-ModelSpec Small() {
-  ModelSpec m;
+UniformShape Small() {
+  UniformShape m;
   m.name = "small";
   m.layers = 3;
   m.hidden = 64;
@@ -25,54 +25,75 @@ ModelSpec Small() {
 const WeightFormat kBf16{"bfloat16", 2, 2, 1e14};
 
 TEST(WeightBytes, WholeModelCountsLayersAndTables) {
-  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 1), 2 * (3 * 28672 + 2 * 64000));
-  EXPECT_EQ(Small().Parameters(), 3 * 28672 + 2 * 64000);
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), kBf16, 1, 1), 2 * (3 * 28672 + 2 * 64000));
+  EXPECT_EQ(UniformModel(Small()).Parameters(), 3 * 28672 + 2 * 64000);
 }
 
 TEST(WeightBytes, TiedHeadSharesTheEmbedding) {
-  ModelSpec tied = Small();
+  UniformShape tied = Small();
   tied.tied = true;
-  EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 1), 2 * (3 * 28672 + 64000));
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(tied), kBf16, 1, 1), 2 * (3 * 28672 + 64000));
 }
 
 TEST(WeightBytes, UngatedFeedForwardHasOneProjectionLess) {
-  ModelSpec plain = Small();
+  UniformShape plain = Small();
   plain.gated = false;
-  EXPECT_EQ(WeightBytesPerDevice(plain, kBf16, 1, 1), 2 * (3 * (28672 - 64 * 96) + 2 * 64000));
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(plain), kBf16, 1, 1), 2 * (3 * (28672 - 64 * 96) + 2 * 64000));
 }
 
 TEST(WeightBytes, TensorParallelSharesDivideEverything) {
-  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 2, 1), 2 * (3 * 28672 + 2 * 64000) / 2);
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), kBf16, 2, 1), 2 * (3 * 28672 + 2 * 64000) / 2);
 }
 
 // Four devices and two KV heads: each holds two of the eight query heads and one KV head, which two devices share.
 TEST(WeightBytes, KvHeadsAreReplicatedBeyondTheirNumber) {
-  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 4, 1), 2 * (3 * (64 * (2 * 16 + 2 * 8) + 3 * 64 * 24) + 2 * 16000));
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), kBf16, 4, 1),
+            2 * (3 * (64 * (2 * 16 + 2 * 8) + 3 * 64 * 24) + 2 * 16000));
 }
 
 // Three layers on two stages: two on the first. The first stage holds the embedding, the last the head: one table each.
 TEST(WeightBytes, TheLargestStageCounts) {
-  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
-  EXPECT_EQ(WeightBytesPerDevice(Small(), kBf16, 1, 3), 2 * (28672 + 64000));
-  ModelSpec tied = Small();
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), kBf16, 1, 3), 2 * (28672 + 64000));
+  UniformShape tied = Small();
   tied.tied = true;  // the last stage needs a copy of the embedding
-  EXPECT_EQ(WeightBytesPerDevice(tied, kBf16, 1, 2), 2 * (2 * 28672 + 64000));
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(tied), kBf16, 1, 2), 2 * (2 * 28672 + 64000));
 }
 
 // A quantised format narrows the layers; the tables keep 16 bits.
 TEST(WeightBytes, TablesKeepSixteenBits) {
-  EXPECT_EQ(WeightBytesPerDevice(Small(), {"int8", 1, 1, 1e14}, 1, 1), 3 * 28672 + 2 * 2 * 64000);
+  EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), {"int8", 1, 1, 1e14}, 1, 1), 3 * 28672 + 2 * 2 * 64000);
+}
+
+// A first layer as in Small, then two with four experts of 32 beside one of 16.
+ModelSpec Mixed() {
+  ModelSpec m = UniformModel(Small());
+  compute::ExpertsBlock experts{.experts = 4, .shared_inner = 16};
+  experts.router.chosen = 2;
+  experts.expert.inner = 32;
+  for (const size_t l : {1, 2}) m.layers[l][1].block = experts;
+  return m;
+}
+
+TEST(WeightBytes, EveryLayerCountsAsItIs) {
+  const int64_t attention = 64 * (2 * 64 + 2 * 16), mixture = attention + 4 * 64 + 3 * 64 * (4 * 32 + 16);
+  EXPECT_EQ(WeightBytesPerDevice(Mixed(), kBf16, 1, 1), 2 * (28672 + 2 * mixture + 2 * 64000));
+  // The second of three stages has the largest layer. Two replicas have half of the experts each, and of the router.
+  EXPECT_EQ(WeightBytesPerDevice(Mixed(), kBf16, 1, 3), 2 * (mixture + 64000));
+  const int64_t half = attention + 2 * 64 + 3 * 64 * (2 * 32 + 16);
+  EXPECT_EQ(WeightBytesPerDevice(Mixed(), kBf16, 1, 1, 2), 2 * (28672 + 2 * half + 2 * 64000));
 }
 
 class KvPlanTest : public testing::Test {
  protected:
-  static HybridModel Model(ModelSpec spec, int32_t tp = 1, int32_t pp = 1, const std::string& kv = "bfloat16") {
+  static HybridModel Model(const UniformShape& shape, int32_t tp = 1, int32_t pp = 1,
+                           const std::string& kv = "bfloat16") {
     Deployment d;
     d.tp = tp;
     d.pp = pp;
     d.kv_dtype = kv;
     const DeviceSpec device = Device();
-    return HybridModel(d, std::move(spec), device, kBf16, HostTimes(), MakeRoofline(device), {});
+    return HybridModel(d, UniformModel(shape), device, kBf16, HostTimes(), MakeRoofline(device), {});
   }
   static DeviceSpec Device() {
     DeviceSpec device = *FindDevice("h100");
@@ -89,7 +110,7 @@ TEST_F(KvPlanTest, ActivationsScaleWithTheStep) {
   const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
-  ModelSpec plain = Small();
+  UniformShape plain = Small();
   plain.gated = false;
   EXPECT_EQ(Model(plain).PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
             2048 * 2 * (2 * 96 + 3 * 64) + 256 * 1000 * 12 + kRuntime);
@@ -106,7 +127,7 @@ TEST_F(KvPlanTest, UnlimitedStepsArePlannedForOneContext) {
   const int64_t unlimited = int64_t{1} << 40;
   EXPECT_EQ(Model(Small()).PlanKv(0.9, 16, unlimited)->activation_bytes_per_device, 16384 * token + rest);
   EXPECT_EQ(Model(Small()).PlanKv(0.9, 16, 16385)->activation_bytes_per_device, 16384 * token + rest);
-  ModelSpec deep = Small();
+  UniformShape deep = Small();
   deep.context = 20000;
   EXPECT_EQ(Model(deep).PlanKv(0.9, 16, unlimited)->activation_bytes_per_device, 20000 * token + rest);
   EXPECT_EQ(Model(deep).PlanKv(0.9, 16, 18000)->activation_bytes_per_device, 18000 * token + rest);
@@ -137,6 +158,21 @@ TEST_F(KvPlanTest, BlocksFillTheRemainingMemory) {
   EXPECT_EQ(Model(Small(), 1, 1, "fp8").PlanKv(0.5, 16, 2048)->kv_bytes_per_token, 96);
 }
 
+// A token of a mixture holds gate, up and their product of its two experts and the shared one; K and V as stated by
+// each layer's attention.
+TEST_F(KvPlanTest, WidestLayerAndEveryLayersKvCount) {
+  ModelSpec mixed = Mixed();
+  std::get<compute::AttentionBlock>(mixed.layers[2][0].block).kv_heads = 4;
+  std::get<compute::ExpertsBlock>(mixed.layers[2][1].block).shared_inner = 160;
+  const DeviceSpec device = Device();
+  const HybridModel model({}, mixed, device, kBf16, HostTimes(), MakeRoofline(device), {});
+  const auto plan = model.PlanKv(0.5, 16, 2048);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->kv_bytes_per_token, 2 * 2 * 8 * (2 + 2 + 4));
+  EXPECT_EQ(plan->kv_bytes_per_device, plan->num_blocks * 16 * 2 * 2 * 8 * (2 + 2 + 4));
+  EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * (2 * 32 + 160) + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+}
+
 // The stage with the most layers decides: two of three. Four devices per layer hold one KV head each.
 TEST_F(KvPlanTest, DeviceWithMostLayersDecidesTheBlocks) {
   const auto two_stages = Model(Small(), 1, 2).PlanKv(0.5, 16, 2048);
@@ -157,7 +193,7 @@ TEST_F(KvPlanTest, MemoryShareIsChecked) {
 // The refusal names the fewest devices that fit the model with a tenth of the memory left for KV; at most eight devices
 // share a layer.
 TEST_F(KvPlanTest, RefusalNamesTheFewestDevicesThatFit) {
-  ModelSpec wide = Small();  // three layers of 128 MiB
+  UniformShape wide = Small();  // three layers of 128 MiB
   wide.hidden = 2048;
   wide.q_heads = wide.kv_heads = 16;
   wide.head_dim = 128;

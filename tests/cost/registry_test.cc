@@ -11,6 +11,10 @@
 namespace tactus::cost {
 namespace {
 
+const compute::AttentionBlock& AttentionIn(const ModelSpec& m, size_t layer = 0) {
+  return *compute::AttentionOf(m.layers.at(layer));
+}
+
 TEST(Registry, DocumentedNamesAreKnown) {
   for (const char* name : {"mistral-7b", "yi-34b", "llama-2-7b", "llama-2-70b", "codellama-34b", "llama-13b",
                            "llama-3-8b", "llama-3-70b", "llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "falcon-180b",
@@ -28,12 +32,69 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
   const struct {
     const char* name;
     double billions;
-  } kPublished[] = {{"mistral-7b", 7.24},    {"yi-34b", 34.4},        {"llama-2-7b", 6.74}, {"llama-2-70b", 69.0},
-                    {"codellama-34b", 33.7}, {"llama-13b", 13.0},     {"llama-3-8b", 8.03}, {"llama-3-70b", 70.6},
-                    {"llama-3.1-8b", 8.03},  {"llama-3.1-70b", 70.6}, {"qwen3-32b", 32.8},  {"falcon-180b", 179.5},
-                    {"opt-13b", 12.9},       {"opt-66b", 66},         {"opt-175b", 175},    {"gpt-3", 175},
-                    {"qwen-72b", 72.3},      {"internlm-20b", 20.1},  {"qwen2-7b", 7.6},    {"bloom-176b", 176},
-                    {"llama-33b", 32.5},     {"llama-2-13b", 13.0},   {"phi-2", 2.78}};
+  } kPublished[] = {{"mistral-7b", 7.24},
+                    {"yi-34b", 34.4},
+                    {"llama-2-7b", 6.74},
+                    {"llama-2-70b", 69.0},
+                    {"codellama-34b", 33.7},
+                    {"llama-13b", 13.0},
+                    {"llama-3-8b", 8.03},
+                    {"llama-3-70b", 70.6},
+                    {"llama-3.1-8b", 8.03},
+                    {"llama-3.1-70b", 70.6},
+                    {"qwen3-32b", 32.8},
+                    {"falcon-180b", 179.5},
+                    {"opt-13b", 12.9},
+                    {"opt-66b", 66},
+                    {"opt-175b", 175},
+                    {"gpt-3", 175},
+                    {"qwen-72b", 72.3},
+                    {"internlm-20b", 20.1},
+                    {"qwen2-7b", 7.6},
+                    {"bloom-176b", 176},
+                    {"llama-33b", 32.5},
+                    {"llama-2-13b", 13.0},
+                    {"phi-2", 2.78},
+                    {"qwen3-30b-a3b", 30.5},
+                    {"qwen3-coder-30b-a3b", 30.5},
+                    {"qwen3-235b-a22b", 235},
+                    {"qwen1.5-moe-a2.7b", 14.3},
+                    {"mixtral-8x7b", 46.7},
+                    {"gpt-oss-20b", 20.9},
+                    {"gpt-oss-120b", 116.8},
+                    {"olmoe-1b-7b", 6.92},
+                    {"glm-4.5-air", 106},
+                    {"granite-3.1-1b-a400m", 1.33},
+                    {"granite-3.1-3b-a800m", 3.3},
+                    {"phi-3.5-moe", 41.9},
+                    {"minimax-m2", 229},
+                    {"dots.llm1", 142},
+                    {"ernie-4.5-21b-a3b", 21.8},
+                    {"gemma-2-9b", 9.24},
+                    {"gemma-2-27b", 27.2},
+                    {"gemma-3-4b", 3.88},
+                    {"gemma-3-12b", 11.8},
+                    {"gemma-3-27b", 27.0},
+                    {"gemma-7b", 8.54},
+                    {"granite-3.1-8b", 8.17},
+                    {"olmo-3-7b", 7.3},
+                    {"olmo-3-32b", 32.2},
+                    {"phi-4", 14.7},
+                    {"smollm3-3b", 3.08},
+                    {"olmo-2-7b", 7.3},
+                    {"olmo-2-13b", 13.7},
+                    {"glm-4-9b", 9.4},
+                    {"seed-oss-36b", 36.15},
+                    {"exaone-4.0-32b", 32},
+                    {"command-r", 35},
+                    {"command-r-08-2024", 32.3},
+                    {"starcoder2-15b", 15.96},
+                    {"gpt-neox-20b", 20.55},
+                    {"pythia-6.9b", 6.86},
+                    {"pythia-12b", 11.85},
+                    {"bloom-7b1", 7.07},
+                    {"stablelm-3b", 2.795},
+                    {"stablelm-2-1.6b", 1.644}};
   std::set<std::string> checked;
   for (const auto& [name, billions] : kPublished) {
     const Result<ModelSpec> m = FindModel(name);
@@ -42,6 +103,36 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
     checked.insert(name);
   }
   for (const ModelSpec& m : Models()) EXPECT_TRUE(checked.count(m.name)) << m.name << " has no published size here";
+}
+
+// The published numbers of parameters that one token uses. gpt-oss states them without the embedding.
+TEST(Registry, MixturesHaveTheirPublishedActiveSizes) {
+  const struct {
+    const char* name;
+    double billions;
+  } kPublished[] = {{"qwen3-30b-a3b", 3.3}, {"qwen3-235b-a22b", 22},      {"qwen1.5-moe-a2.7b", 2.7},
+                    {"mixtral-8x7b", 12.9}, {"gpt-oss-20b", 3.61 + 0.58}, {"gpt-oss-120b", 5.13 + 0.58},
+                    {"olmoe-1b-7b", 1.3},   {"phi-3.5-moe", 6.6},         {"dots.llm1", 14}};
+  for (const auto& [name, billions] : kPublished)
+    EXPECT_NEAR(static_cast<double>(FindModel(name)->ActiveParameters()) / 1e9, billions, 0.02 * billions) << name;
+  EXPECT_EQ(FindModel("llama-3.1-8b")->ActiveParameters(), FindModel("llama-3.1-8b")->Parameters());
+}
+
+// A model that is named with its config.json has the layers that its family makes of it.
+TEST(Registry, ConfigsInTheTableMakeTheirFamiliesLayers) {
+  const ModelSpec oss = *FindModel("gpt-oss-20b");
+  EXPECT_EQ(AttentionIn(oss, 0).window, 128);
+  EXPECT_EQ(AttentionIn(oss, 1).window, 0);
+  EXPECT_EQ(compute::ExpertsOf(oss.layers[5])->router.chosen, 4);
+  const ModelSpec glm = *FindModel("glm-4.5-air");
+  EXPECT_EQ(compute::ExpertsOf(glm.layers[0]), nullptr);
+  EXPECT_EQ(compute::ExpertsOf(glm.layers[1])->shared_inner, 1408);
+  const ModelSpec gemma = *FindModel("gemma-3-4b");
+  EXPECT_TRUE(gemma.tied);
+  EXPECT_EQ(AttentionIn(gemma, 4).window, 1024);
+  EXPECT_EQ(AttentionIn(gemma, 5).window, 0);
+  EXPECT_EQ(AttentionIn(*FindModel("smollm3-3b"), 3).rope, compute::RopeChoice::kNone);
+  EXPECT_EQ(FindModel("qwen3-30b-a3b")->context, 40960);
 }
 
 TEST(Registry, DeviceFiguresAreInRange) {
@@ -87,16 +178,21 @@ TEST(Registry, ColumnsAreReadInTheirUnits) {
   EXPECT_EQ(FindDevice("a100")->fp8_flops, 0) << "'-' means none";
   const ModelSpec m = *FindModel("mistral-7b");
   EXPECT_EQ(m.context, 32768);
-  EXPECT_EQ(m.window, 4096);
-  EXPECT_TRUE(m.gated && m.rope);
-  EXPECT_FALSE(m.tied || m.parallel || m.qk_norm);
-  EXPECT_TRUE(FindModel("qwen3-32b")->qk_norm);
-  EXPECT_TRUE(FindModel("opt-13b")->tied);
-  EXPECT_FALSE(FindModel("opt-13b")->rope);
-  EXPECT_TRUE(FindModel("falcon-180b")->parallel);
+  EXPECT_FALSE(m.tied);
+  EXPECT_EQ(AttentionIn(m).window, 4096);
+  EXPECT_EQ(AttentionIn(m).rope, compute::RopeChoice::kMain);
+  EXPECT_EQ(AttentionIn(m).qk_norm, compute::QkNorm::kNone);
+  EXPECT_TRUE(std::holds_alternative<compute::GatedFeedForwardBlock>(m.layers[0][1].block));
+  EXPECT_FALSE(m.layers[0][1].parallel);
+  EXPECT_EQ(AttentionIn(*FindModel("qwen3-32b")).qk_norm, compute::QkNorm::kHeads);
+  const ModelSpec opt = *FindModel("opt-13b");
+  EXPECT_TRUE(opt.tied);
+  EXPECT_EQ(AttentionIn(opt).rope, compute::RopeChoice::kNone);
+  EXPECT_TRUE(std::holds_alternative<compute::FeedForwardBlock>(opt.layers[0][1].block));
+  EXPECT_TRUE(FindModel("falcon-180b")->layers[0][1].parallel);
 }
 
-// One window applies to all layers; a model that mixes windows counts as full attention.
+// Every layer has the window and the norms that its family gives it.
 TEST(Registry, ConfigFileSetsWindowAndNorms) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cost_registry_windows";
   std::filesystem::create_directories(folder);
@@ -110,14 +206,22 @@ TEST(Registry, ConfigFileSetsWindowAndNorms) {
     EXPECT_TRUE(m.ok()) << m.status().message();
     return m.ok() ? *m : ModelSpec();
   };
-  EXPECT_EQ(read("MistralForCausalLM", R"(, "model_type": "mistral", "sliding_window": 256)").window, 256);
+  const auto windows = [](const ModelSpec& m) {
+    std::vector<int32_t> all;
+    for (size_t l = 0; l < m.layers.size(); ++l) all.push_back(AttentionIn(m, l).window);
+    return all;
+  };
+  EXPECT_EQ(windows(read("MistralForCausalLM", R"(, "model_type": "mistral", "sliding_window": 256)")),
+            std::vector<int32_t>({256, 256, 256, 256}));
   const std::string qwen =
       R"(, "model_type": "qwen2", "sliding_window": 256, "use_sliding_window": true, "max_window_layers": )";
-  EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "0").window, 256);
-  EXPECT_EQ(read("Qwen2ForCausalLM", qwen + "2").window, 0);
-  EXPECT_FALSE(read("Qwen2ForCausalLM", qwen + "2").qk_norm);
-  EXPECT_TRUE(read("Qwen3ForCausalLM", R"(, "model_type": "qwen3", "head_dim": 64)").qk_norm);
-  EXPECT_EQ(read("Qwen3ForCausalLM", R"(, "model_type": "qwen3", "head_dim": 64)").context, 2048);
+  EXPECT_EQ(windows(read("Qwen2ForCausalLM", qwen + "0")), std::vector<int32_t>({256, 256, 256, 256}));
+  const ModelSpec mixed = read("Qwen2ForCausalLM", qwen + "2");
+  EXPECT_EQ(windows(mixed), std::vector<int32_t>({0, 0, 256, 256}));
+  EXPECT_EQ(AttentionIn(mixed).qk_norm, compute::QkNorm::kNone);
+  const ModelSpec qwen3 = read("Qwen3ForCausalLM", R"(, "model_type": "qwen3", "head_dim": 64)");
+  EXPECT_EQ(AttentionIn(qwen3).qk_norm, compute::QkNorm::kHeads);
+  EXPECT_EQ(qwen3.context, 2048);
 }
 
 TEST(Registry, UnknownNamesListTheKnownOnes) {
@@ -141,9 +245,9 @@ TEST(Registry, ConfigFileDescribesAModel) {
   for (const std::filesystem::path& path : {folder, folder / "config.json"}) {
     const Result<ModelSpec> m = FindModel(path.string());
     ASSERT_TRUE(m.ok()) << m.status().message();
-    EXPECT_EQ(m->layers, 16);
-    EXPECT_EQ(m->kv_heads, 8);
-    EXPECT_EQ(m->head_dim, 64);
+    EXPECT_EQ(m->num_layers(), 16);
+    EXPECT_EQ(AttentionIn(*m).kv_heads, 8);
+    EXPECT_EQ(AttentionIn(*m).head_dim, 64);
     EXPECT_TRUE(m->tied);
     EXPECT_EQ(m->context, 131072);
     EXPECT_NEAR(static_cast<double>(m->Parameters()), 1.236e9, 0.01e9);  // Llama 3.2 1B

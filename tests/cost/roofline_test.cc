@@ -1,4 +1,6 @@
 // The roofline and the networks by hand, on a device with round figures.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "cost/operator_times.h"
@@ -43,6 +45,37 @@ TEST(Roofline, SmallProductTakesOneTilesTime) {
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 1000, true), 2.0 * 64 * 64 * 1000 / sm_flops * 1e9 + 1000, 1e-6);
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, false), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 + 1000, 1e-6);
   EXPECT_NEAR(TiledGemmNs(Round(), kBf16, 1, 1000, 2048, true), 2.0 * 64 * 64 * 2048 / sm_flops * 1e9 / 4 + 1000, 1e-6);
+}
+
+// Groups are products of the same depth and width: their tiles share the device.
+TEST(Roofline, GroupedProductsShareWavesOfTiles) {
+  DeviceSpec d = Round();
+  EXPECT_NEAR(GroupedGemmNs(d, kBf16, 1, 100, 1000, 1000), TiledGemmNs(d, kBf16, 100, 1000, 1000, false), 1e-6);
+  d.bandwidth = 1e18;
+  // Four groups of 64 rows, each of 25 tiles of 64 x 64: one wave. A fifth: 65 tiles of 64 x 128.
+  EXPECT_NEAR(GroupedGemmNs(d, kBf16, 4, 256, 1600, 1000), 2.0 * 64 * 64 * 1000 / (1e12 * 0.8 * 0.65) * 1e9 + 1000,
+              1e-6);
+  EXPECT_NEAR(GroupedGemmNs(d, kBf16, 5, 320, 1600, 1000), 2.0 * 64 * 128 * 1000 / (1e12 * 0.8 * 0.8) * 1e9 + 1000,
+              1e-6);
+  EXPECT_EQ(GroupedGemmNs(d, kBf16, 0, 0, 1600, 1000), 0);
+}
+
+TEST(Roofline, GroupedProductsReadTheWeightsOfTheirGroups) {
+  const double bytes = 2.5 * 2 * 512 * 256 + 10 * (2 * 256 + 2 * 512);
+  EXPECT_NEAR(GroupedGemmNs(Round(), {"fast", 2, 2, 1e18}, 2.5, 10, 512, 256), bytes / 0.85e12 * 1e9 + 1000, 1e-6);
+}
+
+// One token of a mixture that chooses 2 of 16: two experts are read; activation and sum stream their values.
+TEST(Roofline, ExpertsTakeTheReadOfThoseTouched) {
+  const WeightFormat fast{"fast", 2, 2, 1e18};
+  const auto experts = MakeRoofline(Round())->Experts(fast, {16, 2, 1024, 512, 1});
+  const double products =
+      GroupedGemmNs(Round(), fast, 2, 2, 2 * 512, 1024) + GroupedGemmNs(Round(), fast, 2, 2, 1024, 512);
+  EXPECT_NEAR(experts(1), products + 4 * 1000 + 2.0 * (3 * 2 * 512 + 3 * 1024) / 0.8e12 * 1e9, 1e-6);
+  const ExpertsShape shared{16, 2, 1024, 512, 4};
+  EXPECT_NEAR(shared.Touched(3), 4 * (1 - std::pow(1 - 2.0 / 16, 12)), 1e-12);
+  EXPECT_EQ(shared.Rows(3), 6);
+  EXPECT_EQ(shared.ExpertElements(), 3 * 1024 * 512);
 }
 
 // The products of a step may be split, as in vendors' libraries.

@@ -13,6 +13,9 @@ struct Times final : OperatorTimes {
   std::function<double(int64_t)> Gemm(const WeightFormat&, int64_t, int64_t) const override {
     return [](int64_t m) { return static_cast<double>(m); };
   }
+  std::function<double(int64_t)> Experts(const WeightFormat&, const ExpertsShape&) const override {
+    return [](int64_t m) { return 23 * static_cast<double>(m); };
+  }
   double PrefillBaseNs(const AttentionShape&) const override { return 2; }
   double PrefillAddsNs(const AttentionShape&, double, double) const override { return 3; }
   double PrefillAloneNs(const AttentionShape&, double, double) const override { return 5; }

@@ -23,6 +23,7 @@ doc-paths          a file or folder that a document names in the repository exis
 doc-links          a document's link to a file or heading of the repository has a target
 doc-names          a class or function that docs/ARCHITECTURE.md locates exists
 doc-options        every option is named in README.md or in a page below docs/
+models-page        docs/reference/models.md is what tools/models_page.py makes of families, golden data and models
 doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
 executable         a script that begins with #! can be started by its name, as documents do
 plain-words        words that make texts hard to read do not become more (tests/lint/plain_words.py lists them)
@@ -38,6 +39,8 @@ import sys
 import plain_words
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import models_page  # noqa: E402
 
 
 def read_layers(text):
@@ -459,6 +462,9 @@ def main():
         page.read_text(), [strip_comments(p.read_text(errors="replace")) for p in sources]
     ):
         report(page, number, "doc-names", f"no source file has {name}")
+
+    if not models_page.PAGE.exists() or models_page.PAGE.read_text() != models_page.page():
+        report(models_page.PAGE, 1, "models-page", "run tools/models_page.py --write")
 
     for path in not_executable(tracked("*.py", "*.sh", ".ci/*")):
         report(path, 1, "executable", "it begins with #!: chmod +x, or take that line out")

@@ -19,6 +19,21 @@ class Rules(unittest.TestCase):
         self.assertTrue(lint.CLOCK.search("time(nullptr)"))
         self.assertFalse(lint.CLOCK.search("clock.NowNs(); step_time(3);"))
 
+    def test_models_page(self):
+        page = lint.models_page.page()
+        for row in (
+            "| mixtral | Mixtral: ",
+            "| `gguf-qwen3-moe` |",
+            "| qwen3_moe | `qwen3-30b-a3b`, ",
+            "| opt | `do_layer_norm_before` | is false",
+        ):
+            self.assertIn(row, page)
+
+    def test_models_page_finds_refusals(self):
+        text = 'constexpr FieldKey kA{"a.b"}; const FieldKey c{"c"}, d{nullptr, "d"};'
+        calls = 'f.Refuse(kA, "is odd"); f.Refuse({"e", "g"}, "is 1"); f.Refuse(c, "has " + n); f.Refuse(d, "is 2");'
+        self.assertEqual(lint.models_page.refusals(text + calls), [("a.b", "is odd"), ("e", "is 1")])
+
     def test_who_names_the_machines_clock(self):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
         for path in (

@@ -446,6 +446,9 @@ TEST(SetUp, ErrorsNameOptionValueAndFix) {
   const Status big = status_of([](auto* o) { o->model = "opt-175b"; });
   EXPECT_EQ(big.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(big.message().find("tp"), std::string::npos) << big.message();
+  EXPECT_EQ(status_of([](auto* o) { o->model = "qwen3-30b-a3b", o->ep = 2; }).param(), "ep") << "one replica";
+  EXPECT_EQ(status_of([](auto* o) { o->replicas = o->ep = 2; }).param(), "ep") << "no experts";
+  EXPECT_TRUE(status_of([](auto* o) { o->model = "qwen3-30b-a3b", o->replicas = o->ep = 2; }).ok());
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "first"; }).param(), "scheduler");
   EXPECT_EQ(status_of([](auto* o) { o->overlap = "nano", o->overlap_interference = -0.5; }).param(),
             "overlap-interference");

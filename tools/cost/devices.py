@@ -85,8 +85,11 @@ class Model:
 
 
 def models() -> dict[str, Model]:
+    """Those with a uniform shape; the others are given as a config.json."""
     table = {}
     for row in data_file.read(DATA / "models.json")["models"]:
+        if "config" in row:
+            continue
         table[row["model"]] = Model(
             row["model"],
             row["hidden"],

@@ -16,6 +16,7 @@ import textwrap
 
 import attention_fit as attention
 import data_file
+import experts_fit
 import gemm_fit as gemm
 import numpy as np
 import pandas as pd
@@ -59,6 +60,7 @@ ELEMENTWISE_FROM, STREAM_EFFICIENCY = "rtxpro6000", 0.8
 
 TABLES = (
     "gemm",
+    "experts",
     "prefill",
     "prefill_alone",
     "decode",
@@ -304,6 +306,11 @@ class Fitter:
             fit.sources.append(f"sendrecv: {own.source}")
         fit_network(fit, network)
         add_elementwise(fit, own, self.modern)
+        if own is not None and "experts" in own.tables and backend == "vllm":
+            curves, errors = experts_fit.records(own.table("experts"))
+            fit.add({"experts": curves})
+            fit.error("experts", "region", errors)
+            fit.sources.append(experts_fit.source_of(own))
         return fit
 
     def from_plan(self, device: str) -> Fit:
@@ -341,6 +348,7 @@ SOURCES = """## Which source for what
 |---|---|---|
 | a100 h100 h200 b200 b300 gb200 l40s rtxpro6000 | the package's tables of vLLM; for h100, h200, b200 also of TensorRT-LLM and SGLang in files of their own | kernels of today's servers, 50 head geometries, KV and weights in 8 bits |
 | a100, h100: products with n or k beyond 16,384; sends | profile (vidur) | the package's grid has only 51,200 and 65,536 there, and no sends. Where both measured one product they are *source* apart, below |
+| rtxpro6000: experts | profile (vLLM 0.19, Qwen3-30B-A3B) | the package's tables of mixtures are not read |
 | rtxpro6000: prefill behind a context | profile (vLLM 0.19) | the package measured context 0 only. Elsewhere a context costs what long prompts cost per query and key |
 | a30, rtx4090 | profile | not in the package |
 | a40 a6000 rtx3090 | products from the profile, attention with a100's efficiencies | no usable attention: the a6000 and h100 profiles of one source have decode times that do not depend on the context and beat the memory's bandwidth eight times over |
@@ -378,9 +386,10 @@ def error_page(files: dict[str, dict], wheel: Wheel) -> str:
         *paragraph(NOT_USED),
         "",
     ]
-    ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
+    ops = ["gemm", "experts", "prefill", "decode", "allreduce", "sendrecv"]
     kinds = {
         "gemm": ["fit", "shape", "model", "region", "device"],
+        "experts": ["region"],
         "prefill": ["fit", "shape", "region", "device"],
         "decode": ["fit", "shape", "region", "device"],
         "allreduce": ["region"],

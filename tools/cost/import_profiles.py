@@ -27,7 +27,9 @@ from samples import COLUMNS, Samples, merged
 
 # The source of each device's samples; "vllm": the vLLM profiles.
 DEVICES = ("a100", "a30", "a40", "a6000", "h100", "rtx3090", "rtx4090", "rtxpro6000")
-MOE_MODELS = ("Qwen/Qwen3-30B-A3B-Instruct-2507", "mistralai/Mixtral-8x7B-v0.1")
+# Mixtures, with the experts that a token uses.
+CHOSEN = {"Qwen/Qwen3-30B-A3B-Instruct-2507": 8, "mistralai/Mixtral-8x7B-v0.1": 2}
+MOE_MODELS = tuple(CHOSEN)
 
 
 def read(folder: pathlib.Path, stem: str) -> pd.DataFrame | None:
@@ -227,6 +229,30 @@ class Profiles:
         decode = base[base["prefill_chunk"] == 0].assign(batch=r["n_decode"], context=r["kv_decode"])
         return {"prefill": merged(prefill, "prefill"), "decode": merged(decode, "decode")}
 
+    # --- mixtures ---
+    def experts(self, device: str) -> dict[str, pd.DataFrame]:
+        rows = read(self.folder, f"vllm_moe_{device}")
+        if rows is None:
+            return {}
+        r = self.architecture(rows)
+        return {
+            "experts": merged(
+                pd.DataFrame(
+                    {
+                        "dtype": "bfloat16",
+                        "hidden": r["hidden"],
+                        "inner": r["ffn"],
+                        "chosen": r["model"].map(CHOSEN),
+                        "touched": r["activated_experts"],
+                        "tokens": r["tokens"],
+                        "us": r["moe_ms"] * 1e3,
+                        "version": "vllm-0.19",
+                    }
+                ),
+                "experts",
+            )
+        }
+
     # --- networks ---
     def network(self, device: str) -> dict[str, pd.DataFrame]:
         tables = {}
@@ -246,7 +272,7 @@ class Profiles:
 
     def load(self, device: str) -> Samples | None:
         tables = self.linear(device)
-        for more in (self.attention(device), self.network(device)):
+        for more in (self.experts(device), self.attention(device), self.network(device)):
             for kind, rows in more.items():
                 tables[kind] = merged(pd.concat([tables[kind], rows]), kind) if kind in tables else rows
         if not tables:

@@ -6,6 +6,7 @@ import json
 import unittest
 
 import attention_fit as attention
+import experts_fit
 import gemm_fit as gemm
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from curves import monotone, number, pairs, pick_knots, without_hiccups
 from devices import devices, models
 from fit import moved
 from import_aiconfigurator import allreduce, static_scales, version_key
+from samples import Samples
 
 H100 = devices()["h100"]
 M = np.array([1, 8, 16, 64, 128, 256, 257, 512, 1024, 4096])
@@ -119,6 +121,31 @@ class Attention(unittest.TestCase):
         self.assertAlmostEqual(moved((64, 16, 128), 32, 4096), at(64, 4096))
         least = at(1, 16)
         self.assertAlmostEqual(moved((16, 4, 128), 1, 4096), least + (at(1, 4096) - least) / 2)
+
+
+class Experts(unittest.TestCase):
+    def samples(self):
+        rows = [(2, 1, 10.0), (2, 4, 16.0), (2, 2, 24.0), (8, 4, 40.0), (8, 8, 44.0)]
+        table = pd.DataFrame(rows, columns=["touched", "tokens", "us"])
+        table = table.assign(dtype="bfloat16", hidden=64, inner=32, chosen=2, version="x")
+        return Samples("h100", "profile", "made up", {"experts": table})
+
+    def test_a_curve_for_each_number_of_experts(self):
+        curves, errors = experts_fit.records(self.samples().table("experts"))
+        self.assertEqual([c["touched"] for c in curves], [2, 8])
+        self.assertEqual(curves[1]["us"], [[4, 40], [8, 44]])
+        self.assertEqual([x for x, _ in curves[0]["us"]], [1, 2, 4])
+        us = [y for _, y in curves[0]["us"]]
+        self.assertEqual(us[1], us[2], "a dip is shared")
+        self.assertEqual(len(errors), 1, "one point has two neighbours")
+
+    def test_only_its_table_changes(self):
+        before = {"sources": ["a", "experts: old"], "errors": [{"op": "gemm"}], "gemm": [1], "prefill": [2]}
+        after = experts_fit.replaced(before, self.samples())
+        self.assertEqual(list(after), ["sources", "errors", "gemm", "experts", "prefill"])
+        self.assertEqual(after["sources"], ["a", "experts: made up"])
+        self.assertEqual([e["op"] for e in after["errors"]], ["gemm", "experts"])
+        self.assertEqual(experts_fit.replaced(after, self.samples()), after)
 
 
 class Import(unittest.TestCase):

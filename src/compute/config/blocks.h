@@ -221,9 +221,9 @@ struct ExpertsBlock {
   int64_t shared_inner = 0;      // of the shared expert, which has no biases; 0: there is none
   bool shared_weight = false;    // its output is multiplied with sigmoid(x . w) (Qwen2-MoE)
 
-  bool operator==(const ExpertsBlock&) const = default;
   int64_t inner_total() const { return router.chosen * expert.inner + shared_inner; }  // of a token
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool operator==(const ExpertsBlock&) const = default;
 };
 
 // down(f(gate(x)) * y), y the token's input to this layer (LayerInputs).

@@ -7,6 +7,8 @@
 
 #include "base/json.h"
 #include "base/printable.h"
+#include "compute/config/block_text.h"
+#include "compute/config/block_work.h"
 #include "compute/config/sampling_defaults.h"
 #include "compute/weights/quant/quantization.h"
 #include "compute/weights/tensor_file.h"
@@ -55,22 +57,14 @@ std::string Megabytes(int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// The window of all layers where they agree, else the number of layers that have one.
-std::string WindowText(const ModelConfig& c) {
-  const std::vector<int32_t> windows = c.Windows();
-  const auto sliding = std::count_if(windows.begin(), windows.end(), [](int32_t w) { return w > 0; });
-  if (sliding == 0) return "none";
-  const int32_t widest = *std::max_element(windows.begin(), windows.end());
-  if (sliding == static_cast<int64_t>(windows.size())) return fmt::format("{} tokens in every layer", widest);
-  return fmt::format("{} tokens in {} of {} layers", widest, sliding, windows.size());
-}
-
-// The blocks of the first layer; other kinds of layers differ in their windows alone.
+// The blocks of the first layer, of which "shape" shows the fields; "layer_groups" shows all layers.
 struct FirstLayer {
   explicit FirstLayer(const ModelConfig& c) {
     for (const LayerBlock& b : c.layers.at(0)) {
       if (const auto* a = std::get_if<AttentionBlock>(&b.block)) attention = *a;
       if (const auto* f = std::get_if<GatedFeedForwardBlock>(&b.block)) feed_forward = *f;
+      if (const auto* f = std::get_if<FeedForwardBlock>(&b.block)) feed_forward = {f->inner, f->bias, f->activation};
+      if (const auto* e = std::get_if<ExpertsBlock>(&b.block)) feed_forward = e->expert;
     }
   }
   AttentionBlock attention;
@@ -143,6 +137,52 @@ Json ShapeJson(const ModelConfig& c) {
           {"rms_eps", a.norm_eps},      {"sliding_window", c.Windows()}};
 }
 
+Json LayerGroupsJson(const ModelConfig& c) {
+  Json groups = Json::array();
+  for (const LayerGroup& group : GroupLayers(c.layers)) {
+    Json blocks = Json::array();
+    for (const LayerBlock& b : group.layer) {
+      Json block = Json::object();
+      for (const auto& [name, value] : FieldsOf(b.block)) std::visit([&](const auto& v) { block[name] = v; }, value);
+      block["parallel"] = b.parallel;
+      blocks.push_back(std::move(block));
+    }
+    groups.push_back({{"layers", group.at}, {"blocks", std::move(blocks)}});
+  }
+  return groups;
+}
+
+// Contexts at which memory is shown: two usual ones, and the model's.
+std::vector<int64_t> ShownContexts(const ModelConfig& c) {
+  std::vector<int64_t> contexts;
+  for (const int64_t context : {int64_t{4096}, int64_t{32768}}) {
+    if (context < c.max_position) contexts.push_back(context);
+  }
+  contexts.push_back(c.max_position);
+  return contexts;
+}
+
+// Weights, and the KV of one sequence.
+Json ContextMemoryJson(const ModelDescription& d, const InspectOptions& options) {
+  const Result<int64_t> weights = WeightBytes(d, options);
+  Json rows = Json::array();
+  for (const int64_t context : ShownContexts(d.config)) {
+    const int64_t kv = context * d.config.KvBytesPerToken(options.kv_dtype);
+    rows.push_back({{"context", context}, {"kv_bytes", kv}, {"total_bytes", nullptr}});
+    if (weights.ok()) rows.back()["total_bytes"] = *weights + kv;
+  }
+  return rows;
+}
+
+std::string ContextMemoryText(const ModelConfig& c, DType kv_dtype) {
+  std::string text;
+  for (const int64_t context : ShownContexts(c)) {
+    text += fmt::format("{}{} at {}{}", text.empty() ? "" : ", ", Megabytes(context * c.KvBytesPerToken(kv_dtype)),
+                        Count(context), text.empty() ? " tokens" : "");
+  }
+  return text;
+}
+
 }  // namespace
 
 Json InspectJson(const ModelDescription& d, const InspectOptions& options) {
@@ -153,13 +193,16 @@ Json InspectJson(const ModelDescription& d, const InspectOptions& options) {
       {"architecture", c.architecture},
       {"name", c.name},
       {"parameters", c.NumParameters()},
+      {"active_parameters", ActiveParameters(c)},
       {"shape", ShapeJson(c)},
+      {"layer_groups", LayerGroupsJson(c)},
       {"context", c.max_position},
       {"rope", RopeJson(c.rope)},
       {"weight_dtype", InfoOf(c.weight_dtype).name},
       {"weight_file_bytes", d.weight_file_bytes},
       {"kv_dtype", InfoOf(options.kv_dtype).name},
       {"kv_bytes_per_token", c.KvBytesPerToken(options.kv_dtype)},
+      {"memory_at_contexts", ContextMemoryJson(d, options)},
       {"stop_ids", c.stop_ids},
       {"tokenizer", TokenizerKind(d)},
       {"chat_template", !d.chat_template.empty()},
@@ -207,12 +250,11 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   row("path", d.path);
   row("architecture",
       fmt::format("{} ({})", c.architecture, d.source == ModelDescription::Source::kGguf ? "GGUF" : "Hugging Face"));
-  row("parameters", Count(c.NumParameters()));
-  const auto& [a, f] = FirstLayer(c);
-  row("layers", fmt::format("{} of hidden size {}, FFN {}", c.num_layers(), c.hidden_size, f.inner));
-  row("attention", fmt::format("{} heads, {} KV heads, head_dim {}{}{}", a.heads, a.kv_heads, a.head_dim,
-                               a.qkv_bias ? ", biases" : "", a.qk_norm != QkNorm::kNone ? ", q and k norms" : ""));
-  row("sliding window", WindowText(c));
+  const int64_t parameters = c.NumParameters(), active = ActiveParameters(c);
+  row("parameters", Count(parameters) + (active < parameters ? fmt::format(", {} per token", Count(active)) : ""));
+  row("layers", fmt::format("{} of hidden size {}", c.num_layers(), c.hidden_size));
+  for (const LayerGroup& group : GroupLayers(c.layers))
+    row("", fmt::format("{}: {}", RangesText(group.at), TextOf(group.layer)));
   row("vocabulary", fmt::format("{}{}", Count(c.vocab_size), c.tie_embeddings ? ", tied embeddings" : ""));
   row("context", Count(c.max_position) + " tokens");
   std::string rope = fmt::format("theta {}, scaling {}", c.rope.theta, ScalingName(c.rope.scaling));
@@ -227,6 +269,7 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   }
   row("KV per token",
       fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));
+  row("KV of a sequence", ContextMemoryText(c, options.kv_dtype));
   if (!options.numerics.empty()) row("numerics", options.numerics);
   if (options.ends.empty())
     row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));

@@ -107,6 +107,16 @@ TEST(HfConfig, ReadsQwenWindows) {
                  kLoss, "linear_attention");
 }
 
+// EXAONE 4 states its windows as a list of types beside a pattern of letters, or as a period.
+TEST(HfConfig, ReadsExaoneWindows) {
+  const json base = With(Base("Exaone4ForCausalLM"), {{"num_key_value_heads", 4}, {"sliding_window", 16}});
+  const std::vector<int32_t> mixed = {16, 16, 0, 16};
+  const json types = {"sliding_attention", "sliding_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(Good(With(base, {{"layer_types", types}, {"sliding_window_pattern", "LLGL"}})).Windows(), mixed);
+  EXPECT_EQ(Good(With(base, {{"sliding_window_pattern", 2}})).Windows(), (std::vector<int32_t>{16, 0, 16, 0}));
+  EXPECT_EQ(Good(base).Windows(), (std::vector<int32_t>{16, 16, 16, 0}));
+}
+
 TEST(HfConfig, ReadsQwenFeatures) {
   const compute::ModelConfig q2 =
       Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));

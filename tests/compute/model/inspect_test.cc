@@ -1,6 +1,7 @@
 // The complete output of `tactus models inspect`: every line and every field of a description made by hand.
 #include "compute/model/inspect.h"
 #include "base/json.h"
+#include "compute/config/block_text.h"
 #include "compute/weights/model_shapes.h"
 #include "compute/weights/quant/quantization.h"
 
@@ -68,15 +69,20 @@ TEST(InspectWhole, TextShowsEveryLine) {
             "path             /models/m.gguf\n"
             "architecture     llama (GGUF)\n"
             "parameters       2,159,520\n"
-            "layers           3 of hidden size 64, FFN 128\n"
-            "attention        4 heads, 2 KV heads, head_dim 16, biases, q and k norms\n"
-            "sliding window   64 tokens in 2 of 3 layers\n"
+            "layers           3 of hidden size 64\n"
+            "                 0: attention 4 heads, 2 KV heads, head_dim 16, biases, q and k norms; feed-forward 128 "
+            "silu gated\n"
+            "                 1: attention 4 heads, 2 KV heads, head_dim 16, window 32, biases, q and k norms; "
+            "feed-forward 128 silu gated\n"
+            "                 2: attention 4 heads, 2 KV heads, head_dim 16, window 64, biases, q and k norms; "
+            "feed-forward 128 silu gated\n"
             "vocabulary       32,000, tied embeddings\n"
             "context          2,048 tokens\n"
             "rope             theta 10000, scaling llama3 x8, frequency factors\n"
             "weights          q4_1    21 tensors      3.0 MiB\n"
             "                 f32      7 tensors      0.5 MiB\n"
             "KV per token     384 bytes in bf16\n"
+            "KV of a sequence 0.8 MiB at 2,048 tokens\n"
             "numerics         bf16 activations\n"
             "stop ids         2, 7\n"
             "sampling         temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n"
@@ -118,7 +124,8 @@ TEST(InspectWhole, TextOfAPlainModelIsShort) {
   d.tensor_formats.clear();
   d.chat_template.clear();
   const std::string text = InspectText(d, NoMemory());
-  for (const char* line : {"\narchitecture     llama (Hugging Face)\n", "head_dim 16\n", "\nsliding window   none\n",
+  for (const char* line : {"\narchitecture     llama (Hugging Face)\n",
+                           "0-2: attention 4 heads, 2 KV heads, head_dim 16; feed-forward 128 silu gated\n",
                            "\nvocabulary       999\n", "scaling none\n", "\nweights          none: no weights here\n",
                            "\nstop ids         none\n", "\ntokenizer        none\n", "\nchat template    no\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "is not in:\n" << text;
@@ -126,7 +133,8 @@ TEST(InspectWhole, TextOfAPlainModelIsShort) {
   EXPECT_EQ(text.find("numerics"), std::string::npos);
   EXPECT_EQ(text.find("memory plan"), std::string::npos);
   for (Layer& layer : c.layers) test::BlockIn<AttentionBlock>(layer).window = 16;
-  EXPECT_NE(InspectText(d, NoMemory()).find("\nsliding window   16 tokens in every layer\n"), std::string::npos);
+  EXPECT_NE(InspectText(d, NoMemory()).find(" 0-2: attention 4 heads, 2 KV heads, head_dim 16, window 16; "),
+            std::string::npos);
   d.tokenizer_model = "x";
   EXPECT_NE(InspectText(d, NoMemory()).find("\ntokenizer        tokenizer.model\n"), std::string::npos);
   d.tokenizer_json = "{}";
@@ -176,6 +184,76 @@ TEST(InspectWhole, JsonShowsEveryField) {
   EXPECT_TRUE(j["warnings"].empty());
   EXPECT_TRUE(j["memory_plan"].is_null());
   EXPECT_FALSE(j.contains("numerics"));
+}
+
+// A dense layer and two mixtures, one of them beside attention.
+ModelDescription MixtureDescription() {
+  ModelDescription d = Description(true);
+  ExpertsBlock experts{.experts = 8, .shared_inner = 24};
+  experts.router.chosen = 2;
+  experts.expert = {.inner = 32, .bias = true};
+  for (const size_t l : {1, 2}) d.config.layers[l][1].block = experts;
+  d.config.layers[2][1].parallel = true;
+  d.config.max_position = 40960;
+  return d;
+}
+
+TEST(InspectWhole, LayersAreShownInGroups) {
+  const ModelDescription d = MixtureDescription();
+  const std::string text = InspectText(d, NoMemory());
+  const int64_t active = d.config.NumParameters() - 2 * 6 * (3 * 64 * 32 + 32 + 32 + 64);
+  EXPECT_NE(
+      text.find("layers           3 of hidden size 64\n"
+                "                 0: attention 4 heads, 2 KV heads, head_dim 16; feed-forward 128 silu gated\n"
+                "                 1: attention 4 heads, 2 KV heads, head_dim 16; 8 experts, 2 per token, 32 wide silu "
+                "gated, biases, shared 24\n"
+                "                 2: attention 4 heads, 2 KV heads, head_dim 16 beside 8 experts, 2 per token"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("KV of a sequence 1.5 MiB at 4,096 tokens, 12.0 MiB at 32,768, 15.0 MiB at 40,960\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find(" per token\nlayers"), std::string::npos) << text;
+  const Json j = InspectJson(d, NoMemory());
+  EXPECT_EQ(j["active_parameters"], active);
+  ASSERT_EQ(j["layer_groups"].size(), 3u);
+  EXPECT_EQ(j["layer_groups"][0]["layers"], std::vector<int>{0});
+  EXPECT_EQ(j["layer_groups"][0]["blocks"][0]["heads"], 4);
+  const Json experts = j["layer_groups"][2]["blocks"][1];
+  EXPECT_EQ(experts["block"], "experts");
+  EXPECT_EQ(experts["experts"], 8);
+  EXPECT_EQ(experts["per_token"], 2);
+  EXPECT_EQ(experts["inner"], 32);
+  EXPECT_EQ(experts["shared_inner"], 24);
+  EXPECT_EQ(experts["parallel"], true);
+  EXPECT_EQ(j["memory_at_contexts"][1]["context"], 32768);
+  EXPECT_EQ(j["memory_at_contexts"][1]["kv_bytes"], 384 * 32768);
+}
+
+TEST(InspectWhole, DenseModelUsesAllParameters) {
+  const Json j = InspectJson(Description(), NoMemory());
+  EXPECT_EQ(j["active_parameters"], j["parameters"]);
+  EXPECT_EQ(InspectText(Description(), NoMemory()).find("per token\nlayers"), std::string::npos);
+}
+
+TEST(BlockText, NamesWhatDiffers) {
+  AttentionBlock a{.heads = 8, .kv_heads = 1, .head_dim = 64};
+  a.rope = RopeChoice::kNone;
+  EXPECT_EQ(TextOf(a), "attention 8 heads, 1 KV heads, head_dim 64, no rotary positions");
+  a.alibi = 1, a.softcap = 50, a.sinks = true, a.o_bias = true;
+  EXPECT_EQ(TextOf(a), "attention 8 heads, 1 KV heads, head_dim 64, biases, ALiBi, capped scores, sinks");
+  a = {.heads = 2, .kv_heads = 2, .head_dim = 64, .window = 16, .rope = RopeChoice::kLocal};
+  EXPECT_EQ(TextOf(a), "attention 2 heads, 2 KV heads, head_dim 64, window 16, local rotary base");
+  EXPECT_EQ(TextOf(FeedForwardBlock{.inner = 96, .bias = true, .activation = Activation::kRelu}),
+            "feed-forward 96 relu, biases");
+}
+
+TEST(BlockText, NumbersAreWrittenAsRanges) {
+  EXPECT_EQ(RangesText({3}), "3");
+  EXPECT_EQ(RangesText({0, 1, 2}), "0-2");
+  EXPECT_EQ(RangesText({0, 1, 3, 5, 6}), "0-1, 3, 5-6");
+  EXPECT_EQ(RangesText({0, 2, 4}), "0, 2, 4");
+  EXPECT_EQ(RangesText({1, 3, 5, 7}), "1, 3 ... 7");
 }
 
 TEST(InspectWhole, JsonLeavesOutAbsentFields) {

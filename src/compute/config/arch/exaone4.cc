@@ -8,7 +8,10 @@ namespace exaone4_family {
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
   std::vector<Layer> layers = PostNormLayers(shape);
   const auto window = static_cast<int32_t>(fields.NumberOr({"sliding_window", "attention.sliding_window"}, 0.0));
-  const std::optional<double> stated = fields.gguf() ? std::optional(4.0) : fields.Number({"sliding_window_pattern"});
+  // Files that list the layers' types state the pattern as letters, such as "LLLG".
+  const bool listed = !fields.Texts({"layer_types"}).empty();
+  const std::optional<double> stated =
+      fields.gguf() || listed ? std::nullopt : fields.Number({"sliding_window_pattern"});
   SetWindows(fields, window, window > 0 ? static_cast<int64_t>(stated.value_or(4.0)) : 0, &layers);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);

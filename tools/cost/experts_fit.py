@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Measured mixtures of experts to the "experts" table of a coefficient file.
+
+  tools/cost/experts_fit.py --data FOLDER/profiles --file data/cost/rtxpro6000.cost.json
+
+replaces that table, its errors and its source, and nothing else (fit.py writes whole files).
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+
+import data_file
+import numpy as np
+import pandas as pd
+from curves import monotone, pairs
+from import_profiles import Profiles
+from samples import Samples
+
+# Before the table and the errors that follow it in a file.
+BEFORE = ("gemm",)
+
+
+def records(rows: pd.DataFrame) -> tuple[list[dict], np.ndarray]:
+    """One curve for each number of touched experts, with time monotone in tokens, and the relative errors of points
+    that are predicted from their neighbours in tokens."""
+    keys = ["dtype", "hidden", "inner", "chosen", "touched"]
+    curves, errors = [], []
+    for key, r in rows.groupby(keys):
+        r = r.sort_values("tokens")
+        x, us = r["tokens"].to_numpy(float), monotone(r["tokens"].to_numpy(), r["us"].to_numpy())
+        curves.append({k: v if isinstance(v, str) else int(v) for k, v in zip(keys, key)} | {"us": pairs(x, us)})
+        guess = [np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)]
+        errors.append(np.abs(np.array(guess) / r["us"].to_numpy()[1:-1] - 1))
+    return curves, np.concatenate(errors)
+
+
+def error_record(errors: np.ndarray) -> dict:
+    return {
+        "op": "experts",
+        "left_out": "region",
+        "median": round(float(np.median(errors)), 4),
+        "p90": round(float(np.percentile(errors, 90)), 4),
+        "rows": len(errors),
+    }
+
+
+def source_of(samples: Samples) -> str:
+    return f"experts: {samples.source}"
+
+
+def replaced(document: dict, samples: Samples) -> dict:
+    curves, errors = records(samples.table("experts"))
+    out = {}
+    for key, value in document.items():
+        if key == "experts":
+            continue
+        if key == "sources":
+            value = [s for s in value if not s.startswith("experts:")] + [source_of(samples)]
+        if key == "errors":
+            value = [e for e in value if e["op"] != "experts"] + [error_record(errors)]
+        out[key] = value
+        if key in BEFORE:
+            out["experts"] = curves
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="the folder of the CSV files")
+    parser.add_argument("--file", type=pathlib.Path, required=True, help="the coefficient file to change")
+    arguments = parser.parse_args()
+    document = data_file.read(arguments.file)
+    samples = Profiles(arguments.data).load(document["device"])
+    data_file.write(arguments.file, replaced(document, samples))
+
+
+if __name__ == "__main__":
+    main()
