@@ -14,7 +14,14 @@ from safetensors.torch import load_file
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 STORED_AROUND_ZERO_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")  # norm weights are w - 1
-PAIRED_ROPE = ("granite", "smollm3", "ministral3", "mixtral", "granitemoeshared")  # q and k rows permuted for pairs
+PAIRED_ROPE = (
+    "granite",
+    "smollm3",
+    "ministral3",
+    "mistral",
+    "mixtral",
+    "granitemoeshared",
+)  # q and k rows permuted for pairs
 
 
 def gguf_tensor(kind, config, name, w):

@@ -352,6 +352,13 @@ def make(name, seed, root):
     return write_golden(model, out, f"transformers {type(model).__name__}, float32, {attention}")
 
 
+# Families whose folders make_tiny_models.py makes.
+OTHER_FAMILIES = {
+    "mistral": ("mistral", dict(sliding_window=None)),
+    "qwen2": ("qwen2", dict(tie_word_embeddings=True)),
+    "qwen3": ("qwen3", dict(head_dim=16)),
+}
+
 # name -> (family, GGUF architecture, further differences, so that the shape is one that GGUF files can state)
 GGUF = {
     "gguf-gemma": ("gemma", "gemma", {}),
@@ -390,6 +397,9 @@ GGUF = {
     "gguf-falcon-40b": ("falcon-40b", "falcon", {}),
     "gguf-bloom": ("bloom", "bloom", {}),
     "gguf-gpt2": ("gpt2", "gpt2", {}),
+    "gguf-mistral": ("mistral", "llama", {}),
+    "gguf-qwen2": ("qwen2", "qwen2", {}),
+    "gguf-qwen3": ("qwen3", "qwen3", {}),
     "gguf-qwen3-moe": ("qwen3-moe", "qwen3moe", {}),
     "gguf-qwen2-moe": ("qwen2-moe", "qwen2moe", dict(mlp_only_layers=[])),
     "gguf-mixtral": ("mixtral", "llama", {}),
@@ -406,7 +416,7 @@ GGUF = {
 
 def make_gguf(name, seed, root):
     family, arch, more = GGUF[name]
-    kind, changes = FAMILIES[family]
+    kind, changes = {**FAMILIES, **OTHER_FAMILIES}[family]
     out = root / name
     fresh(out)
     values = changes["only"] if "only" in changes else {**SHAPE, **changes, **more}

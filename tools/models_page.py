@@ -61,6 +61,11 @@ def gguf_architecture(path: pathlib.Path) -> str:
     return data[at + 8 : at + 8 + size].decode()
 
 
+def text_type(config):
+    """The type of the text in a model that also reads pictures."""
+    return config.get("text_config", config)["model_type"]
+
+
 def golden(known: list[Family]) -> dict[str, dict[str, list[str]]]:
     """family -> "safetensors" or "gguf" -> names of golden models."""
     by_type = {f.model_type: f.name for f in known}
@@ -68,7 +73,7 @@ def golden(known: list[Family]) -> dict[str, dict[str, list[str]]]:
     found = {f.name: {"safetensors": [], "gguf": []} for f in known}
     family_of = {}
     for config in sorted(GOLDEN.glob("*/config.json")):
-        family = by_type[json.loads(config.read_text(encoding="utf-8"))["model_type"]]
+        family = by_type[text_type(json.loads(config.read_text(encoding="utf-8")))]
         family_of[config.parent.name] = family
         found[family]["safetensors"].append(config.parent.name)
     for model in sorted(GOLDEN.glob("*/model.gguf")):
