@@ -283,13 +283,19 @@ class FilesTest(unittest.TestCase):
         self.assertNotIn("warning", done.stderr, "eot says so")
 
     def test_missing_arrays_are_refused_by_name(self):
-        for key in ("merges", "token_type", "tokens", "pre", "model"):
+        for key in ("merges", "token_type", "tokens", "model"):
             self.edit(drop=("tokenizer.ggml." + key,))
             for command in (("run", self.file, "-p", "x"), ("models", "inspect", self.file)):
                 done = tactus(*command)
                 self.assertNotEqual(done.returncode, 0, key)
                 self.assertIn("tokenizer.ggml." + key, done.stderr)
                 self.assertIn("missing", done.stderr)
+
+    def test_a_missing_way_to_split_words_is_guessed_with_a_warning(self):
+        self.edit(drop=("tokenizer.ggml.pre",))
+        done = self.ask("--temperature", "0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning: the file has no tokenizer.ggml.pre", done.stderr)
 
     def test_sampling_keys_are_defaults_below_flags(self):
         self.edit(

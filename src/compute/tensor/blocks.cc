@@ -27,7 +27,7 @@ void ReadNibbles(Bytes p, int count, const int8_t* table, int8_t* values) {
 }
 
 // 16 bytes: nibbles of scale (low) and minimum; 64 of bit pairs; d, dmin
-void ReadQ2K(Bytes p, Block* b) {
+void ReadQ2K(Bytes p, FormatBlock* b) {
   ReadPairs(p + 16, 0, b->values);
   b->scales[0] = LoadHalf(p + 80);
   b->minimum = -LoadHalf(p + 82);  // the file's minimum is subtracted
@@ -39,7 +39,7 @@ void ReadQ2K(Bytes p, Block* b) {
 
 // 32 bytes of third bits: bit j of byte l belongs to value 32j + l, and a bit of 0 subtracts 4; 64 of bit pairs; 12 of
 // scales: 16 nibbles, then 16 bit pairs above them; d
-void ReadQ3K(Bytes p, Block* b) {
+void ReadQ3K(Bytes p, FormatBlock* b) {
   ReadPairs(p + 32, 4, b->values);
   for (int i = 0; i < 256; ++i) b->values[i] = static_cast<int8_t>(b->values[i] + (((p[i % 32] >> (i / 32)) & 1) << 2));
   b->scales[0] = LoadHalf(p + 108);
@@ -63,13 +63,13 @@ constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 
 constexpr int8_t kE2M1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 // d, 16 bytes of nibbles
-void ReadIq4Nl(Bytes p, Block* b) {
+void ReadIq4Nl(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   ReadNibbles(p + 2, 16, kIq4Values, b->values);
 }
 
 // d, 8 bit pairs above 8 nibbles of scales (2 and 4 bytes), 8 times 16 bytes of nibbles
-void ReadIq4Xs(Bytes p, Block* b) {
+void ReadIq4Xs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   const int high = Load16(p + 2);
   for (int j = 0; j < 8; ++j) {
@@ -85,7 +85,7 @@ float HalfOfE8M0(uint32_t e) {
 }
 
 // e, 16 bytes of nibbles
-void ReadMxfp4(Bytes p, Block* b) {
+void ReadMxfp4(Bytes p, FormatBlock* b) {
   b->scales[0] = HalfOfE8M0(p[0]);
   ReadNibbles(p + 1, 16, kE2M1Values, b->values);
 }
@@ -99,7 +99,7 @@ float HalfOfUe4M3(uint8_t x) {
 }
 
 // 4 bytes of scales, 4 times 8 bytes of nibbles
-void ReadNvfp4(Bytes p, Block* b) {
+void ReadNvfp4(Bytes p, FormatBlock* b) {
   for (int j = 0; j < 4; ++j) {
     b->scales[j] = HalfOfUe4M3(p[j]);
     ReadNibbles(p + 4 + 8 * j, 8, kE2M1Values, b->values + 16 * j);
@@ -118,47 +118,47 @@ int8_t* ReadTernary(Bytes p, int count, int digits, int8_t* values) {
 }
 
 // 32 and 16 bytes of 5 digits, 4 bytes of 4 digits, d
-void ReadTq10(Bytes p, Block* b) {
+void ReadTq10(Bytes p, FormatBlock* b) {
   ReadTernary(p + 48, 4, 4, ReadTernary(p + 32, 16, 5, ReadTernary(p, 32, 5, b->values)));
   b->scales[0] = LoadHalf(p + 52);
 }
 
 // 64 bytes of bit pairs, d
-void ReadTq20(Bytes p, Block* b) {
+void ReadTq20(Bytes p, FormatBlock* b) {
   ReadPairs(p, 1, b->values);
   b->scales[0] = LoadHalf(p + 64);
 }
 
 // d, 128 bits: 1 or -1
-void ReadQ10(Bytes p, Block* b) {
+void ReadQ10(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   for (int i = 0; i < 128; ++i) b->values[i] = static_cast<int8_t>(((p[2 + i / 8] >> (i % 8)) & 1) * 2 - 1);
 }
 
 // d (bf16), 16 bytes of nibbles
-void ReadI4Bf16(Bytes p, Block* b) {
+void ReadI4Bf16(Bytes p, FormatBlock* b) {
   b->scales[0] = BF16ToF32(Load16(p));
   ReadPlainNibbles(p + 2, 8, b->values);
 }
 
 // d (bf16), 32 signed bytes
-void ReadI8Bf16(Bytes p, Block* b) {
+void ReadI8Bf16(Bytes p, FormatBlock* b) {
   b->scales[0] = BF16ToF32(Load16(p));
   std::memcpy(b->values, p + 2, 32);
 }
 
 // d, zero point, 16 bytes of nibbles
-void ReadU4F16(Bytes p, Block* b) {
+void ReadU4F16(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   ReadPlainNibbles(p + 3, p[2], b->values);
 }
-void ReadU4Bf16(Bytes p, Block* b) {
+void ReadU4Bf16(Bytes p, FormatBlock* b) {
   b->scales[0] = BF16ToF32(Load16(p));
   ReadPlainNibbles(p + 3, p[2], b->values);
 }
 
 // d (f32), 32 signed bytes
-void ReadI8Row(Bytes p, Block* b) {
+void ReadI8Row(Bytes p, FormatBlock* b) {
   b->scales[0] = FloatOf(Load32(p));
   std::memcpy(b->values, p + 4, 32);
 }

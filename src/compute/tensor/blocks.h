@@ -14,7 +14,7 @@ inline constexpr int32_t kMostBlockColumns = 256, kLeastGroupColumns = 16;
 // Column c of a block is scale * values[c] + minimum, each one f32 rounding. Its group is g = c / group (BlockFormat).
 //   plain    scale is scales[g], without minimum
 //   nested   scale is scales[0] * unit * factors[g], minimum is minimum * minimum_factors[g]
-struct Block {
+struct FormatBlock {
   static constexpr int32_t kGroups = kMostBlockColumns / kLeastGroupColumns;
   int8_t values[kMostBlockColumns];
   float scales[4];  // f16 numbers; of mxfp4 powers of two, which bf16 holds
@@ -24,8 +24,8 @@ struct Block {
 };
 
 struct BlockFormat {
-  void (*read)(const uint8_t* bytes, Block* block) = nullptr;  // leaves what the format lacks unchanged
-  int32_t group = 0;                                           // columns under one scale
+  void (*read)(const uint8_t* bytes, FormatBlock* block) = nullptr;  // leaves what the format lacks unchanged
+  int32_t group = 0;                                                 // columns under one scale
   bool nested = false, has_minimum = false;
   float unit = 1;  // a power of two: values and factors are integers in multiples of it
 };
@@ -34,12 +34,12 @@ struct BlockFormat {
 const BlockFormat* BlockFormatOf(DType dtype);
 
 // Readers of the formats with codebooks (codebook_blocks.cc); the others are in blocks.cc.
-void ReadIq3Xxs(const uint8_t* bytes, Block* block);
-void ReadIq3S(const uint8_t* bytes, Block* block);
-void ReadIq2Xxs(const uint8_t* bytes, Block* block);
-void ReadIq2Xs(const uint8_t* bytes, Block* block);
-void ReadIq2S(const uint8_t* bytes, Block* block);
-void ReadIq1S(const uint8_t* bytes, Block* block);
-void ReadIq1M(const uint8_t* bytes, Block* block);
+void ReadIq3Xxs(const uint8_t* bytes, FormatBlock* block);
+void ReadIq3S(const uint8_t* bytes, FormatBlock* block);
+void ReadIq2Xxs(const uint8_t* bytes, FormatBlock* block);
+void ReadIq2Xs(const uint8_t* bytes, FormatBlock* block);
+void ReadIq2S(const uint8_t* bytes, FormatBlock* block);
+void ReadIq1S(const uint8_t* bytes, FormatBlock* block);
+void ReadIq1M(const uint8_t* bytes, FormatBlock* block);
 
 }  // namespace tactus::compute

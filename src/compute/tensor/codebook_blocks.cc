@@ -58,7 +58,7 @@ void ReadShifted(uint32_t index, bool down, int8_t* values) {
 }  // namespace
 
 // d; per 32 values 4 bytes of indices, then 4 times 7 bits of signs and 4 of scale
-void ReadIq2Xxs(Bytes p, Block* b) {
+void ReadIq2Xxs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   p += 2;
   for (int j = 0; j < 8; ++j, p += 8) {
@@ -69,7 +69,7 @@ void ReadIq2Xxs(Bytes p, Block* b) {
 }
 
 // d, 32 words with 9 bits of index and 7 of signs, 16 nibbles of scales
-void ReadIq2Xs(Bytes p, Block* b) {
+void ReadIq2Xs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   for (int j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 66, j));
   for (int i = 0; i < 32; ++i) {
@@ -79,7 +79,7 @@ void ReadIq2Xs(Bytes p, Block* b) {
 }
 
 // d, 32 bytes of indices, 32 of signs, 32 bit pairs above the indices, 16 nibbles of scales
-void ReadIq2S(Bytes p, Block* b) {
+void ReadIq2S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes low = p + 2, signs = p + 34, high = p + 66;
   for (int j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 74, j));
@@ -90,7 +90,7 @@ void ReadIq2S(Bytes p, Block* b) {
 }
 
 // d, 64 bytes of indices; per 32 values 4 times 7 bits of signs and 4 of scale
-void ReadIq3Xxs(Bytes p, Block* b) {
+void ReadIq3Xxs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes index = p + 2;
   for (int j = 0; j < 8; ++j) {
@@ -104,7 +104,7 @@ void ReadIq3Xxs(Bytes p, Block* b) {
 }
 
 // d, 64 bytes of indices, 64 bits above them, 32 bytes of signs, 8 nibbles of scales
-void ReadIq3S(Bytes p, Block* b) {
+void ReadIq3S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes low = p + 2, high = p + 66, signs = p + 74;
   const auto entry = [&](int i) { return kIq3S[low[i] | ((high[i / 8] >> (i % 8)) & 1u) << 8]; };
@@ -115,7 +115,7 @@ void ReadIq3S(Bytes p, Block* b) {
 }
 
 // d, 32 bytes of indices; per 32 values a word of 4 times 3 bits above the indices, 3 of scale and one that shifts down
-void ReadIq1S(Bytes p, Block* b) {
+void ReadIq1S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   for (int j = 0; j < 8; ++j) {
     const uint32_t word = Load16(p + 34 + 2 * j);
@@ -128,7 +128,7 @@ void ReadIq1S(Bytes p, Block* b) {
 
 // 32 bytes of indices, 32 nibbles (3 bits above the indices and one that shifts down), 4 words of 4 times 3 bits of
 // scale and 4 bits of d, the lowest first
-void ReadIq1M(Bytes p, Block* b) {
+void ReadIq1M(Bytes p, FormatBlock* b) {
   uint32_t d = 0;
   for (int j = 0; j < 4; ++j) {
     const uint32_t word = Load16(p + 48 + 2 * j);

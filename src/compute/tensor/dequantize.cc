@@ -134,7 +134,7 @@ void Rows(Bytes src, int64_t elements, int64_t block_elements, int64_t block_byt
 
 // Formats that blocks.h takes apart.
 void BlockRows(const BlockFormat& format, const DTypeInfo& info, Bytes src, int64_t elements, float* out) {
-  Block block = {};
+  FormatBlock block = {};
   for (int64_t done = 0; done < elements; done += info.block_elements, src += info.block_bytes) {
     format.read(src, &block);
     const float unit = block.scales[0] * format.unit;

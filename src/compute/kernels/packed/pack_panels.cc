@@ -222,8 +222,8 @@ void StoreCodes(const PackedMatrix& form, const uint8_t* codes, int64_t r, std::
 }
 
 // Stores a block that was taken apart as blocks of the packed form, the first at `to`.
-void StoreParts(const PackedMatrix& form, const BlockFormat& format, const Block& block, int64_t columns, int64_t r,
-                std::byte* to) {
+void StoreParts(const PackedMatrix& form, const BlockFormat& format, const FormatBlock& block, int64_t columns,
+                int64_t r, std::byte* to) {
   const uint16_t minimum = F32ToF16(block.minimum);
   if (form.nested_scales) {
     StoreOuters(form, columns, F32ToF16(block.scales[0]), form.has_minimum ? &minimum : nullptr, r,
@@ -251,7 +251,7 @@ void PackParts(DType dtype, const Panel& rows, const PackedMatrix& form, std::by
   const DTypeInfo& info = InfoOf(dtype);
   for (int64_t c = 0; c < form.cols; c += info.block_elements) {
     for (int64_t r = 0; r < kPanelRows; ++r) {
-      Block block = {};
+      FormatBlock block = {};
       if (rows.rows[r] != nullptr) format.read(rows.rows[r] + c / info.block_elements * info.block_bytes, &block);
       StoreParts(form, format, block, info.block_elements, r, out + c / form.block * form.block_bytes());
     }
