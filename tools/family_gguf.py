@@ -85,6 +85,34 @@ def stacked_experts(kind, state):
     return out
 
 
+# Types for which tokens are rounded differently, by the end of the name; others are bf16.
+MIXED = {"ffn_gate_exps.weight": "Q8_0", "ffn_up_exps.weight": "F16", "ffn_down_exps.weight": "Q4_1"}
+
+
+def type_of(name, mixed):
+    import gguf
+
+    ends = [MIXED[end] for end in MIXED if mixed and name.endswith(end)]
+    return gguf.GGMLQuantizationType[ends[0] if ends else "BF16"]
+
+
+def round_experts(model):
+    """The experts' matrices as their types in MIXED hold them."""
+    import gguf
+
+    def rounded(w, kind):
+        kind = gguf.GGMLQuantizationType[kind]
+        return torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(w.numpy(), kind), kind))
+
+    for name, p in model.named_parameters():
+        if name.endswith("experts.gate_up_proj"):
+            half = p.shape[1] // 2
+            p[:, :half] = rounded(p[:, :half].contiguous(), "Q8_0")
+            p[:, half:] = rounded(p[:, half:].contiguous(), "F16")
+        elif name.endswith("experts.down_proj"):
+            p.copy_(rounded(p.contiguous(), "Q4_1"))
+
+
 def write_experts(writer, kind, config):
     import gguf
 
@@ -137,7 +165,7 @@ def add_gemma4(writer, config):
     writer.add_tensor("rope_freqs.weight", np.array(factors, dtype=np.float32))
 
 
-def write_gguf(arch, kind, config, state, path):
+def write_gguf(arch, kind, config, state, path, mixed=False):
     import gguf
 
     heads = config.num_attention_heads
@@ -225,8 +253,11 @@ def write_gguf(arch, kind, config, state, path):
         if w.ndim == 1 or name.endswith(("bias", "_inp.weight", "_inp_shexp.weight")):
             writer.add_tensor(name, w.astype(np.float32))
         else:
-            raw = gguf.quants.quantize(np.ascontiguousarray(w), gguf.GGMLQuantizationType.BF16)
-            writer.add_tensor(name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
+            kind_of = type_of(name, mixed)
+            raw = gguf.quants.quantize(np.ascontiguousarray(w), kind_of)
+            if mixed:
+                assert np.array_equal(gguf.quants.dequantize(raw, kind_of), w), name  # rounded before
+            writer.add_tensor(name, raw, raw_dtype=kind_of)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -141,6 +141,7 @@ TEST(GoldenData, EveryModelExists) {
                                                     "gguf-dots1",
                                                     "gguf-ernie-moe",
                                                     "gguf-exaone4",
+                                                    "gguf-experts-mixed",
                                                     "gguf-f16",
                                                     "gguf-falcon-40b",
                                                     "gguf-falcon-7b",

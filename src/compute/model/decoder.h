@@ -137,6 +137,13 @@ class Decoder {
   void ChooseExperts(const Pass& pass, const ExpertsBlock& block);
   // The rows' inputs where experts weigh them: x [tokens, hidden] times the rows' weights, to expert_out_.
   void WeighInputs(const Pass& pass, const float* x);
+  // Gate or up of the experts and of the shared one. rounds: the tokens are rounded for it; else they already are.
+  struct ExpertInput {
+    Role role, bias, shared;
+    float* y = nullptr;  // [rows, inner], then [tokens, shared_inner]
+    bool rounds = true;
+  };
+  void AddExpertInputs(const Pass& pass, const ExpertsBlock& block, const PackedInput& in, const ExpertInput& part);
   void ExpertsUpPacked(const Pass& pass, const ExpertsBlock& block, const PackedInput& in);
   void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
   void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);

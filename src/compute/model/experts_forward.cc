@@ -60,45 +60,58 @@ void Decoder::AddExperts(const Pass& pass, const ExpertsBlock& e, const BlockOut
   });
 }
 
-// gate_ = act(gate(x)) * up(x) of every row.
-void Decoder::ExpertsUpPacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
-  const Ops& ops = *options_.ops;
+// Adds the products of gate or up of every row: y = w(x).
+void Decoder::AddExpertInputs(const Pass& pass, const ExpertsBlock& e, const PackedInput& in, const ExpertInput& part) {
   const LayerWeights& layer = weights_.layers[pass.layer];
   const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
-  const Rounding rounding = weights_.packed->roundings.others;
   const int64_t dim = config_.hidden_size, rows = experts_.rows(), inner = e.expert.inner;
-  const auto token_format = [&](const PackedMatrix& m) { return TokensFor(m, rounding); };
-  const TokenFormat format = token_format(w.experts[0][Role::kExpertGate]);
+  const Rounding rounding = weights_.packed->roundings.others;
+  const TokenFormat format = TokensFor(w.experts[0][part.role], rounding);
   const PackedTokens gathered = PlaceTokens(packed_rows_, format, rows, dim);
-  PackedTokens tokens = PlaceTokens(packed_x_, format, pass.tokens, dim);
-  if (e.router.weighs_input) {
-    WeighInputs(pass, in.x);
-    Round(pass.pool, {expert_out_}, gathered);
-  } else {
-    Round(pass.pool, in, tokens);
-    GatherTokens(pass.pool, tokens, gathered, [&](int64_t row) { return experts_.token(row); });
-  }
-  if (e.shared_inner > 0) {
-    const TokenFormat shared_format = token_format(w[Role::kSharedGate]);
-    if (e.router.weighs_input || shared_format != format) {
-      tokens = PlaceTokens(packed_x_, shared_format, pass.tokens, dim);
+  if (part.rounds) {
+    if (e.router.weighs_input) {
+      WeighInputs(pass, in.x);
+      Round(pass.pool, {expert_out_}, gathered);
+    } else {
+      const PackedTokens tokens = PlaceTokens(packed_x_, format, pass.tokens, dim);
       Round(pass.pool, in, tokens);
+      GatherTokens(pass.pool, tokens, gathered, [&](int64_t row) { return experts_.token(row); });
     }
-    products_.Add(tokens, {&w[Role::kSharedGate], nullptr, gate_ + rows * inner, e.shared_inner});
-    products_.Add(tokens, {&w[Role::kSharedUp], nullptr, up_ + rows * inner, e.shared_inner});
   }
   for (const int32_t expert : experts_.active()) {
-    const PackedLayerWeights& own = w.experts[static_cast<size_t>(expert)];
-    const LayerWeights& biases = layer.experts[static_cast<size_t>(expert)];
+    const auto at = static_cast<size_t>(expert);
     const int64_t first = experts_.first(expert);
-    const PackedTokens x = TokenSlice(gathered, first, experts_.count(expert));
-    products_.Add(x, {&own[Role::kExpertGate], biases.vector(Role::kExpertGateBias), gate_ + first * inner, inner});
-    products_.Add(x, {&own[Role::kExpertUp], biases.vector(Role::kExpertUpBias), up_ + first * inner, inner});
+    products_.Add(TokenSlice(gathered, first, experts_.count(expert)),
+                  {&w.experts[at][part.role], layer.experts[at].vector(part.bias), part.y + first * inner, inner});
   }
-  Timed(
-      DecoderOperator::kGated, [&] { products_.Run(ops, pass.pool, expert_workspace_); },
-      [&] { return products_.CostOfLastRun(); });
-  ops.activate(pass.pool, e.expert.activation, gate_, up_, rows * inner + pass.tokens * e.shared_inner, gate_);
+  if (e.shared_inner == 0) return;
+  const TokenFormat shared_format = TokensFor(w[part.shared], rounding);
+  const PackedTokens tokens = PlaceTokens(packed_x_, shared_format, pass.tokens, dim);
+  if (part.rounds && (e.router.weighs_input || shared_format != format)) Round(pass.pool, in, tokens);
+  products_.Add(tokens, {&w[part.shared], nullptr, part.y + rows * inner, e.shared_inner});
+}
+
+// gate_ = act(gate(x)) * up(x) of every row. Files may have gate and up in formats for which tokens are rounded
+// differently.
+void Decoder::ExpertsUpPacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  const Rounding rounding = weights_.packed->roundings.others;
+  const auto alike = [&](const PackedMatrix& a, const PackedMatrix& b) {
+    return TokensFor(a, rounding) == TokensFor(b, rounding);
+  };
+  const bool together = alike(w.experts[0][Role::kExpertGate], w.experts[0][Role::kExpertUp]) &&
+                        (e.shared_inner == 0 || alike(w[Role::kSharedGate], w[Role::kSharedUp]));
+  const auto run = [&] {
+    Timed(
+        DecoderOperator::kGated, [&] { products_.Run(*options_.ops, pass.pool, expert_workspace_); },
+        [&] { return products_.CostOfLastRun(); });
+  };
+  AddExpertInputs(pass, e, in, {Role::kExpertGate, Role::kExpertGateBias, Role::kSharedGate, gate_, true});
+  if (!together) run();
+  AddExpertInputs(pass, e, in, {Role::kExpertUp, Role::kExpertUpBias, Role::kSharedUp, up_, !together});
+  run();
+  const int64_t elements = experts_.rows() * e.expert.inner + pass.tokens * e.shared_inner;
+  options_.ops->activate(pass.pool, e.expert.activation, gate_, up_, elements, gate_);
 }
 
 // expert_out_ = down(gate_) of every row.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <map>
 #include <memory>
 
 namespace tactus::compute {
@@ -30,6 +31,18 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
   const bool wide = place.vocabulary() && choice.quantization == Quantization::kInt4;
   return QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
+}
+
+// The experts of a layer take the same tokens. `experts`: the form of the first one's matrices, by layer and role.
+Status CheckExpert(const PackedSlot& slot, const std::string& name,
+                   std::map<std::pair<int64_t, Role>, PackedMatrix>* experts) {
+  if (slot.tensor.expert < 0) return Status();
+  const auto [first, is_first] = experts->emplace(std::pair(slot.tensor.layer, slot.tensor.role), slot.form);
+  if (is_first || slot.form.SameForm(first->second)) return Status();
+  return InvalidArgument("tensor '" + name + "' is " + InfoOf(slot.source.dtype).name +
+                             ", another type than expert 0's in this layer; the experts of a layer have one type "
+                             "(--quantization makes one of several)",
+                         "quantization");
 }
 
 TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice) {
@@ -90,6 +103,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
                              ModelWeights* weights) {
   PackPlan plan;
   plan.calibrate = choice.calibrate && choice.quantization == Quantization::kInt4;
+  std::map<std::pair<int64_t, Role>, PackedMatrix> experts;
   for (const MatrixPlace& place : MatrixPlaces(config, names, weights)) {
     PackedSlot slot;
     slot.name = place.request.id;
@@ -101,6 +115,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
               ") has no packed form of this kind; --activation-dtype float32 uses it as it is stored",
           "activation-dtype");
     }
+    TACTUS_RETURN_IF_ERROR(CheckExpert(slot, place.request.name, &experts));
     slot.offset = plan.bytes;
     plan.bytes += (slot.form.bytes() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
     plan.source_bytes += slot.source.rows * slot.source.row_bytes;

@@ -548,5 +548,49 @@ TEST(WeightStorage, HugePageBytesReadsTheMappingAroundAnAddress) {
   EXPECT_EQ(compute::HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
 }
 
+// A mixture of two experts in one layer, every matrix in bf16 but for those of expert 1, which `dtype` has.
+Result<compute::PackPlan> PlanExperts(compute::DType dtype, const compute::PackChoice& choice) {
+  compute::ModelConfig config;
+  config.hidden_size = 32, config.vocab_size = 64, config.tie_embeddings = true;
+  compute::ExpertsBlock block;
+  block.experts = 2;
+  block.expert.inner = 32;
+  config.layers = {{{.block = block}}};
+  compute::ModelWeights weights;
+  compute::ResizeLayers(config, &weights);
+  for (const compute::ModelTensor& t : config.Tensors()) {
+    if (!compute::IsMatrix(t.role)) continue;
+    const compute::DType type = t.expert == 1 ? dtype : compute::DType::kBF16;
+    compute::MatrixAt(weights, t) = {nullptr, type, t.rows, t.cols, compute::RowBytes(type, t.cols)};
+  }
+  return compute::PlanPacking(config, compute::kHfTensorNames, choice, &weights);
+}
+
+TEST(PackExperts, ExpertsOfOneTypeAreTaken) {
+  EXPECT_TRUE(PlanExperts(compute::DType::kBF16, {}).ok());
+}
+
+TEST(PackExperts, AnExpertOfAnotherTypeIsRefusedByName) {
+  const auto plan = PlanExperts(compute::DType::kF32, {});
+  ASSERT_FALSE(plan.ok());
+  for (const char* part : {"model.layers.0.mlp.experts.1.gate_proj.weight", "f32", "--quantization"}) {
+    EXPECT_NE(plan.status().message().find(part), std::string::npos) << plan.status().message();
+  }
+}
+
+TEST(PackExperts, QuantisingMakesOneTypeOfSeveral) {
+  EXPECT_TRUE(PlanExperts(compute::DType::kF32, {.quantization = Quantization::kQ8_0}).ok());
+}
+
+// The router decides which experts run: it keeps the file's type.
+TEST(PackExperts, TheRouterIsNotQuantised) {
+  const auto plan = PlanExperts(compute::DType::kBF16, {.quantization = Quantization::kInt8});
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  for (const compute::PackedSlot& slot : plan->slots) {
+    const bool is_router = slot.tensor.role == compute::Role::kRouter;
+    EXPECT_EQ(slot.form.code == compute::PackedCode::kBF16, is_router) << slot.name;
+  }
+}
+
 }  // namespace
 }  // namespace tactus::pack_weights_test
