@@ -95,6 +95,7 @@ FeedForwardBlock PlainOf(const StatedShape& s) {
 
 std::vector<Layer> PreNormLayers(FamilyFields&, const StatedShape& s, ModelConfig*) {
   std::vector<Layer> layers;
+  layers.reserve(s.window.size());
   for (size_t l = 0; l < s.window.size(); ++l) {
     layers.push_back({{.norm = RmsNormOf(Role::kAttentionNorm, s.norm_eps), .block = AttentionOf(s, l)},
                       {.norm = RmsNormOf(Role::kFeedForwardNorm, s.norm_eps), .block = GatedOf(s, l)}});
@@ -113,6 +114,7 @@ std::vector<Layer> PrePostNormLayers(const StatedShape& s) {
 
 std::vector<Layer> PostNormLayers(const StatedShape& s) {
   std::vector<Layer> layers;
+  layers.reserve(s.window.size());
   for (size_t l = 0; l < s.window.size(); ++l) {
     layers.push_back({{.block = AttentionOf(s, l), .post = RmsNormOf(Role::kAttentionPostNorm, s.norm_eps)},
                       {.block = GatedOf(s, l), .post = RmsNormOf(Role::kFeedForwardPostNorm, s.norm_eps)}});
@@ -127,6 +129,7 @@ std::vector<Layer> LayerNormLayers(const StatedShape& s, const Block& feed_forwa
                                            : LayerNormOf(Role::kFeedForwardNorm, s.norm_eps,
                                                          options.bias ? Role::kFeedForwardNormBias : Role::kNone);
   std::vector<Layer> layers;
+  layers.reserve(s.window.size());
   for (size_t l = 0; l < s.window.size(); ++l) {
     layers.push_back({{.norm = first, .block = AttentionOf(s, l)},
                       {.norm = second, .block = feed_forward, .parallel = options.parallel}});

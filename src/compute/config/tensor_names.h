@@ -34,8 +34,8 @@ struct TensorSource {
   // tensor.
   std::string_view pattern;
   Form form = kWhole;
-  std::string_view alternative = {};  // the pattern of other models of the family
-  bool stacked = false;               // the file's tensor has those of all experts, one after another
+  std::string_view alternative;  // the pattern of other models of the family
+  bool stacked = false;          // the file's tensor has those of all experts, one after another
 
   constexpr TensorSource() = default;
   constexpr TensorSource(const char* name, Form how = kWhole, std::string_view other = {})

@@ -29,6 +29,7 @@ double Shortest(float value) {
 
 std::vector<double> ShortestOf(const std::vector<float>& values) {
   std::vector<double> out;
+  out.reserve(values.size());
   for (const float value : values) out.push_back(Shortest(value));
   return out;
 }

@@ -182,6 +182,7 @@ Status WriteFolderHeads(Conversion* c, NewOutput* output) {
   for (const auto& [name, text] : c->options.files) TACTUS_RETURN_IF_ERROR(output->AddText(name, text));
 
   std::vector<SafetensorsEntry> entries;
+  entries.reserve(c->plan.size());
   for (const PlannedTensor& t : c->plan) entries.push_back({t.name, t.dtype, t.shape(), t.bytes()});
   const std::vector<SafetensorsFile> files = DivideIntoFiles(entries, c->options.most_file_bytes);
   if (files.size() > 1)

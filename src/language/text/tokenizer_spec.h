@@ -46,7 +46,7 @@ struct NormalizerStep {
     kCollapseSpaces,  // sentencepiece's remove_extra_whitespaces
   } kind;
   TextPattern pattern = {};                                                    // kReplace
-  std::string content = {};                                                    // kReplace, kPrepend and the maps
+  std::string content;                                                         // kReplace, kPrepend and the maps
   bool left = true, right = true;                                              // kStrip
   bool clean_text = true, chinese = true, strip_accents = true, lower = true;  // kBert
 
@@ -92,7 +92,7 @@ struct DecoderStep {
     kSpaces,  // a space before every token but the first: what a file without decoder means
   } kind;
   TextPattern pattern = {};     // kReplace; the symbol of kMetaspace
-  std::string content = {};     // kReplace, kStrip (one character); the prefix of kWordPiece, the suffix of kBpe
+  std::string content;          // kReplace, kStrip (one character); the prefix of kWordPiece, the suffix of kBpe
   int64_t start = 0, stop = 0;  // kStrip, in characters
   bool flag = true;             // kWordPiece: cleans up; kMetaspace: a symbol was put before the text
 

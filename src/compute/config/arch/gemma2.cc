@@ -22,7 +22,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   const float softcap = fields.NumberOr({"attn_logit_softcapping", "attn_logit_softcapping"}, 50.0);
   // GGUF files state no scale: 1 / sqrt(head_dim), but in the 27B model 1 / sqrt(hidden size / heads).
   const bool is_27b = fields.gguf() && shape.num_layers == 46;
-  const double squared = is_27b          ? static_cast<double>(config->hidden_size / shape.num_heads)
+  const double squared = is_27b ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
   const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);

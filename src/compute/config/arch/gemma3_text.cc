@@ -31,7 +31,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
     config->local_rope->theta = fields.NumberOr({"rope_local_base_freq", "rope.freq_base_swa"}, 1e4);
   }
   const double squared = fields.gguf() && shape.num_layers == 62
-                             ? static_cast<double>(config->hidden_size / shape.num_heads)  // 27B
+                             ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)  // 27B
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
   const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);

@@ -16,7 +16,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   // config.json names the scaling "dynamic"; with `alpha` it depends on no length. GGUF files have the stretched base.
   std::optional<double> alpha = fields.Number({"rope_parameters.alpha"});
   if (!alpha.has_value()) alpha = fields.Number({"rope_scaling.alpha"});
-  if (alpha.value_or(0.0) > 0.0) {
+  if (alpha.has_value() && *alpha > 0.0) {
     const auto dim = static_cast<double>(shape.head_dim);
     if (config->rope.scaling == RopeScaling::kDynamic) config->max_position = config->rope.original_max_position;
     config->rope.scaling = RopeScaling::kNone;

@@ -140,7 +140,7 @@ void RopeStoreRef(ThreadPool&, const RopeStoreCall& call, const KvLayer& kv) {
   for (int64_t t = 0; t < call.tokens; ++t) {
     float* q = call.q + t * call.q_stride;
     turn(q, call.heads, call.positions[t], call.q_norm);
-    for (int64_t i = 0; i < call.heads * kv.head_dim; ++i) q[i] *= call.query_scale.At(call.positions[t]);
+    for (int64_t i = 0; i < int64_t{call.heads} * kv.head_dim; ++i) q[i] *= call.query_scale.At(call.positions[t]);
     if (call.k == nullptr) continue;
     const KvSlot slot(kv, call.slots[t]);
     for (int32_t h = 0; h < kv.kv_heads; ++h) {
