@@ -23,7 +23,7 @@ class Rules(unittest.TestCase):
         page = lint.models_page.page()
         for row in (
             "| mixtral | Mixtral: ",
-            "| `gguf-qwen3-moe` |",
+            "`gguf-qwen3-moe` |",
             "| qwen3_moe | `qwen3-30b-a3b`, ",
             "| opt | `do_layer_norm_before` | is false",
         ):
