@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFamily,
                          testing::Values("bloom", "cohere", "falcon-40b", "falcon-7b", "gemma", "glm4", "gpt2",
                                          "granite", "llama-bias", "llama-gqa", "llama-mha", "llama-mqa-linear",
                                          "mistral-window", "olmo2", "phi3", "phi4-mini", "qwen2", "qwen3", "seed-oss",
-                                         "stablelm", "yi"),
+                                         "stablelm", "yi", "qwen3-moe", "dots1", "ernie-moe"),
                          TestName);
 
 class ConvertGguf : public testing::TestWithParam<const char*> {};
@@ -220,6 +220,17 @@ TEST(Convert, ScalingsOfRotaryPositionsSurvive) {
                         "\"original_max_position_embeddings\": 64}",
                         compute::RopeScaling::kYarn);
   ExpectScalingSurvives("llama-gqa", "{", "", compute::RopeScaling::kNone);  // llama3: factors
+}
+
+// The router decides which experts run; llama.cpp keeps it in f32 too.
+TEST(Convert, ARouterIsNotQuantised) {
+  TempFolder folder;
+  std::map<std::string, DType> formats;
+  const std::string out = folder.path() + "/m.gguf";
+  MustConvert(Model("qwen3-moe"), To(out, DType::kQ8_0));
+  Values(out, &formats);
+  EXPECT_EQ(formats.at("blk.0.ffn_gate_inp.weight"), DType::kF32);
+  EXPECT_EQ(formats.at("blk.0.ffn_gate_exps.weight"), DType::kQ8_0);
 }
 
 TEST(Convert, EqualFormatsAreCopied) {

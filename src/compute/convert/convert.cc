@@ -75,7 +75,7 @@ DType Fallback(DType wanted, int64_t cols) {
 DType GgufFormat(Conversion* c, const TensorPart& part) {
   const Role role = part.to.tensor.role;
   const int64_t cols = part.to.tensor.cols;
-  if (!IsMatrix(role) || role == Role::kPositions) return DType::kF32;
+  if (!IsMatrix(role) || role == Role::kPositions || IsRouting(role)) return DType::kF32;
   const DType given = c->options.dtype;
   if (part.matrix.dtype == given) return given;
   const bool output = role == Role::kLmHead || (role == Role::kEmbedding && c->description.config.tie_embeddings);
