@@ -15,7 +15,8 @@ class Gemma3Test : public testing::Test {
  protected:
   void SetUp() override {
     const char* path = std::getenv("TACTUS_GEMMA3");
-    if (path == nullptr) GTEST_SKIP() << "TACTUS_GEMMA3 is not set";
+    if (path == nullptr)
+      GTEST_SKIP() << "TACTUS_GEMMA3 is not set: scripts/get_gemma3.sh fetches 245 MB and prints the path";
     auto description = compute::DescribeModel(path);
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     description_ = std::move(*description);
