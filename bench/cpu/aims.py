@@ -103,11 +103,11 @@ def share_of(cell: dict, name: str, limits: list[float]) -> float:
     return limits[0] / statistics.median(flat(turns)) if limits else math.nan
 
 
-def cell_rows(fmt: str, cells: dict, kv: str = "bf16") -> list[dict]:
+def cell_rows(fmt: str, cells: dict, kv: str = "bf16", model: str = "dense") -> list[dict]:
     """One row per cell and engine of ours: tokens/s, the best peer's name and our ratio to it, the ceiling in tokens/s
     and our share of it,
     and whether the cell is bound by arithmetic (in most of our turns)."""
-    rows = []
+    rows, weights = [], shape.MODELS[model]
     for key, cell in cells.items():
         work, tokens = work_of(key)
         theirs = {
@@ -119,8 +119,11 @@ def cell_rows(fmt: str, cells: dict, kv: str = "bf16") -> list[dict]:
         for name in [n for n in cell if is_ours(n) and speeds(cell, n, tokens)]:
             value = statistics.median(speeds(cell, name, tokens))
             ceilings, own_kv = ceilings_of_turns(cell, name), kv_of(name, kv)
-            limits = [shape.least_s(work, fmt, c, own_kv) for c in ceilings]
-            by_arithmetic = [shape.arithmetic_s(work, fmt, c) > shape.reading_s(work, fmt, c, own_kv) for c in ceilings]
+            limits = [shape.least_s(work, fmt, c, own_kv, weights) for c in ceilings]
+            by_arithmetic = [
+                shape.arithmetic_s(work, fmt, c, weights) > shape.reading_s(work, fmt, c, own_kv, weights)
+                for c in ceilings
+            ]
             rows.append(
                 {
                     "format": fmt,
@@ -164,9 +167,11 @@ def at_least(
     )
 
 
-def wanted_ratio(fmt: str, key: str) -> float | None:
+def wanted_ratio(fmt: str, key: str, model: str = "dense") -> float | None:
     """The required ratio to the best peer; None: this cell has no aim."""
     words = key.split()
+    if model == "mixture":
+        return 1.6 if words[0] == "prefill" else 1.1 if words[1] == "1" else 2.0 if int(words[1]) >= 8 else None
     if words[0] == "prefill":
         return 1.15 if fmt == "bf16" else 1.5
     batch, context = int(words[1]), int(words[3])
@@ -178,10 +183,10 @@ def wanted_ratio(fmt: str, key: str) -> float | None:
 
 
 def cells(result: dict) -> list[dict]:
-    found, first = [], first_of(result)
+    found, first, model = [], first_of(result), result.get("model", "dense")
     for fmt in FORMATS:
-        for row in cell_rows(fmt, result["cells"].get(fmt, {}), result.get("kv", "bf16")):
-            of, want, what = basis(row["name"], first), wanted_ratio(fmt, row["cell"]), f"{fmt} {row['cell']}"
+        for row in cell_rows(fmt, result["cells"].get(fmt, {}), result.get("kv", "bf16"), model):
+            of, want, what = basis(row["name"], first), wanted_ratio(fmt, row["cell"], model), f"{fmt} {row['cell']}"
             if of and want and row["best"]:
                 found.append(
                     at_least(f"{what}, times the best peer", row["name"], of, row["ratio"], want, f" ({row['best']})")

@@ -16,6 +16,7 @@ import sys
 import time
 
 import make_models
+import shape
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -105,10 +106,17 @@ class Places:
     ik: pathlib.Path | None
     tactus_args: list[str]
     variants: int = 2  # per format, in the order of VARIANTS; 0: all
+    model: str = "dense"  # of shape.MODELS
 
     @property
     def tactus(self) -> pathlib.Path:
         return self.build / "tactus"
+
+    def gguf(self, fmt: str) -> pathlib.Path:
+        return make_models.gguf_path(self.models, fmt, shape.MODELS[self.model])
+
+    def openvino(self, fmt: str) -> pathlib.Path:
+        return make_models.openvino_path(self.models, fmt, shape.MODELS[self.model])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +159,7 @@ VARIANTS = {
 def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
     """(label, model and flags) of the selected variants."""
     chosen = VARIANTS[fmt][: places.variants] or VARIANTS[fmt]
-    return [(label, [str(make_models.gguf_path(places.models, file)), *flags]) for label, file, flags in chosen]
+    return [(label, [str(places.gguf(file)), *flags]) for label, file, flags in chosen]
 
 
 def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) -> list[Spec]:
@@ -172,7 +180,7 @@ def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) 
             )
         )
     if places.openvino_python:
-        folder = str(make_models.openvino_path(places.models, fmt))
+        folder = str(places.openvino(fmt))
         base = [str(places.openvino_python), str(HERE / "openvino_driver.py"), folder, "--threads", threads]
         found.append(
             Spec(
@@ -188,7 +196,7 @@ def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) 
             found.append(
                 Spec(
                     label,
-                    [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads, *layout],
+                    [str(folder / "llama_driver"), str(places.gguf(fmt)), threads, *layout],
                     "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
                     + (
                         "weights repacked as by its default,"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the models of the comparison, seeded noise in TinyLlama's shape, for every engine: GGUF files (bf16, Q8_0,
-Q4_0) and OpenVINO folders (bf16, int8 per channel, int4 in groups of 64), the latter in the form of `optimum-cli export
-openvino`.
+"""Writes the models of the comparison, seeded noise in the shapes of shape.py, for every engine: GGUF files (bf16,
+Q8_0, Q4_0) and OpenVINO folders (bf16, int8 per channel, int4 in groups of 64), the latter in the form of `optimum-cli
+export openvino`.
 
-  make_models.py --out DIR [--only gguf|openvino] [--formats bf16,int8,int4]
+  make_models.py --out DIR [--model dense|mixture|all] [--only gguf|openvino] [--formats bf16,int8,int4]
 
-About 8 GB with the Hugging Face folder in between, 7 GB without; existing files are kept. Every engine gets the same
-seeds, not the same values: speed does not depend on them.
+The dense models take 7 GB (2 more while they are written), the mixture 20 GB (6 more); existing files are kept. Every
+engine gets the same seeds, not the same values: speed does not depend on them.
 """
 
 from __future__ import annotations
@@ -19,66 +19,85 @@ import shutil
 import sys
 import tempfile
 
-import shape as s
+from shape import DENSE, GGUF_NAMES, MODELS, Shape
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def vocabulary() -> tuple[list[str], list[int]]:
+def vocabulary(s: Shape) -> tuple[list[str], list[int]]:
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     types = [2, 3, 3] + [6] * 256
-    tokens += [f"t{i}" for i in range(s.VOCAB - len(tokens))]
-    types += [1] * (s.VOCAB - len(types))
+    tokens += [f"t{i}" for i in range(s.vocab - len(tokens))]
+    types += [1] * (s.vocab - len(types))
     return tokens, types
 
 
-def write_gguf(path: pathlib.Path, fmt: str) -> None:
+def write_gguf(path: pathlib.Path, fmt: str, s: Shape) -> None:
     import gguf
     import numpy as np
 
     rng = np.random.default_rng(1)
     part = path.with_suffix(".part")
-    w = gguf.GGUFWriter(part, "llama")
-    w.add_name(f"tinyllama-shape-{fmt}")
-    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])  # OpenVINO GenAI rejects files without it
-    w.add_context_length(s.CONTEXT)
-    w.add_embedding_length(s.HIDDEN)
-    w.add_block_count(s.LAYERS)
-    w.add_feed_forward_length(s.FFN)
-    w.add_head_count(s.HEADS)
-    w.add_head_count_kv(s.KV_HEADS)
+    w = gguf.GGUFWriter(part, "qwen3moe" if s.experts else "llama")
+    w.add_name(path.stem)
+    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{GGUF_NAMES[fmt]}"])  # OpenVINO GenAI rejects files without it
+    w.add_context_length(s.context)
+    w.add_embedding_length(s.hidden)
+    w.add_block_count(s.layers)
+    w.add_feed_forward_length(s.inner)
+    w.add_head_count(s.heads)
+    w.add_head_count_kv(s.kv_heads)
+    w.add_key_length(s.head_dim)
+    w.add_value_length(s.head_dim)
     w.add_layer_norm_rms_eps(1e-5)
-    w.add_rope_dimension_count(s.HEAD_DIM)
-    w.add_vocab_size(s.VOCAB)
+    w.add_rope_dimension_count(s.head_dim)
+    w.add_vocab_size(s.vocab)
+    if s.experts:
+        w.add_expert_count(s.experts)
+        w.add_expert_used_count(s.chosen)
+        w.add_expert_feed_forward_length(s.inner)
     w.add_tokenizer_model("llama")
-    tokens, types = vocabulary()
+    tokens, types = vocabulary(s)
     w.add_token_list(tokens)
-    w.add_token_scores([0.0] * s.VOCAB)
+    w.add_token_scores([0.0] * s.vocab)
     w.add_token_types(types)
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
-    kind = gguf.GGMLQuantizationType[s.GGUF_NAMES[fmt]]
+    kind = gguf.GGMLQuantizationType[GGUF_NAMES[fmt]]
 
-    def matrix(name: str, rows: int, cols: int) -> None:
-        data = rng.standard_normal((rows, cols), dtype=np.float32) * 0.02
-        w.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
+    def noise(*size: int) -> np.ndarray:
+        return rng.standard_normal(size, dtype=np.float32) * 0.02
 
-    matrix("token_embd.weight", s.VOCAB, s.HIDDEN)
-    matrix("output.weight", s.VOCAB, s.HIDDEN)
-    w.add_tensor("output_norm.weight", np.ones(s.HIDDEN, dtype=np.float32))
-    for i in range(s.LAYERS):
+    def matrix(name: str, *size: int) -> None:
+        data = gguf.quants.quantize(noise(*size[-2:]), kind)
+        if len(size) == 3:  # one expert at a time
+            data = np.stack([data, *(gguf.quants.quantize(noise(*size[1:]), kind) for _ in range(size[0] - 1))])
+        w.add_tensor(name, data, raw_dtype=kind)
+
+    def ones(name: str, size: int) -> None:
+        w.add_tensor(name, np.ones(size, dtype=np.float32))
+
+    matrix("token_embd.weight", s.vocab, s.hidden)
+    matrix("output.weight", s.vocab, s.hidden)
+    ones("output_norm.weight", s.hidden)
+    for i in range(s.layers):
         p = f"blk.{i}."
-        w.add_tensor(p + "attn_norm.weight", np.ones(s.HIDDEN, dtype=np.float32))
-        w.add_tensor(p + "ffn_norm.weight", np.ones(s.HIDDEN, dtype=np.float32))
-        matrix(p + "attn_q.weight", s.HIDDEN, s.HIDDEN)
-        matrix(p + "attn_k.weight", s.KV_WIDTH, s.HIDDEN)
-        matrix(p + "attn_v.weight", s.KV_WIDTH, s.HIDDEN)
-        matrix(p + "attn_output.weight", s.HIDDEN, s.HIDDEN)
-        matrix(p + "ffn_gate.weight", s.FFN, s.HIDDEN)
-        matrix(p + "ffn_up.weight", s.FFN, s.HIDDEN)
-        matrix(p + "ffn_down.weight", s.HIDDEN, s.FFN)
+        ones(p + "attn_norm.weight", s.hidden)
+        ones(p + "ffn_norm.weight", s.hidden)
+        matrix(p + "attn_q.weight", s.heads * s.head_dim, s.hidden)
+        matrix(p + "attn_k.weight", s.kv_width, s.hidden)
+        matrix(p + "attn_v.weight", s.kv_width, s.hidden)
+        matrix(p + "attn_output.weight", s.hidden, s.heads * s.head_dim)
+        if s.experts:
+            ones(p + "attn_q_norm.weight", s.head_dim)
+            ones(p + "attn_k_norm.weight", s.head_dim)
+            w.add_tensor(p + "ffn_gate_inp.weight", noise(s.experts, s.hidden))
+        sizes, kind_of = ([s.experts], "_exps") if s.experts else ([], "")
+        matrix(p + f"ffn_gate{kind_of}.weight", *sizes, s.inner, s.hidden)
+        matrix(p + f"ffn_up{kind_of}.weight", *sizes, s.inner, s.hidden)
+        matrix(p + f"ffn_down{kind_of}.weight", *sizes, s.hidden, s.inner)
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -86,31 +105,41 @@ def write_gguf(path: pathlib.Path, fmt: str) -> None:
     part.rename(path)
 
 
-def write_hugging_face(folder: pathlib.Path) -> None:
-    import torch
+def hugging_face_model(s: Shape):
     import transformers
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    torch.manual_seed(1)
-    config = transformers.LlamaConfig(
-        hidden_size=s.HIDDEN,
-        num_hidden_layers=s.LAYERS,
-        num_attention_heads=s.HEADS,
-        num_key_value_heads=s.KV_HEADS,
-        intermediate_size=s.FFN,
-        vocab_size=s.VOCAB,
-        max_position_embeddings=s.CONTEXT,
+    common = dict(
+        hidden_size=s.hidden,
+        num_hidden_layers=s.layers,
+        num_attention_heads=s.heads,
+        num_key_value_heads=s.kv_heads,
+        head_dim=s.head_dim,
+        vocab_size=s.vocab,
+        max_position_embeddings=s.context,
         rms_norm_eps=1e-5,
         bos_token_id=1,
         eos_token_id=2,
         tie_word_embeddings=False,
     )
+    if not s.experts:
+        return transformers.LlamaForCausalLM(transformers.LlamaConfig(intermediate_size=s.inner, **common))
+    experts = dict(num_experts=s.experts, num_experts_per_tok=s.chosen, moe_intermediate_size=s.inner)
+    config = transformers.Qwen3MoeConfig(intermediate_size=s.inner, norm_topk_prob=True, **experts, **common)
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+def write_hugging_face(folder: pathlib.Path, s: Shape) -> None:
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    torch.manual_seed(1)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
-    model = transformers.LlamaForCausalLM(config)
+    model = hugging_face_model(s)
     torch.set_default_dtype(default)
     model.save_pretrained(folder)
-    tokens, _ = vocabulary()
+    tokens, _ = vocabulary(s)
     tokenizer = Tokenizer(models.WordLevel({t: i for i, t in enumerate(tokens)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece()
@@ -150,12 +179,29 @@ def write_openvino_tokenizer(hugging_face: pathlib.Path, folder: pathlib.Path) -
     openvino.save_model(decoder, folder / "openvino_detokenizer.xml")
 
 
-def gguf_path(out: pathlib.Path, fmt: str) -> pathlib.Path:
-    return out / f"tinyllama-shape-{s.GGUF_NAMES[fmt].lower()}.gguf"
+def gguf_path(out: pathlib.Path, fmt: str, s: Shape = DENSE) -> pathlib.Path:
+    return out / f"{s.file}-{GGUF_NAMES[fmt].lower()}.gguf"
 
 
-def openvino_path(out: pathlib.Path, fmt: str) -> pathlib.Path:
-    return out / f"tinyllama-shape-openvino-{fmt}"
+def openvino_path(out: pathlib.Path, fmt: str, s: Shape = DENSE) -> pathlib.Path:
+    return out / f"{s.file}-openvino-{fmt}"
+
+
+def write_models(out: pathlib.Path, formats: list[str], only: str | None, s: Shape) -> None:
+    if only != "openvino":
+        for path, fmt in ((gguf_path(out, fmt, s), fmt) for fmt in formats):
+            if not path.exists():
+                say(f"writing {path}")
+                write_gguf(path, fmt, s)
+    missing = [f for f in formats if not openvino_path(out, f, s).exists()]
+    if only != "gguf" and missing:
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+        with tempfile.TemporaryDirectory(dir=out, prefix="hugging-face-") as temporary:
+            say("writing the Hugging Face folder (removed at the end)")
+            write_hugging_face(pathlib.Path(temporary), s)
+            for fmt in missing:
+                say(f"exporting {openvino_path(out, fmt, s)}")
+                write_openvino(pathlib.Path(temporary), openvino_path(out, fmt, s), fmt)
 
 
 def main() -> None:
@@ -163,28 +209,18 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--only", choices=["gguf", "openvino"])
     parser.add_argument("--formats", default="bf16,int8,int4")
+    parser.add_argument("--model", choices=[*MODELS, "all"], default="all")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     formats = args.formats.split(",")
-    if args.only != "openvino":
-        for fmt in formats:
-            if not gguf_path(args.out, fmt).exists():
-                say(f"writing {gguf_path(args.out, fmt)}")
-                write_gguf(gguf_path(args.out, fmt), fmt)
-    missing = [f for f in formats if not openvino_path(args.out, f).exists()]
-    if args.only != "gguf" and missing:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        with tempfile.TemporaryDirectory(dir=args.out, prefix="hugging-face-") as temporary:
-            say("writing the Hugging Face folder (removed at the end)")
-            write_hugging_face(pathlib.Path(temporary))
-            for fmt in missing:
-                say(f"exporting {openvino_path(args.out, fmt)}")
-                write_openvino(pathlib.Path(temporary), openvino_path(args.out, fmt), fmt)
-    print(
-        json.dumps(
-            {f: {"gguf": str(gguf_path(args.out, f)), "openvino": str(openvino_path(args.out, f))} for f in formats}
-        )
-    )
+    written = {}
+    for name in MODELS if args.model == "all" else [args.model]:
+        s = MODELS[name]
+        write_models(args.out, formats, args.only, s)
+        written[name] = {
+            f: {"gguf": str(gguf_path(args.out, f, s)), "openvino": str(openvino_path(args.out, f, s))} for f in formats
+        }
+    print(json.dumps(written))
 
 
 if __name__ == "__main__":

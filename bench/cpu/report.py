@@ -79,6 +79,8 @@ def head(result: dict) -> list[str]:
             f" {m['cpu']}, {result['threads']} threads of {m['cores']} cores, {m['memory_gib']} GiB, load average"
             f" {m['load_average']:.1f} at the start: `{run['command']}`"
         )
+    shapes = {"mixture": "- The model is the mixture of bench/cpu/shape.py: 3.1B parameters, 0.6B for each token"}
+    out += [shapes[result["model"]]] if result.get("model") in shapes else []
     return out + [f"- {name}: {text}" for name, text in result["versions"].items() if name != "tactus"] + [""]
 
 

@@ -3,7 +3,7 @@
 machine's ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
-  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts
+  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--model dense|mixture] [--parts
   served,stall,loaded,operators,cells,hybrid,long,neighbours] [--formats int8,bf16,int4]
                    [--minutes N] [--append] [--plan]
 
@@ -33,6 +33,7 @@ import report
 from engines import warn
 from parts import NAMES, PARTS, Part
 from result_file import ResultFile
+from shape import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -73,6 +74,7 @@ class Run(ResultFile):
             "first": aims.DEFAULT,
             "threads": places.threads,
             "kv": kv_format(args.tactus_args),
+            "model": places.model,
             "settings": {},
             "load_s": {},
             **{part.name: part.empty() for part in PARTS},
@@ -155,6 +157,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
     parser.add_argument("--parts", default=",".join(NAMES), help=f"default: {','.join(NAMES)}")
+    parser.add_argument(
+        "--model", default="dense", choices=list(MODELS), help="shape of the weights (shape.py); default: dense"
+    )
     parser.add_argument("--formats", help=f"of the in-process cells; default: {','.join(FORMATS)}, with --quick int8")
     parser.add_argument(
         "--serve-format",
@@ -246,14 +251,16 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
             " --build build/release"
         )
     formats = {fmt for p in wanted for fmt in (args.formats if p.per_format else [args.serve_format])}
+    model = MODELS[args.model]
     files = {
-        make_models.gguf_path(args.cache / "models", f) for f in formats | {"bf16"}
+        make_models.gguf_path(args.cache / "models", f, model) for f in formats | {"bf16"}
     }  # ours quantises the bf16 file
     if is_wanted(args, "OpenVINO GenAI") and (args.cache / "venv").exists():
-        files |= {make_models.openvino_path(args.cache / "models", f) for f in formats}
+        files |= {make_models.openvino_path(args.cache / "models", f, model) for f in formats}
     lost = sorted(p.name for p in files if not p.exists())
     if lost:
-        parser.error(f"{args.cache / 'models'} lacks {', '.join(lost)}: {script} {args.cache} writes what is missing")
+        command = f"{'MIXTURE=on ' if args.model == 'mixture' else ''}{script} {args.cache}"
+        parser.error(f"{args.cache / 'models'} lacks {', '.join(lost)}: {command} writes what is missing")
     for name in PEERS:
         if args.engines and is_wanted(args, name) and not place(args, name):
             parser.error(
@@ -269,6 +276,11 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
             report.check(before)
         except ValueError as error:
             parser.error(f"--append: {args.output} is not a result of this program: {error}")
+        if before.get("model", "dense") != args.model:
+            parser.error(
+                f"--append: {args.output} has the {before.get('model', 'dense')} model, and --model is {args.model}:"
+                " give another file to -o"
+            )
         if aims.first_of(before) != aims.DEFAULT:
             parser.error(
                 f"--append: {args.output} has older names, in which a plain name is not the default: give"
@@ -305,6 +317,7 @@ def main() -> None:
         place(args, "ik_llama.cpp"),
         args.tactus_args.split(),
         args.variants,
+        args.model,
     )
     run = Run(args, places)
     for name in PEERS:

@@ -18,7 +18,6 @@ import time
 import typing
 
 import engines
-import make_models
 
 
 @dataclasses.dataclass
@@ -227,7 +226,7 @@ class Llama(HttpServer):
             flags += ["--cache-ram", "0", "-rtr"]
         super().__init__(
             label,
-            [str(folder / "bin/llama-server"), "-m", str(make_models.gguf_path(places.models, fmt)), *flags],
+            [str(folder / "bin/llama-server"), "-m", str(places.gguf(fmt)), *flags],
             "llama-server " + " ".join(flags),
             log,
         )
@@ -256,7 +255,7 @@ class OpenVino(Server):
         self.command = [
             str(places.openvino_python),
             str(engines.HERE / "openvino_driver.py"),
-            str(make_models.openvino_path(places.models, fmt)),
+            str(places.openvino(fmt)),
             "--threads",
             str(places.threads),
             "--max-seqs",

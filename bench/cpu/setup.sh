@@ -6,14 +6,15 @@
 #
 #   CACHE/venv          Python packages (requirements.txt): OpenVINO GenAI, and optimum-intel with torch for the export (8 GB)
 #   CACHE/llama.cpp     built from the source package of llama-cpp-python
-#   CACHE/ik_llama.cpp  built from IK_SOURCE, a checkout of that fork, if given CACHE/models        seeded weights in
-#   every engine's format (make_models.py, 7 GB, 2 more while it works)
+#   CACHE/ik_llama.cpp  built from IK_SOURCE, a checkout of that fork, if given
+#   CACHE/models        seeded weights in every engine's format (make_models.py, 7 GB, 2 more while it works)
 #
 # SHARED_SITE_PACKAGES=DIR: uses packages of this folder, such as torch. JOBS=N: number of parallel compilers (default:
-# all cores). SERVING=on: only the parts for bench/slo, without torch and with one model file (3 GB).
+# all cores). SERVING=on: only the parts for bench/slo, without torch and with one model file (3 GB). MIXTURE=on: also
+# the mixture of experts for run.py --model mixture (20 GB, 6 more while it works).
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 say() { echo "setup: $*" >&2; }
@@ -24,6 +25,7 @@ ik=${2:-}
 jobs=${JOBS:-$(nproc)}
 shared=${SHARED_SITE_PACKAGES:-}
 serving=${SERVING:-}
+mixture=${MIXTURE:-}
 done_mark=.done
 [ -z "$serving" ] || done_mark=.serving
 llama_package=llama_cpp_python==0.3.36
@@ -46,6 +48,7 @@ need=0
 has() { [ -e "$cache/$1/.done" ] || [ -e "$cache/$1/$done_mark" ]; }
 has venv || need=$((need + $([ -n "$shared$serving" ] && echo 1 || echo 8)))
 has models || need=$((need + $([ -n "$serving" ] && echo 1 || echo 9)))
+[ -z "$mixture" ] || [ -e "$cache/models/.mixture" ] || need=$((need + 26))
 [ -x "$cache/llama.cpp/llama_driver" ] || need=$((need + 1))
 free=$(($(df -Pk "$cache" | awk 'NR == 2 { print $4 }') / 1048576))
 [ "$free" -ge "$need" ] || fail "$cache has $free GiB free and the missing files need $need; give a folder on a larger disk"
@@ -117,7 +120,13 @@ if ! has models; then
   say "$step (minutes)"
   mkdir -p "$cache/models"
   # shellcheck disable=SC2046
-  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" $([ -z "$serving" ] || echo --only gguf --formats int4) >> "$log" 2>&1
+  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" --model dense $([ -z "$serving" ] || echo --only gguf --formats int4) >> "$log" 2>&1
   touch "$cache/models/$done_mark"
+fi
+if [ -n "$mixture" ] && [ ! -e "$cache/models/.mixture" ]; then
+  step="writing the mixture"
+  say "$step (minutes)"
+  "$cache/venv/bin/python" "$here/make_models.py" --out "$cache/models" --model mixture >> "$log" 2>&1
+  touch "$cache/models/.mixture"
 fi
 say "done: bench/$([ -n "$serving" ] && echo slo || echo cpu)/run.py --cache $cache"

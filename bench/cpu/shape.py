@@ -1,14 +1,61 @@
-"""The model shape of every engine, and the minimum cost of a cell: its counted operations and bytes.
+"""The model shapes of every engine, and the minimum cost of a cell: its counted operations and bytes.
 
-The shape is TinyLlama's (1.1B). Weights are seeded noise: speed does not depend on their values.
+The dense shape is TinyLlama's (1.1B). The mixture has Qwen3-MoE's blocks, 3.1B parameters and 0.6B of them per token.
+Weights are seeded noise: speed does not depend on their values.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, CONTEXT = 2048, 22, 32, 4, 64, 5632, 32000, 4096
-KV_WIDTH = KV_HEADS * HEAD_DIM
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A decoder; with `experts` every feed-forward block has that number, each `inner` wide, `chosen` per token."""
+
+    file: str  # the beginning of its files' names
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int = 32000
+    context: int = 4096
+    experts: int = 0
+    chosen: int = 0
+
+    @property
+    def kv_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    def attention_weights(self) -> int:
+        """Of a layer."""
+        return self.hidden * (2 * self.heads * self.head_dim + 2 * self.kv_width)
+
+    def router_weights(self) -> int:
+        return self.hidden * self.experts
+
+    def expert_weights(self) -> int:
+        """Of a layer's one gated feed-forward block, or of one expert."""
+        return 3 * self.hidden * self.inner
+
+    def token_weights(self) -> int:
+        """Of a layer, the weights that a token is multiplied with."""
+        return self.attention_weights() + self.router_weights() + max(1, self.chosen) * self.expert_weights()
+
+    def read_weights(self, tokens: int) -> float:
+        """Of a layer, the weights that a step of `tokens` must read: of a mixture the expected number of distinct
+        experts, each equally probable."""
+        distinct = self.experts * (1 - (1 - self.chosen / self.experts) ** tokens) if self.experts else 1
+        return self.attention_weights() + self.router_weights() + distinct * self.expert_weights()
+
+
+MODELS = {
+    "dense": Shape("tinyllama-shape", 2048, 22, 32, 4, 64, 5632),
+    "mixture": Shape("mixture-shape", 2048, 14, 16, 4, 128, 512, experts=64, chosen=8),
+}
+DENSE = MODELS["dense"]
 
 # Bytes per weight, in the best case of a format: int8 with negligible scales, int4 with one f16 scale per 64.
 FORMATS = {"bf16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
@@ -27,10 +74,6 @@ class Ceilings:
 
     def arithmetic(self, fmt: str) -> float:
         return self.bf16 if fmt == "bf16" else self.int8
-
-
-def layer_weights() -> int:
-    return HIDDEN * (HIDDEN + 2 * KV_WIDTH) + HIDDEN * HIDDEN + 3 * HIDDEN * FFN
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,28 +103,29 @@ def decode(batch: int, context: int) -> Work:
     return Work(batch, batch, batch * (context + 1), batch * (context + 1))
 
 
-def linear_ops(w: Work) -> float:
-    return 2.0 * (w.tokens * LAYERS * layer_weights() + w.rows * VOCAB * HIDDEN)
+def linear_ops(w: Work, model: Shape = DENSE) -> float:
+    return 2.0 * (w.tokens * model.layers * model.token_weights() + w.rows * model.vocab * model.hidden)
 
 
-def attention_ops(w: Work) -> float:
-    return 4.0 * w.pairs * LAYERS * HEADS * HEAD_DIM
+def attention_ops(w: Work, model: Shape = DENSE) -> float:
+    return 4.0 * w.pairs * model.layers * model.heads * model.head_dim
 
 
-def bytes_read(w: Work, fmt: str, kv: str = "bf16") -> float:
-    weights = FORMATS[fmt] * (LAYERS * layer_weights() + (VOCAB * HIDDEN if w.rows else 0))
-    return weights + w.kv_tokens * LAYERS * 2 * KV_WIDTH * KV_BYTES[kv]
+def bytes_read(w: Work, fmt: str, kv: str = "bf16", model: Shape = DENSE) -> float:
+    output = model.vocab * model.hidden if w.rows else 0
+    weights = FORMATS[fmt] * (model.layers * model.read_weights(w.tokens) + output)
+    return weights + w.kv_tokens * model.layers * 2 * model.kv_width * KV_BYTES[kv]
 
 
-def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
+def arithmetic_s(w: Work, fmt: str, c: Ceilings, model: Shape = DENSE) -> float:
     """Linear operators in the format's own arithmetic; attention in bf16, for any format of weights."""
-    return linear_ops(w) / c.arithmetic(fmt) + attention_ops(w) / c.bf16
+    return linear_ops(w, model) / c.arithmetic(fmt) + attention_ops(w, model) / c.bf16
 
 
-def reading_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
-    return bytes_read(w, fmt, kv) / c.read
+def reading_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16", model: Shape = DENSE) -> float:
+    return bytes_read(w, fmt, kv, model) / c.read
 
 
-def least_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
+def least_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16", model: Shape = DENSE) -> float:
     """The minimum time of this work: the larger of its arithmetic's and its bytes' time."""
-    return max(arithmetic_s(w, fmt, c), reading_s(w, fmt, c, kv))
+    return max(arithmetic_s(w, fmt, c, model), reading_s(w, fmt, c, kv, model))

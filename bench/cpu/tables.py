@@ -22,7 +22,7 @@ def spread(values: list[float], digits: int = 0) -> str:
     return f"{statistics.median(values):.{digits}f} ({values[0]:.{digits}f}-{values[-1]:.{digits}f}; {len(values)})"
 
 
-def cells_tables(by_format: dict, kv: str) -> list[str]:
+def cells_tables(by_format: dict, kv: str, model: str) -> list[str]:
     out = []
     for fmt in [f for f in FORMATS if by_format.get(f)]:
         cells = by_format[fmt]
@@ -30,7 +30,7 @@ def cells_tables(by_format: dict, kv: str) -> list[str]:
         rows = []
         for key, cell in cells.items():
             tokens = work_of(key)[1]
-            ours = cell_rows(fmt, {key: cell}, kv)
+            ours = cell_rows(fmt, {key: cell}, kv, model)
             known = [r for r in ours if not math.isnan(r["share"])]
             read = cell.get("ceilings", {}).get("read_bytes", [])
             rows.append(
@@ -65,12 +65,12 @@ CELLS = (
 
 
 def cells(result: dict) -> list[str]:
-    tables = cells_tables(result["cells"], result.get("kv", "bf16"))
+    tables = cells_tables(result["cells"], result.get("kv", "bf16"), result.get("model", "dense"))
     return ["## Prefill and decode", "", CELLS, "", *tables] if tables else []
 
 
 def long(result: dict) -> list[str]:
-    tables = cells_tables(result.get("long", {}), result.get("kv", "bf16"))
+    tables = cells_tables(result.get("long", {}), result.get("kv", "bf16"), result.get("model", "dense"))
     return (
         ["## Long contexts", "", "As above; a prompt is computed in steps of at most 2,048 tokens.", "", *tables]
         if tables
