@@ -26,6 +26,15 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+WEIGHT_SCALE = 0.02
+
+
+def embedding_scale(s: Shape) -> float:
+    """A mixture's stream is mostly the token's embedding, so that sequences with the same context choose different
+    experts."""
+    return 1.0 if s.experts else WEIGHT_SCALE
+
+
 def vocabulary(s: Shape) -> tuple[list[str], list[int]]:
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)]
     types = [2, 3, 3] + [6] * 256
@@ -67,19 +76,18 @@ def write_gguf(path: pathlib.Path, fmt: str, s: Shape) -> None:
     w.add_eos_token_id(2)
     kind = gguf.GGMLQuantizationType[GGUF_NAMES[fmt]]
 
-    def noise(*size: int) -> np.ndarray:
-        return rng.standard_normal(size, dtype=np.float32) * 0.02
+    def noise(*size: int, scale: float = WEIGHT_SCALE) -> np.ndarray:
+        return rng.standard_normal(size, dtype=np.float32) * scale
 
-    def matrix(name: str, *size: int) -> None:
-        data = gguf.quants.quantize(noise(*size[-2:]), kind)
-        if len(size) == 3:  # one expert at a time
-            data = np.stack([data, *(gguf.quants.quantize(noise(*size[1:]), kind) for _ in range(size[0] - 1))])
-        w.add_tensor(name, data, raw_dtype=kind)
+    def matrix(name: str, *size: int, scale: float = WEIGHT_SCALE) -> None:
+        each = size[-2:]
+        data = [gguf.quants.quantize(noise(*each, scale=scale), kind) for _ in range(size[0] if len(size) == 3 else 1)]
+        w.add_tensor(name, np.stack(data) if len(size) == 3 else data[0], raw_dtype=kind)
 
     def ones(name: str, size: int) -> None:
         w.add_tensor(name, np.ones(size, dtype=np.float32))
 
-    matrix("token_embd.weight", s.vocab, s.hidden)
+    matrix("token_embd.weight", s.vocab, s.hidden, scale=embedding_scale(s))
     matrix("output.weight", s.vocab, s.hidden)
     ones("output_norm.weight", s.hidden)
     for i in range(s.layers):
@@ -138,6 +146,7 @@ def write_hugging_face(folder: pathlib.Path, s: Shape) -> None:
     torch.set_default_dtype(torch.bfloat16)
     model = hugging_face_model(s)
     torch.set_default_dtype(default)
+    torch.nn.init.normal_(model.get_input_embeddings().weight, std=embedding_scale(s))
     model.save_pretrained(folder)
     tokens, _ = vocabulary(s)
     tokenizer = Tokenizer(models.WordLevel({t: i for i, t in enumerate(tokens)}, unk_token="<unk>"))

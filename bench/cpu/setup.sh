@@ -74,6 +74,10 @@ if ! has venv; then
   touch "$cache/venv/$done_mark"
 fi
 
+# With AMX llama.cpp ends with a segmentation fault at its first token (its own server too).
+no_amx=
+grep -qw amx_int8 /proc/cpuinfo && no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+
 # build NAME SOURCE [compiler flag]: the server, and our driver against its library.
 build() {
   local name=$1 source=$2 flag=${3:-} out=$cache/$1
@@ -82,7 +86,7 @@ build() {
     step="building $name"
     say "$step with $jobs compilers at once (minutes)"
     cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF \
-      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF >> "$log" 2>&1
+      -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DGGML_IQK_FA_ALL_QUANTS=OFF -DCMAKE_C_FLAGS="$no_amx" -DCMAKE_CXX_FLAGS="$no_amx" >> "$log" 2>&1
     cmake --build "$out/build" --target llama-server -j "$jobs" >> "$log" 2>&1
     mkdir -p "$out/bin"
     cp "$out/build/bin/llama-server" "$out/bin/" >> "$log" 2>&1
@@ -107,7 +111,7 @@ if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ ! -x "$cache/llama.cpp/bin/llam
     tar -xzf "$cache"/llama.cpp/llama_cpp_python-*.tar.gz -C "$source" --strip-components=3 --wildcards '*/vendor/llama.cpp/*' >> "$log" 2>&1
   fi
   build llama.cpp "$source"
-  echo "source package $llama_package" > "$cache/llama.cpp/version.txt"
+  echo "source package $llama_package${no_amx:+, without AMX}" > "$cache/llama.cpp/version.txt"
 fi
 
 if [ -n "$ik" ]; then

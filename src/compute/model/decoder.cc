@@ -45,7 +45,9 @@ struct ExpertSizes {
     packed_inner =
         std::max(packed_inner, PackedTokenBytes(rows, e.expert.inner) + PackedTokenBytes(shared, e.shared_inner));
     cols = std::max({cols, c.hidden_size, e.expert.inner, e.shared_inner});
-    workspace = ExpertProducts::WorkspaceBytesFor(cols, o.threads);
+    const int64_t most_inner = std::max(e.expert.inner, e.shared_inner);
+    workspace = std::max({workspace, ExpertProducts::WorkspaceBytesFor(cols, o.threads),
+                          WholeExperts::WorkspaceBytesFor(c.hidden_size, most_inner, o.threads)});
     products = std::max(products, 2 * (e.experts + 1));
   }
   int64_t Bytes() const {
@@ -170,7 +172,9 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
       slopes_(Slopes(config)),
       last_stored_(LastStored(config)),
       experts_(config, options.max_tokens),
-      products_(BufferSizes(config, options).experts.products) {}
+      products_(BufferSizes(config, options).experts.products),
+      whole_experts_(BufferSizes(config, options).experts.products),
+      inline_(1, unread_) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {

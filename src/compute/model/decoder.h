@@ -26,6 +26,7 @@
 #include "compute/model/expert_rows.h"
 #include "compute/model/operator_profile.h"
 #include "compute/model/rope.h"
+#include "compute/model/whole_experts.h"
 #include "compute/packing/packed_weights.h"
 
 namespace tactus::compute {
@@ -144,6 +145,8 @@ class Decoder {
     bool rounds = true;
   };
   void AddExpertInputs(const Pass& pass, const ExpertsBlock& block, const PackedInput& in, const ExpertInput& part);
+  // Computes the experts as whole units if they suffice for the threads; false: it has done nothing.
+  bool ExpertsWholePacked(const Pass& pass, const ExpertsBlock& block, const PackedInput& in);
   void ExpertsUpPacked(const Pass& pass, const ExpertsBlock& block, const PackedInput& in);
   void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
   void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);
@@ -186,6 +189,9 @@ class Decoder {
   Workspace expert_workspace_;
   ExpertRows experts_;
   ExpertProducts products_;
+  WholeExperts whole_experts_;
+  ManualClock unread_;  // a pool of one thread never waits
+  ThreadPool inline_;   // the thread of a token whose experts are added
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   std::vector<int32_t> last_positions_;    // KeepLogitRows

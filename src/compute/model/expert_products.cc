@@ -1,7 +1,6 @@
 #include "compute/model/expert_products.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace tactus::compute {
 namespace {
@@ -31,28 +30,6 @@ LinearOutput Panels(const LinearOutput& output, const PackedMatrix& w, int64_t f
 }
 
 }  // namespace
-
-PackedTokens TokenSlice(const PackedTokens& x, int64_t first, int64_t count) {
-  PackedTokens slice = x;
-  slice.tokens = count;
-  const int64_t row = first * x.format.parts;
-  slice.values += row * x.stride;
-  if (x.scales != nullptr) slice.scales += row * x.scale_count();
-  if (x.sums != nullptr) slice.sums += row * x.sum_count();
-  if (x.wide != nullptr) slice.wide += row * x.wide_count();
-  return slice;
-}
-
-void CopyToken(const PackedTokens& from, int64_t token, const PackedTokens& to, int64_t row) {
-  const PackedTokens source = TokenSlice(from, token, 1), target = TokenSlice(to, row, 1);
-  const auto copy = [&](auto* out, const auto* in, int64_t count) {
-    if (in != nullptr) std::memcpy(out, in, static_cast<size_t>(source.format.parts * count) * sizeof *in);
-  };
-  copy(target.values, source.values, source.stride);
-  copy(target.scales, source.scales, source.scale_count());
-  copy(target.sums, source.sums, source.sum_count());
-  copy(target.wide, source.wide, source.wide_count());
-}
 
 ExpertProducts::ExpertProducts(int64_t most) : inline_(1, unread_) {
   products_.reserve(static_cast<size_t>(most));

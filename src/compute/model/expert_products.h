@@ -9,15 +9,13 @@
 #include "base/clock.h"
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
+#include "compute/model/whole_experts.h"
 
 namespace tactus::compute {
 
-// Rows [first, first + count) of packed tokens.
-PackedTokens TokenSlice(const PackedTokens& x, int64_t first, int64_t count);
 // The tokens `token(row)` of `from`, for each row of `to`, whose format and columns are the same.
 template <class TokenOf>
 void GatherTokens(ThreadPool& pool, const PackedTokens& from, const PackedTokens& to, TokenOf token);
-void CopyToken(const PackedTokens& from, int64_t token, const PackedTokens& to, int64_t row);
 
 class ExpertProducts {
  public:

@@ -27,6 +27,8 @@ class ExpertRows {
   int64_t first(int64_t expert) const { return first_[static_cast<size_t>(expert)]; }
   int64_t count(int64_t expert) const { return first(expert + 1) - first(expert); }
   std::span<const int32_t> active() const { return active_; }  // experts with rows, those with most rows first
+  // The tokens of rows [first(expert), first(expert + 1)).
+  const int32_t* tokens(int64_t expert) const { return token_.data() + first(expert); }
   int64_t token(int64_t row) const { return token_[static_cast<size_t>(row)]; }
   float weight_of_row(int64_t row) const { return row_weight_[static_cast<size_t>(row)]; }
   // The row of a token's nth expert, and that expert's weight.

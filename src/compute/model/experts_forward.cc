@@ -43,6 +43,53 @@ void Decoder::WeighInputs(const Pass& pass, const float* x) {
   });
 }
 
+bool Decoder::ExpertsWholePacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
+  if (e.expert.activation != Activation::kSilu || e.router.weighs_input) return false;
+  const LayerWeights& layer = weights_.layers[pass.layer];
+  const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
+  const TokenRoundings& roundings = weights_.packed->roundings;
+  const TokenFormat format = TokensFor(w.experts[0][Role::kExpertGate], roundings.others);
+  const auto takes = [&](const PackedMatrix& m) { return TokensFor(m, roundings.others) == format; };
+  if (!takes(w.experts[0][Role::kExpertUp])) return false;
+  const bool shares = e.shared_inner > 0;
+  if (shares && (!takes(w[Role::kSharedGate]) || !takes(w[Role::kSharedUp]))) return false;
+
+  const int64_t dim = config_.hidden_size;
+  const PackedTokens x = PlaceTokens(packed_x_, format, pass.tokens, dim);
+  whole_experts_.Clear();
+  if (shares) {
+    const PackedMatrix& down = w[Role::kSharedDown];
+    whole_experts_.Add({.x = x,
+                        .count = pass.tokens,
+                        .gate = &w[Role::kSharedGate],
+                        .up = &w[Role::kSharedUp],
+                        .down = &down,
+                        .inner = TokensFor(down, roundings.down),
+                        .y = expert_out_ + experts_.rows() * dim});
+  }
+  for (const int32_t expert : experts_.active()) {
+    const auto i = static_cast<size_t>(expert);
+    const PackedMatrix& down = w.experts[i][Role::kExpertDown];
+    whole_experts_.Add({.x = x,
+                        .tokens = experts_.tokens(expert),
+                        .count = experts_.count(expert),
+                        .gate = &w.experts[i][Role::kExpertGate],
+                        .up = &w.experts[i][Role::kExpertUp],
+                        .down = &down,
+                        .gate_bias = layer.experts[i].vector(Role::kExpertGateBias),
+                        .up_bias = layer.experts[i].vector(Role::kExpertUpBias),
+                        .down_bias = layer.experts[i].vector(Role::kExpertDownBias),
+                        .inner = TokensFor(down, roundings.down),
+                        .y = expert_out_ + experts_.first(expert) * dim});
+  }
+  if (!whole_experts_.Occupies(pass.pool.threads())) return false;
+  Round(pass.pool, in, x);
+  Timed(
+      DecoderOperator::kExperts, [&] { whole_experts_.Run(*options_.ops, pass.pool, expert_workspace_); },
+      [&] { return whole_experts_.CostOfLastRun(); });
+  return true;
+}
+
 // out (+)= the shared expert's and the chosen experts' outputs in expert_out_, each times its weight.
 void Decoder::AddExperts(const Pass& pass, const ExpertsBlock& e, const BlockOutput& out) {
   const int64_t dim = config_.hidden_size;
@@ -50,8 +97,7 @@ void Decoder::AddExperts(const Pass& pass, const ExpertsBlock& e, const BlockOut
     float* const y = out.y + t * dim;
     if (!out.adds) std::fill(y, y + dim, 0.0f);
     const auto add = [&](int64_t row, float weight) {
-      const float* from = expert_out_ + row * dim;
-      for (int64_t i = 0; i < dim; ++i) y[i] += weight * from[i];
+      options_.ops->add(inline_, y, expert_out_ + row * dim, weight, dim);
     };
     if (e.shared_inner > 0) add(experts_.rows() + t, shared_weight_[t]);
     for (int32_t n = 0; n < e.router.chosen; ++n) {
@@ -154,8 +200,10 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   PackedLinear(pass.pool, DecoderOperator::kRouter, in, pass.tokens, config_.hidden_size,
                std::span(routing).first(e.shared_weight ? 2 : 1), Rounding::kNone);
   ChooseExperts(pass, e);
-  ExpertsUpPacked(pass, e, in);
-  ExpertsDownPacked(pass, e);
+  if (!ExpertsWholePacked(pass, e, in)) {
+    ExpertsUpPacked(pass, e, in);
+    ExpertsDownPacked(pass, e);
+  }
   AddExperts(pass, e, out);
 }
 

@@ -18,13 +18,15 @@ enum class DecoderOperator : uint8_t {
   kAttention,
   kOut,
   kRouter,
+  kExperts,
   kGated,
   kDown,
   kLogits
 };
-inline constexpr size_t kDecoderOperators = 10;
+inline constexpr size_t kDecoderOperators = 11;
 inline constexpr std::array<const char*, kDecoderOperators> kDecoderOperatorNames = {
-    "embed", "norm + round", "qkv", "rope + store", "attention", "out", "router", "gate + up", "down", "logits"};
+    "embed",  "norm + round", "qkv",       "rope + store", "attention", "out",
+    "router", "experts",      "gate + up", "down",         "logits"};
 
 struct OperatorCost {
   int64_t bytes = 0;       // weights, KV and activations, each read or written once
