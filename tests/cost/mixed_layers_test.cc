@@ -62,7 +62,7 @@ TEST(HybridModel, ExpectedExpertsAreRead) {
 // residual stream twice, and the choices once.
 TEST(HybridModel, SharedExpertsCostAnExchange) {
   MixedParts p;
-  p.operators.all_reduce = 1;
+  p.operators.exchange = 1;
   EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), 0);
   p.deployment.ep = 2;
   EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), 2 * (5 * (16 * 2 + 2 * 8 / 2) * 2) * 2);
@@ -71,7 +71,7 @@ TEST(HybridModel, SharedExpertsCostAnExchange) {
 TEST(HybridModel, EqualStepsTogetherTakeTheTimeOfOne) {
   MixedParts p;
   p.operators.launch = 5;
-  p.operators.gemm = p.operators.touched = p.operators.decode = p.operators.all_reduce = 1;
+  p.operators.gemm = p.operators.touched = p.operators.decode = p.operators.exchange = 1;
   p.host.step = {7, 3};
   EXPECT_EQ(p.MakeMixed().replicas_together(), 1);
   p.deployment.ep = 2;
@@ -86,7 +86,7 @@ TEST(HybridModel, EqualStepsTogetherTakeTheTimeOfOne) {
 // The slower replica's products, and the experts and the exchange for the mean of both replicas' tokens.
 TEST(HybridModel, UnequalStepsTogetherWaitForTheSlower) {
   MixedParts p;
-  p.operators.gemm = p.operators.all_reduce = 1;
+  p.operators.gemm = p.operators.exchange = 1;
   p.deployment.ep = 2;
   const HybridModel m = p.MakeMixed();
   const ExpertsShape experts{8, 2, 16, 6, 2, ExpectedMaximum(2)};

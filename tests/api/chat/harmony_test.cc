@@ -76,7 +76,8 @@ class HarmonyTest : public testing::Test {
   // The message and the reason of its end of a chat with tools that the model answers with `text`, in pieces of
   // `length` characters.
   json Answered(const std::string& text, size_t length, bool stream) {
-    const json body = {{"messages", {{{"role", "user"}, {"content", "Q"}}}}, {"tools", kTools}, {"stream", stream}};
+    const json question = {{"role", "user"}, {"content", "Q"}};
+    const json body = {{"messages", json::array({question})}, {"tools", kTools}, {"stream", stream}};
     Answer answer(engine_, Prepare(body).shape, {"id", 5, "print"}, {"", "\n"});
     std::string chunks;
     for (size_t at = 0; at < text.size();) {
@@ -140,7 +141,7 @@ TEST_F(HarmonyTest, AChatBecomesItsPrompt) {
                      {"messages",
                       {{{"role", "developer"}, {"content", "Be brief."}},
                        {{"role", "user"}, {"content", "Weather in Bern?"}},
-                       {{"role", "assistant"}, {"reasoning_content", "I ask."}, {"tool_calls", {call}}},
+                       {{"role", "assistant"}, {"reasoning_content", "I ask."}, {"tool_calls", json::array({call})}},
                        {{"role", "tool"}, {"tool_call_id", "c1"}, {"content", "12 \"mild\""}},
                        {{"role", "assistant"}, {"content", "Mild."}},
                        {{"role", "user"}, {"content", "Thanks."}}}}};
@@ -148,8 +149,8 @@ TEST_F(HarmonyTest, AChatBecomesItsPrompt) {
   EXPECT_EQ(
       std::string(prompt.begin(), prompt.end()),
       "<|start|>system<|message|>Reasoning: high<|end|>"
-      "<|start|>developer<|message|>Be brief.type weather = (_: {\"type\": \"object\", \"properties\": {\"city\": "
-      "{\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}}}) => any;<|end|>"
+      "<|start|>developer<|message|>Be brief.type weather = (_: {\"properties\": {\"city\": {\"type\": \"string\"}, "
+      "\"days\": {\"type\": \"integer\"}}, \"type\": \"object\"}) => any;<|end|>"
       "<|start|>user<|message|>Weather in Bern?<|end|>"
       "<|start|>assistant<|channel|>analysis<|message|>I ask.<|end|>"
       "<|start|>assistant to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"Bern\", "
