@@ -104,7 +104,8 @@ class HarmonyTest : public testing::Test {
     };
     std::istringstream in(chunks);
     for (std::string line; std::getline(in, line);) {
-      for (const json& choice : json::parse(line)["choices"]) {
+      const json chunk = json::parse(line);
+      for (const json& choice : chunk["choices"]) {
         const json& delta = choice["delta"];
         for (const char* key : {"content", "reasoning_content"}) {
           if (delta.contains(key) && delta[key].is_string()) append(&sum[key], delta[key]);
@@ -164,18 +165,18 @@ TEST_F(HarmonyTest, ChannelsBecomeReasoningCallsAndContent) {
   for (size_t length = 1; length <= std::string_view(kCalls).size(); ++length) {
     for (const bool stream : {false, true}) {
       SCOPED_TRACE(testing::Message() << "pieces of " << length << (stream ? ", streamed" : ""));
-      const json message = Answered(kCalls, length, stream);
+      json message = Answered(kCalls, length, stream);
       EXPECT_EQ(message["reasoning_content"], "The user wants the weather in Z\u00fcrich.");
       EXPECT_EQ(message["content"], "I look it up.");
       ASSERT_EQ(message["tool_calls"].size(), 1u) << message;
-      const json& call = message["tool_calls"][0];
-      const json& function = stream ? call : call["function"];
+      json& call = message["tool_calls"][0];
+      json& function = stream ? call : call["function"];
       EXPECT_EQ(function["name"], "weather");
       EXPECT_EQ(function["arguments"], "{\"city\": \"Z\u00fcrich\", \"days\": 3}");
       EXPECT_FALSE(call["id"].get<std::string>().empty());
       EXPECT_EQ(message["finish_reason"], "tool_calls");
 
-      const json said = Answered(kSays, length, stream);
+      json said = Answered(kSays, length, stream);
       EXPECT_EQ(said["reasoning_content"], "12 degrees.");
       EXPECT_EQ(said["content"], "It is <b>12</b> \u00b0C.");
       EXPECT_FALSE(said.contains("tool_calls")) << said;
