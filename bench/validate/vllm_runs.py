@@ -30,6 +30,13 @@ RUNS = {
     "vllm_rtxpro6000_llama3.1-8b": ("llama-3.1-8b", "rtxpro6000", 0),
     "vllm_rtxpro6000_qwen3-30b-a3b": ("qwen3-30b-a3b", "rtxpro6000", 0),
 }
+# What was measured of a run's machine apart from the run. Two RTX PRO 6000 that do not reach each other directly, so
+# that NCCL copies through the host's memory: an all-gather or a reduce-scatter takes 13.2 us and its bytes at 15.92
+# GiB/s (profiler/perf/RTXPRO6000/hardware.yaml of casys-kaist/LLMServingSim, 2026-09-08: NCCL on the run's machine, in
+# CUDA graphs). 2 of the 13.2 us are the launch, which the cost model adds.
+MACHINES = {
+    "vllm_rtxpro6000_qwen3-30b-a3b": ["--peer-gbytes-per-s", "17.1", "--peer-latency", "11.2us"],
+}
 QUANTILES = (0.5, 0.9, 0.99)
 METRICS = ("ttft", "tbt", "e2e")
 # vLLM's defaults, if a run's record has none.
@@ -113,6 +120,7 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
         "--cost",
         args.cost,
         "--json",
+        *MACHINES.get(run, []),
         *args.extra,
     ]
     if engine.get("data_parallel_size", 1) > 1:

@@ -3,6 +3,7 @@
 // nanoseconds.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -49,6 +50,14 @@ class StepTimeModel {
   // From the first stage's start to the last one's end of a step that runs alone: all stages and the sends between
   // them.
   virtual DurationNs StepTimeNs(const StepShape& shape) const = 0;
+  // Replicas that share experts run their steps together: number of such replicas (1: none), and the time of their
+  // steps. `shapes`: the steps of those that have one.
+  virtual int32_t replicas_together() const { return 1; }
+  virtual DurationNs TogetherNs(std::span<const StepShape> shapes) const {
+    DurationNs longest_ns = 0;
+    for (const StepShape& shape : shapes) longest_ns = std::max(longest_ns, StepTimeNs(shape));
+    return longest_ns;
+  }
   // Token counts of a step are best a multiple of this (the kernels' tile).
   virtual int32_t tile_tokens() const { return 1; }
 

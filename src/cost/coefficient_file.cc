@@ -24,6 +24,12 @@ void ReadAttention(JsonRecord& file, const char* table, const char* at, const ch
   });
 }
 
+void ReadCollective(JsonRecord& file, const char* table, std::vector<CollectiveCurve>* curves) {
+  file.Each(table, [&](JsonRecord& record) {
+    curves->push_back({static_cast<int32_t>(record.Integer("gpus", 2, 100'000)), record.Pairs("us")});
+  });
+}
+
 FitError ReadError(JsonRecord& record) {
   FitError e;
   e.op = record.Text("op");
@@ -72,9 +78,8 @@ void ReadTables(JsonRecord& file, Coefficients* c) {
     c->elementwise.push_back(
         {record.Text("op"), record.Number("overhead_us", 0, 1e6), record.Number("efficiency", 1e-4, 1e3)});
   });
-  file.Each("allreduce", [&](JsonRecord& record) {
-    c->all_reduce.push_back({static_cast<int32_t>(record.Integer("gpus", 2, 100'000)), record.Pairs("us")});
-  });
+  ReadCollective(file, "allreduce", &c->all_reduce);
+  ReadCollective(file, "exchange", &c->exchange);
   if (file.Has("sendrecv_us")) c->send_us = file.Pairs("sendrecv_us");
 }
 

@@ -36,7 +36,8 @@ struct ElementwiseFit {
   double overhead_us = 0, efficiency = 1;
 };
 
-struct AllReduceCurve {
+// An all-reduce, or the exchange of experts' tokens.
+struct CollectiveCurve {
   int32_t gpus = 0;
   Knots us;  // by bytes
 };
@@ -55,7 +56,7 @@ struct Coefficients {
   std::vector<ExpertsCurve> experts;  // of one shape and dtype, by rising `touched`
   std::vector<AttentionCurve> prefill, prefill_alone, decode;
   std::vector<ElementwiseFit> elementwise;
-  std::vector<AllReduceCurve> all_reduce;
+  std::vector<CollectiveCurve> all_reduce, exchange;
   Knots send_us;  // by bytes; empty: none
 };
 

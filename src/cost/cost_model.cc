@@ -66,7 +66,8 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
             fit.linear + fit.quadratic),
         "overlap-interference");
   }
-  if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.context < 0 || d.block_size < 1) {
+  if (d.devices_per_node < 0 || d.peer_gbytes_per_s < 0 || d.network_gbytes_per_s < 0 || d.context < 0 ||
+      d.block_size < 1) {
     return InvalidArgument(
         "devices per node, network bandwidth and context cannot be negative, and a block holds at least 1 token");
   }
@@ -79,6 +80,9 @@ void ApplyCluster(const Deployment& d, DeviceSpec* device) {
     device->node = d.devices_per_node;
     device->group = device->link == "nvswitch" ? device->node : std::min(device->group, device->node);
   }
+  if (d.peer_gbytes_per_s > 0) device->peer_bandwidth = d.peer_gbytes_per_s * 1e9;
+  if (d.peer_latency_ns >= 0) device->peer_hop_ns = static_cast<double>(d.peer_latency_ns);
+  device->other_peers = d.peer_gbytes_per_s > 0 || d.peer_latency_ns >= 0;
   if (d.network_gbytes_per_s > 0) device->network_bandwidth = d.network_gbytes_per_s * 1e9;
   if (d.network_latency_ns >= 0) device->network_hop_ns = static_cast<double>(d.network_latency_ns);
 }
@@ -92,7 +96,7 @@ double StatedError(const Coefficients& c, std::string_view op, std::string_view 
   return median;
 }
 
-std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp, bool experts) {
+std::string DescribeFit(const Coefficients& c, const FitCoverage& v, const Deployment& d, bool experts) {
   std::string text;
   const auto part = [&](const char* what, const char* op, bool fitted, const std::string& remark) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, fitted ? "fitted" : "roofline");
@@ -109,7 +113,8 @@ std::string DescribeFit(const Coefficients& c, const FitCoverage& v, int32_t tp,
   part("prefill attention", "prefill", v.prefill, "");
   part("decode attention", "decode", v.decode, v.decode ? "; from " + v.geometry : "");
   if (v.beside_chunk) text += ", slower beside a chunk as measured";
-  if (tp > 1) part("all-reduce", "allreduce", v.all_reduce, "");
+  if (d.tp > 1) part("all-reduce", "allreduce", v.all_reduce, "");
+  if (d.ep > 1) part("exchange of experts' tokens", "exchange", v.exchange, "");
   return text;
 }
 
@@ -154,8 +159,8 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
     TACTUS_ASSIGN_OR_RETURN(std::vector<BesideChunk> beside, FindBesideChunk(device, d.backend, d.attention_kernels));
     std::unique_ptr<FittedOperators> fitted =
         MakeFitted(device, *coefficients, std::move(beside), std::move(operators));
-    from.coverage = fitted->Coverage(format, AttentionOf(MostLayersAttention(model), d), d.tp);
-    from.text = DescribeFit(*coefficients, from.coverage, d.tp, HasExperts(model));
+    from.coverage = fitted->Coverage(format, AttentionOf(MostLayersAttention(model), d), d.tp, d.ep);
+    from.text = DescribeFit(*coefficients, from.coverage, d, HasExperts(model));
     operators = std::move(fitted);
   }
   operators = MakeScaled(d.scale, std::move(operators));

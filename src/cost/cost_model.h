@@ -50,6 +50,8 @@ struct Deployment {
   OperatorScale scale;                    // for all operators, from any `source`
   // Overrides of the device's and the model's figures; 0: no override.
   int32_t devices_per_node = 0;
+  double peer_gbytes_per_s = 0;        // that two devices of a node reach over PCIe, one direction
+  DurationNs peer_latency_ns = -1;     // of a message between them, beside its bytes; -1: no override
   double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction, as in its data sheet
   DurationNs network_latency_ns = -1;  // of a message between nodes, beside its bytes; -1: no override
   int64_t context = 0;                 // most tokens of a sequence, instead of the model's own limit; 0: no override

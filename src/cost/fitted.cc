@@ -244,18 +244,8 @@ class Fitted final : public FittedOperators {
     return roofline_->ElementwiseNs(op, bytes);
   }
 
-  double AllReduceNs(double bytes, int32_t gpus) const override {
-    const AllReduceCurve* curve = AllReduceOf(gpus);
-    if (curve == nullptr) return roofline_->AllReduceNs(bytes, gpus);
-    const auto& [last_bytes, last_us] = curve->us.back();
-    const double measured = 1e3 * (bytes > last_bytes      ? last_us * bytes / last_bytes
-                                   : curve->us.size() == 1 ? last_us
-                                                           : Linear(curve->us, bytes));
-    // Another number of devices: scaled by the ring formula.
-    return curve->gpus == gpus
-               ? measured
-               : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
-  }
+  double AllReduceNs(double bytes, int32_t gpus) const override { return CollectiveNs(c_.all_reduce, bytes, gpus); }
+  double ExchangeNs(double bytes, int32_t gpus) const override { return CollectiveNs(c_.exchange, bytes, gpus); }
 
   double SendNs(double bytes, int32_t among) const override {
     if (among > device_.group || c_.send_us.empty()) return roofline_->SendNs(bytes, among);
@@ -265,7 +255,7 @@ class Fitted final : public FittedOperators {
                                            : Linear(c_.send_us, bytes));
   }
 
-  FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t gpus) const override {
+  FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t gpus, int32_t ep) const override {
     FitCoverage v;
     const std::string dtype = MeasuredDtype(format.name);
     v.gemm = !dtype.empty();
@@ -285,7 +275,8 @@ class Fitted final : public FittedOperators {
       for (const AttentionCurve* c : g->curves) v.most_context = std::max(v.most_context, c->knots.back().first);
     }
     v.beside_chunk = v.decode && FactorsBesideChunk(s) != nullptr;
-    v.all_reduce = gpus > 1 && AllReduceOf(gpus) != nullptr;
+    v.all_reduce = gpus > 1 && CurveOf(c_.all_reduce, gpus) != nullptr;
+    v.exchange = ep > 1 && CurveOf(c_.exchange, ep) != nullptr;
     return v;
   }
 
@@ -329,11 +320,24 @@ class Fitted final : public FittedOperators {
     }
     return best;
   }
-  const AllReduceCurve* AllReduceOf(int32_t gpus) const {
+  double CollectiveNs(const std::vector<CollectiveCurve>& curves, double bytes, int32_t gpus) const {
+    const CollectiveCurve* curve = CurveOf(curves, gpus);
+    if (curve == nullptr) return roofline_->AllReduceNs(bytes, gpus);
+    const auto& [last_bytes, last_us] = curve->us.back();
+    const double measured = 1e3 * (bytes > last_bytes      ? last_us * bytes / last_bytes
+                                   : curve->us.size() == 1 ? last_us
+                                                           : Linear(curve->us, bytes));
+    // Another number of devices: scaled by the ring formula.
+    return curve->gpus == gpus
+               ? measured
+               : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
+  }
+  const CollectiveCurve* CurveOf(const std::vector<CollectiveCurve>& curves, int32_t gpus) const {
     // The tables were measured where a fast link joins all devices, or on a node of devices without links.
     if (gpus > (device_.group > 1 ? device_.group : device_.node)) return nullptr;
-    const AllReduceCurve* best = nullptr;
-    for (const AllReduceCurve& a : c_.all_reduce) {
+    if (device_.other_peers && gpus > device_.group) return nullptr;
+    const CollectiveCurve* best = nullptr;
+    for (const CollectiveCurve& a : curves) {
       if (best == nullptr ||
           std::abs(std::log2(a.gpus) - std::log2(gpus)) < std::abs(std::log2(best->gpus) - std::log2(gpus)))
         best = &a;

@@ -12,7 +12,7 @@ namespace tactus::cost {
 
 // What a file covers of a model's shapes, for Describe and Extrapolation.
 struct FitCoverage {
-  bool gemm = false, experts = false, prefill = false, decode = false, all_reduce = false;
+  bool gemm = false, experts = false, prefill = false, decode = false, all_reduce = false, exchange = false;
   double most_tokens = 0;  // largest measured m of a matrix product
   double most_chunk = 0, most_context = 0, most_batch = 0;
   bool gemm_dtype_borrowed = false;  // bf16 efficiencies are used for a dtype that was not measured
@@ -22,7 +22,9 @@ struct FitCoverage {
 
 class FittedOperators : public OperatorTimes {
  public:
-  virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus) const = 0;
+  // `ep`: devices that exchange experts' tokens.
+  virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus,
+                               int32_t ep) const = 0;
 };
 
 // `coefficients` must outlive the result. `beside`: rows of one device (FindBesideChunk). `roofline` provides what the

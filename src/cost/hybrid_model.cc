@@ -30,6 +30,10 @@ double DecodeKvTokens(const StepShape& shape, double window) {
   return std::min(tokens, decodes * window);
 }
 
+int64_t Tokens(const StepShape& shape) {
+  return shape.tokens() + shape.padded_tokens;
+}
+
 int64_t Sequences(const StepShape& shape) {
   return shape.decodes + static_cast<int64_t>(shape.chunks.size());
 }
@@ -126,6 +130,11 @@ void HybridModel::FillTokenTables() {
       for (const LayerOperator& of : operators) (of.product ? products_ns : rest_ns) += t > 0 ? of.ns(t) : 0;
       return products_ns + rest_ns;
     });
+    kind.shared.Fill(deployment_.ep > 1 ? kTableTokens : 1, [&](int64_t t) {
+      double ns = 0;
+      for (const LayerOperator& of : operators) ns += of.shared && t > 0 ? of.ns(t) : 0;
+      return ns;
+    });
   }
 
   const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
@@ -184,6 +193,12 @@ DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const
     if (layers == 0) continue;
     ns += static_cast<double>(layers) * std::max(LayerNs(kind, shape), tokens > 0 ? host_.layer_ns : 0);
   }
+  return std::llround(std::min(AroundLayersNs(ns, shape, stage), kLongestStepNs));
+}
+
+// The layers of a stage, and what is before and after them.
+double HybridModel::AroundLayersNs(double ns, const StepShape& shape, int32_t stage) const {
+  const int64_t tokens = Tokens(shape);
   const double host_ns = tokens > 0 ? host_.StageNs(stage, deployment_.pp, Sequences(shape)) : 0;
   if (stage == 0) {
     ns += embed_.At(tokens) + host_ns;
@@ -191,7 +206,25 @@ DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const
   }
   if (stage > 0) ns += host_ns;
   if (stage == deployment_.pp - 1) ns += head_.At(shape.logit_rows);
-  return std::llround(std::min(ns, kLongestStepNs));
+  return ns;
+}
+
+// In every layer the replicas wait for each other twice: for the tokens of all, and for the sums of all devices'
+// experts. So the slowest decides all that is before, and the experts have the mean of the replicas' tokens. A replica
+// without a step computes its experts all the same.
+DurationNs HybridModel::TogetherNs(std::span<const StepShape> shapes) const {
+  int64_t tokens = 0;
+  for (const StepShape& shape : shapes) tokens += Tokens(shape);
+  const int64_t mean = (tokens + deployment_.ep - 1) / deployment_.ep;
+  double ns = 0, around_ns = 0;
+  for (const Kind& kind : kinds_) {
+    double own_ns = 0;
+    for (const StepShape& shape : shapes)
+      own_ns = std::max(own_ns, LayerNs(kind, shape) - kind.shared.At(Tokens(shape)));
+    ns += kind.layers * std::max(own_ns + kind.shared.At(mean), tokens > 0 ? host_.layer_ns : 0);
+  }
+  for (const StepShape& shape : shapes) around_ns = std::max(around_ns, AroundLayersNs(0, shape, 0));
+  return std::llround(std::min(ns + around_ns, kLongestStepNs));
 }
 
 DurationNs HybridModel::SendTimeNs(const StepShape& shape) const {

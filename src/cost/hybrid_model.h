@@ -62,6 +62,9 @@ class HybridModel final : public CostModel {
   int32_t stages() const override { return deployment_.pp; }
   DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const override;
   DurationNs SendTimeNs(const StepShape& shape) const override;
+  // Pipelines' steps are priced by themselves, as if all replicas had equal ones.
+  int32_t replicas_together() const override { return deployment_.pp == 1 ? deployment_.ep : 1; }
+  DurationNs TogetherNs(std::span<const StepShape> shapes) const override;
 
   using CostModel::PlanKv;
   Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens,
@@ -86,6 +89,7 @@ class HybridModel final : public CostModel {
     double layers = 0;                // of all stages
     std::optional<size_t> attention;  // in attention_
     CountTable tokens;                // time of all operators but attention, of one layer
+    CountTable shared;                // of these, that of the operators that replicas share
   };
   void FillKinds();
   void FillTokenTables();
@@ -93,6 +97,7 @@ class HybridModel final : public CostModel {
   AttentionParts Apart(const Kind& kind, const StepShape& shape) const;
   double LayerNs(const Kind& kind, const StepShape& shape) const;  // one layer
   double LayerWith(const Kind& kind, const StepShape& shape, const AttentionParts& attention) const;
+  double AroundLayersNs(double layers_ns, const StepShape& shape, int32_t stage) const;
   bool ReadsTogether(const Kind& kind, const StepShape& shape) const;
   double KvTokenBytes() const;                    // of the whole model
   double StageKvTokenBytes(int32_t stage) const;  // of one device

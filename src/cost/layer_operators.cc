@@ -54,16 +54,18 @@ class Operators {
           3 * static_cast<double>(f.inner) * kActivationBytes);
   }
   void Add(const ExpertsBlock& e) {
-    const ExpertsShape shape{e.experts, e.router.chosen, s_.hidden, e.expert.inner, s_.ep};
-    all_.push_back({"router", "linear", true, o_.Gemm(s_.router, e.experts, s_.hidden)});
-    all_.push_back({"experts", "linear", true, o_.Experts(s_.format, shape)});
+    const ExpertsShape shape{e.experts, e.router.chosen, s_.hidden, e.expert.inner, s_.ep, ExpectedMaximum(s_.ep)};
+    all_.push_back({"router", "linear", true, false, o_.Gemm(s_.router, e.experts, s_.hidden)});
+    all_.push_back({"experts", "linear", true, true, o_.Experts(s_.format, shape)});
     if (e.shared_inner > 0)
       Gated(e.shared_inner, "shared gate and up products", "shared down product", "shared activation");
     if (s_.ep == 1) return;
-    // The tokens of all replicas are gathered and their sums scattered: the two halves of an all-reduce.
-    rest_.push_back({"exchange of experts' tokens", "communication", false,
-                     [times = &o_, bytes = hidden_bytes_ * s_.ep, ep = s_.ep](int64_t t) {
-                       return times->AllReduceNs(static_cast<double>(t) * bytes, ep);
+    // The tokens of all replicas are gathered, with an index and a weight of 4 bytes for each chosen expert, and their
+    // sums scattered.
+    const double choice_bytes = 8 * static_cast<double>(e.router.chosen);
+    rest_.push_back({"exchange of experts' tokens", "communication", false, true,
+                     [times = &o_, bytes = (hidden_bytes_ + choice_bytes / 2) * s_.ep, ep = s_.ep](int64_t t) {
+                       return times->ExchangeNs(static_cast<double>(t) * bytes, ep);
                      }});
   }
 
@@ -75,7 +77,7 @@ class Operators {
     all_.insert(all_.end(), rest_.begin(), rest_.end());
     if (s_.tp > 1) {
       all_.push_back(
-          {"all-reduces", "communication", false,
+          {"all-reduces", "communication", false, false,
            [times = &o_, bytes = hidden_bytes_, tp = s_.tp, n = n.all_reduces, launch_ns = s_.all_reduce_launch_ns](
                int64_t t) { return n * (times->AllReduceNs(static_cast<double>(t) * bytes, tp) + launch_ns); }});
     }
@@ -84,11 +86,11 @@ class Operators {
 
  private:
   void Product(const char* name, int64_t n, int64_t k) {
-    all_.push_back({name, "linear", true, o_.Gemm(s_.format, n, k)});
+    all_.push_back({name, "linear", true, false, o_.Gemm(s_.format, n, k)});
   }
   void Small(std::vector<LayerOperator>* to, const char* name, Elementwise op, double bytes_per_token,
              int32_t times = 1) const {
-    to->push_back({name, "elementwise", false, [o = &o_, op, bytes_per_token, times](int64_t t) {
+    to->push_back({name, "elementwise", false, false, [o = &o_, op, bytes_per_token, times](int64_t t) {
                      return times * o->ElementwiseNs(op, static_cast<double>(t) * bytes_per_token);
                    }});
   }

@@ -16,6 +16,7 @@ struct LayerOperator {
   const char* name;
   const char* kind;  // as StepPart's
   bool product;      // of matrices
+  bool shared;       // by replicas: depends on the tokens of all
   std::function<double(int64_t)> ns;
 };
 

@@ -15,9 +15,8 @@ namespace {
 constexpr double kLinkEfficiency = 0.75;
 constexpr double kTcpEfficiency = 0.2;
 
-// One step between two neighbours: kernel synchronisation.
+// One step between two neighbours of a link: kernel synchronisation.
 constexpr double kLinkHopNs = 700;
-constexpr double kPcieHopNs = 3000;
 
 // Bandwidth of large messages, bytes/s, and time of one ring step beside its bytes.
 struct Way {
@@ -28,7 +27,7 @@ struct Way {
 // The slowest connection between two of `among` neighbours in one node.
 Way InsideNode(const DeviceSpec& d, int32_t among) {
   if (among <= d.group) return {d.link_bandwidth * kLinkEfficiency, kLinkHopNs};
-  return {d.peer_bandwidth > 0 ? d.peer_bandwidth : d.pcie_bandwidth * kLinkEfficiency, kPcieHopNs};
+  return {d.peer_bandwidth > 0 ? d.peer_bandwidth : d.pcie_bandwidth * kLinkEfficiency, d.peer_hop_ns};
 }
 
 Way BetweenNodes(const DeviceSpec& d) {

@@ -44,18 +44,24 @@ struct AttentionShape {
   }
 };
 
-// A mixture of gated feed-forward blocks, as one of `ranks` devices computes it: with a share of the experts, for the
-// tokens of all devices' replicas. The tokens of a step choose experts evenly and independently.
+// A mixture of gated feed-forward blocks, as the fullest of `ranks` devices computes it: with a share of the experts,
+// for the tokens of all devices' replicas. The tokens of a step choose experts evenly and independently, so the devices
+// have unequal shares of the rows, and all wait for the one that has most.
 struct ExpertsShape {
   int64_t experts = 0, chosen = 0;  // chosen: per token
   int64_t hidden = 0, inner = 0;
   int32_t ranks = 1;
+  double spread = 0;  // ExpectedMaximum(ranks), or 0: all devices have equal shares of the rows
 
   double ExpertElements() const { return 3.0 * static_cast<double>(hidden * inner); }
-  // Rows of the products on one device, where each replica has a step of `tokens`.
-  double Rows(double tokens) const { return tokens * static_cast<double>(chosen); }
-  double Touched(double tokens) const;  // distinct experts on one device, expected
+  // Where each replica has a step of `tokens`, expected: rows of the products on the fullest device, and distinct
+  // experts that they use.
+  double Rows(double tokens) const;
+  double Touched(double tokens) const;
 };
+
+// The expected largest of `n` independent standard normal values.
+double ExpectedMaximum(int32_t n);
 
 enum class Elementwise : uint8_t { kEmbed, kNorm, kRope, kActivation, kAdd, kKvWrite, kSample };
 const char* ElementwiseName(Elementwise op);
@@ -85,6 +91,9 @@ class OperatorTimes {
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
   // Sum of `bytes` over `gpus` neighbouring devices.
   virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
+  // The exchange of experts' tokens: `bytes` are gathered from `gpus` neighbouring devices, and as many scattered as
+  // sums. These are the two halves of a ring all-reduce.
+  virtual double ExchangeNs(double bytes, int32_t gpus) const { return AllReduceNs(bytes, gpus); }
   // From one device to another, over the slowest connection between two of `among` neighbours.
   virtual double SendNs(double bytes, int32_t among) const = 0;
 };

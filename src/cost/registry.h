@@ -27,6 +27,8 @@ struct DeviceSpec {
   int32_t node = 8;              // devices of one machine; PCIe joins those without the link
   double pcie_bandwidth = 0;     // bytes/s, one direction
   double peer_bandwidth = 0;     // bytes/s between two devices of a node over PCIe; 0: the usual share
+  double peer_hop_ns = 3000;     // time of such a message beside its bytes: kernel synchronisation
+  bool other_peers = false;      // the two above are a deployment's, so measurements of other machines do not apply
   double network_bandwidth = 0;  // bytes/s per device, between nodes
   std::string network;           // infiniband | ethernet
   double network_hop_ns = 0;     // time of a message between nodes beside its bytes

@@ -98,9 +98,31 @@ class Roofline final : public OperatorTimes {
 
 }  // namespace
 
+// E max = integral of 1 - F(x)^n over x > 0, less that of F(x)^n over x < 0, where F is the normal distribution.
+double ExpectedMaximum(int32_t n) {
+  constexpr double kStep = 0.01, kEnd = 8;  // F(-8) is 6e-16
+  double sum = 0;
+  for (double x = kStep / 2; x < kEnd; x += kStep) {
+    const double below = std::erfc(x / std::sqrt(2.0)) / 2;
+    sum += 1 - std::pow(1 - below, n) - std::pow(below, n);
+  }
+  return sum * kStep;
+}
+
+// A token gives a device a hypergeometric number of rows: `chosen` of the experts without repetition, of which the
+// device has 1 / ranks. The numbers of all devices add up, so they are correlated by -1 / (ranks - 1), which widens the
+// expected largest of them by sqrt(ranks / (ranks - 1)).
+double ExpertsShape::Rows(double tokens) const {
+  const double mean = tokens * static_cast<double>(chosen);
+  if (experts <= 1) return mean;
+  const double unchosen = static_cast<double>(experts - chosen) / static_cast<double>(experts - 1);
+  return std::min(mean + spread * std::sqrt(mean * unchosen), mean * ranks);
+}
+
 double ExpertsShape::Touched(double tokens) const {
   const auto n = static_cast<double>(experts);
-  return compute::ExpectedExperts(n / ranks, static_cast<double>(chosen) / n, tokens * ranks);
+  const double fullness = tokens > 0 ? Rows(tokens) / (tokens * static_cast<double>(chosen)) : 1;
+  return compute::ExpectedExperts(n / ranks, static_cast<double>(chosen) / n, tokens * ranks * fullness);
 }
 
 namespace {

@@ -71,6 +71,9 @@ class ScaledOperators : public OperatorTimes {
   double AllReduceNs(double bytes, int32_t gpus) const override {
     return scale_.network * times_->AllReduceNs(bytes, gpus);
   }
+  double ExchangeNs(double bytes, int32_t gpus) const override {
+    return scale_.network * times_->ExchangeNs(bytes, gpus);
+  }
   double SendNs(double bytes, int32_t among) const override { return scale_.network * times_->SendNs(bytes, among); }
 
  private:

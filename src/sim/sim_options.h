@@ -21,6 +21,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string model, device;
   int64_t tp = 1, pp = 1, replicas = 1, ep = 1;
   int64_t devices_per_node = 0;
+  double peer_gbytes_per_s = 0;
+  std::string peer_latency;
   double network_gbytes_per_s = 0;
   std::string network_latency;
   int64_t override_context = 0;
@@ -73,7 +75,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .max = 1024,
              .alias = "ep",
              .help = "replicas that share a mixture's experts: each holds its part of them and computes it for the "
-                     "tokens of all, whose steps are taken as equal"});
+                     "tokens of all, so that their steps run together"});
     v.Field("balancer", balancer, {.help = "policy that chooses a request's replica"});
     v.Field(
         "balancer-polls", balancer_polls,
@@ -121,6 +123,14 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = 0,
              .max = 1024,
              .help = "devices per machine; communication beyond uses the network; 0: the device's usual number"});
+    v.Field("peer-gbytes-per-s", peer_gbytes_per_s,
+            {.unit = "GB/s",
+             .min = 0,
+             .max = 10000,
+             .help = "bandwidth that two devices of a node reach over PCIe, per direction; 0: the device's usual"});
+    v.Field("peer-latency", peer_latency,
+            {.unit = "duration",
+             .help = "latency of a message between two devices of a node over PCIe, besides its bytes; default: 3us"});
     v.Field("network-gbytes-per-s", network_gbytes_per_s,
             {.unit = "GB/s",
              .min = 0,
@@ -256,7 +266,7 @@ struct SimSetup {
 struct SimTexts {
   Slo slo;
   SloMix slo_mix;
-  DurationNs cpu_overhead_ns = -1, network_latency_ns = -1;
+  DurationNs cpu_overhead_ns = -1, peer_latency_ns = -1, network_latency_ns = -1;
   results::RunLength warmup, measure;
 };
 

@@ -37,6 +37,8 @@ Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts
   d.backend = o.backend;
   d.attention_kernels = o.attention_kernels;
   d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
+  d.peer_gbytes_per_s = o.peer_gbytes_per_s;
+  d.peer_latency_ns = texts.peer_latency_ns;
   d.network_gbytes_per_s = o.network_gbytes_per_s;
   d.network_latency_ns = texts.network_latency_ns;
   d.context = o.override_context;

@@ -254,6 +254,36 @@ TEST(CostModel, DeploymentOverridesNodeSizeAndNetwork) {
   EXPECT_GT(ns(0, 25), ns(0, 0));
 }
 
+// Two boards that exchange tokens through the host's memory are slower than two that reach each other directly.
+TEST(CostModel, DeploymentOverridesThePathBetweenPeers) {
+  const Step step{{}, 128, 128 * 1000, 128};
+  const auto ns = [&step](const char* model, int32_t ep, double gbytes, DurationNs latency_ns) {
+    Deployment d = Of(model, "rtxpro6000");
+    d.ep = ep;
+    d.peer_gbytes_per_s = gbytes;
+    d.peer_latency_ns = latency_ns;
+    return Make(d)->StepTimeNs(step.shape());
+  };
+  const DurationNs direct = ns("qwen3-30b-a3b", 2, 0, -1), slow = ns("qwen3-30b-a3b", 2, 17.1, 11'200);
+  EXPECT_GT(slow, direct);
+  // 48 layers with two messages each.
+  EXPECT_EQ(ns("qwen3-30b-a3b", 2, 17.1, 21'200) - slow, 48 * 2 * 10'000);
+  EXPECT_EQ(ns("llama-3.1-8b", 1, 17.1, 11'200), ns("llama-3.1-8b", 1, 0, -1)) << "nothing to exchange";
+  Deployment d = Of("qwen3-30b-a3b", "rtxpro6000");
+  d.peer_gbytes_per_s = -1;
+  EXPECT_FALSE(CostModel::Create(d).ok());
+}
+
+TEST(CostModel, TheSourceOfTheExchangeIsStated) {
+  Deployment d = Of("qwen3-30b-a3b", "rtxpro6000");
+  d.ep = 2;
+  EXPECT_NE(Make(d)->Describe().find("exchange of experts' tokens fitted (median error on regions left out"),
+            std::string::npos)
+      << Make(d)->Describe();
+  d.peer_gbytes_per_s = 17;
+  EXPECT_NE(Make(d)->Describe().find("exchange of experts' tokens roofline"), std::string::npos);
+}
+
 // The network's latency counts wherever devices of a split are in different nodes, under tp and pp.
 TEST(CostModel, NetworkIsPricedBetweenNodesOnly) {
   const Step step{{{0, 512}}, 0, 0, 1};

@@ -37,6 +37,7 @@ constexpr char kFile[] = R"({
   ],
   "elementwise": [{"op": "norm", "overhead_us": 3, "efficiency": 0.5}],
   "allreduce": [{"gpus": 2, "us": [[1024, 5], [1048576, 30]]}, {"gpus": 8, "us": [[1024, 9], [1048576, 60]]}],
+  "exchange": [{"gpus": 2, "us": [[1024, 11], [1048576, 50]]}],
   "sendrecv_us": [[1024, 4], [1048576, 20]],
   "optional": {"later": [1, 2, 3]}
 })";
@@ -121,8 +122,8 @@ TEST_F(FittedTest, AFormatThatWasNotMeasuredBorrowsEfficiencies) {
   const double m = 1, n = 1024, k = 1024;
   const double own = (m * k + k * n + m * n) / device_.bandwidth * 1e9 + 2000;
   EXPECT_NEAR(fitted_->Gemm(int8, 1024, 1024)(1), own / 0.5, 1e-6);
-  EXPECT_TRUE(fitted_->Coverage(int8, shape_, 1).gemm_dtype_borrowed);
-  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1).gemm_dtype_borrowed);
+  EXPECT_TRUE(fitted_->Coverage(int8, shape_, 1, 1).gemm_dtype_borrowed);
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1, 1).gemm_dtype_borrowed);
 }
 
 TEST_F(FittedTest, PrefillIsLogLinearInTheChunkAndLinearInTheContext) {
@@ -240,12 +241,12 @@ TEST_F(FittedTest, KindsOfFp8BorrowFromEachOther) {
   const double own = (1024.0 + 1024 * 1024 + 1024) / device_.bandwidth * 1e9;
   EXPECT_NEAR(fitted->Gemm(*FindWeightFormat("fp8_block", device_), 1024, 1024)(1), own / 0.25, 1e-6);
   EXPECT_NEAR(fitted->Gemm(*FindWeightFormat("int8", device_), 1024, 1024)(1), own / 0.5, 1e-6);
-  EXPECT_TRUE(fitted->Coverage(*FindWeightFormat("fp8_block", device_), shape_, 1).gemm_dtype_borrowed);
-  EXPECT_FALSE(fitted->Coverage(*FindWeightFormat("fp8", device_), shape_, 1).gemm_dtype_borrowed);
+  EXPECT_TRUE(fitted->Coverage(*FindWeightFormat("fp8_block", device_), shape_, 1, 1).gemm_dtype_borrowed);
+  EXPECT_FALSE(fitted->Coverage(*FindWeightFormat("fp8", device_), shape_, 1, 1).gemm_dtype_borrowed);
 }
 
 TEST_F(FittedTest, CoverageStatesMeasuredRanges) {
-  const FitCoverage v = fitted_->Coverage(bf16_, {64, 16, 128, 2}, 2);
+  const FitCoverage v = fitted_->Coverage(bf16_, {64, 16, 128, 2}, 2, 1);
   EXPECT_TRUE(v.gemm && v.prefill && v.decode && v.all_reduce);
   EXPECT_FALSE(v.beside_chunk);
   EXPECT_EQ(v.most_tokens, 256);
@@ -253,8 +254,8 @@ TEST_F(FittedTest, CoverageStatesMeasuredRanges) {
   EXPECT_EQ(v.most_context, 4096);
   EXPECT_EQ(v.most_batch, 64);
   EXPECT_EQ(v.geometry, "32/8 heads of 128");
-  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1).all_reduce) << "no all-reduce on one device";
-  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16).all_reduce) << "the ring formula applies beyond the group";
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1, 1).all_reduce) << "no all-reduce on one device";
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 16, 1).all_reduce) << "the ring formula applies beyond the group";
 }
 
 // Four devices are as far from two as from eight: the smaller table is used, scaled like the ring formula; for six the
@@ -283,6 +284,33 @@ TEST_F(FittedTest, AllReduceOverPcieUsesMeasurementsOfANode) {
   EXPECT_NEAR(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->AllReduceNs(1024, 2), 5e3, 1e-6);
   EXPECT_EQ(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->AllReduceNs(1024, 4),
             MakeRoofline(pcie)->AllReduceNs(1024, 4));
+}
+
+TEST_F(FittedTest, TheExchangeOfTokensHasItsOwnMeasurements) {
+  EXPECT_NEAR(fitted_->ExchangeNs(1024, 2), 11e3, 1e-6);
+  EXPECT_TRUE(fitted_->Coverage(bf16_, shape_, 1, 2).exchange);
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1, 16).exchange) << "the ring formula applies beyond the group";
+  coefficients_.exchange.clear();
+  const auto ring = MakeRoofline(device_);
+  EXPECT_EQ(MakeFitted(device_, coefficients_, {}, MakeRoofline(device_))->ExchangeNs(1024, 2),
+            ring->AllReduceNs(1024, 2))
+      << "else the two halves of a ring all-reduce";
+}
+
+// Measurements over PCIe are those of machines whose devices reach each other directly.
+TEST_F(FittedTest, OtherPeersTakeTheFormula) {
+  DeviceSpec pcie = device_;
+  pcie.link = "pcie";
+  pcie.group = 1;
+  pcie.other_peers = true;
+  pcie.peer_bandwidth = 1e9;
+  pcie.peer_hop_ns = 20e3;
+  const auto fitted = MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie));
+  EXPECT_NEAR(fitted->ExchangeNs(1e6, 2), 2 * (pcie.launch_ns + 20e3) + 1e6, 1e-6);
+  EXPECT_EQ(fitted->AllReduceNs(1e6, 2), fitted->ExchangeNs(1e6, 2));
+  pcie.group = 8;
+  EXPECT_NEAR(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->ExchangeNs(1024, 2), 11e3, 1e-6)
+      << "a link joins the two";
 }
 
 // A measured time below one read of the chunk's KV is rejected, unless there is no context to read.

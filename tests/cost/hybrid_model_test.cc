@@ -1,111 +1,15 @@
 // How a step's time is composed of its operators' times, with operators simple enough to compute by hand.
-#include "cost/hybrid_model.h"
-
 #include <cmath>
 #include <set>
 
 #include <gtest/gtest.h>
 
-namespace tactus::cost {
+#include "cost/known_operators.h"
+
+namespace tactus::cost::hybrid_model_test {
 namespace {
 
-// 1 ns per multiplication of a product; small operators take the ns per byte that a test sets.
-struct KnownOperators final : OperatorTimes {
-  double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
-  double launch = 0;  // per product and small operator, however small
-  double gemm = 0, touched = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, send = 0,
-         apart = 0;
-
-  std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
-    return [this, n, k, wide = format.weight_bytes / 2](int64_t m) {
-      return launch + gemm * wide * static_cast<double>(m * n * k);
-    };
-  }
-  // 1 ns per touched expert's element, and 1 ns per row's multiplication.
-  std::function<double(int64_t)> Experts(const WeightFormat&, const ExpertsShape& s) const override {
-    return [this, s](int64_t m) {
-      const auto tokens = static_cast<double>(m);
-      return s.ExpertElements() * (gemm * s.Rows(tokens) + touched * s.Touched(tokens));
-    };
-  }
-  double PrefillBaseNs(const AttentionShape&) const override { return base; }
-  double PrefillAddsNs(const AttentionShape&, double tokens, double context) const override {
-    return adds * (tokens + context);
-  }
-  double PrefillAloneNs(const AttentionShape&, double tokens, double context) const override {
-    return alone * (tokens + context);
-  }
-  double DecodeNs(const AttentionShape&, double batch, double context) const override {
-    return decode * (batch + context);
-  }
-  double DecodeBesideChunkNs(const AttentionShape&, double batch, double context) const override {
-    return beside * (batch + context);
-  }
-  double ElementwiseNs(Elementwise op, double bytes) const override { return launch + StreamNs(op, bytes); }
-  double StreamNs(Elementwise op, double bytes) const {
-    switch (op) {
-      case Elementwise::kEmbed:
-        return embed * bytes;
-      case Elementwise::kNorm:
-        return norm * bytes;
-      case Elementwise::kRope:
-        return rope * bytes;
-      case Elementwise::kActivation:
-        return activation * bytes;
-      case Elementwise::kAdd:
-        return add * bytes;
-      case Elementwise::kKvWrite:
-        return kv_write * bytes;
-      case Elementwise::kSample:
-        return sample * bytes;
-    }
-    return 0;
-  }
-  double AllReduceNs(double bytes, int32_t gpus) const override { return all_reduce * bytes * gpus; }
-  double SendNs(double bytes, int32_t among) const override { return (send + apart * among) * bytes; }
-};
-
-struct Parts {
-  UniformShape model;
-  Deployment deployment;
-  DeviceSpec device;
-  KnownOperators operators;
-  FitCoverage coverage;
-  HostTimes host;
-
-  // Five layers; 8 query heads and 2 KV heads of 4: widths 32 and 8, hidden 16, feed-forward 24, vocabulary 100.
-  Parts() {
-    model.name = "five";
-    model.layers = 5;
-    model.hidden = 16;
-    model.q_heads = 8;
-    model.kv_heads = 2;
-    model.head_dim = 4;
-    model.ffn = 24;
-    model.vocab = 100;
-    model.context = 4096;
-    device = *FindDevice("h100");
-  }
-  HybridModel Make() const {
-    return HybridModel(deployment, UniformModel(model), device, {"bfloat16", 2, 2, device.bf16_flops}, host,
-                       std::make_unique<KnownOperators>(operators), {"", coverage});
-  }
-};
-
-struct Shape {
-  std::vector<ChunkShape> chunks;
-  int64_t decodes = 0, context = 0, rows = 0, padded = 0, swapped = 0;
-};
-StepShape Of(const Shape& s) {
-  StepShape shape;
-  shape.chunks = s.chunks;
-  shape.decodes = s.decodes;
-  shape.decode_context_tokens = s.context;
-  shape.logit_rows = s.rows;
-  shape.padded_tokens = s.padded;
-  shape.swap_blocks = s.swapped;
-  return shape;
-}
+using known::KnownOperators, known::Of, known::Parts, known::Shape;
 
 // Ten tokens, five layers, four products: qkv 48 x 16, out 16 x 32, gate and up 48 x 16, down 16 x 24.
 TEST(HybridModel, MatrixProductsOfAllLayersAddUp) {
@@ -385,124 +289,6 @@ TEST(HybridModel, SwappedBlocksTakePcieTime) {
   EXPECT_EQ(p.Make().StepTimeNs(Of({{{0, 1}}, 0, 0, 0, 0, 4})), 4 * 50);
 }
 
-// A model whose layers differ: each kind has its own operators, windows and number in each stage.
-struct MixedParts : Parts {
-  ModelSpec spec;
-
-  // Layers 0 and 1 as in Parts, then two with a window of 64 and eight experts of 6, two per token, beside one of 10.
-  MixedParts() {
-    model.layers = 4;
-    spec = UniformModel(model);
-    for (const size_t l : {2, 3}) {
-      std::get<compute::AttentionBlock>(spec.layers[l][0].block).window = 64;
-      compute::ExpertsBlock experts{.experts = 8, .shared_inner = 10};
-      experts.router.chosen = 2;
-      experts.expert.inner = 6;
-      spec.layers[l][1].block = experts;
-    }
-  }
-  HybridModel MakeMixed() const {
-    return HybridModel(deployment, spec, device, {"bfloat16", 2, 2, device.bf16_flops}, host,
-                       std::make_unique<KnownOperators>(operators), {"", coverage});
-  }
-};
-constexpr int64_t kQkvAndOut = 48 * 16 + 16 * 32, kFeedForward = 3 * 16 * 24, kExpert = 3 * 16 * 6;
-constexpr int64_t kRouterAndShared = 8 * 16 + 3 * 16 * 10;
-
-TEST(HybridModel, ExpertsAreMultipliedForTheirRowsAlone) {
-  MixedParts p;
-  p.operators.gemm = 1;
-  const int64_t dense = kQkvAndOut + kFeedForward, mixture = kQkvAndOut + kRouterAndShared + 2 * kExpert;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), 10 * 2 * (dense + mixture));
-  // Each of two devices has half of every expert, and the router whole.
-  p.deployment.tp = 2;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), 10 * 2 * (dense + mixture + 8 * 16) / 2);
-}
-
-TEST(HybridModel, ExpectedExpertsAreRead) {
-  MixedParts p;
-  p.operators.touched = 1;
-  const auto touched = [](double tokens) { return 8 * (1 - std::pow(0.75, tokens)); };
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 1}}})), 2 * 2 * kExpert);
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), std::llround(2 * touched(5) * kExpert));
-  // Two replicas share the experts: a device has four and reads them for the tokens of both.
-  p.deployment.ep = 2;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), std::llround(2 * touched(10) / 2 * kExpert));
-}
-
-// The tokens of both replicas are gathered and their sums scattered: an all-reduce of twice the residual stream.
-TEST(HybridModel, SharedExpertsCostAnExchange) {
-  MixedParts p;
-  p.operators.all_reduce = 1;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), 0);
-  p.deployment.ep = 2;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 5}}})), 2 * (5 * 16 * 2 * 2) * 2);
-}
-
-TEST(HybridModel, EachKindOfLayerHasItsWindow) {
-  MixedParts p;
-  p.operators.decode = 2;
-  EXPECT_NEAR(static_cast<double>(p.MakeMixed().StepTimeNs(Of({{}, 4, 4 * 1024}))),
-              2 * 2 * (4 + 1024) + 2 * 2 * (4 + 64), 20);
-  // The first stage has the layers without windows, the second those with.
-  p.deployment.pp = 2;
-  const HybridModel m = p.MakeMixed();
-  EXPECT_NEAR(static_cast<double>(m.StageTimeNs(Of({{}, 4, 4 * 1024}), 0)), 2 * 2 * (4 + 1024), 10);
-  EXPECT_NEAR(static_cast<double>(m.StageTimeNs(Of({{}, 4, 4 * 1024}), 1)), 2 * 2 * (4 + 64), 10);
-}
-
-TEST(HybridModel, FlopsAndBytesFollowEachKindOfLayer) {
-  const HybridModel m = MixedParts().MakeMixed();
-  const Shape shape{{{100, 10}}, 3, 3 * 90, 0};
-  const StepShape step = Of(shape);
-  const double dense = 2 * 13 * (kQkvAndOut + kFeedForward) + 4 * 32 * (10 * 105.5 + 3 * 90);
-  const double mixture = 2 * 13 * (kQkvAndOut + kRouterAndShared + 2 * kExpert) + 4 * 32 * (10 * (64 + 5.5) + 3 * 64);
-  EXPECT_NEAR(m.StepFlops(step), 2 * (dense + mixture), 1e-6);
-  const double read = kQkvAndOut + kRouterAndShared + 8 * (1 - std::pow(0.75, 13)) * kExpert;
-  EXPECT_NEAR(m.StepBytes(step),
-              2 * (2 * (kQkvAndOut + kFeedForward) + 32 * (110 + 270) + 2 * read + 32 * (74 + 3 * 64)), 1e-6);
-}
-
-// Norms after a block: beside a norm before it they read and write the block's output; alone they are the sum's.
-TEST(HybridModel, NormsAfterBlocksCount) {
-  MixedParts p;
-  p.operators.norm = 1;
-  const double before = p.MakeMixed().StepTimeNs(Of({{{0, 10}}}));
-  EXPECT_EQ(before, 4 * 2 * 10 * 4 * 32);
-  for (compute::Layer& layer : p.spec.layers) {
-    for (compute::LayerBlock& b : layer) b.post = b.norm;
-  }
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), before + 4 * 2 * 10 * 2 * 32);
-  for (compute::Layer& layer : p.spec.layers) {
-    for (compute::LayerBlock& b : layer) b.norm = {};
-  }
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), before);
-}
-
-// Two norms of one stream are two kernels, and the sum of both blocks one.
-TEST(HybridModel, ParallelBlocksWithTwoNormsHaveTwo) {
-  MixedParts p;
-  p.operators.norm = 1;
-  for (compute::Layer& layer : p.spec.layers) layer[1].parallel = true;
-  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), 4 * 2 * 10 * 4 * 32);
-}
-
-TEST(HybridModel, PartsOfMixedLayersAddUp) {
-  MixedParts p;
-  p.operators.gemm = 1, p.operators.norm = 2, p.operators.decode = 3, p.operators.adds = 1;
-  const HybridModel m = p.MakeMixed();
-  const Shape shape{{{20, 10}}, 3, 270, 4};
-  const StepShape step = Of(shape);
-  double sum = 0;
-  std::set<std::string> names;
-  for (const StepPart& part : m.StepParts(step)) {
-    sum += part.ns;
-    EXPECT_TRUE(names.insert(part.name).second) << part.name;
-  }
-  EXPECT_NEAR(sum, static_cast<double>(m.StepTimeNs(step)), 1);
-  EXPECT_TRUE(names.contains("experts") && names.contains("down product") && names.contains("shared down product"));
-}
-
 // FLOPs and bytes of a step (for utilisation) cover the whole model, under every split.
 TEST(HybridModel, FlopsAndBytesIgnoreTheSplit) {
   Parts p;
@@ -591,4 +377,4 @@ TEST(HybridModel, SharedPrefixesAreReadOnceWhereThatIsFaster) {
 }
 
 }  // namespace
-}  // namespace tactus::cost
+}  // namespace tactus::cost::hybrid_model_test

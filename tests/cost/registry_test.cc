@@ -63,9 +63,11 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
                     {"gpt-oss-20b", 20.9},
                     {"gpt-oss-120b", 116.8},
                     {"olmoe-1b-7b", 6.92},
+                    {"flex-olmo-7x7b", 33},
                     {"glm-4.5-air", 106},
                     {"granite-3.1-1b-a400m", 1.33},
                     {"granite-3.1-3b-a800m", 3.3},
+                    {"granite-moe-7b-a1b-shared", 25.49 / 4},  // 25.49 GB of f32
                     {"phi-3.5-moe", 41.9},
                     {"minimax-m2", 229},
                     {"dots.llm1", 142},
@@ -127,6 +129,13 @@ TEST(Registry, ConfigsInTheTableMakeTheirFamiliesLayers) {
   const ModelSpec glm = *FindModel("glm-4.5-air");
   EXPECT_EQ(compute::ExpertsOf(glm.layers[0]), nullptr);
   EXPECT_EQ(compute::ExpertsOf(glm.layers[1])->shared_inner, 1408);
+  const ModelSpec flex = *FindModel("flex-olmo-7x7b");
+  EXPECT_EQ(compute::ExpertsOf(flex.layers[0])->experts, 7);
+  EXPECT_EQ(compute::ExpertsOf(flex.layers[31])->router.chosen, 5);
+  const ModelSpec granite = *FindModel("granite-moe-7b-a1b-shared");
+  EXPECT_TRUE(granite.tied);
+  EXPECT_EQ(compute::ExpertsOf(granite.layers[39])->shared_inner, 1024);
+  EXPECT_EQ(compute::ExpertsOf(granite.layers[39])->router.chosen, 6);
   const ModelSpec gemma = *FindModel("gemma-3-4b");
   EXPECT_TRUE(gemma.tied);
   EXPECT_EQ(AttentionIn(gemma, 4).window, 1024);

@@ -78,6 +78,27 @@ TEST(Roofline, ExpertsTakeTheReadOfThoseTouched) {
   EXPECT_EQ(shared.ExpertElements(), 3 * 1024 * 512);
 }
 
+TEST(Roofline, ExpectedMaximumIsThatOfNormalValues) {
+  EXPECT_NEAR(ExpectedMaximum(1), 0, 1e-9);
+  EXPECT_NEAR(ExpectedMaximum(2), 1 / std::sqrt(std::acos(-1.0)), 1e-5);
+  EXPECT_NEAR(ExpectedMaximum(3), 0.84628, 1e-5);
+  EXPECT_NEAR(ExpectedMaximum(64), 2.3437, 1e-3);
+}
+
+// 100 tokens that choose one of two experts: the larger half has 50 + 50 C(100, 50) / 2^100 of them.
+TEST(Roofline, TheFullestDeviceHasMoreRowsThanTheMean) {
+  const ExpertsShape halves{2, 1, 64, 64, 2, ExpectedMaximum(2)};
+  EXPECT_NEAR(halves.Rows(50), 50 + 3.979, 0.02);
+  const ExpertsShape all{8, 8, 64, 64, 4, ExpectedMaximum(4)};
+  EXPECT_EQ(all.Rows(10), 80) << "every token chooses every expert";
+  const ExpertsShape few{64, 8, 64, 64, 16, ExpectedMaximum(16)}, even{64, 8, 64, 64, 16};
+  EXPECT_GT(few.Touched(1), even.Touched(1));
+  EXPECT_LT(few.Touched(1), 4) << "a device has four experts";
+  EXPECT_GE(few.Touched(1000), 4 - 1e-9);
+  EXPECT_EQ(few.Rows(0), 0);
+  EXPECT_EQ(few.Touched(0), 0);
+}
+
 // The products of a step may be split, as in vendors' libraries.
 TEST(Roofline, ProductsOfAStepMayBeSplit) {
   const auto product = MakeRoofline(Round())->Gemm(kBf16, 1000, 2048);

@@ -23,6 +23,7 @@ struct Times final : OperatorTimes {
   double DecodeBesideChunkNs(const AttentionShape&, double, double) const override { return 11; }
   double ElementwiseNs(Elementwise, double) const override { return 13; }
   double AllReduceNs(double, int32_t) const override { return 17; }
+  double ExchangeNs(double, int32_t) const override { return 29; }
   double SendNs(double, int32_t) const override { return 19; }
 };
 
@@ -39,18 +40,19 @@ std::vector<double> TimesUnder(const char* text) {
           o->DecodeBesideChunkNs(shape, 1, 1),
           o->ElementwiseNs(Elementwise::kNorm, 1),
           o->AllReduceNs(1, 2),
-          o->SendNs(1, 2)};
+          o->SendNs(1, 2),
+          o->ExchangeNs(1, 2)};
 }
 
 TEST(ScaledOperators, EachFactorReachesItsKind) {
-  EXPECT_EQ(TimesUnder(""), (std::vector<double>{1, 2, 3, 5, 7, 11, 13, 17, 19}));
-  EXPECT_EQ(TimesUnder("products=2"), (std::vector<double>{2, 2, 3, 5, 7, 11, 13, 17, 19}));
-  EXPECT_EQ(TimesUnder("prompt-attention=2"), (std::vector<double>{1, 4, 6, 10, 7, 11, 13, 17, 19}));
-  EXPECT_EQ(TimesUnder("decode-attention=2"), (std::vector<double>{1, 2, 3, 5, 14, 22, 13, 17, 19}));
-  EXPECT_EQ(TimesUnder("beside-chunk=2"), (std::vector<double>{1, 2, 3, 5, 7, 22, 13, 17, 19}));
-  EXPECT_EQ(TimesUnder("small=2"), (std::vector<double>{1, 2, 3, 5, 7, 11, 26, 17, 19}));
-  EXPECT_EQ(TimesUnder("network=2"), (std::vector<double>{1, 2, 3, 5, 7, 11, 13, 34, 38}));
-  EXPECT_EQ(TimesUnder("network=2,products=0.5"), (std::vector<double>{0.5, 2, 3, 5, 7, 11, 13, 34, 38}));
+  EXPECT_EQ(TimesUnder(""), (std::vector<double>{1, 2, 3, 5, 7, 11, 13, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("products=2"), (std::vector<double>{2, 2, 3, 5, 7, 11, 13, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("prompt-attention=2"), (std::vector<double>{1, 4, 6, 10, 7, 11, 13, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("decode-attention=2"), (std::vector<double>{1, 2, 3, 5, 14, 22, 13, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("beside-chunk=2"), (std::vector<double>{1, 2, 3, 5, 7, 22, 13, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("small=2"), (std::vector<double>{1, 2, 3, 5, 7, 11, 26, 17, 19, 29}));
+  EXPECT_EQ(TimesUnder("network=2"), (std::vector<double>{1, 2, 3, 5, 7, 11, 13, 34, 38, 58}));
+  EXPECT_EQ(TimesUnder("network=2,products=0.5"), (std::vector<double>{0.5, 2, 3, 5, 7, 11, 13, 34, 38, 58}));
 }
 
 TEST(ScaledOperators, UnreadableFactorsAreRefusedByName) {

@@ -100,6 +100,21 @@ TEST(SetUp, TheNetworksLatencyReachesTheCostModel) {
   EXPECT_EQ(ns(-1), ns(17'000));
 }
 
+TEST(SetUp, ThePathBetweenPeersReachesTheCostModel) {
+  SimOptions o = Options();
+  o.model = "qwen3-30b-a3b";
+  o.device = "rtxpro6000";
+  o.replicas = o.ep = 2;
+  const auto ns = [&o](DurationNs latency_ns) {
+    const auto setup = SetUpSimulation(o, {.peer_latency_ns = latency_ns});
+    return setup->step_time->StepTimeNs({.decodes = 8, .decode_context_tokens = 8000, .logit_rows = 8});
+  };
+  EXPECT_EQ(ns(1'000'000) - ns(0), 48 * 2 * 1'000'000);
+  const DurationNs usual = ns(3000);
+  o.peer_gbytes_per_s = 1;
+  EXPECT_GT(ns(3000), usual);
+}
+
 TEST(SetUp, OverlapReachesTheCostModel) {
   SimOptions o = Options();
   const auto ns = [&o] {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from sklearn.isotonic import IsotonicRegression
 
 
@@ -64,3 +65,13 @@ def number(value: float) -> float | int:
 
 def pairs(x: np.ndarray, y: np.ndarray) -> list[list[float | int]]:
     return [[int(a), number(b)] for a, b in zip(x, y)]
+
+
+def fit_curve(rows: pd.DataFrame) -> tuple[list, np.ndarray]:
+    """Knots of us by bytes, and the errors of every second point."""
+    rows = rows.sort_values("bytes")
+    x, us = rows["bytes"].to_numpy(float), monotone(rows["bytes"].to_numpy(), rows["us"].to_numpy())
+    knots = pick_knots(x, us, 0.03, 16)
+    # Every second point is predicted from its neighbours.
+    guess = np.array([np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)])
+    return pairs(x[knots], us[knots]), np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)

@@ -16,11 +16,12 @@ import textwrap
 
 import attention_fit as attention
 import data_file
+import exchange_fit
 import experts_fit
 import gemm_fit as gemm
 import numpy as np
 import pandas as pd
-from curves import monotone, number, pairs, pick_knots
+from curves import fit_curve, number
 from devices import DATA, ROOT, Device, devices
 from import_aiconfigurator import BACKENDS, SYSTEMS, Wheel
 from import_aiconfigurator import load as load_package
@@ -66,6 +67,7 @@ TABLES = (
     "decode",
     "elementwise",
     "allreduce",
+    "exchange",
     "sendrecv_us",
 )  # in the file's order
 
@@ -160,21 +162,12 @@ def fit_attention(
             fit.error(name, error_kind, np.concatenate(values))
 
 
-def fit_curve(rows: pd.DataFrame) -> tuple[list, np.ndarray]:
-    """Knots of us by bytes, and the errors of every second point."""
-    rows = rows.sort_values("bytes")
-    x, us = rows["bytes"].to_numpy(float), monotone(rows["bytes"].to_numpy(), rows["us"].to_numpy())
-    knots = pick_knots(x, us, 0.03, 16)
-    # Every second point is predicted from its neighbours.
-    guess = np.array([np.interp(x[i], np.delete(x, i), np.delete(us, i)) for i in range(1, len(x) - 1)])
-    return pairs(x[knots], us[knots]), np.abs(guess / rows["us"].to_numpy()[1:-1] - 1)
-
-
 def fit_network(fit: Fit, tables: dict[str, pd.DataFrame]) -> None:
-    if "allreduce" in tables:
-        curves = {int(gpus): fit_curve(rows) for gpus, rows in tables["allreduce"].groupby("gpus")}
-        fit.add({"allreduce": [{"gpus": gpus, "us": knots} for gpus, (knots, _) in curves.items()]})
-        fit.error("allreduce", "region", np.concatenate([miss for _, miss in curves.values()]))
+    for op in ("allreduce", "exchange"):
+        if op in tables:
+            curves = {int(gpus): fit_curve(rows) for gpus, rows in tables[op].groupby("gpus")}
+            fit.add({op: [{"gpus": gpus, "us": knots} for gpus, (knots, _) in curves.items()]})
+            fit.error(op, "region", np.concatenate([miss for _, miss in curves.values()]))
     if "sendrecv" in tables:
         knots, miss = fit_curve(tables["sendrecv"])
         fit.add({"sendrecv_us": knots})
@@ -300,14 +293,16 @@ class Fitter:
             tables["prefill"] = pd.concat([tables["prefill"], behind])
             fit.sources.append(f"prefill behind a context: {own.source}")
         fit_attention(fit, tables, (twin_device, twin.tables))
-        network = {k: v for k, v in samples.tables.items() if k == "allreduce"}
+        network = {k: v for k, v in samples.tables.items() if k in ("allreduce", "exchange")}
+        if "exchange" in network:
+            fit.sources.append(exchange_fit.source_of(samples))
         if own is not None and "sendrecv" in own.tables:
             network["sendrecv"] = own.table("sendrecv")
             fit.sources.append(f"sendrecv: {own.source}")
         fit_network(fit, network)
         add_elementwise(fit, own, self.modern)
         if own is not None and "experts" in own.tables and backend == "vllm":
-            curves, errors = experts_fit.records(own.table("experts"))
+            curves, errors = experts_fit.records(own.table("experts"), experts_fit.CACHE_BYTES[device])
             fit.add({"experts": curves})
             fit.error("experts", "region", errors)
             fit.sources.append(experts_fit.source_of(own))
@@ -348,6 +343,7 @@ SOURCES = """## Which source for what
 |---|---|---|
 | a100 h100 h200 b200 b300 gb200 l40s rtxpro6000 | the package's tables of vLLM; for h100, h200, b200 also of TensorRT-LLM and SGLang in files of their own | kernels of today's servers, 50 head geometries, KV and weights in 8 bits |
 | a100, h100: products with n or k beyond 16,384; sends | profile (vidur) | the package's grid has only 51,200 and 65,536 there, and no sends. Where both measured one product they are *source* apart, below |
+| those: the exchange of experts' tokens | the package's table of NCCL, whatever the backend | vLLM exchanges them with NCCL |
 | rtxpro6000: experts | profile (vLLM 0.19, Qwen3-30B-A3B) | the package's tables of mixtures are not read |
 | rtxpro6000: prefill behind a context | profile (vLLM 0.19) | the package measured context 0 only. Elsewhere a context costs what long prompts cost per query and key |
 | a30, rtx4090 | profile | not in the package |
@@ -386,13 +382,14 @@ def error_page(files: dict[str, dict], wheel: Wheel) -> str:
         *paragraph(NOT_USED),
         "",
     ]
-    ops = ["gemm", "experts", "prefill", "decode", "allreduce", "sendrecv"]
+    ops = ["gemm", "experts", "prefill", "decode", "allreduce", "exchange", "sendrecv"]
     kinds = {
         "gemm": ["fit", "shape", "model", "region", "device"],
         "experts": ["region"],
         "prefill": ["fit", "shape", "region", "device"],
         "decode": ["fit", "shape", "region", "device"],
         "allreduce": ["region"],
+        "exchange": ["region"],
         "sendrecv": ["region"],
     }
     parsed = {

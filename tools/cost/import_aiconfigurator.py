@@ -139,6 +139,19 @@ def allreduce(raw: pd.DataFrame) -> pd.DataFrame:
     return merged(rows, "allreduce")
 
 
+def exchange(raw: pd.DataFrame) -> pd.DataFrame:
+    """An all-gather and a reduce-scatter of a buffer of `bytes`, 2 for each of NCCL's elements."""
+    rows = raw[(raw["nccl_dtype"] == "half") & raw["op_name"].isin(("all_gather", "reduce_scatter"))]
+    rows = rows.groupby(["num_gpus", "message_size", "version", "op_name"], as_index=False)["latency"].median()
+    both = rows.groupby(["num_gpus", "message_size", "version"], as_index=False).agg(
+        latency=("latency", "sum"), halves=("latency", "size")
+    )
+    both = both[both["halves"] == 2]
+    return merged(
+        both.assign(gpus=both["num_gpus"], bytes=both["message_size"] * 2, us=both["latency"] * 1e3), "exchange"
+    )
+
+
 PARTS = {
     "gemm": ("gemm", "gemm", gemm),
     "prefill": ("attention", "context_attention", prefill),
@@ -162,6 +175,9 @@ def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
     source = f"aiconfigurator-core {wheel.version} (Apache-2.0), {SYSTEMS[device]}, {backend}: " + ", ".join(
         f"{kind} {'/'.join(sorted(t['version'].unique()))}" for kind, t in tables.items()
     )
+    nccl = wheel.read(SYSTEMS[device], "comm", "nccl", "nccl")
+    if nccl is not None:
+        tables["exchange"] = exchange(nccl)
     return Samples(device, backend, source, tables)
 
 

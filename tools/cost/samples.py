@@ -6,6 +6,7 @@ A Samples object holds one device's measurements of one source. Times are micros
   tokens
   decode     q kv hd kv_dtype batch context us version           context: KV tokens read by each sequence
   allreduce  gpus bytes us version           sendrecv   bytes us version
+  exchange   gpus bytes us version           all-gather and reduce-scatter of a buffer of `bytes`, together
   experts    dtype hidden inner chosen touched tokens us version     a mixture; touched: different experts used
   elementwise op tokens bytes us version     bytes: read and written
 Sources: tools/cost/import_aiconfigurator.py, tools/cost/import_profiles.py.
@@ -23,6 +24,7 @@ COLUMNS = {
     "prefill": ["q", "kv", "hd", "kv_dtype", "batch", "chunk", "context", "us", "version"],
     "decode": ["q", "kv", "hd", "kv_dtype", "batch", "context", "us", "version"],
     "allreduce": ["gpus", "bytes", "us", "version"],
+    "exchange": ["gpus", "bytes", "us", "version"],
     "sendrecv": ["bytes", "us", "version"],
     "experts": ["dtype", "hidden", "inner", "chosen", "touched", "tokens", "us", "version"],
     "elementwise": ["op", "tokens", "bytes", "us", "version"],

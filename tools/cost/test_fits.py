@@ -13,7 +13,7 @@ import pandas as pd
 from curves import monotone, number, pairs, pick_knots, without_hiccups
 from devices import devices, models
 from fit import moved
-from import_aiconfigurator import allreduce, static_scales, version_key
+from import_aiconfigurator import allreduce, exchange, static_scales, version_key
 from samples import Samples
 
 H100 = devices()["h100"]
@@ -131,7 +131,7 @@ class Experts(unittest.TestCase):
         return Samples("h100", "profile", "made up", {"experts": table})
 
     def test_a_curve_for_each_number_of_experts(self):
-        curves, errors = experts_fit.records(self.samples().table("experts"))
+        curves, errors = experts_fit.records(self.samples().table("experts"), 0)
         self.assertEqual([c["touched"] for c in curves], [2, 8])
         self.assertEqual(curves[1]["us"], [[4, 40], [8, 44]])
         self.assertEqual([x for x, _ in curves[0]["us"]], [1, 2, 4])
@@ -140,15 +140,31 @@ class Experts(unittest.TestCase):
         self.assertEqual(len(errors), 1, "one point has two neighbours")
 
     def test_only_its_table_changes(self):
-        before = {"sources": ["a", "experts: old"], "errors": [{"op": "gemm"}], "gemm": [1], "prefill": [2]}
+        before = {"device": "rtxpro6000", "sources": ["a", "experts: old"]}
+        before |= {"errors": [{"op": "gemm"}], "gemm": [1], "prefill": [2]}
         after = experts_fit.replaced(before, self.samples())
-        self.assertEqual(list(after), ["sources", "errors", "gemm", "experts", "prefill"])
+        self.assertEqual(list(after), ["device", "sources", "errors", "gemm", "experts", "prefill"])
         self.assertEqual(after["sources"], ["a", "experts: made up"])
         self.assertEqual([e["op"] for e in after["errors"]], ["gemm", "experts"])
         self.assertEqual(experts_fit.replaced(after, self.samples()), after)
 
+    def test_weights_that_fit_the_cache_take_their_share_of_those_that_do_not(self):
+        curve = lambda touched, us: {"dtype": "bfloat16", "hidden": 64, "inner": 32, "touched": touched, "us": us}
+        curves = [curve(2, [[1, 5.0], [4, 6.0], [8, 50.0]]), curve(4, [[4, 20.0], [8, 40.0]]), curve(8, [[8, 50.0]])]
+        experts_fit.read_from_memory(curves, 3 * 64 * 32 * 2 * 2)
+        self.assertEqual(curves[0]["us"], [[1, 10], [4, 10], [8, 50]])
+        self.assertEqual(curves[1]["us"], [[4, 20], [8, 40]], "four experts exceed the cache")
+
 
 class Import(unittest.TestCase):
+    def test_an_exchange_is_a_gather_and_a_scatter(self):
+        ops = ["all_gather", "reduce_scatter", "all_reduce", "all_gather"]
+        raw = pd.DataFrame({"op_name": ops, "latency": [0.004, 0.005, 0.1, 0.2], "version": "1", "num_gpus": 2})
+        raw = raw.assign(nccl_dtype="half", message_size=[128, 128, 128, 256])
+        rows = exchange(pd.concat([raw, raw.assign(nccl_dtype="int8", latency=1)]))
+        self.assertEqual(rows[["gpus", "bytes"]].values.tolist(), [[2, 256]], "512 has no scatter")
+        self.assertAlmostEqual(rows["us"][0], 9)
+
     def test_eager_all_reduces_are_left_out_and_elements_become_bytes(self):
         raw = pd.DataFrame(
             {

@@ -102,16 +102,16 @@ inline Result<sim::SimTexts> TextsOf(const sim::SimOptions& options) {
   sim::SimTexts texts;
   TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
   TACTUS_ASSIGN_OR_RETURN(texts.slo_mix, ParseSloMix(options.slo_mix));
-  if (!options.cpu_overhead.empty()) {
-    const auto overhead = ParseDuration(options.cpu_overhead);
-    if (!overhead.ok()) return InvalidArgument("--cpu-overhead: " + overhead.status().message(), "cpu-overhead");
-    texts.cpu_overhead_ns = overhead->ns;
-  }
-  if (!options.network_latency.empty()) {
-    const auto latency = ParseDuration(options.network_latency);
-    if (!latency.ok()) return InvalidArgument("--network-latency: " + latency.status().message(), "network-latency");
-    texts.network_latency_ns = latency->ns;
-  }
+  const auto duration = [](const char* name, const std::string& text, DurationNs* ns) {
+    if (text.empty()) return Status();
+    const auto parsed = ParseDuration(text);
+    if (!parsed.ok()) return InvalidArgument("--" + std::string(name) + ": " + parsed.status().message(), name);
+    *ns = parsed->ns;
+    return Status();
+  };
+  TACTUS_RETURN_IF_ERROR(duration("cpu-overhead", options.cpu_overhead, &texts.cpu_overhead_ns));
+  TACTUS_RETURN_IF_ERROR(duration("peer-latency", options.peer_latency, &texts.peer_latency_ns));
+  TACTUS_RETURN_IF_ERROR(duration("network-latency", options.network_latency, &texts.network_latency_ns));
   TACTUS_ASSIGN_OR_RETURN(texts.warmup, ParseRunLength("warmup", options.warmup));
   TACTUS_ASSIGN_OR_RETURN(texts.measure, ParseRunLength("measure", options.measure));
   if (texts.measure.ns == 0 || texts.measure.requests == 0) {

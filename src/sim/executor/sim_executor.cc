@@ -78,11 +78,13 @@ DurationNs SimExecutor::Varied(DurationNs ns) const {
 void SimExecutor::Submit(const StepPlan& plan) {
   TACTUS_CHECK(count_ < ring_.size());
   if (!plan.starts.empty()) StartSequences(plan);
-  const StepShape shape = ShapeOf(plan, &chunks_);
+  const StepShape& shape = shape_ = ShapeOf(plan, &chunks_);
   InFlight& step = ring_[(head_ + count_) % ring_.size()];
   step.plan = &plan;
   factor_ = config_.slowness * config_.noise.FactorOf(plan.step, !shape.chunks.empty());
-  if (num_stages_ == 1) {
+  if (config_.together) {
+    step.end_ns = kNever;
+  } else if (num_stages_ == 1) {
     const DurationNs took = Varied(config_.step_time->StepTimeNs(shape));
     step.start_ns = std::max(config_.clock->NowNs(), stage_free_ns_[0]);
     step.end_ns = stage_free_ns_[0] = step.start_ns + took;
@@ -93,8 +95,21 @@ void SimExecutor::Submit(const StepPlan& plan) {
   ++count_;
   ++submitted_;
   Measure(shape, plan);
+  if (!config_.together) Began(step);
+}
+
+void SimExecutor::Began(const InFlight& step) {
   figures_.step_ns += step.end_ns - step.start_ns;
-  if (config_.observer) config_.observer(plan, step.start_ns, step.end_ns);
+  if (config_.observer) config_.observer(*step.plan, step.start_ns, step.end_ns);
+}
+
+void SimExecutor::Begin(TimeNs start_ns, DurationNs took_ns) {
+  TACTUS_CHECK(waits());
+  InFlight& step = ring_[head_];
+  step.start_ns = start_ns;
+  step.end_ns = start_ns + took_ns;
+  figures_.stages[0].busy_ns += took_ns;
+  Began(step);
 }
 
 // Stage k starts the step when the stage is free and the step has left stage k - 1 and been sent. The idle time before

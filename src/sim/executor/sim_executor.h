@@ -66,6 +66,7 @@ struct SimExecutorConfig {
                                            // 0: none is
   uint64_t seed = 0;                       // determines which drafts are accepted; the same for all replicas
   double slowness = 1;                     // factor on the time of every step
+  bool together = false;                   // steps run together with those of other replicas: Begin starts them
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> observer = {};
@@ -86,6 +87,11 @@ class SimExecutor final : public Executor {
   void Forget(RequestHandle handle) { known_.erase(handle); }
 
   bool busy() const { return count_ > 0; }
+  // With `together`: whether a step waits for Begin; its shape, and the factor on its time.
+  bool waits() const { return count_ > 0 && ring_[head_].end_ns == kNever; }
+  const StepShape& shape() const { return shape_; }
+  double factor() const { return factor_; }
+  void Begin(TimeNs start_ns, DurationNs took_ns);
   // Adds the bubbles of sequences still in their slots to the histogram; call once, at the end.
   void Close();
   const SimExecutorFigures& figures() const { return figures_; }
@@ -114,6 +120,7 @@ class SimExecutor final : public Executor {
   };
 
   void StartSequences(const StepPlan& plan);
+  void Began(const InFlight& step);
   DurationNs Varied(DurationNs ns) const;
   void RunStages(const StepPlan& plan, const StepShape& shape, InFlight* step);
   static BubbleCause CauseOf(const Load& a, const Load& b);
@@ -129,6 +136,7 @@ class SimExecutor final : public Executor {
   std::vector<InFlight> ring_;
   size_t head_ = 0, count_ = 0;
   std::vector<ChunkShape> chunks_;
+  StepShape shape_;                                 // of the last step
   std::unordered_map<RequestHandle, Known> known_;  // looked up, never iterated
   std::vector<SlotState> slots_;                    // [max_slots]
   std::vector<TimeNs> stage_free_ns_;               // [stages]

@@ -1,5 +1,9 @@
 // The fleet part of a simulation: polls the replicas' states for the balancer and acts on its decisions: sequences
 // move, replicas start and are drained.
+#include <algorithm>
+#include <cmath>
+#include <span>
+
 #include "base/check.h"
 #include "sim/simulator/simulator_impl.h"
 
@@ -35,6 +39,32 @@ void Simulation::Impl::AskReplicas() {
   }
   if (fleet->wants_state() || migrations != nullptr || scaler != nullptr)
     next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
+}
+
+// Replicas that share experts start their next steps when none of them runs one, and none is about to plan one.
+void Simulation::Impl::BeginTogether() {
+  const auto group = static_cast<size_t>(config.step_time->replicas_together());
+  for (size_t first = 0; first < replicas.size(); first += group) {
+    const std::span<SimReplica> members(&replicas[first], std::min(group, replicas.size() - first));
+    const auto blocks = [&](const SimReplica& r) {
+      return r.next_ns <= clock.NowNs() || (r.executor->busy() && !r.executor->waits());
+    };
+    if (std::any_of(members.begin(), members.end(), blocks)) continue;
+    shapes.clear();
+    double factor = 0;
+    for (const SimReplica& r : members) {
+      if (!r.executor->waits()) continue;
+      shapes.push_back(r.executor->shape());
+      factor = std::max(factor, r.executor->factor());
+    }
+    if (shapes.empty()) continue;
+    const double took_ns = factor * static_cast<double>(config.step_time->TogetherNs(shapes));
+    for (SimReplica& r : members) {
+      if (!r.executor->waits()) continue;
+      r.executor->Begin(clock.NowNs(), std::llround(took_ns));
+      r.next_ns = r.executor->NextReadyNs();
+    }
+  }
 }
 
 void Simulation::Impl::CopyViews() {

@@ -160,6 +160,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.meter = config.meter;
   ec.draft_acceptance = config.draft_acceptance;
   ec.seed = config.seed;
+  ec.together = config.step_time->replicas_together() > 1;
   if (!config.slowness.empty()) ec.slowness = config.slowness[static_cast<size_t>(index) % config.slowness.size()];
   if (config.on_step || step_log != nullptr) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {
@@ -415,6 +416,7 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     for (const WorkloadRequest& work : placing) Place(work, t);
     placing.clear();
   }
+  if (config.step_time->replicas_together() > 1) BeginTogether();
 }
 
 Status Simulation::Run(const std::function<bool(const SimProgress&)>& keep_going) {

@@ -58,6 +58,7 @@ struct Simulation::Impl {
   // --- events (simulator.cc; fleet events: simulated_fleet.cc) ---
   void FillClosedLoop();
   void AdvanceTo(TimeNs t);
+  void BeginTogether();
   bool FetchArrival();
   void FillQueue(int32_t replica);
   void CountArrival(TimeNs arrival_ns);
@@ -100,6 +101,7 @@ struct Simulation::Impl {
   TimeNs next_poll_ns = kNever;            // time of the next poll of the replicas
   std::vector<Hash128> placement_keys;     // of the request being placed, if the balancer uses them
   std::vector<SimReplica> replicas;
+  std::vector<StepShape> shapes;  // scratch, of steps that run together
 
   WorkloadRequest arriving;  // the next arrival
   bool has_arriving = false;
