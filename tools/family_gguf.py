@@ -47,6 +47,14 @@ MIXTURES = (
 )
 
 
+GEMMA4_EXPERTS = {
+    ".experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    ".experts.down_proj": "ffn_down_exps.weight",
+    ".router.scale": "ffn_gate_inp.scale",
+    ".router.per_expert_scale": "ffn_down_exps.scale",
+}
+
+
 def saved_tensors(model):
     """The model's tensors under the names of its files: each expert by itself, where files have it so."""
     with tempfile.TemporaryDirectory() as folder:
@@ -63,6 +71,9 @@ def stacked_experts(kind, state):
         one = re.search(r"\.experts\.(\d+)\.(\w+)\.weight$", name)
         if one:
             experts.setdefault(f"blk.{layer}.ffn_{parts[one[2]]}_exps.weight", {})[int(one[1])] = value
+        elif kind == "gemma4_text" and name.endswith(tuple(GEMMA4_EXPERTS)):
+            ends = [new for end, new in GEMMA4_EXPERTS.items() if name.endswith(end)]
+            out[f"blk.{layer}.{ends[0]}"] = value
         elif ".experts.gate_up_proj" in name:  # gpt-oss: [experts, hidden, gate and up alternating]
             end = ".bias" if name.endswith("bias") else ".weight"
             for part, half in (("gate", value[..., ::2]), ("up", value[..., 1::2])):
@@ -121,7 +132,7 @@ def write_experts(writer, kind, config):
 
     inner = first("moe_intermediate_size", "intermediate_size")
     writer.add_expert_count(first("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"))
-    writer.add_expert_used_count(first("num_experts_per_tok", "moe_k"))
+    writer.add_expert_used_count(first("num_experts_per_tok", "moe_k", "top_k_experts"))
     writer.add_expert_feed_forward_length(inner)
     if kind in ("glm4_moe", "dots1", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
@@ -215,7 +226,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         if kind == "phimoe":
             writer.add_layer_norm_eps(config.rms_norm_eps)
-    if kind in MIXTURES:
+    if kind in MIXTURES or getattr(config, "enable_moe_block", False):
         write_experts(writer, kind, config)
     if full.get("rope_type") == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -247,7 +258,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
             continue
         name = hf_name if hf_name.startswith("blk.") else names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
         name = name or names.get_name(hf_name.removeprefix("transformer."), try_suffixes=(".weight", ".bias"))
-        if not name.endswith((".weight", ".bias")):
+        if not name.endswith((".weight", ".bias", ".scale")):
             name += ".weight"  # attention sinks, a layer's scale
         w = gguf_tensor(kind, config, hf_name, value.float().numpy())
         if w.ndim == 1 or name.endswith(("bias", "_inp.weight", "_inp_shexp.weight")):

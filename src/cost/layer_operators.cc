@@ -17,8 +17,9 @@ BetweenBlocks Between(const compute::Layer& layer) {
   const LayerBlock* before = nullptr;
   for (const LayerBlock& b : layer) {
     const bool same_norm = b.parallel && before != nullptr && b.norm == before->norm;
-    if (b.norm.exists() && !same_norm) ++n.norms;
+    if (b.norm.exists() && !same_norm) ++(b.joint.exists() ? n.post_norms : n.norms);
     if (b.post.exists()) ++(b.norm.exists() ? n.post_norms : n.norms);
+    if (b.joint.exists()) ++n.post_norms, ++n.sums;
     ++(b.parallel ? n.sums : n.all_reduces);
     before = &b;
   }
@@ -55,6 +56,7 @@ class Operators {
   }
   void Add(const ExpertsBlock& e) {
     const ExpertsShape shape{e.experts, e.router.chosen, s_.hidden, e.expert.inner, s_.ep};
+    if (e.router_norm.exists()) Small(&rest_, "router norm", Elementwise::kNorm, 2 * hidden_bytes_);
     all_.push_back({"router", "linear", true, o_.Gemm(s_.router, e.experts, s_.hidden)});
     all_.push_back({"experts", "linear", true, o_.Experts(s_.format, shape)});
     if (e.shared_inner > 0)

@@ -113,7 +113,10 @@ std::string TextOf(const Block& block) {
 
 std::string TextOf(const Layer& layer) {
   std::string text;
-  for (const LayerBlock& b : layer) text += (text.empty() ? "" : b.parallel ? " beside " : "; ") + TextOf(b.block);
+  for (const LayerBlock& b : layer) {
+    const bool beside = b.parallel || b.joint.exists();
+    text += (text.empty() ? "" : beside ? " beside " : "; ") + TextOf(b.block);
+  }
   return text;
 }
 

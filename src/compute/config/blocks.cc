@@ -93,6 +93,8 @@ std::vector<TensorDecl> ExpertsBlock::Tensors(int64_t hidden) const {
   std::vector<TensorDecl> tensors = {Matrix(Role::kRouter, experts, hidden, Split::kNone)};
   if (router.bias) tensors.push_back(Vector(Role::kRouterBias, experts, Split::kNone));
   if (router.choice_bias) tensors.push_back(Vector(Role::kChoiceBias, experts, Split::kNone));
+  if (router.expert_scale) tensors.push_back(Norm(Role::kExpertScale, experts));
+  for (const TensorDecl& t : NormTensors(router_norm, hidden)) tensors.push_back(t);
   if (shared_inner > 0) {
     tensors.push_back(Matrix(Role::kSharedGate, shared_inner, hidden, Split::kRows));
     tensors.push_back(Matrix(Role::kSharedUp, shared_inner, hidden, Split::kRows));
@@ -139,8 +141,8 @@ std::vector<float> AlibiSlopes(int64_t heads) {
 
 std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
   std::vector<TensorDecl> tensors = NormTensors(norm, hidden);
-  for (const auto& more :
-       {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block), NormTensors(post, hidden)}) {
+  for (const auto& more : {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block),
+                           NormTensors(post, hidden), NormTensors(joint, hidden)}) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
   if (scale != Role::kNone) tensors.push_back(Norm(scale, 1));

@@ -58,11 +58,16 @@ enum class Role : uint8_t {
   kFeedForwardNorm,
   kFeedForwardNormBias,
   kFeedForwardPostNorm,
+  kDensePostNorm,  // of a feed-forward block beside experts
   kGateBias,
   kUpBias,
   kDownBias,
   kRouterBias,
   kChoiceBias,
+  kRouterNorm,
+  kExpertScale,
+  kExpertsNorm,
+  kExpertsPostNorm,
   kExpertGateBias,
   kExpertUpBias,
   kExpertDownBias,
@@ -209,6 +214,8 @@ struct RouterSpec {
   // Experts are chosen from the `chosen_groups` of `groups` equal groups whose two best scores have the largest sum.
   int32_t groups = 1, chosen_groups = 1;
   bool weighs_input = false;  // an expert's input is multiplied with its weight, not its output (Llama 4)
+  float logit_scale = 1.0f;   // of the logits, before their scores (Gemma 4), as is the next
+  bool expert_scale = false;  // the weights are multiplied with those of kExpertScale at the end
 
   bool operator==(const RouterSpec&) const = default;
 };
@@ -217,6 +224,7 @@ struct RouterSpec {
 struct ExpertsBlock {
   int64_t experts = 0;
   RouterSpec router;
+  NormSpec router_norm;          // of the stream, for the router alone; kNone: it reads what the experts read
   GatedFeedForwardBlock expert;  // each of them
   int64_t shared_inner = 0;      // of the shared expert, which has no biases; 0: there is none
   bool shared_weight = false;    // its output is multiplied with sigmoid(x . w) (Qwen2-MoE)
@@ -240,17 +248,19 @@ using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlo
 // The weight and the bias of a norm over `size` values.
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size);
 
-// One step of a layer: stream += multiplier * post(block(norm(stream))), then stream *= scale.
+// One step of a layer: stream += multiplier * post(block(norm(stream))), then stream *= scale. Two steps may be one:
+// the second with `joint` adds joint(the first's post(...) + its post(...)), and both read the same stream.
 struct LayerBlock {
   NormSpec norm;
   Block block;
   NormSpec post;
   float multiplier = 1.0f;   // Granite's residual_multiplier
+  NormSpec joint;            // of this block's branch and that of the block before; kNone: each is added (Gemma 4)
   bool parallel = false;     // reads the stream that the block before it read (Falcon, GPT-NeoX, Command-R)
   Role scale = Role::kNone;  // one weight (Gemma 4); kNone: 1
 
   // The block's sum is added to the stream as it is.
-  bool adds_directly() const { return !post.exists() && multiplier == 1.0f; }
+  bool adds_directly() const { return !post.exists() && !joint.exists() && multiplier == 1.0f; }
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;

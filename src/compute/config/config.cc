@@ -262,6 +262,7 @@ Status ValidateConfig(const ModelConfig& c) {
     for (const LayerBlock& b : layer) {
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.norm));
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.post));
+      TACTUS_RETURN_IF_ERROR(CheckNorm(b.joint));
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
   }

@@ -294,6 +294,23 @@ void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& w
   }
 }
 
+// Adds the block's branch in branch_ to the stream, or keeps it for the next block's.
+void Decoder::AddBranch(const Pass& pass, const LayerBlock& b) {
+  const Ops& ops = *options_.ops;
+  const LayerWeights& w = weights_.layers[pass.layer];
+  const int64_t elements = pass.tokens * config_.hidden_size;
+  if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, pass.tokens, branch_);
+  if (b.joint.exists()) {
+    ops.add(pass.pool, branch_, input_, 1.0f, elements);
+    Norm(pass.pool, b.joint, w, branch_, pass.tokens, branch_);
+  }
+  if (pass.waits) {
+    std::memcpy(input_, branch_, static_cast<size_t>(elements) * sizeof(float));
+  } else {
+    ops.add(pass.pool, hidden_, branch_, b.multiplier, elements);
+  }
+}
+
 // The norm of q and, where they are stored, k over all heads.
 void Decoder::NormQk(const Pass& pass, const AttentionBlock& a) {
   const Ops& ops = *options_.ops;

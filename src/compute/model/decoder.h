@@ -88,7 +88,8 @@ class Decoder {
     const int32_t* positions = nullptr;  // [tokens]
     size_t layer = 0;
     const float* in = nullptr;  // [tokens, hidden], the stream that the block reads
-    bool keeps_input = false;   // input_ has a stream that a later block reads
+    bool waits = false;         // the block's branch goes to input_, for the next block's `joint`
+    bool keeps_input = false;   // input_ has a stream or a branch that is read after the block
   };
   void Embed(Pass& pass);
   void AddTokenInputs(Pass& pass);
@@ -98,6 +99,7 @@ class Decoder {
   void ForBlocks(Pass& pass, Run run);
   void Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
             float* out);
+  void AddBranch(const Pass& pass, const LayerBlock& block);
   void NormQk(const Pass& pass, const AttentionBlock& block);
   RopeTable RopeOf(const AttentionBlock& block) const;
   AttentionSpec SpecOf(const AttentionBlock& block, size_t layer) const;
@@ -177,7 +179,9 @@ class Decoder {
   // the way (NeedsMore); in packed_x_'s memory where only the reference pass uses them.
   float* normed_ = nullptr;  // [max_tokens, hidden]
   float* branch_ = nullptr;  // [max_tokens, hidden], a block's contribution to the residual stream
-  float* input_ = nullptr;   // [max_tokens, hidden], the stream that parallel blocks read; at the end rows with logits
+  // [max_tokens, hidden], the stream that parallel blocks read, or the branch that waits for the next block's; at the
+  // end rows with logits.
+  float* input_ = nullptr;
   // Buffers of mixtures of experts. Rows are those of experts_, then the tokens of the shared expert.
   float* router_ = nullptr;           // [max_tokens, experts], logits
   float* shared_weight_ = nullptr;    // [max_tokens]
@@ -206,11 +210,13 @@ void Decoder::ForBlocks(Pass& pass, Run run) {
   for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
     const Layer& layer = config_.layers[pass.layer];
     for (size_t i = 0; i < layer.size(); ++i) {
-      const bool shares = i + 1 < layer.size() && layer[i + 1].parallel;
+      const LayerBlock* const next = i + 1 < layer.size() ? &layer[i + 1] : nullptr;
+      const bool shares = next != nullptr && next->parallel;
       if (shares && !layer[i].parallel) {
         std::memcpy(input_, hidden_, static_cast<size_t>(pass.tokens * config_.hidden_size) * sizeof(float));
       }
-      pass.keeps_input = shares;
+      pass.waits = next != nullptr && next->joint.exists();
+      pass.keeps_input = shares || layer[i].joint.exists();
       pass.in = layer[i].parallel ? input_ : hidden_;
       run(layer[i]);
       if (pass.tokens == 0) return;

@@ -105,14 +105,14 @@ void Decoder::ForwardPacked(Pass& pass) {
     AddTokenInputs(pass);
   }
   ForBlocks(pass, [&](const LayerBlock& b) {
-    const BlockOutput out = b.adds_directly() ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
+    const bool directly = b.adds_directly() && !pass.waits;
+    const BlockOutput out = directly ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
     std::visit([&](const auto& block) { Packed(pass, b.norm, out, block); }, b.block);
     if (pass.tokens == 0) return;
-    const LayerWeights& w = weights_.layers[pass.layer];
+    if (!out.adds) AddBranch(pass, b);
     const int64_t elements = pass.tokens * config_.hidden_size;
-    if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, pass.tokens, branch_);
-    if (!out.adds) options_.ops->add(pass.pool, hidden_, branch_, b.multiplier, elements);
-    if (b.scale != Role::kNone) options_.ops->scale(pass.pool, hidden_, *w.vector(b.scale), 0.0f, elements);
+    const float* const scale = weights_.layers[pass.layer].vector(b.scale);
+    if (scale != nullptr) options_.ops->scale(pass.pool, hidden_, *scale, 0.0f, elements);
   });
 }
 

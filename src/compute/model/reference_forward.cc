@@ -23,8 +23,7 @@ void Decoder::ForwardReference(Pass& pass) {
       std::memcpy(normed_, pass.in, static_cast<size_t>(tokens * dim) * sizeof(float));
     }
     std::visit([&](const auto& block) { Reference(pass, block); }, b.block);
-    if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, tokens, branch_);
-    ops.add(pass.pool, hidden_, branch_, b.multiplier, tokens * dim);
+    AddBranch(pass, b);
     if (b.scale != Role::kNone) ops.scale(pass.pool, hidden_, *w.vector(b.scale), 0.0f, tokens * dim);
   });
   const std::span<const int32_t> rows = pass.batch.logit_rows;

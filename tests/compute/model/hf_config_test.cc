@@ -2,6 +2,8 @@
 #include "base/json.h"
 #include "compute/config/sampling_defaults.h"
 
+#include <cmath>
+
 #include "compute/config/architecture.h"
 #include "compute/weights/model_files.h"
 #include "compute/weights/model_shapes.h"
@@ -271,9 +273,35 @@ TEST(HfConfig, Gemma4StatesHeadsOfFullLayersInEitherForm) {
   }
 }
 
+// Both read the stream after the attention, and one norm takes their sum.
+TEST(HfConfig, Gemma4HasExpertsBesideItsFeedForwardBlock) {
+  json file = With(Gemma4(), {{"enable_moe_block", true},
+                              {"num_experts", 8},
+                              {"top_k_experts", 2},
+                              {"moe_intermediate_size", 24},
+                              {"hidden_size_per_layer_input", 8}});
+  file["vocab_size_per_layer_input"] = file["vocab_size"];
+  const compute::ModelConfig c = Good(file);
+  const compute::Layer& layer = c.layers.at(0);
+  ASSERT_EQ(layer.size(), 4u);
+  EXPECT_TRUE(std::holds_alternative<compute::GatedFeedForwardBlock>(layer[1].block));
+  EXPECT_FALSE(layer[1].joint.exists());
+  const auto& experts = std::get<compute::ExpertsBlock>(layer[2].block);
+  EXPECT_EQ(layer[2].joint.weight, compute::Role::kFeedForwardPostNorm);
+  EXPECT_EQ(experts.experts, 8);
+  EXPECT_EQ(experts.expert.inner, 24);
+  EXPECT_EQ(experts.router.chosen, 2);
+  EXPECT_TRUE(experts.router.renormalise);
+  EXPECT_FLOAT_EQ(experts.router.logit_scale, 1.0f / std::sqrt(static_cast<float>(c.hidden_size)));
+  EXPECT_EQ(layer[3].scale, compute::Role::kLayerScale) << "after the layer's last block";
+  for (const char* name : {"moe_intermediate_size", "num_experts"}) {
+    json less = file;
+    less.erase(name);
+    EXPECT_REFUSED(Parse(less).status(), kLoss, std::string("'") + name + "' is missing");
+  }
+}
+
 TEST(HfConfig, Gemma4RefusesWhatItDoesNotSupport) {
-  EXPECT_REFUSED(Parse(With(Gemma4(), {{"enable_moe_block", true}})).status(), kLoss,
-                 "'enable_moe_block' is true; experts of Gemma 4");
   EXPECT_REFUSED(Parse(With(Gemma4(), {{"use_bidirectional_attention", "all"}})).status(), kLoss,
                  "'use_bidirectional_attention' is 'all'");
   EXPECT_REFUSED(Parse(With(Gemma4(), {{"num_kv_shared_layers", 6}})).status(), kLoss,
