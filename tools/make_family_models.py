@@ -49,6 +49,22 @@ FAMILIES = {
         "gemma3_text",
         dict(head_dim=16, num_hidden_layers=3, layer_types=[SLIDING, FULL, SLIDING], sliding_window=12),
     ),
+    "gemma3n": (
+        "gemma3n_text",
+        dict(
+            head_dim=16,
+            intermediate_size=[64, 48, 64, 64],
+            num_hidden_layers=4,
+            layer_types=[SLIDING, FULL, SLIDING, FULL],
+            num_kv_shared_layers=2,
+            sliding_window=12,
+            hidden_size_per_layer_input=8,
+            vocab_size_per_layer_input=96,
+            activation_sparsity_pattern=[0.8, 0.0, 0.0, 0.6],
+            altup_num_inputs=3,
+            laurel_rank=8,
+        ),
+    ),
     "gemma4": (
         "gemma4_text",
         dict(
@@ -308,6 +324,10 @@ def randomize(model, seed):
             elif id(p) in embeddings:
                 p.copy_(embedding_gain * noise)
             else:
+                if "modality_router" in name:  # the model divides by it
+                    noise = noise * text.hidden_size
+                if name.endswith("_coefs.weight"):
+                    noise = noise * 0.3
                 gain = 1.6 if any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key", "c_attn")) else 1.0
                 p.copy_(noise * gain / p.shape[0 if id(p) in transposed else 1] ** 0.5)
         for name, p in sorted(model.named_buffers()):
@@ -389,6 +409,11 @@ GGUF = {
     "gguf-gemma": ("gemma", "gemma", {}),
     "gguf-gemma2": ("gemma2", "gemma2", dict(query_pre_attn_scalar=16)),
     "gguf-gemma3": ("gemma3", "gemma3", dict(query_pre_attn_scalar=16, layer_types=[SLIDING, FULL, SLIDING])),
+    "gguf-gemma3n": (
+        "gemma3n",
+        "gemma3n",
+        dict(laurel_rank=64, altup_num_inputs=4, vocab_size_per_layer_input=128),
+    ),
     "gguf-gemma4": ("gemma4", "gemma4", {}),
     "gguf-gemma4-12b": ("gemma4-12b", "gemma4", {}),
     "gguf-gemma4-experts": ("gemma4-experts", "gemma4", {}),

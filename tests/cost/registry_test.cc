@@ -75,6 +75,8 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
                     {"gemma-3-4b", 3.88},
                     {"gemma-3-12b", 11.8},
                     {"gemma-3-27b", 27.0},
+                    {"gemma-3n-e2b", 4.46},
+                    {"gemma-3n-e4b", 6.87},
                     {"gemma-4-26b-a4b", 25.2},
                     {"gemma-7b", 8.54},
                     {"granite-3.1-8b", 8.17},

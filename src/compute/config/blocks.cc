@@ -120,6 +120,24 @@ std::vector<TensorDecl> LayerInputBlock::Tensors(int64_t hidden) const {
   return {Matrix(Role::kInputGate, inner, hidden, Split::kRows), Matrix(Role::kInputDown, hidden, inner, Split::kCols)};
 }
 
+std::vector<TensorDecl> LowRankBlock::Tensors(int64_t hidden) const {
+  std::vector<TensorDecl> tensors = {Matrix(Role::kLowRankLeft, rank, hidden, Split::kNone),
+                                     Matrix(Role::kLowRankRight, hidden, rank, Split::kNone)};
+  for (const TensorDecl& t : NormTensors(norm, hidden)) tensors.push_back(t);
+  return tensors;
+}
+
+// The two halves of a layer share the router, which the first declares.
+std::vector<TensorDecl> StreamsBlock::Tensors(int64_t hidden) const {
+  if (step == StreamStep::kCorrect) {
+    return {Matrix(Role::kCorrect, streams, streams, Split::kNone), Norm(Role::kStreamScale, hidden)};
+  }
+  std::vector<TensorDecl> tensors = {Matrix(Role::kStreamRouter, streams, hidden, Split::kNone),
+                                     Matrix(Role::kPredict, streams * streams, streams, Split::kNone)};
+  for (const TensorDecl& t : NormTensors(norm, hidden)) tensors.push_back(t);
+  return tensors;
+}
+
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size) {
   std::vector<TensorDecl> tensors;
   if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, size));
@@ -161,6 +179,13 @@ const ExpertsBlock* ExpertsOf(const Layer& layer) {
     if (const auto* experts = std::get_if<ExpertsBlock>(&b.block)) return experts;
   }
   return nullptr;
+}
+
+int64_t StreamsOf(const Layer& layer) {
+  for (const LayerBlock& b : layer) {
+    if (const auto* streams = std::get_if<StreamsBlock>(&b.block)) return streams->streams;
+  }
+  return 1;
 }
 
 }  // namespace tactus::compute

@@ -100,6 +100,7 @@ class Decoder {
   void Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
             float* out);
   void AddBranch(const Pass& pass, const LayerBlock& block);
+  void ScaleStream(const Pass& pass, const LayerBlock& block);
   void NormQk(const Pass& pass, const AttentionBlock& block);
   RopeTable RopeOf(const AttentionBlock& block) const;
   AttentionSpec SpecOf(const AttentionBlock& block, size_t layer) const;
@@ -119,6 +120,8 @@ class Decoder {
   void PackedLinear(ThreadPool& pool, DecoderOperator op, const PackedInput& in, int64_t tokens, int64_t cols,
                     std::span<const LinearOutput> outputs, Rounding rounding);
   void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LayerInputBlock& block);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LowRankBlock& block);
+  void Packed(Pass&, const NormSpec&, const BlockOutput&, const StreamsBlock&) {}  // ForBlocks runs it
   void PackedQkv(Pass& pass, const PackedInput& in, const AttentionBlock& block);
   // out = the product of the block's inner values in gate_, [tokens, inner], with its matrix `role`.
   void PackedDown(const Pass& pass, Role role, int64_t inner, const BlockOutput& out);
@@ -150,6 +153,24 @@ class Decoder {
   void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
   void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);
   void Reference(const Pass& pass, const LayerInputBlock& block);
+  void Reference(const Pass& pass, const LowRankBlock& block);
+  void Reference(const Pass&, const StreamsBlock&) {}  // ForBlocks runs it
+
+  // y [tokens, rows] = x times a matrix without bias, in either pass.
+  struct TensorPlace {
+    Role role;
+    int64_t layer = -1, number = -1;  // as ModelTensor's layer and expert
+  };
+  void Product(const Pass& pass, const TensorPlace& at, const float* x, float* y);
+  void SplitStreams(const Pass& pass);
+  void MergeStreams(const Pass& pass);
+  void TakeStream(const Pass& pass, int64_t s, float* out) const;
+  void StreamCoefficients(const Pass& pass, const StreamsBlock& block, Role role);
+  void Predict(const Pass& pass, const StreamsBlock& block);
+  void Correct(const Pass& pass, const StreamsBlock& block);
+  void AddToOthers(const Pass& pass);
+  void LowRank(const Pass& pass, const LowRankBlock& block, const float* x);
+  void CutGate(const Pass& pass, const GatedFeedForwardBlock& block);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
@@ -172,6 +193,9 @@ class Decoder {
   float* up_ = nullptr;                       // [max_tokens, intermediate]
   float* layer_inputs_ = nullptr;             // [max_tokens, layers, LayerInputs::size]
   float* logits_ = nullptr;                   // [max_logit_rows, vocab]
+  float* streams_ = nullptr;                  // [max_tokens, streams, hidden], where there are several
+  float* modalities_ = nullptr;               // [max_tokens, streams]
+  float* coefficients_ = nullptr;             // [max_tokens, streams * streams]
   // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
@@ -193,6 +217,7 @@ class Decoder {
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   std::vector<int32_t> last_positions_;    // KeepLogitRows
+  std::vector<int32_t> input_ids_;         // of the tokens, in the table of layer inputs
   Workspace workspace_;
 };
 
@@ -210,6 +235,10 @@ void Decoder::ForBlocks(Pass& pass, Run run) {
   for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
     const Layer& layer = config_.layers[pass.layer];
     for (size_t i = 0; i < layer.size(); ++i) {
+      if (const auto* streams = std::get_if<StreamsBlock>(&layer[i].block)) {
+        streams->step == StreamStep::kPredict ? Predict(pass, *streams) : Correct(pass, *streams);
+        continue;
+      }
       const LayerBlock* const next = i + 1 < layer.size() ? &layer[i + 1] : nullptr;
       const bool shares = next != nullptr && next->parallel;
       if (shares && !layer[i].parallel) {

@@ -6,21 +6,10 @@
 #include <cstring>
 
 #include "compute/model/decoder.h"
+#include "compute/model/for_tokens.h"
 #include "compute/model/router.h"
 
 namespace tactus::compute {
-namespace {
-
-constexpr int64_t kTokensPerTask = 4;
-
-template <class Each>
-void ForTokens(ThreadPool& pool, int64_t tokens, Each each) {
-  pool.ParallelFor((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](int64_t task, int32_t) {
-    for (int64_t t = task * kTokensPerTask; t < tokens && t < (task + 1) * kTokensPerTask; ++t) each(t);
-  });
-}
-
-}  // namespace
 
 void Decoder::ChooseExperts(const Pass& pass, const ExpertsBlock& e) {
   const LayerWeights& w = weights_.layers[pass.layer];

@@ -106,7 +106,6 @@ double Divergence(std::span<const float> p, const float* q) {
   return kl;
 }
 
-// The tiny models' weights are random, so their activations offer little to exploit: these three gain a quarter.
 // Gemma 4: the last two layers read K and V of earlier ones, and every layer has an input of each token.
 TEST(Calibrate, LayersMayShareKvAndHaveInputs) {
   const ModelDescription d = Describe(GoldenFolder("gemma4"));
@@ -123,6 +122,23 @@ TEST(Calibrate, LayersMayShareKvAndHaveInputs) {
   }
 }
 
+// Gemma 3n: the projections of streams and the matrices that mix them keep their formats.
+TEST(Calibrate, StreamsAndLowRankResidualsArePassed) {
+  const ModelDescription d = Describe(GoldenFolder("gemma3n"));
+  const CpuWeights one = Load(d, Int4(true, 1)), many = Load(d, Int4(true, 3)), nearest = Load(d, Int4(false));
+  for (size_t l = 0; l < one.packed->layers.size(); ++l) {
+    for (const Role role : {Role::kQ, Role::kLowRankLeft, Role::kDown, Role::kInputGate}) {
+      const std::string rounded = Bytes(one.packed->layers[l][role]);
+      EXPECT_EQ(rounded, Bytes(many.packed->layers[l][role])) << "layer " << l;
+      EXPECT_NE(rounded, Bytes(nearest.packed->layers[l][role])) << "layer " << l;
+    }
+    EXPECT_EQ(Bytes(one.packed->layers[l][Role::kPredict]), Bytes(nearest.packed->layers[l][Role::kPredict]));
+  }
+  EXPECT_EQ(Bytes(one.packed->outside.experts.at(1)[Role::kStreamOut]),
+            Bytes(nearest.packed->outside.experts.at(1)[Role::kStreamOut]));
+}
+
+// The tiny models' weights are random, so their activations offer little to exploit: these three gain a quarter.
 TEST(Calibrate, AnswersAreCloserThanWithNearestWeights) {
   double divergence[2] = {};
   for (const char* name : {"llama-bias", "qwen2", "qwen3"}) {

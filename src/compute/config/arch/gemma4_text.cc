@@ -61,24 +61,6 @@ void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, Attentio
   a->scale = 1.0f;
 }
 
-// The last `shared` layers read K and V of the last earlier layer of their kind.
-void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
-  int32_t last[2] = {-1, -1};  // without a window, with one
-  for (size_t l = 0; l < layers->size(); ++l) {
-    auto& a = std::get<AttentionBlock>((*layers)[l][0].block);
-    int32_t& source = last[a.window > 0 ? 1 : 0];
-    if (l + shared < layers->size()) {
-      source = static_cast<int32_t>(l);
-    } else if (source < 0) {
-      fields.Refuse(kShared, "is " + std::to_string(shared) + ", and no earlier layer is of the kind of layer " +
-                                 std::to_string(l));
-    } else {
-      a.kv_layer = source;
-      a.k_is_v = false;
-    }
-  }
-}
-
 // Experts beside each feed-forward block: both read the same stream, and their sum is normed.
 void AddExperts(FamilyFields& fields, const StatedShape& shape, int64_t hidden, std::vector<Layer>* layers) {
   constexpr FieldKey kInner{"moe_intermediate_size", "expert_feed_forward_length"};
@@ -101,17 +83,8 @@ void AddExperts(FamilyFields& fields, const StatedShape& shape, int64_t hidden, 
 }
 
 void AddLayerInputs(FamilyFields& fields, const StatedShape& shape, ModelConfig* config, std::vector<Layer>* layers) {
-  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
-  const double size = fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, 0.0);
-  if (size == 0.0) return;
-  const double rows = fields.Number(kVocabulary).value_or(static_cast<double>(config->vocab_size));
-  if (rows != static_cast<double>(config->vocab_size)) {
-    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
-                                   std::to_string(config->vocab_size) + ", is supported");
-  }
-  config->layer_inputs = {static_cast<int64_t>(size), RmsNormOf(Role::kInputNorm, shape.norm_eps),
-                          1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
-                          std::sqrt(static_cast<float>(size)), std::sqrt(0.5f)};
+  SetLayerInputs(fields, shape, {}, config);
+  if (config->layer_inputs.size == 0) return;
   for (Layer& layer : *layers) {
     layer.push_back({.block = LayerInputBlock{config->layer_inputs.size, shape.activation},
                      .post = RmsNormOf(Role::kInputPostNorm, shape.norm_eps)});
@@ -134,6 +107,44 @@ void RefuseOthers(FamilyFields& fields) {
 }
 
 }  // namespace
+
+void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
+  int32_t last[2] = {-1, -1};  // without a window, with one
+  for (size_t l = 0; l < layers->size(); ++l) {
+    auto& a = std::get<AttentionBlock>((*layers)[l][0].block);
+    int32_t& source = last[a.window > 0 ? 1 : 0];
+    if (l + shared < layers->size()) {
+      source = static_cast<int32_t>(l);
+    } else if (source < 0) {
+      fields.Refuse(kShared, "is " + std::to_string(shared) + ", and no earlier layer is of the kind of layer " +
+                                 std::to_string(l));
+    } else {
+      a.kv_layer = source;
+      a.k_is_v = false;
+    }
+  }
+}
+
+void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults,
+                    ModelConfig* config) {
+  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
+  const float size =
+      fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, defaults.size);
+  if (size == 0.0f) return;
+  const auto vocabulary = static_cast<double>(config->vocab_size);
+  const bool own = defaults.rows > 0.0 && !fields.gguf();
+  const double rows = fields.Number(kVocabulary).value_or(own ? defaults.rows : vocabulary);
+  if (rows != vocabulary && !defaults.may_lack_rows) {
+    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
+                                   std::to_string(config->vocab_size) + ", is supported");
+  }
+  config->layer_inputs = {static_cast<int64_t>(size),
+                          static_cast<int64_t>(rows),
+                          RmsNormOf(Role::kInputNorm, shape.norm_eps),
+                          1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
+                          std::sqrt(size),
+                          std::sqrt(0.5f)};
+}
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   RefuseOthers(fields);
