@@ -47,6 +47,14 @@ MIXTURES = (
 )
 
 
+GEMMA4_EXPERTS = {
+    ".experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    ".experts.down_proj": "ffn_down_exps.weight",
+    ".router.scale": "ffn_gate_inp.scale",
+    ".router.per_expert_scale": "ffn_down_exps.scale",
+}
+
+
 def saved_tensors(model):
     """The model's tensors under the names of its files: each expert by itself, where files have it so."""
     with tempfile.TemporaryDirectory() as folder:
@@ -63,6 +71,12 @@ def stacked_experts(kind, state):
         one = re.search(r"\.experts\.(\d+)\.(\w+)\.weight$", name)
         if one:
             experts.setdefault(f"blk.{layer}.ffn_{parts[one[2]]}_exps.weight", {})[int(one[1])] = value
+        elif kind == "gemma4_text" and name.endswith(tuple(GEMMA4_EXPERTS)):
+            ends = [new for end, new in GEMMA4_EXPERTS.items() if name.endswith(end)]
+            out[f"blk.{layer}.{ends[0]}"] = value
+        elif "altup_projections." in name or "altup_unembed_projections." in name:
+            part = "proj" if "altup_projections" in name else "unembd_proj"
+            experts.setdefault(f"altup_{part}.weight", {})[int(name.split(".")[-2])] = value
         elif ".experts.gate_up_proj" in name:  # gpt-oss: [experts, hidden, gate and up alternating]
             end = ".bias" if name.endswith("bias") else ".weight"
             for part, half in (("gate", value[..., ::2]), ("up", value[..., 1::2])):
@@ -121,7 +135,7 @@ def write_experts(writer, kind, config):
 
     inner = first("moe_intermediate_size", "intermediate_size")
     writer.add_expert_count(first("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"))
-    writer.add_expert_used_count(first("num_experts_per_tok", "moe_k"))
+    writer.add_expert_used_count(first("num_experts_per_tok", "moe_k", "top_k_experts"))
     writer.add_expert_feed_forward_length(inner)
     if kind in ("glm4_moe", "dots1", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
@@ -165,6 +179,19 @@ def add_gemma4(writer, config):
     writer.add_tensor("rope_freqs.weight", np.array(factors, dtype=np.float32))
 
 
+def add_gemma3n(writer, config):
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_altup_active_idx(config.altup_active_idx)
+    writer.add_altup_num_inputs(config.altup_num_inputs)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_sliding_window_pattern([t == SLIDING for t in config.layer_types])
+    normal = torch.distributions.normal.Normal(0, 1)
+    writer.add_activation_sparsity_scale(
+        [normal.icdf(torch.tensor(s)).item() for s in config.activation_sparsity_pattern]
+    )
+
+
 def write_gguf(arch, kind, config, state, path, mixed=False):
     import gguf
 
@@ -182,7 +209,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
     writer.add_context_length(256)
     writer.add_embedding_length(hidden)
     writer.add_block_count(config.num_hidden_layers)
-    if not kind.startswith("gemma4"):
+    if not kind.startswith("gemma4") and kind != "gemma3n_text":
         writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
     base = full.get("rope_theta", 10000.0)
@@ -215,7 +242,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         if kind == "phimoe":
             writer.add_layer_norm_eps(config.rms_norm_eps)
-    if kind in MIXTURES:
+    if kind in MIXTURES or getattr(config, "enable_moe_block", False):
         write_experts(writer, kind, config)
     if full.get("rope_type") == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -224,6 +251,8 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
     window = getattr(config, "sliding_window", None)
     if window is not None and SLIDING in (getattr(config, "layer_types", None) or [SLIDING]):
         writer.add_sliding_window(window)
+    if kind == "gemma3n_text":
+        add_gemma3n(writer, config)
     if kind == "gemma3_text":
         writer.add_uint32("gemma3.attention.sliding_window_pattern", 2)
     if kind == "gemma2":
@@ -245,9 +274,13 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
     for hf_name, value in sorted(stacked_experts(kind, state).items()):
         if config.tie_word_embeddings and hf_name in ("lm_head.weight", "embed_out.weight"):
             continue
-        name = hf_name if hf_name.startswith("blk.") else names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        name = (
+            hf_name
+            if hf_name.startswith(("blk.", "altup_"))
+            else names.get_name(hf_name, try_suffixes=(".weight", ".bias"))
+        )
         name = name or names.get_name(hf_name.removeprefix("transformer."), try_suffixes=(".weight", ".bias"))
-        if not name.endswith((".weight", ".bias")):
+        if not name.endswith((".weight", ".bias", ".scale")):
             name += ".weight"  # attention sinks, a layer's scale
         w = gguf_tensor(kind, config, hf_name, value.float().numpy())
         if w.ndim == 1 or name.endswith(("bias", "_inp.weight", "_inp_shexp.weight")):

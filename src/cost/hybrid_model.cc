@@ -138,8 +138,15 @@ void HybridModel::FillTokenTables() {
   }
 
   const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
+  // Matrices of no layer make the streams beside the first, inputs of layers, and the sum of the streams.
+  const auto product = [&](int64_t elements) -> std::function<double(int64_t)> {
+    if (elements == 0) return [](int64_t) { return 0.0; };
+    return o.Gemm(SixteenBits(device_), elements / m.hidden, m.hidden);
+  };
+  const auto before = product(m.token_projections), after = product(m.logit_projections);
   embed_.Fill(kTableTokens, [&](int64_t t) {
-    return t == 0 ? 0.0 : o.ElementwiseNs(Elementwise::kEmbed, 2 * static_cast<double>(t) * hidden_bytes);
+    if (t == 0) return 0.0;
+    return o.ElementwiseNs(Elementwise::kEmbed, 2 * static_cast<double>(t) * hidden_bytes) + before(t);
   });
 
   // lm_head keeps 16 bits in the quantised checkpoints of servers; its shares are gathered for the sampler.
@@ -148,14 +155,17 @@ void HybridModel::FillTokenTables() {
   head_.Fill(kTableRows, [&](int64_t rows) {
     if (rows == 0) return 0.0;
     const double gathered = kActivationBytes * static_cast<double>(rows * share) * (tp - 1);
-    return head(rows) + (tp > 1 ? o.SendNs(gathered, tp) : 0.0) +
+    return head(rows) + after(rows) + (tp > 1 ? o.SendNs(gathered, tp) : 0.0) +
            o.ElementwiseNs(Elementwise::kSample, static_cast<double>(rows * m.vocab) * kLogitBytes);
   });
 
-  // Every device sends the whole residual stream to its peer in the next stage. Every hop costs as much as the slowest.
+  // Every device sends the whole residual, of all streams, to its peer in the next stage. Every hop costs as much as
+  // the slowest.
   const int32_t devices = tp * deployment_.pp;
-  send_.Fill(kTableTokens,
-             [&](int64_t t) { return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t) * hidden_bytes, devices); });
+  const int64_t streams = m.layers.empty() ? 1 : compute::StreamsOf(m.layers[0]);
+  send_.Fill(kTableTokens, [&](int64_t t) {
+    return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t * streams) * hidden_bytes, devices);
+  });
 }
 
 bool HybridModel::ReadsTogether(const Kind& kind, const StepShape& shape) const {
@@ -253,7 +263,9 @@ double HybridModel::StepFlops(const StepShape& shape) const {
     }
     flops += kind.layers * (2 * static_cast<double>(kind.work.token_elements()) * tokens + attention);
   }
-  return flops + 2 * static_cast<double>(model_.vocab * model_.hidden) * static_cast<double>(shape.logit_rows);
+  const auto head = static_cast<double>(model_.vocab * model_.hidden + model_.logit_projections);
+  return flops + 2 * static_cast<double>(model_.token_projections) * tokens +
+         2 * head * static_cast<double>(shape.logit_rows);
 }
 
 double HybridModel::StepBytes(const StepShape& shape) const {
@@ -271,7 +283,9 @@ double HybridModel::StepBytes(const StepShape& shape) const {
     bytes += kind.layers * (kind.work.ElementsRead(tokens) * format_.weight_bytes +
                             static_cast<double>(kind.work.kv) * KvBytes(deployment_) * kv_tokens);
   }
-  return bytes + (shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0);
+  const auto head = static_cast<double>(model_.vocab * model_.hidden + model_.logit_projections);
+  return bytes + (tokens > 0 ? static_cast<double>(model_.token_projections) * 2 : 0) +
+         (shape.logit_rows > 0 ? head * 2 : 0);
 }
 
 std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {

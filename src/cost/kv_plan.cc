@@ -53,8 +53,9 @@ int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int
     largest =
         std::max(largest, std::accumulate(elements.begin() + first, elements.begin() + first + count, int64_t{0}));
   }
-  // The first stage has the embedding, the last the head; with one stage both are here.
-  const int64_t tables = (pp == 1 && !m.tied ? 2 : 1) * m.vocab * m.hidden / tp;
+  // The first stage has the embedding and other tables, the last the head; with one stage both are here.
+  const int64_t tables = ((pp == 1 && !m.tied ? 2 : 1) * m.vocab * m.hidden + m.tables) / tp + m.token_projections +
+                         (pp == 1 ? m.logit_projections : 0);
   return static_cast<int64_t>(static_cast<double>(largest) * format.weight_bytes) + 2 * tables;
 }
 

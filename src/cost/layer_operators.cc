@@ -1,5 +1,7 @@
 #include "cost/layer_operators.h"
 
+#include <algorithm>
+
 namespace tactus::cost {
 namespace {
 
@@ -12,14 +14,28 @@ struct BetweenBlocks {
   int32_t norms = 0, post_norms = 0, sums = 0, all_reduces = 0;
 };
 
-BetweenBlocks Between(const compute::Layer& layer) {
+// Whether ranks have parts of the block's sum, which they add.
+bool IsDivided(const LayerBlock& b, int64_t hidden) {
+  const std::vector<compute::TensorDecl> tensors = b.Tensors(hidden);
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const compute::TensorDecl& t) { return t.split == compute::Split::kCols; });
+}
+
+BetweenBlocks Between(const compute::Layer& layer, int64_t hidden) {
   BetweenBlocks n;
   const LayerBlock* before = nullptr;
+  bool reduced = false;  // the row of parallel blocks has its all-reduce
   for (const LayerBlock& b : layer) {
     const bool same_norm = b.parallel && before != nullptr && b.norm == before->norm;
-    if (b.norm.exists() && !same_norm) ++n.norms;
+    if (b.norm.exists() && !same_norm) ++(b.joint.exists() ? n.post_norms : n.norms);
     if (b.post.exists()) ++(b.norm.exists() ? n.post_norms : n.norms);
-    ++(b.parallel ? n.sums : n.all_reduces);
+    if (b.joint.exists()) ++n.post_norms, ++n.sums;
+    if (b.parallel) ++n.sums;
+    reduced = b.parallel && reduced;
+    if (!reduced && IsDivided(b, hidden)) {
+      ++n.all_reduces;
+      reduced = true;
+    }
     before = &b;
   }
   return n;
@@ -53,8 +69,20 @@ class Operators {
     Small(&rest_, "layer input activation", Elementwise::kActivation,
           3 * static_cast<double>(f.inner) * kActivationBytes);
   }
+  void Add(const compute::LowRankBlock& b) {
+    Product("low-rank product", b.rank, s_.hidden);
+    Product("low-rank output product", s_.hidden, b.rank);
+    Small(&rest_, "low-rank norm", Elementwise::kNorm, 3 * hidden_bytes_);
+  }
+  // The streams are read and written once, the blocks' stream twice.
+  void Add(const compute::StreamsBlock& b) {
+    all_.push_back({"stream router", "linear", true, false, o_.Gemm(s_.router, b.streams, s_.hidden)});
+    Small(&rest_, "stream router norm", Elementwise::kNorm, 2 * hidden_bytes_);
+    Small(&rest_, "streams", Elementwise::kAdd, 2 * static_cast<double>(b.streams + 1) * hidden_bytes_);
+  }
   void Add(const ExpertsBlock& e) {
     const ExpertsShape shape{e.experts, e.router.chosen, s_.hidden, e.expert.inner, s_.ep, ExpectedMaximum(s_.ep)};
+    if (e.router_norm.exists()) Small(&rest_, "router norm", Elementwise::kNorm, 2 * hidden_bytes_);
     all_.push_back({"router", "linear", true, false, o_.Gemm(s_.router, e.experts, s_.hidden)});
     all_.push_back({"experts", "linear", true, true, o_.Experts(s_.format, shape)});
     if (e.shared_inner > 0)
@@ -111,7 +139,7 @@ class Operators {
 std::vector<LayerOperator> OperatorsOf(const compute::Layer& layer, const LayerSetting& setting) {
   Operators operators(setting);
   for (const LayerBlock& b : layer) std::visit([&](const auto& block) { operators.Add(block); }, b.block);
-  return operators.Take(Between(layer));
+  return operators.Take(Between(layer, setting.hidden));
 }
 
 }  // namespace tactus::cost

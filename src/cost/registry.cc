@@ -55,7 +55,15 @@ std::vector<DeviceSpec> ReadDevices() {
 }
 
 ModelSpec SpecOf(const compute::ModelConfig& c, std::string name, std::string help) {
-  return {std::move(name), std::move(help), c.hidden_size, c.vocab_size, c.max_position, c.tie_embeddings, c.layers};
+  ModelSpec m{std::move(name), std::move(help),  c.hidden_size, c.vocab_size,
+              c.max_position,  c.tie_embeddings, c.layers};
+  for (const compute::ModelTensor& t : c.Tensors()) {
+    if (t.role == compute::Role::kInputTable) m.tables += t.elements();
+    if (t.role == compute::Role::kInputProjection || t.role == compute::Role::kStreamIn)
+      m.token_projections += t.elements();
+    if (t.role == compute::Role::kStreamOut) m.logit_projections += t.elements();
+  }
+  return m;
 }
 
 UniformShape ReadUniform(JsonRecord& row) {
@@ -146,13 +154,13 @@ ModelSpec UniformModel(const UniformShape& s) {
 }
 
 int64_t ModelSpec::Parameters() const {
-  int64_t sum = EmbeddingParameters();
+  int64_t sum = EmbeddingParameters() + OutsideParameters();
   for (const compute::Layer& layer : layers) sum += compute::WorkOf(layer, hidden).elements();
   return sum;
 }
 
 int64_t ModelSpec::ActiveParameters() const {
-  int64_t sum = EmbeddingParameters();
+  int64_t sum = EmbeddingParameters() + token_projections + logit_projections;
   for (const compute::Layer& layer : layers) sum += compute::WorkOf(layer, hidden).token_elements();
   return sum;
 }

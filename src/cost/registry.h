@@ -41,10 +41,14 @@ struct ModelSpec {
   int64_t hidden = 0, vocab = 0, context = 0;
   bool tied = false;
   std::vector<compute::Layer> layers;
+  // Elements of matrices of no layer beside embedding and output matrix: tables, of which a token reads a row
+  // (compute::LayerInputs), and those with which every token and every row of logits is multiplied.
+  int64_t tables = 0, token_projections = 0, logit_projections = 0;
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t EmbeddingParameters() const { return (tied ? 1 : 2) * vocab * hidden; }  // embedding, and lm_head unless tied
-  // Matrices of all layers, embedding and head; and of these, what one token uses.
+  int64_t OutsideParameters() const { return tables + token_projections + logit_projections; }
+  // Matrices; and of these, what one token uses.
   int64_t Parameters() const;
   int64_t ActiveParameters() const;
 };

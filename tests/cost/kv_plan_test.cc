@@ -65,6 +65,20 @@ TEST(WeightBytes, TablesKeepSixteenBits) {
   EXPECT_EQ(WeightBytesPerDevice(UniformModel(Small()), {"int8", 1, 1, 1e14}, 1, 1), 3 * 28672 + 2 * 2 * 64000);
 }
 
+// Projections of tokens are the first stage's; tables are divided among its devices.
+TEST(WeightBytes, MatricesOfNoLayerCountToo) {
+  ModelSpec m = UniformModel(Small());
+  m.tables = 4000, m.token_projections = 200, m.logit_projections = 30;
+  EXPECT_EQ(m.Parameters(), UniformModel(Small()).Parameters() + 4230);
+  EXPECT_EQ(m.ActiveParameters(), UniformModel(Small()).ActiveParameters() + 230);
+  const auto more = [&](int32_t tp, int32_t pp) {
+    return WeightBytesPerDevice(m, kBf16, tp, pp) - WeightBytesPerDevice(UniformModel(Small()), kBf16, tp, pp);
+  };
+  EXPECT_EQ(more(1, 1), 2 * 4230);
+  EXPECT_EQ(more(2, 1), 2 * (2000 + 230));
+  EXPECT_EQ(more(1, 3), 2 * 4200);
+}
+
 // A first layer as in Small, then two with four experts of 32 beside one of 16.
 ModelSpec Mixed() {
   ModelSpec m = UniformModel(Small());

@@ -77,6 +77,9 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
                     {"gemma-3-4b", 3.88},
                     {"gemma-3-12b", 11.8},
                     {"gemma-3-27b", 27.0},
+                    {"gemma-3n-e2b", 4.46},
+                    {"gemma-3n-e4b", 6.87},
+                    {"gemma-4-26b-a4b", 25.2},
                     {"gemma-7b", 8.54},
                     {"granite-3.1-8b", 8.17},
                     {"olmo-3-7b", 7.3},
@@ -112,9 +115,10 @@ TEST(Registry, MixturesHaveTheirPublishedActiveSizes) {
   const struct {
     const char* name;
     double billions;
-  } kPublished[] = {{"qwen3-30b-a3b", 3.3}, {"qwen3-235b-a22b", 22},      {"qwen1.5-moe-a2.7b", 2.7},
-                    {"mixtral-8x7b", 12.9}, {"gpt-oss-20b", 3.61 + 0.58}, {"gpt-oss-120b", 5.13 + 0.58},
-                    {"olmoe-1b-7b", 1.3},   {"phi-3.5-moe", 6.6},         {"dots.llm1", 14}};
+  } kPublished[] = {{"qwen3-30b-a3b", 3.3},  {"qwen3-235b-a22b", 22},      {"qwen1.5-moe-a2.7b", 2.7},
+                    {"mixtral-8x7b", 12.9},  {"gpt-oss-20b", 3.61 + 0.58}, {"gpt-oss-120b", 5.13 + 0.58},
+                    {"olmoe-1b-7b", 1.3},    {"phi-3.5-moe", 6.6},         {"dots.llm1", 14},
+                    {"gemma-4-26b-a4b", 3.8}};
   for (const auto& [name, billions] : kPublished)
     EXPECT_NEAR(static_cast<double>(FindModel(name)->ActiveParameters()) / 1e9, billions, 0.02 * billions) << name;
   EXPECT_EQ(FindModel("llama-3.1-8b")->ActiveParameters(), FindModel("llama-3.1-8b")->Parameters());

@@ -93,6 +93,7 @@ struct Architecture {
   bool gguf_qk_norm = false;  // GGUF files have norms of q and k or not, and state it by their tensors alone
   LayerMaker layers = PreNormLayers;
   HfKeys hf_keys;
+  bool hf_inner_by_layer = false;             // HfKeys::inner may be a list (Gemma 3n)
   Activation activation = Activation::kSilu;  // where a file states none
   double hf_norm_eps = 1e-6;                  // transformers' default
   bool rms_norm = true;                       // else LayerNorm: its epsilon has another key in GGUF files

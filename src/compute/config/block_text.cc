@@ -37,7 +37,7 @@ std::string Text(const AttentionBlock& a) {
 }
 
 std::string InnerText(const GatedFeedForwardBlock& f) {
-  return NameOf(f.activation) + " gated" + (f.bias ? ", biases" : "");
+  return NameOf(f.activation) + " gated" + (f.bias ? ", biases" : "") + (f.cuts() ? ", sparse" : "");
 }
 
 std::string Text(const GatedFeedForwardBlock& f) {
@@ -50,6 +50,14 @@ std::string Text(const FeedForwardBlock& f) {
 
 std::string Text(const LayerInputBlock& f) {
   return "layer input " + std::to_string(f.inner) + " " + NameOf(f.activation) + " gated";
+}
+
+std::string Text(const LowRankBlock& b) {
+  return "low-rank residual " + std::to_string(b.rank);
+}
+
+std::string Text(const StreamsBlock& b) {
+  return (b.step == StreamStep::kPredict ? "predict " : "correct ") + std::to_string(b.streams) + " streams";
 }
 
 std::string Text(const ExpertsBlock& e) {
@@ -87,6 +95,12 @@ std::vector<BlockField> Fields(const FeedForwardBlock& f) {
 std::vector<BlockField> Fields(const LayerInputBlock& f) {
   return {{"block", "layer_input"}, {"inner", f.inner}, {"activation", NameOf(f.activation)}, {"gated", true}};
 }
+std::vector<BlockField> Fields(const LowRankBlock& b) {
+  return {{"block", "low_rank"}, {"rank", b.rank}};
+}
+std::vector<BlockField> Fields(const StreamsBlock& b) {
+  return {{"block", b.step == StreamStep::kPredict ? "predict_streams" : "correct_streams"}, {"streams", b.streams}};
+}
 std::vector<BlockField> Fields(const ExpertsBlock& e) {
   return {{"block", "experts"},
           {"experts", e.experts},
@@ -113,7 +127,10 @@ std::string TextOf(const Block& block) {
 
 std::string TextOf(const Layer& layer) {
   std::string text;
-  for (const LayerBlock& b : layer) text += (text.empty() ? "" : b.parallel ? " beside " : "; ") + TextOf(b.block);
+  for (const LayerBlock& b : layer) {
+    const bool beside = b.parallel || b.joint.exists();
+    text += (text.empty() ? "" : beside ? " beside " : "; ") + TextOf(b.block);
+  }
   return text;
 }
 

@@ -27,6 +27,12 @@ int64_t InnerOf(const FeedForwardBlock& f) {
 int64_t InnerOf(const LayerInputBlock& f) {
   return 3 * f.inner;
 }
+int64_t InnerOf(const LowRankBlock& b) {
+  return b.rank;
+}
+int64_t InnerOf(const StreamsBlock& b) {
+  return b.streams * b.streams;
+}
 int64_t InnerOf(const ExpertsBlock& e) {
   return 3 * e.inner_total();
 }
@@ -41,6 +47,13 @@ ExpertsBlock ShareOf(ExpertsBlock e, int64_t ranks, int64_t expert_ranks) {
   e.expert.inner /= ranks;
   e.shared_inner /= ranks;
   return e;
+}
+// Every rank has the whole.
+LowRankBlock ShareOf(const LowRankBlock& b, int64_t, int64_t) {
+  return b;
+}
+StreamsBlock ShareOf(const StreamsBlock& b, int64_t, int64_t) {
+  return b;
 }
 template <class FeedForward>
 FeedForward ShareOf(FeedForward f, int64_t ranks, int64_t) {

@@ -93,6 +93,8 @@ std::vector<TensorDecl> ExpertsBlock::Tensors(int64_t hidden) const {
   std::vector<TensorDecl> tensors = {Matrix(Role::kRouter, experts, hidden, Split::kNone)};
   if (router.bias) tensors.push_back(Vector(Role::kRouterBias, experts, Split::kNone));
   if (router.choice_bias) tensors.push_back(Vector(Role::kChoiceBias, experts, Split::kNone));
+  if (router.expert_scale) tensors.push_back(Norm(Role::kExpertScale, experts));
+  for (const TensorDecl& t : NormTensors(router_norm, hidden)) tensors.push_back(t);
   if (shared_inner > 0) {
     tensors.push_back(Matrix(Role::kSharedGate, shared_inner, hidden, Split::kRows));
     tensors.push_back(Matrix(Role::kSharedUp, shared_inner, hidden, Split::kRows));
@@ -118,6 +120,24 @@ std::vector<TensorDecl> LayerInputBlock::Tensors(int64_t hidden) const {
   return {Matrix(Role::kInputGate, inner, hidden, Split::kRows), Matrix(Role::kInputDown, hidden, inner, Split::kCols)};
 }
 
+std::vector<TensorDecl> LowRankBlock::Tensors(int64_t hidden) const {
+  std::vector<TensorDecl> tensors = {Matrix(Role::kLowRankLeft, rank, hidden, Split::kNone),
+                                     Matrix(Role::kLowRankRight, hidden, rank, Split::kNone)};
+  for (const TensorDecl& t : NormTensors(norm, hidden)) tensors.push_back(t);
+  return tensors;
+}
+
+// The two halves of a layer share the router, which the first declares.
+std::vector<TensorDecl> StreamsBlock::Tensors(int64_t hidden) const {
+  if (step == StreamStep::kCorrect) {
+    return {Matrix(Role::kCorrect, streams, streams, Split::kNone), Norm(Role::kStreamScale, hidden)};
+  }
+  std::vector<TensorDecl> tensors = {Matrix(Role::kStreamRouter, streams, hidden, Split::kNone),
+                                     Matrix(Role::kPredict, streams * streams, streams, Split::kNone)};
+  for (const TensorDecl& t : NormTensors(norm, hidden)) tensors.push_back(t);
+  return tensors;
+}
+
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size) {
   std::vector<TensorDecl> tensors;
   if (norm.weight != Role::kNone) tensors.push_back(Norm(norm.weight, size));
@@ -139,8 +159,8 @@ std::vector<float> AlibiSlopes(int64_t heads) {
 
 std::vector<TensorDecl> LayerBlock::Tensors(int64_t hidden) const {
   std::vector<TensorDecl> tensors = NormTensors(norm, hidden);
-  for (const auto& more :
-       {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block), NormTensors(post, hidden)}) {
+  for (const auto& more : {std::visit([&](const auto& b) { return b.Tensors(hidden); }, block),
+                           NormTensors(post, hidden), NormTensors(joint, hidden)}) {
     tensors.insert(tensors.end(), more.begin(), more.end());
   }
   if (scale != Role::kNone) tensors.push_back(Norm(scale, 1));
@@ -159,6 +179,13 @@ const ExpertsBlock* ExpertsOf(const Layer& layer) {
     if (const auto* experts = std::get_if<ExpertsBlock>(&b.block)) return experts;
   }
   return nullptr;
+}
+
+int64_t StreamsOf(const Layer& layer) {
+  for (const LayerBlock& b : layer) {
+    if (const auto* streams = std::get_if<StreamsBlock>(&b.block)) return streams->streams;
+  }
+  return 1;
 }
 
 }  // namespace tactus::compute

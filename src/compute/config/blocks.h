@@ -7,107 +7,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "compute/config/roles.h"
 #include "compute/tensor/activation.h"
 
 namespace tactus::compute {
-
-// What a tensor is to its block. Matrices first; a bias follows the tensor that it belongs to.
-enum class Role : uint8_t {
-  kEmbedding,
-  kPositions,
-  kLmHead,
-  kQ,
-  kK,
-  kV,
-  kO,
-  kGate,
-  kUp,
-  kDown,
-  kRouter,
-  kExpertGate,  // of one expert each, with its number (TensorDecl::expert)
-  kExpertUp,
-  kExpertDown,
-  kSharedGate,
-  kSharedUp,
-  kSharedDown,
-  kSharedWeight,
-  kInputTable,       // LayerInputs
-  kInputProjection,  // LayerInputs
-  kInputGate,
-  kInputDown,
-  // Vectors, always f32.
-  kEmbeddingNorm,
-  kEmbeddingNormBias,
-  kFinalNorm,
-  kFinalNormBias,
-  kLmHeadBias,
-  kAttentionNorm,
-  kAttentionNormBias,
-  kAttentionPostNorm,
-  kQBias,
-  kKBias,
-  kVBias,
-  kOBias,
-  kQNorm,
-  kKNorm,
-  kSinks,
-  kFeedForwardNorm,
-  kFeedForwardNormBias,
-  kFeedForwardPostNorm,
-  kGateBias,
-  kUpBias,
-  kDownBias,
-  kRouterBias,
-  kChoiceBias,
-  kExpertGateBias,
-  kExpertUpBias,
-  kExpertDownBias,
-  kInputNorm,
-  kInputPostNorm,
-  kLayerScale,
-  kNone,
-};
-inline constexpr size_t kMatrixRoles = static_cast<size_t>(Role::kEmbeddingNorm);
-inline constexpr size_t kVectorRoles = static_cast<size_t>(Role::kNone) - kMatrixRoles;
-constexpr bool IsMatrix(Role role) {
-  return role < Role::kEmbeddingNorm;
-}
-// Matrices whose products decide which experts run. They are used as the file has them and never quantised at load.
-constexpr bool IsRouting(Role role) {
-  return role == Role::kRouter || role == Role::kSharedWeight;
-}
-
-// The axis along which ranks divide a tensor.
-enum class Split : uint8_t {
-  kNone,  // every rank has all of it
-  kRows,  // outputs: a rank computes its share of them
-  kCols,  // inputs: the ranks' products are added
-};
-
-// The rows of a tensor within a larger one that files fuse from several (q, k and v; gate and up): one after another,
-// or in `groups` equal groups, each with its share of q, then of k, then of v (TensorSource). With as many groups as
-// rows, gate and up alternate.
-struct FusedRows {
-  int64_t first = 0;  // the tensor's, where the parts follow one another
-  int64_t total = 0;  // rows of the larger tensor; 0: never fused
-  int64_t groups = 1;
-};
-
-struct TensorDecl {
-  Role role = Role::kNone;
-  int64_t rows = 0;
-  int64_t cols = 1;      // 1 for vectors
-  bool is_norm = false;  // a vector around 1 (dummy weights)
-  Split split = Split::kNone;
-  FusedRows fused;
-  int64_t expert = -1;  // the number of the expert that has it; -1: no expert's
-
-  int64_t elements() const { return rows * cols; }
-};
 
 enum class NormKind : uint8_t {
   kNone,
@@ -176,7 +84,11 @@ struct GatedFeedForwardBlock {
   int64_t inner = 0;
   bool bias = false;
   Activation activation = Activation::kSilu;
+  // The gate loses its mean and this many of its deviations, and what is then below 0 becomes 0 (Gemma 3n).
+  static constexpr float kNoCutoff = -std::numeric_limits<float>::infinity();
+  float cutoff = kNoCutoff;
 
+  bool cuts() const { return cutoff != kNoCutoff; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
   bool operator==(const GatedFeedForwardBlock&) const = default;
 };
@@ -209,6 +121,8 @@ struct RouterSpec {
   // Experts are chosen from the `chosen_groups` of `groups` equal groups whose two best scores have the largest sum.
   int32_t groups = 1, chosen_groups = 1;
   bool weighs_input = false;  // an expert's input is multiplied with its weight, not its output (Llama 4)
+  float logit_scale = 1.0f;   // of the logits, before their scores (Gemma 4), as is the next
+  bool expert_scale = false;  // the weights are multiplied with those of kExpertScale at the end
 
   bool operator==(const RouterSpec&) const = default;
 };
@@ -217,6 +131,7 @@ struct RouterSpec {
 struct ExpertsBlock {
   int64_t experts = 0;
   RouterSpec router;
+  NormSpec router_norm;          // of the stream, for the router alone; kNone: it reads what the experts read
   GatedFeedForwardBlock expert;  // each of them
   int64_t shared_inner = 0;      // of the shared expert, which has no biases; 0: there is none
   bool shared_weight = false;    // its output is multiplied with sigmoid(x . w) (Qwen2-MoE)
@@ -235,22 +150,50 @@ struct LayerInputBlock {
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
 };
 
-using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, LayerInputBlock, ExpertsBlock>;
+// x + norm(right(left(x))), a residual connection beside another block (Menghani et al., "LAuReL", 2024).
+struct LowRankBlock {
+  int64_t rank = 0;
+  NormSpec norm;
+
+  bool operator==(const LowRankBlock&) const = default;
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
+};
+
+// One half of an alternating update (Baykal et al., "AltUp", 2023) of the residual's parallel streams, of which the
+// blocks between the halves change one. With m = tanh(router(norm(x)) / hidden), x the stream that the blocks read:
+//   kPredict  x = stream 0; then every stream i += the sum of predict(m)[i, k] * stream k, and x = stream 0
+//   kCorrect  every stream i += (1 + correct(m)[i]) * (x - stream 0), and x = scale * stream 0
+enum class StreamStep : uint8_t { kPredict, kCorrect };
+struct StreamsBlock {
+  StreamStep step = StreamStep::kPredict;
+  int64_t streams = 0;
+  NormSpec norm;
+
+  bool operator==(const StreamsBlock&) const = default;
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
+};
+
+using Block = std::variant<AttentionBlock, GatedFeedForwardBlock, FeedForwardBlock, LayerInputBlock, ExpertsBlock,
+                           LowRankBlock, StreamsBlock>;
 
 // The weight and the bias of a norm over `size` values.
 std::vector<TensorDecl> NormTensors(const NormSpec& norm, int64_t size);
 
-// One step of a layer: stream += multiplier * post(block(norm(stream))), then stream *= scale.
+// One step of a layer: stream += multiplier * post(block(norm(stream))), then stream *= scale. Two steps may be one:
+// the second with `joint` adds joint(the first's post(...) + its post(...)), and both read the same stream.
 struct LayerBlock {
   NormSpec norm;
   Block block;
   NormSpec post;
   float multiplier = 1.0f;   // Granite's residual_multiplier
+  NormSpec joint;            // of this block's branch and that of the block before; kNone: each is added (Gemma 4)
   bool parallel = false;     // reads the stream that the block before it read (Falcon, GPT-NeoX, Command-R)
   Role scale = Role::kNone;  // one weight (Gemma 4); kNone: 1
+  float factor = 1.0f;       // of the stream, as `scale` (Gemma 3n)
+  bool to_others = false;    // added to every stream but the first (StreamsBlock)
 
   // The block's sum is added to the stream as it is.
-  bool adds_directly() const { return !post.exists() && multiplier == 1.0f; }
+  bool adds_directly() const { return !post.exists() && !joint.exists() && multiplier == 1.0f && !to_others; }
 
   // In a forward pass's reading order: matrices and vectors mixed, the norm first.
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
@@ -265,5 +208,7 @@ std::vector<float> AlibiSlopes(int64_t heads);
 // The attention of a layer, and its experts; null: it has none.
 const AttentionBlock* AttentionOf(const Layer& layer);
 const ExpertsBlock* ExpertsOf(const Layer& layer);
+// The residual's streams that a layer changes; 1: it has no StreamsBlock.
+int64_t StreamsOf(const Layer& layer);
 
 }  // namespace tactus::compute

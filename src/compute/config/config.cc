@@ -118,6 +118,15 @@ Status CheckBlock(const LayerInputBlock& f, const ModelConfig& c) {
                          "hidden_size_per_layer_input");
 }
 
+Status CheckBlock(const LowRankBlock& b, const ModelConfig&) {
+  return CheckBounds({{"laurel_rank", b.rank, 1, 1 << 14}});
+}
+
+Status CheckBlock(const StreamsBlock& b, const ModelConfig& c) {
+  return CheckBounds(
+      {{"altup_num_inputs", b.streams, std::max<int64_t>(2, c.streams), std::min(c.streams, kMaxStreams)}});
+}
+
 // Whether layer `l` may read K and V of the layer that it names.
 Status CheckSharedKv(const ModelConfig& c, size_t l) {
   const AttentionBlock* const a = AttentionOf(c.layers[l]);
@@ -193,9 +202,15 @@ std::vector<ModelTensor> ModelConfig::Tensors() const {
   }
   for (const TensorDecl& tensor : NormTensors(embedding_norm, hidden_size)) tensors.push_back({tensor});
   if (layer_inputs.size > 0) {
-    tensors.push_back({{Role::kInputTable, vocab_size, layer_inputs_width(), false, Split::kRows}});
+    tensors.push_back({{Role::kInputTable, layer_inputs.rows, layer_inputs_width(), false, Split::kRows}});
     tensors.push_back({{Role::kInputProjection, layer_inputs_width(), hidden_size, false, Split::kNone}});
     for (const TensorDecl& tensor : NormTensors(layer_inputs.norm, layer_inputs.size)) tensors.push_back({tensor});
+  }
+  for (const Role role : {Role::kStreamIn, Role::kStreamOut}) {
+    for (int64_t s = 0; s + 1 < streams; ++s) {
+      tensors.push_back({{role, hidden_size, hidden_size}});
+      tensors.back().expert = s;
+    }
   }
   for (int64_t l = 0; l < num_layers(); ++l) {
     for (const LayerBlock& block : layers[static_cast<size_t>(l)]) {
@@ -257,11 +272,13 @@ Status ValidateConfig(const ModelConfig& c) {
   TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size", c.hidden_size, 1, 1 << 20},
                                       {"num_layers", c.num_layers(), 1, kMaxLayers},
                                       {"vocab_size", c.vocab_size, 1, 1 << 24},
-                                      {"max_position", c.max_position, 1, 1 << 30}}));
+                                      {"max_position", c.max_position, 1, 1 << 30},
+                                      {"altup_num_inputs", c.streams, 1, kMaxStreams}}));
   for (const Layer& layer : c.layers) {
     for (const LayerBlock& b : layer) {
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.norm));
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.post));
+      TACTUS_RETURN_IF_ERROR(CheckNorm(b.joint));
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
   }
@@ -273,7 +290,8 @@ Status ValidateConfig(const ModelConfig& c) {
   TACTUS_RETURN_IF_ERROR(CheckRotaryAlike(c, RopeChoice::kLocal));
   TACTUS_RETURN_IF_ERROR(CheckNorm(c.layer_inputs.norm));
   if (c.layer_inputs.size > 0) {
-    TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size_per_layer_input", c.layer_inputs.size, 1, 1 << 14}}));
+    TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size_per_layer_input", c.layer_inputs.size, 1, 1 << 14},
+                                        {"vocab_size_per_layer_input", c.layer_inputs.rows, 1, 1 << 24}}));
   }
   if (c.learned_positions > 0 && c.max_position > c.learned_positions) {
     return InvalidArgument("max_position is " + std::to_string(c.max_position) + ", but there are only " +

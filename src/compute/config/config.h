@@ -64,6 +64,7 @@ struct StatedShape {
 // scale * (norm(projection_scale * projection(x)) + table_scale * the token's row of a table), x the scaled embedding.
 struct LayerInputs {
   int64_t size = 0;  // 0: none
+  int64_t rows = 0;  // of the table; tokens beyond have the first row's (Gemma 3n)
   NormSpec norm;     // over `size`
   float projection_scale = 1.0f, table_scale = 1.0f, scale = 1.0f;
 
@@ -84,6 +85,7 @@ struct ModelConfig {
   float embedding_scale = 1.0f;          // times the embedding (Gemma, Granite)
   NormSpec embedding_norm;               // of the embedding (BLOOM)
   LayerInputs layer_inputs;
+  int64_t streams = 1;            // of the residual (StreamsBlock); all but the first are projections of the embedding
   int64_t learned_positions = 0;  // rows of the position table (GPT-2, OPT); 0: none
   int32_t first_position = 0;     // the row of position 0 (OPT: 2)
   float logits_scale = 1.0f;      // Granite, Command-R
@@ -138,6 +140,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& 
 inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxExperts = 1024, kMaxChosenExperts = 64;
 inline constexpr int64_t kMaxExpertsOfAllLayers = 1 << 16;
+inline constexpr int64_t kMaxStreams = 8;
 inline constexpr int64_t kMaxConfigHeadDim = 512;  // kernels::kMaxHeadDim
 
 // Whether layers can be made of it: their number, and a window for each.

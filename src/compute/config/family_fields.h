@@ -28,6 +28,7 @@ class FamilyFields {
   virtual std::optional<std::string> Text(FieldKey key) = 0;
   // Lists; empty: absent. Flags and numbers alike are numbers.
   virtual std::vector<double> Numbers(FieldKey key) = 0;
+  virtual std::vector<double> Reals(FieldKey key) = 0;  // config.json refuses fractions in Numbers
   virtual std::vector<std::string> Texts(FieldKey key) = 0;
   // Whether the file has the tensor. config.json does not say: true.
   virtual bool HasTensor(Role role, int64_t layer) = 0;

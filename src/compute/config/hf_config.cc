@@ -230,6 +230,19 @@ Status ReadActivation(JsonFields& json, const Architecture& a, StatedShape* s) {
   return Status();
 }
 
+// One width for all layers, or one for each (Gemma 3n).
+void ReadInner(JsonFields& json, const Architecture& a, int64_t hidden, StatedShape* s) {
+  const char* const key = a.hf_keys.inner;
+  if (a.hf_inner_by_layer) s->layer_inner = json.IntOrInts(key);
+  if (!s->layer_inner.empty()) {
+    s->intermediate_size = s->layer_inner[0];
+    if (s->layer_inner.size() == 1) s->layer_inner.clear();
+  } else {
+    const int64_t factor = a.hf_defaults.inner_factor;
+    s->intermediate_size = factor > 0 ? json.Int(key).value_or(factor * hidden) : json.RequiredInt(key);
+  }
+}
+
 class JsonFamilyFields final : public FamilyFields {
  public:
   JsonFamilyFields(const SortedJson& object, const std::string& path) : json_(object, path) {}
@@ -249,6 +262,9 @@ class JsonFamilyFields final : public FamilyFields {
     if (key.hf == nullptr) return numbers;
     for (const int64_t n : json_.IntOrInts(key.hf)) numbers.push_back(static_cast<double>(n));
     return numbers;
+  }
+  std::vector<double> Reals(FieldKey key) override {
+    return key.hf == nullptr ? std::vector<double>() : json_.Floats(key.hf);
   }
   std::vector<std::string> Texts(FieldKey key) override {
     return key.hf == nullptr ? std::vector<std::string>() : json_.Strings(key.hf);
@@ -311,8 +327,7 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
     return fallback > 0 ? json.Int(key).value_or(fallback) : json.RequiredInt(key);
   };
   s.num_heads = stated(keys.heads, defaults.heads);
-  s.intermediate_size = defaults.inner_factor > 0 ? json.Int(keys.inner).value_or(defaults.inner_factor * c.hidden_size)
-                                                  : json.RequiredInt(keys.inner);
+  ReadInner(json, *a, c.hidden_size, &s);
   c.vocab_size = stated("vocab_size", defaults.vocab);
   const bool kv_silent = !json.HasKey(keys.kv_heads) && defaults.num_kv_heads > 0;
   s.num_kv_heads = json.Int(keys.kv_heads).value_or(kv_silent ? defaults.num_kv_heads : s.num_heads);

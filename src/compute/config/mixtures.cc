@@ -22,8 +22,9 @@ ExpertsBlock ExpertsFrom(FamilyFields& fields, const StatedShape& shape, const M
   ExpertsBlock e;
   e.experts = WholeNumber(fields, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"},
                           "expert_count", fields.gguf() ? 0 : defaults.experts);
-  e.router.chosen = static_cast<int32_t>(WholeNumber(fields, {"num_experts_per_tok", "moe_k", "moe_topk"},
-                                                     "expert_used_count", fields.gguf() ? 0 : defaults.chosen));
+  e.router.chosen =
+      static_cast<int32_t>(WholeNumber(fields, {"num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"},
+                                       "expert_used_count", fields.gguf() ? 0 : defaults.chosen));
   if (e.experts == 0) fields.Refuse({"num_experts", "expert_count"}, "is missing");
   if (e.router.chosen == 0) fields.Refuse({"num_experts_per_tok", "expert_used_count"}, "is missing");
   e.expert = GatedOf(shape);

@@ -28,6 +28,7 @@ class RecordedFields final : public FamilyFields {
   std::optional<bool> Flag(FieldKey key) override { return Kept(key, fields_.Flag(key)); }
   std::optional<std::string> Text(FieldKey key) override { return Kept(key, fields_.Text(key)); }
   std::vector<double> Numbers(FieldKey key) override { return KeptList(key, fields_.Numbers(key)); }
+  std::vector<double> Reals(FieldKey key) override { return KeptList(key, fields_.Reals(key)); }
   std::vector<std::string> Texts(FieldKey key) override { return KeptList(key, fields_.Texts(key)); }
   bool HasTensor(Role role, int64_t layer) override { return fields_.HasTensor(role, layer); }
   void Refuse(FieldKey key, const std::string& what) override { fields_.Refuse(key, what); }

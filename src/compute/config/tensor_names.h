@@ -30,8 +30,8 @@ struct TensorSource {
            : form == kFusedInHeadsTransposed ? kFusedInHeads
                                              : form;
   }
-  // The first "{}" is the number of the layer, a second one that of the expert. Empty: this spelling has no such
-  // tensor.
+  // The first "{}" is the number of the layer, a second one that of the expert; in a tensor of no layer, the first is
+  // that of the stream. Empty: this spelling has no such tensor.
   std::string_view pattern;
   Form form = kWhole;
   std::string_view alternative;  // the pattern of other models of the family

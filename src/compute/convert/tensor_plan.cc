@@ -40,8 +40,7 @@ TensorPart PartOf(const ModelConfig& config, const OpenedWeights& opened, const 
   if (IsMatrix(t.role)) {
     part.matrix = MatrixAt(opened.weights, t);
   } else {
-    const LayerWeights& of = t.layer < 0 ? opened.weights.outside : OwnerOf(opened.weights, t);
-    part.vector = of.vector(t.role);
+    part.vector = OwnerOf(opened.weights, t).vector(t.role);
   }
   return part;
 }

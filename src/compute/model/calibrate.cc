@@ -70,9 +70,10 @@ int64_t KvElements(const Layer& layer) {
   return attention == nullptr || !attention->stores_kv() ? 0 : 2 * kTokens * attention->kv_width();
 }
 
-// The matrices that the rounding pass multiplies with: those that it rounds, and the routers.
+// The matrices that the rounding pass multiplies with: those that it rounds, the routers, and projections of streams.
 bool InPass(const PackedSlot& slot) {
-  return IsInt4(slot.form) || IsRouting(slot.tensor.role);
+  const Role role = slot.tensor.role;
+  return IsInt4(slot.form) || IsRouting(role) || role == Role::kStreamIn || role == Role::kStreamOut;
 }
 
 bool SharesKv(const ModelConfig& config) {
@@ -309,7 +310,9 @@ class Calibration {
   // The rows of a table for the calibration's tokens, in their order.
   MatrixView TokenRows(const PackedSlot& table, const std::vector<int32_t>& tokens, float* to) {
     const int64_t cols = table.form.cols;
-    for (size_t t = 0; t < tokens.size(); ++t) ReadRows(table, tokens[t], 1, to + static_cast<int64_t>(t) * cols);
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      ReadRows(table, tokens[t] < table.form.rows ? tokens[t] : 0, 1, to + static_cast<int64_t>(t) * cols);
+    }
     return {to, DType::kF32, kTokens, cols, cols * 4};
   }
   void EmbedTokens(const PackedSlot& table, const std::vector<int32_t>& tokens) {

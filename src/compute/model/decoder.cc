@@ -23,7 +23,7 @@ bool NormsOnTheWay(const NormSpec& norm) {
 
 // Whether the serving pass computes more between products than that.
 bool NeedsMore(const ModelConfig& c) {
-  if (c.learned_positions > 0 || !NormsOnTheWay(c.final_norm)) return true;
+  if (c.learned_positions > 0 || c.streams > 1 || !NormsOnTheWay(c.final_norm)) return true;
   for (const Layer& layer : c.layers) {
     if (ExpertsOf(layer) != nullptr) return true;
     for (const LayerBlock& b : layer) {
@@ -63,7 +63,7 @@ struct ExpertSizes {
 // Elements of each f32 buffer, in the order of Decoder's members.
 struct BufferSizes {
   BufferSizes(const ModelConfig& c, const DecoderOptions& o) {
-    int64_t q_width = 0, kv_width = 0, inner_width = 0, heads = 0, head_dim = 0;  // the largest of any block
+    int64_t q_width = 0, kv_width = 0, inner_width = 0, heads = 0, head_dim = 0, rank = 0;  // the largest of any block
     for (const Layer& layer : c.layers) {
       for (const LayerBlock& b : layer) {
         if (const auto* a = std::get_if<AttentionBlock>(&b.block)) {
@@ -79,6 +79,9 @@ struct BufferSizes {
           experts.Take(*e, c, o);
         } else if (const auto* i = std::get_if<LayerInputBlock>(&b.block)) {
           inner_width = std::max(inner_width, i->inner);
+        } else if (const auto* r = std::get_if<LowRankBlock>(&b.block)) {
+          inner_width = std::max(inner_width, r->rank);
+          rank = std::max(rank, r->rank);
         }
       }
     }
@@ -91,7 +94,12 @@ struct BufferSizes {
     inner = o.max_tokens * inner_width;
     logits = o.max_logit_rows * c.vocab_size;
     const int64_t max_cols = std::max({c.hidden_size, inner_width, q_width, experts.cols});
-    packed_x = PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, q_width));
+    packed_x = PackedTokenBytes(o.max_tokens, std::max({c.hidden_size, q_width, rank}));
+    if (c.streams > 1) {
+      modalities = o.max_tokens * c.streams;
+      streams = modalities * c.hidden_size;
+      coefficients = modalities * c.streams;
+    }
     packed_inner = std::max(PackedTokenBytes(o.max_tokens, inner_width), experts.packed_inner);
     inner = std::max(inner, experts.inner);
     workspace_bytes =
@@ -104,12 +112,15 @@ struct BufferSizes {
   int64_t UpBytes() const { return std::max(Aligned(inner * 4), Aligned(packed_inner)); }
   int64_t TotalBytes() const {
     int64_t bytes = Aligned(workspace_bytes) + NormedBytes() + UpBytes();
-    for (int64_t n : {hidden, query, query, key, key, inner, layer_inputs, logits}) bytes += Aligned(n * 4);
+    for (int64_t n : {hidden, query, query, key, key, inner, layer_inputs, logits, streams, modalities, coefficients}) {
+      bytes += Aligned(n * 4);
+    }
     return bytes + experts.Bytes();
   }
   ExpertSizes experts;
   bool more;
   int64_t hidden, query, key, inner, layer_inputs, logits, packed_x, packed_inner, workspace_bytes;
+  int64_t streams = 0, modalities = 0, coefficients = 0;
 };
 
 // The rotary dimensions of the layers with `choice`, which share them (ValidateConfig); 0: there are none.
@@ -202,6 +213,9 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   decoder->gate_ = take(sizes.inner);
   decoder->layer_inputs_ = take(sizes.layer_inputs);
   decoder->logits_ = take(sizes.logits);
+  decoder->streams_ = take(sizes.streams);
+  decoder->modalities_ = take(sizes.modalities);
+  decoder->coefficients_ = take(sizes.coefficients);
   decoder->packed_inner_ = next;
   decoder->up_ = reinterpret_cast<float*>(next);
   next += sizes.UpBytes();
@@ -221,6 +235,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   next += Aligned(sizes.experts.packed_rows);
   decoder->expert_workspace_ = {next, sizes.experts.workspace};
   decoder->last_positions_.reserve(static_cast<size_t>(options.max_tokens));
+  decoder->input_ids_.resize(static_cast<size_t>(config.layer_inputs.size > 0 ? options.max_tokens : 0));
   return decoder;
 }
 
@@ -270,10 +285,17 @@ void Decoder::AddTokenInputs(Pass& pass) {
   ops.scale(pass.pool, layer_inputs_, inputs.projection_scale, 0.0f, elements);
   ops.rms_norm(pass.pool, layer_inputs_, elements / inputs.size, inputs.size,
                weights_.outside.vector(inputs.norm.weight), inputs.norm.eps, layer_inputs_);
-  if (weights_.packed != nullptr) {
-    ops.embed_packed(pass.pool, pass.batch.ids, pass.tokens, weights_.packed->outside[Role::kInputTable], gate_);
+  const PackedWeights* const packed = weights_.packed.get();
+  const MatrixView& table = weights_.outside[Role::kInputTable];
+  const int64_t rows = packed != nullptr ? packed->outside[Role::kInputTable].rows : table.rows;
+  for (int64_t t = 0; t < pass.tokens; ++t) {
+    const int32_t id = pass.batch.ids[t];
+    input_ids_[static_cast<size_t>(t)] = id < rows ? id : 0;
+  }
+  if (packed != nullptr) {
+    ops.embed_packed(pass.pool, input_ids_.data(), pass.tokens, packed->outside[Role::kInputTable], gate_);
   } else {
-    ops.embed(pass.pool, pass.batch.ids, pass.tokens, weights_.outside[Role::kInputTable], gate_);
+    ops.embed(pass.pool, input_ids_.data(), pass.tokens, table, gate_);
   }
   ops.add(pass.pool, layer_inputs_, gate_, inputs.table_scale, elements);
   ops.scale(pass.pool, layer_inputs_, inputs.scale, 0.0f, elements);
@@ -296,6 +318,31 @@ void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& w
   } else {
     ops.rms_norm(pool, x, tokens, config_.hidden_size, weight, norm.eps, out);
   }
+}
+
+// Adds the block's branch in branch_ to the stream, or keeps it for the next block's.
+void Decoder::AddBranch(const Pass& pass, const LayerBlock& b) {
+  const Ops& ops = *options_.ops;
+  const LayerWeights& w = weights_.layers[pass.layer];
+  const int64_t elements = pass.tokens * config_.hidden_size;
+  if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, pass.tokens, branch_);
+  if (b.joint.exists()) {
+    ops.add(pass.pool, branch_, input_, 1.0f, elements);
+    Norm(pass.pool, b.joint, w, branch_, pass.tokens, branch_);
+  }
+  if (pass.waits) {
+    std::memcpy(input_, branch_, static_cast<size_t>(elements) * sizeof(float));
+  } else if (b.to_others) {
+    AddToOthers(pass);
+  } else {
+    ops.add(pass.pool, hidden_, branch_, b.multiplier, elements);
+  }
+}
+
+void Decoder::ScaleStream(const Pass& pass, const LayerBlock& b) {
+  const float* const weight = weights_.layers[pass.layer].vector(b.scale);
+  const float scale = b.factor * (weight != nullptr ? *weight : 1.0f);
+  if (scale != 1.0f) options_.ops->scale(pass.pool, hidden_, scale, 0.0f, pass.tokens * config_.hidden_size);
 }
 
 // The norm of q and, where they are stored, k over all heads.

@@ -89,7 +89,8 @@ class Decoder {
     const int32_t* positions = nullptr;  // [tokens]
     size_t layer = 0;
     const float* in = nullptr;  // [tokens, hidden], the stream that the block reads
-    bool keeps_input = false;   // input_ has a stream that a later block reads
+    bool waits = false;         // the block's branch goes to input_, for the next block's `joint`
+    bool keeps_input = false;   // input_ has a stream or a branch that is read after the block
   };
   void Embed(Pass& pass);
   void AddTokenInputs(Pass& pass);
@@ -99,6 +100,8 @@ class Decoder {
   void ForBlocks(Pass& pass, Run run);
   void Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
             float* out);
+  void AddBranch(const Pass& pass, const LayerBlock& block);
+  void ScaleStream(const Pass& pass, const LayerBlock& block);
   void NormQk(const Pass& pass, const AttentionBlock& block);
   RopeTable RopeOf(const AttentionBlock& block) const;
   AttentionSpec SpecOf(const AttentionBlock& block, size_t layer) const;
@@ -118,6 +121,8 @@ class Decoder {
   void PackedLinear(ThreadPool& pool, DecoderOperator op, const PackedInput& in, int64_t tokens, int64_t cols,
                     std::span<const LinearOutput> outputs, Rounding rounding);
   void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LayerInputBlock& block);
+  void Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, const LowRankBlock& block);
+  void Packed(Pass&, const NormSpec&, const BlockOutput&, const StreamsBlock&) {}  // ForBlocks runs it
   void PackedQkv(Pass& pass, const PackedInput& in, const AttentionBlock& block);
   // out = the product of the block's inner values in gate_, [tokens, inner], with its matrix `role`.
   void PackedDown(const Pass& pass, Role role, int64_t inner, const BlockOutput& out);
@@ -151,6 +156,24 @@ class Decoder {
   void ExpertsDownPacked(const Pass& pass, const ExpertsBlock& block);
   void AddExperts(const Pass& pass, const ExpertsBlock& block, const BlockOutput& out);
   void Reference(const Pass& pass, const LayerInputBlock& block);
+  void Reference(const Pass& pass, const LowRankBlock& block);
+  void Reference(const Pass&, const StreamsBlock&) {}  // ForBlocks runs it
+
+  // y [tokens, rows] = x times a matrix without bias, in either pass.
+  struct TensorPlace {
+    Role role;
+    int64_t layer = -1, number = -1;  // as ModelTensor's layer and expert
+  };
+  void Product(const Pass& pass, const TensorPlace& at, const float* x, float* y);
+  void SplitStreams(const Pass& pass);
+  void MergeStreams(const Pass& pass);
+  void TakeStream(const Pass& pass, int64_t s, float* out) const;
+  void StreamCoefficients(const Pass& pass, const StreamsBlock& block, Role role);
+  void Predict(const Pass& pass, const StreamsBlock& block);
+  void Correct(const Pass& pass, const StreamsBlock& block);
+  void AddToOthers(const Pass& pass);
+  void LowRank(const Pass& pass, const LowRankBlock& block, const float* x);
+  void CutGate(const Pass& pass, const GatedFeedForwardBlock& block);
   void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
@@ -173,6 +196,9 @@ class Decoder {
   float* up_ = nullptr;                       // [max_tokens, intermediate]
   float* layer_inputs_ = nullptr;             // [max_tokens, layers, LayerInputs::size]
   float* logits_ = nullptr;                   // [max_logit_rows, vocab]
+  float* streams_ = nullptr;                  // [max_tokens, streams, hidden], where there are several
+  float* modalities_ = nullptr;               // [max_tokens, streams]
+  float* coefficients_ = nullptr;             // [max_tokens, streams * streams]
   // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
   std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
@@ -180,7 +206,9 @@ class Decoder {
   // the way (NeedsMore); in packed_x_'s memory where only the reference pass uses them.
   float* normed_ = nullptr;  // [max_tokens, hidden]
   float* branch_ = nullptr;  // [max_tokens, hidden], a block's contribution to the residual stream
-  float* input_ = nullptr;   // [max_tokens, hidden], the stream that parallel blocks read; at the end rows with logits
+  // [max_tokens, hidden], the stream that parallel blocks read, or the branch that waits for the next block's; at the
+  // end rows with logits.
+  float* input_ = nullptr;
   // Buffers of mixtures of experts. Rows are those of experts_, then the tokens of the shared expert.
   float* router_ = nullptr;           // [max_tokens, experts], logits
   float* shared_weight_ = nullptr;    // [max_tokens]
@@ -195,6 +223,7 @@ class Decoder {
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   std::vector<int32_t> last_positions_;    // KeepLogitRows
+  std::vector<int32_t> input_ids_;         // of the tokens, in the table of layer inputs
   Workspace workspace_;
 };
 
@@ -212,11 +241,17 @@ void Decoder::ForBlocks(Pass& pass, Run run) {
   for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
     const Layer& layer = config_.layers[pass.layer];
     for (size_t i = 0; i < layer.size(); ++i) {
-      const bool shares = i + 1 < layer.size() && layer[i + 1].parallel;
+      if (const auto* streams = std::get_if<StreamsBlock>(&layer[i].block)) {
+        streams->step == StreamStep::kPredict ? Predict(pass, *streams) : Correct(pass, *streams);
+        continue;
+      }
+      const LayerBlock* const next = i + 1 < layer.size() ? &layer[i + 1] : nullptr;
+      const bool shares = next != nullptr && next->parallel;
       if (shares && !layer[i].parallel) {
         std::memcpy(input_, hidden_, static_cast<size_t>(pass.tokens * config_.hidden_size) * sizeof(float));
       }
-      pass.keeps_input = shares;
+      pass.waits = next != nullptr && next->joint.exists();
+      pass.keeps_input = shares || layer[i].joint.exists();
       pass.in = layer[i].parallel ? input_ : hidden_;
       run(layer[i]);
       if (pass.tokens == 0) return;

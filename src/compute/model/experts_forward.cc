@@ -6,29 +6,21 @@
 #include <cstring>
 
 #include "compute/model/decoder.h"
+#include "compute/model/for_tokens.h"
 #include "compute/model/router.h"
 
 namespace tactus::compute {
-namespace {
-
-constexpr int64_t kTokensPerTask = 4;
-
-template <class Each>
-void ForTokens(ThreadPool& pool, int64_t tokens, Each each) {
-  pool.ParallelFor((tokens + kTokensPerTask - 1) / kTokensPerTask, [&](int64_t task, int32_t) {
-    for (int64_t t = task * kTokensPerTask; t < tokens && t < (task + 1) * kTokensPerTask; ++t) each(t);
-  });
-}
-
-}  // namespace
 
 void Decoder::ChooseExperts(const Pass& pass, const ExpertsBlock& e) {
   const LayerWeights& w = weights_.layers[pass.layer];
-  const float* const choice_bias = w.vector(Role::kChoiceBias);
+  const float *const choice_bias = w.vector(Role::kChoiceBias), *const scale = w.vector(Role::kExpertScale);
   const int64_t chosen = e.router.chosen;
+  if (e.router.logit_scale != 1.0f) {
+    options_.ops->scale(pass.pool, router_, e.router.logit_scale, 0.0f, pass.tokens * e.experts);
+  }
   ForTokens(pass.pool, pass.tokens, [&](int64_t t) {
     float scratch[2 * kMaxExperts];
-    Route(e.router, e.experts, router_ + t * e.experts, choice_bias, scratch, experts_.chosen() + t * chosen,
+    Route(e.router, e.experts, router_ + t * e.experts, choice_bias, scale, scratch, experts_.chosen() + t * chosen,
           experts_.weights() + t * chosen);
     shared_weight_[t] = e.shared_weight ? 1.0f / (1.0f + std::exp(-shared_weight_[t])) : 1.0f;
   });
@@ -197,8 +189,14 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   }
   const LinearOutput routing[] = {{&w[Role::kRouter], layer.vector(Role::kRouterBias), router_, e.experts},
                                   {&w[Role::kSharedWeight], nullptr, shared_weight_, 1}};
-  PackedLinear(pass.pool, DecoderOperator::kRouter, in, pass.tokens, config_.hidden_size,
-               std::span(routing).first(e.shared_weight ? 2 : 1), Rounding::kNone);
+  std::span<const LinearOutput> products = std::span(routing).first(e.shared_weight ? 2 : 1);
+  if (e.router_norm.exists()) {
+    Norm(pass.pool, e.router_norm, layer, pass.in, pass.tokens, branch_);
+    PackedLinear(pass.pool, DecoderOperator::kRouter, {branch_}, pass.tokens, config_.hidden_size, products.first(1),
+                 Rounding::kNone);
+    products = products.subspan(1);
+  }
+  PackedLinear(pass.pool, DecoderOperator::kRouter, in, pass.tokens, config_.hidden_size, products, Rounding::kNone);
   ChooseExperts(pass, e);
   if (!ExpertsWholePacked(pass, e, in)) {
     ExpertsUpPacked(pass, e, in);
@@ -212,7 +210,12 @@ void Decoder::Reference(const Pass& pass, const ExpertsBlock& e) {
   const LayerWeights& w = weights_.layers[pass.layer];
   ThreadPool& pool = pass.pool;
   const int64_t tokens = pass.tokens, dim = config_.hidden_size, inner = e.expert.inner;
-  Linear(pool, normed_, tokens, w[Role::kRouter], w.vector(Role::kRouterBias), router_);
+  const float* router_x = normed_;
+  if (e.router_norm.exists()) {
+    Norm(pool, e.router_norm, w, pass.in, tokens, branch_);
+    router_x = branch_;
+  }
+  Linear(pool, router_x, tokens, w[Role::kRouter], w.vector(Role::kRouterBias), router_);
   if (e.shared_weight) Linear(pool, normed_, tokens, w[Role::kSharedWeight], nullptr, shared_weight_);
   ChooseExperts(pass, e);
   const int64_t rows = experts_.rows();

@@ -104,16 +104,16 @@ void Decoder::ForwardPacked(Pass& pass) {
                  weights_.packed->roundings.others);
     AddTokenInputs(pass);
   }
+  if (config_.streams > 1) SplitStreams(pass);
   ForBlocks(pass, [&](const LayerBlock& b) {
-    const BlockOutput out = b.adds_directly() ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
+    const bool directly = b.adds_directly() && !pass.waits;
+    const BlockOutput out = directly ? BlockOutput{hidden_, true} : BlockOutput{branch_, false};
     std::visit([&](const auto& block) { Packed(pass, b.norm, out, block); }, b.block);
     if (pass.tokens == 0) return;
-    const LayerWeights& w = weights_.layers[pass.layer];
-    const int64_t elements = pass.tokens * config_.hidden_size;
-    if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, pass.tokens, branch_);
-    if (!out.adds) options_.ops->add(pass.pool, hidden_, branch_, b.multiplier, elements);
-    if (b.scale != Role::kNone) options_.ops->scale(pass.pool, hidden_, *w.vector(b.scale), 0.0f, elements);
+    if (!out.adds) AddBranch(pass, b);
+    ScaleStream(pass, b);
   });
+  if (config_.streams > 1 && pass.tokens > 0) MergeStreams(pass);
 }
 
 // q_, k_ and v_ = the products of `in`
@@ -193,7 +193,7 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
       PlaceTokens(packed_inner_, TokensFor(down, weights_.packed->roundings.down), tokens, inner);
   const TokenFormat format = TokensFor(gate, rounding);
   const LinearOutput both[] = {{&gate, gate_bias, gate_, inner}, {&up, up_bias, up_, inner}};
-  if (f.activation == Activation::kSilu && format == TokensFor(up, rounding)) {
+  if (f.activation == Activation::kSilu && !f.cuts() && format == TokensFor(up, rounding)) {
     const PackedTokens x = PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
     Round(pass.pool, in, x);
     Timed(
@@ -206,6 +206,7 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
         });
   } else {
     PackedLinear(pass.pool, DecoderOperator::kGated, in, tokens, config_.hidden_size, both, rounding);
+    CutGate(pass, f);
     ops.activate(pass.pool, f.activation, gate_, up_, tokens * inner, gate_);
     Round(pass.pool, {gate_}, down_x);
   }
@@ -283,6 +284,7 @@ void Decoder::KeepLogitRows(Pass& pass, int64_t q_cols) {
       move(q_, kept, from, q_cols);
       if (pass.keeps_input) move(input_, kept, from, dim);
       move(layer_inputs_, kept, from, config_.layer_inputs_width());
+      if (config_.streams > 1) move(streams_, kept, from, config_.streams * dim);
     }
     const int32_t count = kept - first;
     if (count == 0) continue;

@@ -8,13 +8,13 @@
 namespace tactus::compute {
 
 void Decoder::ForwardReference(Pass& pass) {
-  const Ops& ops = *options_.ops;
   const int64_t tokens = pass.tokens, dim = config_.hidden_size;
   Embed(pass);
   if (config_.layer_inputs.size > 0) {
     Linear(pass.pool, hidden_, tokens, weights_.outside[Role::kInputProjection], nullptr, layer_inputs_);
     AddTokenInputs(pass);
   }
+  if (config_.streams > 1) SplitStreams(pass);
   ForBlocks(pass, [&](const LayerBlock& b) {
     const LayerWeights& w = weights_.layers[pass.layer];
     if (b.norm.exists()) {
@@ -23,10 +23,10 @@ void Decoder::ForwardReference(Pass& pass) {
       std::memcpy(normed_, pass.in, static_cast<size_t>(tokens * dim) * sizeof(float));
     }
     std::visit([&](const auto& block) { Reference(pass, block); }, b.block);
-    if (b.post.exists()) Norm(pass.pool, b.post, w, branch_, tokens, branch_);
-    ops.add(pass.pool, hidden_, branch_, b.multiplier, tokens * dim);
-    if (b.scale != Role::kNone) ops.scale(pass.pool, hidden_, *w.vector(b.scale), 0.0f, tokens * dim);
+    AddBranch(pass, b);
+    ScaleStream(pass, b);
   });
+  if (config_.streams > 1) MergeStreams(pass);
   const std::span<const int32_t> rows = pass.batch.logit_rows;
   for (size_t r = 0; r < rows.size(); ++r) {
     std::memcpy(input_ + static_cast<int64_t>(r) * dim, hidden_ + rows[r] * dim, static_cast<size_t>(dim) * 4);
@@ -80,6 +80,7 @@ void Decoder::Reference(const Pass& pass, const GatedFeedForwardBlock& f) {
   const LayerWeights& w = weights_.layers[pass.layer];
   Linear(pass.pool, normed_, pass.tokens, w[Role::kGate], w.vector(Role::kGateBias), gate_);
   Linear(pass.pool, normed_, pass.tokens, w[Role::kUp], w.vector(Role::kUpBias), up_);
+  CutGate(pass, f);
   options_.ops->activate(pass.pool, f.activation, gate_, up_, pass.tokens * f.inner, gate_);
   Linear(pass.pool, gate_, pass.tokens, w[Role::kDown], w.vector(Role::kDownBias), branch_);
 }

@@ -90,8 +90,8 @@ int64_t RouteScratchBytes(int64_t experts) {
   return 2 * experts * static_cast<int64_t>(sizeof(float));
 }
 
-void Route(const RouterSpec& spec, int64_t experts, const float* logits, const float* choice_bias, float* scratch,
-           int32_t* chosen, float* weights) {
+void Route(const RouterSpec& spec, int64_t experts, const float* logits, const float* choice_bias,
+           const float* expert_scale, float* scratch, int32_t* chosen, float* weights) {
   float* const scores = scratch;
   float* const choice = scratch + experts;
   Score(spec, experts, logits, scores);
@@ -114,7 +114,9 @@ void Route(const RouterSpec& spec, int64_t experts, const float* logits, const f
   float sum = 0;
   for (int32_t n = 0; n < spec.chosen; ++n) sum += weights[n];
   const float factor = spec.renormalise ? spec.scale / std::max(sum, 1e-20f) : spec.scale;
-  for (int32_t n = 0; n < spec.chosen; ++n) weights[n] *= factor;
+  for (int32_t n = 0; n < spec.chosen; ++n) {
+    weights[n] *= expert_scale != nullptr ? factor * expert_scale[chosen[n]] : factor;
+  }
 }
 
 }  // namespace tactus::compute

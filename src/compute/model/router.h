@@ -14,15 +14,17 @@ namespace tactus::compute {
 int64_t RouteScratchBytes(int64_t experts);
 
 // Chooses spec.chosen of `experts` experts by logits[experts]. chosen: their numbers, ascending; weights: of each.
-// `choice_bias` [experts], null: none. Of equal scores the lower number wins, and NaN loses to every number.
+// `choice_bias` and `expert_scale` [experts], null: none. Of equal scores the lower number wins, and NaN loses to every
+// number.
 //   kSoftmax, kSigmoid  scores s; the largest s + choice_bias are chosen, and the weight is s
 //   kChosenSoftmax      s = logit; the weights are the softmax of the chosen logits
 //   kSparseMixer        two rounds (Phi-3.5-MoE; Liu et al., "GRIN", 2024): the largest logit m is chosen; its weight
 //   is
 //                       its softmax among the experts with (m - logit) / max(|logit|, m) <= 0.02; then the same without
 //                       it
-// then the weights are divided by their sum, if spec.renormalise, and multiplied with spec.scale.
-void Route(const RouterSpec& spec, int64_t experts, const float* logits, const float* choice_bias, float* scratch,
-           int32_t* chosen, float* weights);
+// then the weights are divided by their sum, if spec.renormalise, and multiplied with spec.scale and with
+// expert_scale of their experts.
+void Route(const RouterSpec& spec, int64_t experts, const float* logits, const float* choice_bias,
+           const float* expert_scale, float* scratch, int32_t* chosen, float* weights);
 
 }  // namespace tactus::compute

@@ -148,6 +148,7 @@ class GgufFamilyFields final : public FamilyFields {
     if (value == nullptr || value->type == GgufType::kArray) return fields_.Numbers(prefix_ + key.gguf);
     return {fields_.Float(prefix_ + key.gguf).value_or(0.0)};
   }
+  std::vector<double> Reals(FieldKey key) override { return Numbers(key); }
   std::vector<std::string> Texts(FieldKey key) override {
     return key.gguf == nullptr ? std::vector<std::string>() : fields_.Strings(prefix_ + key.gguf);
   }

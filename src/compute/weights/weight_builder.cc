@@ -14,7 +14,8 @@ TensorRequest RequestOf(const ModelConfig& config, const TensorNames& names, con
   request.id = request.name;
   if (request.fused()) request.id += "#" + std::to_string(static_cast<int>(tensor.role));
   if (source.stacked && tensor.expert >= 0) {
-    request.stacked = ExpertsOf(config.layers[static_cast<size_t>(tensor.layer)])->experts;
+    request.stacked =
+        tensor.layer < 0 ? config.streams - 1 : ExpertsOf(config.layers[static_cast<size_t>(tensor.layer)])->experts;
     request.id += "@" + std::to_string(tensor.expert);
   }
   return request;
@@ -59,8 +60,7 @@ Status BuildWeights(const ModelConfig& c, const TensorNames& names, WeightSource
       TACTUS_ASSIGN_OR_RETURN(MatrixAt(*weights, t), source.Matrix(request));
       continue;
     }
-    LayerWeights& of = t.layer < 0 ? weights->outside : OwnerOf(*weights, t);
-    TACTUS_ASSIGN_OR_RETURN(of.vector(t.role), source.Vector(request));
+    TACTUS_ASSIGN_OR_RETURN(OwnerOf(*weights, t).vector(t.role), source.Vector(request));
   }
   if (c.tie_embeddings) weights->lm_head = weights->embedding;
   return source.Finish(weights);

@@ -19,7 +19,7 @@ struct TensorRequest {
   std::string alternative;  // its name in other models of the family; empty: none
   std::string id;           // unique: the name, with the role's number where several requests share a tensor
   TensorSource::Form form = TensorSource::kWhole;
-  int64_t stacked = 0;  // experts that the file's tensor has, one after another; 0: it is one tensor
+  int64_t stacked = 0;  // experts or streams that the file's tensor has, one after another; 0: it is one tensor
 
   bool fused() const;       // rows of a larger tensor
   bool transposed() const;  // [cols, rows] in the file

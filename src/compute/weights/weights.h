@@ -25,7 +25,7 @@ class LayerMatrices {
 };
 
 struct LayerWeights : LayerMatrices<MatrixView> {
-  std::vector<LayerWeights> experts;  // the tensors with an expert's number; empty: the layer has none
+  std::vector<LayerWeights> experts;  // the tensors with the number of an expert or a stream; empty: there are none
 
   // A norm's weights or a bias, f32; null where no block declares it, and for Role::kNone.
   const float*& vector(Role role) { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
@@ -52,17 +52,18 @@ struct ModelWeights {
 template <class Weights>
 void ResizeLayers(const ModelConfig& config, Weights* weights) {
   weights->layers.resize(config.layers.size());
+  weights->outside.experts.resize(static_cast<size_t>(config.streams - 1));
   for (size_t l = 0; l < config.layers.size(); ++l) {
     const ExpertsBlock* const experts = ExpertsOf(config.layers[l]);
     if (experts != nullptr) weights->layers[l].experts.resize(static_cast<size_t>(experts->experts));
   }
 }
 
-// The layer or the expert that has a tensor. Precondition: tensor.layer >= 0.
+// What has a tensor: a layer, the model outside of its layers, or an expert or a stream of either.
 template <class Weights>
 auto& OwnerOf(Weights& weights, const ModelTensor& tensor) {
-  auto& layer = weights.layers[static_cast<size_t>(tensor.layer)];
-  return tensor.expert < 0 ? layer : layer.experts[static_cast<size_t>(tensor.expert)];
+  auto& owner = tensor.layer < 0 ? weights.outside : weights.layers[static_cast<size_t>(tensor.layer)];
+  return tensor.expert < 0 ? owner : owner.experts[static_cast<size_t>(tensor.expert)];
 }
 
 // The place of a matrix that a model declares.
@@ -71,7 +72,6 @@ auto& MatrixAt(Weights& weights, const ModelTensor& tensor) {
   if (tensor.role == Role::kEmbedding) return weights.embedding;
   if (tensor.role == Role::kPositions) return weights.positions;
   if (tensor.role == Role::kLmHead) return weights.lm_head;
-  if (tensor.layer < 0) return weights.outside[tensor.role];
   return OwnerOf(weights, tensor)[tensor.role];
 }
 

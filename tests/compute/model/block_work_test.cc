@@ -39,6 +39,18 @@ TEST(BlockWork, FeedForwardBlocksCountTheirMatrices) {
   EXPECT_EQ(plain.kv, 0);
 }
 
+TEST(BlockWork, LowRankResidualsAndStreamsCountTheirMatrices) {
+  const BlockWork low_rank = WorkOf(LowRankBlock{.rank = 8}, kHidden);
+  EXPECT_EQ(low_rank.elements(), 2 * 64 * 8);
+  EXPECT_EQ(low_rank.inner, 8);
+  const StreamsBlock predict{StreamStep::kPredict, 4}, correct{StreamStep::kCorrect, 4};
+  EXPECT_EQ(WorkOf(predict, kHidden).elements(), 4 * 64 + 16 * 4);
+  EXPECT_EQ(WorkOf(correct, kHidden).elements(), 4 * 4) << "the router is the first half's";
+  const Layer layer = {{.block = predict}, {.block = LowRankBlock{.rank = 8}}, {.block = correct}};
+  EXPECT_EQ(WorkOf(ShareOf(layer, 2), kHidden).elements(), WorkOf(layer, kHidden).elements());
+  EXPECT_EQ(StreamsOf(layer), 4);
+}
+
 TEST(BlockWork, TokenUsesItsExpertsAndAllElse) {
   const BlockWork w = WorkOf(Experts(), kHidden);
   const int64_t expert = 3 * 64 * 24, every = 8 * 64 + 64 + 3 * 64 * 48;  // router, weight of the shared one, shared

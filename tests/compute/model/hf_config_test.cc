@@ -2,6 +2,8 @@
 #include "base/json.h"
 #include "compute/config/sampling_defaults.h"
 
+#include <cmath>
+
 #include "compute/config/architecture.h"
 #include "compute/weights/model_files.h"
 #include "compute/weights/model_shapes.h"
@@ -271,9 +273,35 @@ TEST(HfConfig, Gemma4StatesHeadsOfFullLayersInEitherForm) {
   }
 }
 
+// Both read the stream after the attention, and one norm takes their sum.
+TEST(HfConfig, Gemma4HasExpertsBesideItsFeedForwardBlock) {
+  json file = With(Gemma4(), {{"enable_moe_block", true},
+                              {"num_experts", 8},
+                              {"top_k_experts", 2},
+                              {"moe_intermediate_size", 24},
+                              {"hidden_size_per_layer_input", 8}});
+  file["vocab_size_per_layer_input"] = file["vocab_size"];
+  const compute::ModelConfig c = Good(file);
+  const compute::Layer& layer = c.layers.at(0);
+  ASSERT_EQ(layer.size(), 4u);
+  EXPECT_TRUE(std::holds_alternative<compute::GatedFeedForwardBlock>(layer[1].block));
+  EXPECT_FALSE(layer[1].joint.exists());
+  const auto& experts = std::get<compute::ExpertsBlock>(layer[2].block);
+  EXPECT_EQ(layer[2].joint.weight, compute::Role::kFeedForwardPostNorm);
+  EXPECT_EQ(experts.experts, 8);
+  EXPECT_EQ(experts.expert.inner, 24);
+  EXPECT_EQ(experts.router.chosen, 2);
+  EXPECT_TRUE(experts.router.renormalise);
+  EXPECT_FLOAT_EQ(experts.router.logit_scale, 1.0f / std::sqrt(static_cast<float>(c.hidden_size)));
+  EXPECT_EQ(layer[3].scale, compute::Role::kLayerScale) << "after the layer's last block";
+  for (const char* name : {"moe_intermediate_size", "num_experts"}) {
+    json less = file;
+    less.erase(name);
+    EXPECT_REFUSED(Parse(less).status(), kLoss, std::string("'") + name + "' is missing");
+  }
+}
+
 TEST(HfConfig, Gemma4RefusesWhatItDoesNotSupport) {
-  EXPECT_REFUSED(Parse(With(Gemma4(), {{"enable_moe_block", true}})).status(), kLoss,
-                 "'enable_moe_block' is true; experts of Gemma 4");
   EXPECT_REFUSED(Parse(With(Gemma4(), {{"use_bidirectional_attention", "all"}})).status(), kLoss,
                  "'use_bidirectional_attention' is 'all'");
   EXPECT_REFUSED(Parse(With(Gemma4(), {{"num_kv_shared_layers", 6}})).status(), kLoss,
@@ -281,6 +309,54 @@ TEST(HfConfig, Gemma4RefusesWhatItDoesNotSupport) {
   EXPECT_REFUSED(
       Parse(With(Gemma4(), {{"hidden_size_per_layer_input", 8}, {"vocab_size_per_layer_input", 99}})).status(), kLoss,
       "'vocab_size_per_layer_input' is 99");
+}
+
+json Gemma3n() {
+  return With(Base("Gemma3nForCausalLM"),
+              {{"num_hidden_layers", 5},
+               {"head_dim", 16},
+               {"intermediate_size", {96, 96, 64, 96, 96}},
+               {"num_kv_shared_layers", 2},
+               {"layer_types",
+                {"sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"}},
+               {"activation_sparsity_pattern", {0.95, 0.5, 0.0, 0.0, 0.0}},
+               {"vocab_size_per_layer_input", 90}});
+}
+
+TEST(HfConfig, Gemma3nHasStreamsAndWidthsOfLayers) {
+  const compute::ModelConfig c = Good(Gemma3n());
+  EXPECT_EQ(c.streams, 4);
+  EXPECT_EQ(c.layer_inputs.size, 256);
+  EXPECT_EQ(c.layer_inputs.rows, 90);
+  EXPECT_EQ(c.logits_softcap, 30.0f);
+  ASSERT_EQ(c.layers.at(0).size(), 6u);
+  const auto feed_forward = [&](size_t l) { return std::get<compute::GatedFeedForwardBlock>(c.layers[l][3].block); };
+  EXPECT_EQ(feed_forward(1).inner, 96);
+  EXPECT_EQ(feed_forward(2).inner, 64);
+  EXPECT_NEAR(feed_forward(0).cutoff, 1.6448536, 1e-6);
+  EXPECT_NEAR(feed_forward(1).cutoff, 0.0, 1e-6);
+  EXPECT_TRUE(feed_forward(1).cuts());
+  EXPECT_FALSE(feed_forward(2).cuts());
+  EXPECT_EQ(AttentionAt(c, 3).kv_layer, 2);
+  EXPECT_EQ(AttentionAt(c, 4).kv_layer, 1);
+  EXPECT_EQ(AttentionAt(c, 4).rope, compute::RopeChoice::kMain);
+  EXPECT_EQ(c.rope.theta, 1e6f);
+  EXPECT_EQ(c.local_rope->theta, 1e4f);
+  EXPECT_EQ(std::get<compute::LowRankBlock>(c.layers[0][1].block).rank, 64);
+}
+
+TEST(HfConfig, Gemma3nRefusesWhatItDoesNotSupport) {
+  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"altup_active_idx", 1}})).status(), kLoss, "'altup_active_idx' is not 0");
+  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"altup_correct_scale", false}})).status(), kLoss,
+                 "'altup_correct_scale' is false");
+  EXPECT_FALSE(Parse(With(Gemma3n(), {{"altup_num_inputs", 9}})).ok());
+  EXPECT_FALSE(Parse(With(Gemma3n(), {{"altup_num_inputs", 1}})).ok());
+  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"activation_sparsity_pattern", {0.5}}})).status(), kLoss,
+                 "'activation_sparsity_pattern' has 1 entries for 5 layers");
+  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"activation_sparsity_pattern", {1.0, 0.0, 0.0, 0.0, 0.0}}})).status(), kLoss,
+                 "'activation_sparsity_pattern' holds 1.0");
+  EXPECT_FALSE(Parse(With(Gemma3n(), {{"intermediate_size", {96, 96}}})).ok());
+  EXPECT_REFUSED(Parse(With(Base(), {{"intermediate_size", {96, 96, 96, 96}}})).status(), kLoss, "intermediate_size");
 }
 
 TEST(HfConfig, AModelThatReadsPicturesIsItsText) {

@@ -17,14 +17,15 @@ struct Choice {
   std::vector<float> weights;
 };
 
-Choice RouteOnce(const RouterSpec& spec, const std::vector<float>& logits, const std::vector<float>& bias = {}) {
+Choice RouteOnce(const RouterSpec& spec, const std::vector<float>& logits, const std::vector<float>& bias = {},
+                 const std::vector<float>& scale = {}) {
   Choice choice;
   choice.experts.resize(static_cast<size_t>(spec.chosen));
   choice.weights.resize(static_cast<size_t>(spec.chosen));
   const auto experts = static_cast<int64_t>(logits.size());
   std::vector<float> scratch(static_cast<size_t>(RouteScratchBytes(experts)) / sizeof(float));
-  Route(spec, experts, logits.data(), bias.empty() ? nullptr : bias.data(), scratch.data(), choice.experts.data(),
-        choice.weights.data());
+  Route(spec, experts, logits.data(), bias.empty() ? nullptr : bias.data(), scale.empty() ? nullptr : scale.data(),
+        scratch.data(), choice.experts.data(), choice.weights.data());
   return choice;
 }
 
@@ -44,6 +45,16 @@ TEST(Router, ChosenExpertsAscendWithTheirOwnWeights) {
   EXPECT_EQ(choice.experts, (std::vector<int32_t>{1, 3}));
   const double sum = std::exp(0.0) + std::exp(3.0) + std::exp(1.0) + std::exp(2.0);
   ExpectWeights(choice, {std::exp(3.0) / sum, std::exp(2.0) / sum});
+}
+
+TEST(Router, ScalesOfExpertsFollowTheRenormalisation) {
+  RouterSpec spec;
+  spec.chosen = 2;
+  spec.renormalise = true;
+  const Choice choice = RouteOnce(spec, {0.0f, 3.0f, 1.0f, 2.0f}, {}, {9.0f, 0.5f, 9.0f, 4.0f});
+  EXPECT_EQ(choice.experts, (std::vector<int32_t>{1, 3})) << "the scales choose nothing";
+  const double first = 1.0 / (1.0 + std::exp(-1.0));
+  ExpectWeights(choice, {0.5 * first, 4.0 * (1.0 - first)});
 }
 
 TEST(Router, RenormalisedSoftmaxEqualsTheSoftmaxOfTheChosen) {

@@ -526,5 +526,39 @@ TEST(GgufConfig, TokenizerTablesMustAgree) {
   EXPECT_REFUSED(tokenizer_status(types, 3), kLoss, "token_type", "99");
 }
 
+// Older files of Gemma 3n state less than newer ones: the rest is as in the published models.
+TEST(GgufConfig, Gemma3nStatesLittleOfItsStreams) {
+  GgufBuilder b;
+  b.Text("general.architecture", "gemma3n");
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, uint32_t>>{{"block_count", 30},
+                                                     {"embedding_length", 64},
+                                                     {"context_length", 128},
+                                                     {"feed_forward_length", 96},
+                                                     {"attention.head_count", 4},
+                                                     {"attention.head_count_kv", 2},
+                                                     {"attention.sliding_window", 16},
+                                                     {"embedding_length_per_layer_input", 8}})
+    b.U32("gemma3n." + key, value);
+  b.F32("gemma3n.attention.layer_norm_rms_epsilon", 1e-6f);
+  b.F32Tensor("token_embd.weight", {64, 10});
+  const std::string bytes = b.Build();
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  const auto c = compute::ConfigFromGguf(*file);
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->streams, 4);
+  EXPECT_EQ(c->layer_inputs.rows, 10) << "the vocabulary";
+  EXPECT_EQ(c->rope.theta, 1e6f);
+  EXPECT_EQ(c->local_rope->theta, 1e4f);
+  EXPECT_EQ(c->logits_softcap, 30.0f);
+  EXPECT_TRUE(test::AttentionIn(*c, 19).stores_kv());
+  EXPECT_EQ(test::AttentionIn(*c, 20).kv_layer, 18);
+  EXPECT_EQ(test::AttentionIn(*c, 24).kv_layer, 19);
+  EXPECT_TRUE(test::FeedForwardIn(*c, 9).cuts());
+  EXPECT_FALSE(test::FeedForwardIn(*c, 10).cuts());
+  EXPECT_EQ(test::BlockIn<compute::LowRankBlock>(*c).rank, 64);
+}
+
 }  // namespace
 }  // namespace tactus::gguf_test

@@ -36,6 +36,7 @@ class NoFields final : public compute::FamilyFields {
   std::optional<bool> Flag(compute::FieldKey) override { return std::nullopt; }
   std::optional<std::string> Text(compute::FieldKey) override { return std::nullopt; }
   std::vector<double> Numbers(compute::FieldKey) override { return {}; }
+  std::vector<double> Reals(compute::FieldKey) override { return {}; }
   std::vector<std::string> Texts(compute::FieldKey) override { return {}; }
   bool HasTensor(compute::Role, int64_t) override { return true; }
   void Refuse(compute::FieldKey, const std::string& what) override { status_ = Status(StatusCode::kDataLoss, what); }

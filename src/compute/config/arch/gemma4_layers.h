@@ -1,4 +1,4 @@
-// The layers of Gemma 4, which two architectures share.
+// The layers of Gemma 4, which two architectures share, and what Gemma 3n has of them.
 #pragma once
 
 #include <vector>
@@ -8,5 +8,16 @@
 namespace tactus::compute::arch::gemma4_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config);
+
+// The last `shared` layers read K and V of the last earlier layer of their kind. Attention is each layer's first block.
+void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers);
+
+// Inputs of each token to each layer, as config.json states them; where it does not, as `defaults`.
+struct InputDefaults {
+  double size = 0.0;
+  double rows = 0.0;           // of the table; 0: the vocabulary's
+  bool may_lack_rows = false;  // of the vocabulary
+};
+void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults, ModelConfig* config);
 
 }  // namespace tactus::compute::arch::gemma4_family

@@ -1,13 +1,37 @@
-// Gemma 4, its text (E2B, E4B, 31B): Gemma 3 with plain norm weights, a norm of v, larger heads in the layers without a
-// window, K and V shared by the last layers, inputs of each token to each layer, and a scale of each layer.
+// Gemma 4, its text (E2B, E4B, 26B-A4B, 31B): Gemma 3 with plain norm weights, a norm of v, larger heads in the layers
+// without a window, K and V shared by the last layers, inputs of each token to each layer, a scale of each layer, and
+// in 26B-A4B experts beside each feed-forward block.
 #include "compute/config/arch/gemma4_layers.h"
-#include "compute/config/architecture.h"
+#include "compute/config/mixtures.h"
 
 #include <cmath>
 
 namespace tactus::compute::arch {
 namespace gemma4_family {
 namespace {
+
+constexpr TensorSource kHfGateUp = TensorSource::Stacked("model.layers.{}.experts.gate_up_proj", TensorSource::kFused);
+constexpr TensorNames kHfNames = kPrePostNormHfNames.With({
+    {Role::kDensePostNorm, "model.layers.{}.post_feedforward_layernorm_1.weight"},
+    {Role::kExpertsNorm, "model.layers.{}.pre_feedforward_layernorm_2.weight"},
+    {Role::kExpertsPostNorm, "model.layers.{}.post_feedforward_layernorm_2.weight"},
+    {Role::kRouter, "model.layers.{}.router.proj.weight"},
+    {Role::kRouterNorm, "model.layers.{}.router.scale"},
+    {Role::kExpertScale, "model.layers.{}.router.per_expert_scale"},
+    {Role::kExpertGate, kHfGateUp},
+    {Role::kExpertUp, kHfGateUp},
+    {Role::kExpertDown, TensorSource::Stacked("model.layers.{}.experts.down_proj")},
+});
+constexpr TensorSource kGgufGateUp = TensorSource::Stacked("blk.{}.ffn_gate_up_exps.weight", TensorSource::kFused);
+constexpr TensorNames kGgufNames = kGgufTensorNames.With({
+    {Role::kDensePostNorm, "blk.{}.post_ffw_norm_1.weight"},
+    {Role::kExpertsNorm, "blk.{}.pre_ffw_norm_2.weight"},
+    {Role::kExpertsPostNorm, "blk.{}.post_ffw_norm_2.weight"},
+    {Role::kRouterNorm, "blk.{}.ffn_gate_inp.scale"},
+    {Role::kExpertScale, "blk.{}.ffn_down_exps.scale"},
+    {Role::kExpertGate, kGgufGateUp},
+    {Role::kExpertUp, kGgufGateUp},
+});
 
 constexpr FieldKey kShared{"num_kv_shared_layers", "attention.shared_kv_layers"};
 
@@ -37,36 +61,30 @@ void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, Attentio
   a->scale = 1.0f;
 }
 
-// The last `shared` layers read K and V of the last earlier layer of their kind.
-void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
-  int32_t last[2] = {-1, -1};  // without a window, with one
-  for (size_t l = 0; l < layers->size(); ++l) {
-    auto& a = std::get<AttentionBlock>((*layers)[l][0].block);
-    int32_t& source = last[a.window > 0 ? 1 : 0];
-    if (l + shared < layers->size()) {
-      source = static_cast<int32_t>(l);
-    } else if (source < 0) {
-      fields.Refuse(kShared, "is " + std::to_string(shared) + ", and no earlier layer is of the kind of layer " +
-                                 std::to_string(l));
-    } else {
-      a.kv_layer = source;
-      a.k_is_v = false;
-    }
+// Experts beside each feed-forward block: both read the same stream, and their sum is normed.
+void AddExperts(FamilyFields& fields, const StatedShape& shape, int64_t hidden, std::vector<Layer>* layers) {
+  constexpr FieldKey kInner{"moe_intermediate_size", "expert_feed_forward_length"};
+  const bool used = fields.gguf() ? fields.Number({nullptr, "expert_count"}).value_or(0.0) > 0.0
+                                  : fields.FlagOr({"enable_moe_block"}, false);
+  if (!used) return;
+  if (!fields.Number(kInner).has_value()) fields.Refuse(kInner, "is missing");
+  ExpertsBlock experts = ExpertsFrom(fields, shape, {});
+  experts.router.renormalise = true;
+  experts.router.logit_scale = 1.0f / std::sqrt(static_cast<float>(hidden));
+  experts.router.expert_scale = true;
+  experts.router_norm = RmsNormOf(Role::kRouterNorm, shape.norm_eps);
+  for (Layer& layer : *layers) {
+    layer[1].post = RmsNormOf(Role::kDensePostNorm, shape.norm_eps);
+    layer.push_back({.norm = RmsNormOf(Role::kExpertsNorm, shape.norm_eps),
+                     .block = experts,
+                     .post = RmsNormOf(Role::kExpertsPostNorm, shape.norm_eps),
+                     .joint = RmsNormOf(Role::kFeedForwardPostNorm, shape.norm_eps)});
   }
 }
 
 void AddLayerInputs(FamilyFields& fields, const StatedShape& shape, ModelConfig* config, std::vector<Layer>* layers) {
-  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
-  const double size = fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, 0.0);
-  if (size == 0.0) return;
-  const double rows = fields.Number(kVocabulary).value_or(static_cast<double>(config->vocab_size));
-  if (rows != static_cast<double>(config->vocab_size)) {
-    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
-                                   std::to_string(config->vocab_size) + ", is supported");
-  }
-  config->layer_inputs = {static_cast<int64_t>(size), RmsNormOf(Role::kInputNorm, shape.norm_eps),
-                          1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
-                          std::sqrt(static_cast<float>(size)), std::sqrt(0.5f)};
+  SetLayerInputs(fields, shape, {}, config);
+  if (config->layer_inputs.size == 0) return;
   for (Layer& layer : *layers) {
     layer.push_back({.block = LayerInputBlock{config->layer_inputs.size, shape.activation},
                      .post = RmsNormOf(Role::kInputPostNorm, shape.norm_eps)});
@@ -84,12 +102,49 @@ void SetPositions(FamilyFields& fields, ModelConfig* config) {
 }
 
 void RefuseOthers(FamilyFields& fields) {
-  constexpr FieldKey kExperts{"enable_moe_block"}, kDirection{"use_bidirectional_attention"};
-  if (fields.FlagOr(kExperts, false)) fields.Refuse(kExperts, "is true; experts of Gemma 4 are not supported");
+  constexpr FieldKey kDirection{"use_bidirectional_attention"};
   if (fields.Text(kDirection).value_or("") == "all") fields.Refuse(kDirection, "is 'all', which is not supported");
 }
 
 }  // namespace
+
+void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
+  int32_t last[2] = {-1, -1};  // without a window, with one
+  for (size_t l = 0; l < layers->size(); ++l) {
+    auto& a = std::get<AttentionBlock>((*layers)[l][0].block);
+    int32_t& source = last[a.window > 0 ? 1 : 0];
+    if (l + shared < layers->size()) {
+      source = static_cast<int32_t>(l);
+    } else if (source < 0) {
+      fields.Refuse(kShared, "is " + std::to_string(shared) + ", and no earlier layer is of the kind of layer " +
+                                 std::to_string(l));
+    } else {
+      a.kv_layer = source;
+      a.k_is_v = false;
+    }
+  }
+}
+
+void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults,
+                    ModelConfig* config) {
+  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
+  const float size =
+      fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, defaults.size);
+  if (size == 0.0f) return;
+  const auto vocabulary = static_cast<double>(config->vocab_size);
+  const bool own = defaults.rows > 0.0 && !fields.gguf();
+  const double rows = fields.Number(kVocabulary).value_or(own ? defaults.rows : vocabulary);
+  if (rows != vocabulary && !defaults.may_lack_rows) {
+    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
+                                   std::to_string(config->vocab_size) + ", is supported");
+  }
+  config->layer_inputs = {static_cast<int64_t>(size),
+                          static_cast<int64_t>(rows),
+                          RmsNormOf(Role::kInputNorm, shape.norm_eps),
+                          1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
+                          std::sqrt(size),
+                          std::sqrt(0.5f)};
+}
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   RefuseOthers(fields);
@@ -108,6 +163,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
     if (double_wide && l + shared >= layers.size()) std::get<GatedFeedForwardBlock>(layers[l][1].block).inner *= 2;
   }
   ShareKv(fields, shared, &layers);
+  AddExperts(fields, shape, config->hidden_size, &layers);
   AddLayerInputs(fields, shape, config, &layers);
   for (size_t l = 0; l < layers.size(); ++l) {
     if (fields.HasTensor(Role::kLayerScale, static_cast<int64_t>(l))) layers[l].back().scale = Role::kLayerScale;
@@ -127,7 +183,8 @@ extern constinit const Architecture gemma4_text = {
     .layers = gemma4_family::Layers,
     .hf_keys = {.activation = "hidden_activation"},
     .activation = Activation::kGeluTanh,
-    .hf_names = &kPrePostNormHfNames,
+    .hf_names = &gemma4_family::kHfNames,
+    .gguf_names = &gemma4_family::kGgufNames,
 };
 
 }  // namespace tactus::compute::arch
