@@ -141,8 +141,9 @@ enum class RopeChoice : uint8_t {
 // What the RMSNorm of q and k is over.
 enum class QkNorm : uint8_t {
   kNone,
-  kHeads,  // head_dim of each head, with the same weights (Qwen3)
-  kWidth,  // all heads together (OLMo 2)
+  kHeads,      // head_dim of each head, with the same weights (Qwen3)
+  kUnitHeads,  // head_dim of each head, the weights all 1 (Llama 4)
+  kWidth,      // all heads together (OLMo 2)
 };
 
 // Softmax attention over paged K and V.
@@ -156,8 +157,8 @@ struct AttentionBlock {
   bool v_norm = false;      // an RMSNorm of each head of v, its weights all 1 (Gemma 4)
   bool k_is_v = false;      // V is the product of K before norm and RoPE; it has no tensor (Gemma 4)
   int32_t kv_layer = -1;    // the earlier layer whose K and V it reads; -1: it stores K and V (Gemma 3n and 4)
-  float query_beta = 0.0f;  // as QueryScale's (kernels/ops.h), as is the next (Ministral 3)
-  int64_t query_length = 0;
+  float query_beta = 0.0f;  // as QueryScale's (kernels/ops.h), as are the next two (Ministral 3, Llama 4)
+  int64_t query_length = 0, query_offset = 0;
   RopeChoice rope = RopeChoice::kMain;
   float scale = 0.0f;    // of q k^T; 0: 1 / sqrt(head_dim)
   float softcap = 0.0f;  // as AttentionSpec's (kernels/ops.h), as are the next two
@@ -168,6 +169,7 @@ struct AttentionBlock {
   int64_t kv_width() const { return kv_heads * head_dim; }
   bool stores_kv() const { return kv_layer < 0; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
+  bool norms_heads() const { return qk_norm == QkNorm::kHeads || qk_norm == QkNorm::kUnitHeads; }
   bool operator==(const AttentionBlock&) const = default;
 };
 

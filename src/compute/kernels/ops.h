@@ -84,7 +84,8 @@ struct RopeTable {                  // built once per model (and per dynamic-sca
   bool interleaved = false;  // pairs (2i, 2i + 1), as in llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
-// A factor of the scores of a query at `position`: 1 + beta * ln(1 + floor(position / length)) (Llama 4, Ministral 3).
+// A factor of the scores of a query at `position`: 1 + beta * ln(1 + floor((position + offset) / length)) (Ministral 3;
+// Llama 4 with an offset of 1).
 struct QueryScale {
   float beta = 0.0f;  // 0: the factor is 1 everywhere
   int64_t length = 0;
@@ -95,6 +96,7 @@ struct QueryScale {
 // The work between the projections and attention. Rows may be columns of wider buffers: strides in elements.
 struct RopeStoreCall {
   float* q = nullptr;  // [tokens, heads * head_dim]: normed and rotated in place
+  int64_t offset = 0;
   // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache; null: K and V are in the cache.
   const float* k = nullptr;
   const float* v = nullptr;  // may be k
@@ -104,7 +106,8 @@ struct RopeStoreCall {
   int64_t tokens = 0;
   int32_t heads = 0;
   RopeTable rope;
-  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head; null: none
+  bool qk_norm = false;           // an rms_norm of q and k per head
+  const float* q_norm = nullptr;  // [head_dim], its weights; null: all 1
   const float* k_norm = nullptr;
   bool norms_last = false;  // the norms of q and k follow the rotation
   bool v_norm = false;      // an rms_norm of v per head, its weights all 1

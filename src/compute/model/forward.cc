@@ -154,14 +154,15 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   call.tokens = pass.tokens;
   call.heads = heads;
   call.rope = RopeOf(a);
-  if (a.qk_norm == QkNorm::kHeads) {
+  call.qk_norm = a.norms_heads();
+  if (call.qk_norm) {
     call.q_norm = layer.vector(Role::kQNorm);
     call.k_norm = layer.vector(Role::kKNorm);
   }
   call.norms_last = a.norms_last;
   call.v_norm = a.v_norm;
   call.eps = a.norm_eps;
-  call.query_scale = {a.query_beta, a.query_length};
+  call.query_scale = {a.query_beta, a.query_length, a.query_offset};
   Timed(
       DecoderOperator::kRopeStore, [&] { ops.rope_store(pass.pool, call, kv); },
       [&] { return OperatorCost{pass.tokens * (q_cols * 8 + 2 * a.kv_width() * 6), 0}; });
