@@ -199,6 +199,7 @@ enum class RouterScore : uint8_t {
   kSigmoid,        // of each logit (DeepSeek-V3, section 2.1.2)
   kChosenSoftmax,  // the largest logits are chosen; weights are their softmax (Mixtral, section 2.1)
   kSparseMixer,    // two experts, each weighed among the experts with a near logit (Phi-3.5-MoE; router.h)
+  kChosenSigmoid,  // the largest logits are chosen; weights are the sigmoid of each (Llama 4)
 };
 
 struct RouterSpec {
