@@ -174,8 +174,8 @@ Status CheckRope(const RopeConfig& r) {
                              "original_max_position_embeddings");
     }
   }
-  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor > r.low_freq_factor)) {
-    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor, got " +
+  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor >= r.low_freq_factor)) {
+    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor <= high_freq_factor, got " +
                                std::to_string(r.low_freq_factor) + " and " + std::to_string(r.high_freq_factor),
                            "low_freq_factor");
   }

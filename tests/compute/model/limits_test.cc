@@ -115,7 +115,8 @@ TEST(ModelLimits, RopeScalingHasLimits) {
     EXPECT_TRUE(with(scaling, 2, 1).ok());
   }
   EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 0, 4), kBad, "low_freq_factor");
-  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 4, 4), kBad, "low_freq_factor");
+  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 5, 4), kBad, "low_freq_factor");
+  EXPECT_TRUE(with(RopeScaling::kLlama3, 2, 8, 1, 1).ok()) << "Llama 4 Scout";
   EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "only for llama3";
 }
 
