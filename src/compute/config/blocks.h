@@ -150,6 +150,7 @@ enum class QkNorm : uint8_t {
 struct AttentionBlock {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;  // positions that a query sees, its own included; 0: all
+  int32_t chunk = 0;   // positions are cut into chunks of this size; a query sees its chunk alone; 0: all (Llama 4)
   bool qkv_bias = false, o_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
   float norm_eps = 1e-5f;   // of qk_norm and v_norm
@@ -168,8 +169,8 @@ struct AttentionBlock {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   bool stores_kv() const { return kv_layer < 0; }
-  std::vector<TensorDecl> Tensors(int64_t hidden) const;
   bool norms_heads() const { return qk_norm == QkNorm::kHeads || qk_norm == QkNorm::kUnitHeads; }
+  std::vector<TensorDecl> Tensors(int64_t hidden) const;
   bool operator==(const AttentionBlock&) const = default;
 };
 
@@ -198,8 +199,8 @@ enum class RouterScore : uint8_t {
   kSoftmax,        // over all experts (Shazeer et al., "Outrageously Large Neural Networks", 2017)
   kSigmoid,        // of each logit (DeepSeek-V3, section 2.1.2)
   kChosenSoftmax,  // the largest logits are chosen; weights are their softmax (Mixtral, section 2.1)
-  kSparseMixer,    // two experts, each weighed among the experts with a near logit (Phi-3.5-MoE; router.h)
   kChosenSigmoid,  // the largest logits are chosen; weights are the sigmoid of each (Llama 4)
+  kSparseMixer,    // two experts, each weighed among the experts with a near logit (Phi-3.5-MoE; router.h)
 };
 
 struct RouterSpec {
