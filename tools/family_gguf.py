@@ -43,7 +43,8 @@ def gguf_tensor(kind, config, name, w):
 
 
 MIXTURES = (
-    "qwen3_moe qwen2_moe mixtral olmoe gpt_oss glm4_moe dots1 ernie4_5_moe granitemoeshared minimax_m2 phimoe".split()
+    "qwen3_moe qwen2_moe mixtral olmoe gpt_oss glm4_moe dots1 ernie4_5_moe granitemoeshared hunyuan_v1_moe minimax_m2 "
+    "phimoe".split()
 )
 
 
@@ -132,6 +133,8 @@ def write_experts(writer, kind, config):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_expert_shared_count(config.n_shared_experts)
+    if kind == "hunyuan_v1_moe":
+        writer.add_expert_shared_feed_forward_length(inner)
     if kind == "ernie4_5_moe":
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_expert_shared_count(config.moe_num_shared_experts)
@@ -186,7 +189,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
         writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
     base = full.get("rope_theta", 10000.0)
-    if kind == "hunyuan_v1_dense":
+    if kind in ("hunyuan_v1_dense", "hunyuan_v1_moe"):
         base *= full["alpha"] ** (head_dim / (head_dim - 2))
     writer.add_rope_freq_base(base)
     if kind.startswith("gemma4"):

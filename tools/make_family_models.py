@@ -244,13 +244,31 @@ FAMILIES = {
         "minimax_m2",
         dict(num_local_experts=8, num_experts_per_tok=2, head_dim=16, rotary_dim=8, intermediate_size=32),
     ),
+    "hunyuan-moe": (
+        "hunyuan_v1_moe",
+        dict(
+            num_experts=8,
+            moe_topk=[2, 3],
+            intermediate_size=32,
+            head_dim=16,
+            rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=1.0, alpha=50.0),
+        ),
+    ),
     "phi-moe": ("phimoe", dict(num_local_experts=4, intermediate_size=32, lm_head_bias=True, attention_bias=True)),
 }
 EXPERTS_TRANSPOSED = ("gpt_oss", "llama4_text")
 # Mixtures: seeds at which no two experts have scores so near that rounding changes the choice. gguf-smollm3: with int8
 # tokens and q8_0 weights, the logits of four layers are off by 0.3 to 1.0, by seed, in Tactus and in a simulation with
 # torch alike; this seed is one of those below the test's tolerance.
-FIRST_SEEDS = {"olmoe": 2, "glm4-moe": 4, "ernie-moe": 5, "phi-moe": 6, "gguf-smollm3": 25, "gguf-experts-mixed": 3}
+FIRST_SEEDS = {
+    "olmoe": 2,
+    "glm4-moe": 4,
+    "ernie-moe": 5,
+    "phi-moe": 6,
+    "hunyuan-moe": 2,
+    "gguf-smollm3": 25,
+    "gguf-experts-mixed": 3,
+}
 
 
 def randomize(model, seed):
@@ -411,6 +429,7 @@ GGUF = {
     "gguf-ernie-moe": ("ernie-moe", "ernie4_5-moe", {}),
     "gguf-granite-moe": ("granite-moe-shared", "granitemoe", dict(residual_multiplier=0.8)),
     "gguf-minimax-m2": ("minimax-m2", "minimax-m2", {}),
+    "gguf-hunyuan-moe": ("hunyuan-moe", "hunyuan-moe", dict(moe_topk=2)),
     "gguf-phi-moe": ("phi-moe", "phimoe", {}),
 }
 

@@ -337,6 +337,30 @@ TEST(HfConfig, HunyuansAlphaStretchesTheBase) {
   EXPECT_TRUE(test::AttentionIn(c).norms_last);
 }
 
+TEST(HfConfig, HunyuanStatesExpertsForAllLayersOrEach) {
+  const json base = With(Base("HunYuanMoEV1ForCausalLM"), {{"num_experts", 8}, {"moe_topk", 2}});
+  const compute::ModelConfig alike = Good(base);
+  const compute::ModelConfig listed = Good(With(base, {{"num_experts", {8, 8, 4, 8}},
+                                                       {"moe_topk", {2, 2, 3, 2}},
+                                                       {"moe_intermediate_size", {96, 96, 96, 96}},
+                                                       {"num_shared_expert", {1, 1, 1, 1}}}));
+  for (size_t l = 0; l < 4; ++l) {
+    EXPECT_EQ(compute::ExpertsOf(alike.layers[l])->experts, 8);
+    EXPECT_EQ(compute::ExpertsOf(alike.layers[l])->router.chosen, 2);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->experts, l == 2 ? 4 : 8);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->router.chosen, l == 2 ? 3 : 2);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->shared_inner, 96);
+    EXPECT_TRUE(compute::ExpertsOf(listed.layers[l])->router.renormalise);
+    EXPECT_TRUE(AttentionAt(listed, l).norms_last);
+  }
+  EXPECT_REFUSED(Parse(With(base, {{"moe_topk", {2, 2}}})).status(), kLoss, "'moe_topk' has 2 entries for 4 layers");
+  EXPECT_REFUSED(Parse(With(base, {{"num_experts", -1}})).status(), kLoss, "'num_experts' holds");
+  EXPECT_REFUSED(Parse(With(base, {{"moe_intermediate_size", 48}})).status(), kLoss,
+                 "'moe_intermediate_size' holds another number than 96");
+  EXPECT_REFUSED(Parse(With(base, {{"num_shared_expert", {1, 2, 1, 1}}})).status(), kLoss,
+                 "'num_shared_expert' holds another number than 1");
+}
+
 TEST(GenerationConfig, ReadsStatedValues) {
   compute::ModelConfig c = Good(Base());
   ASSERT_TRUE(
