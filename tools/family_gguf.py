@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from make_tiny_models import permute_qk
 from safetensors.torch import load_file
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 STORED_AROUND_ZERO_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")  # norm weights are w - 1
@@ -43,7 +44,8 @@ def gguf_tensor(kind, config, name, w):
 
 
 MIXTURES = (
-    "qwen3_moe qwen2_moe mixtral olmoe gpt_oss glm4_moe dots1 ernie4_5_moe granitemoeshared minimax_m2 phimoe".split()
+    "qwen3_moe qwen2_moe mixtral olmoe gpt_oss glm4_moe dots1 ernie4_5_moe granitemoeshared hunyuan_v1_moe llama4_text "
+    "minimax_m2 phimoe".split()
 )
 
 
@@ -77,9 +79,10 @@ def stacked_experts(kind, state):
         elif "altup_projections." in name or "altup_unembed_projections." in name:
             part = "proj" if "altup_projections" in name else "unembd_proj"
             experts.setdefault(f"altup_{part}.weight", {})[int(name.split(".")[-2])] = value
-        elif ".experts.gate_up_proj" in name:  # gpt-oss: [experts, hidden, gate and up alternating]
+        elif ".experts.gate_up_proj" in name:  # [experts, hidden, gate then up, or in gpt-oss alternating]
             end = ".bias" if name.endswith("bias") else ".weight"
-            for part, half in (("gate", value[..., ::2]), ("up", value[..., 1::2])):
+            alternate = (value[..., ::2], value[..., 1::2])
+            for part, half in zip(("gate", "up"), alternate if kind == "gpt_oss" else value.chunk(2, dim=-1)):
                 out[f"blk.{layer}.ffn_{part}_exps{end}"] = half if end == ".bias" else half.transpose(1, 2)
         elif ".experts.down_proj" in name:
             bias = name.endswith("bias")
@@ -146,6 +149,10 @@ def write_experts(writer, kind, config):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_expert_shared_count(config.n_shared_experts)
+    if kind == "hunyuan_v1_moe":
+        writer.add_expert_shared_feed_forward_length(inner)
+    if kind == "llama4_text":
+        writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
     if kind == "ernie4_5_moe":
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_expert_shared_count(config.moe_num_shared_experts)
@@ -203,6 +210,8 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
     inner = getattr(config, "intermediate_size", None) or 4 * hidden
     if kind in ("falcon", "bloom", "gpt2"):
         inner = 4 * hidden
+    if kind == "llama4_text":
+        inner = config.intermediate_size_mlp
     rope = getattr(config, "rope_parameters", None) or {}
     full = rope.get(FULL, rope)
     writer = gguf.GGUFWriter(path, arch)
@@ -213,7 +222,7 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
         writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
     base = full.get("rope_theta", 10000.0)
-    if kind == "hunyuan_v1_dense":
+    if kind in ("hunyuan_v1_dense", "hunyuan_v1_moe"):
         base *= full["alpha"] ** (head_dim / (head_dim - 2))
     writer.add_rope_freq_base(base)
     if kind.startswith("gemma4"):
@@ -230,6 +239,13 @@ def write_gguf(arch, kind, config, state, path, mixed=False):
         writer.add_rope_scaling_attn_factors(float(np.sqrt(1.0 + growth)))
         for key in ("short", "long"):
             writer.add_tensor(f"rope_factors_{key}.weight", np.array(full[f"{key}_factor"], dtype=np.float32))
+    if full.get("rope_type") == "llama3":
+        plain = base ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+        writer.add_tensor("rope_freqs.weight", (plain / ROPE_INIT_FUNCTIONS["llama3"](config)[0]).float().numpy())
+    if kind == "llama4_text":  # llama.cpp's converter states none of these, but only whether there are chunks
+        writer.add_sliding_window(config.attention_chunk_size)
+        writer.add_attn_temperature_length(config.floor_scale)
+        writer.add_attn_temperature_scale(config.attn_scale)
     if kind == "ministral3":
         writer.add_rope_scaling_yarn_beta_fast(full["beta_fast"])
         writer.add_rope_scaling_yarn_beta_slow(full["beta_slow"])

@@ -35,6 +35,15 @@ SHAPE = dict(
 )
 SLIDING, FULL = "sliding_attention", "full_attention"
 EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32)
+LLAMA4 = dict(
+    intermediate_size=32,
+    intermediate_size_mlp=64,
+    head_dim=16,
+    num_local_experts=4,
+    attention_chunk_size=20,
+    floor_scale=8,
+    attn_scale=0.3,
+)
 NAMED_OTHERWISE = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0, vocab_size=128)
 
 PICTURES = dict(
@@ -275,6 +284,56 @@ FAMILIES = {
         "minimax_m2",
         dict(num_local_experts=8, num_experts_per_tok=2, head_dim=16, rotary_dim=8, intermediate_size=32),
     ),
+    "hunyuan-moe": (
+        "hunyuan_v1_moe",
+        dict(
+            num_experts=8,
+            moe_topk=[2, 3],
+            intermediate_size=32,
+            head_dim=16,
+            rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, factor=1.0, alpha=50.0),
+        ),
+    ),
+    # Chunks end at other positions than blocks of KV; the fourth layer has neither chunks nor rotary positions.
+    "llama4": (
+        "llama4_text",
+        dict(
+            **LLAMA4,
+            num_hidden_layers=4,
+            num_experts_per_tok=2,
+            interleave_moe_layer_step=2,
+            rope_parameters=dict(
+                rope_type="llama3",
+                rope_theta=1e4,
+                factor=8.0,
+                low_freq_factor=1.0,
+                high_freq_factor=4.0,
+                original_max_position_embeddings=16,
+            ),
+        ),
+    ),
+    "llama4-pictures": (
+        "llama4",
+        dict(
+            only=dict(
+                text_config=dict(
+                    SHAPE,
+                    **LLAMA4,
+                    model_type="llama4_text",
+                    use_qk_norm=False,
+                    no_rope_layer_interval=2,
+                    attn_temperature_tuning=False,
+                ),
+                vision_config=dict(
+                    PICTURES,
+                    model_type="llama4_vision_model",
+                    vision_output_dim=16,
+                    projector_input_dim=16,
+                    projector_output_dim=16,
+                ),
+            )
+        ),
+    ),
     "phi-moe": ("phimoe", dict(num_local_experts=4, intermediate_size=32, lm_head_bias=True, attention_bias=True)),
 }
 EXPERTS_TRANSPOSED = ("gpt_oss", "llama4_text")
@@ -286,6 +345,7 @@ FIRST_SEEDS = {
     "glm4-moe": 4,
     "ernie-moe": 5,
     "phi-moe": 6,
+    "hunyuan-moe": 2,
     "gguf-smollm3": 25,
     "gguf-experts-mixed": 3,
     "gemma4-experts": 3,
@@ -312,7 +372,7 @@ def randomize(model, seed):
             if name.endswith("e_score_correction_bias"):
                 p.copy_(0.1 * noise)
             elif p.dim() == 3:  # [experts, rows, cols]
-                p.copy_(noise / (p.shape[1] if kind in EXPERTS_TRANSPOSED else p.shape[2]) ** 0.5)
+                p.copy_(noise / (p.shape[1] if text.model_type in EXPERTS_TRANSPOSED else p.shape[2]) ** 0.5)
             elif name.endswith("bias"):
                 p.copy_(0.3 * noise)
             elif name.endswith("router.scale"):  # the model divides by it
@@ -394,6 +454,8 @@ def make(name, seed, root):
     for file in out.glob("*.safetensors"):
         file.chmod(0o644)
     model = class_of(config).from_pretrained(out, dtype=torch.float32, attn_implementation=attention).eval()
+    if kind == "llama4":
+        model = model.language_model  # the whole model's forward fails in transformers 5.24
     return write_golden(model, out, f"transformers {type(model).__name__}, float32, {attention}")
 
 
@@ -462,6 +524,8 @@ GGUF = {
     "gguf-ernie-moe": ("ernie-moe", "ernie4_5-moe", {}),
     "gguf-granite-moe": ("granite-moe-shared", "granitemoe", dict(residual_multiplier=0.8)),
     "gguf-minimax-m2": ("minimax-m2", "minimax-m2", {}),
+    "gguf-hunyuan-moe": ("hunyuan-moe", "hunyuan-moe", dict(moe_topk=2)),
+    "gguf-llama4": ("llama4", "llama4", {}),
     "gguf-phi-moe": ("phi-moe", "phimoe", {}),
 }
 

@@ -10,41 +10,40 @@ constexpr double kGridChunk = 131072, kGridContext = 262144, kGridBatch = 2048;
 
 }  // namespace
 
-AttentionTables::AttentionTables(const OperatorTimes& o, const AttentionShape& shape, int64_t window)
+AttentionTables::AttentionTables(const OperatorTimes& o, const AttentionShape& shape, const VisibleSpan& span)
     : shape_(shape),
-      window_(window > 0 ? static_cast<double>(window) : INFINITY),
+      span_(span),
       prefill_base_ns_(o.PrefillBaseNs(shape)),
       adds_(kGridChunk, kGridContext),
       alone_(kGridChunk, kGridContext),
       decode_(kGridBatch, kGridContext),
       beside_(kGridBatch, kGridContext) {
-  // A long chunk under a window is a row of pieces, each attending to its own window.
+  // A long part of a prompt is a row of pieces, each attending to its own window or chunk.
   adds_.Fill([&](double tokens, double context) {
     if (tokens == 0) return 0.0;
-    const double piece = std::min(tokens, window_);
-    return o.PrefillAddsNs(shape_, piece, std::min(context, window_)) * (tokens / piece);
+    const double piece = std::min(tokens, span_.most());
+    return o.PrefillAddsNs(shape_, piece, span_.Seen(context, piece)) * (tokens / piece);
   });
   alone_.Fill([&](double tokens, double context) {
     if (tokens == 0) return 0.0;
-    const double piece = std::min(tokens, window_), rest = tokens / piece - 1;
-    return o.PrefillAloneNs(shape_, piece, std::min(context, window_)) +
-           rest * o.PrefillAddsNs(shape_, piece, std::min(context, window_));
+    const double piece = std::min(tokens, span_.most()), rest = tokens / piece - 1, seen = span_.Seen(context, piece);
+    return o.PrefillAloneNs(shape_, piece, seen) + rest * o.PrefillAddsNs(shape_, piece, seen);
   });
   decode_.Fill([&](double batch, double mean_context) {
-    return batch == 0 ? 0.0 : o.DecodeNs(shape_, batch, std::min(mean_context, window_));
+    return batch == 0 ? 0.0 : o.DecodeNs(shape_, batch, span_.Seen(mean_context));
   });
   beside_.Fill([&](double batch, double mean_context) {
     if (batch == 0) return 0.0;
     // A chunk costs at least the kernel's base, and a step with it is not faster than without.
-    const double context = std::min(mean_context, window_);
+    const double context = span_.Seen(mean_context);
     return std::max(o.DecodeBesideChunkNs(shape_, batch, context),
                     o.DecodeNs(shape_, batch, context) - prefill_base_ns_);
   });
 }
 
-// Windows cut off the front of a sequence, and with it the shared part.
+// Windows and chunks cut off the front of a sequence, and with it the shared part.
 bool AttentionTables::ReadsTogether(const StepShape& step) const {
-  return !step.prefixes.empty() && std::isinf(window_);
+  return !step.prefixes.empty() && std::isinf(span_.most());
 }
 
 // The chunks of one step run in one kernel: see OperatorTimes.

@@ -24,10 +24,17 @@ double KvBytes(const Deployment& d) {
   return d.kv_dtype == "fp8" ? 1.0 : 2.0;
 }
 
-// KV tokens that the decodes read under a window, by the mean of their contexts.
-double DecodeKvTokens(const StepShape& shape, double window) {
+VisibleSpan SpanOf(const compute::AttentionBlock& a) {
+  VisibleSpan span;
+  if (a.window > 0) span.window = static_cast<double>(a.window);
+  if (a.chunk > 0) span.chunk = static_cast<double>(a.chunk);
+  return span;
+}
+
+// KV tokens that the decodes read, by the mean of their contexts.
+double DecodeKvTokens(const StepShape& shape, const VisibleSpan& span) {
   const auto decodes = static_cast<double>(shape.decodes), tokens = static_cast<double>(shape.decode_context_tokens);
-  return std::min(tokens, decodes * window);
+  return std::min(tokens, decodes * span.most());
 }
 
 int64_t Tokens(const StepShape& shape) {
@@ -77,12 +84,11 @@ void HybridModel::FillKinds() {
     }
     if (const compute::AttentionBlock* const a = compute::AttentionOf(group.layer)) {
       const AttentionShape shape = AttentionOf(*a, deployment_);
-      const double window = a->window > 0 ? static_cast<double>(a->window) : INFINITY;
-      const auto same = std::find_if(attention_.begin(), attention_.end(), [&](const AttentionTables& t) {
-        return t.shape() == shape && t.window() == window;
-      });
+      const VisibleSpan span = SpanOf(*a);
+      const auto same = std::find_if(attention_.begin(), attention_.end(),
+                                     [&](const AttentionTables& t) { return t.shape() == shape && t.span() == span; });
       kind.attention = static_cast<size_t>(same - attention_.begin());
-      if (same == attention_.end()) attention_.emplace_back(*operators_, shape, a->window);
+      if (same == attention_.end()) attention_.emplace_back(*operators_, shape, span);
     }
     kinds_.push_back(std::move(kind));
   }
@@ -256,10 +262,10 @@ double HybridModel::StepFlops(const StepShape& shape) const {
     double attention = 0;
     if (const compute::AttentionBlock* const a = compute::AttentionOf(kind.layer)) {
       const AttentionShape whole{a->heads, a->kv_heads, a->head_dim, KvBytes(deployment_)};
-      const double window = attention_[*kind.attention].window();
+      const VisibleSpan span = attention_[*kind.attention].span();
       for (const ChunkShape& chunk : shape.chunks)
-        attention += whole.ChunkFlops(chunk.tokens, std::min<double>(chunk.context_tokens, window));
-      attention += 4.0 * static_cast<double>(a->q_width()) * DecodeKvTokens(shape, window);
+        attention += whole.ChunkFlops(chunk.tokens, span.Seen(chunk.context_tokens, chunk.tokens));
+      attention += 4.0 * static_cast<double>(a->q_width()) * DecodeKvTokens(shape, span);
     }
     flops += kind.layers * (2 * static_cast<double>(kind.work.token_elements()) * tokens + attention);
   }
@@ -272,10 +278,10 @@ double HybridModel::StepBytes(const StepShape& shape) const {
   const double tokens = static_cast<double>(shape.tokens() + shape.padded_tokens);
   double bytes = 0;
   for (const Kind& kind : kinds_) {
-    const double window = kind.attention.has_value() ? attention_[*kind.attention].window() : INFINITY;
-    double kv_tokens = DecodeKvTokens(shape, window);
+    const VisibleSpan span = kind.attention.has_value() ? attention_[*kind.attention].span() : VisibleSpan();
+    double kv_tokens = DecodeKvTokens(shape, span);
     for (const ChunkShape& chunk : shape.chunks)
-      kv_tokens += std::min<double>(chunk.context_tokens, window) + chunk.tokens;
+      kv_tokens += span.Seen(chunk.context_tokens, chunk.tokens) + chunk.tokens;
     if (ReadsTogether(kind, shape)) {
       for (const PrefixShape& prefix : shape.prefixes)
         kv_tokens -= static_cast<double>(prefix.tokens) * (prefix.decodes - 1);

@@ -122,6 +122,10 @@ TEST(HybridModel, FlopsAndBytesFollowEachKindOfLayer) {
   const double read = kQkvAndOut + kRouterAndShared + 8 * (1 - std::pow(0.75, 13)) * kExpert;
   EXPECT_NEAR(m.StepBytes(step),
               2 * (2 * (kQkvAndOut + kFeedForward) + 32 * (110 + 270) + 2 * read + 32 * (74 + 3 * 64)), 1e-6);
+  MixedParts p;
+  for (compute::Layer& l : p.spec.layers) std::get<compute::AttentionBlock>(l[0].block).chunk = 40;
+  const auto bytes = [&](int64_t context) { return p.MakeMixed().StepBytes(Of({{}, 4, 4 * context})); };
+  EXPECT_EQ(bytes(1023) - bytes(31), 4 * 4 * (40 - 31) * 32) << "a decode reads a chunk at most";
 }
 
 // Norms after a block: beside a norm before it they read and write the block's output; alone they are the sum's.

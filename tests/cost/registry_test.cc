@@ -72,6 +72,9 @@ TEST(Registry, ModelsHaveTheirPublishedSizes) {
                     {"minimax-m2", 229},
                     {"dots.llm1", 142},
                     {"ernie-4.5-21b-a3b", 21.8},
+                    {"llama-4-scout-17b-16e", 107.8},  // of 109 its text
+                    {"llama-4-maverick-17b-128e", 400.7},
+                    {"hunyuan-a13b-instruct", 80.4},
                     {"gemma-2-9b", 9.24},
                     {"gemma-2-27b", 27.2},
                     {"gemma-3-4b", 3.88},
@@ -115,9 +118,18 @@ TEST(Registry, MixturesHaveTheirPublishedActiveSizes) {
   const struct {
     const char* name;
     double billions;
-  } kPublished[] = {{"qwen3-30b-a3b", 3.3},  {"qwen3-235b-a22b", 22},      {"qwen1.5-moe-a2.7b", 2.7},
-                    {"mixtral-8x7b", 12.9},  {"gpt-oss-20b", 3.61 + 0.58}, {"gpt-oss-120b", 5.13 + 0.58},
-                    {"olmoe-1b-7b", 1.3},    {"phi-3.5-moe", 6.6},         {"dots.llm1", 14},
+  } kPublished[] = {{"qwen3-30b-a3b", 3.3},
+                    {"qwen3-235b-a22b", 22},
+                    {"qwen1.5-moe-a2.7b", 2.7},
+                    {"mixtral-8x7b", 12.9},
+                    {"gpt-oss-20b", 3.61 + 0.58},
+                    {"gpt-oss-120b", 5.13 + 0.58},
+                    {"olmoe-1b-7b", 1.3},
+                    {"phi-3.5-moe", 6.6},
+                    {"dots.llm1", 14},
+                    {"llama-4-scout-17b-16e", 17.17},
+                    {"llama-4-maverick-17b-128e", 17.17},
+                    {"hunyuan-a13b-instruct", 13},
                     {"gemma-4-26b-a4b", 3.8}};
   for (const auto& [name, billions] : kPublished)
     EXPECT_NEAR(static_cast<double>(FindModel(name)->ActiveParameters()) / 1e9, billions, 0.02 * billions) << name;
@@ -146,6 +158,11 @@ TEST(Registry, ConfigsInTheTableMakeTheirFamiliesLayers) {
   EXPECT_EQ(AttentionIn(gemma, 5).window, 0);
   EXPECT_EQ(AttentionIn(*FindModel("smollm3-3b"), 3).rope, compute::RopeChoice::kNone);
   EXPECT_EQ(FindModel("qwen3-30b-a3b")->context, 40960);
+  const ModelSpec maverick = *FindModel("llama-4-maverick-17b-128e");
+  EXPECT_EQ(AttentionIn(maverick, 2).chunk, 8192);
+  EXPECT_EQ(AttentionIn(maverick, 3).chunk, 0);
+  EXPECT_EQ(compute::ExpertsOf(maverick.layers[0]), nullptr);
+  EXPECT_EQ(compute::ExpertsOf(maverick.layers[1])->experts, 128);
 }
 
 TEST(Registry, DeviceFiguresAreInRange) {

@@ -284,6 +284,7 @@ TEST(Convert, FamiliesAndSettingsWithoutAPlaceAreRefused) {
   EXPECT_REFUSED(Convert(Model("smollm3"), gguf).status(), StatusCode::kUnimplemented, "smollm3",
                  "which layers have rotary positions");
   EXPECT_REFUSED(Convert(Model("olmo3"), gguf).status(), StatusCode::kUnimplemented, "olmo3", "windows");
+  EXPECT_REFUSED(Convert(Model("llama4"), gguf).status(), StatusCode::kUnimplemented, "llama4_text", "its experts");
   EXPECT_REFUSED(Convert(Model("falcon-7b"), To(folder.path() + "/m", DType::kF16)).status(),
                  StatusCode::kUnimplemented, "falcon");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));

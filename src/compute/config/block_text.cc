@@ -25,6 +25,7 @@ std::string Text(const AttentionBlock& a) {
   std::string text = "attention " + std::to_string(a.heads) + " heads, " + std::to_string(a.kv_heads) +
                      " KV heads, head_dim " + std::to_string(a.head_dim);
   if (a.window > 0) text += ", window " + std::to_string(a.window);
+  if (a.chunk > 0) text += ", chunks of " + std::to_string(a.chunk);
   if (a.qkv_bias || a.o_bias) text += ", biases";
   if (a.qk_norm != QkNorm::kNone) text += ", q and k norms";
   if (a.rope == RopeChoice::kNone) text += a.alibi != 0 ? ", ALiBi" : ", no rotary positions";
@@ -72,6 +73,7 @@ std::vector<BlockField> Fields(const AttentionBlock& a) {
           {"kv_heads", a.kv_heads},
           {"head_dim", a.head_dim},
           {"window", int64_t{a.window}},
+          {"chunk", int64_t{a.chunk}},
           {"qkv_bias", a.qkv_bias},
           {"o_bias", a.o_bias},
           {"qk_norm", a.qk_norm != QkNorm::kNone},

@@ -42,7 +42,7 @@ std::vector<TensorDecl> AttentionBlock::Tensors(int64_t hidden) const {
   if (stores_kv()) tensors.push_back(Matrix(Role::kK, kv_width(), hidden, Split::kRows));
   if (stores_kv() && !k_is_v) tensors.push_back(Matrix(Role::kV, kv_width(), hidden, Split::kRows));
   tensors.push_back(Matrix(Role::kO, hidden, q_width(), Split::kCols));
-  if (qk_norm != QkNorm::kNone) {
+  if (qk_norm == QkNorm::kHeads || qk_norm == QkNorm::kWidth) {
     const bool heads_alike = qk_norm == QkNorm::kHeads;
     tensors.push_back(Norm(Role::kQNorm, heads_alike ? head_dim : q_width()));
     if (stores_kv()) tensors.push_back(Norm(Role::kKNorm, heads_alike ? head_dim : kv_width()));

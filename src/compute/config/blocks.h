@@ -49,14 +49,16 @@ enum class RopeChoice : uint8_t {
 // What the RMSNorm of q and k is over.
 enum class QkNorm : uint8_t {
   kNone,
-  kHeads,  // head_dim of each head, with the same weights (Qwen3)
-  kWidth,  // all heads together (OLMo 2)
+  kHeads,      // head_dim of each head, with the same weights (Qwen3)
+  kUnitHeads,  // head_dim of each head, the weights all 1 (Llama 4)
+  kWidth,      // all heads together (OLMo 2)
 };
 
 // Softmax attention over paged K and V.
 struct AttentionBlock {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int32_t window = 0;  // positions that a query sees, its own included; 0: all
+  int32_t chunk = 0;   // positions are cut into chunks of this size; a query sees its chunk alone; 0: all (Llama 4)
   bool qkv_bias = false, o_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
   float norm_eps = 1e-5f;   // of qk_norm and v_norm
@@ -64,8 +66,8 @@ struct AttentionBlock {
   bool v_norm = false;      // an RMSNorm of each head of v, its weights all 1 (Gemma 4)
   bool k_is_v = false;      // V is the product of K before norm and RoPE; it has no tensor (Gemma 4)
   int32_t kv_layer = -1;    // the earlier layer whose K and V it reads; -1: it stores K and V (Gemma 3n and 4)
-  float query_beta = 0.0f;  // as QueryScale's (kernels/ops.h), as is the next (Ministral 3)
-  int64_t query_length = 0;
+  float query_beta = 0.0f;  // as QueryScale's (kernels/ops.h), as are the next two (Ministral 3, Llama 4)
+  int64_t query_length = 0, query_offset = 0;
   RopeChoice rope = RopeChoice::kMain;
   float scale = 0.0f;    // of q k^T; 0: 1 / sqrt(head_dim)
   float softcap = 0.0f;  // as AttentionSpec's (kernels/ops.h), as are the next two
@@ -75,6 +77,7 @@ struct AttentionBlock {
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
   bool stores_kv() const { return kv_layer < 0; }
+  bool norms_heads() const { return qk_norm == QkNorm::kHeads || qk_norm == QkNorm::kUnitHeads; }
   std::vector<TensorDecl> Tensors(int64_t hidden) const;
   bool operator==(const AttentionBlock&) const = default;
 };
@@ -108,6 +111,7 @@ enum class RouterScore : uint8_t {
   kSoftmax,        // over all experts (Shazeer et al., "Outrageously Large Neural Networks", 2017)
   kSigmoid,        // of each logit (DeepSeek-V3, section 2.1.2)
   kChosenSoftmax,  // the largest logits are chosen; weights are their softmax (Mixtral, section 2.1)
+  kChosenSigmoid,  // the largest logits are chosen; weights are the sigmoid of each (Llama 4)
   kSparseMixer,    // two experts, each weighed among the experts with a near logit (Phi-3.5-MoE; router.h)
 };
 

@@ -74,7 +74,13 @@ Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
   if (a.window < 0) {
     return InvalidArgument("a sliding window is " + std::to_string(a.window) + "; 0 means none", "window");
   }
-  if (a.query_beta != 0.0f && (!std::isfinite(a.query_beta) || a.query_beta < 0.0f || a.query_length < 1)) {
+  if (a.chunk < 0 || (a.chunk > 0 && a.window > 0)) {
+    return InvalidArgument("a chunk of attention is " + std::to_string(a.chunk) + " beside a window of " +
+                               std::to_string(a.window) + "; 0 means none, and a layer has one of the two",
+                           "attention_chunk_size");
+  }
+  if (a.query_beta != 0.0f &&
+      (!std::isfinite(a.query_beta) || a.query_beta < 0.0f || a.query_length < 1 || a.query_offset < 0)) {
     return InvalidArgument("queries grow by " + std::to_string(a.query_beta) + " per logarithm of lengths of " +
                                std::to_string(a.query_length) + "; both must be above 0",
                            "llama_4_scaling_beta");
@@ -183,8 +189,8 @@ Status CheckRope(const RopeConfig& r) {
                              "original_max_position_embeddings");
     }
   }
-  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor > r.low_freq_factor)) {
-    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor < high_freq_factor, got " +
+  if (r.scaling == RopeScaling::kLlama3 && !(r.low_freq_factor > 0.0f && r.high_freq_factor >= r.low_freq_factor)) {
+    return InvalidArgument("llama3 RoPE scaling needs 0 < low_freq_factor <= high_freq_factor, got " +
                                std::to_string(r.low_freq_factor) + " and " + std::to_string(r.high_freq_factor),
                            "low_freq_factor");
   }

@@ -260,6 +260,7 @@ class JsonFamilyFields final : public FamilyFields {
   std::vector<double> Numbers(FieldKey key) override {
     std::vector<double> numbers;
     if (key.hf == nullptr) return numbers;
+    if (json_.IsFlag(key.hf)) return {*json_.Bool(key.hf) ? 1.0 : 0.0};
     for (const int64_t n : json_.IntOrInts(key.hf)) numbers.push_back(static_cast<double>(n));
     return numbers;
   }

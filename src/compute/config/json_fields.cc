@@ -59,6 +59,11 @@ bool JsonFields::HasKey(const char* key) const {
   return object_.contains(key);
 }
 
+bool JsonFields::IsFlag(const char* key) const {
+  const SortedJson* v = Find(key);
+  return v != nullptr && v->is_boolean();
+}
+
 void JsonFields::Fail(const char* key, const std::string& what) {
   if (status_.ok()) status_ = DataLoss(path_ + ": '" + prefix_ + key + "' " + what);
 }

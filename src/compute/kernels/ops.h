@@ -37,7 +37,7 @@ struct Workspace {
 };
 
 // One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot
-// attend to positions (max(0, p - window + 1) .. p) through the block table.
+// attend to positions (AttentionSpec::FirstVisible(p) .. p) through the block table.
 struct AttentionItem {
   int32_t first_token = 0;  // row in q and out
   int32_t first_position = 0;
@@ -54,6 +54,7 @@ struct AttentionItem {
 struct AttentionSpec {
   float scale = 1.0f;    // of q k^T; usually 1 / sqrt(head_dim)
   int32_t window = 0;    // positions that a query attends to, its own included; 0: all
+  int32_t chunk = 0;     // positions are cut into chunks of this size; a query attends to its chunk; 0: to all
   float softcap = 0.0f;  // > 0: a scaled score s becomes softcap * tanh(s / softcap) (Gemma 2)
   // [heads], null: none. ALiBi (Press et al., "Train Short, Test Long", 2022): slopes[h] * (key - query position) is
   // added to the score.
@@ -62,6 +63,12 @@ struct AttentionSpec {
   const float* sinks = nullptr;
 
   bool changes_scores() const { return softcap > 0 || slopes != nullptr; }
+  bool sees_all() const { return window == 0 && chunk == 0; }
+  // The first position that a query at `position` attends to; never falls as `position` rises.
+  int32_t FirstVisible(int32_t position) const {
+    if (chunk > 0) return position - position % chunk;
+    return window > 0 && position >= window ? position - window + 1 : 0;
+  }
 };
 
 // One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. The kernels define the
@@ -84,10 +91,12 @@ struct RopeTable {                  // built once per model (and per dynamic-sca
   bool interleaved = false;  // pairs (2i, 2i + 1), as in llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
 };
 
-// A factor of the scores of a query at `position`: 1 + beta * ln(1 + floor(position / length)) (Llama 4, Ministral 3).
+// A factor of the scores of a query at `position`: 1 + beta * ln(1 + floor((position + offset) / length)) (Ministral 3;
+// Llama 4 with an offset of 1).
 struct QueryScale {
   float beta = 0.0f;  // 0: the factor is 1 everywhere
   int64_t length = 0;
+  int64_t offset = 0;
 
   float At(int32_t position) const;
 };
@@ -104,7 +113,8 @@ struct RopeStoreCall {
   int64_t tokens = 0;
   int32_t heads = 0;
   RopeTable rope;
-  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head; null: none
+  bool qk_norm = false;           // an rms_norm of q and k per head
+  const float* q_norm = nullptr;  // [head_dim], its weights; null: all 1
   const float* k_norm = nullptr;
   bool norms_last = false;  // the norms of q and k follow the rotation
   bool v_norm = false;      // an rms_norm of v per head, its weights all 1

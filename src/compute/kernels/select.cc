@@ -173,7 +173,7 @@ void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* 
 
 float QueryScale::At(int32_t position) const {
   if (beta == 0.0f) return 1.0f;
-  const int32_t whole_lengths = position / length;
+  const int64_t whole_lengths = (position + offset) / length;
   return 1.0f + beta * std::log(1.0f + static_cast<float>(whole_lengths));
 }
 

@@ -369,6 +369,7 @@ AttentionSpec Decoder::SpecOf(const AttentionBlock& a, size_t layer) const {
   AttentionSpec spec;
   spec.scale = a.scale > 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
   spec.window = a.window;
+  spec.chunk = a.chunk;
   spec.softcap = a.softcap;
   spec.slopes = a.alibi != 0.0f ? slopes_[layer].data() : nullptr;
   spec.sinks = weights_.layers[layer].vector(Role::kSinks);

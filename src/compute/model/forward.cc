@@ -30,18 +30,19 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
 
 // Reads each item's K and V once, but a shared prefix once per group; scores and weighted values for every visible
 // position of every head.
-OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, int32_t window) {
+OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv,
+                           const AttentionSpec& spec) {
   OperatorCost cost;
   const int64_t position_bytes = 2 * KvBlockBytes(kv) / kv.block_size;
   std::vector<bool> read;  // per group
   for (const AttentionItem& item : items) {
     int64_t seen = 0;
     for (int32_t p = item.first_position; p < item.first_position + item.count; ++p) {
-      seen += window > 0 ? std::min(p + 1, window) : p + 1;
+      seen += p + 1 - spec.FirstVisible(p);
     }
     const int64_t end = item.first_position + item.count;
-    cost.bytes += std::min<int64_t>(end, window > 0 ? int64_t{window} + item.count - 1 : end) * position_bytes;
-    if (item.prefix_group >= 0 && window == 0) {
+    cost.bytes += (end - spec.FirstVisible(item.first_position)) * position_bytes;
+    if (item.prefix_group >= 0 && spec.sees_all()) {
       const auto group = static_cast<size_t>(item.prefix_group);
       if (read.size() <= group) read.resize(group + 1);
       if (read[group]) cost.bytes -= item.prefix_tokens * position_bytes;
@@ -154,14 +155,15 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   call.tokens = pass.tokens;
   call.heads = heads;
   call.rope = RopeOf(a);
-  if (a.qk_norm == QkNorm::kHeads) {
+  call.qk_norm = a.norms_heads();
+  if (call.qk_norm) {
     call.q_norm = layer.vector(Role::kQNorm);
     call.k_norm = layer.vector(Role::kKNorm);
   }
   call.norms_last = a.norms_last;
   call.v_norm = a.v_norm;
   call.eps = a.norm_eps;
-  call.query_scale = {a.query_beta, a.query_length};
+  call.query_scale = {a.query_beta, a.query_length, a.query_offset};
   Timed(
       DecoderOperator::kRopeStore, [&] { ops.rope_store(pass.pool, call, kv); },
       [&] { return OperatorCost{pass.tokens * (q_cols * 8 + 2 * a.kv_width() * 6), 0}; });
@@ -174,7 +176,7 @@ void Decoder::Packed(Pass& pass, const NormSpec& norm, const BlockOutput& out, c
   Timed(
       DecoderOperator::kAttention,
       [&] { ops.attention(pass.pool, q_, q_cols, pass.items, heads, kv, spec, mixed_, q_cols, workspace_); },
-      [&] { return AttentionCost(pass.items, heads, kv, a.window); });
+      [&] { return AttentionCost(pass.items, heads, kv, spec); });
   const LinearOutput o{&w[Role::kO], layer.vector(Role::kOBias), out.y, dim, out.adds};
   PackedLinear(pass.pool, DecoderOperator::kOut, {mixed_}, pass.tokens, q_cols, {&o, 1}, packed.roundings.others);
 }

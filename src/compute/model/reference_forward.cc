@@ -61,13 +61,13 @@ void Decoder::Reference(const Pass& pass, const AttentionBlock& a) {
     ops.rms_norm(pool, q_, tokens * heads, head_dim, w.vector(Role::kQNorm), a.norm_eps, q_);
     ops.rms_norm(pool, k_, tokens * kv_heads, head_dim, w.vector(Role::kKNorm), a.norm_eps, k_);
   };
-  if (a.qk_norm == QkNorm::kHeads && !a.norms_last) norm_heads();
+  if (a.norms_heads() && !a.norms_last) norm_heads();
   if (a.qk_norm == QkNorm::kWidth) NormQk(pass, a);
   if (a.v_norm) ops.rms_norm(pool, v_, tokens * kv_heads, head_dim, nullptr, a.norm_eps, v_);
   ops.rope(pool, q_, k_, pass.positions, tokens, heads, kv_heads, head_dim, RopeOf(a));
-  if (a.qk_norm == QkNorm::kHeads && a.norms_last) norm_heads();
+  if (a.norms_heads() && a.norms_last) norm_heads();
   for (int64_t t = 0; t < tokens && a.query_beta != 0.0f; ++t) {
-    const float factor = QueryScale{a.query_beta, a.query_length}.At(pass.positions[t]);
+    const float factor = QueryScale{a.query_beta, a.query_length, a.query_offset}.At(pass.positions[t]);
     ops.scale(pool, q_ + t * a.q_width(), factor, 0.0f, a.q_width());
   }
   if (a.stores_kv()) ops.store_kv(pool, k_, v_, pass.batch.kv_slots, tokens, kv);

@@ -28,6 +28,7 @@ float Llama3Frequency(const RopeConfig& config, float inv_freq) {
   const float wavelength = kTwoPi / inv_freq;
   if (wavelength < original / config.high_freq_factor) return inv_freq;
   if (wavelength > original / config.low_freq_factor) return inv_freq / config.factor;
+  if (config.low_freq_factor == config.high_freq_factor) return inv_freq;  // nothing lies between (Llama 4 Scout)
   const float smooth =
       (original / wavelength - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor);
   return (1.0f - smooth) * inv_freq / config.factor + smooth * inv_freq;

@@ -50,10 +50,14 @@ void CloseGroups(const RouterSpec& spec, int64_t experts, float* scores) {
   }
 }
 
+float Sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
+
 // scores = what the router makes of its logits.
 void Score(const RouterSpec& spec, int64_t experts, const float* logits, float* scores) {
   if (spec.score == RouterScore::kSigmoid) {
-    for (int64_t i = 0; i < experts; ++i) scores[i] = 1.0f / (1.0f + std::exp(-logits[i]));
+    for (int64_t i = 0; i < experts; ++i) scores[i] = Sigmoid(logits[i]);
   } else if (spec.score == RouterScore::kSoftmax) {
     const float most = logits[Largest(logits, experts)];
     float sum = 0;
@@ -109,6 +113,9 @@ void Route(const RouterSpec& spec, int64_t experts, const float* logits, const f
     float sum = 0;
     for (int32_t n = 0; n < spec.chosen; ++n) sum += weights[n] = std::exp(weights[n] - most);
     for (int32_t n = 0; n < spec.chosen; ++n) weights[n] /= sum;
+  }
+  for (int32_t n = 0; n < spec.chosen && spec.score == RouterScore::kChosenSigmoid; ++n) {
+    weights[n] = Sigmoid(weights[n]);
   }
   SortByExpert(spec.chosen, chosen, weights);
   float sum = 0;

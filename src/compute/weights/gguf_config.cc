@@ -144,6 +144,7 @@ class GgufFamilyFields final : public FamilyFields {
   }
   std::vector<double> Numbers(FieldKey key) override {
     if (key.gguf == nullptr) return {};
+    read_.insert(key.gguf);
     const GgufValue* const value = file_.Find(prefix_ + key.gguf);
     if (value == nullptr || value->type == GgufType::kArray) return fields_.Numbers(prefix_ + key.gguf);
     return {fields_.Float(prefix_ + key.gguf).value_or(0.0)};
@@ -175,7 +176,7 @@ class GgufFamilyFields final : public FamilyFields {
   const GgufFile& file_;
   const TensorNames& names_;
   GgufFields fields_;
-  std::set<std::string, std::less<>> read_;  // of Number
+  std::set<std::string, std::less<>> read_;  // of Number and Numbers
   const std::string prefix_;
 };
 

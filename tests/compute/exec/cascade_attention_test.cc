@@ -106,7 +106,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, CascadeAttention,
                                          Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}},
                                          Case{"f32_kv", "llama-gqa-bf16", {.kv_cache_dtype = "float32"}},
                                          Case{"reference", "llama-gqa", {.dtype = "float32"}},
-                                         Case{"window_in_some_layers", "qwen2-window", {}}),
+                                         Case{"window_in_some_layers", "qwen2-window", {}},
+                                         Case{"chunks_in_some_layers", "llama4", {}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // The bytes saved by the group of all six, as counted by the operator profile.

@@ -181,7 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"experts_reference", "gpt-oss", {.dtype = "float32"}}, Case{"shared_kv", "gemma4", {}},
                     Case{"shared_kv_int8", "gemma4", {.quantization = "q8_0", .kv_cache_dtype = "int8"}},
                     Case{"keys_are_values", "gemma4-12b", {}}, Case{"query_scale", "ministral3", {}},
-                    Case{"norms_last", "hunyuan", {}}),
+                    Case{"norms_last", "hunyuan", {}}, Case{"chunks", "llama4", {}},
+                    Case{"chunks_int8", "llama4", {.quantization = "q8_0", .kv_cache_dtype = "int8"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Every golden model in its serving numerics, with chunks, preemption and shared prefixes.

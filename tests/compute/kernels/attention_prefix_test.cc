@@ -17,7 +17,7 @@ namespace {
 struct Shape {
   int32_t heads, kv_heads, head_dim;
   compute::DType kv_dtype = compute::DType::kBF16;
-  int32_t window = 0;
+  int32_t window = 0, chunk = 0;
 };
 
 const Shape kShapes[] = {
@@ -31,8 +31,9 @@ const Shape kShapes[] = {
     {6, 2, 7, compute::DType::kInt8},  // nor pairs
     {4, 2, 16, compute::DType::kF32},
     {9, 3, 64, compute::DType::kF32},
-    {4, 2, 16, compute::DType::kBF16, 300},  // a window that cuts some of the sequences, so nothing is shared
-    {17, 1, 16},                             // more rows than a narrow tile: nothing is shared
+    {4, 2, 16, compute::DType::kBF16, 300},     // a window that cuts some of the sequences, so nothing is shared
+    {4, 2, 16, compute::DType::kBF16, 0, 300},  // chunks that cut some of them
+    {17, 1, 16},                                // more rows than a narrow tile: nothing is shared
 };
 
 struct Group {
@@ -97,8 +98,8 @@ class Scene {
     const int64_t row = int64_t{shape_.heads} * shape_.head_dim;
     std::vector<float> out(q_.size(), -7.0f);
     testing::OwnedWorkspace scratch(tokens_, 64, shape_.heads, shape_.head_dim, pool.threads());
-    ops.attention(pool, q_.data(), row, items, shape_.heads, layer_, {.scale = 0.3f, .window = shape_.window},
-                  out.data(), row, scratch.view());
+    ops.attention(pool, q_.data(), row, items, shape_.heads, layer_,
+                  {.scale = 0.3f, .window = shape_.window, .chunk = shape_.chunk}, out.data(), row, scratch.view());
     return out;
   }
 

@@ -123,6 +123,7 @@ void Merge(const AttentionCall& call, int32_t, float* state, const float* result
 struct Scene {
   int32_t heads = 4, kv_heads = 1, head_dim = 16, window = 0;
   std::vector<AttentionItem> items;  // first_position and count; the rest is filled in
+  int32_t chunk = 0;
 };
 
 void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* log) {
@@ -138,7 +139,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   std::vector<float> out(static_cast<size_t>(int64_t{tokens} * scene.heads * scene.head_dim));
   AttentionCall call{};
   call.kv = &kv;
-  const AttentionSpec spec{.window = scene.window};
+  const AttentionSpec spec{.window = scene.window, .chunk = scene.chunk};
   call.spec = &spec;
   call.out = out.data();
   call.q_stride = call.out_stride = int64_t{scene.heads} * scene.head_dim;
@@ -166,7 +167,9 @@ void CheckRows(const Scene& scene, const Recorder& log, const std::string& where
         ASSERT_NE(found, log.rows.end()) << where << ": token " << token << " head " << head << " was never computed";
         const RowLog& r = found->second;
         const int32_t position = item.first_position + q;
-        const int32_t low = scene.window > 0 ? std::max(0, position - scene.window + 1) : 0;
+        const int32_t low = scene.chunk > 0    ? position / scene.chunk * scene.chunk
+                            : scene.window > 0 ? std::max(0, position - scene.window + 1)
+                                               : 0;
         if (r.whole > 0) {
           ASSERT_EQ(r.whole, 1) << where << ": token " << token << " head " << head << " ran twice";
           ASSERT_TRUE(r.partitions.empty())
@@ -213,8 +216,8 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceInAnyMix) {
   const int32_t p = kPartition;
   std::vector<Scene> scenes;
   for (const auto& [heads, kv_heads] : {std::pair(4, 1), {9, 3}, {8, 8}, {72, 1}, {6, 2}, {40, 20}}) {
-    for (const int32_t window : {0, 5, p, p + 1, 3 * p}) {
-      Scene s{heads, kv_heads, 16, window, {}};
+    for (const auto& [window, chunk] : {std::pair(0, 0), {5, 0}, {p, 0}, {p + 1, 0}, {3 * p, 0}, {0, 5}, {0, p + 1}}) {
+      Scene s{heads, kv_heads, 16, window, {}, chunk};
       s.items = {{0, 20 * p, 1, nullptr},
                  {0, 0, 40, nullptr},
                  {0, p - 1, 1, nullptr},
@@ -326,8 +329,8 @@ TEST(AttentionSchedule, AGroupThatWouldDelayTheStepIsSplit) {
   for (const auto& [row, r] : log.rows) EXPECT_EQ(r.partitions.size(), 21u) << "row at " << row;
 }
 
-// Nothing is shared if a window cuts the prefix, a group has one sequence, an item has several queries, a sequence ends
-// before a key tile does, or the query heads of a KV head fill whole tiles.
+// Nothing is shared if a window or a chunk cuts the prefix, a group has one sequence, an item has several queries, a
+// sequence ends before a key tile does, or the query heads of a KV head fill whole tiles.
 TEST(AttentionSchedule, GroupsWithoutSharedPositionsRunAsItems) {
   const auto members = [](const Scene& scene) {
     Recorder log;
@@ -343,6 +346,11 @@ TEST(AttentionSchedule, GroupsWithoutSharedPositionsRunAsItems) {
   scene.window = 701;
   EXPECT_EQ(members(scene), 2) << "a window that holds both";
   scene.window = 0;
+  scene.chunk = 680;
+  EXPECT_EQ(members(scene), 0) << "a chunk that one of them has left";
+  scene.chunk = 701;
+  EXPECT_EQ(members(scene), 2) << "a chunk that holds both";
+  scene.chunk = 0;
   scene.items[1].prefix_group = 1;
   EXPECT_EQ(members(scene), 0) << "a sequence each";
   scene.items[1].prefix_group = 0;
@@ -367,6 +375,18 @@ TEST(AttentionSchedule, WindowsBeginAtTheirFirstVisiblePosition) {
   EXPECT_EQ(VisibleFrom(call, 10).low, 1) << "ten positions, its own included";
   EXPECT_EQ(VisibleFrom(call, 99).low, 90);
   EXPECT_EQ(VisibleFrom(call, 99).high, 99);
+}
+
+TEST(AttentionSchedule, ChunksBeginAtMultiplesOfTheirSize) {
+  AttentionCall call{};
+  const AttentionSpec spec{.chunk = 10};
+  call.spec = &spec;
+  EXPECT_EQ(VisibleFrom(call, 0).low, 0);
+  EXPECT_EQ(VisibleFrom(call, 9).low, 0);
+  EXPECT_EQ(VisibleFrom(call, 10).low, 10) << "the first of a chunk sees itself alone";
+  EXPECT_EQ(VisibleFrom(call, 19).low, 10);
+  EXPECT_EQ(VisibleFrom(call, 19).high, 19);
+  EXPECT_FALSE(spec.sees_all());
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct Shape {
   DType kv_dtype = DType::kBF16;
   float softcap = 0.0f;
   bool alibi = false, sinks = false;
+  int32_t chunk = 0;
 
   bool changes_scores() const { return softcap > 0 || alibi; }
 };
@@ -91,6 +92,7 @@ class Cache {
     OwnedWorkspace scratch(tokens, 64, shape_.heads, shape_.head_dim, pool.threads());
     const AttentionSpec spec = {.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim)),
                                 .window = shape_.window,
+                                .chunk = shape_.chunk,
                                 .softcap = shape_.softcap,
                                 .slopes = shape_.alibi ? slopes_.data() : nullptr,
                                 .sinks = shape_.sinks ? sinks_.data() : nullptr};
@@ -127,12 +129,16 @@ const Shape kShapes[] = {
     {6, 2, 24, 40, DType::kInt8, 2.0f, true, true},  // all of it, in a window
     {8, 2, 64, 0, DType::kBF16, 0.0f, false, true},  // sinks alone
     {8, 4, 64, 128, DType::kInt8, 0.0f, false, true},
+    {4, 2, 16, 0, DType::kBF16, 0.0f, false, false, 100},  // chunks within and across partitions
+    {6, 2, 24, 0, DType::kF32, 0.0f, false, false, 7},
+    {8, 2, 64, 0, DType::kInt8, 0.0f, false, false, 256},
 };
 
 std::string NameOf(const Ops* ops, const Shape& s) {
   return std::string(ops->name) + " heads " + std::to_string(s.heads) + "/" + std::to_string(s.kv_heads) + " dim " +
          std::to_string(s.head_dim) + " window " + std::to_string(s.window) + " " + InfoOf(s.kv_dtype).name +
-         (s.softcap > 0 ? " softcap" : "") + (s.alibi ? " alibi" : "") + (s.sinks ? " sinks" : "");
+         (s.softcap > 0 ? " softcap" : "") + (s.alibi ? " alibi" : "") + (s.sinks ? " sinks" : "") +
+         (s.chunk > 0 ? " chunk " + std::to_string(s.chunk) : "");
 }
 
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
@@ -260,8 +266,13 @@ TEST(Attention, ChunksBlocksNeighboursAndThreadsChangeNoBit) {
 
 // Enough decodes and short chunks in one call for tiles with several KV heads; each has the same bits as alone.
 TEST(Attention, TilesOfSeveralKvHeadsChangeNoBit) {
-  const Shape shapes[] = {{8, 4, 64},   {9, 3, 64},      {15, 5, 64, 0, DType::kInt8},
-                          {40, 20, 16}, {8, 4, 128, 40}, {8, 4, 32, 301, DType::kInt8}};
+  const Shape shapes[] = {{8, 4, 64},
+                          {9, 3, 64},
+                          {15, 5, 64, 0, DType::kInt8},
+                          {40, 20, 16},
+                          {8, 4, 128, 40},
+                          {8, 4, 32, 301, DType::kInt8},
+                          {8, 4, 64, 0, DType::kBF16, 0.0f, false, false, 90}};
   ThreadPool one(1, SystemClock()), three(3, SystemClock());
   for (const Shape& shape : shapes) {
     const int64_t row = int64_t{shape.heads} * shape.head_dim;

@@ -222,6 +222,7 @@ TEST(RowOps, RopeStoreEqualsNormRopeAndStore) {
             call.heads = heads;
             call.rope = rope;
             if (norms) {
+              call.qk_norm = true;
               call.q_norm = q_norm.data();
               call.k_norm = k_norm.data();
               call.eps = 1e-5f;
@@ -237,7 +238,7 @@ TEST(RowOps, RopeStoreEqualsNormRopeAndStore) {
   }
 }
 
-// One token of two query heads over a KV head, as Gemma 4, Hunyuan and Ministral 3 need it.
+// One token of two query heads over a KV head, as Gemma 4, Hunyuan, Llama 4 and Ministral 3 need it.
 class RopeStoreOptions : public ::testing::Test {
  protected:
   static constexpr int32_t kDim = 20, kPosition = 75;
@@ -275,8 +276,23 @@ TEST_F(RopeStoreOptions, NormsMayFollowTheRotation) {
     ops->rms_norm(pool_, k.data(), 1, kDim, norm_.data(), 1e-5f, k.data());
     std::vector<float> turned = q_;
     call_.q = turned.data();
+    call_.qk_norm = true;
     call_.q_norm = call_.k_norm = norm_.data();
     call_.norms_last = true;
+    Run(*ops);
+    EXPECT_EQ(turned, q) << ops->name;
+    EXPECT_EQ(stored_k_, k) << ops->name;
+  }
+}
+
+TEST_F(RopeStoreOptions, NormsOfQAndKMayHaveNoWeights) {
+  for (const Ops* ops : RunnableOps()) {
+    std::vector<float> q = q_, k = k_, turned = q_;
+    ops->rope(pool_, q.data(), k.data(), &kPosition_, 1, 2, 1, kDim, rope_);
+    ops->rms_norm(pool_, q.data(), 2, kDim, nullptr, 1e-5f, q.data());
+    ops->rms_norm(pool_, k.data(), 1, kDim, nullptr, 1e-5f, k.data());
+    call_.q = turned.data();
+    call_.qk_norm = call_.norms_last = true;
     Run(*ops);
     EXPECT_EQ(turned, q) << ops->name;
     EXPECT_EQ(stored_k_, k) << ops->name;
@@ -314,6 +330,8 @@ TEST_F(RopeStoreOptions, QueriesGrowWithTheirPosition) {
   EXPECT_EQ(scale.At(24), 1.0f);
   EXPECT_FLOAT_EQ(scale.At(25), 1.0f + 0.5f * std::log(2.0f));
   EXPECT_FLOAT_EQ(scale.At(kPosition), 1.0f + 0.5f * std::log(4.0f));
+  EXPECT_FLOAT_EQ((QueryScale{0.5f, 25, 1}.At(24)), 1.0f + 0.5f * std::log(2.0f)) << "the 25th position";
+  EXPECT_EQ((QueryScale{0.5f, 25, 1}.At(23)), 1.0f);
   for (const Ops* ops : RunnableOps()) {
     std::vector<float> q = q_, k = k_, scaled = q_;
     ops->rope(pool_, q.data(), k.data(), &kPosition_, 1, 2, 1, kDim, rope_);

@@ -413,6 +413,94 @@ TEST(HfConfig, HunyuansAlphaStretchesTheBase) {
   EXPECT_TRUE(test::AttentionIn(c).norms_last);
 }
 
+json Llama4(const json& more = json::object()) {
+  return With(With(Base("Llama4ForCausalLM"), {{"num_hidden_layers", 8},
+                                               {"head_dim", 16},
+                                               {"num_key_value_heads", 2},
+                                               {"intermediate_size_mlp", 200},
+                                               {"attention_chunk_size", 32},
+                                               {"num_local_experts", 4},
+                                               {"interleave_moe_layer_step", 2}}),
+              more);
+}
+
+TEST(HfConfig, Llama4HasChunksRotationAndExpertsByPeriod) {
+  const compute::ModelConfig c = Good(Llama4());
+  EXPECT_TRUE(c.rope.interleaved);
+  EXPECT_EQ(c.rope.theta, 5e5f);
+  for (size_t l = 0; l < 8; ++l) {
+    const compute::AttentionBlock& a = AttentionAt(c, l);
+    const bool rotary = l % 4 != 3;
+    EXPECT_EQ(a.chunk, rotary ? 32 : 0) << l;
+    EXPECT_EQ(a.rope, rotary ? compute::RopeChoice::kMain : compute::RopeChoice::kNone) << l;
+    EXPECT_EQ(a.qk_norm, rotary ? compute::QkNorm::kUnitHeads : compute::QkNorm::kNone) << l;
+    EXPECT_EQ(a.query_beta, rotary ? 0.0f : 0.1f) << l;
+    EXPECT_EQ(a.query_length, rotary ? 0 : 8192) << l;
+    const compute::ExpertsBlock* const experts = compute::ExpertsOf(c.layers[l]);
+    ASSERT_EQ(experts != nullptr, l % 2 == 1) << l;
+    if (experts == nullptr) {
+      EXPECT_EQ(test::FeedForwardIn(c, l).inner, 200);
+      continue;
+    }
+    EXPECT_EQ(experts->expert.inner, 96);
+    EXPECT_EQ(experts->shared_inner, 96);
+    EXPECT_TRUE(experts->router.weighs_input);
+    EXPECT_EQ(experts->router.score, compute::RouterScore::kChosenSigmoid);
+  }
+}
+
+TEST(HfConfig, Llama4MayListItsLayers) {
+  const compute::ModelConfig c = Good(Llama4({{"no_rope_layers", {0, 1, 1, 1, 1, 1, 1, 1}},
+                                              {"moe_layers", {0, 3}},
+                                              {"use_qk_norm", false},
+                                              {"rope_theta", 1e4},
+                                              {"attn_scale", 0.25},
+                                              {"floor_scale", 64}}));
+  EXPECT_EQ(AttentionAt(c, 0).rope, compute::RopeChoice::kNone);
+  EXPECT_EQ(AttentionAt(c, 0).query_beta, 0.25f);
+  EXPECT_EQ(AttentionAt(c, 0).query_length, 64);
+  EXPECT_EQ(AttentionAt(c, 0).query_offset, 1);
+  EXPECT_EQ(AttentionAt(c, 3).rope, compute::RopeChoice::kMain);
+  EXPECT_EQ(AttentionAt(c, 3).qk_norm, compute::QkNorm::kNone);
+  EXPECT_EQ(c.rope.theta, 1e4f);
+  for (size_t l = 0; l < 8; ++l) EXPECT_EQ(compute::ExpertsOf(c.layers[l]) != nullptr, l == 0 || l == 3) << l;
+  // Early files have a number for the flag.
+  EXPECT_EQ(AttentionAt(Good(Llama4({{"attn_temperature_tuning", 4}})), 3).query_beta, 0.1f);
+  EXPECT_EQ(AttentionAt(Good(Llama4({{"attn_temperature_tuning", true}})), 3).query_beta, 0.1f);
+  EXPECT_EQ(AttentionAt(Good(Llama4({{"attn_temperature_tuning", false}})), 3).query_beta, 0.0f);
+  const json full(8, "full_attention");
+  EXPECT_EQ(AttentionAt(Good(Llama4({{"layer_types", full}})), 0).chunk, 0);
+  EXPECT_EQ(AttentionAt(Good(Llama4({{"layer_types", full}})), 0).rope, compute::RopeChoice::kMain);
+  EXPECT_REFUSED(Parse(Llama4({{"no_rope_layers", {1, 0}}})).status(), kLoss,
+                 "'no_rope_layers' has 2 entries for 8 layers");
+  EXPECT_REFUSED(Parse(Llama4({{"layer_types", {"full_attention"}}})).status(), kLoss,
+                 "'layer_types' has 1 entries for 8 layers");
+}
+
+TEST(HfConfig, HunyuanStatesExpertsForAllLayersOrEach) {
+  const json base = With(Base("HunYuanMoEV1ForCausalLM"), {{"num_experts", 8}, {"moe_topk", 2}});
+  const compute::ModelConfig alike = Good(base);
+  const compute::ModelConfig listed = Good(With(base, {{"num_experts", {8, 8, 4, 8}},
+                                                       {"moe_topk", {2, 2, 3, 2}},
+                                                       {"moe_intermediate_size", {96, 96, 96, 96}},
+                                                       {"num_shared_expert", {1, 1, 1, 1}}}));
+  for (size_t l = 0; l < 4; ++l) {
+    EXPECT_EQ(compute::ExpertsOf(alike.layers[l])->experts, 8);
+    EXPECT_EQ(compute::ExpertsOf(alike.layers[l])->router.chosen, 2);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->experts, l == 2 ? 4 : 8);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->router.chosen, l == 2 ? 3 : 2);
+    EXPECT_EQ(compute::ExpertsOf(listed.layers[l])->shared_inner, 96);
+    EXPECT_TRUE(compute::ExpertsOf(listed.layers[l])->router.renormalise);
+    EXPECT_TRUE(AttentionAt(listed, l).norms_last);
+  }
+  EXPECT_REFUSED(Parse(With(base, {{"moe_topk", {2, 2}}})).status(), kLoss, "'moe_topk' has 2 entries for 4 layers");
+  EXPECT_REFUSED(Parse(With(base, {{"num_experts", -1}})).status(), kLoss, "'num_experts' holds");
+  EXPECT_REFUSED(Parse(With(base, {{"moe_intermediate_size", 48}})).status(), kLoss,
+                 "'moe_intermediate_size' holds another number than 96");
+  EXPECT_REFUSED(Parse(With(base, {{"num_shared_expert", {1, 2, 1, 1}}})).status(), kLoss,
+                 "'num_shared_expert' holds another number than 1");
+}
+
 TEST(GenerationConfig, ReadsStatedValues) {
   compute::ModelConfig c = Good(Base());
   ASSERT_TRUE(

@@ -244,6 +244,8 @@ TEST(BlockText, NamesWhatDiffers) {
   EXPECT_EQ(TextOf(a), "attention 8 heads, 1 KV heads, head_dim 64, biases, ALiBi, capped scores, sinks");
   a = {.heads = 2, .kv_heads = 2, .head_dim = 64, .window = 16, .rope = RopeChoice::kLocal};
   EXPECT_EQ(TextOf(a), "attention 2 heads, 2 KV heads, head_dim 64, window 16, local rotary base");
+  a = {.heads = 2, .kv_heads = 2, .head_dim = 64, .chunk = 20, .qk_norm = QkNorm::kUnitHeads};
+  EXPECT_EQ(TextOf(a), "attention 2 heads, 2 KV heads, head_dim 64, chunks of 20, q and k norms");
   EXPECT_EQ(TextOf(FeedForwardBlock{.inner = 96, .bias = true, .activation = Activation::kRelu}),
             "feed-forward 96 relu, biases");
 }

@@ -95,6 +95,19 @@ TEST(ModelLimits, DependentFieldsMustFitEachOther) {
                  "9 RoPE frequency factors for head_dim 16");
 }
 
+TEST(ModelLimits, ChunksHaveLimits) {
+  const auto with = [](int32_t chunk, int32_t window) {
+    ModelConfig c = Small();
+    auto& attention = test::BlockIn<AttentionBlock>(c.layers[1]);
+    attention.chunk = chunk;
+    attention.window = window;
+    return ValidateConfig(c);
+  };
+  EXPECT_TRUE(with(1, 0).ok());
+  EXPECT_REFUSED(with(-1, 0), kBad, "a chunk of attention is -1");
+  EXPECT_REFUSED(with(8, 4), kBad, "8 beside a window of 4");
+}
+
 TEST(ModelLimits, RopeScalingHasLimits) {
   const auto with = [](RopeScaling scaling, float factor, int64_t original, float low = 1, float high = 4) {
     ModelConfig c = Small();
@@ -115,7 +128,8 @@ TEST(ModelLimits, RopeScalingHasLimits) {
     EXPECT_TRUE(with(scaling, 2, 1).ok());
   }
   EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 0, 4), kBad, "low_freq_factor");
-  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 4, 4), kBad, "low_freq_factor");
+  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 5, 4), kBad, "low_freq_factor");
+  EXPECT_TRUE(with(RopeScaling::kLlama3, 2, 8, 1, 1).ok()) << "Llama 4 Scout";
   EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "only for llama3";
 }
 

@@ -71,6 +71,27 @@ TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
   EXPECT_GT(divided, 0);
 }
 
+// Llama 4 Scout: both factors are 1, so that no wave lies between. The longest kept wave is the original length.
+TEST(Rope, Llama3WithEqualFactorsHasNoTransition) {
+  RopeConfig config;
+  config.theta = 500000.0f;
+  config.scaling = RopeScaling::kLlama3;
+  config.factor = 16.0f;
+  config.low_freq_factor = config.high_freq_factor = 1.0f;
+  config.original_max_position = 8192;
+  const Rope rope(config, kDim, 131072);
+  for (int32_t i = 0; i < kDim / 2; ++i) {
+    const double f = Base(i, 500000.0), expected = 2 * M_PI / f > 8192.0 ? f / 16 : f;
+    EXPECT_NEAR(rope.inv_freq()[static_cast<size_t>(i)] / expected, 1.0, 1e-6) << i;
+  }
+  // The first wave is of 2 pi positions: exactly the length over the factor, for some of these.
+  for (int32_t length = 1; length <= 64; ++length) {
+    config.original_max_position = length;
+    config.low_freq_factor = config.high_freq_factor = static_cast<float>(length) / 6.283185307179586f;
+    EXPECT_FALSE(std::isnan(Rope(config, kDim, 64).inv_freq()[0])) << length;
+  }
+}
+
 TEST(Rope, DynamicBaseDependsOnMaxModelLenAlone) {
   RopeConfig config;
   config.scaling = RopeScaling::kDynamic;

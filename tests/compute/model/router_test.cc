@@ -83,6 +83,20 @@ TEST(Router, ChoiceBiasChangesTheChoiceAndNotTheWeights) {
   ExpectWeights(choice, {Sigmoid(0.0)});
 }
 
+// Llama 4. Sigmoids of large logits are alike in f32.
+TEST(Router, ChosenSigmoidComparesLogits) {
+  RouterSpec spec;
+  spec.chosen = 1;
+  spec.score = RouterScore::kChosenSigmoid;
+  const Choice large = RouteOnce(spec, {18.0f, 20.0f, 19.0f});
+  EXPECT_EQ(large.experts, (std::vector<int32_t>{1}));
+  ExpectWeights(large, {1.0});
+  spec.chosen = 2;
+  const Choice two = RouteOnce(spec, {-1.0f, 0.5f, -2.0f});
+  EXPECT_EQ(two.experts, (std::vector<int32_t>{0, 1}));
+  ExpectWeights(two, {Sigmoid(-1.0), Sigmoid(0.5)});
+}
+
 TEST(Router, ScaleMultipliesRenormalisedWeights) {
   RouterSpec spec;
   spec.chosen = 2;
@@ -136,7 +150,8 @@ TEST(Router, EqualScoresChooseTheLowerNumber) {
 TEST(Router, ChoosesNumbersOfExpertsEvenWhereLogitsAreNotNumbers) {
   RouterSpec spec;
   spec.chosen = 2;
-  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid, RouterScore::kChosenSoftmax}) {
+  for (const RouterScore score :
+       {RouterScore::kSoftmax, RouterScore::kSigmoid, RouterScore::kChosenSoftmax, RouterScore::kChosenSigmoid}) {
     spec.score = score;
     for (const int32_t expert : RouteOnce(spec, {NAN, NAN, NAN}).experts) {
       EXPECT_GE(expert, 0);

@@ -435,6 +435,45 @@ TEST(GgufConfig, LongRopeIsTwoTensorsOfFactors) {
   EXPECT_EQ(c->rope.short_factors.size(), 2u);
 }
 
+// llama.cpp's files of Llama 4 leave out what is alike in the published models.
+TEST(GgufConfig, Llama4StatesChunksAndNormsByOtherKeys) {
+  const auto read = [](uint32_t experts, const std::function<void(GgufBuilder*)>& add) {
+    GgufBuilder b;
+    b.Text("general.architecture", "llama4");
+    for (const auto& [key, value] : {std::pair("block_count", 4),
+                                     {"embedding_length", 8},
+                                     {"context_length", 64},
+                                     {"feed_forward_length", 16},
+                                     {"attention.head_count", 2},
+                                     {"expert_used_count", 1},
+                                     {"expert_feed_forward_length", 24},
+                                     {"interleave_moe_layer_step", 2}}) {
+      b.U32("llama4." + std::string(key), static_cast<uint32_t>(value));
+    }
+    b.F32("llama4.attention.layer_norm_rms_epsilon", 1e-5f);
+    b.U32("llama4.expert_count", experts);
+    add(&b);
+    b.F32Tensor("token_embd.weight", {8, 4});
+    const std::string bytes = b.Build();
+    const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
+    EXPECT_TRUE(c.ok()) << c.status().ToString();
+    return c.ok() ? c->layers : std::vector<compute::Layer>(4);
+  };
+  const auto layers = read(16, [](GgufBuilder*) {});
+  const auto attention = [](const compute::Layer& layer) { return *compute::AttentionOf(layer); };
+  EXPECT_EQ(attention(layers[2]).chunk, 8192);
+  EXPECT_EQ(attention(layers[2]).qk_norm, compute::QkNorm::kUnitHeads);
+  EXPECT_EQ(attention(layers[3]).chunk, 0);
+  EXPECT_EQ(attention(layers[3]).rope, compute::RopeChoice::kNone);
+  EXPECT_EQ(attention(layers[3]).query_length, 8192);
+  EXPECT_EQ(std::get<compute::GatedFeedForwardBlock>(layers[0][1].block).inner, 16);
+  EXPECT_EQ(compute::ExpertsOf(layers[1])->expert.inner, 24);
+  EXPECT_EQ(attention(read(128, [](GgufBuilder*) {})[0]).qk_norm, compute::QkNorm::kNone) << "Maverick";
+  const auto whole = read(16, [](GgufBuilder* b) { b->U32("llama4.attention.sliding_window", 0); });
+  EXPECT_EQ(attention(whole[0]).chunk, 0);
+  EXPECT_EQ(attention(whole[3]).rope, compute::RopeChoice::kMain);
+}
+
 TEST(GgufConfig, LayersMayDifferInKvHeadsAndWidth) {
   const auto build = [](const std::vector<int32_t>& heads, const std::vector<int32_t>& widths) {
     GgufBuilder b;

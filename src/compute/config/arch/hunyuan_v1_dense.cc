@@ -1,18 +1,12 @@
 // Hunyuan, its dense models: Llama with norms of q and k after their rotation, and a rotary base that `alpha`
 // stretches.
-#include "compute/config/architecture.h"
+#include "compute/config/arch/hunyuan.h"
 
 #include <cmath>
 
 namespace tactus::compute::arch {
-namespace hunyuan_family {
 
-constexpr TensorNames kHfNames = kHfTensorNames.With({
-    {Role::kQNorm, "model.layers.{}.self_attn.query_layernorm.weight"},
-    {Role::kKNorm, "model.layers.{}.self_attn.key_layernorm.weight"},
-});
-
-std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
+std::vector<Layer> HunyuanLayers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   // config.json names the scaling "dynamic"; with `alpha` it depends on no length. GGUF files have the stretched base.
   std::optional<double> alpha = fields.Number({"rope_parameters.alpha"});
   if (!alpha.has_value()) alpha = fields.Number({"rope_scaling.alpha"});
@@ -27,8 +21,6 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
-}  // namespace hunyuan_family
-
 extern constinit const Architecture hunyuan_v1_dense = {
     .name = "hunyuan_v1_dense",
     .hf_class = "HunYuanDenseV1ForCausalLM",
@@ -37,9 +29,9 @@ extern constinit const Architecture hunyuan_v1_dense = {
     .hf_defaults = {.max_position = 2048, .bos_id = 1, .eos_id = 2},
     .attention_bias_key = true,
     .qk_norm = true,
-    .layers = hunyuan_family::Layers,
+    .layers = HunyuanLayers,
     .hf_norm_eps = 1e-5,
-    .hf_names = &hunyuan_family::kHfNames,
+    .hf_names = &kHunyuanHfNames,
 };
 
 }  // namespace tactus::compute::arch

@@ -340,7 +340,7 @@ void MergeWave(ThreadPool& pool, const AttentionKernel& kernel, const AttentionC
 }  // namespace
 
 VisibleRange VisibleFrom(const AttentionCall& call, int32_t position) {
-  return {call.spec->window > 0 && position >= call.spec->window ? position - call.spec->window + 1 : 0, position};
+  return {call.spec->FirstVisible(position), position};
 }
 
 AttentionQuery QueryOf(const AttentionCall& call, const AttentionTile& tile, int32_t query) {

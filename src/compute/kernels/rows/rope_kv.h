@@ -53,13 +53,13 @@ void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* sl
 // Norm and rotation of a head of q or k. out may be head.
 inline void TurnHead(const RopeStoreCall& call, const float* head, int32_t head_dim, const float* norm,
                      const float* cosines, const float* sines, float* out) {
-  if (norm != nullptr && !call.norms_last) {
+  if (call.qk_norm && !call.norms_last) {
     NormRow(head, head_dim, norm, call.eps, out);
   } else if (out != head) {
     std::memcpy(out, head, static_cast<size_t>(head_dim) * sizeof(float));
   }
   RotateHead(out, call.rope, cosines, sines, out);
-  if (norm != nullptr && call.norms_last) NormRow(out, head_dim, norm, call.eps, out);
+  if (call.qk_norm && call.norms_last) NormRow(out, head_dim, norm, call.eps, out);
 }
 
 inline void ScaleHead(float* head, int32_t head_dim, float factor) {

@@ -15,7 +15,8 @@ namespace {
 // Softmax over all visible positions at once: a pass for the maximum, one for sum and values.
 void AttendRow(const float* q, const AttentionItem& item, int32_t position, int32_t head, int32_t kv_head,
                const KvLayer& kv, const AttentionSpec& spec, float* out) {
-  const int32_t low = spec.window > 0 && position >= spec.window ? position - spec.window + 1 : 0;
+  const int32_t in_window = spec.window > 0 ? std::max(0, position - spec.window + 1) : 0;
+  const int32_t low = spec.chunk > 0 ? position / spec.chunk * spec.chunk : in_window;
   auto kv_of = [&](const void* base, int32_t s) {
     return static_cast<const std::byte*>(base) + KvHeadOffset(kv, item.block_table[s / kv.block_size], kv_head);
   };

@@ -133,9 +133,9 @@ void RopeStoreRef(ThreadPool&, const RopeStoreCall& call, const KvLayer& kv) {
   CheckHeadDim(kv.head_dim, call.rope.rotary_dim);
   float turned[kMaxHeadDim];
   const auto turn = [&](float* rows, int32_t heads, int32_t position, const float* norm) {
-    if (norm != nullptr && !call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
+    if (call.qk_norm && !call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
     RotateHeads(rows, position, heads, kv.head_dim, call.rope);
-    if (norm != nullptr && call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
+    if (call.qk_norm && call.norms_last) NormRows(rows, heads, kv.head_dim, norm, call.eps, rows);
   };
   for (int64_t t = 0; t < call.tokens; ++t) {
     float* q = call.q + t * call.q_stride;
