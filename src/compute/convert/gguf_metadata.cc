@@ -152,7 +152,13 @@ void AddTokenizerMetadata(const GgufTokenizerFields& t, const ModelDescription& 
     if (t.unk >= 0) header->Uint32("tokenizer.ggml.unknown_token_id", t.unk);
     header->Bool("tokenizer.ggml.add_bos_token", t.add_bos);
     header->Bool("tokenizer.ggml.add_eos_token", t.add_eos);
-    if (t.model == "llama") header->Bool("tokenizer.ggml.add_space_prefix", t.add_space_prefix);
+    if (t.model == "llama" || t.model == "t5") header->Bool("tokenizer.ggml.add_space_prefix", t.add_space_prefix);
+    if (t.model == "t5") header->Bool("tokenizer.ggml.remove_extra_whitespaces", t.remove_extra_whitespaces);
+    if (!t.precompiled_charsmap.empty())
+      header->ByteList("tokenizer.ggml.precompiled_charsmap", t.precompiled_charsmap);
+    if (t.lowercase) header->Bool("tokenizer.ggml.normalizer.lowercase", *t.lowercase);
+    if (t.strip_accents) header->Bool("tokenizer.ggml.normalizer.strip_accents", *t.strip_accents);
+    if (t.sep >= 0) header->Uint32("tokenizer.ggml.seperator_token_id", t.sep);  // as GGUF spells it
   }
   const int64_t bos = t.bos >= 0 ? t.bos : d.config.bos_id;
   if (bos >= 0) header->Uint32("tokenizer.ggml.bos_token_id", bos);
