@@ -102,8 +102,12 @@ Status PlanGguf(Conversion* c) {
 }
 
 // The metadata of the source, without what belongs to its files.
-void CopyMetadata(const GgufFile& file, GgufHeader* header) {
+void CopyMetadata(const GgufFile& file, const Architecture& target, const ModelConfig& config, GgufHeader* header) {
+  const std::string prefix = std::string(target.gguf_name) + ".";
   for (const auto& [key, value] : file.metadata) {
+    // Layers that predict further tokens are not written.
+    if (key == prefix + "block_count") header->Uint32(key, config.num_layers());
+    if (key == prefix + "block_count" || key == prefix + "nextn_predict_layers") continue;
     const bool own = key == "general.alignment" || key == "general.file_type" ||
                      key == "general.quantization_version" || key.starts_with("split.");
     if (!own) header->Copy(key, value);
@@ -129,7 +133,7 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   const ModelConfig& wanted = c->description.config;
   GgufHeader header;
   if (c->gguf.has_value()) {
-    CopyMetadata(c->gguf->gguf, &header);
+    CopyMetadata(c->gguf->gguf, *c->target, wanted, &header);
   } else {
     AddModelMetadata(c->description, *c->target, c->settings, &header);
     AddTokenizerMetadata(c->options.tokenizer, c->description, &header);
