@@ -175,7 +175,8 @@ const Architecture& HfArchitectureOf(const ModelConfig& config) {
   return *FindArchitecture(other != nullptr ? other : config.architecture);
 }
 
-std::string ConfigText(const ModelConfig& c, const Architecture& target, const FieldRecord& settings, DType dtype) {
+std::string ConfigText(const ModelConfig& c, const Architecture& target, const FieldRecord& settings, DType dtype,
+                       const Json& quantization) {
   Json json = {{"architectures", {target.hf_class}}, {"model_type", target.hf_model_type}};
   AddShape(c, target, &json);
   AddPositions(c, target, &json);
@@ -191,6 +192,7 @@ std::string ConfigText(const ModelConfig& c, const Architecture& target, const F
                                                   : Json(c.stop_ids);
   json["pad_token_id"] = nullptr;  // a class's default may be beyond the vocabulary
   json["dtype"] = TypeName(dtype);
+  if (!quantization.is_null()) json["quantization_config"] = quantization;
   return json_text::JsonText(json, 2) + "\n";
 }
 
@@ -211,9 +213,13 @@ std::string GenerationConfigText(const ModelConfig& config) {
   return json_text::JsonText(json, 2) + "\n";
 }
 
-std::string ConfigWithType(std::string_view text, DType dtype) {
+std::string ConfigWithType(std::string_view text, DType dtype, const Json& quantization) {
   Json json = json_text::ParseJson(text).value();
   json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = TypeName(dtype);
+  json.erase("compression_config");
+  json.erase("quantization_config");
+  if (json.contains("text_config") && json["text_config"].is_object()) json["text_config"].erase("quantization_config");
+  if (!quantization.is_null()) json["quantization_config"] = quantization;
   return json_text::JsonText(json, 2) + "\n";
 }
 
