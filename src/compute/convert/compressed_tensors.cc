@@ -17,10 +17,10 @@ constexpr IntegerForm kIntegerForms[] = {
 constexpr int64_t kNarrowestGroup = 32;  // columns; readers have no kernels for narrower ones
 constexpr std::string_view kWeight = ".weight";
 
-// Matrices of layers that transformers makes of its class Linear: not the embedding, and not those of all experts
-// in one tensor. The output matrix and those that choose experts are too sensitive.
+// Matrices of layers that transformers makes of its class Linear: not the embedding, those of all experts in one
+// tensor, or transposed ones (GPT-2). The output matrix and those that choose experts are too sensitive.
 bool IsLinear(const PlannedTensor& t) {
-  if (!t.is_matrix || t.stacked > 0 || !t.name.ends_with(kWeight)) return false;
+  if (!t.is_matrix || t.stacked > 0 || t.transposed || !t.name.ends_with(kWeight)) return false;
   const ModelTensor& of = t.parts[0].to.tensor;
   return of.layer >= 0 && !IsRouting(of.role);
 }
@@ -84,7 +84,11 @@ Status PlanIntegers(const IntegerForm& form, std::vector<PlannedTensor>* plan, s
 }
 
 std::vector<SafetensorsEntry> EntriesOf(const PlannedTensor& t) {
-  if (t.integers.bits == 0) return {{t.name, SafetensorsType(t.dtype), t.shape(), t.bytes()}};
+  if (t.integers.bits == 0) {
+    SafetensorsEntry entry{t.name, SafetensorsType(t.dtype), t.shape(), t.bytes()};
+    if (t.name.ends_with(".moe_statics.e_score_correction_bias")) entry.shape.insert(entry.shape.begin(), 1);  // ERNIE
+    return {entry};
+  }
   const std::string module = ModuleOfTensor(t.name);
   const bool packed = t.integers.packed;
   const int64_t bytes = t.rows * t.row_bytes();

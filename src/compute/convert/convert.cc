@@ -162,11 +162,6 @@ Status PlanFolder(Conversion* c) {
   const ModelConfig& config = c->description.config;
   const bool halves = FromGguf(c->description) && FindArchitecture(config.architecture)->gguf_interleaved_rope;
   c->target = FromGguf(c->description) ? &HfArchitectureOf(config) : FindArchitecture(config.architecture);
-  for (const ModelTensor& t : config.Tensors()) {
-    if (c->target->hf_names->Of(t.role).alternative.empty()) continue;
-    return Unimplemented(
-        fmt::format("folders of the family {} are not written: their tensors have several names", c->target->name));
-  }
   TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->hf_names,
                                                halves ? HeadOrder::kToHalves : HeadOrder::kSame,
                                                [c](const TensorPart&) { return c->options.matrices.dtype; }));

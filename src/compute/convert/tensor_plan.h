@@ -37,12 +37,15 @@ struct PlannedIntegers {
 
 // A tensor of the file. Its rows are those of its parts.
 struct PlannedTensor {
+  static constexpr uint32_t kNoPart = UINT32_MAX;
+
   std::string name;
   DType dtype = DType::kF32;  // of integers: as which they are read
   PlannedIntegers integers;
   bool is_matrix = true;
   int64_t rows = 0, cols = 1;  // rows: of all experts
   int64_t stacked = 0;         // experts, one after another; 0: it is one tensor
+  bool transposed = false;     // the file has the columns one after another (of each expert)
   std::vector<TensorPart> parts;
   std::vector<std::pair<uint32_t, uint32_t>> places;  // part and its row, of each row; empty: row for row of one part
   HeadOrder order = HeadOrder::kSame;
@@ -56,10 +59,11 @@ struct PlannedTensor {
   std::vector<int64_t> shape() const {
     std::vector<int64_t> shape = {rows};
     if (stacked > 0) shape = {stacked, rows / stacked};
-    if (is_matrix) shape.push_back(cols);
+    if (is_matrix) shape.insert(transposed ? shape.end() - 1 : shape.end(), cols);
     return shape;
   }
-  // The part that has `row`, and the row of the model's tensor, in the order of the source's files.
+  // The part that has `row`, and the row of the model's tensor, in the order of the source's files. Null: none has it,
+  // as the rows before OPT's first position; it is all zeros.
   std::pair<const TensorPart*, int64_t> Source(int64_t row) const;
 };
 

@@ -49,6 +49,10 @@ class RowEncoder {
 
   Status Encode(int64_t row, EncodedRows out) {
     const auto [part, own] = tensor_.Source(row);
+    if (part == nullptr) {
+      std::memset(out.values, 0, static_cast<size_t>(tensor_.row_bytes()));
+      return Status();
+    }
     const MatrixView& m = part->matrix;
     scratch_.resize(static_cast<size_t>(m.row_bytes / 4 + 1));
     const std::byte* bytes = source_.Rows(part->from.id, m, own, 1, reinterpret_cast<std::byte*>(scratch_.data()));
@@ -129,6 +133,24 @@ Status WriteVector(const PlannedTensor& tensor, TensorPlace place) {
   return place.file->Write(place.offset, bytes);
 }
 
+// Rows [rows, cols] of a plain format as [cols, rows].
+std::vector<std::byte> Transposed(const PlannedTensor& tensor, int64_t rows, const std::vector<std::byte>& values) {
+  const size_t element = static_cast<size_t>(RowBytes(tensor.dtype, 1)), height = static_cast<size_t>(rows);
+  const auto width = static_cast<size_t>(tensor.cols);
+  std::vector<std::byte> out(height * width * element);
+  for (size_t r = 0; r < height; ++r) {
+    for (size_t c = 0; c < width; ++c)
+      std::memcpy(out.data() + (c * height + r) * element, values.data() + (r * width + c) * element, element);
+  }
+  return out;
+}
+
+// Rows that are encoded at a time: those of an expert, where the file has its columns one after another.
+int64_t PieceRows(const PlannedTensor& tensor) {
+  if (tensor.transposed) return tensor.rows / std::max<int64_t>(1, tensor.stacked);
+  return std::min(tensor.rows, std::max<int64_t>(1, kPieceValues / tensor.cols));
+}
+
 }  // namespace
 
 Status WriteTensor(const PlannedTensor& tensor, WeightSource& source, int threads, TensorPlace place,
@@ -137,7 +159,7 @@ Status WriteTensor(const PlannedTensor& tensor, WeightSource& source, int thread
     TACTUS_RETURN_IF_ERROR(WriteVector(tensor, place));
     return progress(tensor.bytes());
   }
-  const int64_t piece = std::min(tensor.rows, std::max<int64_t>(1, kPieceValues / tensor.cols));
+  const int64_t piece = PieceRows(tensor);
   std::vector<std::byte> bytes(static_cast<size_t>(piece * tensor.row_bytes()));
   std::vector<std::byte> scale_bytes(static_cast<size_t>(piece * tensor.scale_bytes()));
   const auto write = [](TensorPlace to, std::span<const std::byte> from, int64_t first, int64_t rows, int64_t each) {
@@ -147,6 +169,7 @@ Status WriteTensor(const PlannedTensor& tensor, WeightSource& source, int thread
   for (int64_t first = 0; first < tensor.rows; first += piece) {
     const int64_t end = std::min(first + piece, tensor.rows), rows = end - first;
     TACTUS_RETURN_IF_ERROR(EncodePiece(tensor, source, threads, first, end, {bytes.data(), scale_bytes.data()}));
+    if (tensor.transposed) bytes = Transposed(tensor, rows, bytes);
     TACTUS_RETURN_IF_ERROR(write(place, bytes, first, rows, tensor.row_bytes()));
     TACTUS_RETURN_IF_ERROR(write(scales, scale_bytes, first, rows, tensor.scale_bytes()));
     TACTUS_RETURN_IF_ERROR(progress(rows * (tensor.row_bytes() + tensor.scale_bytes())));
