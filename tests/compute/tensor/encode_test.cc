@@ -120,7 +120,7 @@ TEST(Encode, IntegersAreNearTheLeastError) {
 
 TEST(Encode, IntegersOfZerosAndExtremesAreFinite) {
   int8_t codes[4] = {1, 1, 1, 1};
-  const float zeros[4] = {}, tiny[4] = {1e-44f, 0, 0, -1e-44f}, large[4] = {-3e38f, 3e38f, 0, 1e38f};
+  const float zeros[4] = {}, tiny[4] = {1e-38f, 0, 0, -1e-38f}, large[4] = {-3e38f, 3e38f, 0, 1e38f};
   for (const float* x : {zeros, tiny}) {
     EXPECT_EQ(EncodeIntegers(4, x, 4, codes), 0.0f);
     for (const int8_t code : codes) EXPECT_EQ(code, 0);
