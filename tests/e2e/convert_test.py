@@ -78,6 +78,15 @@ class ConvertTest(Folder):
         self.assertEqual(config.pop("dtype"), "float16")
         self.assertEqual(config, json.loads((self.model / "config.json").read_text()))
 
+    def test_a_folder_of_integers_loads(self):
+        for quantization, layout in (("w8a16", "pack-quantized"), ("w8a8", "int-quantized")):
+            out = self.folder / quantization
+            result = json.loads(self.convert(self.model, out, "--quantization", quantization, "--json"))
+            self.assertIn("i8_row (14)", result["format"])
+            inspected = json.loads(tactus("models", "inspect", out, "--json").stdout)
+            self.assertEqual((inspected["start"], inspected["quantization"]), ("ok", f"compressed-tensors, {layout}"))
+            self.assertEqual(self.ids(out), self.ids(self.model))
+
     def test_bad_use_is_refused(self):
         gguf = self.folder / "m.gguf"
         for options, words in [

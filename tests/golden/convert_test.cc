@@ -8,10 +8,12 @@
 #include <fstream>
 #include <set>
 
+#include "base/json.h"
 #include "compute/config/architecture.h"
 #include "compute/convert/output.h"
 #include "compute/tensor/dequantize.h"
 #include "compute/tensor/encode.h"
+#include "compute/tensor/float16.h"
 #include "compute/weights/gguf_split.h"
 #include "compute/weights/model_files.h"
 #include "compute/weights/open_weights.h"
@@ -35,8 +37,16 @@ ConvertOptions To(const std::string& out, DType dtype) {
   ConvertOptions options;
   options.out = out;
   options.format = out.ends_with(".gguf") ? ModelFormat::kGguf : ModelFormat::kSafetensors;
-  options.dtype = dtype;
+  options.matrices.dtype = dtype;
   options.threads = 2;
+  return options;
+}
+
+ConvertOptions ToIntegers(const std::string& out, const std::string& form) {
+  ConvertOptions options = To(out, DType::kBF16);
+  auto matrices = compute::ConvertedFormat(form, ModelFormat::kSafetensors);
+  EXPECT_TRUE(matrices.ok()) << matrices.status().ToString();
+  if (matrices.ok()) options.matrices = *matrices;
   return options;
 }
 
@@ -75,13 +85,14 @@ double ErrorOf(const std::string& path, const std::string& golden_name) {
   return error;
 }
 
-// Every tensor of a folder as bytes.
+// Every tensor of a folder: its shape and its bytes.
 std::map<std::string, std::string> TensorBytes(const std::string& folder) {
   auto tensors = compute::OpenSafetensorsFolder(folder);
   EXPECT_TRUE(tensors.ok()) << tensors.status().ToString();
   std::map<std::string, std::string> bytes;
   for (const auto& [name, t] : tensors->tensors)
-    bytes[name] = std::string(reinterpret_cast<const char*>(t.data), static_cast<size_t>(t.bytes));
+    bytes[name] =
+        compute::ShapeText(t.shape) + std::string(reinterpret_cast<const char*>(t.data), static_cast<size_t>(t.bytes));
   return bytes;
 }
 
@@ -111,8 +122,45 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFamily,
                          testing::Values("bloom", "cohere", "falcon-40b", "falcon-7b", "gemma", "glm4", "gpt2",
                                          "granite", "llama-bias", "llama-gqa", "llama-mha", "llama-mqa-linear",
                                          "mistral-window", "olmo2", "phi3", "phi4-mini", "qwen2", "qwen3", "seed-oss",
-                                         "stablelm", "yi", "qwen3-moe", "dots1", "ernie-moe"),
+                                         "stablelm", "yi", "qwen3-moe", "dots1", "ernie-moe", "mixtral", "olmoe",
+                                         "gpt-oss", "gpt-oss-mxfp4", "glm4-moe", "granite-moe", "granite-moe-shared",
+                                         "minimax-m2", "phi-moe"),
                          TestName);
+
+// Fused, transposed and stacked tensors keep their places: a folder of a folder is the same to the bit.
+TEST(ConvertFolder, KeepsTheTensorsOfItsSource) {
+  for (const char* name : {"bloom", "falcon-7b", "falcon-40b", "falcon-rw", "gpt2", "gpt-oss", "gpt-neox", "ernie-moe",
+                           "granite-moe", "glm4", "mixtral"}) {
+    SCOPED_TRACE(name);
+    TempFolder folder;
+    MustConvert(Model(name), To(folder.path() + "/m", DType::kBF16));
+    const auto from = TensorBytes(Model(name)), to = TensorBytes(folder.path() + "/m");
+    EXPECT_EQ(from.size(), to.size());
+    for (const auto& [tensor, bytes] : to) EXPECT_TRUE(from.contains(tensor) && from.at(tensor) == bytes) << tensor;
+    EXPECT_EQ(ErrorOf(Model(name), name), ErrorOf(folder.path() + "/m", name));
+  }
+}
+
+// The rows before OPT's first position are not read.
+TEST(ConvertFolder, HasZerosInRowsOfNoPosition) {
+  TempFolder folder;
+  MustConvert(Model("opt"), To(folder.path() + "/m", DType::kBF16));
+  EXPECT_EQ(ErrorOf(Model("opt"), "opt"), ErrorOf(folder.path() + "/m", "opt"));
+  const std::string name = "model.decoder.embed_positions.weight";
+  std::string expected = TensorBytes(Model("opt")).at(name);
+  const size_t rows = expected.find(']') + 1;
+  std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(rows), 2 * 2 * 32, '\0');
+  EXPECT_EQ(TensorBytes(folder.path() + "/m").at(name), expected);
+}
+
+TEST(ConvertFolder, DecodesMxfp4) {
+  TempFolder folder;
+  MustConvert(Model("gpt-oss-mxfp4"), To(folder.path() + "/m", DType::kBF16));
+  EXPECT_EQ(ReadFile(folder.path() + "/m/config.json").find("quantization_config"), std::string::npos);
+  EXPECT_LE(ErrorOf(folder.path() + "/m", "gpt-oss-mxfp4"), 1e-4);
+  EXPECT_REFUSED(Convert(Model("gpt2"), ToIntegers(folder.path() + "/i", "w8a16")).status(), StatusCode::kUnimplemented,
+                 "w8a16", "choose bf16");
+}
 
 class ConvertGguf : public testing::TestWithParam<const char*> {};
 
@@ -128,7 +176,10 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertGguf,
                          testing::Values("gguf-command-r", "gguf-exaone4", "gguf-gemma", "gguf-gemma3", "gguf-glm4",
                                          "gguf-granite", "gguf-mixed", "gguf-olmo2", "gguf-olmo3", "gguf-phi3",
                                          "gguf-q6_k", "gguf-seed-oss", "gguf-smollm3", "gguf-stablelm",
-                                         "gguf-starcoder2"),
+                                         "gguf-starcoder2", "gguf-bloom", "gguf-falcon-7b", "gguf-falcon-40b",
+                                         "gguf-gpt2", "gguf-gptneox", "gguf-qwen3-moe", "gguf-qwen2-moe",
+                                         "gguf-mixtral", "gguf-olmoe", "gguf-gpt-oss", "gguf-glm4-moe", "gguf-dots1",
+                                         "gguf-ernie-moe", "gguf-granite-moe", "gguf-minimax-m2", "gguf-phi-moe"),
                          TestName);
 
 // Through GGUF and back: every value returns to its place, rows of q and k too.
@@ -266,11 +317,127 @@ TEST(Convert, LargeFoldersAreDivided) {
   EXPECT_EQ(ErrorOf(folder.path() + "/m", "qwen3"), ErrorOf(Model("qwen3"), "qwen3"));
 }
 
+// The rows of every matrix of a model, by a name that folders of all formats share.
+std::map<std::string, std::vector<std::vector<float>>> MatrixRows(const std::string& path) {
+  std::map<std::string, std::vector<std::vector<float>>> matrices;
+  const auto d = compute::DescribeModel(path);
+  EXPECT_TRUE(d.ok()) << d.status().ToString();
+  if (!d.ok()) return matrices;
+  auto opened = compute::OpenWeights(*d, compute::MatrixUse::kRows);
+  EXPECT_TRUE(opened.ok()) << opened.status().ToString();
+  if (!opened.ok()) return matrices;
+  for (const compute::ModelTensor& t : d->config.Tensors()) {
+    if (!compute::IsMatrix(t.role)) continue;
+    const auto request = compute::RequestOf(d->config, *(*opened)->names, t);
+    const compute::MatrixView& m = compute::MatrixAt((*opened)->weights, t);
+    std::vector<uint32_t> scratch(static_cast<size_t>(m.row_bytes / 4 + 1));
+    for (int64_t row = 0; row < m.rows; ++row) {
+      const std::byte* bytes =
+          (*opened)->source->Rows(request.id, m, row, 1, reinterpret_cast<std::byte*>(scratch.data()));
+      matrices[request.id].emplace_back(static_cast<size_t>(m.cols));
+      compute::Dequantize(m.dtype, bytes, m.cols, matrices[request.id].back().data());
+    }
+  }
+  return matrices;
+}
+
+// The row as integers of `bits` with a scale for each group of columns.
+std::vector<float> AsIntegers(const std::vector<float>& row, int bits, size_t group) {
+  std::vector<int8_t> codes(group);
+  std::vector<float> values;
+  for (size_t c = 0; c < row.size(); c += group) {
+    const float scale = compute::EncodeIntegers(bits, row.data() + c, static_cast<int64_t>(group), codes.data());
+    for (const int8_t code : codes) values.push_back(scale * static_cast<float>(code));
+  }
+  return values;
+}
+
+// TinyGguf with rows of 128 and 256 columns, and values that are not regular.
+std::string WideGguf(const TempFolder& folder) {
+  GgufBuilder b = TinyMetadata("llama", 16);
+  uint32_t state = 1;
+  for (const TinyTensor& t : TinyTensors(16)) {
+    uint64_t count = 1;
+    for (const uint64_t d : t.dims) count *= d;
+    std::string data;
+    for (uint64_t i = 0; i < count; ++i) {
+      state = state * 1664525 + 1013904223;
+      Append(&data, static_cast<float>(static_cast<int32_t>(state)) / 4e9f);
+    }
+    b.Tensor(t.name, t.dims, 0, data);
+  }
+  return folder.Write("wide.gguf", b.Build());
+}
+
+struct IntegerCase {
+  const char *model, *form;
+  int bits;
+  size_t group;  // 0: a row
+};
+
+TEST(Convert, IntegersOfAFolderAreThoseOfTheEncoder) {
+  for (const IntegerCase& test :
+       {IntegerCase{"qwen3", "w8a16", 8, 0}, IntegerCase{"qwen3", "w8a8", 8, 0}, IntegerCase{"glm4", "w4a16", 4, 32},
+        IntegerCase{"qwen3-moe", "w4a16", 4, 32}, IntegerCase{"", "w4a16", 4, 128}}) {
+    SCOPED_TRACE(std::string(test.model) + " " + test.form);
+    TempFolder folder;
+    const std::string model = test.model[0] != 0 ? Model(test.model) : WideGguf(folder);
+    MustConvert(model, To(folder.path() + "/plain", DType::kF32));
+    MustConvert(folder.path() + "/plain", ToIntegers(folder.path() + "/m", test.form));
+    const auto plain = MatrixRows(folder.path() + "/plain"), written = MatrixRows(folder.path() + "/m");
+    ASSERT_EQ(plain.size(), written.size());
+    size_t integers = 0;
+    for (const auto& [id, rows] : plain) {
+      const bool linear = id.find(".layers.") != std::string::npos && !id.ends_with("mlp.gate.weight");
+      integers += linear;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        std::vector<float> expected = rows[i];
+        for (float& value : expected) value = compute::BF16ToF32(compute::F32ToBF16(value));
+        if (linear) expected = AsIntegers(rows[i], test.bits, test.group > 0 ? test.group : rows[i].size());
+        EXPECT_EQ(written.at(id)[i], expected) << id << " row " << i;
+      }
+    }
+    EXPECT_GE(integers, 7u);
+  }
+}
+
+TEST(Convert, ConfigOfIntegersStatesThemAndWhatStays) {
+  TempFolder folder;
+  const auto report = MustConvert(Model("qwen3-moe"), ToIntegers(folder.path() + "/m", "w4a16"));
+  const SortedJson config = SortedJson::parse(ReadFile(folder.path() + "/m/config.json"));
+  const SortedJson& stated = config.at("quantization_config");
+  EXPECT_EQ(stated.at("format"), "pack-quantized");
+  EXPECT_EQ(stated.at("config_groups").at("group_0").at("weights").at("group_size"), 32);
+  EXPECT_TRUE(stated.at("config_groups").at("group_0").at("input_activations").is_null());
+  const auto ignored = stated.at("ignore").get<std::set<std::string>>();
+  for (const char* name : {"lm_head", "model.layers.0.mlp.gate"}) EXPECT_TRUE(ignored.contains(name)) << name;
+  EXPECT_FALSE(ignored.contains("model.layers.0.self_attn.q_proj"));
+  EXPECT_EQ(config.at("dtype"), "bfloat16");
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("32 columns: 128 do not divide"), std::string::npos) << report.notes[0];
+
+  MustConvert(Model("qwen3"), ToIntegers(folder.path() + "/a8", "w8a8"));
+  const SortedJson a8 = SortedJson::parse(ReadFile(folder.path() + "/a8/config.json")).at("quantization_config");
+  EXPECT_EQ(a8.at("format"), "int-quantized");
+  EXPECT_EQ(a8.at("config_groups").at("group_0").at("input_activations").at("strategy"), "token");
+  EXPECT_LE(ErrorOf(folder.path() + "/a8", "qwen3"), 0.1);
+}
+
+// The weights of a quantised folder are plain ones afterwards, and so its configuration states.
+TEST(Convert, PlainFolderOfIntegersStatesNoQuantization) {
+  TempFolder folder;
+  MustConvert(Model("qwen3"), ToIntegers(folder.path() + "/m", "w8a16"));
+  MustConvert(folder.path() + "/m", To(folder.path() + "/plain", DType::kF32));
+  EXPECT_EQ(ReadFile(folder.path() + "/plain/config.json").find("quantization_config"), std::string::npos);
+  EXPECT_EQ(MatrixRows(folder.path() + "/m"), MatrixRows(folder.path() + "/plain"));
+}
+
 TEST(Convert, UnknownFormatsListTheKnownOnes) {
-  EXPECT_REFUSED(compute::ConvertedType("q4_k_m", ModelFormat::kGguf).status(), StatusCode::kInvalidArgument, "q4_k_m",
-                 "f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0");
-  EXPECT_REFUSED(compute::ConvertedType("q8_0", ModelFormat::kSafetensors).status(), StatusCode::kInvalidArgument,
-                 "f32, f16, bf16");
+  EXPECT_REFUSED(compute::ConvertedFormat("q4_k_m", ModelFormat::kGguf).status(), StatusCode::kInvalidArgument,
+                 "q4_k_m", "f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0");
+  EXPECT_REFUSED(compute::ConvertedFormat("q8_0", ModelFormat::kSafetensors).status(), StatusCode::kInvalidArgument,
+                 "f32, f16, bf16, w8a16, w8a8, w4a16");
+  EXPECT_REFUSED(compute::ConvertedFormat("w8a8", ModelFormat::kGguf).status(), StatusCode::kInvalidArgument, "w8a8");
 }
 
 TEST(Convert, FamiliesAndSettingsWithoutAPlaceAreRefused) {
@@ -285,9 +452,72 @@ TEST(Convert, FamiliesAndSettingsWithoutAPlaceAreRefused) {
                  "which layers have rotary positions");
   EXPECT_REFUSED(Convert(Model("olmo3"), gguf).status(), StatusCode::kUnimplemented, "olmo3", "windows");
   EXPECT_REFUSED(Convert(Model("llama4"), gguf).status(), StatusCode::kUnimplemented, "llama4_text", "its experts");
-  EXPECT_REFUSED(Convert(Model("falcon-7b"), To(folder.path() + "/m", DType::kF16)).status(),
-                 StatusCode::kUnimplemented, "falcon");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// A configuration with `old` replaced by `text`; the folder's other files are those of the golden model.
+std::string ModelWith(const TempFolder& folder, const std::string& golden, const std::string& old,
+                      const std::string& text) {
+  const std::string in = folder.path() + "/in";
+  std::filesystem::copy(GoldenFolder(golden), in);
+  std::string config = ReadFile(in + "/config.json");
+  EXPECT_NE(config.find(old), std::string::npos);
+  config.replace(config.find(old), old.size(), text);
+  folder.Write("in/config.json", config);
+  return in;
+}
+
+TEST(Convert, MixturesThatGgufCannotStateAreRefused) {
+  TempFolder folder;
+  const ConvertOptions gguf = To(folder.path() + "/m.gguf", DType::kF16);
+  EXPECT_REFUSED(Convert(Model("flex-olmo"), gguf).status(), StatusCode::kUnimplemented, "flex_olmo", "olmoe, ");
+  EXPECT_REFUSED(Convert(Model("qwen2-moe"), gguf).status(), StatusCode::kUnimplemented, "qwen2_moe",
+                 "which layers have them");
+  EXPECT_REFUSED(
+      Convert(ModelWith(folder, "qwen3-moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"), gguf).status(),
+      StatusCode::kUnimplemented, "qwen3_moe", "their router");
+}
+
+// GGUF files count such layers among the others, and these files have none.
+TEST(Convert, LayersThatPredictFurtherTokensAreNotStated) {
+  TempFolder folder;
+  const std::string in = ModelWith(folder, "glm4-moe", "{", "{\"num_nextn_predict_layers\": 1,");
+  MustConvert(in, To(folder.path() + "/m.gguf", DType::kF32));
+  const auto to = compute::DescribeModel(folder.path() + "/m.gguf");
+  ASSERT_TRUE(to.ok());
+  EXPECT_EQ(to->config.unused_layers, 0);
+  EXPECT_EQ(to->config.num_layers(), 3);
+}
+
+TEST(Convert, TokeniserFieldsAreReadBack) {
+  GgufTokenizerFields t;
+  t.tokens = {"<unk>", "\u2581a", "b", "</s>"};
+  t.types = {2, 1, 1, 3};
+  t.scores = {0, -1, -2, 0};
+  t.unk = 0, t.bos = 1, t.eos = 3, t.sep = 2;
+  t.add_space_prefix = false;
+  t.remove_extra_whitespaces = true;
+  t.precompiled_charsmap = std::string("\0\xFF\x7F", 3);
+  t.lowercase = false, t.strip_accents = true;
+  TempFolder folder;
+  for (const char* model : {"t5", "bert"}) {
+    t.model = model;
+    ConvertOptions options = To(folder.path() + "/" + model + ".gguf", DType::kF16);
+    options.tokenizer = t;
+    MustConvert(Model("qwen3"), options);
+    const auto read = compute::DescribeModel(options.out);
+    ASSERT_TRUE(read.ok());
+    const GgufTokenizerFields& is = read->gguf_tokenizer;
+    EXPECT_EQ(is.tokens, t.tokens);
+    EXPECT_EQ(is.scores, t.scores);
+    EXPECT_EQ(is.sep, t.sep);
+    EXPECT_EQ(is.precompiled_charsmap, t.precompiled_charsmap);
+    EXPECT_EQ(is.lowercase, t.lowercase);
+    EXPECT_EQ(is.strip_accents, t.strip_accents);
+    if (t.model != "t5") continue;
+    EXPECT_EQ(is.add_space_prefix, t.add_space_prefix);
+    EXPECT_EQ(is.remove_extra_whitespaces, t.remove_extra_whitespaces);
+  }
 }
 
 TEST(Convert, ExistingOutputIsKeptUnlessOverwritten) {

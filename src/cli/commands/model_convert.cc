@@ -31,7 +31,7 @@ struct ConvertFlags {
     v.Group("Conversion");
     v.Field("quantization", quantization,
             {.help = "format of the matrices: for a GGUF file f32, f16, bf16, q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1 "
-                     "or q4_0; for a folder f32, f16 or bf16"});
+                     "or q4_0; for a folder f32, f16, bf16, w8a16, w8a8 or w4a16"});
     v.Field("overwrite", overwrite, {.help = "replace OUT if it exists"});
     v.Field("threads", threads, {.unit = "threads", .min = 0, .max = 4096, .help = "0: one for each usable core"});
     v.Field("json", json, {.help = "print one JSON object on stdout"});
@@ -85,7 +85,7 @@ Result<compute::ConvertReport> Convert(const ConvertFlags& flags, StartLog* log,
   options.format = flags.out.ends_with(".gguf") ? compute::ModelFormat::kGguf : compute::ModelFormat::kSafetensors;
   options.overwrite = flags.overwrite;
   options.threads = flags.threads > 0 ? static_cast<int>(flags.threads) : compute::UsableCores();
-  TACTUS_ASSIGN_OR_RETURN(options.dtype, compute::ConvertedType(flags.quantization, options.format));
+  TACTUS_ASSIGN_OR_RETURN(options.matrices, compute::ConvertedFormat(flags.quantization, options.format));
   std::error_code error;
   if (fs::exists(flags.out, error) && !flags.overwrite)
     return InvalidArgument(fmt::format("{} exists; --overwrite replaces it", flags.out), "OUT");

@@ -49,13 +49,50 @@ const char* NameOf(Activation activation) {
   }
 }
 
+// The names of a mixture's numbers. `inner`: the width of an expert.
+struct MixtureKeys {
+  const char *experts = "num_experts", *chosen = "num_experts_per_tok", *inner = "moe_intermediate_size";
+};
+
+MixtureKeys MixtureKeysOf(std::string_view family) {
+  if (family == "glm4_moe" || family == "dots1") return {.experts = "n_routed_experts"};
+  if (family == "ernie4_5_moe") return {.experts = "moe_num_experts", .chosen = "moe_k"};
+  if (family == "qwen2_moe" || family == "qwen3_moe") return {};
+  return {.experts = family == "olmoe" ? "num_experts" : "num_local_experts", .inner = "intermediate_size"};
+}
+
+void AddExperts(const ModelConfig& c, std::string_view family, Json* json) {
+  const auto sparse = [](const Layer& layer) { return ExpertsOf(layer) != nullptr; };
+  const auto first = std::find_if(c.layers.begin(), c.layers.end(), sparse);
+  if (first == c.layers.end()) return;
+  const ExpertsBlock& e = *ExpertsOf(*first);
+  const MixtureKeys keys = MixtureKeysOf(family);
+  (*json)[keys.experts] = e.experts;
+  (*json)[keys.chosen] = e.router.chosen;
+  (*json)[keys.inner] = e.expert.inner;
+  (*json)["norm_topk_prob"] = e.router.renormalise;
+  if (family == "qwen2_moe") (*json)["shared_expert_intermediate_size"] = e.shared_inner;
+  if (family == "granitemoeshared") (*json)["shared_intermediate_size"] = e.shared_inner;
+  if (family == "phimoe") (*json)["lm_head_bias"] = c.lm_head_bias;
+  if (family == "minimax_m2" && c.rope.rotary_dim > 0) (*json)["rotary_dim"] = c.rope.rotary_dim;
+  if (family == "glm4_moe") (*json)["use_qk_norm"] = AttentionOf(c.layers[0])->qk_norm != QkNorm::kNone;
+  if (!e.router.choice_bias) return;
+  const bool ernie = family == "ernie4_5_moe";
+  (*json)[ernie ? "moe_layer_start_index" : "first_k_dense_replace"] = first - c.layers.begin();
+  (*json)[ernie ? "moe_num_shared_experts" : "n_shared_experts"] = e.shared_inner / e.expert.inner;
+  if (e.router.score != RouterScore::kSigmoid) return;
+  (*json)["routed_scaling_factor"] = Shortest(e.router.scale);
+  (*json)["n_group"] = e.router.groups;
+  (*json)["topk_group"] = e.router.chosen_groups;
+}
+
 void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
   const HfKeys& keys = target.hf_keys;
   const AttentionBlock& attention = *AttentionOf(c.layers[0]);
-  int64_t inner = 0;
+  int64_t inner = 0;  // of experts where there are no other blocks
   bool mlp_bias = false;
   for (const ModelTensor& t : c.Tensors()) {
-    if (t.role == Role::kDown) inner = t.cols;
+    if (t.role == Role::kDown || (t.role == Role::kExpertDown && inner == 0)) inner = t.cols;
     mlp_bias |= t.role == Role::kDownBias;
   }
   (*json)[KeyName(keys.hidden)] = c.hidden_size;
@@ -65,7 +102,8 @@ void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
   (*json)[KeyName(keys.inner)] = inner;
   (*json)[KeyName(keys.max_position)] = c.max_position;
   (*json)[KeyName(keys.norm_eps)] = Shortest(c.final_norm.eps);
-  (*json)["head_dim"] = attention.head_dim;
+  if (target.name != "falcon") (*json)["head_dim"] = attention.head_dim;  // transformers refuses Falcon's
+  AddExperts(c, target.name, json);
   (*json)["vocab_size"] = c.vocab_size;
   (*json)["tie_word_embeddings"] = c.tie_embeddings;
   if (target.attention_bias_key) (*json)["attention_bias"] = attention.o_bias;
@@ -125,6 +163,7 @@ void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) 
                                {"original_max_position_embeddings", rope.original_max_position},
                                {"beta_fast", Shortest(rope.beta_fast)},
                                {"beta_slow", Shortest(rope.beta_slow)}};
+    if (!rope.truncate) (*json)["rope_scaling"]["truncate"] = false;
   } else if (rope.scaling == RopeScaling::kLongRope) {
     (*json)["original_max_position_embeddings"] = rope.original_max_position;
     (*json)["rope_scaling"] = {{"rope_type", "longrope"},
@@ -168,18 +207,30 @@ void AddSettings(const FieldRecord& settings, Json* json) {
 const Architecture& HfArchitectureOf(const ModelConfig& config) {
   const std::vector<int32_t> windows = config.Windows();
   const bool any = std::any_of(windows.begin(), windows.end(), [](int32_t w) { return w > 0; });
-  const char* other = !any                             ? nullptr
-                      : config.architecture == "llama" ? "mistral"
-                      : config.architecture == "olmo2" ? "olmo3"
-                                                       : nullptr;
-  return *FindArchitecture(other != nullptr ? other : config.architecture);
+  const ExpertsBlock* const experts = config.layers.empty() ? nullptr : ExpertsOf(config.layers[0]);
+  std::string_view name = config.architecture;
+  if (name == "llama" && experts != nullptr) {
+    name = "mixtral";
+  } else if (name == "granitemoe" && experts != nullptr && experts->shared_inner > 0) {
+    name = "granitemoeshared";
+  } else if (any && (name == "llama" || name == "olmo2")) {
+    name = name == "llama" ? "mistral" : "olmo3";
+  }
+  return *FindArchitecture(name);
 }
 
-std::string ConfigText(const ModelConfig& c, const Architecture& target, const FieldRecord& settings, DType dtype) {
+std::string ConfigText(const ModelConfig& c, const Architecture& target, const FieldRecord& settings, DType dtype,
+                       const Json& quantization) {
   Json json = {{"architectures", {target.hf_class}}, {"model_type", target.hf_model_type}};
   AddShape(c, target, &json);
   AddPositions(c, target, &json);
   AddSettings(settings, &json);
+  if (target.name == "gpt_neox") {
+    const auto part = static_cast<double>(c.rope.rotary_dim) / static_cast<double>(AttentionOf(c.layers[0])->head_dim);
+    json["rotary_pct"] = c.rope.rotary_dim > 0 ? part : 1.0;
+    json["rotary_emb_base"] = Shortest(c.rope.theta);
+  }
+  if (target.name == "falcon") json["new_decoder_architecture"] = AttentionOf(c.layers[0])->kv_heads > 1;
   // GGUF files state no scale of scores where the family derives it from the shape.
   if (target.name.starts_with("gemma") && target.name != "gemma") {
     const auto scale = static_cast<double>(AttentionOf(c.layers[0])->scale);
@@ -191,6 +242,7 @@ std::string ConfigText(const ModelConfig& c, const Architecture& target, const F
                                                   : Json(c.stop_ids);
   json["pad_token_id"] = nullptr;  // a class's default may be beyond the vocabulary
   json["dtype"] = TypeName(dtype);
+  if (!quantization.is_null()) json["quantization_config"] = quantization;
   return json_text::JsonText(json, 2) + "\n";
 }
 
@@ -211,9 +263,13 @@ std::string GenerationConfigText(const ModelConfig& config) {
   return json_text::JsonText(json, 2) + "\n";
 }
 
-std::string ConfigWithType(std::string_view text, DType dtype) {
+std::string ConfigWithType(std::string_view text, DType dtype, const Json& quantization) {
   Json json = json_text::ParseJson(text).value();
   json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = TypeName(dtype);
+  json.erase("compression_config");
+  json.erase("quantization_config");
+  if (json.contains("text_config") && json["text_config"].is_object()) json["text_config"].erase("quantization_config");
+  if (!quantization.is_null()) json["quantization_config"] = quantization;
   return json_text::JsonText(json, 2) + "\n";
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_fwd.h"
 #include "compute/config/architecture.h"
 #include "compute/config/recorded_fields.h"
 #include "compute/tensor/dtype.h"
@@ -13,11 +14,13 @@ namespace tactus::compute {
 // The class of transformers for a model of a GGUF file, whose architecture may stand for several.
 const Architecture& HfArchitectureOf(const ModelConfig& config);
 
-// config.json of a model of a GGUF file. `settings`: those that its family read from the metadata.
-std::string ConfigText(const ModelConfig& config, const Architecture& target, const FieldRecord& settings, DType dtype);
+// config.json of a model of a GGUF file. `settings`: those that its family read from the metadata. `quantization`: the
+// object `quantization_config`; null: none.
+std::string ConfigText(const ModelConfig& config, const Architecture& target, const FieldRecord& settings, DType dtype,
+                       const Json& quantization);
 // generation_config.json; empty: the model states nothing for it.
 std::string GenerationConfigText(const ModelConfig& config);
-// An existing config.json with another type of weights. `text` is valid.
-std::string ConfigWithType(std::string_view text, DType dtype);
+// An existing config.json with another type of weights and another `quantization_config`. `text` is valid.
+std::string ConfigWithType(std::string_view text, DType dtype, const Json& quantization);
 
 }  // namespace tactus::compute

@@ -8,7 +8,9 @@
 #include <optional>
 
 #include "base/input_file.h"
+#include "base/json.h"
 #include "compute/config/hf_config.h"
+#include "compute/convert/compressed_tensors.h"
 #include "compute/convert/config_json.h"
 #include "compute/convert/gguf_metadata.h"
 #include "compute/convert/output.h"
@@ -38,7 +40,7 @@ struct Conversion {
   std::optional<GgufModel> gguf;  // the source's metadata
   FieldRecord settings;
   std::vector<PlannedTensor> plan;
-  std::vector<std::pair<NewFile*, int64_t>> places;  // file and offset of each tensor
+  std::vector<std::pair<TensorPlace, TensorPlace>> places;  // of each tensor, and of the scales of integers
   ConvertReport report;
   std::map<std::string, int64_t> replaced;  // notes and how many matrices they are about
 };
@@ -76,7 +78,7 @@ DType GgufFormat(Conversion* c, const TensorPart& part) {
   const Role role = part.to.tensor.role;
   const int64_t cols = part.to.tensor.cols;
   if (!IsMatrix(role) || role == Role::kPositions || IsRouting(role)) return DType::kF32;
-  const DType given = c->options.dtype;
+  const DType given = c->options.matrices.dtype;
   if (part.matrix.dtype == given) return given;
   const bool output = role == Role::kLmHead || (role == Role::kEmbedding && c->description.config.tie_embeddings);
   const DType wanted = output && (given == DType::kQ4_K || given == DType::kQ5_K) ? DType::kQ6_K : given;
@@ -102,8 +104,12 @@ Status PlanGguf(Conversion* c) {
 }
 
 // The metadata of the source, without what belongs to its files.
-void CopyMetadata(const GgufFile& file, GgufHeader* header) {
+void CopyMetadata(const GgufFile& file, const Architecture& target, const ModelConfig& config, GgufHeader* header) {
+  const std::string prefix = std::string(target.gguf_name) + ".";
   for (const auto& [key, value] : file.metadata) {
+    // Layers that predict further tokens are not written.
+    if (key == prefix + "block_count") header->Uint32(key, config.num_layers());
+    if (key == prefix + "block_count" || key == prefix + "nextn_predict_layers") continue;
     const bool own = key == "general.alignment" || key == "general.file_type" ||
                      key == "general.quantization_version" || key.starts_with("split.");
     if (!own) header->Copy(key, value);
@@ -129,12 +135,12 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   const ModelConfig& wanted = c->description.config;
   GgufHeader header;
   if (c->gguf.has_value()) {
-    CopyMetadata(c->gguf->gguf, &header);
+    CopyMetadata(c->gguf->gguf, *c->target, wanted, &header);
   } else {
     AddModelMetadata(c->description, *c->target, c->settings, &header);
     AddTokenizerMetadata(c->options.tokenizer, c->description, &header);
   }
-  header.Uint32("general.file_type", FileTypeOf(c->options.dtype));
+  header.Uint32("general.file_type", FileTypeOf(c->options.matrices.dtype));
   header.Uint32("general.quantization_version", 2);
   for (const PlannedTensor& t : c->plan) header.Tensor(t.name, t.dtype, t.shape());
   const auto factors = FactorTensors(GgufRope(wanted));
@@ -148,7 +154,7 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
   TACTUS_RETURN_IF_ERROR(file->Write(0, std::as_bytes(std::span(head))));
   for (size_t i = 0; i < factors.size(); ++i)
     TACTUS_RETURN_IF_ERROR(file->Write(offsets[c->plan.size() + i], std::as_bytes(std::span(factors[i].second))));
-  for (size_t i = 0; i < c->plan.size(); ++i) c->places.emplace_back(file, offsets[i]);
+  for (size_t i = 0; i < c->plan.size(); ++i) c->places.push_back({{file, offsets[i]}, {}});
   return CheckStated(*c, output->temporary(), wanted);
 }
 
@@ -156,50 +162,65 @@ Status PlanFolder(Conversion* c) {
   const ModelConfig& config = c->description.config;
   const bool halves = FromGguf(c->description) && FindArchitecture(config.architecture)->gguf_interleaved_rope;
   c->target = FromGguf(c->description) ? &HfArchitectureOf(config) : FindArchitecture(config.architecture);
-  for (const ModelTensor& t : config.Tensors()) {
-    if (c->target->hf_names->Of(t.role).alternative.empty()) continue;
-    return Unimplemented(
-        fmt::format("folders of the family {} are not written: their tensors have several names", c->target->name));
-  }
   TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->hf_names,
                                                halves ? HeadOrder::kToHalves : HeadOrder::kSame,
-                                               [c](const TensorPart&) { return c->options.dtype; }));
-  return Status();
+                                               [c](const TensorPart&) { return c->options.matrices.dtype; }));
+  const IntegerForm* const integers = c->options.matrices.integers;
+  return integers != nullptr ? PlanIntegers(*integers, &c->plan, &c->report.notes) : Status();
 }
 
-Status WriteFolderHeads(Conversion* c, NewOutput* output) {
-  const ModelDescription& d = c->description;
+Status WriteConfigs(const Conversion& c, NewOutput* output) {
+  const ModelDescription& d = c.description;
+  const auto [dtype, integers] = c.options.matrices;
+  Json quantization = nullptr;
+  if (integers != nullptr)
+    quantization = QuantizationJson(*integers, c.plan, c.target->hf_names->Of(Role::kLmHead).pattern);
   std::string config_text, generation;
   if (FromGguf(d)) {
-    config_text = ConfigText(d.config, *c->target, c->settings, c->options.dtype);
+    config_text = ConfigText(d.config, *c.target, c.settings, dtype, quantization);
     generation = GenerationConfigText(d.config);
   } else {
     TACTUS_ASSIGN_OR_RETURN(config_text, ReadInputFile(d.path + "/config.json", kMostConfigBytes));
-    config_text = ConfigWithType(config_text, c->options.dtype);
+    config_text = ConfigWithType(config_text, dtype, quantization);
   }
   TACTUS_RETURN_IF_ERROR(output->AddText("config.json", config_text));
   if (!generation.empty()) TACTUS_RETURN_IF_ERROR(output->AddText("generation_config.json", generation));
-  for (const auto& [name, text] : c->options.files) TACTUS_RETURN_IF_ERROR(output->AddText(name, text));
+  for (const auto& [name, text] : c.options.files) TACTUS_RETURN_IF_ERROR(output->AddText(name, text));
+  return Status();
+}
 
+// Gives the folder its files, with the data of tensors still missing but for the shapes of integers.
+Status WriteFolderHeads(Conversion* c, NewOutput* output) {
+  TACTUS_RETURN_IF_ERROR(WriteConfigs(*c, output));
   std::vector<SafetensorsEntry> entries;
-  entries.reserve(c->plan.size());
-  for (const PlannedTensor& t : c->plan) entries.push_back({t.name, t.dtype, t.shape(), t.bytes()});
+  std::vector<std::pair<size_t, size_t>> origins;  // of an entry: the planned tensor, and its number among its entries
+  for (size_t t = 0; t < c->plan.size(); ++t) {
+    for (SafetensorsEntry& entry : EntriesOf(c->plan[t])) {
+      origins.emplace_back(t, entries.empty() || origins.back().first != t ? 0 : origins.back().second + 1);
+      entries.push_back(std::move(entry));
+    }
+  }
   const std::vector<SafetensorsFile> files = DivideIntoFiles(entries, c->options.most_file_bytes);
   if (files.size() > 1)
     TACTUS_RETURN_IF_ERROR(output->AddText("model.safetensors.index.json", IndexText(entries, files)));
+  c->places.resize(c->plan.size());
   for (const SafetensorsFile& f : files) {
     auto bytes = static_cast<int64_t>(f.head.size());
-    std::vector<int64_t> offsets;
-    for (const size_t i : f.tensors) {
-      offsets.push_back(bytes);
-      bytes += entries[i].bytes;
-    }
+    for (const size_t i : f.tensors) bytes += entries[i].bytes;
     TACTUS_ASSIGN_OR_RETURN(NewFile* const file, output->Add(f.name, bytes));
     TACTUS_RETURN_IF_ERROR(file->Write(0, std::as_bytes(std::span(f.head))));
-    for (const int64_t offset : offsets) c->places.emplace_back(file, offset);
     c->report.bytes += bytes;
+    TensorPlace at{file, static_cast<int64_t>(f.head.size())};
+    for (const size_t i : f.tensors) {
+      const auto [t, part] = origins[i];
+      if (part == 0) c->places[t].first = at;
+      if (part == 1) c->places[t].second = at;
+      const int64_t shape[] = {c->plan[t].rows, c->plan[t].cols};
+      if (part == 2) TACTUS_RETURN_IF_ERROR(file->Write(at.offset, std::as_bytes(std::span(shape))));
+      at.offset += entries[i].bytes;
+    }
   }
-  return CheckStated(*c, output->temporary(), d.config);
+  return CheckStated(*c, output->temporary(), c->description.config);
 }
 
 Status WriteTensors(Conversion* c) {
@@ -208,12 +229,12 @@ Status WriteTensors(Conversion* c) {
   for (const PlannedTensor& t : c->plan) total += t.bytes(), ++counts[t.dtype];
   for (size_t i = 0; i < c->plan.size(); ++i) {
     const PlannedTensor& t = c->plan[i];
-    const auto [file, offset] = c->places[i];
+    const auto& [place, scales] = c->places[i];
     const auto progress = [&](int64_t bytes) {
       done += bytes;
       return c->options.progress ? c->options.progress(done, total) : Status();
     };
-    TACTUS_RETURN_IF_ERROR(WriteTensor(t, *c->opened->source, c->options.threads, offset, file, progress));
+    TACTUS_RETURN_IF_ERROR(WriteTensor(t, *c->opened->source, c->options.threads, place, scales, progress));
   }
   c->report.format = FormatText({counts.begin(), counts.end()});
   for (const auto& [note, count] : c->replaced)
@@ -223,16 +244,19 @@ Status WriteTensors(Conversion* c) {
 
 }  // namespace
 
-Result<DType> ConvertedType(const std::string& quantization, ModelFormat format) {
-  const std::span<const DType> known =
-      format == ModelFormat::kGguf ? std::span<const DType>(kGgufTypes) : std::span<const DType>(kSafetensorsTypes);
+Result<MatrixFormat> ConvertedFormat(const std::string& quantization, ModelFormat format) {
+  const bool gguf = format == ModelFormat::kGguf;
+  const std::span<const DType> known = gguf ? std::span<const DType>(kGgufTypes) : std::span(kSafetensorsTypes);
   std::string names;
   for (const DType dtype : known) {
-    if (quantization == InfoOf(dtype).name) return dtype;
+    if (quantization == InfoOf(dtype).name) return MatrixFormat{dtype, nullptr};
     names += (names.empty() ? "" : ", ") + std::string(InfoOf(dtype).name);
   }
+  const IntegerForm* const integers = FindIntegerForm(quantization);
+  if (!gguf && integers != nullptr) return MatrixFormat{DType::kBF16, integers};
+  if (!gguf) names += ", " + IntegerFormNames();
   return InvalidArgument(fmt::format("--quantization is '{}'; for {} there are {}", quantization,
-                                     format == ModelFormat::kGguf ? "a GGUF file" : "a folder of safetensors", names),
+                                     gguf ? "a GGUF file" : "a folder of safetensors", names),
                          "quantization");
 }
 

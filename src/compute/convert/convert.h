@@ -7,19 +7,26 @@
 #include <utility>
 #include <vector>
 
+#include "compute/convert/compressed_tensors.h"
 #include "compute/weights/model_description.h"
 
 namespace tactus::compute {
 
 enum class ModelFormat : uint8_t { kGguf, kSafetensors };
 
+// How matrices are written.
+struct MatrixFormat {
+  DType dtype = DType::kF16;              // of those that are not integers
+  const IntegerForm* integers = nullptr;  // of linear layers in a folder; null: none
+};
+
 // kInvalidArgument: an unknown name, with the known ones of this format.
-Result<DType> ConvertedType(const std::string& quantization, ModelFormat format);
+Result<MatrixFormat> ConvertedFormat(const std::string& quantization, ModelFormat format);
 
 struct ConvertOptions {
   std::string out;  // a file that ends with ".gguf", or a folder
   ModelFormat format = ModelFormat::kGguf;
-  DType dtype = DType::kF16;
+  MatrixFormat matrices;
   bool overwrite = false;
   int threads = 1;
   int64_t most_file_bytes = 5'000'000'000;                 // of a safetensors file

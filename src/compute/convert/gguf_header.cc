@@ -78,6 +78,11 @@ void GgufHeader::Numbers(std::string_view key, std::span<const int32_t> values) 
   for (const int32_t value : values) AppendValue(&metadata_, value);
 }
 
+void GgufHeader::ByteList(std::string_view key, std::string_view bytes) {
+  Array(key, GgufType::kUint8, bytes.size());
+  metadata_ += bytes;
+}
+
 void GgufHeader::Copy(std::string_view key, const GgufValue& value) {
   const std::string_view payload(reinterpret_cast<const char*>(value.payload.data()), value.payload.size());
   if (value.type == GgufType::kString) return Text(key, payload);

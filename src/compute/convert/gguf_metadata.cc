@@ -8,14 +8,40 @@ namespace tactus::compute {
 namespace {
 
 // Architectures whose GGUF files use another one's name.
-constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {{"mistral", "llama"}, {"olmo3", "olmo2"}};
+constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {
+    {"mistral", "llama"}, {"mixtral", "llama"}, {"olmo3", "olmo2"}, {"granitemoeshared", "granitemoe"}};
 
-// The columns of the matrix that ends the feed-forward block.
+// The width of the feed-forward blocks; of experts where there are no others.
 int64_t InnerSize(const ModelConfig& config) {
-  for (const ModelTensor& t : config.Tensors()) {
-    if (t.role == Role::kDown) return t.cols;
+  for (const Role role : {Role::kDown, Role::kExpertDown}) {
+    for (const ModelTensor& t : config.Tensors()) {
+      if (t.role == role) return t.cols;
+    }
   }
   return 0;
+}
+
+void AddExperts(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
+  constexpr int64_t kSigmoid = 2;
+  const auto sparse = [](const Layer& layer) { return ExpertsOf(layer) != nullptr; };
+  const auto first = std::find_if(config.layers.begin(), config.layers.end(), sparse);
+  if (first == config.layers.end()) return;
+  const ExpertsBlock& experts = *ExpertsOf(*first);
+  const RouterSpec& router = experts.router;
+  const std::string expert = prefix + "expert_";
+  header->Uint32(expert + "count", experts.experts);
+  header->Uint32(expert + "used_count", router.chosen);
+  header->Uint32(expert + "feed_forward_length", experts.expert.inner);
+  if (experts.shared_inner > 0) header->Uint32(expert + "shared_feed_forward_length", experts.shared_inner);
+  if (!router.choice_bias) return;  // the descendants of DeepSeek-V3 state more
+  header->Uint32(prefix + "leading_dense_block_count", first - config.layers.begin());
+  header->Uint32(expert + "shared_count", experts.shared_inner / experts.expert.inner);
+  if (router.score != RouterScore::kSigmoid) return;
+  header->Uint32(expert + "gating_func", kSigmoid);
+  header->Bool(expert + "weights_norm", router.renormalise);
+  header->Float32(expert + "weights_scale", static_cast<double>(router.scale));
+  header->Uint32(expert + "group_count", router.groups);
+  header->Uint32(expert + "group_used_count", router.chosen_groups);
 }
 
 // Every how manyth layer has no window; nullopt: not a pattern of this kind.
@@ -65,7 +91,7 @@ void AddRope(const ModelConfig& config, const std::string& prefix, int64_t head_
 void AddSettings(const FieldRecord& settings, const std::string& prefix, GgufHeader* header) {
   for (const RecordedField& field : settings) {
     const std::string key = prefix + field.gguf;
-    if (header->Has(key)) continue;
+    if (header->Has(key) || field.gguf == "nextn_predict_layers") continue;  // such layers are not written
     if (const auto* number = std::get_if<double>(&field.value)) {
       if (IsFactor(key, *number)) {
         header->Float32(key, *number);
@@ -131,11 +157,14 @@ void AddModelMetadata(const ModelDescription& d, const Architecture& target, con
   header->Uint32(prefix + "attention.head_count_kv", attention.kv_heads);
   header->Uint32(prefix + "attention.key_length", attention.head_dim);
   header->Uint32(prefix + "attention.value_length", attention.head_dim);
-  header->Float32(prefix + (target.rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon"),
-                  static_cast<double>(c.final_norm.eps));
+  const auto eps = static_cast<double>(c.final_norm.eps);
+  if (!target.rms_norm) header->Float32(prefix + "attention.layer_norm_epsilon", eps);
+  if (target.rms_norm || target.name == "phimoe")  // llama.cpp reads Phi-MoE's under the other name
+    header->Float32(prefix + "attention.layer_norm_rms_epsilon", eps);
   header->Uint32(prefix + "vocab_size", c.vocab_size);
   AddWindows(c, prefix, header);
   AddRope(c, prefix, attention.head_dim, header);
+  AddExperts(c, prefix, header);
   AddSettings(settings, prefix, header);
   AddSampling(c.generation_defaults, header);
 }
@@ -152,7 +181,13 @@ void AddTokenizerMetadata(const GgufTokenizerFields& t, const ModelDescription& 
     if (t.unk >= 0) header->Uint32("tokenizer.ggml.unknown_token_id", t.unk);
     header->Bool("tokenizer.ggml.add_bos_token", t.add_bos);
     header->Bool("tokenizer.ggml.add_eos_token", t.add_eos);
-    if (t.model == "llama") header->Bool("tokenizer.ggml.add_space_prefix", t.add_space_prefix);
+    if (t.model == "llama" || t.model == "t5") header->Bool("tokenizer.ggml.add_space_prefix", t.add_space_prefix);
+    if (t.model == "t5") header->Bool("tokenizer.ggml.remove_extra_whitespaces", t.remove_extra_whitespaces);
+    if (!t.precompiled_charsmap.empty())
+      header->ByteList("tokenizer.ggml.precompiled_charsmap", t.precompiled_charsmap);
+    if (t.lowercase) header->Bool("tokenizer.ggml.normalizer.lowercase", *t.lowercase);
+    if (t.strip_accents) header->Bool("tokenizer.ggml.normalizer.strip_accents", *t.strip_accents);
+    if (t.sep >= 0) header->Uint32("tokenizer.ggml.seperator_token_id", t.sep);  // as GGUF spells it
   }
   const int64_t bos = t.bos >= 0 ? t.bos : d.config.bos_id;
   if (bos >= 0) header->Uint32("tokenizer.ggml.bos_token_id", bos);

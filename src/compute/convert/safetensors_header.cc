@@ -8,17 +8,12 @@
 namespace tactus::compute {
 namespace {
 
-const char* SafetensorsName(DType dtype) {
-  return dtype == DType::kF32 ? "F32" : dtype == DType::kF16 ? "F16" : "BF16";
-}
-
 std::string HeadOf(std::span<const SafetensorsEntry> entries, const std::vector<size_t>& tensors) {
   Json json = {{"__metadata__", {{"format", "pt"}}}};
   int64_t at = 0;
   for (const size_t i : tensors) {
     const SafetensorsEntry& entry = entries[i];
-    json[entry.name] = {
-        {"dtype", SafetensorsName(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {at, at + entry.bytes}}};
+    json[entry.name] = {{"dtype", entry.type}, {"shape", entry.shape}, {"data_offsets", {at, at + entry.bytes}}};
     at += entry.bytes;
   }
   std::string text = json_text::JsonText(json);
@@ -29,6 +24,10 @@ std::string HeadOf(std::span<const SafetensorsEntry> entries, const std::vector<
 }
 
 }  // namespace
+
+const char* SafetensorsType(DType dtype) {
+  return dtype == DType::kF32 ? "F32" : dtype == DType::kF16 ? "F16" : "BF16";
+}
 
 std::vector<SafetensorsFile> DivideIntoFiles(std::span<const SafetensorsEntry> entries, int64_t most_bytes) {
   std::vector<SafetensorsFile> files(1);

@@ -12,10 +12,13 @@ namespace tactus::compute {
 
 struct SafetensorsEntry {
   std::string name;
-  DType dtype = DType::kF32;  // kF32, kF16 or kBF16
+  const char* type = "F32";  // as such files name it
   std::vector<int64_t> shape;
   int64_t bytes = 0;
 };
+
+// The type of elements of kF32, kF16 or kBF16.
+const char* SafetensorsType(DType dtype);
 
 // One file; tensors follow one another behind the head.
 struct SafetensorsFile {

@@ -40,7 +40,8 @@ std::string LayerDifference(const Layer& wanted, const Layer& stated) {
     if (a->sinks != b->sinks || a->alibi != b->alibi) return "sinks or ALiBi of its attention";
     return "the shape of its attention";
   }
-  if (ExpertsOf(wanted) != nullptr) return "its experts, their router or which layers have them";
+  if (ExpertsOf(wanted) != nullptr || ExpertsOf(stated) != nullptr)
+    return "its experts, their router or which layers have them";
   return "its blocks, norms or multipliers";
 }
 

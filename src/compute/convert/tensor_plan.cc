@@ -12,11 +12,13 @@ bool IsQOrK(Role role) {
   return role == Role::kQ || role == Role::kK || role == Role::kQBias || role == Role::kKBias;
 }
 
-// The name under which the file gets a tensor. Families with a second name use it where another tensor of the layer
-// does not have it (Falcon: a layer with one norm).
-std::string NameFor(const TensorRequest& to, const std::map<std::string, int>& usual_names) {
-  if (to.alternative.empty() || usual_names.contains(to.alternative)) return to.name;
-  return to.alternative;
+// The name under which the file gets a tensor. Families with a second name (Falcon) use the first in layers whose
+// blocks stand side by side, each with its norm.
+std::string NameFor(const TensorRequest& to, const ModelConfig& config) {
+  if (to.alternative.empty()) return to.name;
+  const Layer& layer = config.layers[static_cast<size_t>(to.tensor.layer)];
+  const bool two_norms = layer.size() == 2 && layer[1].parallel && layer[0].norm != layer[1].norm;
+  return two_norms ? to.name : to.alternative;
 }
 
 Status Unwritable(const Architecture& target, const ModelTensor& t, const char* why) {
@@ -26,7 +28,7 @@ Status Unwritable(const Architecture& target, const ModelTensor& t, const char* 
 
 void FindPlaces(PlannedTensor* planned) {
   if (planned->parts.size() == 1 && planned->rows == planned->parts[0].to.tensor.rows) return;
-  planned->places.resize(static_cast<size_t>(planned->rows));
+  planned->places.resize(static_cast<size_t>(planned->rows), {PlannedTensor::kNoPart, 0});
   for (size_t p = 0; p < planned->parts.size(); ++p) {
     const TensorRequest& to = planned->parts[p].to;
     for (int64_t row = 0; row < to.tensor.rows; ++row) {
@@ -49,7 +51,7 @@ TensorPart PartOf(const ModelConfig& config, const OpenedWeights& opened, const 
 Status CheckComplete(const Architecture& target, const PlannedTensor& planned) {
   int64_t rows = 0;
   for (const TensorPart& part : planned.parts) rows += part.to.tensor.rows;
-  if (rows == planned.rows) return Status();
+  if (rows == planned.rows || planned.parts[0].to.tensor.role == Role::kPositions) return Status();
   return Unwritable(target, planned.parts[0].to.tensor, "lacks parts of its rows");
 }
 
@@ -59,6 +61,7 @@ std::pair<const TensorPart*, int64_t> PlannedTensor::Source(int64_t row) const {
   const TensorPart* part = parts.data();
   if (!places.empty()) {
     const auto [index, own] = places[static_cast<size_t>(row)];
+    if (index == kNoPart) return {nullptr, 0};
     part += index;
     row = own;
   }
@@ -72,8 +75,6 @@ Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const 
                                                const Architecture& target, const TensorNames& names, HeadOrder order,
                                                const std::function<DType(const TensorPart&)>& format) {
   const std::vector<ModelTensor> tensors = config.Tensors();
-  std::map<std::string, int> usual_names;
-  for (const ModelTensor& t : tensors) ++usual_names[RequestOf(config, names, t).name];
   std::map<std::string, size_t> index;
   std::set<std::tuple<int64_t, Role, int64_t>> seen;
   std::vector<PlannedTensor> plan;
@@ -81,18 +82,18 @@ Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const 
     if (!seen.emplace(t.layer, t.role, t.expert).second) continue;  // one norm before two blocks
     TensorRequest to = RequestOf(config, names, t);
     if (to.name.empty()) return Unwritable(target, t, "has no name there");
-    if (to.transposed()) return Unwritable(target, t, "is transposed there, which is not built");
     const AttentionBlock* attention = t.layer < 0 ? nullptr : AttentionOf(config.layers[static_cast<size_t>(t.layer)]);
     if (order != HeadOrder::kSame && attention != nullptr && attention->qk_norm != QkNorm::kNone) {
       return Unwritable(target, t, "has norms of q and k, whose order with pairs is not known");
     }
-    const std::string name = NameFor(to, usual_names);
+    const std::string name = NameFor(to, config);
     TensorPart part = PartOf(config, opened, t, std::move(to));
     const auto [found, is_new] = index.emplace(name, plan.size());
     if (is_new) {
       PlannedTensor planned;
       planned.name = name;
       planned.is_matrix = IsMatrix(t.role);
+      planned.transposed = planned.is_matrix && part.to.transposed();
       planned.stacked = part.to.stacked;
       planned.rows = part.to.FileRows() * std::max<int64_t>(1, planned.stacked), planned.cols = t.cols;
       planned.dtype = format(part);

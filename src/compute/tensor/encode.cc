@@ -44,6 +44,20 @@ void EncodeQ51(const float* x, uint8_t* out) {
   StoreFives(q, out + 4);
 }
 
+int8_t IntegerAt(float x, float inverse, int32_t highest) {
+  const float most = static_cast<float>(highest);
+  return static_cast<int8_t>(std::clamp(std::nearbyint(x * inverse), -most - 1.0f, most));
+}
+
+double SquaredError(const float* x, int64_t elements, float scale, int32_t highest) {
+  double error = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    const double d = static_cast<double>(x[i] - scale * static_cast<float>(IntegerAt(x[i], 1.0f / scale, highest)));
+    error += d * d;
+  }
+  return error;
+}
+
 using Encoder = void (*)(const float*, uint8_t*);
 
 // Null: not one of the formats that only this file encodes.
@@ -68,6 +82,30 @@ Encoder EncoderOf(DType dtype) {
 
 bool CanEncode(DType dtype) {
   return CanQuantize(dtype) || EncoderOf(dtype) != nullptr;
+}
+
+float EncodeIntegers(int32_t bits, const float* x, int64_t elements, int8_t* codes) {
+  constexpr int kCandidates = 16;   // the first clips nothing
+  constexpr float kLeast = 1e-30f;  // smaller ones have no finite inverse
+  const int32_t highest = (1 << (bits - 1)) - 1;
+  float largest = 0;
+  for (int64_t i = 0; i < elements; ++i) largest = std::fmax(largest, std::fabs(x[i]));
+  const auto scale_at = [&](int step) {
+    return BF16ToF32(F32ToBF16(largest / (static_cast<float>(highest) + 0.1f * static_cast<float>(step))));
+  };
+  float scale = scale_at(0);
+  if (scale < kLeast) scale = 0;
+  if (bits == 4 && scale > 0) {
+    double least = SquaredError(x, elements, scale, highest);
+    for (int step = 1; step < kCandidates; ++step) {
+      const float candidate = scale_at(step);
+      const double error = SquaredError(x, elements, candidate, highest);
+      if (error < least) least = error, scale = candidate;
+    }
+  }
+  const float inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  for (int64_t i = 0; i < elements; ++i) codes[i] = IntegerAt(x[i], inverse, highest);
+  return scale;
 }
 
 void Encode(DType dtype, const float* x, int64_t elements, std::byte* out) {

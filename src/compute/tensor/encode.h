@@ -17,6 +17,10 @@ bool CanEncode(DType dtype);
 // values finite.
 void Encode(DType dtype, const float* x, int64_t elements, std::byte* out);
 
+// Symmetric integers of 4 or 8 bits: codes[i] * scale is near x[i]. Returns the scale, which bf16 holds and which is
+// not negative; of 4 bits the one with the smallest squared error among 16. Precondition: all values finite.
+float EncodeIntegers(int32_t bits, const float* x, int64_t elements, int8_t* codes);
+
 // One block of 256 values.
 void EncodeQ4K(const float* x, uint8_t* out);
 void EncodeQ5K(const float* x, uint8_t* out);

@@ -126,6 +126,11 @@ class FileSource final : public WeightSource {
         return std::string_view(name).ends_with(suffix);
       });
       if (ignored || OfUnusedLayer(name)) continue;
+      if (IsScaleOfNvfp4(name)) {
+        return Unimplemented(tensor.file + ": tensor '" + Printable(name) +
+                             "' is a scale beside an NVFP4 matrix, whose meaning the GGUF format does not state; use "
+                             "the safetensors folder that the file was made of, or a GGUF file in another format");
+      }
       return DataLoss(tensor.file + ": tensor '" + Printable(name) + "' " + ShapeText(tensor.shape) +
                       " has no place in the architecture and shape that the configuration describes");
     }
@@ -201,6 +206,17 @@ class FileSource final : public WeightSource {
                     from + static_cast<size_t>(c * request.FileRows() + row) * element, element);
       }
     }
+  }
+
+  // "blk.0.attn_q.scale" and "blk.0.attn_q.input_scale" beside "blk.0.attn_q.weight".
+  bool IsScaleOfNvfp4(std::string_view name) const {
+    for (const std::string_view end : {".input_scale", ".scale"}) {
+      if (!name.ends_with(end)) continue;
+      const TensorEntry* const matrix =
+          tensors_.Find(std::string(name.substr(0, name.size() - end.size())) + ".weight");
+      return matrix != nullptr && matrix->codes == CodeType::kNone && matrix->dtype == DType::kNVFP4;
+    }
+    return false;
   }
 
   bool OfUnusedLayer(std::string_view name) const {

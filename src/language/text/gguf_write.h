@@ -7,10 +7,11 @@
 
 namespace tactus::language {
 
-// The fields of "gpt2" for BPE over bytes, and of "llama" for SentencePiece's BPE and for its form in a tokenizer.json
-// (BPE over characters with tokens of bytes). `pieces` is the model's tokenizer.model, whose scores are taken; null: it
-// has none, and the order of the merges gives the scores. kUnimplemented: another kind of tokeniser, or steps that no
-// name of `tokenizer.ggml.pre` has. Whether the result gives the same ids is for the caller to check (CheckSameIds).
+// The fields of "gpt2" for BPE over bytes, Tekken among it, of "llama" for SentencePiece's BPE and for its form in a
+// tokenizer.json (BPE over characters with tokens of bytes), of "t5" for Unigram, and of "bert" for WordPiece. `pieces`
+// is the model's tokenizer.model, whose scores are taken; null: it has none, and the order of the merges gives the
+// scores. kUnimplemented: another kind of tokeniser, or steps that GGUF has no name for. Whether the result gives the
+// same ids is for the caller to check (CheckSameIds).
 Result<GgufTokenizerFields> GgufFieldsOf(const TokenizerSpec& spec, const TokenizerSpec* pieces);
 
 // How many added tokens strip white space beside them or match whole words alone, which GGUF cannot state.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compute/tensor/dequantize.h"
+#include "compute/tensor/float16.h"
 
 namespace tactus::compute {
 namespace {
@@ -98,6 +99,35 @@ TEST(Encode, ASecondEncodingIsNearTheFirst) {
     const std::vector<float> once = RoundTrip(dtype, x);
     EXPECT_LT(MeanSquare(once, RoundTrip(dtype, once)), 0.3 * MeanSquare(x, once)) << InfoOf(dtype).name;
   }
+}
+
+// Uniform values in [-1/4, 1/4] under 2^b levels, as above.
+TEST(Encode, IntegersAreNearTheLeastError) {
+  const std::vector<float> x = Values(4096);
+  for (const int bits : {4, 8}) {
+    std::vector<int8_t> codes(128);
+    std::vector<float> y;
+    for (size_t i = 0; i < x.size(); i += codes.size()) {
+      const float scale = EncodeIntegers(bits, x.data() + i, 128, codes.data());
+      EXPECT_EQ(scale, BF16ToF32(F32ToBF16(scale)));
+      for (const int8_t code : codes) y.push_back(scale * static_cast<float>(code));
+    }
+    const double least = 0.25 / 12.0 / std::pow(4.0, bits);
+    EXPECT_LT(MeanSquare(x, y), 1.15 * least) << bits;
+    EXPECT_GT(MeanSquare(x, y), 0.9 * least) << bits;
+  }
+}
+
+TEST(Encode, IntegersOfZerosAndExtremesAreFinite) {
+  int8_t codes[4] = {1, 1, 1, 1};
+  const float zeros[4] = {}, tiny[4] = {1e-38f, 0, 0, -1e-38f}, large[4] = {-3e38f, 3e38f, 0, 1e38f};
+  for (const float* x : {zeros, tiny}) {
+    EXPECT_EQ(EncodeIntegers(4, x, 4, codes), 0.0f);
+    for (const int8_t code : codes) EXPECT_EQ(code, 0);
+  }
+  const float scale = EncodeIntegers(8, large, 4, codes);
+  EXPECT_NEAR(scale * static_cast<float>(codes[0]), -3e38f, 3e36f);
+  EXPECT_NEAR(scale * static_cast<float>(codes[1]), 3e38f, 3e36f);
 }
 
 TEST(Encode, KnowsItsFormats) {

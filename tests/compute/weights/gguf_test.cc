@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "compute/weights/gguf_config.h"
 #include "compute/weights/model_shapes.h"
+#include "compute/weights/open_weights.h"
 #include "model_files.h"
 
 namespace tactus::gguf_test {
@@ -531,6 +533,27 @@ TEST(GgufConfig, RefusesUnsupportedFeatures) {
        {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count"})
     b.U32(std::string("llama.") + key, 2);
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.attention.layer_norm_rms_epsilon", "missing");
+}
+
+TEST(GgufConfig, ScalesBesideNvfp4AreRefusedWithTheFix) {
+  for (const auto& [suffix, type, text] :
+       {std::tuple(".scale", 40u, "beside an NVFP4 matrix"),
+        std::tuple(".input_scale", 40u, "use the safetensors folder"), std::tuple(".scale", 0u, "has no place")}) {
+    GgufBuilder b = test::TinyMetadata("llama", 8);
+    for (const test::TinyTensor& t : test::TinyTensors(8)) {
+      if (t.name != "blk.0.attn_q.weight" || type == 0) {
+        b.F32Tensor(t.name, t.dims);
+      } else {
+        b.Tensor(t.name, t.dims, type, std::string(64 * 36, '\0'));
+      }
+    }
+    b.F32Tensor(std::string("blk.0.attn_q") + suffix, {1});
+    test::TempFolder folder;
+    const auto description = compute::DescribeModel(folder.Write("m.gguf", b.Build()));
+    ASSERT_TRUE(description.ok()) << description.status().ToString();
+    EXPECT_REFUSED(compute::CheckWeights(*description), type == 0 ? kLoss : kUnbuilt,
+                   std::string("blk.0.attn_q") + suffix, text);
+  }
 }
 
 TEST(GgufConfig, ReadsTheDefaultAndToolUseTemplates) {

@@ -151,23 +151,29 @@ struct TinyTensor {
   std::string name;
   std::vector<uint64_t> dims;
 };
-// A complete one-layer Llama: hidden 8, 2 heads, 1 KV head, head_dim 4, FFN 16, 12 tokens.
-inline std::vector<TinyTensor> TinyTensors() {
-  return {{"token_embd.weight", {8, 12}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
-          {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 4}},
-          {"blk.0.attn_v.weight", {8, 4}},  {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_gate.weight", {8, 16}},
-          {"blk.0.ffn_up.weight", {8, 16}}, {"blk.0.ffn_down.weight", {16, 8}}};
+// A complete one-layer Llama: hidden 8, 2 heads, 1 KV head, head_dim 4, FFN 16, 12 tokens; all but heads and tokens
+// times `wider`.
+inline std::vector<TinyTensor> TinyTensors(uint64_t wider = 1) {
+  std::vector<TinyTensor> tensors = {
+      {"token_embd.weight", {8, 12}},   {"output_norm.weight", {8}},          {"blk.0.attn_norm.weight", {8}},
+      {"blk.0.ffn_norm.weight", {8}},   {"blk.0.attn_q.weight", {8, 8}},      {"blk.0.attn_k.weight", {8, 4}},
+      {"blk.0.attn_v.weight", {8, 4}},  {"blk.0.attn_output.weight", {8, 8}}, {"blk.0.ffn_gate.weight", {8, 16}},
+      {"blk.0.ffn_up.weight", {8, 16}}, {"blk.0.ffn_down.weight", {16, 8}}};
+  for (TinyTensor& t : tensors) {
+    for (uint64_t& d : t.dims) d *= d == 12 ? 1 : wider;
+  }
+  return tensors;
 }
 
 // The same model's metadata.
-inline GgufBuilder TinyMetadata(const std::string& architecture = "llama") {
+inline GgufBuilder TinyMetadata(const std::string& architecture = "llama", uint32_t wider = 1) {
   GgufBuilder b;
   const std::string a = architecture + ".";
   b.Text("general.architecture", architecture);
   b.U32(a + "block_count", 1);
-  b.U32(a + "embedding_length", 8);
+  b.U32(a + "embedding_length", 8 * wider);
   b.U32(a + "context_length", 64);
-  b.U32(a + "feed_forward_length", 16);
+  b.U32(a + "feed_forward_length", 16 * wider);
   b.U32(a + "attention.head_count", 2);
   b.U32(a + "attention.head_count_kv", 1);
   b.F32(a + "attention.layer_norm_rms_epsilon", 1e-5f);

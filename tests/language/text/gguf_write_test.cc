@@ -62,6 +62,59 @@ TEST(GgufWrite, CharactersWithTokensOfBytesBecomeSentencePiece) {
   EXPECT_TRUE(same.ok()) << same.ToString();
 }
 
+// Both tokenisers, on the strings of the goldens.
+void ExpectSameGoldenIds(const Tokenizer& from, const Tokenizer& to) {
+  const Status same = CheckSameIds(from, to);
+  EXPECT_TRUE(same.ok()) << same.ToString();
+  for (const SortedJson& string : SortedJson::parse(TextData("kinds/strings.json"))) {
+    const auto text = string.get<std::string>();
+    EXPECT_EQ(from.Encode(text, true, true), to.Encode(text, true, true)) << string;
+    const std::vector<TokenId> ids = from.Encode(text, false, false);
+    EXPECT_EQ(from.Decode(ids, false), to.Decode(ids, false)) << string;
+  }
+}
+
+TEST(GgufWrite, UnigramBecomesT5) {
+  auto spec = ParseSentencePieceModel(TextData("kinds/unigram.tokenizer.model"));
+  ASSERT_TRUE(spec.ok());
+  spec->prefix.clear();
+  spec->suffix = {spec->eos_id};
+  // GGUF splits text at user-defined tokens before it puts spaces before the parts.
+  std::replace(spec->kinds.begin(), spec->kinds.end(), TokenKind::kUserDefined, TokenKind::kUnused);
+  const GgufTokenizerFields fields = Fields(*spec);
+  EXPECT_EQ(fields.model, "t5");
+  EXPECT_TRUE(fields.remove_extra_whitespaces);
+  EXPECT_FALSE(fields.precompiled_charsmap.empty());
+  ExpectSameGoldenIds(*MustMake(spec), *MustMake(SpecFromGguf(fields)));
+}
+
+TEST(GgufWrite, WordPieceBecomesBert) {
+  for (const char* name : {"kinds/bert", "kinds/bert_cased"}) {
+    SCOPED_TRACE(name);
+    TokenizerSpec spec = JsonSpec(name);
+    spec.max_word_characters = 100;  // GGUF has no such field
+    const GgufTokenizerFields fields = Fields(spec);
+    EXPECT_EQ(fields.model, "bert");
+    const auto from = MustMake(spec), to = MustMake(SpecFromGguf(fields));
+    const Status same = CheckSameIds(*from, *to);
+    EXPECT_TRUE(same.ok()) << same.ToString();
+    for (const SortedJson& string : SortedJson::parse(TextData("kinds/strings.json"))) {
+      const auto text = string.get<std::string>();
+      EXPECT_EQ(from->Encode(text, true, true), to->Encode(text, true, true)) << string;
+    }
+  }
+  EXPECT_EQ(GgufFieldsOf(JsonSpec("kinds/bert_accents"), nullptr).status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(GgufWrite, TekkenGetsTheMergesOfItsIds) {
+  const auto spec = ParseTekkenJson(TextData("kinds/tekken.json"));
+  ASSERT_TRUE(spec.ok());
+  const GgufTokenizerFields fields = Fields(*spec);
+  EXPECT_EQ(fields.model, "gpt2");
+  EXPECT_EQ(fields.pre, "tekken");
+  ExpectSameGoldenIds(*MustMake(spec), *MustMake(SpecFromGguf(fields)));
+}
+
 TEST(GgufWrite, OtherIdsAreFound) {
   const auto odd = ParseTokenizerJson(TextData("qwen2.tokenizer.json"));  // finds an added token after normalising
   EXPECT_FALSE(CheckSameIds(*MustMake(odd), *MustMake(SpecFromGguf(Fields(*odd)))).ok());
@@ -77,11 +130,12 @@ TEST(GgufWrite, UnknownStepsAreRefused) {
   spec.pre_tokenizers[0].pattern.text += "|x";
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
   spec = JsonSpec("gpt2");
-  spec.model = TokenizerSpec::Model::kUnigram;
+  spec.model = TokenizerSpec::Model::kWordLevel;
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
   spec = JsonSpec("gpt2");
   spec.prefix = {1, 2};
   EXPECT_EQ(GgufFieldsOf(spec, nullptr).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(GgufFieldsOf(JsonSpec("kinds/albert"), nullptr).status().code(), StatusCode::kUnimplemented);
 }
 
 TEST(GgufWrite, AddedTokensWithFlagsAreCounted) {
