@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--only", choices=["gguf", "openvino"])
     parser.add_argument("--formats", default="bf16,int8,int4")
-    parser.add_argument("--model", choices=[*MODELS, "all"], default="all")
+    parser.add_argument("--model", choices=[*MODELS, "all"], default="dense")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     formats = args.formats.split(",")

@@ -40,6 +40,7 @@ if [ -n "$ik" ]; then
   [ -f "$ik/CMakeLists.txt" ] || fail "IK_SOURCE '$ik' is not a checkout of ik_llama.cpp: it has no CMakeLists.txt"
   ik=$(cd "$ik" && pwd)
 fi
+[ -z "$serving" ] || [ -z "$mixture" ] || fail "SERVING=on has no part for the mixture: leave out MIXTURE=on or SERVING=on"
 [ -z "$shared" ] || [ -d "$shared" ] || fail "SHARED_SITE_PACKAGES '$shared' is not a folder"
 mkdir -p "$1" 2> /dev/null || fail "cannot create the folder '$1': give a writable path"
 [ -w "$1" ] || fail "cannot write to '$1': give a writable folder"

@@ -30,23 +30,23 @@ class Shape:
         return self.kv_heads * self.head_dim
 
     def attention_weights(self) -> int:
-        """Of a layer."""
+        """The attention weights of a layer."""
         return self.hidden * (2 * self.heads * self.head_dim + 2 * self.kv_width)
 
     def router_weights(self) -> int:
         return self.hidden * self.experts
 
     def expert_weights(self) -> int:
-        """Of a layer's one gated feed-forward block, or of one expert."""
+        """The weights of a layer's one gated feed-forward block, or of one expert."""
         return 3 * self.hidden * self.inner
 
     def token_weights(self) -> int:
-        """Of a layer, the weights that a token is multiplied with."""
+        """The weights of a layer that a token is multiplied with."""
         return self.attention_weights() + self.router_weights() + max(1, self.chosen) * self.expert_weights()
 
     def read_weights(self, tokens: int) -> float:
-        """Of a layer, the weights that a step of `tokens` must read: of a mixture the expected number of distinct
-        experts, each equally probable."""
+        """The weights of a layer that a step of `tokens` must read. A mixture's are those of the expected number of
+        distinct experts, each equally probable."""
         distinct = self.experts * (1 - (1 - self.chosen / self.experts) ** tokens) if self.experts else 1
         return self.attention_weights() + self.router_weights() + distinct * self.expert_weights()
 
