@@ -18,83 +18,14 @@
 #include "compute/weights/model_files.h"
 #include "compute/weights/open_weights.h"
 #include "compute/weights/safetensors.h"
-#include "golden/golden_case.h"
+#include "golden/convert_case.h"
 #include "support/source_path.h"
 
 namespace tactus::test {
 namespace {
 
-using compute::ConvertOptions;
 using compute::DType;
 using compute::ModelFormat;
-
-std::string Model(const std::string& name) {
-  const std::string folder = GoldenFolder(name);
-  return std::filesystem::exists(folder + "/model.gguf") ? folder + "/model.gguf" : folder;
-}
-
-ConvertOptions To(const std::string& out, DType dtype) {
-  ConvertOptions options;
-  options.out = out;
-  options.format = out.ends_with(".gguf") ? ModelFormat::kGguf : ModelFormat::kSafetensors;
-  options.matrices.dtype = dtype;
-  options.threads = 2;
-  return options;
-}
-
-ConvertOptions ToIntegers(const std::string& out, const std::string& form) {
-  ConvertOptions options = To(out, DType::kBF16);
-  auto matrices = compute::ConvertedFormat(form, ModelFormat::kSafetensors);
-  EXPECT_TRUE(matrices.ok()) << matrices.status().ToString();
-  if (matrices.ok()) options.matrices = *matrices;
-  return options;
-}
-
-Result<compute::ConvertReport> Convert(const std::string& in, const ConvertOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(in));
-  ConvertOptions all = options;
-  const std::string generation = ReadFile(in + "/generation_config.json");
-  if (!generation.empty()) all.files.emplace_back("generation_config.json", generation);
-  return compute::ConvertModel(description, all);
-}
-
-compute::ConvertReport MustConvert(const std::string& in, const ConvertOptions& options) {
-  auto report = Convert(in, options);
-  EXPECT_TRUE(report.ok()) << in << ": " << report.status().ToString();
-  return report.ok() ? *report : compute::ConvertReport();
-}
-
-// The largest error against the reference in the f32 mode; all greedy tokens must be equal.
-double ErrorOf(const std::string& path, const std::string& golden_name) {
-  auto description = compute::DescribeModel(path);
-  EXPECT_TRUE(description.ok()) << description.status().ToString();
-  if (!description.ok()) return -1;
-  auto weights = compute::LoadWeights(*description, {.dequantize_to_f32 = true}, SystemClock());
-  EXPECT_TRUE(weights.ok()) << weights.status().ToString();
-  auto numerics = compute::ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
-  const auto cases = ReadGoldenCases(GoldenFolder(golden_name) + "/golden.json");
-  EXPECT_TRUE(cases.ok() && numerics.ok());
-  double error = 0;
-  for (const GoldenCase& golden : *cases) {
-    auto run = RunGoldenCase(description->config, *weights, golden, *numerics, compute::RunnableOps()[0]);
-    EXPECT_TRUE(run.ok()) << run.status().ToString();
-    if (!run.ok()) return -1;
-    error = std::max(error, run->logits_error);
-    EXPECT_EQ(run->equal_tokens, golden.greedy.size()) << golden.name;
-  }
-  return error;
-}
-
-// Every tensor of a folder: its shape and its bytes.
-std::map<std::string, std::string> TensorBytes(const std::string& folder) {
-  auto tensors = compute::OpenSafetensorsFolder(folder);
-  EXPECT_TRUE(tensors.ok()) << tensors.status().ToString();
-  std::map<std::string, std::string> bytes;
-  for (const auto& [name, t] : tensors->tensors)
-    bytes[name] =
-        compute::ShapeText(t.shape) + std::string(reinterpret_cast<const char*>(t.data), static_cast<size_t>(t.bytes));
-  return bytes;
-}
 
 class ConvertFamily : public testing::TestWithParam<const char*> {};
 
@@ -124,13 +55,15 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertFamily,
                                          "mistral-window", "olmo2", "phi3", "phi4-mini", "qwen2", "qwen3", "seed-oss",
                                          "stablelm", "yi", "qwen3-moe", "dots1", "ernie-moe", "mixtral", "olmoe",
                                          "gpt-oss", "gpt-oss-mxfp4", "glm4-moe", "granite-moe", "granite-moe-shared",
-                                         "minimax-m2", "phi-moe"),
+                                         "minimax-m2", "phi-moe", "llama4", "gemma4", "gemma4-12b", "gemma4-experts",
+                                         "hunyuan"),
                          TestName);
 
 // Fused, transposed and stacked tensors keep their places: a folder of a folder is the same to the bit.
 TEST(ConvertFolder, KeepsTheTensorsOfItsSource) {
-  for (const char* name : {"bloom", "falcon-7b", "falcon-40b", "falcon-rw", "gpt2", "gpt-oss", "gpt-neox", "ernie-moe",
-                           "granite-moe", "glm4", "mixtral"}) {
+  for (const char* name :
+       {"bloom", "falcon-7b", "falcon-40b", "falcon-rw", "gpt2", "gpt-oss", "gpt-neox", "ernie-moe", "granite-moe",
+        "glm4", "mixtral", "llama4", "hunyuan-moe", "gemma4", "gemma4-experts", "gemma3n"}) {
     SCOPED_TRACE(name);
     TempFolder folder;
     MustConvert(Model(name), To(folder.path() + "/m", DType::kBF16));
@@ -169,7 +102,14 @@ TEST_P(ConvertGguf, FolderAndFileOfItGiveTheModelsAnswers) {
   MustConvert(Model(GetParam()), To(folder.path() + "/m", DType::kF32));
   EXPECT_LE(ErrorOf(folder.path() + "/m", GetParam()), 1e-4);
   MustConvert(folder.path() + "/m", To(folder.path() + "/m.gguf", DType::kF32));
-  EXPECT_EQ(ErrorOf(folder.path() + "/m.gguf", GetParam()), ErrorOf(Model(GetParam()), GetParam()));
+  const auto from = compute::DescribeModel(Model(GetParam())), to = compute::DescribeModel(folder.path() + "/m.gguf");
+  ASSERT_TRUE(from.ok() && to.ok());
+  const double after = ErrorOf(folder.path() + "/m.gguf", GetParam());
+  EXPECT_LE(after, 1e-4);
+  // Factors that another program derived from a scaling differ in their last bits.
+  if (from->config.rope == to->config.rope) {
+    EXPECT_EQ(after, ErrorOf(Model(GetParam()), GetParam()));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ConvertGguf,
@@ -179,7 +119,9 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ConvertGguf,
                                          "gguf-starcoder2", "gguf-bloom", "gguf-falcon-7b", "gguf-falcon-40b",
                                          "gguf-gpt2", "gguf-gptneox", "gguf-qwen3-moe", "gguf-qwen2-moe",
                                          "gguf-mixtral", "gguf-olmoe", "gguf-gpt-oss", "gguf-glm4-moe", "gguf-dots1",
-                                         "gguf-ernie-moe", "gguf-granite-moe", "gguf-minimax-m2", "gguf-phi-moe"),
+                                         "gguf-ernie-moe", "gguf-granite-moe", "gguf-minimax-m2", "gguf-phi-moe",
+                                         "gguf-llama4", "gguf-hunyuan", "gguf-hunyuan-moe", "gguf-gemma4",
+                                         "gguf-gemma4-12b", "gguf-gemma4-experts", "gguf-gemma3n"),
                          TestName);
 
 // Through GGUF and back: every value returns to its place, rows of q and k too.
@@ -317,30 +259,6 @@ TEST(Convert, LargeFoldersAreDivided) {
   EXPECT_EQ(ErrorOf(folder.path() + "/m", "qwen3"), ErrorOf(Model("qwen3"), "qwen3"));
 }
 
-// The rows of every matrix of a model, by a name that folders of all formats share.
-std::map<std::string, std::vector<std::vector<float>>> MatrixRows(const std::string& path) {
-  std::map<std::string, std::vector<std::vector<float>>> matrices;
-  const auto d = compute::DescribeModel(path);
-  EXPECT_TRUE(d.ok()) << d.status().ToString();
-  if (!d.ok()) return matrices;
-  auto opened = compute::OpenWeights(*d, compute::MatrixUse::kRows);
-  EXPECT_TRUE(opened.ok()) << opened.status().ToString();
-  if (!opened.ok()) return matrices;
-  for (const compute::ModelTensor& t : d->config.Tensors()) {
-    if (!compute::IsMatrix(t.role)) continue;
-    const auto request = compute::RequestOf(d->config, *(*opened)->names, t);
-    const compute::MatrixView& m = compute::MatrixAt((*opened)->weights, t);
-    std::vector<uint32_t> scratch(static_cast<size_t>(m.row_bytes / 4 + 1));
-    for (int64_t row = 0; row < m.rows; ++row) {
-      const std::byte* bytes =
-          (*opened)->source->Rows(request.id, m, row, 1, reinterpret_cast<std::byte*>(scratch.data()));
-      matrices[request.id].emplace_back(static_cast<size_t>(m.cols));
-      compute::Dequantize(m.dtype, bytes, m.cols, matrices[request.id].back().data());
-    }
-  }
-  return matrices;
-}
-
 // The row as integers of `bits` with a scale for each group of columns.
 std::vector<float> AsIntegers(const std::vector<float>& row, int bits, size_t group) {
   std::vector<int8_t> codes(group);
@@ -372,13 +290,17 @@ std::string WideGguf(const TempFolder& folder) {
 struct IntegerCase {
   const char *model, *form;
   int bits;
-  size_t group;  // 0: a row
+  size_t group;         // 0: a row
+  bool experts = true;  // become integers: the folder has each by itself
 };
 
 TEST(Convert, IntegersOfAFolderAreThoseOfTheEncoder) {
   for (const IntegerCase& test :
        {IntegerCase{"qwen3", "w8a16", 8, 0}, IntegerCase{"qwen3", "w8a8", 8, 0}, IntegerCase{"glm4", "w4a16", 4, 32},
-        IntegerCase{"qwen3-moe", "w4a16", 4, 32}, IntegerCase{"", "w4a16", 4, 128}}) {
+        IntegerCase{"qwen3-moe", "w4a16", 4, 32}, IntegerCase{"", "w4a16", 4, 128},
+        IntegerCase{"llama4", "w4a16", 4, 32}, IntegerCase{"llama4-pictures", "w8a16", 8, 0},
+        IntegerCase{"gguf-llama4", "w8a8", 8, 0}, IntegerCase{"hunyuan-moe", "w4a16", 4, 32},
+        IntegerCase{"gemma4-experts", "w8a16", 8, 0, false}, IntegerCase{"gemma3n", "w8a16", 8, 0}}) {
     SCOPED_TRACE(std::string(test.model) + " " + test.form);
     TempFolder folder;
     const std::string model = test.model[0] != 0 ? Model(test.model) : WideGguf(folder);
@@ -387,14 +309,18 @@ TEST(Convert, IntegersOfAFolderAreThoseOfTheEncoder) {
     const auto plain = MatrixRows(folder.path() + "/plain"), written = MatrixRows(folder.path() + "/m");
     ASSERT_EQ(plain.size(), written.size());
     size_t integers = 0;
-    for (const auto& [id, rows] : plain) {
-      const bool linear = id.find(".layers.") != std::string::npos && !id.ends_with("mlp.gate.weight");
+    for (const auto& [place, rows] : plain) {
+      const auto [layer, role, expert] = place;
+      const bool linear = layer >= 0 && !compute::IsRouting(role) && (expert < 0 || test.experts);
       integers += linear;
       for (size_t i = 0; i < rows.size(); ++i) {
         std::vector<float> expected = rows[i];
-        for (float& value : expected) value = compute::BF16ToF32(compute::F32ToBF16(value));
         if (linear) expected = AsIntegers(rows[i], test.bits, test.group > 0 ? test.group : rows[i].size());
-        EXPECT_EQ(written.at(id)[i], expected) << id << " row " << i;
+        // Integers in rows that are not whole blocks are decoded when the folder is read.
+        if (!linear || rows[i].size() % 32 != 0) {
+          for (float& value : expected) value = compute::BF16ToF32(compute::F32ToBF16(value));
+        }
+        EXPECT_EQ(written.at(place)[i], expected) << "role " << static_cast<int>(role) << " row " << i;
       }
     }
     EXPECT_GE(integers, 7u);
@@ -438,55 +364,6 @@ TEST(Convert, UnknownFormatsListTheKnownOnes) {
   EXPECT_REFUSED(compute::ConvertedFormat("q8_0", ModelFormat::kSafetensors).status(), StatusCode::kInvalidArgument,
                  "f32, f16, bf16, w8a16, w8a8, w4a16");
   EXPECT_REFUSED(compute::ConvertedFormat("w8a8", ModelFormat::kGguf).status(), StatusCode::kInvalidArgument, "w8a8");
-}
-
-TEST(Convert, FamiliesAndSettingsWithoutAPlaceAreRefused) {
-  TempFolder folder;
-  const ConvertOptions gguf = To(folder.path() + "/m.gguf", DType::kF16);
-  EXPECT_REFUSED(Convert(Model("opt"), gguf).status(), StatusCode::kUnimplemented, "opt", "llama, ");
-  EXPECT_REFUSED(Convert(Model("llama-dynamic"), gguf).status(), StatusCode::kUnimplemented, "llama",
-                 "rotary positions");
-  // GGUF files of these families state no such shape: readers assume the published one.
-  EXPECT_REFUSED(Convert(Model("gemma3"), gguf).status(), StatusCode::kUnimplemented, "gemma3_text", "scale of its");
-  EXPECT_REFUSED(Convert(Model("smollm3"), gguf).status(), StatusCode::kUnimplemented, "smollm3",
-                 "which layers have rotary positions");
-  EXPECT_REFUSED(Convert(Model("olmo3"), gguf).status(), StatusCode::kUnimplemented, "olmo3", "windows");
-  EXPECT_REFUSED(Convert(Model("llama4"), gguf).status(), StatusCode::kUnimplemented, "llama4_text", "its experts");
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-}
-
-// A configuration with `old` replaced by `text`; the folder's other files are those of the golden model.
-std::string ModelWith(const TempFolder& folder, const std::string& golden, const std::string& old,
-                      const std::string& text) {
-  const std::string in = folder.path() + "/in";
-  std::filesystem::copy(GoldenFolder(golden), in);
-  std::string config = ReadFile(in + "/config.json");
-  EXPECT_NE(config.find(old), std::string::npos);
-  config.replace(config.find(old), old.size(), text);
-  folder.Write("in/config.json", config);
-  return in;
-}
-
-TEST(Convert, MixturesThatGgufCannotStateAreRefused) {
-  TempFolder folder;
-  const ConvertOptions gguf = To(folder.path() + "/m.gguf", DType::kF16);
-  EXPECT_REFUSED(Convert(Model("flex-olmo"), gguf).status(), StatusCode::kUnimplemented, "flex_olmo", "olmoe, ");
-  EXPECT_REFUSED(Convert(Model("qwen2-moe"), gguf).status(), StatusCode::kUnimplemented, "qwen2_moe",
-                 "which layers have them");
-  EXPECT_REFUSED(
-      Convert(ModelWith(folder, "qwen3-moe", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false"), gguf).status(),
-      StatusCode::kUnimplemented, "qwen3_moe", "their router");
-}
-
-// GGUF files count such layers among the others, and these files have none.
-TEST(Convert, LayersThatPredictFurtherTokensAreNotStated) {
-  TempFolder folder;
-  const std::string in = ModelWith(folder, "glm4-moe", "{", "{\"num_nextn_predict_layers\": 1,");
-  MustConvert(in, To(folder.path() + "/m.gguf", DType::kF32));
-  const auto to = compute::DescribeModel(folder.path() + "/m.gguf");
-  ASSERT_TRUE(to.ok());
-  EXPECT_EQ(to->config.unused_layers, 0);
-  EXPECT_EQ(to->config.num_layers(), 3);
 }
 
 TEST(Convert, TokeniserFieldsAreReadBack) {

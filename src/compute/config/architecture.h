@@ -98,7 +98,10 @@ struct Architecture {
   double hf_norm_eps = 1e-6;                  // transformers' default
   bool rms_norm = true;                       // else LayerNorm: its epsilon has another key in GGUF files
   bool gguf_interleaved_rope = false;         // GGUF holds q and k rows permuted for pairs (2i, 2i + 1)
+  bool hf_interleaved_rope = false;           // so do folders
   const TensorNames* hf_names = &kHfTensorNames;
+  // The names in folders that have each expert by itself where others have all in one tensor; null: no such folders.
+  const TensorNames* hf_names_by_expert = nullptr;
   const TensorNames* gguf_names = &kGgufTensorNames;
 };
 

@@ -22,8 +22,7 @@ std::shared_ptr<const SortedJson> TextPart(const SortedJson& object) {
   if (found == object.end() || !found->is_object()) return nullptr;
   auto text = std::make_shared<SortedJson>(*found);
   text->erase("architectures");
-  for (const char* key :
-       {"bos_token_id", "eos_token_id", "dtype", "torch_dtype", "quantization_config", "tie_word_embeddings"}) {
+  for (const char* key : kWholeModelKeys) {
     if (object.contains(key) && !object[key].is_null()) (*text)[key] = object[key];
   }
   return text;
@@ -351,6 +350,7 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
                     " is not a multiple of num_attention_heads " + std::to_string(s.num_heads) +
                     ", and there is no head_dim");
   }
+  c.rope.interleaved = a->hf_interleaved_rope;
   TACTUS_RETURN_IF_ERROR(ReadRope(json, s.head_dim, &c));
   TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &s));
 

@@ -10,6 +10,10 @@
 
 namespace tactus::compute {
 
+// Keys of a model that also reads pictures which hold for its text part too (`text_config`).
+inline constexpr const char* kWholeModelKeys[] = {"bos_token_id", "eos_token_id",        "dtype",
+                                                  "torch_dtype",  "quantization_config", "tie_word_embeddings"};
+
 // `path` is used in messages. The result has passed ValidateConfig. `record` gets the family's settings; null: they are
 // not kept.
 Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path, FieldRecord* record = nullptr);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "compute/config/hf_config.h"
 #include "compute/convert/gguf_metadata.h"
 
 namespace tactus::compute {
@@ -57,6 +59,8 @@ struct MixtureKeys {
 MixtureKeys MixtureKeysOf(std::string_view family) {
   if (family == "glm4_moe" || family == "dots1") return {.experts = "n_routed_experts"};
   if (family == "ernie4_5_moe") return {.experts = "moe_num_experts", .chosen = "moe_k"};
+  if (family == "hunyuan_v1_moe") return {.chosen = "moe_topk", .inner = "intermediate_size"};
+  if (family == "gemma4_text") return {.chosen = "top_k_experts"};
   if (family == "qwen2_moe" || family == "qwen3_moe") return {};
   return {.experts = family == "olmoe" ? "num_experts" : "num_local_experts", .inner = "intermediate_size"};
 }
@@ -73,6 +77,8 @@ void AddExperts(const ModelConfig& c, std::string_view family, Json* json) {
   (*json)["norm_topk_prob"] = e.router.renormalise;
   if (family == "qwen2_moe") (*json)["shared_expert_intermediate_size"] = e.shared_inner;
   if (family == "granitemoeshared") (*json)["shared_intermediate_size"] = e.shared_inner;
+  if (family == "gemma4_text") (*json)["enable_moe_block"] = true;
+  if (family == "llama4_text") (*json)["interleave_moe_layer_step"] = first - c.layers.begin() + 1;
   if (family == "phimoe") (*json)["lm_head_bias"] = c.lm_head_bias;
   if (family == "minimax_m2" && c.rope.rotary_dim > 0) (*json)["rotary_dim"] = c.rope.rotary_dim;
   if (family == "glm4_moe") (*json)["use_qk_norm"] = AttentionOf(c.layers[0])->qk_norm != QkNorm::kNone;
@@ -117,6 +123,94 @@ void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
   }
 }
 
+// A number for all layers, or one for each where they differ.
+Json ByLayer(const std::vector<int64_t>& numbers) {
+  const bool same = std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) == numbers.end();
+  return same ? Json(numbers[0]) : Json(numbers);
+}
+
+// Which layers of Llama 4 have chunks, which have no rotary positions, and how the queries of the latter grow.
+void AddLlama4Layers(const ModelConfig& c, Json* json) {
+  int32_t chunk = 0;
+  (*json)["layer_types"] = SortedJson::array(), (*json)["no_rope_layers"] = SortedJson::array();
+  (*json)["use_qk_norm"] = false;
+  for (const Layer& layer : c.layers) {
+    const AttentionBlock& a = *AttentionOf(layer);
+    chunk = std::max(chunk, a.chunk);
+    (*json)["layer_types"].push_back(a.chunk > 0 ? "chunked_attention" : "full_attention");
+    (*json)["no_rope_layers"].push_back(a.rope == RopeChoice::kNone ? 0 : 1);
+    if (a.qk_norm != QkNorm::kNone) (*json)["use_qk_norm"] = true;
+    if (a.rope != RopeChoice::kNone) continue;
+    (*json)["attn_temperature_tuning"] = a.query_length > 0;
+    (*json)["attn_scale"] = Shortest(a.query_beta);
+    (*json)["floor_scale"] = a.query_length;
+  }
+  (*json)["attention_chunk_size"] = chunk > 0 ? Json(chunk) : Json(nullptr);
+  (*json)["intermediate_size_mlp"] = InnerSizes(c)[0];
+}
+
+// What Gemma 3n and 4 have in common.
+void AddGemmaLayers(const ModelConfig& c, Json* json) {
+  int64_t sharing = 0;
+  for (const Layer& layer : c.layers) sharing += AttentionOf(layer)->stores_kv() ? 0 : 1;
+  (*json)["num_kv_shared_layers"] = sharing;
+  (*json)["hidden_size_per_layer_input"] = c.layer_inputs.size;
+  if (c.layer_inputs.size > 0) (*json)["vocab_size_per_layer_input"] = c.layer_inputs.rows;
+  (*json)["intermediate_size"] = ByLayer(InnerSizes(c));
+}
+
+void AddGemma3nLayers(const ModelConfig& c, Json* json) {
+  AddGemmaLayers(c, json);
+  (*json)["altup_num_inputs"] = c.streams;
+  (*json)["activation_sparsity_pattern"] = SortedJson::array();
+  for (const Layer& layer : c.layers) {
+    for (const LayerBlock& b : layer) {
+      if (const auto* low_rank = std::get_if<LowRankBlock>(&b.block)) (*json)["laurel_rank"] = low_rank->rank;
+      const auto* gated = std::get_if<GatedFeedForwardBlock>(&b.block);
+      if (gated == nullptr) continue;
+      // The share of a normal distribution's values below the cutoff.
+      const double share = 0.5 * std::erfc(-static_cast<double>(gated->cutoff) / std::sqrt(2.0));
+      (*json)["activation_sparsity_pattern"].push_back(share);
+    }
+  }
+}
+
+// Frequencies of which the first turn and the others do not; null: the factors are others.
+Json ProportionalScaling(const RopeConfig& rope, int64_t head_dim) {
+  const std::vector<float>& given = rope.frequency_factors;
+  const auto turning = std::count(given.begin(), given.end(), 1.0f);
+  RopeConfig scaled;
+  scaled.proportion = static_cast<float>(2 * turning) / static_cast<float>(head_dim);
+  if (!given.empty() && ProportionalFactors(scaled, head_dim) != given) return nullptr;
+  return {{"rope_type", "proportional"},
+          {"rope_theta", Shortest(rope.theta)},
+          {"partial_rotary_factor", given.empty() ? 1.0 : Shortest(scaled.proportion)}};
+}
+
+// Heads of layers with a window, and of those without one.
+void AddGemma4Layers(const ModelConfig& c, Json* json) {
+  AddGemmaLayers(c, json);
+  const AttentionBlock& full = FullAttentionOf(c);
+  const AttentionBlock* local = &full;
+  bool k_is_v = false;
+  for (const Layer& layer : c.layers) {
+    if (AttentionOf(layer)->window > 0) local = AttentionOf(layer);
+    k_is_v |= AttentionOf(layer)->k_is_v;
+  }
+  const std::vector<int64_t> inner = InnerSizes(c);
+  (*json)["intermediate_size"] = inner[0];
+  (*json)["use_double_wide_mlp"] = inner.back() != inner[0];
+  (*json)["head_dim"] = local->head_dim, (*json)["global_head_dim"] = full.head_dim;
+  (*json)["num_key_value_heads"] = local->kv_heads;
+  (*json)["attention_k_eq_v"] = k_is_v;
+  if (k_is_v) (*json)["num_global_key_value_heads"] = full.kv_heads;
+  for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling", "partial_rotary_factor"})
+    json->erase(key);
+  (*json)["rope_parameters"] = {
+      {"full_attention", ProportionalScaling(c.rope, full.head_dim)},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", Shortest(c.local_rope->theta)}}}};
+}
+
 // The llama3 scaling of which these are the factors, under its usual limits of 1 and 4 turns; null: there is none. The
 // largest factor is the scaling's, and one between it and 1 shows the original length.
 Json Llama3Scaling(const RopeConfig& rope, int64_t head_dim) {
@@ -127,7 +221,7 @@ Json Llama3Scaling(const RopeConfig& rope, int64_t head_dim) {
   scaled.original_max_position = 8192;
   const double slowest = 1.0 / static_cast<double>(scaled.factor);
   for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i] <= 1.0f || given[i] >= scaled.factor) continue;
+    if (given[i] <= 1.0f || given[i] >= 0.9999f * scaled.factor) continue;  // ends may be rounded
     const double smooth = (1.0 / static_cast<double>(given[i]) - slowest) / (1.0 - slowest);
     const double exponent = static_cast<double>(i) / static_cast<double>(given.size());
     const double wavelength = 2.0 * 3.14159265358979323846 * std::pow(static_cast<double>(rope.theta), exponent);
@@ -224,6 +318,9 @@ std::string ConfigText(const ModelConfig& c, const Architecture& target, const F
   Json json = {{"architectures", {target.hf_class}}, {"model_type", target.hf_model_type}};
   AddShape(c, target, &json);
   AddPositions(c, target, &json);
+  if (target.name == "llama4_text") AddLlama4Layers(c, &json);
+  if (target.name == "gemma3n_text") AddGemma3nLayers(c, &json);
+  if (target.name == "gemma4_text") AddGemma4Layers(c, &json);
   AddSettings(settings, &json);
   if (target.name == "gpt_neox") {
     const auto part = static_cast<double>(c.rope.rotary_dim) / static_cast<double>(AttentionOf(c.layers[0])->head_dim);
@@ -232,7 +329,7 @@ std::string ConfigText(const ModelConfig& c, const Architecture& target, const F
   }
   if (target.name == "falcon") json["new_decoder_architecture"] = AttentionOf(c.layers[0])->kv_heads > 1;
   // GGUF files state no scale of scores where the family derives it from the shape.
-  if (target.name.starts_with("gemma") && target.name != "gemma") {
+  if (target.name == "gemma2" || target.name == "gemma3_text") {
     const auto scale = static_cast<double>(AttentionOf(c.layers[0])->scale);
     json["query_pre_attn_scalar"] = std::llround(1.0 / (scale * scale));
   }
@@ -263,12 +360,20 @@ std::string GenerationConfigText(const ModelConfig& config) {
   return json_text::JsonText(json, 2) + "\n";
 }
 
-std::string ConfigWithType(std::string_view text, DType dtype, const Json& quantization) {
+std::string ConfigWithType(std::string_view text, const Architecture& architecture, DType dtype,
+                           const Json& quantization) {
   Json json = json_text::ParseJson(text).value();
+  if (json.contains("text_config") && json["text_config"].is_object()) {
+    Json part = json["text_config"];
+    for (const char* key : kWholeModelKeys) {
+      if (json.contains(key) && !json[key].is_null()) part[key] = json[key];
+    }
+    json = std::move(part);
+    json["architectures"] = {architecture.hf_class};
+  }
   json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = TypeName(dtype);
   json.erase("compression_config");
   json.erase("quantization_config");
-  if (json.contains("text_config") && json["text_config"].is_object()) json["text_config"].erase("quantization_config");
   if (!quantization.is_null()) json["quantization_config"] = quantization;
   return json_text::JsonText(json, 2) + "\n";
 }

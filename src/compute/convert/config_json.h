@@ -20,7 +20,9 @@ std::string ConfigText(const ModelConfig& config, const Architecture& target, co
                        const Json& quantization);
 // generation_config.json; empty: the model states nothing for it.
 std::string GenerationConfigText(const ModelConfig& config);
-// An existing config.json with another type of weights and another `quantization_config`. `text` is valid.
-std::string ConfigWithType(std::string_view text, DType dtype, const Json& quantization);
+// An existing config.json with another type of weights and another `quantization_config`; of a model that also reads
+// pictures, its text's alone, which `architecture` is. `text` is valid.
+std::string ConfigWithType(std::string_view text, const Architecture& architecture, DType dtype,
+                           const Json& quantization);
 
 }  // namespace tactus::compute

@@ -42,6 +42,7 @@ struct Conversion {
   std::vector<PlannedTensor> plan;
   std::vector<std::pair<TensorPlace, TensorPlace>> places;  // of each tensor, and of the scales of integers
   ConvertReport report;
+  HeadOrder order = HeadOrder::kSame;
   std::map<std::string, int64_t> replaced;  // notes and how many matrices they are about
 };
 
@@ -96,9 +97,8 @@ Status PlanGguf(Conversion* c) {
   const ModelConfig& config = c->description.config;
   const Architecture& own = *FindArchitecture(config.architecture);
   TACTUS_ASSIGN_OR_RETURN(c->target, GgufArchitectureOf(own));
-  const bool pairs = c->target->gguf_interleaved_rope && !config.rope.interleaved;
-  TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->gguf_names,
-                                               pairs ? HeadOrder::kToPairs : HeadOrder::kSame,
+  if (c->target->gguf_interleaved_rope && !config.rope.interleaved) c->order = HeadOrder::kToPairs;
+  TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->gguf_names, c->order,
                                                [c](const TensorPart& part) { return GgufFormat(c, part); }));
   return Status();
 }
@@ -119,20 +119,23 @@ void CopyMetadata(const GgufFile& file, const Architecture& target, const ModelC
 // Reads what has been written so far; the data of tensors need not be there yet.
 Status CheckStated(const Conversion& c, const std::string& path, ModelConfig wanted) {
   TACTUS_ASSIGN_OR_RETURN(ModelDescription stated, DescribeModel(path));
-  wanted.rope = GgufRope(wanted);  // llama3's scaling is compared by its factors
+  if (c.order != HeadOrder::kSame) wanted.rope.interleaved = !wanted.rope.interleaved;
+  wanted.rope = GgufRope(wanted);  // scalings are compared by their factors
   stated.config.rope = GgufRope(stated.config);
   std::string difference = DifferenceOf(wanted, stated.config);
   if (!difference.empty()) {
-    return Unimplemented(
-        fmt::format("a model of the family {} cannot be written in this form: a {} states {} otherwise",
-                    c.description.config.architecture,
-                    c.options.format == ModelFormat::kGguf ? "GGUF file" : "config.json", difference));
+    const bool gguf = c.options.format == ModelFormat::kGguf;
+    return Unimplemented(fmt::format(
+        "a model of the family {} cannot be written in this form: a {} cannot state {} as this model has it; {}",
+        c.description.config.architecture, gguf ? "GGUF file" : "config.json", difference,
+        gguf ? "write a folder, which keeps its config.json" : "keep the GGUF file"));
   }
   return CheckWeights(stated);
 }
 
 Status WriteGgufHead(Conversion* c, NewOutput* output) {
-  const ModelConfig& wanted = c->description.config;
+  ModelConfig wanted = c->description.config;
+  if (wanted.layer_inputs.size > 0) wanted.layer_inputs.rows = wanted.vocab_size;  // PlanTensors repeats a row
   GgufHeader header;
   if (c->gguf.has_value()) {
     CopyMetadata(c->gguf->gguf, *c->target, wanted, &header);
@@ -160,12 +163,15 @@ Status WriteGgufHead(Conversion* c, NewOutput* output) {
 
 Status PlanFolder(Conversion* c) {
   const ModelConfig& config = c->description.config;
-  const bool halves = FromGguf(c->description) && FindArchitecture(config.architecture)->gguf_interleaved_rope;
   c->target = FromGguf(c->description) ? &HfArchitectureOf(config) : FindArchitecture(config.architecture);
-  TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *c->target->hf_names,
-                                               halves ? HeadOrder::kToHalves : HeadOrder::kSame,
-                                               [c](const TensorPart&) { return c->options.matrices.dtype; }));
+  const bool pairs = FromGguf(c->description) && FindArchitecture(config.architecture)->gguf_interleaved_rope;
+  if (pairs && !c->target->hf_interleaved_rope) c->order = HeadOrder::kToHalves;
   const IntegerForm* const integers = c->options.matrices.integers;
+  const TensorNames* names = integers != nullptr ? c->target->hf_names_by_expert : nullptr;
+  if (names == nullptr) names = c->target->hf_names;
+  TACTUS_ASSIGN_OR_RETURN(c->plan, PlanTensors(config, *c->opened, *c->target, *names, c->order,
+                                               [c](const TensorPart&) { return c->options.matrices.dtype; }));
+  if (config.text_part) c->report.notes.push_back("the folder has the model's text alone, without pictures and sound");
   return integers != nullptr ? PlanIntegers(*integers, &c->plan, &c->report.notes) : Status();
 }
 
@@ -181,7 +187,7 @@ Status WriteConfigs(const Conversion& c, NewOutput* output) {
     generation = GenerationConfigText(d.config);
   } else {
     TACTUS_ASSIGN_OR_RETURN(config_text, ReadInputFile(d.path + "/config.json", kMostConfigBytes));
-    config_text = ConfigWithType(config_text, dtype, quantization);
+    config_text = ConfigWithType(config_text, *c.target, dtype, quantization);
   }
   TACTUS_RETURN_IF_ERROR(output->AddText("config.json", config_text));
   if (!generation.empty()) TACTUS_RETURN_IF_ERROR(output->AddText("generation_config.json", generation));

@@ -78,6 +78,11 @@ void GgufHeader::Numbers(std::string_view key, std::span<const int32_t> values) 
   for (const int32_t value : values) AppendValue(&metadata_, value);
 }
 
+void GgufHeader::Flags(std::string_view key, const std::vector<bool>& values) {
+  Array(key, GgufType::kBool, values.size());
+  for (const bool value : values) AppendValue<uint8_t>(&metadata_, value ? 1 : 0);
+}
+
 void GgufHeader::ByteList(std::string_view key, std::string_view bytes) {
   Array(key, GgufType::kUint8, bytes.size());
   metadata_ += bytes;

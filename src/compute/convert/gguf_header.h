@@ -22,6 +22,7 @@ class GgufHeader {
   void Texts(std::string_view key, std::span<const std::string> values);
   void Numbers(std::string_view key, std::span<const float> values);
   void Numbers(std::string_view key, std::span<const int32_t> values);
+  void Flags(std::string_view key, const std::vector<bool>& values);
   void ByteList(std::string_view key, std::string_view bytes);
   void Copy(std::string_view key, const GgufValue& value);
   bool Has(std::string_view key) const { return keys_.contains(key); }

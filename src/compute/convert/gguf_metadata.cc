@@ -2,23 +2,56 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 
 namespace tactus::compute {
 namespace {
 
 // Architectures whose GGUF files use another one's name.
-constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {
-    {"mistral", "llama"}, {"mixtral", "llama"}, {"olmo3", "olmo2"}, {"granitemoeshared", "granitemoe"}};
+constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {{"mistral", "llama"},
+                                                                     {"mixtral", "llama"},
+                                                                     {"olmo3", "olmo2"},
+                                                                     {"granitemoeshared", "granitemoe"},
+                                                                     {"gemma4_unified_text", "gemma4"}};
 
-// The width of the feed-forward blocks; of experts where there are no others.
-int64_t InnerSize(const ModelConfig& config) {
-  for (const Role role : {Role::kDown, Role::kExpertDown}) {
-    for (const ModelTensor& t : config.Tensors()) {
-      if (t.role == role) return t.cols;
+// A number for all layers, or one for each where they differ.
+void AddByLayer(const std::string& key, const std::vector<int64_t>& numbers, GgufHeader* header) {
+  if (std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) == numbers.end()) {
+    header->Uint32(key, numbers[0]);
+  } else {
+    header->Numbers(key, std::vector<int32_t>(numbers.begin(), numbers.end()));
+  }
+}
+
+// Gemma 3n and 4: which layers have windows and heads of another size, share K and V, and have inputs of each token.
+void AddGemmaLayers(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
+  const std::string attention = prefix + "attention.";
+  std::vector<bool> sliding;
+  std::vector<float> cutoffs;
+  int64_t sharing = 0;
+  const AttentionBlock* local = nullptr;
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock& a = *AttentionOf(layer);
+    sliding.push_back(a.window > 0);
+    sharing += a.stores_kv() ? 0 : 1;
+    if (a.window > 0) local = &a;
+    for (const LayerBlock& b : layer) {
+      if (const auto* gated = std::get_if<GatedFeedForwardBlock>(&b.block)) cutoffs.push_back(gated->cutoff);
     }
   }
-  return 0;
+  header->Flags(attention + "sliding_window_pattern", sliding);
+  header->Uint32(attention + "shared_kv_layers", sharing);
+  header->Uint32(prefix + "embedding_length_per_layer_input", config.layer_inputs.size);
+  if (config.streams > 1) {
+    header->Uint32(prefix + "altup.active_idx", 0);
+    header->Uint32(prefix + "altup.num_inputs", config.streams);
+    header->Numbers(prefix + "activation_sparsity_scale", cutoffs);
+  } else if (local != nullptr) {
+    header->Uint32(attention + "key_length_swa", local->head_dim);
+    header->Uint32(attention + "value_length_swa", local->head_dim);
+    header->Uint32(prefix + "rope.dimension_count_swa", local->head_dim);
+  }
 }
 
 void AddExperts(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
@@ -33,6 +66,7 @@ void AddExperts(const ModelConfig& config, const std::string& prefix, GgufHeader
   header->Uint32(expert + "used_count", router.chosen);
   header->Uint32(expert + "feed_forward_length", experts.expert.inner);
   if (experts.shared_inner > 0) header->Uint32(expert + "shared_feed_forward_length", experts.shared_inner);
+  if (router.weighs_input) header->Uint32(prefix + "interleave_moe_layer_step", first - config.layers.begin() + 1);
   if (!router.choice_bias) return;  // the descendants of DeepSeek-V3 state more
   header->Uint32(prefix + "leading_dense_block_count", first - config.layers.begin());
   header->Uint32(expert + "shared_count", experts.shared_inner / experts.expert.inner);
@@ -56,11 +90,18 @@ std::optional<int64_t> PeriodOf(const std::vector<int32_t>& windows) {
   return std::nullopt;
 }
 
+// Llama 4's chunks have the key of windows; 0: it has neither chunks nor layers without rotary positions.
 void AddWindows(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
   const std::vector<int32_t> windows = config.Windows();
   const int32_t widest = *std::max_element(windows.begin(), windows.end());
+  if (config.architecture == "llama4_text") {
+    int32_t chunk = 0;
+    for (const Layer& layer : config.layers) chunk = std::max(chunk, AttentionOf(layer)->chunk);
+    header->Uint32(prefix + "attention.sliding_window", chunk);
+  }
   if (widest == 0) return;
   header->Uint32(prefix + "attention.sliding_window", widest);
+  if (header->Has(prefix + "attention.sliding_window_pattern")) return;
   if (std::find(windows.begin(), windows.end(), 0) == windows.end()) return;
   if (const auto period = PeriodOf(windows)) header->Uint32(prefix + "attention.sliding_window_pattern", *period);
 }
@@ -145,16 +186,18 @@ void AddModelMetadata(const ModelDescription& d, const Architecture& target, con
                       GgufHeader* header) {
   const ModelConfig& c = d.config;
   const std::string prefix = std::string(target.gguf_name) + ".";
-  const AttentionBlock attention = c.layers.empty() ? AttentionBlock() : *AttentionOf(c.layers[0]);
+  const AttentionBlock& attention = FullAttentionOf(c);
   header->Text("general.architecture", target.gguf_name);
   header->Text("general.type", "model");
   header->Text("general.name", c.name);
   header->Uint32(prefix + "block_count", c.num_layers());
   header->Uint32(prefix + "context_length", c.max_position);
   header->Uint32(prefix + "embedding_length", c.hidden_size);
-  header->Uint32(prefix + "feed_forward_length", InnerSize(c));
+  AddByLayer(prefix + "feed_forward_length", InnerSizes(c), header);
   header->Uint32(prefix + "attention.head_count", attention.heads);
-  header->Uint32(prefix + "attention.head_count_kv", attention.kv_heads);
+  std::vector<int64_t> kv_heads;
+  for (const Layer& layer : c.layers) kv_heads.push_back(AttentionOf(layer)->kv_heads);
+  AddByLayer(prefix + "attention.head_count_kv", kv_heads, header);
   header->Uint32(prefix + "attention.key_length", attention.head_dim);
   header->Uint32(prefix + "attention.value_length", attention.head_dim);
   const auto eps = static_cast<double>(c.final_norm.eps);
@@ -162,6 +205,7 @@ void AddModelMetadata(const ModelDescription& d, const Architecture& target, con
   if (target.rms_norm || target.name == "phimoe")  // llama.cpp reads Phi-MoE's under the other name
     header->Float32(prefix + "attention.layer_norm_rms_epsilon", eps);
   header->Uint32(prefix + "vocab_size", c.vocab_size);
+  if (target.gguf_name == "gemma3n" || target.gguf_name == "gemma4") AddGemmaLayers(c, prefix, header);
   AddWindows(c, prefix, header);
   AddRope(c, prefix, attention.head_dim, header);
   AddExperts(c, prefix, header);
@@ -213,13 +257,41 @@ int64_t FileTypeOf(DType dtype) {
   return 1024;  // GGUF's "guessed"
 }
 
+const AttentionBlock& FullAttentionOf(const ModelConfig& config) {
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock* const attention = AttentionOf(layer);
+    if (attention->window == 0) return *attention;
+  }
+  return *AttentionOf(config.layers[0]);
+}
+
+std::vector<int64_t> InnerSizes(const ModelConfig& config) {
+  std::vector<int64_t> dense, experts;
+  for (const ModelTensor& t : config.Tensors()) {
+    if (t.role == Role::kDown) dense.push_back(t.cols);
+    if (t.role == Role::kExpertDown) experts.push_back(t.cols);
+  }
+  if (dense.size() == config.layers.size()) return dense;
+  return {!dense.empty() ? dense[0] : !experts.empty() ? experts[0] : 0};
+}
+
 RopeConfig GgufRope(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
-  if (rope.scaling != RopeScaling::kLlama3) return rope;
+  const bool proportional = rope.scaling == RopeScaling::kProportional;
+  if (rope.scaling != RopeScaling::kLlama3 && !proportional) return rope;
+  const int64_t head_dim = FullAttentionOf(config).head_dim;
   RopeConfig plain;
-  plain.theta = rope.theta, plain.rotary_dim = rope.rotary_dim;
-  plain.frequency_factors = Llama3Factors(rope, AttentionOf(config.layers[0])->head_dim);
+  plain.theta = rope.theta, plain.rotary_dim = rope.rotary_dim, plain.interleaved = rope.interleaved;
+  plain.frequency_factors = proportional ? ProportionalFactors(rope, head_dim) : Llama3Factors(rope, head_dim);
   return plain;
+}
+
+std::vector<float> ProportionalFactors(const RopeConfig& rope, int64_t head_dim) {
+  constexpr float kStill = 1e30f;  // as llama.cpp's converter has it
+  const auto turning = static_cast<size_t>(rope.proportion * static_cast<float>(head_dim)) / 2;
+  std::vector<float> factors(static_cast<size_t>(head_dim / 2), kStill);
+  std::fill_n(factors.begin(), std::min(turning, factors.size()), rope.factor);
+  return factors;
 }
 
 std::vector<std::pair<std::string, std::vector<float>>> FactorTensors(const RopeConfig& rope) {

@@ -7,8 +7,7 @@
 
 namespace tactus::compute {
 
-// The first part in which the two differ, for messages: "the windows of its layers". Empty: none. Whether rotary
-// positions turn neighbouring pairs is left out, because rows of q and k are stored accordingly.
+// The first part in which the two differ, for messages: "the windows of its layers". Empty: none.
 std::string DifferenceOf(const ModelConfig& wanted, const ModelConfig& stated);
 
 }  // namespace tactus::compute

@@ -28,11 +28,15 @@ Status Unwritable(const Architecture& target, const ModelTensor& t, const char* 
 
 void FindPlaces(PlannedTensor* planned) {
   if (planned->parts.size() == 1 && planned->rows == planned->parts[0].to.tensor.rows) return;
-  planned->places.resize(static_cast<size_t>(planned->rows), {PlannedTensor::kNoPart, 0});
+  // Tokens beyond the table of a layer's inputs have its first row.
+  const bool repeats = planned->parts[0].to.tensor.role == Role::kInputTable;
+  planned->places.resize(static_cast<size_t>(planned->rows), {repeats ? 0 : PlannedTensor::kNoPart, 0});
   for (size_t p = 0; p < planned->parts.size(); ++p) {
     const TensorRequest& to = planned->parts[p].to;
     for (int64_t row = 0; row < to.tensor.rows; ++row) {
-      planned->places[static_cast<size_t>(to.RowInFile(row))] = {static_cast<uint32_t>(p), static_cast<uint32_t>(row)};
+      const int64_t at = to.RowInFile(row);
+      if (at < planned->rows)
+        planned->places[static_cast<size_t>(at)] = {static_cast<uint32_t>(p), static_cast<uint32_t>(row)};
     }
   }
 }
@@ -51,8 +55,9 @@ TensorPart PartOf(const ModelConfig& config, const OpenedWeights& opened, const 
 Status CheckComplete(const Architecture& target, const PlannedTensor& planned) {
   int64_t rows = 0;
   for (const TensorPart& part : planned.parts) rows += part.to.tensor.rows;
-  if (rows == planned.rows || planned.parts[0].to.tensor.role == Role::kPositions) return Status();
-  return Unwritable(target, planned.parts[0].to.tensor, "lacks parts of its rows");
+  const ModelTensor& first = planned.parts[0].to.tensor;
+  if (rows == planned.rows || first.role == Role::kPositions || first.role == Role::kInputTable) return Status();
+  return Unwritable(target, first, "lacks parts of its rows");
 }
 
 }  // namespace
@@ -96,6 +101,8 @@ Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const 
       planned.transposed = planned.is_matrix && part.to.transposed();
       planned.stacked = part.to.stacked;
       planned.rows = part.to.FileRows() * std::max<int64_t>(1, planned.stacked), planned.cols = t.cols;
+      // GGUF files have an input for every token of the vocabulary.
+      if (t.role == Role::kInputTable && &names == target.gguf_names) planned.rows = config.vocab_size;
       planned.dtype = format(part);
       planned.order = order;
       planned.head_dim = attention != nullptr ? attention->head_dim : 0;

@@ -21,12 +21,22 @@ Result<TensorSet> OpenTensors(const ModelDescription& d) {
   return TensorSet{std::move(model.files), std::move(model.gguf.tensors)};
 }
 
+// A folder's names: of each expert by itself if it has one under such a name.
+const TensorNames* HfNames(const Architecture& a, const ModelConfig& config, const TensorSet& set) {
+  if (a.hf_names_by_expert == nullptr) return a.hf_names;
+  for (const ModelTensor& t : config.Tensors()) {
+    const TensorSource& source = a.hf_names_by_expert->Of(t.role);
+    if (t.expert == 0 && set.tensors.contains(source.Name(t.layer, t.expert))) return a.hf_names_by_expert;
+  }
+  return a.hf_names;
+}
+
 Status OpenFiles(const ModelDescription& d, MatrixUse use, OpenedWeights* opened) {
   TACTUS_RETURN_IF_ERROR(d.weights_status);
   const Architecture* a = FindArchitecture(d.config.architecture);
   if (a == nullptr) return Unimplemented("architecture '" + d.config.architecture + "' is not supported");
-  opened->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : a->hf_names;
   TACTUS_ASSIGN_OR_RETURN(opened->tensors, OpenTensors(d));
+  opened->names = d.source == ModelDescription::Source::kGguf ? a->gguf_names : HfNames(*a, d.config, opened->tensors);
   opened->source = MakeFileSource(opened->tensors, *opened->names, d.path, d.config, use);
   return Status();
 }

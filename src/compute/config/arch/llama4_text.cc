@@ -22,6 +22,12 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kSharedUp, "model.layers.{}.feed_forward.shared_expert.up_proj.weight"},
     {Role::kSharedDown, "model.layers.{}.feed_forward.shared_expert.down_proj.weight"},
 });
+// Quantised folders, as transformers reads them.
+constexpr TensorNames kHfNamesByExpert = kHfNames.With({
+    {Role::kExpertGate, "model.layers.{}.feed_forward.experts.{}.gate_proj.weight"},
+    {Role::kExpertUp, "model.layers.{}.feed_forward.experts.{}.up_proj.weight"},
+    {Role::kExpertDown, "model.layers.{}.feed_forward.experts.{}.down_proj.weight"},
+});
 constexpr int64_t kExpertsWithoutQkNorm = 128;  // Maverick; GGUF files do not state it
 
 void CheckLength(FamilyFields& fields, FieldKey key, size_t entries, size_t layers) {
@@ -88,10 +94,8 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   experts.router.score = RouterScore::kChosenSigmoid;
   experts.router.weighs_input = true;
   SetSharedExperts(1, &experts);
-  if (!fields.gguf()) {
-    config->rope.interleaved = true;
-    if (!fields.Number({"rope_theta"}) && !fields.Number({"rope_parameters.rope_theta"})) config->rope.theta = 5e5f;
-  }
+  if (!fields.gguf() && !fields.Number({"rope_theta"}) && !fields.Number({"rope_parameters.rope_theta"}))
+    config->rope.theta = 5e5f;
   StatedShape dense = shape;
   dense.intermediate_size =
       WholeNumber(fields, {"intermediate_size_mlp"}, nullptr, fields.gguf() ? shape.intermediate_size : 16384);
@@ -112,7 +116,9 @@ extern constinit const Architecture llama4_text = {
     .layers = llama4_family::Layers,
     .hf_norm_eps = 1e-5,
     .gguf_interleaved_rope = true,
+    .hf_interleaved_rope = true,
     .hf_names = &llama4_family::kHfNames,
+    .hf_names_by_expert = &llama4_family::kHfNamesByExpert,
 };
 
 }  // namespace tactus::compute::arch
