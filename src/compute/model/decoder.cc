@@ -45,9 +45,12 @@ struct ExpertSizes {
     packed_inner =
         std::max(packed_inner, PackedTokenBytes(rows, e.expert.inner) + PackedTokenBytes(shared, e.shared_inner));
     cols = std::max({cols, c.hidden_size, e.expert.inner, e.shared_inner});
-    const int64_t most_inner = std::max(e.expert.inner, e.shared_inner);
-    workspace = std::max({workspace, ExpertProducts::WorkspaceBytesFor(cols, o.threads),
-                          WholeExperts::WorkspaceBytesFor(c.hidden_size, most_inner, o.threads)});
+    workspace = std::max(workspace, ExpertProducts::WorkspaceBytesFor(cols, o.threads));
+    if (WholeExperts::Compute(e)) {
+      const int64_t inner_most = std::max(e.expert.inner, e.shared_inner);
+      workspace =
+          std::max(workspace, WholeExperts::WorkspaceBytesFor(c.hidden_size, inner_most, o.max_tokens, o.threads));
+    }
     products = std::max(products, 2 * (e.experts + 1));
   }
   int64_t Bytes() const {

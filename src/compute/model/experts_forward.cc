@@ -36,7 +36,7 @@ void Decoder::WeighInputs(const Pass& pass, const float* x) {
 }
 
 bool Decoder::ExpertsWholePacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
-  if (e.expert.activation != Activation::kSilu || e.router.weighs_input) return false;
+  if (!WholeExperts::Compute(e)) return false;
   const LayerWeights& layer = weights_.layers[pass.layer];
   const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
   const TokenRoundings& roundings = weights_.packed->roundings;

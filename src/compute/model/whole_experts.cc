@@ -14,11 +14,11 @@ int64_t TokenBlocksOf(int64_t tokens) {
 
 // The parts of a thread's scratch.
 struct UnitScratch {
-  UnitScratch(int64_t cols, int64_t inner)
-      : tokens(Aligned(PackedTokenBytes(kExpertTokens, cols))),
-        packed_inner(Aligned(PackedTokenBytes(kExpertTokens, inner))),
-        values(Aligned(kExpertTokens * inner * 4)),
-        operators(Aligned(WorkspaceBytes(kExpertTokens, std::max(cols, inner), 0, 0, 1))) {}
+  UnitScratch(int64_t cols, int64_t inner, int64_t unit_tokens)
+      : tokens(Aligned(PackedTokenBytes(unit_tokens, cols))),
+        packed_inner(Aligned(PackedTokenBytes(unit_tokens, inner))),
+        values(Aligned(unit_tokens * inner * 4)),
+        operators(Aligned(WorkspaceBytes(unit_tokens, std::max(cols, inner), 0, 0, 1))) {}
   static int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
   int64_t total() const { return tokens + packed_inner + values + operators; }
   int64_t tokens, packed_inner, values, operators;  // bytes
@@ -52,8 +52,8 @@ WholeExperts::WholeExperts(int64_t most) : inline_(1, unread_) {
   experts_.reserve(static_cast<size_t>(most));
 }
 
-int64_t WholeExperts::WorkspaceBytesFor(int64_t cols, int64_t inner, int32_t threads) {
-  return threads * UnitScratch(cols, inner).total() + 64;
+int64_t WholeExperts::WorkspaceBytesFor(int64_t cols, int64_t inner, int64_t tokens, int32_t threads) {
+  return threads * UnitScratch(cols, inner, std::min(tokens, kExpertTokens)).total() + 64;
 }
 
 void WholeExperts::Add(const WholeExpert& expert) {
@@ -63,16 +63,17 @@ void WholeExperts::Add(const WholeExpert& expert) {
 
 void WholeExperts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) {
   cost_ = {};
-  int64_t cols = 0, inner = 0;
+  int64_t cols = 0, inner = 0, tokens = 0;
   for (const auto& [e, first_unit] : experts_) {
     cols = std::max(cols, e.x.cols);
     inner = std::max(inner, e.gate->rows);
+    tokens = std::max(tokens, std::min(e.count, kExpertTokens));
     cost_.bytes += e.gate->bytes() + e.up->bytes() + e.down->bytes() + e.count * (e.x.stride + e.down->rows * 4);
     cost_.operations +=
         2 * e.count *
         (2 * e.x.format.multiplies(e.x.cols) * e.gate->rows + e.inner.multiplies(e.down->cols) * e.down->rows);
   }
-  const UnitScratch sizes(cols, inner);
+  const UnitScratch sizes(cols, inner, tokens);
   auto* const memory = workspace.data + (64 - reinterpret_cast<uintptr_t>(workspace.data) % 64) % 64;
   pool.ParallelFor(units_, [&](int64_t unit, int32_t thread) {
     const auto after = std::upper_bound(experts_.begin(), experts_.end(), unit,
