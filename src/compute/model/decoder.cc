@@ -307,9 +307,7 @@ void Decoder::AddTokenInputs(Pass& pass) {
 // up_ = the tokens' inputs to this layer
 void Decoder::GatherLayerInputs(const Pass& pass, int64_t size) {
   const int64_t width = config_.layer_inputs_width(), first = static_cast<int64_t>(pass.layer) * size;
-  for (int64_t t = 0; t < pass.tokens; ++t) {
-    std::memcpy(up_ + t * size, layer_inputs_ + t * width + first, static_cast<size_t>(size) * sizeof(float));
-  }
+  CopyRows(pass.pool, pass.tokens, size, layer_inputs_ + first, width, up_);
 }
 
 void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
@@ -334,7 +332,7 @@ void Decoder::AddBranch(const Pass& pass, const LayerBlock& b) {
     Norm(pass.pool, b.joint, w, branch_, pass.tokens, branch_);
   }
   if (pass.waits) {
-    std::memcpy(input_, branch_, static_cast<size_t>(elements) * sizeof(float));
+    CopyRows(pass.pool, pass.tokens, config_.hidden_size, branch_, config_.hidden_size, input_);
   } else if (b.to_others) {
     AddToOthers(pass);
   } else {
