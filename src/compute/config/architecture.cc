@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 namespace tactus::compute::arch {
 #define TACTUS_ARCHITECTURE(name) extern const Architecture name;
 #include "compute/config/architectures.def"
@@ -135,6 +137,20 @@ std::vector<Layer> LayerNormLayers(const StatedShape& s, const Block& feed_forwa
                       {.norm = second, .block = feed_forward, .parallel = options.parallel}});
   }
   return layers;
+}
+
+int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback) {
+  for (const char* name : hf) {
+    const FieldKey key{name, gguf};
+    const std::optional<double> value = fields.Number(key);
+    if (!value.has_value()) continue;
+    if (*value >= 0 && *value < double{1 << 24} && *value == static_cast<double>(static_cast<int64_t>(*value))) {
+      return static_cast<int64_t>(*value);
+    }
+    fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", *value));
+    return fallback;
+  }
+  return fallback;
 }
 
 std::optional<Activation> FindActivation(std::string_view name) {
