@@ -153,6 +153,15 @@ int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf,
   return fallback;
 }
 
+std::string EntriesText(size_t entries, size_t layers) {
+  return fmt::format("has {} entries for {} layers", entries, layers);
+}
+
+bool HasOneForEach(FamilyFields& fields, FieldKey key, size_t entries, size_t layers) {
+  if (entries != layers) fields.Refuse(key, EntriesText(entries, layers));
+  return entries == layers;
+}
+
 std::optional<Activation> FindActivation(std::string_view name) {
   static constexpr std::pair<std::string_view, Activation> kNames[] = {
       {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
@@ -170,11 +179,7 @@ std::optional<Activation> FindActivation(std::string_view name) {
 void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vector<Layer>* layers) {
   constexpr FieldKey kTypes{"layer_types"};
   const std::vector<std::string> types = fields.Texts(kTypes);
-  if (!types.empty() && types.size() != layers->size()) {
-    fields.Refuse(kTypes,
-                  "has " + std::to_string(types.size()) + " entries for " + std::to_string(layers->size()) + " layers");
-    return;
-  }
+  if (!types.empty() && !HasOneForEach(fields, kTypes, types.size(), layers->size())) return;
   const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
   for (size_t l = 0; l < layers->size(); ++l) {
     const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0

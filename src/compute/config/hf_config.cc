@@ -189,8 +189,7 @@ Status ReadWindow(JsonFields& json, const Architecture& a, StatedShape* c) {
   const int64_t first = json.Int("max_window_layers").value_or(28);
   const std::vector<std::string> types = json.Strings("layer_types");
   if (!types.empty() && types.size() != c->window.size()) {
-    json.Fail("layer_types",
-              "has " + std::to_string(types.size()) + " entries for " + std::to_string(c->num_layers) + " layers");
+    json.Fail("layer_types", EntriesText(types.size(), c->window.size()));
   }
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention") {

@@ -187,8 +187,7 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
       last_stored_(LastStored(config)),
       experts_(config, options.max_tokens),
       products_(BufferSizes(config, options).experts.products),
-      whole_experts_(BufferSizes(config, options).experts.products),
-      inline_(1, unread_) {}
+      whole_experts_(BufferSizes(config, options).experts.products) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {

@@ -218,8 +218,7 @@ class Decoder {
   ExpertRows experts_;
   ExpertProducts products_;
   WholeExperts whole_experts_;
-  ManualClock unread_;  // a pool of one thread never waits
-  ThreadPool inline_;   // the thread of a token whose experts are added
+  CallingThread inline_;
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   std::vector<int32_t> last_positions_;    // KeepLogitRows

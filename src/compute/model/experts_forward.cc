@@ -2,8 +2,6 @@
 // once for all of its tokens. A token's experts are added in the order of their numbers, after the shared expert, so
 // that neither the batch nor the threads change a bit.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "compute/model/decoder.h"
 #include "compute/model/for_tokens.h"
@@ -22,7 +20,7 @@ void Decoder::ChooseExperts(const Pass& pass, const ExpertsBlock& e) {
     float scratch[2 * kMaxExperts];
     Route(e.router, e.experts, router_ + t * e.experts, choice_bias, scale, scratch, experts_.chosen() + t * chosen,
           experts_.weights() + t * chosen);
-    shared_weight_[t] = e.shared_weight ? 1.0f / (1.0f + std::exp(-shared_weight_[t])) : 1.0f;
+    shared_weight_[t] = e.shared_weight ? Sigmoid(shared_weight_[t]) : 1.0f;
   });
   experts_.Group(e, pass.tokens);
 }

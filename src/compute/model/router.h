@@ -4,11 +4,16 @@
 // changes a choice. Any thread.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "compute/config/blocks.h"
 
 namespace tactus::compute {
+
+inline float Sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
 
 // Bytes of scratch that Route needs.
 int64_t RouteScratchBytes(int64_t experts);

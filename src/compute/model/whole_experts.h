@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/clock.h"
 #include "compute/config/blocks.h"
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
+#include "compute/model/token_units.h"
 
 namespace tactus::compute {
 
@@ -58,8 +58,7 @@ class WholeExperts {
     WholeExpert expert;
     int64_t first_unit;
   };
-  ManualClock unread_;  // a pool of one thread never waits
-  ThreadPool inline_;   // the thread that runs the unit
+  CallingThread inline_;
   std::vector<Entry> experts_;
   int64_t units_ = 0;
   OperatorCost cost_;

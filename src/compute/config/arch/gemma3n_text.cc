@@ -60,10 +60,7 @@ std::vector<float> Cutoffs(FamilyFields& fields, size_t layers) {
     if (layers > kSparseLayers) std::fill_n(stated.begin(), kSparseLayers, kUsualShare);
   }
   std::vector<float> cutoffs(layers, GatedFeedForwardBlock::kNoCutoff);
-  if (stated.size() != layers) {
-    fields.Refuse(key, "has " + std::to_string(stated.size()) + " entries for " + std::to_string(layers) + " layers");
-    return cutoffs;
-  }
+  if (!HasOneForEach(fields, key, stated.size(), layers)) return cutoffs;
   for (size_t l = 0; l < layers; ++l) {
     const double value = stated[l];
     const auto cutoff = static_cast<float>(value);

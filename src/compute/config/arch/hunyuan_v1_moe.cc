@@ -20,10 +20,7 @@ std::vector<int64_t> ByLayer(FamilyFields& fields, FieldKey key, size_t layers) 
   constexpr double kMost = (1 << 24) - 1;  // ValidateConfig has the limits
   std::vector<double> numbers = fields.Numbers(key);
   if (numbers.empty()) numbers = {1.0};
-  if (numbers.size() != 1 && numbers.size() != layers) {
-    fields.Refuse(key, "has " + std::to_string(numbers.size()) + " entries for " + std::to_string(layers) + " layers");
-    numbers = {1.0};
-  }
+  if (numbers.size() != 1 && !HasOneForEach(fields, key, numbers.size(), layers)) numbers = {1.0};
   std::vector<int64_t> all(layers);
   for (size_t l = 0; l < layers; ++l) {
     const double n = numbers[numbers.size() == 1 ? 0 : l];

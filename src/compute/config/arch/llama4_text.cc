@@ -25,11 +25,6 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
 });
 constexpr int64_t kExpertsWithoutQkNorm = 128;  // Maverick; GGUF files do not state it
 
-void CheckLength(FamilyFields& fields, FieldKey key, size_t entries, size_t layers) {
-  if (entries == 0 || entries == layers) return;
-  fields.Refuse(key, "has " + std::to_string(entries) + " entries for " + std::to_string(layers) + " layers");
-}
-
 // Which layers have rotary positions. GGUF files state it by a chunk of 0: all.
 std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chunk) {
   constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
@@ -38,7 +33,7 @@ std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chun
   const auto period = static_cast<size_t>(WholeNumber(fields, {kInterval.hf}, nullptr, 4));
   if (period == 0) fields.Refuse(kInterval, "is 0; possible is 1 and more");
   std::vector<bool> rotary(layers, true);
-  CheckLength(fields, kRotary, listed.size(), layers);
+  if (!listed.empty()) HasOneForEach(fields, kRotary, listed.size(), layers);
   for (size_t l = 0; l < layers; ++l) {
     const bool by_period = period == 0 || (l + 1) % period != 0 || (fields.gguf() && chunk == 0);
     rotary[l] = l < listed.size() ? listed[l] != 0.0 : by_period;
@@ -55,7 +50,7 @@ void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector
   const int64_t chunk = WholeNumber(fields, {kChunk.hf}, kChunk.gguf, is_null(kChunk) ? 0 : 8192);
   const std::vector<bool> rotary = RotaryLayers(fields, layers->size(), chunk);
   const std::vector<std::string> types = fields.Texts(kTypes);
-  CheckLength(fields, kTypes, types.size(), layers->size());
+  if (!types.empty()) HasOneForEach(fields, kTypes, types.size(), layers->size());
   const bool tuned = fields.FlagOrNumber(kTuning).value_or(!is_null(kTuning));  // 4 in early files
   const float beta = fields.NumberOr({"attn_scale", "attention.temperature_scale"}, 0.1);
   const int64_t length = WholeNumber(fields, {"floor_scale"}, "attention.temperature_length", 8192);
