@@ -150,7 +150,8 @@ TEST(FamilyConfig, Gemma3nHasStreamsAndWidthsOfLayers) {
 }
 
 TEST(FamilyConfig, Gemma3nRefusesWhatItDoesNotSupport) {
-  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"altup_active_idx", 1}})).status(), kLoss, "'altup_active_idx' is 1; only 0");
+  EXPECT_REFUSED(Parse(With(Gemma3n(), {{"altup_active_idx", 1}})).status(), kLoss,
+                 "'altup_active_idx' is not 0, the only one that is supported (1 is stated)");
   EXPECT_REFUSED(Parse(With(Gemma3n(), {{"altup_correct_scale", false}})).status(), kLoss,
                  "'altup_correct_scale' is false");
   for (const int streams : {0, 1, 9}) {
@@ -250,7 +251,8 @@ TEST(FamilyConfig, Llama4MayListItsLayers) {
 TEST(FamilyConfig, Llama4RefusesLayersThatItDoesNotHave) {
   json types(8, "chunked_attention");
   types[5] = "sliding_attention";
-  EXPECT_REFUSED(Parse(Llama4({{"layer_types", types}})).status(), kLoss, "'layer_types' holds 'sliding_attention'");
+  EXPECT_REFUSED(Parse(Llama4({{"layer_types", types}})).status(), kLoss, "'layer_types' has an entry that is neither",
+                 "('sliding_attention')");
   EXPECT_REFUSED(Parse(Llama4({{"moe_layers", {0, 8}}})).status(), kLoss,
                  "'moe_layers' holds 8; the layers are 0 to 7");
   EXPECT_REFUSED(Parse(Llama4({{"moe_layers", {-1}}})).status(), kLoss, "'moe_layers' holds -1");

@@ -85,7 +85,9 @@ void SetPositions(FamilyFields& fields, ModelConfig* config) {
 void RefuseOthers(FamilyFields& fields) {
   constexpr FieldKey kActive{"altup_active_idx", "altup.active_idx"}, kScaled{"altup_correct_scale"};
   const double active = fields.Number(kActive).value_or(0.0);
-  if (active != 0.0) fields.Refuse(kActive, fmt::format("is {}; only 0 is supported", active));
+  if (active != 0.0) {
+    fields.Refuse(kActive, "is not 0, the only one that is supported" + fmt::format(" ({} is stated)", active));
+  }
   if (!fields.FlagOr(kScaled, true)) fields.Refuse(kScaled, "is false, which is not supported");
 }
 

@@ -58,7 +58,8 @@ void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector
     auto& attention = std::get<AttentionBlock>((*layers)[l][0].block);
     const bool chunked = l < types.size() ? types[l] == "chunked_attention" : rotary[l];
     if (l < types.size() && !chunked && types[l] != "full_attention") {
-      fields.Refuse(kTypes, "holds '" + Printable(types[l]) + "'; possible are chunked_attention and full_attention");
+      fields.Refuse(kTypes, "has an entry that is neither chunked_attention nor full_attention" +
+                                fmt::format(" ('{}')", Printable(types[l])));
     }
     attention.window = 0;
     attention.chunk = chunked ? static_cast<int32_t>(chunk) : 0;
