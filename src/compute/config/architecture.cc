@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 namespace tactus::compute::arch {
 #define TACTUS_ARCHITECTURE(name) extern const Architecture name;
 #include "compute/config/architectures.def"
@@ -137,6 +139,29 @@ std::vector<Layer> LayerNormLayers(const StatedShape& s, const Block& feed_forwa
   return layers;
 }
 
+int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback) {
+  for (const char* name : hf) {
+    const FieldKey key{name, gguf};
+    const std::optional<double> value = fields.Number(key);
+    if (!value.has_value()) continue;
+    if (*value >= 0 && *value < double{1 << 24} && *value == static_cast<double>(static_cast<int64_t>(*value))) {
+      return static_cast<int64_t>(*value);
+    }
+    fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", *value));
+    return fallback;
+  }
+  return fallback;
+}
+
+std::string EntriesText(size_t entries, size_t layers) {
+  return fmt::format("has {} entries for {} layers", entries, layers);
+}
+
+bool HasOneForEach(FamilyFields& fields, FieldKey key, size_t entries, size_t layers) {
+  if (entries != layers) fields.Refuse(key, EntriesText(entries, layers));
+  return entries == layers;
+}
+
 std::optional<Activation> FindActivation(std::string_view name) {
   static constexpr std::pair<std::string_view, Activation> kNames[] = {
       {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
@@ -154,11 +179,7 @@ std::optional<Activation> FindActivation(std::string_view name) {
 void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vector<Layer>* layers) {
   constexpr FieldKey kTypes{"layer_types"};
   const std::vector<std::string> types = fields.Texts(kTypes);
-  if (!types.empty() && types.size() != layers->size()) {
-    fields.Refuse(kTypes,
-                  "has " + std::to_string(types.size()) + " entries for " + std::to_string(layers->size()) + " layers");
-    return;
-  }
+  if (!types.empty() && !HasOneForEach(fields, kTypes, types.size(), layers->size())) return;
   const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
   for (size_t l = 0; l < layers->size(); ++l) {
     const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0

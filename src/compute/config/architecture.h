@@ -75,6 +75,16 @@ GatedFeedForwardBlock GatedOf(const StatedShape& shape, size_t layer = 0);
 FeedForwardBlock PlainOf(const StatedShape& shape);
 // "silu", "gelu", "gelu_pytorch_tanh" ... as transformers names them; nullopt: not built.
 std::optional<Activation> FindActivation(std::string_view name);
+// A whole number under the first of these names of config.json that is there, or under the GGUF name; else `fallback`.
+int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback);
+// "has 3 entries for 4 layers".
+std::string EntriesText(size_t entries, size_t layers);
+// Whether a list has one entry for each layer; refuses it if not.
+bool HasOneForEach(FamilyFields& fields, FieldKey key, size_t entries, size_t layers);
+// The size of windows that a file states.
+inline int32_t WindowOr(FamilyFields& fields, int64_t fallback) {
+  return static_cast<int32_t>(WholeNumber(fields, {"sliding_window"}, "attention.sliding_window", fallback));
+}
 // Windows by `layer_types`, or by a pattern: every `period`-th layer sees all positions.
 void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vector<Layer>* layers);
 

@@ -59,6 +59,18 @@ Status CheckRotary(const AttentionBlock& a, const ModelConfig& c) {
   return Status();
 }
 
+// Queries that grow with their position.
+Status CheckQueryScale(const AttentionBlock& a) {
+  constexpr const char* kBeta = "attn_scale (or llama_4_scaling_beta)";
+  if (a.query_beta == 0.0f) return Status();
+  if (!(std::isfinite(a.query_beta) && a.query_beta > 0.0f)) {
+    return InvalidArgument(
+        std::string(kBeta) + " is " + std::to_string(a.query_beta) + "; possible are finite numbers from 0 on", kBeta);
+  }
+  return CheckBounds({{"floor_scale (or original_max_position_embeddings)", a.query_length, 1, 1 << 30},
+                      {"the offset of positions in queries", a.query_offset, 0, 1 << 30}});
+}
+
 // Limits keep every product of two fields, times 8 bytes, far inside 64 bits. head_dim: what the attention kernels are
 // built for.
 Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
@@ -79,12 +91,7 @@ Status CheckBlock(const AttentionBlock& a, const ModelConfig& c) {
                                std::to_string(a.window) + "; 0 means none, and a layer has one of the two",
                            "attention_chunk_size");
   }
-  if (a.query_beta != 0.0f &&
-      (!std::isfinite(a.query_beta) || a.query_beta < 0.0f || a.query_length < 1 || a.query_offset < 0)) {
-    return InvalidArgument("queries grow by " + std::to_string(a.query_beta) + " per logarithm of lengths of " +
-                               std::to_string(a.query_length) + "; both must be above 0",
-                           "llama_4_scaling_beta");
-  }
+  TACTUS_RETURN_IF_ERROR(CheckQueryScale(a));
   return CheckEps(a.norm_eps);
 }
 
@@ -129,8 +136,11 @@ Status CheckBlock(const LowRankBlock& b, const ModelConfig&) {
 }
 
 Status CheckBlock(const StreamsBlock& b, const ModelConfig& c) {
-  return CheckBounds(
-      {{"altup_num_inputs", b.streams, std::max<int64_t>(2, c.streams), std::min(c.streams, kMaxStreams)}});
+  TACTUS_RETURN_IF_ERROR(CheckBounds({{"altup_num_inputs", b.streams, 2, kMaxStreams}}));
+  if (b.streams == c.streams) return Status();
+  return InvalidArgument("altup_num_inputs is " + std::to_string(b.streams) + " in a layer and " +
+                             std::to_string(c.streams) + " in the model",
+                         "altup_num_inputs");
 }
 
 // Whether layer `l` may read K and V of the layer that it names.
@@ -166,6 +176,27 @@ Status CheckRotaryAlike(const ModelConfig& c, RopeChoice choice) {
 
 Status CheckNorm(const NormSpec& norm) {
   return norm.exists() ? CheckEps(norm.eps) : Status();
+}
+
+// A norm within a block.
+Status CheckInnerNorm(const Block& block) {
+  if (const auto* e = std::get_if<ExpertsBlock>(&block)) return CheckNorm(e->router_norm);
+  if (const auto* b = std::get_if<LowRankBlock>(&block)) return CheckNorm(b->norm);
+  if (const auto* s = std::get_if<StreamsBlock>(&block)) return CheckNorm(s->norm);
+  return Status();
+}
+
+// A branch that waits for the next block's and the stream that parallel blocks read are stored in one place.
+Status CheckJoint(const Layer& layer) {
+  for (size_t i = 0; i < layer.size(); ++i) {
+    if (!layer[i].joint.exists()) continue;
+    const bool follows = i > 0 && !std::holds_alternative<StreamsBlock>(layer[i - 1].block);
+    const bool parallel = layer[i].parallel || (i + 1 < layer.size() && layer[i + 1].parallel);
+    if (follows && !parallel) continue;
+    return InvalidArgument("block " + std::to_string(i) + " of a layer has a joint norm " +
+                           (follows ? "and is parallel to the block beside it" : "and no branch before its own"));
+  }
+  return Status();
 }
 
 Status CheckRope(const RopeConfig& r) {
@@ -278,13 +309,15 @@ Status ValidateConfig(const ModelConfig& c) {
   TACTUS_RETURN_IF_ERROR(CheckBounds({{"hidden_size", c.hidden_size, 1, 1 << 20},
                                       {"num_layers", c.num_layers(), 1, kMaxLayers},
                                       {"vocab_size", c.vocab_size, 1, 1 << 24},
-                                      {"max_position", c.max_position, 1, 1 << 30},
-                                      {"altup_num_inputs", c.streams, 1, kMaxStreams}}));
+                                      {"max_position", c.max_position, 1, 1 << 30}}));
+  if (c.streams != 1) TACTUS_RETURN_IF_ERROR(CheckBounds({{"altup_num_inputs", c.streams, 2, kMaxStreams}}));
   for (const Layer& layer : c.layers) {
+    TACTUS_RETURN_IF_ERROR(CheckJoint(layer));
     for (const LayerBlock& b : layer) {
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.norm));
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.post));
       TACTUS_RETURN_IF_ERROR(CheckNorm(b.joint));
+      TACTUS_RETURN_IF_ERROR(CheckInnerNorm(b.block));
       TACTUS_RETURN_IF_ERROR(std::visit([&](const auto& block) { return CheckBlock(block, c); }, b.block));
     }
   }

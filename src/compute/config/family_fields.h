@@ -18,6 +18,9 @@ struct FieldKey {
   const char* gguf = nullptr;  // without the architecture's prefix
 };
 
+// Whether a file has a setting: for those of which null, or an empty list, means something else than absence.
+enum class Presence : uint8_t { kAbsent, kNull, kStated };
+
 class FamilyFields {
  public:
   virtual ~FamilyFields() = default;
@@ -26,7 +29,9 @@ class FamilyFields {
   virtual std::optional<double> Number(FieldKey key) = 0;
   virtual std::optional<bool> Flag(FieldKey key) = 0;
   virtual std::optional<std::string> Text(FieldKey key) = 0;
-  // Lists; empty: absent. Flags and numbers alike are numbers.
+  virtual std::optional<bool> FlagOrNumber(FieldKey key) = 0;  // a number other than 0 is true
+  virtual Presence PresenceOf(FieldKey key) = 0;
+  // Lists; empty: absent, null or empty. A single number is a list of one.
   virtual std::vector<double> Numbers(FieldKey key) = 0;
   virtual std::vector<double> Reals(FieldKey key) = 0;  // config.json refuses fractions in Numbers
   virtual std::vector<std::string> Texts(FieldKey key) = 0;
@@ -38,6 +43,10 @@ class FamilyFields {
 
   float NumberOr(FieldKey key, double fallback) { return static_cast<float>(Number(key).value_or(fallback)); }
   bool FlagOr(FieldKey key, bool fallback) { return Flag(key).value_or(fallback); }
+  // 0 where config.json states null: families of which transformers reads that as "off".
+  float NumberOrOff(FieldKey key, double fallback) {
+    return PresenceOf(key) == Presence::kNull ? 0.0f : NumberOr(key, fallback);
+  }
 };
 
 }  // namespace tactus::compute

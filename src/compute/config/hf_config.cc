@@ -188,8 +188,7 @@ Status ReadWindow(JsonFields& json, const Architecture& a, StatedShape* c) {
   const int64_t first = json.Int("max_window_layers").value_or(28);
   const std::vector<std::string> types = json.Strings("layer_types");
   if (!types.empty() && types.size() != c->window.size()) {
-    json.Fail("layer_types",
-              "has " + std::to_string(types.size()) + " entries for " + std::to_string(c->num_layers) + " layers");
+    json.Fail("layer_types", EntriesText(types.size(), c->window.size()));
   }
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention") {
@@ -229,13 +228,12 @@ Status ReadActivation(JsonFields& json, const Architecture& a, StatedShape* s) {
   return Status();
 }
 
-// One width for all layers, or one for each (Gemma 3n).
+// One width for all layers, or a list of one for each (Gemma 3n).
 void ReadInner(JsonFields& json, const Architecture& a, int64_t hidden, StatedShape* s) {
   const char* const key = a.hf_keys.inner;
-  if (a.hf_inner_by_layer) s->layer_inner = json.IntOrInts(key);
+  if (a.hf_inner_by_layer && json.IsList(key)) s->layer_inner = json.IntOrInts(key);
   if (!s->layer_inner.empty()) {
     s->intermediate_size = s->layer_inner[0];
-    if (s->layer_inner.size() == 1) s->layer_inner.clear();
   } else {
     const int64_t factor = a.hf_defaults.inner_factor;
     s->intermediate_size = factor > 0 ? json.Int(key).value_or(factor * hidden) : json.RequiredInt(key);
@@ -256,10 +254,18 @@ class JsonFamilyFields final : public FamilyFields {
   std::optional<std::string> Text(FieldKey key) override {
     return Read(key, [](JsonFields& f, const char* k) { return f.String(k); });
   }
+  std::optional<bool> FlagOrNumber(FieldKey key) override {
+    if (key.hf == nullptr || json_.IsFlag(key.hf)) return Flag(key);
+    const std::optional<double> number = Number(key);
+    return number.has_value() ? std::optional(*number != 0.0) : std::nullopt;
+  }
+  Presence PresenceOf(FieldKey key) override {
+    if (key.hf == nullptr || !json_.HasKey(key.hf)) return Presence::kAbsent;
+    return json_.Has(key.hf) ? Presence::kStated : Presence::kNull;
+  }
   std::vector<double> Numbers(FieldKey key) override {
     std::vector<double> numbers;
     if (key.hf == nullptr) return numbers;
-    if (json_.IsFlag(key.hf)) return {*json_.Bool(key.hf) ? 1.0 : 0.0};
     for (const int64_t n : json_.IntOrInts(key.hf)) numbers.push_back(static_cast<double>(n));
     return numbers;
   }

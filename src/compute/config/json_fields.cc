@@ -64,6 +64,11 @@ bool JsonFields::IsFlag(const char* key) const {
   return v != nullptr && v->is_boolean();
 }
 
+bool JsonFields::IsList(const char* key) const {
+  const SortedJson* v = Find(key);
+  return v != nullptr && v->is_array();
+}
+
 void JsonFields::Fail(const char* key, const std::string& what) {
   if (status_.ok()) status_ = DataLoss(path_ + ": '" + prefix_ + key + "' " + what);
 }

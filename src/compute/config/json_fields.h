@@ -28,6 +28,7 @@ class JsonFields {
   bool Has(const char* key) const;     // present and not null
   bool HasKey(const char* key) const;  // present, null or not
   bool IsFlag(const char* key) const;  // true or false
+  bool IsList(const char* key) const;
   std::optional<int64_t> Int(const char* key);
   std::optional<double> Float(const char* key);
   std::optional<bool> Bool(const char* key);

@@ -4,20 +4,6 @@
 
 namespace tactus::compute {
 
-int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback) {
-  for (const char* name : hf) {
-    const FieldKey key{name, gguf};
-    const std::optional<double> value = fields.Number(key);
-    if (!value.has_value()) continue;
-    if (*value >= 0 && *value < double{1 << 24} && *value == static_cast<double>(static_cast<int64_t>(*value))) {
-      return static_cast<int64_t>(*value);
-    }
-    fields.Refuse(key, "is not a whole number from 0 to 16777215");
-    return fallback;
-  }
-  return fallback;
-}
-
 ExpertsBlock ExpertsFrom(FamilyFields& fields, const StatedShape& shape, const MixtureDefaults& defaults) {
   ExpertsBlock e;
   e.experts = WholeNumber(fields, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"},

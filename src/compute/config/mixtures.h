@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
 #include "compute/config/architecture.h"
@@ -15,9 +14,6 @@ struct MixtureDefaults {
   int64_t experts = 0, chosen = 0;
   int64_t inner = 0;  // of an expert; 0: as wide as the feed-forward block that `shape` states
 };
-
-// A whole number under the first of these names of config.json that is there, or under the GGUF name; else `fallback`.
-int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback);
 
 // The experts of every layer, as transformers names their numbers. Softmax over all of them; a family changes the rest.
 ExpertsBlock ExpertsFrom(FamilyFields& fields, const StatedShape& shape, const MixtureDefaults& defaults);

@@ -27,6 +27,8 @@ class RecordedFields final : public FamilyFields {
   std::optional<double> Number(FieldKey key) override { return Kept(key, fields_.Number(key)); }
   std::optional<bool> Flag(FieldKey key) override { return Kept(key, fields_.Flag(key)); }
   std::optional<std::string> Text(FieldKey key) override { return Kept(key, fields_.Text(key)); }
+  std::optional<bool> FlagOrNumber(FieldKey key) override { return Kept(key, fields_.FlagOrNumber(key)); }
+  Presence PresenceOf(FieldKey key) override { return fields_.PresenceOf(key); }
   std::vector<double> Numbers(FieldKey key) override { return KeptList(key, fields_.Numbers(key)); }
   std::vector<double> Reals(FieldKey key) override { return KeptList(key, fields_.Reals(key)); }
   std::vector<std::string> Texts(FieldKey key) override { return KeptList(key, fields_.Texts(key)); }

@@ -45,9 +45,12 @@ struct ExpertSizes {
     packed_inner =
         std::max(packed_inner, PackedTokenBytes(rows, e.expert.inner) + PackedTokenBytes(shared, e.shared_inner));
     cols = std::max({cols, c.hidden_size, e.expert.inner, e.shared_inner});
-    const int64_t most_inner = std::max(e.expert.inner, e.shared_inner);
-    workspace = std::max({workspace, ExpertProducts::WorkspaceBytesFor(cols, o.threads),
-                          WholeExperts::WorkspaceBytesFor(c.hidden_size, most_inner, o.threads)});
+    workspace = std::max(workspace, ExpertProducts::WorkspaceBytesFor(cols, o.threads));
+    if (WholeExperts::Compute(e)) {
+      const int64_t inner_most = std::max(e.expert.inner, e.shared_inner);
+      workspace =
+          std::max(workspace, WholeExperts::WorkspaceBytesFor(c.hidden_size, inner_most, o.max_tokens, o.threads));
+    }
     products = std::max(products, 2 * (e.experts + 1));
   }
   int64_t Bytes() const {
@@ -184,8 +187,7 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
       last_stored_(LastStored(config)),
       experts_(config, options.max_tokens),
       products_(BufferSizes(config, options).experts.products),
-      whole_experts_(BufferSizes(config, options).experts.products),
-      inline_(1, unread_) {}
+      whole_experts_(BufferSizes(config, options).experts.products) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, const CpuWeights& weights,
                                                  const DecoderOptions& options) {
@@ -304,9 +306,7 @@ void Decoder::AddTokenInputs(Pass& pass) {
 // up_ = the tokens' inputs to this layer
 void Decoder::GatherLayerInputs(const Pass& pass, int64_t size) {
   const int64_t width = config_.layer_inputs_width(), first = static_cast<int64_t>(pass.layer) * size;
-  for (int64_t t = 0; t < pass.tokens; ++t) {
-    std::memcpy(up_ + t * size, layer_inputs_ + t * width + first, static_cast<size_t>(size) * sizeof(float));
-  }
+  CopyRows(pass.pool, pass.tokens, size, layer_inputs_ + first, width, up_);
 }
 
 void Decoder::Norm(ThreadPool& pool, const NormSpec& norm, const LayerWeights& weights, const float* x, int64_t tokens,
@@ -331,7 +331,7 @@ void Decoder::AddBranch(const Pass& pass, const LayerBlock& b) {
     Norm(pass.pool, b.joint, w, branch_, pass.tokens, branch_);
   }
   if (pass.waits) {
-    std::memcpy(input_, branch_, static_cast<size_t>(elements) * sizeof(float));
+    CopyRows(pass.pool, pass.tokens, config_.hidden_size, branch_, config_.hidden_size, input_);
   } else if (b.to_others) {
     AddToOthers(pass);
   } else {

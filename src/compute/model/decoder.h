@@ -13,7 +13,6 @@
 // to compute/exec, sampling to compute/model/sampler.h. One thread at a time; the pool's threads do the work.
 #pragma once
 
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "compute/kernels/ops.h"
 #include "compute/model/expert_products.h"
 #include "compute/model/expert_rows.h"
+#include "compute/model/for_tokens.h"
 #include "compute/model/operator_profile.h"
 #include "compute/model/rope.h"
 #include "compute/model/whole_experts.h"
@@ -160,11 +160,11 @@ class Decoder {
   void Reference(const Pass&, const StreamsBlock&) {}  // ForBlocks runs it
 
   // y [tokens, rows] = x times a matrix without bias, in either pass.
-  struct TensorPlace {
+  struct ProductMatrix {
     Role role;
     int64_t layer = -1, number = -1;  // as ModelTensor's layer and expert
   };
-  void Product(const Pass& pass, const TensorPlace& at, const float* x, float* y);
+  void Product(const Pass& pass, const ProductMatrix& at, const float* x, float* y);
   void SplitStreams(const Pass& pass);
   void MergeStreams(const Pass& pass);
   void TakeStream(const Pass& pass, int64_t s, float* out) const;
@@ -200,7 +200,7 @@ class Decoder {
   float* modalities_ = nullptr;               // [max_tokens, streams]
   float* coefficients_ = nullptr;             // [max_tokens, streams * streams]
   // Buffers of the serving pass. packed_inner_ is in up_'s memory, which is free when w_down's input is rounded.
-  std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
+  std::byte* packed_x_ = nullptr;      // packed input of an operator: hidden, heads * head_dim or rank columns
   std::byte* packed_inner_ = nullptr;  // packed input of w_down
   // Buffers of the reference pass, and of the serving pass where a block needs more than products that norm and add on
   // the way (NeedsMore); in packed_x_'s memory where only the reference pass uses them.
@@ -218,8 +218,7 @@ class Decoder {
   ExpertRows experts_;
   ExpertProducts products_;
   WholeExperts whole_experts_;
-  ManualClock unread_;  // a pool of one thread never waits
-  ThreadPool inline_;   // the thread of a token whose experts are added
+  CallingThread inline_;
   OperatorProfile* profile_ = nullptr;
   std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
   std::vector<int32_t> last_positions_;    // KeepLogitRows
@@ -248,7 +247,7 @@ void Decoder::ForBlocks(Pass& pass, Run run) {
       const LayerBlock* const next = i + 1 < layer.size() ? &layer[i + 1] : nullptr;
       const bool shares = next != nullptr && next->parallel;
       if (shares && !layer[i].parallel) {
-        std::memcpy(input_, hidden_, static_cast<size_t>(pass.tokens * config_.hidden_size) * sizeof(float));
+        CopyRows(pass.pool, pass.tokens, config_.hidden_size, hidden_, config_.hidden_size, input_);
       }
       pass.waits = next != nullptr && next->joint.exists();
       pass.keeps_input = shares || layer[i].joint.exists();

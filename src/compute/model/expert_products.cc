@@ -5,12 +5,7 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kUnitTokens = 128;  // the most tokens of a unit
 constexpr int64_t kUnitsPerThread = 12, kMostPanels = 4;
-
-int64_t TokenBlocks(const PackedTokens& x) {
-  return (x.tokens + kUnitTokens - 1) / kUnitTokens;
-}
 
 int64_t Ceil(int64_t n, int64_t d) {
   return (n + d - 1) / d;
@@ -31,7 +26,7 @@ LinearOutput Panels(const LinearOutput& output, const PackedMatrix& w, int64_t f
 
 }  // namespace
 
-ExpertProducts::ExpertProducts(int64_t most) : inline_(1, unread_) {
+ExpertProducts::ExpertProducts(int64_t most) {
   products_.reserve(static_cast<size_t>(most));
 }
 
@@ -43,7 +38,7 @@ void ExpertProducts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) 
   int64_t panels = 0;
   cost_ = {};
   for (const Product& p : products_) {
-    panels += p.output.w->panels() * TokenBlocks(p.x);
+    panels += p.output.w->panels() * TokenBlocks(p.x.tokens);
     cost_.bytes += p.output.w->bytes() + p.x.tokens * p.output.w->rows * 4;
     cost_.operations += 2 * p.x.tokens * p.x.format.multiplies(p.x.cols) * p.output.w->rows;
   }
@@ -51,21 +46,19 @@ void ExpertProducts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) 
   int64_t units = 0;
   for (Product& p : products_) {
     p.first_unit = units;
-    units += Ceil(p.output.w->panels(), each) * TokenBlocks(p.x);
+    units += Ceil(p.output.w->panels(), each) * TokenBlocks(p.x.tokens);
   }
   const int64_t scratch_bytes = workspace.size / pool.threads() / 64 * 64;
   pool.ParallelFor(units, [&](int64_t unit, int32_t thread) {
-    const auto after = std::upper_bound(products_.begin(), products_.end(), unit,
-                                        [](int64_t u, const Product& p) { return u < p.first_unit; });
-    const Product& p = *(after - 1);
+    const Product& p = EntryOf(products_, unit);
     // Units of the same panels are neighbours, so that weights are read from memory once.
-    const int64_t blocks = TokenBlocks(p.x), at = unit - p.first_unit, block = at % blocks;
-    const int64_t first = p.x.tokens * block / blocks, end = p.x.tokens * (block + 1) / blocks;
+    const int64_t blocks = TokenBlocks(p.x.tokens), at = unit - p.first_unit;
+    const auto [first, count] = TokenBlock(p.x.tokens, at % blocks);
     PackedMatrix part;
     LinearOutput output = Panels(p.output, *p.output.w, at / blocks * each, each, &part);
     output.y += first * output.y_stride;
     const Workspace scratch = {workspace.data + thread * scratch_bytes, scratch_bytes};
-    ops.linear_packed(inline_, TokenSlice(p.x, first, end - first), {&output, 1}, scratch);
+    ops.linear_packed(inline_, TokenSlice(p.x, first, count), {&output, 1}, scratch);
   });
   products_.clear();
 }

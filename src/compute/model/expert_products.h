@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/clock.h"
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
+#include "compute/model/token_units.h"
 #include "compute/model/whole_experts.h"
 
 namespace tactus::compute {
@@ -35,8 +35,7 @@ class ExpertProducts {
     LinearOutput output;
     int64_t first_unit = 0;
   };
-  ManualClock unread_;  // a pool of one thread never waits
-  ThreadPool inline_;   // the thread that runs the unit
+  CallingThread inline_;
   std::vector<Product> products_;
   OperatorCost cost_;
 };

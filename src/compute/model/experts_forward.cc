@@ -2,8 +2,6 @@
 // once for all of its tokens. A token's experts are added in the order of their numbers, after the shared expert, so
 // that neither the batch nor the threads change a bit.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "compute/model/decoder.h"
 #include "compute/model/for_tokens.h"
@@ -22,7 +20,7 @@ void Decoder::ChooseExperts(const Pass& pass, const ExpertsBlock& e) {
     float scratch[2 * kMaxExperts];
     Route(e.router, e.experts, router_ + t * e.experts, choice_bias, scale, scratch, experts_.chosen() + t * chosen,
           experts_.weights() + t * chosen);
-    shared_weight_[t] = e.shared_weight ? 1.0f / (1.0f + std::exp(-shared_weight_[t])) : 1.0f;
+    shared_weight_[t] = e.shared_weight ? Sigmoid(shared_weight_[t]) : 1.0f;
   });
   experts_.Group(e, pass.tokens);
 }
@@ -36,7 +34,7 @@ void Decoder::WeighInputs(const Pass& pass, const float* x) {
 }
 
 bool Decoder::ExpertsWholePacked(const Pass& pass, const ExpertsBlock& e, const PackedInput& in) {
-  if (e.expert.activation != Activation::kSilu || e.router.weighs_input) return false;
+  if (!WholeExperts::Compute(e)) return false;
   const LayerWeights& layer = weights_.layers[pass.layer];
   const PackedLayerWeights& w = weights_.packed->layers[pass.layer];
   const TokenRoundings& roundings = weights_.packed->roundings;

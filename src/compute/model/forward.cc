@@ -1,6 +1,8 @@
 // The serving forward pass, over packed weights. Per layer: one pass that norms and rounds, one product for q, k and v,
 // RoPE and store, attention, the output product onto the residual stream, and the same for the gated feed-forward.
-// Beside the operators its only cost is barriers between threads: one per operator, and no operator only moves data.
+// Beside the operators its only cost is barriers between threads: one per operator. Data are only moved where blocks
+// are parallel or wait for each other's branch, where there are several streams, and where rows without logits are
+// left.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -50,10 +50,6 @@ void CloseGroups(const RouterSpec& spec, int64_t experts, float* scores) {
   }
 }
 
-float Sigmoid(float x) {
-  return 1.0f / (1.0f + std::exp(-x));
-}
-
 // scores = what the router makes of its logits.
 void Score(const RouterSpec& spec, int64_t experts, const float* logits, float* scores) {
   if (spec.score == RouterScore::kSigmoid) {

@@ -2,7 +2,6 @@
 // streams one after another. The blocks between the two steps of a layer read and change hidden_.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "compute/model/decoder.h"
 #include "compute/model/for_tokens.h"
@@ -25,7 +24,7 @@ float ScaleTo(const float* like, const float* x, int64_t size) {
 
 }  // namespace
 
-void Decoder::Product(const Pass& pass, const TensorPlace& at, const float* x, float* y) {
+void Decoder::Product(const Pass& pass, const ProductMatrix& at, const float* x, float* y) {
   ModelTensor tensor;
   tensor.role = at.role, tensor.layer = at.layer, tensor.expert = at.number;
   if (weights_.packed == nullptr) return Linear(pass.pool, x, pass.tokens, MatrixAt(weights_, tensor), nullptr, y);
@@ -68,9 +67,7 @@ void Decoder::MergeStreams(const Pass& pass) {
 // out [tokens, hidden] = stream s
 void Decoder::TakeStream(const Pass& pass, int64_t s, float* out) const {
   const int64_t dim = config_.hidden_size;
-  for (int64_t t = 0; t < pass.tokens; ++t) {
-    std::memcpy(out + t * dim, streams_ + (t * config_.streams + s) * dim, static_cast<size_t>(dim) * sizeof(float));
-  }
+  CopyRows(pass.pool, pass.tokens, dim, streams_ + s * dim, config_.streams * dim, out);
 }
 
 // coefficients_ = the matrix `role` times tanh(router(norm(hidden_)) / hidden)

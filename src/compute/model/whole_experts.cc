@@ -6,19 +6,13 @@
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kExpertTokens = 128;  // the most of a unit: they and their inner values stay in the L2 cache
-
-int64_t TokenBlocksOf(int64_t tokens) {
-  return (tokens + kExpertTokens - 1) / kExpertTokens;
-}
-
 // The parts of a thread's scratch.
 struct UnitScratch {
-  UnitScratch(int64_t cols, int64_t inner)
-      : tokens(Aligned(PackedTokenBytes(kExpertTokens, cols))),
-        packed_inner(Aligned(PackedTokenBytes(kExpertTokens, inner))),
-        values(Aligned(kExpertTokens * inner * 4)),
-        operators(Aligned(WorkspaceBytes(kExpertTokens, std::max(cols, inner), 0, 0, 1))) {}
+  UnitScratch(int64_t cols, int64_t inner, int64_t unit_tokens)
+      : tokens(Aligned(PackedTokenBytes(unit_tokens, cols))),
+        packed_inner(Aligned(PackedTokenBytes(unit_tokens, inner))),
+        values(Aligned(unit_tokens * inner * 4)),
+        operators(Aligned(WorkspaceBytes(unit_tokens, std::max(cols, inner), 0, 0, 1))) {}
   static int64_t Aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
   int64_t total() const { return tokens + packed_inner + values + operators; }
   int64_t tokens, packed_inner, values, operators;  // bytes
@@ -48,38 +42,36 @@ void CopyToken(const PackedTokens& from, int64_t token, const PackedTokens& to, 
   copy(target.wide, source.wide, source.wide_count());
 }
 
-WholeExperts::WholeExperts(int64_t most) : inline_(1, unread_) {
+WholeExperts::WholeExperts(int64_t most) {
   experts_.reserve(static_cast<size_t>(most));
 }
 
-int64_t WholeExperts::WorkspaceBytesFor(int64_t cols, int64_t inner, int32_t threads) {
-  return threads * UnitScratch(cols, inner).total() + 64;
+int64_t WholeExperts::WorkspaceBytesFor(int64_t cols, int64_t inner, int64_t tokens, int32_t threads) {
+  return threads * UnitScratch(cols, inner, std::min(tokens, kUnitTokens)).total() + 64;
 }
 
 void WholeExperts::Add(const WholeExpert& expert) {
   experts_.push_back({expert, units_});
-  units_ += TokenBlocksOf(expert.count);
+  units_ += TokenBlocks(expert.count);
 }
 
 void WholeExperts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) {
   cost_ = {};
-  int64_t cols = 0, inner = 0;
+  int64_t cols = 0, inner = 0, tokens = 0;
   for (const auto& [e, first_unit] : experts_) {
     cols = std::max(cols, e.x.cols);
     inner = std::max(inner, e.gate->rows);
+    tokens = std::max(tokens, std::min(e.count, kUnitTokens));
     cost_.bytes += e.gate->bytes() + e.up->bytes() + e.down->bytes() + e.count * (e.x.stride + e.down->rows * 4);
     cost_.operations +=
         2 * e.count *
         (2 * e.x.format.multiplies(e.x.cols) * e.gate->rows + e.inner.multiplies(e.down->cols) * e.down->rows);
   }
-  const UnitScratch sizes(cols, inner);
+  const UnitScratch sizes(cols, inner, tokens);
   auto* const memory = workspace.data + (64 - reinterpret_cast<uintptr_t>(workspace.data) % 64) % 64;
   pool.ParallelFor(units_, [&](int64_t unit, int32_t thread) {
-    const auto after = std::upper_bound(experts_.begin(), experts_.end(), unit,
-                                        [](int64_t u, const Entry& entry) { return u < entry.first_unit; });
-    const auto& [e, first_unit] = *(after - 1);
-    const int64_t blocks = TokenBlocksOf(e.count), block = unit - first_unit;
-    const int64_t first = e.count * block / blocks, count = e.count * (block + 1) / blocks - first;
+    const auto& [e, first_unit] = EntryOf(experts_, unit);
+    const auto [first, count] = TokenBlock(e.count, unit - first_unit);
     std::byte* at = memory + thread * sizes.total();
     PackedTokens x = TokenSlice(e.x, first, count);
     if (e.tokens != nullptr) {

@@ -6,9 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/clock.h"
+#include "compute/config/blocks.h"
 #include "compute/kernels/ops.h"
 #include "compute/model/operator_profile.h"
+#include "compute/model/token_units.h"
 
 namespace tactus::compute {
 
@@ -36,8 +37,12 @@ class WholeExperts {
  public:
   // `most`: experts added between two runs.
   explicit WholeExperts(int64_t most);
-  // Scratch for `threads` threads, tokens of `cols` columns and experts of at most `inner` rows.
-  static int64_t WorkspaceBytesFor(int64_t cols, int64_t inner, int32_t threads);
+  // Whether a block's experts have the formula of WholeExpert.
+  static bool Compute(const ExpertsBlock& block) {
+    return block.expert.activation == Activation::kSilu && !block.router.weighs_input;
+  }
+  // Scratch for `threads` threads, at most `tokens` tokens of `cols` columns and experts of at most `inner` rows.
+  static int64_t WorkspaceBytesFor(int64_t cols, int64_t inner, int64_t tokens, int32_t threads);
 
   void Clear() { experts_.clear(), units_ = 0; }
   void Add(const WholeExpert& expert);
@@ -53,8 +58,7 @@ class WholeExperts {
     WholeExpert expert;
     int64_t first_unit;
   };
-  ManualClock unread_;  // a pool of one thread never waits
-  ThreadPool inline_;   // the thread that runs the unit
+  CallingThread inline_;
   std::vector<Entry> experts_;
   int64_t units_ = 0;
   OperatorCost cost_;

@@ -33,10 +33,11 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   return QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
-// The experts of a layer take the same tokens. `experts`: the form of the first one's matrices, by layer and role.
+// The experts of a layer take the same tokens. Numbered matrices outside the layers, those of streams, do not.
+// `experts`: the form of the first one's matrices, by layer and role.
 Status CheckExpert(const PackedSlot& slot, const std::string& name,
                    std::map<std::pair<int64_t, Role>, PackedMatrix>* experts) {
-  if (slot.tensor.expert < 0) return Status();
+  if (slot.tensor.expert < 0 || slot.tensor.layer < 0) return Status();
   const auto [first, is_first] = experts->emplace(std::pair(slot.tensor.layer, slot.tensor.role), slot.form);
   if (is_first || slot.form.SameForm(first->second)) return Status();
   return InvalidArgument("tensor '" + name + "' is " + InfoOf(slot.source.dtype).name +

@@ -142,6 +142,11 @@ class GgufFamilyFields final : public FamilyFields {
     if (key.gguf == nullptr) return std::nullopt;
     return fields_.String(prefix_ + key.gguf);
   }
+  std::optional<bool> FlagOrNumber(FieldKey key) override { return Flag(key); }
+  Presence PresenceOf(FieldKey key) override {
+    const bool stated = key.gguf != nullptr && file_.Find(prefix_ + key.gguf) != nullptr;
+    return stated ? Presence::kStated : Presence::kAbsent;
+  }
   std::vector<double> Numbers(FieldKey key) override {
     if (key.gguf == nullptr) return {};
     read_.insert(key.gguf);

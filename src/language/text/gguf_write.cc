@@ -218,9 +218,8 @@ Result<GgufTokenizerFields> GgufFieldsOf(const TokenizerSpec& spec, const Tokeni
   }
   if (spec.model == TokenizerSpec::Model::kUnigram) return UnigramFields(spec);
   return Unimplemented(
-      "tokenisers for GGUF are BPE over bytes, SentencePiece's BPE and Unigram, and WordPiece; this one is WordLevel, "
-      "or "
-      "BPE over characters without tokens of bytes");
+      "tokenisers for GGUF are BPE over bytes, SentencePiece's BPE and Unigram, and WordPiece; this one is "
+      "WordLevel, or BPE over characters without tokens of bytes");
 }
 
 int64_t TokensWithUnstatedFlags(const TokenizerSpec& spec) {

@@ -165,8 +165,64 @@ TEST(ModelLimits, QueriesGrowOverALength) {
   };
   EXPECT_TRUE(with(0.0f, 0).ok());
   EXPECT_TRUE(with(0.1f, 1).ok());
-  EXPECT_REFUSED(with(0.1f, 0), kBad, "both must be above 0");
-  EXPECT_REFUSED(with(-0.1f, 8), kBad, "both must be above 0");
+  EXPECT_REFUSED(with(0.1f, 0), kBad, "floor_scale (or original_max_position_embeddings) is 0; possible is 1 to");
+  EXPECT_REFUSED(with(-0.1f, 8), kBad, "attn_scale (or llama_4_scaling_beta) is -0.1");
+  EXPECT_REFUSED(with(std::numeric_limits<float>::quiet_NaN(), 8), kBad, "attn_scale");
+}
+
+TEST(ModelLimits, NormsWithinBlocksAreChecked) {
+  const auto with = [](const Block& block) {
+    ModelConfig c = Small();
+    c.streams = 2;
+    c.layers[0].push_back({.block = block});
+    return ValidateConfig(c);
+  };
+  for (const float eps : {0.5f, 2.0f}) {
+    const NormSpec norm = RmsNormOf(Role::kRouterNorm, eps);
+    for (const Block& block : {Block(ExpertsBlock{.experts = 2, .router_norm = norm, .expert = {.inner = 8}}),
+                               Block(LowRankBlock{4, norm}), Block(StreamsBlock{StreamStep::kCorrect, 2, norm})}) {
+      if (eps < 1.0f) {
+        EXPECT_TRUE(with(block).ok()) << with(block).message();
+      } else {
+        EXPECT_REFUSED(with(block), kBad, "rms_eps is 2");
+      }
+    }
+  }
+}
+
+TEST(ModelLimits, StreamsOfLayersAreThoseOfTheModel) {
+  ModelConfig c = Small();
+  c.streams = 4;
+  c.layers[0].push_back({.block = StreamsBlock{StreamStep::kPredict, 4, {}}});
+  EXPECT_TRUE(ValidateConfig(c).ok()) << ValidateConfig(c).message();
+  std::get<StreamsBlock>(c.layers[0].back().block).streams = 3;
+  EXPECT_REFUSED(ValidateConfig(c), kBad, "altup_num_inputs is 3 in a layer and 4 in the model");
+}
+
+// The branch that waits and the stream of parallel blocks are in one buffer.
+TEST(ModelLimits, AJointNormNeedsABranchBeforeItAndNoParallelBlock) {
+  const auto with = [](const std::function<void(Layer*)>& change) {
+    ModelConfig c = Small();
+    c.streams = 2;
+    Layer& layer = c.layers[1];
+    layer.push_back({.block = FeedForwardBlock{16}});
+    change(&layer);
+    return ValidateConfig(c);
+  };
+  const NormSpec norm = RmsNormOf(Role::kFeedForwardPostNorm, 1e-5f);
+  EXPECT_TRUE(with([&](Layer* l) { (*l)[1].joint = norm; }).ok());
+  EXPECT_TRUE(with([&](Layer* l) { (*l)[1].joint = norm, (*l)[2].joint = norm; }).ok());
+  EXPECT_REFUSED(with([&](Layer* l) { (*l)[0].joint = norm; }), kBad,
+                 "block 0 of a layer has a joint norm and no branch");
+  EXPECT_REFUSED(with([&](Layer* l) {
+                   (*l)[1].joint = norm;
+                   (*l)[0].block = StreamsBlock{StreamStep::kPredict, 2, {}};
+                 }),
+                 kBad, "block 1 of a layer has a joint norm and no branch");
+  for (const size_t parallel : {1, 2}) {
+    EXPECT_REFUSED(with([&](Layer* l) { (*l)[1].joint = norm, (*l)[parallel].parallel = true; }), kBad,
+                   "block 1 of a layer has a joint norm and is parallel");
+  }
 }
 
 // Two layers of two KV heads of 16 in bf16: 256 bytes a token, 4 KiB a block.

@@ -548,14 +548,12 @@ TEST(WeightStorage, HugePageBytesReadsTheMappingAroundAnAddress) {
   EXPECT_EQ(compute::HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
 }
 
-// A mixture of two experts in one layer, every matrix in bf16 but for those of expert 1, which `dtype` has.
-Result<compute::PackPlan> PlanExperts(compute::DType dtype, const compute::PackChoice& choice) {
+// A mixture of two experts in one layer, or several streams. Every matrix is bf16, those with number 1 are `dtype`.
+Result<compute::PackPlan> PlanExperts(compute::DType dtype, const compute::PackChoice& choice, int64_t streams = 1) {
   compute::ModelConfig config;
-  config.hidden_size = 32, config.vocab_size = 64, config.tie_embeddings = true;
-  compute::ExpertsBlock block;
-  block.experts = 2;
-  block.expert.inner = 32;
-  config.layers = {{{.block = block}}};
+  config.hidden_size = 32, config.vocab_size = 64, config.tie_embeddings = true, config.streams = streams;
+  const compute::ExpertsBlock block{.experts = 2, .expert = {.inner = 32}};
+  if (streams == 1) config.layers = {{{.block = block}}};
   compute::ModelWeights weights;
   compute::ResizeLayers(config, &weights);
   for (const compute::ModelTensor& t : config.Tensors()) {
@@ -580,6 +578,11 @@ TEST(PackExperts, AnExpertOfAnotherTypeIsRefusedByName) {
 
 TEST(PackExperts, QuantisingMakesOneTypeOfSeveral) {
   EXPECT_TRUE(PlanExperts(compute::DType::kF32, {.quantization = Quantization::kQ8_0}).ok());
+}
+
+TEST(PackExperts, MatricesOfStreamsMayDifferInType) {
+  const auto plan = PlanExperts(compute::DType::kF32, {}, 3);
+  EXPECT_TRUE(plan.ok()) << plan.status().ToString();
 }
 
 // The router decides which experts run: it keeps the file's type.

@@ -366,8 +366,7 @@ TEST(GgufConfig, TokenizerTablesMustAgree) {
   EXPECT_REFUSED(tokenizer_status(types, 3), kLoss, "token_type", "99");
 }
 
-// Older files of Gemma 3n state less than newer ones: the rest is as in the published models.
-TEST(GgufConfig, Gemma3nStatesLittleOfItsStreams) {
+GgufBuilder Gemma3n() {
   GgufBuilder b;
   b.Text("general.architecture", "gemma3n");
   for (const auto& [key, value] :
@@ -382,7 +381,27 @@ TEST(GgufConfig, Gemma3nStatesLittleOfItsStreams) {
     b.U32("gemma3n." + key, value);
   b.F32("gemma3n.attention.layer_norm_rms_epsilon", 1e-6f);
   b.F32Tensor("token_embd.weight", {64, 10});
-  const std::string bytes = b.Build();
+  return b;
+}
+
+TEST(GgufConfig, CutoffsOfGemma3nAreFiniteOrNone) {
+  const auto with = [](double cutoff) {
+    GgufBuilder b = Gemma3n();
+    std::vector<double> cutoffs(30, 1.5);
+    cutoffs[2] = cutoff;
+    b.Array<double>("gemma3n.activation_sparsity_scale", 12, cutoffs);
+    return ConfigStatus(b);
+  };
+  EXPECT_TRUE(with(-0.5).ok()) << with(-0.5).message();
+  EXPECT_TRUE(with(-INFINITY).ok()) << with(-INFINITY).message();
+  for (const double cutoff : {double{INFINITY}, 1e300, -1e300, double{NAN}}) {
+    EXPECT_REFUSED(with(cutoff), kLoss, "activation_sparsity_scale' holds ", "possible are f32 numbers and -inf");
+  }
+}
+
+// Older files of Gemma 3n state less than newer ones: the rest is as in the published models.
+TEST(GgufConfig, Gemma3nStatesLittleOfItsStreams) {
+  const std::string bytes = Gemma3n().Build();
   const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   const auto c = compute::ConfigFromGguf(*file);

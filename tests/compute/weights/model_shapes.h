@@ -35,6 +35,8 @@ class NoFields final : public compute::FamilyFields {
   std::optional<double> Number(compute::FieldKey) override { return std::nullopt; }
   std::optional<bool> Flag(compute::FieldKey) override { return std::nullopt; }
   std::optional<std::string> Text(compute::FieldKey) override { return std::nullopt; }
+  std::optional<bool> FlagOrNumber(compute::FieldKey) override { return std::nullopt; }
+  compute::Presence PresenceOf(compute::FieldKey) override { return compute::Presence::kAbsent; }
   std::vector<double> Numbers(compute::FieldKey) override { return {}; }
   std::vector<double> Reals(compute::FieldKey) override { return {}; }
   std::vector<std::string> Texts(compute::FieldKey) override { return {}; }

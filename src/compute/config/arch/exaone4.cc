@@ -7,7 +7,7 @@ namespace exaone4_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
   std::vector<Layer> layers = PostNormLayers(shape);
-  const auto window = static_cast<int32_t>(fields.NumberOr({"sliding_window", "attention.sliding_window"}, 0.0));
+  const auto window = WindowOr(fields, 0);
   // Files that list the layers' types state the pattern as letters, such as "LLLG".
   const bool listed = !fields.Texts({"layer_types"}).empty();
   const std::optional<double> stated =

@@ -18,21 +18,20 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
-  config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 30.0);
-  const float softcap = fields.NumberOr({"attn_logit_softcapping", "attn_logit_softcapping"}, 50.0);
+  config->logits_softcap = fields.NumberOrOff({"final_logit_softcapping", "final_logit_softcapping"}, 30.0);
+  const float softcap = fields.NumberOrOff({"attn_logit_softcapping", "attn_logit_softcapping"}, 50.0);
   // GGUF files state no scale: 1 / sqrt(head_dim), but in the 27B model 1 / sqrt(hidden size / heads).
   const bool is_27b = fields.gguf() && shape.num_layers == 46;
   const double squared = is_27b ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
-  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);
   std::vector<Layer> layers = PrePostNormLayers(shape);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     attention.scale = static_cast<float>(1.0 / std::sqrt(squared));
     attention.softcap = softcap;
   }
-  SetWindows(fields, static_cast<int32_t>(window), 2, &layers);
+  SetWindows(fields, WindowOr(fields, 4096), 2, &layers);
   return layers;
 }
 

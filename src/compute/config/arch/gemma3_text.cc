@@ -34,11 +34,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
                              ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)  // 27B
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
-  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 4096.0);
   const std::vector<double> pattern = fields.Numbers({nullptr, "attention.sliding_window_pattern"});  // or by layer
   const double period = pattern.size() == 1 ? pattern[0] : fields.Number({"sliding_window_pattern"}).value_or(6.0);
   std::vector<Layer> layers = PrePostNormLayers(shape);
-  SetWindows(fields, static_cast<int32_t>(window), static_cast<int64_t>(period), &layers);
+  SetWindows(fields, WindowOr(fields, 4096), static_cast<int64_t>(period), &layers);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     attention.qk_norm = QkNorm::kHeads;

@@ -1,11 +1,12 @@
 // Gemma 3n, its text (E2B, E4B): Gemma 3 with four streams of the residual, of which the blocks change one, a low-rank
 // residual beside the attention, K and V shared by the last layers, inputs of each token to each layer, and gates of
 // the first layers of which most values are 0.
-#include "compute/config/arch/gemma4_layers.h"
-#include "compute/config/mixtures.h"
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
+
+#include "compute/config/arch/gemma4_layers.h"
 
 namespace tactus::compute::arch {
 namespace gemma3n_text_family {
@@ -59,16 +60,16 @@ std::vector<float> Cutoffs(FamilyFields& fields, size_t layers) {
     if (layers > kSparseLayers) std::fill_n(stated.begin(), kSparseLayers, kUsualShare);
   }
   std::vector<float> cutoffs(layers, GatedFeedForwardBlock::kNoCutoff);
-  if (stated.size() != layers) {
-    fields.Refuse(key, "has " + std::to_string(stated.size()) + " entries for " + std::to_string(layers) + " layers");
-    return cutoffs;
-  }
+  if (!HasOneForEach(fields, key, stated.size(), layers)) return cutoffs;
   for (size_t l = 0; l < layers; ++l) {
     const double value = stated[l];
-    if (std::isnan(value) || (shares && !(value >= 0.0 && value < 1.0))) {
-      fields.Refuse(key, "holds " + std::to_string(value) + "; possible is 0 to less than 1");
+    const auto cutoff = static_cast<float>(value);
+    if (shares && !(value >= 0.0 && value < 1.0)) {
+      fields.Refuse(key, fmt::format("holds {}; possible is 0 to less than 1", value));
+    } else if (!shares && !std::isfinite(cutoff) && value != GatedFeedForwardBlock::kNoCutoff) {
+      fields.Refuse(key, fmt::format("holds {}; possible are f32 numbers and -inf, for no cutoff", value));
     } else if (!shares || value > 0.0) {
-      cutoffs[l] = static_cast<float>(shares ? NormalQuantile(value) : value);
+      cutoffs[l] = shares ? static_cast<float>(NormalQuantile(value)) : cutoff;
     }
   }
   return cutoffs;
@@ -83,7 +84,10 @@ void SetPositions(FamilyFields& fields, ModelConfig* config) {
 
 void RefuseOthers(FamilyFields& fields) {
   constexpr FieldKey kActive{"altup_active_idx", "altup.active_idx"}, kScaled{"altup_correct_scale"};
-  if (fields.Number(kActive).value_or(0.0) != 0.0) fields.Refuse(kActive, "is not 0, the only one that is supported");
+  const double active = fields.Number(kActive).value_or(0.0);
+  if (active != 0.0) {
+    fields.Refuse(kActive, "is not 0, the only one that is supported" + fmt::format(" ({} is stated)", active));
+  }
   if (!fields.FlagOr(kScaled, true)) fields.Refuse(kScaled, "is false, which is not supported");
 }
 
@@ -97,13 +101,12 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   RefuseOthers(fields);
   SetPositions(fields, config);
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
-  config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 30.0);
+  config->logits_softcap = fields.NumberOrOff({"final_logit_softcapping", "final_logit_softcapping"}, 30.0);
   config->streams = WholeNumber(fields, {"altup_num_inputs"}, "altup.num_inputs", 4);
   const int64_t rank = WholeNumber(fields, {"laurel_rank"}, nullptr, 64);  // GGUF files do not state it
   gemma4_family::SetLayerInputs(fields, shape, {.size = 256, .rows = 262144, .may_lack_rows = true}, config);
-  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 512.0);
   std::vector<Layer> layers = PrePostNormLayers(shape);
-  SetWindows(fields, static_cast<int32_t>(window), 5, &layers);
+  SetWindows(fields, WindowOr(fields, 512), 5, &layers);
   gemma4_family::ShareKv(fields, SharedLayers(fields, shape.num_layers), &layers);
   const std::vector<float> cutoffs = Cutoffs(fields, layers.size());
   const NormSpec router_norm = RmsNormOf(Role::kStreamRouterNorm, shape.norm_eps);

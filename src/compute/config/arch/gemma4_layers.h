@@ -14,8 +14,8 @@ void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers);
 
 // Inputs of each token to each layer, as config.json states them; where it does not, as `defaults`.
 struct InputDefaults {
-  double size = 0.0;
-  double rows = 0.0;           // of the table; 0: the vocabulary's
+  int64_t size = 0;
+  int64_t rows = 0;            // of the table; 0: the vocabulary's
   bool may_lack_rows = false;  // of the vocabulary
 };
 void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults, ModelConfig* config);

@@ -35,24 +35,23 @@ constexpr TensorNames kGgufNames = kGgufTensorNames.With({
 
 constexpr FieldKey kShared{"num_kv_shared_layers", "attention.shared_kv_layers"};
 
-// A setting of one layer: config.json states it by layer, or once for all layers without a window.
-std::optional<double> OfFullLayer(FamilyFields& fields, size_t layer, const char* name, const char* global) {
+// A setting of one layer: config.json states it by layer, or once (`global`) for all layers without a window.
+int64_t OfFullLayer(FamilyFields& fields, size_t layer, const std::string& name, const char* global, int64_t fallback) {
   const std::string key = "per_layer_config." + std::to_string(layer) + "." + name;
-  const std::optional<double> own = fields.Number({key.c_str()});
-  return own.has_value() || global == nullptr ? own : fields.Number({global});
+  return WholeNumber(fields, {key.c_str(), global}, nullptr, fallback);
 }
 
 // Heads of layer `l`, whose window is set.
 void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, AttentionBlock* a) {
   const bool full = a->window == 0, same = fields.FlagOr({"attention_k_eq_v"}, false);
   if (fields.gguf()) {
-    const double local = fields.Number({nullptr, "attention.key_length_swa"}).value_or(shape.head_dim);
-    a->head_dim = full ? shape.head_dim : static_cast<int64_t>(local);
+    const int64_t local = WholeNumber(fields, {nullptr}, "attention.key_length_swa", shape.head_dim);
+    a->head_dim = full ? shape.head_dim : local;
     a->k_is_v = !fields.HasTensor(Role::kV, static_cast<int64_t>(l));
   } else if (full) {
-    a->head_dim = static_cast<int64_t>(OfFullLayer(fields, l, "head_dim", "global_head_dim").value_or(512.0));
-    const auto heads = OfFullLayer(fields, l, "num_key_value_heads", same ? "num_global_key_value_heads" : nullptr);
-    a->kv_heads = static_cast<int64_t>(heads.value_or(static_cast<double>(shape.num_kv_heads)));
+    const char* const global = same ? "num_global_key_value_heads" : nullptr;
+    a->head_dim = OfFullLayer(fields, l, "head_dim", "global_head_dim", 512);
+    a->kv_heads = OfFullLayer(fields, l, "num_key_value_heads", global, shape.num_kv_heads);
     a->k_is_v = same;
   }
   a->rope = full ? RopeChoice::kMain : RopeChoice::kLocal;
@@ -127,22 +126,21 @@ void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
 
 void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults,
                     ModelConfig* config) {
-  constexpr FieldKey kVocabulary{"vocab_size_per_layer_input"};
-  const float size =
-      fields.NumberOr({"hidden_size_per_layer_input", "embedding_length_per_layer_input"}, defaults.size);
-  if (size == 0.0f) return;
-  const auto vocabulary = static_cast<double>(config->vocab_size);
-  const bool own = defaults.rows > 0.0 && !fields.gguf();
-  const double rows = fields.Number(kVocabulary).value_or(own ? defaults.rows : vocabulary);
-  if (rows != vocabulary && !defaults.may_lack_rows) {
-    fields.Refuse(kVocabulary, "is " + std::to_string(static_cast<int64_t>(rows)) + "; only the vocabulary's size, " +
-                                   std::to_string(config->vocab_size) + ", is supported");
+  constexpr const char* kVocabulary = "vocab_size_per_layer_input";
+  const int64_t size =
+      WholeNumber(fields, {"hidden_size_per_layer_input"}, "embedding_length_per_layer_input", defaults.size);
+  if (size == 0) return;
+  const bool own = defaults.rows > 0 && !fields.gguf();
+  const int64_t rows = WholeNumber(fields, {kVocabulary}, nullptr, own ? defaults.rows : config->vocab_size);
+  if (rows != config->vocab_size && !defaults.may_lack_rows) {
+    fields.Refuse({kVocabulary}, "is " + std::to_string(rows) + "; only the vocabulary's size, " +
+                                     std::to_string(config->vocab_size) + ", is supported");
   }
-  config->layer_inputs = {static_cast<int64_t>(size),
-                          static_cast<int64_t>(rows),
+  config->layer_inputs = {size,
+                          rows,
                           RmsNormOf(Role::kInputNorm, shape.norm_eps),
                           1.0f / std::sqrt(static_cast<float>(config->hidden_size)),
-                          std::sqrt(size),
+                          std::sqrt(static_cast<float>(size)),
                           std::sqrt(0.5f)};
 }
 
@@ -151,11 +149,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   SetPositions(fields, config);
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
-  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 512.0);
-  const auto shared = static_cast<size_t>(fields.NumberOr(kShared, 0.0));
+  const auto shared = static_cast<size_t>(WholeNumber(fields, {kShared.hf}, kShared.gguf, 0));
   const bool double_wide = fields.FlagOr({"use_double_wide_mlp"}, false);
   std::vector<Layer> layers = PrePostNormLayers(shape);
-  SetWindows(fields, static_cast<int32_t>(window), 6, &layers);
+  SetWindows(fields, WindowOr(fields, 512), 6, &layers);
   for (size_t l = 0; l < layers.size(); ++l) {
     auto& attention = std::get<AttentionBlock>(layers[l][0].block);
     if (l + 1 == layers.size()) attention.window = 0;

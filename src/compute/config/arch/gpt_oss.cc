@@ -37,8 +37,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   experts.expert.activation = Activation::kClampedSwiglu;
   std::vector<Layer> layers = PreNormLayers(fields, shape, config);
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).sinks = true;
-  const float window = fields.NumberOr({"sliding_window", "attention.sliding_window"}, 128.0);
-  SetWindows(fields, static_cast<int32_t>(window), 2, &layers);
+  SetWindows(fields, WindowOr(fields, 128), 2, &layers);
   return WithExperts(std::move(layers), experts, EveryLayer(shape));
 }
 

@@ -1,5 +1,7 @@
 // Hunyuan, its mixtures of experts (A13B): the dense models' attention, and renormalised softmax scores beside a shared
 // expert.
+#include <fmt/format.h>
+
 #include "compute/config/arch/hunyuan.h"
 #include "compute/config/mixtures.h"
 
@@ -15,18 +17,16 @@ constexpr TensorNames kHfNames = kHunyuanHfNames.With({
 
 // A number for all layers, or one for each. As transformers has it, 1 where a file states none.
 std::vector<int64_t> ByLayer(FamilyFields& fields, FieldKey key, size_t layers) {
-  constexpr double kMost = 1 << 24;  // ValidateConfig has the limits
+  constexpr double kMost = (1 << 24) - 1;  // ValidateConfig has the limits
   std::vector<double> numbers = fields.Numbers(key);
   if (numbers.empty()) numbers = {1.0};
-  if (numbers.size() != 1 && numbers.size() != layers) {
-    fields.Refuse(key, "has " + std::to_string(numbers.size()) + " entries for " + std::to_string(layers) + " layers");
-    numbers = {1.0};
-  }
+  if (numbers.size() != 1 && !HasOneForEach(fields, key, numbers.size(), layers)) numbers = {1.0};
   std::vector<int64_t> all(layers);
   for (size_t l = 0; l < layers; ++l) {
     const double n = numbers[numbers.size() == 1 ? 0 : l];
-    if (!(n >= 1.0 && n < kMost)) fields.Refuse(key, "holds a number that is not from 1 to 16777215");
-    all[l] = n >= 1.0 && n < kMost ? static_cast<int64_t>(n) : 1;
+    const bool possible = n >= 1.0 && n <= kMost;
+    if (!possible) fields.Refuse(key, fmt::format("holds {}; possible is 1 to 16777215", n));
+    all[l] = possible ? static_cast<int64_t>(n) : 1;
   }
   return all;
 }
@@ -35,7 +35,7 @@ std::vector<int64_t> ByLayer(FamilyFields& fields, FieldKey key, size_t layers) 
 void Expect(FamilyFields& fields, FieldKey key, int64_t expected) {
   for (const double n : fields.Numbers(key)) {
     if (n == static_cast<double>(expected)) continue;
-    fields.Refuse(key, "holds another number than " + std::to_string(expected) + ", the only one that is supported");
+    fields.Refuse(key, fmt::format("holds {}; only {} is supported", n, expected));
     return;
   }
 }

@@ -1,7 +1,8 @@
 // Llama 4, its text (Scout, Maverick): rotary positions within chunks of attention in three layers of four, all
 // positions and growing queries in the fourth, and experts that weigh their input beside a shared one.
-#include <algorithm>
+#include <fmt/format.h>
 
+#include "base/printable.h"
 #include "compute/config/mixtures.h"
 
 namespace tactus::compute::arch {
@@ -30,18 +31,15 @@ constexpr TensorNames kHfNamesByExpert = kHfNames.With({
 });
 constexpr int64_t kExpertsWithoutQkNorm = 128;  // Maverick; GGUF files do not state it
 
-void CheckLength(FamilyFields& fields, FieldKey key, size_t entries, size_t layers) {
-  if (entries == 0 || entries == layers) return;
-  fields.Refuse(key, "has " + std::to_string(entries) + " entries for " + std::to_string(layers) + " layers");
-}
-
 // Which layers have rotary positions. GGUF files state it by a chunk of 0: all.
 std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chunk) {
   constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
+  constexpr FieldKey kInterval{"no_rope_layer_interval"};
   const std::vector<double> listed = fields.Numbers(kRotary);
-  const auto period = static_cast<size_t>(WholeNumber(fields, {"no_rope_layer_interval"}, nullptr, 4));
+  const auto period = static_cast<size_t>(WholeNumber(fields, {kInterval.hf}, nullptr, 4));
+  if (period == 0) fields.Refuse(kInterval, "is 0; possible is 1 and more");
   std::vector<bool> rotary(layers, true);
-  CheckLength(fields, kRotary, listed.size(), layers);
+  if (!listed.empty()) HasOneForEach(fields, kRotary, listed.size(), layers);
   for (size_t l = 0; l < layers; ++l) {
     const bool by_period = period == 0 || (l + 1) % period != 0 || (fields.gguf() && chunk == 0);
     rotary[l] = l < listed.size() ? listed[l] != 0.0 : by_period;
@@ -50,19 +48,25 @@ std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chun
 }
 
 void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector<Layer>* layers) {
-  constexpr FieldKey kTypes{"layer_types"};
+  constexpr FieldKey kTypes{"layer_types"}, kNormed{"use_qk_norm"}, kTuning{"attn_temperature_tuning"};
+  constexpr FieldKey kChunk{"attention_chunk_size", "attention.sliding_window"};
+  const auto is_null = [&](FieldKey key) { return fields.PresenceOf(key) == Presence::kNull; };
   const bool unnormed = fields.gguf() && experts.experts == kExpertsWithoutQkNorm;
-  const bool qk_norm = fields.FlagOr({"use_qk_norm"}, !unnormed);
-  const int64_t chunk = WholeNumber(fields, {"attention_chunk_size"}, "attention.sliding_window", 8192);
+  const bool qk_norm = fields.FlagOr(kNormed, !unnormed && !is_null(kNormed));
+  const int64_t chunk = WholeNumber(fields, {kChunk.hf}, kChunk.gguf, is_null(kChunk) ? 0 : 8192);
   const std::vector<bool> rotary = RotaryLayers(fields, layers->size(), chunk);
   const std::vector<std::string> types = fields.Texts(kTypes);
-  CheckLength(fields, kTypes, types.size(), layers->size());
-  const std::vector<double> tuning = fields.Numbers({"attn_temperature_tuning"});  // true, or 4 in early files
+  if (!types.empty()) HasOneForEach(fields, kTypes, types.size(), layers->size());
+  const bool tuned = fields.FlagOrNumber(kTuning).value_or(!is_null(kTuning));  // 4 in early files
   const float beta = fields.NumberOr({"attn_scale", "attention.temperature_scale"}, 0.1);
   const int64_t length = WholeNumber(fields, {"floor_scale"}, "attention.temperature_length", 8192);
   for (size_t l = 0; l < layers->size(); ++l) {
     auto& attention = std::get<AttentionBlock>((*layers)[l][0].block);
     const bool chunked = l < types.size() ? types[l] == "chunked_attention" : rotary[l];
+    if (l < types.size() && !chunked && types[l] != "full_attention") {
+      fields.Refuse(kTypes, "has an entry that is neither chunked_attention nor full_attention" +
+                                fmt::format(" ('{}')", Printable(types[l])));
+    }
     attention.window = 0;
     attention.chunk = chunked ? static_cast<int32_t>(chunk) : 0;
     if (rotary[l]) {
@@ -71,21 +75,30 @@ void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector
       continue;
     }
     attention.rope = RopeChoice::kNone;
-    if (!tuning.empty() && tuning[0] == 0.0) continue;
+    if (!tuned) continue;
     attention.query_beta = beta;
     attention.query_length = length;
     attention.query_offset = 1;
   }
 }
 
+// A list of the layers with experts, which may be empty, or every `step`-th layer. In GGUF files a step of 0 is none.
 std::vector<bool> SparseLayers(FamilyFields& fields, const StatedShape& shape) {
-  std::vector<bool> sparse = EveryLayer(shape);
-  const int64_t step = WholeNumber(fields, {"interleave_moe_layer_step"}, "interleave_moe_layer_step", 1);
-  const std::vector<double> listed = fields.Numbers({"moe_layers"});
-  for (size_t l = 0; l < sparse.size(); ++l) {
-    sparse[l] = listed.empty() ? step > 0 && static_cast<int64_t>(l + 1) % step == 0
-                               : std::find(listed.begin(), listed.end(), static_cast<double>(l)) != listed.end();
+  constexpr FieldKey kListed{"moe_layers"}, kStep{"interleave_moe_layer_step", "interleave_moe_layer_step"};
+  std::vector<bool> sparse(shape.window.size(), false);
+  if (fields.PresenceOf(kListed) == Presence::kStated) {
+    for (const double layer : fields.Numbers(kListed)) {
+      if (layer >= 0 && layer < static_cast<double>(sparse.size())) {
+        sparse[static_cast<size_t>(layer)] = true;
+      } else {
+        fields.Refuse(kListed, fmt::format("holds {}; the layers are 0 to {}", layer, sparse.size() - 1));
+      }
+    }
+    return sparse;
   }
+  const auto step = static_cast<size_t>(WholeNumber(fields, {kStep.hf}, kStep.gguf, 1));
+  if (step == 0 && !fields.gguf()) fields.Refuse(kStep, "is 0; possible is 1 and more");
+  for (size_t l = 0; l < sparse.size(); ++l) sparse[l] = step > 0 && (l + 1) % step == 0;
   return sparse;
 }
 

@@ -7,7 +7,7 @@ namespace olmo2_family {
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig*) {
   std::vector<Layer> layers = PostNormLayers(shape);
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
-  const auto window = static_cast<int32_t>(fields.NumberOr({nullptr, "attention.sliding_window"}, 0.0));
+  const auto window = static_cast<int32_t>(WholeNumber(fields, {nullptr}, "attention.sliding_window", 0));
   if (window > 0) SetWindows(fields, window, 4, &layers);  // OLMo 3
   return layers;
 }

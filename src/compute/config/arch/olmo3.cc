@@ -7,7 +7,7 @@ namespace olmo3_family {
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   std::vector<Layer> layers = PostNormLayers(shape);
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
-  SetWindows(fields, static_cast<int32_t>(fields.NumberOr({"sliding_window"}, 4096.0)), 4, &layers);
+  SetWindows(fields, static_cast<int32_t>(WholeNumber(fields, {"sliding_window"}, nullptr, 4096)), 4, &layers);
   if (!config->local_rope.has_value()) return layers;
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
