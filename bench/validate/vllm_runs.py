@@ -30,12 +30,12 @@ RUNS = {
     "vllm_rtxpro6000_llama3.1-8b": ("llama-3.1-8b", "rtxpro6000", 0),
     "vllm_rtxpro6000_qwen3-30b-a3b": ("qwen3-30b-a3b", "rtxpro6000", 0),
 }
-# What was measured of a run's machine apart from the run. Two RTX PRO 6000 that do not reach each other directly, so
-# that NCCL copies through the host's memory: an all-gather or a reduce-scatter takes 13.2 us and its bytes at 15.92
-# GiB/s (profiler/perf/RTXPRO6000/hardware.yaml of casys-kaist/LLMServingSim, 2026-09-08: NCCL on the run's machine, in
-# CUDA graphs). 2 of the 13.2 us are the launch, which the cost model adds.
+# What is known of a run's machine apart from the run. Two RTX PRO 6000: an all-gather or a reduce-scatter takes 13.2 us
+# and its bytes at 15.92 GB/s. Both figures are a fit to NCCL's three collectives in CUDA graphs, with residuals up to
+# 15 % (profiler/perf/RTXPRO6000/hardware.yaml of casys-kaist/LLMServingSim, e08dc388 of 2026-09-08). That these are the
+# run's boards is inferred: the file names none. 2 of the 13.2 us are the launch, which the cost model adds.
 MACHINES = {
-    "vllm_rtxpro6000_qwen3-30b-a3b": ["--peer-gbytes-per-s", "17.1", "--peer-latency", "11.2us"],
+    "vllm_rtxpro6000_qwen3-30b-a3b": ["--peer-gbytes-per-s", "15.92", "--peer-latency", "11.2us"],
 }
 QUANTILES = (0.5, 0.9, 0.99)
 METRICS = ("ttft", "tbt", "e2e")
@@ -120,7 +120,7 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
         "--cost",
         args.cost,
         "--json",
-        *MACHINES.get(run, []),
+        *([] if args.usual_machine else MACHINES.get(run, [])),
         *args.extra,
     ]
     if engine.get("data_parallel_size", 1) > 1:
@@ -148,12 +148,21 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
     return got, json.loads(done.stdout), blocks, command
 
 
+def given(args: argparse.Namespace) -> list[str]:
+    """The command line without paths."""
+    words = ["bench/validate/vllm_runs.py", *(f"--run {run}" for run in args.run or [])]
+    words += [f"--cost {args.cost}"] if args.cost != "auto" else []
+    words += [f"--{flag}" for flag in ("plan-kv", "usual-machine") if getattr(args, flag.replace("-", "_"))]
+    return words + args.extra
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tactus", required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--cost", default="auto", help="auto, fitted or roofline")
     parser.add_argument("--plan-kv", action="store_true", help="KV memory from our plan instead of the recorded blocks")
+    parser.add_argument("--usual-machine", action="store_true", help="nothing of MACHINES, the devices' usual figures")
     parser.add_argument("--run", action="append", choices=sorted(RUNS), help="only these")
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args, args.extra = parser.parse_known_args()
@@ -195,7 +204,7 @@ def main() -> None:
         )
     if args.output:
         args.output.write_text(
-            json.dumps({"command": "bench/validate/vllm_runs.py", "cost": args.cost, "runs": results}, indent=1) + "\n"
+            json.dumps({"command": " ".join(given(args)), "cost": args.cost, "runs": results}, indent=1) + "\n"
         )
 
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <string>
 
@@ -44,6 +45,12 @@ struct StepShape {
   int64_t tokens() const { return prefill_tokens() + decodes; }
 };
 
+// A replica's part of a step of several replicas: without tokens where it has no step. `factor`: on its times.
+struct JointStep {
+  StepShape shape;
+  double factor = 1;
+};
+
 class StepTimeModel {
  public:
   virtual ~StepTimeModel() = default;
@@ -51,12 +58,15 @@ class StepTimeModel {
   // them.
   virtual DurationNs StepTimeNs(const StepShape& shape) const = 0;
   // Replicas that share experts run their steps together: number of such replicas (1: none), and the time of their
-  // steps. `shapes`: the steps of those that have one.
+  // steps, of which each has one.
   virtual int32_t replicas_together() const { return 1; }
-  virtual DurationNs TogetherNs(std::span<const StepShape> shapes) const {
-    DurationNs longest_ns = 0;
-    for (const StepShape& shape : shapes) longest_ns = std::max(longest_ns, StepTimeNs(shape));
-    return longest_ns;
+  virtual DurationNs TogetherNs(std::span<const JointStep> steps) const {
+    double longest_ns = 0;
+    for (const JointStep& step : steps) {
+      if (step.shape.tokens() == 0) continue;
+      longest_ns = std::max(longest_ns, step.factor * static_cast<double>(StepTimeNs(step.shape)));
+    }
+    return std::llround(longest_ns);
   }
   // Token counts of a step are best a multiple of this (the kernels' tile).
   virtual int32_t tile_tokens() const { return 1; }

@@ -66,8 +66,12 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
             fit.linear + fit.quadratic),
         "overlap-interference");
   }
-  if (d.devices_per_node < 0 || d.peer_gbytes_per_s < 0 || d.network_gbytes_per_s < 0 || d.context < 0 ||
-      d.block_size < 1) {
+  if (d.peer_gbytes_per_s < 0) {
+    return InvalidArgument(
+        fmt::format("the bandwidth between devices of a node is {:g} GB/s; it cannot be negative", d.peer_gbytes_per_s),
+        "peer-gbytes-per-s");
+  }
+  if (d.devices_per_node < 0 || d.network_gbytes_per_s < 0 || d.context < 0 || d.block_size < 1) {
     return InvalidArgument(
         "devices per node, network bandwidth and context cannot be negative, and a block holds at least 1 token");
   }

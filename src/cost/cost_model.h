@@ -101,6 +101,8 @@ class CostModel : public StepTimeModel {
 
   // "llama-3.1-8b on h100, tp 1: GEMM fitted (median error 3.1 %), attention fitted (5 %), ..."
   virtual std::string Describe() const = 0;
+  // Whether messages pass the PCIe of a node, which Deployment's peer_gbytes_per_s and peer_latency_ns describe.
+  virtual bool uses_peers() const = 0;
   // The parts of a step's time; they add up to StepTimeNs, except for rounding.
   virtual std::vector<StepPart> StepParts(const StepShape& shape) const = 0;
   virtual int64_t max_model_len() const = 0;  // of the model's config, or Deployment::context

@@ -244,8 +244,10 @@ class Fitted final : public FittedOperators {
     return roofline_->ElementwiseNs(op, bytes);
   }
 
-  double AllReduceNs(double bytes, int32_t gpus) const override { return CollectiveNs(c_.all_reduce, bytes, gpus); }
-  double ExchangeNs(double bytes, int32_t gpus) const override { return CollectiveNs(c_.exchange, bytes, gpus); }
+  double AllReduceNs(double bytes, int32_t gpus) const override { return CollectiveNs(c_.all_reduce, bytes, gpus, 1); }
+  double ExchangeNs(double bytes, int32_t gpus, int32_t tp) const override {
+    return CollectiveNs(c_.exchange, bytes, gpus, tp);
+  }
 
   double SendNs(double bytes, int32_t among) const override {
     if (among > device_.group || c_.send_us.empty()) return roofline_->SendNs(bytes, among);
@@ -255,7 +257,7 @@ class Fitted final : public FittedOperators {
                                            : Linear(c_.send_us, bytes));
   }
 
-  FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t gpus, int32_t ep) const override {
+  FitCoverage Coverage(const WeightFormat& format, const AttentionShape& s, int32_t tp, int32_t ep) const override {
     FitCoverage v;
     const std::string dtype = MeasuredDtype(format.name);
     v.gemm = !dtype.empty();
@@ -275,8 +277,8 @@ class Fitted final : public FittedOperators {
       for (const AttentionCurve* c : g->curves) v.most_context = std::max(v.most_context, c->knots.back().first);
     }
     v.beside_chunk = v.decode && FactorsBesideChunk(s) != nullptr;
-    v.all_reduce = gpus > 1 && CurveOf(c_.all_reduce, gpus) != nullptr;
-    v.exchange = ep > 1 && CurveOf(c_.exchange, ep) != nullptr;
+    v.all_reduce = tp > 1 && CurveOf(c_.all_reduce, tp, 1) != nullptr;
+    v.exchange = ep > 1 && CurveOf(c_.exchange, ep, tp) != nullptr;
     return v;
   }
 
@@ -320,9 +322,9 @@ class Fitted final : public FittedOperators {
     }
     return best;
   }
-  double CollectiveNs(const std::vector<CollectiveCurve>& curves, double bytes, int32_t gpus) const {
-    const CollectiveCurve* curve = CurveOf(curves, gpus);
-    if (curve == nullptr) return roofline_->AllReduceNs(bytes, gpus);
+  double CollectiveNs(const std::vector<CollectiveCurve>& curves, double bytes, int32_t gpus, int32_t apart) const {
+    const CollectiveCurve* curve = CurveOf(curves, gpus, apart);
+    if (curve == nullptr) return roofline_->ExchangeNs(bytes, gpus, apart);
     const auto& [last_bytes, last_us] = curve->us.back();
     const double measured = 1e3 * (bytes > last_bytes      ? last_us * bytes / last_bytes
                                    : curve->us.size() == 1 ? last_us
@@ -332,10 +334,12 @@ class Fitted final : public FittedOperators {
                ? measured
                : measured * roofline_->AllReduceNs(bytes, gpus) / roofline_->AllReduceNs(bytes, curve->gpus);
   }
-  const CollectiveCurve* CurveOf(const std::vector<CollectiveCurve>& curves, int32_t gpus) const {
+  // `gpus` devices, every `apart`-th one.
+  const CollectiveCurve* CurveOf(const std::vector<CollectiveCurve>& curves, int32_t gpus, int32_t apart) const {
     // The tables were measured where a fast link joins all devices, or on a node of devices without links.
-    if (gpus > (device_.group > 1 ? device_.group : device_.node)) return nullptr;
-    if (device_.other_peers && gpus > device_.group) return nullptr;
+    const int32_t among = gpus * apart;
+    if (among > (device_.group > 1 ? device_.group : device_.node)) return nullptr;
+    if (device_.other_peers && among > device_.group) return nullptr;
     const CollectiveCurve* best = nullptr;
     for (const CollectiveCurve& a : curves) {
       if (best == nullptr ||

@@ -22,8 +22,8 @@ struct FitCoverage {
 
 class FittedOperators : public OperatorTimes {
  public:
-  // `ep`: devices that exchange experts' tokens.
-  virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus,
+  // `ep`: replicas of `tp` devices that exchange experts' tokens.
+  virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t tp,
                                int32_t ep) const = 0;
 };
 

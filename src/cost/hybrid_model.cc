@@ -104,7 +104,7 @@ double HybridModel::KvTokenBytes() const {
 double HybridModel::StageKvTokenBytes(int32_t stage) const {
   double bytes = 0;
   for (const Kind& kind : kinds_) {
-    if (kind.attention.has_value())
+    if (kind.work.kv > 0)
       bytes += attention_[*kind.attention].shape().BytesPerToken() *
                static_cast<double>(kind.in_stage[static_cast<size_t>(stage)]);
   }
@@ -136,11 +136,14 @@ void HybridModel::FillTokenTables() {
       for (const LayerOperator& of : operators) (of.product ? products_ns : rest_ns) += t > 0 ? of.ns(t) : 0;
       return products_ns + rest_ns;
     });
-    kind.shared.Fill(deployment_.ep > 1 ? kTableTokens : 1, [&](int64_t t) {
+    const auto of_all_ns = [&](int64_t t) {
       double ns = 0;
-      for (const LayerOperator& of : operators) ns += of.shared && t > 0 ? of.ns(t) : 0;
+      for (const LayerOperator& of : operators) ns += of.of_all_replicas ? of.ns(t) : 0;
       return ns;
-    });
+    };
+    // The mean of fewer tokens than replicas is below 1: what no token adds remains there.
+    kind.of_all.Fill(deployment_.ep > 1 ? kTableTokens : 1,
+                     [&](int64_t t) { return t > 0 ? of_all_ns(t) : std::max(0.0, 2 * of_all_ns(1) - of_all_ns(2)); });
   }
 
   const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
@@ -150,9 +153,12 @@ void HybridModel::FillTokenTables() {
     return o.Gemm(SixteenBits(device_), elements / m.hidden, m.hidden);
   };
   const auto before = product(m.token_projections), after = product(m.logit_projections);
+  // A row of the embedding makes every stream; layers' inputs are read from their table and written.
+  const int64_t streams = m.streams();
+  const double embed_bytes =
+      static_cast<double>(1 + streams) * hidden_bytes + 2 * kActivationBytes * static_cast<double>(m.layer_inputs());
   embed_.Fill(kTableTokens, [&](int64_t t) {
-    if (t == 0) return 0.0;
-    return o.ElementwiseNs(Elementwise::kEmbed, 2 * static_cast<double>(t) * hidden_bytes) + before(t);
+    return t == 0 ? 0.0 : o.ElementwiseNs(Elementwise::kEmbed, static_cast<double>(t) * embed_bytes) + before(t);
   });
 
   // lm_head keeps 16 bits in the quantised checkpoints of servers; its shares are gathered for the sampler.
@@ -168,7 +174,6 @@ void HybridModel::FillTokenTables() {
   // Every device sends the whole residual, of all streams, to its peer in the next stage. Every hop costs as much as
   // the slowest.
   const int32_t devices = tp * deployment_.pp;
-  const int64_t streams = m.layers.empty() ? 1 : compute::StreamsOf(m.layers[0]);
   send_.Fill(kTableTokens, [&](int64_t t) {
     return t == 0 ? 0.0 : o.SendNs(static_cast<double>(t * streams) * hidden_bytes, devices);
   });
@@ -227,19 +232,23 @@ double HybridModel::AroundLayersNs(double ns, const StepShape& shape, int32_t st
 
 // In every layer the replicas wait for each other twice: for the tokens of all, and for the sums of all devices'
 // experts. So the slowest decides all that is before, and the experts have the mean of the replicas' tokens. A replica
-// without a step computes its experts all the same.
-DurationNs HybridModel::TogetherNs(std::span<const StepShape> shapes) const {
+// without tokens computes its experts all the same, so its factor counts there.
+DurationNs HybridModel::TogetherNs(std::span<const JointStep> steps) const {
   int64_t tokens = 0;
-  for (const StepShape& shape : shapes) tokens += Tokens(shape);
-  const int64_t mean = (tokens + deployment_.ep - 1) / deployment_.ep;
-  double ns = 0, around_ns = 0;
-  for (const Kind& kind : kinds_) {
-    double own_ns = 0;
-    for (const StepShape& shape : shapes)
-      own_ns = std::max(own_ns, LayerNs(kind, shape) - kind.shared.At(Tokens(shape)));
-    ns += kind.layers * std::max(own_ns + kind.shared.At(mean), tokens > 0 ? host_.layer_ns : 0);
+  double most_factor = 0, around_ns = 0, ns = 0;
+  for (const JointStep& step : steps) {
+    tokens += Tokens(step.shape);
+    most_factor = std::max(most_factor, step.factor);
+    around_ns = std::max(around_ns, step.factor * AroundLayersNs(0, step.shape, 0));
   }
-  for (const StepShape& shape : shapes) around_ns = std::max(around_ns, AroundLayersNs(0, shape, 0));
+  const double mean = static_cast<double>(tokens) / deployment_.ep;
+  for (const Kind& kind : kinds_) {
+    if (tokens == 0) break;
+    double own_ns = 0;
+    for (const JointStep& step : steps)
+      own_ns = std::max(own_ns, step.factor * (LayerNs(kind, step.shape) - kind.of_all.At(Tokens(step.shape))));
+    ns += kind.layers * std::max(own_ns + most_factor * kind.of_all.Between(mean), most_factor * host_.layer_ns);
+  }
   return std::llround(std::min(ns + around_ns, kLongestStepNs));
 }
 
@@ -334,11 +343,23 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
   return parts;
 }
 
+bool HybridModel::uses_peers() const {
+  const int32_t tp = deployment_.tp, pp = deployment_.pp, ep = deployment_.ep, node = device_.node;
+  const auto beyond_links = [&](int32_t devices) { return std::min(devices, node) > device_.group; };
+  return (tp > 1 && beyond_links(tp)) || (pp > 1 && tp * pp <= node && beyond_links(tp * pp)) ||
+         (ep > 1 && 2 * tp <= node && beyond_links(tp * ep));
+}
+
 std::string HybridModel::Describe() const {
-  std::string nodes;  // set where the network is involved
-  if (deployment_.tp * deployment_.pp > device_.node) {
-    nodes = fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
-                        device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);
+  std::string nodes;  // set where the network is involved, or another PCIe than the device's usual
+  if (device_.other_peers && uses_peers()) {
+    const std::string bandwidth =
+        device_.peer_bandwidth > 0 ? fmt::format("{:g} GB/s, ", device_.peer_bandwidth / 1e9) : "";
+    nodes = fmt::format(", PCIe of a node {}{:g} us", bandwidth, device_.peer_hop_ns / 1e3);
+  }
+  if (deployment_.tp * std::max(deployment_.pp, deployment_.ep) > device_.node) {
+    nodes += fmt::format(", nodes of {} ({:g} GB/s of {} for each device, {:g} us)", device_.node,
+                         device_.network_bandwidth / 1e9, device_.network, device_.network_hop_ns / 1e3);
   }
   const std::string overlap =
       nano_ ? fmt::format("; nano-batches, {:.2f} times as fast at best as one operator after the other",

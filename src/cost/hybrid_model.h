@@ -39,6 +39,11 @@ class CountTable {
     const size_t i = static_cast<size_t>(count);
     return i < values_.size() ? values_[i] : values_.back() + slope_ * static_cast<double>(count - last());
   }
+  // Between counts: linear.
+  double Between(double count) const {
+    const auto below = static_cast<int64_t>(count);
+    return At(below) + (count - static_cast<double>(below)) * (At(below + 1) - At(below));
+  }
   int64_t last() const { return static_cast<int64_t>(values_.size()) - 1; }
 
  private:
@@ -64,12 +69,13 @@ class HybridModel final : public CostModel {
   DurationNs SendTimeNs(const StepShape& shape) const override;
   // Pipelines' steps are priced by themselves, as if all replicas had equal ones.
   int32_t replicas_together() const override { return deployment_.pp == 1 ? deployment_.ep : 1; }
-  DurationNs TogetherNs(std::span<const StepShape> shapes) const override;
+  DurationNs TogetherNs(std::span<const JointStep> steps) const override;
 
   using CostModel::PlanKv;
   Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens,
                         LargestStep largest) const override;
   std::string Describe() const override;
+  bool uses_peers() const override;
   std::vector<StepPart> StepParts(const StepShape& shape) const override;
   std::string Extrapolation(const StepShape& most) const override;
   int64_t max_model_len() const override { return model_.context; }
@@ -89,7 +95,7 @@ class HybridModel final : public CostModel {
     double layers = 0;                // of all stages
     std::optional<size_t> attention;  // in attention_
     CountTable tokens;                // time of all operators but attention, of one layer
-    CountTable shared;                // of these, that of the operators that replicas share
+    CountTable of_all;                // of these, that of the operators of all replicas
   };
   void FillKinds();
   void FillTokenTables();

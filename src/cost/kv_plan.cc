@@ -18,12 +18,12 @@ constexpr int64_t kLogitRows = 256;
 constexpr int64_t kLogitRowBytes = 3 * 4;
 
 int64_t ActivationBytes(const ModelSpec& m, int32_t tp, int64_t max_step_tokens) {
-  // At the widest point a token holds gate and up, their product, and three copies of the residual stream (in, norm,
-  // out), 16 bits each.
+  // At the widest point a token holds gate and up, their product, three copies of the residual's streams (in, norm,
+  // out) and the inputs of layers, 16 bits each.
   int64_t inner = 0;
   for (const compute::LayerGroup& group : compute::GroupLayers(m.layers))
     inner = std::max(inner, compute::WorkOf(compute::ShareOf(group.layer, tp), m.hidden).inner);
-  const int64_t token = 2 * (inner + 3 * m.hidden);
+  const int64_t token = 2 * (inner + 3 * m.streams() * m.hidden + m.layer_inputs());
   return max_step_tokens * token + std::min<int64_t>(kLogitRows, max_step_tokens) * m.vocab * kLogitRowBytes +
          kRuntimeBytes;
 }

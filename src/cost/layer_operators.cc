@@ -92,9 +92,8 @@ class Operators {
     // sums scattered.
     const double choice_bytes = 8 * static_cast<double>(e.router.chosen);
     rest_.push_back({"exchange of experts' tokens", "communication", false, true,
-                     [times = &o_, bytes = (hidden_bytes_ + choice_bytes / 2) * s_.ep, ep = s_.ep](int64_t t) {
-                       return times->ExchangeNs(static_cast<double>(t) * bytes, ep);
-                     }});
+                     [times = &o_, bytes = (hidden_bytes_ + choice_bytes / 2) * s_.ep, ep = s_.ep,
+                      tp = s_.tp](int64_t t) { return times->ExchangeNs(static_cast<double>(t) * bytes, ep, tp); }});
   }
 
   std::vector<LayerOperator> Take(const BetweenBlocks& n) {

@@ -14,9 +14,9 @@ namespace tactus::cost {
 // An operator of one layer, by the step's tokens.
 struct LayerOperator {
   const char* name;
-  const char* kind;  // as StepPart's
-  bool product;      // of matrices
-  bool shared;       // by replicas: depends on the tokens of all
+  const char* kind;      // as StepPart's
+  bool product;          // of matrices
+  bool of_all_replicas;  // that share experts: depends on the tokens of all
   std::function<double(int64_t)> ns;
 };
 

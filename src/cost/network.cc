@@ -40,13 +40,14 @@ Way BetweenNodes(const DeviceSpec& d) {
 // bytes. The slowest connection between two neighbours of the ring sets the pace: inside a node PCIe, unless links join
 // all of it. Between nodes NCCL uses one ring per network card, so a node's devices combine their network shares; one
 // step out of as many as a node has devices leaves the node.
-double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus) {
+double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus, int32_t apart) {
   if (gpus <= 1) return 0;
-  const int32_t nodes = (gpus + device.node - 1) / device.node;
+  const int32_t in_node = std::max(1, device.node / apart);
+  const int32_t nodes = (gpus + in_node - 1) / in_node;
   const int32_t together = (gpus + nodes - 1) / nodes;  // devices of the fullest node
   const double per_node = static_cast<double>(gpus) / nodes;
   const double steps = 2 * (gpus - 1), sent = steps / gpus * bytes;
-  const Way inside = InsideNode(device, together);
+  const Way inside = InsideNode(device, together * apart);
   if (nodes == 1) return 2 * device.launch_ns + steps * inside.hop_ns + sent / inside.bandwidth * 1e9;
   const Way between = BetweenNodes(device);
   const double network = per_node * between.bandwidth;

@@ -51,12 +51,14 @@ struct ExpertsShape {
   int64_t experts = 0, chosen = 0;  // chosen: per token
   int64_t hidden = 0, inner = 0;
   int32_t ranks = 1;
-  double spread = 0;  // ExpectedMaximum(ranks), or 0: all devices have equal shares of the rows
+  double spread = 0;  // ExpectedMaximum(ranks), or 0: all devices have the expected shares of the rows
 
+  double ExpertsOfFullest() const { return static_cast<double>((experts + ranks - 1) / ranks); }
   double ExpertElements() const { return 3.0 * static_cast<double>(hidden * inner); }
   // Where each replica has a step of `tokens`, expected: rows of the products on the fullest device, and distinct
   // experts that they use.
   double Rows(double tokens) const;
+  double MeanRows(double tokens) const;  // on a device with as many experts
   double Touched(double tokens) const;
 };
 
@@ -91,9 +93,9 @@ class OperatorTimes {
   virtual double ElementwiseNs(Elementwise op, double bytes) const = 0;
   // Sum of `bytes` over `gpus` neighbouring devices.
   virtual double AllReduceNs(double bytes, int32_t gpus) const = 0;
-  // The exchange of experts' tokens: `bytes` are gathered from `gpus` neighbouring devices, and as many scattered as
-  // sums. These are the two halves of a ring all-reduce.
-  virtual double ExchangeNs(double bytes, int32_t gpus) const { return AllReduceNs(bytes, gpus); }
+  // The exchange of experts' tokens: `bytes` are gathered from `gpus` devices, each of another replica of `tp` devices,
+  // and as many scattered as sums. These are the two halves of a ring all-reduce.
+  virtual double ExchangeNs(double bytes, int32_t gpus, int32_t /*tp*/) const { return AllReduceNs(bytes, gpus); }
   // From one device to another, over the slowest connection between two of `among` neighbours.
   virtual double SendNs(double bytes, int32_t among) const = 0;
 };
@@ -115,7 +117,8 @@ double GroupedGemmNs(const DeviceSpec& device, const WeightFormat& format, doubl
 
 // The ring all-reduce and the plain send, from link figures. Neighbours share the fast link (up to `group`), a node (up
 // to `node`) or the network.
-double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus);
+// `apart`: every such neighbour takes part.
+double RingAllReduceNs(const DeviceSpec& device, double bytes, int32_t gpus, int32_t apart = 1);
 double LinkSendNs(const DeviceSpec& device, double bytes, int32_t among);
 
 }  // namespace tactus::cost

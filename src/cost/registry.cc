@@ -153,6 +153,16 @@ ModelSpec UniformModel(const UniformShape& s) {
           std::vector<compute::Layer>(static_cast<size_t>(s.layers), layer)};
 }
 
+int64_t ModelSpec::layer_inputs() const {
+  int64_t elements = 0;
+  for (const compute::Layer& layer : layers) {
+    for (const compute::LayerBlock& b : layer) {
+      if (const auto* const input = std::get_if<compute::LayerInputBlock>(&b.block)) elements += input->inner;
+    }
+  }
+  return elements;
+}
+
 int64_t ModelSpec::Parameters() const {
   int64_t sum = EmbeddingParameters() + OutsideParameters();
   for (const compute::Layer& layer : layers) sum += compute::WorkOf(layer, hidden).elements();

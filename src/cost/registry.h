@@ -47,6 +47,8 @@ struct ModelSpec {
 
   int64_t num_layers() const { return static_cast<int64_t>(layers.size()); }
   int64_t EmbeddingParameters() const { return (tied ? 1 : 2) * vocab * hidden; }  // embedding, and lm_head unless tied
+  int64_t streams() const { return layers.empty() ? 1 : compute::StreamsOf(layers[0]); }  // of the residual
+  int64_t layer_inputs() const;  // elements that a token reads of `tables`, for all layers
   int64_t OutsideParameters() const { return tables + token_projections + logit_projections; }
   // Matrices; and of these, what one token uses.
   int64_t Parameters() const;

@@ -90,6 +90,9 @@ class Roofline final : public OperatorTimes {
   }
 
   double AllReduceNs(double bytes, int32_t gpus) const override { return RingAllReduceNs(device_, bytes, gpus); }
+  double ExchangeNs(double bytes, int32_t gpus, int32_t tp) const override {
+    return RingAllReduceNs(device_, bytes, gpus, tp);
+  }
   double SendNs(double bytes, int32_t among) const override { return LinkSendNs(device_, bytes, among); }
 
  private:
@@ -110,19 +113,24 @@ double ExpectedMaximum(int32_t n) {
 }
 
 // A token gives a device a hypergeometric number of rows: `chosen` of the experts without repetition, of which the
-// device has 1 / ranks. The numbers of all devices add up, so they are correlated by -1 / (ranks - 1), which widens the
-// expected largest of them by sqrt(ranks / (ranks - 1)).
+// device has 1 / ranks, or one more where that does not divide. The numbers of all devices add up, so they are
+// correlated by -1 / (ranks - 1), which widens the expected largest of them by sqrt(ranks / (ranks - 1)).
+double ExpertsShape::MeanRows(double tokens) const {
+  return tokens * static_cast<double>(chosen) * ranks * ExpertsOfFullest() / static_cast<double>(experts);
+}
+
 double ExpertsShape::Rows(double tokens) const {
-  const double mean = tokens * static_cast<double>(chosen);
+  const double mean = MeanRows(tokens);
   if (experts <= 1) return mean;
   const double unchosen = static_cast<double>(experts - chosen) / static_cast<double>(experts - 1);
-  return std::min(mean + spread * std::sqrt(mean * unchosen), mean * ranks);
+  const double all = tokens * static_cast<double>(chosen) * ranks;
+  return std::min(mean + spread * std::sqrt(mean * unchosen), all);
 }
 
 double ExpertsShape::Touched(double tokens) const {
-  const auto n = static_cast<double>(experts);
-  const double fullness = tokens > 0 ? Rows(tokens) / (tokens * static_cast<double>(chosen)) : 1;
-  return compute::ExpectedExperts(n / ranks, static_cast<double>(chosen) / n, tokens * ranks * fullness);
+  const double fullness = tokens > 0 ? Rows(tokens) / MeanRows(tokens) : 1;
+  return compute::ExpectedExperts(ExpertsOfFullest(), static_cast<double>(chosen) / static_cast<double>(experts),
+                                  tokens * ranks * fullness);
 }
 
 namespace {

@@ -71,8 +71,8 @@ class ScaledOperators : public OperatorTimes {
   double AllReduceNs(double bytes, int32_t gpus) const override {
     return scale_.network * times_->AllReduceNs(bytes, gpus);
   }
-  double ExchangeNs(double bytes, int32_t gpus) const override {
-    return scale_.network * times_->ExchangeNs(bytes, gpus);
+  double ExchangeNs(double bytes, int32_t gpus, int32_t tp) const override {
+    return scale_.network * times_->ExchangeNs(bytes, gpus, tp);
   }
   double SendNs(double bytes, int32_t among) const override { return scale_.network * times_->SendNs(bytes, among); }
 

@@ -75,7 +75,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .max = 1024,
              .alias = "ep",
              .help = "replicas that share a mixture's experts: each holds its part of them and computes it for the "
-                     "tokens of all, so that their steps run together"});
+                     "tokens of all, so that their steps run together; with pipelines they are priced as if all had "
+                     "equal steps"});
     v.Field("balancer", balancer, {.help = "policy that chooses a request's replica"});
     v.Field(
         "balancer-polls", balancer_polls,
@@ -128,9 +129,12 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = 0,
              .max = 10000,
              .help = "bandwidth that two devices of a node reach over PCIe, per direction; 0: the device's usual"});
-    v.Field("peer-latency", peer_latency,
-            {.unit = "duration",
-             .help = "latency of a message between two devices of a node over PCIe, besides its bytes; default: 3us"});
+    v.Field(
+        "peer-latency", peer_latency,
+        {.unit = "duration",
+         .help =
+             "latency of a message between two devices of a node over PCIe, besides its bytes; default: the measured "
+             "times, else 3us"});
     v.Field("network-gbytes-per-s", network_gbytes_per_s,
             {.unit = "GB/s",
              .min = 0,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "base/objectives.h"
 #include "base/printable.h"
@@ -50,23 +51,27 @@ Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts
   return d;
 }
 
+// Options that change a cost model have no effect on measured step times.
+Status CheckNoModelOptions(const SimOptions& o) {
+  const std::tuple<const char*, bool, std::string> given[] = {
+      {"overlap", o.overlap != "off", o.overlap},
+      {"attention-kernels", o.attention_kernels != "auto", o.attention_kernels},
+      {"cost-scale", !o.cost_scale.empty(), o.cost_scale},
+      {"ep", o.ep > 1, fmt::format("{}", o.ep)},
+      {"peer-gbytes-per-s", o.peer_gbytes_per_s > 0, fmt::format("{:g}", o.peer_gbytes_per_s)},
+      {"peer-latency", !o.peer_latency.empty(), o.peer_latency}};
+  for (const auto& [flag, differs, value] : given) {
+    if (!differs) continue;
+    return InvalidArgument(fmt::format("--{} {} needs a cost model: the step times of {} are measured", flag,
+                                       Printable(value), Printable(o.cost)),
+                           flag);
+  }
+  return Status();
+}
+
 Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!IsCostSource(o.cost)) {
-    if (o.overlap != "off") {
-      return InvalidArgument(fmt::format("--overlap {} needs a cost model: the step times of {} are measured",
-                                         o.overlap, Printable(o.cost)),
-                             "overlap");
-    }
-    if (o.attention_kernels != "auto") {
-      return InvalidArgument(fmt::format("--attention-kernels {} needs a cost model: the step times of {} are measured",
-                                         o.attention_kernels, Printable(o.cost)),
-                             "attention-kernels");
-    }
-    if (!o.cost_scale.empty()) {
-      return InvalidArgument(fmt::format("--cost-scale {} needs a cost model: the step times of {} are measured",
-                                         Printable(o.cost_scale), Printable(o.cost)),
-                             "cost-scale");
-    }
+    TACTUS_RETURN_IF_ERROR(CheckNoModelOptions(o));
     TACTUS_ASSIGN_OR_RETURN(setup->profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = setup->profile->Describe());
     setup->step_time = setup->profile;
@@ -84,6 +89,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     setup->notes.push_back("--overlap-interference has no effect without --overlap nano");
   TACTUS_ASSIGN_OR_RETURN(const cost::Deployment deployment, DeploymentOf(o, texts));
   TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(deployment));
+  if ((deployment.peer_gbytes_per_s > 0 || deployment.peer_latency_ns >= 0) && !setup->cost->uses_peers())
+    setup->notes.push_back("--peer-gbytes-per-s and --peer-latency have no effect: no message passes a node's PCIe");
   if (setup->step_time == nullptr) {
     setup->step_time = setup->cost;
     setup->notes.push_back(setup->cost_text = setup->cost->Describe());
@@ -362,6 +369,12 @@ Status SetUpScaling(const SimOptions& o, SimSetup* setup) {
   if (o.most_replicas <= o.replicas) {
     return InvalidArgument(fmt::format("--most-replicas is {} and --replicas, the minimum, is {}: it must be larger",
                                        o.most_replicas, o.replicas),
+                           "most-replicas");
+  }
+  if (o.ep > 1) {
+    return InvalidArgument(fmt::format("--most-replicas {} starts and drains single replicas, and with --ep {} only "
+                                       "whole groups can run: give only --replicas",
+                                       o.most_replicas, o.ep),
                            "most-replicas");
   }
   if (o.offline) {

@@ -271,7 +271,41 @@ TEST(CostModel, DeploymentOverridesThePathBetweenPeers) {
   EXPECT_EQ(ns("llama-3.1-8b", 1, 17.1, 11'200), ns("llama-3.1-8b", 1, 0, -1)) << "nothing to exchange";
   Deployment d = Of("qwen3-30b-a3b", "rtxpro6000");
   d.peer_gbytes_per_s = -1;
-  EXPECT_FALSE(CostModel::Create(d).ok());
+  EXPECT_EQ(CostModel::Create(d).status().param(), "peer-gbytes-per-s");
+}
+
+TEST(CostModel, ThePathBetweenPeersIsStatedWhereItIsUsed) {
+  const auto text = [](const std::string& model, const std::string& device, int32_t tp, int32_t pp, int32_t ep) {
+    Deployment d = Of(model, device, tp, pp);
+    d.ep = ep;
+    d.peer_gbytes_per_s = 15.9;
+    d.peer_latency_ns = 11'200;
+    const auto m = Make(d);
+    EXPECT_EQ(m->uses_peers(), m->Describe().find(", PCIe of a node 15.9 GB/s, 11.2 us") != std::string::npos);
+    return m->uses_peers();
+  };
+  EXPECT_TRUE(text("qwen3-30b-a3b", "rtxpro6000", 1, 1, 2));
+  EXPECT_TRUE(text("llama-3.1-8b", "rtxpro6000", 2, 1, 1));
+  EXPECT_TRUE(text("llama-3.1-8b", "rtxpro6000", 1, 2, 1));
+  EXPECT_FALSE(text("llama-3.1-8b", "rtxpro6000", 1, 1, 1)) << "one device";
+  EXPECT_FALSE(text("llama-3.1-8b", "h100", 8, 1, 1)) << "links join all";
+  EXPECT_FALSE(text("qwen3-30b-a3b", "h100", 4, 1, 4)) << "and the network joins nodes of them";
+}
+
+// Two replicas of eight devices are two nodes.
+TEST(CostModel, AnExchangeBetweenNodesTakesTheNetwork) {
+  const Step step{{}, 128, 128 * 1000, 128};
+  const auto make = [](int32_t tp, DurationNs latency_ns) {
+    Deployment d = Of("mixtral-8x7b", "h100", tp);
+    d.ep = 2;
+    d.network_latency_ns = latency_ns;
+    return Make(d);
+  };
+  const auto ns = [&](int32_t tp, DurationNs latency_ns) { return make(tp, latency_ns)->StepTimeNs(step.shape()); };
+  EXPECT_EQ(ns(4, 100'000), ns(4, 0));
+  EXPECT_EQ(ns(8, 100'000) - ns(8, 0), 32 * 2 * 100'000) << "32 layers with two messages each";
+  EXPECT_NE(make(8, -1)->Describe().find(", nodes of 8 ("), std::string::npos);
+  EXPECT_EQ(make(4, -1)->Describe().find(", nodes of 8 ("), std::string::npos);
 }
 
 TEST(CostModel, TheSourceOfTheExchangeIsStated) {

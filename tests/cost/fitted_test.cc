@@ -287,12 +287,15 @@ TEST_F(FittedTest, AllReduceOverPcieUsesMeasurementsOfANode) {
 }
 
 TEST_F(FittedTest, TheExchangeOfTokensHasItsOwnMeasurements) {
-  EXPECT_NEAR(fitted_->ExchangeNs(1024, 2), 11e3, 1e-6);
+  EXPECT_NEAR(fitted_->ExchangeNs(1024, 2, 1), 11e3, 1e-6);
   EXPECT_TRUE(fitted_->Coverage(bf16_, shape_, 1, 2).exchange);
   EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 1, 16).exchange) << "the ring formula applies beyond the group";
+  EXPECT_TRUE(fitted_->Coverage(bf16_, shape_, 4, 2).exchange);
+  EXPECT_FALSE(fitted_->Coverage(bf16_, shape_, 8, 2).exchange) << "two replicas of eight are two groups";
+  EXPECT_EQ(fitted_->ExchangeNs(1024, 2, 8), MakeRoofline(device_)->ExchangeNs(1024, 2, 8));
   coefficients_.exchange.clear();
   const auto ring = MakeRoofline(device_);
-  EXPECT_EQ(MakeFitted(device_, coefficients_, {}, MakeRoofline(device_))->ExchangeNs(1024, 2),
+  EXPECT_EQ(MakeFitted(device_, coefficients_, {}, MakeRoofline(device_))->ExchangeNs(1024, 2, 1),
             ring->AllReduceNs(1024, 2))
       << "else the two halves of a ring all-reduce";
 }
@@ -306,10 +309,10 @@ TEST_F(FittedTest, OtherPeersTakeTheFormula) {
   pcie.peer_bandwidth = 1e9;
   pcie.peer_hop_ns = 20e3;
   const auto fitted = MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie));
-  EXPECT_NEAR(fitted->ExchangeNs(1e6, 2), 2 * (pcie.launch_ns + 20e3) + 1e6, 1e-6);
-  EXPECT_EQ(fitted->AllReduceNs(1e6, 2), fitted->ExchangeNs(1e6, 2));
+  EXPECT_NEAR(fitted->ExchangeNs(1e6, 2, 1), 2 * (pcie.launch_ns + 20e3) + 1e6, 1e-6);
+  EXPECT_EQ(fitted->AllReduceNs(1e6, 2), fitted->ExchangeNs(1e6, 2, 1));
   pcie.group = 8;
-  EXPECT_NEAR(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->ExchangeNs(1024, 2), 11e3, 1e-6)
+  EXPECT_NEAR(MakeFitted(pcie, coefficients_, {}, MakeRoofline(pcie))->ExchangeNs(1024, 2, 1), 11e3, 1e-6)
       << "a link joins the two";
 }
 

@@ -13,7 +13,7 @@ struct KnownOperators final : OperatorTimes {
   double norm = 0, rope = 0, activation = 0, add = 0, kv_write = 0, embed = 0, sample = 0;  // ns per byte
   double launch = 0;  // per product and small operator, however small
   double gemm = 0, touched = 0, base = 0, adds = 0, alone = 0, decode = 0, beside = 0, all_reduce = 0, exchange = 0,
-         send = 0, apart = 0;
+         exchange_least = 0, send = 0, apart = 0;
 
   std::function<double(int64_t)> Gemm(const WeightFormat& format, int64_t n, int64_t k) const override {
     return [this, n, k, wide = format.weight_bytes / 2](int64_t m) {
@@ -61,7 +61,9 @@ struct KnownOperators final : OperatorTimes {
     return 0;
   }
   double AllReduceNs(double bytes, int32_t gpus) const override { return all_reduce * bytes * gpus; }
-  double ExchangeNs(double bytes, int32_t gpus) const override { return exchange * bytes * gpus; }
+  double ExchangeNs(double bytes, int32_t gpus, int32_t tp) const override {
+    return exchange_least + exchange * bytes * gpus * tp;
+  }
   double SendNs(double bytes, int32_t among) const override { return (send + apart * among) * bytes; }
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/hybrid_model.h"
+#include "cost/known_operators.h"
 
 namespace tactus::cost {
 namespace {
@@ -185,6 +186,31 @@ TEST_F(KvPlanTest, WidestLayerAndEveryLayersKvCount) {
   EXPECT_EQ(plan->kv_bytes_per_token, 2 * 2 * 8 * (2 + 2 + 4));
   EXPECT_EQ(plan->kv_bytes_per_device, plan->num_blocks * 16 * 2 * 2 * 8 * (2 + 2 + 4));
   EXPECT_EQ(plan->activation_bytes_per_device, 2048 * 2 * (3 * (2 * 32 + 160) + 3 * 64) + 256 * 1000 * 12 + kRuntime);
+}
+
+// Layers that read another layer's K and V store none.
+TEST_F(KvPlanTest, EveryModelsLayersStoreItsKv) {
+  DeviceSpec device = Device();
+  device.memory_bytes = int64_t{1} << 50;
+  for (const ModelSpec& m : Models()) {
+    const HybridModel model({}, m, device, kBf16, HostTimes(), std::make_unique<known::KnownOperators>(), {});
+    const auto plan = model.PlanKv(0.5, 16, 2048);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->kv_bytes_per_device, plan->num_blocks * 16 * plan->kv_bytes_per_token) << m.name;
+  }
+}
+
+// Every stream of the residual is in memory, and the inputs of all layers.
+TEST_F(KvPlanTest, StreamsAndLayerInputsAreActivations) {
+  ModelSpec spec = UniformModel(Small());
+  for (compute::Layer& layer : spec.layers) {
+    layer.push_back({.block = compute::LayerInputBlock{.inner = 8}});
+    layer.push_back({.block = compute::StreamsBlock{.streams = 4}});
+  }
+  const DeviceSpec device = Device();
+  const HybridModel model({}, spec, device, kBf16, HostTimes(), MakeRoofline(device), {});
+  EXPECT_EQ(model.PlanKv(0.5, 16, 2048)->activation_bytes_per_device,
+            2048 * 2 * (3 * 96 + 3 * 4 * 64 + 3 * 8) + 256 * 1000 * 12 + kRuntime);
 }
 
 // The stage with the most layers decides: two of three. Four devices per layer hold one KV head each.

@@ -77,7 +77,8 @@ TEST(HybridModel, EqualStepsTogetherTakeTheTimeOfOne) {
   p.deployment.ep = 2;
   const HybridModel m = p.MakeMixed();
   EXPECT_EQ(m.replicas_together(), 2);
-  const StepShape step = Of({{}, 4, 4 * 1024, 4}), steps[] = {step, step};
+  const StepShape step = Of({{}, 4, 4 * 1024, 4});
+  const JointStep steps[] = {{step}, {step}};
   EXPECT_NEAR(static_cast<double>(m.TogetherNs(steps)), static_cast<double>(m.StepTimeNs(step)), 1);
   p.deployment.pp = 2;
   EXPECT_EQ(p.MakeMixed().replicas_together(), 1) << "pipelines are priced by themselves";
@@ -95,9 +96,57 @@ TEST(HybridModel, UnequalStepsTogetherWaitForTheSlower) {
   };
   const double own = 2 * 10 * (kQkvAndOut + kFeedForward) + 2 * 10 * (kQkvAndOut + kRouterAndShared);
   const Shape prompt{{{0, 10}}}, decodes{{}, 4, 4 * 1024};
-  const StepShape both[] = {Of(prompt), Of(decodes)};
-  EXPECT_EQ(m.TogetherNs(both), std::llround(own + shared(7)));
-  EXPECT_EQ(m.TogetherNs({both, 1}), std::llround(own + shared(5))) << "the other one has no tokens";
+  const auto together = [&](const Shape& other) {
+    const JointStep steps[] = {{Of(prompt)}, {Of(other)}};
+    return m.TogetherNs(steps);
+  };
+  EXPECT_EQ(together(decodes), std::llround(own + shared(7)));
+  EXPECT_EQ(together({}), std::llround(own + shared(5))) << "the other one has no tokens";
+  EXPECT_NEAR(static_cast<double>(together({{}, 3, 3 * 1024})), own + (shared(6) + shared(7)) / 2, 1)
+      << "the mean is no whole number";
+}
+
+// Four tokens of 64 replicas: what no token adds, and a sixteenth of what one adds.
+TEST(HybridModel, FewTokensOfManyReplicasAreNotRoundedUp) {
+  MixedParts p;
+  p.operators.exchange = 1;
+  p.operators.exchange_least = 1000;
+  p.deployment.ep = 64;
+  std::vector<JointStep> steps(64);
+  for (size_t i = 0; i < 4; ++i) steps[i].shape = Of({{}, 1, 100});
+  const double token = (16 * 2 + 2 * 8 / 2) * 64 * 64;
+  EXPECT_NEAR(static_cast<double>(p.MakeMixed().TogetherNs(steps)), 2 * (1000 + token / 16), 1);
+}
+
+// A slow replica's factor counts for its own operators, and for those of all, even if it has no tokens.
+TEST(HybridModel, ASlowReplicaDelaysWhatItComputes) {
+  MixedParts p;
+  p.operators.gemm = 1;
+  p.deployment.ep = 2;
+  const HybridModel m = p.MakeMixed();
+  const ExpertsShape experts{8, 2, 16, 6, 2, ExpectedMaximum(2)};
+  const auto shared = [&](double mean) { return 2 * kExpert * experts.Rows(mean); };
+  const double own = 2 * (kQkvAndOut + kFeedForward + kQkvAndOut + kRouterAndShared);  // of a token
+  const Shape prompt{{{0, 10}}};
+  const auto together = [&](const Shape& of_slow) {
+    const JointStep steps[] = {{Of(prompt), 1}, {Of(of_slow), 4}};
+    return m.TogetherNs(steps);
+  };
+  EXPECT_EQ(together({{}, 2, 200}), std::llround(10 * own + 4 * shared(6))) << "the prompt keeps its speed";
+  EXPECT_EQ(together({{}, 4, 400}), std::llround(4 * 4 * own + 4 * shared(7))) << "four slow decodes take longer";
+  EXPECT_EQ(together({}), std::llround(10 * own + 4 * shared(5))) << "it computes its experts";
+}
+
+// The embedding's row makes four streams; the inputs of four layers are read and written.
+TEST(HybridModel, TheEmbeddingMakesStreamsAndLayerInputs) {
+  MixedParts p;
+  p.operators.embed = 1;
+  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), 10 * 2 * 16 * 2);
+  for (compute::Layer& layer : p.spec.layers) {
+    layer.push_back({.block = compute::LayerInputBlock{.inner = 6}});
+    layer.push_back({.block = compute::StreamsBlock{.streams = 4}});
+  }
+  EXPECT_EQ(p.MakeMixed().StepTimeNs(Of({{{0, 10}}})), 10 * (5 * 16 + 2 * 4 * 6) * 2);
 }
 
 TEST(HybridModel, EachKindOfLayerHasItsWindow) {

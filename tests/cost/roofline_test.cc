@@ -96,6 +96,10 @@ TEST(Roofline, TheFullestDeviceHasMoreRowsThanTheMean) {
   EXPECT_LT(few.Touched(1), 4) << "a device has four experts";
   EXPECT_GE(few.Touched(1000), 4 - 1e-9);
   EXPECT_EQ(few.Rows(0), 0);
+  const ExpertsShape seven{7, 2, 64, 64, 4};  // 2, 2, 2 and 1 experts
+  EXPECT_NEAR(seven.Rows(7), 7 * 2 * 4 * 2 / 7.0, 1e-9);
+  EXPECT_NEAR(seven.Touched(1000), 2, 1e-9);
+  EXPECT_NEAR(seven.Touched(1), 2 * (1 - std::pow(5 / 7.0, 4)), 1e-9);
   EXPECT_EQ(few.Touched(0), 0);
 }
 
@@ -189,6 +193,17 @@ TEST(Network, RingOverNodesUsesTheNetwork) {
   d.network = "ethernet";  // TCP reaches a fifth of the line rate
   EXPECT_NEAR(RingAllReduceNs(d, 3e6, 6),
               2000 + 10 / 3.0 * 10000 + 10 * 2 / 3.0 * 700 + 10 / 6.0 * 3e6 / (3 * 0.2e10) * 1e9, 1e-3);
+}
+
+// One device of each replica exchanges tokens: of replicas of two, those of four groups share a node of eight.
+TEST(Network, AnExchangeIsBetweenReplicas) {
+  const auto o = MakeRoofline(Round());
+  EXPECT_EQ(o->ExchangeNs(3e6, 4, 1), RingAllReduceNs(Round(), 3e6, 4));
+  EXPECT_NEAR(o->ExchangeNs(3e6, 2, 2), 2000 + 2 * 700 + 3e6 / 0.75e11 * 1e9, 1e-6) << "in a group of four";
+  EXPECT_NEAR(o->ExchangeNs(3e6, 2, 4), 2000 + 2 * 3000 + 3e6 / (0.75 * 2e10) * 1e9, 1e-6) << "of two groups";
+  EXPECT_NEAR(o->ExchangeNs(3e6, 2, 8), 2000 + 2 * 10000 + 3e6 / 0.75e10 * 1e9, 1e-6) << "of two nodes";
+  EXPECT_NEAR(o->ExchangeNs(3e6, 4, 4), 2000 + 6 / 2.0 * 10000 + 6 / 2.0 * 3000 + 1.5 * 3e6 / (2 * 0.75e10) * 1e9, 1e-3)
+      << "two of each node";
 }
 
 // A send takes the slowest link within the given number of devices: the link of four, the node of eight, the network.

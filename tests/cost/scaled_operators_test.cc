@@ -23,7 +23,7 @@ struct Times final : OperatorTimes {
   double DecodeBesideChunkNs(const AttentionShape&, double, double) const override { return 11; }
   double ElementwiseNs(Elementwise, double) const override { return 13; }
   double AllReduceNs(double, int32_t) const override { return 17; }
-  double ExchangeNs(double, int32_t) const override { return 29; }
+  double ExchangeNs(double, int32_t, int32_t) const override { return 29; }
   double SendNs(double, int32_t) const override { return 19; }
 };
 
@@ -41,7 +41,7 @@ std::vector<double> TimesUnder(const char* text) {
           o->ElementwiseNs(Elementwise::kNorm, 1),
           o->AllReduceNs(1, 2),
           o->SendNs(1, 2),
-          o->ExchangeNs(1, 2)};
+          o->ExchangeNs(1, 2, 1)};
 }
 
 TEST(ScaledOperators, EachFactorReachesItsKind) {

@@ -185,7 +185,11 @@ class SimTest(unittest.TestCase):
         self.assertTrue(100 < r["requests"]["completed"] < 300, r["requests"])
         r = result(*BASE, "--rate", 10, "--requests", 400, "--warmup", 50, "--measure", 100)
         self.assertEqual(r["requests"]["completed"], 100)
-        for flag, value in (("--warmup", "soon"), ("--measure", "0"), ("--measure", "-1s"), ("--network-latency", "x")):
+        for flag, value in (("--warmup", "soon"), ("--measure", "0"), ("--measure", "-1s")):
+            done = tactus(*BASE, "--rate", 1, flag, value)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(flag, done.stderr)
+        for flag, value in (("--network-latency", "x"), ("--peer-latency", "x"), ("--peer-gbytes-per-s", "-1")):
             done = tactus(*BASE, "--rate", 1, flag, value)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(flag, done.stderr)

@@ -170,6 +170,18 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   o.overlap = "nano";
   EXPECT_EQ(SetUpSimulation(o, {}).status().param(), "overlap") << "the profile's steps are measured values";
   o.overlap = "off";
+  const auto refused = [&o](const std::function<void(SimOptions*)>& change, const std::string& flag) {
+    SimOptions changed = o;
+    change(&changed);
+    const Status status = SetUpSimulation(changed, {}).status();
+    EXPECT_EQ(status.param(), flag);
+    EXPECT_NE(status.message().find("needs a cost model"), std::string::npos) << status.message();
+  };
+  refused([](auto* c) { c->attention_kernels = "two"; }, "attention-kernels");
+  refused([](auto* c) { c->cost_scale = "products=2"; }, "cost-scale");
+  refused([](auto* c) { c->replicas = c->ep = 2; }, "ep");
+  refused([](auto* c) { c->peer_gbytes_per_s = 16; }, "peer-gbytes-per-s");
+  refused([](auto* c) { c->peer_latency = "3us"; }, "peer-latency");
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_TRUE(json["extrapolation"].is_null());
   o.workload = "random:in=900,out=16";  // chunks after 512 tokens, which no row has
@@ -203,6 +215,8 @@ TEST(SetUp, OptionsWithoutEffectAreNoted) {
   EXPECT_FALSE(noted([&](auto* o) { swap(o), o->preemption = "swap"; }, "--swap-space has no effect"));
   EXPECT_TRUE(noted([](auto* o) { o->overlap_interference = 0.3; }, "--overlap-interference has no effect"));
   EXPECT_FALSE(noted([](auto* o) { o->overlap = "nano", o->overlap_interference = 0.3; }, "has no effect"));
+  EXPECT_TRUE(noted([](auto* o) { o->peer_gbytes_per_s = 16; }, "--peer-latency have no effect"));
+  EXPECT_FALSE(noted([](auto* o) { o->peer_gbytes_per_s = 16, o->device = "rtxpro6000", o->tp = 2; }, "no effect"));
   EXPECT_TRUE(noted([](auto* o) { o->max_model_len = 131073; }, "131072"));
   EXPECT_FALSE(noted([](auto* o) { o->max_model_len = 131072; }, "--max-model-len"));
 }
@@ -515,6 +529,7 @@ TEST(SetUp, AutoscalingIsSetUpOrRejected) {
   EXPECT_FALSE(set_up([](auto*) {})->config.scaling);
   refused([](auto* o) { o->most_replicas = 2; }, "most-replicas", "must be larger");
   refused([](auto* o) { o->most_replicas = 4, o->offline = true, o->rate = 0; }, "most-replicas", "only --replicas");
+  refused([](auto* o) { o->most_replicas = 5, o->model = "qwen3-30b-a3b", o->ep = 2; }, "most-replicas", "--ep 2");
   refused([](auto* o) { o->most_replicas = 4, o->scale_up_below = 60; }, "scale-up-below", "--scale-down-above 60");
   refused([](auto* o) { o->scale_up_below = 5; }, "scale-up-below", "--most-replicas");
   refused([](auto* o) { o->scale_down_above = 5; }, "scale-down-above", "--most-replicas");

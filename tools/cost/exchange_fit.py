@@ -37,18 +37,8 @@ def replaced(document: dict, samples: Samples) -> dict:
         "p90": round(float(np.percentile(missed, 90)), 4),
         "rows": len(missed),
     }
-    out = {}
-    for key, value in document.items():
-        if key == OP:
-            continue
-        if key == "sources":
-            value = [s for s in value if not s.startswith(f"{OP}:")] + [source_of(samples)]
-        if key == "errors":
-            value = [e for e in value if e["op"] != OP] + [error]
-        out[key] = value
-        if key == "allreduce":
-            out[OP] = [{"gpus": gpus, "us": knots} for gpus, (knots, _) in curves.items()]
-    return out
+    table = [{"gpus": gpus, "us": knots} for gpus, (knots, _) in curves.items()]
+    return data_file.replaced(document, OP, "allreduce", table, error, source_of(samples))
 
 
 def main() -> None:

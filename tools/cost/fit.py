@@ -106,7 +106,7 @@ class Fit:
             for op, kind, v in self.errors
         ]
         head = {"tactus_cost": 2, "device": self.device.name} | ({"backend": self.backend} if self.backend else {})
-        return (
+        return data_file.in_order(
             head
             | {"sources": self.sources, "errors": errors, "floor_us": number(self.device.floor_us)}
             | {t: self.tables[t] for t in TABLES if t in self.tables}

@@ -6,13 +6,15 @@ import json
 import unittest
 
 import attention_fit as attention
+import data_file
+import exchange_fit
 import experts_fit
 import gemm_fit as gemm
 import numpy as np
 import pandas as pd
 from curves import monotone, number, pairs, pick_knots, without_hiccups
-from devices import devices, models
-from fit import moved
+from devices import DATA, devices, models
+from fit import TABLES, Fit, moved
 from import_aiconfigurator import allreduce, exchange, static_scales, version_key
 from samples import Samples
 
@@ -149,11 +151,39 @@ class Experts(unittest.TestCase):
         self.assertEqual(experts_fit.replaced(after, self.samples()), after)
 
     def test_weights_that_fit_the_cache_take_their_share_of_those_that_do_not(self):
-        curve = lambda touched, us: {"dtype": "bfloat16", "hidden": 64, "inner": 32, "touched": touched, "us": us}
+        shape = {"dtype": "bfloat16", "hidden": 64, "inner": 32}
+        curve = lambda touched, us, chosen=2: shape | {"chosen": chosen, "touched": touched, "us": us}
         curves = [curve(2, [[1, 5.0], [4, 6.0], [8, 50.0]]), curve(4, [[4, 20.0], [8, 40.0]]), curve(8, [[8, 50.0]])]
         experts_fit.read_from_memory(curves, 3 * 64 * 32 * 2 * 2)
         self.assertEqual(curves[0]["us"], [[1, 10], [4, 10], [8, 50]])
         self.assertEqual(curves[1]["us"], [[4, 20], [8, 40]], "four experts exceed the cache")
+        curves = [curve(1, [[8, 5.0]]), curve(2, [[8, 5.0]]), curve(4, [[8, 40.0]]), curve(2, [[8, 50.0]], 3)]
+        experts_fit.read_from_memory(curves, 3 * 64 * 32 * 2 * 4)
+        self.assertEqual([c["us"][0][1] for c in curves], [10, 20, 40, 50], "from the most experts of each shape down")
+
+
+class Exchange(unittest.TestCase):
+    def test_a_file_is_as_a_full_fit_writes_it(self):
+        table = pd.DataFrame([(2, 1024, 10.0), (2, 4096, 20.0), (2, 65536, 90.0)], columns=["gpus", "bytes", "us"])
+        samples = Samples("h100", "package", "made up, nccl", {"exchange": table.assign(version="2.1")})
+        fit = Fit("h100", H100, "vllm", ["a", "exchange: old", "sendrecv: b", "experts: c"], {}, [])
+        fit.add({"allreduce": [1], "exchange": [2], "sendrecv_us": [3]})
+        for op in ("allreduce", "exchange", "sendrecv", "experts"):
+            fit.error(op, "region", np.array([0.5]))
+        before = fit.document()
+        after = exchange_fit.replaced(before, samples)
+        self.assertEqual(list(after), list(before))
+        self.assertEqual(after["exchange"], [{"gpus": 2, "us": [[1024, 10], [4096, 20], [65536, 90]]}])
+        self.assertEqual(after["sources"], ["a", "sendrecv: b", "exchange: made up, nccl 2.1", "experts: c"])
+        self.assertEqual([e["op"] for e in after["errors"]], ["allreduce", "sendrecv", "exchange", "experts"])
+        self.assertEqual([e["op"] for e in before["errors"]], ["allreduce", "sendrecv", "exchange", "experts"])
+
+    def test_every_file_is_in_the_order_of_a_full_fit(self):
+        for path in DATA.glob("*.cost.json"):
+            document = data_file.read(path)
+            self.assertEqual(data_file.in_order(document), document, path.name)
+            tables = [key for key in document if key in TABLES]
+            self.assertEqual(tables, [t for t in TABLES if t in document], path.name)
 
 
 class Import(unittest.TestCase):

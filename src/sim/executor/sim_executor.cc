@@ -72,7 +72,8 @@ void SimExecutor::StartSequences(const StepPlan& plan) {
 }
 
 DurationNs SimExecutor::Varied(DurationNs ns) const {
-  return factor_ == 1 ? ns : std::llround(static_cast<double>(ns) * factor_);
+  const double factor = config_.slowness * noise_;
+  return factor == 1 ? ns : std::llround(static_cast<double>(ns) * factor);
 }
 
 void SimExecutor::Submit(const StepPlan& plan) {
@@ -81,7 +82,7 @@ void SimExecutor::Submit(const StepPlan& plan) {
   const StepShape& shape = shape_ = ShapeOf(plan, &chunks_);
   InFlight& step = ring_[(head_ + count_) % ring_.size()];
   step.plan = &plan;
-  factor_ = config_.slowness * config_.noise.FactorOf(plan.step, !shape.chunks.empty());
+  noise_ = config_.noise.FactorOf(plan.step, !shape.chunks.empty());
   if (config_.together) {
     step.end_ns = kNever;
   } else if (num_stages_ == 1) {

@@ -87,10 +87,13 @@ class SimExecutor final : public Executor {
   void Forget(RequestHandle handle) { known_.erase(handle); }
 
   bool busy() const { return count_ > 0; }
-  // With `together`: whether a step waits for Begin; its shape, and the factor on its time.
+  // With `together`: whether a step waits for Begin; its shape, and the factors on its time. The time counts as the
+  // stage's busy time; where a replica without a step computes its experts, its stage counts as idle.
   bool waits() const { return count_ > 0 && ring_[head_].end_ns == kNever; }
+  bool runs(TimeNs now_ns) const { return count_ > 0 && !waits() && ring_[head_].end_ns > now_ns; }
   const StepShape& shape() const { return shape_; }
-  double factor() const { return factor_; }
+  double noise() const { return noise_; }
+  double slowness() const { return config_.slowness; }
   void Begin(TimeNs start_ns, DurationNs took_ns);
   // Adds the bubbles of sequences still in their slots to the histogram; call once, at the end.
   void Close();
@@ -144,7 +147,7 @@ class SimExecutor final : public Executor {
   std::vector<Load> loads_;                         // of the last `stages` steps, a ring indexed by step
   Load before_;                                     // of the previous step
   IdleByCause step_bubble_ns_{};                    // of the step being submitted, like the next
-  double factor_ = 1;                               // on its times
+  double noise_ = 1;                                // factor on its times
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

@@ -41,27 +41,45 @@ void Simulation::Impl::AskReplicas() {
     next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
 }
 
-// Replicas that share experts start their next steps when none of them runs one, and none is about to plan one.
+// The replicas that share experts with this one, itself included.
+std::span<Simulation::Impl::SimReplica> Simulation::Impl::GroupOf(size_t replica) {
+  const auto size = static_cast<size_t>(config.step_time->replicas_together());
+  const size_t first = replica / size * size;
+  return {&replicas[first], std::min(size, replicas.size() - first)};
+}
+
+// A replica without a step takes part in the step that others run, and plans when it ends.
+TimeNs Simulation::Impl::MayPlanNs(size_t replica) {
+  TimeNs at_ns = clock.NowNs();
+  if (replicas[replica].executor->busy()) return at_ns;
+  for (const SimReplica& r : GroupOf(replica)) {
+    if (r.executor->runs(at_ns)) at_ns = r.executor->NextReadyNs();
+  }
+  return at_ns;
+}
+
+// Replicas that share experts start their next steps when none of them runs one, and none is about to plan one. A joint
+// step varies as a whole, by the draw of the replica that has most tokens.
 void Simulation::Impl::BeginTogether() {
-  const auto group = static_cast<size_t>(config.step_time->replicas_together());
-  for (size_t first = 0; first < replicas.size(); first += group) {
-    const std::span<SimReplica> members(&replicas[first], std::min(group, replicas.size() - first));
-    const auto blocks = [&](const SimReplica& r) {
-      return r.next_ns <= clock.NowNs() || (r.executor->busy() && !r.executor->waits());
-    };
+  const TimeNs now_ns = clock.NowNs();
+  const auto blocks = [&](const SimReplica& r) {
+    return r.next_ns <= now_ns || (r.executor->busy() && !r.executor->waits());
+  };
+  for (size_t first = 0; first < replicas.size(); first += GroupOf(first).size()) {
+    const std::span<SimReplica> members = GroupOf(first);
     if (std::any_of(members.begin(), members.end(), blocks)) continue;
-    shapes.clear();
-    double factor = 0;
+    joint.clear();
+    const SimExecutor* largest = nullptr;
     for (const SimReplica& r : members) {
-      if (!r.executor->waits()) continue;
-      shapes.push_back(r.executor->shape());
-      factor = std::max(factor, r.executor->factor());
+      const SimExecutor& e = *r.executor;
+      joint.push_back({e.waits() ? e.shape() : StepShape(), e.slowness()});
+      if (e.waits() && (largest == nullptr || e.shape().tokens() > largest->shape().tokens())) largest = &e;
     }
-    if (shapes.empty()) continue;
-    const double took_ns = factor * static_cast<double>(config.step_time->TogetherNs(shapes));
+    if (largest == nullptr) continue;
+    const double took_ns = largest->noise() * static_cast<double>(config.step_time->TogetherNs(joint));
     for (SimReplica& r : members) {
       if (!r.executor->waits()) continue;
-      r.executor->Begin(clock.NowNs(), std::llround(took_ns));
+      r.executor->Begin(now_ns, std::llround(took_ns));
       r.next_ns = r.executor->NextReadyNs();
     }
   }

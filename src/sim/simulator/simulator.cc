@@ -147,7 +147,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.true_lengths_known = true;
   core::ReplicaServices services;
   services.step_time = config.step_time;
-  services.corrected = config.step_spread.any();  // as in a server; exact steps need no correction
+  // As in a server; exact steps need no correction. Those of several replicas are predicted as if they were equal.
+  services.corrected = config.step_spread.any() || config.step_time->replicas_together() > 1;
   services.recorded = !config.trace_out.empty();
   if (config.injected) services.injected = config.injected();
   TACTUS_ASSIGN_OR_RETURN(r.core, core::Replica::Create(std::move(rc), std::move(services)));
@@ -403,12 +404,14 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     Place(work, t);
   }
   if (migrations != nullptr) migrations->AdvanceTo(t);
-  for (SimReplica& r : replicas) {
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    SimReplica& r = replicas[i];
+    if (r.next_ns <= t) r.next_ns = std::max(r.next_ns, MayPlanNs(i));
     if (r.next_ns > t) continue;
     r.loop().RunOnce();
     ++passes;
     r.next_ns = r.executor->NextReadyNs();
-    if (job != nullptr) FillQueue(static_cast<int32_t>(&r - replicas.data()));
+    if (job != nullptr) FillQueue(static_cast<int32_t>(i));
   }
   // Follow-ups may be rejected at once and cause further ones.
   while (!due.empty()) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <optional>
 #include <queue>
+#include <span>
 #include <tuple>
 
 #include "core/loop/metrics.h"
@@ -58,6 +59,8 @@ struct Simulation::Impl {
   // --- events (simulator.cc; fleet events: simulated_fleet.cc) ---
   void FillClosedLoop();
   void AdvanceTo(TimeNs t);
+  std::span<SimReplica> GroupOf(size_t replica);
+  TimeNs MayPlanNs(size_t replica);
   void BeginTogether();
   bool FetchArrival();
   void FillQueue(int32_t replica);
@@ -101,7 +104,7 @@ struct Simulation::Impl {
   TimeNs next_poll_ns = kNever;            // time of the next poll of the replicas
   std::vector<Hash128> placement_keys;     // of the request being placed, if the balancer uses them
   std::vector<SimReplica> replicas;
-  std::vector<StepShape> shapes;  // scratch, of steps that run together
+  std::vector<JointStep> joint;  // scratch
 
   WorkloadRequest arriving;  // the next arrival
   bool has_arriving = false;
