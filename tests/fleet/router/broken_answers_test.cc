@@ -260,7 +260,7 @@ TEST(BrokenAnswersTest, AStreamThatContinuesIsNotLost) {
   });
   RouterOptions options;
   options.fleet.poll_timeout.ns = 20 * kMillisecond;
-  options.fleet.dead_after.ns = 300 * kMillisecond;
+  options.fleet.dead_after.ns = 1000 * kMillisecond;
   RoutedFleet fleet({&replica}, options);
   fleet.AwaitReady(1);
   const auto call = fleet.Post(), silent = fleet.Post();
