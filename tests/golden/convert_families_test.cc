@@ -27,6 +27,17 @@ std::string ModelWith(const TempFolder& folder, const std::string& golden,
   return in;
 }
 
+// Our reader accepts the names of several families, so a conversion back does not see these.
+TEST(ConvertFolder, HunyuansNumbersOfExpertsHaveItsNames) {
+  TempFolder folder;
+  MustConvert(Model("gguf-hunyuan-moe"), To(folder.path() + "/m", DType::kBF16));
+  const auto config = SortedJson::parse(ReadFile(folder.path() + "/m/config.json"));
+  EXPECT_EQ(config.value("moe_topk", 0), 2);
+  EXPECT_EQ(config.value("num_experts", 0), 8);
+  EXPECT_EQ(config.value("intermediate_size", 0), 32);
+  EXPECT_FALSE(config.contains("num_experts_per_tok") || config.contains("moe_intermediate_size"));
+}
+
 TEST(ConvertRefusals, FamiliesAndSettingsWithoutAPlaceAreNamed) {
   TempFolder folder;
   const ConvertOptions gguf = To(folder.path() + "/m.gguf", DType::kF16);
