@@ -234,7 +234,7 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
   for (int64_t first = 0; first < rows; first += decoder_->max_logit_rows()) {
     const int64_t count = std::min(rows - first, decoder_->max_logit_rows());
     call.logits = decoder_->Logits(*stream_, first, count);
-    if (options_.observer) Observe(*step, first, count, call.logits);
+    if (observer_) Observe(*step, first, count, call.logits);
     call.rows = count;
     call.row = b.Device<SampleRow>(at.sample_rows) + first;
     call.tokens = out + first;
@@ -251,7 +251,7 @@ void StepLauncher::Observe(const LaunchedStep& step, int64_t first, int64_t coun
   stream_->Synchronize();
   for (int64_t i = 0; i < count; ++i) {
     const LaunchedStep::Row& r = step.rows[static_cast<size_t>(first + i)];
-    options_.observer(r.item, r.position, {host.data() + static_cast<size_t>(i) * vocab, vocab});
+    observer_(r.item, r.position, {host.data() + static_cast<size_t>(i) * vocab, vocab});
   }
 }
 

@@ -30,9 +30,6 @@ struct CudaExecutorOptions {
   int32_t max_in_flight = 2;
   ExecutorSize size;
   Clock* clock = nullptr;  // outlives the executor
-  // Receives the raw logits [vocab] of every row with logits, with (item of the plan, position of the row's token). The
-  // step waits for the copy. Tests and measurements only.
-  std::function<void(int32_t item, int32_t position, std::span<const float> logits)> observer;
 };
 
 // The decoder of an executor of this size, also for the memory plan.
@@ -73,7 +70,10 @@ class StepLauncher {
   // Waits for the step and moves its result to *result.
   void Finish(LaunchedStep* step, StepResult* result);
 
-  const PlanLimits& limits() const { return limits_; }
+  // As StepRunner's (compute/exec/step_runner.h): the step waits for a copy of the logits. Tests and measurements only.
+  using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
+  void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+
   int64_t kv_block_bytes() const { return kv_->block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const { kv_->Read(*copies_, block, to); }
   void WriteHostBlock(BlockId host_block, const std::byte* from) { kv_->WriteHost(host_block, from); }
@@ -130,6 +130,7 @@ class StepLauncher {
   std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_;
   std::vector<float> bias_values_;
 
+  LogitsObserver observer_;
   std::mutex mutex_;
   std::condition_variable finished_;
   int64_t launched_steps_ = 0, finished_steps_ = 0;
