@@ -155,6 +155,23 @@ uint32_t PackPair(float low, float high) {
   return FromFloat<T>(low).bits | static_cast<uint32_t>(FromFloat<T>(high).bits) << 16;
 }
 
+template <class T>
+uint32_t MulPair(uint32_t a, uint32_t b) {
+  const auto half = [](uint32_t pair, int i) { return ToFloat(T{static_cast<uint16_t>(pair >> (16 * i))}); };
+  return PackPair<T>(half(a, 0) * half(b, 0), half(a, 1) * half(b, 1));
+}
+
+// As exact as the C library. Subnormal results become 0, and Reciprocal counts a subnormal x as 0.
+inline float FlushSubnormal(float v) {
+  return fabsf(v) < 0x1p-126f ? copysignf(0.0f, v) : v;
+}
+inline float Exp2(float x) {
+  return FlushSubnormal(exp2f(x));
+}
+inline float Reciprocal(float x) {
+  return FlushSubnormal(1.0f / FlushSubnormal(x));
+}
+
 // CUDA contracts a * b + c; the emulated build does not (-ffp-contract=off), so these are the plain operations.
 inline float Mul(float a, float b) {
   return a * b;

@@ -213,6 +213,27 @@ TACTUS_DEVICE uint32_t PackPair(float low, float high) {
   }
 }
 
+// The products of two pairs of 16-bit values, each rounded to nearest; subnormals are kept.
+template <class T>
+TACTUS_DEVICE uint32_t MulPair(uint32_t a, uint32_t b) {
+  using Pair = std::conditional_t<std::is_same_v<T, bf16>, __nv_bfloat162, __half2>;
+  const Pair v = __hmul2(reinterpret_cast<const Pair&>(a), reinterpret_cast<const Pair&>(b));
+  return reinterpret_cast<const uint32_t&>(v);
+}
+
+// 2^x, within 2 units of the last place; results below 2^-126 are 0. Whole numbers are exact.
+TACTUS_DEVICE float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / x, within 1 unit of the last place; subnormal inputs count as 0, subnormal results become 0.
+TACTUS_DEVICE float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // a * b, a + b and a * b + c with one rounding each, never contracted: sums whose bits must be those of the CPU.
 TACTUS_DEVICE float Mul(float a, float b) {
   return __fmul_rn(a, b);
