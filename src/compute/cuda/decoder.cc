@@ -89,6 +89,7 @@ Decoder::Decoder(const ModelConfig& config, const DeviceWeights& weights, Gemm& 
     if (a == nullptr) continue;
     const AttentionShape shape{.heads = static_cast<int32_t>(a->heads),
                                .kv_heads = static_cast<int32_t>(a->kv_heads),
+                               .head_dim = static_cast<int32_t>(a->head_dim),
                                .window = a->window,
                                .chunk = a->chunk,
                                .multiprocessors = options.multiprocessors};

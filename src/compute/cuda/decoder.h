@@ -23,6 +23,7 @@ namespace tactus::compute::cuda {
 struct DeviceUnits {
   const AttentionUnit* decodes = nullptr;
   const AttentionUnit* chunks = nullptr;
+  const AttentionMember* members = nullptr;
   const AttentionMerge* merges = nullptr;
   int64_t num_decodes = 0, num_chunks = 0, num_merges = 0;
 };

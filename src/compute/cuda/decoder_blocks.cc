@@ -85,6 +85,7 @@ void Decoder::Attend(const Pass& pass, const AttentionBlock& a, const KvPages& k
   call.num_decodes = units.num_decodes;
   call.chunks = units.chunks;
   call.num_chunks = units.num_chunks;
+  call.members = units.members;
   call.merges = units.merges;
   call.num_merges = units.num_merges;
   call.partials = partials_;

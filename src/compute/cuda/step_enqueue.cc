@@ -11,12 +11,13 @@ namespace {
 constexpr int64_t kFirstCountRows = 16;
 
 struct PlacedUnits {
-  int64_t decodes = 0, chunks = 0, merges = 0;
+  int64_t decodes = 0, chunks = 0, members = 0, merges = 0;
 };
 
 DeviceUnits UnitsOf(const StepBuffer& b, const AttentionPlan& plan, const PlacedUnits& at) {
   return {.decodes = b.Device<AttentionUnit>(at.decodes),
           .chunks = b.Device<AttentionUnit>(at.chunks),
+          .members = b.Device<AttentionMember>(at.members),
           .merges = b.Device<AttentionMerge>(at.merges),
           .num_decodes = static_cast<int64_t>(plan.decodes.size()),
           .num_chunks = static_cast<int64_t>(plan.chunks.size()),
@@ -58,7 +59,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   const auto place_units = [&](const std::vector<AttentionPlan>& plans, std::vector<PlacedUnits>* to) {
     for (const AttentionPlan& p : plans) {
       to->push_back({b.Place<AttentionUnit>(size(p.decodes)), b.Place<AttentionUnit>(size(p.chunks)),
-                     b.Place<AttentionMerge>(size(p.merges))});
+                     b.Place<AttentionMember>(size(p.members)), b.Place<AttentionMerge>(size(p.merges))});
     }
   };
   place_units(step->all_plans, &at.all_units);
@@ -93,6 +94,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
     for (size_t i = 0; i < plans.size(); ++i) {
       fill(to[i].decodes, std::as_const(plans[i].decodes));
       fill(to[i].chunks, std::as_const(plans[i].chunks));
+      fill(to[i].members, std::as_const(plans[i].members));
       fill(to[i].merges, std::as_const(plans[i].merges));
     }
   };
