@@ -100,24 +100,39 @@ Status CompareLogit(double ours, double reference, int32_t position, size_t toke
   return Status();
 }
 
+ExecutorSize GoldenSize(const compute::ModelConfig& config, const GoldenCase& golden) {
+  const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
+  ExecutorSize size;
+  size.num_blocks = length / size.block_size + 2;
+  size.max_slots = 1;
+  size.max_step_tokens = length;
+  size.max_step_items = static_cast<int32_t>(length);
+  size.max_model_len = std::max(golden.max_model_len, length);
+  // Frequencies depend on max_model_len of the reference run, although the block table may be longer.
+  if (config.rope.scaling == compute::RopeScaling::kDynamic || config.rope.scaling == compute::RopeScaling::kLongRope) {
+    size.max_model_len = golden.max_model_len;
+  }
+  return size;
+}
+
 Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::CpuWeights& weights,
                                 const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops) {
-  const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
+  const ExecutorSize size = GoldenSize(config, golden);
   compute::CpuExecutorOptions options;
   options.clock = &SystemClock();
   options.ops = ops;
   options.kv_dtype = numerics.kv_dtype;
-  options.num_blocks = length / 16 + 2;
-  options.max_slots = 1;
-  options.max_step_tokens = length;
-  options.max_step_items = static_cast<int32_t>(length);
-  options.max_model_len = std::max(golden.max_model_len, length);
-  // Frequencies depend on max_model_len of the reference run, although the block table may be longer.
-  if (config.rope.scaling == compute::RopeScaling::kDynamic || config.rope.scaling == compute::RopeScaling::kLongRope) {
-    options.max_model_len = golden.max_model_len;
-  }
+  options.num_blocks = size.num_blocks;
+  options.max_slots = size.max_slots;
+  options.max_step_tokens = size.max_step_tokens;
+  options.max_step_items = size.max_step_items;
+  options.max_model_len = size.max_model_len;
   TACTUS_ASSIGN_OR_RETURN(auto runner, compute::StepRunner::Create(config, weights, options));
   StepDriver driver(*runner, options.num_blocks, options.block_size, true);
+  return DriveGoldenCase(config, golden, driver);
+}
+
+Result<GoldenRun> DriveGoldenCase(const compute::ModelConfig& config, const GoldenCase& golden, StepDriver& driver) {
   const int32_t s = driver.Add(MakeRequest(golden.prompt, Greedy(), static_cast<int64_t>(golden.greedy.size())));
   const StepResult first =
       driver.Step({{s, driver.at(s).pending()}}, !golden.logits.empty() || golden.perplexity > 0.0);

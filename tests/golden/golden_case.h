@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "base/backend.h"
 #include "compute/exec/numerics.h"
 #include "compute/exec/step_runner.h"
 #include "compute/model/loader.h"
+#include "support/step_driver.h"
 
 namespace tactus::test {
 
@@ -35,7 +37,12 @@ struct GoldenRun {
   std::vector<TokenId> greedy;
   double perplexity = 0.0;  // of the prompt, where the case states one
 };
-// A failed step, non-finite logits and an output that ends early are errors.
+// An executor's size for a case: 16 tokens to a block, one sequence.
+ExecutorSize GoldenSize(const compute::ModelConfig& config, const GoldenCase& golden);
+// Runs a case with a driver that records logits. A failed step, non-finite logits and an output that ends early are
+// errors.
+Result<GoldenRun> DriveGoldenCase(const compute::ModelConfig& config, const GoldenCase& golden, StepDriver& driver);
+// With the CPU's step runner.
 Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::CpuWeights& weights,
                                 const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops);
 

@@ -17,13 +17,13 @@
 namespace tactus::compute::cuda {
 
 struct DeviceInfo {
-  std::string name;            // "NVIDIA H200"
-  int32_t capability = 0;      // 10 * major + minor of the compute capability: 90
+  std::string name;        // "NVIDIA H200"
+  int32_t capability = 0;  // 10 * major + minor of the compute capability: 90
   int32_t multiprocessors = 0;
   int64_t memory_bytes = 0, free_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes_per_block = 0;  // that a kernel may ask for
-  std::string driver;          // "580.159.04, CUDA 13.0"
+  std::string driver;                  // "580.159.04, CUDA 13.0"
 };
 
 // Selects the device for the process. kUnavailable: no driver, no device, or a driver too old, with what is there and

@@ -166,9 +166,17 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
   }
 }
 
+ItemStatus SequenceHistory::FillMask(std::span<uint32_t> mask) const {
+  if (grammar_status_ != ItemStatus::kOk) return grammar_status_;
+  if (!grammar_->FillMask(mask)) return ItemStatus::kBadGrammar;
+  const bool any = std::any_of(mask.begin(), mask.end(), [](uint32_t word) { return word != 0; });
+  return any ? ItemStatus::kOk : ItemStatus::kBadGrammar;
+}
+
 ItemStatus SequenceHistory::Restrict(std::span<float> logits, std::span<uint32_t> mask) const {
   if (grammar_status_ != ItemStatus::kOk || grammar_ == nullptr) return grammar_status_;
-  if (!grammar_->FillMask(mask)) return ItemStatus::kBadGrammar;
+  const ItemStatus status = FillMask(mask);
+  if (status != ItemStatus::kOk) return status;
   // Allowed logits stay above forbidden ones, however much bias and penalties lower them.
   constexpr float kLowestAllowed = kLowest / 2;
   bool any = false;

@@ -43,6 +43,9 @@ class SequenceHistory {
 
   // Applies bias, penalties and min_tokens in place. `before` (may be null) receives the raw logits of changed tokens.
   void Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const;
+  // Sets the bits of the tokens that the grammar allows, clears the others; `mask` has ceil(vocab / 32) words. Statuses
+  // as Restrict's. Precondition: there is a grammar.
+  ItemStatus FillMask(std::span<uint32_t> mask) const;
   // Moves the logits of tokens that the grammar forbids below those of all that it allows, in place; `mask` is scratch
   // of ceil(vocab / 32) words. kBadGrammar: it allows no token; kFailed: it had no memory.
   ItemStatus Restrict(std::span<float> logits, std::span<uint32_t> mask) const;

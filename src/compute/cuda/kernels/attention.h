@@ -47,7 +47,7 @@ struct AttentionCall {
   const int32_t* tables = nullptr;
   const AttentionUnit* decodes = nullptr;  // units of 1 query (or of few: queries * group <= 16)
   int64_t num_decodes = 0;
-  const AttentionUnit* chunks = nullptr;   // units of up to kChunkQueries queries
+  const AttentionUnit* chunks = nullptr;  // units of up to kChunkQueries queries
   int64_t num_chunks = 0;
   const AttentionMerge* merges = nullptr;
   int64_t num_merges = 0;

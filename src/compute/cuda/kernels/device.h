@@ -1,12 +1,13 @@
-// What a kernel may use: memory through checked accessors, CUDA's own intrinsics, and the few PTX instructions that CUDA
-// C++ has no function for. Kernels include this header and no other of CUDA.
+// What a kernel may use: memory through checked accessors, CUDA's own intrinsics, and the few PTX instructions that
+// CUDA C++ has no function for. Kernels include this header and no other of CUDA.
 //
 // It is compiled twice. Under nvcc the accessors are pointers and the functions are CUDA's. Under g++ the header
-// tests/cuda/emulator/emulated_device.h implements the same names on the CPU and checks every access; see there for what
-// it finds.
+// tests/cuda/emulator/emulated_device.h implements the same names on the CPU and checks every access; see there for
+// what it finds.
 //
 // Rules for kernels, which make both compilations mean the same:
-//   - C++17. Memory only through Global, Shared and DynamicShared; vectors through Load and Store, which need alignment.
+//   - C++17. Memory only through Global, Shared and DynamicShared; vectors through Load and Store, which need
+//   alignment.
 //   - `const T x = s[i];` reads. `auto x = s[i];` does not compile under g++. `s[i] = s[j]` copies. `s[i] += x` is
 //     written as `s[i] = s[i] + x`.
 //   - Global<const T> memory is read through the read-only cache: nothing may write it in the same launch.
@@ -36,10 +37,18 @@ struct e4m3 {
   uint8_t bits;
 };
 
-TACTUS_DEVICE float ToFloat(float v) { return v; }
-TACTUS_DEVICE float ToFloat(bf16 v) { return __bfloat162float(v); }
-TACTUS_DEVICE float ToFloat(f16 v) { return __half2float(v); }
-TACTUS_DEVICE float ToFloat(int8_t v) { return static_cast<float>(v); }
+TACTUS_DEVICE float ToFloat(float v) {
+  return v;
+}
+TACTUS_DEVICE float ToFloat(bf16 v) {
+  return __bfloat162float(v);
+}
+TACTUS_DEVICE float ToFloat(f16 v) {
+  return __half2float(v);
+}
+TACTUS_DEVICE float ToFloat(int8_t v) {
+  return static_cast<float>(v);
+}
 TACTUS_DEVICE float ToFloat(e4m3 v) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(v.bits, __NV_E4M3)));
 }
@@ -111,7 +120,7 @@ struct Shared {
   TACTUS_DEVICE T AtomicMax(int i, T v) const { return atomicMax(p + i, v); }
 };
 // Declares `const Shared<T> name` of N elements.
-#define TACTUS_SHARED(T, name, N)               \
+#define TACTUS_SHARED(T, name, N)                                        \
   __shared__ __align__(16) unsigned char name##_memory[sizeof(T) * (N)]; \
   const Shared<T> name(reinterpret_cast<T*>(name##_memory), N)
 
@@ -122,7 +131,9 @@ TACTUS_DEVICE Shared<T> DynamicShared(int byte_offset, int elements) {
   return Shared<T>(reinterpret_cast<T*>(dynamic_shared + byte_offset), elements);
 }
 
-TACTUS_DEVICE uint32_t SharedAddress(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+TACTUS_DEVICE uint32_t SharedAddress(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
 
 // ldmatrix: lane l's `row` is the address of row l % 8 of matrix l / 8, 8 values of 16 bits, a multiple of 16 bytes.
 // X2 uses the addresses of lanes 0 to 15.
@@ -182,7 +193,9 @@ TACTUS_DEVICE void CpAsync16(T* to, const Global<const T>& from, int64_t i, bool
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)), "l"(from.p + i), "r"(bytes)
                : "memory");
 }
-TACTUS_DEVICE void CpAsyncCommit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+TACTUS_DEVICE void CpAsyncCommit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int N>
 TACTUS_DEVICE void CpAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
@@ -201,10 +214,18 @@ TACTUS_DEVICE uint32_t PackPair(float low, float high) {
 }
 
 // a * b, a + b and a * b + c with one rounding each, never contracted: sums whose bits must be those of the CPU.
-TACTUS_DEVICE float Mul(float a, float b) { return __fmul_rn(a, b); }
-TACTUS_DEVICE float Add(float a, float b) { return __fadd_rn(a, b); }
-TACTUS_DEVICE float Fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-TACTUS_DEVICE float Div(float a, float b) { return __fdiv_rn(a, b); }
+TACTUS_DEVICE float Mul(float a, float b) {
+  return __fmul_rn(a, b);
+}
+TACTUS_DEVICE float Add(float a, float b) {
+  return __fadd_rn(a, b);
+}
+TACTUS_DEVICE float Fma(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+TACTUS_DEVICE float Div(float a, float b) {
+  return __fdiv_rn(a, b);
+}
 
 }  // namespace tactus::compute::cuda
 

@@ -10,11 +10,11 @@ namespace tactus::compute::cuda {
 
 // The rows of a step's tokens grouped by expert, ascending; within an expert tokens ascend. All on the device.
 struct ExpertRowsView {
-  int32_t* chosen = nullptr;   // [tokens, chosen], experts ascending
-  float* weights = nullptr;    // [tokens, chosen]
-  int32_t* first = nullptr;    // [experts + 1], first row of each expert
-  int32_t* token = nullptr;    // [rows], the token of each row
-  int32_t* row = nullptr;      // [tokens, chosen], the row of each choice
+  int32_t* chosen = nullptr;  // [tokens, chosen], experts ascending
+  float* weights = nullptr;   // [tokens, chosen]
+  int32_t* first = nullptr;   // [experts + 1], first row of each expert
+  int32_t* token = nullptr;   // [rows], the token of each row
+  int32_t* row = nullptr;     // [tokens, chosen], the row of each choice
 };
 
 // Fills view.chosen and view.weights from logits [tokens, experts], then groups. choice_bias, expert_scale [experts],

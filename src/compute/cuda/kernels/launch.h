@@ -9,8 +9,8 @@
 
 namespace tactus::compute::cuda {
 
-cudaStream_t NativeStream(Stream& stream);                    // runtime_cuda.cc
-void CheckLaunch(cudaError_t status, const char* kernel);     // runtime_cuda.cc: keeps the first error
+cudaStream_t NativeStream(Stream& stream);                 // runtime_cuda.cc
+void CheckLaunch(cudaError_t status, const char* kernel);  // runtime_cuda.cc: keeps the first error
 
 // Launch("RmsNorm", stream, RmsNorm<bf16, 256>, grid, 256, dynamic_shared_bytes, arguments...): arguments are converted
 // to the kernel's parameter types.
@@ -19,8 +19,8 @@ void Launch(const char* name, Stream& stream, void (*kernel)(P...), dim3 grid, i
             A&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !DeviceStatus().ok()) return;
   if (shared_bytes > 48 * 1024) {
-    CheckLaunch(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
+    CheckLaunch(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     shared_bytes),
                 name);
   }
   cudaLaunchConfig_t config{};

@@ -15,14 +15,14 @@ void EmbedRows(Stream& s, const int32_t* ids, int64_t tokens, const void* table,
                float scale, float* x);
 
 struct NormCall {
-  const float* x = nullptr;       // [tokens, dim]; rows x_stride apart
+  const float* x = nullptr;  // [tokens, dim]; rows x_stride apart
   int64_t x_stride = 0;
   int64_t tokens = 0, dim = 0;
   bool layer = false;             // LayerNorm; else RMSNorm
   const float* weight = nullptr;  // [dim]; null: 1
   const float* bias = nullptr;    // [dim], LayerNorm's; null: 0
   float eps = 1e-5f;
-  void* out = nullptr;            // [tokens, dim] of out_type, rows one after another
+  void* out = nullptr;  // [tokens, dim] of out_type, rows one after another
   Real out_type = Real::kF32;
 };
 // RMSNorm: x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich, 2019); LayerNorm: Ba et al., 2016. The sums' order
@@ -37,9 +37,9 @@ void Activate(Stream& s, Activation f, const void* gate, const void* up, Real ty
 // gate -= mean + cutoff * deviation of its row, then max with 0 (Gemma 3n): [tokens, dim] of `type`.
 void CutGate(Stream& s, void* gate, Real type, int64_t tokens, int64_t dim, float cutoff);
 
-void AddRows(Stream& s, float* x, const float* y, float factor, int64_t n);      // x += factor * y
-void ScaleRows(Stream& s, float* x, float factor, float softcap, int64_t n);     // as Ops::scale (kernels/ops.h)
-void ConvertRows(Stream& s, const float* x, int64_t n, Real type, void* out);    // rounds to `type`
+void AddRows(Stream& s, float* x, const float* y, float factor, int64_t n);    // x += factor * y
+void ScaleRows(Stream& s, float* x, float factor, float softcap, int64_t n);   // as Ops::scale (kernels/ops.h)
+void ConvertRows(Stream& s, const float* x, int64_t n, Real type, void* out);  // rounds to `type`
 // to[t, :] = from[rows[t], :] (rows null: from[t, :]) of dim values of `value_bytes`; strides in values.
 void CopyRows(Stream& s, const void* from, int64_t from_stride, const int32_t* rows, int64_t tokens, int64_t dim,
               int32_t value_bytes, void* to, int64_t to_stride);
@@ -47,9 +47,9 @@ void CopyRows(Stream& s, const void* from, int64_t from_stride, const int32_t* r
 // Gemma 3n's streams (StreamsBlock, config/blocks.h). `streams` [tokens, n, dim]; coefficients f32.
 struct StreamsCall {
   float* streams = nullptr;
-  float* active = nullptr;               // [tokens, dim]: hidden
-  const float* coefficients = nullptr;   // predict: [tokens, n * n]; correct: [tokens, n]
-  const float* scale = nullptr;          // correct: [dim], of what becomes `active`
+  float* active = nullptr;              // [tokens, dim]: hidden
+  const float* coefficients = nullptr;  // predict: [tokens, n * n]; correct: [tokens, n]
+  const float* scale = nullptr;         // correct: [dim], of what becomes `active`
   int64_t tokens = 0, n = 0, dim = 0;
 };
 void PredictStreams(Stream& s, const StreamsCall& call);

@@ -12,21 +12,21 @@ namespace tactus::compute::cuda {
 inline constexpr uint32_t kInPrompt = 0x80000000u;
 
 struct SampleRow {
-  int32_t slot = 0;         // of `counts` and `last_tokens`
-  int32_t position = 0;     // of the token that is sampled
+  int32_t slot = 0;      // of `counts` and `last_tokens`
+  int32_t position = 0;  // of the token that is sampled
   float temperature = 0.0f;
   float top_p = 1.0f, min_p = 0.0f;
-  int32_t top_k = 0;        // 0: all
+  int32_t top_k = 0;  // 0: all
   float repetition = 1.0f, presence = 0.0f, frequency = 0.0f;
   int32_t choice = 0;
   uint64_t seed = 0;
-  int32_t counts = -1;      // row of the table of counts; -1: none
-  int32_t mask = -1;        // row of `masks`, a bit per allowed token; -1: any token
+  int32_t counts = -1;               // row of the table of counts; -1: none
+  int32_t mask = -1;                 // row of `masks`, a bit per allowed token; -1: any token
   int32_t bias = 0, num_biases = 0;  // entries of `bias_tokens` and `bias_values`
   int32_t ends = 0, num_ends = 0;    // entries of `end_tokens`, forbidden unless the mask allows nothing else
-  int32_t logprobs = -1;    // -1: none; k: the sampled token and the k best
-  int32_t prompt_next = -1; // >= 0: nothing is sampled; logprobs of this token and of the k best
-  int32_t first_logprob = 0;  // entry of `logprob_tokens`, 1 + k of them
+  int32_t logprobs = -1;             // -1: none; k: the sampled token and the k best
+  int32_t prompt_next = -1;          // >= 0: nothing is sampled; logprobs of this token and of the k best
+  int32_t first_logprob = 0;         // entry of `logprob_tokens`, 1 + k of them
   // Of a draft's rows: counts as if these tokens were in the output too; the row counts if they are what was sampled.
   int32_t draft = 0, num_drafts = 0;  // entries of `draft_tokens`, those before this row's token
 };
@@ -34,9 +34,9 @@ struct SampleRow {
 struct SampleCall {
   float* logits = nullptr;  // [rows, vocab], changed
   int64_t rows = 0, vocab = 0;
-  const SampleRow* row = nullptr;  // [rows]
-  uint32_t* counts = nullptr;      // [count rows, vocab]
-  const uint32_t* masks = nullptr; // [mask rows, (vocab + 31) / 32]
+  const SampleRow* row = nullptr;   // [rows]
+  uint32_t* counts = nullptr;       // [count rows, vocab]
+  const uint32_t* masks = nullptr;  // [mask rows, (vocab + 31) / 32]
   const int32_t* bias_tokens = nullptr;
   const float* bias_values = nullptr;
   const int32_t* end_tokens = nullptr;
@@ -48,7 +48,7 @@ struct SampleCall {
   int32_t* last_tokens = nullptr;  // [slots]
   int32_t* logprob_tokens = nullptr;
   float* logprob_values = nullptr;
-  void* scratch = nullptr;         // SampleScratchBytes(rows, vocab)
+  void* scratch = nullptr;  // SampleScratchBytes(rows, vocab)
 };
 int64_t SampleScratchBytes(int64_t rows, int64_t vocab);
 void Sample(Stream& s, const SampleCall& call);

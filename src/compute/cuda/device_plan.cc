@@ -1,0 +1,89 @@
+#include "compute/cuda/device_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compute/cuda/decoder.h"
+#include "compute/cuda/device_kv.h"
+#include "compute/cuda/device_weights.h"
+#include "compute/cuda/step_launcher.h"
+
+namespace tactus::compute::cuda {
+namespace {
+
+std::string Size(int64_t bytes) {
+  if (bytes < (int64_t{1} << 30)) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (int64_t{1} << 30));
+}
+
+int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
+  CudaExecutorOptions options;
+  options.type = in.type;
+  options.multiprocessors = in.multiprocessors;
+  options.size.max_step_tokens = in.demand.max_step_tokens;
+  options.size.max_step_items = static_cast<int32_t>(std::min(in.demand.max_num_seqs, in.demand.max_step_tokens));
+  options.size.max_model_len = in.demand.max_model_len > 0 ? in.demand.max_model_len : config.max_position;
+  const DecoderOptions decoder = DecoderOptionsOf(config, options);
+  return Decoder::BufferBytes(config, decoder) + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
+}
+
+}  // namespace
+
+Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput& in) {
+  TACTUS_RETURN_IF_ERROR(ValidateConfig(c));
+  const MemoryDemand& d = in.demand;
+  if (d.max_model_len > c.max_position) {
+    return InvalidArgument(
+        fmt::format("--max-model-len {} is beyond the {} tokens that the model was made for; use at most {}",
+                    d.max_model_len, c.max_position, c.max_position),
+        "max-model-len");
+  }
+  const int64_t weights = PlanDeviceWeightBytes(c, in.type), buffers = BufferBytes(c, in);
+  const int64_t left = in.free_bytes - weights - buffers;
+  if (left <= 0) {
+    return InvalidArgument(fmt::format("weights {} + activations {} = {}, but {} of the GPU's memory are free: use a "
+                                       "smaller model, lower --max-num-batched-tokens or --max-num-seqs, or run on "
+                                       "the CPU with --device cpu",
+                                       Size(weights), Size(buffers), Size(weights + buffers), Size(in.free_bytes)),
+                           buffers > weights ? "max-num-batched-tokens" : "model");
+  }
+  const int64_t block_bytes = KvBlockBytes(c, in.kv_type, d.block_size);
+  const int64_t wanted_len = d.max_model_len > 0 ? d.max_model_len : c.max_position;
+  const int64_t useful = d.max_num_seqs * ((wanted_len + d.block_size - 1) / d.block_size);
+  if (d.kv_bytes > left) {
+    return InvalidArgument(fmt::format("weights {} + activations {} + KV {} are more than the {} of the GPU's memory "
+                                       "that are free: set --kv-cache-memory to at most {}",
+                                       Size(weights), Size(buffers), Size(d.kv_bytes), Size(in.free_bytes), Size(left)),
+                           "kv-cache-memory");
+  }
+  MemoryGrant grant;
+  grant.num_blocks = d.kv_bytes > 0 ? d.kv_bytes / block_bytes : std::min(left / 10 * 9 / block_bytes, useful);
+  grant.num_blocks = std::min<int64_t>(grant.num_blocks, INT32_MAX);
+  const int64_t capacity = grant.num_blocks * d.block_size;
+  if (grant.num_blocks < 1 || d.max_model_len > capacity) {
+    return InvalidArgument(
+        fmt::format("--max-model-len {} needs {} of KV, but {} of the GPU's memory are left for {} "
+                    "tokens: lower --max-model-len to {}",
+                    d.max_model_len, Size((wanted_len + d.block_size - 1) / d.block_size * block_bytes), Size(left),
+                    capacity, capacity),
+        "max-model-len");
+  }
+  grant.swap_blocks = std::min<int64_t>(d.swap_bytes / block_bytes, INT32_MAX);
+  grant.max_model_len = std::min(wanted_len, capacity);
+  grant.front_end_bytes = d.front_end_bytes;
+  grant.kv_bytes = grant.num_blocks * block_bytes;
+  grant.total_bytes = weights + buffers + grant.kv_bytes;
+  const std::string swap = grant.swap_blocks > 0 ? fmt::format("  swap space         {:>9} of the host, {} blocks\n",
+                                                               Size(grant.swap_blocks * block_bytes), grant.swap_blocks)
+                                                 : "";
+  grant.text = fmt::format(
+      "memory plan of the GPU\n  weights            {:>9}\n  activations        {:>9}\n"
+      "  KV cache           {:>9}, {} blocks\n{}  total              {:>9} of the {} that are free\n"
+      "  context      {:>15} tokens\n",
+      Size(weights), Size(buffers), Size(grant.kv_bytes), grant.num_blocks, swap, Size(grant.total_bytes),
+      Size(in.free_bytes), grant.max_model_len);
+  return grant;
+}
+
+}  // namespace tactus::compute::cuda

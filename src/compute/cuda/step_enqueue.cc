@@ -1,0 +1,316 @@
+// Puts a step's work into the stream: one copy of its data, the forward pass, sampling, one copy of the results.
+#include <algorithm>
+#include <cstring>
+
+#include "compute/cuda/kernels/tables.h"
+#include "compute/cuda/step_launcher.h"
+
+namespace tactus::compute::cuda {
+namespace {
+
+constexpr int64_t kFirstCountRows = 16;
+
+struct PlacedUnits {
+  int64_t decodes = 0, chunks = 0, merges = 0;
+};
+
+DeviceUnits UnitsOf(const StepBuffer& b, const AttentionPlan& plan, const PlacedUnits& at) {
+  return {.decodes = b.Device<AttentionUnit>(at.decodes),
+          .chunks = b.Device<AttentionUnit>(at.chunks),
+          .merges = b.Device<AttentionMerge>(at.merges),
+          .num_decodes = static_cast<int64_t>(plan.decodes.size()),
+          .num_chunks = static_cast<int64_t>(plan.chunks.size()),
+          .num_merges = static_cast<int64_t>(plan.merges.size())};
+}
+
+}  // namespace
+
+// Offsets of a step's arrays in its StepBuffer.
+struct StepLauncher::Layout {
+  int64_t ids, positions, kv_slots, all_rows, last_rows, last_positions, logit_rows;
+  int64_t table_entries, table_values, copies;
+  int64_t sample_rows, bias_tokens, bias_values, ends;
+  std::vector<PlacedUnits> all_units, last_units;
+  std::vector<int64_t> prompts, outputs;  // of plan.starts
+};
+
+Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
+  StepBuffer& b = step->inputs;
+  b.Clear();
+  copy_pairs_.clear();
+  for (const BlockCopy& c : plan.copies) copy_pairs_.insert(copy_pairs_.end(), {c.from, c.to});
+  const auto size = [](const auto& v) { return static_cast<int64_t>(v.size()); };
+  Layout at;
+  at.ids = b.Place<int32_t>(size(ids_));
+  at.positions = b.Place<int32_t>(size(positions_));
+  at.kv_slots = b.Place<int64_t>(size(kv_slots_));
+  at.all_rows = b.Place<AttentionRow>(size(all_rows_));
+  at.last_rows = b.Place<AttentionRow>(size(last_rows_));
+  at.last_positions = b.Place<int32_t>(size(last_positions_));
+  at.logit_rows = b.Place<int32_t>(size(logit_rows_));
+  at.table_entries = b.Place<int64_t>(size(table_entries_));
+  at.table_values = b.Place<int32_t>(size(table_values_));
+  at.copies = b.Place<int32_t>(size(copy_pairs_));
+  at.sample_rows = b.Place<SampleRow>(size(sample_rows_));
+  at.bias_tokens = b.Place<int32_t>(size(bias_tokens_));
+  at.bias_values = b.Place<float>(size(bias_values_));
+  at.ends = b.Place<int32_t>(size(ends_));
+  const auto place_units = [&](const std::vector<AttentionPlan>& plans, std::vector<PlacedUnits>* to) {
+    for (const AttentionPlan& p : plans) {
+      to->push_back({b.Place<AttentionUnit>(size(p.decodes)), b.Place<AttentionUnit>(size(p.chunks)),
+                     b.Place<AttentionMerge>(size(p.merges))});
+    }
+  };
+  place_units(step->all_plans, &at.all_units);
+  place_units(step->last_plans, &at.last_units);
+  for (const SequenceStart& s : plan.starts) {
+    const bool counts = s.sampling.params.NeedsHistory();
+    at.prompts.push_back(b.Place<int32_t>(counts ? size(s.sampling.prompt) : 0));
+    at.outputs.push_back(b.Place<int32_t>(counts ? size(s.sampling.output) : 0));
+  }
+  TACTUS_RETURN_IF_ERROR(b.Reserve());
+  TACTUS_RETURN_IF_ERROR(StartSequences(plan, *step, at));
+  // StartSequences has chosen the rows of counts.
+  for (size_t i = 0; i < sample_rows_.size(); ++i) {
+    const Slot& slot = slots_[static_cast<size_t>(sample_rows_[i].slot)];
+    if (step->rows[i].sample) sample_rows_[i].counts = slot.counts;
+  }
+  const auto fill = [&](int64_t to, const auto& v) { b.Fill(to, std::span(v.data(), v.size())); };
+  fill(at.ids, std::as_const(ids_));
+  fill(at.positions, std::as_const(positions_));
+  fill(at.kv_slots, std::as_const(kv_slots_));
+  fill(at.all_rows, std::as_const(all_rows_));
+  fill(at.last_rows, std::as_const(last_rows_));
+  fill(at.last_positions, std::as_const(last_positions_));
+  fill(at.logit_rows, std::as_const(logit_rows_));
+  fill(at.table_entries, std::as_const(table_entries_));
+  fill(at.table_values, std::as_const(table_values_));
+  fill(at.copies, std::as_const(copy_pairs_));
+  fill(at.bias_tokens, std::as_const(bias_tokens_));
+  fill(at.bias_values, std::as_const(bias_values_));
+  fill(at.ends, std::as_const(ends_));
+  const auto fill_units = [&](const std::vector<AttentionPlan>& plans, const std::vector<PlacedUnits>& to) {
+    for (size_t i = 0; i < plans.size(); ++i) {
+      fill(to[i].decodes, std::as_const(plans[i].decodes));
+      fill(to[i].chunks, std::as_const(plans[i].chunks));
+      fill(to[i].merges, std::as_const(plans[i].merges));
+    }
+  };
+  fill_units(step->all_plans, at.all_units);
+  fill_units(step->last_plans, at.last_units);
+
+  // The masks of grammars need the tokens of the steps before this one, which the forward pass does not.
+  int32_t masks = 0;
+  for (size_t i = 0; i < sample_rows_.size(); ++i) {
+    if (step->rows[i].grammar) sample_rows_[i].mask = masks++;
+  }
+  fill(at.sample_rows, std::as_const(sample_rows_));
+  b.Send(*stream_);
+  UpdateTables(*stream_, b.Device<int64_t>(at.table_entries), b.Device<int32_t>(at.table_values), size(table_entries_),
+               tables_.as<int32_t>());
+  for (const SwapCopy& c : plan.swap_outs) kv_->SwapOut(*stream_, c.block, c.host_block);
+  kv_->Copy(*stream_, b.Device<int32_t>(at.copies), plan.copies);
+  for (const SwapCopy& c : plan.swap_ins) kv_->SwapIn(*stream_, c.host_block, c.block);
+
+  for (size_t i = 0; i < plan.starts.size(); ++i) {
+    const SequenceStart& s = plan.starts[i];
+    const Slot& slot = slots_[static_cast<size_t>(s.slot)];
+    if (slot.counts < 0) continue;
+    const bool prompts = s.sampling.params.repetition_penalty != 1.0f;
+    StartCounts(*stream_, counts_.as<uint32_t>(), slot.counts, config_.vocab_size, b.Device<int32_t>(at.prompts[i]),
+                prompts ? size(s.sampling.prompt) : 0, b.Device<int32_t>(at.outputs[i]), size(s.sampling.output));
+  }
+  if (!ids_.empty()) {
+    TakeChained(*stream_, b.Device<int32_t>(at.ids), size(ids_), last_tokens_.as<int32_t>());
+    DeviceBatch batch;
+    batch.ids = b.Device<int32_t>(at.ids);
+    batch.kv_slots = b.Device<int64_t>(at.kv_slots);
+    batch.tables = tables_.as<int32_t>();
+    batch.logit_rows = b.Device<int32_t>(at.logit_rows);
+    batch.all.tokens = size(ids_);
+    batch.all.positions = b.Device<int32_t>(at.positions);
+    batch.all.rows = b.Device<AttentionRow>(at.all_rows);
+    batch.last.tokens = size(logit_rows_);
+    batch.last.positions = b.Device<int32_t>(at.last_positions);
+    batch.last.rows = b.Device<AttentionRow>(at.last_rows);
+    for (size_t i = 0; i < step->all_plans.size(); ++i) {
+      batch.all.units.push_back(UnitsOf(b, step->all_plans[i], at.all_units[i]));
+      batch.last.units.push_back(UnitsOf(b, step->last_plans[i], at.last_units[i]));
+    }
+    decoder_->Forward(*stream_, batch, kv_->layers());
+  }
+  if (masks > 0) {
+    WaitForEarlier();
+    TACTUS_RETURN_IF_ERROR(FillMasks(plan, step));
+  }
+  TACTUS_RETURN_IF_ERROR(PlaceResults(step));
+  SampleRows(step, at);
+  if (step->done == nullptr) {
+    TACTUS_ASSIGN_OR_RETURN(step->done, Event::Create());
+  }
+  step->done->Record(*stream_);
+  return DeviceStatus();
+}
+
+// Fills the host's tokens of sequences that start, and gives rows of counts to those with penalties.
+Status StepLauncher::StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at) {
+  for (size_t i = 0; i < plan.starts.size(); ++i) {
+    const SequenceStart& s = plan.starts[i];
+    if (!s.sampling.params.NeedsHistory()) continue;
+    Slot& slot = slots_[static_cast<size_t>(s.slot)];
+    if (slot.counts < 0) {
+      TACTUS_ASSIGN_OR_RETURN(slot.counts, TakeCounts());
+    }
+    step.inputs.Fill(at.prompts[i], std::span(s.sampling.prompt.data(), s.sampling.prompt.size()));
+    step.inputs.Fill(at.outputs[i], std::span(s.sampling.output.data(), s.sampling.output.size()));
+  }
+  return Status();
+}
+
+// A free row of counts_. The table doubles when all are in use, which waits for the device.
+Result<int32_t> StepLauncher::TakeCounts() {
+  const int64_t row_bytes = config_.vocab_size * 4;
+  if (free_counts_.empty()) {
+    const int64_t rows = counts_.bytes() / row_bytes, more = rows > 0 ? 2 * rows : kFirstCountRows;
+    TACTUS_ASSIGN_OR_RETURN(DeviceMemory larger, DeviceMemory::Allocate(more * row_bytes, "counts of tokens"));
+    if (rows > 0) stream_->CopyOnDevice(larger.as<>(), counts_.as<>(), rows * row_bytes);
+    stream_->Synchronize();
+    counts_ = std::move(larger);
+    for (int64_t r = more - 1; r >= rows; --r) free_counts_.push_back(static_cast<int32_t>(r));
+  }
+  const int32_t row = free_counts_.back();
+  free_counts_.pop_back();
+  return row;
+}
+
+Status StepLauncher::FillMasks(const StepPlan& plan, LaunchedStep* step) {
+  const int64_t words = (config_.vocab_size + 31) / 32;
+  int64_t masks = 0;
+  for (const LaunchedStep::Row& r : step->rows) masks += r.grammar ? 1 : 0;
+  step->masks.Clear();
+  const int64_t at = step->masks.Place<uint32_t>(masks * words);
+  TACTUS_RETURN_IF_ERROR(step->masks.Reserve());
+  auto* to = step->masks.Host<uint32_t>(at);
+  for (LaunchedStep::Row& r : step->rows) {
+    if (!r.grammar) continue;
+    const SlotId slot = plan.items[static_cast<size_t>(r.item)].slot;
+    const std::span<uint32_t> mask(to, static_cast<size_t>(words));
+    std::fill(mask.begin(), mask.end(), 0u);
+    r.mask_status = slots_[static_cast<size_t>(slot)].history.FillMask(mask);
+    // Sampling needs a token; the status makes it count for nothing.
+    if (r.mask_status != ItemStatus::kOk) mask[0] = 1;
+    to += words;
+  }
+  step->masks.Send(*stream_);
+  return Status();
+}
+
+// Memory for the step's results: tokens and statuses [rows], then logprobs' tokens and values.
+Status StepLauncher::PlaceResults(LaunchedStep* step) {
+  const int64_t words = 2 * static_cast<int64_t>(step->rows.size()) + 2 * step->logprobs;
+  if (words * 4 <= step->out.bytes()) return Status();
+  const int64_t bytes = std::max<int64_t>(words * 8, 4096);
+  TACTUS_ASSIGN_OR_RETURN(step->out, DeviceMemory::Allocate(bytes, "results of a step"));
+  TACTUS_ASSIGN_OR_RETURN(step->host_out, PinnedMemory::Allocate(bytes));
+  return Status();
+}
+
+void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
+  const auto rows = static_cast<int64_t>(step->rows.size());
+  if (rows == 0) return;
+  const StepBuffer& b = step->inputs;
+  auto* const out = step->out.as<int32_t>();
+  SampleCall call;
+  call.vocab = config_.vocab_size;
+  call.counts = counts_.as<uint32_t>();
+  call.masks = step->masks.Device<uint32_t>(0);
+  call.bias_tokens = b.Device<int32_t>(at.bias_tokens);
+  call.bias_values = b.Device<float>(at.bias_values);
+  call.end_tokens = b.Device<int32_t>(at.ends);
+  call.last_tokens = last_tokens_.as<int32_t>();
+  call.logprob_tokens = out + 2 * rows;
+  call.logprob_values = reinterpret_cast<float*>(out + 2 * rows + step->logprobs);
+  call.scratch = scratch_.as<>();
+  for (int64_t first = 0; first < rows; first += decoder_->max_logit_rows()) {
+    const int64_t count = std::min(rows - first, decoder_->max_logit_rows());
+    call.logits = decoder_->Logits(*stream_, first, count);
+    if (observer_) Observe(*step, first, count, call.logits);
+    call.rows = count;
+    call.row = b.Device<SampleRow>(at.sample_rows) + first;
+    call.tokens = out + first;
+    call.statuses = out + rows + first;
+    Sample(*stream_, call);
+  }
+  stream_->CopyToHost(step->host_out.as<>(), out, (2 * rows + 2 * step->logprobs) * 4);
+}
+
+void StepLauncher::Observe(const LaunchedStep& step, int64_t first, int64_t count, const float* logits) {
+  const auto vocab = static_cast<size_t>(config_.vocab_size);
+  std::vector<float> host(static_cast<size_t>(count) * vocab);
+  stream_->CopyToHost(host.data(), logits, static_cast<int64_t>(host.size() * sizeof(float)));
+  stream_->Synchronize();
+  for (int64_t i = 0; i < count; ++i) {
+    const LaunchedStep::Row& r = step.rows[static_cast<size_t>(first + i)];
+    observer_(r.item, r.position, {host.data() + static_cast<size_t>(i) * vocab, vocab});
+  }
+}
+
+// ---- results ----
+
+void StepLauncher::Finish(LaunchedStep* step, StepResult* result) {
+  if (step->launched) {
+    step->done->Synchronize();
+    const Status status = DeviceStatus();
+    if (status.ok()) {
+      Commit(step);
+    } else {
+      step->result.status = status;
+    }
+  }
+  std::swap(*result, step->result);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++finished_steps_;
+  }
+  finished_.notify_all();
+}
+
+void StepLauncher::Commit(LaunchedStep* step) {
+  StepResult& result = step->result;
+  const auto rows = step->rows.size();
+  const auto* const out = step->host_out.as<int32_t>();
+  for (size_t i = 0; i < rows; ++i) {
+    const LaunchedStep::Row& r = step->rows[i];
+    ItemResult& item = result.items[static_cast<size_t>(r.item)];
+    const bool counts = r.sample || r.prompt_next >= 0;
+    ItemStatus status = counts ? static_cast<ItemStatus>(out[rows + i]) : ItemStatus::kOk;
+    if (status == ItemStatus::kOk) status = r.mask_status;
+    const TokenId token = out[i];
+    if (status == ItemStatus::kOk && item.status == ItemStatus::kOk && r.grammar) {
+      const SlotId slot = step->plan->items[static_cast<size_t>(r.item)].slot;
+      if (!slots_[static_cast<size_t>(slot)].history.Append(token)) status = ItemStatus::kBadGrammar;
+    }
+    if (item.status == ItemStatus::kOk) item.status = status;
+    if (r.logprobs >= 0 && item.status == ItemStatus::kOk) AddLogprobs(*step, i, &result);
+    if (!r.sample || item.status != ItemStatus::kOk) continue;
+    item.num_tokens = 1;
+    item.token_offset = static_cast<int32_t>(result.tokens.size());
+    result.tokens.push_back(token);
+  }
+}
+
+// The row's logprobs, behind those of earlier rows of its item.
+void StepLauncher::AddLogprobs(const LaunchedStep& step, size_t row, StepResult* result) const {
+  const LaunchedStep::Row& r = step.rows[row];
+  const int64_t first = 2 * static_cast<int64_t>(step.rows.size()) + r.first_logprob;
+  const auto* const tokens = step.host_out.as<int32_t>() + first;
+  const auto* const values = step.host_out.as<float>() + first + step.logprobs;
+  auto& list = r.prompt_next >= 0 ? result->prompt_logprobs : result->logprobs;
+  if (list.empty() || list.back().item != r.item) list.push_back({r.item, {}});
+  std::vector<TokenLogprob>& entry = list.back().per_token.emplace_back();
+  for (int32_t k = 0; k <= r.logprobs; ++k) {
+    if (tokens[k] >= 0) entry.push_back({tokens[k], values[k]});
+  }
+}
+
+}  // namespace tactus::compute::cuda

@@ -1,0 +1,295 @@
+#include "compute/cuda/step_launcher.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tactus::compute::cuda {
+namespace {
+
+constexpr int64_t kMostLogitBytes = int64_t{512} << 20;  // of one call of Decoder::Logits
+
+int64_t LogitRows(const ModelConfig& config, const ExecutorSize& size) {
+  const int64_t most = std::max<int64_t>(1, kMostLogitBytes / (4 * config.vocab_size));
+  return std::min({most, size.max_step_tokens, int64_t{size.max_step_items}});
+}
+
+Status CheckSize(const CudaExecutorOptions& options) {
+  const ExecutorSize& size = options.size;
+  for (const auto& [name, value] : {std::pair<const char*, int64_t>{"num_blocks", size.num_blocks},
+                                    {"block_size", size.block_size},
+                                    {"max_slots", size.max_slots},
+                                    {"max_step_tokens", size.max_step_tokens},
+                                    {"max_step_items", size.max_step_items},
+                                    {"max_model_len", size.max_model_len},
+                                    {"max_in_flight", options.max_in_flight}}) {
+    if (value < 1)
+      return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
+  }
+  if (kPartition % size.block_size != 0) {
+    return InvalidArgument("--block-size " + std::to_string(size.block_size) + " does not divide " +
+                               std::to_string(kPartition) + ", as attention on a GPU needs: use 16",
+                           "block-size");
+  }
+  return Status();
+}
+
+}  // namespace
+
+DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOptions& options) {
+  return {.type = options.type,
+          .max_tokens = options.size.max_step_tokens,
+          .max_model_len = options.size.max_model_len,
+          .max_logit_rows = LogitRows(config, options.size),
+          .multiprocessors = options.multiprocessors};
+}
+
+StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options)
+    : config_(config),
+      weights_(std::move(weights)),
+      options_(options),
+      blocks_per_slot_((options.size.max_model_len + options.size.block_size - 1) / options.size.block_size),
+      limits_{.num_blocks = options.size.num_blocks,
+              .swap_blocks = options.size.swap_blocks,
+              .block_size = options.size.block_size,
+              .blocks_per_slot = blocks_per_slot_,
+              .max_slots = options.size.max_slots,
+              .max_step_tokens = options.size.max_step_tokens,
+              .max_step_items = options.size.max_step_items} {}
+
+Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& config, DeviceWeights weights,
+                                                           const CudaExecutorOptions& options) {
+  TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");
+  TACTUS_RETURN_IF_ERROR(CheckSize(options));
+  if (weights.layers.size() != config.layers.size()) {
+    return InvalidArgument("weights of " + std::to_string(weights.layers.size()) + " layers for a configuration of " +
+                           std::to_string(config.num_layers()));
+  }
+  std::unique_ptr<StepLauncher> r(new StepLauncher(config, std::move(weights), options));
+  const ExecutorSize& size = options.size;
+  TACTUS_ASSIGN_OR_RETURN(r->stream_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->copies_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->gemm_, Gemm::Create(options.batch_invariant));
+  const DecoderOptions decoder = DecoderOptionsOf(r->config_, options);
+  TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, *r->gemm_, decoder));
+  TACTUS_ASSIGN_OR_RETURN(
+      r->kv_, DeviceKv::Create(r->config_, options.kv_type, size.num_blocks, size.swap_blocks, size.block_size));
+  const int64_t entries = size.max_slots * r->blocks_per_slot_;
+  TACTUS_ASSIGN_OR_RETURN(r->tables_, DeviceMemory::Allocate(entries * 4, "block tables"));
+  TACTUS_ASSIGN_OR_RETURN(r->last_tokens_, DeviceMemory::Allocate(int64_t{size.max_slots} * 4, "last tokens"));
+  TACTUS_ASSIGN_OR_RETURN(
+      r->scratch_,
+      DeviceMemory::Allocate(SampleScratchBytes(decoder.max_logit_rows, config.vocab_size), "scratch of sampling"));
+  r->stream_->Fill(r->tables_.as<>(), 0, entries * 4);
+  r->stream_->Fill(r->last_tokens_.as<>(), 0, int64_t{size.max_slots} * 4);
+  r->stream_->Synchronize();
+  TACTUS_RETURN_IF_ERROR(DeviceStatus());
+  r->host_tables_.resize(static_cast<size_t>(entries));
+  r->slots_.resize(static_cast<size_t>(size.max_slots));
+  return r;
+}
+
+std::unique_ptr<LaunchedStep> StepLauncher::NewStep() {
+  auto step = std::make_unique<LaunchedStep>();
+  step->all_plans.resize(decoder_->shapes().size());
+  step->last_plans.resize(decoder_->shapes().size());
+  return step;
+}
+
+void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
+  step->plan = &plan;
+  step->launched = false;
+  step->result.Clear();
+  step->result.step = plan.step;
+  step->result.status = CheckPlan(plan, limits_);
+  if (step->result.status.ok()) step->result.status = DeviceStatus();
+  if (step->result.status.ok()) {
+    try {
+      Apply(plan);
+      FillItems(plan, step);
+      CollectRows(plan, step);
+      PlanStep(step);
+      step->result.status = Enqueue(plan, step);
+      step->launched = step->result.status.ok();
+    } catch (const std::bad_alloc&) {
+      step->result.status =
+          Status(StatusCode::kResourceExhausted, "out of memory in step " + std::to_string(plan.step));
+    } catch (const std::exception& e) {
+      step->result.status = Internal("step " + std::to_string(plan.step) + ": " + e.what());
+    }
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++launched_steps_;
+}
+
+void StepLauncher::WaitForEarlier() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  finished_.wait(lock, [this] { return finished_steps_ == launched_steps_; });
+}
+
+// The host's part of what the plan changes before its items run.
+void StepLauncher::Apply(const StepPlan& plan) {
+  const auto slot_of = [&](SlotId s) -> Slot& { return slots_[static_cast<size_t>(s)]; };
+  const bool grammars =
+      std::any_of(plan.forgets.begin(), plan.forgets.end(), [&](SlotId s) { return slot_of(s).grammar; }) ||
+      std::any_of(plan.starts.begin(), plan.starts.end(),
+                  [&](const SequenceStart& s) { return slot_of(s.slot).grammar || s.sampling.grammar != nullptr; });
+  if (grammars) WaitForEarlier();
+  for (const SlotId s : plan.forgets) {
+    if (slot_of(s).grammar) slot_of(s).history.ForgetGrammar();
+    slot_of(s).grammar = false;
+  }
+  for (const SequenceStart& start : plan.starts) {
+    Slot& slot = slot_of(start.slot);
+    const SamplingSpec& spec = start.sampling;
+    slot.spec = {.params = spec.params,
+                 .prompt_logprobs = spec.prompt_logprobs,
+                 .max_tokens = spec.max_tokens,
+                 .unended_tokens = spec.unended_tokens,
+                 .ends = spec.ends};
+    if (spec.prompt_logprobs) slot.spec.prompt = spec.prompt;
+    slot.choice = start.choice;
+    slot.sampled = 0;
+    if (slot.counts >= 0) free_counts_.push_back(slot.counts);
+    slot.counts = -1;
+    slot.grammar = spec.grammar != nullptr;
+    if (!slot.grammar) continue;
+    SamplingSpec rule{.max_tokens = spec.max_tokens, .output = spec.output, .grammar = spec.grammar};
+    slot.history.Start(rule, start.choice, config_.vocab_size);
+  }
+  table_entries_.clear();
+  table_values_.clear();
+  for (const TableUpdate& u : plan.table_updates) {
+    const int64_t first = u.slot * blocks_per_slot_ + u.first_index;
+    for (int32_t i = 0; i < u.count; ++i) {
+      host_tables_[static_cast<size_t>(first + i)] = plan.table_blocks[static_cast<size_t>(u.offset + i)];
+    }
+  }
+  // An entry may be updated twice in a plan; the last value counts, and each is sent once.
+  for (const TableUpdate& u : plan.table_updates) {
+    const int64_t first = u.slot * blocks_per_slot_ + u.first_index;
+    for (int32_t i = 0; i < u.count; ++i) table_entries_.push_back(first + i);
+  }
+  std::sort(table_entries_.begin(), table_entries_.end());
+  table_entries_.erase(std::unique(table_entries_.begin(), table_entries_.end()), table_entries_.end());
+  for (const int64_t at : table_entries_) table_values_.push_back(host_tables_[static_cast<size_t>(at)]);
+}
+
+void StepLauncher::FillItems(const StepPlan& plan, LaunchedStep* step) {
+  StepResult& result = step->result;
+  ids_.clear();
+  positions_.clear();
+  kv_slots_.clear();
+  all_rows_.clear();
+  result.items.resize(plan.items.size());
+  const int32_t block_size = options_.size.block_size;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const StepItem& item = plan.items[i];
+    result.items[i] = ItemResult{};
+    result.items[i].accepted = item.count;
+    const int64_t table = item.slot * blocks_per_slot_;
+    all_rows_.push_back({.first_token = static_cast<int32_t>(ids_.size()),
+                         .first_position = item.first_position,
+                         .count = item.count,
+                         .table = static_cast<int32_t>(table)});
+    for (int32_t j = 0; j < item.count; ++j) {
+      const bool chained = item.input == InputSource::kChained;
+      int32_t id = chained ? -1 - item.slot : plan.tokens[static_cast<size_t>(item.token_offset + j)];
+      if (!chained && (id < 0 || id >= config_.vocab_size)) {
+        result.items[i].status = ItemStatus::kFailed;
+        id = 0;
+      }
+      const int32_t position = item.first_position + j;
+      ids_.push_back(id);
+      positions_.push_back(position);
+      const BlockId block = host_tables_[static_cast<size_t>(table + position / block_size)];
+      kv_slots_.push_back(int64_t{block} * block_size + position % block_size);
+    }
+  }
+}
+
+// The rows that get logits: how each is sampled, and where its logprobs go.
+void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
+  const auto vocab = static_cast<TokenId>(config_.vocab_size);
+  logit_rows_.clear();
+  last_positions_.clear();
+  last_rows_.clear();
+  sample_rows_.clear();
+  bias_tokens_.clear();
+  bias_values_.clear();
+  ends_.clear();
+  step->rows.clear();
+  step->logprobs = 0;
+  for (size_t i = 0; i < plan.items.size(); ++i) {
+    const StepItem& item = plan.items[i];
+    Slot& slot = slots_[static_cast<size_t>(item.slot)];
+    const SamplingParams& params = slot.spec.params;
+    const AttentionRow& all = all_rows_[i];
+    if (item.logit_rows > 0) {
+      last_rows_.push_back({.first_token = static_cast<int32_t>(logit_rows_.size()),
+                            .first_position = all.first_position + all.count - item.logit_rows,
+                            .count = item.logit_rows,
+                            .table = all.table});
+    }
+    const int32_t end = all.first_token + item.count;
+    for (int32_t row = end - item.logit_rows; row < end; ++row) {
+      const int32_t position = positions_[static_cast<size_t>(row)];
+      LaunchedStep::Row r{.item = static_cast<int32_t>(i), .position = position};
+      r.sample = item.sample && row == end - 1;
+      if (!r.sample && slot.spec.prompt_logprobs && item.logit_rows == item.count &&
+          position + 1 < static_cast<int64_t>(slot.spec.prompt.size())) {
+        r.prompt_next = std::clamp(slot.spec.prompt[static_cast<size_t>(position) + 1], 0, vocab - 1);
+      }
+      SampleRow s{.slot = item.slot, .position = position + 1, .choice = slot.choice, .seed = params.seed};
+      if (r.sample) {
+        s.temperature = params.temperature;
+        s.top_p = params.top_p;
+        s.min_p = params.min_p;
+        s.top_k = params.top_k;
+        s.repetition = params.repetition_penalty;
+        s.presence = params.presence_penalty;
+        s.frequency = params.frequency_penalty;
+        s.counts = slot.counts;
+        s.bias = static_cast<int32_t>(bias_tokens_.size());
+        for (const auto& [token, bias] : params.logit_bias) {
+          bias_tokens_.push_back(token);
+          bias_values_.push_back(bias);
+        }
+        s.num_biases = static_cast<int32_t>(bias_tokens_.size()) - s.bias;
+        s.ends = static_cast<int32_t>(ends_.size());
+        if (slot.sampled < slot.spec.unended_tokens)
+          ends_.insert(ends_.end(), slot.spec.ends.begin(), slot.spec.ends.end());
+        s.num_ends = static_cast<int32_t>(ends_.size()) - s.ends;
+        r.logprobs = params.logprobs;
+        r.grammar = slot.grammar;
+        ++slot.sampled;
+      } else if (r.prompt_next >= 0) {
+        r.logprobs = std::max(params.logprobs, 0);
+      }
+      if (r.logprobs >= 0) {
+        r.first_logprob = static_cast<int32_t>(step->logprobs);
+        step->logprobs += 1 + r.logprobs;
+      }
+      s.logprobs = r.logprobs;
+      s.prompt_next = r.prompt_next;
+      s.first_logprob = r.first_logprob;
+      logit_rows_.push_back(row);
+      last_positions_.push_back(position);
+      step->rows.push_back(r);
+      sample_rows_.push_back(s);
+    }
+  }
+}
+
+void StepLauncher::PlanStep(LaunchedStep* step) {
+  const int64_t slots = Decoder::PartialSlots(DecoderOptionsOf(config_, options_));
+  const std::span<const AttentionShape> shapes = decoder_->shapes();
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    PlanAttention(all_rows_, shapes[i], slots, &step->all_plans[i]);
+    PlanAttention(last_rows_, shapes[i], slots, &step->last_plans[i]);
+  }
+}
+
+}  // namespace tactus::compute::cuda

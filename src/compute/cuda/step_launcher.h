@@ -1,0 +1,139 @@
+// Runs plans on the device: Launch enqueues a step's work without waiting for the steps before it, Finish waits for its
+// results. Chained inputs stay on the device; the host's part of sampling is only grammars.
+//
+// Two threads: one launches, one finishes, both in the order of the steps. A step with a grammar, or one that starts or
+// forgets a sequence that had one, waits in Launch until the steps before it have finished.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/backend.h"
+#include "base/plan_limits.h"
+#include "compute/cuda/attention_plan.h"
+#include "compute/cuda/decoder.h"
+#include "compute/cuda/device_kv.h"
+#include "compute/cuda/kernels/sample.h"
+#include "compute/cuda/step_buffer.h"
+#include "compute/model/sampler.h"
+
+namespace tactus::compute::cuda {
+
+struct CudaExecutorOptions {
+  Real type = Real::kBF16;
+  KvType kv_type = KvType::kBF16;
+  bool batch_invariant = true;
+  int32_t multiprocessors = 1;
+  int32_t max_in_flight = 2;
+  ExecutorSize size;
+  Clock* clock = nullptr;  // outlives the executor
+};
+
+// The decoder of an executor of this size, also for the memory plan.
+DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOptions& options);
+
+// What a step leaves for Finish. Belongs to the launching thread until Launch returns, then to the finishing one.
+struct LaunchedStep {
+  struct Row {
+    int32_t item = 0;
+    int32_t position = 0;
+    bool sample = false;
+    int32_t logprobs = -1;  // as SampleRow's
+    int32_t first_logprob = 0;
+    int32_t prompt_next = -1;
+    bool grammar = false;
+    ItemStatus mask_status = ItemStatus::kOk;
+  };
+  StepBuffer inputs;  // before the forward pass
+  StepBuffer masks;   // grammars' masks, sent before sampling
+  DeviceMemory out;   // tokens, statuses, logprobs
+  PinnedMemory host_out;
+  std::vector<Row> rows;
+  std::vector<AttentionPlan> all_plans, last_plans;  // by Decoder::shapes()
+  std::unique_ptr<Event> done;
+  StepResult result;  // without tokens
+  const StepPlan* plan = nullptr;
+  bool launched = false;  // else the result is complete
+  int64_t logprobs = 0;   // entries of the step
+};
+
+class StepLauncher {
+ public:
+  static Result<std::unique_ptr<StepLauncher>> Create(const ModelConfig& config, DeviceWeights weights,
+                                                      const CudaExecutorOptions& options);
+  std::unique_ptr<LaunchedStep> NewStep();
+
+  void Launch(const StepPlan& plan, LaunchedStep* step);
+  // Waits for the step and moves its result to *result.
+  void Finish(LaunchedStep* step, StepResult* result);
+
+  // As StepRunner's (compute/exec/step_runner.h): the step waits for a copy of the logits. Tests and measurements only.
+  using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
+  void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+
+  int64_t kv_block_bytes() const { return kv_->block_bytes(); }
+  void ReadKvBlock(BlockId block, std::byte* to) const { kv_->Read(*copies_, block, to); }
+  void WriteHostBlock(BlockId host_block, const std::byte* from) { kv_->WriteHost(host_block, from); }
+
+ private:
+  struct Slot {
+    SequenceHistory history;  // its grammar changes in Finish; see above
+    SamplingSpec spec;        // without prompt and output
+    int32_t choice = 0;
+    int32_t counts = -1;  // row of counts_; -1: none
+    int64_t sampled = 0;  // since the start, in launched steps
+    bool grammar = false;
+  };
+  struct Layout;
+  StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options);
+  void WaitForEarlier();
+  void Apply(const StepPlan& plan);
+  void FillItems(const StepPlan& plan, LaunchedStep* step);
+  void CollectRows(const StepPlan& plan, LaunchedStep* step);
+  void PlanStep(LaunchedStep* step);
+  Status Enqueue(const StepPlan& plan, LaunchedStep* step);
+  Status StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at);
+  Status PlaceResults(LaunchedStep* step);
+  void SampleRows(LaunchedStep* step, const Layout& at);
+  void Observe(const LaunchedStep& step, int64_t first, int64_t count, const float* logits);
+  void Commit(LaunchedStep* step);
+  Status FillMasks(const StepPlan& plan, LaunchedStep* step);
+  Result<int32_t> TakeCounts();
+  void AddLogprobs(const LaunchedStep& step, size_t row, StepResult* result) const;
+
+  const ModelConfig config_;
+  const DeviceWeights weights_;
+  const CudaExecutorOptions options_;
+  const int64_t blocks_per_slot_;
+  const PlanLimits limits_;
+  std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<DeviceKv> kv_;
+  std::unique_ptr<Stream> stream_, copies_;
+  DeviceMemory tables_;               // [max_slots, blocks_per_slot]
+  DeviceMemory last_tokens_;          // [max_slots]
+  DeviceMemory counts_;               // [count rows, vocab]
+  DeviceMemory scratch_;              // of sampling
+  std::vector<BlockId> host_tables_;  // as tables_
+  std::vector<Slot> slots_;
+  std::vector<int32_t> free_counts_;
+
+  // The step that is being launched.
+  std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
+  std::vector<int64_t> kv_slots_;
+  std::vector<AttentionRow> all_rows_, last_rows_;
+  std::vector<SampleRow> sample_rows_;
+  std::vector<int64_t> table_entries_;
+  std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_;
+  std::vector<float> bias_values_;
+
+  LogitsObserver observer_;
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  int64_t launched_steps_ = 0, finished_steps_ = 0;
+};
+
+}  // namespace tactus::compute::cuda

@@ -1,0 +1,41 @@
+// The contract of executors over the CUDA executor on the emulated device.
+#include <optional>
+
+#include "base/check.h"
+#include "compute/cuda/cuda_executor.h"
+#include "contract/contract.h"
+#include "cuda/cuda_runner.h"
+#include "support/source_path.h"
+
+namespace tactus::contract {
+namespace {
+
+using compute::cuda::KvType;
+using compute::cuda::Real;
+
+Backend CudaBackend(const std::string& name, const std::string& model_name, int32_t vocab_size, Real type,
+                    KvType kv_type) {
+  Backend backend;
+  backend.name = name;
+  backend.make = [=](const ExecutorSize& size, int32_t max_in_flight) -> Result<std::unique_ptr<Executor>> {
+    TACTUS_ASSIGN_OR_RETURN(const auto description,
+                            compute::DescribeModel(test::SourcePath("tests/golden/data/") + model_name));
+    TACTUS_CHECK(description.config.vocab_size == vocab_size);
+    TACTUS_ASSIGN_OR_RETURN(auto weights, test::LoadCudaWeights(description, type));
+    return compute::cuda::MakeCudaExecutor(
+        description.config, std::move(weights),
+        test::ExecutorOptionsOf({.type = type, .kv_type = kv_type, .max_in_flight = max_in_flight}, size));
+  };
+  backend.vocab_size = vocab_size;
+  backend.chains = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
+  return backend;
+}
+
+[[maybe_unused]] const bool kFloat = Register(CudaBackend("CudaExecutor", "llama-gqa", 320, Real::kF32, KvType::kF32));
+[[maybe_unused]] const bool kBfloat16 =
+    Register(CudaBackend("CudaExecutorBf16", "llama-gqa-bf16", 128, Real::kBF16, KvType::kBF16));
+[[maybe_unused]] const bool kIntegers =
+    Register(CudaBackend("CudaExecutorInt8Kv", "llama-gqa-bf16", 128, Real::kBF16, KvType::kInt8));
+
+}  // namespace
+}  // namespace tactus::contract

@@ -1,0 +1,71 @@
+// Every tiny model on the emulated device, compared with transformers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cuda/cuda_runner.h"
+#include "cuda/emulator/findings.h"
+#include "golden/golden_case.h"
+#include "support/source_path.h"
+
+namespace tactus::test {
+namespace {
+
+using compute::cuda::KvType;
+using compute::cuda::Real;
+
+std::vector<std::string> TinyModels() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(SourcePath("tests/golden/data"))) {
+    if (std::filesystem::exists(entry.path() / "golden.json")) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class CudaGoldenTest : public testing::TestWithParam<std::string> {
+ protected:
+  void Compare(Real type, KvType kv_type, double tolerance, bool tokens) {
+    const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / GetParam();
+    const auto gguf = folder / "model.gguf";
+    auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
+    ASSERT_TRUE(description.ok()) << description.status().ToString();
+    const auto cases = ReadGoldenCases((folder / "golden.json").string());
+    ASSERT_TRUE(cases.ok()) << cases.status().ToString();
+    const compute::ModelConfig& config = description->config;
+    for (const GoldenCase& golden : *cases) {
+      SCOPED_TRACE(golden.name);
+      const ExecutorSize size = GoldenSize(config, golden);
+      auto runner = CudaRunner::Create(*description, {.type = type, .kv_type = kv_type}, size);
+      ASSERT_TRUE(runner.ok()) << runner.status().ToString();
+      StepDriver driver(**runner, size.num_blocks, size.block_size, true);
+      const auto run = DriveGoldenCase(config, golden, driver);
+      ASSERT_TRUE(run.ok()) << run.status().ToString();
+      EXPECT_LE(run->logits_error, tolerance);
+      if (tokens) {
+        EXPECT_EQ(run->equal_tokens, golden.greedy.size());
+      }
+    }
+    for (const std::string& finding : compute::cuda::TakeFindings()) ADD_FAILURE() << finding;
+  }
+};
+
+// Sums in f32 on both sides, in different orders, as for the CPU (tests/golden/golden_test.cc).
+TEST_P(CudaGoldenTest, ReferenceModeAgreesWithTransformers) {
+  Compare(Real::kF32, KvType::kF32, 1e-4, true);
+}
+
+// Activations, weights and KV in bf16: as the CPU's bf16 products.
+TEST_P(CudaGoldenTest, Bf16StaysWithinItsRounding) {
+  Compare(Real::kBF16, KvType::kBF16, 0.25, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaGoldenTest, testing::ValuesIn(TinyModels()), [](const auto& test) {
+  std::string name = test.param;
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace tactus::test
