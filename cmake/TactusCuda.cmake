@@ -1,7 +1,7 @@
 # The CUDA backend (src/compute/cuda): whether libtactus_cuda.so is built, and for which cards. CMAKE_CUDA_COMPILER,
 # CUDACXX or PATH names nvcc; without these the one that `scripts/setup.sh cuda` installs is used.
 set(default OFF)
-if(NOT TACTUS_SANITIZE AND NOT TACTUS_BUILD_FUZZERS AND NOT DEFINED CACHE{TACTUS_CUDA})
+if(TACTUS_CUDA OR NOT DEFINED CACHE{TACTUS_CUDA} AND NOT TACTUS_SANITIZE AND NOT TACTUS_BUILD_FUZZERS)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     file(GLOB installed ${CMAKE_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages/nvidia/cu13/bin)
     find_program(TACTUS_NVCC nvcc HINTS ENV PATH PATHS ${installed} DOC "The CUDA compiler")
@@ -27,9 +27,6 @@ set(CMAKE_CUDA_STANDARD 17)  # nvcc 13.0 with GCC 12 fails on some C++20
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-if(NOT CMAKE_CUDA_COMPILER AND TACTUS_NVCC)
-  set(CMAKE_CUDA_COMPILER ${TACTUS_NVCC})
-endif()
 if(TACTUS_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
