@@ -42,9 +42,9 @@ class CudaRunner {
                                                     const CudaModelOptions& model, const ExecutorSize& size) {
     TACTUS_ASSIGN_OR_RETURN(auto weights, LoadCudaWeights(description, model.type));
     auto runner = std::make_unique<CudaRunner>();
-    TACTUS_ASSIGN_OR_RETURN(runner->launcher_,
-                            compute::cuda::StepLauncher::Create(description.config, std::move(weights),
-                                                                ExecutorOptionsOf(model, size)));
+    TACTUS_ASSIGN_OR_RETURN(
+        runner->launcher_,
+        compute::cuda::StepLauncher::Create(description.config, std::move(weights), ExecutorOptionsOf(model, size)));
     runner->step_ = runner->launcher_->NewStep();
     return runner;
   }

@@ -420,11 +420,14 @@ def main():
             report(ROOT / name, 1, "plain-words", f"only {hits} left: lower its entry in plain_words_ratchet.txt")
 
     listed = "\n".join(p.read_text() for p in tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake"))
+    globbed = re.findall(r"(/[\w/]+)/\*([\w.]+)", listed)  # file(GLOB ... ${CMAKE_SOURCE_DIR}/folder/*.end)
     architectures = (
         ROOT / "src/compute/config/architectures.def"
     ).read_text()  # src/compute/config/CMakeLists.txt reads it too
     for path in tracked("src/*.cc", "tests/*.cc", "bench/*.cc", "src/*.cu"):
         if path.parent.name == "arch" and re.search(r"\b" + path.stem + r"\b", architectures):
+            continue
+        if any(path.parent.as_posix().endswith(folder) and path.name.endswith(end) for folder, end in globbed):
             continue
         if not re.search(r"(^|[\s/\"(])" + re.escape(path.name) + r"($|[\s\")])", listed, flags=re.M):
             report(path, 1, "targets", "no CMakeLists.txt names this file")

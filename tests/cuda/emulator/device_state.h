@@ -1,0 +1,94 @@
+// The emulated device: its error, its streams' work, and the threads that run blocks. Behind runtime.h, gemm.h and
+// Launch.
+//
+// Work is done late: only when an event or a stream is synchronised, or another stream waits for it. So the host sees
+// poison where it reads a result too early, and a copy takes what the host has written too early.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "block.h"
+#include "compute/cuda/runtime.h"
+#include "emulator.h"
+
+namespace tactus::compute::cuda::emulator {
+
+struct HostBytes {
+  char* at = nullptr;
+  int64_t bytes = 0;
+  bool Overlaps(const HostBytes& other) const { return at < other.at + other.bytes && other.at < at + bytes; }
+};
+
+struct Work {
+  std::function<void()> run;
+  HostBytes reads, writes;  // memory of the host
+};
+
+class Queue;
+
+// What streams record between BeginCapture and EndCapture, in the order of the calls.
+struct Capture {
+  struct Member {
+    std::shared_ptr<Queue> queue;
+    bool joined = true;  // the first member waits for its last work
+  };
+  std::vector<Member> members;  // the stream that began first
+  std::vector<Work> works;
+};
+
+// The work of a stream. Under the device's mutex.
+class Queue {
+ public:
+  void Add(Work work);
+  // Runs the first works of all that the queue ever had.
+  void RunTo(uint64_t point);
+  void RunAll() { RunTo(added_); }
+  uint64_t added() const { return added_; }
+  uint64_t done() const { return done_; }
+  bool ReadsHost(const HostBytes& bytes) const;
+  void Drop();
+
+  std::shared_ptr<Capture> capture;
+
+ private:
+  std::deque<Work> works_;
+  uint64_t added_ = 0, done_ = 0;
+};
+
+class Device {
+ public:
+  static Device& The();
+
+  // Held by every function of runtime.h, also while work runs: kernels' blocks run on other threads without it.
+  std::recursive_mutex mutex;
+  DeviceShape shape;
+  LaneOrder order = LaneOrder::kForward;
+  Counts counts;
+  int64_t launches_until_failure = -1;  // -1: none is planned
+  Status planned_failure;
+  std::vector<std::weak_ptr<Queue>> queues;
+  int captures = 0;
+  int workers = 0;  // 0: as many as the machine has, two at most
+
+  const Status& status() const { return status_; }
+  void Fail(Status error);
+  void ClearStatus() { status_ = Status(); }
+  void RunEverything();
+
+ private:
+  Status status_;
+};
+
+// The queue behind a Stream.
+Queue& QueueOf(Stream& stream);
+
+// Adds the kernel's run to the stream, or fails the device if the launch's shape is not allowed.
+void Enqueue(Stream& stream, LaunchInfo launch);
+// Runs all blocks now.
+void RunLaunch(LaunchInfo& launch);
+
+}  // namespace tactus::compute::cuda::emulator

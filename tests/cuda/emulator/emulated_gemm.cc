@@ -1,0 +1,158 @@
+// compute/cuda/gemm.h on the CPU: plain sums in f32 in ascending order of k, the same for every number of tokens.
+#include "compute/cuda/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "device_state.h"
+#include "memory.h"
+#include "values.h"
+
+namespace tactus::compute::cuda {
+namespace emulator {
+namespace {
+
+constexpr int64_t kLanes = 16;  // rows of w whose sums are made together
+
+void ToFloats(const char* from, Real type, int64_t n, float* to) {
+  if (type == Real::kF32) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, from + 2 * i, sizeof bits);
+    to[i] = type == Real::kBF16 ? ToFloat(bf16{bits}) : ToFloat(f16{bits});
+  }
+}
+
+// A library's operand: in bounds, and written.
+const char* Operand(const void* address, int64_t bytes, const char* what) {
+  const auto range = FindRange(address, bytes, what);
+  if (!range) return nullptr;
+  if (!range->shadow().AllWritten(range->offset, bytes)) {
+    ReportCall(what, fmt::format("never-written memory in {} bytes from byte {} of {}", bytes, range->offset,
+                                 range->memory->name));
+  }
+  return range->data();
+}
+
+class Product {
+ public:
+  explicit Product(const GemmCall& call) : call_(call) {}
+
+  void Run() {
+    const int64_t width = SizeOf(call_.type), y_width = SizeOf(call_.y_type);
+    const char* x = Operand(call_.x, call_.tokens * call_.cols * width, "Multiply: x");
+    const char* w = Operand(call_.w, call_.rows * call_.cols * width, "Multiply: w");
+    const char* bias = call_.bias == nullptr ? nullptr : Operand(call_.bias, call_.rows * 4, "Multiply: bias");
+    const int64_t y_bytes = ((call_.tokens - 1) * call_.y_stride + call_.rows) * y_width;
+    const auto y = FindRange(call_.y, y_bytes, "Multiply: y");
+    if (x == nullptr || w == nullptr || !y || (call_.bias != nullptr && bias == nullptr)) return;
+    if (call_.adds) {
+      for (int64_t t = 0; t < call_.tokens; ++t) {
+        Operand(static_cast<char*>(call_.y) + t * call_.y_stride * y_width, call_.rows * y_width,
+                "Multiply: y, added to");
+      }
+    }
+    x_.resize(static_cast<size_t>(call_.tokens * call_.cols));
+    ToFloats(x, call_.type, call_.tokens * call_.cols, x_.data());
+    panel_.resize(static_cast<size_t>(call_.cols * kLanes));
+    for (int64_t first = 0; first < call_.rows; first += kLanes) {
+      MakePanel(w, first);
+      for (int64_t t = 0; t < call_.tokens; ++t) Rows(t, first, bias, y->data() + t * call_.y_stride * y_width);
+    }
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    for (int64_t t = 0; t < call_.tokens; ++t) {
+      y->shadow().MarkWritten(y->offset + t * call_.y_stride * y_width, call_.rows * y_width, stamp);
+    }
+  }
+
+ private:
+  // panel_[k][lane] of rows [first, first + kLanes) of w, 0 beyond the last.
+  void MakePanel(const char* w, int64_t first) {
+    std::fill(panel_.begin(), panel_.end(), 0.0f);
+    row_.resize(static_cast<size_t>(call_.cols));
+    const int64_t lanes = std::min(kLanes, call_.rows - first);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      ToFloats(w + (first + lane) * call_.cols * SizeOf(call_.type), call_.type, call_.cols, row_.data());
+      for (int64_t k = 0; k < call_.cols; ++k)
+        panel_[static_cast<size_t>(k * kLanes + lane)] = row_[static_cast<size_t>(k)];
+    }
+  }
+  void Rows(int64_t t, int64_t first, const char* bias, char* y) const {
+    float sums[kLanes] = {};
+    const float* x = x_.data() + t * call_.cols;
+    for (int64_t k = 0; k < call_.cols; ++k) {
+      const float* w = panel_.data() + k * kLanes;
+      for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += x[k] * w[lane];
+    }
+    const int64_t lanes = std::min(kLanes, call_.rows - first);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      float sum = sums[lane];
+      const int64_t row = first + lane;
+      if (bias != nullptr) sum += Take(bias + 4 * row);
+      if (call_.adds) sum += Take(y + 4 * row);
+      Put(y, row, sum);
+    }
+  }
+  static float Take(const char* at) {
+    float v;
+    std::memcpy(&v, at, sizeof v);
+    return v;
+  }
+  void Put(char* y, int64_t row, float v) const {
+    if (call_.y_type == Real::kF32) {
+      std::memcpy(y + 4 * row, &v, sizeof v);
+    } else {
+      const uint16_t bits = call_.y_type == Real::kBF16 ? Bf16Of(v) : F16Of(v);
+      std::memcpy(y + 2 * row, &bits, sizeof bits);
+    }
+  }
+
+  GemmCall call_;
+  std::vector<float> x_, panel_, row_;
+};
+
+class EmulatedGemm : public Gemm {
+ public:
+  Status Prepare(int64_t rows, int64_t cols, int64_t max_tokens, Real type, Real y_type) override {
+    prepared_.push_back({rows, cols, max_tokens, type, y_type});
+    return Status();
+  }
+  void Multiply(Stream& s, const GemmCall& call) override {
+    if (call.tokens <= 0) return;
+    Device& device = Device::The();
+    const std::lock_guard lock(device.mutex);
+    ++device.counts.products;
+    const bool known = std::any_of(prepared_.begin(), prepared_.end(), [&](const Shape& p) {
+      return p.rows == call.rows && p.cols == call.cols && call.tokens <= p.max_tokens && p.type == call.type &&
+             p.y_type == call.y_type;
+    });
+    if (!known) {
+      ReportCall("Multiply",
+                 fmt::format("rows {}, cols {}, tokens {} were not prepared", call.rows, call.cols, call.tokens));
+    }
+    if (call.adds && call.y_type != Real::kF32) ReportCall("Multiply", "adds to values that are not f32");
+    if (call.y_stride < call.rows && call.tokens > 1) ReportCall("Multiply", "the rows of y overlap");
+    QueueOf(s).Add({[call] { Product(call).Run(); }, {}, {}});
+  }
+
+ private:
+  struct Shape {
+    int64_t rows, cols, max_tokens;
+    Real type, y_type;
+  };
+  std::vector<Shape> prepared_;
+};
+
+}  // namespace
+}  // namespace emulator
+
+Result<std::unique_ptr<Gemm>> Gemm::Create(bool /*batch_invariant*/) {
+  return std::unique_ptr<Gemm>(std::make_unique<emulator::EmulatedGemm>());
+}
+
+}  // namespace tactus::compute::cuda

@@ -1,0 +1,408 @@
+// compute/cuda/runtime.h on the CPU.
+#include "compute/cuda/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "device_state.h"
+#include "memory.h"
+
+namespace tactus::compute::cuda {
+namespace emulator {
+
+Device& Device::The() {
+  static Device* device = new Device;  // memory of static objects is freed after it would be destroyed
+  return *device;
+}
+
+void Device::Fail(Status error) {
+  if (status_.ok()) status_ = std::move(error);
+}
+
+void Device::RunEverything() {
+  for (const auto& weak : queues) {
+    if (const auto queue = weak.lock()) queue->RunAll();
+  }
+}
+
+void Queue::Add(Work work) {
+  Device& device = Device::The();
+  if (!device.status().ok()) return;
+  if (capture != nullptr) {
+    for (Capture::Member& member : capture->members) {
+      if (member.queue.get() == this) member.joined = false;
+    }
+    capture->works.push_back(std::move(work));
+    return;
+  }
+  if (work.writes.bytes > 0) {
+    // From now on the device may write at any time, unless work before it still has to read the old contents.
+    bool read = false;
+    for (const auto& weak : device.queues) {
+      const auto queue = weak.lock();
+      read = read || (queue != nullptr && queue->ReadsHost(work.writes));
+    }
+    if (!read) std::memset(work.writes.at, 0xff, static_cast<size_t>(work.writes.bytes));
+  }
+  works_.push_back(std::move(work));
+  ++added_;
+}
+
+void Queue::RunTo(uint64_t point) {
+  while (done_ < point && !works_.empty()) {
+    Work work = std::move(works_.front());
+    works_.pop_front();
+    if (Device::The().status().ok()) work.run();
+    ++done_;
+  }
+}
+
+bool Queue::ReadsHost(const HostBytes& bytes) const {
+  return std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.reads.Overlaps(bytes); });
+}
+
+void Queue::Drop() {
+  works_.clear();
+  done_ = added_;
+}
+
+namespace {
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+class EmulatedGraph : public Graph {
+ public:
+  std::vector<Work> works;
+};
+
+class EmulatedEvent;
+
+class EmulatedStream : public Stream {
+ public:
+  EmulatedStream() : queue_(std::make_shared<Queue>()) { Device::The().queues.push_back(queue_); }
+  ~EmulatedStream() override {
+    const Lock lock(Device::The().mutex);
+    queue_->RunAll();
+  }
+  void CopyToDevice(void* to, const void* from, int64_t bytes) override;
+  void CopyToHost(void* to, const void* from, int64_t bytes) override;
+  void CopyOnDevice(void* to, const void* from, int64_t bytes) override;
+  void Fill(void* to, int byte, int64_t bytes) override;
+  void Wait(const Event& event) override;
+  void Synchronize() override;
+  void BeginCapture() override;
+  std::unique_ptr<Graph> EndCapture() override;
+  void Run(const Graph& graph) override;
+  const std::shared_ptr<Queue>& queue() const { return queue_; }
+
+ private:
+  void AddCopy(std::function<void()> run, HostBytes reads, HostBytes writes, const char* call);
+  bool Capturing(const char* call) const;
+
+  std::shared_ptr<Queue> queue_;
+};
+
+class EmulatedEvent : public Event {
+ public:
+  void Record(Stream& stream) override {
+    const Lock lock(Device::The().mutex);
+    queue_ = static_cast<EmulatedStream&>(stream).queue();
+    capture_ = queue_->capture;
+    point_ = capture_ != nullptr ? capture_->works.size() : queue_->added();
+    time_ = static_cast<double>(queue_->added());
+  }
+  void Synchronize() override {
+    Device& device = Device::The();
+    const Lock lock(device.mutex);
+    if (queue_ == nullptr) return;
+    if (capture_ != nullptr) return device.Fail(Internal("an event that was recorded into a graph cannot be awaited"));
+    queue_->RunTo(point_);
+  }
+  // The device keeps no time: a work takes a microsecond.
+  double SecondsSince(const Event& start) const override {
+    const Lock lock(Device::The().mutex);
+    return 1e-6 * (time_ - static_cast<const EmulatedEvent&>(start).time_);
+  }
+  const std::shared_ptr<Queue>& queue() const { return queue_; }
+  const std::shared_ptr<Capture>& capture() const { return capture_; }
+  uint64_t point() const { return point_; }
+
+ private:
+  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Capture> capture_;
+  uint64_t point_ = 0;
+  double time_ = 0;
+};
+
+bool EmulatedStream::Capturing(const char* call) const {
+  if (queue_->capture == nullptr) return false;
+  Device::The().Fail(Internal(fmt::format("{} is not allowed while the stream is captured", call)));
+  return true;
+}
+
+void EmulatedStream::AddCopy(std::function<void()> run, HostBytes reads, HostBytes writes, const char* call) {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  ++device.counts.copies;
+  const HostBytes host = reads.bytes > 0 ? reads : writes;
+  const bool waits = host.bytes > 0 && !IsPinned(host.at, host.bytes);
+  if (waits && Capturing(call)) return;
+  queue_->Add({std::move(run), reads, writes});
+  if (waits) queue_->RunAll();
+}
+
+void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return;
+  char* source = const_cast<char*>(static_cast<const char*>(from));
+  AddCopy(
+      [to, from, bytes] {
+        const auto range = FindRange(to, bytes, "CopyToDevice");
+        if (!range) return;
+        std::memcpy(range->data(), from, static_cast<size_t>(bytes));
+        range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
+      },
+      {source, bytes}, {}, "CopyToDevice from memory that is not pinned");
+}
+
+void EmulatedStream::CopyToHost(void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return;
+  AddCopy(
+      [to, from, bytes] {
+        const auto range = FindRange(from, bytes, "CopyToHost");
+        if (range) std::memcpy(to, range->data(), static_cast<size_t>(bytes));
+      },
+      {}, {static_cast<char*>(to), bytes}, "CopyToHost to memory that is not pinned");
+}
+
+void EmulatedStream::CopyOnDevice(void* to, const void* from, int64_t bytes) {
+  if (bytes <= 0) return;
+  AddCopy(
+      [to, from, bytes] {
+        const auto target = FindRange(to, bytes, "CopyOnDevice"), source = FindRange(from, bytes, "CopyOnDevice");
+        if (!target || !source) return;
+        if (target->memory == source->memory && std::abs(target->offset - source->offset) < bytes) {
+          ReportCall("CopyOnDevice", fmt::format("source and target overlap in {}", target->memory->name));
+        }
+        std::memmove(target->data(), source->data(), static_cast<size_t>(bytes));
+        target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes,
+                                     MakeStamp(NewSerials(1), 0, 0));
+      },
+      {}, {}, "CopyOnDevice");
+}
+
+void EmulatedStream::Fill(void* to, int byte, int64_t bytes) {
+  if (bytes <= 0) return;
+  AddCopy(
+      [to, byte, bytes] {
+        const auto range = FindRange(to, bytes, "Fill");
+        if (!range) return;
+        std::memset(range->data(), byte, static_cast<size_t>(bytes));
+        range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
+      },
+      {}, {}, "Fill");
+}
+
+void EmulatedStream::Wait(const Event& event) {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  const auto& e = static_cast<const EmulatedEvent&>(event);
+  if (e.queue() == nullptr) return;
+  if (e.capture() == nullptr) {
+    if (queue_->capture != nullptr) {
+      return device.Fail(Internal("a captured stream cannot wait for an event from outside of the capture"));
+    }
+    queue_->Add({[from = e.queue(), point = e.point()] { from->RunTo(point); }, {}, {}});
+    return;
+  }
+  if (queue_->capture == nullptr) {  // joins the capture
+    queue_->capture = e.capture();
+    e.capture()->members.push_back({queue_, false});
+    return;
+  }
+  // All that the event's stream has recorded so far is before its point.
+  for (Capture::Member& member : queue_->capture->members) {
+    if (member.queue == e.queue()) member.joined = true;
+  }
+}
+
+void EmulatedStream::Synchronize() {
+  const Lock lock(Device::The().mutex);
+  if (!Capturing("Synchronize")) queue_->RunAll();
+}
+
+void EmulatedStream::BeginCapture() {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  if (Capturing("BeginCapture")) return;
+  ++device.captures;
+  queue_->capture = std::make_shared<Capture>();
+  queue_->capture->members.push_back({queue_, true});
+}
+
+std::unique_ptr<Graph> EmulatedStream::EndCapture() {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  const std::shared_ptr<Capture> capture = queue_->capture;
+  if (capture == nullptr || capture->members.front().queue != queue_) {
+    device.Fail(Internal("EndCapture of a stream that began none"));
+    return nullptr;
+  }
+  --device.captures;
+  for (size_t i = 0; i < capture->members.size(); ++i) {
+    capture->members[i].queue->capture = nullptr;
+    if (i > 0 && !capture->members[i].joined) {
+      device.Fail(Internal("EndCapture: a stream that joined the capture was not waited for"));
+    }
+  }
+  if (!device.status().ok()) return nullptr;
+  auto graph = std::make_unique<EmulatedGraph>();
+  graph->works = std::move(capture->works);
+  return graph;
+}
+
+void EmulatedStream::Run(const Graph& graph) {
+  const Lock lock(Device::The().mutex);
+  if (Capturing("Run")) return;
+  for (const Work& work : static_cast<const EmulatedGraph&>(graph).works) queue_->Add(work);
+}
+
+}  // namespace
+
+Queue& QueueOf(Stream& stream) {
+  return *static_cast<EmulatedStream&>(stream).queue();
+}
+
+void SetLaneOrder(LaneOrder order) {
+  const Lock lock(Device::The().mutex);
+  Device::The().order = order;
+}
+LaneOrder CurrentLaneOrder() {
+  return Device::The().order;
+}
+
+std::vector<std::string> TakeFindings() {
+  const Lock lock(Device::The().mutex);
+  Device::The().RunEverything();
+  return DrainFindings();
+}
+
+void FailLaunchAfter(int64_t launches, Status error) {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  device.launches_until_failure = launches;
+  device.planned_failure = std::move(error);
+}
+
+void ResetDevice() {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  for (const auto& weak : device.queues) {
+    if (const auto queue = weak.lock()) queue->Drop();
+  }
+  std::erase_if(device.queues, [](const auto& weak) { return weak.expired(); });
+  device.launches_until_failure = -1;
+  device.ClearStatus();
+}
+
+void SetDeviceShape(const DeviceShape& shape) {
+  const Lock lock(Device::The().mutex);
+  Device::The().shape = shape;
+}
+
+Counts CurrentCounts() {
+  const Lock lock(Device::The().mutex);
+  Counts counts = Device::The().counts;
+  counts.memory_bytes = AllocatedBytes();
+  return counts;
+}
+
+void SetWorkers(int workers) {
+  const Lock lock(Device::The().mutex);
+  Device::The().workers = workers;
+}
+
+}  // namespace emulator
+
+using emulator::Device;
+using emulator::Lock;
+
+Result<DeviceInfo> OpenDevice(int32_t number) {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  if (number != 0) {
+    return InvalidArgument(fmt::format("there is no device {}: the emulator has device 0", number), "device");
+  }
+  device.ClearStatus();
+  DeviceInfo info;
+  info.name = "emulated device";
+  info.capability = device.shape.capability;
+  info.multiprocessors = device.shape.multiprocessors;
+  info.memory_bytes = device.shape.memory_bytes;
+  info.free_bytes = device.shape.memory_bytes - emulator::AllocatedBytes();
+  info.l2_bytes = 4 << 20;
+  info.shared_bytes_per_block = device.shape.shared_bytes_per_block;
+  info.driver = "emulator";
+  return info;
+}
+
+Status DeviceStatus() {
+  const Lock lock(Device::The().mutex);
+  return Device::The().status();
+}
+
+Result<DeviceMemory> DeviceMemory::Allocate(int64_t bytes, const char* name) {
+  Device& device = Device::The();
+  const Lock lock(device.mutex);
+  if (!device.status().ok()) return device.status();
+  if (device.captures > 0)
+    emulator::ReportCall("DeviceMemory::Allocate", fmt::format("{} while a stream is captured", name));
+  const int64_t free = device.shape.memory_bytes - emulator::AllocatedBytes();
+  if (bytes > free) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{}: {} bytes of device memory, of which {} are free", name, bytes, free));
+  }
+  DeviceMemory memory;
+  if (bytes <= 0) return memory;
+  memory.data_.reset(emulator::Allocate(bytes, name)->address);
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+// As cudaFree, these wait for all work.
+void DeviceMemory::Free::operator()(void* p) const {
+  const Lock lock(Device::The().mutex);
+  Device::The().RunEverything();
+  emulator::Free(p);
+}
+
+Result<PinnedMemory> PinnedMemory::Allocate(int64_t bytes) {
+  const Lock lock(Device::The().mutex);
+  if (!Device::The().status().ok()) return Device::The().status();
+  PinnedMemory memory;
+  if (bytes <= 0) return memory;
+  memory.data_.reset(emulator::AllocatePinned(bytes));
+  memory.bytes_ = bytes;
+  return memory;
+}
+
+void PinnedMemory::Free::operator()(void* p) const {
+  const Lock lock(Device::The().mutex);
+  Device::The().RunEverything();
+  emulator::FreePinned(p);
+}
+
+Result<std::unique_ptr<Event>> Event::Create() {
+  const Lock lock(Device::The().mutex);
+  if (!Device::The().status().ok()) return Device::The().status();
+  return std::unique_ptr<Event>(std::make_unique<emulator::EmulatedEvent>());
+}
+
+Result<std::unique_ptr<Stream>> Stream::Create() {
+  const Lock lock(Device::The().mutex);
+  if (!Device::The().status().ok()) return Device::The().status();
+  return std::unique_ptr<Stream>(std::make_unique<emulator::EmulatedStream>());
+}
+
+}  // namespace tactus::compute::cuda

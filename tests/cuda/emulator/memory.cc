@@ -1,0 +1,152 @@
+#include "memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "base/check.h"
+
+namespace tactus::compute::cuda::emulator {
+namespace {
+
+constexpr int64_t kPage = 4096;
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::map<const char*, Allocation*> live;  // by address
+  std::map<const char*, int64_t> pinned;
+  std::vector<std::unique_ptr<Allocation>> all;
+  int64_t bytes = 0;
+};
+Registry& TheRegistry() {
+  static Registry* registry = new Registry;  // freed memory of static objects still finds it
+  return *registry;
+}
+std::atomic<uint64_t> changes{1};  // of Registry::live
+
+char* Map(int64_t bytes, int protection) {
+  void* p = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TACTUS_CHECK_MSG(p != MAP_FAILED, "no address space for the emulated device's memory");
+  return static_cast<char*>(p);
+}
+
+// A page lies between the addresses of two allocations.
+int64_t Mapped(int64_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage + kPage;
+}
+
+}  // namespace
+
+Allocation* Allocate(int64_t bytes, const std::string& name) {
+  auto made = std::make_unique<Allocation>();
+  made->name = name;
+  made->bytes = bytes;
+  made->address = Map(Mapped(bytes), PROT_NONE);
+  made->data = Map(Mapped(bytes), PROT_READ | PROT_WRITE);
+  std::memset(made->data, 0xff, static_cast<size_t>(bytes));
+  made->shadow = std::make_unique<Shadow>(Memory::kGlobal, Mapped(bytes));
+  Registry& r = TheRegistry();
+  const std::unique_lock lock(r.mutex);
+  Allocation* a = r.all.emplace_back(std::move(made)).get();
+  r.live[a->address] = a;
+  r.bytes += bytes;
+  ++changes;
+  return a;
+}
+
+void Free(void* address) {
+  Registry& r = TheRegistry();
+  const std::unique_lock lock(r.mutex);
+  const auto found = r.live.find(static_cast<const char*>(address));
+  TACTUS_CHECK(found != r.live.end());
+  Allocation* a = found->second;
+  r.live.erase(found);
+  r.bytes -= a->bytes;
+  munmap(a->address, static_cast<size_t>(Mapped(a->bytes)));
+  munmap(a->data, static_cast<size_t>(Mapped(a->bytes)));
+  a->shadow.reset();
+  a->bytes = 0;
+  ++changes;
+}
+
+int64_t AllocatedBytes() {
+  Registry& r = TheRegistry();
+  const std::shared_lock lock(r.mutex);
+  return r.bytes;
+}
+
+Allocation* FindAllocation(const void* address) {
+  thread_local Allocation* last = nullptr;
+  thread_local uint64_t last_changes = 0;
+  const char* p = static_cast<const char*>(address);
+  if (last != nullptr && last_changes == changes.load(std::memory_order_relaxed) && p >= last->address &&
+      p <= last->address + last->bytes) {
+    return last;
+  }
+  Registry& r = TheRegistry();
+  const std::shared_lock lock(r.mutex);
+  auto next = r.live.upper_bound(p);
+  if (next == r.live.begin()) return nullptr;
+  Allocation* a = std::prev(next)->second;
+  if (p > a->address + a->bytes) return nullptr;
+  last = a;
+  last_changes = changes.load(std::memory_order_relaxed);
+  return a;
+}
+
+std::optional<Range> FindRange(const void* address, int64_t bytes, const char* call) {
+  Allocation* a = FindAllocation(address);
+  if (a == nullptr) {
+    ReportCall(call, fmt::format("{} is no address of the device", address));
+    return std::nullopt;
+  }
+  const int64_t offset = static_cast<const char*>(address) - a->address;
+  if (bytes < 0 || offset + bytes > a->bytes) {
+    ReportCall(call, fmt::format("{} bytes from byte {} of {}, which has {}", bytes, offset, a->name, a->bytes));
+    return std::nullopt;
+  }
+  return Range{a, offset, bytes};
+}
+
+void* AllocatePinned(int64_t bytes) {
+  char* p = Map(Mapped(bytes), PROT_READ | PROT_WRITE);
+  std::memset(p, 0xff, static_cast<size_t>(bytes));
+  Registry& r = TheRegistry();
+  const std::unique_lock lock(r.mutex);
+  r.pinned[p] = bytes;
+  return p;
+}
+
+void FreePinned(void* address) {
+  Registry& r = TheRegistry();
+  const std::unique_lock lock(r.mutex);
+  const auto found = r.pinned.find(static_cast<const char*>(address));
+  TACTUS_CHECK(found != r.pinned.end());
+  munmap(address, static_cast<size_t>(Mapped(found->second)));
+  r.pinned.erase(found);
+}
+
+bool IsPinned(const void* address, int64_t bytes) {
+  const char* p = static_cast<const char*>(address);
+  Registry& r = TheRegistry();
+  const std::shared_lock lock(r.mutex);
+  const auto next = r.pinned.upper_bound(p);
+  if (next == r.pinned.begin()) return false;
+  const auto& [start, size] = *std::prev(next);
+  return p + bytes <= start + size;
+}
+
+uint64_t NewSerials(int64_t n) {
+  static std::atomic<uint64_t> next{2};
+  const uint64_t first = next.fetch_add(static_cast<uint64_t>(n));
+  TACTUS_CHECK_MSG(first + static_cast<uint64_t>(n) < kMostSerials, "more blocks than the emulator can count");
+  return first;
+}
+
+}  // namespace tactus::compute::cuda::emulator
