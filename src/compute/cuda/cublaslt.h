@@ -1,6 +1,6 @@
 // The part of cuBLASLt's C interface that gemm_cublaslt.cc uses (NVIDIA, "cuBLAS", chapter "Using the cuBLASLt API"),
 // declared here: a build needs no header of cuBLAS, which is in a package of half a gigabyte. Versions 12 and 13.
-// tests/cuda/static compares the declarations with cublasLt.h where that is installed.
+// tests/cuda/library compares the declarations with NVIDIA's header where that is installed.
 #pragma once
 
 #include <cstddef>

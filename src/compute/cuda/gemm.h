@@ -20,7 +20,7 @@ struct GemmCall {
   Real y_type = Real::kBF16;
   int64_t y_stride = 0;
   bool adds = false;  // y += ..., y_type is kF32
-  // Not null: x and w are codes in e4m3 instead of `type`, value = scale * code (kernels/fp8.h quantises x).
+  // Not null: x and w are codes in e4m3 instead of `type`, value = scale * code (kernels/dense.h quantises x).
   const float* x_scales = nullptr;  // [tokens]
   const float* w_scales = nullptr;  // [rows], or [1] where one_w_scale
   bool one_w_scale = false;

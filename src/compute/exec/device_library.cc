@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <string_view>
 
 #include "base/own_folder.h"
 
@@ -36,8 +37,11 @@ Result<const DeviceLibrary*> Load(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> DeviceLibraryPaths() {
-  if (const char* given = std::getenv("TACTUS_CUDA_LIBRARY"); given != nullptr && *given != '\0') return {given};
   std::vector<std::string> paths;
+  if (const char* given = std::getenv("TACTUS_CUDA_LIBRARY"); given != nullptr && *given != '\0') {
+    if (std::string_view(given) != "none") paths.push_back(given);
+    return paths;
+  }
   if (const fs::path own = OwnFolder(); !own.empty()) {
     // A build folder; an installation from bin/ or lib/, and from a multiarch folder below lib/.
     for (const char* place : {".", "../lib/tactus", "../tactus", "../lib"}) {

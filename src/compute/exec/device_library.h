@@ -35,8 +35,8 @@ inline std::string DeviceLibraryVersion() {
          ", plans of " + std::to_string(sizeof(StepPlan) + sizeof(StepResult)) + " bytes";
 }
 
-// Where the library is looked for: only TACTUS_CUDA_LIBRARY if it is set, else beside the program or the library that
-// contains this code, and in its lib folders.
+// Where the library is looked for: only TACTUS_CUDA_LIBRARY if it is set (none: nowhere), else beside the program or
+// the library that contains this code, and in its lib folders.
 std::vector<std::string> DeviceLibraryPaths();
 
 // Loads the first of `paths` that exists; it stays loaded. kUnavailable: none exists; kInternal: it cannot be loaded or

@@ -35,7 +35,7 @@ Result<std::unique_ptr<Backend>> MakeBackendOf(const DevicePlaces& places, const
     return Status(why.code(), "--device cuda: " + why.message(), why.param().empty() ? "device" : why.param());
   }
   std::error_code error;
-  if (options.device == "cpu" || !std::filesystem::exists(places.device_file, error)) {
+  if (options.device == "cpu" || places.libraries.empty() || !std::filesystem::exists(places.device_file, error)) {
     return MakeCpuBackend(options, description, clock);
   }
   auto made = MakeCuda(places, options, description, clock);

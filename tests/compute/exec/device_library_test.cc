@@ -63,6 +63,13 @@ TEST_F(DeviceLibraryTest, AutoFallsBackToTheCpuAndHintsWhy) {
   EXPECT_EQ((*backend)->Info().hint, "the GPU of this machine is not used: no driver is installed");
 }
 
+TEST_F(DeviceLibraryTest, LibraryCanBeHidden) {
+  const auto backend = Make("auto", "none");
+  EXPECT_EQ(DeviceOf(backend).rfind("cpu (", 0), 0u);
+  EXPECT_EQ((*backend)->Info().hint.find("GPU"), std::string::npos);
+  EXPECT_EQ(Make("cuda", "none").status().code(), StatusCode::kUnavailable);
+}
+
 TEST_F(DeviceLibraryTest, CudaReportsWhatTheBackendReports) {
   options_.dtype = "float32";
   const Status missing = Make("cuda", FAKE_DEVICE_LIBRARY).status();

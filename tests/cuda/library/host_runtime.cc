@@ -1,4 +1,4 @@
-// The functions of runtime.h that products use, over memory of the host, and the kernels of kernels/dense.h as loops.
+// The functions of runtime.h that products use, over memory of the host, and the kernels around products as loops.
 #include <cstdlib>
 #include <cstring>
 #include <utility>

@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TABLE = HERE / "budgets.txt"
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_120a")
-RESERVING, RESERVED_SHARED = ("sm_90a", "sm_120a"), 1024  # bytes of a block's shared memory that the compiler keeps for itself
+RESERVING = ("sm_90a", "sm_120a")  # the compiler keeps some of each block's shared memory for itself
+RESERVED_SHARED = 1024  # bytes
 SKIPPED = 77
 INSTRUCTIONS = {  # by their names in machine code
     "mma": re.compile(r"\b[A-Z]MMA\."),
