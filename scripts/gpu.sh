@@ -12,7 +12,8 @@ readonly check_s=180 most_mb=40
 
 say() { echo "gpu: $*" >&2; }
 
-# Copies a program without its symbols, and the shared libraries that a bare machine lacks: all but the C library's.
+# Copies programs without their symbols, and the shared libraries that a bare machine lacks: all but the C library's.
+# They find these by their run path, so the machine's own programs (PyTorch) keep theirs.
 take() {  # DIR, program...
   local dir=$1 file library
   shift
@@ -28,7 +29,7 @@ take() {  # DIR, program...
 }
 
 pack() {
-  local root=$here/.. dir=${1:-$here/../build/gpu} arch=${2:-90a} tool
+  local root=$here/.. dir=${1:-$here/../build/gpu} arch=${2:-90a}
   root=$(cd "$root" && pwd)
   mkdir -p "$root/build" "$dir"
   dir=$(cd "$dir" && pwd)
@@ -37,28 +38,30 @@ pack() {
   local nvcc
   nvcc=$(PATH=$PATH:${tools[0]} command -v nvcc) || { say "no nvcc: scripts/setup.sh cuda installs it"; exit 1; }
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DTACTUS_WARNINGS=OFF \
-    -DTACTUS_BUILD_BENCH=ON -DTACTUS_CUDA=ON -DTACTUS_CUDA_ARCHITECTURES="$arch" > "$root/build/gpu_configure.log"
+    -DTACTUS_BUILD_BENCH=ON -DTACTUS_CUDA=ON -DTACTUS_CUDA_ARCHITECTURES="$arch" \
+    -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags > "$root/build/gpu_configure.log"
   cmake --build "$build" -j "${TACTUS_BUILD_JOBS:-$(nproc)}" \
     --target tactus tactus-tools tactus_cuda device_tests step_cells > "$root/build/gpu_build.log" ||
     { tail -20 "$root/build/gpu_build.log" >&2; exit 1; }
   "$root/tests/cuda/conformance/run.sh" pack "$nvcc" "$build/conformance" "sm_$arch"
 
   rm -rf "$dir"
-  mkdir -p "$dir"/{bin,lib}
+  mkdir -p "$dir"/{bin,lib,root}
   take "$dir" "$build"/{tactus,tactus-tools,bench/cuda/step_cells} "$build"/tests/cuda/device/device_*_test \
     "$build"/conformance/{instructions,rates}
   strip -s -o "$dir/bin/libtactus_cuda.so" "$build/libtactus_cuda.so"
-  tar -cJf "$dir/lib.tar.xz" -C "$dir" lib && rm -r "$dir/lib"
   # The tiny models, where the tests look for them.
-  mkdir -p "$dir/root/tests/golden"
-  tar -cJf "$dir/models.tar.xz" -C "$root" tests/golden/data
+  tar -c -C "$root" tests/golden/data | tar -x -C "$dir/root"
   cp "$root/tests/cuda/conformance/run.sh" "$root/tests/cuda/conformance/results/h200.txt" "$dir/"
   cp -r "$root"/bench/cuda/*.py "$root/bench/cuda/llama-3.1-8b" "$root/scripts/gpu.sh" "$dir/"
   local toolkit=${tools[0]%/bin}
   if [ -x "$toolkit/bin/compute-sanitizer" ]; then
-    (cd "$toolkit" && tar -cJf "$dir/sanitizer.tar.xz" bin/compute-sanitizer bin/libsanitizer-collection.so \
-      lib/libInterceptorInjectionTarget.so lib/libTreeLauncher*.so)
+    mkdir -p "$dir"/sanitizer/{bin,lib}
+    cp "$toolkit"/bin/{compute-sanitizer,libsanitizer-collection.so} "$dir/sanitizer/bin/"
+    cp "$toolkit"/lib/{libInterceptorInjectionTarget,libTreeLauncher*}.so "$dir/sanitizer/lib/"
   fi
+  (cd "$dir" && find . -mindepth 1 -maxdepth 1 -type d ! -name llama-3.1-8b -printf '%f\0' |
+    xargs -0 tar -cJf payload.tar.xz && find . -mindepth 1 -maxdepth 1 -type d ! -name llama-3.1-8b -exec rm -r {} +)
   git -C "$root" rev-parse --short=12 HEAD > "$dir/commit" 2>/dev/null || echo unknown > "$dir/commit"
   local kb
   kb=$(du -sk "$dir" | cut -f1)
@@ -68,18 +71,15 @@ pack() {
 
 # Stops where no card is, else unpacks the libraries and names those of NVIDIA that the machine has.
 prepare() {
-  [ -d "$here/bin" ] || { say "$here is no folder of 'scripts/gpu.sh pack'"; exit 1; }
+  [ -d "$here/bin" ] || [ -e "$here/payload.tar.xz" ] || { say "$here is no folder of 'scripts/gpu.sh pack'"; exit 1; }
   command -v nvidia-smi >/dev/null || { say "no NVIDIA driver is here (no nvidia-smi): nothing was done"; exit 1; }
   local card
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader) && [ -n "$card" ] ||
     { say "the driver finds no card: nothing was done"; exit 1; }
   say "card: $card"
-  [ -d "$here/lib" ] || tar -xJf "$here/lib.tar.xz" -C "$here"
-  if [ -e "$here/sanitizer.tar.xz" ] && [ ! -d "$here/sanitizer" ]; then
-    mkdir "$here/sanitizer" && tar -xJf "$here/sanitizer.tar.xz" -C "$here/sanitizer"
-  fi
-  [ -d "$here/root/tests/golden/data" ] || tar -xJf "$here/models.tar.xz" -C "$here/root"
-  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TACTUS_TEST_ROOT=$here/root
+  [ -d "$here/bin" ] || tar -xJf "$here/payload.tar.xz" -C "$here" 2>/dev/null ||
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/payload.tar.xz" "$here"
+  export TACTUS_TEST_ROOT=$here/root
   if [ -z "${TACTUS_CUBLASLT:-}" ]; then
     TACTUS_CUBLASLT=$(python3 -c 'import glob, site, sys
 for folder in [*site.getsitepackages(), site.getusersitepackages()]:
