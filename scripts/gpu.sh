@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Takes the CUDA backend to a machine with an NVIDIA GPU, a driver, CUDA or PyTorch, and no network.
-#   scripts/gpu.sh pack [DIR] [ARCH]     builds for one architecture (default build/gpu, 90a) and puts programs, libraries,
+#   scripts/gpu.sh pack [DIR] [ARCH]     builds for one architecture (default build/gpu, 90a); puts programs, libraries,
 #                                        tiny models and scripts into DIR, under 40 MB; needs nvcc and no card
-#   DIR/gpu.sh check                     3 minutes: tests of kernels, executor and tiny models, instructions compared with
+#   DIR/gpu.sh check                     3 minutes: tests of kernels, executor and tiny models, instructions against
 #                                        the record, a sample under compute-sanitizer; logs in DIR/out
 #   DIR/gpu.sh measure [OUT.json]        6 minutes: the card's rates, steps, served and offline loads of Llama-3.1-8B's
 #                                        shape, transformers in the same run (bench/cuda/measure.py)
@@ -39,7 +39,8 @@ pack() {
   nvcc=$(PATH=$PATH:${tools[0]} command -v nvcc) || { say "no nvcc: scripts/setup.sh cuda installs it"; exit 1; }
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DTACTUS_WARNINGS=OFF \
     -DTACTUS_BUILD_BENCH=ON -DTACTUS_CUDA=ON -DTACTUS_CUDA_ARCHITECTURES="$arch" \
-    -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags > "$root/build/gpu_configure.log"
+    -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
+    > "$root/build/gpu_configure.log"
   cmake --build "$build" -j "${TACTUS_BUILD_JOBS:-$(nproc)}" \
     --target tactus tactus-tools tactus_cuda device_tests step_cells > "$root/build/gpu_build.log" ||
     { tail -20 "$root/build/gpu_build.log" >&2; exit 1; }
@@ -83,7 +84,8 @@ prepare() {
   if [ -z "${TACTUS_CUBLASLT:-}" ]; then
     TACTUS_CUBLASLT=$(python3 -c 'import glob, site, sys
 for folder in [*site.getsitepackages(), site.getusersitepackages()]:
-    print(*glob.glob(folder + "/nvidia/**/libcublasLt.so.1[23]", recursive=True), sep="\n")' 2>/dev/null | grep . | head -1) || true
+    print(*glob.glob(folder + "/nvidia/**/libcublasLt.so.1[23]", recursive=True), sep="\n")' 2>/dev/null |
+      grep . | head -1) || true
     local place
     for place in /usr/local/cuda/lib64/libcublasLt.so.13 /usr/local/cuda/lib64/libcublasLt.so.12; do
       [ -n "$TACTUS_CUBLASLT" ] || [ ! -e "$place" ] || TACTUS_CUBLASLT=$place
