@@ -1,5 +1,5 @@
-// In place of tests/cuda/emulator/emulator.h where the tests run on a real device: the device that is there, which finds
-// nothing by itself (compute-sanitizer does).
+// In place of tests/cuda/emulator/emulator.h where the tests run on a real device: the device that is there, which
+// finds nothing by itself (compute-sanitizer does).
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,9 @@ namespace tactus::compute::cuda::emulator {
 enum class LaneOrder { kForward, kReverse, kShuffled };  // a device has its own
 inline void SetLaneOrder(LaneOrder) {}
 inline void SetWorkers(int) {}
-inline std::vector<std::string> TakeFindings() { return {}; }
+inline std::vector<std::string> TakeFindings() {
+  return {};
+}
 
 // Opens the device at the first call. Without one the program ends.
 inline void ResetDevice() {
