@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kSegmentThreads)
   if (r >= num_rows) return;
   const SampleRow row = rows[r];
   const int32_t token = tokens[r];
-  if (token < 0 || !DraftsAreRight(row, r, draft_tokens, tokens)) return;
+  if (token < 0 || row.slot < 0 || !DraftsAreRight(row, r, draft_tokens, tokens)) return;
   if (row.counts >= 0) counts.AtomicAdd(row.counts * vocab + token, 1u);
   // The item's last right row is the one whose token the next row's draft is not.
   if (r + 1 < num_rows) {

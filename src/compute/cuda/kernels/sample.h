@@ -14,7 +14,7 @@ inline constexpr uint32_t kInPrompt = 0x80000000u;
 inline constexpr int32_t kMostLogprobs = 1024;  // of SampleRow::logprobs
 
 struct SampleRow {
-  int32_t slot = 0;      // of `counts` and `last_tokens`
+  int32_t slot = 0;      // of `last_tokens`; -1: the row's token is neither kept nor counted
   int32_t position = 0;  // of the token that is sampled
   float temperature = 0.0f;
   float top_p = 1.0f, min_p = 0.0f;
