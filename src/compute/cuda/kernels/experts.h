@@ -2,7 +2,7 @@
 // expert, the products of each expert's tokens, and their sum.
 #pragma once
 
-#include "compute/config/blocks.h"
+#include "compute/config/router_spec.h"
 #include "compute/cuda/runtime.h"
 #include "compute/cuda/types.h"
 
