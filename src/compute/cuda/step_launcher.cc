@@ -242,7 +242,8 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
           position + 1 < static_cast<int64_t>(slot.spec.prompt.size())) {
         r.prompt_next = std::clamp(slot.spec.prompt[static_cast<size_t>(position) + 1], 0, vocab - 1);
       }
-      SampleRow s{.slot = r.sample ? item.slot : -1, .position = position + 1, .choice = slot.choice, .seed = params.seed};
+      SampleRow s{
+          .slot = r.sample ? item.slot : -1, .position = position + 1, .choice = slot.choice, .seed = params.seed};
       if (r.sample) {
         s.temperature = params.temperature;
         s.top_p = params.top_p;
