@@ -37,6 +37,11 @@ find_file(TACTUS_LLGUIDANCE libllguidance-1.9.1.so PATHS "${cache}/lib" NO_DEFAU
 if(TACTUS_LLGUIDANCE)
   install(FILES ${TACTUS_LLGUIDANCE} DESTINATION lib/tactus COMPONENT program)
 endif()
+# The CUDA backend, loaded at run time from there as well.
+if(TARGET tactus_cuda)
+  install(TARGETS tactus_cuda LIBRARY DESTINATION lib/tactus COMPONENT program)
+  install(TARGETS tactus_cuda LIBRARY DESTINATION lib/tactus COMPONENT lib OPTIONAL)
+endif()
 if(TARGET tactus)
   install(TARGETS tactus tactus-tools tactus-grammar RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   # the library looks for it there

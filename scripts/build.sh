@@ -26,7 +26,13 @@ configure=()
 if [ ! -f "build/$preset/build.ninja" ]; then
   echo "build: configuring preset '$preset'" >&2
   configure=(--preset "$preset")
-  [ $serving = 0 ] || configure+=(-DTACTUS_KERNEL_SETS=native)
+  if [ $serving = 1 ]; then
+    configure+=(-DTACTUS_KERNEL_SETS=native)
+    # Architectures from 9.0 have instructions that only their letter allows.
+    card=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .) || card=
+    case $card in 90 | 100 | 120) card+=a ;; esac
+    [[ ! $card =~ ^[0-9]+a?$ ]] || configure+=("-DTACTUS_CUDA_ARCHITECTURES=$card")
+  fi
   [ $tests = ON ] || configure+=(-DTACTUS_BUILD_TESTS=OFF)   # GoogleTest may be missing
 elif [ $serving = 0 ] && [[ $preset != fuzz* ]]; then
   [ "$(cached TACTUS_KERNEL_SETS)" = all ] || configure+=(-DTACTUS_KERNEL_SETS=all)
@@ -36,6 +42,9 @@ fi
 if [ ${#configure[@]} -gt 0 ] && ! cmake "${configure[@]}" > "$log" 2>&1; then cat "$log" >&2; exit 1; fi
 args=()
 [ $# -gt 0 ] && args=(--target "$@")
+case " $* " in  # the server loads it on a machine with a card
+  *" tactus "*) ! grep -q '^build tactus_cuda: ' "build/$preset/build.ninja" || args+=(tactus_cuda) ;;
+esac
 echo "build: preset '$preset', ${*:-everything} (the first build takes minutes, later ones seconds)" >&2
 # Converts Ninja's "[3/50] Building ..." to percent and time left: in place on a terminal, else a line for every tenth.
 # Other output (the compiler's errors) is passed through.

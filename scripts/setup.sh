@@ -1,10 +1,28 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages of the named groups (build, test, python, slow, fuzz).
+# Installs the missing Debian packages of the named groups (build, test, python, slow, fuzz). The group cuda is NVIDIA's
+# tools and, if PATH has no nvcc, its compiler, as Python packages in .venv-cuda, where CMake finds them.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
+cuda() {
+  local venv=$root/.venv-cuda lists=$root/scripts/cuda_packages.txt wanted=$root/.venv-cuda/wanted.txt
+  [ "$(uname -m)" = x86_64 ] || { echo "setup: NVIDIA's packages are installed on x86-64 only" >&2; return 1; }
+  [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
+  local groups=tools
+  command -v nvcc >/dev/null || groups="compiler tools"
+  awk -v groups=" $groups " '/^# group /{on = index(groups, " " $3 " "); next} /^#/ || NF == 0 {next} on' "$lists" >"$wanted"
+  if ! cmp -s "$wanted" "$venv/installed.txt"; then
+    echo "setup: installing $(grep -c . "$wanted") Python packages of NVIDIA ($groups) into .venv-cuda" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted" >&2
+    cp "$wanted" "$venv/installed.txt"
+  fi
+  # The compiler's profile names lib64; the packages have lib.
+  for toolkit in "$venv"/lib/python3*/site-packages/nvidia/cu13; do ln -sfn lib "$toolkit/lib64"; done
+}
+
 wanted=()
 for group in "${@:-build}"; do
+  if [ "$group" = cuda ]; then cuda; continue; fi
   while read -r package; do wanted+=("$package"); done < <(
     awk -v g="$group" '/^# group /{on = ($3 == g); next} /^#/ || NF == 0 {next} on {print $1}' "$root/scripts/debian_packages.txt")
 done

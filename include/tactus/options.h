@@ -39,6 +39,7 @@ struct EngineOptions : SchedulingOptions {
   std::string kv_cache_dir;  // empty: cached prompts are forgotten at the end
   BytesText kv_cache_dir_size{int64_t{8} << 30};
   // Execution
+  std::string device = "auto";
   int64_t threads = 0;
   std::string kernels;
   bool cascade_attention = true;
@@ -108,6 +109,10 @@ struct EngineOptions : SchedulingOptions {
              .help = "size limit of --kv-cache-dir; the least recently used KV is removed first; never more than "
                      "half of what is free on its disk"});
     v.Group("Execution");
+    v.Field("device", device,
+            {.choices = "auto|cpu|cuda",
+             .help = "where the model is computed; auto: on a CUDA device if one is there and computes this model with "
+                     "these options, else on the CPU"});
     v.Field("threads", threads,
             {.unit = "threads",
              .min = 0,

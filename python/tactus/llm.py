@@ -46,7 +46,7 @@ _log = logging.getLogger("tactus")
 _KINDS = {
     **dict.fromkeys(("model", "chat-template", "draft-model", "weight-cache", "kv-cache-dir", "profile"), "path"),
     **dict.fromkeys(("dtype", "load-format", "activation-dtype", "quantization", "kv-cache-dtype", "kernels"), "name"),
-    **dict.fromkeys(("scheduler", "served-model-name"), "name"),
+    **dict.fromkeys(("scheduler", "served-model-name", "device"), "name"),
 }
 
 

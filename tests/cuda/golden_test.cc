@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "cuda/cuda_runner.h"
-#include "cuda/emulator/findings.h"
+#include "cuda/emulator/emulator.h"
 #include "golden/golden_case.h"
 #include "support/source_path.h"
 
@@ -47,7 +47,7 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
         EXPECT_EQ(run->equal_tokens, golden.greedy.size());
       }
     }
-    for (const std::string& finding : compute::cuda::TakeFindings()) ADD_FAILURE() << finding;
+    for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
   }
 };
 

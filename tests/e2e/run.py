@@ -57,6 +57,7 @@ def run_module(name):
 def main():
     if sys.argv[1] == "--module":
         return run_module(sys.argv[2])
+    os.environ.setdefault("TACTUS_CUDA_LIBRARY", "none")  # tests are about the CPU, also on a machine with a card
     clients = sys.argv[2].startswith("clients/")
     module = sys.argv[2].removeprefix("clients/").removesuffix(".py")
     if clients:

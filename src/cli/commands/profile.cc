@@ -25,7 +25,7 @@ namespace tactus::cli {
 namespace {
 
 struct ProfileCommandOptions {
-  std::string out, device = "cpu";
+  std::string out;
   DurationText time_limit{120 * kSecond};
   int64_t max_points = 120, max_context = 4096;
   bool json = false;
@@ -38,7 +38,6 @@ struct ProfileCommandOptions {
             {.alias = "o",
              .help = "the CSV file; default: where `tactus serve` looks for this model's profile. It is replaced only "
                      "after enough steps were measured; fewer steps go to FILE.partial if -o is given"});
-    v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
     v.Field("time-limit", time_limit, {.unit = "duration", .help = "measuring time without loading; above 0"});
     v.Field("max-points", max_points,
             {.unit = "steps", .min = 12, .max = 100000, .help = "largest number of different steps to measure"});
@@ -157,7 +156,7 @@ int ProfileCommand(const Args& args) {
   CommandLine line("profile", "[MODEL] [options]",
                    "Measures a model's step times on this machine, for --tbt-slo and simulations.");
   line.Add(options);
-  line.Common(EngineCommon({"output", "device", "time-limit", "max-points", "max-context", "json"}));
+  line.Common(EngineCommon({"output", "time-limit", "max-points", "max-context", "json"}));
   line.Positional(
       "MODEL", &options.engine.model, false,
       "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "

@@ -10,7 +10,7 @@ namespace tactus::cli {
 inline std::vector<std::string> EngineCommon(std::vector<std::string> own) {
   own.insert(own.end(), {"quantization", "dtype", "weight-cache", "chat-template", "draft-model", "scheduler",
                          "token-budget", "tbt-slo", "max-num-seqs", "max-model-len", "prefix-caching",
-                         "kv-cache-memory", "kv-cache-dir", "speculation", "threads"});
+                         "kv-cache-memory", "kv-cache-dir", "speculation", "device", "threads"});
   return own;
 }
 // The same of a simulation.

@@ -1,4 +1,4 @@
-// The CUDA backend: one model on one GPU. Only device_library.cc makes it.
+// The CUDA backend: one model on one GPU. Only library.cc makes it, which exec/device_library.h loads.
 #pragma once
 
 #include <memory>

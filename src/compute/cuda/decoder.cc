@@ -73,6 +73,7 @@ void ForBuffers(const ModelConfig& c, const DecoderOptions& o, Visit visit) {
   visit("first", w.experts > 0 ? (w.experts + 1) * kF32Bytes : 0);
   visit("token", rows * kF32Bytes);
   visit("row", rows * kF32Bytes);
+  visit("row_weights", rows * kF32Bytes);
 }
 
 }  // namespace
@@ -152,7 +153,8 @@ Status Decoder::Allocate() {
                              reinterpret_cast<void**>(&expert_rows_.weights),
                              reinterpret_cast<void**>(&expert_rows_.first),
                              reinterpret_cast<void**>(&expert_rows_.token),
-                             reinterpret_cast<void**>(&expert_rows_.row)};
+                             reinterpret_cast<void**>(&expert_rows_.row),
+                             reinterpret_cast<void**>(&expert_rows_.row_weights)};
   Status status;
   size_t n = 0;
   const auto allocate = [&](const char* name, int64_t bytes) -> void* {

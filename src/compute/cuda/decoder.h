@@ -60,6 +60,7 @@ class Decoder {
 
   // The distinct shapes of the layers' attention, for which a step brings units.
   std::span<const AttentionShape> shapes() const { return shapes_; }
+  // Partial results of attention that there is memory for, each of a KV head's whole group.
   static int64_t PartialSlots(const DecoderOptions& options);
 
   void Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);

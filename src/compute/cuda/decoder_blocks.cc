@@ -225,7 +225,7 @@ void Decoder::ExpertProducts(const Pass& pass, const ExpertsBlock& e, const void
   call.experts = e.experts;
   call.max_rows = pass.count() * e.router.chosen;
   call.rows = &expert_rows_;
-  call.weigh_inputs = e.router.weighs_input ? expert_rows_.weights : nullptr;
+  call.weigh_inputs = e.router.weighs_input ? expert_rows_.row_weights : nullptr;
   const auto multiply = [&](Role role, Role bias, void* y) {
     call.w = w.stacked(role);
     call.shape = expert[role];

@@ -1,5 +1,5 @@
 // The part of the CUDA runtime that the backend uses, without CUDA's headers: one device, its memory, streams, events
-// and graphs. Two libraries implement it: runtime_cuda.cu over the CUDA runtime, and tests/cuda/emulator/ on the CPU.
+// and graphs. Two libraries implement it: runtime_cuda.cc over the CUDA runtime, and tests/cuda/emulator/ on the CPU.
 //
 // Errors. A device fails once and for all: after the first failed call or launch every later call does nothing, and
 // DeviceStatus() returns that error. Functions without a Result may therefore be called in any state.

@@ -73,8 +73,8 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   TACTUS_RETURN_IF_ERROR(StartSequences(plan, *step, at));
   // StartSequences has chosen the rows of counts.
   for (size_t i = 0; i < sample_rows_.size(); ++i) {
-    const Slot& slot = slots_[static_cast<size_t>(sample_rows_[i].slot)];
-    if (step->rows[i].sample) sample_rows_[i].counts = slot.counts;
+    SampleRow& row = sample_rows_[i];
+    if (row.slot >= 0) row.counts = slots_[static_cast<size_t>(row.slot)].counts;
   }
   const auto fill = [&](int64_t to, const auto& v) { b.Fill(to, std::span(v.data(), v.size())); };
   fill(at.ids, std::as_const(ids_));

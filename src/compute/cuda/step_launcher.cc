@@ -242,7 +242,8 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
           position + 1 < static_cast<int64_t>(slot.spec.prompt.size())) {
         r.prompt_next = std::clamp(slot.spec.prompt[static_cast<size_t>(position) + 1], 0, vocab - 1);
       }
-      SampleRow s{.slot = item.slot, .position = position + 1, .choice = slot.choice, .seed = params.seed};
+      SampleRow s{
+          .slot = r.sample ? item.slot : -1, .position = position + 1, .choice = slot.choice, .seed = params.seed};
       if (r.sample) {
         s.temperature = params.temperature;
         s.top_p = params.top_p;
@@ -287,8 +288,9 @@ void StepLauncher::PlanStep(LaunchedStep* step) {
   const int64_t slots = Decoder::PartialSlots(DecoderOptionsOf(config_, options_));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
   for (size_t i = 0; i < shapes.size(); ++i) {
-    PlanAttention(all_rows_, shapes[i], slots, &step->all_plans[i]);
-    PlanAttention(last_rows_, shapes[i], slots, &step->last_plans[i]);
+    const int64_t q_rows = slots * (shapes[i].heads / shapes[i].kv_heads);
+    PlanAttention(all_rows_, shapes[i], q_rows, &step->all_plans[i]);
+    PlanAttention(last_rows_, shapes[i], q_rows, &step->last_plans[i]);
   }
 }
 

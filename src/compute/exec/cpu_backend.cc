@@ -123,8 +123,9 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
-                                                Clock& clock) {
+                                                Clock& clock, const std::string& hint) {
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description));
+  if (!hint.empty()) chosen.hint = chosen.hint.empty() ? hint : hint + "; " + chosen.hint;
   return std::unique_ptr<Backend>(
       std::make_unique<CpuBackend>(description, std::move(chosen), options.cascade_attention, clock));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "base/backend.h"
 #include "base/clock.h"
@@ -11,8 +12,9 @@
 
 namespace tactus::compute {
 
-// As MakeBackend (compute/exec/make_backend.h), which code outside compute/exec uses.
+// As MakeBackend (compute/exec/make_backend.h), which code outside compute/exec uses. `hint`: the first part of its
+// advice for better options.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
-                                                Clock& clock);
+                                                Clock& clock, const std::string& hint = {});
 
 }  // namespace tactus::compute

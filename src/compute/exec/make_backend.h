@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/backend.h"
 #include "base/clock.h"
@@ -10,10 +12,18 @@
 
 namespace tactus::compute {
 
-// The backend for this model and these options; currently always the CPU. Reads no weights and allocates no memory, so
-// an impossible start is refused at once: kInvalidArgument names the flag, its choices and a remedy. `description` is
-// copied. `clock` measures steps and loading and outlives the backend.
+// The backend for this model and these options, by --device. Reads no weights and allocates no memory for them, so an
+// impossible start is refused at once: kInvalidArgument names the flag, its choices and a remedy; kUnavailable names
+// what --device cuda lacks here. `description` is copied. `clock` measures steps and loading and outlives the backend.
 Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
                                              Clock& clock);
+
+// Where MakeBackend looks for a device and the library of its backend (device_library.h).
+struct DevicePlaces {
+  std::string device_file;             // exists only where a driver is loaded
+  std::vector<std::string> libraries;  // the first that exists is loaded
+};
+Result<std::unique_ptr<Backend>> MakeBackendOf(const DevicePlaces& places, const EngineOptions& options,
+                                               const ModelDescription& description, Clock& clock);
 
 }  // namespace tactus::compute

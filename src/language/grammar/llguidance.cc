@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/cache_folder.h"
+#include "base/own_folder.h"
 #include "language/grammar/library_heap.h"
 
 namespace tactus::language {
@@ -64,17 +65,6 @@ Status Load(const std::string& path, LlgFunctions* f) {
 }
 
 }  // namespace
-
-std::string OwnFolder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
-  // The main program's name is the one it was started as, which may be a name on PATH.
-  std::error_code error;
-  const fs::path file = std::string_view(info.dli_fname).find('/') == std::string_view::npos
-                            ? fs::read_symlink("/proc/self/exe", error)
-                            : fs::canonical(info.dli_fname, error);
-  return error ? std::string() : file.parent_path().string();
-}
 
 std::vector<std::string> LlguidancePaths() {
   if (const char* given = std::getenv("TACTUS_LLGUIDANCE"); given != nullptr && *given != '\0') return {given};

@@ -91,7 +91,4 @@ Result<LlgFunctions> OpenLlguidance(const std::vector<std::string>& paths);
 // (language/grammar/library_heap.h); errors are not cached. Any thread.
 Result<const LlgFunctions*> LoadLlguidance();
 
-// The folder of the program or shared library with this code; empty: unknown.
-std::string OwnFolder();
-
 }  // namespace tactus::language

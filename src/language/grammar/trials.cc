@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/own_folder.h"
 #include "language/grammar/llguidance.h"
 #include "tactus/version.h"
 

@@ -155,21 +155,50 @@ uint32_t PackPair(float low, float high) {
   return FromFloat<T>(low).bits | static_cast<uint32_t>(FromFloat<T>(high).bits) << 16;
 }
 
+namespace emulator {
+
+// The half of a pair as a value.
 template <class T>
-uint32_t MulPair(uint32_t a, uint32_t b) {
-  const auto half = [](uint32_t pair, int i) { return ToFloat(T{static_cast<uint16_t>(pair >> (16 * i))}); };
-  return PackPair<T>(half(a, 0) * half(b, 0), half(a, 1) * half(b, 1));
+float HalfOf(uint32_t pair, int half) {
+  return ToFloat(T{static_cast<uint16_t>(pair >> (16 * half))});
+}
+// `exact` + `rest` in f32, rounded so that a further rounding to 16 bits is as if it were the only one: an inexact
+// value has an odd last digit (Boldo and Melquiond, 2005).
+inline float RoundToOdd(double exact, double rest) {
+  auto f = static_cast<float>(exact);
+  const double error = exact - static_cast<double>(f) + rest;
+  if (error == 0.0 || !(f - f == 0.0f) || (std::bit_cast<uint32_t>(f) & 1u) != 0) return f;
+  return nextafterf(f, error > 0.0 ? INFINITY : -INFINITY);
+}
+inline float FmaToOdd(float a, float b, float c) {
+  const double product = static_cast<double>(a) * static_cast<double>(b);  // exact for factors of 16 bits
+  const double sum = product + static_cast<double>(c), part = sum - product;
+  const double rest = (product - (sum - part)) + (static_cast<double>(c) - part);  // Knuth's TwoSum
+  return RoundToOdd(sum, rest == rest ? rest : 0.0);
 }
 
-// As exact as the C library. Subnormal results become 0, and Reciprocal counts a subnormal x as 0.
-inline float FlushSubnormal(float v) {
-  return fabsf(v) < 0x1p-126f ? copysignf(0.0f, v) : v;
+}  // namespace emulator
+
+template <class T>
+uint32_t MulPair(uint32_t a, uint32_t b) {
+  const auto half = [&](int i) { return emulator::HalfOf<T>(a, i) * emulator::HalfOf<T>(b, i); };
+  return PackPair<T>(half(0), half(1));  // the products are exact in f32
 }
+template <class T>
+uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c) {
+  const auto half = [&](int i) {
+    return emulator::FmaToOdd(emulator::HalfOf<T>(a, i), emulator::HalfOf<T>(b, i), emulator::HalfOf<T>(c, i));
+  };
+  return PackPair<T>(half(0), half(1));
+}
+// The card's approximations flush subnormal inputs and results to 0.
 inline float Exp2(float x) {
-  return FlushSubnormal(exp2f(x));
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
 }
 inline float Reciprocal(float x) {
-  return FlushSubnormal(1.0f / FlushSubnormal(x));
+  const float y = 1.0f / (fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x);
+  return fabsf(y) < 0x1p-126f ? copysignf(0.0f, y) : y;
 }
 
 // CUDA contracts a * b + c; the emulated build does not (-ffp-contract=off), so these are the plain operations.

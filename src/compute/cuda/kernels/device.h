@@ -69,6 +69,12 @@ TACTUS_DEVICE T FromFloat(float v) {
   }
 }
 
+// Whether the read-only cache has a load of V: built-in types and vectors.
+template <class V, class = void>
+struct HasReadOnlyLoad : std::false_type {};
+template <class V>
+struct HasReadOnlyLoad<V, std::void_t<decltype(__ldg(static_cast<const V*>(nullptr)))>> : std::true_type {};
+
 // Device memory. `elements`, if it is stated, is checked by the emulator alone.
 template <class T>
 struct Global {
@@ -86,7 +92,7 @@ struct Global {
   TACTUS_DEVICE V Load(int64_t i) const {
     if constexpr (std::is_const_v<T> && (std::is_same_v<V, e4m3>)) {
       return V{__ldg(reinterpret_cast<const uint8_t*>(p + i))};
-    } else if constexpr (std::is_const_v<T>) {
+    } else if constexpr (std::is_const_v<T> && HasReadOnlyLoad<V>::value) {
       return __ldg(reinterpret_cast<const V*>(p + i));
     } else {
       return *reinterpret_cast<const V*>(p + i);
@@ -213,12 +219,22 @@ TACTUS_DEVICE uint32_t PackPair(float low, float high) {
   }
 }
 
-// The products of two pairs of 16-bit values, each rounded to nearest; subnormals are kept.
+// The products of two pairs' halves, each rounded once; subnormal numbers are kept, as in FmaPair: a * b + c.
 template <class T>
 TACTUS_DEVICE uint32_t MulPair(uint32_t a, uint32_t b) {
   using Pair = std::conditional_t<std::is_same_v<T, bf16>, __nv_bfloat162, __half2>;
   const Pair v = __hmul2(reinterpret_cast<const Pair&>(a), reinterpret_cast<const Pair&>(b));
   return reinterpret_cast<const uint32_t&>(v);
+}
+template <class T>
+TACTUS_DEVICE uint32_t FmaPair(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  if constexpr (std::is_same_v<T, bf16>) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  }
+  return d;
 }
 
 // 2^x, within 2 units of the last place; results below 2^-126 are 0. Whole numbers are exact.

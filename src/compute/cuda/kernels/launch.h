@@ -9,15 +9,15 @@
 
 namespace tactus::compute::cuda {
 
-cudaStream_t NativeStream(Stream& stream);                 // runtime_cuda.cu
-void CheckLaunch(cudaError_t status, const char* kernel);  // runtime_cuda.cu: keeps the first error
+cudaStream_t NativeStream(Stream& stream);                 // runtime_cuda.cc
+void CheckLaunch(cudaError_t status, const char* kernel);  // runtime_cuda.cc: keeps the first error
 
 // Launch("RmsNorm", stream, RmsNorm<bf16, 256>, grid, 256, dynamic_shared_bytes, arguments...): arguments are converted
 // to the kernel's parameter types.
 template <class... P, class... A>
 void Launch(const char* name, Stream& stream, void (*kernel)(P...), dim3 grid, int threads, int shared_bytes,
             A&&... arguments) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !DeviceStatus().ok()) return;
   if (shared_bytes > 48 * 1024) {
     CheckLaunch(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      shared_bytes),

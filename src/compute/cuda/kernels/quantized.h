@@ -1,9 +1,17 @@
-// Products with matrices of 8 and 4 bits, and of few tokens with any matrix. The dense products of many tokens are the
-// library's (gemm.h).
+// Products with matrices of 8 and 4 bits for any number of tokens, and of few tokens with any matrix. The dense
+// products of many tokens are the library's (gemm.h).
 //
-// Layouts. kInt8: codes [rows, cols], one byte each. kInt4: codes [rows, cols / 2], the low half of a byte first.
-// Scales and offsets [rows, cols / group]. MultiplyQuantized may ask for another order of the codes: Repack makes it,
-// once, at load.
+// Layouts that Repack reads. kInt8: codes [rows, cols], one signed byte each. kInt4: codes [rows, cols / 2], the low
+// half of a byte first. Scales and offsets [rows, groups per row] of type `real`. A group has 16, 32 or 64 columns, a
+// larger power of 2, or all columns (one scale per row). kReal and kFp8 are read as types.h describes them; scales of
+// kFp8 are one per row where group is cols, and one for all where group is 0.
+//
+// Columns: a multiple of 8, of 16 for kFp8, and of the group. Values of kReal, scales and offsets have the type of the
+// activations. Addresses are multiples of 16 bytes.
+//
+// Batch invariance: the bits of a product's row depend on its token, the matrix and y_type alone. MultiplyQuantized,
+// MultiplyFew and MultiplyGrouped (experts.h) give the same bits for the same matrix, whatever the number of tokens.
+// They differ from the library's bits, also for kReal.
 #pragma once
 
 #include "compute/cuda/runtime.h"
@@ -18,18 +26,21 @@ struct ProductCall {
   DeviceMatrix w;
   const float* bias = nullptr;  // [rows]; null: none
   void* y = nullptr;            // [tokens, rows] of y_type, rows y_stride values apart
-  Real y_type = Real::kBF16;    // kF32 where `adds`
+  Real y_type = Real::kBF16;    // `type` or kF32; kF32 where `adds`
   int64_t y_stride = 0;
   bool adds = false;  // y += ...; else y = ...
 };
-// Weights of 8 or 4 bits, any number of tokens, by tensor cores: codes become values of `type`, sums are f32 in an
-// order that depends on cols alone. kF32 activations: plain loops, for tests.
+// Any format and any number of tokens, by tensor cores: codes become exact values of `type`, sums are f32 in an order
+// that depends on the format, the group and cols alone. kF32 activations: plain loops, for tests.
 void MultiplyQuantized(Stream& s, const ProductCall& call);
-// At most kFewTokens tokens, any format: one warp per some rows of w, whose bytes are read once.
+// As MultiplyQuantized, with the same bits, for at most kFewTokens tokens.
 inline constexpr int64_t kFewTokens = 4;
 void MultiplyFew(Stream& s, const ProductCall& call);
 
-// Brings codes from the layouts above, in `from`, into the order that MultiplyQuantized and MultiplyFew read.
-void Repack(Stream& s, const DeviceMatrix& from, void* to);
+// Bytes that Repack writes; 0 for formats that are read as they are.
+int64_t RepackedBytes(const DeviceMatrix& from);
+// Brings codes, scales and offsets from the layouts above into the order that products read. Returns `from` with the
+// new addresses, all in `to`. Formats that are read as they are return as they are.
+DeviceMatrix Repack(Stream& s, const DeviceMatrix& from, void* to);
 
 }  // namespace tactus::compute::cuda

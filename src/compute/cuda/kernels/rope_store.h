@@ -19,7 +19,12 @@ struct KvPages {
 };
 
 // As RopeStoreCall (compute/kernels/ops.h) with rows of `type`: q is normed and rotated in place; k and v go to the
-// pages at slots[t] = block * block_size + offset. Math in f32. inv_freq null or rotary_dim 0: no rotation.
+// pages at slots[t] = block * block_size + offset, slots below 2^32. Math in f32. inv_freq null or rotary_dim 0: no
+// rotation.
+//
+// kInt8: each head of q and k is also multiplied with one orthogonal matrix, at the end, so that no dimension of k
+// dominates its scale (SpreadHead, compute/kernels/attention/kv_layout.h). This changes no score, and attention does
+// nothing about it. q is multiplied where k is null too, since it reads pages of this type.
 struct RopeStore {
   void* q = nullptr;        // [tokens, heads * head_dim], q_stride values apart
   const void* k = nullptr;  // [tokens, kv_heads * head_dim]; null: K and V are in the cache

@@ -15,8 +15,8 @@ void EmbedRows(Stream& s, const int32_t* ids, int64_t tokens, const void* table,
                float scale, float* x);
 
 struct NormCall {
-  const float* x = nullptr;  // [tokens, dim]; rows x_stride apart
-  int64_t x_stride = 0;
+  const float* x = nullptr;  // [tokens, dim]; rows x_stride values apart
+  int64_t x_stride = 0;      // 0: dim
   int64_t tokens = 0, dim = 0;
   bool layer = false;             // LayerNorm; else RMSNorm
   const float* weight = nullptr;  // [dim]; null: 1

@@ -11,8 +11,10 @@ namespace tactus::compute::cuda {
 // for occurrences in the output.
 inline constexpr uint32_t kInPrompt = 0x80000000u;
 
+inline constexpr int32_t kMostLogprobs = 1024;  // of SampleRow::logprobs
+
 struct SampleRow {
-  int32_t slot = 0;      // of `counts` and `last_tokens`
+  int32_t slot = 0;      // of `last_tokens`; -1: the row's token is neither kept nor counted
   int32_t position = 0;  // of the token that is sampled
   float temperature = 0.0f;
   float top_p = 1.0f, min_p = 0.0f;
@@ -26,13 +28,14 @@ struct SampleRow {
   int32_t ends = 0, num_ends = 0;    // entries of `end_tokens`, forbidden unless the mask allows nothing else
   int32_t logprobs = -1;             // -1: none; k: the sampled token and the k best
   int32_t prompt_next = -1;          // >= 0: nothing is sampled; logprobs of this token and of the k best
-  int32_t first_logprob = 0;         // entry of `logprob_tokens`, 1 + k of them
-  // Of a draft's rows: counts as if these tokens were in the output too; the row counts if they are what was sampled.
+  int32_t first_logprob = 0;         // entry of `logprob_tokens`, 1 + k of them; token -1 beyond the vocabulary's size
+  // Of a draft's rows: counts as if these tokens were in the output too. Rows of one item follow one another, each with
+  // one draft more than the row before; the row counts if its drafts are what those before it sampled.
   int32_t draft = 0, num_drafts = 0;  // entries of `draft_tokens`, those before this row's token
 };
 
 struct SampleCall {
-  float* logits = nullptr;  // [rows, vocab], changed
+  const float* logits = nullptr;  // [rows, vocab]
   int64_t rows = 0, vocab = 0;
   const SampleRow* row = nullptr;   // [rows]
   uint32_t* counts = nullptr;       // [count rows, vocab]
@@ -41,8 +44,8 @@ struct SampleCall {
   const float* bias_values = nullptr;
   const int32_t* end_tokens = nullptr;
   const int32_t* draft_tokens = nullptr;
-  // Results: per row the token, and its status as ItemStatus (base/step.h); sampled tokens of rows without drafts are
-  // also written to last_tokens[slot], and counted.
+  // Results: per row the token (-1: none) and its status as ItemStatus (base/step.h). Sampled tokens of rows that count
+  // are also counted, and the last of a slot is written to last_tokens[slot].
   int32_t* tokens = nullptr;       // [rows]
   int32_t* statuses = nullptr;     // [rows]
   int32_t* last_tokens = nullptr;  // [slots]

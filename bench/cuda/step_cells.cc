@@ -1,0 +1,210 @@
+// Step times of one model in the cells that scripts/gpu.sh reports: decodes by batch and context, prompts by length,
+// and prompts beside decodes. Prints one JSON object.
+//
+//   step_cells MODEL DEVICE [SHRINK]     MODEL: a folder, a GGUF file, or a config.json with dummy weights
+//                                        DEVICE: of --device; SHRINK divides all sizes, for a try on a small model
+//
+// `step_ms` is a step alone: launched, run, and its tokens read. `chained_ms` is a decode step of a run in which each
+// step takes its tokens from the one before on the device, so the next is launched before these are known; `gap_us` is
+// the median time from the end of a step to the start of the next in that run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
+#include "engine/step_times/step_profiler.h"
+
+namespace tactus {
+namespace {
+
+using engine::ProfilePoint;
+
+constexpr int32_t kBlock = 16;
+constexpr int32_t kChain = 40, kChainWarmup = 8;  // steps
+constexpr DurationNs kEnoughNs = 60 * kMillisecond;
+
+template <class T>
+T Must(Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  std::fprintf(stderr, "step_cells: %s\n", result.status().message().c_str());
+  std::exit(1);
+}
+
+struct Cell {
+  const char* kind;
+  ProfilePoint point;
+};
+
+std::vector<Cell> Cells(int32_t shrink) {
+  std::vector<Cell> cells;
+  const auto at_least_1 = [shrink](int32_t n) { return std::max(1, n / shrink); };
+  for (const int32_t context : {1024, 4096}) {
+    for (const int32_t decodes : {1, 8, 32, 128, 256}) {
+      cells.push_back({"decode", {0, 0, at_least_1(decodes), at_least_1(context)}});
+    }
+  }
+  for (const int32_t prompt : {512, 1024, 2048, 4096, 8192}) {
+    cells.push_back({"prefill", {at_least_1(prompt), 0, 0, 0}});
+  }
+  for (const int32_t decodes : {32, 128}) {
+    for (const int32_t prompt : {512, 2048}) {
+      cells.push_back({"hybrid", {at_least_1(prompt), 0, at_least_1(decodes), at_least_1(1024)}});
+    }
+  }
+  return cells;
+}
+
+struct Subject {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Executor> executor;
+  engine::ProfileLimits limits;
+  nlohmann::ordered_json facts;
+};
+
+Subject Load(const std::string& model, const std::string& device, int32_t shrink) {
+  Subject s;
+  EngineOptions options;
+  options.model = model;
+  options.device = device;
+  const auto description = Must(compute::DescribeModel(Must(compute::ResolveModel(model))));
+  if (!description.weights_status.ok()) options.load_format = "dummy";
+  s.backend = Must(compute::MakeBackend(options, description, SystemClock()));
+  s.limits.max_decodes = std::max(1, 256 / shrink);
+  s.limits.max_context =
+      static_cast<int32_t>(std::min<int64_t>(description.config.max_position, 8192 / shrink + 2 * kChain));
+  s.limits.max_step_tokens = 8192 / shrink + 256;
+  s.limits.vocab_size = description.config.vocab_size;
+  MemoryDemand demand;
+  demand.max_model_len = s.limits.max_context;
+  demand.max_num_seqs = s.limits.max_decodes + 1;
+  demand.max_step_tokens = s.limits.max_step_tokens;
+  demand.block_size = kBlock;
+  const MemoryGrant memory = Must(s.backend->PlanMemory(demand));
+  s.limits.num_blocks = memory.num_blocks;
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "step_cells: %s\n", line.c_str()); };
+  const std::string weights = Must(s.backend->LoadWeights(say));
+  ExecutorSize size;
+  size.num_blocks = memory.num_blocks;
+  size.block_size = kBlock;
+  size.max_model_len = s.limits.max_context;
+  size.max_slots = size.max_step_items = s.limits.max_decodes + 1;
+  size.max_step_tokens = s.limits.max_step_tokens;
+  s.executor = Must(s.backend->CreateExecutor(size));
+  const BackendInfo info = s.backend->Info();
+  s.facts["model"] = description.config.name;
+  s.facts["device"] = info.devices[0].name;
+  s.facts["backend"] = info.summary;
+  s.facts["weights"] = weights;
+  s.facts["kv_dtype"] = info.kv_dtype;
+  s.facts["kv_blocks"] = memory.num_blocks;
+  return s;
+}
+
+// A run of chained decode steps. The KV of the blocks that it reads is there already (StepProfiler).
+class ChainedRun {
+ public:
+  ChainedRun(Executor* executor, int32_t decodes, int32_t context)
+      : executor_(*executor), decodes_(decodes), context_(context), plans_(static_cast<size_t>(kChain)) {}
+
+  // Adds chained_ms and gap_us.
+  void Measure(nlohmann::ordered_json* cell) {
+    const int32_t most = executor_.traits().max_in_flight;
+    std::vector<DurationNs> gaps;
+    TimeNs first_ns = 0, before_ns = 0;
+    StepResult result;
+    for (int32_t submitted = 0, polled = 0; polled < kChain; ++polled) {
+      for (; submitted < kChain && submitted - polled < most; ++submitted) executor_.Submit(Plan(submitted));
+      while (!executor_.Poll(&result)) std::this_thread::yield();
+      if (!result.status.ok()) Must(Result<int>(result.status));
+      if (polled == kChainWarmup) first_ns = SystemClock().NowNs();
+      if (polled > kChainWarmup) gaps.push_back(std::max<DurationNs>(0, result.start_ns - before_ns));
+      before_ns = result.end_ns;
+    }
+    const double all_ns = static_cast<double>(SystemClock().NowNs() - first_ns);
+    std::nth_element(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2), gaps.end());
+    (*cell)["chained_ms"] = all_ns * 1e-6 / (kChain - 1 - kChainWarmup);
+    (*cell)["gap_us"] = static_cast<double>(gaps[gaps.size() / 2]) * 1e-3;
+  }
+
+ private:
+  const StepPlan& Plan(int32_t step) {
+    StepPlan& plan = plans_[static_cast<size_t>(step)];
+    const int32_t blocks = (context_ + kChain + kBlock - 1) / kBlock;
+    plan.step = 1'000'000 + step;
+    for (int32_t d = 0; d < decodes_; ++d) {
+      if (step == 0) {
+        plan.starts.emplace_back().slot = d;
+        plan.table_updates.push_back({d, 0, blocks, static_cast<int32_t>(plan.table_blocks.size())});
+        for (int32_t b = 0; b < blocks; ++b) plan.table_blocks.push_back(d * blocks + b);
+        plan.tokens.push_back(1);
+      }
+      plan.items.push_back({.slot = d,
+                            .first_position = context_ - 1 + step,
+                            .count = 1,
+                            .logit_rows = 1,
+                            .sample = true,
+                            .input = step == 0 ? InputSource::kHost : InputSource::kChained,
+                            .token_offset = step == 0 ? d : 0});
+    }
+    plan.num_tokens = plan.num_decodes = decodes_;
+    plan.logit_rows = decodes_;
+    plan.decode_context_tokens = int64_t{decodes_} * (context_ + step);
+    return plan;
+  }
+
+  Executor& executor_;
+  const int32_t decodes_, context_;
+  std::vector<StepPlan> plans_;
+};
+
+bool Fits(const engine::ProfileLimits& limits, const ProfilePoint& p) {
+  const auto blocks = [](int64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
+  return p.decodes <= limits.max_decodes && p.prefill_tokens <= limits.max_context &&
+         p.decode_context + kChain <= limits.max_context &&
+         blocks(p.prefill_tokens) + p.decodes * blocks(p.decode_context + kChain) <= limits.num_blocks;
+}
+
+int Run(const std::string& model, const std::string& device, int32_t shrink) {
+  Subject s = Load(model, device, shrink);
+  engine::StepProfiler profiler(s.executor.get(), s.limits);
+  nlohmann::ordered_json cells = nlohmann::ordered_json::array();
+  for (const auto& [kind, point] : Cells(shrink)) {
+    nlohmann::ordered_json cell = {{"kind", kind},
+                                   {"prompt", point.prefill_tokens},
+                                   {"decodes", point.decodes},
+                                   {"context", point.decode_context}};
+    if (Fits(s.limits, point)) {
+      cell["step_ms"] = Must(profiler.Measure(point, kEnoughNs)).step_ms;
+      if (point.prefill_tokens == 0 && s.executor->traits().can_chain) {
+        ProfilePoint longer = point;  // so that all blocks of the run hold KV
+        longer.decode_context += kChain;
+        Must(profiler.Measure(longer, 1));
+        ChainedRun(s.executor.get(), point.decodes, point.decode_context).Measure(&cell);
+      }
+    } else {
+      cell["left_out"] = "its KV does not fit";
+    }
+    std::fprintf(stderr, "step_cells: %s\n", cell.dump().c_str());
+    cells.push_back(std::move(cell));
+  }
+  s.facts["cells"] = std::move(cells);
+  std::printf("%s\n", s.facts.dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace tactus
+
+int main(int argc, char** argv) {
+  if (argc < 3 || argc > 4) {
+    std::fprintf(stderr, "usage: step_cells MODEL DEVICE [SHRINK]\n");
+    return 2;
+  }
+  return tactus::Run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 1);
+}

@@ -1,0 +1,42 @@
+# The CUDA backend (src/compute/cuda): whether libtactus_cuda.so is built, and for which cards. CMAKE_CUDA_COMPILER,
+# CUDACXX or PATH names nvcc; without these the one that `scripts/setup.sh cuda` installs is used.
+set(default OFF)
+if(TACTUS_CUDA OR NOT DEFINED CACHE{TACTUS_CUDA} AND NOT TACTUS_SANITIZE AND NOT TACTUS_BUILD_FUZZERS)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    file(GLOB installed ${CMAKE_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages/nvidia/cu13/bin)
+    find_program(TACTUS_NVCC nvcc HINTS ENV PATH PATHS ${installed} DOC "The CUDA compiler")
+    if(TACTUS_NVCC)
+      set(CMAKE_CUDA_COMPILER ${TACTUS_NVCC})
+    endif()
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(default ON)
+  endif()
+endif()
+option(TACTUS_CUDA "Build libtactus_cuda.so, the CUDA backend (needs nvcc 12.8 or later)" ${default})
+set(TACTUS_CUDA_ARCHITECTURES "80;86;89;90a;100a;120a" CACHE STRING
+    "Compute capabilities of the cards that libtactus_cuda.so has code for")
+if(NOT TACTUS_CUDA)
+  return()
+endif()
+
+list(TRANSFORM TACTUS_CUDA_ARCHITECTURES APPEND -real OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
+set(CMAKE_CUDA_STANDARD 17)  # nvcc 13.0 with GCC 12 fails on some C++20
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+if(TACTUS_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+enable_language(CUDA)
+# Flags of kernels: warnings as for the rest, and an error for registers that spill into memory.
+add_library(tactus_cuda_flags INTERFACE)
+target_compile_options(tactus_cuda_flags INTERFACE -O3 -Xptxas=-warn-spills -Xcompiler=-ffp-contract=off)
+if(TACTUS_WARNINGS)
+  target_compile_options(tactus_cuda_flags INTERFACE -Xcompiler=-Wall,-Wextra
+    $<$<BOOL:${TACTUS_WERROR}>:-Werror=all-warnings -Xptxas=-Werror>)
+else()
+  target_compile_options(tactus_cuda_flags INTERFACE -w)
+endif()

@@ -1,0 +1,187 @@
+#include "compute/cuda/kernels/quantized.h"
+
+#include "compute/cuda/kernels/launch.h"
+#include "compute/cuda/kernels/product_step.h"
+
+namespace tactus::compute::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+int64_t RowTiles(const DeviceMatrix& m) {
+  return (m.rows + kTileRows - 1) / kTileRows;
+}
+int64_t CodeBytes(const DeviceMatrix& m) {
+  const int64_t steps = (m.cols + kStep - 1) / kStep;
+  return RowTiles(m) * steps * (m.format == MatrixFormat::kInt4 ? 512 : 1024);
+}
+int64_t FactorBytes(const DeviceMatrix& m) {
+  return RowTiles(m) * ((m.cols + m.group - 1) / m.group) * kTileRows * SizeOf(m.real);
+}
+bool IsPacked(const DeviceMatrix& m) {
+  return m.format == MatrixFormat::kInt4 || m.format == MatrixFormat::kInt8;
+}
+
+int32_t UnitOf(const DeviceMatrix& m) {
+  return !IsPacked(m) ? 0 : m.group >= m.cols || m.group > kStep ? kStep : m.group;
+}
+
+// A thread writes a word of codes. Rows and columns behind the last have the code of 0.
+template <bool kFour, int kRun>
+__global__ void __launch_bounds__(kThreads)
+    PackCodes(Global<const uint8_t> from, int64_t rows, int64_t cols, int64_t words, Global<uint32_t> to) {
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (index >= words) return;
+  constexpr int kLoads = kFour ? 1 : 2, kCodes = kFour ? 8 : 4;
+  const int word = static_cast<int>(index % 4), lane = static_cast<int>(index / 4 % 32);
+  const int64_t piece = index / 128, steps = (cols + kStep - 1) / kStep;
+  const int load = static_cast<int>(piece % kLoads);
+  const int64_t step = piece / kLoads % steps, tile = piece / kLoads / steps;
+  const int64_t row = tile * kTileRows + lane / 4 + (kFour ? word / 2 : load) * 8;
+  uint32_t out = 0;
+  for (int i = 0; i < kCodes; ++i) {
+    const int value = kFour ? word % 2 * 8 + i : word * 4 + i;
+    const int64_t column = step * kStep + ColumnOf<kRun>(lane % 4, value);
+    const bool exists = row < rows && column < cols;
+    if constexpr (kFour) {
+      uint32_t code = 8;
+      if (exists) {
+        const uint32_t both = from[(row * cols + column) / 2];
+        code = column % 2 == 0 ? both & 15u : both >> 4;
+      }
+      out |= code << (i / 2 * 4 + i % 2 * 16);
+    } else {
+      uint32_t code = 0;
+      if (exists) code = from[row * cols + column];
+      // Values 0, 1, 2, 3 become bytes 0, 2, 1, 3.
+      out |= (code ^ 0x80u) << (i % 2 * 16 + i / 2 * 8);
+    }
+  }
+  to[index] = out;
+}
+
+// A thread writes a scale or an offset.
+template <class V>
+__global__ void __launch_bounds__(kThreads)
+    PackFactors(Global<const V> from, int64_t rows, int64_t groups, int64_t count, Global<V> to) {
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (index >= count) return;
+  const int64_t row = index / (groups * kTileRows) * kTileRows + index % kTileRows, group = index / kTileRows % groups;
+  V value{};
+  if (row < rows) value = from[row * groups + group];
+  to[index] = value;
+}
+
+template <bool kFour, int kRun>
+void LaunchPackCodes(Stream& s, const DeviceMatrix& from, void* to) {
+  const int64_t words = CodeBytes(from) / 4;
+  Launch("PackCodes", s, PackCodes<kFour, kRun>, dim3(static_cast<unsigned>((words + kThreads - 1) / kThreads)),
+         kThreads, 0, static_cast<const uint8_t*>(from.data), from.rows, from.cols, words, static_cast<uint32_t*>(to));
+}
+template <class V>
+void LaunchPackFactors(Stream& s, const DeviceMatrix& m, const void* from, void* to) {
+  const int64_t count = FactorBytes(m) / static_cast<int64_t>(sizeof(V));
+  Launch("PackFactors", s, PackFactors<V>, dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), kThreads, 0,
+         static_cast<const V*>(from), m.rows, (m.cols + m.group - 1) / m.group, count, static_cast<V*>(to));
+}
+
+}  // namespace
+
+ProductShape ShapeOf(const DeviceMatrix& w, Real type, const ProductArgs& args, int64_t tokens_per_matrix) {
+  constexpr int64_t kEnoughBlocks = 100;  // keep a large device busy with the large tile
+  const int64_t large_blocks = (w.rows + 127) / 128 * MostTiles(args, 128);
+  ProductShape shape{w.format, type, UnitOf(w), TokenTiles::k128};
+  if (tokens_per_matrix <= 8) {
+    shape.tiles = TokenTiles::k8;
+  } else if (tokens_per_matrix <= 16) {
+    shape.tiles = TokenTiles::k16;
+  } else if (tokens_per_matrix <= 32) {
+    shape.tiles = TokenTiles::k32;
+  } else if (tokens_per_matrix <= 64 || large_blocks < kEnoughBlocks) {
+    shape.tiles = TokenTiles::k64;
+  }
+  return shape;
+}
+
+ProductArgs ArgsOf(const DeviceMatrix& w) {
+  ProductArgs args;
+  args.codes = w.data;
+  args.scales = w.scales;
+  args.offsets = w.offsets;
+  args.rows = static_cast<int32_t>(w.rows);
+  args.cols = static_cast<int32_t>(w.cols);
+  args.steps = static_cast<int32_t>((w.cols + kStep - 1) / kStep);
+  const int32_t slice = (args.steps + kSlices - 1) / kSlices;
+  args.slice_steps = slice < kMinSliceSteps ? kMinSliceSteps : slice;
+  args.row_scales = w.format == MatrixFormat::kFp8 && w.group > 0;
+  args.one_scale = w.format == MatrixFormat::kFp8 && w.group == 0;
+  if (!IsPacked(w)) return args;
+  args.groups = static_cast<int32_t>((w.cols + w.group - 1) / w.group);
+  args.group_shift = 31;
+  for (int32_t shift = 4; args.groups > 1 && shift < 31; ++shift) {
+    if (w.group == 1 << shift) args.group_shift = shift;
+  }
+  return args;
+}
+
+void LaunchProduct(Stream& s, const ProductShape& shape, const ProductArgs& args) {
+  if (shape.type == Real::kF32) return MultiplyFloat(s, shape, args);
+  switch (shape.format) {
+    case MatrixFormat::kReal:
+      return MultiplyReal(s, shape, args);
+    case MatrixFormat::kFp8:
+      return MultiplyFp8(s, shape, args);
+    case MatrixFormat::kInt8:
+      return MultiplyInt8(s, shape, args);
+    case MatrixFormat::kInt4:
+      return MultiplyInt4(s, shape, args);
+  }
+}
+
+void MultiplyQuantized(Stream& s, const ProductCall& call) {
+  ProductArgs args = ArgsOf(call.w);
+  args.x = call.x;
+  args.bias = call.bias;
+  args.y = call.y;
+  args.y_stride = call.y_stride;
+  args.tokens = static_cast<int32_t>(call.tokens);
+  args.y_float = call.y_type == Real::kF32;
+  args.adds = call.adds;
+  LaunchProduct(s, ShapeOf(call.w, call.type, args, call.tokens), args);
+}
+
+void MultiplyFew(Stream& s, const ProductCall& call) {
+  MultiplyQuantized(s, call);
+}
+
+int64_t RepackedBytes(const DeviceMatrix& from) {
+  if (!IsPacked(from)) return 0;
+  return CodeBytes(from) + FactorBytes(from) * (from.offsets != nullptr ? 2 : 1);
+}
+
+DeviceMatrix Repack(Stream& s, const DeviceMatrix& from, void* to) {
+  if (!IsPacked(from)) return from;
+  const bool sixteen = UnitOf(from) == 16;
+  if (from.format == MatrixFormat::kInt4) {
+    sixteen ? LaunchPackCodes<true, 4>(s, from, to) : LaunchPackCodes<true, 8>(s, from, to);
+  } else {
+    sixteen ? LaunchPackCodes<false, 4>(s, from, to) : LaunchPackCodes<false, 8>(s, from, to);
+  }
+  DeviceMatrix packed = from;
+  packed.data = to;
+  auto* at = static_cast<uint8_t*>(to) + CodeBytes(from);
+  const auto pack = [&](const void* factors) -> const void* {
+    if (from.real == Real::kF32) {
+      LaunchPackFactors<uint32_t>(s, from, factors, at);
+    } else {
+      LaunchPackFactors<uint16_t>(s, from, factors, at);
+    }
+    at += FactorBytes(from);
+    return at - FactorBytes(from);
+  };
+  packed.scales = pack(from.scales);
+  if (from.offsets != nullptr) packed.offsets = pack(from.offsets);
+  return packed;
+}
+
+}  // namespace tactus::compute::cuda
