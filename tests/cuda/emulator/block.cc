@@ -32,13 +32,22 @@ FibreStack::FibreStack(int colour) : colour_(colour) {
 FibreStack::~FibreStack() {
   if (base_ != nullptr) munmap(base_, kPage + kStackBytes);
 }
-Context FibreStack::Start(void (*entry)(boost::context::detail::transfer_t)) const {
+Fibre FibreStack::Start(void (*entry)(boost::context::detail::transfer_t)) const {
   const size_t shift = static_cast<size_t>(colour_ % 32) * 320 % kPage;
-  char* top = static_cast<char*>(base_) + kPage + kStackBytes - shift;
-  return boost::context::detail::make_fcontext(top, kStackBytes - shift, entry);
+  char* base = static_cast<char*>(base_) + kPage;
+  Fibre fibre;
+  fibre.context = boost::context::detail::make_fcontext(base + kStackBytes - shift, kStackBytes - shift, entry);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(base, kStackBytes);  // functions of an earlier fibre have not returned
+  fibre.stack = base;
+  fibre.stack_bytes = kStackBytes;
+#endif
+  return fibre;
 }
 
 Block::Block() : shadow_(Memory::kShared, kMostShared) {
+  threads_.reserve(kMostThreads);
+  warps_.reserve(kMostThreads / 32);
   shared_ = static_cast<char*>(
       mmap(nullptr, kMostShared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   TACTUS_CHECK_MSG(shared_ != MAP_FAILED, "no address space for the emulator's shared memory");
@@ -64,6 +73,9 @@ void Block::Start(const LaunchInfo& launch, uint32_t number) {
   if (static_cast<int>(warps_.size()) < warps) warps_.resize(static_cast<size_t>(warps));
   if (static_cast<int>(threads_.size()) < launch.threads) threads_.resize(static_cast<size_t>(launch.threads));
   while (stacks_.size() < threads_.size()) stacks_.emplace_back(static_cast<int>(stacks_.size()));
+  if (!std::exchange(all_ended_, false)) {
+    for (Thread& t : threads_) t.fibre = Fibre();
+  }
   ready_warps_ = Lanes(warps);
   for (int i = 0; i < warps; ++i) {
     Warp& w = warps_[static_cast<size_t>(i)];
@@ -87,7 +99,7 @@ void Block::Start(const LaunchInfo& launch, uint32_t number) {
     t.moment.launch_floor = MakeStamp(launch.first_serial, 0, 0);
     t.moment.block_floor = t.moment.warp_floor = MakeStamp(serial_, 0, 0);
     t.moment.known = t.warp->known[t.lane];
-    t.context = stacks_[static_cast<size_t>(i)].Start(&Block::Enter);
+    if (t.fibre.context == nullptr) t.fibre = stacks_[static_cast<size_t>(i)].Start(&Block::Enter);
   }
 }
 
@@ -95,16 +107,19 @@ bool Block::Run(const LaunchInfo& launch, uint32_t number) {
   Start(launch, number);
   HandOver(&main_);
   current = nullptr;
-  if (live_ == 0) return true;
+  all_ended_ = live_ == 0;
+  if (all_ended_) return true;
   ReportDeadlock();
   current = nullptr;
   return false;
 }
 
 void Block::Enter(boost::context::detail::transfer_t from) {
-  FinishSwitch(from);
-  current->block->launch_->body();
-  current->block->Exit();
+  FinishSwitch(from, &current->fibre);
+  while (true) {
+    current->block->launch_->body();
+    current->block->Exit();  // returns in a later block
+  }
 }
 
 void Block::Exit() {
@@ -119,7 +134,7 @@ void Block::Exit() {
     Report("thread ends while others wait in __syncthreads", barrier_place_);
     ReleaseBarrier();
   }
-  HandOver(&t.context);
+  HandOver(&t.fibre);
 }
 
 int Block::Pick(uint32_t ready) {
@@ -145,13 +160,12 @@ Thread* Block::NextReady() {
   return &threads_[static_cast<size_t>(32 * w->number + Pick(w->ready))];
 }
 
-void Block::HandOver(Context* save) {
+void Block::HandOver(Fibre* here) {
   Thread* me = current;
   Thread* next = NextReady();
   if (next == me && me != nullptr) return;
   current = next;
-  SwitchTo(next == nullptr ? main_ : next->context, save);
-  current = me;
+  SwitchTo(next == nullptr ? &main_ : &next->fibre, here);
 }
 
 void Block::Wait(const char* what, const Where& where) {
@@ -160,7 +174,7 @@ void Block::Wait(const char* what, const Where& where) {
   t.place = where;
   t.warp->ready &= ~(1u << t.lane);
   if (t.warp->ready == 0) ready_warps_ &= ~(1u << t.warp->number);
-  HandOver(&t.context);
+  HandOver(&t.fibre);
   t.waits_in = nullptr;
 }
 

@@ -42,7 +42,7 @@ struct Thread {
   int id = 0;
   int lane = 0;
   bool done = false;
-  Context context = nullptr;
+  Fibre fibre;
   // Where it waits; null: nowhere.
   const char* waits_in = nullptr;
   Where place;
@@ -113,7 +113,7 @@ class Block {
   static void Enter(boost::context::detail::transfer_t from);
   void Start(const LaunchInfo& launch, uint32_t number);
   void Exit();
-  void HandOver(Context* save);
+  void HandOver(Fibre* here);
   Thread* NextReady();
   int Pick(uint32_t ready);
   void NextTick(uint64_t* tick);
@@ -122,12 +122,13 @@ class Block {
 
   const LaunchInfo* launch_ = nullptr;
   dim3 index_;
-  std::vector<Thread> threads_;  // grow between blocks only
+  std::vector<Thread> threads_;  // these never move: fibres that wait for the next block refer to them
   std::vector<Warp> warps_;
   std::vector<FibreStack> stacks_;
-  Context main_ = nullptr;
+  Fibre main_;
   uint32_t ready_warps_ = 0;
   int live_ = 0, at_barrier_ = 0;
+  bool all_ended_ = true;  // the threads of the block before; then their fibres wait for the next block
   Where barrier_place_;
   uint64_t serial_ = 0, tick_ = 0;
   uint32_t random_ = 1;
@@ -138,5 +139,6 @@ class Block {
 };
 
 inline constexpr int64_t kMostShared = 228 * 1024;
+inline constexpr int kMostThreads = 1024;
 
 }  // namespace tactus::compute::cuda::emulator
