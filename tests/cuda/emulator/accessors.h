@@ -92,21 +92,21 @@ class Global {
     }
   }
   template <class V>
-  V Load(int64_t i, emulator::Where where = emulator::Where::current()) const {
+  [[gnu::always_inline]] V Load(int64_t i, emulator::Where where = emulator::Where::current()) const {
     const int64_t offset = first_ + i * static_cast<int64_t>(sizeof(T));
     if (!Allows<V>(i, offset, false, where)) return emulator::Poison<V>();
-    memory_->shadow->Read(offset, sizeof(V), emulator::current->moment, std::is_const_v<T> ? emulator::kReadOnly : 0,
-                          where, memory_->name.c_str());
+    memory_->shadow->template Read<sizeof(V)>(
+        offset, emulator::current->moment, std::is_const_v<T> ? emulator::kReadOnly : 0, where, memory_->name.c_str());
     V v;
     std::memcpy(static_cast<void*>(&v), memory_->data + offset, sizeof v);
     return v;
   }
   template <class V>
-  void Store(int64_t i, V v, emulator::Where where = emulator::Where::current()) const {
+  [[gnu::always_inline]] void Store(int64_t i, V v, emulator::Where where = emulator::Where::current()) const {
     static_assert(!std::is_const_v<T>);
     const int64_t offset = first_ + i * static_cast<int64_t>(sizeof(T));
     if (!Allows<V>(i, offset, true, where)) return;
-    memory_->shadow->Write(offset, sizeof(V), emulator::current->moment, where, memory_->name.c_str());
+    memory_->shadow->template Write<sizeof(V)>(offset, emulator::current->moment, where, memory_->name.c_str());
     std::memcpy(memory_->data + offset, static_cast<const void*>(&v), sizeof v);
   }
   T AtomicAdd(int64_t i, T v, emulator::Where where = emulator::Where::current()) const {
@@ -117,15 +117,15 @@ class Global {
   }
   bool exists() const { return p != nullptr; }
 
-  // For instructions that read memory themselves. Null: refused.
-  const char* Source(int64_t i, int64_t bytes, emulator::Where where) const {
+  // 16 bytes, for instructions that read memory themselves. Null: refused.
+  const char* Source16(int64_t i, const emulator::Where& where) const {
     const int64_t offset = first_ + i * static_cast<int64_t>(sizeof(T));
-    if (i < 0 || memory_ == nullptr || i * static_cast<int64_t>(sizeof(T)) + bytes > Bytes()) {
+    if (i < 0 || memory_ == nullptr || i * static_cast<int64_t>(sizeof(T)) + 16 > Bytes()) {
       emulator::ReportBounds(memory_, false, i, elements_, where);
       return nullptr;
     }
-    if (offset % bytes != 0) emulator::ReportAlignment(bytes, where);
-    memory_->shadow->Read(offset, bytes, emulator::current->moment, 0, where, memory_->name.c_str());
+    if (offset % 16 != 0) emulator::ReportAlignment(16, where);
+    memory_->shadow->Read<16>(offset, emulator::current->moment, 0, where, memory_->name.c_str());
     return memory_->data + offset;
   }
 
@@ -184,19 +184,19 @@ class Shared {
   }
   emulator::Reference<Shared> operator[](emulator::Index i) const { return {*this, i}; }
   template <class V>
-  V Load(int64_t i, emulator::Where where = emulator::Where::current()) const {
+  [[gnu::always_inline]] V Load(int64_t i, emulator::Where where = emulator::Where::current()) const {
     if (!Allows<V>(i, false, where)) return emulator::Poison<V>();
     emulator::Block& b = *emulator::current->block;
-    b.shadow().Read(Offset(i), sizeof(V), emulator::current->moment, 0, where, "shared memory");
+    b.shadow().template Read<sizeof(V)>(Offset(i), emulator::current->moment, 0, where, "shared memory");
     V v;
     std::memcpy(static_cast<void*>(&v), p + i, sizeof v);
     return v;
   }
   template <class V>
-  void Store(int64_t i, V v, emulator::Where where = emulator::Where::current()) const {
+  [[gnu::always_inline]] void Store(int64_t i, V v, emulator::Where where = emulator::Where::current()) const {
     if (!Allows<V>(i, true, where)) return;
     emulator::Block& b = *emulator::current->block;
-    b.shadow().Write(Offset(i), sizeof(V), emulator::current->moment, where, "shared memory");
+    b.shadow().template Write<sizeof(V)>(Offset(i), emulator::current->moment, where, "shared memory");
     std::memcpy(static_cast<void*>(p + i), static_cast<const void*>(&v), sizeof v);
   }
   // 16 bytes.

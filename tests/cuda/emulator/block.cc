@@ -21,7 +21,7 @@ uint32_t Lanes(int n) {
 
 }  // namespace
 
-constinit thread_local Thread* current = nullptr;
+constinit thread_local Thread* current [[gnu::tls_model("initial-exec")]] = nullptr;
 
 FibreStack::FibreStack(int colour) : colour_(colour) {
   base_ =
@@ -32,13 +32,22 @@ FibreStack::FibreStack(int colour) : colour_(colour) {
 FibreStack::~FibreStack() {
   if (base_ != nullptr) munmap(base_, kPage + kStackBytes);
 }
-Context FibreStack::Start(void (*entry)(boost::context::detail::transfer_t)) const {
+Fibre FibreStack::Start(void (*entry)(boost::context::detail::transfer_t)) const {
   const size_t shift = static_cast<size_t>(colour_ % 32) * 320 % kPage;
-  char* top = static_cast<char*>(base_) + kPage + kStackBytes - shift;
-  return boost::context::detail::make_fcontext(top, kStackBytes - shift, entry);
+  char* base = static_cast<char*>(base_) + kPage;
+  Fibre fibre;
+  fibre.context = boost::context::detail::make_fcontext(base + kStackBytes - shift, kStackBytes - shift, entry);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(base, kStackBytes);  // functions of an earlier fibre have not returned
+  fibre.stack = base;
+  fibre.stack_bytes = kStackBytes;
+#endif
+  return fibre;
 }
 
 Block::Block() : shadow_(Memory::kShared, kMostShared) {
+  threads_.reserve(kMostThreads);
+  warps_.reserve(kMostThreads / 32);
   shared_ = static_cast<char*>(
       mmap(nullptr, kMostShared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   TACTUS_CHECK_MSG(shared_ != MAP_FAILED, "no address space for the emulator's shared memory");
@@ -49,6 +58,7 @@ Block::~Block() {
 
 void Block::Start(const LaunchInfo& launch, uint32_t number) {
   launch_ = &launch;
+  order_ = launch.order;
   index_ = dim3(number % launch.grid.x, number / launch.grid.x % launch.grid.y, number / launch.grid.x / launch.grid.y);
   serial_ = launch.first_serial + number;
   tick_ = 1;
@@ -64,10 +74,14 @@ void Block::Start(const LaunchInfo& launch, uint32_t number) {
   if (static_cast<int>(warps_.size()) < warps) warps_.resize(static_cast<size_t>(warps));
   if (static_cast<int>(threads_.size()) < launch.threads) threads_.resize(static_cast<size_t>(launch.threads));
   while (stacks_.size() < threads_.size()) stacks_.emplace_back(static_cast<int>(stacks_.size()));
+  if (!std::exchange(all_ended_, false)) {
+    for (Thread& t : threads_) t.fibre = Fibre();
+  }
   ready_warps_ = Lanes(warps);
   for (int i = 0; i < warps; ++i) {
     Warp& w = warps_[static_cast<size_t>(i)];
     w.number = i;
+    w.first = threads_.data() + 32 * static_cast<ptrdiff_t>(i);
     w.ready = w.live = w.all = Lanes(launch.threads - 32 * i);
     w.meetings = 0;
     if (std::exchange(w.knows, false)) std::memset(w.known, 0, sizeof w.known);
@@ -87,24 +101,29 @@ void Block::Start(const LaunchInfo& launch, uint32_t number) {
     t.moment.launch_floor = MakeStamp(launch.first_serial, 0, 0);
     t.moment.block_floor = t.moment.warp_floor = MakeStamp(serial_, 0, 0);
     t.moment.known = t.warp->known[t.lane];
-    t.context = stacks_[static_cast<size_t>(i)].Start(&Block::Enter);
+    if (t.fibre.context == nullptr) t.fibre = stacks_[static_cast<size_t>(i)].Start(&Block::Enter);
   }
 }
 
 bool Block::Run(const LaunchInfo& launch, uint32_t number) {
   Start(launch, number);
-  HandOver(&main_);
+  current = warps_[static_cast<size_t>(Pick(ready_warps_))].first;
+  current += Pick(current->warp->ready);
+  SwitchTo(&current->fibre, &main_);
   current = nullptr;
-  if (live_ == 0) return true;
+  all_ended_ = live_ == 0;
+  if (all_ended_) return true;
   ReportDeadlock();
   current = nullptr;
   return false;
 }
 
 void Block::Enter(boost::context::detail::transfer_t from) {
-  FinishSwitch(from);
-  current->block->launch_->body();
-  current->block->Exit();
+  FinishSwitch(from, &current->fibre);
+  while (true) {
+    current->block->launch_->body();
+    current->block->Exit();  // returns in a later block
+  }
 }
 
 void Block::Exit() {
@@ -112,56 +131,20 @@ void Block::Exit() {
   if (!t.copies.empty()) Report("thread ends with cp.async that it never waited for", t.copies.front().where);
   t.done = true;
   t.warp->live &= ~(1u << t.lane);
-  t.warp->ready &= ~(1u << t.lane);
-  if (t.warp->ready == 0) ready_warps_ &= ~(1u << t.warp->number);
   --live_;
   if (at_barrier_ > 0 && at_barrier_ == live_) {
     Report("thread ends while others wait in __syncthreads", barrier_place_);
     ReleaseBarrier();
   }
-  HandOver(&t.context);
-}
-
-int Block::Pick(uint32_t ready) {
-  switch (launch_->order) {
-    case LaneOrder::kForward:
-      return std::countr_zero(ready);
-    case LaneOrder::kReverse:
-      return 31 - std::countl_zero(ready);
-    default:
-      random_ = random_ * 1664525u + 1013904223u;
-      const int turn = static_cast<int>(random_ >> 27);
-      return (std::countr_zero(std::rotr(ready, turn)) + turn) % 32;
-  }
+  Wait(t, "its end", {});
 }
 
 // A warp runs until none of its lanes is ready.
-Thread* Block::NextReady() {
-  const Warp* w = current == nullptr ? nullptr : current->warp;
-  if (w == nullptr || w->ready == 0) {
-    if (ready_warps_ == 0) return nullptr;
-    w = &warps_[static_cast<size_t>(Pick(ready_warps_))];
-  }
-  return &threads_[static_cast<size_t>(32 * w->number + Pick(w->ready))];
-}
-
-void Block::HandOver(Context* save) {
-  Thread* me = current;
-  Thread* next = NextReady();
-  if (next == me && me != nullptr) return;
-  current = next;
-  SwitchTo(next == nullptr ? main_ : next->context, save);
-  current = me;
-}
-
-void Block::Wait(const char* what, const Where& where) {
-  Thread& t = *current;
-  t.waits_in = what;
-  t.place = where;
-  t.warp->ready &= ~(1u << t.lane);
-  if (t.warp->ready == 0) ready_warps_ &= ~(1u << t.warp->number);
-  HandOver(&t.context);
-  t.waits_in = nullptr;
+Thread* Block::NextOfOthers(const Warp& w) {
+  ready_warps_ &= ~(1u << w.number);
+  if (ready_warps_ == 0) return nullptr;
+  const Warp& next = warps_[static_cast<size_t>(Pick(ready_warps_))];
+  return next.first + Pick(next.ready);
 }
 
 void Block::NextTick(uint64_t* tick) {
@@ -169,18 +152,13 @@ void Block::NextTick(uint64_t* tick) {
   *tick = ++tick_;
 }
 
-void Block::Barrier(const Where& where) {
+void Block::CheckBarrier(const Where& where) {
   if (live_ != launch_->threads) Report("__syncthreads after threads of the block have ended", where);
   if (at_barrier_ == 0) {
     barrier_place_ = where;
-  } else if (barrier_place_.line() != where.line() || std::strcmp(barrier_place_.file_name(), where.file_name()) != 0) {
+  } else if (!IsSamePlace(barrier_place_, where)) {
     Report("__syncthreads reached at two places", where,
            fmt::format("other threads wait at line {}", barrier_place_.line()));
-  }
-  if (++at_barrier_ == live_) {
-    ReleaseBarrier();
-  } else {
-    Wait("__syncthreads", where);
   }
 }
 
@@ -202,8 +180,7 @@ void Block::ReleaseBarrier() {
   }
 }
 
-bool Block::Arrive(const char* kind, uint32_t* mask, const Where& where) {
-  Thread& t = *current;
+bool Block::ArriveFirst(Thread& t, const char* kind, uint32_t* mask, const Where& where) {
   Warp& w = *t.warp;
   const uint32_t me = 1u << t.lane;
   if ((*mask & me) == 0) Report("lane is not in the mask of its warp function", where, kind);
@@ -224,17 +201,12 @@ bool Block::Arrive(const char* kind, uint32_t* mask, const Where& where) {
   }
   meeting.arrived |= me;
   if (meeting.arrived != meeting.mask) {
-    Wait(kind, where);
+    Wait(t, kind, where);
     return false;
   }
   *mask = meeting.mask;
   meeting = w.meeting[--w.meetings];
   return true;
-}
-
-void Block::Leave(uint32_t mask) {
-  Warp& w = *current->warp;
-  w.ready |= mask & w.live;
 }
 
 void Block::OrderLanes(uint32_t mask) {

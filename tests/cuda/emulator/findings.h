@@ -10,6 +10,9 @@ namespace tactus::compute::cuda::emulator {
 // The place of the call in a kernel. Accessors and intrinsics take it as a default argument.
 using Where = std::source_location;
 
+// Whether Report() would do nothing, so that the detail need not be written: a kernel with a fault has it millions of
+// times.
+[[gnu::noinline, gnu::cold]] bool IsReported(const char* kind, const Where& where);
 // Adds a finding, with the kernel, block and thread that run now, unless this place of this kernel has one of this
 // kind.
 [[gnu::noinline, gnu::cold]] void Report(const char* kind, const Where& where, const std::string& detail = {});

@@ -76,8 +76,9 @@ class Helper {
 };
 
 std::string ShapeError(const LaunchInfo& launch, const DeviceShape& shape) {
-  if (launch.threads < 1 || launch.threads > 1024)
-    return fmt::format("{} threads; a block has 1 to 1024", launch.threads);
+  if (launch.threads < 1 || launch.threads > kMostThreads) {
+    return fmt::format("{} threads; a block has 1 to {}", launch.threads, kMostThreads);
+  }
   if (launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) {
     return fmt::format("a grid of ({}, {}, {}); at most (2147483647, 65535, 65535)", launch.grid.x, launch.grid.y,
                        launch.grid.z);

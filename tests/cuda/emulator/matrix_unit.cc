@@ -41,7 +41,7 @@ struct Tile {
 
 void Gather(const Warp& w, const Format16& f, Tile* t) {
   for (int lane = 0; lane < 32; ++lane) {
-    const auto in = Take<Fragments>(w.in[lane]);
+    const auto in = w.Brought<Fragments>(lane);
     const int group = lane / 4, pair = lane % 4 * 2;
     for (int part = 0; part < 2; ++part) {
       for (int r = 0; r < 4; ++r) {
@@ -142,8 +142,8 @@ void Multiply(Warp& w, const Format16& f) {
   }
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane / 4, pair = lane % 4 * 2;
-    Put(w.out[lane],
-        Accumulator{{sums[group][pair], sums[group][pair + 1], sums[group + 8][pair], sums[group + 8][pair + 1]}});
+    w.Give(lane,
+           Accumulator{{sums[group][pair], sums[group][pair + 1], sums[group + 8][pair], sums[group + 8][pair + 1]}});
   }
 }
 
@@ -157,22 +157,27 @@ Row16 ReadRow(const void* row, const Where& where) {
     return Row16{};
   }
   if (offset % 16 != 0) ReportAlignment(16, where);
-  b.shadow().Read(offset, 16, current->moment, 0, where, "shared memory");
-  return Take<Row16>(reinterpret_cast<const unsigned char*>(row));
+  b.shadow().Read<16>(offset, current->moment, 0, where, "shared memory");
+  Row16 read;
+  std::memcpy(read.bytes, row, sizeof read.bytes);
+  return read;
 }
 
 void LoadMatrices(Warp& w, int matrices, bool transposed) {
+  uint16_t values[4][8][8];  // [matrix][row][column]
+  for (int lane = 0; lane < 8 * matrices; ++lane) {
+    const auto row = w.Brought<Row16>(lane);
+    std::memcpy(values[lane / 8][lane % 8], row.bytes, sizeof row.bytes);
+  }
   for (int lane = 0; lane < 32; ++lane) {
+    Registers out{};
+    const int a = lane / 4, b = lane % 4 * 2;
     for (int m = 0; m < matrices; ++m) {
-      uint16_t pair[2];
-      for (int part = 0; part < 2; ++part) {
-        const int row = transposed ? lane % 4 * 2 + part : lane / 4;
-        const int column = transposed ? lane / 4 : lane % 4 * 2 + part;
-        std::memcpy(&pair[part], w.in[8 * m + row] + 2 * column, 2);
-      }
-      const uint32_t word = pair[0] | static_cast<uint32_t>(pair[1]) << 16;
-      std::memcpy(w.out[lane] + 4 * m, &word, 4);
+      const uint32_t low = transposed ? values[m][b][a] : values[m][a][b];
+      const uint32_t high = transposed ? values[m][b + 1][a] : values[m][a][b + 1];
+      out.r[m] = low | high << 16;
     }
+    w.Give(lane, out);
   }
 }
 
@@ -187,7 +192,7 @@ void MultiplyInt8(Warp& w) {
   constexpr int kDepth = 32;
   int8_t a[kM][kDepth], b[kN][kDepth];
   for (int lane = 0; lane < 32; ++lane) {
-    const auto in = Take<Fragments>(w.in[lane]);
+    const auto in = w.Brought<Fragments>(lane);
     const int group = lane / 4, first = lane % 4 * 4;
     for (int r = 0; r < 4; ++r) std::memcpy(&a[group + 8 * (r % 2)][first + 16 * (r / 2)], &in.a[r], 4);
     for (int r = 0; r < 2; ++r) std::memcpy(&b[group][first + 16 * r], &in.b[r], 4);
@@ -195,13 +200,13 @@ void MultiplyInt8(Warp& w) {
   for (int lane = 0; lane < 32; ++lane) {
     const int group = lane / 4, pair = lane % 4 * 2;
     Accumulator out{};
-    const auto in = Take<Fragments>(w.in[lane]);
+    const auto in = w.Brought<Fragments>(lane);
     for (int r = 0; r < 4; ++r) {
       int32_t sum = 0;
       for (int k = 0; k < kDepth; ++k) sum += a[group + 8 * (r / 2)][k] * b[pair + r % 2][k];
       out.c[r] = in.c[r] + static_cast<uint32_t>(sum);  // wraps
     }
-    Put(w.out[lane], out);
+    w.Give(lane, out);
   }
 }
 

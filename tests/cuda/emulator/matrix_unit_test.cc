@@ -20,12 +20,12 @@ conformance::Words Emulated(Product& p, void (*multiply)(Warp&)) {
     std::copy_n(a.data() + 4 * lane, 4, in.a);
     std::copy_n(b.data() + 2 * lane, 2, in.b);
     std::copy_n(c.data() + 4 * lane, 4, in.c);
-    Put(warp->in[lane], in);
+    warp->Bring(static_cast<int>(lane), in);
   }
   multiply(*warp);
   conformance::Words out;
   for (size_t lane = 0; lane < 32; ++lane) {
-    const auto sums = Take<Accumulator>(warp->out[lane]);
+    const auto sums = warp->Given<Accumulator>(static_cast<int>(lane));
     out.insert(out.end(), sums.c, sums.c + 4);
   }
   return out;

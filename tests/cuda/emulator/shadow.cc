@@ -15,20 +15,10 @@ int64_t Words(int64_t bytes) {
   return (bytes + 3) / 4;
 }
 
-Stamp* Map(int64_t stamps) {
-  void* p = mmap(nullptr, static_cast<size_t>(stamps) * sizeof(Stamp), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  TACTUS_CHECK_MSG(p != MAP_FAILED, "no address space for the emulator's stamps");
-  return static_cast<Stamp*>(p);
-}
-void Unmap(Stamp* p, int64_t stamps) {
-  munmap(p, static_cast<size_t>(stamps) * sizeof(Stamp));
-}
-
-// Taken to split words, by the word's number.
+// Taken to split and join units, by their number.
 class SplitLock {
  public:
-  explicit SplitLock(int64_t word) : flag_(flags_[word & 63]) {
+  explicit SplitLock(int64_t unit) : flag_(flags_[unit & 63]) {
     while (flag_.test_and_set(std::memory_order_acquire)) {
     }
   }
@@ -45,32 +35,44 @@ bool SameWarp(Stamp a, Stamp b) {
   return ThreadOf(a) / 32 == ThreadOf(b) / 32;
 }
 
+bool KnowsGroup(Stamp s, const Moment& m) {
+  const LaneGroup group = GroupOf(s);
+  for (uint32_t lane = group.first; lane < group.first + group.size; ++lane) {
+    if (TickOf(s) >= m.known[lane]) return false;
+  }
+  return true;
+}
+
 // Whether all accesses that `s` stands for, by threads of `spread`, come before the thread's next one.
 bool IsBefore(Stamp s, Stamp spread, const Moment& m) {
   if (s < m.launch_floor) return true;
   if (spread == kManyBlocks || SerialOf(s) != SerialOf(m.now)) return false;
   if (s < m.block_floor) return true;
   if (spread == kOneBlock || !SameWarp(s, m.now)) return false;
-  if (s < m.warp_floor || TickOf(s) < m.known[ThreadOf(s) % 32]) return true;
-  return spread == kOneThread && ThreadOf(s) == ThreadOf(m.now);
+  return s < m.warp_floor || (spread == kOneThread && ThreadOf(s) == ThreadOf(m.now)) || KnowsGroup(s, m);
 }
 
 // The stamp that stands for `s` and the thread of `m`.
 Stamp Merge(Stamp s, const Moment& m, Stamp flag) {
   const Stamp spread = s & kSpread, kept = (s | flag) & ~kSpread & KindOf(~Stamp{0});
-  Stamp wider = kOneThread;
-  if (IsBefore(s, spread, m)) {
-    wider = kOneThread;
-  } else if (spread == kManyBlocks || SerialOf(s) != SerialOf(m.now)) {
-    wider = kManyBlocks;
-  } else if (spread == kOneBlock || !SameWarp(s, m.now)) {
-    wider = kOneBlock;
-  } else if (spread == kOneWarp || ThreadOf(s) != ThreadOf(m.now)) {
-    wider = kOneWarp;
+  if (IsBefore(s, spread, m)) return m.now | kept;
+  if (spread == kManyBlocks || SerialOf(s) != SerialOf(m.now)) return m.now | kept | kManyBlocks;
+  const uint64_t tick = std::max(TickOf(s), TickOf(m.now));
+  uint32_t thread = ThreadOf(m.now);
+  Stamp wider = kOneBlock;
+  if (spread != kOneBlock && SameWarp(s, m.now)) {
+    LaneGroup group = GroupOf(s);
+    while (thread % 32 - group.first >= group.size) {
+      group.size *= 2;
+      group.first &= ~(group.size - 1);
+    }
+    wider = group.size == 1 ? kOneThread : kOneWarp;
+    thread = thread / 32 * 32 + group.first + group.size / 2;
   }
-  const uint64_t tick = wider == kOneThread ? TickOf(m.now) : std::max(TickOf(s), TickOf(m.now));
-  return MakeStamp(SerialOf(m.now), tick, ThreadOf(m.now)) | kept | wider;
+  return MakeStamp(SerialOf(m.now), tick, thread) | kept | wider;
 }
+
+constexpr const char* kNeverWritten = "read of never-written memory";
 
 bool IsInFlight(Stamp s) {
   return SerialOf(s) == kInFlightSerial && s != kSplit;
@@ -78,196 +80,182 @@ bool IsInFlight(Stamp s) {
 
 std::string By(Stamp s, const Moment& m, const char* name) {
   const char* place = SerialOf(s) == SerialOf(m.now) ? "" : " of another block";
-  return fmt::format("{}, {} {}{}", name, (s & kSpread) == kOneThread ? "by thread" : "by several threads, last",
+  return fmt::format("{}, {} {}{}", name, (s & kSpread) == kOneThread ? "by thread" : "by several threads, near",
                      ThreadOf(s), place);
 }
 
 }  // namespace
 
 Shadow::Shadow(Memory memory, int64_t bytes) : memory_(memory), bytes_(bytes) {
-  written_ = Map(Words(bytes));
-  read_ = Map(Words(bytes));
-  byte_written_ = Map(4 * Words(bytes));
-  byte_read_ = Map(4 * Words(bytes));
+  for (int level = 0; level < kLevels; ++level) {
+    const size_t size = static_cast<size_t>(Words(bytes) << level) * sizeof(Cell);
+    void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TACTUS_CHECK_MSG(p != MAP_FAILED, "no address space for the emulator's stamps");
+    cells_[level] = static_cast<Cell*>(p);
+  }
 }
 Shadow::~Shadow() {
-  Unmap(written_, Words(bytes_));
-  Unmap(read_, Words(bytes_));
-  Unmap(byte_written_, 4 * Words(bytes_));
-  Unmap(byte_read_, 4 * Words(bytes_));
+  for (int level = 0; level < kLevels; ++level) {
+    munmap(cells_[level], static_cast<size_t>(Words(bytes_) << level) * sizeof(Cell));
+  }
 }
 
-void Shadow::AddReader(Stamp& cell, const Moment& m, Stamp kind) const {
-  const Stamp merged = Merge(Get(cell), m, kind);
-  if (merged != Get(cell)) Set(cell, merged);
+void Shadow::AddReader(Cell& cell, const Moment& m, Stamp kind) {
+  Set(cell.read, Merge(Get(cell.read), m, kind));
 }
 
-void Shadow::ReadCell(Stamp& written, Stamp& read, const Moment& m, Stamp kind, const Where& where,
-                      const char* name) const {
-  const Stamp w = Get(written), r = Get(read);
+void Shadow::ReadCell(Cell& cell, const Moment& m, Stamp kind, const Where& where, const char* name) {
+  const Stamp w = Get(cell.written), r = Get(cell.read);
+  const auto report = [&](const char* finding) {
+    if (!IsReported(finding, where)) Report(finding, where, By(w, m, name));
+  };
   if (w == 0) {
-    Report("read of never-written memory", where, name);
+    if (!IsReported(kNeverWritten, where)) Report(kNeverWritten, where, name);
   } else if (IsInFlight(w)) {
-    Report("read of cp.async data in flight", where, fmt::format("issued by thread {}", ThreadOf(w)));
+    report("read of cp.async data in flight");
   } else if (kind == kReadOnly && w >= m.launch_floor) {
-    Report("read-only read of memory that this launch writes", where, By(w, m, name));
+    report("read-only read of memory that this launch writes");
   } else if (!IsBefore(w, w & kSpread, m)) {
-    Report("race: read after write", where, By(w, m, name));
+    report("race: read after write");
   }
   if (r < m.launch_floor) {
-    Set(read, m.now | kind);
-  } else if (r != (m.now | kind)) {
-    AddReader(read, m, kind);
+    Set(cell.read, m.now | kind);
+  } else if (!Covers(r, m.now | kind)) {
+    AddReader(cell, m, kind);
   }
 }
 
-void Shadow::WriteCell(Stamp& written, Stamp& read, const Moment& m, Stamp stamp, const Where& where,
-                       const char* name) const {
-  const Stamp w = Get(written), r = Get(read);
+void Shadow::WriteCell(Cell& cell, const Moment& m, Stamp stamp, const Where& where, const char* name) {
+  const Stamp w = Get(cell.written), r = Get(cell.read);
+  const auto report = [&](const char* finding, Stamp by) {
+    if (!IsReported(finding, where)) Report(finding, where, By(by, m, name));
+  };
   const bool atomic = (stamp & kAtomic) != 0 && SerialOf(stamp) != kInFlightSerial;
   const bool joins = atomic && w >= m.launch_floor && !IsInFlight(w) && (w & kAtomic) != 0;
   if (IsInFlight(w)) {
-    Report("write over cp.async in flight", where, fmt::format("issued by thread {}", ThreadOf(w)));
+    report("write over cp.async in flight", w);
   } else if (!joins && !IsBefore(w, w & kSpread, m)) {
-    Report("race: write after write", where, By(w, m, name));
+    report("race: write after write", w);
   }
   if (r >= m.launch_floor && (r & kReadOnly) != 0) {
-    Report("write of memory that this launch reads as read-only", where, By(r, m, name));
+    report("write of memory that this launch reads as read-only", r);
   } else if (!IsBefore(r, r & kSpread, m)) {
-    Report("race: write after read", where, By(r, m, name));
+    report("race: write after read", r);
   }
-  Set(written, joins ? Merge(w, m, kAtomic) : stamp);
+  Set(cell.written, joins ? Merge(w, m, kAtomic) : stamp);
 }
 
-void Shadow::ReadWord(int64_t i, const Moment& m, Stamp kind, const Where& where, const char* name) {
-  if (Get(written_[i]) == kSplit) Join(i, m);
-  if (Get(written_[i]) == kSplit) return ReadBytes(4 * i, 4, m, kind, where, name);
-  ReadCell(written_[i], read_[i], m, kind, where, name);
+template <class F>
+void Shadow::ForCells(int level, int64_t unit, const F& f) const {
+  Cell& cell = cells_[level][unit];
+  if (Get(cell.written) != kSplit) return f(cell);
+  ForCells(level + 1, 2 * unit, f);
+  ForCells(level + 1, 2 * unit + 1, f);
 }
 
-void Shadow::WriteWord(int64_t i, const Moment& m, Stamp stamp, const Where& where, const char* name) {
-  if (Get(written_[i]) == kSplit) {
-    WriteBytes(4 * i, 4, m, stamp, where, name);
-    Join(i, m);
-  } else {
-    WriteCell(written_[i], read_[i], m, stamp, where, name);
-  }
-}
-
-void Shadow::ReadBytes(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where,
-                       const char* name) {
-  for (int64_t b = offset; b < offset + size; ++b) {
-    if (Get(written_[b >> 2]) != kSplit) Split(b >> 2);
-    ReadCell(byte_written_[b], byte_read_[b], m, kind, where, name);
+template <class F>
+void Shadow::ForPart(int64_t offset, int64_t size, const F& f) {
+  for (const int64_t end = offset + size; offset < end;) {
+    int level = 0;
+    while ((offset & ((4 >> level) - 1)) != 0 || end - offset < 4 >> level) ++level;
+    for (int above = 0; above < level; ++above) Split(above, offset >> (2 - above));
+    ForCells(level, offset >> (2 - level), f);
+    offset += 4 >> level;
   }
 }
 
-void Shadow::WriteBytes(int64_t offset, int64_t size, const Moment& m, Stamp stamp, const Where& where,
+void Shadow::ReadSlowly(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where,
                         const char* name) {
-  for (int64_t b = offset; b < offset + size; ++b) {
-    if (Get(written_[b >> 2]) != kSplit) Split(b >> 2);
-    WriteCell(byte_written_[b], byte_read_[b], m, stamp, where, name);
+  if (size >= 4) {
+    for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
   }
+  ForPart(offset, size, [&](Cell& cell) { ReadCell(cell, m, kind, where, name); });
+}
+
+void Shadow::WriteSlowly(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name) {
+  ForPart(offset, size, [&](Cell& cell) { WriteCell(cell, m, m.now, where, name); });
+  if (size < 4) return;
+  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
 }
 
 void Shadow::Atomic(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name) {
-  for (int64_t i = offset >> 2, end = (offset + size) >> 2; i < end; ++i) {
-    if (Get(written_[i]) == kSplit) Join(i, m);
-    if (Get(written_[i]) == kSplit) {
-      WriteBytes(4 * i, 4, m, m.now | kAtomic, where, name);
-      continue;
-    }
-    if (Get(written_[i]) == 0) Report("atomic operation on never-written memory", where, name);
-    WriteCell(written_[i], read_[i], m, m.now | kAtomic, where, name);
-  }
+  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
+  ForPart(offset, size, [&](Cell& cell) {
+    if (Get(cell.written) == 0) Report("atomic operation on never-written memory", where, name);
+    WriteCell(cell, m, m.now | kAtomic, where, name);
+  });
 }
 
 void Shadow::Issue(int64_t offset, const Moment& m, const Where& where) {
   const Stamp stamp = MakeStamp(kInFlightSerial, TickOf(m.now), ThreadOf(m.now));
-  for (int64_t i = offset >> 2, end = (offset + 16) >> 2; i < end; ++i) WriteWord(i, m, stamp, where, "shared memory");
+  ForPart(offset, 16, [&](Cell& cell) { WriteCell(cell, m, stamp, where, "shared memory"); });
+  for (int64_t i = offset >> 2; i < (offset + 16) >> 2; ++i) Join(0, i, Floor(m));
 }
 
 void Shadow::Land(int64_t offset, const Moment& m) {
-  for (int64_t i = offset >> 2, end = (offset + 16) >> 2; i < end; ++i) Set(written_[i], m.now);
+  ForPart(offset, 16, [&](Cell& cell) { Set(cell.written, m.now); });
 }
 
-void Shadow::Split(int64_t i) {
-  const SplitLock lock(i);
-  const Stamp written = Get(written_[i]), read = Get(read_[i]);
+void Shadow::Split(int level, int64_t unit) {
+  Cell& cell = cells_[level][unit];
+  if (Get(cell.written) == kSplit) return;
+  const SplitLock lock(unit);
+  const Stamp written = Get(cell.written), read = Get(cell.read);
   if (written == kSplit) return;
-  for (int64_t b = 4 * i; b < 4 * i + 4; ++b) {
-    Set(byte_written_[b], written);
-    Set(byte_read_[b], read);
+  for (int64_t part = 2 * unit; part < 2 * unit + 2; ++part) {
+    Set(cells_[level + 1][part].written, written);
+    Set(cells_[level + 1][part].read, read);
   }
-  Set(written_[i], kSplit);
+  __atomic_store_n(&cell.written, kSplit, __ATOMIC_RELEASE);
 }
 
 // Stamps below the floor mean the same: all later accesses come after them.
-void Shadow::Join(int64_t i, const Moment& m) {
-  const Stamp floor = Floor(m);
-  const SplitLock lock(i);
-  if (Get(written_[i]) != kSplit) return;
-  Stamp written = Get(byte_written_[4 * i]), read = Get(byte_read_[4 * i]);
-  if (written == 0) return;
-  for (int64_t b = 4 * i + 1; b < 4 * i + 4; ++b) {
-    const Stamp w = Get(byte_written_[b]), r = Get(byte_read_[b]);
-    if (w == 0 || (w != written && std::max(w, written) >= floor)) return;
-    if (r != read && std::max(r, read) >= floor) return;
-    written = std::max(written, w);
-    read = std::max(read, r);
+void Shadow::Join(int level, int64_t unit, Stamp floor) {
+  Cell& cell = cells_[level][unit];
+  if (Get(cell.written) != kSplit) return;
+  const Cell* parts = &cells_[level + 1][2 * unit];
+  if (level + 2 < kLevels) {
+    Join(level + 1, 2 * unit, floor);
+    Join(level + 1, 2 * unit + 1, floor);
   }
-  Set(read_[i], read);
-  Set(written_[i], written);
-}
-
-Stamp Shadow::WrittenByte(int64_t offset) const {
-  const Stamp word = Get(written_[offset >> 2]);
-  return word == kSplit ? Get(byte_written_[offset]) : word;
+  const SplitLock lock(unit);
+  if (Get(cell.written) != kSplit) return;
+  const Stamp w[2] = {Get(parts[0].written), Get(parts[1].written)}, r[2] = {Get(parts[0].read), Get(parts[1].read)};
+  const Stamp written = std::max(w[0], w[1]), read = std::max(r[0], r[1]);
+  if (w[0] == 0 || w[1] == 0 || (w[0] != w[1] && written >= floor) || (r[0] != r[1] && read >= floor)) return;
+  if (written == kSplit) return;
+  Set(cell.read, read);
+  Set(cell.written, written);
 }
 
 void Shadow::MarkWritten(int64_t offset, int64_t size, Stamp stamp) {
-  const int64_t end = offset + size;
-  int64_t at = offset;
-  const auto byte = [&] {
-    if (Get(written_[at >> 2]) != kSplit) Split(at >> 2);
-    Set(byte_written_[at], stamp);
-    ++at;
-  };
-  while (at < end && (at & 3) != 0) byte();
-  const int64_t words = (end - at) >> 2;
-  if (words > 0) {
-    std::fill(written_ + (at >> 2), written_ + (at >> 2) + words, stamp);
-    at += 4 * words;
-  }
-  while (at < end) byte();
+  ForPart(offset, size, [&](Cell& cell) { Set(cell.written, stamp); });
+  for (int64_t i = (offset + 3) >> 2; i < (offset + size) >> 2; ++i) Join(0, i, stamp);
 }
 
 void Shadow::CopyWritten(int64_t offset, const Shadow& from, int64_t from_offset, int64_t size, Stamp stamp) {
   if (from.AllWritten(from_offset, size)) return MarkWritten(offset, size, stamp);
-  for (int64_t b = 0; b < size; ++b) {
-    const Stamp written = from.WrittenByte(from_offset + b);
-    MarkWritten(offset + b, 1, written == 0 ? 0 : stamp);
-  }
+  for (int64_t b = 0; b < size; ++b) MarkWritten(offset + b, 1, from.AllWritten(from_offset + b, 1) ? stamp : 0);
 }
 
 bool Shadow::AllWritten(int64_t offset, int64_t size) const {
-  for (int64_t b = offset; b < offset + size;) {
-    const Stamp word = Get(written_[b >> 2]);
-    if (word == 0) return false;
-    if (word != kSplit && (b & 3) == 0) {
-      b += 4;
-    } else {
-      if (WrittenByte(b) == 0) return false;
-      ++b;
+  bool all = true;
+  const auto add = [&](const Cell& cell) { all = all && Get(cell.written) != 0; };
+  for (const int64_t end = offset + size; offset < end && all;) {
+    int level = 0;
+    while (((offset & 3) != 0 || end - offset < 4) && level + 1 < kLevels &&
+           Get(cells_[level][offset >> (2 - level)].written) == kSplit) {
+      ++level;
     }
+    ForCells(level, offset >> (2 - level), add);
+    offset = std::min(end, ((offset >> (2 - level)) + 1) << (2 - level));
   }
-  return true;
+  return all;
 }
 
 void Shadow::Clear(int64_t offset, int64_t size) {
   const int64_t first = offset >> 2, words = Words(offset + size) - first;
-  std::memset(written_ + first, 0, static_cast<size_t>(words) * sizeof(Stamp));
-  std::memset(read_ + first, 0, static_cast<size_t>(words) * sizeof(Stamp));
+  std::memset(static_cast<void*>(cells_[0] + first), 0, static_cast<size_t>(words) * sizeof(Cell));
 }
 
 }  // namespace tactus::compute::cuda::emulator

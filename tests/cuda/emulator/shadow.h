@@ -1,8 +1,8 @@
 // For every byte of a memory: the thread that wrote it last, and the threads that have read it since (stamp.h). A word
-// of 4 bytes has one stamp of each kind until a part of it is accessed. Then its bytes have their own (kSplit), until
-// all four mean the same again.
+// of 4 bytes has one cell until a half of it is accessed. Then its halves have cells (kSplit), until both mean the same
+// again, and likewise the bytes of a half.
 //
-// Blocks that run at the same time access stamps without locks, except to split a word. A kernel without races gets no
+// Blocks that run at the same time access stamps without locks, except to split a unit. A kernel without races gets no
 // finding from that; of a race between two blocks one side may be missed.
 #pragma once
 
@@ -33,32 +33,31 @@ class Shadow {
   Shadow& operator=(const Shadow&) = delete;
 
   // Accesses of [offset, offset + size) by the thread of `m`. `name` names the memory.
-  void Read(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where, const char* name) {
-    if (((offset | size) & 3) != 0) return ReadBytes(offset, size, m, kind, where, name);
+  template <int64_t kSize>
+  [[gnu::always_inline]] void Read(int64_t offset, const Moment& m, Stamp kind, const Where& where, const char* name) {
     const Stamp floor = Floor(m);
-    const Stamp stamp = m.now | kind;
-    for (int64_t i = offset >> 2, end = (offset + size) >> 2; i < end; ++i) {
-      const Stamp written = Get(written_[i]), read = Get(read_[i]);
-      if (written - 1 >= floor - 1) {  // also if it is 0
-        ReadWord(i, m, kind, where, name);
-      } else if (read < floor) {
-        Set(read_[i], stamp);
-      } else if (read != stamp) {
-        AddReader(read_[i], m, kind);
+    const bool all = ForUnits<kSize>(offset, [&](Cell& cell) [[gnu::always_inline]] {
+      const Stamp written = Get(cell.written), read = Get(cell.read);
+      if (written - 1 >= floor - 1 && (kind != 0 || !IsBySame(written, m.now))) return false;  // also if it is 0
+      if (read < floor) {
+        Set(cell.read, m.now | kind);
+      } else if (!Covers(read, m.now | kind)) {
+        AddReader(cell, m, kind);
       }
-    }
+      return true;
+    });
+    if (!all) ReadSlowly(offset, kSize, m, kind, where, name);
   }
-  void Write(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name) {
-    if (((offset | size) & 3) != 0) return WriteBytes(offset, size, m, m.now, where, name);
+  template <int64_t kSize>
+  [[gnu::always_inline]] void Write(int64_t offset, const Moment& m, const Where& where, const char* name) {
     const Stamp floor = Floor(m);
-    for (int64_t i = offset >> 2, end = (offset + size) >> 2; i < end; ++i) {
-      const Stamp written = Get(written_[i]), read = Get(read_[i]);
-      if (written < floor && read < floor) {
-        Set(written_[i], m.now);
-      } else {
-        WriteWord(i, m, m.now, where, name);
-      }
-    }
+    const bool all = ForUnits<kSize>(offset, [&](Cell& cell) [[gnu::always_inline]] {
+      const Stamp written = Get(cell.written), read = Get(cell.read);
+      if ((written >= floor && !IsBySame(written, m.now)) || (read >= floor && !IsBySame(read, m.now))) return false;
+      Set(cell.written, m.now);
+      return true;
+    });
+    if (!all) WriteSlowly(offset, kSize, m, where, name);
   }
   // By an atomic operation: a read and a write in one.
   void Atomic(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name);
@@ -74,26 +73,62 @@ class Shadow {
   void Clear(int64_t offset, int64_t size);
 
  private:
-  static Stamp Get(const Stamp& cell) { return __atomic_load_n(&cell, __ATOMIC_RELAXED); }
-  static void Set(Stamp& cell, Stamp stamp) { __atomic_store_n(&cell, stamp, __ATOMIC_RELAXED); }
-  Stamp WrittenByte(int64_t offset) const;
+  struct Cell {
+    Stamp written, read;
+  };
+  static constexpr int kLevels = 3;  // words, halves, bytes
 
-  void ReadWord(int64_t i, const Moment& m, Stamp kind, const Where& where, const char* name);
-  void WriteWord(int64_t i, const Moment& m, Stamp stamp, const Where& where, const char* name);
-  void ReadBytes(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where, const char* name);
-  void WriteBytes(int64_t offset, int64_t size, const Moment& m, Stamp stamp, const Where& where, const char* name);
-  void ReadCell(Stamp& written, Stamp& read, const Moment& m, Stamp kind, const Where& where, const char* name) const;
-  void WriteCell(Stamp& written, Stamp& read, const Moment& m, Stamp stamp, const Where& where, const char* name) const;
-  void AddReader(Stamp& cell, const Moment& m, Stamp kind) const;
-  void Split(int64_t i);
-  void Join(int64_t i, const Moment& m);
+  [[gnu::always_inline]] static Stamp Get(const Stamp& stamp) { return __atomic_load_n(&stamp, __ATOMIC_RELAXED); }
+  [[gnu::always_inline]] static void Set(Stamp& to, Stamp stamp) { __atomic_store_n(&to, stamp, __ATOMIC_RELAXED); }
+  // Calls access(cell) for the words of an access, or for its one half or byte, while it returns true.
+  template <int64_t kSize, class F>
+  [[gnu::always_inline]] bool ForUnits(int64_t offset, const F& access) const {
+    if constexpr (kSize % 4 == 0) {
+      if ((offset & 3) != 0) return false;
+      for (int64_t i = offset >> 2, end = i + kSize / 4; i < end; ++i) {
+        if (!access(cells_[0][i])) return false;
+      }
+      return true;
+    } else if constexpr (kSize == 2) {
+      return (offset & 1) == 0 && Get(cells_[0][offset >> 2].written) == kSplit && access(cells_[1][offset >> 1]);
+    } else {
+      return kSize == 1 && Get(cells_[0][offset >> 2].written) == kSplit &&
+             Get(cells_[1][offset >> 1].written) == kSplit && access(cells_[2][offset]);
+    }
+  }
+  // Whether a read of stamp `s` adds nothing to `read`, which is not below the floor.
+  [[gnu::always_inline]] static bool Covers(Stamp read, Stamp s) {
+    const Stamp spread = read & kSpread;
+    if ((s & ~read & kReadOnly) != 0) return false;
+    if (read == s || spread == kManyBlocks) return true;
+    const bool later = (read >> kSerialShift) == (s >> kSerialShift) && (read >> kTickShift) >= (s >> kTickShift);
+    if (!later || spread == kOneThread) return false;
+    if (spread == kOneBlock) return true;
+    const LaneGroup group = GroupOf(read);
+    return ThreadOf(read) / 32 == ThreadOf(s) / 32 && ThreadOf(s) % 32 - group.first < group.size;
+  }
+  [[gnu::always_inline]] Stamp Floor(const Moment& m) const {
+    return memory_ == Memory::kShared ? m.block_floor : m.launch_floor;
+  }
 
-  Stamp Floor(const Moment& m) const { return memory_ == Memory::kShared ? m.block_floor : m.launch_floor; }
+  [[gnu::noinline]] void ReadSlowly(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where,
+                                    const char* name);
+  [[gnu::noinline]] void WriteSlowly(int64_t offset, int64_t size, const Moment& m, const Where& where,
+                                     const char* name);
+  [[gnu::noinline]] static void AddReader(Cell& cell, const Moment& m, Stamp kind);
+  static void ReadCell(Cell& cell, const Moment& m, Stamp kind, const Where& where, const char* name);
+  static void WriteCell(Cell& cell, const Moment& m, Stamp stamp, const Where& where, const char* name);
+  // The cells of a unit, and of a part of the memory, for which larger units are split.
+  template <class F>
+  void ForCells(int level, int64_t unit, const F& f) const;
+  template <class F>
+  void ForPart(int64_t offset, int64_t size, const F& f);
+  void Split(int level, int64_t unit);
+  void Join(int level, int64_t unit, Stamp floor);
 
   Memory memory_;
   int64_t bytes_;
-  Stamp *written_, *read_;            // [words]
-  Stamp *byte_written_, *byte_read_;  // [bytes], of split words
+  Cell* cells_[kLevels];  // those of split units' parts are not touched until then
 };
 
 }  // namespace tactus::compute::cuda::emulator

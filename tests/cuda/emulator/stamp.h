@@ -18,7 +18,9 @@ inline constexpr int kTickShift = kKindBits + kThreadBits, kSerialShift = kTickS
 inline constexpr uint64_t kMostTicks = (uint64_t{1} << kTickBits) - 1;
 inline constexpr uint64_t kMostSerials = (uint64_t{1} << kSerialBits) - 2;
 
-// Kinds. Reads, and writes by atomic operations: which threads the stamp stands for. The stamp has the last of them.
+// Kinds. Reads, and writes by atomic operations: which threads the stamp stands for. The stamp has the last of them, or
+// in kOneWarp the middle of a group of lanes that has them all. Such a group is aligned and has 2, 4, 8, 16 or 32
+// lanes.
 inline constexpr Stamp kOneThread = 0, kOneWarp = 1, kOneBlock = 2, kManyBlocks = 3, kSpread = 3;
 // A read through the read-only cache; a write by atomic operations alone.
 inline constexpr Stamp kReadOnly = 4, kAtomic = 4;
@@ -39,6 +41,17 @@ constexpr uint32_t ThreadOf(Stamp s) {
 }
 constexpr Stamp KindOf(Stamp s) {
   return s & ((1u << kKindBits) - 1);
+}
+struct LaneGroup {
+  uint32_t first, size;
+};
+constexpr LaneGroup GroupOf(Stamp s) {  // kOneThread or kOneWarp
+  const uint32_t lane = ThreadOf(s) % 32, half = lane & (~lane + 1);
+  return (s & kSpread) == kOneThread ? LaneGroup{lane, 1} : LaneGroup{lane - half, 2 * half};
+}
+// Both are of one thread alone, and no special kind of access. Such accesses are in order.
+constexpr bool IsBySame(Stamp a, Stamp b) {
+  return ((a ^ b) & ~(kMostTicks << kTickShift)) == 0;
 }
 constexpr Stamp MakeStamp(uint64_t serial, uint64_t tick, uint32_t thread) {
   return (serial << kSerialShift) | (tick << kTickShift) | (Stamp{thread} << kKindBits);
