@@ -20,6 +20,7 @@ struct Chosen {
   KvType kv_type = KvType::kBF16;
   std::optional<DummyWeights> dummy;
   int32_t threads = 1;
+  bool cascade_attention = true;
 };
 
 Status Refuse(const char* flag, const std::string& value, const char* possible) {
@@ -54,6 +55,7 @@ Result<Chosen> Choose(const EngineOptions& o) {
   }
   if (o.load_format == "dummy") c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed)};
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
+  c.cascade_attention = o.cascade_attention;
   return c;
 }
 
@@ -133,6 +135,7 @@ class CudaBackend final : public Backend {
     options.type = chosen_.type;
     options.kv_type = chosen_.kv_type;
     options.multiprocessors = device_.multiprocessors;
+    options.cascade_attention = chosen_.cascade_attention;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);

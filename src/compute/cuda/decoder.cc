@@ -13,6 +13,7 @@ namespace tactus::compute::cuda {
 namespace {
 
 constexpr int32_t kF32Bytes = 4;
+constexpr int64_t kMostPartialBytes = int64_t{256} << 20;
 
 size_t LastStored(const ModelConfig& config) {
   size_t last = 0;
@@ -31,6 +32,15 @@ int32_t RotaryDim(const ModelConfig& config, RopeChoice choice) {
     return rope.rotary_dim > 0 ? rope.rotary_dim : static_cast<int32_t>(a->head_dim);
   }
   return 0;
+}
+
+AttentionShape ShapeOf(const AttentionBlock& a, const DecoderOptions& options) {
+  return {.heads = static_cast<int32_t>(a.heads),
+          .kv_heads = static_cast<int32_t>(a.kv_heads),
+          .head_dim = static_cast<int32_t>(a.head_dim),
+          .window = a.window,
+          .chunk = a.chunk,
+          .multiprocessors = options.multiprocessors};
 }
 
 // One list of buffers serves the allocation and its size: visit(name, bytes, pointer).
@@ -61,7 +71,7 @@ void ForBuffers(const ModelConfig& c, const DecoderOptions& o, Visit visit) {
   visit("modalities", streams ? t * w.streams * kF32Bytes : 0);
   visit("coefficients", streams ? t * w.streams * w.streams * kF32Bytes : 0);
   visit("logits", o.max_logit_rows * c.vocab_size * kF32Bytes);
-  visit("partials", Decoder::PartialSlots(o) * w.group * (w.head_dim + 2) * kF32Bytes);
+  visit("partials", Decoder::PartialSlots(c, o) * (w.head_dim + kPartialStats) * kF32Bytes);
   visit("router", t * w.experts * kF32Bytes);
   visit("shared_logits", w.shared_inner > 0 ? t * kF32Bytes : 0);
   visit("expert_out", rows * w.hidden * kF32Bytes);
@@ -88,20 +98,23 @@ Decoder::Decoder(const ModelConfig& config, const DeviceWeights& weights, Gemm& 
     const AttentionBlock* const a = AttentionOf(layer);
     shape_of_layer_.push_back(0);
     if (a == nullptr) continue;
-    const AttentionShape shape{.heads = static_cast<int32_t>(a->heads),
-                               .kv_heads = static_cast<int32_t>(a->kv_heads),
-                               .head_dim = static_cast<int32_t>(a->head_dim),
-                               .window = a->window,
-                               .chunk = a->chunk,
-                               .multiprocessors = options.multiprocessors};
+    const AttentionShape shape = ShapeOf(*a, options);
     const auto at = std::find(shapes_.begin(), shapes_.end(), shape);
     shape_of_layer_.back() = static_cast<size_t>(at - shapes_.begin());
     if (at == shapes_.end()) shapes_.push_back(shape);
   }
 }
 
-int64_t Decoder::PartialSlots(const DecoderOptions& options) {
-  return std::max<int64_t>(int64_t{options.multiprocessors} * 64, 256);
+int64_t Decoder::PartialSlots(const ModelConfig& config, const DecoderOptions& options) {
+  int64_t slots = 1;
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock* const a = AttentionOf(layer);
+    if (a == nullptr) continue;
+    const int64_t kv_tokens = options.max_items * options.max_model_len;
+    const int64_t most = kMostPartialBytes / (kF32Bytes * (a->head_dim + kPartialStats));
+    slots = std::max(slots, std::min(most, UsefulSlots(ShapeOf(*a, options), kv_tokens, options.max_items)));
+  }
+  return slots;
 }
 
 int64_t Decoder::BufferBytes(const ModelConfig& config, const DecoderOptions& options) {

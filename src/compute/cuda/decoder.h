@@ -48,6 +48,7 @@ struct DecoderOptions {
   int64_t max_tokens = 0;
   int64_t max_model_len = 0;
   int64_t max_logit_rows = 0;  // per call of Logits
+  int64_t max_items = 0;       // of a step
   int32_t multiprocessors = 1;
 };
 
@@ -60,8 +61,8 @@ class Decoder {
 
   // The distinct shapes of the layers' attention, for which a step brings units.
   std::span<const AttentionShape> shapes() const { return shapes_; }
-  // Partial results of attention that there is memory for, each of a KV head's whole group.
-  static int64_t PartialSlots(const DecoderOptions& options);
+  // Partial results of attention that there is memory for.
+  static int64_t PartialSlots(const ModelConfig& config, const DecoderOptions& options);
 
   void Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
   // Logits [count, vocab] of rows [first, first + count) of the last Forward's logit rows, valid until the next call.

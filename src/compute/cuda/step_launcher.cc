@@ -28,11 +28,6 @@ Status CheckSize(const CudaExecutorOptions& options) {
     if (value < 1)
       return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
   }
-  if (kPartition % size.block_size != 0) {
-    return InvalidArgument("--block-size " + std::to_string(size.block_size) + " does not divide " +
-                               std::to_string(kPartition) + ", as attention on a GPU needs: use 16",
-                           "block-size");
-  }
   return Status();
 }
 
@@ -43,6 +38,7 @@ DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOpt
           .max_tokens = options.size.max_step_tokens,
           .max_model_len = options.size.max_model_len,
           .max_logit_rows = LogitRows(config, options.size),
+          .max_items = options.size.max_step_items,
           .multiprocessors = options.multiprocessors};
 }
 
@@ -57,7 +53,8 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
               .blocks_per_slot = blocks_per_slot_,
               .max_slots = options.size.max_slots,
               .max_step_tokens = options.size.max_step_tokens,
-              .max_step_items = options.size.max_step_items} {}
+              .max_step_items = options.size.max_step_items},
+      prefix_groups_(options.size.block_size, options.size.max_step_items) {}
 
 Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& config, DeviceWeights weights,
                                                            const CudaExecutorOptions& options) {
@@ -109,6 +106,7 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
     try {
       Apply(plan);
       FillItems(plan, step);
+      if (options_.cascade_attention) FindPrefixGroups();
       CollectRows(plan, step);
       PlanStep(step);
       step->result.status = Enqueue(plan, step);
@@ -228,10 +226,11 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
     const SamplingParams& params = slot.spec.params;
     const AttentionRow& all = all_rows_[i];
     if (item.logit_rows > 0) {
-      last_rows_.push_back({.first_token = static_cast<int32_t>(logit_rows_.size()),
-                            .first_position = all.first_position + all.count - item.logit_rows,
-                            .count = item.logit_rows,
-                            .table = all.table});
+      AttentionRow last = all;
+      last.first_token = static_cast<int32_t>(logit_rows_.size());
+      last.first_position = all.first_position + all.count - item.logit_rows;
+      last.count = item.logit_rows;
+      last_rows_.push_back(last);
     }
     const int32_t end = all.first_token + item.count;
     for (int32_t row = end - item.logit_rows; row < end; ++row) {
@@ -284,13 +283,26 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
   }
 }
 
+// Groups decodes alone: a chunk reads K and V once for all of its tokens anyway.
+void StepLauncher::FindPrefixGroups() {
+  sequences_.clear();
+  for (const AttentionRow& row : all_rows_) {
+    sequences_.push_back(
+        {.blocks = host_tables_.data() + row.table, .tokens = row.count == 1 ? row.first_position + 1 : 0});
+  }
+  if (prefix_groups_.Find(sequences_) == 0) return;
+  for (size_t i = 0; i < sequences_.size(); ++i) {
+    all_rows_[i].prefix_group = sequences_[i].group;
+    all_rows_[i].prefix_tokens = sequences_[i].shared_tokens;
+  }
+}
+
 void StepLauncher::PlanStep(LaunchedStep* step) {
-  const int64_t slots = Decoder::PartialSlots(DecoderOptionsOf(config_, options_));
+  const int64_t slots = Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const int64_t q_rows = slots * (shapes[i].heads / shapes[i].kv_heads);
-    PlanAttention(all_rows_, shapes[i], q_rows, &step->all_plans[i]);
-    PlanAttention(last_rows_, shapes[i], q_rows, &step->last_plans[i]);
+    PlanAttention(all_rows_, shapes[i], slots, &step->all_plans[i]);
+    PlanAttention(last_rows_, shapes[i], slots, &step->last_plans[i]);
   }
 }
 

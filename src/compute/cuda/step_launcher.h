@@ -13,6 +13,7 @@
 
 #include "base/backend.h"
 #include "base/plan_limits.h"
+#include "base/prefix_groups.h"
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/decoder.h"
 #include "compute/cuda/device_kv.h"
@@ -26,6 +27,7 @@ struct CudaExecutorOptions {
   Real type = Real::kBF16;
   KvType kv_type = KvType::kBF16;
   bool batch_invariant = true;
+  bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -93,6 +95,7 @@ class StepLauncher {
   void Apply(const StepPlan& plan);
   void FillItems(const StepPlan& plan, LaunchedStep* step);
   void CollectRows(const StepPlan& plan, LaunchedStep* step);
+  void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
   Status Enqueue(const StepPlan& plan, LaunchedStep* step);
   Status StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at);
@@ -125,6 +128,8 @@ class StepLauncher {
   std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<AttentionRow> all_rows_, last_rows_;
+  std::vector<PrefixGroups::Sequence> sequences_;
+  PrefixGroups prefix_groups_;
   std::vector<SampleRow> sample_rows_;
   std::vector<int64_t> table_entries_;
   std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_;
