@@ -154,6 +154,10 @@ template <class T>
 uint32_t PackPair(float low, float high) {
   return FromFloat<T>(low).bits | static_cast<uint32_t>(FromFloat<T>(high).bits) << 16;
 }
+template <class T>
+float2 UnpackPair(uint32_t pair) {
+  return {ToFloat(T{static_cast<uint16_t>(pair)}), ToFloat(T{static_cast<uint16_t>(pair >> 16)})};
+}
 
 namespace emulator {
 

@@ -219,6 +219,16 @@ TACTUS_DEVICE uint32_t PackPair(float low, float high) {
   }
 }
 
+// The values of a pair.
+template <class T>
+TACTUS_DEVICE float2 UnpackPair(uint32_t pair) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return __bfloat1622float2(reinterpret_cast<const __nv_bfloat162&>(pair));
+  } else {
+    return __half22float2(reinterpret_cast<const __half2&>(pair));
+  }
+}
+
 // The products of two pairs' halves, each rounded once; subnormal numbers are kept, as in FmaPair: a * b + c.
 template <class T>
 TACTUS_DEVICE uint32_t MulPair(uint32_t a, uint32_t b) {

@@ -66,11 +66,11 @@ struct Router {
   // The sum of values[0, n) in ascending order.
   TACTUS_DEVICE float Sum(const Shared<float>& values, int n) const {
     float sum = 0.0f;
-    for (int i = 0; i < n; ++i) {
+    for (int i = 0; i < n && Lane() == 0; ++i) {
       const float value = values[i];
       sum = Add(sum, value);
     }
-    return sum;
+    return __shfl_sync(kAll, sum, 0);
   }
 
   TACTUS_DEVICE void Score() const {
@@ -160,8 +160,12 @@ struct Router {
     int last = -1;
     for (int n = 0; n < a.count; ++n) {
       const int expert = Largest(choice, a.experts);
-      float weight = scores[expert];
-      if (a.score == RouterScore::kSparseMixer) weight = SparseMixerWeight(expert, last);
+      float weight = 0.0f;
+      if (a.score == RouterScore::kSparseMixer) {
+        weight = SparseMixerWeight(expert, last);
+      } else {
+        weight = scores[expert];
+      }
       __syncwarp();
       if (Lane() == 0) {
         chosen[n] = expert;

@@ -23,7 +23,7 @@ inline constexpr int kMinSliceSteps = 2;
 struct ProductArgs {
   const void* x = nullptr;  // [tokens, cols]
   const void* codes = nullptr;
-  const void* scales = nullptr;  // packed: [row tiles, groups, kTileRows]; kFp8: f32 [rows] or [1]
+  const void* scales = nullptr;  // kFp8: f32 [rows] or [1]
   const void* offsets = nullptr;
   const float* bias = nullptr;  // [experts, rows]
   void* y = nullptr;
@@ -31,7 +31,7 @@ struct ProductArgs {
   int32_t tokens = 0;  // rows of y
   int32_t rows = 0, cols = 0;
   int32_t group_shift = 0;  // log2 of a group's columns; 31: one group
-  int32_t groups = 0;       // per row
+  int32_t groups = 0;       // per row, those behind the last column too
   int32_t steps = 0, slice_steps = 0;
   bool y_float = false, adds = false;
   bool row_scales = false, one_scale = false;  // kFp8: f32 per row, or one for all; neither: scales of groups
@@ -41,6 +41,9 @@ struct ProductArgs {
   const DeviceMatrix* matrices = nullptr;  // [experts]: codes, scales, offsets
   const float* row_weights = nullptr;      // [rows of y], factors of the sums; null: 1
   int32_t experts = 0;
+  // Of the format (product_step.h). As arguments, because the compiler keeps them in registers then, and one
+  // instruction can mask a code with a literal and set its high bits.
+  uint32_t high = 0, add = 0, add_with_offsets = 0;
 };
 
 // Tiles of this many tokens. They change no bit of a result.

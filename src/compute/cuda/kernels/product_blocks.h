@@ -72,14 +72,18 @@ TACTUS_DEVICE void CopyToStage(const ProductArgs& a, const Global<const uint8_t>
   for (int i = 0; i < L::kCodeCopies; i += kBlockThreads) {
     const int piece = i + thread;
     if (L::kCodeCopies % kBlockThreads != 0 && piece >= L::kCodeCopies) break;
-    CopyCodes<C>(a, matrix.codes, first_tile + piece / (32 * C::kLoads), step, piece / 32 % C::kLoads, piece % 32,
-                 shared.At(to + L::kInput + piece * 16));
+    const CodesOfLane<C> line(a, first_tile + piece / (32 * C::kLoads), piece % 32);
+    const int load = piece / 32 % C::kLoads;
+    CpAsync16(shared.At(to + L::kInput + piece * 16), matrix.codes, line.At(step, load), line.Exists(step, load));
   }
   if constexpr (kScaled<C>) {
-    constexpr int kPieces = L::kFactors / 16;
+    constexpr int kPieces = L::kFactors / 16;  // two of a part of a row tile
     if (thread < (matrix.offsets.exists() ? 2 : 1) * kPieces) {
-      CopyFactors<C>(a, thread < kPieces ? matrix.scales : matrix.offsets, first_tile, step, thread % kPieces,
-                     shared.At(to + L::kInput + L::kCodes + thread * 16));
+      const int piece = thread % kPieces;
+      const int tile = min(first_tile + piece / (2 * kParts<C>), (a.rows - 1) / kTileRows);
+      const int64_t group = static_cast<int64_t>(tile) * a.groups + GroupOf<C>(a, step, piece / 2 % kParts<C>);
+      CpAsync16(shared.At(to + L::kInput + L::kCodes + thread * 16), thread < kPieces ? matrix.scales : matrix.offsets,
+                group * 32 + piece % 2 * 16, true);
     }
   }
 }
@@ -120,7 +124,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) MultiplyBlocks(ProductArgs a
   const TokenTile tile = FindTile<L::kTokens>(a);
   if (tile.count <= 0) return;
   const MatrixData matrix = MatrixOf(a, tile.expert);
-  const int warp = static_cast<int>(threadIdx.x) / 32, row_warp = warp / kTokenWarps, token_warp = warp % kTokenWarps;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32,
+            row_warp = warp / kTokenWarps, token_warp = warp % kTokenWarps;
   const int first_tile = static_cast<int>(blockIdx.x) * L::kRowTiles;
   const Shared<uint8_t> shared = DynamicShared<uint8_t>(0, L::kBytes);
   const bool offsets = kScaled<C> && matrix.offsets.exists();
@@ -149,13 +154,20 @@ __global__ void __launch_bounds__(kBlockThreads, 1) MultiplyBlocks(ProductArgs a
     }
     CpAsyncCommit();
     if (has_tokens) {
-      const int at = stage * L::kStage, codes = at + L::kInput,
-                factors = codes + L::kCodes + row_warp * R * kFactorBytes<C>;
+      const int at = stage * L::kStage, codes_at = at + L::kInput + row_warp * R * C::kLoads * 512 + lane * 16;
+      const int factors_at = at + L::kInput + L::kCodes + row_warp * R * kFactorBytes<C> + lane / 4 * 4;
+      uint4 codes[R][C::kLoads];
+#pragma unroll
+      for (int i = 0; i < R * C::kLoads; ++i) {
+        codes[i / C::kLoads][i % C::kLoads] = shared.Load<uint4>(codes_at + i * 512);
+      }
+      const auto factors = [&](int r, int part, bool offset) {
+        return shared.Load<uint32_t>(factors_at + (offset ? L::kFactors : 0) + (r * kParts<C> + part) * 32);
+      };
       const auto values = [&](int n, int part, uint32_t(&to)[2 * kProducts<C>]) {
         ReadInput<C>(shared, at + (token_warp * N + n) * 8 * kStep * 2, part, to);
       };
-      AddStep<T, C, R, N>(shared, codes + row_warp * R * C::kLoads * 512, factors, factors + L::kFactors, offsets,
-                          values, sums);
+      AddStep<T, C, R, N>(a, codes, factors, offsets, values, sums);
     }
     stage = stage + 1 == L::kStages ? 0 : stage + 1;
     if (step + 1 < slice_end) continue;
@@ -182,7 +194,7 @@ void LaunchBlocks(Stream& s, const ProductArgs& a) {
   using L = BlocksLayout<C, R, N>;
   constexpr int kRows = L::kRowTiles * kTileRows;
   const dim3 grid(static_cast<unsigned>((a.rows + kRows - 1) / kRows), static_cast<unsigned>(MostTiles(a, L::kTokens)));
-  Launch("MultiplyBlocks", s, MultiplyBlocks<T, C, R, N>, grid, kBlockThreads, L::kBytes, a);
+  Launch("MultiplyBlocks", s, MultiplyBlocks<T, C, R, N>, grid, kBlockThreads, L::kBytes, WithConstants<C>(a));
 }
 
 }  // namespace tactus::compute::cuda

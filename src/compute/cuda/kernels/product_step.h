@@ -27,34 +27,36 @@ constexpr uint32_t kBoth = kHalf | kHalf << 16;
 template <class T>
 constexpr uint32_t kOnes = kBoth < kIsBf16<T> ? 0x3f80 : 0x3c00 > ;
 
-// The formats. kLoads: 16-byte loads per lane for the 16 rows and 64 columns of a step, the first half of them (of
-// kInt4: of the words) for the lane's first row. kRun: see above. kUnit: columns that are added before a scale is
-// applied; 0: no scales within a row. Pair: values 2 j and 2 j + 1 of the lane's first (half 0) or second row.
 TACTUS_DEVICE uint32_t WordOf(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-template <class T>
-struct RealCodes {
-  static constexpr int kLoads = 4, kRun = 8, kUnit = 0;
+// The formats. kLoads: 16-byte loads per lane for the 16 rows and 64 columns of a step, the first half of them (of
+// kInt4: of the words) for the lane's first row. kRun: see above. kUnit: columns that are added before a scale is
+// applied; 0: no scales within a row. Pair: values 2 j and 2 j + 1 of the lane's first (half 0) or second row. kHigh
+// and kAdd (kAddWithOffsets where there are offsets) reach Pair as `high` and `add`.
+struct PlainCodes {
   static constexpr bool kPacked = false;
-  static constexpr int kBytes = 2;  // of a code
-  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], bool /*offsets*/, int half, int j) {
+  static constexpr int kUnit = 0;
+  static constexpr uint32_t kHigh = 0, kAdd = 0, kAddWithOffsets = 0;
+};
+template <class T>
+struct RealCodes : PlainCodes {
+  static constexpr int kLoads = 4, kRun = 8, kBytes = 2;  // kBytes: of a code
+  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], uint32_t /*high*/, uint32_t /*add*/, int half, int j) {
     return WordOf(in[2 * half + j / 4], j % 4);
   }
 };
 
 // A byte's sign and 7 other bits are those of a small bf16 or f16 number with too low an exponent.
 template <class T>
-struct Fp8Codes {
-  static constexpr int kLoads = 2, kRun = 16, kUnit = 0;
-  static constexpr bool kPacked = false;
-  static constexpr int kBytes = 1;
-  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], bool /*offsets*/, int half, int j) {
+struct Fp8Codes : PlainCodes {
+  static constexpr int kLoads = 2, kRun = 16, kBytes = 1;
+  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], uint32_t /*high*/, uint32_t /*add*/, int half, int j) {
     constexpr uint32_t kUp = kIsBf16<T> ? kBoth<0x7b80> : kBoth<0x5c00>;  // 2^120, 2^8
-    const uint32_t high = __byte_perm(WordOf(in[half], j / 2), 0, j % 2 == 0 ? 0x1404 : 0x3424);
-    const uint32_t digits = (high & kBoth<0x7f00>) >> (kIsBf16<T> ? 4 : 1);
-    return FmaPair<T>(digits | (high & kBoth<0x8000>), kUp, kBoth<0x8000>);
+    const uint32_t code = __byte_perm(WordOf(in[half], j / 2), 0, j % 2 == 0 ? 0x1404 : 0x3424);
+    const uint32_t digits = (code & kBoth<0x7f00>) >> (kIsBf16<T> ? 4 : 1);
+    return MulPair<T>(digits | (code & kBoth<0x8000>), kUp);
   }
 };
 
@@ -63,13 +65,16 @@ template <class T, int kColumns>
 struct Int8Codes {
   static constexpr int kLoads = 2, kRun = kColumns == 16 ? 4 : 8, kUnit = kColumns;
   static constexpr bool kPacked = true;
-  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], bool /*offsets*/, int half, int j) {
-    const uint32_t bytes = WordOf(in[half], j / 2) >> (j % 2 * 8);
+  static constexpr uint32_t kHigh = kIsBf16<T> ? kBoth<0x4300> : kBoth<0x6400>;  // 128 or 1024
+  static constexpr uint32_t kAdd = kIsBf16<T> ? kBoth<0xc380> : kBoth<0xe480>;   // -256 or -1152
+  static constexpr uint32_t kAddWithOffsets = kAdd;
+  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], uint32_t high, uint32_t add, int half, int j) {
+    const uint32_t code = WordOf(in[half], j / 2) >> (j % 2 * 8);
     if constexpr (kIsBf16<T>) {
       // 128 + the low 7 bits, minus 128 where bit 7 is set, else minus 256: each of them is exact in bf16.
-      return FmaPair<T>((bytes & kBoth<0x007f>) | kBoth<0x4300>, kOnes<T>, (bytes & kBoth<0x0080>)^kBoth<0xc380>);
+      return FmaPair<T>((code & kBoth<0x007f>) | high, kOnes<T>, (code & kBoth<0x0080>)^add);
     } else {
-      return FmaPair<T>((bytes & kBoth<0x00ff>) | kBoth<0x6400>, kOnes<T>, kBoth<0xe480>);  // 1024 + byte - 1152
+      return FmaPair<T>((code & kBoth<0x00ff>) | high, kOnes<T>, add);
     }
   }
 };
@@ -79,12 +84,12 @@ template <class T, int kColumns>
 struct Int4Codes {
   static constexpr int kLoads = 1, kRun = kColumns == 16 ? 4 : 8, kUnit = kColumns;
   static constexpr bool kPacked = true;
-  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], bool offsets, int half, int j) {
-    // 128 + code or 1024 + code, minus as much, and minus 8 where no offset is added: exact.
-    constexpr uint32_t kHigh = kIsBf16<T> ? kBoth<0x4300> : kBoth<0x6400>;
-    constexpr uint32_t kWith = kIsBf16<T> ? kBoth<0xc300> : kBoth<0xe400>, kWithout = kWith | kBoth<0x0008>;
-    const uint32_t codes = (WordOf(in[0], 2 * half + j / 4) >> (j % 4 * 4)) & kBoth<0x000f>;
-    return FmaPair<T>(codes | kHigh, kOnes<T>, offsets ? kWith : kWithout);
+  static constexpr uint32_t kHigh = kIsBf16<T> ? kBoth<0x4300> : kBoth<0x6400>;            // 128 or 1024
+  static constexpr uint32_t kAddWithOffsets = kIsBf16<T> ? kBoth<0xc300> : kBoth<0xe400>;  // minus as much
+  static constexpr uint32_t kAdd = kAddWithOffsets | kBoth<0x0008>;                        // and minus 8
+  TACTUS_DEVICE static uint32_t Pair(const uint4 (&in)[kLoads], uint32_t high, uint32_t add, int half, int j) {
+    const uint32_t code = WordOf(in[0], 2 * half + j / 4) >> (j % 4 * 4);
+    return FmaPair<T>((code & kBoth<0x000f>) | high, kOnes<T>, add);
   }
 };
 
@@ -98,58 +103,45 @@ constexpr int kProducts = 4 / kParts<C>;  // instructions of a part
 template <class C>
 constexpr int kFactorBytes = kScaled<C> ? kParts<C> * kTileRows * 2 : 0;  // of a row tile's scales of a step
 
-// Reads a part's scales or offsets of a row tile, of rows l / 4 and l / 4 + 8, from shared memory.
-template <class T>
-TACTUS_DEVICE void ReadFactors(const Shared<uint8_t>& shared, int at, float (&out)[2]) {
-  const int row = static_cast<int>(threadIdx.x) % 32 / 4;
-  out[0] = ToFloat(shared.template Load<T>(at + 2 * row));
-  out[1] = ToFloat(shared.template Load<T>(at + 2 * (row + 8)));
-}
-
-// sums[r] += offset * the sum of x over a part. Products with ones give the sums of x.
-template <class T, class C, int R>
-TACTUS_DEVICE void AddOffsets(const Shared<uint8_t>& shared, int at, const uint32_t (&x)[2 * kProducts<C>],
-                              float (&sums)[R][4]) {
+// sums[r] += offset * the sum of x over a part. Products with ones give the sums of x. offset(r): of row tile r.
+template <class T, class C, int R, class Factor>
+TACTUS_DEVICE void AddOffsets(const Factor& offset, const uint32_t (&x)[2 * kProducts<C>], float (&sums)[R][4]) {
   const uint32_t ones[4] = {kOnes<T>, kOnes<T>, kOnes<T>, kOnes<T>};
   float part[4] = {};
 #pragma unroll
   for (int i = 0; i < kProducts<C>; ++i) Mma16816<T>(part, ones, x[2 * i], x[2 * i + 1]);
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    float offset[2];
-    ReadFactors<T>(shared, at + r * kFactorBytes<C>, offset);
-#pragma unroll
-    for (int c = 0; c < 4; ++c) sums[r][c] = Fma(offset[c / 2], part[c], sums[r][c]);
+    const float2 factor = UnpackPair<T>(offset(r));
+    sums[r][0] = Fma(factor.x, part[0], sums[r][0]);
+    sums[r][1] = Fma(factor.x, part[1], sums[r][1]);
+    sums[r][2] = Fma(factor.y, part[2], sums[r][2]);
+    sums[r][3] = Fma(factor.y, part[3], sums[r][3]);
   }
 }
 
 // sums[n][r] += a step's products of row tile r of R with 8 tokens, for n below N. A lane's sums: rows l / 4, tokens
-// 2 (l % 4) and the next; then the same of row l / 4 + 8. In shared memory: at byte `codes` what CopyCodes wrote, at
-// `factors` what CopyFactors wrote, scales then offsets. x(n, part, to) sets a lane's values of 8 tokens of a part.
-template <class T, class C, int R, int N, class X>
-TACTUS_DEVICE void AddStep(const Shared<uint8_t>& shared, int codes, int scales, int offsets, bool has_offsets,
-                           const X& x, float (&sums)[N][R][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  uint4 words[R][C::kLoads];
-#pragma unroll
-  for (int i = 0; i < R * C::kLoads; ++i) {
-    words[i / C::kLoads][i % C::kLoads] = shared.template Load<uint4>(codes + i * 512 + lane * 16);
-  }
+// 2 (l % 4) and the next; then the same of row l / 4 + 8. `codes`: a lane's loads. factors(r, part, offsets): the pair
+// of scales or offsets of both rows. x(n, part, to) sets a lane's values of 8 tokens of a part.
+template <class T, class C, int R, int N, class Factors, class X>
+TACTUS_DEVICE void AddStep(const ProductArgs& a, const uint4 (&codes)[R][C::kLoads], const Factors& factors,
+                           bool has_offsets, const X& x, float (&sums)[N][R][4]) {
+  const uint32_t high = a.high, add = has_offsets ? a.add_with_offsets : a.add;
 #pragma unroll
   for (int p = 0; p < kParts<C>; ++p) {
     uint32_t w[R][kProducts<C>][4];
-    float scale[R][2];
+    float2 scale[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
 #pragma unroll
       for (int i = 0; i < kProducts<C>; ++i) {
         const int j = 2 * (p * kProducts<C> + i);
-        w[r][i][0] = C::Pair(words[r], has_offsets, 0, j);
-        w[r][i][1] = C::Pair(words[r], has_offsets, 1, j);
-        w[r][i][2] = C::Pair(words[r], has_offsets, 0, j + 1);
-        w[r][i][3] = C::Pair(words[r], has_offsets, 1, j + 1);
+        w[r][i][0] = C::Pair(codes[r], high, add, 0, j);
+        w[r][i][1] = C::Pair(codes[r], high, add, 1, j);
+        w[r][i][2] = C::Pair(codes[r], high, add, 0, j + 1);
+        w[r][i][3] = C::Pair(codes[r], high, add, 1, j + 1);
       }
-      if constexpr (kScaled<C>) ReadFactors<T>(shared, scales + (r * kParts<C> + p) * kTileRows * 2, scale[r]);
+      if constexpr (kScaled<C>) scale[r] = UnpackPair<T>(factors(r, p, false));
     }
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -164,9 +156,10 @@ TACTUS_DEVICE void AddStep(const Shared<uint8_t>& shared, int codes, int scales,
       if constexpr (kScaled<C>) {
 #pragma unroll
         for (int i = 0; i < R * 4; ++i) {
-          sums[n][i / 4][i % 4] = Fma(scale[i / 4][i % 4 / 2], part[i / 4][i % 4], sums[n][i / 4][i % 4]);
+          float& sum = sums[n][i / 4][i % 4];
+          sum = Fma(i % 4 < 2 ? scale[i / 4].x : scale[i / 4].y, part[i / 4][i % 4], sum);
         }
-        if (has_offsets) AddOffsets<T, C, R>(shared, offsets + p * kTileRows * 2, v, sums[n]);
+        if (has_offsets) AddOffsets<T, C, R>([&](int r) { return factors(r, p, true); }, v, sums[n]);
       }
     }
   }
@@ -227,33 +220,69 @@ TACTUS_DEVICE MatrixData MatrixOf(const ProductArgs& a, int expert) {
           MemoryAt(matrices, at + static_cast<int64_t>(offsetof(DeviceMatrix, offsets)))};
 }
 
-// Starts a copy of a lane's 16 bytes of codes to shared memory: load `load` of row tile `tile`.
+// Where a lane's loads of a row tile's codes are, from a step on. Rows behind the last are the last.
 template <class C>
-TACTUS_DEVICE void CopyCodes(const ProductArgs& a, const Global<const uint8_t>& from, int tile, int step, int load,
-                             int lane, uint8_t* to) {
-  if constexpr (C::kPacked) {
-    const int64_t piece = (static_cast<int64_t>(tile) * a.steps + step) * C::kLoads + load;
-    const bool exists = tile * kTileRows < a.rows;
-    CpAsync16(to, from, exists ? piece * 512 + lane * 16 : 0, exists);
-  } else {
-    constexpr int kPerRow = C::kLoads / 2;
-    const int row = tile * kTileRows + lane / 4 + load / kPerRow * 8;
-    const int column = step * kStep + ColumnOf<C::kRun>(lane % 4, load % kPerRow * (16 / kPerRow));
-    const bool exists = row < a.rows && column < a.cols;
-    CpAsync16(to, from, exists ? (static_cast<int64_t>(row) * a.cols + column) * C::kBytes : 0, exists);
+class CodesOfLane {
+ public:
+  CodesOfLane() = default;
+  TACTUS_DEVICE CodesOfLane(const ProductArgs& a, int tile, int lane) {
+    tile = min(tile, (a.rows - 1) / kTileRows);
+    if constexpr (C::kPacked) {
+      first_ = static_cast<int64_t>(tile) * a.steps * C::kLoads * 512 + lane * 16;
+    } else {
+      const int row = min(tile * kTileRows + lane / 4, a.rows - 1), column = ColumnOf<C::kRun>(lane % 4, 0);
+      first_ = (static_cast<int64_t>(row) * a.cols + column) * C::kBytes;
+      second_ = static_cast<int64_t>(min(row + 8, a.rows - 1) - row) * a.cols * C::kBytes;
+      columns_ = a.cols - column;
+    }
   }
-}
-// Starts a copy of 8 scales or offsets: `part` counts halves of parts of row tiles.
+  // The byte of a load.
+  TACTUS_DEVICE int64_t At(int64_t step, int load) const {
+    if constexpr (C::kPacked) {
+      return first_ + step * (C::kLoads * 512) + load * 512;
+    } else {
+      return first_ + step * (kStep * C::kBytes) + load % kPerRow * (4 * C::kRun * C::kBytes) +
+             (load < kPerRow ? 0 : second_);
+    }
+  }
+  TACTUS_DEVICE void Advance(int steps) {
+    if constexpr (C::kPacked) {
+      first_ += steps * (C::kLoads * 512);
+    } else {
+      first_ += steps * (kStep * C::kBytes);
+      columns_ -= steps * kStep;
+    }
+  }
+  // Whether a load's columns exist.
+  TACTUS_DEVICE bool Exists(int step, int load) const {
+    if constexpr (C::kPacked) {
+      return true;
+    } else {
+      return step * kStep + load % kPerRow * (4 * C::kRun) < columns_;
+    }
+  }
+
+ private:
+  static constexpr int kPerRow = C::kLoads < 2 ? 1 : C::kLoads / 2;  // loads of a row
+  int64_t first_ = 0, second_ = 0;                                   // from the lane's first row to its second
+  int columns_ = 0;                                                  // from the lane's first
+};
+
+// The group of a part.
 template <class C>
-TACTUS_DEVICE void CopyFactors(const ProductArgs& a, const Global<const uint8_t>& from, int first_tile, int step,
-                               int part, uint8_t* to) {
-  const int tile = first_tile + part / (2 * kParts<C>), unit = part / 2 % kParts<C>;
-  // Units behind the last column have products with 0 only.
-  const int group = min((step * kStep + unit * C::kUnit) >> a.group_shift, a.groups - 1);
-  const bool exists = tile * kTileRows < a.rows;
-  const int64_t at = (static_cast<int64_t>(tile) * a.groups + group) * kTileRows + part % 2 * 8;
-  CpAsync16(to, from, exists ? 2 * at : 0, exists);
+TACTUS_DEVICE int GroupOf(const ProductArgs& a, int step, int part) {
+  return (step * kStep + part * C::kUnit) >> a.group_shift;
 }
+
+// The constants of a format.
+template <class C>
+ProductArgs WithConstants(ProductArgs args) {
+  args.high = C::kHigh;
+  args.add = C::kAdd;
+  args.add_with_offsets = C::kAddWithOffsets;
+  return args;
+}
+
 // y[row of y, row of w] = the sum with its factors.
 template <class T>
 TACTUS_DEVICE void WriteProduct(const ProductArgs& a, const MatrixData& matrix, int expert, int y_row, int row,

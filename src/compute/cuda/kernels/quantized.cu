@@ -15,8 +15,13 @@ int64_t CodeBytes(const DeviceMatrix& m) {
   const int64_t steps = (m.cols + kStep - 1) / kStep;
   return RowTiles(m) * steps * (m.format == MatrixFormat::kInt4 ? 512 : 1024);
 }
+// Groups per row. Those of less than a step fill the last step.
+int64_t Groups(const DeviceMatrix& m) {
+  if (m.group >= m.cols) return 1;
+  return m.group < kStep ? (m.cols + kStep - 1) / kStep * kStep / m.group : (m.cols + m.group - 1) / m.group;
+}
 int64_t FactorBytes(const DeviceMatrix& m) {
-  return RowTiles(m) * ((m.cols + m.group - 1) / m.group) * kTileRows * SizeOf(m.real);
+  return RowTiles(m) * Groups(m) * kTileRows * SizeOf(m.real);
 }
 bool IsPacked(const DeviceMatrix& m) {
   return m.format == MatrixFormat::kInt4 || m.format == MatrixFormat::kInt8;
@@ -60,15 +65,16 @@ __global__ void __launch_bounds__(kThreads)
   to[index] = out;
 }
 
-// A thread writes a scale or an offset.
+// A thread writes a scale or an offset, 0 behind the last row or group. `from` has from_groups per row.
 template <class V>
 __global__ void __launch_bounds__(kThreads)
-    PackFactors(Global<const V> from, int64_t rows, int64_t groups, int64_t count, Global<V> to) {
+    PackFactors(Global<const V> from, int64_t rows, int64_t from_groups, int64_t groups, int64_t count, Global<V> to) {
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (index >= count) return;
-  const int64_t row = index / (groups * kTileRows) * kTileRows + index % kTileRows, group = index / kTileRows % groups;
+  const int64_t group = index / kTileRows % groups, tile = index / kTileRows / groups, place = index % kTileRows;
+  const int64_t row = tile * kTileRows + place / 2 + place % 2 * 8;
   V value{};
-  if (row < rows) value = from[row * groups + group];
+  if (row < rows && group < from_groups) value = from[row * from_groups + group];
   to[index] = value;
 }
 
@@ -82,7 +88,7 @@ template <class V>
 void LaunchPackFactors(Stream& s, const DeviceMatrix& m, const void* from, void* to) {
   const int64_t count = FactorBytes(m) / static_cast<int64_t>(sizeof(V));
   Launch("PackFactors", s, PackFactors<V>, dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), kThreads, 0,
-         static_cast<const V*>(from), m.rows, (m.cols + m.group - 1) / m.group, count, static_cast<V*>(to));
+         static_cast<const V*>(from), m.rows, (m.cols + m.group - 1) / m.group, Groups(m), count, static_cast<V*>(to));
 }
 
 }  // namespace
@@ -116,7 +122,7 @@ ProductArgs ArgsOf(const DeviceMatrix& w) {
   args.row_scales = w.format == MatrixFormat::kFp8 && w.group > 0;
   args.one_scale = w.format == MatrixFormat::kFp8 && w.group == 0;
   if (!IsPacked(w)) return args;
-  args.groups = static_cast<int32_t>((w.cols + w.group - 1) / w.group);
+  args.groups = static_cast<int32_t>(Groups(w));
   args.group_shift = 31;
   for (int32_t shift = 4; args.groups > 1 && shift < 31; ++shift) {
     if (w.group == 1 << shift) args.group_shift = shift;

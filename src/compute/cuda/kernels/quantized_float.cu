@@ -66,7 +66,7 @@ TACTUS_DEVICE float PackedRow(const ProductArgs& a, const MatrixData& m, const G
     for (int first = 0; first < 16; first += kRun) {
       const int column = step * kStep + ColumnOf<kRun>(share, first);
       if (column >= a.cols) break;
-      const int64_t at = (tile * a.groups + (column >> a.group_shift)) * kTileRows + row % kTileRows;
+      const int64_t at = (tile * a.groups + (column >> a.group_shift)) * kTileRows + row % 8 * 2 + half;
       const float scale = scales[at];
       float offset = 0.0f;
       if (has_offsets) offset = offsets[at];
