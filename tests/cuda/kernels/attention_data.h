@@ -128,15 +128,15 @@ class BatchData {
     std::iota(ids.begin(), ids.end(), 0);
     for (size_t i = ids.size() - 1; i > 0; --i) std::swap(ids[i], ids[Normal::Mixed(i) % (i + 1)]);
     size_t next = 0;
-    for (size_t k = 0; k < items_.size(); ++k) {
-      const BatchItem& item = items_[k];
-      rows[k].table = static_cast<int32_t>(tables.size());
+    for (size_t n = 0; n < items_.size(); ++n) {
+      const BatchItem& item = items_[n];
+      rows[n].table = static_cast<int32_t>(tables.size());
       const auto leader = static_cast<size_t>(
           std::find_if(items_.begin(), items_.end(), [&](const BatchItem& x) { return x.prefix == item.prefix; }) -
           items_.begin());
       for (int32_t b = 0; b < (item.first + item.count + size - 1) / size; ++b) {
         int32_t id = ids[next++];
-        if (item.prefix >= 0 && leader < k && (b + 1) * size <= item.prefix_tokens) {
+        if (item.prefix >= 0 && leader < n && (b + 1) * size <= item.prefix_tokens) {
           id = tables[static_cast<size_t>(rows[leader].table + b)];
         }
         tables.push_back((b + 1) * size <= FirstVisible(item.first) ? -1 : id);
@@ -179,18 +179,18 @@ class BatchData {
       v[to] = Stored(new_v(kv_head * shape.head_dim + d), v_scales[at]);
     }
   }
-  float Stored(float v, float scale) const {
+  float Stored(float value, float scale) const {
     switch (shape.kv_type) {
       case KvType::kF32:
-        return v;
+        return value;
       case KvType::kBF16:
-        return FromBf16Bits(Bf16Bits(v));
+        return FromBf16Bits(Bf16Bits(value));
       case KvType::kF16:
-        return FromF16Bits(F16Bits(v));
+        return FromF16Bits(F16Bits(value));
       case KvType::kFp8:
-        return FromE4m3Bits(E4m3Bits(v));
+        return FromE4m3Bits(E4m3Bits(value));
       case KvType::kInt8:
-        return std::clamp(std::nearbyint(v / scale), -127.0f, 127.0f);
+        return std::clamp(std::nearbyint(value / scale), -127.0f, 127.0f);
     }
     return 0;
   }
@@ -222,7 +222,7 @@ class BatchData {
         values[static_cast<size_t>(d)] += weight * KvValue(v, v_scales, PageRow(row, p, kv_head), d);
       }
     }
-    for (const double v : values) out->push_back(v / sum);
+    for (const double value : values) out->push_back(value / sum);
   }
 
   const std::vector<BatchItem> items_;

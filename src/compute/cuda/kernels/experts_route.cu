@@ -84,7 +84,7 @@ struct Router {
     __syncwarp();
     for (int i = Lane(); i < a.experts; i += 32) {
       const float logit = scores[i];
-      scores[i] = ExpOf(Add(logit, -most));
+      scores[i] = RoundedExp(Add(logit, -most));
     }
     __syncwarp();
     const float sum = Sum(scores, a.experts);
@@ -142,7 +142,7 @@ struct Router {
       const float logit = logits[first + i], size = fabsf(logit);
       const float reach = size < most ? most : size;
       const bool far = i == closed || Div(Add(most, -logit), reach) > kSparseMixerReach;
-      scores[i] = far ? 0.0f : ExpOf(Add(logit, -most));
+      scores[i] = far ? 0.0f : RoundedExp(Add(logit, -most));
     }
     __syncwarp();
     const float weight = Div(1.0f, Sum(scores, a.experts));
@@ -185,7 +185,7 @@ struct Router {
     __syncwarp();
     for (int n = Lane(); n < a.count; n += 32) {
       const float logit = weights[n];
-      weights[n] = softmax ? ExpOf(Add(logit, -most)) : SigmoidOf(logit);
+      weights[n] = softmax ? RoundedExp(Add(logit, -most)) : SigmoidOf(logit);
     }
     __syncwarp();
     if (!softmax) return;

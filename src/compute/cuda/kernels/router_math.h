@@ -7,7 +7,7 @@ namespace tactus::compute::cuda {
 
 // exp(x), rounded from f64: the nearest f32 but for about one x in 100,000. expf of a device has errors of 2 units of
 // the last place, which would change choices.
-TACTUS_DEVICE float ExpOf(float x) {
+TACTUS_DEVICE float RoundedExp(float x) {
   if (!(x < 89.0f)) return x >= 89.0f ? __int_as_float(0x7f800000) : x;
   if (x < -104.0f) return 0.0f;
   // exp(x) = 2^k exp(r), |r| <= ln(2) / 2; Taylor's series to r^11.
@@ -29,7 +29,7 @@ TACTUS_DEVICE float ExpOf(float x) {
 }
 
 TACTUS_DEVICE float SigmoidOf(float x) {
-  return Div(1.0f, Add(1.0f, ExpOf(-x)));
+  return Div(1.0f, Add(1.0f, RoundedExp(-x)));
 }
 
 }  // namespace tactus::compute::cuda
