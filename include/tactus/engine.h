@@ -46,6 +46,7 @@ struct ModelInfo {
   double prompt_token_s = 0, kv_token_s = 0;
   std::string weight_format;           // as in the start-up line
   std::string kernels;                 // the kernel set in use: "avx512"
+  std::string device;                  // what computes: "cpu (AMD EPYC 9655)", "NVIDIA H200"
   SamplingParams generation_defaults;  // where a request leaves them open: from flags, else the model, else built in
   std::string chat_template;           // its Jinja source; empty: none
   int64_t memory_bytes = 0;            // the memory plan's total: weights, activations, KV, swap space, front end

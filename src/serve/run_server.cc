@@ -38,8 +38,10 @@ void LogFacts(const Engine& engine, const EngineOptions& options, const Engine::
   const ModelInfo& model = engine.model();
   const EngineStats stats = engine.Stats();
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30); };
-  log(fmt::format("model: {}, {:.1f} M parameters, weights {}", model.architecture,
-                  static_cast<double>(model.num_parameters) * 1e-6, model.weight_format));
+  const bool on_cpu = model.device.empty() || model.device.starts_with("cpu");
+  log(fmt::format("model: {}, {:.1f} M parameters, weights {}{}", model.architecture,
+                  static_cast<double>(model.num_parameters) * 1e-6, model.weight_format,
+                  on_cpu ? "" : ", on " + model.device));
   log(fmt::format("memory: up to {:.2f} GiB for weights, KV cache and requests", gib(model.memory_bytes)));
   log(fmt::format("KV cache: {} tokens; longest context {} tokens", stats.kv_blocks_total * stats.block_size,
                   model.max_model_len));

@@ -53,7 +53,10 @@ Result<Chosen> Choose(const EngineOptions& o) {
   } else {
     return Refuse("kv-cache-dtype", o.kv_cache_dtype, "auto, float32, bfloat16 and int8");
   }
-  if (o.load_format == "dummy") c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed)};
+  if (o.load_format == "dummy") {
+    const DType dtype = c.type == Real::kF32 ? DType::kF32 : DType::kBF16;
+    c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed), .dtype = dtype};
+  }
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
   return c;
