@@ -55,6 +55,13 @@ class Reference {
   const Index index_;
 };
 
+// A card's atomic additions of f32 in device memory, though not in shared memory, take subnormal numbers as 0.
+template <class T>
+T WithoutSubnormal(T v) {
+  if constexpr (std::is_same_v<T, float>) return fabsf(v) < 0x1p-126f ? copysignf(0.0f, v) : v;
+  return v;
+}
+
 std::mutex& AtomicMutex(const void* address);
 
 }  // namespace emulator
@@ -110,7 +117,11 @@ class Global {
     std::memcpy(memory_->data + offset, static_cast<const void*>(&v), sizeof v);
   }
   T AtomicAdd(int64_t i, T v, emulator::Where where = emulator::Where::current()) const {
-    return Atomic(i, [v](T old) { return static_cast<T>(old + v); }, where);
+    const auto add = [v](T old) {
+      using emulator::WithoutSubnormal;
+      return WithoutSubnormal(static_cast<T>(WithoutSubnormal(old) + WithoutSubnormal(v)));
+    };
+    return Atomic(i, add, where);
   }
   T AtomicMax(int64_t i, T v, emulator::Where where = emulator::Where::current()) const {
     return Atomic(i, [v](T old) { return old < v ? v : old; }, where);
