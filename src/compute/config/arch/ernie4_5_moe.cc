@@ -6,7 +6,7 @@ namespace tactus::compute::arch {
 namespace ernie4_5_moe_family {
 
 constexpr TensorNames kHfNames = kHfTensorNames.With({
-    {Role::kChoiceBias, "model.layers.{}.mlp.moe_statics.e_score_correction_bias"},
+    {Role::kChoiceBias, {"model.layers.{}.mlp.moe_statics.e_score_correction_bias", TensorSource::kOneRow}},
 });
 
 std::vector<bool> SparseLayers(FamilyFields& fields, const StatedShape& shape) {
