@@ -180,7 +180,7 @@ void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vecto
   constexpr FieldKey kTypes{"layer_types"};
   const std::vector<std::string> types = fields.Texts(kTypes);
   if (!types.empty() && !HasOneForEach(fields, kTypes, types.size(), layers->size())) return;
-  const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
+  const std::vector<double> flags = fields.Numbers(kWindowPattern);
   for (size_t l = 0; l < layers->size(); ++l) {
     const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0
                          : types.empty()                ? period > 0 && static_cast<int64_t>(l + 1) % period != 0

@@ -273,6 +273,10 @@ TEST(Architectures, RowsAreComplete) {
     EXPECT_EQ(compute::FindGgufArchitecture(a->gguf_name), a->gguf_name.empty() ? nullptr : a);
     EXPECT_NE(a->hf_names, nullptr);
     EXPECT_NE(a->gguf_names, nullptr);
+    // A family of another one's files has no name in them.
+    EXPECT_EQ(compute::FindGgufArchitecture(a->gguf_read_as) != nullptr, !a->gguf_read_as.empty()) << a->name;
+    EXPECT_TRUE(a->gguf_name.empty() || a->gguf_read_as.empty()) << a->name;
+    EXPECT_TRUE(!a->gguf_read_as.empty() || a->is_of_gguf == nullptr) << a->name;
   }
   EXPECT_EQ(compute::FindGgufArchitecture(""), nullptr);
   EXPECT_EQ(compute::kGgufTensorNames.Name(compute::Role::kQ, 31), "blk.31.attn_q.weight");
