@@ -143,13 +143,16 @@ int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf,
   for (const char* name : hf) {
     const FieldKey key{name, gguf};
     const std::optional<double> value = fields.Number(key);
-    if (!value.has_value()) continue;
-    if (*value >= 0 && *value < double{1 << 24} && *value == static_cast<double>(static_cast<int64_t>(*value))) {
-      return static_cast<int64_t>(*value);
-    }
-    fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", *value));
-    return fallback;
+    if (value.has_value()) return WholeOf(fields, key, *value, fallback);
   }
+  return fallback;
+}
+
+int64_t WholeOf(FamilyFields& fields, FieldKey key, double value, int64_t fallback) {
+  if (value >= 0 && value < double{1 << 24} && value == static_cast<double>(static_cast<int64_t>(value))) {
+    return static_cast<int64_t>(value);
+  }
+  fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", value));
   return fallback;
 }
 

@@ -105,6 +105,8 @@ FeedForwardBlock PlainOf(const StatedShape& shape);
 std::optional<Activation> FindActivation(std::string_view name);
 // A whole number under the first of these names of config.json that is there, or under the GGUF name; else `fallback`.
 int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf, const char* gguf, int64_t fallback);
+// `value`, which was read under `key`, as a whole number; refuses others and returns `fallback`.
+int64_t WholeOf(FamilyFields& fields, FieldKey key, double value, int64_t fallback);
 // "has 3 entries for 4 layers".
 std::string EntriesText(size_t entries, size_t layers);
 // Whether a list has one entry for each layer; refuses it if not.

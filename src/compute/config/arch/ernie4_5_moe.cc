@@ -18,8 +18,9 @@ std::vector<bool> SparseLayers(FamilyFields& fields, const StatedShape& shape) {
   const int64_t first = WholeNumber(fields, {kMixture.dense}, "leading_dense_block_count", 1);
   const int64_t interval =
       std::max<int64_t>(1, WholeNumber(fields, {"moe_layer_interval"}, "interleave_moe_layer_step", 1));
-  const double stated = fields.Number({"moe_layer_end_index"}).value_or(-1.0);
-  const int64_t last = stated < 0 ? layers - 1 : static_cast<int64_t>(stated);
+  constexpr FieldKey kLast{"moe_layer_end_index"};
+  const double stated = fields.Number(kLast).value_or(-1.0);
+  const int64_t last = stated < 0 ? layers - 1 : WholeOf(fields, kLast, stated, layers - 1);
   std::vector<bool> sparse = EveryLayer(shape);
   for (int64_t l = 0; l < layers; ++l) {
     sparse[static_cast<size_t>(l)] = (l + 1) % interval == 0 && l >= first && l <= last;

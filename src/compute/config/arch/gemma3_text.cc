@@ -36,9 +36,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
                                          : fields.Number({kHfKeys.query_scalar}).value_or(256.0);
   const std::vector<double> pattern = fields.Numbers(kWindowPattern);
-  const double period = pattern.size() == 1 ? pattern[0] : fields.Number({"sliding_window_pattern"}).value_or(6.0);
+  const int64_t period = pattern.size() == 1 ? WholeOf(fields, kWindowPattern, pattern[0], 6)
+                                             : WholeNumber(fields, {"sliding_window_pattern"}, nullptr, 6);
   std::vector<Layer> layers = PrePostNormLayers(shape);
-  SetWindows(fields, WindowOr(fields, 4096), static_cast<int64_t>(period), &layers);
+  SetWindows(fields, WindowOr(fields, 4096), period, &layers);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     attention.qk_norm = QkNorm::kHeads;
