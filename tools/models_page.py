@@ -32,8 +32,7 @@ class Family:
         fields = text[text.index(f"constinit const Architecture {name} ") :]
         field = lambda key: (re.search(rf'\.{key} = "([^"]*)"', fields) or [None, ""])[1]
         self.hf_class, self.model_type, self.gguf = field("hf_class"), field("hf_model_type"), field("gguf_name")
-        shared = re.search(r'GGUF files? [^.]*"(\w+)"', comment)
-        self.gguf_of = shared[1] if shared else ""  # another family's name, under which its GGUF files are read
+        self.gguf_of = field("gguf_read_as")  # another family's name, under which its GGUF files are read
         self.refused = refusals(text)
 
 

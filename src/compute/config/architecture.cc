@@ -143,13 +143,16 @@ int64_t WholeNumber(FamilyFields& fields, std::initializer_list<const char*> hf,
   for (const char* name : hf) {
     const FieldKey key{name, gguf};
     const std::optional<double> value = fields.Number(key);
-    if (!value.has_value()) continue;
-    if (*value >= 0 && *value < double{1 << 24} && *value == static_cast<double>(static_cast<int64_t>(*value))) {
-      return static_cast<int64_t>(*value);
-    }
-    fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", *value));
-    return fallback;
+    if (value.has_value()) return WholeOf(fields, key, *value, fallback);
   }
+  return fallback;
+}
+
+int64_t WholeOf(FamilyFields& fields, FieldKey key, double value, int64_t fallback) {
+  if (value >= 0 && value < double{1 << 24} && value == static_cast<double>(static_cast<int64_t>(value))) {
+    return static_cast<int64_t>(value);
+  }
+  fields.Refuse(key, fmt::format("is {}; possible are whole numbers from 0 to 16777215", value));
   return fallback;
 }
 
@@ -180,7 +183,7 @@ void SetWindows(FamilyFields& fields, int32_t window, int64_t period, std::vecto
   constexpr FieldKey kTypes{"layer_types"};
   const std::vector<std::string> types = fields.Texts(kTypes);
   if (!types.empty() && !HasOneForEach(fields, kTypes, types.size(), layers->size())) return;
-  const std::vector<double> flags = fields.Numbers({nullptr, "attention.sliding_window_pattern"});
+  const std::vector<double> flags = fields.Numbers(kWindowPattern);
   for (size_t l = 0; l < layers->size(); ++l) {
     const bool sliding = flags.size() == layers->size() ? flags[l] != 0.0
                          : types.empty()                ? period > 0 && static_cast<int64_t>(l + 1) % period != 0

@@ -272,6 +272,11 @@ std::vector<int32_t> ModelConfig::Windows() const {
   return windows;
 }
 
+bool ModelConfig::HasWindows() const {
+  const std::vector<int32_t> windows = Windows();
+  return std::any_of(windows.begin(), windows.end(), [](int32_t window) { return window > 0; });
+}
+
 int64_t ModelConfig::NumParameters() const {
   int64_t parameters = 0;
   for (const ModelTensor& tensor : Tensors()) parameters += tensor.elements();
@@ -287,6 +292,24 @@ int64_t ModelConfig::KvBytesPerToken(DType kv_dtype) const {
     bytes += 2 * (RowBytes(kv_dtype, attention->kv_width()) + scales);
   }
   return bytes;
+}
+
+const AttentionBlock& FullAttentionOf(const ModelConfig& config) {
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock* const attention = AttentionOf(layer);
+    if (attention->window == 0) return *attention;
+  }
+  return *AttentionOf(config.layers[0]);
+}
+
+std::vector<int64_t> InnerSizes(const ModelConfig& config) {
+  std::vector<int64_t> dense, experts;
+  for (const ModelTensor& t : config.Tensors()) {
+    if (t.role == Role::kDown) dense.push_back(t.cols);
+    if (t.role == Role::kExpertDown) experts.push_back(t.cols);
+  }
+  if (dense.size() == config.layers.size()) return dense;
+  return {!dense.empty() ? dense[0] : !experts.empty() ? experts[0] : 0};
 }
 
 Status ValidateShape(const StatedShape& s) {

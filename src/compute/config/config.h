@@ -108,9 +108,17 @@ struct ModelConfig {
   std::vector<ModelTensor> Tensors() const;
   int64_t layer_inputs_width() const { return num_layers() * layer_inputs.size; }
   std::vector<int32_t> Windows() const;  // of each layer's attention, 0: full or no attention
+  bool HasWindows() const;
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers
 };
+
+// The attention whose heads and rotary positions are those of the whole model: of the first layer without a window;
+// else of the first layer.
+const AttentionBlock& FullAttentionOf(const ModelConfig& config);
+// The width of each layer's feed-forward block. One number: of mixtures where other layers have experts instead; of the
+// experts where no layer has such a block.
+std::vector<int64_t> InnerSizes(const ModelConfig& config);
 
 // Input to the memory plan, computed before any allocation (bytes). A pure function of shape and options.
 struct MemoryPlanInput {

@@ -3,19 +3,30 @@
 #include <algorithm>
 
 namespace tactus::compute {
+namespace {
+
+// A number of experts, under the key of any family: some files state it as another family does.
+int64_t NumberOfExperts(FamilyFields& fields, const char* HfMixtureKeys::* member, const char* gguf, int64_t fallback) {
+  const char* key = HfMixtureKeys().*member;
+  for (const Architecture* a : Architectures()) {
+    if (fields.PresenceOf({key, gguf}) == Presence::kStated) break;
+    key = a->hf_mixture.*member;
+  }
+  return WholeNumber(fields, {key}, gguf, fallback);
+}
+
+}  // namespace
 
 ExpertsBlock ExpertsFrom(FamilyFields& fields, const StatedShape& shape, const MixtureDefaults& defaults) {
   ExpertsBlock e;
-  e.experts = WholeNumber(fields, {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"},
-                          "expert_count", fields.gguf() ? 0 : defaults.experts);
-  e.router.chosen =
-      static_cast<int32_t>(WholeNumber(fields, {"num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"},
-                                       "expert_used_count", fields.gguf() ? 0 : defaults.chosen));
+  e.experts = NumberOfExperts(fields, &HfMixtureKeys::experts, "expert_count", fields.gguf() ? 0 : defaults.experts);
+  e.router.chosen = static_cast<int32_t>(
+      NumberOfExperts(fields, &HfMixtureKeys::chosen, "expert_used_count", fields.gguf() ? 0 : defaults.chosen));
   if (e.experts == 0) fields.Refuse({"num_experts", "expert_count"}, "is missing");
   if (e.router.chosen == 0) fields.Refuse({"num_experts_per_tok", "expert_used_count"}, "is missing");
   e.expert = GatedOf(shape);
   const int64_t inner = fields.gguf() || defaults.inner == 0 ? shape.intermediate_size : defaults.inner;
-  e.expert.inner = WholeNumber(fields, {"moe_intermediate_size"}, "expert_feed_forward_length", inner);
+  e.expert.inner = WholeNumber(fields, {HfMixtureKeys().inner}, "expert_feed_forward_length", inner);
   e.expert.bias = false;
   return e;
 }
@@ -53,7 +64,7 @@ std::vector<bool> EveryLayer(const StatedShape& shape) {
 
 std::vector<bool> AllButFirst(FamilyFields& fields, const StatedShape& shape, int64_t fallback) {
   std::vector<bool> sparse = EveryLayer(shape);
-  const int64_t dense = WholeNumber(fields, {"first_k_dense_replace"}, "leading_dense_block_count", fallback);
+  const int64_t dense = WholeNumber(fields, {HfMixtureKeys().dense}, "leading_dense_block_count", fallback);
   std::fill_n(sparse.begin(), std::min(static_cast<size_t>(dense), sparse.size()), false);
   return sparse;
 }

@@ -1,7 +1,11 @@
-// A family's settings as it reads them, kept for conversions from one spelling to the other.
+// Settings with their values: those that a family reads, kept for conversions from one spelling to the other, and those
+// that its files state beside what all families have.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,12 +15,25 @@
 
 namespace tactus::compute {
 
-// The settings that files state and that have a key in both spellings.
+// A double is a number as a file has it, whole or not; null is for config.json alone.
+using FieldValue =
+    std::variant<std::nullptr_t, bool, int64_t, float, double, std::string, std::vector<bool>, std::vector<int64_t>,
+                 std::vector<float>, std::vector<double>, std::vector<std::string>>;
+
 struct RecordedField {
-  std::string hf, gguf;
-  std::variant<double, bool, std::string, std::vector<double>, std::vector<std::string>> value;
+  RecordedField(FieldKey key, FieldValue is)
+      : hf(key.hf != nullptr ? key.hf : ""), gguf(key.gguf != nullptr ? key.gguf : ""), value(std::move(is)) {}
+
+  std::string hf, gguf;  // empty: not stated in this spelling
+  FieldValue value;
 };
 using FieldRecord = std::vector<RecordedField>;
+
+// One number where all are equal.
+inline FieldValue ByLayer(const std::vector<int64_t>& numbers) {
+  const bool same = std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) == numbers.end();
+  return same ? FieldValue(numbers[0]) : FieldValue(numbers);
+}
 
 // `fields`, with what is read from it entered in `record` (null: nowhere).
 class RecordedFields final : public FamilyFields {
@@ -49,7 +66,8 @@ class RecordedFields final : public FamilyFields {
   }
   template <class Value>
   void Keep(FieldKey key, const Value& value) {
-    if (record_ != nullptr && key.hf != nullptr && key.gguf != nullptr) record_->push_back({key.hf, key.gguf, value});
+    // Without a key in both spellings there is nothing to convert.
+    if (record_ != nullptr && key.hf != nullptr && key.gguf != nullptr) record_->emplace_back(key, value);
   }
 
   FamilyFields& fields_;

@@ -23,6 +23,7 @@ struct TensorSource {
     kFusedTransposed,
     kFusedInHeadsTransposed,
     kMinusOne,  // a vector; the file has w - 1 (Gemma's norms)
+    kOneRow,    // a vector; the file has a matrix of one row
   };
   static constexpr Form Untransposed(Form form) {
     return form == kTransposed               ? kWhole

@@ -84,11 +84,7 @@ Status PlanIntegers(const IntegerForm& form, std::vector<PlannedTensor>* plan, s
 }
 
 std::vector<SafetensorsEntry> EntriesOf(const PlannedTensor& t) {
-  if (t.integers.bits == 0) {
-    SafetensorsEntry entry{t.name, SafetensorsType(t.dtype), t.shape(), t.bytes()};
-    if (t.name.ends_with(".moe_statics.e_score_correction_bias")) entry.shape.insert(entry.shape.begin(), 1);  // ERNIE
-    return {entry};
-  }
+  if (t.integers.bits == 0) return {{t.name, SafetensorsType(t.dtype), t.shape(), t.bytes()}};
   const std::string module = ModuleOfTensor(t.name);
   const bool packed = t.integers.packed;
   const int64_t bytes = t.rows * t.row_bytes();

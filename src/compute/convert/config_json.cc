@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/json.h"
 #include "base/json_text.h"
@@ -51,45 +50,44 @@ const char* NameOf(Activation activation) {
   }
 }
 
-// The names of a mixture's numbers. `inner`: the width of an expert.
-struct MixtureKeys {
-  const char *experts = "num_experts", *chosen = "num_experts_per_tok", *inner = "moe_intermediate_size";
-};
-
-MixtureKeys MixtureKeysOf(std::string_view family) {
-  if (family == "glm4_moe" || family == "dots1") return {.experts = "n_routed_experts"};
-  if (family == "ernie4_5_moe") return {.experts = "moe_num_experts", .chosen = "moe_k"};
-  if (family == "hunyuan_v1_moe") return {.chosen = "moe_topk", .inner = "intermediate_size"};
-  if (family == "gemma4_text") return {.chosen = "top_k_experts"};
-  if (family == "qwen2_moe" || family == "qwen3_moe") return {};
-  return {.experts = family == "olmoe" ? "num_experts" : "num_local_experts", .inner = "intermediate_size"};
+// The first layer with experts; the number of layers: none has.
+size_t FirstSparse(const ModelConfig& c) {
+  const auto sparse = [](const Layer& layer) { return ExpertsOf(layer) != nullptr; };
+  return static_cast<size_t>(std::find_if(c.layers.begin(), c.layers.end(), sparse) - c.layers.begin());
 }
 
-void AddExperts(const ModelConfig& c, std::string_view family, Json* json) {
-  const auto sparse = [](const Layer& layer) { return ExpertsOf(layer) != nullptr; };
-  const auto first = std::find_if(c.layers.begin(), c.layers.end(), sparse);
-  if (first == c.layers.end()) return;
-  const ExpertsBlock& e = *ExpertsOf(*first);
-  const MixtureKeys keys = MixtureKeysOf(family);
+void AddExperts(const ModelConfig& c, const Architecture& target, Json* json) {
+  const size_t first = FirstSparse(c);
+  if (first == c.layers.size()) return;
+  const ExpertsBlock& e = *ExpertsOf(c.layers[first]);
+  const HfMixtureKeys& keys = target.hf_mixture;
   (*json)[keys.experts] = e.experts;
   (*json)[keys.chosen] = e.router.chosen;
-  (*json)[keys.inner] = e.expert.inner;
+  (*json)[keys.inner != nullptr ? keys.inner : KeyName(target.hf_keys.inner)] = e.expert.inner;
   (*json)["norm_topk_prob"] = e.router.renormalise;
-  if (family == "qwen2_moe") (*json)["shared_expert_intermediate_size"] = e.shared_inner;
-  if (family == "granitemoeshared") (*json)["shared_intermediate_size"] = e.shared_inner;
-  if (family == "gemma4_text") (*json)["enable_moe_block"] = true;
-  if (family == "llama4_text") (*json)["interleave_moe_layer_step"] = first - c.layers.begin() + 1;
-  if (family == "phimoe") (*json)["lm_head_bias"] = c.lm_head_bias;
-  if (family == "minimax_m2" && c.rope.rotary_dim > 0) (*json)["rotary_dim"] = c.rope.rotary_dim;
-  if (family == "glm4_moe") (*json)["use_qk_norm"] = AttentionOf(c.layers[0])->qk_norm != QkNorm::kNone;
-  if (!e.router.choice_bias) return;
-  const bool ernie = family == "ernie4_5_moe";
-  (*json)[ernie ? "moe_layer_start_index" : "first_k_dense_replace"] = first - c.layers.begin();
-  (*json)[ernie ? "moe_num_shared_experts" : "n_shared_experts"] = e.shared_inner / e.expert.inner;
+  if (keys.shared_inner != nullptr) (*json)[keys.shared_inner] = e.shared_inner;
+  if (keys.used != nullptr) (*json)[keys.used] = true;
+  if (keys.step != nullptr) (*json)[keys.step] = first + 1;
+}
+
+// What the descendants of DeepSeek-V3 state more.
+void AddBiasedRouter(const ModelConfig& c, const HfMixtureKeys& keys, Json* json) {
+  const size_t first = FirstSparse(c);
+  if (first == c.layers.size() || !ExpertsOf(c.layers[first])->router.choice_bias) return;
+  const ExpertsBlock& e = *ExpertsOf(c.layers[first]);
+  (*json)[keys.dense] = first;
+  (*json)[keys.shared] = e.shared_inner / e.expert.inner;
   if (e.router.score != RouterScore::kSigmoid) return;
   (*json)["routed_scaling_factor"] = Shortest(e.router.scale);
   (*json)["n_group"] = e.router.groups;
   (*json)["topk_group"] = e.router.chosen_groups;
+}
+
+// Keys of a few families.
+void AddRareKeys(const ModelConfig& c, const HfKeys& keys, Json* json) {
+  if (keys.lm_head_bias != nullptr) (*json)[keys.lm_head_bias] = c.lm_head_bias;
+  if (keys.rotary_dim != nullptr && c.rope.rotary_dim > 0) (*json)[keys.rotary_dim] = c.rope.rotary_dim;
+  if (keys.qk_norm != nullptr) (*json)[keys.qk_norm] = AttentionOf(c.layers[0])->qk_norm != QkNorm::kNone;
 }
 
 void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
@@ -108,8 +106,10 @@ void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
   (*json)[KeyName(keys.inner)] = inner;
   (*json)[KeyName(keys.max_position)] = c.max_position;
   (*json)[KeyName(keys.norm_eps)] = Shortest(c.final_norm.eps);
-  if (target.name != "falcon") (*json)["head_dim"] = attention.head_dim;  // transformers refuses Falcon's
-  AddExperts(c, target.name, json);
+  if (target.hf_head_dim) (*json)["head_dim"] = attention.head_dim;
+  AddExperts(c, target, json);
+  AddRareKeys(c, keys, json);
+  AddBiasedRouter(c, target.hf_mixture, json);
   (*json)["vocab_size"] = c.vocab_size;
   (*json)["tie_word_embeddings"] = c.tie_embeddings;
   if (target.attention_bias_key) (*json)["attention_bias"] = attention.o_bias;
@@ -120,58 +120,6 @@ void AddShape(const ModelConfig& c, const Architecture& target, Json* json) {
       (*json)[KeyName(keys.activation)] = NameOf(gated->activation);
     if (const auto* plain = std::get_if<FeedForwardBlock>(&b.block))
       (*json)[KeyName(keys.activation)] = NameOf(plain->activation);
-  }
-}
-
-// A number for all layers, or one for each where they differ.
-Json ByLayer(const std::vector<int64_t>& numbers) {
-  const bool same = std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) == numbers.end();
-  return same ? Json(numbers[0]) : Json(numbers);
-}
-
-// Which layers of Llama 4 have chunks, which have no rotary positions, and how the queries of the latter grow.
-void AddLlama4Layers(const ModelConfig& c, Json* json) {
-  int32_t chunk = 0;
-  (*json)["layer_types"] = SortedJson::array(), (*json)["no_rope_layers"] = SortedJson::array();
-  (*json)["use_qk_norm"] = false;
-  for (const Layer& layer : c.layers) {
-    const AttentionBlock& a = *AttentionOf(layer);
-    chunk = std::max(chunk, a.chunk);
-    (*json)["layer_types"].push_back(a.chunk > 0 ? "chunked_attention" : "full_attention");
-    (*json)["no_rope_layers"].push_back(a.rope == RopeChoice::kNone ? 0 : 1);
-    if (a.qk_norm != QkNorm::kNone) (*json)["use_qk_norm"] = true;
-    if (a.rope != RopeChoice::kNone) continue;
-    (*json)["attn_temperature_tuning"] = a.query_length > 0;
-    (*json)["attn_scale"] = Shortest(a.query_beta);
-    (*json)["floor_scale"] = a.query_length;
-  }
-  (*json)["attention_chunk_size"] = chunk > 0 ? Json(chunk) : Json(nullptr);
-  (*json)["intermediate_size_mlp"] = InnerSizes(c)[0];
-}
-
-// What Gemma 3n and 4 have in common.
-void AddGemmaLayers(const ModelConfig& c, Json* json) {
-  int64_t sharing = 0;
-  for (const Layer& layer : c.layers) sharing += AttentionOf(layer)->stores_kv() ? 0 : 1;
-  (*json)["num_kv_shared_layers"] = sharing;
-  (*json)["hidden_size_per_layer_input"] = c.layer_inputs.size;
-  if (c.layer_inputs.size > 0) (*json)["vocab_size_per_layer_input"] = c.layer_inputs.rows;
-  (*json)["intermediate_size"] = ByLayer(InnerSizes(c));
-}
-
-void AddGemma3nLayers(const ModelConfig& c, Json* json) {
-  AddGemmaLayers(c, json);
-  (*json)["altup_num_inputs"] = c.streams;
-  (*json)["activation_sparsity_pattern"] = SortedJson::array();
-  for (const Layer& layer : c.layers) {
-    for (const LayerBlock& b : layer) {
-      if (const auto* low_rank = std::get_if<LowRankBlock>(&b.block)) (*json)["laurel_rank"] = low_rank->rank;
-      const auto* gated = std::get_if<GatedFeedForwardBlock>(&b.block);
-      if (gated == nullptr) continue;
-      // The share of a normal distribution's values below the cutoff.
-      const double share = 0.5 * std::erfc(-static_cast<double>(gated->cutoff) / std::sqrt(2.0));
-      (*json)["activation_sparsity_pattern"].push_back(share);
-    }
   }
 }
 
@@ -187,28 +135,11 @@ Json ProportionalScaling(const RopeConfig& rope, int64_t head_dim) {
           {"partial_rotary_factor", given.empty() ? 1.0 : Shortest(scaled.proportion)}};
 }
 
-// Heads of layers with a window, and of those without one.
-void AddGemma4Layers(const ModelConfig& c, Json* json) {
-  AddGemmaLayers(c, json);
-  const AttentionBlock& full = FullAttentionOf(c);
-  const AttentionBlock* local = &full;
-  bool k_is_v = false;
-  for (const Layer& layer : c.layers) {
-    if (AttentionOf(layer)->window > 0) local = AttentionOf(layer);
-    k_is_v |= AttentionOf(layer)->k_is_v;
-  }
-  const std::vector<int64_t> inner = InnerSizes(c);
-  (*json)["intermediate_size"] = inner[0];
-  (*json)["use_double_wide_mlp"] = inner.back() != inner[0];
-  (*json)["head_dim"] = local->head_dim, (*json)["global_head_dim"] = full.head_dim;
-  (*json)["num_key_value_heads"] = local->kv_heads;
-  (*json)["attention_k_eq_v"] = k_is_v;
-  if (k_is_v) (*json)["num_global_key_value_heads"] = full.kv_heads;
-  for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling", "partial_rotary_factor"})
-    json->erase(key);
+void AddRopeByType(const ModelConfig& c, Json* json) {
+  const RopeConfig& local = c.local_rope.has_value() ? *c.local_rope : c.rope;
   (*json)["rope_parameters"] = {
-      {"full_attention", ProportionalScaling(c.rope, full.head_dim)},
-      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", Shortest(c.local_rope->theta)}}}};
+      {"full_attention", ProportionalScaling(c.rope, FullAttentionOf(c).head_dim)},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", Shortest(local.theta)}}}};
 }
 
 // The llama3 scaling of which these are the factors, under its usual limits of 1 and 4 turns; null: there is none. The
@@ -238,18 +169,22 @@ Json Llama3Scaling(const RopeConfig& rope, int64_t head_dim) {
           {"original_max_position_embeddings", scaled.original_max_position}};
 }
 
-void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) {
-  const AttentionBlock& attention = *AttentionOf(c.layers[0]);
+// The share of a head's dimensions that turn.
+double RotaryPart(const ModelConfig& c) {
+  const int64_t head_dim = AttentionOf(c.layers[0])->head_dim;
+  return c.rope.rotary_dim > 0 ? static_cast<double>(c.rope.rotary_dim) / static_cast<double>(head_dim) : 1.0;
+}
+
+void AddRope(const ModelConfig& c, const HfKeys& keys, Json* json) {
   const RopeConfig& rope = c.rope;
   (*json)["rope_theta"] = Shortest(rope.theta);
-  if (rope.rotary_dim > 0)
-    (*json)["partial_rotary_factor"] = static_cast<double>(rope.rotary_dim) / static_cast<double>(attention.head_dim);
+  if (rope.rotary_dim > 0) (*json)["partial_rotary_factor"] = RotaryPart(c);
   if (!rope.frequency_factors.empty()) {
-    (*json)["rope_scaling"] = Llama3Scaling(rope, attention.head_dim);
+    (*json)["rope_scaling"] = Llama3Scaling(rope, AttentionOf(c.layers[0])->head_dim);
   } else if (rope.scaling == RopeScaling::kLinear) {
     // Files state the length before scaling, of which the context is a multiple.
     (*json)["rope_scaling"] = {{"rope_type", "linear"}, {"factor", Shortest(rope.factor)}};
-    (*json)[KeyName(target.hf_keys.max_position)] =
+    (*json)[KeyName(keys.max_position)] =
         static_cast<int64_t>(static_cast<double>(c.max_position) / static_cast<double>(rope.factor));
   } else if (rope.scaling == RopeScaling::kYarn) {
     (*json)["rope_scaling"] = {{"rope_type", "yarn"},
@@ -266,6 +201,9 @@ void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) 
                                {"attention_factor", Shortest(rope.attention_factor)}};
   }
   if (c.local_rope.has_value()) (*json)["rope_local_base_freq"] = Shortest(c.local_rope->theta);
+}
+
+void AddWindows(const ModelConfig& c, const Architecture& target, Json* json) {
   const std::vector<int32_t> windows = c.Windows();
   const int32_t widest = *std::max_element(windows.begin(), windows.end());
   if (widest == 0) {
@@ -280,59 +218,61 @@ void AddPositions(const ModelConfig& c, const Architecture& target, Json* json) 
   if (target.window == WindowRule::kUpperLayers) (*json)["use_sliding_window"] = true;
 }
 
+void AddField(const RecordedField& field, Json* json) {
+  Json& to = (*json)[field.hf];
+  std::visit(
+      [&](const auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, float>) {
+          to = Shortest(value);
+        } else if constexpr (std::is_same_v<Value, double>) {
+          to = IsFactor(field.gguf, value) ? Json(Shortest(static_cast<float>(value)))
+                                           : Json(static_cast<int64_t>(value));
+        } else {
+          to = value;
+        }
+      },
+      field.value);
+}
+
 void AddSettings(const FieldRecord& settings, Json* json) {
   for (const RecordedField& field : settings) {
-    if (field.hf.find('.') != std::string::npos || json->contains(field.hf)) continue;
-    std::visit(
-        [&](const auto& value) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-            (*json)[field.hf] = IsFactor(field.gguf, value) ? Json(Shortest(static_cast<float>(value)))
-                                                            : Json(static_cast<int64_t>(value));
-          } else {
-            (*json)[field.hf] = value;
-          }
-        },
-        field.value);
+    if (field.hf.find('.') == std::string::npos && !json->contains(field.hf)) AddField(field, json);
   }
+}
+
+// GGUF files state no scale of scores where the family derives it from the shape.
+void AddQueryScalar(const ModelConfig& c, const char* key, Json* json) {
+  const auto scale = static_cast<double>(AttentionOf(c.layers[0])->scale);
+  (*json)[key] = std::llround(1.0 / (scale * scale));
 }
 
 }  // namespace
 
 const Architecture& HfArchitectureOf(const ModelConfig& config) {
-  const std::vector<int32_t> windows = config.Windows();
-  const bool any = std::any_of(windows.begin(), windows.end(), [](int32_t w) { return w > 0; });
-  const ExpertsBlock* const experts = config.layers.empty() ? nullptr : ExpertsOf(config.layers[0]);
-  std::string_view name = config.architecture;
-  if (name == "llama" && experts != nullptr) {
-    name = "mixtral";
-  } else if (name == "granitemoe" && experts != nullptr && experts->shared_inner > 0) {
-    name = "granitemoeshared";
-  } else if (any && (name == "llama" || name == "olmo2")) {
-    name = name == "llama" ? "mistral" : "olmo3";
+  const Architecture& own = *FindArchitecture(config.architecture);
+  for (const Architecture* a : Architectures()) {
+    const bool shares = !a->gguf_read_as.empty() && a->gguf_read_as == own.gguf_name;
+    if (shares && a->is_of_gguf != nullptr && a->is_of_gguf(config)) return *a;
   }
-  return *FindArchitecture(name);
+  return own;
 }
 
 std::string ConfigText(const ModelConfig& c, const Architecture& target, const FieldRecord& settings, DType dtype,
                        const Json& quantization) {
+  const HfKeys& keys = target.hf_keys;
   Json json = {{"architectures", {target.hf_class}}, {"model_type", target.hf_model_type}};
   AddShape(c, target, &json);
-  AddPositions(c, target, &json);
-  if (target.name == "llama4_text") AddLlama4Layers(c, &json);
-  if (target.name == "gemma3n_text") AddGemma3nLayers(c, &json);
-  if (target.name == "gemma4_text") AddGemma4Layers(c, &json);
+  if (!target.hf_rope_by_type) AddRope(c, keys, &json);
+  AddWindows(c, target, &json);
+  for (const RecordedField& field : target.own_fields(c)) {
+    if (!field.hf.empty()) AddField(field, &json);
+  }
+  if (target.hf_rope_by_type) AddRopeByType(c, &json);
   AddSettings(settings, &json);
-  if (target.name == "gpt_neox") {
-    const auto part = static_cast<double>(c.rope.rotary_dim) / static_cast<double>(AttentionOf(c.layers[0])->head_dim);
-    json["rotary_pct"] = c.rope.rotary_dim > 0 ? part : 1.0;
-    json["rotary_emb_base"] = Shortest(c.rope.theta);
-  }
-  if (target.name == "falcon") json["new_decoder_architecture"] = AttentionOf(c.layers[0])->kv_heads > 1;
-  // GGUF files state no scale of scores where the family derives it from the shape.
-  if (target.name == "gemma2" || target.name == "gemma3_text") {
-    const auto scale = static_cast<double>(AttentionOf(c.layers[0])->scale);
-    json["query_pre_attn_scalar"] = std::llround(1.0 / (scale * scale));
-  }
+  if (keys.rotary_part != nullptr) json[keys.rotary_part] = RotaryPart(c);
+  if (keys.rope_theta != nullptr) json[keys.rope_theta] = Shortest(c.rope.theta);
+  if (keys.query_scalar != nullptr) AddQueryScalar(c, keys.query_scalar, &json);
   json["bos_token_id"] = c.bos_id >= 0 ? Json(c.bos_id) : Json(nullptr);
   json["eos_token_id"] = c.stop_ids.empty()       ? Json(nullptr)
                          : c.stop_ids.size() == 1 ? Json(c.stop_ids[0])

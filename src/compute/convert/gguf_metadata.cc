@@ -2,56 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <optional>
 
 namespace tactus::compute {
 namespace {
 
-// Architectures whose GGUF files use another one's name.
-constexpr std::pair<std::string_view, std::string_view> kReadAs[] = {{"mistral", "llama"},
-                                                                     {"mixtral", "llama"},
-                                                                     {"olmo3", "olmo2"},
-                                                                     {"granitemoeshared", "granitemoe"},
-                                                                     {"gemma4_unified_text", "gemma4"}};
+struct FieldWriter {
+  const std::string& key;
+  GgufHeader* header;
 
-// A number for all layers, or one for each where they differ.
-void AddByLayer(const std::string& key, const std::vector<int64_t>& numbers, GgufHeader* header) {
-  if (std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) == numbers.end()) {
-    header->Uint32(key, numbers[0]);
-  } else {
+  void operator()(std::nullptr_t) const {}
+  void operator()(bool flag) const { header->Bool(key, flag); }
+  void operator()(int64_t number) const { header->Uint32(key, number); }
+  void operator()(float number) const { header->Float32(key, static_cast<double>(number)); }
+  void operator()(double number) const {
+    if (IsFactor(key, number)) return header->Float32(key, number);
+    header->Uint32(key, static_cast<int64_t>(number));
+  }
+  void operator()(const std::string& text) const { header->Text(key, text); }
+  void operator()(const std::vector<bool>& flags) const { header->Flags(key, flags); }
+  void operator()(const std::vector<float>& numbers) const { header->Numbers(key, numbers); }
+  void operator()(const std::vector<std::string>& texts) const { header->Texts(key, texts); }
+  template <class Number>  // int64_t, or double as files have it
+  void operator()(const std::vector<Number>& numbers) const {
     header->Numbers(key, std::vector<int32_t>(numbers.begin(), numbers.end()));
   }
-}
+};
 
-// Gemma 3n and 4: which layers have windows and heads of another size, share K and V, and have inputs of each token.
-void AddGemmaLayers(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
-  const std::string attention = prefix + "attention.";
-  std::vector<bool> sliding;
-  std::vector<float> cutoffs;
-  int64_t sharing = 0;
-  const AttentionBlock* local = nullptr;
-  for (const Layer& layer : config.layers) {
-    const AttentionBlock& a = *AttentionOf(layer);
-    sliding.push_back(a.window > 0);
-    sharing += a.stores_kv() ? 0 : 1;
-    if (a.window > 0) local = &a;
-    for (const LayerBlock& b : layer) {
-      if (const auto* gated = std::get_if<GatedFeedForwardBlock>(&b.block)) cutoffs.push_back(gated->cutoff);
-    }
-  }
-  header->Flags(attention + "sliding_window_pattern", sliding);
-  header->Uint32(attention + "shared_kv_layers", sharing);
-  header->Uint32(prefix + "embedding_length_per_layer_input", config.layer_inputs.size);
-  if (config.streams > 1) {
-    header->Uint32(prefix + "altup.active_idx", 0);
-    header->Uint32(prefix + "altup.num_inputs", config.streams);
-    header->Numbers(prefix + "activation_sparsity_scale", cutoffs);
-  } else if (local != nullptr) {
-    header->Uint32(attention + "key_length_swa", local->head_dim);
-    header->Uint32(attention + "value_length_swa", local->head_dim);
-    header->Uint32(prefix + "rope.dimension_count_swa", local->head_dim);
-  }
+void AddField(const std::string& key, const FieldValue& value, GgufHeader* header) {
+  std::visit(FieldWriter{key, header}, value);
 }
 
 void AddExperts(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
@@ -90,15 +69,9 @@ std::optional<int64_t> PeriodOf(const std::vector<int32_t>& windows) {
   return std::nullopt;
 }
 
-// Llama 4's chunks have the key of windows; 0: it has neither chunks nor layers without rotary positions.
 void AddWindows(const ModelConfig& config, const std::string& prefix, GgufHeader* header) {
   const std::vector<int32_t> windows = config.Windows();
   const int32_t widest = *std::max_element(windows.begin(), windows.end());
-  if (config.architecture == "llama4_text") {
-    int32_t chunk = 0;
-    for (const Layer& layer : config.layers) chunk = std::max(chunk, AttentionOf(layer)->chunk);
-    header->Uint32(prefix + "attention.sliding_window", chunk);
-  }
   if (widest == 0) return;
   header->Uint32(prefix + "attention.sliding_window", widest);
   if (header->Has(prefix + "attention.sliding_window_pattern")) return;
@@ -133,22 +106,7 @@ void AddSettings(const FieldRecord& settings, const std::string& prefix, GgufHea
   for (const RecordedField& field : settings) {
     const std::string key = prefix + field.gguf;
     if (header->Has(key) || field.gguf == "nextn_predict_layers") continue;  // such layers are not written
-    if (const auto* number = std::get_if<double>(&field.value)) {
-      if (IsFactor(key, *number)) {
-        header->Float32(key, *number);
-      } else {
-        header->Uint32(key, static_cast<int64_t>(*number));
-      }
-    } else if (const auto* flag = std::get_if<bool>(&field.value)) {
-      header->Bool(key, *flag);
-    } else if (const auto* text = std::get_if<std::string>(&field.value)) {
-      header->Text(key, *text);
-    } else if (const auto* texts = std::get_if<std::vector<std::string>>(&field.value)) {
-      header->Texts(key, *texts);
-    } else {
-      const auto& numbers = std::get<std::vector<double>>(field.value);
-      header->Numbers(key, std::vector<int32_t>(numbers.begin(), numbers.end()));
-    }
+    AddField(key, field.value, header);
   }
 }
 
@@ -173,11 +131,8 @@ bool IsFactor(std::string_view key, double value) {
 }
 
 Result<const Architecture*> GgufArchitectureOf(const Architecture& architecture) {
-  std::string_view name = architecture.gguf_name.empty() ? architecture.name : architecture.gguf_name;
-  for (const auto& [own, other] : kReadAs) {
-    if (architecture.name == own) name = other;
-  }
-  if (const Architecture* found = FindGgufArchitecture(name)) return found;
+  if (!architecture.gguf_name.empty()) return &architecture;
+  if (const Architecture* found = FindGgufArchitecture(architecture.gguf_read_as)) return found;
   return Unimplemented("models of the family " + std::string(architecture.name) +
                        " cannot be written as GGUF; there are " + KnownGgufNames());
 }
@@ -193,19 +148,21 @@ void AddModelMetadata(const ModelDescription& d, const Architecture& target, con
   header->Uint32(prefix + "block_count", c.num_layers());
   header->Uint32(prefix + "context_length", c.max_position);
   header->Uint32(prefix + "embedding_length", c.hidden_size);
-  AddByLayer(prefix + "feed_forward_length", InnerSizes(c), header);
+  AddField(prefix + "feed_forward_length", ByLayer(InnerSizes(c)), header);
   header->Uint32(prefix + "attention.head_count", attention.heads);
   std::vector<int64_t> kv_heads;
+  kv_heads.reserve(c.layers.size());
   for (const Layer& layer : c.layers) kv_heads.push_back(AttentionOf(layer)->kv_heads);
-  AddByLayer(prefix + "attention.head_count_kv", kv_heads, header);
+  AddField(prefix + "attention.head_count_kv", ByLayer(kv_heads), header);
   header->Uint32(prefix + "attention.key_length", attention.head_dim);
   header->Uint32(prefix + "attention.value_length", attention.head_dim);
   const auto eps = static_cast<double>(c.final_norm.eps);
   if (!target.rms_norm) header->Float32(prefix + "attention.layer_norm_epsilon", eps);
-  if (target.rms_norm || target.name == "phimoe")  // llama.cpp reads Phi-MoE's under the other name
-    header->Float32(prefix + "attention.layer_norm_rms_epsilon", eps);
+  if (target.rms_norm || target.gguf_rms_eps) header->Float32(prefix + "attention.layer_norm_rms_epsilon", eps);
   header->Uint32(prefix + "vocab_size", c.vocab_size);
-  if (target.gguf_name == "gemma3n" || target.gguf_name == "gemma4") AddGemmaLayers(c, prefix, header);
+  for (const RecordedField& field : target.own_fields(c)) {
+    if (!field.gguf.empty()) AddField(prefix + field.gguf, field.value, header);
+  }
   AddWindows(c, prefix, header);
   AddRope(c, prefix, attention.head_dim, header);
   AddExperts(c, prefix, header);
@@ -255,24 +212,6 @@ int64_t FileTypeOf(DType dtype) {
     if (known == dtype) return type;
   }
   return 1024;  // GGUF's "guessed"
-}
-
-const AttentionBlock& FullAttentionOf(const ModelConfig& config) {
-  for (const Layer& layer : config.layers) {
-    const AttentionBlock* const attention = AttentionOf(layer);
-    if (attention->window == 0) return *attention;
-  }
-  return *AttentionOf(config.layers[0]);
-}
-
-std::vector<int64_t> InnerSizes(const ModelConfig& config) {
-  std::vector<int64_t> dense, experts;
-  for (const ModelTensor& t : config.Tensors()) {
-    if (t.role == Role::kDown) dense.push_back(t.cols);
-    if (t.role == Role::kExpertDown) experts.push_back(t.cols);
-  }
-  if (dense.size() == config.layers.size()) return dense;
-  return {!dense.empty() ? dense[0] : !experts.empty() ? experts[0] : 0};
 }
 
 RopeConfig GgufRope(const ModelConfig& config) {

@@ -32,13 +32,6 @@ bool IsFactor(std::string_view key, double value);
 // general.file_type: the format of most matrices, as GGUF numbers mixes.
 int64_t FileTypeOf(DType dtype);
 
-// The attention whose heads and rotary positions are those of the whole model: of the first layer without a window;
-// else of the first layer.
-const AttentionBlock& FullAttentionOf(const ModelConfig& config);
-// The width of each layer's feed-forward block. One number: of mixtures where other layers have experts instead; of the
-// experts where no layer has such a block.
-std::vector<int64_t> InnerSizes(const ModelConfig& config);
-
 // Rotary positions as GGUF states them: llama3's and proportional scaling are lists of factors.
 RopeConfig GgufRope(const ModelConfig& config);
 // What proportional scaling divides each frequency by, [head_dim / 2]; those that do not turn by 1e30.

@@ -107,6 +107,7 @@ Result<std::vector<PlannedTensor>> PlanTensors(const ModelConfig& config, const 
       planned.order = order;
       planned.head_dim = attention != nullptr ? attention->head_dim : 0;
       planned.addend = part.to.form == TensorSource::kMinusOne ? -1.0f : 0.0f;
+      planned.one_row = part.to.form == TensorSource::kOneRow;
       plan.push_back(std::move(planned));
     }
     plan[found->second].parts.push_back(std::move(part));

@@ -50,7 +50,8 @@ struct PlannedTensor {
   std::vector<std::pair<uint32_t, uint32_t>> places;  // part and its row, of each row; empty: row for row of one part
   HeadOrder order = HeadOrder::kSame;
   int64_t head_dim = 0;
-  float addend = 0.0f;  // of vectors
+  float addend = 0.0f;   // of vectors, as is the next
+  bool one_row = false;  // the file has it as a matrix
 
   // A row's values or integers, and the scales of integers.
   int64_t row_bytes() const { return integers.bits > 0 ? integers.code_bytes(cols) : RowBytes(dtype, cols); }
@@ -59,6 +60,7 @@ struct PlannedTensor {
   std::vector<int64_t> shape() const {
     std::vector<int64_t> shape = {rows};
     if (stacked > 0) shape = {stacked, rows / stacked};
+    if (one_row) shape.insert(shape.begin(), 1);
     if (is_matrix) shape.insert(transposed ? shape.end() - 1 : shape.end(), cols);
     return shape;
   }

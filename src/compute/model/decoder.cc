@@ -126,9 +126,9 @@ struct BufferSizes {
   int64_t streams = 0, modalities = 0, coefficients = 0;
 };
 
-// The rotary dimensions of the layers with `choice`, which share them (ValidateConfig); 0: there are none.
-int32_t RotaryDim(const ModelConfig& config, RopeChoice choice) {
-  const RopeConfig& rope = choice == RopeChoice::kLocal ? *config.local_rope : config.rope;
+// The rotary dimensions of the layers with `choice`, which is `rope` and which share them (ValidateConfig); 0: there
+// are none.
+int32_t RotaryDim(const ModelConfig& config, RopeChoice choice, const RopeConfig& rope) {
   for (const Layer& layer : config.layers) {
     const AttentionBlock* attention = AttentionOf(layer);
     if (attention == nullptr || attention->rope != choice) continue;
@@ -139,7 +139,7 @@ int32_t RotaryDim(const ModelConfig& config, RopeChoice choice) {
 
 std::optional<Rope> LocalRope(const ModelConfig& config, int64_t max_model_len) {
   if (!config.local_rope.has_value()) return std::nullopt;
-  return Rope(*config.local_rope, RotaryDim(config, RopeChoice::kLocal), max_model_len);
+  return Rope(*config.local_rope, RotaryDim(config, RopeChoice::kLocal, *config.local_rope), max_model_len);
 }
 
 std::vector<std::vector<float>> Slopes(const ModelConfig& config) {
@@ -181,7 +181,7 @@ Decoder::Decoder(const ModelConfig& config, const CpuWeights& weights, const Dec
     : config_(config),
       weights_(weights),
       options_(options),
-      rope_(config.rope, RotaryDim(config, RopeChoice::kMain), options.max_model_len),
+      rope_(config.rope, RotaryDim(config, RopeChoice::kMain, config.rope), options.max_model_len),
       local_rope_(LocalRope(config, options.max_model_len)),
       slopes_(Slopes(config)),
       last_stored_(LastStored(config)),
@@ -358,7 +358,8 @@ RopeTable Decoder::RopeOf(const AttentionBlock& a) const {
     case RopeChoice::kMain:
       return rope_.table();
     case RopeChoice::kLocal:
-      return local_rope_->table();
+      if (local_rope_.has_value()) return local_rope_->table();
+      break;  // ValidateConfig refuses such a layer
     case RopeChoice::kNone:
       break;
   }

@@ -73,7 +73,7 @@ void ReadIq4Nl(Bytes p, FormatBlock* b) {
 void ReadIq4Xs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   const int high = Load16(p + 2);
-  for (int j = 0; j < 8; ++j) {
+  for (int64_t j = 0; j < 8; ++j) {
     const int scale = ((p[4 + j / 2] >> (j % 2 * 4)) & 0xf) | (((high >> (2 * j)) & 3) << 4);
     b->factors[j] = static_cast<int8_t>(scale - 32);
     ReadNibbles(p + 8 + 16 * j, 16, kIq4Values, b->values + 32 * j);
@@ -101,7 +101,7 @@ float HalfOfUe4M3(uint8_t x) {
 
 // 4 bytes of scales, 4 times 8 bytes of nibbles
 void ReadNvfp4(Bytes p, FormatBlock* b) {
-  for (int j = 0; j < 4; ++j) {
+  for (int64_t j = 0; j < 4; ++j) {
     b->scales[j] = HalfOfUe4M3(p[j]);
     ReadNibbles(p + 4 + 8 * j, 8, kE2M1Values, b->values + 16 * j);
   }
@@ -115,7 +115,7 @@ int8_t* ReadTernary(Bytes p, int count, int digits, int8_t* values) {
     const int fraction = p[i % count] * kPowers[i / count] & 0xff;
     values[i] = static_cast<int8_t>((fraction * 3 >> 8) - 1);
   }
-  return values + count * digits;
+  return values + int64_t{count} * digits;
 }
 
 // 32 and 16 bytes of 5 digits, 4 bytes of 4 digits, d

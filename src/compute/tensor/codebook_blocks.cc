@@ -43,7 +43,7 @@ int8_t OddFactor(uint32_t s) {
 }
 
 // Nibble j of `p`.
-uint32_t NibbleAt(Bytes p, int j) {
+uint32_t NibbleAt(Bytes p, int64_t j) {
   return (p[j / 2] >> (j % 2 * 4)) & 0xfu;
 }
 
@@ -61,18 +61,18 @@ void ReadShifted(uint32_t index, bool down, int8_t* values) {
 void ReadIq2Xxs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   p += 2;
-  for (int j = 0; j < 8; ++j, p += 8) {
+  for (int64_t j = 0; j < 8; ++j, p += 8) {
     const uint32_t word = Load32(p + 4);
     b->factors[j] = OddFactor(word >> 28);
-    for (int i = 0; i < 4; ++i) ReadEight(kIq2Xxs[p[i]], EightSigns(word >> (7 * i)), b->values + 32 * j + 8 * i);
+    for (int64_t i = 0; i < 4; ++i) ReadEight(kIq2Xxs[p[i]], EightSigns(word >> (7 * i)), b->values + 32 * j + 8 * i);
   }
 }
 
 // d, 32 words with 9 bits of index and 7 of signs, 16 nibbles of scales
 void ReadIq2Xs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
-  for (int j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 66, j));
-  for (int i = 0; i < 32; ++i) {
+  for (int64_t j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 66, j));
+  for (int64_t i = 0; i < 32; ++i) {
     const uint32_t word = Load16(p + 2 + 2 * i);
     ReadEight(kIq2Xs[word & 511], EightSigns(word >> 9), b->values + 8 * i);
   }
@@ -82,8 +82,8 @@ void ReadIq2Xs(Bytes p, FormatBlock* b) {
 void ReadIq2S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes low = p + 2, signs = p + 34, high = p + 66;
-  for (int j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 74, j));
-  for (int i = 0; i < 32; ++i) {
+  for (int64_t j = 0; j < 16; ++j) b->factors[j] = OddFactor(NibbleAt(p + 74, j));
+  for (int64_t i = 0; i < 32; ++i) {
     const uint32_t index = low[i] | ((high[i / 4] >> (i % 4 * 2)) & 3u) << 8;
     ReadEight(kIq2S[index], signs[i], b->values + 8 * i);
   }
@@ -93,10 +93,10 @@ void ReadIq2S(Bytes p, FormatBlock* b) {
 void ReadIq3Xxs(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes index = p + 2;
-  for (int j = 0; j < 8; ++j) {
+  for (int64_t j = 0; j < 8; ++j) {
     const uint32_t word = Load32(p + 66 + 4 * j);
     b->factors[j] = OddFactor(word >> 28);
-    for (int i = 0; i < 4; ++i, index += 2) {
+    for (int64_t i = 0; i < 4; ++i, index += 2) {
       ReadFours(kIq3Xxs[index[0]], kIq3Xxs[index[1]], kIq3XxsValues, EightSigns(word >> (7 * i)),
                 b->values + 32 * j + 8 * i);
     }
@@ -107,9 +107,9 @@ void ReadIq3Xxs(Bytes p, FormatBlock* b) {
 void ReadIq3S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
   Bytes low = p + 2, high = p + 66, signs = p + 74;
-  const auto entry = [&](int i) { return kIq3S[low[i] | ((high[i / 8] >> (i % 8)) & 1u) << 8]; };
-  for (int j = 0; j < 8; ++j) b->factors[j] = OddFactor(NibbleAt(p + 106, j));
-  for (int i = 0; i < 32; ++i) {
+  const auto entry = [&](int64_t i) { return kIq3S[low[i] | ((high[i / 8] >> (i % 8)) & 1u) << 8]; };
+  for (int64_t j = 0; j < 8; ++j) b->factors[j] = OddFactor(NibbleAt(p + 106, j));
+  for (int64_t i = 0; i < 32; ++i) {
     ReadFours(entry(2 * i), entry(2 * i + 1), kIq3SValues, signs[i], b->values + 8 * i);
   }
 }
@@ -117,10 +117,10 @@ void ReadIq3S(Bytes p, FormatBlock* b) {
 // d, 32 bytes of indices; per 32 values a word of 4 times 3 bits above the indices, 3 of scale and one that shifts down
 void ReadIq1S(Bytes p, FormatBlock* b) {
   b->scales[0] = LoadHalf(p);
-  for (int j = 0; j < 8; ++j) {
+  for (int64_t j = 0; j < 8; ++j) {
     const uint32_t word = Load16(p + 34 + 2 * j);
     b->factors[j] = OddFactor((word >> 12) & 7);
-    for (int i = 0; i < 4; ++i) {
+    for (int64_t i = 0; i < 4; ++i) {
       ReadShifted(p[2 + 4 * j + i] | ((word >> (3 * i)) & 7) << 8, word >> 15, b->values + 32 * j + 8 * i);
     }
   }
@@ -130,13 +130,13 @@ void ReadIq1S(Bytes p, FormatBlock* b) {
 // scale and 4 bits of d, the lowest first
 void ReadIq1M(Bytes p, FormatBlock* b) {
   uint32_t d = 0;
-  for (int j = 0; j < 4; ++j) {
+  for (int64_t j = 0; j < 4; ++j) {
     const uint32_t word = Load16(p + 48 + 2 * j);
     d |= (word >> 12) << (4 * j);
-    for (int i = 0; i < 4; ++i) b->factors[4 * j + i] = OddFactor((word >> (3 * i)) & 7);
+    for (int64_t i = 0; i < 4; ++i) b->factors[4 * j + i] = OddFactor((word >> (3 * i)) & 7);
   }
   b->scales[0] = F16ToF32(static_cast<uint16_t>(d));
-  for (int i = 0; i < 32; ++i) {
+  for (int64_t i = 0; i < 32; ++i) {
     const uint32_t nibble = NibbleAt(p + 32, i);
     ReadShifted(p[i] | (nibble & 7) << 8, (nibble & 8) != 0, b->values + 8 * i);
   }

@@ -75,7 +75,8 @@ struct MinimumBlock {
 void FitFactors(const float* x, MinimumBlock* b) {
   double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
   for (int i = 0; i < kBlock; ++i) {
-    const double a = b->scales[i / 32] * b->q[i], m = -b->minima[i / 32];
+    const int j = i / 32;
+    const double a = b->scales[j] * b->q[i], m = -b->minima[j];
     aa += a * a, ab += a * m, bb += m * m, ax += a * x[i], bx += m * x[i];
   }
   const double determinant = aa * bb - ab * ab;
@@ -89,7 +90,8 @@ void FitFactors(const float* x, MinimumBlock* b) {
 
 void ChooseIntegers(const float* x, int highest, MinimumBlock* b) {
   for (int i = 0; i < kBlock; ++i) {
-    const Line line{static_cast<double>(b->d) * b->scales[i / 32], static_cast<double>(b->dmin) * b->minima[i / 32]};
+    const int j = i / 32;
+    const Line line{static_cast<double>(b->d) * b->scales[j], static_cast<double>(b->dmin) * b->minima[j]};
     b->q[i] = NumberAt(line, x[i], highest);
   }
 }
@@ -97,8 +99,8 @@ void ChooseIntegers(const float* x, int highest, MinimumBlock* b) {
 double ErrorOf(const float* x, const MinimumBlock& b) {
   double error = 0;
   for (int i = 0; i < kBlock; ++i) {
-    const double value =
-        static_cast<double>(b.d) * b.scales[i / 32] * b.q[i] - static_cast<double>(b.dmin) * b.minima[i / 32];
+    const int j = i / 32;
+    const double value = static_cast<double>(b.d) * b.scales[j] * b.q[i] - static_cast<double>(b.dmin) * b.minima[j];
     error += (value - x[i]) * (value - x[i]);
   }
   return error;
@@ -107,7 +109,7 @@ double ErrorOf(const float* x, const MinimumBlock& b) {
 MinimumBlock EncodeWithMinima(const float* x, int highest) {
   Line lines[8];
   double largest = 0, largest_minimum = 0;
-  for (int j = 0; j < 8; ++j) {
+  for (int64_t j = 0; j < 8; ++j) {
     lines[j] = BestLine(x + 32 * j, 32, highest);
     largest = std::max(largest, lines[j].scale);
     largest_minimum = std::max(largest_minimum, lines[j].minimum);
@@ -190,7 +192,7 @@ void EncodeQ5K(const float* x, uint8_t* out) {
 
 void EncodeQ6K(const float* x, uint8_t* out) {
   double scales[16], largest = 0;
-  for (int j = 0; j < 16; ++j) {
+  for (int64_t j = 0; j < 16; ++j) {
     scales[j] = BestScale(x + 16 * j);
     if (std::fabs(scales[j]) > std::fabs(largest)) largest = scales[j];
   }

@@ -259,7 +259,7 @@ class FileSource final : public WeightSource {
       return DataLoss(path_ + ": tensor '" + name + "' " + ShapeText(shape) + " is missing");
     }
     std::vector<int64_t> found = t->shape;
-    if (!IsMatrix(request.tensor.role) && request.stacked == 0) {  // ERNIE writes a vector as [1, n]
+    if (!IsMatrix(request.tensor.role) && request.stacked == 0) {  // a vector may be stored as [1, n]
       while (found.size() > 1 && found.front() == 1) found.erase(found.begin());
     }
     if (found != shape) {

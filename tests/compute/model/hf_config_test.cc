@@ -220,6 +220,21 @@ TEST(HfConfig, OutOfRangeFieldsAreNamed) {
   EXPECT_REFUSED(Parse(With(Base(), {{"rope_theta", -1.0}})).status(), StatusCode::kInvalidArgument, "theta");
 }
 
+TEST(HfConfig, PeriodsAndLayersAreWholeNumbers) {
+  const json windows = {{"num_key_value_heads", 4}, {"sliding_window", 16}};
+  for (const auto& [name, key] : {std::pair("Gemma3ForCausalLM", "sliding_window_pattern"),
+                                  std::pair("Exaone4ForCausalLM", "sliding_window_pattern"),
+                                  std::pair("SmolLM3ForCausalLM", "no_rope_layer_interval"),
+                                  std::pair("Ernie4_5_MoeForCausalLM", "moe_layer_end_index")}) {
+    const json base = With(Base(name), windows);
+    EXPECT_TRUE(Parse(With(base, {{key, 3}})).ok()) << Parse(With(base, {{key, 3}})).status().message();
+    EXPECT_REFUSED(Parse(With(base, {{key, 2.5}})).status(), kLoss, key, "is 2.5", "0 to 16777215");
+    EXPECT_REFUSED(Parse(With(base, {{key, 1e300}})).status(), kLoss, key, "is 1e+300", "0 to 16777215");
+    const bool last = std::string_view(key) == "moe_layer_end_index";  // below 0: the last layer
+    EXPECT_EQ(Parse(With(base, {{key, -1}})).ok(), last) << name;
+  }
+}
+
 TEST(HfConfig, AModelThatReadsPicturesIsItsText) {
   json text = Base("");
   text.erase("architectures");
@@ -273,6 +288,10 @@ TEST(Architectures, RowsAreComplete) {
     EXPECT_EQ(compute::FindGgufArchitecture(a->gguf_name), a->gguf_name.empty() ? nullptr : a);
     EXPECT_NE(a->hf_names, nullptr);
     EXPECT_NE(a->gguf_names, nullptr);
+    // A family of another one's files has no name in them.
+    EXPECT_EQ(compute::FindGgufArchitecture(a->gguf_read_as) != nullptr, !a->gguf_read_as.empty()) << a->name;
+    EXPECT_TRUE(a->gguf_name.empty() || a->gguf_read_as.empty()) << a->name;
+    EXPECT_TRUE(!a->gguf_read_as.empty() || a->is_of_gguf == nullptr) << a->name;
   }
   EXPECT_EQ(compute::FindGgufArchitecture(""), nullptr);
   EXPECT_EQ(compute::kGgufTensorNames.Name(compute::Role::kQ, 31), "blk.31.attn_q.weight");

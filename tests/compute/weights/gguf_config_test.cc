@@ -366,22 +366,43 @@ TEST(GgufConfig, TokenizerTablesMustAgree) {
   EXPECT_REFUSED(tokenizer_status(types, 3), kLoss, "token_type", "99");
 }
 
-GgufBuilder Gemma3n() {
+GgufBuilder Family(const std::string& name) {
   GgufBuilder b;
-  b.Text("general.architecture", "gemma3n");
-  for (const auto& [key, value] :
-       std::vector<std::pair<std::string, uint32_t>>{{"block_count", 30},
-                                                     {"embedding_length", 64},
-                                                     {"context_length", 128},
-                                                     {"feed_forward_length", 96},
-                                                     {"attention.head_count", 4},
-                                                     {"attention.head_count_kv", 2},
-                                                     {"attention.sliding_window", 16},
-                                                     {"embedding_length_per_layer_input", 8}})
-    b.U32("gemma3n." + key, value);
-  b.F32("gemma3n.attention.layer_norm_rms_epsilon", 1e-6f);
+  b.Text("general.architecture", name);
+  for (const auto& [key, value] : std::vector<std::pair<std::string, uint32_t>>{{"block_count", 30},
+                                                                                {"embedding_length", 64},
+                                                                                {"context_length", 128},
+                                                                                {"feed_forward_length", 96},
+                                                                                {"attention.head_count", 4},
+                                                                                {"attention.head_count_kv", 2},
+                                                                                {"attention.sliding_window", 16}})
+    b.U32(name + "." + key, value);
+  b.F32(name + ".attention.layer_norm_rms_epsilon", 1e-6f);
   b.F32Tensor("token_embd.weight", {64, 10});
   return b;
+}
+
+GgufBuilder Gemma3n() {
+  GgufBuilder b = Family("gemma3n");
+  b.U32("gemma3n.embedding_length_per_layer_input", 8);
+  return b;
+}
+
+TEST(GgufConfig, PeriodsAndLengthsAreWholeNumbers) {
+  const auto with = [](const std::string& family, const std::string& key, float value) {
+    GgufBuilder b = Family(family);
+    b.F32(family + "." + key, value);
+    b.F32("mistral3.attention.temperature_scale", 0.1f);
+    return ConfigStatus(b);
+  };
+  for (const auto& [family, key] : {std::pair("gemma3", "attention.sliding_window_pattern"),
+                                    std::pair("mistral3", "attention.temperature_length")}) {
+    EXPECT_TRUE(with(family, key, 3.0f).ok()) << with(family, key, 3.0f).message();
+    const std::string named = std::string(family) + "." + key;
+    EXPECT_REFUSED(with(family, key, -1.0f), kLoss, named, "is -1", "0 to 16777215");
+    EXPECT_REFUSED(with(family, key, 2.5f), kLoss, named, "is 2.5", "0 to 16777215");
+    EXPECT_REFUSED(with(family, key, 1e30f), kLoss, named, "is 1", "0 to 16777215");
+  }
 }
 
 TEST(GgufConfig, CutoffsOfGemma3nAreFiniteOrNone) {

@@ -4,10 +4,12 @@
 namespace tactus::compute::arch {
 namespace dots1_family {
 
+constexpr HfMixtureKeys kMixture{.experts = "n_routed_experts"};
+
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   ExpertsBlock experts = ExpertsFrom(fields, shape, {.inner = 1408});
   SetSigmoidRouter(fields, false, &experts);
-  SetSharedExperts(WholeNumber(fields, {"n_shared_experts"}, "expert_shared_count", 0), &experts);
+  SetSharedExperts(WholeNumber(fields, {kMixture.shared}, "expert_shared_count", 0), &experts);
   return WithExperts(PreNormLayers(fields, shape, config), experts, AllButFirst(fields, shape, 0));
 }
 
@@ -22,6 +24,7 @@ extern constinit const Architecture dots1 = {
     .attention_bias_key = true,
     .qk_norm = true,
     .layers = dots1_family::Layers,
+    .hf_mixture = dots1_family::kMixture,
 };
 
 }  // namespace tactus::compute::arch

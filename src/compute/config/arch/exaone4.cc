@@ -10,9 +10,8 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   const auto window = WindowOr(fields, 0);
   // Files that list the layers' types state the pattern as letters, such as "LLLG".
   const bool listed = !fields.Texts({"layer_types"}).empty();
-  const std::optional<double> stated =
-      fields.gguf() || listed ? std::nullopt : fields.Number({"sliding_window_pattern"});
-  SetWindows(fields, window, window > 0 ? static_cast<int64_t>(stated.value_or(4.0)) : 0, &layers);
+  const int64_t period = listed ? 4 : WholeNumber(fields, {"sliding_window_pattern"}, nullptr, 4);
+  SetWindows(fields, window, window > 0 ? period : 0, &layers);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     if (window > 0 && attention.window == 0) attention.rope = RopeChoice::kNone;

@@ -7,6 +7,7 @@
 namespace tactus::compute::arch {
 namespace falcon_family {
 
+constexpr FieldKey kNewDecoder{"new_decoder_architecture"};
 constexpr TensorSource kQkv{"transformer.h.{}.self_attention.query_key_value.weight", TensorSource::kFusedInHeads};
 constexpr TensorSource kQkvBias{"transformer.h.{}.self_attention.query_key_value.bias", TensorSource::kFusedInHeads};
 constexpr TensorNames kHfNames = TensorNames{}.With({
@@ -54,7 +55,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   StatedShape shape = stated;
   bool grouped = shape.num_kv_heads > 1, parallel = true, one_norm = !grouped, alibi = false;
   if (!fields.gguf()) {
-    grouped = fields.FlagOr({"new_decoder_architecture"}, false);
+    grouped = fields.FlagOr(kNewDecoder, false);
     if (!grouped) shape.num_kv_heads = fields.FlagOr({"multi_query"}, true) ? 1 : shape.num_heads;
     parallel = grouped || fields.FlagOr({"parallel_attn"}, true);
     one_norm = parallel && fields.Number({"num_ln_in_parallel_attn"}).value_or(grouped ? 2.0 : 1.0) < 2.0;
@@ -71,6 +72,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   return layers;
 }
 
+FieldRecord OwnFields(const ModelConfig& config) {
+  return {{kNewDecoder, AttentionOf(config.layers[0])->kv_heads > 1}};
+}
+
 }  // namespace falcon_family
 
 extern constinit const Architecture falcon = {
@@ -80,10 +85,12 @@ extern constinit const Architecture falcon = {
     .gguf_name = "falcon",
     .hf_defaults = {.max_position = 2048, .bos_id = 11, .eos_id = 11, .tied = true, .inner_factor = 4},
     .layers = falcon_family::Layers,
+    .own_fields = falcon_family::OwnFields,
     .hf_keys = {.kv_heads = "num_kv_heads",
                 .inner = "ffn_hidden_size",
                 .norm_eps = "layer_norm_epsilon",
                 .activation = "activation"},
+    .hf_head_dim = false,  // transformers refuses it
     .activation = Activation::kGeluErf,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,

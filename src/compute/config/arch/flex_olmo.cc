@@ -21,6 +21,7 @@ extern constinit const Architecture flex_olmo = {
     .hf_defaults = {.max_position = 4096, .eos_id = 100257},
     .attention_bias_key = true,
     .layers = flex_olmo_family::Layers,
+    .hf_mixture = {.inner = nullptr},
     .hf_names = &kPostNormHfNames,
 };
 

@@ -7,6 +7,7 @@
 namespace tactus::compute::arch {
 namespace gemma2_family {
 
+constexpr HfKeys kHfKeys{.activation = "hidden_activation", .query_scalar = "query_pre_attn_scalar"};
 constexpr TensorSource::Form kMinusOne = TensorSource::kMinusOne;
 constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kFinalNorm, {"model.norm.weight", kMinusOne}},
@@ -24,7 +25,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   const bool is_27b = fields.gguf() && shape.num_layers == 46;
   const double squared = is_27b ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
-                                         : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
+                                         : fields.Number({kHfKeys.query_scalar}).value_or(256.0);
   std::vector<Layer> layers = PrePostNormLayers(shape);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
@@ -45,7 +46,7 @@ extern constinit const Architecture gemma2 = {
     .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 8192, .bos_id = 2, .eos_id = 1, .tied = true},
     .attention_bias_key = true,
     .layers = gemma2_family::Layers,
-    .hf_keys = {.activation = "hidden_activation"},
+    .hf_keys = gemma2_family::kHfKeys,
     .activation = Activation::kGeluTanh,
     .hf_names = &gemma2_family::kHfNames,
 };

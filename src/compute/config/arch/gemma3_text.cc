@@ -7,6 +7,7 @@
 namespace tactus::compute::arch {
 namespace gemma3_text_family {
 
+constexpr HfKeys kHfKeys{.activation = "hidden_activation", .query_scalar = "query_pre_attn_scalar"};
 constexpr TensorSource::Form kMinusOne = TensorSource::kMinusOne;
 constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kFinalNorm, {"model.norm.weight", kMinusOne}},
@@ -33,11 +34,12 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   const double squared = fields.gguf() && shape.num_layers == 62
                              ? static_cast<double>(config->hidden_size) / static_cast<double>(shape.num_heads)  // 27B
                          : fields.gguf() ? static_cast<double>(shape.head_dim)
-                                         : fields.Number({"query_pre_attn_scalar"}).value_or(256.0);
-  const std::vector<double> pattern = fields.Numbers({nullptr, "attention.sliding_window_pattern"});  // or by layer
-  const double period = pattern.size() == 1 ? pattern[0] : fields.Number({"sliding_window_pattern"}).value_or(6.0);
+                                         : fields.Number({kHfKeys.query_scalar}).value_or(256.0);
+  const std::vector<double> pattern = fields.Numbers(kWindowPattern);
+  const int64_t period = pattern.size() == 1 ? WholeOf(fields, kWindowPattern, pattern[0], 6)
+                                             : WholeNumber(fields, {"sliding_window_pattern"}, nullptr, 6);
   std::vector<Layer> layers = PrePostNormLayers(shape);
-  SetWindows(fields, WindowOr(fields, 4096), static_cast<int64_t>(period), &layers);
+  SetWindows(fields, WindowOr(fields, 4096), period, &layers);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     attention.qk_norm = QkNorm::kHeads;
@@ -64,7 +66,7 @@ extern constinit const Architecture gemma3_text = {
                     .heads = 8},
     .attention_bias_key = true,
     .layers = gemma3_text_family::Layers,
-    .hf_keys = {.activation = "hidden_activation"},
+    .hf_keys = gemma3_text_family::kHfKeys,
     .activation = Activation::kGeluTanh,
     .hf_names = &gemma3_text_family::kHfNames,
 };

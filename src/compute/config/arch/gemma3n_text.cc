@@ -36,23 +36,32 @@ constexpr TensorNames kGgufNames = kGgufTensorNames.With({
     {Role::kLowRankNorm, "blk.{}.laurel_post_norm.weight"},
 });
 
+constexpr FieldKey kActive{"altup_active_idx", "altup.active_idx"};
+constexpr FieldKey kStreams{"altup_num_inputs", "altup.num_inputs"};
+constexpr FieldKey kRank{"laurel_rank"};  // GGUF files do not state it
+// How sparse each layer's gates are: config.json states shares of values that become 0, GGUF files the cutoffs.
+constexpr FieldKey kShares{"activation_sparsity_pattern"}, kCutoffs{nullptr, "activation_sparsity_scale"};
+
+// The share of a normal distribution's values below `x`.
+double NormalShare(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0));
+}
+
 // The x below which lies the share `p` of a normal distribution's values.
 double NormalQuantile(double p) {
   double low = -40.0, high = 40.0;
   for (int i = 0; i < 100; ++i) {
     const double x = (low + high) / 2;
-    (0.5 * std::erfc(-x / std::sqrt(2.0)) < p ? low : high) = x;
+    (NormalShare(x) < p ? low : high) = x;
   }
   return low;
 }
 
-// Each layer's GatedFeedForwardBlock::cutoff. config.json states shares of values that become 0, GGUF files the
-// cutoffs.
+// Each layer's GatedFeedForwardBlock::cutoff.
 std::vector<float> Cutoffs(FamilyFields& fields, size_t layers) {
-  constexpr FieldKey kShares{"activation_sparsity_pattern"}, kStated{nullptr, "activation_sparsity_scale"};
   constexpr size_t kSparseLayers = 10;
   constexpr double kUsualShare = 0.95;
-  const FieldKey key = fields.gguf() ? kStated : kShares;
+  const FieldKey key = fields.gguf() ? kCutoffs : kShares;
   std::vector<double> stated = fields.Reals(key);
   const bool shares = stated.empty() || !fields.gguf();
   if (stated.empty()) {
@@ -83,7 +92,7 @@ void SetPositions(FamilyFields& fields, ModelConfig* config) {
 }
 
 void RefuseOthers(FamilyFields& fields) {
-  constexpr FieldKey kActive{"altup_active_idx", "altup.active_idx"}, kScaled{"altup_correct_scale"};
+  constexpr FieldKey kScaled{"altup_correct_scale"};
   const double active = fields.Number(kActive).value_or(0.0);
   if (active != 0.0) {
     fields.Refuse(kActive, "is not 0, the only one that is supported" + fmt::format(" ({} is stated)", active));
@@ -94,7 +103,7 @@ void RefuseOthers(FamilyFields& fields) {
 // Layers that read K and V of earlier ones. GGUF files that do not state it share all but the first 20.
 size_t SharedLayers(FamilyFields& fields, int64_t layers) {
   const int64_t fallback = fields.gguf() ? std::max<int64_t>(0, layers - 20) : 15;
-  return static_cast<size_t>(WholeNumber(fields, {"num_kv_shared_layers"}, "attention.shared_kv_layers", fallback));
+  return static_cast<size_t>(WholeNumber(fields, {gemma4_family::kShared.hf}, gemma4_family::kShared.gguf, fallback));
 }
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
@@ -102,8 +111,8 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   SetPositions(fields, config);
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   config->logits_softcap = fields.NumberOrOff({"final_logit_softcapping", "final_logit_softcapping"}, 30.0);
-  config->streams = WholeNumber(fields, {"altup_num_inputs"}, "altup.num_inputs", 4);
-  const int64_t rank = WholeNumber(fields, {"laurel_rank"}, nullptr, 64);  // GGUF files do not state it
+  config->streams = WholeNumber(fields, {kStreams.hf}, kStreams.gguf, 4);
+  const int64_t rank = WholeNumber(fields, {kRank.hf}, nullptr, 64);
   gemma4_family::SetLayerInputs(fields, shape, {.size = 256, .rows = 262144, .may_lack_rows = true}, config);
   std::vector<Layer> layers = PrePostNormLayers(shape);
   SetWindows(fields, WindowOr(fields, 512), 5, &layers);
@@ -132,6 +141,29 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
+FieldRecord OwnFields(const ModelConfig& config) {
+  std::vector<float> cutoffs;
+  std::vector<double> shares;
+  int64_t rank = 0;
+  for (const Layer& layer : config.layers) {
+    for (const LayerBlock& b : layer) {
+      if (const auto* low_rank = std::get_if<LowRankBlock>(&b.block)) rank = low_rank->rank;
+      const auto* gated = std::get_if<GatedFeedForwardBlock>(&b.block);
+      if (gated == nullptr) continue;
+      cutoffs.push_back(gated->cutoff);
+      shares.push_back(NormalShare(static_cast<double>(gated->cutoff)));
+    }
+  }
+  FieldRecord fields = gemma4_family::SharedFields(config);
+  fields.emplace_back(FieldKey{HfKeys().inner}, ByLayer(InnerSizes(config)));
+  fields.emplace_back(FieldKey{nullptr, kActive.gguf}, int64_t{0});
+  fields.emplace_back(kStreams, config.streams);
+  fields.emplace_back(kShares, shares);
+  fields.emplace_back(kCutoffs, cutoffs);
+  fields.emplace_back(kRank, rank);
+  return fields;
+}
+
 }  // namespace gemma3n_text_family
 
 extern constinit const Architecture gemma3n_text = {
@@ -149,6 +181,7 @@ extern constinit const Architecture gemma3n_text = {
                     .heads = 8},
     .attention_bias_key = true,
     .layers = gemma3n_text_family::Layers,
+    .own_fields = gemma3n_text_family::OwnFields,
     .hf_keys = {.activation = "hidden_activation"},
     .hf_inner_by_layer = true,
     .activation = Activation::kGeluTanh,

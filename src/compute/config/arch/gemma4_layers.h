@@ -9,6 +9,8 @@ namespace tactus::compute::arch::gemma4_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config);
 
+inline constexpr FieldKey kShared{"num_kv_shared_layers", "attention.shared_kv_layers"};
+
 // The last `shared` layers read K and V of the last earlier layer of their kind. Attention is each layer's first block.
 void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers);
 
@@ -19,5 +21,8 @@ struct InputDefaults {
   bool may_lack_rows = false;  // of the vocabulary
 };
 void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults, ModelConfig* config);
+
+// What the files of both state: which layers have windows, share K and V, and the inputs of each token.
+FieldRecord SharedFields(const ModelConfig& config);
 
 }  // namespace tactus::compute::arch::gemma4_family

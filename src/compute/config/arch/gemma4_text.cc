@@ -33,7 +33,13 @@ constexpr TensorNames kGgufNames = kGgufTensorNames.With({
     {Role::kExpertUp, kGgufGateUp},
 });
 
-constexpr FieldKey kShared{"num_kv_shared_layers", "attention.shared_kv_layers"};
+constexpr HfMixtureKeys kMixture{.chosen = "top_k_experts", .used = "enable_moe_block"};
+constexpr FieldKey kInputSize{"hidden_size_per_layer_input", "embedding_length_per_layer_input"};
+constexpr FieldKey kInputRows{"vocab_size_per_layer_input"}, kDoubleWide{"use_double_wide_mlp"};
+constexpr FieldKey kKIsV{"attention_k_eq_v"};
+// The heads of layers without a window; GGUF files state those of the others.
+constexpr const char *kFullHeadDim = "global_head_dim", *kFullKvHeads = "num_global_key_value_heads";
+constexpr const char* kLocalHeadDim = "attention.key_length_swa";
 
 // A setting of one layer: config.json states it by layer, or once (`global`) for all layers without a window.
 int64_t OfFullLayer(FamilyFields& fields, size_t layer, const std::string& name, const char* global, int64_t fallback) {
@@ -43,14 +49,14 @@ int64_t OfFullLayer(FamilyFields& fields, size_t layer, const std::string& name,
 
 // Heads of layer `l`, whose window is set.
 void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, AttentionBlock* a) {
-  const bool full = a->window == 0, same = fields.FlagOr({"attention_k_eq_v"}, false);
+  const bool full = a->window == 0, same = fields.FlagOr(kKIsV, false);
   if (fields.gguf()) {
-    const int64_t local = WholeNumber(fields, {nullptr}, "attention.key_length_swa", shape.head_dim);
+    const int64_t local = WholeNumber(fields, {nullptr}, kLocalHeadDim, shape.head_dim);
     a->head_dim = full ? shape.head_dim : local;
     a->k_is_v = !fields.HasTensor(Role::kV, static_cast<int64_t>(l));
   } else if (full) {
-    const char* const global = same ? "num_global_key_value_heads" : nullptr;
-    a->head_dim = OfFullLayer(fields, l, "head_dim", "global_head_dim", 512);
+    const char* const global = same ? kFullKvHeads : nullptr;
+    a->head_dim = OfFullLayer(fields, l, "head_dim", kFullHeadDim, 512);
     a->kv_heads = OfFullLayer(fields, l, "num_key_value_heads", global, shape.num_kv_heads);
     a->k_is_v = same;
   }
@@ -64,7 +70,7 @@ void SetHeads(FamilyFields& fields, const StatedShape& shape, size_t l, Attentio
 void AddExperts(FamilyFields& fields, const StatedShape& shape, int64_t hidden, std::vector<Layer>* layers) {
   constexpr FieldKey kInner{"moe_intermediate_size", "expert_feed_forward_length"};
   const bool used = fields.gguf() ? fields.Number({nullptr, "expert_count"}).value_or(0.0) > 0.0
-                                  : fields.FlagOr({"enable_moe_block"}, false);
+                                  : fields.FlagOr({kMixture.used}, false);
   if (!used) return;
   if (!fields.Number(kInner).has_value()) fields.Refuse(kInner, "is missing");
   ExpertsBlock experts = ExpertsFrom(fields, shape, {});
@@ -126,15 +132,13 @@ void ShareKv(FamilyFields& fields, size_t shared, std::vector<Layer>* layers) {
 
 void SetLayerInputs(FamilyFields& fields, const StatedShape& shape, const InputDefaults& defaults,
                     ModelConfig* config) {
-  constexpr const char* kVocabulary = "vocab_size_per_layer_input";
-  const int64_t size =
-      WholeNumber(fields, {"hidden_size_per_layer_input"}, "embedding_length_per_layer_input", defaults.size);
+  const int64_t size = WholeNumber(fields, {kInputSize.hf}, kInputSize.gguf, defaults.size);
   if (size == 0) return;
   const bool own = defaults.rows > 0 && !fields.gguf();
-  const int64_t rows = WholeNumber(fields, {kVocabulary}, nullptr, own ? defaults.rows : config->vocab_size);
+  const int64_t rows = WholeNumber(fields, {kInputRows.hf}, nullptr, own ? defaults.rows : config->vocab_size);
   if (rows != config->vocab_size && !defaults.may_lack_rows) {
-    fields.Refuse({kVocabulary}, "is " + std::to_string(rows) + "; only the vocabulary's size, " +
-                                     std::to_string(config->vocab_size) + ", is supported");
+    fields.Refuse(kInputRows, "is " + std::to_string(rows) + "; only the vocabulary's size, " +
+                                  std::to_string(config->vocab_size) + ", is supported");
   }
   config->layer_inputs = {size,
                           rows,
@@ -150,7 +154,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   config->embedding_scale = std::sqrt(static_cast<float>(config->hidden_size));
   config->logits_softcap = fields.NumberOr({"final_logit_softcapping", "final_logit_softcapping"}, 0.0);
   const auto shared = static_cast<size_t>(WholeNumber(fields, {kShared.hf}, kShared.gguf, 0));
-  const bool double_wide = fields.FlagOr({"use_double_wide_mlp"}, false);
+  const bool double_wide = fields.FlagOr(kDoubleWide, false);
   std::vector<Layer> layers = PrePostNormLayers(shape);
   SetWindows(fields, WindowOr(fields, 512), 6, &layers);
   for (size_t l = 0; l < layers.size(); ++l) {
@@ -168,6 +172,46 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
+FieldRecord SharedFields(const ModelConfig& config) {
+  std::vector<bool> sliding;
+  int64_t sharing = 0;
+  for (const Layer& layer : config.layers) {
+    sliding.push_back(AttentionOf(layer)->window > 0);
+    sharing += AttentionOf(layer)->stores_kv() ? 0 : 1;
+  }
+  FieldRecord fields = {{kWindowPattern, sliding}, {kShared, sharing}, {kInputSize, config.layer_inputs.size}};
+  if (config.layer_inputs.size > 0) fields.emplace_back(kInputRows, config.layer_inputs.rows);
+  return fields;
+}
+
+namespace {
+
+FieldRecord OwnFields(const ModelConfig& config) {
+  const AttentionBlock& full = FullAttentionOf(config);
+  const AttentionBlock* local = nullptr;  // of a layer with a window
+  bool k_is_v = false;
+  for (const Layer& layer : config.layers) {
+    if (AttentionOf(layer)->window > 0) local = AttentionOf(layer);
+    k_is_v |= AttentionOf(layer)->k_is_v;
+  }
+  FieldRecord fields = SharedFields(config);
+  if (local != nullptr) {
+    for (const char* key : {kLocalHeadDim, "attention.value_length_swa", "rope.dimension_count_swa"})
+      fields.emplace_back(FieldKey{nullptr, key}, local->head_dim);
+  }
+  const AttentionBlock& usual = local != nullptr ? *local : full;
+  const std::vector<int64_t> inner = InnerSizes(config);
+  fields.emplace_back(FieldKey{HfKeys().inner}, inner[0]);
+  fields.emplace_back(kDoubleWide, inner.back() != inner[0]);
+  fields.emplace_back(FieldKey{"head_dim"}, usual.head_dim);
+  fields.emplace_back(FieldKey{kFullHeadDim}, full.head_dim);
+  fields.emplace_back(FieldKey{HfKeys().kv_heads}, usual.kv_heads);
+  fields.emplace_back(kKIsV, k_is_v);
+  if (k_is_v) fields.emplace_back(FieldKey{kFullKvHeads}, full.kv_heads);
+  return fields;
+}
+
+}  // namespace
 }  // namespace gemma4_family
 
 extern constinit const Architecture gemma4_text = {
@@ -178,7 +222,10 @@ extern constinit const Architecture gemma4_text = {
     .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
     .attention_bias_key = true,
     .layers = gemma4_family::Layers,
+    .own_fields = gemma4_family::OwnFields,
     .hf_keys = {.activation = "hidden_activation"},
+    .hf_mixture = gemma4_family::kMixture,
+    .hf_rope_by_type = true,
     .activation = Activation::kGeluTanh,
     .hf_names = &gemma4_family::kHfNames,
     .gguf_names = &gemma4_family::kGgufNames,

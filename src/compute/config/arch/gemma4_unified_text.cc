@@ -17,6 +17,7 @@ extern constinit const Architecture gemma4_unified_text = {
     .name = "gemma4_unified_text",
     .hf_class = "Gemma4UnifiedForCausalLM",
     .hf_model_type = "gemma4_unified_text",
+    .gguf_read_as = "gemma4",
     .hf_defaults = {.num_kv_heads = 4, .head_dim = 256, .max_position = 131072, .bos_id = 2, .eos_id = 1, .tied = true},
     .attention_bias_key = true,
     .layers = gemma4_unified_family::Layers,

@@ -4,6 +4,8 @@
 namespace tactus::compute::arch {
 namespace glm4_moe_family {
 
+constexpr HfKeys kHfKeys{.qk_norm = "use_qk_norm"};
+constexpr HfMixtureKeys kMixture{.experts = "n_routed_experts"};
 constexpr TensorNames kGgufNames = kGgufTensorNames.With({
     {Role::kFeedForwardNorm, "blk.{}.post_attention_norm.weight"},
 });
@@ -11,7 +13,7 @@ constexpr TensorNames kGgufNames = kGgufTensorNames.With({
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   ExpertsBlock experts = ExpertsFrom(fields, shape, {.experts = 128, .chosen = 8, .inner = 1408});
   SetSigmoidRouter(fields, true, &experts);
-  SetSharedExperts(WholeNumber(fields, {"n_shared_experts"}, "expert_shared_count", 1), &experts);
+  SetSharedExperts(WholeNumber(fields, {kMixture.shared}, "expert_shared_count", 1), &experts);
   if (!fields.gguf() && !fields.Number({"partial_rotary_factor"}).has_value() &&
       !fields.Number({"rope_parameters.partial_rotary_factor"}).has_value()) {
     config->rope.rotary_dim = static_cast<int32_t>(shape.head_dim / 2);  // transformers' default
@@ -23,7 +25,7 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   if (fields.gguf() && config->unused_layers < shape.num_layers) {
     layers.resize(layers.size() - static_cast<size_t>(config->unused_layers));
   }
-  const bool qk_norm = fields.FlagOr({"use_qk_norm"}, shape.qk_norm);
+  const bool qk_norm = fields.FlagOr({kHfKeys.qk_norm}, shape.qk_norm);
   for (Layer& layer : layers) {
     std::get<AttentionBlock>(layer[0].block).qk_norm = qk_norm ? QkNorm::kHeads : QkNorm::kNone;
   }
@@ -41,6 +43,8 @@ extern constinit const Architecture glm4_moe = {
     .qkv_bias_key = "attention_bias",
     .gguf_qk_norm = true,
     .layers = glm4_moe_family::Layers,
+    .hf_keys = glm4_moe_family::kHfKeys,
+    .hf_mixture = glm4_moe_family::kMixture,
     .hf_norm_eps = 1e-5,
     .gguf_names = &glm4_moe_family::kGgufNames,
 };

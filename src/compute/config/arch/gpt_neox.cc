@@ -5,6 +5,7 @@
 namespace tactus::compute::arch {
 namespace gpt_neox_family {
 
+constexpr HfKeys kHfKeys{.norm_eps = "layer_norm_eps", .rotary_part = "rotary_pct", .rope_theta = "rotary_emb_base"};
 constexpr TensorSource kQkv{"gpt_neox.layers.{}.attention.query_key_value.weight", TensorSource::kFusedInHeads};
 constexpr TensorSource kQkvBias{"gpt_neox.layers.{}.attention.query_key_value.bias", TensorSource::kFusedInHeads};
 constexpr std::array<std::string_view, 4> kIgnored = {".rotary_emb.inv_freq", ".attention.bias",
@@ -51,10 +52,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& stated, Model
   if (!fields.gguf()) {
     shape.qkv_bias = shape.o_bias = fields.FlagOr({"attention_bias"}, true);
     const std::optional<double> newer = fields.Number({"rope_parameters.partial_rotary_factor"});
-    const double part = newer.has_value() ? *newer : fields.Number({"rotary_pct"}).value_or(0.25);
+    const double part = newer.has_value() ? *newer : fields.Number({kHfKeys.rotary_part}).value_or(0.25);
     config->rope.rotary_dim = static_cast<int32_t>(static_cast<double>(shape.head_dim) * part);
     const std::optional<double> base = fields.Number({"rope_parameters.rope_theta"});
-    config->rope.theta = base.has_value() ? static_cast<float>(*base) : fields.NumberOr({"rotary_emb_base"}, 10000.0);
+    config->rope.theta = base.has_value() ? static_cast<float>(*base) : fields.NumberOr({kHfKeys.rope_theta}, 10000.0);
   }
   return LayerNormLayers(shape, PlainOf(shape),
                          {.parallel = fields.FlagOr({"use_parallel_residual", "use_parallel_residual"}, true)});
@@ -69,7 +70,7 @@ extern constinit const Architecture gpt_neox = {
     .gguf_name = "gptneox",
     .hf_defaults = {.max_position = 2048, .bos_id = 0, .eos_id = 2},
     .layers = gpt_neox_family::Layers,
-    .hf_keys = {.norm_eps = "layer_norm_eps"},
+    .hf_keys = gpt_neox_family::kHfKeys,
     .activation = Activation::kGeluErf,
     .hf_norm_eps = 1e-5,
     .rms_norm = false,

@@ -51,6 +51,7 @@ extern constinit const Architecture gpt_oss = {
     .hf_defaults = {.num_kv_heads = 8, .head_dim = 64, .max_position = 131072},
     .attention_bias_key = true,
     .layers = gpt_oss_family::Layers,
+    .hf_mixture = {.experts = "num_local_experts", .inner = nullptr},
     .hf_norm_eps = 1e-5,
     .hf_names = &gpt_oss_family::kHfNames,
     .gguf_names = &gpt_oss_family::kGgufNames,

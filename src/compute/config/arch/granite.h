@@ -12,6 +12,9 @@ void SetGraniteMultipliers(FamilyFields& fields, ModelConfig* config, std::vecto
 // Granite with experts in every layer, and a shared one where a file states its width.
 std::vector<Layer> GraniteMoeLayers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config);
 
+inline constexpr HfMixtureKeys kGraniteSharedMixture{
+    .experts = "num_local_experts", .inner = nullptr, .shared_inner = "shared_intermediate_size"};
+
 inline constexpr TensorSource kGraniteGateUp =
     TensorSource::Stacked("model.layers.{}.block_sparse_moe.input_linear.weight", TensorSource::kFused);
 inline constexpr TensorSource kGraniteSharedGateUp{"model.layers.{}.shared_mlp.input_linear.weight",

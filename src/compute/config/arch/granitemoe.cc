@@ -6,7 +6,8 @@ namespace tactus::compute::arch {
 std::vector<Layer> GraniteMoeLayers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   ExpertsBlock experts = ExpertsFrom(fields, shape, {.experts = 8, .chosen = 2});
   experts.router.score = RouterScore::kChosenSoftmax;
-  experts.shared_inner = WholeNumber(fields, {"shared_intermediate_size"}, "expert_shared_feed_forward_length", 0);
+  experts.shared_inner =
+      WholeNumber(fields, {kGraniteSharedMixture.shared_inner}, "expert_shared_feed_forward_length", 0);
   std::vector<Layer> layers = PreNormLayers(fields, shape, config);
   SetGraniteMultipliers(fields, config, &layers);
   return WithExperts(std::move(layers), experts, EveryLayer(shape));
@@ -20,6 +21,7 @@ extern constinit const Architecture granitemoe = {
     .hf_defaults = {.max_position = 2048, .bos_id = 1, .eos_id = 2},
     .attention_bias_key = true,
     .layers = GraniteMoeLayers,
+    .hf_mixture = {.experts = "num_local_experts", .inner = nullptr},
     .gguf_interleaved_rope = true,
     .hf_names = &kGraniteMoeHfNames,
 };

@@ -8,6 +8,7 @@
 namespace tactus::compute::arch {
 namespace hunyuan_moe_family {
 
+constexpr HfMixtureKeys kMixture{.chosen = "moe_topk", .inner = nullptr};
 constexpr TensorNames kHfNames = kHunyuanHfNames.With({
     {Role::kRouter, "model.layers.{}.mlp.gate.wg.weight"},
     {Role::kSharedGate, "model.layers.{}.mlp.shared_mlp.gate_proj.weight"},
@@ -42,8 +43,8 @@ void Expect(FamilyFields& fields, FieldKey key, int64_t expected) {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   std::vector<Layer> layers = HunyuanLayers(fields, shape, config);
-  const std::vector<int64_t> experts = ByLayer(fields, {"num_experts", "expert_count"}, layers.size());
-  const std::vector<int64_t> chosen = ByLayer(fields, {"moe_topk", "expert_used_count"}, layers.size());
+  const std::vector<int64_t> experts = ByLayer(fields, {kMixture.experts, "expert_count"}, layers.size());
+  const std::vector<int64_t> chosen = ByLayer(fields, {kMixture.chosen, "expert_used_count"}, layers.size());
   // transformers gives the experts and the shared one the width of config.json's dense blocks.
   Expect(fields, {"moe_intermediate_size"}, shape.intermediate_size);
   Expect(fields, {"num_shared_expert"}, 1);
@@ -69,6 +70,7 @@ extern constinit const Architecture hunyuan_v1_moe = {
     .attention_bias_key = true,
     .qk_norm = true,
     .layers = hunyuan_moe_family::Layers,
+    .hf_mixture = hunyuan_moe_family::kMixture,
     .hf_norm_eps = 1e-5,
     .hf_names = &hunyuan_moe_family::kHfNames,
 };

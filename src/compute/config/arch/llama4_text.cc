@@ -1,5 +1,7 @@
 // Llama 4, its text (Scout, Maverick): rotary positions within chunks of attention in three layers of four, all
 // positions and growing queries in the fourth, and experts that weigh their input beside a shared one.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "base/printable.h"
@@ -29,11 +31,19 @@ constexpr TensorNames kHfNamesByExpert = kHfNames.With({
     {Role::kExpertUp, "model.layers.{}.feed_forward.experts.{}.up_proj.weight"},
     {Role::kExpertDown, "model.layers.{}.feed_forward.experts.{}.down_proj.weight"},
 });
+constexpr FieldKey kStep{"interleave_moe_layer_step", "interleave_moe_layer_step"};
+constexpr HfMixtureKeys kMixture{.experts = "num_local_experts", .inner = nullptr, .step = kStep.hf};
+constexpr FieldKey kTypes{"layer_types"}, kNormed{"use_qk_norm"}, kTuning{"attn_temperature_tuning"};
+constexpr FieldKey kBeta{"attn_scale", "attention.temperature_scale"};
+constexpr FieldKey kLength{"floor_scale", "attention.temperature_length"};
+constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
+// GGUF files have it under the key of windows; 0: there are neither chunks nor layers without rotary positions.
+constexpr FieldKey kChunk{"attention_chunk_size", "attention.sliding_window"};
+constexpr FieldKey kDenseInner{"intermediate_size_mlp"};
 constexpr int64_t kExpertsWithoutQkNorm = 128;  // Maverick; GGUF files do not state it
 
 // Which layers have rotary positions. GGUF files state it by a chunk of 0: all.
 std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chunk) {
-  constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
   constexpr FieldKey kInterval{"no_rope_layer_interval"};
   const std::vector<double> listed = fields.Numbers(kRotary);
   const auto period = static_cast<size_t>(WholeNumber(fields, {kInterval.hf}, nullptr, 4));
@@ -48,8 +58,6 @@ std::vector<bool> RotaryLayers(FamilyFields& fields, size_t layers, int64_t chun
 }
 
 void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector<Layer>* layers) {
-  constexpr FieldKey kTypes{"layer_types"}, kNormed{"use_qk_norm"}, kTuning{"attn_temperature_tuning"};
-  constexpr FieldKey kChunk{"attention_chunk_size", "attention.sliding_window"};
   const auto is_null = [&](FieldKey key) { return fields.PresenceOf(key) == Presence::kNull; };
   const bool unnormed = fields.gguf() && experts.experts == kExpertsWithoutQkNorm;
   const bool qk_norm = fields.FlagOr(kNormed, !unnormed && !is_null(kNormed));
@@ -58,8 +66,8 @@ void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector
   const std::vector<std::string> types = fields.Texts(kTypes);
   if (!types.empty()) HasOneForEach(fields, kTypes, types.size(), layers->size());
   const bool tuned = fields.FlagOrNumber(kTuning).value_or(!is_null(kTuning));  // 4 in early files
-  const float beta = fields.NumberOr({"attn_scale", "attention.temperature_scale"}, 0.1);
-  const int64_t length = WholeNumber(fields, {"floor_scale"}, "attention.temperature_length", 8192);
+  const float beta = fields.NumberOr(kBeta, 0.1);
+  const int64_t length = WholeNumber(fields, {kLength.hf}, kLength.gguf, 8192);
   for (size_t l = 0; l < layers->size(); ++l) {
     auto& attention = std::get<AttentionBlock>((*layers)[l][0].block);
     const bool chunked = l < types.size() ? types[l] == "chunked_attention" : rotary[l];
@@ -84,7 +92,7 @@ void SetAttention(FamilyFields& fields, const ExpertsBlock& experts, std::vector
 
 // A list of the layers with experts, which may be empty, or every `step`-th layer. In GGUF files a step of 0 is none.
 std::vector<bool> SparseLayers(FamilyFields& fields, const StatedShape& shape) {
-  constexpr FieldKey kListed{"moe_layers"}, kStep{"interleave_moe_layer_step", "interleave_moe_layer_step"};
+  constexpr FieldKey kListed{"moe_layers"};
   std::vector<bool> sparse(shape.window.size(), false);
   if (fields.PresenceOf(kListed) == Presence::kStated) {
     for (const double layer : fields.Numbers(kListed)) {
@@ -111,10 +119,36 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
     config->rope.theta = 5e5f;
   StatedShape dense = shape;
   dense.intermediate_size =
-      WholeNumber(fields, {"intermediate_size_mlp"}, nullptr, fields.gguf() ? shape.intermediate_size : 16384);
+      WholeNumber(fields, {kDenseInner.hf}, nullptr, fields.gguf() ? shape.intermediate_size : 16384);
   std::vector<Layer> layers = PreNormLayers(fields, dense, config);
   SetAttention(fields, experts, &layers);
   return WithExperts(std::move(layers), experts, SparseLayers(fields, shape));
+}
+
+FieldRecord OwnFields(const ModelConfig& config) {
+  std::vector<std::string> types;
+  std::vector<int64_t> rotary;
+  int64_t chunk = 0;
+  bool normed = false;
+  const AttentionBlock* growing = nullptr;  // without rotary positions
+  for (const Layer& layer : config.layers) {
+    const AttentionBlock& a = *AttentionOf(layer);
+    chunk = std::max<int64_t>(chunk, a.chunk);
+    types.emplace_back(a.chunk > 0 ? "chunked_attention" : "full_attention");
+    rotary.push_back(a.rope == RopeChoice::kNone ? 0 : 1);
+    normed |= a.qk_norm != QkNorm::kNone;
+    if (a.rope == RopeChoice::kNone) growing = &a;
+  }
+  FieldRecord fields = {{kTypes, types}, {kRotary, rotary}, {kNormed, normed}};
+  if (growing != nullptr) {
+    fields.emplace_back(kTuning, growing->query_length > 0);
+    fields.emplace_back(FieldKey{kBeta.hf}, growing->query_beta);
+    fields.emplace_back(FieldKey{kLength.hf}, growing->query_length);
+  }
+  fields.emplace_back(FieldKey{kChunk.hf}, chunk > 0 ? FieldValue(chunk) : FieldValue(nullptr));
+  fields.emplace_back(FieldKey{nullptr, kChunk.gguf}, chunk);
+  fields.emplace_back(kDenseInner, InnerSizes(config)[0]);
+  return fields;
 }
 
 }  // namespace llama4_family
@@ -127,6 +161,8 @@ extern constinit const Architecture llama4_text = {
     .hf_defaults = {.num_kv_heads = 8, .head_dim = 128, .max_position = 131072, .bos_id = 1, .eos_id = 2},
     .attention_bias_key = true,
     .layers = llama4_family::Layers,
+    .own_fields = llama4_family::OwnFields,
+    .hf_mixture = llama4_family::kMixture,
     .hf_norm_eps = 1e-5,
     .gguf_interleaved_rope = true,
     .hf_interleaved_rope = true,

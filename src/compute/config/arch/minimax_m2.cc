@@ -4,11 +4,13 @@
 namespace tactus::compute::arch {
 namespace minimax_m2_family {
 
+constexpr HfKeys kHfKeys{.rotary_dim = "rotary_dim"};
+
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   ExpertsBlock experts = ExpertsFrom(fields, shape, {.experts = 256, .chosen = 8});
   SetSigmoidRouter(fields, true, &experts);
   experts.router.renormalise = true;
-  const int64_t turning = WholeNumber(fields, {"rotary_dim"}, nullptr, 0);
+  const int64_t turning = WholeNumber(fields, {kHfKeys.rotary_dim}, nullptr, 0);
   if (turning > 0) config->rope.rotary_dim = static_cast<int32_t>(turning);
   std::vector<Layer> layers = PreNormLayers(fields, shape, config);
   for (Layer& layer : layers) std::get<AttentionBlock>(layer[0].block).qk_norm = QkNorm::kWidth;
@@ -24,6 +26,8 @@ extern constinit const Architecture minimax_m2 = {
     .gguf_name = "minimax-m2",
     .hf_defaults = {.num_kv_heads = 8, .head_dim = 128, .max_position = 196608, .bos_id = 200034, .eos_id = 200020},
     .layers = minimax_m2_family::Layers,
+    .hf_keys = minimax_m2_family::kHfKeys,
+    .hf_mixture = {.experts = "num_local_experts", .inner = nullptr},
     .hf_names = &kMixtralHfNames,
 };
 

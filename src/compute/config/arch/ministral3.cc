@@ -6,13 +6,13 @@ namespace ministral3_family {
 
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   const float beta = fields.NumberOr({"rope_parameters.llama_4_scaling_beta", "attention.temperature_scale"}, 0.0);
-  const double length = fields.Number({nullptr, "attention.temperature_length"})
-                            .value_or(static_cast<double>(config->rope.original_max_position));
+  const int64_t length =
+      WholeNumber(fields, {nullptr}, "attention.temperature_length", config->rope.original_max_position);
   std::vector<Layer> layers = PreNormLayers(fields, shape, config);
   for (Layer& layer : layers) {
     auto& attention = std::get<AttentionBlock>(layer[0].block);
     attention.query_beta = beta;
-    attention.query_length = static_cast<int64_t>(length);
+    attention.query_length = length;
   }
   return layers;
 }

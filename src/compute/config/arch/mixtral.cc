@@ -10,6 +10,10 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return WithExperts(PreNormLayers(fields, shape, config), experts, EveryLayer(shape));
 }
 
+bool HasExperts(const ModelConfig& config) {
+  return ExpertsOf(config.layers[0]) != nullptr;
+}
+
 }  // namespace mixtral_family
 
 // GGUF files of Mixtral have the architecture "llama" (arch/llama.cc).
@@ -17,9 +21,12 @@ extern constinit const Architecture mixtral = {
     .name = "mixtral",
     .hf_class = "MixtralForCausalLM",
     .hf_model_type = "mixtral",
+    .gguf_read_as = "llama",
+    .is_of_gguf = mixtral_family::HasExperts,
     .hf_defaults = {.num_kv_heads = 8, .max_position = 131072, .bos_id = 1, .eos_id = 2},
     .window = WindowRule::kEveryLayer,
     .layers = mixtral_family::Layers,
+    .hf_mixture = {.experts = "num_local_experts", .inner = nullptr},
     .hf_norm_eps = 1e-5,
     .hf_names = &kMixtralHfNames,
 };

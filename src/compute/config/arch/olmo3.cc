@@ -16,12 +16,18 @@ std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelC
   return layers;
 }
 
+bool HasWindows(const ModelConfig& config) {
+  return config.HasWindows();
+}
+
 }  // namespace olmo3_family
 
 extern constinit const Architecture olmo3 = {
     .name = "olmo3",
     .hf_class = "Olmo3ForCausalLM",
     .hf_model_type = "olmo3",
+    .gguf_read_as = "olmo2",
+    .is_of_gguf = olmo3_family::HasWindows,
     .hf_defaults = {.max_position = 2048, .eos_id = 50279},
     .attention_bias_key = true,
     .layers = olmo3_family::Layers,

@@ -25,6 +25,7 @@ extern constinit const Architecture olmoe = {
     .hf_defaults = {.max_position = 4096, .eos_id = 50279},
     .attention_bias_key = true,
     .layers = olmoe_family::Layers,
+    .hf_mixture = {.inner = nullptr},
     .hf_norm_eps = 1e-5,
 };
 

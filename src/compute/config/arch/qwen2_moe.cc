@@ -4,6 +4,7 @@
 namespace tactus::compute::arch {
 namespace qwen2_moe_family {
 
+constexpr HfMixtureKeys kMixture{.shared_inner = "shared_expert_intermediate_size"};
 constexpr TensorNames kHfNames = kHfTensorNames.With({
     {Role::kSharedGate, "model.layers.{}.mlp.shared_expert.gate_proj.weight"},
     {Role::kSharedUp, "model.layers.{}.mlp.shared_expert.up_proj.weight"},
@@ -14,8 +15,7 @@ constexpr TensorNames kHfNames = kHfTensorNames.With({
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   ExpertsBlock experts = ExpertsFrom(fields, shape, {.experts = 60, .chosen = 4, .inner = 1408});
   experts.router.renormalise = fields.FlagOr({"norm_topk_prob"}, false);
-  experts.shared_inner =
-      WholeNumber(fields, {"shared_expert_intermediate_size"}, "expert_shared_feed_forward_length", 5632);
+  experts.shared_inner = WholeNumber(fields, {kMixture.shared_inner}, "expert_shared_feed_forward_length", 5632);
   experts.shared_weight = true;
   return WithExperts(PreNormLayers(fields, shape, config), experts, EveryStep(fields, shape));
 }
@@ -31,6 +31,7 @@ extern constinit const Architecture qwen2_moe = {
     .window = WindowRule::kUpperLayers,
     .qkv_bias = true,
     .layers = qwen2_moe_family::Layers,
+    .hf_mixture = qwen2_moe_family::kMixture,
     .hf_names = &qwen2_moe_family::kHfNames,
 };
 

@@ -7,7 +7,7 @@ namespace smollm3_family {
 std::vector<Layer> Layers(FamilyFields& fields, const StatedShape& shape, ModelConfig* config) {
   constexpr FieldKey kRotary{"no_rope_layers"};  // 1: has rotary positions
   const std::vector<double> rotary = fields.Numbers(kRotary);
-  const auto period = static_cast<size_t>(fields.Number({"no_rope_layer_interval"}).value_or(4.0));
+  const auto period = static_cast<size_t>(WholeNumber(fields, {"no_rope_layer_interval"}, nullptr, 4));
   std::vector<Layer> layers = PreNormLayers(fields, shape, config);
   if (!rotary.empty() && rotary.size() != layers.size()) {
     fields.Refuse(kRotary,

@@ -103,7 +103,7 @@ class CompressedTensors final : public QuantMethod {
     return Finish(tensors, *codes, w);
   }
 
-  static int64_t SizeAt(const uint8_t* sizes, int i, bool wide) {
+  static int64_t SizeAt(const uint8_t* sizes, int64_t i, bool wide) {
     const uint64_t low = Load32(sizes + i * (wide ? 8 : 4)), high = wide ? Load32(sizes + i * 8 + 4) : 0;
     return high >> 8 != 0 ? -1 : static_cast<int64_t>(high << 32 | low);  // above 2^40 in no file
   }

@@ -101,7 +101,7 @@ Status CheckZeros(const ModuleTensors& tensors, std::string_view suffix, Grouped
 }  // namespace
 
 int32_t PackedIntegers::At(int64_t row, int64_t col) const {
-  constexpr int8_t kAwqOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
+  constexpr uint8_t kAwqOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
   const int64_t each = per_word();
   int64_t lane = order == kDown ? row % each : col % each;
   if (order == kAwq) lane = kAwqOrder[lane];
