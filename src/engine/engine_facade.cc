@@ -463,8 +463,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.num_layers = config.num_layers();
   info.kv_bytes_per_token = config.KvBytesPerToken(compute::DType::kBF16);
   info.weight_format = std::move(weight_format);
-  info.kernels = s.computes.kernels;
-  info.device = s.computes.devices.empty() ? "" : s.computes.devices[0].name;
+  info.kernels = s.computes.kernels, info.device = s.computes.devices[0].name;
   info.generation_defaults = compute::DefaultSampling(s.options.sampling, config.generation_defaults);
   info.chat_template = s.text.template_source + s.text.tool_use_source;
   info.memory_bytes = s.memory.total_bytes;

@@ -1,5 +1,5 @@
-"""The CUDA backend behind the program's front doors: `tactus serve --device cuda` loads a library in which the device is
-emulated, and answers as the CPU does. TACTUS_EMULATED_CUDA names the library."""
+"""The CUDA backend behind the program's front doors: `tactus serve --device cuda` loads a library with an emulated
+device and answers as the CPU does. TACTUS_EMULATED_CUDA names the library."""
 
 import os
 import unittest

@@ -5,14 +5,14 @@
 
 namespace tactus::compute::cuda {
 
-// Of activations: the inputs of products, and what they are multiplied to where it is no sum of the residual stream.
+// The type of activations: inputs of products, and their outputs that are no sums of the residual stream.
 // kF32 is the reference form (--dtype float32): products in f32, slow.
 enum class Real : uint8_t { kF32, kBF16, kF16 };
 inline int32_t SizeOf(Real type) {
   return type == Real::kF32 ? 4 : 2;
 }
 
-// Of K and V in the cache. kInt8: a scale in f32 for each position and head. kFp8: e4m3 without a scale.
+// The type of K and V in the cache. kInt8: a scale in f32 for each position and head. kFp8: e4m3 without a scale.
 enum class KvType : uint8_t { kF32, kBF16, kF16, kInt8, kFp8 };
 inline int32_t SizeOf(KvType type) {
   return type == KvType::kF32 ? 4 : type == KvType::kBF16 || type == KvType::kF16 ? 2 : 1;

@@ -15,8 +15,8 @@
 // Forms. Tensor cores: type bf16 or f16, kv.type the same or int8 or e4m3, head_dim a multiple of 16 up to 512. Every
 // other call runs in plain loops, which compute in f32 and are slow.
 //
-// int8 codes times their scale are rounded to `type` on the way into shared memory; e4m3 is exact in both types. K and V
-// are finite: a weight of 0 times infinity is NaN, also for the tokens of a chunk that do not see the position.
+// int8 codes times their scale are rounded to `type` on the way into shared memory; e4m3 is exact in both types. K and
+// V are finite: a weight of 0 times infinity is NaN, also for the tokens of a chunk that do not see the position.
 //
 // Alignment: q, out, K and V begin at multiples of 16 bytes, q_stride and out_stride are multiples of 8 values.
 #pragma once

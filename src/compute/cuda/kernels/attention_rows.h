@@ -98,7 +98,7 @@ class TileRows {
     }
     __syncthreads();
   }
-  // Of the warp's rows. They ascend in position, or see all positions of the unit.
+  // The warp's rows. They ascend in position, or see all positions of the unit.
   TACTUS_DEVICE int LastRow() const { return min(S::RowBegin() + 16, unit_.count) - 1; }
   TACTUS_DEVICE bool AnySees(int32_t begin) const {
     const int first = S::RowBegin(), last = LastRow();

@@ -41,7 +41,7 @@ struct ProductArgs {
   const DeviceMatrix* matrices = nullptr;  // [experts]: codes, scales, offsets
   const float* row_weights = nullptr;      // [rows of y], factors of the sums; null: 1
   int32_t experts = 0;
-  // Of the format (product_step.h). As arguments, because the compiler keeps them in registers then, and one
+  // The format's (product_formats.h). As arguments, because the compiler keeps them in registers then, and one
   // instruction can mask a code with a literal and set its high bits.
   uint32_t high = 0, add = 0, add_with_offsets = 0;
 };
@@ -69,7 +69,7 @@ inline int64_t MostTiles(const ProductArgs& args, int64_t tile) {
 
 void LaunchProduct(Stream& s, const ProductShape& shape, const ProductArgs& args);
 
-// One per format: quantized_NAME.cu.
+// One per format, each in its source.
 void MultiplyReal(Stream& s, const ProductShape& shape, const ProductArgs& args);
 void MultiplyFp8(Stream& s, const ProductShape& shape, const ProductArgs& args);
 void MultiplyInt8(Stream& s, const ProductShape& shape, const ProductArgs& args);

@@ -88,7 +88,7 @@ TACTUS_DEVICE void CopyToStage(const ProductArgs& a, const Global<const uint8_t>
   }
 }
 
-// Writes a warp's sums through shared memory of its own, so that lanes write successive rows of a token.
+// Writes a warp's sums through its part of shared memory, so that lanes write successive rows of a token.
 template <class T, class C, int R, int N>
 TACTUS_DEVICE void WriteSums(const ProductArgs& a, const MatrixData& matrix, const TokenTile& tile, int row_warp,
                              int token_warp, const float (&sums)[N][R][4]) {
