@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Configures and builds a preset: scripts/build.sh [--serving] PRESET [target ...]. Targets: tactus (the server),
 # programs (every command), or any ninja target; default: everything, including tests. --serving configures a new build
-# folder only for serving on this machine: no kernels for other CPUs, no tests. Any other build adds what the folder
-# lacks. Shows percent and time left, and the compiler's output on errors.
+# folder only for serving on this machine: no kernels for other CPUs or cards, no tests. Any other build adds what the
+# folder lacks. Shows percent and time left, and the compiler's output on errors.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 serving=0
@@ -31,11 +31,16 @@ if [ ! -f "build/$preset/build.ninja" ]; then
     # Architectures from 9.0 have instructions that only their letter allows.
     card=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d .) || card=
     case $card in 90 | 100 | 120) card+=a ;; esac
-    [[ ! $card =~ ^[0-9]+a?$ ]] || configure+=("-DTACTUS_CUDA_ARCHITECTURES=$card")
+    if [[ $card =~ ^[0-9]+a?$ ]]; then
+      configure+=("-DTACTUS_CUDA_ARCHITECTURES=$card")
+    else
+      configure+=(-DTACTUS_CUDA=OFF)
+    fi
   fi
   [ $tests = ON ] || configure+=(-DTACTUS_BUILD_TESTS=OFF)   # GoogleTest may be missing
 elif [ $serving = 0 ] && [[ $preset != fuzz* ]]; then
-  [ "$(cached TACTUS_KERNEL_SETS)" = all ] || configure+=(-DTACTUS_KERNEL_SETS=all)
+  [ "$(cached TACTUS_KERNEL_SETS)" = all ] ||
+    configure+=(-DTACTUS_KERNEL_SETS=all -UTACTUS_CUDA -UTACTUS_CUDA_ARCHITECTURES)
   [ $tests = OFF ] || [ "$(cached TACTUS_BUILD_TESTS)" != OFF ] || configure+=(-DTACTUS_BUILD_TESTS=ON)
   [ ${#configure[@]} -eq 0 ] || configure+=(-S . -B "build/$preset")
 fi

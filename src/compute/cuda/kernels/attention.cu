@@ -176,7 +176,7 @@ class PlainAttention {
   QRow row_;
 };
 
-__global__ void __launch_bounds__(kPlainThreads) AttendPlainly(AttentionParameters p, const AttentionUnit* units) {
+__global__ void __launch_bounds__(kPlainThreads, 1) AttendPlainly(AttentionParameters p, const AttentionUnit* units) {
   const AttentionUnit unit = ReadEntry(units, blockIdx.x);
   PlainAttention attention(p, unit);
   for (int32_t index = static_cast<int32_t>(threadIdx.x) / 32; index < unit.count; index += kPlainWarps) {
