@@ -26,7 +26,11 @@ std::vector<std::string> TinyModels() {
 
 class CudaGoldenTest : public testing::TestWithParam<std::string> {
  protected:
-  void Compare(Real type, KvType kv_type, double tolerance, bool tokens) {
+  struct Limits {
+    double error = 0.0, median_error = 0.0;
+    bool tokens = false;  // greedy tokens are equal
+  };
+  void Compare(Real type, KvType kv_type, const Limits& limits) {
     const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / GetParam();
     const auto gguf = folder / "model.gguf";
     auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
@@ -42,8 +46,9 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
       StepDriver driver(**runner, size.num_blocks, size.block_size, true);
       const auto run = DriveGoldenCase(config, golden, driver);
       ASSERT_TRUE(run.ok()) << run.status().ToString();
-      EXPECT_LE(run->logits_error, tolerance);
-      if (tokens) {
+      EXPECT_LE(run->logits_error, limits.error);
+      EXPECT_LE(run->median_error, limits.median_error);
+      if (limits.tokens) {
         EXPECT_EQ(run->equal_tokens, golden.greedy.size());
       }
     }
@@ -53,12 +58,21 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
 
 // Sums in f32 on both sides, in different orders, as for the CPU (tests/golden/golden_test.cc).
 TEST_P(CudaGoldenTest, ReferenceModeAgreesWithTransformers) {
-  Compare(Real::kF32, KvType::kF32, 1e-4, true);
+  Compare(Real::kF32, KvType::kF32, {.error = 1e-4, .median_error = 1e-4, .tokens = true});
 }
 
-// Activations, weights and KV in bf16: as the CPU's bf16 products.
-TEST_P(CudaGoldenTest, Bf16StaysWithinItsRounding) {
-  Compare(Real::kBF16, KvType::kBF16, 0.25, false);
+// Rounding may change a mixture's choice of experts at a position, and later positions read its K and V: gemma4-experts
+// is off by 0.7 from position 24 on, llama4 by 0.4 at position 44. So the median over positions has the close limit.
+constexpr double kMost = 1.0, kMedian = 0.15;
+
+// Weights and activations in bf16, KV in f32: attention in plain loops.
+TEST_P(CudaGoldenTest, Bf16ProductsStayWithinTheirRounding) {
+  Compare(Real::kBF16, KvType::kF32, {.error = kMost, .median_error = kMedian});
+}
+
+// All of it in bf16: attention by matrix units.
+TEST_P(CudaGoldenTest, Bf16KvStaysWithinItsRounding) {
+  Compare(Real::kBF16, KvType::kBF16, {.error = kMost, .median_error = kMedian});
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, CudaGoldenTest, testing::ValuesIn(TinyModels()), [](const auto& test) {

@@ -140,13 +140,17 @@ Result<GoldenRun> DriveGoldenCase(const compute::ModelConfig& config, const Gold
   GoldenRun run;
   const auto& rows = driver.at(s).logits;
   const auto vocab = static_cast<size_t>(config.vocab_size);
+  std::vector<double> errors(golden.logit_positions.size());
   for (size_t r = 0; r < golden.logit_positions.size() && !golden.logits.empty(); ++r) {
     const std::vector<float>& ours = rows.at(golden.logit_positions[r]);
     for (size_t v = 0; v < vocab; ++v) {
       TACTUS_RETURN_IF_ERROR(
-          CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &run.logits_error));
+          CompareLogit(ours[v], golden.logits[r * vocab + v], golden.logit_positions[r], v, &errors[r]));
     }
+    run.logits_error = std::max(run.logits_error, errors[r]);
   }
+  std::sort(errors.begin(), errors.end());
+  if (!golden.logits.empty()) run.median_error = errors[errors.size() / 2];
   if (golden.perplexity > 0.0) run.perplexity = PerplexityOf(golden.prompt, rows);
   const auto last_position = static_cast<int32_t>(golden.prompt.size()) - 1;
   const std::vector<float>& last = rows.at(last_position);

@@ -33,6 +33,7 @@ Status CompareLogit(double ours, double reference, int32_t position, size_t toke
 // The result of a case under some numerics.
 struct GoldenRun {
   double logits_error = 0.0;  // largest absolute difference to the reference's logits
+  double median_error = 0.0;  // median over the positions with logits of each one's largest difference
   size_t equal_tokens = 0;    // greedy tokens equal from the start
   std::vector<TokenId> greedy;
   double perplexity = 0.0;  // of the prompt, where the case states one
