@@ -95,17 +95,21 @@ void FastRow(const Tile& t, const Format16& f, int m, uint32_t* sums) {
     }
   }
   float scale[kN], unit[kN];
-  bool slow[kN];
+  bool slow = false;
   for (int n = 0; n < kN; ++n) {
     // No term may overflow, and one that is subnormal must be too small to matter.
     const bool zero = greatest[n] < kNone / 2;  // all terms are
-    slow[n] = !zero && (greatest[n] > 100 || greatest[n] < -60 || ((t.c_bits[m][n] >> 23) & 255u) == 255u);
-    const int exponent = slow[n] || zero ? 0 : 25 - greatest[n];
+    slow = slow || (!zero && (greatest[n] > 100 || greatest[n] < -60 || ((t.c_bits[m][n] >> 23) & 255u) == 255u));
+    const int exponent = zero ? 0 : 25 - std::clamp<int>(greatest[n], -60, 100);
     scale[n] = std::bit_cast<float>(static_cast<uint32_t>(127 + exponent) << 23);
     unit[n] = std::bit_cast<float>(static_cast<uint32_t>(127 - exponent) << 23);
   }
+  if (slow) {
+    for (int n = 0; n < kN; ++n) sums[n] = SlowSum(t, f, m, n);
+    return;
+  }
   int64_t total[kN];
-  for (int n = 0; n < kN; ++n) total[n] = slow[n] ? 0 : static_cast<int32_t>(c[n] * scale[n]);
+  for (int n = 0; n < kN; ++n) total[n] = static_cast<int32_t>(c[n] * scale[n]);
   for (int half = 0; half < 2; ++half) {
     int32_t part[kN] = {};
     for (int k = 8 * half; k < 8 * half + 8; ++k) {
@@ -118,10 +122,6 @@ void FastRow(const Tile& t, const Format16& f, int m, uint32_t* sums) {
     for (int n = 0; n < kN; ++n) total[n] += part[n];
   }
   for (int n = 0; n < kN; ++n) {
-    if (slow[n]) {
-      sums[n] = SlowSum(t, f, m, n);
-      continue;
-    }
     // The sum has fewer than 53 digits. Its f32 is normal or 0: a sum that is not 0 is at least 2^(greatest - 25).
     const uint64_t digits = std::bit_cast<uint64_t>(static_cast<double>(total[n])) & ~((uint64_t{1} << 29) - 1);
     const double cut = std::bit_cast<double>(digits);
