@@ -35,6 +35,10 @@ struct BackendInfo {
   std::map<std::string, std::string> remarks;
 };
 
+// What a plan leaves for requests outside the engine at least, if they may use more: a few typical ones and their
+// threads.
+inline constexpr int64_t kLeastFrontEndBytes = int64_t{48} << 20;
+
 struct MemoryDemand {
   int64_t max_model_len = 0;    // tokens; 0: the model's limit, or as many as fit the KV memory
   int64_t max_num_seqs = 0;     // sequences with KV at the same time
@@ -42,8 +46,9 @@ struct MemoryDemand {
   int32_t block_size = 16;      // tokens
   int64_t kv_bytes = 0;         // 0: the backend's share of the remaining memory
   int64_t swap_bytes = 0;       // for sequences that are swapped out
-  int64_t front_end_bytes = 0;  // used by requests outside the engine, if in the same memory
-  int64_t other_bytes = 0;      // in the same memory, used by a draft model and output rules
+  int64_t front_end_bytes = 0;  // of the host, used by requests outside the engine
+  int64_t rules_bytes = 0;      // of the host, used by output rules
+  int64_t draft_bytes = 0;      // of the device, used by a draft model
 };
 
 struct MemoryGrant {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/fleet_secret.h"
 #include "base/json.h"
@@ -135,8 +136,9 @@ Status PlanEverything(Setup* s) {
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   if (on_disk) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
-  s->rules = OutputRulesMemory::Of(config.vocab_size, s->computes.devices[0].memory_bytes);
-  demand.other_bytes = s->drafts.memory.total_bytes + s->rules.total();
+  s->rules = OutputRulesMemory::Of(config.vocab_size, AvailableMemoryBytes());
+  demand.rules_bytes = s->rules.total();
+  demand.draft_bytes = s->drafts.memory.total_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/printable.h"
@@ -82,8 +83,7 @@ Status UseThisMachine(sim::SimOptions* o) {
   demand.block_size = static_cast<int32_t>(o->block_size);
   demand.kv_bytes = engine.kv_cache_memory.bytes;
   demand.front_end_bytes = engine.front_end_bytes;
-  demand.other_bytes =
-      engine::OutputRulesMemory::Of(description.config.vocab_size, info.devices[0].memory_bytes).total();
+  demand.rules_bytes = engine::OutputRulesMemory::Of(description.config.vocab_size, AvailableMemoryBytes()).total();
   TACTUS_ASSIGN_OR_RETURN(demand.max_step_tokens, sim::MaxStepTokens(asked));
   TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, backend->PlanMemory(demand));
   if (o->kv_blocks == 0) o->kv_blocks = memory.num_blocks;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/check.h"
 #include "compute/cuda/cuda_executor.h"
 #include "compute/cuda/device_plan.h"
@@ -105,6 +106,7 @@ class CudaBackend final : public Backend {
 
   Result<MemoryGrant> PlanMemory(const MemoryDemand& demand) const override {
     return PlanDeviceMemory(description_.config, {.free_bytes = device_.free_bytes,
+                                                  .host_free_bytes = AvailableMemoryBytes(),
                                                   .multiprocessors = device_.multiprocessors,
                                                   .type = chosen_.type,
                                                   .kv_type = chosen_.kv_type,

@@ -28,6 +28,23 @@ int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
   return Decoder::BufferBytes(config, decoder) + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
 }
 
+// What requests outside the engine get of the host's memory.
+Result<int64_t> PlanFrontEnd(const DevicePlanInput& in, int64_t swap_bytes) {
+  const MemoryDemand& d = in.demand;
+  if (in.host_free_bytes < 0) return d.front_end_bytes;
+  const int64_t left = in.host_free_bytes - swap_bytes - d.rules_bytes;
+  const int64_t least = std::min(d.front_end_bytes, kLeastFrontEndBytes);
+  if (left < least) {
+    return InvalidArgument(
+        fmt::format("swap space {} + rules of answers {} + at least {} for requests = {}, but {} of the host's memory "
+                    "are available: lower --swap-space, or free memory",
+                    Size(swap_bytes), Size(d.rules_bytes), Size(least), Size(swap_bytes + d.rules_bytes + least),
+                    Size(in.host_free_bytes)),
+        "swap-space");
+  }
+  return std::min(d.front_end_bytes, left);
+}
+
 }  // namespace
 
 Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput& in) {
@@ -40,22 +57,25 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
         "max-model-len");
   }
   const int64_t weights = PlanDeviceWeightBytes(c, in.type), buffers = BufferBytes(c, in);
-  const int64_t left = in.free_bytes - weights - buffers;
+  const int64_t left = in.free_bytes - weights - buffers - d.draft_bytes;
+  const std::string draft = d.draft_bytes > 0 ? fmt::format(" + draft model {}", Size(d.draft_bytes)) : "";
   if (left <= 0) {
-    return InvalidArgument(fmt::format("weights {} + activations {} = {}, but {} of the GPU's memory are free: use a "
-                                       "smaller model, lower --max-num-batched-tokens or --max-num-seqs, or run on "
-                                       "the CPU with --device cpu",
-                                       Size(weights), Size(buffers), Size(weights + buffers), Size(in.free_bytes)),
-                           buffers > weights ? "max-num-batched-tokens" : "model");
+    return InvalidArgument(
+        fmt::format("weights {} + activations {}{} = {}, but {} of the GPU's memory are free: use a "
+                    "smaller model, lower --max-num-batched-tokens or --max-num-seqs, or run on "
+                    "the CPU with --device cpu",
+                    Size(weights), Size(buffers), draft, Size(weights + buffers + d.draft_bytes), Size(in.free_bytes)),
+        buffers > weights ? "max-num-batched-tokens" : "model");
   }
   const int64_t block_bytes = KvBlockBytes(c, in.kv_type, d.block_size);
   const int64_t wanted_len = d.max_model_len > 0 ? d.max_model_len : c.max_position;
   const int64_t useful = d.max_num_seqs * ((wanted_len + d.block_size - 1) / d.block_size);
   if (d.kv_bytes > left) {
-    return InvalidArgument(fmt::format("weights {} + activations {} + KV {} are more than the {} of the GPU's memory "
-                                       "that are free: set --kv-cache-memory to at most {}",
-                                       Size(weights), Size(buffers), Size(d.kv_bytes), Size(in.free_bytes), Size(left)),
-                           "kv-cache-memory");
+    return InvalidArgument(
+        fmt::format("weights {} + activations {}{} + KV {} are more than the {} of the GPU's memory "
+                    "that are free: set --kv-cache-memory to at most {}",
+                    Size(weights), Size(buffers), draft, Size(d.kv_bytes), Size(in.free_bytes), Size(left)),
+        "kv-cache-memory");
   }
   MemoryGrant grant;
   grant.num_blocks = d.kv_bytes > 0 ? d.kv_bytes / block_bytes : std::min(left / 10 * 9 / block_bytes, useful);
@@ -71,17 +91,18 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
   }
   grant.swap_blocks = std::min<int64_t>(d.swap_bytes / block_bytes, INT32_MAX);
   grant.max_model_len = std::min(wanted_len, capacity);
-  grant.front_end_bytes = d.front_end_bytes;
+  TACTUS_ASSIGN_OR_RETURN(grant.front_end_bytes, PlanFrontEnd(in, grant.swap_blocks * block_bytes));
   grant.kv_bytes = grant.num_blocks * block_bytes;
-  grant.total_bytes = weights + buffers + grant.kv_bytes;
+  grant.total_bytes = weights + buffers + d.draft_bytes + grant.kv_bytes;
   const std::string swap = grant.swap_blocks > 0 ? fmt::format("  swap space         {:>9} of the host, {} blocks\n",
                                                                Size(grant.swap_blocks * block_bytes), grant.swap_blocks)
                                                  : "";
+  const std::string beside = d.draft_bytes > 0 ? fmt::format("  draft model        {:>9}\n", Size(d.draft_bytes)) : "";
   grant.text = fmt::format(
       "memory plan of the GPU\n  weights            {:>9}\n  activations        {:>9}\n"
-      "  KV cache           {:>9}, {} blocks\n{}  total              {:>9} of the {} that are free\n"
+      "  KV cache           {:>9}, {} blocks\n{}{}  total              {:>9} of the {} that are free\n"
       "  context      {:>15} tokens\n",
-      Size(weights), Size(buffers), Size(grant.kv_bytes), grant.num_blocks, swap, Size(grant.total_bytes),
+      Size(weights), Size(buffers), Size(grant.kv_bytes), grant.num_blocks, beside, swap, Size(grant.total_bytes),
       Size(in.free_bytes), grant.max_model_len);
   return grant;
 }

@@ -60,7 +60,8 @@ class CpuBackend final : public Backend {
     TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(description_, chosen_.load));
     input.available_bytes = AvailableMemoryBytes();
     if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
-    input.available_bytes = std::max<int64_t>(0, input.available_bytes - demand.other_bytes);
+    const int64_t beside_bytes = demand.rules_bytes + demand.draft_bytes;  // in the same memory
+    input.available_bytes = std::max<int64_t>(0, input.available_bytes - beside_bytes);
     input.kv_memory_bytes = demand.kv_bytes;
     input.swap_bytes = demand.swap_bytes;
     input.front_end_bytes = demand.front_end_bytes;
@@ -71,10 +72,10 @@ class CpuBackend final : public Backend {
     input.kv_dtype = chosen_.numerics.kv_dtype;
     input.threads = chosen_.threads;
     TACTUS_ASSIGN_OR_RETURN(const MemoryPlan plan, tactus::compute::PlanMemory(description_.config, input));
-    const std::string beside = demand.other_bytes > 0
-                                   ? fmt::format("  set aside    {:>8} MiB   for rules of answers and draft models\n",
-                                                 demand.other_bytes >> 20)
-                                   : "";
+    const std::string beside =
+        beside_bytes > 0
+            ? fmt::format("  set aside    {:>8} MiB   for rules of answers and draft models\n", beside_bytes >> 20)
+            : "";
     return MemoryGrant{.max_model_len = plan.max_model_len,
                        .num_blocks = plan.num_blocks,
                        .swap_blocks = plan.swap_blocks,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/backend.h"
 #include "compute/config/config.h"
 #include "compute/model/decoder.h"
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kDefaultKvLimit = 8 * kGiB;
-constexpr int64_t kLeastFrontEnd = int64_t{48} << 20;  // a few typical requests and their threads
 
 std::string Size(int64_t bytes) {
   if (bytes < (1 << 20)) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024.0);
@@ -106,7 +106,7 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
                     Size(in.available_bytes)),
         "swap-space");
   }
-  const int64_t least_front_end = std::min(in.front_end_bytes, kLeastFrontEnd);
+  const int64_t least_front_end = std::min(in.front_end_bytes, kLeastFrontEndBytes);
   if (left <= least_front_end) {
     return InvalidArgument(
         fmt::format("weights {} + activations {}{} leave {} of {} for requests and KV; requests alone need {}: "

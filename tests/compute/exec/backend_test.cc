@@ -66,11 +66,12 @@ TEST_F(BackendTest, PlansContextBlocksAndSwap) {
   EXPECT_GT(plan->max_model_len, 0);
   EXPECT_NE(plan->text.find("memory plan"), std::string::npos);
   EXPECT_EQ(plan->text.find("rules of answers"), std::string::npos);
-  demand.other_bytes = int64_t{1} << 62;
+  demand.rules_bytes = int64_t{1} << 61;
   EXPECT_EQ((*backend)->PlanMemory(demand).status().code(), StatusCode::kInvalidArgument);
-  demand.other_bytes = 40 << 20;
+  demand.rules_bytes = 30 << 20;
+  demand.draft_bytes = 10 << 20;
   EXPECT_NE((*backend)->PlanMemory(demand)->text.find("      40 MiB   for rules of answers"), std::string::npos);
-  demand.other_bytes = 0;
+  demand.rules_bytes = demand.draft_bytes = 0;
   demand.swap_bytes = 2 << 20;
   EXPECT_EQ((*backend)->PlanMemory(demand)->swap_blocks, 2 * plan->num_blocks);
   demand.max_model_len = description_.config.max_position + 1;

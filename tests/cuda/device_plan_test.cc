@@ -1,0 +1,94 @@
+// The division of a GPU's memory, a pure function.
+#include "compute/cuda/device_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "compute/weights/model_description.h"
+#include "support/source_path.h"
+
+namespace tactus::compute::cuda {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+class DevicePlanTest : public testing::Test {
+ protected:
+  DevicePlanTest() {
+    auto description = DescribeModel(test::SourcePath("tests/golden/data/llama-gqa-bf16"));
+    EXPECT_TRUE(description.ok()) << description.status().ToString();
+    config_ = description->config;
+    input_.free_bytes = 64 * kMiB;
+    input_.host_free_bytes = 4096 * kMiB;
+    input_.demand.max_model_len = 64;
+    input_.demand.max_num_seqs = 1000000;
+    input_.demand.max_step_tokens = 64;
+    input_.demand.front_end_bytes = 512 * kMiB;
+  }
+  MemoryGrant Plan() const {
+    auto grant = PlanDeviceMemory(config_, input_);
+    EXPECT_TRUE(grant.ok()) << grant.status().ToString();
+    return grant.ok() ? *grant : MemoryGrant{};
+  }
+  void ExpectRefusal(const char* flag, std::initializer_list<const char*> parts) const {
+    const Status status = PlanDeviceMemory(config_, input_).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.param(), flag) << status.message();
+    for (const char* part : parts)
+      EXPECT_NE(status.message().find(part), std::string::npos) << part << " is not in: " << status.message();
+  }
+
+  ModelConfig config_;
+  DevicePlanInput input_;
+};
+
+TEST_F(DevicePlanTest, KvGetsWhatIsLeft) {
+  const MemoryGrant grant = Plan();
+  EXPECT_GT(grant.num_blocks, 0);
+  EXPECT_LE(grant.total_bytes, input_.free_bytes);
+  EXPECT_GT(grant.total_bytes, input_.free_bytes / 2);
+  EXPECT_EQ(grant.swap_blocks, 0);
+  EXPECT_EQ(grant.front_end_bytes, 512 * kMiB);
+}
+
+TEST_F(DevicePlanTest, ADraftModelTakesMemoryOfTheDevice) {
+  const MemoryGrant without = Plan();
+  input_.demand.draft_bytes = 16 * kMiB;
+  const MemoryGrant with = Plan();
+  EXPECT_LT(with.kv_bytes, without.kv_bytes - 14 * kMiB);
+  EXPECT_LE(with.total_bytes, input_.free_bytes);
+  EXPECT_NE(with.text.find("draft model         16.0 MiB"), std::string::npos) << with.text;
+  input_.demand.draft_bytes = 100 * kMiB;
+  ExpectRefusal("model", {"draft model 100.0 MiB", "64.0 MiB of the GPU's memory are free"});
+}
+
+TEST_F(DevicePlanTest, RulesAndSwapSpaceTakeMemoryOfTheHost) {
+  const MemoryGrant before = Plan();
+  input_.demand.rules_bytes = 3000 * kMiB;
+  input_.demand.swap_bytes = 800 * kMiB;
+  const MemoryGrant grant = Plan();
+  EXPECT_EQ(grant.num_blocks, before.num_blocks);
+  EXPECT_GT(grant.swap_blocks, 0);
+  const int64_t left = 4096 * kMiB - 3000 * kMiB - grant.swap_blocks * (grant.kv_bytes / grant.num_blocks);
+  EXPECT_EQ(grant.front_end_bytes, left);
+  input_.demand.swap_bytes = 1090 * kMiB;
+  ExpectRefusal("swap-space",
+                {"rules of answers 2.93 GiB", "at least 48.0 MiB for requests", "4.00 GiB", "--swap-space"});
+  input_.host_free_bytes = -1;  // not known
+  EXPECT_EQ(Plan().front_end_bytes, 512 * kMiB);
+}
+
+TEST_F(DevicePlanTest, RefusalsNameWhatIsThereAndTheFlag) {
+  input_.demand.kv_bytes = 65 * kMiB;
+  ExpectRefusal("kv-cache-memory", {"KV 65.0 MiB", "set --kv-cache-memory to at most"});
+  input_.demand.kv_bytes = 1;
+  ExpectRefusal("max-model-len", {"--max-model-len 64 needs"});
+  input_.demand.kv_bytes = 0;
+  input_.demand.max_model_len = config_.max_position + 1;
+  ExpectRefusal("max-model-len", {"beyond"});
+  input_.demand.max_model_len = 64;
+  input_.free_bytes = 1;
+  ExpectRefusal("max-num-batched-tokens", {"--device cpu"});
+}
+
+}  // namespace
+}  // namespace tactus::compute::cuda
