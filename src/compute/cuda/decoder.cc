@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compute/cuda/decoder_buffers.h"
+#include "compute/cuda/kernels/few_tokens.h"
 #include "compute/cuda/kernels/quantized.h"
 #include "compute/cuda/kernels/rows.h"
 #include "compute/cuda/kernels/streams.h"
@@ -221,17 +222,19 @@ Status Decoder::PrepareProducts() {
 void Decoder::Multiply(const Pass& pass, const Product& p) {
   const DeviceMatrix& w = *p.w;
   if (w.format == MatrixFormat::kReal) {
-    gemm_.Multiply(pass.s, {.x = p.x,
-                            .w = w.data,
-                            .type = w.real,
-                            .tokens = pass.count(),
-                            .rows = w.rows,
-                            .cols = w.cols,
-                            .bias = p.bias,
-                            .y = p.y,
-                            .y_type = p.y_type,
-                            .y_stride = w.rows,
-                            .adds = p.adds});
+    const GemmCall call{.x = p.x,
+                        .w = w.data,
+                        .type = w.real,
+                        .tokens = pass.count(),
+                        .rows = w.rows,
+                        .cols = w.cols,
+                        .bias = p.bias,
+                        .y = p.y,
+                        .y_type = p.y_type,
+                        .y_stride = w.rows,
+                        .adds = p.adds};
+    const bool few = !options_.batch_invariant && IsFewTokens(call);
+    few ? MultiplyFew(pass.s, call) : gemm_.Multiply(pass.s, call);
     return;
   }
   MultiplyQuantized(pass.s, {.x = p.x,

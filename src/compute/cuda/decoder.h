@@ -50,6 +50,7 @@ struct DecoderOptions {
   int64_t max_logit_rows = 0;  // per call of Logits
   int64_t max_items = 0;       // of a step
   int32_t multiprocessors = 1;
+  bool batch_invariant = true;  // else products of few tokens have a kernel of their own
 };
 
 class Decoder {

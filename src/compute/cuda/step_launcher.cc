@@ -39,7 +39,8 @@ DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOpt
           .max_model_len = options.size.max_model_len,
           .max_logit_rows = LogitRows(config, options.size),
           .max_items = options.size.max_step_items,
-          .multiprocessors = options.multiprocessors};
+          .multiprocessors = options.multiprocessors,
+          .batch_invariant = options.batch_invariant};
 }
 
 StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options)
