@@ -13,10 +13,10 @@
 namespace tactus {
 
 // The words of options that `tactus models inspect` has too.
-inline constexpr const char* kDtypeChoices = "auto|float32|bfloat16";
+inline constexpr const char* kDtypeChoices = "auto|float32|bfloat16|float16";
 inline constexpr const char* kActivationDtypeChoices = "auto|float32|bfloat16|mixed|int16|int8";
 inline constexpr const char* kQuantizationChoices = "none|q8_0|int8|int4|int4_nearest";
-inline constexpr const char* kKvCacheDtypeChoices = "auto|bfloat16|float32|int8";
+inline constexpr const char* kKvCacheDtypeChoices = "auto|bfloat16|float32|int8|float16|fp8";
 
 struct EngineOptions : SchedulingOptions {
   // Model
@@ -62,7 +62,7 @@ struct EngineOptions : SchedulingOptions {
     v.Field("dtype", dtype,
             {.choices = kDtypeChoices,
              .help = "auto: by the file's format; float32: the reference mode, weights dequantised, every sum and the "
-                     "KV in f32; bfloat16: f16 and f32 weights are rounded to bfloat16"});
+                     "KV in f32; bfloat16: f16 and f32 weights are rounded to bfloat16; float16: on GPUs alone"});
     v.Field(
         "load-format", load_format,
         {.choices = "auto|dummy", .help = "auto: read the weights; dummy: seeded random weights for any config.json"});
@@ -100,7 +100,7 @@ struct EngineOptions : SchedulingOptions {
         {.unit = "bytes", .help = "most memory for KV, allocated as needed; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = kKvCacheDtypeChoices,
-             .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
+             .help = "format of K and V; auto: that of --dtype, bfloat16 for auto; float16 and fp8 (e4m3): on GPUs alone"});
     v.Field("kv-cache-dir", kv_cache_dir,
             {.help = "folder that keeps the KV of prompts and answers for the next start; one process at a time; "
                      "default: no KV is kept"});

@@ -57,12 +57,12 @@ class LLM:
 
     Args:
         model: a GGUF file, a Hugging Face folder, or a name of ``tactus models list``; None: the default model.
-        dtype: "auto", "float32" or "bfloat16".
+        dtype: "auto", "float32" or "bfloat16"; on a GPU also "float16".
         seed: for requests without a seed, and for dummy weights.
         max_model_len: most tokens of prompt and answer together; None: the model's limit.
         max_num_seqs: most answers generated concurrently.
         max_num_batched_tokens: most tokens per step.
-        kv_cache_dtype: "auto", "bfloat16", "float32" or "int8".
+        kv_cache_dtype: "auto", "bfloat16", "float32" or "int8"; on a GPU also "float16" and "fp8".
         quantization: "q8_0", "int8" or "int4": quantise the weights at load.
         chat_template: a Jinja file instead of the model's template.
         options: every other engine option of ``tactus serve``, named like its flag with underscores (``threads=2``,

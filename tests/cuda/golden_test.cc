@@ -24,14 +24,18 @@ std::vector<std::string> TinyModels() {
   return names;
 }
 
+struct Limits {
+  double error = 0.0, median_error = 0.0;
+  bool tokens = false;  // greedy tokens are equal
+};
+
 class CudaGoldenTest : public testing::TestWithParam<std::string> {
  protected:
-  struct Limits {
-    double error = 0.0, median_error = 0.0;
-    bool tokens = false;  // greedy tokens are equal
-  };
   void Compare(Real type, KvType kv_type, const Limits& limits) {
-    const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / GetParam();
+    CompareModel(GetParam(), {.type = type, .kv_type = kv_type}, limits);
+  }
+  static void CompareModel(const std::string& name, const CudaModelOptions& options, const Limits& limits) {
+    const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / name;
     const auto gguf = folder / "model.gguf";
     auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
     ASSERT_TRUE(description.ok()) << description.status().ToString();
@@ -41,7 +45,7 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
     for (const GoldenCase& golden : *cases) {
       SCOPED_TRACE(golden.name);
       const ExecutorSize size = GoldenSize(config, golden);
-      auto runner = CudaRunner::Create(*description, {.type = type, .kv_type = kv_type}, size);
+      auto runner = CudaRunner::Create(*description, options, size);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       StepDriver driver(**runner, size.num_blocks, size.block_size, true);
       const auto run = DriveGoldenCase(config, golden, driver);
@@ -75,11 +79,31 @@ TEST_P(CudaGoldenTest, Bf16KvStaysWithinItsRounding) {
   Compare(Real::kBF16, KvType::kBF16, {.error = kMost, .median_error = kMedian});
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, CudaGoldenTest, testing::ValuesIn(TinyModels()), [](const auto& test) {
-  std::string name = test.param;
+std::string TestName(std::string name) {
   std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   return name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaGoldenTest, testing::ValuesIn(TinyModels()),
+                         [](const auto& test) { return TestName(test.param); });
+
+// The other formats of values, for a dense model, one with windows and soft-caps, and a mixture.
+class CudaFormatsTest : public CudaGoldenTest {};
+
+TEST_P(CudaFormatsTest, Float16StaysWithinItsRounding) {
+  CompareModel(GetParam(), {.type = Real::kF16, .kv_type = KvType::kF16}, {.error = 0.05, .median_error = 0.02});
+}
+
+TEST_P(CudaFormatsTest, Fp8KvStaysWithinItsRounding) {
+  CompareModel(GetParam(), {.type = Real::kBF16, .kv_type = KvType::kFp8}, {.error = kMost, .median_error = kMedian});
+}
+
+TEST_P(CudaFormatsTest, ProductsOfFewTokensStayWithinTheirRounding) {
+  CompareModel(GetParam(), {.type = Real::kBF16, .kv_type = KvType::kF32, .batch_invariant = false},
+               {.error = kMost, .median_error = kMedian});
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, CudaFormatsTest, testing::Values("llama-gqa-bf16", "gemma2", "olmoe"),
+                         [](const auto& test) { return TestName(test.param); });
 
 }  // namespace
 }  // namespace tactus::test

@@ -24,38 +24,51 @@ struct Chosen {
   bool cascade_attention = true;
 };
 
+const char* NameOf(Real type) {
+  return type == Real::kF32 ? "float32" : type == Real::kBF16 ? "bfloat16" : "float16";
+}
+
 Status Refuse(const char* flag, const std::string& value, const char* possible) {
   return InvalidArgument(fmt::format("--{} {} is not possible with --device cuda, which has {}", flag, value, possible),
                          flag);
+}
+
+// The KV formats by their words.
+constexpr std::pair<const char*, KvType> kKvTypes[] = {{"float32", KvType::kF32},
+                                                       {"bfloat16", KvType::kBF16},
+                                                       {"float16", KvType::kF16},
+                                                       {"int8", KvType::kInt8},
+                                                       {"fp8", KvType::kFp8}};
+
+Result<KvType> ChooseKv(const std::string& word, Real type) {
+  if (word == "auto") {
+    return type == Real::kF32 ? KvType::kF32 : type == Real::kBF16 ? KvType::kBF16 : KvType::kF16;
+  }
+  for (const auto& [name, kv_type] : kKvTypes) {
+    if (word == name) return kv_type;
+  }
+  return Refuse("kv-cache-dtype", word, "auto, float32, bfloat16, float16, int8 and fp8");
 }
 
 Result<Chosen> Choose(const EngineOptions& o) {
   Chosen c;
   if (o.dtype == "float32") {
     c.type = Real::kF32;
+  } else if (o.dtype == "float16") {
+    c.type = Real::kF16;
   } else if (o.dtype != "auto" && o.dtype != "bfloat16") {
-    return Refuse("dtype", o.dtype, "auto, float32 and bfloat16");
+    return Refuse("dtype", o.dtype, "auto, float32, bfloat16 and float16");
   }
-  const std::string activations = c.type == Real::kF32 ? "float32" : "bfloat16";
+  const std::string activations = NameOf(c.type);
   if (o.activation_dtype != "auto" && o.activation_dtype != activations) {
     return Refuse("activation-dtype", o.activation_dtype, "those of --dtype");
   }
   if (o.quantization != "none") return Refuse("quantization", o.quantization, "none");
   if (!o.weight_cache.empty()) return Refuse("weight-cache", o.weight_cache, "none");
   if (!o.kernels.empty()) return Refuse("kernels", o.kernels, "one set");
-  if (o.kv_cache_dtype == "auto") {
-    c.kv_type = c.type == Real::kF32 ? KvType::kF32 : KvType::kBF16;
-  } else if (o.kv_cache_dtype == "float32") {
-    c.kv_type = KvType::kF32;
-  } else if (o.kv_cache_dtype == "bfloat16") {
-    c.kv_type = KvType::kBF16;
-  } else if (o.kv_cache_dtype == "int8") {
-    c.kv_type = KvType::kInt8;
-  } else {
-    return Refuse("kv-cache-dtype", o.kv_cache_dtype, "auto, float32, bfloat16 and int8");
-  }
+  TACTUS_ASSIGN_OR_RETURN(c.kv_type, ChooseKv(o.kv_cache_dtype, c.type));
   if (o.load_format == "dummy") {
-    const DType dtype = c.type == Real::kF32 ? DType::kF32 : DType::kBF16;
+    const DType dtype = c.type == Real::kF32 ? DType::kF32 : c.type == Real::kBF16 ? DType::kBF16 : DType::kF16;
     c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed), .dtype = dtype};
   }
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
@@ -95,7 +108,7 @@ class CudaBackend final : public Backend {
     info.devices = {{device_.name, device_.memory_bytes}};
     info.workers = 1;
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
-    const char* const activations = chosen_.type == Real::kF32 ? "f32" : "bf16";
+    const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);
     info.arithmetic = fmt::format("{} activations, KV {}", activations, info.kv_dtype);
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,

@@ -1,5 +1,6 @@
 #include "compute/exec/numerics.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -11,6 +12,11 @@ template <class Value, size_t kCount>
 struct Choices {
   const char* flag;
   std::array<std::pair<std::string_view, Value>, kCount> values;  // the first is the meaning of an empty option
+  std::array<std::string_view, 2> gpu_words = {};                 // which CPUs refuse; empty: none
+
+  bool IsForGpus(std::string_view text) const {
+    return !text.empty() && std::find(gpu_words.begin(), gpu_words.end(), text) != gpu_words.end();
+  }
 
   Result<Value> Of(std::string_view text) const {
     if (text.empty()) return values[0].second;
@@ -19,13 +25,22 @@ struct Choices {
       if (name == text) return value;
       names += (names.empty() ? "" : ", ") + std::string(name);
     }
-    return InvalidArgument("--" + std::string(flag) + " " + std::string(text) + " is none of " + names, flag);
+    const std::string typed = "--" + std::string(flag) + " " + std::string(text);
+    if (IsForGpus(text)) {
+      return InvalidArgument(typed + " needs a GPU (--device cuda); CPUs have " + names, flag);
+    }
+    for (const std::string_view word : gpu_words) {
+      if (!word.empty()) names += ", " + std::string(word);
+    }
+    return InvalidArgument(typed + " is none of " + names, flag);
   }
 };
 
 enum class Compute { kAuto, kFloat32, kBFloat16 };
 constexpr Choices<Compute, 3> kDtype{
-    "dtype", {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
+    "dtype",
+    {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}},
+    {"float16"}};
 
 enum class ActivationRow { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
 constexpr Choices<ActivationRow, 6> kActivation{"activation-dtype",
@@ -49,7 +64,8 @@ constexpr Choices<Quantizing, 5> kQuantization{"quantization",
 
 constexpr Choices<std::optional<DType>, 4> kKv{
     "kv-cache-dtype",
-    {{{"auto", std::nullopt}, {"bfloat16", DType::kBF16}, {"float32", DType::kF32}, {"int8", DType::kInt8}}}};
+    {{{"auto", std::nullopt}, {"bfloat16", DType::kBF16}, {"float32", DType::kF32}, {"int8", DType::kInt8}}},
+    {"float16", "fp8"}};
 
 struct Asked {
   Compute dtype;
@@ -94,6 +110,12 @@ Status CheckTogether(const Asked& a) {
 }
 
 }  // namespace
+
+NumericsOptions WithoutGpuWords(NumericsOptions options) {
+  if (kDtype.IsForGpus(options.dtype)) options.dtype = "auto";
+  if (kKv.IsForGpus(options.kv_cache_dtype)) options.kv_cache_dtype = "auto";
+  return options;
+}
 
 Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dtype) {
   Asked a{};

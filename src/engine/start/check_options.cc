@@ -31,9 +31,11 @@ Status CheckName(const std::string& name) {
   return Status();
 }
 
-// Returns an error only if no weight format would make the combination valid.
+// Returns an error only if no weight format would make the combination valid on a CPU. A GPU's backend checks its own.
 Status CheckNumericsFlags(const EngineOptions& o) {
-  const compute::NumericsOptions asked{o.dtype, o.activation_dtype, o.quantization, o.kv_cache_dtype};
+  if (o.device == "cuda") return Status();
+  compute::NumericsOptions asked{o.dtype, o.activation_dtype, o.quantization, o.kv_cache_dtype};
+  if (o.device == "auto") asked = compute::WithoutGpuWords(asked);
   std::optional<Status> first;
   for (const compute::DType stored : {compute::DType::kBF16, compute::DType::kF32, compute::DType::kQ8_0}) {
     const auto chosen = compute::ChooseNumerics(asked, stored);
