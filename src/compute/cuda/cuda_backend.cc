@@ -21,6 +21,7 @@ struct Chosen {
   std::optional<DummyWeights> dummy;
   int32_t threads = 1;
   bool cascade_attention = true;
+  bool batch_invariant = true;
 };
 
 Status Refuse(const char* flag, const std::string& value, const char* possible) {
@@ -59,6 +60,7 @@ Result<Chosen> Choose(const EngineOptions& o) {
   }
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
+  c.batch_invariant = o.batch_invariant;
   return c;
 }
 
@@ -96,7 +98,8 @@ class CudaBackend final : public Backend {
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : "bf16";
     info.kv_dtype = NameOf(chosen_.kv_type);
-    info.arithmetic = fmt::format("{} activations, KV {}", activations, info.kv_dtype);
+    info.arithmetic = fmt::format("{} activations, KV {}{}", activations, info.kv_dtype,
+                                  chosen_.batch_invariant ? "" : ", rounding by the batch");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
     info.remarks = {{"device", device_.name}, {"kernels", info.kernels}, {"driver", device_.driver}};
@@ -139,6 +142,7 @@ class CudaBackend final : public Backend {
     options.kv_type = chosen_.kv_type;
     options.multiprocessors = device_.multiprocessors;
     options.cascade_attention = chosen_.cascade_attention;
+    options.batch_invariant = chosen_.batch_invariant;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);
