@@ -24,6 +24,23 @@ struct Chosen {
   bool batch_invariant = true;
 };
 
+constexpr int64_t kProfileTokens = 8192;
+
+// "nvidia-h200" of "NVIDIA H200"
+std::string FileNameOf(const std::string& device) {
+  std::string name;
+  for (const char c : device) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      name += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  if (!name.empty() && name.back() == '-') name.pop_back();
+  return name;
+}
+
 Status Refuse(const char* flag, const std::string& value, const char* possible) {
   return InvalidArgument(fmt::format("--{} {} is not possible with --device cuda, which has {}", flag, value, possible),
                          flag);
@@ -102,7 +119,12 @@ class CudaBackend final : public Backend {
                                   chosen_.batch_invariant ? "" : ", rounding by the batch");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
-    info.remarks = {{"device", device_.name}, {"kernels", info.kernels}, {"driver", device_.driver}};
+    info.remarks = {{"device", device_.name},
+                    {"kernels", info.kernels},
+                    {"driver", device_.driver},
+                    {"arithmetic", info.arithmetic}};
+    info.profile = {
+        .name = FileNameOf(device_.name), .max_step_tokens = kProfileTokens, .max_context = 0, .kv_bytes = 0};
     return info;
   }
 

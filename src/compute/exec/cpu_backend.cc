@@ -50,6 +50,7 @@ class CpuBackend final : public Backend {
     info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
     info.max_draft_tokens = kMaxDraftTokens;
     info.hint = chosen_.hint;
+    info.profile.name = fmt::format("{}t", info.workers);
     info.remarks = {
         {"device", info.devices[0].name}, {"threads", fmt::format("{}", info.workers)}, {"kernels", info.kernels}};
     return info;

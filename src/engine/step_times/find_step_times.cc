@@ -47,7 +47,7 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
         "warning: --measure-step-times has no effect: neither the scheduler nor --speculation uses step times");
   }
   if (o.profile.empty() && !wants && !o.likes_step_times) return found;
-  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
+  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.profile.name);
   if (o.measure_step_times && wants) {
     found.wanted = path;
     return found;
