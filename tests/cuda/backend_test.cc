@@ -22,7 +22,7 @@ std::unique_ptr<tactus::Backend> MakeBackend(const EngineOptions& options) {
 }
 
 // Logprobs of a few tokens after a prompt that is computed in steps of `chunk` tokens.
-std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk) {
+std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk, int64_t least_split_tokens = 0) {
   const auto backend = MakeBackend(options);
   TACTUS_CHECK(backend->LoadWeights({}).ok());
   ExecutorSize size;
@@ -30,6 +30,7 @@ std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk) {
   size.max_model_len = 128;
   size.max_slots = size.max_step_items = 2;
   size.max_step_tokens = 64;
+  size.least_split_tokens = least_split_tokens;
   auto executor = backend->CreateExecutor(size);
   TACTUS_CHECK_MSG(executor.ok(), executor.status().ToString());
   ResultWaiter waiter(**executor);
@@ -84,6 +85,38 @@ TEST(CudaBackend, RoundingByTheBatchIsNamedInTheArithmetic) {
   const std::string on = MakeBackend(options)->Info().arithmetic;
   options.batch_invariant = false;
   EXPECT_NE(MakeBackend(options)->Info().arithmetic, on);
+}
+
+TEST(CudaBackend, OverlapRunsStepsOfEnoughTokensInTwoParts) {
+  EngineOptions options = FloatModel();
+  int64_t products = 0;
+  const auto run = [&](const char* overlap, int64_t least_split_tokens) {
+    options.overlap = overlap;
+    const int64_t before = compute::cuda::emulator::CurrentCounts().products;
+    const auto values = LogprobsOf(options, kPrompt, least_split_tokens);
+    products = compute::cuda::emulator::CurrentCounts().products - before;
+    return values;
+  };
+  const auto whole = run("off", 2);
+  const int64_t in_one_part = products;
+  EXPECT_EQ(run("nano", kPrompt + 1), whole);
+  EXPECT_EQ(products, in_one_part);
+  EXPECT_EQ(run("nano", kPrompt), whole);
+  EXPECT_GT(products, in_one_part) << "no step ran in two parts";
+  EXPECT_EQ(run("nano", 0), whole);
+  EXPECT_EQ(products, in_one_part) << "small steps run in one part where no limit is measured";
+  for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+}
+
+TEST(CudaBackend, BuffersOfTheSecondPartAreInTheMemoryPlan) {
+  EngineOptions options = FloatModel();
+  const MemoryDemand demand{.max_model_len = 128, .max_num_seqs = 2, .max_step_tokens = 1024, .kv_bytes = 1 << 20};
+  const auto one = MakeBackend(options)->PlanMemory(demand);
+  options.overlap = "nano";
+  const auto two = MakeBackend(options)->PlanMemory(demand);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_EQ(two->kv_bytes, one->kv_bytes);
+  EXPECT_GT(two->total_bytes, one->total_bytes);
 }
 
 }  // namespace

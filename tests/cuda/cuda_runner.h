@@ -14,6 +14,7 @@ struct CudaModelOptions {
   compute::cuda::KvType kv_type = compute::cuda::KvType::kF32;
   int32_t multiprocessors = 8;
   int32_t max_in_flight = 1;
+  bool overlap = false;  // of every step that can be cut in two
 };
 
 // Loads the model's weights to the device. `size`: of the executor.
@@ -30,6 +31,8 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.kv_type = model.kv_type;
   options.multiprocessors = model.multiprocessors;
   options.max_in_flight = model.max_in_flight;
+  options.overlap = model.overlap;
+  options.overlap_rule.least_tokens = 2;
   options.size = size;
   options.clock = &SystemClock();
   return options;

@@ -28,7 +28,8 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
  protected:
   struct Limits {
     double error = 0.0, median_error = 0.0;
-    bool tokens = false;  // greedy tokens are equal
+    bool tokens = false;   // greedy tokens are equal
+    bool overlap = false;  // steps run in two parts
   };
   void Compare(Real type, KvType kv_type, const Limits& limits) {
     const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / GetParam();
@@ -41,7 +42,8 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
     for (const GoldenCase& golden : *cases) {
       SCOPED_TRACE(golden.name);
       const ExecutorSize size = GoldenSize(config, golden);
-      auto runner = CudaRunner::Create(*description, {.type = type, .kv_type = kv_type}, size);
+      auto runner =
+          CudaRunner::Create(*description, {.type = type, .kv_type = kv_type, .overlap = limits.overlap}, size);
       ASSERT_TRUE(runner.ok()) << runner.status().ToString();
       StepDriver driver(**runner, size.num_blocks, size.block_size, true);
       const auto run = DriveGoldenCase(config, golden, driver);
@@ -59,6 +61,11 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
 // Sums in f32 on both sides, in different orders, as for the CPU (tests/golden/golden_test.cc).
 TEST_P(CudaGoldenTest, ReferenceModeAgreesWithTransformers) {
   Compare(Real::kF32, KvType::kF32, {.error = 1e-4, .median_error = 1e-4, .tokens = true});
+}
+
+// A prompt is cut within its chunk, so the second part reads what the first has stored in the same step.
+TEST_P(CudaGoldenTest, StepsInTwoPartsAgreeWithTransformers) {
+  Compare(Real::kF32, KvType::kF32, {.error = 1e-4, .median_error = 1e-4, .tokens = true, .overlap = true});
 }
 
 // Rounding may change a mixture's choice of experts at a position, and later positions read its K and V: gemma4-experts

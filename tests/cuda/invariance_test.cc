@@ -56,6 +56,21 @@ TEST_P(CudaInvarianceTest, OtherSequencesAndSchedulingChangeNoBit) {
   }
 }
 
+TEST_P(CudaInvarianceTest, StepsInTwoPartsChangeNoBit) {
+  CudaModelOptions options = GetParam().options;
+  const auto alone = Run(options, Schedule::kAlone, 16, 1);
+  options.overlap = true;
+  for (const auto& [schedule, block_size] : {std::pair{Schedule::kAlone, 16},
+                                             {Schedule::kChunks, 2},
+                                             {Schedule::kMixed, 4},
+                                             {Schedule::kShared, 8},
+                                             {Schedule::kSharedInOneStep, 8}}) {
+    SCOPED_TRACE("schedule " + std::to_string(static_cast<int>(schedule)));
+    ExpectSameBits(alone, Run(options, schedule, block_size, 20 + static_cast<uint64_t>(schedule)));
+    if (HasFatalFailure()) return;
+  }
+}
+
 constexpr CudaModelOptions kBf16{.type = Real::kBF16, .kv_type = KvType::kBF16};
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaInvarianceTest,

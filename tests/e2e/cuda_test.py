@@ -165,6 +165,22 @@ class StepTimesTest(Folder):
         done = tactus(*profile, *short, "--device", "cuda", TACTUS_CUDA_LIBRARY=LIBRARY)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("profiles/tiny-emulated-device.csv was not written", done.stderr)
+        refused = tactus(*profile, *short, "--device", "cpu", "--overlap", "nano")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("--overlap nano is not possible on a CPU", refused.stderr)
+
+    def test_overlap_and_freer_rounding_are_options_of_the_device(self):
+        answers = []
+        for options in ([], ["--overlap", "nano"], ["--batch-invariant", "off"]):
+            running = server("cuda", "--dtype", "float32", *options)
+            with client_of(running) as client:
+                answer = client.completions.create(model="test-model", prompt=PROMPTS[1], max_tokens=8, temperature=0)
+                answers.append(answer.choices[0].text)
+            self.assertEqual(running.stop(), 0)
+            found = [line for line in running.lines if line.startswith("emulated device:")]
+            self.assertEqual(found, [])
+        self.assertEqual(answers[1], answers[0])
+        self.assertEqual(answers[2], answers[0], "f32 sums in another order")
 
 
 if __name__ == "__main__":

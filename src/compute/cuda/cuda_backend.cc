@@ -22,6 +22,7 @@ struct Chosen {
   int32_t threads = 1;
   bool cascade_attention = true;
   bool batch_invariant = true;
+  bool overlap = false;
 };
 
 constexpr int64_t kProfileTokens = 8192;
@@ -78,6 +79,7 @@ Result<Chosen> Choose(const EngineOptions& o) {
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
   c.batch_invariant = o.batch_invariant;
+  c.overlap = o.overlap == "nano";
   return c;
 }
 
@@ -122,7 +124,8 @@ class CudaBackend final : public Backend {
     info.remarks = {{"device", device_.name},
                     {"kernels", info.kernels},
                     {"driver", device_.driver},
-                    {"arithmetic", info.arithmetic}};
+                    {"arithmetic", info.arithmetic},
+                    {"overlap", chosen_.overlap ? "nano" : "off"}};
     info.profile = {
         .name = FileNameOf(device_.name), .max_step_tokens = kProfileTokens, .max_context = 0, .kv_bytes = 0};
     return info;
@@ -133,6 +136,7 @@ class CudaBackend final : public Backend {
                                                   .multiprocessors = device_.multiprocessors,
                                                   .type = chosen_.type,
                                                   .kv_type = chosen_.kv_type,
+                                                  .overlap = chosen_.overlap,
                                                   .demand = demand});
   }
 
@@ -165,6 +169,8 @@ class CudaBackend final : public Backend {
     options.multiprocessors = device_.multiprocessors;
     options.cascade_attention = chosen_.cascade_attention;
     options.batch_invariant = chosen_.batch_invariant;
+    options.overlap = chosen_.overlap;
+    if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);
