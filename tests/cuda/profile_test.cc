@@ -71,6 +71,29 @@ TEST(DeviceProfile, HasTheDevicesStepsUpToItsLimits) {
   const auto read = cost::ParseStepProfile("profile.csv", ProfileText(*measured));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   EXPECT_EQ((*read)->remarks(), measured->remarks);
+  const auto overlap = cost::NotedOverlap(measured->remarks);
+  EXPECT_TRUE(overlap.ok() && !overlap->has_value()) << "steps run in one part";
+}
+
+TEST(DeviceProfile, MeasuresStepsInTwoPartsIfTheServerRunsThem) {
+  EngineOptions options = OnDevice();
+  options.overlap = "nano";
+  auto measured = ProfileModel(options, OncePerPoint(), SystemClock());
+  ASSERT_TRUE(measured.ok()) << measured.status().ToString();
+  EXPECT_EQ(measured->remarks.at("overlap"), "nano");
+  ASSERT_GE(measured->split_steps.size(), 6u);
+  for (const cost::SplitSample& s : measured->split_steps) {
+    EXPECT_GE(s.tokens, 2) << "a step of one token is in one part";
+    for (const double t : {s.times.compute, s.times.memory, s.times.together, s.times.whole, s.times.split}) {
+      EXPECT_GT(t, 0);
+    }
+    EXPECT_LT(s.times.compute, s.times.whole) << "the emulated device counts launches";
+    EXPECT_LT(s.times.memory, s.times.whole);
+  }
+  ASSERT_TRUE(FitMeasured(&*measured).ok());
+  const auto overlap = cost::NotedOverlap(measured->remarks);
+  ASSERT_TRUE(overlap.ok() && overlap->has_value());
+  EXPECT_EQ((*overlap)->interference, 1) << "the emulated device runs streams one after the other";
 }
 
 TEST(DeviceProfile, DefaultFileIsNamedByTheDevice) {
@@ -82,7 +105,7 @@ TEST(DeviceProfile, DefaultFileIsNamedByTheDevice) {
   EXPECT_NE(*gpu, *DefaultProfilePath(cpu, SystemClock()));
 }
 
-// A server finds the file, and uses it if device and types of values are its own.
+// A server finds the file, and uses it if device, types of values and overlap are its own.
 TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
   const std::string cache = ::testing::TempDir() + "device_profile_cache";
   setenv("TACTUS_CACHE_DIR", cache.c_str(), 1);
@@ -94,6 +117,7 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
   const auto backend = [&] { return std::move(*compute::MakeBackend(options, *description, SystemClock())); };
   profile.remarks = backend()->Info().remarks;
   for (int32_t i = 0; i < 16; ++i) profile.samples.push_back({i, 0, 4, 100 + 10 * i, 1.0 + i});
+  cost::NoteOverlap({.interference = 0.3, .least_split_tokens = 77}, &profile.remarks);
   const auto find = [&](const std::map<std::string, std::string>& changed) {
     MeasuredProfile written = profile;
     for (const auto& [key, value] : changed) written.remarks[key] = value;
@@ -103,12 +127,18 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
     return std::move(*found);
   };
   EXPECT_NE(find({}).profile, nullptr);
-  for (const char* key : {"device", "driver", "kernels", "arithmetic"}) {
+  EXPECT_FALSE(find({}).overlap.has_value()) << "--overlap is off";
+  for (const char* key : {"device", "driver", "kernels", "arithmetic", "overlap"}) {
     const FoundStepTimes found = find({{key, "another"}});
     EXPECT_EQ(found.profile, nullptr) << key;
     ASSERT_EQ(found.notes.size(), 1u) << key;
     EXPECT_NE(found.notes[0].find(std::string("measured with ") + key), std::string::npos) << found.notes[0];
   }
+  options.overlap = "nano";
+  const FoundStepTimes nano = find({{"overlap", "nano"}});
+  ASSERT_TRUE(nano.overlap.has_value());
+  EXPECT_EQ(nano.overlap->least_split_tokens, 77);
+  EXPECT_EQ(nano.overlap->interference, 0.3);
   std::filesystem::remove_all(cache);
   unsetenv("TACTUS_CACHE_DIR");
 }

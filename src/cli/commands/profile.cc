@@ -98,6 +98,11 @@ Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
   return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
 }
 
+Json OverlapJson(const std::optional<cost::MeasuredOverlap>& overlap) {
+  if (!overlap) return nullptr;
+  return {{"interference", overlap->interference}, {"least_split_tokens", overlap->least_split_tokens}};
+}
+
 Status Profile(ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0) return InvalidArgument("--time-limit is 0; give a time such as 30s", "time-limit");
   if (o.max_context > 0 && o.max_context < 16) {
@@ -138,8 +143,13 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
   std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
                measured->samples.size(), file.c_str());
   TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));
+  TACTUS_ASSIGN_OR_RETURN(const auto overlap, cost::NotedOverlap(measured->remarks));
   std::fprintf(stderr, "%s%s\n", (*fitted)->Describe().c_str(),
                spread ? ("; deviation of single steps:  " + cost::SpreadText(*spread)).c_str() : "");
+  if (overlap) {
+    std::fprintf(stderr, "steps in two parts: interference %.2f (--overlap-interference), faster from %lld tokens on\n",
+                 overlap->interference, static_cast<long long>(overlap->least_split_tokens));
+  }
   if (o.json) {
     const auto& e = (*fitted)->error();
     std::printf("%s\n", Json{{"file", file},
@@ -148,7 +158,8 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
                              {"median_error", e.fit_median},
                              {"left_out_median_error", e.left_out_median},
                              {"left_out_p90_error", e.left_out_p90},
-                             {"spread", SpreadJson(spread)}}
+                             {"spread", SpreadJson(spread)},
+                             {"overlap", OverlapJson(overlap)}}
                             .dump(-1, ' ', false, Json::error_handler_t::replace)
                             .c_str());
   } else {

@@ -17,6 +17,7 @@ namespace tactus::engine {
 namespace {
 
 constexpr int64_t kSharePerPoint = 30;  // one step may take this part of the time limit
+constexpr size_t kSplitPoints = 16;     // that are measured in two parts too
 
 constexpr DurationNs kQuickNs = 2 * kSecond;
 constexpr int64_t kQuickPoints = 16;
@@ -128,7 +129,9 @@ ProfileLimits QuickLimits(ProfileLimits limits) {
 
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
-  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, options, clock));
+  ProfileOptions what = options;
+  what.overlap = engine.overlap != "off";
+  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, what, clock));
   profile.remarks = std::move(loaded.remarks);
   return profile;
 }
@@ -169,6 +172,12 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
     p.round = (visits - 1) / p.of + 1;
     more = go_on(visits);
   }
+  for (size_t i = 0; options.overlap && !profile.interrupted && i < points.size() && i < kSplitPoints; ++i) {
+    std::vector<DurationNs> one;
+    TACTUS_RETURN_IF_ERROR(profiler.Visit(points[i], 1, &one));
+    const auto split = executor->MeasureOverlap();
+    if (split) profile.split_steps.push_back({int64_t{points[i].prefill_tokens} + points[i].decodes, *split});
+  }
   for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
     for (const DurationNs took : times[i]) profile.single_steps.push_back(StepProfiler::SampleOf(points[i], {took}));
     profile.samples.push_back(StepProfiler::SampleOf(points[i], std::move(times[i])));
@@ -180,6 +189,8 @@ Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile)
   TACTUS_ASSIGN_OR_RETURN(auto fitted, cost::FitStepProfile(profile->samples, profile->remarks));
   const auto spread = cost::SpreadAbout(*fitted, profile->single_steps);
   if (spread) cost::NoteSpread(*spread, &profile->remarks);
+  const auto overlap = cost::OverlapOf(profile->split_steps);
+  if (overlap) cost::NoteOverlap(*overlap, &profile->remarks);
   return fitted;
 }
 
