@@ -44,6 +44,7 @@ struct ModelInfo {
   // Seconds per prompt token in a full step, and per token whose K and V are read, from the step times of this machine;
   // 0: none are stored.
   double prompt_token_s = 0, kv_token_s = 0;
+  double overlap_interference = 1;     // of products and reads of KV at the same time: 0 none, 1 they take turns
   std::string weight_format;           // as in the start-up line
   std::string kernels;                 // the kernel set in use: "avx512"
   std::string device;                  // what computes: "cpu (AMD EPYC 9655)", "NVIDIA H200"

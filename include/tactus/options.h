@@ -43,6 +43,8 @@ struct EngineOptions : SchedulingOptions {
   int64_t threads = 0;
   std::string kernels;
   bool cascade_attention = true;
+  bool batch_invariant = true;
+  std::string overlap = "off";
   // Memory for requests outside the engine (bodies, parsing, stream buffers). Not a flag: the front end sets it.
   int64_t front_end_bytes = 0;
   // Loads stored step times of this machine even if no policy needs them. Not a flag.
@@ -123,6 +125,14 @@ struct EngineOptions : SchedulingOptions {
              .help = "kernel set; default: the fastest that this machine runs"});
     v.Field("cascade-attention", cascade_attention,
             {.help = "read the KV of a prefix that decodes share once for all of them; does not change tokens"});
+    v.Field("batch-invariant", batch_invariant,
+            {.help = "a request's values do not depend on the requests beside it; off: on a CUDA device products may "
+                     "use the fastest algorithm for each number of tokens, which changes rounding; on a CPU this is "
+                     "always on"});
+    v.Field("overlap", overlap,
+            {.choices = "off|nano",
+             .help = "nano: a CUDA device splits large steps in two, and one half reads the KV of its decodes while "
+                     "the other multiplies; does not change tokens"});
   }
 };
 

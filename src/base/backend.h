@@ -22,6 +22,14 @@ struct BackendDevice {
   int64_t memory_bytes = -1;  // usable by this process; -1: unknown
 };
 
+// What `tactus profile` measures on a device, unless its options say otherwise.
+struct ProfileDefaults {
+  std::string name;                     // of the device, in the name of the file: "2t", "nvidia-h200"
+  int64_t max_step_tokens = 1024;       // of the largest step
+  int64_t max_context = 4096;           // of the longest sequence; 0: the model's
+  int64_t kv_bytes = int64_t{1} << 30;  // 0: as much as a server has
+};
+
 struct BackendInfo {
   std::vector<BackendDevice> devices;  // at least one
   int32_t workers = 1;                 // parallel workers, which step times depend on; on a CPU its threads
@@ -33,6 +41,7 @@ struct BackendInfo {
   std::string hint;              // advice for better options; empty: none
   // Facts besides the model that step times depend on, as written into files of measured step times.
   std::map<std::string, std::string> remarks;
+  ProfileDefaults profile;
 };
 
 // What a plan leaves for requests outside the engine at least, if they may use more: a few typical ones and their
@@ -66,6 +75,7 @@ struct ExecutorSize {
   int32_t max_slots = 0;  // live sequences, including waiting ones
   int64_t max_step_tokens = 0;
   int32_t max_step_items = 0;
+  int64_t least_split_tokens = 0;  // with --overlap nano: of a step that is split; 0: the executor's own limit
 };
 
 class Backend {

@@ -13,7 +13,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
+#include "base/overlap_fit.h"
 #include "base/step.h"
 
 namespace tactus {
@@ -47,6 +49,10 @@ class Executor {
   virtual void ReadKvBlock(BlockId /*block*/, std::byte* /*to*/) const {}
   // Any thread. Precondition: no step in flight uses the host block.
   virtual void WriteHostBlock(BlockId /*host_block*/, const std::byte* /*from*/) {}
+
+  // For `tactus profile`: times of the last step, run again in one part and in two. Nothing: the executor cannot run it
+  // in two. Precondition: no step is in flight. Overwrites K and V of the step's tokens.
+  virtual std::optional<OverlapTimes> MeasureOverlap() { return std::nullopt; }
 
   // Virtual-time executors: when the oldest outstanding step will be ready; kNever on real ones.
   virtual TimeNs NextReadyNs() const { return kNever; }

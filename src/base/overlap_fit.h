@@ -22,4 +22,18 @@ struct OverlapFit {
 
 inline constexpr OverlapFit kNoOverlap{.linear = 1};
 
+// Measured times of a step, in one unit.
+struct OverlapTimes {
+  double compute = 0, memory = 0, together = 0;  // arithmetic of a half alone, the other's reads of KV alone, both
+  double whole = 0, split = 0;                   // the step in one part and in two
+
+  // OverlapFit::linear of the first three, between 0 (perfect) and 1 (no better than one after the other).
+  double Interference() const {
+    const double shorter = compute < memory ? compute : memory, longer = compute < memory ? memory : compute;
+    if (shorter <= 0) return kNoOverlap.linear;
+    const double linear = (together - longer) / shorter;
+    return linear < 0 ? 0 : linear > 1 ? 1 : linear;
+  }
+};
+
 }  // namespace tactus

@@ -513,6 +513,8 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica
   size.max_slots = setup.replica.slots();
   size.max_step_tokens = replica->scheduler().max_step_tokens();
   size.max_step_items = replica->scheduler().max_running();
+  if (setup.step_times.overlap) size.least_split_tokens = setup.step_times.overlap->least_split_tokens;
+  if (setup.step_times.overlap) info.overlap_interference = setup.step_times.overlap->interference;
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
   if (!setup.step_times.wanted.empty()) {
     const Status measured =
@@ -525,8 +527,6 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica
       const Status promised = CheckObjectives(c.slo, ShortestStepNs(*setup.step_times.profile));
       if (!promised.ok()) say(fmt::format("warning: --slo-class '{}': {}", Printable(c.name), promised.message()));
     }
-  }
-  if (setup.step_times.profile != nullptr) {
     const StepRates rates = RatesOf(*setup.step_times.profile, static_cast<int32_t>(size.max_step_tokens));
     info.prompt_token_s = rates.prompt_token_s;
     info.kv_token_s = rates.kv_token_s;

@@ -10,6 +10,7 @@
 #include "base/unit_text.h"
 #include "core/loop/replica.h"
 #include "core/predict/predictor.h"
+#include "cost/step_tables/measured_overlap.h"
 #include "cost/step_tables/step_table.h"
 #include "fleet/balance/balancer.h"
 #include "sim/oracle/oracle.h"
@@ -240,6 +241,10 @@ Status PriceJobOn(const SimOptions& o, const SimTexts& texts, const SimSetup& se
   constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step from which rates are derived
   const int64_t budget = o.token_budget > 0 ? o.token_budget : kStepTokens;
   job->overlap = setup.cost != nullptr ? setup.cost->overlap() : kNoOverlap;
+  if (setup.profile != nullptr) {
+    TACTUS_ASSIGN_OR_RETURN(const auto measured, cost::NotedOverlap(setup.profile->remarks()));
+    job->overlap.linear = measured ? measured->interference : kNoOverlap.linear;
+  }
   // Overlap hides costs, so rates come from steps without overlap.
   std::shared_ptr<const StepTimeModel> apart = setup.step_time;
   if (o.overlap != "off") {

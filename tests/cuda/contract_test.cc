@@ -14,7 +14,7 @@ using compute::cuda::KvType;
 using compute::cuda::Real;
 
 Backend CudaBackend(const std::string& name, const std::string& model_name, int32_t vocab_size, Real type,
-                    KvType kv_type) {
+                    KvType kv_type, bool overlap = false) {
   Backend backend;
   backend.name = name;
   backend.make = [=](const ExecutorSize& size, int32_t max_in_flight) -> Result<std::unique_ptr<Executor>> {
@@ -24,7 +24,8 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
     TACTUS_ASSIGN_OR_RETURN(auto weights, test::LoadCudaWeights(description, type));
     return compute::cuda::MakeCudaExecutor(
         description.config, std::move(weights),
-        test::ExecutorOptionsOf({.type = type, .kv_type = kv_type, .max_in_flight = max_in_flight}, size));
+        test::ExecutorOptionsOf({.type = type, .kv_type = kv_type, .max_in_flight = max_in_flight, .overlap = overlap},
+                                size));
   };
   backend.vocab_size = vocab_size;
   backend.chains = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
@@ -36,6 +37,8 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
     Register(CudaBackend("CudaExecutorBf16", "llama-gqa-bf16", 128, Real::kBF16, KvType::kBF16));
 [[maybe_unused]] const bool kIntegers =
     Register(CudaBackend("CudaExecutorInt8Kv", "llama-gqa-bf16", 128, Real::kBF16, KvType::kInt8));
+[[maybe_unused]] const bool kOverlap =
+    Register(CudaBackend("CudaExecutorOverlap", "llama-gqa-bf16", 128, Real::kBF16, KvType::kBF16, true));
 
 }  // namespace
 }  // namespace tactus::contract

@@ -15,6 +15,7 @@ struct CudaModelOptions {
   int32_t multiprocessors = 8;
   int32_t max_in_flight = 1;
   bool batch_invariant = true;
+  bool overlap = false;  // of every step that can be cut in two
 };
 
 // Loads the model's weights to the device. `size`: of the executor.
@@ -32,6 +33,8 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.multiprocessors = model.multiprocessors;
   options.max_in_flight = model.max_in_flight;
   options.batch_invariant = model.batch_invariant;
+  options.overlap = model.overlap;
+  options.overlap_rule.least_tokens = 2;
   options.size = size;
   options.clock = &SystemClock();
   return options;

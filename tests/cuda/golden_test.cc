@@ -31,11 +31,8 @@ struct Limits {
 
 class CudaGoldenTest : public testing::TestWithParam<std::string> {
  protected:
-  void Compare(Real type, KvType kv_type, const Limits& limits) {
-    CompareModel(GetParam(), {.type = type, .kv_type = kv_type}, limits);
-  }
-  static void CompareModel(const std::string& name, const CudaModelOptions& options, const Limits& limits) {
-    const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / name;
+  void Compare(const CudaModelOptions& options, const Limits& limits) {
+    const std::filesystem::path folder = std::filesystem::path(SourcePath("tests/golden/data")) / GetParam();
     const auto gguf = folder / "model.gguf";
     auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
     ASSERT_TRUE(description.ok()) << description.status().ToString();
@@ -62,7 +59,13 @@ class CudaGoldenTest : public testing::TestWithParam<std::string> {
 
 // Sums in f32 on both sides, in different orders, as for the CPU (tests/golden/golden_test.cc).
 TEST_P(CudaGoldenTest, ReferenceModeAgreesWithTransformers) {
-  Compare(Real::kF32, KvType::kF32, {.error = 1e-4, .median_error = 1e-4, .tokens = true});
+  Compare({.type = Real::kF32, .kv_type = KvType::kF32}, {.error = 1e-4, .median_error = 1e-4, .tokens = true});
+}
+
+// A prompt is cut within its chunk, so the second part reads what the first has stored in the same step.
+TEST_P(CudaGoldenTest, StepsInTwoPartsAgreeWithTransformers) {
+  Compare({.type = Real::kF32, .kv_type = KvType::kF32, .overlap = true},
+          {.error = 1e-4, .median_error = 1e-4, .tokens = true});
 }
 
 // Rounding may change a mixture's choice of experts at a position, and later positions read its K and V: gemma4-experts
@@ -71,12 +74,12 @@ constexpr double kMost = 1.0, kMedian = 0.15;
 
 // Weights and activations in bf16, KV in f32: attention in plain loops.
 TEST_P(CudaGoldenTest, Bf16ProductsStayWithinTheirRounding) {
-  Compare(Real::kBF16, KvType::kF32, {.error = kMost, .median_error = kMedian});
+  Compare({.type = Real::kBF16, .kv_type = KvType::kF32}, {.error = kMost, .median_error = kMedian});
 }
 
 // All of it in bf16: attention by matrix units.
 TEST_P(CudaGoldenTest, Bf16KvStaysWithinItsRounding) {
-  Compare(Real::kBF16, KvType::kBF16, {.error = kMost, .median_error = kMedian});
+  Compare({.type = Real::kBF16, .kv_type = KvType::kBF16}, {.error = kMost, .median_error = kMedian});
 }
 
 std::string TestName(std::string name) {
@@ -90,16 +93,16 @@ INSTANTIATE_TEST_SUITE_P(Tiny, CudaGoldenTest, testing::ValuesIn(TinyModels()),
 class CudaFormatsTest : public CudaGoldenTest {};
 
 TEST_P(CudaFormatsTest, Float16StaysWithinItsRounding) {
-  CompareModel(GetParam(), {.type = Real::kF16, .kv_type = KvType::kF16}, {.error = 0.05, .median_error = 0.02});
+  Compare({.type = Real::kF16, .kv_type = KvType::kF16}, {.error = 0.05, .median_error = 0.02});
 }
 
 TEST_P(CudaFormatsTest, Fp8KvStaysWithinItsRounding) {
-  CompareModel(GetParam(), {.type = Real::kBF16, .kv_type = KvType::kFp8}, {.error = kMost, .median_error = kMedian});
+  Compare({.type = Real::kBF16, .kv_type = KvType::kFp8}, {.error = kMost, .median_error = kMedian});
 }
 
 TEST_P(CudaFormatsTest, ProductsOfFewTokensStayWithinTheirRounding) {
-  CompareModel(GetParam(), {.type = Real::kBF16, .kv_type = KvType::kF32, .batch_invariant = false},
-               {.error = kMost, .median_error = kMedian});
+  Compare({.type = Real::kBF16, .kv_type = KvType::kF32, .batch_invariant = false},
+          {.error = kMost, .median_error = kMedian});
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, CudaFormatsTest, testing::Values("llama-gqa-bf16", "gemma2", "olmoe"),

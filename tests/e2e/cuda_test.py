@@ -1,10 +1,13 @@
 """The CUDA backend behind the program's front doors: `tactus serve --device cuda` loads a library with an emulated
 device and answers as the CPU does. TACTUS_EMULATED_CUDA names the library."""
 
+import json
 import os
+import pathlib
 import unittest
 
 import openai
+from command_case import Folder, tactus
 from server_process import ServerProcess
 
 LIBRARY = os.environ.get("TACTUS_EMULATED_CUDA", "")
@@ -103,6 +106,81 @@ class CudaTest(unittest.TestCase):
 
     def test_the_start_names_the_device(self):
         self.assertRegex("".join(self.servers["cuda"].lines), r"model: llama, .*, on [Ee]mulated")
+
+
+@unittest.skipUnless(LIBRARY, "TACTUS_EMULATED_CUDA is not set")
+class StepTimesTest(Folder):
+    def write_profile(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [
+            (prefill, context, decodes, 50 * decodes, 1 + 0.01 * prefill + 0.1 * decodes + 0.0001 * prefill * context)
+            for prefill in (0, 4, 16, 64)
+            for context in (0, 32)
+            for decodes in (0, 1, 4)
+            if prefill + decodes > 0 and (prefill > 0 or context == 0)
+        ]
+        path.write_text(
+            "# device: emulated device\nprefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n"
+            + "".join(",".join(map(str, row)) + "\n" for row in rows)
+        )
+
+    def test_a_run_on_the_device_is_replayed_with_the_times_of_its_profile(self):
+        trace = self.folder / "run.trace"
+        running = server("cuda", "--trace-out", trace)
+        with client_of(running) as client:
+            streams = [
+                client.completions.create(model="test-model", prompt=p, max_tokens=12, stream=True) for p in PROMPTS
+            ]
+            for stream in streams:
+                self.assertGreater(len(list(stream)), 1)
+        self.assertEqual(running.stop(), 0)
+        places = {"TACTUS_CUDA_LIBRARY": LIBRARY, "TACTUS_CACHE_DIR": str(self.folder / "cache")}
+        replay = ["sim", "--replay", trace, "--times", "model"]
+        # The file's name is that of the device, not that of a processor with one thread.
+        name = pathlib.Path(running.folder.name).name
+        profile = self.folder / "cache" / "profiles" / f"{name}-emulated-device.csv"
+        missing = tactus(*replay, **places)
+        self.assertEqual(missing.returncode, 1, missing.stderr)
+        self.assertIn(f"no step times at '{profile}'", missing.stderr)
+        self.write_profile(profile)
+        steps = self.folder / "steps.csv"
+        done = tactus(*replay, "--json", "--steps-out", steps, **places)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertIs(result["recorded"]["identical"], True)
+        self.assertEqual(result["measured"]["requests"]["completed"], len(PROMPTS))
+        self.assertEqual(result["predicted"]["requests"]["completed"], len(PROMPTS))
+        self.assertEqual(result["step_time"]["steps"], len(steps.read_text().splitlines()) - 1)
+        self.assertIn(str(profile), result["step_time"]["model"])
+        simulated = tactus(
+            *("sim", "--cost", profile, "--kv-blocks", 64, "--max-model-len", 128, "--workload", "random:in=20,out=8"),
+            *("--concurrency", 4, "--requests", 20, "--json"),
+        )
+        self.assertEqual(simulated.returncode, 0, simulated.stderr)
+        self.assertEqual(json.loads(simulated.stdout)["requests"]["completed"], 20)
+
+    def test_a_profile_of_the_device_goes_to_a_file_of_its_name(self):
+        profile = ["profile", self.model, "--load-format", "dummy", *SIZES, "--kv-cache-memory", "1MiB"]
+        short = ["--time-limit", "1us"]  # too few steps for a file: the message names it
+        done = tactus(*profile, *short, "--device", "cuda", TACTUS_CUDA_LIBRARY=LIBRARY)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("profiles/tiny-emulated-device.csv was not written", done.stderr)
+        refused = tactus(*profile, *short, "--device", "cpu", "--overlap", "nano")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("--overlap nano is not possible on a CPU", refused.stderr)
+
+    def test_overlap_and_freer_rounding_are_options_of_the_device(self):
+        answers = []
+        for options in ([], ["--overlap", "nano"], ["--batch-invariant", "off"]):
+            running = server("cuda", "--dtype", "float32", *options)
+            with client_of(running) as client:
+                answer = client.completions.create(model="test-model", prompt=PROMPTS[1], max_tokens=8, temperature=0)
+                answers.append(answer.choices[0].text)
+            self.assertEqual(running.stop(), 0)
+            found = [line for line in running.lines if line.startswith("emulated device:")]
+            self.assertEqual(found, [])
+        self.assertEqual(answers[1], answers[0])
+        self.assertEqual(answers[2], answers[0], "f32 sums in another order")
 
 
 if __name__ == "__main__":

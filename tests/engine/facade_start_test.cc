@@ -68,7 +68,7 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   const std::filesystem::path cache = folder_ / "cache";
   setenv("TACTUS_CACHE_DIR", cache.c_str(), 1);
   EngineOptions o = Options();
-  const std::filesystem::path profile = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  const std::filesystem::path profile = DefaultProfilePath(o.model, std::to_string(o.threads) + "t");
   ASSERT_EQ(profile.string().find(cache.string()), 0u) << profile;
   std::filesystem::create_directories(profile.parent_path());
   std::ofstream(profile) << "this is no profile\n";
@@ -227,7 +227,7 @@ TEST_F(FacadeTest, StepTimesOfAnotherModelOrMachineAreNotUsed) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
   const std::filesystem::path asked = folder_ / "other.csv";
   EngineOptions o = Options();
-  const std::filesystem::path stored = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  const std::filesystem::path stored = DefaultProfilePath(o.model, std::to_string(o.threads) + "t");
   std::filesystem::create_directories(stored.parent_path());
   const auto write = [](const std::filesystem::path& path, const std::string& remarks) {
     std::ofstream out(path);
@@ -274,7 +274,7 @@ TEST_F(FacadeTest, StoredStepTimesSetTheCostOfTokens) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
   EngineOptions o = Options();
   o.scheduler = "blend";
-  const std::filesystem::path stored = DefaultProfilePath(o.model, static_cast<int32_t>(o.threads));
+  const std::filesystem::path stored = DefaultProfilePath(o.model, std::to_string(o.threads) + "t");
   std::filesystem::create_directories(stored.parent_path());
   const auto model = [&](bool likes, std::string* lines) {
     o.likes_step_times = likes;

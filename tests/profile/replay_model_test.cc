@@ -145,6 +145,45 @@ TEST(ReplayModel, CancelBehindAWholeAnswerIsIgnored) {
   }
 }
 
+// The fake executor's time per step, as a model.
+class FakeSteps final : public StepTimeModel {
+ public:
+  DurationNs StepTimeNs(const StepShape& s) const override {
+    const FakeExecutorConfig fake;
+    return fake.step_base_ns + s.tokens() * fake.step_token_ns;
+  }
+};
+
+// A GPU's executor is given the next step while one is computed.
+TEST(ReplayModel, RunsWithTwoStepsInFlightArePredictedWithTwoInFlight) {
+  testing::HarnessConfig config;
+  config.executor.max_in_flight = 2;
+  config.executor.can_chain = true;
+  config.trace_path = ::testing::TempDir() + "replay_model_pairs.trace";
+  testing::Harness h(config);
+  ASSERT_TRUE(h.scheduler_error().ok()) << h.scheduler_error().ToString();
+  for (int32_t i = 0; i < 5; ++i) {
+    Request request;
+    request.prompt = std::make_shared<const std::vector<TokenId>>(10 + 3 * i, 1 + i);
+    request.stop.max_tokens = 4 + 5 * i;
+    request.stop.ignore_eos = true;
+    h.MustSubmit(request);
+  }
+  ASSERT_EQ(h.Run(), "");
+  int64_t chained = 0;
+  for (const auto& [handle, items] : h.chained_items()) chained += items;
+  ASSERT_GT(chained, 20) << "the run has no step that was planned before the tokens of the one before it";
+  ASSERT_TRUE(h.CloseTrace().ok());
+  const auto replay = sim::ReplayWithModel(config.trace_path, FakeSteps());
+  std::remove(config.trace_path.c_str());
+  ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+  EXPECT_TRUE(replay->recorded.identical());
+  EXPECT_EQ(replay->errors.p90_abs, 0);
+  EXPECT_EQ(replay->predicted.completed, 5);
+  EXPECT_EQ(replay->predicted.engine->steps, replay->measured.engine->steps);
+  EXPECT_EQ(replay->predicted.duration_s, replay->measured.duration_s);
+}
+
 TEST(ReplayModel, MissingTraceIsRefused) {
   const LinearSteps model(1);
   EXPECT_EQ(sim::ReplayWithModel("/no/such/file", model).status().code(), StatusCode::kNotFound);

@@ -204,9 +204,55 @@ TEST(StepProfiler, FirstRunOfAVisitCountsOnlyWithoutTimeForThreeMore) {
   }
 }
 
+// Up to two steps in flight, each 1 ms, and 9 ms more where none is in flight: the time in which a host launches it.
+class PairedExecutor final : public Executor {
+ public:
+  ExecutorTraits traits() const override { return {.max_in_flight = 2}; }
+  void SetWakeup(std::function<void()>) override {}
+  void Submit(const StepPlan& plan) override {
+    most = std::max(most, plans_.size() + 1);
+    for (const auto& [other, ns] : plans_) same_plan |= other == &plan;
+    plans_.emplace_back(&plan, plans_.empty() ? 10 * kMillisecond : kMillisecond);
+    steps.push_back(plan.step);
+  }
+  bool Poll(StepResult* result) override {
+    if (plans_.empty()) return false;
+    const auto [plan, took_ns] = plans_.front();
+    result->Clear();
+    result->step = plan->step;
+    result->items.resize(plan->items.size());
+    result->start_ns = 0;
+    result->end_ns = took_ns;
+    plans_.erase(plans_.begin());
+    return true;
+  }
+  size_t in_flight() const { return plans_.size(); }
+  std::vector<StepId> steps;
+  size_t most = 0;
+  bool same_plan = false;
+
+ private:
+  std::vector<std::pair<const StepPlan*, DurationNs>> plans_;
+};
+
+TEST(StepProfiler, StepsThatFollowEachOtherCountWhereTheExecutorTakesTwo) {
+  PairedExecutor executor;
+  engine::StepProfiler profiler(&executor, Limits());
+  for (const auto& [enough_ns, counted] : {std::pair{2 * kMillisecond, size_t{3}}, {5 * kMillisecond, size_t{5}}}) {
+    std::vector<DurationNs> times;
+    ASSERT_TRUE(profiler.Visit({.decodes = 2, .decode_context = 20}, enough_ns, &times).ok());
+    EXPECT_EQ(times, std::vector<DurationNs>(counted, kMillisecond)) << enough_ns;
+  }
+  EXPECT_EQ(executor.most, 2u);
+  EXPECT_FALSE(executor.same_plan) << "a plan was changed while it was in flight";
+  EXPECT_EQ(executor.in_flight(), 0u) << "a step was left in flight";
+  for (size_t i = 1; i < executor.steps.size(); ++i) EXPECT_EQ(executor.steps[i], executor.steps[i - 1] + 1);
+}
+
 EngineOptions TinyModel() {
   EngineOptions engine;
   engine.model = test::SourcePath("tests/golden/data/llama-gqa");
+  engine.device = "cpu";
   engine.threads = 1;
   engine.max_num_seqs = 4;
   engine.kv_cache_memory.bytes = 4 << 20;
@@ -263,10 +309,12 @@ TEST(ProfileModel, UnknownModelIsRefused) {
   EXPECT_EQ(measured.status().code(), StatusCode::kNotFound);
 }
 
-TEST(ProfileModel, ProfilePathNamesModelAndThreads) {
-  EXPECT_NE(engine::DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"),
+TEST(ProfileModel, ProfilePathNamesModelAndDevice) {
+  EXPECT_NE(engine::DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", "2t").find("/profiles/SmolLM2.Q4_1-2t.csv"),
             std::string::npos);
-  EXPECT_NE(engine::DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);
+  const auto here = engine::DefaultProfilePath(TinyModel(), SystemClock());
+  ASSERT_TRUE(here.ok()) << here.status().ToString();
+  EXPECT_NE(here->find("/profiles/llama-gqa-1t.csv"), std::string::npos) << *here;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ Status UseThisMachine(sim::SimOptions* o) {
   const BackendInfo info = backend->Info();
 
   const bool named = o->cost != "auto";
-  const std::string file = named ? o->cost : engine::DefaultProfilePath(path, info.workers);
+  const std::string file = named ? o->cost : engine::DefaultProfilePath(path, info.profile.name);
   const auto profile = cost::LoadStepProfile(file);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound && !named) {
     return NotFound(

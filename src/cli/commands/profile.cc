@@ -15,8 +15,6 @@
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/start_log.h"
-#include "compute/kernels/thread_pool.h"
-#include "compute/model/catalog.h"
 #include "cost/step_tables/step_spread.h"
 #include "engine/start/check_options.h"
 #include "engine/step_times/profile_model.h"
@@ -27,7 +25,7 @@ namespace {
 struct ProfileCommandOptions {
   std::string out;
   DurationText time_limit{120 * kSecond};
-  int64_t max_points = 120, max_context = 4096;
+  int64_t max_points = 120, max_context = 0;
   bool json = false;
   EngineOptions engine;
 
@@ -42,7 +40,11 @@ struct ProfileCommandOptions {
     v.Field("max-points", max_points,
             {.unit = "steps", .min = 12, .max = 100000, .help = "largest number of different steps to measure"});
     v.Field("max-context", max_context,
-            {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence to measure"});
+            {.unit = "tokens",
+             .min = 0,
+             .max = 1 << 24,
+             .help = "longest sequence to measure, at least 16; 0: 4096 on a CPU, on a GPU the model's limit or "
+                     "--max-model-len"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     engine.VisitFields(v);
   }
@@ -96,16 +98,27 @@ Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
   return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
 }
 
+Json OverlapJson(const std::optional<cost::MeasuredOverlap>& overlap) {
+  if (!overlap) return nullptr;
+  return {{"interference", overlap->interference}, {"least_split_tokens", overlap->least_split_tokens}};
+}
+
 Status Profile(ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0) return InvalidArgument("--time-limit is 0; give a time such as 30s", "time-limit");
+  if (o.max_context > 0 && o.max_context < 16) {
+    return InvalidArgument(
+        fmt::format("--max-context is {}; it must be at least 16, or 0 for the device's own limit", o.max_context),
+        "max-context");
+  }
   TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
   if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
   StartLog log(false);
   TACTUS_RETURN_IF_ERROR(FetchModels(&o.engine, &log));
   log.Clear();
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.engine.model));
-  const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : compute::UsableCores();
-  const std::string file = !o.out.empty() ? o.out : engine::DefaultProfilePath(path, threads);
+  std::string file = o.out;
+  if (file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(file, engine::DefaultProfilePath(o.engine, SystemClock()));
+  }
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
   ProfileProgressBar bar;
   engine::ProfileOptions options;
@@ -130,8 +143,13 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
   std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
                measured->samples.size(), file.c_str());
   TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));
+  TACTUS_ASSIGN_OR_RETURN(const auto overlap, cost::NotedOverlap(measured->remarks));
   std::fprintf(stderr, "%s%s\n", (*fitted)->Describe().c_str(),
                spread ? ("; deviation of single steps:  " + cost::SpreadText(*spread)).c_str() : "");
+  if (overlap) {
+    std::fprintf(stderr, "steps in two parts: interference %.2f (--overlap-interference), faster from %lld tokens on\n",
+                 overlap->interference, static_cast<long long>(overlap->least_split_tokens));
+  }
   if (o.json) {
     const auto& e = (*fitted)->error();
     std::printf("%s\n", Json{{"file", file},
@@ -140,7 +158,8 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
                              {"median_error", e.fit_median},
                              {"left_out_median_error", e.left_out_median},
                              {"left_out_p90_error", e.left_out_p90},
-                             {"spread", SpreadJson(spread)}}
+                             {"spread", SpreadJson(spread)},
+                             {"overlap", OverlapJson(overlap)}}
                             .dump(-1, ' ', false, Json::error_handler_t::replace)
                             .c_str());
   } else {

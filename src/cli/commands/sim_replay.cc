@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/output_file.h"
 #include "compute/kernels/thread_pool.h"
@@ -75,6 +77,23 @@ std::string OptionOf(const std::string& started_with, const std::string& name) {
   return "";
 }
 
+// Where `tactus profile` stores the step times of a recorded server, if this is its machine. The CPU's where its model
+// or its device is no longer there.
+std::string DefaultProfileOf(const std::string& started_with) {
+  EngineOptions options;
+  options.model = OptionOf(started_with, "model");
+  const std::string threads = OptionOf(started_with, "threads"), device = OptionOf(started_with, "device");
+  options.threads = std::atoi(threads.c_str());
+  if (!device.empty()) options.device = device;
+  if (options.device != "cpu") {
+    options.load_format = "dummy";  // any model of a server
+    const auto here = engine::DefaultProfilePath(options, SystemClock());
+    if (here.ok()) return *here;
+  }
+  const auto count = options.threads > 0 ? options.threads : int64_t{compute::UsableCores()};
+  return engine::DefaultProfilePath(options.model, fmt::format("{}t", count));
+}
+
 struct Model {
   std::unique_ptr<StepTimeModel> step_time;
   std::string about;
@@ -97,11 +116,9 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
     core::ReplayHooks hooks;
     hooks.header = &header;
     TACTUS_RETURN_IF_ERROR(core::ReplayTrace(o.file, hooks).status());
-    const std::string model = OptionOf(header.started_with, "model"),
-                      threads = OptionOf(header.started_with, "threads");
-    if (model.empty()) return InvalidArgument("--cost FILE is missing: the recording does not name its model", "cost");
-    const int32_t count = threads.empty() || threads == "0" ? compute::UsableCores() : std::atoi(threads.c_str());
-    path = engine::DefaultProfilePath(model, count);
+    if (OptionOf(header.started_with, "model").empty())
+      return InvalidArgument("--cost FILE is missing: the recording does not name its model", "cost");
+    path = DefaultProfileOf(header.started_with);
   }
   auto profile = cost::LoadStepProfile(path);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound) {

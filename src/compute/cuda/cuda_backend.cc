@@ -22,10 +22,29 @@ struct Chosen {
   std::optional<DummyWeights> dummy;
   int32_t threads = 1;
   bool cascade_attention = true;
+  bool batch_invariant = true;
+  bool overlap = false;
 };
 
 const char* NameOf(Real type) {
   return type == Real::kF32 ? "float32" : type == Real::kBF16 ? "bfloat16" : "float16";
+}
+
+constexpr int64_t kProfileTokens = 8192;
+
+// "nvidia-h200" of "NVIDIA H200"
+std::string FileNameOf(const std::string& device) {
+  std::string name;
+  for (const char c : device) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      name += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  if (!name.empty() && name.back() == '-') name.pop_back();
+  return name;
 }
 
 Status Refuse(const char* flag, const std::string& value, const char* possible) {
@@ -73,6 +92,8 @@ Result<Chosen> Choose(const EngineOptions& o) {
   }
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
+  c.batch_invariant = o.batch_invariant;
+  c.overlap = o.overlap == "nano";
   return c;
 }
 
@@ -110,10 +131,17 @@ class CudaBackend final : public Backend {
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);
-    info.arithmetic = fmt::format("{} activations, KV {}", activations, info.kv_dtype);
+    info.arithmetic = fmt::format("{} activations, KV {}{}", activations, info.kv_dtype,
+                                  chosen_.batch_invariant ? "" : ", rounding by the batch");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
-    info.remarks = {{"device", device_.name}, {"kernels", info.kernels}, {"driver", device_.driver}};
+    info.remarks = {{"device", device_.name},
+                    {"kernels", info.kernels},
+                    {"driver", device_.driver},
+                    {"arithmetic", info.arithmetic},
+                    {"overlap", chosen_.overlap ? "nano" : "off"}};
+    info.profile = {
+        .name = FileNameOf(device_.name), .max_step_tokens = kProfileTokens, .max_context = 0, .kv_bytes = 0};
     return info;
   }
 
@@ -123,6 +151,7 @@ class CudaBackend final : public Backend {
                                                   .multiprocessors = device_.multiprocessors,
                                                   .type = chosen_.type,
                                                   .kv_type = chosen_.kv_type,
+                                                  .overlap = chosen_.overlap,
                                                   .demand = demand});
   }
 
@@ -154,6 +183,9 @@ class CudaBackend final : public Backend {
     options.kv_type = chosen_.kv_type;
     options.multiprocessors = device_.multiprocessors;
     options.cascade_attention = chosen_.cascade_attention;
+    options.batch_invariant = chosen_.batch_invariant;
+    options.overlap = chosen_.overlap;
+    if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);

@@ -65,6 +65,8 @@ class CudaExecutor final : public Executor {
     wakeup_ = std::move(wakeup);
   }
 
+  std::optional<OverlapTimes> MeasureOverlap() override { return launcher_->MeasureOverlap(); }
+
   int64_t kv_block_bytes() const override { return launcher_->kv_block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const override { launcher_->ReadKvBlock(block, to); }
   void WriteHostBlock(BlockId host_block, const std::byte* from) override {

@@ -311,7 +311,14 @@ void Decoder::AddTokenInputs(Pass& pass) {
 }
 
 void Decoder::Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv) {
-  Pass pass{s, batch, kv, &batch.all};
+  Begin(s, batch, kv);
+  while (Advance(nullptr)) {
+  }
+}
+
+void Decoder::Begin(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv) {
+  Pass& pass = pass_.emplace(Pass{s, batch, kv, &batch.all});
+  logit_rows_ = batch.last.tokens;
   hidden_now_ = hidden_;
   input_now_ = input_;
   streams_now_ = streams_;
@@ -319,38 +326,82 @@ void Decoder::Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPag
   Embed(pass);
   if (config_.layer_inputs.size > 0) AddTokenInputs(pass);
   if (config_.streams > 1) SplitStreams(pass);
-  for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
-    const Layer& layer = config_.layers[pass.layer];
-    for (size_t i = 0; i < layer.size(); ++i) {
-      if (const auto* streams = std::get_if<StreamsBlock>(&layer[i].block)) {
-        Change(pass, *streams);
-        continue;
-      }
-      const LayerBlock* const next = i + 1 < layer.size() ? &layer[i + 1] : nullptr;
-      const bool shares = next != nullptr && next->parallel;
-      if (shares && !layer[i].parallel) {
-        s.CopyOnDevice(input_now_, hidden_now_, pass.count() * config_.hidden_size * kF32Bytes);
-      }
-      pass.waits = next != nullptr && next->joint.exists();
-      pass.keeps_input = shares || layer[i].joint.exists();
-      pass.in = layer[i].parallel ? input_now_ : hidden_now_;
-      RunBlock(pass, layer[i]);
-      if (pass.count() == 0) return;
-    }
-  }
-  if (config_.streams > 1) MergeStreams(pass);
 }
 
-void Decoder::RunBlock(Pass& pass, const LayerBlock& b) {
+bool Decoder::Advance(Event* products_end) {
+  Pass& pass = *pass_;
+  for (; pass.layer < config_.layers.size(); ++pass.layer, pass.block = 0) {
+    const Layer& layer = config_.layers[pass.layer];
+    for (; pass.block < layer.size(); ++pass.block) {
+      if (!pass.attended && BeginBlock(pass, layer, products_end)) return true;
+      if (pass.count() == 0) break;
+      pass.attended = false;
+      EndBlock(pass, layer[pass.block]);
+    }
+    if (pass.count() == 0) break;
+  }
+  if (config_.streams > 1 && pass.count() > 0) MergeStreams(pass);
+  if (products_end != nullptr) products_end->Record(pass.s);
+  return false;
+}
+
+// Up to the attention of the block, if it has one: true where its attention is enqueued.
+bool Decoder::BeginBlock(Pass& pass, const Layer& layer, Event* products_end) {
+  const LayerBlock& b = layer[pass.block];
+  if (const auto* streams = std::get_if<StreamsBlock>(&b.block)) {
+    Change(pass, *streams);
+    return false;
+  }
+  const LayerBlock* const next = pass.block + 1 < layer.size() ? &layer[pass.block + 1] : nullptr;
+  const bool shares = next != nullptr && next->parallel;
+  if (shares && !b.parallel) {
+    pass.s.CopyOnDevice(input_now_, hidden_now_, pass.count() * config_.hidden_size * kF32Bytes);
+  }
+  pass.waits = next != nullptr && next->joint.exists();
+  pass.keeps_input = shares || b.joint.exists();
+  pass.in = b.parallel ? input_now_ : hidden_now_;
+  const auto* const a = std::get_if<AttentionBlock>(&b.block);
+  if (a == nullptr) return false;
+  StartAttention(pass, b.norm, *a);
+  if (pass.count() == 0) return false;
+  if (products_end != nullptr) products_end->Record(pass.s);
+  if (pass.attends) Attend(pass, *a, pass.kv[a->stores_kv() ? pass.layer : static_cast<size_t>(a->kv_layer)]);
+  pass.attended = true;
+  return true;
+}
+
+void Decoder::EndBlock(Pass& pass, const LayerBlock& b) {
+  if (std::holds_alternative<StreamsBlock>(b.block)) return;
   const bool directly = b.adds_directly() && !pass.waits;
-  // The attention block of the last layer that stores K and V changes hidden_now_.
-  const auto output = [&] { return directly ? Output{hidden_now_, true} : Output{branch_, false}; };
-  std::visit([&](const auto& block) { Run(pass, b.norm, output(), block); }, b.block);
-  if (pass.count() == 0) return;
+  const Output out = directly ? Output{hidden_now_, true} : Output{branch_, false};
+  std::visit([&](const auto& block) { Run(pass, b.norm, out, block); }, b.block);
   if (!directly) AddBranch(pass, b);
   float scale = b.factor;
   if (b.scale != Role::kNone) scale *= weights_.scalars.at({static_cast<int64_t>(pass.layer), b.scale});
   if (scale != 1.0f) ScaleRows(pass.s, hidden_now_, scale, 0.0f, pass.count() * config_.hidden_size);
+}
+
+void Decoder::ForwardProducts(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv) {
+  Begin(s, batch, kv);
+  pass_->attends = false;
+  while (Advance(nullptr)) {
+  }
+}
+
+void Decoder::ForwardAttention(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv) {
+  Pass pass{s, batch, kv, &batch.all};
+  q_now_ = q_;
+  for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
+    const AttentionBlock* const a = AttentionOf(config_.layers[pass.layer]);
+    if (a != nullptr) Attend(pass, *a, kv[a->stores_kv() ? pass.layer : static_cast<size_t>(a->kv_layer)]);
+  }
+}
+
+void Decoder::TakeLogitRows(Stream& s, const Decoder& from) {
+  if (from.logit_rows_ == 0) return;
+  const int64_t dim = config_.hidden_size;
+  s.CopyOnDevice(hidden_now_ + logit_rows_ * dim, from.hidden_now_, from.logit_rows_ * dim * kF32Bytes);
+  logit_rows_ += from.logit_rows_;
 }
 
 // Adds the block's branch in branch_ to the stream, or keeps it for the next block's.

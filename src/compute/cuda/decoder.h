@@ -66,6 +66,17 @@ class Decoder {
   static int64_t PartialSlots(const ModelConfig& config, const DecoderOptions& options);
 
   void Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
+  // The same in parts, so that two decoders can take turns (decoder_overlap.h): Begin, then Advance until it is false.
+  // Advance enqueues work up to and with the next layer's attention, and records `products_end` (may be null) ahead of
+  // the attention, or at the end of the pass. `batch` outlives the pass.
+  void Begin(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
+  bool Advance(Event* products_end);
+  // For measurements, over the values of an earlier pass with this batch: all but the attention, and the attention
+  // alone.
+  void ForwardProducts(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
+  void ForwardAttention(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
+  // Puts the logit rows of another decoder's pass, which has ended in `s`, behind those of this one's.
+  void TakeLogitRows(Stream& s, const Decoder& from);
   // Logits [count, vocab] of rows [first, first + count) of the last Forward's logit rows, valid until the next call.
   float* Logits(Stream& s, int64_t first, int64_t count);
   int64_t max_logit_rows() const { return options_.max_logit_rows; }
@@ -76,10 +87,12 @@ class Decoder {
     const DeviceBatch& batch;
     std::span<const KvPages> kv;
     const DeviceTokens* tokens = nullptr;
-    size_t layer = 0;
-    const float* in = nullptr;  // the stream that the block reads
-    bool waits = false;         // the block's branch goes to input_, for the next block's `joint`
-    bool keeps_input = false;   // input_ has a stream or a branch that is read after the block
+    bool attends = true;
+    size_t layer = 0, block = 0;  // of the layer
+    bool attended = false;        // the block's attention is enqueued, the rest of the block is not
+    const float* in = nullptr;    // the stream that the block reads
+    bool waits = false;           // the block's branch goes to input_, for the next block's `joint`
+    bool keeps_input = false;     // input_ has a stream or a branch that is read after the block
     int64_t count() const { return tokens->tokens; }
   };
   struct Output {
@@ -103,16 +116,18 @@ class Decoder {
             void* out, Real type);
   void Embed(Pass& pass);
   void AddTokenInputs(Pass& pass);
-  void RunBlock(Pass& pass, const LayerBlock& b);
+  bool BeginBlock(Pass& pass, const Layer& layer, Event* products_end);
+  void EndBlock(Pass& pass, const LayerBlock& b);
   void AddBranch(const Pass& pass, const LayerBlock& b);
   void KeepLogitRows(Pass& pass, int64_t q_width);
+  void StartAttention(Pass& pass, const NormSpec& norm, const AttentionBlock& a);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const AttentionBlock& a);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const GatedFeedForwardBlock& f);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const FeedForwardBlock& f);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const ExpertsBlock& e);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const LayerInputBlock& f);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const LowRankBlock& b);
-  void Run(Pass&, const NormSpec&, const Output&, const StreamsBlock&) {}  // RunBlock's caller runs it
+  void Run(Pass&, const NormSpec&, const Output&, const StreamsBlock&) {}  // BeginBlock runs it
   void Attend(const Pass& pass, const AttentionBlock& a, const KvPages& kv);
   void SplitStreams(const Pass& pass);
   void MergeStreams(const Pass& pass);
@@ -127,6 +142,9 @@ class Decoder {
   const size_t last_stored_;
   std::vector<AttentionShape> shapes_;
   std::vector<size_t> shape_of_layer_;
+
+  std::optional<Pass> pass_;  // that Begin began
+  int64_t logit_rows_ = 0;    // of the last pass
 
   std::vector<DeviceMemory> memory_;
   float *hidden_ = nullptr, *spare_hidden_ = nullptr;  // [max_tokens, hidden]; swapped by KeepLogitRows

@@ -8,13 +8,12 @@
 
 namespace tactus::compute::cuda {
 
-// out = o(attention(q, k, v of norm(in)))
-void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& given, const AttentionBlock& a) {
+// q, k, v of norm(in); k and v are stored.
+void Decoder::StartAttention(Pass& pass, const NormSpec& norm, const AttentionBlock& a) {
   const DeviceLayer& w = weights_.layers[pass.layer];
   const KvPages& kv = pass.kv[a.stores_kv() ? pass.layer : static_cast<size_t>(a.kv_layer)];
   const int64_t tokens = pass.count();
   const Real type = options_.type;
-  Output out = given;
   q_now_ = q_;
   const void* const x = Round(pass, norm, w, pass.in, tokens);
   Multiply(pass, {.x = x, .w = &w[Role::kQ], .bias = w.vector(Role::kQBias), .y = q_, .y_type = type});
@@ -61,13 +60,13 @@ void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& given, const A
   call.query_length = a.query_length;
   call.query_offset = a.query_offset;
   RopeAndStore(pass.s, call, kv);
-  if (pass.layer == last_stored_) {
-    // K and V of every token are stored. After this only the rows with logits are used.
-    KeepLogitRows(pass, a.q_width());
-    if (pass.count() == 0) return;
-    if (out.adds) out.y = hidden_now_;
-  }
-  Attend(pass, a, kv);
+  // K and V of every token are stored. After this only the rows with logits are used.
+  if (pass.layer == last_stored_) KeepLogitRows(pass, a.q_width());
+}
+
+// out = o(attention), which is in mixed_
+void Decoder::Run(Pass& pass, const NormSpec& /*norm*/, const Output& out, const AttentionBlock& /*a*/) {
+  const DeviceLayer& w = weights_.layers[pass.layer];
   Multiply(pass, {.x = mixed_, .w = &w[Role::kO], .bias = w.vector(Role::kOBias), .y = out.y, .adds = out.adds});
 }
 

@@ -25,7 +25,9 @@ int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
   options.size.max_step_items = static_cast<int32_t>(std::min(in.demand.max_num_seqs, in.demand.max_step_tokens));
   options.size.max_model_len = in.demand.max_model_len > 0 ? in.demand.max_model_len : config.max_position;
   const DecoderOptions decoder = DecoderOptionsOf(config, options);
-  return Decoder::BufferBytes(config, decoder) + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
+  const int64_t second =
+      in.overlap ? Decoder::BufferBytes(config, DecoderOverlap::SecondOptions(decoder, in.demand.block_size)) : 0;
+  return Decoder::BufferBytes(config, decoder) + second + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
 }
 
 // What requests outside the engine get of the host's memory.

@@ -14,6 +14,7 @@ struct DevicePlanInput {
   int32_t multiprocessors = 1;
   Real type = Real::kBF16;
   KvType kv_type = KvType::kBF16;
+  bool overlap = false;
   MemoryDemand demand;
 };
 

@@ -4,25 +4,12 @@
 
 #include "compute/cuda/kernels/tables.h"
 #include "compute/cuda/step_launcher.h"
+#include "compute/cuda/step_units.h"
 
 namespace tactus::compute::cuda {
 namespace {
 
 constexpr int64_t kFirstCountRows = 16;
-
-struct PlacedUnits {
-  int64_t decodes = 0, chunks = 0, members = 0, merges = 0;
-};
-
-DeviceUnits UnitsOf(const StepBuffer& b, const AttentionPlan& plan, const PlacedUnits& at) {
-  return {.decodes = b.Device<AttentionUnit>(at.decodes),
-          .chunks = b.Device<AttentionUnit>(at.chunks),
-          .members = b.Device<AttentionMember>(at.members),
-          .merges = b.Device<AttentionMerge>(at.merges),
-          .num_decodes = static_cast<int64_t>(plan.decodes.size()),
-          .num_chunks = static_cast<int64_t>(plan.chunks.size()),
-          .num_merges = static_cast<int64_t>(plan.merges.size())};
-}
 
 }  // namespace
 
@@ -31,7 +18,7 @@ struct StepLauncher::Layout {
   int64_t ids, positions, kv_slots, all_rows, last_rows, last_positions, logit_rows;
   int64_t table_entries, table_values, copies;
   int64_t sample_rows, bias_tokens, bias_values, ends;
-  std::vector<PlacedUnits> all_units, last_units;
+  PlacedUnits all_units, last_units;
   std::vector<int64_t> prompts, outputs;  // of plan.starts
 };
 
@@ -56,14 +43,9 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   at.bias_tokens = b.Place<int32_t>(size(bias_tokens_));
   at.bias_values = b.Place<float>(size(bias_values_));
   at.ends = b.Place<int32_t>(size(ends_));
-  const auto place_units = [&](const std::vector<AttentionPlan>& plans, std::vector<PlacedUnits>* to) {
-    for (const AttentionPlan& p : plans) {
-      to->push_back({b.Place<AttentionUnit>(size(p.decodes)), b.Place<AttentionUnit>(size(p.chunks)),
-                     b.Place<AttentionMember>(size(p.members)), b.Place<AttentionMerge>(size(p.merges))});
-    }
-  };
-  place_units(step->all_plans, &at.all_units);
-  place_units(step->last_plans, &at.last_units);
+  at.all_units.Place(b, step->all_plans);
+  at.last_units.Place(b, step->last_plans);
+  if (splits_) split_.Place(b);
   for (const SequenceStart& s : plan.starts) {
     const bool counts = s.sampling.params.NeedsHistory();
     at.prompts.push_back(b.Place<int32_t>(counts ? size(s.sampling.prompt) : 0));
@@ -90,16 +72,9 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   fill(at.bias_tokens, std::as_const(bias_tokens_));
   fill(at.bias_values, std::as_const(bias_values_));
   fill(at.ends, std::as_const(ends_));
-  const auto fill_units = [&](const std::vector<AttentionPlan>& plans, const std::vector<PlacedUnits>& to) {
-    for (size_t i = 0; i < plans.size(); ++i) {
-      fill(to[i].decodes, std::as_const(plans[i].decodes));
-      fill(to[i].chunks, std::as_const(plans[i].chunks));
-      fill(to[i].members, std::as_const(plans[i].members));
-      fill(to[i].merges, std::as_const(plans[i].merges));
-    }
-  };
-  fill_units(step->all_plans, at.all_units);
-  fill_units(step->last_plans, at.last_units);
+  at.all_units.Fill(b, step->all_plans);
+  at.last_units.Fill(b, step->last_plans);
+  if (splits_) split_.Fill(b);
 
   // The masks of grammars need the tokens of the steps before this one, which the forward pass does not.
   int32_t masks = 0;
@@ -124,7 +99,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   }
   if (!ids_.empty()) {
     TakeChained(*stream_, b.Device<int32_t>(at.ids), size(ids_), last_tokens_.as<int32_t>());
-    DeviceBatch batch;
+    DeviceBatch& batch = batch_;
     batch.ids = b.Device<int32_t>(at.ids);
     batch.kv_slots = b.Device<int64_t>(at.kv_slots);
     batch.tables = tables_.as<int32_t>();
@@ -135,11 +110,13 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
     batch.last.tokens = size(logit_rows_);
     batch.last.positions = b.Device<int32_t>(at.last_positions);
     batch.last.rows = b.Device<AttentionRow>(at.last_rows);
-    for (size_t i = 0; i < step->all_plans.size(); ++i) {
-      batch.all.units.push_back(UnitsOf(b, step->all_plans[i], at.all_units[i]));
-      batch.last.units.push_back(UnitsOf(b, step->last_plans[i], at.last_units[i]));
+    batch.all.units = at.all_units.Units(b, step->all_plans);
+    batch.last.units = at.last_units.Units(b, step->last_plans);
+    if (splits_) {
+      overlap_->Forward(*stream_, split_.Batches(b, batch), kv_->layers());
+    } else {
+      decoder_->Forward(*stream_, batch, kv_->layers());
     }
-    decoder_->Forward(*stream_, batch, kv_->layers());
   }
   if (masks > 0) {
     WaitForEarlier();
@@ -244,6 +221,28 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
     Sample(*stream_, call);
   }
   stream_->CopyToHost(step->host_out.as<>(), out, (2 * rows + 2 * step->logprobs) * 4);
+}
+
+std::optional<OverlapTimes> StepLauncher::MeasureOverlap() {
+  if (overlap_ == nullptr || ids_.empty() || !split_.Cut(all_rows_, last_rows_, host_tables_)) return std::nullopt;
+  std::vector<AttentionPlan> all(decoder_->shapes().size()), last(all.size());
+  PlanWhole(all_rows_, all);
+  PlanWhole(last_rows_, last);
+  PlanSplit();
+  StepBuffer b;
+  PlacedUnits all_units, last_units;
+  all_units.Place(b, all);
+  last_units.Place(b, last);
+  split_.Place(b);
+  if (!b.Reserve().ok()) return std::nullopt;
+  all_units.Fill(b, all);
+  last_units.Fill(b, last);
+  split_.Fill(b);
+  b.Send(*stream_);
+  DeviceBatch whole = batch_;
+  whole.all.units = all_units.Units(b, all);
+  whole.last.units = last_units.Units(b, last);
+  return overlap_->Measure(*stream_, whole, split_.Batches(b, whole), kv_->layers());
 }
 
 void StepLauncher::Observe(const LaunchedStep& step, int64_t first, int64_t count, const float* logits) {

@@ -55,6 +55,7 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
               .max_slots = options.size.max_slots,
               .max_step_tokens = options.size.max_step_tokens,
               .max_step_items = options.size.max_step_items},
+      split_(options.size.block_size, options.overlap ? options.size.num_blocks : 0),
       prefix_groups_(options.size.block_size, options.size.max_step_items) {}
 
 Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& config, DeviceWeights weights,
@@ -72,6 +73,11 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   TACTUS_ASSIGN_OR_RETURN(r->gemm_, Gemm::Create(options.batch_invariant));
   const DecoderOptions decoder = DecoderOptionsOf(r->config_, options);
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, *r->gemm_, decoder));
+  if (options.overlap) {
+    TACTUS_ASSIGN_OR_RETURN(r->overlap_,
+                            DecoderOverlap::Create(r->config_, r->weights_, *r->decoder_, decoder, options.overlap_rule,
+                                                   size.block_size, options.batch_invariant));
+  }
   TACTUS_ASSIGN_OR_RETURN(
       r->kv_, DeviceKv::Create(r->config_, options.kv_type, size.num_blocks, size.swap_blocks, size.block_size));
   const int64_t entries = size.max_slots * r->blocks_per_slot_;
@@ -299,12 +305,21 @@ void StepLauncher::FindPrefixGroups() {
 }
 
 void StepLauncher::PlanStep(LaunchedStep* step) {
+  splits_ = overlap_ != nullptr && std::ssize(ids_) >= options_.overlap_rule.least_tokens &&
+            split_.Cut(all_rows_, last_rows_, host_tables_);
+  if (splits_) PlanSplit();
+  PlanWhole(splits_ ? std::span<const AttentionRow>() : all_rows_, step->all_plans);
+  PlanWhole(splits_ ? std::span<const AttentionRow>() : last_rows_, step->last_plans);
+}
+
+void StepLauncher::PlanSplit() {
+  split_.Plan(overlap_->shapes(), Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_)));
+}
+
+void StepLauncher::PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const {
   const int64_t slots = Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    PlanAttention(all_rows_, shapes[i], slots, &step->all_plans[i]);
-    PlanAttention(last_rows_, shapes[i], slots, &step->last_plans[i]);
-  }
+  for (size_t i = 0; i < shapes.size(); ++i) PlanAttention(rows, shapes[i], slots, &plans[i]);
 }
 
 }  // namespace tactus::compute::cuda

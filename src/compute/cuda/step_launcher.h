@@ -16,9 +16,11 @@
 #include "base/prefix_groups.h"
 #include "compute/cuda/attention_plan.h"
 #include "compute/cuda/decoder.h"
+#include "compute/cuda/decoder_overlap.h"
 #include "compute/cuda/device_kv.h"
 #include "compute/cuda/kernels/sample.h"
 #include "compute/cuda/step_buffer.h"
+#include "compute/cuda/step_split.h"
 #include "compute/model/sampler.h"
 
 namespace tactus::compute::cuda {
@@ -28,6 +30,8 @@ struct CudaExecutorOptions {
   KvType kv_type = KvType::kBF16;
   bool batch_invariant = true;
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
+  bool overlap = false;           // large steps run in two parts; changes no bit, with batch_invariant
+  OverlapRule overlap_rule;
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -76,6 +80,9 @@ class StepLauncher {
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
 
+  // As Executor's. Not beside Launch.
+  std::optional<OverlapTimes> MeasureOverlap();
+
   int64_t kv_block_bytes() const { return kv_->block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const { kv_->Read(*copies_, block, to); }
   void WriteHostBlock(BlockId host_block, const std::byte* from) { kv_->WriteHost(host_block, from); }
@@ -97,6 +104,8 @@ class StepLauncher {
   void CollectRows(const StepPlan& plan, LaunchedStep* step);
   void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
+  void PlanSplit();
+  void PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const;
   Status Enqueue(const StepPlan& plan, LaunchedStep* step);
   Status StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at);
   Status PlaceResults(LaunchedStep* step);
@@ -114,6 +123,10 @@ class StepLauncher {
   const PlanLimits limits_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<DecoderOverlap> overlap_;  // null: off
+  StepSplit split_;
+  bool splits_ = false;  // the step that is being launched
+  DeviceBatch batch_;    // its data
   std::unique_ptr<DeviceKv> kv_;
   std::unique_ptr<Stream> stream_, copies_;
   DeviceMemory tables_;               // [max_slots, blocks_per_slot]

@@ -50,6 +50,7 @@ class CpuBackend final : public Backend {
     info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
     info.max_draft_tokens = kMaxDraftTokens;
     info.hint = chosen_.hint;
+    info.profile.name = fmt::format("{}t", info.workers);
     info.remarks = {
         {"device", info.devices[0].name}, {"threads", fmt::format("{}", info.workers)}, {"kernels", info.kernels}};
     return info;
@@ -125,6 +126,13 @@ class CpuBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
                                                 Clock& clock, const std::string& hint) {
+  if (options.overlap != "off") {
+    return InvalidArgument(
+        fmt::format("--overlap {} is not possible on a CPU, which computes one operator after the other{}: leave it "
+                    "out, or use --device cuda",
+                    options.overlap, hint.empty() ? "" : " (" + hint + ")"),
+        "overlap");
+  }
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description));
   if (!hint.empty()) chosen.hint = chosen.hint.empty() ? hint : hint + "; " + chosen.hint;
   return std::unique_ptr<Backend>(

@@ -46,8 +46,8 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
     found.notes.push_back(
         "warning: --measure-step-times has no effect: neither the scheduler nor --speculation uses step times");
   }
-  if (o.profile.empty() && !wants && !o.likes_step_times) return found;
-  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
+  if (o.profile.empty() && !wants && !o.likes_step_times && o.overlap == "off") return found;
+  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.profile.name);
   if (o.measure_step_times && wants) {
     found.wanted = path;
     return found;
@@ -75,6 +75,9 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
     return found;
   }
   found.profile = std::move(loaded).value();
+  if (o.overlap != "off") {
+    TACTUS_ASSIGN_OR_RETURN(found.overlap, cost::NotedOverlap(found.profile->remarks()));
+  }
   found.notes.push_back(fmt::format("step times {}: {}", path, found.profile->Describe()));
   return found;
 }

@@ -16,9 +16,8 @@
 namespace tactus::engine {
 namespace {
 
-constexpr int64_t kDefaultStepTokens = 1024;  // largest measured step, without --max-num-batched-tokens
-constexpr int64_t kDefaultKvBytes = int64_t{1} << 30;
 constexpr int64_t kSharePerPoint = 30;  // one step may take this part of the time limit
+constexpr size_t kSplitPoints = 16;     // that are measured in two parts too
 
 constexpr DurationNs kQuickNs = 2 * kSecond;
 constexpr int64_t kQuickPoints = 16;
@@ -31,14 +30,20 @@ struct Loaded {
   std::map<std::string, std::string> remarks;
 };
 
-ProfileLimits LimitsOf(const EngineOptions& o, const compute::ModelConfig& config, int64_t max_context) {
+// max_context is 0 where neither options nor the device limit it: the KV memory does.
+ProfileLimits LimitsOf(const EngineOptions& o, const compute::ModelConfig& config, const ProfileDefaults& device,
+                       int64_t max_context) {
   ProfileLimits limits;
   limits.block_size = static_cast<int32_t>(o.block_size);
   limits.vocab_size = config.vocab_size;
   limits.max_decodes = static_cast<int32_t>(o.max_num_seqs);
-  limits.max_step_tokens = o.token_budget > 0 ? o.token_budget : kDefaultStepTokens;
-  const int64_t longest = o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position;
-  limits.max_context = static_cast<int32_t>(std::min(longest, max_context));
+  limits.max_step_tokens = o.token_budget > 0 ? o.token_budget : device.max_step_tokens;
+  int64_t longest = config.max_position;
+  bool limited = false;
+  for (const int64_t limit : {o.max_model_len, max_context > 0 ? max_context : device.max_context}) {
+    if (limit > 0) longest = std::min(longest, limit), limited = true;
+  }
+  limits.max_context = limited ? static_cast<int32_t>(longest) : 0;
   return limits;
 }
 
@@ -51,16 +56,17 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock
   TACTUS_ASSIGN_OR_RETURN(loaded.backend, compute::MakeBackend(o, description, clock));
   const BackendInfo info = loaded.backend->Info();
   ProfileLimits& limits = loaded.limits;
-  limits = LimitsOf(o, config, options.max_context);
+  limits = LimitsOf(o, config, info.profile, options.max_context);
 
   MemoryDemand demand;
   demand.max_model_len = limits.max_context;
   demand.max_num_seqs = o.max_num_seqs;
   demand.max_step_tokens = limits.max_step_tokens;
   demand.block_size = limits.block_size;
-  demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : kDefaultKvBytes;
+  demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : info.profile.kv_bytes;
   TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, loaded.backend->PlanMemory(demand));
   limits.num_blocks = memory.num_blocks;
+  limits.max_context = static_cast<int32_t>(memory.max_model_len);
   TACTUS_ASSIGN_OR_RETURN(const std::string format, loaded.backend->LoadWeights(options.say));
 
   loaded.remarks = info.remarks;
@@ -123,7 +129,9 @@ ProfileLimits QuickLimits(ProfileLimits limits) {
 
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
-  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, options, clock));
+  ProfileOptions what = options;
+  what.overlap = engine.overlap != "off";
+  TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, what, clock));
   profile.remarks = std::move(loaded.remarks);
   return profile;
 }
@@ -164,6 +172,12 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
     p.round = (visits - 1) / p.of + 1;
     more = go_on(visits);
   }
+  for (size_t i = 0; options.overlap && !profile.interrupted && i < points.size() && i < kSplitPoints; ++i) {
+    std::vector<DurationNs> one;
+    TACTUS_RETURN_IF_ERROR(profiler.Visit(points[i], 1, &one));
+    const auto split = executor->MeasureOverlap();
+    if (split) profile.split_steps.push_back({int64_t{points[i].prefill_tokens} + points[i].decodes, *split});
+  }
   for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
     for (const DurationNs took : times[i]) profile.single_steps.push_back(StepProfiler::SampleOf(points[i], {took}));
     profile.samples.push_back(StepProfiler::SampleOf(points[i], std::move(times[i])));
@@ -175,6 +189,8 @@ Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile)
   TACTUS_ASSIGN_OR_RETURN(auto fitted, cost::FitStepProfile(profile->samples, profile->remarks));
   const auto spread = cost::SpreadAbout(*fitted, profile->single_steps);
   if (spread) cost::NoteSpread(*spread, &profile->remarks);
+  const auto overlap = cost::OverlapOf(profile->split_steps);
+  if (overlap) cost::NoteOverlap(*overlap, &profile->remarks);
   return fitted;
 }
 
@@ -189,8 +205,15 @@ std::string ProfileText(const MeasuredProfile& profile) {
   return text;
 }
 
-std::string DefaultProfilePath(const std::string& model_path, int32_t threads) {
-  return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), compute::ModelNameOf(model_path), threads);
+std::string DefaultProfilePath(const std::string& model_path, const std::string& device) {
+  return fmt::format("{}/profiles/{}-{}.csv", CacheFolder(), compute::ModelNameOf(model_path), device);
+}
+
+Result<std::string> DefaultProfilePath(const EngineOptions& options, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(const auto backend, compute::MakeBackend(options, description, clock));
+  return DefaultProfilePath(path, backend->Info().profile.name);
 }
 
 }  // namespace tactus::engine

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cost/step_tables/measured_overlap.h"
 #include "cost/step_tables/step_table.h"
 #include "engine/step_times/step_profiler.h"
 #include "tactus/options.h"
@@ -28,7 +29,8 @@ struct ProfileOptions {
   int64_t least_points = 1;                  // measured even beyond the time limit
   DurationNs longest_step_ns = 0;            // of a measured step; 0: a thirtieth of the time limit
   DurationNs enough_ns = 40 * kMillisecond;  // for a point in one round
-  int64_t max_context = 4096;                // of measured sequences
+  bool overlap = false;                      // measures steps in two parts too, where the executor runs them
+  int64_t max_context = 0;                   // of measured sequences; 0: the device's (ProfileDefaults)
   // Called after every point. False: stop and keep the points measured so far.
   std::function<bool(const ProfileProgress&)> progress;
   std::function<void(const std::string&)> say;  // receives the lines of start-up
@@ -38,6 +40,7 @@ struct MeasuredProfile {
   std::map<std::string, std::string> remarks;
   std::vector<cost::StepSample> samples;       // the median of each point
   std::vector<cost::StepSample> single_steps;  // the single measurements behind the medians
+  std::vector<cost::SplitSample> split_steps;
   bool interrupted = false;
 };
 
@@ -53,18 +56,22 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
 // than filling gigabytes of KV.
 ProfileLimits QuickLimits(ProfileLimits limits);
 
-// The token budget and the number of sequences of `engine` bound the steps that are measured. Steps that would take
-// more than a thirtieth of the time limit are left out.
+// The token budget, the number of sequences and the memory of `engine` bound the steps that are measured; where they
+// are left open, the device's ProfileDefaults do. Steps that would take more than a thirtieth of the time limit are
+// left out.
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock);
 
-// Fits step times to the samples of *profile. The spread of the single steps about that fit is added to the remarks of
-// *profile (cost/step_tables/step_spread.h). kInvalidArgument: too few rows.
+// Fits step times to the samples of *profile. Added to the remarks of *profile: the spread of the single steps about
+// that fit, and what was measured of steps in two parts (cost/step_tables/step_spread.h, measured_overlap.h).
+// kInvalidArgument: too few rows.
 Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile);
 
 // The file's text: remarks, header, one row per sample (cost/step_tables/step_table.h).
 std::string ProfileText(const MeasuredProfile& profile);
 
-// $cache/profiles/<model>-<threads>t.csv, the path that `tactus serve` reads by default.
-std::string DefaultProfilePath(const std::string& model_path, int32_t threads);
+// $cache/profiles/<model>-<device>.csv, the path that `tactus serve` reads by default. `device`: ProfileDefaults::name.
+std::string DefaultProfilePath(const std::string& model_path, const std::string& device);
+// The same for the device that these options choose here. Errors as those of MakeBackend (compute/exec).
+Result<std::string> DefaultProfilePath(const EngineOptions& options, Clock& clock);
 
 }  // namespace tactus::engine

@@ -46,7 +46,9 @@ class StepProfiler {
   StepProfiler(Executor* executor, const ProfileLimits& limits);
 
   // Runs the step once to warm up, then three to nine times until the runs have taken `enough_ns` in all, and returns
-  // the median. A first run of 8 * enough_ns or more is the only one. An executor error is returned.
+  // the median. A first run of 8 * enough_ns or more is the only one. If the executor has two steps in flight, runs
+  // follow each other as in a server: one is launched while the one before it is computed. An executor error is
+  // returned.
   Result<cost::StepSample> Measure(const ProfilePoint& point, DurationNs enough_ns);
   // The same in parts, so that a point's runs can be spread over time: Visit appends the times of one visit; SampleOf
   // makes the sample of all times.
@@ -55,6 +57,8 @@ class StepProfiler {
 
  private:
   Result<DurationNs> Run(const StepPlan& plan);
+  Result<DurationNs> Wait();  // for the oldest submitted step: its time
+  Status RunAgain(DurationNs enough_ns, DurationNs long_ns, std::vector<DurationNs>* times);
   Status FillBlocks(int64_t blocks);  // until the first `blocks` hold KV
   void AddTable(SlotId slot, int64_t first_block, int32_t tokens, StepPlan* plan);
 
@@ -62,7 +66,7 @@ class StepProfiler {
   const ProfileLimits limits_;
   int64_t filled_ = 0;
   StepId next_step_ = 0;
-  StepPlan plan_;
+  StepPlan plan_, again_;  // again_: the same step, in flight beside plan_
   // Shared with the executor's threads, which may signal after the last step was polled.
   struct WakeUp {
     std::mutex mutex;

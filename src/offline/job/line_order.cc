@@ -189,7 +189,7 @@ std::optional<PlanReport> LineOrder::Report() const {
   report.work_share = feed_->done_share();
   report.rated = IsRated(engine_.model());
   // On CPUs compute-bound work uses the whole machine: nothing overlaps.
-  report.summary = feed_->Summary(kNoOverlap);
+  report.summary = feed_->Summary({.linear = engine_.model().overlap_interference});
   return report;
 }
 

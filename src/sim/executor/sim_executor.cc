@@ -33,7 +33,7 @@ DurationNs StageFigures::bubbles() const {
 SimExecutor::SimExecutor(const SimExecutorConfig& config)
     : config_(config),
       num_stages_(static_cast<size_t>(config.step_time->stages())),
-      ring_(num_stages_),
+      ring_(std::max(num_stages_, static_cast<size_t>(config.max_in_flight))),
       slots_(static_cast<size_t>(config.max_slots)),
       stage_free_ns_(num_stages_),
       stage_took_ns_(num_stages_),
@@ -44,8 +44,8 @@ SimExecutor::SimExecutor(const SimExecutorConfig& config)
 }
 
 ExecutorTraits SimExecutor::traits() const {
-  return {.max_in_flight = static_cast<int32_t>(num_stages_),
-          .can_chain = false,
+  return {.max_in_flight = static_cast<int32_t>(ring_.size()),
+          .can_chain = config_.can_chain,
           .max_draft_tokens = config_.draft_acceptance > 0 ? kMostDraftTokens : 0,
           .has_tokens = false,
           .name = "sim"};

@@ -61,6 +61,8 @@ struct SimExecutorConfig {
   const StepTimeModel* step_time = nullptr;
   Clock* clock = nullptr;
   int32_t max_slots = 0;
+  int32_t max_in_flight = 1;  // steps; at least one per stage. Those beyond the stages wait for the step before them
+  bool can_chain = false;     // ExecutorTraits::can_chain
   StepNoise noise = {};
   double draft_acceptance = 0;             // acceptance probability of a draft token if those before it are accepted;
                                            // 0: none is

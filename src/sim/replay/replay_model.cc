@@ -112,6 +112,8 @@ class ModelRun {
     SimExecutor executor({.step_time = &model_,
                           .clock = &clock_,
                           .max_slots = header_.slot_capacity,
+                          .max_in_flight = header_.max_in_flight,
+                          .can_chain = header_.can_chain,
                           .draft_acceptance = guessed ? std::max(draft_acceptance_, kLeastAcceptance) : 0});
     config.max_draft_tokens = std::min(config.max_draft_tokens, executor.traits().max_draft_tokens);
     config.guesses = config.guesses && guessed;
@@ -231,11 +233,6 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   }
   if (out.recorded.steps_recorded == 0) {
     return InvalidArgument(fmt::format("trace '{}' has no steps; record a run that answers requests", path));
-  }
-  if (header.max_in_flight != 1) {
-    return InvalidArgument(
-        fmt::format("trace '{}' has up to {} steps in flight; a model can only time runs with one step in flight", path,
-                    header.max_in_flight));
   }
   out.errors = comparison.Errors();
   out.steps = std::move(comparison.steps);

@@ -30,8 +30,8 @@ struct ModelReplay {
   ChunkShape most_chunk;
 };
 
-// `recorder` (may be null) receives the predicted run; its owner closes it. kInvalidArgument: a recording with more
-// than one step in flight, or one that does not replay.
+// `recorder` (may be null) receives the predicted run; its owner closes it. kInvalidArgument: a recording
+// without steps, or one that does not replay.
 Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model,
                                     core::RunRecorder* recorder = nullptr);
 

@@ -5,41 +5,15 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
 
-#include "base/rng.h"
 #include "compute/exec/tiny_model.h"
-#include "support/mixed_steps.h"
+#include "support/schedules.h"
 
 namespace tactus::test::invariance_test {
 namespace {
 
-constexpr int32_t kOutput = 10;
-constexpr int64_t kBlocksTokens = 2048;
-
-// Prompts of 1 to 75 tokens; the last three share a prefix of 40. Greedy and sampled, with and without penalties.
-std::vector<Request> Requests(const compute::ModelConfig& config) {
-  Rng rng(7);
-  auto random_tokens = [&](int64_t n) {
-    std::vector<TokenId> tokens(static_cast<size_t>(n));
-    for (TokenId& t : tokens) t = static_cast<TokenId>(rng.UniformInt(0, config.vocab_size - 1));
-    return tokens;
-  };
-  std::vector<Request> requests;
-  const std::vector<TokenId> prefix = random_tokens(40);
-  for (const int64_t n : {1, 33, 75, 3, 20, 9}) {
-    std::vector<TokenId> prompt = requests.size() < 3 ? std::vector<TokenId>() : prefix;
-    const std::vector<TokenId> own = random_tokens(n);
-    prompt.insert(prompt.end(), own.begin(), own.end());
-    SamplingParams p = MixedSampling(requests.size());
-    requests.push_back(MakeRequest(std::move(prompt), p));
-  }
-  return requests;
-}
-
-enum class Schedule { kAlone, kChunks, kMixed, kPreempted, kShared, kSharedInOneStep };
-
+// A setting of a schedule and of the executor.
 struct Setting {
   Schedule schedule = Schedule::kAlone;
   int32_t threads = 1;
@@ -47,78 +21,16 @@ struct Setting {
   uint64_t seed = 1;
 };
 
-std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const compute::Ops* ops, const Setting& setting) {
+std::vector<StepDriver::Sequence> RunSetting(const TinyModel& model, const compute::Ops* ops, const Setting& setting) {
   compute::CpuExecutorOptions options = model.Options();
   options.ops = ops;
   options.threads = setting.threads;
   options.block_size = setting.block_size;
-  options.num_blocks = kBlocksTokens / setting.block_size;
+  options.num_blocks = kScheduleTokens / setting.block_size;
   auto runner = compute::StepRunner::Create(model.config, model.weights, options);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   StepDriver driver(**runner, options.num_blocks, options.block_size, true);
-  const std::vector<Request> requests = Requests(model.config);
-  for (const Request& r : requests) driver.Add(r);
-  const auto sequences = static_cast<int32_t>(requests.size());
-  const int32_t shared = 40 / setting.block_size;
-  Rng rng(setting.seed);
-  switch (setting.schedule) {
-    case Schedule::kAlone:
-      for (int32_t s = 0; s < sequences; ++s) {
-        driver.Step({{s, driver.at(s).pending()}}, true);
-        driver.Generate(s, kOutput);
-      }
-      break;
-    case Schedule::kChunks:
-      for (int32_t s = 0; s < sequences; ++s) {
-        while (static_cast<int32_t>(driver.at(s).output().size()) < kOutput) {
-          const StepResult result =
-              driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
-          TACTUS_CHECK_MSG(result.status.ok() && driver.at(s).status == ItemStatus::kOk, result.status.ToString());
-        }
-      }
-      break;
-    case Schedule::kMixed:
-      RunMixed(driver, sequences, {.output = kOutput}, rng);
-      break;
-    case Schedule::kPreempted:
-      RunMixed(driver, sequences, {.output = kOutput, .preempt = true}, rng);
-      break;
-    case Schedule::kShared:
-      driver.Generate(3, 1);
-      driver.ShareBlocks(4, 3, shared);
-      driver.ShareBlocks(5, 3, shared);
-      RunMixed(driver, sequences, {.output = kOutput}, rng);
-      break;
-    case Schedule::kSharedInOneStep:
-      // The producer of the blocks and both readers are items of one step.
-      driver.at(3).announced = false;
-      driver.Step({{3, shared * setting.block_size - 1}});  // leaves the last shared position to the common step
-      driver.ShareBlocks(4, 3, shared);
-      driver.ShareBlocks(5, 3, shared);
-      driver.Step({{3, 2}, {4, 3}, {5, 1}}, true);
-      RunMixed(driver, sequences, {.output = kOutput}, rng);
-      break;
-  }
-  std::vector<StepDriver::Sequence> result;
-  for (int32_t s = 0; s < sequences; ++s) result.push_back(driver.at(s));
-  return result;
-}
-
-void ExpectSameBits(const std::vector<StepDriver::Sequence>& a, const std::vector<StepDriver::Sequence>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t s = 0; s < a.size(); ++s) {
-    ASSERT_EQ(a[s].status, ItemStatus::kOk);
-    EXPECT_EQ(a[s].tokens, b[s].tokens) << "sequence " << s;
-    int compared = 0;
-    for (const auto& [position, logits] : b[s].logits) {
-      const auto it = a[s].logits.find(position);
-      if (it == a[s].logits.end()) continue;
-      ++compared;
-      ASSERT_EQ(std::memcmp(it->second.data(), logits.data(), logits.size() * sizeof(float)), 0)
-          << "sequence " << s << " position " << position;
-    }
-    EXPECT_GE(compared, kOutput);
-  }
+  return RunSchedule(driver, model.config.vocab_size, setting.schedule, setting.block_size, setting.seed);
 }
 
 // The models of tests/golden/data from safetensors.
@@ -145,7 +57,7 @@ TEST_P(InvarianceTest, OtherSequencesAndSchedulingChangeNoBit) {
   const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
   for (const compute::Ops* ops : compute::RunnableOps()) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);
-    const auto alone = RunSchedule(model, ops, {});
+    const auto alone = RunSetting(model, ops, {});
     const Setting settings[] = {
         {Schedule::kChunks, 1, 16, 2},          {Schedule::kMixed, 1, 16, 3},     {Schedule::kMixed, 2, 16, 4},
         {Schedule::kMixed, 4, 16, 5},           {Schedule::kPreempted, 2, 16, 6}, {Schedule::kShared, 1, 16, 7},
@@ -154,7 +66,7 @@ TEST_P(InvarianceTest, OtherSequencesAndSchedulingChangeNoBit) {
     };
     for (const Setting& setting : settings) {
       SCOPED_TRACE("setting with seed " + std::to_string(setting.seed));
-      ExpectSameBits(alone, RunSchedule(model, ops, setting));
+      ExpectSameBits(alone, RunSetting(model, ops, setting));
       if (HasFatalFailure()) return;
     }
   }
@@ -192,12 +104,12 @@ TEST_P(FamilyInvarianceTest, ChunksPreemptionAndSharedPrefixesChangeNoBit) {
   const TinyModel model = LoadTiny(GetParam(), compute::NumericsOptions{});
   for (const compute::Ops* ops : compute::RunnableOps()) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);
-    const auto alone = RunSchedule(model, ops, {});
+    const auto alone = RunSetting(model, ops, {});
     for (const Setting& setting : {Setting{Schedule::kChunks, 1, 16, 2},
                                    {Schedule::kPreempted, 2, 16, 6},
                                    {Schedule::kSharedInOneStep, 2, 8, 8}}) {
       SCOPED_TRACE("setting with seed " + std::to_string(setting.seed));
-      ExpectSameBits(alone, RunSchedule(model, ops, setting));
+      ExpectSameBits(alone, RunSetting(model, ops, setting));
       if (HasFatalFailure()) return;
     }
   }

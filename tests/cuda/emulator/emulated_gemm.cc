@@ -1,4 +1,5 @@
 // compute/cuda/gemm.h on the CPU: plain sums in f32 in ascending order of k, the same for every number of tokens.
+// Without batch invariance products of many tokens are the sum of two halves of k, so their rounding differs.
 #include "compute/cuda/gemm.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,8 @@ namespace tactus::compute::cuda {
 namespace emulator {
 namespace {
 
-constexpr int64_t kLanes = 16;  // rows of w whose sums are made together
+constexpr int64_t kLanes = 16;       // rows of w whose sums are made together
+constexpr int64_t kManyTokens = 16;  // more than these are multiplied in halves, without batch invariance
 
 void ToFloats(const char* from, Real type, int64_t n, float* to) {
   if (type == Real::kF32) {
@@ -41,7 +43,8 @@ const char* Operand(const void* address, int64_t bytes, const char* what) {
 
 class Product {
  public:
-  explicit Product(const GemmCall& call) : call_(call) {}
+  // `middle`: where the second sum begins; the end of k: one sum.
+  Product(const GemmCall& call, int64_t middle) : call_(call), middle_(middle) {}
 
   void Run() {
     const int64_t width = SizeOf(call_.type), y_width = SizeOf(call_.y_type);
@@ -83,11 +86,12 @@ class Product {
     }
   }
   void Rows(int64_t t, int64_t first, const char* bias, char* y) const {
-    float sums[kLanes] = {};
+    float sums[kLanes] = {}, behind[kLanes] = {};
     const float* x = x_.data() + t * call_.cols;
-    for (int64_t k = 0; k < call_.cols; ++k) {
-      const float* w = panel_.data() + k * kLanes;
-      for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += x[k] * w[lane];
+    AddPart(x, 0, middle_, sums);
+    if (middle_ < call_.cols) {
+      AddPart(x, middle_, call_.cols, behind);
+      for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += behind[lane];
     }
     const int64_t lanes = std::min(kLanes, call_.rows - first);
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -96,6 +100,12 @@ class Product {
       if (bias != nullptr) sum += Take(bias + 4 * row);
       if (call_.adds) sum += Take(y + 4 * row);
       Put(y, row, sum);
+    }
+  }
+  void AddPart(const float* x, int64_t k, int64_t end, float* sums) const {
+    for (; k < end; ++k) {
+      const float* w = panel_.data() + k * kLanes;
+      for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += x[k] * w[lane];
     }
   }
   static float Take(const char* at) {
@@ -113,11 +123,13 @@ class Product {
   }
 
   GemmCall call_;
+  int64_t middle_;
   std::vector<float> x_, panel_, row_;
 };
 
 class EmulatedGemm : public Gemm {
  public:
+  explicit EmulatedGemm(bool batch_invariant) : batch_invariant_(batch_invariant) {}
   Status Prepare(int64_t rows, int64_t cols, int64_t max_tokens, Real type, Real y_type) override {
     prepared_.push_back({rows, cols, max_tokens, type, y_type});
     return Status();
@@ -137,7 +149,8 @@ class EmulatedGemm : public Gemm {
     }
     if (call.adds && call.y_type != Real::kF32) ReportCall("Multiply", "adds to values that are not f32");
     if (call.y_stride < call.rows && call.tokens > 1) ReportCall("Multiply", "the rows of y overlap");
-    QueueOf(s).Add({[call] { Product(call).Run(); }, {}, {}});
+    const int64_t middle = batch_invariant_ || call.tokens <= kManyTokens ? call.cols : call.cols / 2;
+    QueueOf(s).Add({[call, middle] { Product(call, middle).Run(); }, {}, {}});
   }
 
  private:
@@ -145,14 +158,15 @@ class EmulatedGemm : public Gemm {
     int64_t rows, cols, max_tokens;
     Real type, y_type;
   };
+  const bool batch_invariant_;
   std::vector<Shape> prepared_;
 };
 
 }  // namespace
 }  // namespace emulator
 
-Result<std::unique_ptr<Gemm>> Gemm::Create(bool /*batch_invariant*/) {
-  return std::unique_ptr<Gemm>(std::make_unique<emulator::EmulatedGemm>());
+Result<std::unique_ptr<Gemm>> Gemm::Create(bool batch_invariant) {
+  return std::unique_ptr<Gemm>(std::make_unique<emulator::EmulatedGemm>(batch_invariant));
 }
 
 }  // namespace tactus::compute::cuda

@@ -82,6 +82,32 @@ TEST(SimExecutor, AStepEndsAfterTheModelsTime) {
   EXPECT_EQ(d.executor_.NextReadyNs(), kNever);
 }
 
+// As on a GPU: the next step is given while one is computed, and begins at its end.
+TEST(SimExecutor, AStepInFlightBehindAnotherBeginsAtItsEnd) {
+  LinearModel model;
+  ManualClock clock;
+  SimExecutor executor({.step_time = &model, .clock = &clock, .max_slots = 1, .max_in_flight = 2, .can_chain = true});
+  EXPECT_EQ(executor.traits().max_in_flight, 2);
+  EXPECT_TRUE(executor.traits().can_chain);
+  StepPlan plans[2];
+  for (StepId step = 0; step < 2; ++step) {
+    StepPlan& plan = plans[step];
+    plan.step = step;
+    plan.items.push_back({.slot = 0, .first_position = static_cast<int32_t>(step), .count = 1});
+    plan.num_tokens = plan.num_decodes = 1;
+    executor.Submit(plan);
+  }
+  StepResult results[2];
+  for (StepResult& result : results) {
+    clock.AdvanceTo(executor.NextReadyNs());
+    ASSERT_TRUE(executor.Poll(&result));
+  }
+  EXPECT_EQ(results[0].start_ns, 0);
+  EXPECT_GT(results[0].end_ns, 0);
+  EXPECT_EQ(results[1].start_ns, results[0].end_ns);
+  EXPECT_GT(results[1].end_ns, results[1].start_ns);
+}
+
 TEST(SimExecutor, ReportsEndedAnswersAlsoAfterAPreemption) {
   LinearModel model;
   Driver d(model);

@@ -1,0 +1,123 @@
+// The backend's options on the emulated device, from EngineOptions to what the executor computes.
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "compute/cuda/cuda_backend.h"
+#include "cuda/emulator/emulator.h"
+#include "support/result_waiter.h"
+#include "support/source_path.h"
+#include "support/step_driver.h"
+
+namespace tactus::test::cuda_backend_test {
+namespace {
+
+constexpr int32_t kPrompt = 60;
+
+std::unique_ptr<tactus::Backend> MakeBackend(const EngineOptions& options) {
+  const auto description = compute::DescribeModel(SourcePath("tests/golden/data/llama-gqa"));
+  TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
+  auto made = compute::cuda::MakeCudaBackend(options, *description, SystemClock());
+  TACTUS_CHECK_MSG(made.ok(), made.status().ToString());
+  return std::move(made).value();
+}
+
+// Logprobs of a few tokens after a prompt that is computed in steps of `chunk` tokens.
+std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk, int64_t least_split_tokens = 0) {
+  const auto backend = MakeBackend(options);
+  TACTUS_CHECK(backend->LoadWeights({}).ok());
+  ExecutorSize size;
+  size.num_blocks = 16;
+  size.max_model_len = 128;
+  size.max_slots = size.max_step_items = 2;
+  size.max_step_tokens = 64;
+  size.least_split_tokens = least_split_tokens;
+  auto executor = backend->CreateExecutor(size);
+  TACTUS_CHECK_MSG(executor.ok(), executor.status().ToString());
+  ResultWaiter waiter(**executor);
+  StepDriver driver(
+      [&](const StepPlan& plan, StepResult* result) {
+        (*executor)->Submit(plan);
+        *result = waiter.Next();
+      },
+      size.num_blocks, size.block_size);
+  SamplingParams sampling;
+  sampling.temperature = 0;
+  sampling.logprobs = 4;
+  std::vector<TokenId> prompt;
+  for (int32_t i = 0; i < kPrompt; ++i) prompt.push_back((7 + i * 13) % 320);
+  const int32_t sequence = driver.Add(MakeRequest(std::move(prompt), sampling));
+  StepDriver::Sequence& s = driver.at(sequence);
+  while (s.output().size() < 4) {
+    const StepResult result = driver.Step({{sequence, std::min(chunk, s.pending()), {}}});
+    TACTUS_CHECK_MSG(result.status.ok(), result.status.ToString());
+  }
+  std::vector<float> values;
+  for (const auto& step : s.logprobs) {
+    for (const auto& token : step.per_token) {
+      for (const TokenLogprob& p : token) values.push_back(p.logprob);
+    }
+  }
+  return values;
+}
+
+EngineOptions FloatModel() {
+  EngineOptions options;
+  options.dtype = "float32";
+  return options;
+}
+
+// The emulated library adds in two halves where it multiplies more than 16 tokens without batch invariance.
+TEST(CudaBackend, BatchInvariantDecidesWhetherAStepsSizeMayChangeRounding) {
+  EngineOptions options = FloatModel();
+  const auto whole = LogprobsOf(options, kPrompt);
+  ASSERT_EQ(whole.size(), 4u * 5);
+  EXPECT_EQ(whole, LogprobsOf(options, 7)) << "--batch-invariant is on by default";
+  options.batch_invariant = false;
+  const auto free = LogprobsOf(options, kPrompt);
+  EXPECT_NE(free, LogprobsOf(options, 7)) << "--batch-invariant off has not reached the products";
+  ASSERT_EQ(free.size(), whole.size());
+  for (size_t i = 0; i < free.size(); ++i) EXPECT_NEAR(free[i], whole[i], 1e-4) << i;
+}
+
+// Step times and KV are kept by this text: engines of different rounding must not share them.
+TEST(CudaBackend, RoundingByTheBatchIsNamedInTheArithmetic) {
+  EngineOptions options = FloatModel();
+  const std::string on = MakeBackend(options)->Info().arithmetic;
+  options.batch_invariant = false;
+  EXPECT_NE(MakeBackend(options)->Info().arithmetic, on);
+}
+
+TEST(CudaBackend, OverlapRunsStepsOfEnoughTokensInTwoParts) {
+  EngineOptions options = FloatModel();
+  int64_t products = 0;
+  const auto run = [&](const char* overlap, int64_t least_split_tokens) {
+    options.overlap = overlap;
+    const int64_t before = compute::cuda::emulator::CurrentCounts().products;
+    const auto values = LogprobsOf(options, kPrompt, least_split_tokens);
+    products = compute::cuda::emulator::CurrentCounts().products - before;
+    return values;
+  };
+  const auto whole = run("off", 2);
+  const int64_t in_one_part = products;
+  EXPECT_EQ(run("nano", kPrompt + 1), whole);
+  EXPECT_EQ(products, in_one_part);
+  EXPECT_EQ(run("nano", kPrompt), whole);
+  EXPECT_GT(products, in_one_part) << "no step ran in two parts";
+  EXPECT_EQ(run("nano", 0), whole);
+  EXPECT_EQ(products, in_one_part) << "small steps run in one part where no limit is measured";
+  for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+}
+
+TEST(CudaBackend, BuffersOfTheSecondPartAreInTheMemoryPlan) {
+  EngineOptions options = FloatModel();
+  const MemoryDemand demand{.max_model_len = 128, .max_num_seqs = 2, .max_step_tokens = 1024, .kv_bytes = 1 << 20};
+  const auto one = MakeBackend(options)->PlanMemory(demand);
+  options.overlap = "nano";
+  const auto two = MakeBackend(options)->PlanMemory(demand);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_EQ(two->kv_bytes, one->kv_bytes);
+  EXPECT_GT(two->total_bytes, one->total_bytes);
+}
+
+}  // namespace
+}  // namespace tactus::test::cuda_backend_test

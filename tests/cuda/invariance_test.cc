@@ -1,0 +1,83 @@
+// Batch invariance on the device: a sequence's logits have the same bits whatever shares its steps, however its prompt
+// is cut, after a preemption and on shared prefix blocks. As tests/compute/exec/invariance_test.cc on a CPU.
+#include <gtest/gtest.h>
+
+#include "cuda/cuda_runner.h"
+#include "cuda/emulator/emulator.h"
+#include "support/schedules.h"
+#include "support/source_path.h"
+
+namespace tactus::test {
+namespace {
+
+using compute::cuda::KvType;
+using compute::cuda::Real;
+
+struct Case {
+  const char* name;
+  const char* model;
+  CudaModelOptions options;
+};
+
+class CudaInvarianceTest : public testing::TestWithParam<Case> {
+ protected:
+  static std::vector<StepDriver::Sequence> Run(const CudaModelOptions& options, Schedule schedule, int32_t block_size,
+                                               uint64_t seed) {
+    const auto description = compute::DescribeModel(SourcePath("tests/golden/data/") + GetParam().model);
+    TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
+    ExecutorSize size;
+    size.num_blocks = kScheduleTokens / block_size;
+    size.block_size = block_size;
+    size.max_slots = size.max_step_items = 8;
+    size.max_step_tokens = 256;
+    size.max_model_len = 160;
+    const auto runner = CudaRunner::Create(*description, options, size);
+    TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
+    StepDriver driver(**runner, size.num_blocks, block_size, true);
+    return RunSchedule(driver, description->config.vocab_size, schedule, block_size, seed);
+  }
+  void TearDown() override {
+    for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+  }
+};
+
+TEST_P(CudaInvarianceTest, OtherSequencesAndSchedulingChangeNoBit) {
+  const CudaModelOptions& options = GetParam().options;
+  const auto alone = Run(options, Schedule::kAlone, 16, 1);
+  for (const auto& [schedule, block_size] : {std::pair{Schedule::kChunks, 16},
+                                             {Schedule::kMixed, 16},
+                                             {Schedule::kMixed, 4},
+                                             {Schedule::kPreempted, 7},
+                                             {Schedule::kShared, 8},
+                                             {Schedule::kSharedInOneStep, 8}}) {
+    SCOPED_TRACE("schedule " + std::to_string(static_cast<int>(schedule)));
+    ExpectSameBits(alone, Run(options, schedule, block_size, 2 + static_cast<uint64_t>(schedule)));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(CudaInvarianceTest, StepsInTwoPartsChangeNoBit) {
+  CudaModelOptions options = GetParam().options;
+  const auto alone = Run(options, Schedule::kAlone, 16, 1);
+  options.overlap = true;
+  for (const auto& [schedule, block_size] : {std::pair{Schedule::kAlone, 16},
+                                             {Schedule::kChunks, 2},
+                                             {Schedule::kMixed, 4},
+                                             {Schedule::kShared, 8},
+                                             {Schedule::kSharedInOneStep, 8}}) {
+    SCOPED_TRACE("schedule " + std::to_string(static_cast<int>(schedule)));
+    ExpectSameBits(alone, Run(options, schedule, block_size, 20 + static_cast<uint64_t>(schedule)));
+    if (HasFatalFailure()) return;
+  }
+}
+
+constexpr CudaModelOptions kBf16{.type = Real::kBF16, .kv_type = KvType::kBF16};
+
+INSTANTIATE_TEST_SUITE_P(Models, CudaInvarianceTest,
+                         testing::Values(Case{"f32", "llama-gqa", {}}, Case{"bf16", "llama-gqa-bf16", kBf16},
+                                         Case{"int8_kv", "llama-gqa-bf16", {Real::kBF16, KvType::kInt8}},
+                                         Case{"experts", "qwen3-moe", kBf16}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace tactus::test
