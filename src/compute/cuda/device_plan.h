@@ -9,7 +9,8 @@
 namespace tactus::compute::cuda {
 
 struct DevicePlanInput {
-  int64_t free_bytes = 0;  // of the device, before anything is loaded
+  int64_t free_bytes = 0;    // of the device, before anything is loaded
+  int64_t weight_bytes = 0;  // PlanDeviceWeightBytes
   int32_t multiprocessors = 1;
   Real type = Real::kBF16;
   KvType kv_type = KvType::kBF16;
