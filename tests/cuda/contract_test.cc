@@ -21,7 +21,7 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
     TACTUS_ASSIGN_OR_RETURN(const auto description,
                             compute::DescribeModel(test::SourcePath("tests/golden/data/") + model_name));
     TACTUS_CHECK(description.config.vocab_size == vocab_size);
-    TACTUS_ASSIGN_OR_RETURN(auto weights, test::LoadCudaWeights(description, type));
+    TACTUS_ASSIGN_OR_RETURN(auto weights, test::LoadCudaWeights(description, {.type = type}));
     return compute::cuda::MakeCudaExecutor(
         description.config, std::move(weights),
         test::ExecutorOptionsOf({.type = type, .kv_type = kv_type, .max_in_flight = max_in_flight, .overlap = overlap},

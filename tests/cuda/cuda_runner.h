@@ -16,16 +16,20 @@ struct CudaModelOptions {
   int32_t max_in_flight = 1;
   bool batch_invariant = true;
   bool overlap = false;  // of every step that can be cut in two
+  compute::PackChoice packing;
+  bool fuse = true;
 };
 
-// Loads the model's weights to the device. `size`: of the executor.
+// Loads the model's weights to the device.
 inline Result<compute::cuda::DeviceWeights> LoadCudaWeights(const compute::ModelDescription& description,
-                                                            compute::cuda::Real type) {
+                                                            const CudaModelOptions& model) {
   TACTUS_ASSIGN_OR_RETURN(const auto device, compute::cuda::OpenDevice(0));
   TACTUS_ASSIGN_OR_RETURN(const auto opened, compute::OpenWeights(description, compute::MatrixUse::kRows));
-  return compute::cuda::LoadDeviceWeights(description.config, *opened, type, 1, SystemClock(), {});
+  const compute::cuda::DeviceWeightChoice choice{.type = model.type, .packing = model.packing, .fuse = model.fuse};
+  return compute::cuda::LoadDeviceWeights(description.config, *opened, {.choice = choice}, SystemClock());
 }
 
+// `size`: of the executor.
 inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptions& model, const ExecutorSize& size) {
   compute::cuda::CudaExecutorOptions options;
   options.type = model.type;
@@ -45,7 +49,7 @@ class CudaRunner {
  public:
   static Result<std::unique_ptr<CudaRunner>> Create(const compute::ModelDescription& description,
                                                     const CudaModelOptions& model, const ExecutorSize& size) {
-    TACTUS_ASSIGN_OR_RETURN(auto weights, LoadCudaWeights(description, model.type));
+    TACTUS_ASSIGN_OR_RETURN(auto weights, LoadCudaWeights(description, model));
     auto runner = std::make_unique<CudaRunner>();
     TACTUS_ASSIGN_OR_RETURN(
         runner->launcher_,

@@ -26,6 +26,14 @@ def client_of(running):
     return openai.OpenAI(base_url=running.url + "/v1", api_key="none", max_retries=0, timeout=120)
 
 
+def logprobs_of(running):
+    with client_of(running) as client:
+        answer = client.completions.create(
+            model="test-model", prompt=PROMPTS[0], max_tokens=4, temperature=0, logprobs=3
+        )
+        return answer.choices[0].logprobs.token_logprobs
+
+
 @unittest.skipUnless(LIBRARY, "TACTUS_EMULATED_CUDA is not set")
 class CudaTest(unittest.TestCase):
     @classmethod
@@ -88,18 +96,33 @@ class CudaTest(unittest.TestCase):
         self.both(ask)
 
     def test_logprobs_are_near_those_of_the_cpu(self):
-        values = []
-        for running in self.servers.values():
-            with client_of(running) as client:
-                answer = client.completions.create(
-                    model="test-model", prompt=PROMPTS[0], max_tokens=4, temperature=0, logprobs=3
-                )
-                values.append(answer.choices[0].logprobs.token_logprobs)
-        for cpu, cuda in zip(*values, strict=True):
+        for cpu, cuda in zip(*map(logprobs_of, self.servers.values()), strict=True):
             self.assertAlmostEqual(cpu, cuda, places=4)
 
+    def test_int8_weights_answer_as_those_of_the_cpu(self):
+        values = []
+        for device in ("cpu", "cuda"):
+            running = server(device, "--quantization", "int8")
+            values.append(logprobs_of(running))
+            self.assertEqual(running.stop(), 0, running.last_lines())
+            lines = "".join(running.lines)
+            self.assertIn("int8", next(line for line in running.lines if line.startswith("model:")))
+            self.assertNotIn("emulated device:", lines)
+        for cpu, cuda in zip(*values, strict=True):
+            self.assertAlmostEqual(cpu, cuda, delta=0.05)
+
+    def test_unknown_and_contradicting_forms_of_weights_are_refused(self):
+        for options, words in (
+            (["--quantization", "int5"], ["--quantization int5", "q8_0, int8, int4"]),
+            (["--quantization", "int8", "--dtype", "float32"], ["--quantization int8", "--dtype float32"]),
+        ):
+            with self.assertRaises(RuntimeError) as refused:
+                server("cuda", *options)
+            for word in words:
+                self.assertIn(word, str(refused.exception))
+
     def test_what_the_backend_lacks_is_refused_by_name(self):
-        for option, value in (("--quantization", "int8"), ("--activation-dtype", "int8"), ("--kernels", "ref")):
+        for option, value in (("--weight-cache", "folder"), ("--activation-dtype", "int8"), ("--kernels", "ref")):
             with self.assertRaises(RuntimeError) as refused:
                 server("cuda", option, value)
             self.assertIn(f"{option} {value}", str(refused.exception))

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "compute/cuda/cuda_executor.h"
 #include "compute/cuda/device_plan.h"
+#include "compute/exec/numerics.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/weights/open_weights.h"
 #include "compute/weights/sigbus_guard.h"
@@ -18,6 +19,7 @@ namespace {
 
 struct Chosen {
   Real type = Real::kBF16;
+  DeviceWeightChoice weights;
   KvType kv_type = KvType::kBF16;
   std::optional<DummyWeights> dummy;
   int32_t threads = 1;
@@ -69,7 +71,8 @@ Result<KvType> ChooseKv(const std::string& word, Real type) {
   return Refuse("kv-cache-dtype", word, "auto, float32, bfloat16, float16, int8 and fp8");
 }
 
-Result<Chosen> Choose(const EngineOptions& o) {
+// `stored`: ModelConfig::weight_dtype.
+Result<Chosen> Choose(const EngineOptions& o, DType stored) {
   Chosen c;
   if (o.dtype == "float32") {
     c.type = Real::kF32;
@@ -82,14 +85,20 @@ Result<Chosen> Choose(const EngineOptions& o) {
   if (o.activation_dtype != "auto" && o.activation_dtype != activations) {
     return Refuse("activation-dtype", o.activation_dtype, "those of --dtype");
   }
-  if (o.quantization != "none") return Refuse("quantization", o.quantization, "none");
   if (!o.weight_cache.empty()) return Refuse("weight-cache", o.weight_cache, "none");
   if (!o.kernels.empty()) return Refuse("kernels", o.kernels, "one set");
   TACTUS_ASSIGN_OR_RETURN(c.kv_type, ChooseKv(o.kv_cache_dtype, c.type));
   if (o.load_format == "dummy") {
     const DType dtype = c.type == Real::kF32 ? DType::kF32 : c.type == Real::kBF16 ? DType::kBF16 : DType::kF16;
     c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed), .dtype = dtype};
+    stored = dtype;
   }
+  // The weights' form is the CPU's choice; tokens are always of `type`.
+  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics({.dtype = o.dtype == "float16" ? "auto" : o.dtype,
+                                                                   .activation_dtype = o.activation_dtype,
+                                                                   .quantization = o.quantization},
+                                                                  stored));
+  c.weights = {.type = c.type, .packing = numerics.packing};
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
   c.batch_invariant = o.batch_invariant;
@@ -146,8 +155,11 @@ class CudaBackend final : public Backend {
   }
 
   Result<MemoryGrant> PlanMemory(const MemoryDemand& demand) const override {
+    TACTUS_ASSIGN_OR_RETURN(const int64_t weight_bytes,
+                            PlanDeviceWeightBytes(description_, chosen_.weights, chosen_.dummy));
     return PlanDeviceMemory(description_.config, {.free_bytes = device_.free_bytes,
                                                   .host_free_bytes = AvailableMemoryBytes(),
+                                                  .weight_bytes = weight_bytes,
                                                   .multiprocessors = device_.multiprocessors,
                                                   .type = chosen_.type,
                                                   .kv_type = chosen_.kv_type,
@@ -160,14 +172,22 @@ class CudaBackend final : public Backend {
     TACTUS_ASSIGN_OR_RETURN(const auto opened, OpenWeights(description_, MatrixUse::kRows, chosen_.dummy));
     const TimeNs start_ns = clock_.NowNs();
     TimeNs said_ns = start_ns;
-    const auto progress = [&](int64_t bytes) {
+    DeviceLoadOptions load{.choice = chosen_.weights, .dummy = chosen_.dummy.has_value(), .threads = chosen_.threads};
+    const auto say_after_two_seconds = [&](const auto& text) {
       const TimeNs now_ns = clock_.NowNs();
       if (!say || now_ns - said_ns < 2 * kSecond) return;
       said_ns = now_ns;
-      say(fmt::format("weights: {:.2f} GB copied to the GPU", static_cast<double>(bytes) * 1e-9));
+      say(text());
     };
-    TACTUS_ASSIGN_OR_RETURN(
-        weights_, LoadDeviceWeights(description_.config, *opened, chosen_.type, chosen_.threads, clock_, progress));
+    load.progress = [&](int64_t bytes) {
+      say_after_two_seconds(
+          [&] { return fmt::format("weights: {:.2f} GB copied to the GPU", static_cast<double>(bytes) * 1e-9); });
+    };
+    load.rounded = [&](double part) {
+      say_after_two_seconds(
+          [&] { return fmt::format("weights: {:.0f} % rounded to int4 by least squares", 100.0 * part); });
+    };
+    TACTUS_ASSIGN_OR_RETURN(weights_, LoadDeviceWeights(description_.config, *opened, load, clock_));
     if (say) {
       const double seconds = std::max(static_cast<double>(clock_.NowNs() - start_ns) * 1e-9, 1e-6);
       say(fmt::format("{:.2f} GB of weights on the GPU in {:.2f} s", static_cast<double>(weights_->bytes) * 1e-9,
@@ -205,7 +225,7 @@ class CudaBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const EngineOptions& options, const ModelDescription& description,
                                                  Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options));
+  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config.weight_dtype));
   TACTUS_ASSIGN_OR_RETURN(DeviceInfo device, OpenDevice(0));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(description, chosen, std::move(device), clock));
 }

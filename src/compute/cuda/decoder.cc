@@ -57,13 +57,10 @@ void ForBuffers(const ModelConfig& c, const DecoderOptions& o, Visit visit) {
   visit("input", keeps ? t * w.hidden * kF32Bytes : 0);
   visit("spare_input", keeps ? t * w.hidden * kF32Bytes : 0);
   visit("x", t * w.x * real);
-  visit("q", t * w.q * real);
+  visit("qkv", t * (w.q + 2 * w.kv) * real);
   visit("spare_q", t * w.q * real);
-  visit("k", t * w.kv * real);
-  visit("v", t * w.kv * real);
   visit("mixed", t * w.q * real);
-  visit("gate", t * w.inner * real);
-  visit("up", t * w.inner * real);
+  visit("gate_up", 2 * t * w.inner * real);
   visit("layer_inputs", inputs ? t * w.layer_inputs * kF32Bytes : 0);
   visit("spare_layer_inputs", inputs ? t * w.layer_inputs * kF32Bytes : 0);
   visit("layer_input", inputs ? t * c.layer_inputs.size * kF32Bytes : 0);
@@ -77,8 +74,7 @@ void ForBuffers(const ModelConfig& c, const DecoderOptions& o, Visit visit) {
   visit("shared_logits", w.shared_inner > 0 ? t * kF32Bytes : 0);
   visit("expert_out", rows * w.hidden * kF32Bytes);
   visit("shared_out", w.shared_inner > 0 ? t * w.hidden * kF32Bytes : 0);
-  visit("shared_gate", t * w.shared_inner * real);
-  visit("shared_up", t * w.shared_inner * real);
+  visit("shared_gate_up", 2 * t * w.shared_inner * real);
   visit("chosen", rows * kF32Bytes);
   visit("weights", rows * kF32Bytes);
   visit("first", w.experts > 0 ? (w.experts + 1) * kF32Bytes : 0);
@@ -141,13 +137,10 @@ Status Decoder::Allocate() {
                              reinterpret_cast<void**>(&input_),
                              reinterpret_cast<void**>(&spare_input_),
                              &x_,
-                             &q_,
+                             &qkv_,
                              &spare_q_,
-                             &k_,
-                             &v_,
                              &mixed_,
-                             &gate_,
-                             &up_,
+                             &gate_up_,
                              reinterpret_cast<void**>(&layer_inputs_),
                              reinterpret_cast<void**>(&spare_layer_inputs_),
                              reinterpret_cast<void**>(&layer_input_),
@@ -161,8 +154,7 @@ Status Decoder::Allocate() {
                              reinterpret_cast<void**>(&shared_logits_),
                              reinterpret_cast<void**>(&expert_out_),
                              reinterpret_cast<void**>(&shared_out_),
-                             &shared_gate_,
-                             &shared_up_,
+                             &shared_gate_up_,
                              reinterpret_cast<void**>(&expert_rows_.chosen),
                              reinterpret_cast<void**>(&expert_rows_.weights),
                              reinterpret_cast<void**>(&expert_rows_.first),
@@ -207,13 +199,17 @@ Status Decoder::Allocate() {
 
 // Every product of a pass that the library computes, so that none of them allocates or searches.
 Status Decoder::PrepareProducts() {
+  const auto prepare = [&](const DeviceMatrix& w) {
+    if (w.format != MatrixFormat::kReal || w.rows == 0) return Status();  // in a fused product
+    TACTUS_RETURN_IF_ERROR(gemm_.Prepare(w.rows, w.cols, options_.max_tokens, w.real, w.real));
+    return gemm_.Prepare(w.rows, w.cols, options_.max_tokens, w.real, Real::kF32);
+  };
   for (const ModelTensor& t : config_.Tensors()) {
     if (!IsMatrix(t.role) || t.role == Role::kPositions || t.role == Role::kInputTable) continue;
-    const DeviceMatrix& w = t.role == Role::kEmbedding ? weights_.lm_head : MatrixAt(weights_, t);
-    if (w.format != MatrixFormat::kReal && w.format != MatrixFormat::kFp8) continue;
-    for (const Real y : {options_.type, Real::kF32}) {
-      TACTUS_RETURN_IF_ERROR(gemm_.Prepare(w.rows, w.cols, options_.max_tokens, w.real, y));
-    }
+    TACTUS_RETURN_IF_ERROR(prepare(t.role == Role::kEmbedding ? weights_.lm_head : MatrixAt(weights_, t)));
+  }
+  for (const DeviceLayer& layer : weights_.layers) {
+    for (const FusedProduct& fused : layer.fused) TACTUS_RETURN_IF_ERROR(prepare(fused.matrix));
   }
   return Status();
 }
@@ -390,10 +386,13 @@ void Decoder::ForwardProducts(Stream& s, const DeviceBatch& batch, std::span<con
 
 void Decoder::ForwardAttention(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv) {
   Pass pass{s, batch, kv, &batch.all};
-  q_now_ = q_;
+  q_now_ = qkv_;
   for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
     const AttentionBlock* const a = AttentionOf(config_.layers[pass.layer]);
-    if (a != nullptr) Attend(pass, *a, kv[a->stores_kv() ? pass.layer : static_cast<size_t>(a->kv_layer)]);
+    if (a == nullptr) continue;
+    const FusedProduct* const fused = weights_.layers[pass.layer].FusedOf(Fusion::kQkv);
+    q_stride_now_ = fused != nullptr ? fused->matrix.rows : a->q_width();
+    Attend(pass, *a, kv[a->stores_kv() ? pass.layer : static_cast<size_t>(a->kv_layer)]);
   }
 }
 

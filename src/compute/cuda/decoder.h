@@ -99,6 +99,11 @@ class Decoder {
     float* y = nullptr;
     bool adds = false;
   };
+  // Rows of q, k and v.
+  struct Heads {
+    void *q = nullptr, *k = nullptr, *v = nullptr;
+    int64_t q_stride = 0, kv_stride = 0;
+  };
   struct Product {
     const void* x = nullptr;
     const DeviceMatrix* w = nullptr;
@@ -128,7 +133,10 @@ class Decoder {
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const LayerInputBlock& f);
   void Run(Pass& pass, const NormSpec& norm, const Output& out, const LowRankBlock& b);
   void Run(Pass&, const NormSpec&, const Output&, const StreamsBlock&) {}  // BeginBlock runs it
+  Heads MultiplyHeads(const Pass& pass, const AttentionBlock& a, const void* x);
   void Attend(const Pass& pass, const AttentionBlock& a, const KvPages& kv);
+  const void* MultiplyGated(const Pass& pass, Fusion fusion, const GatedFeedForwardBlock& f, const void* x,
+                            void* gate_up);
   void SplitStreams(const Pass& pass);
   void MergeStreams(const Pass& pass);
   void StreamCoefficients(const Pass& pass, const StreamsBlock& b, Role role);
@@ -152,8 +160,10 @@ class Decoder {
   float *normed_ = nullptr, *branch_ = nullptr;        // [max_tokens, hidden]
   float *input_ = nullptr, *spare_input_ = nullptr, *input_now_ = nullptr;
   void* x_ = nullptr;  // [max_tokens, widest input], input of products
-  void *q_ = nullptr, *spare_q_ = nullptr, *q_now_ = nullptr, *k_ = nullptr, *v_ = nullptr, *mixed_ = nullptr;
-  void *gate_ = nullptr, *up_ = nullptr;  // [max_tokens or rows of experts, inner]
+  void *qkv_ = nullptr, *spare_q_ = nullptr, *mixed_ = nullptr;
+  const void* q_now_ = nullptr;  // rows of q, q_stride_now_ values apart
+  int64_t q_stride_now_ = 0;
+  void* gate_up_ = nullptr;  // [max_tokens or rows of experts, 2 * inner]
   float *layer_inputs_ = nullptr, *spare_layer_inputs_ = nullptr, *layer_inputs_now_ = nullptr;
   float* layer_input_ = nullptr;  // [max_tokens, size], of one layer
   float *streams_ = nullptr, *spare_streams_ = nullptr, *streams_now_ = nullptr;
@@ -161,7 +171,7 @@ class Decoder {
   float* logits_ = nullptr;    // [max_logit_rows, vocab]
   float* partials_ = nullptr;  // AttentionCall::partials
   float *router_ = nullptr, *shared_logits_ = nullptr, *expert_out_ = nullptr, *shared_out_ = nullptr;
-  void *shared_gate_ = nullptr, *shared_up_ = nullptr;
+  void* shared_gate_up_ = nullptr;
   ExpertRowsView expert_rows_;
   float *inv_freq_ = nullptr, *local_inv_freq_ = nullptr;
   std::optional<Rope> rope_, local_rope_;

@@ -8,34 +8,62 @@
 
 namespace tactus::compute::cuda {
 
+namespace {
+
+void* ValuesAt(void* base, int64_t values, Real type) {
+  return static_cast<std::byte*>(base) + values * SizeOf(type);
+}
+
+}  // namespace
+
+// q, and k and v where the layer stores them, of x: one product where their matrices are fused.
+Decoder::Heads Decoder::MultiplyHeads(const Pass& pass, const AttentionBlock& a, const void* x) {
+  const DeviceLayer& w = weights_.layers[pass.layer];
+  const Real type = options_.type;
+  Heads h;
+  h.q = qkv_;
+  if (const FusedProduct* const fused = w.FusedOf(Fusion::kQkv); fused != nullptr) {
+    Multiply(pass, {.x = x, .w = &fused->matrix, .bias = fused->bias, .y = qkv_, .y_type = type});
+    h.k = ValuesAt(h.q, a.q_width(), type);
+    h.v = a.k_is_v ? h.k : ValuesAt(h.k, a.kv_width(), type);
+    h.q_stride = h.kv_stride = fused->matrix.rows;
+    return h;
+  }
+  h.q_stride = a.q_width();
+  h.kv_stride = a.kv_width();
+  Multiply(pass, {.x = x, .w = &w[Role::kQ], .bias = w.vector(Role::kQBias), .y = h.q, .y_type = type});
+  if (!a.stores_kv()) return h;
+  h.k = ValuesAt(h.q, options_.max_tokens * h.q_stride, type);
+  Multiply(pass, {.x = x, .w = &w[Role::kK], .bias = w.vector(Role::kKBias), .y = h.k, .y_type = type});
+  h.v = h.k;
+  if (a.k_is_v) return h;
+  h.v = ValuesAt(h.k, options_.max_tokens * h.kv_stride, type);
+  Multiply(pass, {.x = x, .w = &w[Role::kV], .bias = w.vector(Role::kVBias), .y = h.v, .y_type = type});
+  return h;
+}
+
 // q, k, v of norm(in); k and v are stored.
 void Decoder::StartAttention(Pass& pass, const NormSpec& norm, const AttentionBlock& a) {
   const DeviceLayer& w = weights_.layers[pass.layer];
   const KvPages& kv = pass.kv[a.stores_kv() ? pass.layer : static_cast<size_t>(a.kv_layer)];
   const int64_t tokens = pass.count();
   const Real type = options_.type;
-  q_now_ = q_;
-  const void* const x = Round(pass, norm, w, pass.in, tokens);
-  Multiply(pass, {.x = x, .w = &w[Role::kQ], .bias = w.vector(Role::kQBias), .y = q_, .y_type = type});
-  if (a.stores_kv()) {
-    Multiply(pass, {.x = x, .w = &w[Role::kK], .bias = w.vector(Role::kKBias), .y = k_, .y_type = type});
-    if (!a.k_is_v) {
-      Multiply(pass, {.x = x, .w = &w[Role::kV], .bias = w.vector(Role::kVBias), .y = v_, .y_type = type});
-    }
-  }
+  const Heads h = MultiplyHeads(pass, a, Round(pass, norm, w, pass.in, tokens));
+  q_now_ = h.q;
+  q_stride_now_ = h.q_stride;
   if (a.qk_norm == QkNorm::kWidth) {
-    NormTyped(pass.s, q_, type, tokens, a.q_width(), w.vector(Role::kQNorm), a.norm_eps);
-    if (a.stores_kv()) NormTyped(pass.s, k_, type, tokens, a.kv_width(), w.vector(Role::kKNorm), a.norm_eps);
+    NormTyped(pass.s, h.q, type, tokens, a.q_width(), w.vector(Role::kQNorm), a.norm_eps);
+    if (a.stores_kv()) NormTyped(pass.s, h.k, type, tokens, a.kv_width(), w.vector(Role::kKNorm), a.norm_eps);
   }
   const Rope* const rope = a.rope == RopeChoice::kMain    ? &*rope_
                            : a.rope == RopeChoice::kLocal ? &*local_rope_
                                                           : nullptr;
   RopeStore call;
-  call.q = q_;
-  call.k = a.stores_kv() ? k_ : nullptr;
-  call.v = a.k_is_v ? k_ : v_;
-  call.q_stride = a.q_width();
-  call.k_stride = call.v_stride = a.kv_width();
+  call.q = h.q;
+  call.k = h.k;
+  call.v = h.v;
+  call.q_stride = h.q_stride;
+  call.k_stride = call.v_stride = h.kv_stride;
   call.type = type;
   call.positions = pass.tokens->positions;
   call.slots = pass.batch.kv_slots;
@@ -75,7 +103,8 @@ void Decoder::Attend(const Pass& pass, const AttentionBlock& a, const KvPages& k
   AttentionCall call;
   call.q = q_now_;
   call.out = mixed_;
-  call.q_stride = call.out_stride = a.q_width();
+  call.q_stride = q_stride_now_;
+  call.out_stride = a.q_width();
   call.type = options_.type;
   call.heads = static_cast<int32_t>(a.heads);
   call.rows = pass.tokens->rows;
@@ -106,10 +135,12 @@ void Decoder::KeepLogitRows(Pass& pass, int64_t q_width) {
   const auto move = [&](const void* from, int64_t width, int32_t bytes, void* to) {
     CopyRows(pass.s, from, width, pass.batch.logit_rows, rows, width, bytes, to, width);
   };
+  CopyRows(pass.s, q_now_, q_stride_now_, pass.batch.logit_rows, rows, q_width, SizeOf(options_.type), spare_q_,
+           q_width);
+  q_now_ = spare_q_;
+  q_stride_now_ = q_width;
   move(hidden_, dim, 4, spare_hidden_);
   hidden_now_ = spare_hidden_;
-  move(q_, q_width, SizeOf(options_.type), spare_q_);
-  q_now_ = spare_q_;
   if (pass.keeps_input) {
     move(input_, dim, 4, spare_input_);
     input_now_ = spare_input_;
@@ -125,16 +156,38 @@ void Decoder::KeepLogitRows(Pass& pass, int64_t q_width) {
   }
 }
 
+// f(gate(x)) * up(x) in x_, where gate and up are those of `fusion`. gate_up: [tokens, 2 * inner]. x may be x_.
+const void* Decoder::MultiplyGated(const Pass& pass, Fusion fusion, const GatedFeedForwardBlock& f, const void* x,
+                                   void* gate_up) {
+  const DeviceLayer& w = weights_.layers[pass.layer];
+  const FusedRoles& roles = RolesOf(fusion);
+  const Real type = options_.type;
+  ActivateCall call{
+      .f = f.activation, .gate = gate_up, .type = type, .tokens = pass.count(), .dim = f.inner, .out = x_};
+  if (const FusedProduct* const fused = w.FusedOf(fusion); fused != nullptr) {
+    Multiply(pass, {.x = x, .w = &fused->matrix, .bias = fused->bias, .y = gate_up, .y_type = type});
+    call.up = ValuesAt(gate_up, f.inner, type);
+    call.stride = 2 * f.inner;
+  } else {
+    void* const up = ValuesAt(gate_up, options_.max_tokens * f.inner, type);
+    const auto multiply = [&](size_t i, void* y) {
+      Multiply(pass, {.x = x, .w = &w[roles.matrices[i]], .bias = w.vector(roles.biases[i]), .y = y, .y_type = type});
+    };
+    multiply(0, gate_up);
+    multiply(1, up);
+    if (f.cuts()) CutGate(pass.s, gate_up, type, pass.count(), f.inner, f.cutoff);
+    call.up = up;
+  }
+  Activate(pass.s, call);
+  return x_;
+}
+
 // out = down(f(gate(norm(in))) * up(norm(in)))
 void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& out, const GatedFeedForwardBlock& f) {
   const DeviceLayer& w = weights_.layers[pass.layer];
-  const Real type = options_.type;
   const void* const x = Round(pass, norm, w, pass.in, pass.count());
-  Multiply(pass, {.x = x, .w = &w[Role::kGate], .bias = w.vector(Role::kGateBias), .y = gate_, .y_type = type});
-  Multiply(pass, {.x = x, .w = &w[Role::kUp], .bias = w.vector(Role::kUpBias), .y = up_, .y_type = type});
-  if (f.cuts()) CutGate(pass.s, gate_, type, pass.count(), f.inner, f.cutoff);
-  Activate(pass.s, f.activation, gate_, up_, type, pass.count() * f.inner, gate_);
-  Multiply(pass, {.x = gate_, .w = &w[Role::kDown], .bias = w.vector(Role::kDownBias), .y = out.y, .adds = out.adds});
+  const void* const inner = MultiplyGated(pass, Fusion::kGateUp, f, x, gate_up_);
+  Multiply(pass, {.x = inner, .w = &w[Role::kDown], .bias = w.vector(Role::kDownBias), .y = out.y, .adds = out.adds});
 }
 
 // out = down(f(up(norm(in))))
@@ -142,9 +195,12 @@ void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& out, const Fee
   const DeviceLayer& w = weights_.layers[pass.layer];
   const Real type = options_.type;
   const void* const x = Round(pass, norm, w, pass.in, pass.count());
-  Multiply(pass, {.x = x, .w = &w[Role::kUp], .bias = w.vector(Role::kUpBias), .y = gate_, .y_type = type});
-  Activate(pass.s, f.activation, gate_, nullptr, type, pass.count() * f.inner, gate_);
-  Multiply(pass, {.x = gate_, .w = &w[Role::kDown], .bias = w.vector(Role::kDownBias), .y = out.y, .adds = out.adds});
+  Multiply(pass, {.x = x, .w = &w[Role::kUp], .bias = w.vector(Role::kUpBias), .y = gate_up_, .y_type = type});
+  Activate(
+      pass.s,
+      {.f = f.activation, .gate = gate_up_, .type = type, .tokens = pass.count(), .dim = f.inner, .out = gate_up_});
+  Multiply(pass,
+           {.x = gate_up_, .w = &w[Role::kDown], .bias = w.vector(Role::kDownBias), .y = out.y, .adds = out.adds});
 }
 
 // out = down(f(gate(norm(in))) * the layer's input)
@@ -152,12 +208,19 @@ void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& out, const Lay
   const DeviceLayer& w = weights_.layers[pass.layer];
   const Real type = options_.type;
   const void* const x = Round(pass, norm, w, pass.in, pass.count());
-  Multiply(pass, {.x = x, .w = &w[Role::kInputGate], .y = gate_, .y_type = type});
+  Multiply(pass, {.x = x, .w = &w[Role::kInputGate], .y = gate_up_, .y_type = type});
   const int64_t first = static_cast<int64_t>(pass.layer) * f.inner;
   CopyRows(pass.s, layer_inputs_now_ + first, config_.layer_inputs_width(), nullptr, pass.count(), f.inner, 4,
            layer_input_, f.inner);
-  Activate(pass.s, f.activation, gate_, layer_input_, type, pass.count() * f.inner, gate_, true);
-  Multiply(pass, {.x = gate_, .w = &w[Role::kInputDown], .y = out.y, .adds = out.adds});
+  Activate(pass.s, {.f = f.activation,
+                    .gate = gate_up_,
+                    .up = layer_input_,
+                    .up_f32 = true,
+                    .type = type,
+                    .tokens = pass.count(),
+                    .dim = f.inner,
+                    .out = gate_up_});
+  Multiply(pass, {.x = gate_up_, .w = &w[Role::kInputDown], .y = out.y, .adds = out.adds});
 }
 
 // out = x + norm(right(left(x))), x = norm(in)
@@ -166,8 +229,8 @@ void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& out, const Low
   const int64_t tokens = pass.count(), values = tokens * config_.hidden_size;
   Norm(pass, norm, w, pass.in, tokens, normed_, Real::kF32);
   ConvertRows(pass.s, normed_, values, options_.type, x_);
-  Multiply(pass, {.x = x_, .w = &w[Role::kLowRankLeft], .y = gate_, .y_type = options_.type});
-  Multiply(pass, {.x = gate_, .w = &w[Role::kLowRankRight], .y = branch_});
+  Multiply(pass, {.x = x_, .w = &w[Role::kLowRankLeft], .y = gate_up_, .y_type = options_.type});
+  Multiply(pass, {.x = gate_up_, .w = &w[Role::kLowRankRight], .y = branch_});
   Norm(pass, b.norm, w, branch_, tokens, branch_, Real::kF32);
   AddRows(pass.s, branch_, normed_, 1.0f, values);
   if (out.adds) AddRows(pass.s, out.y, branch_, 1.0f, values);
@@ -196,11 +259,10 @@ void Decoder::Run(Pass& pass, const NormSpec& norm, const Output& out, const Exp
   ExpertProducts(pass, e, x_);
   const bool shares = e.shared_inner > 0;
   if (shares) {
-    const Real type = options_.type;
-    Multiply(pass, {.x = x_, .w = &w[Role::kSharedGate], .y = shared_gate_, .y_type = type});
-    Multiply(pass, {.x = x_, .w = &w[Role::kSharedUp], .y = shared_up_, .y_type = type});
-    Activate(pass.s, e.expert.activation, shared_gate_, shared_up_, type, tokens * e.shared_inner, shared_gate_);
-    Multiply(pass, {.x = shared_gate_, .w = &w[Role::kSharedDown], .y = shared_out_});
+    GatedFeedForwardBlock shared = e.expert;
+    shared.inner = e.shared_inner;
+    const void* const inner = MultiplyGated(pass, Fusion::kSharedGateUp, shared, x_, shared_gate_up_);
+    Multiply(pass, {.x = inner, .w = &w[Role::kSharedDown], .y = shared_out_});
   }
   CombineExperts(pass.s, {.y = expert_out_,
                           .shared = shares ? shared_out_ : nullptr,
@@ -233,10 +295,17 @@ void Decoder::ExpertProducts(const Pass& pass, const ExpertsBlock& e, const void
     call.y = y;
     MultiplyGrouped(pass.s, call);
   };
-  multiply(Role::kExpertGate, Role::kExpertGateBias, gate_);
-  multiply(Role::kExpertUp, Role::kExpertUpBias, up_);
-  Activate(pass.s, e.expert.activation, gate_, up_, options_.type, call.max_rows * e.expert.inner, gate_);
-  call.x = gate_;
+  void* const up = ValuesAt(gate_up_, options_.max_tokens * e.router.chosen * e.expert.inner, options_.type);
+  multiply(Role::kExpertGate, Role::kExpertGateBias, gate_up_);
+  multiply(Role::kExpertUp, Role::kExpertUpBias, up);
+  Activate(pass.s, {.f = e.expert.activation,
+                    .gate = gate_up_,
+                    .up = up,
+                    .type = options_.type,
+                    .tokens = call.max_rows,
+                    .dim = e.expert.inner,
+                    .out = gate_up_});
+  call.x = gate_up_;
   call.gathered = true;
   call.weigh_inputs = nullptr;
   call.y_type = Real::kF32;

@@ -6,7 +6,6 @@
 
 #include "compute/cuda/decoder.h"
 #include "compute/cuda/device_kv.h"
-#include "compute/cuda/device_weights.h"
 #include "compute/cuda/step_launcher.h"
 
 namespace tactus::compute::cuda {
@@ -58,15 +57,16 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
                     d.max_model_len, c.max_position, c.max_position),
         "max-model-len");
   }
-  const int64_t weights = PlanDeviceWeightBytes(c, in.type), buffers = BufferBytes(c, in);
+  const int64_t weights = in.weight_bytes, buffers = BufferBytes(c, in);
   const int64_t left = in.free_bytes - weights - buffers - d.draft_bytes;
   const std::string draft = d.draft_bytes > 0 ? fmt::format(" + draft model {}", Size(d.draft_bytes)) : "";
   if (left <= 0) {
     return InvalidArgument(
-        fmt::format("weights {} + activations {}{} = {}, but {} of the GPU's memory are free: use a "
-                    "smaller model, lower --max-num-batched-tokens or --max-num-seqs, or run on "
-                    "the CPU with --device cpu",
-                    Size(weights), Size(buffers), draft, Size(weights + buffers + d.draft_bytes), Size(in.free_bytes)),
+        fmt::format(
+            "weights {} + activations {}{} = {}, but {} of the GPU's memory are free: use a "
+            "smaller model or --quantization int8 or int4, lower --max-num-batched-tokens or --max-num-seqs, or run on "
+            "the CPU with --device cpu",
+            Size(weights), Size(buffers), draft, Size(weights + buffers + d.draft_bytes), Size(in.free_bytes)),
         buffers > weights ? "max-num-batched-tokens" : "model");
   }
   const int64_t block_bytes = KvBlockBytes(c, in.kv_type, d.block_size);

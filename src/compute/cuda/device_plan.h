@@ -11,6 +11,7 @@ namespace tactus::compute::cuda {
 struct DevicePlanInput {
   int64_t free_bytes = 0;       // of the device, before anything is loaded
   int64_t host_free_bytes = 0;  // that this process may still use; negative: not known
+  int64_t weight_bytes = 0;     // PlanDeviceWeightBytes
   int32_t multiprocessors = 1;
   Real type = Real::kBF16;
   KvType kv_type = KvType::kBF16;

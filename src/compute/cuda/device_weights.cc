@@ -1,20 +1,22 @@
 #include "compute/cuda/device_weights.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <set>
 
+#include "compute/cuda/kernels/quantized.h"
 #include "compute/kernels/thread_pool.h"
+#include "compute/model/calibrate.h"
 #include "compute/tensor/dequantize.h"
 #include "compute/tensor/float16.h"
 
 namespace tactus::compute::cuda {
 namespace {
 
+constexpr int64_t kVectorBytes = 4;
 constexpr int64_t kStageBytes = int64_t{32} << 20;  // of one half of the staging memory, which overlaps with copies
 
-Real TypeOf(Role role, Real type) {
-  return IsRouting(role) ? Real::kF32 : type;
-}
 DType FileType(Real type) {
   return type == Real::kF32 ? DType::kF32 : type == Real::kBF16 ? DType::kBF16 : DType::kF16;
 }
@@ -47,12 +49,20 @@ class Stage {
     return half.memory.as<>();
   }
   void Copy(void* to, int64_t bytes) {
+    CopyPart(to, 0, bytes);
+    EndCopies();
+  }
+  // Bytes [at, at + bytes) of the memory; after the last part EndCopies.
+  void CopyPart(void* to, int64_t at, int64_t bytes) {
+    stream_->CopyToDevice(to, halves_[next_].memory.as<>() + at, bytes);
+  }
+  void EndCopies() {
     Half& half = halves_[next_];
-    stream_->CopyToDevice(to, half.memory.as<>(), bytes);
     half.copied->Record(*stream_);
     half.used = true;
     next_ ^= 1;
   }
+  Stream& stream() { return *stream_; }  // of the copies
   void Finish() { stream_->Synchronize(); }
 
  private:
@@ -66,32 +76,52 @@ class Stage {
   size_t next_ = 0;
 };
 
+struct Freed {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
+int64_t Aligned(int64_t bytes) {
+  return (bytes + 15) / 16 * 16;
+}
+
+// Where a piece of a matrix of codes has its parts: codes, then scales, then offsets.
+struct Piece {
+  Piece(const DeviceMatrix& m, bool has_offsets)
+      : code_bytes(m.format == MatrixFormat::kInt4 ? m.cols / 2 : m.cols),
+        factor_bytes(m.format == MatrixFormat::kFp8 ? 4 : m.cols / m.group * SizeOf(m.real)),
+        offsets(has_offsets) {}
+  int64_t Scales(int64_t rows) const { return Aligned(rows * code_bytes); }
+  int64_t Offsets(int64_t rows) const { return Scales(rows) + Aligned(rows * factor_bytes); }
+  int64_t Bytes(int64_t rows) const { return Offsets(rows) + (offsets ? Aligned(rows * factor_bytes) : 0); }
+
+  int64_t code_bytes, factor_bytes;  // of a row
+  bool offsets;
+};
+
 class Loader {
  public:
-  Loader(const ModelConfig& config, OpenedWeights& opened, Real type, int32_t threads, Clock& clock,
-         const std::function<void(int64_t)>& progress)
+  Loader(const ModelConfig& config, OpenedWeights& opened, const DeviceLoadOptions& options, Clock& clock)
       : config_(config),
         opened_(opened),
-        type_(type),
-        pool_(std::max(threads, 1), clock),
-        progress_(progress),
-        rows_(static_cast<size_t>(std::max(threads, 1))) {}
+        options_(options),
+        pool_(std::max(options.threads, 1), clock),
+        rows_(static_cast<size_t>(std::max(options.threads, 1))) {}
 
   Result<DeviceWeights> Load() {
+    TACTUS_ASSIGN_OR_RETURN(plan_, PlanDeviceWeights(config_, opened_, options_.choice));
     TACTUS_ASSIGN_OR_RETURN(stage_, Stage::Create());
     ResizeLayers(config_, &weights_);
-    ModelWeights& files = opened_.weights;
-    for (const MatrixPlace& place : MatrixPlaces(config_, *opened_.names, &files)) {
-      TACTUS_RETURN_IF_ERROR(AddMatrix(place.request, *place.view));
-    }
+    if (plan_.packing.calibrate && !options_.dummy) TACTUS_RETURN_IF_ERROR(PackOnHost());
+    for (const DeviceSlot& slot : plan_.slots) TACTUS_RETURN_IF_ERROR(AddMatrix(slot));
+    packed_.reset();
     if (config_.tie_embeddings) weights_.lm_head = weights_.embedding;
     for (const ModelTensor& t : config_.Tensors()) {
-      if (!IsMatrix(t.role)) TACTUS_RETURN_IF_ERROR(AddVector(t));
+      if (!IsMatrix(t.role) && !IsFusedBias(t)) TACTUS_RETURN_IF_ERROR(AddVector(t));
     }
     for (DeviceLayer& layer : weights_.layers) TACTUS_RETURN_IF_ERROR(StackExperts(&layer));
     stage_->Finish();
     TACTUS_RETURN_IF_ERROR(DeviceStatus());
-    weights_.format = FormatOf();
+    weights_.format = plan_.format;
     return std::move(weights_);
   }
 
@@ -116,31 +146,187 @@ class Loader {
     return data;
   }
 
-  Status AddMatrix(const TensorRequest& request, const MatrixView& view) {
-    const ModelTensor& t = request.tensor;
-    DeviceMatrix& m = MatrixAt(weights_, t);
-    m.real = TypeOf(t.role, type_);
-    m.rows = view.rows;
-    m.cols = view.cols;
-    const int64_t row_bytes = view.cols * SizeOf(m.real);
-    TACTUS_ASSIGN_OR_RETURN(std::byte* const to, PlaceOf(t, view.rows * row_bytes));
-    m.data = to;
-    if (row_bytes > kStageBytes) {
-      return InvalidArgument("a row of " + request.name + " has " + std::to_string(view.cols) + " values; at most " +
-                             std::to_string(kStageBytes / SizeOf(m.real)) + " are possible on a GPU");
+  // All packed matrices in the host's memory: least squares read the model from its first layer to its last.
+  Status PackOnHost() {
+    const PackPlan& plan = plan_.packing;
+    packed_.reset(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((plan.bytes + 63) / 64 * 64))));
+    if (packed_ == nullptr) {
+      return Status(StatusCode::kResourceExhausted,
+                    "int4 by least squares needs " + std::to_string(plan.bytes) +
+                        " bytes of the host's memory while weights are loaded: use --quantization int4_nearest",
+                    "quantization");
     }
-    ++counts_[view.dtype];
+    TACTUS_RETURN_IF_ERROR(PackAll(plan, *opened_.source, pool_, packed_.get(), nullptr));
+    return PackCalibrated(plan, config_, *opened_.names, *opened_.source, opened_.weights, pool_, packed_.get(),
+                          [&](double part) {
+                            if (options_.rounded) options_.rounded(part);
+                          });
+  }
+
+  Status AddMatrix(const DeviceSlot& slot) {
+    const PackedSlot& first = plan_.packing.slots[slot.parts[0]];
+    DeviceMatrix m = slot.form;
+    TACTUS_ASSIGN_OR_RETURN(std::byte* const to, PlaceOf(first.tensor, slot.bytes));
+    switch (m.format) {
+      case MatrixFormat::kReal: {
+        m.data = to;
+        std::byte* at = to;
+        for (const size_t part : slot.parts) {
+          const PackedSlot& from = plan_.packing.slots[part];
+          TACTUS_RETURN_IF_ERROR(CopyReal(from, m.real, at));
+          at += from.source.rows * m.cols * SizeOf(m.real);
+        }
+        break;
+      }
+      case MatrixFormat::kFp8:
+        m.data = to;
+        m.scales = to + m.rows * m.cols;
+        TACTUS_RETURN_IF_ERROR(CopyCodes(slot, m));
+        break;
+      case MatrixFormat::kInt8:
+      case MatrixFormat::kInt4:
+        if (slot.offsets) m.offsets = to;
+        m = PlaceRepacked(m, to);
+        TACTUS_RETURN_IF_ERROR(CopyCodes(slot, m));
+        break;
+    }
+    if (slot.fusion) {
+      FusedProduct& product = OwnerOf(weights_, first.tensor).fused[static_cast<size_t>(*slot.fusion)];
+      product.matrix = m;
+      return AddFusedBias(*slot.fusion, first.tensor, &product);
+    }
+    MatrixAt(weights_, first.tensor) = m;
+    return DeviceStatus();
+  }
+
+  Status TooWide(const PackedSlot& slot, int64_t most) const {
+    return InvalidArgument("a row of " + slot.name + " has " + std::to_string(slot.source.cols) + " values; at most " +
+                           std::to_string(most) + " are possible on a GPU");
+  }
+
+  void Report(int64_t bytes) {
+    done_ += bytes;
+    if (options_.progress) options_.progress(done_);
+  }
+
+  Status CopyReal(const PackedSlot& slot, Real type, std::byte* to) {
+    const MatrixView& view = slot.source;
+    const int64_t row_bytes = view.cols * SizeOf(type);
+    if (row_bytes > kStageBytes) return TooWide(slot, kStageBytes / SizeOf(type));
     const int64_t most = kStageBytes / row_bytes;
     for (int64_t first = 0; first < view.rows; first += most) {
       const int64_t count = std::min(most, view.rows - first);
       std::byte* const stage = stage_->Next();
-      ConvertRows(request.id, view, first, count, m.real, stage);
+      ConvertRows(slot.name, view, first, count, type, stage);
       stage_->Copy(to + first * row_bytes, count * row_bytes);
       opened_.source->Release(view, first, count);
-      done_ += count * view.row_bytes;
-      if (progress_) progress_(done_);
+      Report(count * view.row_bytes);
     }
     return DeviceStatus();
+  }
+
+  // Codes go to scratch on the device, from where Repack brings them into the order of products; e4m3 to its place.
+  Status CopyCodes(const DeviceSlot& slot, const DeviceMatrix& m) {
+    const Piece piece(m, slot.offsets);
+    const int64_t most = kStageBytes / (piece.Bytes(kPanelRows) + 64) * kPanelRows;
+    if (most < kPanelRows) {
+      return TooWide(plan_.packing.slots[slot.parts[0]], kStageBytes / kPanelRows / 8);
+    }
+    const bool packs = m.format != MatrixFormat::kFp8;
+    if (packs && scratch_.bytes() == 0) {
+      TACTUS_ASSIGN_OR_RETURN(scratch_, DeviceMemory::Allocate(kStageBytes, "scratch of loading"));
+    }
+    for (int64_t first = 0; first < m.rows; first += most) {
+      const int64_t count = std::min(most, m.rows - first);
+      std::byte* const stage = stage_->Next();
+      WriteCodes(slot, piece, first, count, stage);
+      if (!packs) {
+        auto* const codes = static_cast<std::byte*>(const_cast<void*>(m.data));
+        auto* const scales = static_cast<std::byte*>(const_cast<void*>(m.scales));
+        stage_->CopyPart(codes + first * m.cols, 0, count * m.cols);
+        stage_->CopyPart(scales + first * 4, piece.Scales(count), count * 4);
+        stage_->EndCopies();
+        continue;
+      }
+      std::byte* const raw = scratch_.as<>();
+      stage_->Copy(raw, piece.Bytes(count));
+      DeviceMatrix part = m;
+      part.rows = count;
+      part.data = raw;
+      part.scales = raw + piece.Scales(count);
+      if (slot.offsets) part.offsets = raw + piece.Offsets(count);
+      RepackRows(stage_->stream(), part, first, m);
+    }
+    return DeviceStatus();
+  }
+
+  // Rows [first, first + count) of a matrix of codes, which are rows of one or of several of the model's matrices.
+  void WriteCodes(const DeviceSlot& slot, const Piece& piece, int64_t first, int64_t count, std::byte* to) {
+    int64_t begin = 0;  // of the part's rows in the matrix
+    for (const size_t part : slot.parts) {
+      const PackedSlot& from = plan_.packing.slots[part];
+      const int64_t rows = from.source.rows, low = std::max(first - begin, int64_t{0}),
+                    high = std::min(first + count - begin, rows);
+      begin += rows;
+      if (low >= high) continue;
+      pool_.ParallelFor((high - low + kPanelRows - 1) / kPanelRows, [&](int64_t task, int32_t thread) {
+        const int64_t row = low + task * kPanelRows, n = std::min(kPanelRows, high - row);
+        const int64_t at = begin - rows + row - first;
+        std::byte* const offsets = to + piece.Offsets(count) + at * piece.factor_bytes;
+        WritePanel(slot, from, row, n, rows_[static_cast<size_t>(thread)], piece, to + at * piece.code_bytes,
+                   to + piece.Scales(count) + at * piece.factor_bytes, piece.offsets ? offsets : nullptr);
+      });
+      opened_.source->Release(from.source, low, high - low);
+      Report((high - low) * from.source.row_bytes);
+    }
+  }
+
+  struct Scratch {
+    std::vector<std::byte> file, panel;
+    std::vector<float> values;
+    std::vector<uint8_t> codes;
+  };
+
+  // At most kPanelRows rows of one of the model's matrices.
+  void WritePanel(const DeviceSlot& slot, const PackedSlot& from, int64_t first, int64_t n, Scratch& scratch,
+                  const Piece& piece, std::byte* codes, std::byte* scales, std::byte* offsets) {
+    if (slot.form.format == MatrixFormat::kFp8) {
+      for (int64_t r = 0; r < n; ++r) {
+        const E4M3Row row = opened_.source->E4M3(from.name, first + r);
+        std::memcpy(codes + r * piece.code_bytes, row.codes, static_cast<size_t>(piece.code_bytes));
+        std::memcpy(scales + r * 4, &row.scale, sizeof row.scale);
+      }
+      return;
+    }
+    PackedMatrix packed = from.form;
+    int64_t in_packed = first;
+    if (packed_ != nullptr) {
+      packed.data = packed_.get() + from.offset;
+    } else {
+      MatrixView rows = from.source;
+      rows.data = opened_.source->Rows(from.name, from.source, first, n, FileScratch(from.source, n, scratch));
+      rows.rows = packed.rows = n;
+      scratch.panel.resize(static_cast<size_t>(packed.panel_bytes + 64));
+      std::byte* const panel = AlignTo64(scratch.panel, packed.panel_bytes);
+      PackPanels(rows, packed, 0, 1, panel);
+      packed.data = panel;
+      in_packed = 0;
+    }
+    scratch.codes.resize(static_cast<size_t>(from.source.cols + kTokenBlock));
+    for (int64_t r = 0; r < n; ++r) {
+      WriteRow(packed, in_packed + r, slot.form, scratch.codes.data(), codes + r * piece.code_bytes,
+               scales + r * piece.factor_bytes, offsets == nullptr ? nullptr : offsets + r * piece.factor_bytes);
+    }
+  }
+
+  static std::byte* AlignTo64(std::vector<std::byte>& memory, int64_t bytes) {
+    void* aligned = memory.data();
+    size_t space = memory.size();
+    return static_cast<std::byte*>(std::align(64, static_cast<size_t>(bytes), aligned, space));
+  }
+  static std::byte* FileScratch(const MatrixView& view, int64_t rows, Scratch& scratch) {
+    scratch.file.resize(static_cast<size_t>(view.row_bytes * rows) + 64);
+    return AlignTo64(scratch.file, view.row_bytes * rows);
   }
 
   void ConvertRows(const std::string& id, const MatrixView& view, int64_t first, int64_t count, Real type,
@@ -149,13 +335,10 @@ class Loader {
     const int64_t row_bytes = view.cols * SizeOf(type);
     pool_.ParallelFor((count + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int32_t thread) {
       Scratch& scratch = rows_[static_cast<size_t>(thread)];
-      scratch.file.resize(static_cast<size_t>(view.row_bytes * kRowsPerTask) + 64);
+      std::byte* const file = FileScratch(view, kRowsPerTask, scratch);
       scratch.values.resize(static_cast<size_t>(view.cols));
-      void* aligned = scratch.file.data();
-      size_t space = scratch.file.size();
-      std::align(64, static_cast<size_t>(view.row_bytes * kRowsPerTask), aligned, space);
       const int64_t begin = task * kRowsPerTask, n = std::min(kRowsPerTask, count - begin);
-      const std::byte* const rows = opened_.source->Rows(id, view, first + begin, n, static_cast<std::byte*>(aligned));
+      const std::byte* const rows = opened_.source->Rows(id, view, first + begin, n, file);
       for (int64_t i = 0; i < n; ++i) {
         const std::byte* const row = rows + i * view.row_bytes;
         std::byte* const out = to + (begin + i) * row_bytes;
@@ -171,15 +354,36 @@ class Loader {
 
   Status AddVector(const ModelTensor& t) {
     const float* const host = OwnerOf(opened_.weights, t).vector(t.role);
-    const int64_t bytes = t.rows * static_cast<int64_t>(sizeof(float));
-    TACTUS_ASSIGN_OR_RETURN(std::byte* const to, PlaceOf(t, bytes));
-    for (int64_t at = 0; at < bytes; at += kStageBytes) {
-      const int64_t n = std::min(kStageBytes, bytes - at);
+    TACTUS_ASSIGN_OR_RETURN(std::byte* const to, PlaceOf(t, t.rows * kVectorBytes));
+    CopyVector(host, t.rows, to);
+    if (t.rows == 1) weights_.scalars[{t.layer, t.role}] = *host;
+    OwnerOf(weights_, t).vector(t.role) = reinterpret_cast<const float*>(to);
+    return DeviceStatus();
+  }
+  void CopyVector(const float* host, int64_t values, std::byte* to) {
+    for (int64_t at = 0; at < values * kVectorBytes; at += kStageBytes) {
+      const int64_t n = std::min(kStageBytes, values * kVectorBytes - at);
       std::memcpy(stage_->Next(), reinterpret_cast<const std::byte*>(host) + at, static_cast<size_t>(n));
       stage_->Copy(to + at, n);
     }
-    if (t.rows == 1) weights_.scalars[{t.layer, t.role}] = *host;
-    OwnerOf(weights_, t).vector(t.role) = reinterpret_cast<const float*>(to);
+  }
+
+  bool IsFusedBias(const ModelTensor& t) const { return t.expert < 0 && fused_biases_.contains({t.layer, t.role}); }
+  // The biases of a fused product's matrices, all of them or none.
+  Status AddFusedBias(Fusion fusion, const ModelTensor& first, FusedProduct* product) {
+    const FusedRoles& roles = RolesOf(fusion);
+    const LayerWeights& host = OwnerOf(opened_.weights, first);
+    if (host.vector(roles.biases[0]) == nullptr) return DeviceStatus();
+    TACTUS_ASSIGN_OR_RETURN(std::byte * at, Allocate(product->matrix.rows * kVectorBytes));
+    product->bias = reinterpret_cast<const float*>(at);
+    for (size_t i = 0; i < roles.biases.size(); ++i) {
+      const float* const bias = host.vector(roles.biases[i]);
+      if (bias == nullptr) continue;
+      const int64_t rows = host[roles.matrices[i]].rows;
+      CopyVector(bias, rows, at);
+      at += rows * kVectorBytes;
+      fused_biases_.insert({first.layer, roles.biases[i]});
+    }
     return DeviceStatus();
   }
 
@@ -197,45 +401,26 @@ class Loader {
     return Status();
   }
 
-  std::string FormatOf() const {
-    const std::string own = InfoOf(FileType(type_)).name;
-    std::vector<std::pair<DType, int64_t>> others;
-    for (const auto& [dtype, n] : counts_) {
-      if (dtype != FileType(type_)) others.emplace_back(dtype, n);
-    }
-    return others.empty() ? own : own + " from " + FormatText(others);
-  }
-
-  struct Scratch {
-    std::vector<std::byte> file;
-    std::vector<float> values;
-  };
   const ModelConfig& config_;
   OpenedWeights& opened_;
-  const Real type_;
+  const DeviceLoadOptions& options_;
   ThreadPool pool_;
-  const std::function<void(int64_t)>& progress_;
+  DeviceWeightPlan plan_;
   std::vector<Scratch> rows_;  // per thread
   std::unique_ptr<Stage> stage_;
+  DeviceMemory scratch_;                      // codes before Repack
+  std::unique_ptr<std::byte, Freed> packed_;  // all packed matrices, under int4 by least squares
   std::map<std::pair<int64_t, Role>, std::byte*> stacks_;
-  std::map<DType, int64_t> counts_;
+  std::set<std::pair<int64_t, Role>> fused_biases_;
   DeviceWeights weights_;
   int64_t done_ = 0;
 };
 
 }  // namespace
 
-int64_t PlanDeviceWeightBytes(const ModelConfig& config, Real type) {
-  int64_t bytes = 0;
-  for (const ModelTensor& t : config.Tensors()) {
-    bytes += t.elements() * (IsMatrix(t.role) ? SizeOf(TypeOf(t.role, type)) : 4);
-  }
-  return bytes;
-}
-
-Result<DeviceWeights> LoadDeviceWeights(const ModelConfig& config, OpenedWeights& opened, Real type, int32_t threads,
-                                        Clock& clock, const std::function<void(int64_t)>& progress) {
-  return Loader(config, opened, type, threads, clock, progress).Load();
+Result<DeviceWeights> LoadDeviceWeights(const ModelConfig& config, OpenedWeights& opened,
+                                        const DeviceLoadOptions& options, Clock& clock) {
+  return Loader(config, opened, options, clock).Load();
 }
 
 }  // namespace tactus::compute::cuda

@@ -1,4 +1,4 @@
-// A model's weights on the device: matrices in a form that products use, norms and biases in f32. Immutable after
+// A model's weights on the device: matrices in the forms of device_forms.h, norms and biases in f32. Immutable after
 // loading.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "compute/cuda/device_forms.h"
 #include "compute/cuda/runtime.h"
 #include "compute/cuda/types.h"
 #include "compute/weights/open_weights.h"
@@ -16,9 +17,22 @@
 
 namespace tactus::compute::cuda {
 
-// As LayerWeights: what a layer's blocks declare, by role.
+// Matrices of one input, their rows and their biases one after another.
+struct FusedProduct {
+  DeviceMatrix matrix;          // rows 0: each matrix is by itself
+  const float* bias = nullptr;  // null: none
+};
+
+// As LayerWeights: what a layer's blocks declare, by role. Matrices of a fused product are in it alone.
 struct DeviceLayer : LayerMatrices<DeviceMatrix> {
   std::vector<DeviceLayer> experts;
+  std::array<FusedProduct, kFusions> fused;  // by Fusion
+
+  // Null: each matrix is by itself.
+  const FusedProduct* FusedOf(Fusion fusion) const {
+    const FusedProduct& product = fused[static_cast<size_t>(fusion)];
+    return product.matrix.rows > 0 ? &product : nullptr;
+  }
 
   const float*& vector(Role role) { return vectors_[static_cast<size_t>(role) - kMatrixRoles]; }
   const float* vector(Role role) const {
@@ -38,17 +52,23 @@ struct DeviceWeights {
   DeviceLayer outside;
   std::vector<DeviceLayer> layers;
   std::map<std::pair<int64_t, Role>, float> scalars;  // vectors of one value, by layer and role
-  std::string format;                                 // for display: "bf16", "bf16 from q4_K and q6_K"
-  int64_t bytes = 0;
+  std::string format;                                 // DeviceWeightPlan::format
+  int64_t bytes = 0;                                  // as planned
   std::vector<DeviceMemory> memory;
 };
 
-// Bytes that LoadDeviceWeights will take, from the declarations alone.
-int64_t PlanDeviceWeightBytes(const ModelConfig& config, Real type);
+struct DeviceLoadOptions {
+  DeviceWeightChoice choice;
+  bool dummy = false;  // random weights, which int4 rounds to the nearest
+  int32_t threads = 1;
+  // Called now and then, if not null: with the bytes read, and with the part of int4's rounding that is done, 0 to 1.
+  std::function<void(int64_t)> progress;
+  std::function<void(double)> rounded;
+};
 
-// Reads every tensor of `opened` (MatrixUse::kRows), rounds matrices to `type` (those that decide the routing of tokens
-// stay f32: IsRouting) and copies them to the device. `progress(bytes read)` is called now and then.
-Result<DeviceWeights> LoadDeviceWeights(const ModelConfig& config, OpenedWeights& opened, Real type, int32_t threads,
-                                        Clock& clock, const std::function<void(int64_t)>& progress);
+// Reads every tensor of `opened` (MatrixUse::kRows), brings matrices into their forms and copies them to the device.
+// Under int4 by least squares the packed weights are in the host's memory while they are loaded.
+Result<DeviceWeights> LoadDeviceWeights(const ModelConfig& config, OpenedWeights& opened,
+                                        const DeviceLoadOptions& options, Clock& clock);
 
 }  // namespace tactus::compute::cuda

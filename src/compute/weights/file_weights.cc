@@ -149,6 +149,18 @@ class FileSource final : public WeightSource {
     return scratch;
   }
 
+  int64_t ScaleColumns(const std::string& id) override {
+    const auto found = scattered_.find(id);
+    return found == scattered_.end() || found->second.tensor->rows == nullptr
+               ? 0
+               : found->second.tensor->rows->scale_columns();
+  }
+  E4M3Row E4M3(const std::string& id, int64_t row) override {
+    const auto found = scattered_.find(id);
+    if (found == scattered_.end() || found->second.tensor->rows == nullptr) return {};
+    return found->second.tensor->rows->E4M3(found->second.request.RowInFile(row));
+  }
+
   void Prefetch(const MatrixView& m, int64_t first, int64_t count) override {
     Advise(InFile(m), first, count, MADV_WILLNEED, false);
   }

@@ -18,6 +18,12 @@ namespace tactus::compute {
 // Elements that are weights only together with other tensors (compute/weights/quant/quantization.h).
 enum class CodeType : uint8_t { kNone, kF8E4M3, kF8E8M0, kI8, kU8, kI32, kI64 };
 
+// A row of codes in e4m3 with one scale: value = scale * code. Null codes: the row is stored in another form.
+struct E4M3Row {
+  const uint8_t* codes = nullptr;
+  float scale = 0.0f;
+};
+
 // The rows of a weight that several tensors of a file make up. Any thread.
 class WeightRows {
  public:
@@ -28,6 +34,10 @@ class WeightRows {
   virtual void Stored(int64_t row, std::byte* out) const = 0;
   // Bytes of the file for a row, where rows follow one another from the entry's data on; 0: they do not.
   virtual int64_t file_row_bytes() const { return 0; }
+  // Columns of a row that share a scale, where they are more than the entry's blocks have; 0: a block.
+  virtual int64_t scale_columns() const { return 0; }
+  // The same row as the file's codes in e4m3. All rows of a weight have such a form, or none.
+  virtual E4M3Row E4M3(int64_t /*row*/) const { return {}; }
 };
 
 struct TensorEntry {

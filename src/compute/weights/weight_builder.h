@@ -8,6 +8,7 @@
 
 #include "compute/config/architecture.h"
 #include "compute/config/config.h"
+#include "compute/weights/tensor_file.h"
 #include "compute/weights/weights.h"
 
 namespace tactus::compute {
@@ -52,6 +53,10 @@ class WeightSource {
   // requires.
   virtual const std::byte* Rows(const std::string& id, const MatrixView& view, int64_t first, int64_t count,
                                 std::byte* scratch) = 0;
+  // Columns that share a scale, where they are more than a block of the view's dtype (WeightRows); 0: a block.
+  virtual int64_t ScaleColumns(const std::string& /*id*/) { return 0; }
+  // A row of the same matrix as the file's codes in e4m3 (WeightRows::E4M3); null codes: it has another form.
+  virtual E4M3Row E4M3(const std::string& /*id*/, int64_t /*row*/) { return {}; }
   // These rows will be read soon; will not be read again.
   virtual void Prefetch(const MatrixView&, int64_t /*first*/, int64_t /*count*/) {}
   virtual void Release(const MatrixView&, int64_t /*first*/, int64_t /*count*/) {}

@@ -144,7 +144,14 @@ TEST_P(RowsTest, ActivateMatchesTheReference) {
           const void* const factor = kind == kNone   ? nullptr
                                      : kind == kSame ? static_cast<void*>(same.data())
                                                      : other.data();
-          Activate(stream(), f, in.data(), factor, RealOf<T>(), n, out.data(), kind == kF32);
+          Activate(stream(), {.f = f,
+                              .gate = in.data(),
+                              .up = factor,
+                              .up_f32 = kind == kF32,
+                              .type = RealOf<T>(),
+                              .tokens = 1,
+                              .dim = n,
+                              .out = out.data()});
           std::vector<float> want(g.size());
           ref().activate(pool_, f, g.data(),
                          kind == kNone   ? nullptr
@@ -160,9 +167,35 @@ TEST_P(RowsTest, ActivateMatchesTheReference) {
 
 TEST_P(RowsTest, ActivateWorksInPlace) {
   const Buffer<bf16> gate(Rounded<bf16>(Normals(800, 1))), up(Rounded<bf16>(Normals(800, 2))), out(800);
-  Activate(stream(), Activation::kSilu, gate.data(), up.data(), Real::kBF16, 800, out.data());
-  Activate(stream(), Activation::kSilu, gate.data(), up.data(), Real::kBF16, 800, gate.data());
+  ActivateCall call{.gate = gate.data(), .up = up.data(), .tokens = 4, .dim = 200, .out = out.data()};
+  Activate(stream(), call);
+  call.out = gate.data();
+  Activate(stream(), call);
   EXPECT_TRUE(SameBits(gate.Read(), out.Read()));
+}
+
+// Gate and up in the rows of one product, as two matrices of rows one after another.
+TEST_P(RowsTest, ActivateOfRowsApartHasTheBitsOfRowsOneAfterAnother) {
+  for (const int64_t dim : {40, 2056, 13}) {
+    SCOPED_TRACE(dim);
+    constexpr int64_t kTokens = 3;
+    const std::vector<bf16> both = Rounded<bf16>(Normals(kTokens * 2 * dim, 3));
+    std::vector<bf16> gates, ups;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const auto row = both.begin() + t * 2 * dim;
+      gates.insert(gates.end(), row, row + dim);
+      ups.insert(ups.end(), row + dim, row + 2 * dim);
+    }
+    const Buffer<bf16> product(both), gate(gates), up(ups), apart(kTokens * dim), together(kTokens * dim);
+    Activate(stream(), {.gate = product.data(),
+                        .up = product.data() + dim,
+                        .stride = 2 * dim,
+                        .tokens = kTokens,
+                        .dim = dim,
+                        .out = apart.data()});
+    Activate(stream(), {.gate = gate.data(), .up = up.data(), .tokens = kTokens, .dim = dim, .out = together.data()});
+    EXPECT_TRUE(SameBits(apart.Read(), together.Read()));
+  }
 }
 
 TEST_P(RowsTest, CutGateLeavesWhatExceedsTheCutoff) {
@@ -323,7 +356,7 @@ TEST_P(RowsTest, CallsWithoutTokensDoNothing) {
   const Buffer<float> x(std::vector<float>(8, 1.0f)), weight(std::vector<float>(8, 2.0f));
   NormRows(stream(), {.x = x.data(), .tokens = 0, .dim = 8, .out = x.data()});
   NormTyped(stream(), x.data(), Real::kF32, 0, 8, weight.data(), 0.0f);
-  Activate(stream(), Activation::kSilu, x.data(), nullptr, Real::kF32, 0, x.data());
+  Activate(stream(), {.gate = x.data(), .type = Real::kF32, .tokens = 0, .dim = 8, .out = x.data()});
   CutGate(stream(), x.data(), Real::kF32, 0, 8, 0.0f);
   AddRows(stream(), x.data(), weight.data(), 1.0f, 0);
   ScaleRows(stream(), x.data(), 2.0f, 0.0f, 0);

@@ -6,6 +6,7 @@
 namespace tactus::compute::cuda {
 namespace {
 
+static_assert(kRepackRows == kTileRows);
 constexpr int kThreads = 256;
 
 int64_t RowTiles(const DeviceMatrix& m) {
@@ -91,6 +92,11 @@ void LaunchPackFactors(Stream& s, const DeviceMatrix& m, const void* from, void*
          static_cast<const V*>(from), m.rows, (m.cols + m.group - 1) / m.group, Groups(m), count, static_cast<V*>(to));
 }
 
+// Address `at` within packed data, which has tiles of rows as its outermost dimension.
+void* TileAt(const void* at, int64_t tile, int64_t tile_bytes) {
+  return static_cast<uint8_t*>(const_cast<void*>(at)) + tile * tile_bytes;
+}
+
 }  // namespace
 
 ProductShape ShapeOf(const DeviceMatrix& w, Real type, const ProductArgs& args, int64_t tokens_per_matrix) {
@@ -165,29 +171,38 @@ int64_t RepackedBytes(const DeviceMatrix& from) {
   return CodeBytes(from) + FactorBytes(from) * (from.offsets != nullptr ? 2 : 1);
 }
 
-DeviceMatrix Repack(Stream& s, const DeviceMatrix& from, void* to) {
+DeviceMatrix PlaceRepacked(const DeviceMatrix& from, void* to) {
   if (!IsPacked(from)) return from;
-  const bool sixteen = UnitOf(from) == 16;
-  if (from.format == MatrixFormat::kInt4) {
-    sixteen ? LaunchPackCodes<true, 4>(s, from, to) : LaunchPackCodes<true, 8>(s, from, to);
+  DeviceMatrix placed = from;
+  auto* const at = static_cast<uint8_t*>(to);
+  placed.data = at;
+  placed.scales = at + CodeBytes(from);
+  if (from.offsets != nullptr) placed.offsets = at + CodeBytes(from) + FactorBytes(from);
+  return placed;
+}
+
+void RepackRows(Stream& s, const DeviceMatrix& part, int64_t first, const DeviceMatrix& placed) {
+  const int64_t tile = first / kTileRows, tiles = RowTiles(part);
+  void* const codes = TileAt(placed.data, tile, CodeBytes(part) / tiles);
+  const bool sixteen = UnitOf(part) == 16;
+  if (part.format == MatrixFormat::kInt4) {
+    sixteen ? LaunchPackCodes<true, 4>(s, part, codes) : LaunchPackCodes<true, 8>(s, part, codes);
   } else {
-    sixteen ? LaunchPackCodes<false, 4>(s, from, to) : LaunchPackCodes<false, 8>(s, from, to);
+    sixteen ? LaunchPackCodes<false, 4>(s, part, codes) : LaunchPackCodes<false, 8>(s, part, codes);
   }
-  DeviceMatrix packed = from;
-  packed.data = to;
-  auto* at = static_cast<uint8_t*>(to) + CodeBytes(from);
-  const auto pack = [&](const void* factors) -> const void* {
-    if (from.real == Real::kF32) {
-      LaunchPackFactors<uint32_t>(s, from, factors, at);
-    } else {
-      LaunchPackFactors<uint16_t>(s, from, factors, at);
-    }
-    at += FactorBytes(from);
-    return at - FactorBytes(from);
+  const auto pack = [&](const void* from, const void* to) {
+    void* const at = TileAt(to, tile, FactorBytes(part) / tiles);
+    part.real == Real::kF32 ? LaunchPackFactors<uint32_t>(s, part, from, at)
+                            : LaunchPackFactors<uint16_t>(s, part, from, at);
   };
-  packed.scales = pack(from.scales);
-  if (from.offsets != nullptr) packed.offsets = pack(from.offsets);
-  return packed;
+  pack(part.scales, placed.scales);
+  if (part.offsets != nullptr) pack(part.offsets, placed.offsets);
+}
+
+DeviceMatrix Repack(Stream& s, const DeviceMatrix& from, void* to) {
+  const DeviceMatrix placed = PlaceRepacked(from, to);
+  if (IsPacked(from)) RepackRows(s, from, 0, placed);
+  return placed;
 }
 
 }  // namespace tactus::compute::cuda

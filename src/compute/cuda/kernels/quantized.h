@@ -37,8 +37,15 @@ void MultiplyQuantized(Stream& s, const ProductCall& call);
 inline constexpr int64_t kFewTokens = 4;
 void MultiplyFew(Stream& s, const ProductCall& call);
 
-// Bytes that Repack writes; 0 for formats that are read as they are.
+// Bytes that Repack writes; 0 for formats that are read as they are. Of the addresses only `offsets` matters: whether
+// there are offsets.
 int64_t RepackedBytes(const DeviceMatrix& from);
+// `from` with the addresses that its parts have once it is repacked to `to`.
+DeviceMatrix PlaceRepacked(const DeviceMatrix& from, void* to);
+// Repack of the rows [first, first + part.rows) of `placed`, which `part` has in the layouts above: a large matrix
+// takes little scratch. `first` is a multiple of kRepackRows, and so is part.rows unless these are the last rows.
+inline constexpr int64_t kRepackRows = 16;
+void RepackRows(Stream& s, const DeviceMatrix& part, int64_t first, const DeviceMatrix& placed);
 // Brings codes, scales and offsets from the layouts above into the order that products read. Returns `from` with the
 // new addresses, all in `to`. Formats that are read as they are return as they are.
 DeviceMatrix Repack(Stream& s, const DeviceMatrix& from, void* to);

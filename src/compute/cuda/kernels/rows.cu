@@ -137,33 +137,47 @@ TACTUS_DEVICE float Activated(float gate, float up) {
   }
 }
 
-// `out` may be the memory of gate or up: each thread reads its elements before it writes them.
+// Rows of gate and up are `stride` values apart; row_blocks: blocks of a row. `out` may be the memory of gate or up
+// where stride is dim: each thread reads its elements before it writes them.
 template <class T, Activation kF, int N>
 __global__ void __launch_bounds__(kThreads)
-    ActivateKernel(Global<T> gate, Global<T> up, Global<float> up_f32, int64_t n, Global<T> out) {
-  const int64_t i = GlobalThread() * N;
-  if (i >= n) return;
+    ActivateKernel(Global<T> gate, Global<T> up, Global<float> up_f32, int64_t stride, int64_t dim, unsigned row_blocks,
+                   Global<T> out) {
+  const int64_t row = blockIdx.x / row_blocks;
+  const int64_t i = (static_cast<int64_t>(blockIdx.x % row_blocks) * kThreads + threadIdx.x) * N;
+  if (i >= dim) return;
+  const int64_t at = row * stride + i;
   float g[N], u[N];
-  LoadValues<N>(gate, i, g);
+  LoadValues<N>(gate, at, g);
   if (up.exists()) {
-    LoadValues<N>(up, i, u);
+    LoadValues<N>(up, at, u);
   } else if (up_f32.exists()) {
-    LoadValues<N>(up_f32, i, u);
+    LoadValues<N>(up_f32, at, u);
   } else {
 #pragma unroll
     for (int j = 0; j < N; ++j) u[j] = 1.0f;
   }
 #pragma unroll
   for (int j = 0; j < N; ++j) g[j] = Activated<kF>(g[j], u[j]);
-  StoreValues<N>(out, i, g);
+  StoreValues<N>(out, row * dim + i, g);
 }
 
 template <class T, Activation kF>
-void LaunchActivate(Stream& s, T* gate, T* up, float* up_f32, int64_t n, T* out, bool wide) {
+void LaunchActivate(Stream& s, const ActivateCall& call) {
+  auto* const gate = static_cast<T*>(const_cast<void*>(call.gate));
+  auto* const up = call.up_f32 ? nullptr : static_cast<T*>(const_cast<void*>(call.up));
+  auto* const up_f32 = call.up_f32 ? static_cast<float*>(const_cast<void*>(call.up)) : nullptr;
+  auto* const out = static_cast<T*>(call.out);
+  int64_t stride = call.stride == 0 ? call.dim : call.stride, dim = call.dim, rows = call.tokens;
+  if (stride == dim) dim *= rows, stride = dim, rows = 1;
+  const bool wide =
+      dim % 8 == 0 && stride % 8 == 0 && IsAligned(call.gate) && IsAligned(call.up) && IsAligned(call.out);
+  const unsigned row_blocks = BlocksFor(dim, wide ? 8 : 1).x;
+  const dim3 grid(row_blocks * static_cast<unsigned>(rows));
   if (wide) {
-    Launch("Activate", s, ActivateKernel<T, kF, 8>, BlocksFor(n, 8), kThreads, 0, gate, up, up_f32, n, out);
+    Launch("Activate", s, ActivateKernel<T, kF, 8>, grid, kThreads, 0, gate, up, up_f32, stride, dim, row_blocks, out);
   } else {
-    Launch("Activate", s, ActivateKernel<T, kF, 1>, BlocksFor(n, 1), kThreads, 0, gate, up, up_f32, n, out);
+    Launch("Activate", s, ActivateKernel<T, kF, 1>, grid, kThreads, 0, gate, up, up_f32, stride, dim, row_blocks, out);
   }
 }
 
@@ -353,27 +367,22 @@ void NormTyped(Stream& s, void* x, Real type, int64_t tokens, int64_t dim, const
   });
 }
 
-void Activate(Stream& s, Activation f, const void* gate, const void* up, Real type, int64_t n, void* out, bool up_f32) {
-  const bool wide = n % 8 == 0 && IsAligned(gate) && IsAligned(up) && IsAligned(out);
-  WithType(type, [&](auto value) {
+void Activate(Stream& s, const ActivateCall& call) {
+  WithType(call.type, [&](auto value) {
     using T = decltype(value);
-    auto* const g = static_cast<T*>(const_cast<void*>(gate));
-    auto* const u = up_f32 ? nullptr : static_cast<T*>(const_cast<void*>(up));
-    auto* const u32 = up_f32 ? static_cast<float*>(const_cast<void*>(up)) : nullptr;
-    auto* const to = static_cast<T*>(out);
-    switch (f) {
+    switch (call.f) {
       case Activation::kSilu:
-        return LaunchActivate<T, Activation::kSilu>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kSilu>(s, call);
       case Activation::kGeluErf:
-        return LaunchActivate<T, Activation::kGeluErf>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kGeluErf>(s, call);
       case Activation::kGeluTanh:
-        return LaunchActivate<T, Activation::kGeluTanh>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kGeluTanh>(s, call);
       case Activation::kRelu:
-        return LaunchActivate<T, Activation::kRelu>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kRelu>(s, call);
       case Activation::kRelu2:
-        return LaunchActivate<T, Activation::kRelu2>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kRelu2>(s, call);
       case Activation::kClampedSwiglu:
-        return LaunchActivate<T, Activation::kClampedSwiglu>(s, g, u, u32, n, to, wide);
+        return LaunchActivate<T, Activation::kClampedSwiglu>(s, call);
     }
   });
 }

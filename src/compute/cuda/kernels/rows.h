@@ -31,9 +31,18 @@ void NormRows(Stream& s, const NormCall& call);
 // As RMSNorm over rows of `type`, in place: QkNorm::kWidth of q or k.
 void NormTyped(Stream& s, void* x, Real type, int64_t tokens, int64_t dim, const float* weight, float eps);
 
-// out[i] = f(gate[i]) * up[i], or f(gate[i]) where `up` is null, [n] of `type`; `up_f32`: up is f32 instead.
-void Activate(Stream& s, Activation f, const void* gate, const void* up, Real type, int64_t n, void* out,
-              bool up_f32 = false);
+// out[t, :] = f(gate[t, :]) * up[t, :], or f(gate[t, :]) where `up` is null.
+struct ActivateCall {
+  Activation f = Activation::kSilu;
+  const void* gate = nullptr;  // [tokens, dim] of `type`, rows `stride` values apart
+  const void* up = nullptr;    // as gate; f32 where up_f32
+  int64_t stride = 0;          // 0: dim
+  bool up_f32 = false;
+  Real type = Real::kBF16;
+  int64_t tokens = 0, dim = 0;
+  void* out = nullptr;  // [tokens, dim] of `type`, rows one after another; gate's or up's memory where stride is dim
+};
+void Activate(Stream& s, const ActivateCall& call);
 // gate -= mean + cutoff * deviation of its row, then max with 0 (Gemma 3n): [tokens, dim] of `type`.
 void CutGate(Stream& s, void* gate, Real type, int64_t tokens, int64_t dim, float cutoff);
 

@@ -271,6 +271,19 @@ int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col) {
   return m.has_zeros ? 4 * code - ZeroPointAt(m, row, block) : code - m.zero;
 }
 
+int32_t ZeroAt(const PackedMatrix& m, int64_t row, int64_t block) {
+  return m.has_zeros ? ZeroPointAt(m, row, block) : m.zero;
+}
+
+void UnpackCodes(const PackedMatrix& m, int64_t row, uint8_t* codes) {
+  const int64_t step = m.block == 0 ? kTokenBlock : m.block;
+  const int64_t step_bytes = m.block == 0 ? step * kPanelRows : m.block_bytes();
+  const std::byte* from = PanelOf(m, row) + row % kPanelRows * 4;
+  for (int64_t first = 0; first < m.cols; first += step, from += step_bytes) {
+    RowCodes(from, m.code == PackedCode::kU4, step, codes + first);
+  }
+}
+
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block) {
   return ScalePart(m, row, block, 0);
 }
@@ -306,7 +319,7 @@ void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
     const int64_t block = m.block == 0 ? 0 : b;
     const float scale = ScaleAt(m, row, block), minimum = MinimumAt(m, row, block);
     const int64_t count = step < m.cols - first ? step : m.cols - first;
-    const int32_t times = m.has_zeros ? 4 : 1, zero = m.has_zeros ? ZeroPointAt(m, row, block) : m.zero;
+    const int32_t times = m.has_zeros ? 4 : 1, zero = ZeroAt(m, row, block);
     for (int64_t c = 0; c < count; ++c) {
       const float value = scale * static_cast<float>(times * codes[c] - zero);
       out[first + c] = m.has_minimum ? value + minimum : value;

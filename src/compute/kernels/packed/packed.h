@@ -163,10 +163,13 @@ bool QuantizedFormOf(Quantization quantization, int64_t rows, int64_t cols, Pack
 void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, int64_t count, std::byte* out);
 // One row as f32 (embedding look-up, tests): out[cols].
 void UnpackRow(const PackedMatrix& m, int64_t row, float* out);
-// One element's v (floats: its bits; 0 beyond cols), and the scale and minimum of a row's block (block == 0: block 0).
-// Slow: ref, tests.
-int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col);
+// One row of integer codes as stored, without scales: codes[cols up to a multiple of kTokenBlock].
+void UnpackCodes(const PackedMatrix& m, int64_t row, uint8_t* codes);
+// Of a row's block (block == 0: block 0): its scale, its minimum, and what v subtracts: `zero`, or the zero point.
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block);
 float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block);
+int32_t ZeroAt(const PackedMatrix& m, int64_t row, int64_t block);
+// One element's v (floats: its bits; 0 beyond cols). Slow: ref, tests.
+int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col);
 
 }  // namespace tactus::compute

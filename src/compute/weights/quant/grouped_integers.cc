@@ -48,6 +48,7 @@ class IntegerRows final : public WeightRows {
   }
 
   int64_t file_row_bytes() const override { return w_.transposed ? 0 : w_.codes.line_bytes; }
+  int64_t scale_columns() const override { return dtype_ == DType::kBF16 ? 0 : w_.group; }
 
  private:
   // Columns [first, first + 32) as a block of the row's format.

@@ -34,6 +34,10 @@ class Fp8Rows final : public RoundedRows {
     for (int64_t c = 0; c < cols_; ++c) out[c] = E4M3ToF32(codes_[row * cols_ + c]) * scales_.At(row, c);
   }
   int64_t file_row_bytes() const override { return cols_; }
+  E4M3Row E4M3(int64_t row) const override {
+    if (scales_.cols_each < cols_) return {};
+    return {codes_ + row * cols_, scales_.At(row, 0)};
+  }
 
  private:
   const uint8_t* codes_;
