@@ -36,6 +36,7 @@ class CudaInvarianceTest : public testing::TestWithParam<Case> {
     StepDriver driver(**runner, size.num_blocks, block_size, true);
     return RunSchedule(driver, description->config.vocab_size, schedule, block_size, seed);
   }
+  void SetUp() override { compute::cuda::emulator::TakeFindings(); }  // of other suites, which plant faults
   void TearDown() override {
     for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
   }

@@ -114,7 +114,11 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   MeasuredProfile profile;
   const auto description = compute::DescribeModel(options.model);
-  const auto backend = [&] { return std::move(*compute::MakeBackend(options, *description, SystemClock())); };
+  const auto backend = [&] {
+    auto made = compute::MakeBackend(options, *description, SystemClock());
+    EXPECT_TRUE(made.ok()) << made.status().ToString();
+    return std::move(made).value();
+  };
   profile.remarks = backend()->Info().remarks;
   for (int32_t i = 0; i < 16; ++i) profile.samples.push_back({i, 0, 4, 100 + 10 * i, 1.0 + i});
   cost::NoteOverlap({.interference = 0.3, .least_split_tokens = 77}, &profile.remarks);
@@ -124,7 +128,7 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
     std::ofstream(path) << ProfileText(written);
     auto found = FindStepTimes(options, *description, backend()->Info());
     EXPECT_TRUE(found.ok()) << found.status().ToString();
-    return std::move(*found);
+    return std::move(found).value();
   };
   EXPECT_NE(find({}).profile, nullptr);
   EXPECT_FALSE(find({}).overlap.has_value()) << "--overlap is off";

@@ -34,7 +34,10 @@ bool StepSplit::Cut(std::span<const AttentionRow> rows, std::span<const Attentio
   for (Part& part : parts_) part.Clear();
   size_t next_last = 0;
   for (const AttentionRow& row : rows) {
-    const bool has_logits = next_last < last_rows.size() && last_rows[next_last].table == row.table;
+    const auto is_end_of_row = [&](const AttentionRow& last) {
+      return last.table == row.table && last.first_position + last.count == row.first_position + row.count;
+    };
+    const bool has_logits = next_last < last_rows.size() && is_end_of_row(last_rows[next_last]);
     const int32_t logits = has_logits ? last_rows[next_last++].count : 0;
     const int32_t room = half - row.first_token;
     if (row.count <= room || room <= 0) {
