@@ -14,6 +14,7 @@ struct CudaModelOptions {
   compute::cuda::KvType kv_type = compute::cuda::KvType::kF32;
   int32_t multiprocessors = 8;
   int32_t max_in_flight = 1;
+  bool graphs = true;
 };
 
 // Loads the model's weights to the device. `size`: of the executor.
@@ -30,6 +31,7 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.kv_type = model.kv_type;
   options.multiprocessors = model.multiprocessors;
   options.max_in_flight = model.max_in_flight;
+  options.graphs = model.graphs;
   options.size = size;
   options.clock = &SystemClock();
   return options;
@@ -55,6 +57,7 @@ class CudaRunner {
   void set_logits_observer(compute::cuda::StepLauncher::LogitsObserver observer) {
     launcher_->set_logits_observer(std::move(observer));
   }
+  const compute::cuda::StepLauncher& launcher() const { return *launcher_; }
 
  private:
   std::unique_ptr<compute::cuda::StepLauncher> launcher_;

@@ -41,6 +41,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   copy_pairs_.clear();
   for (const BlockCopy& c : plan.copies) copy_pairs_.insert(copy_pairs_.end(), {c.from, c.to});
   const auto size = [](const auto& v) { return static_cast<int64_t>(v.size()); };
+  // What the forward pass reads comes first: where it lies depends on nothing but KeyOf().
   Layout at;
   at.ids = b.Place<int32_t>(size(ids_));
   at.positions = b.Place<int32_t>(size(positions_));
@@ -49,13 +50,6 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   at.last_rows = b.Place<AttentionRow>(size(last_rows_));
   at.last_positions = b.Place<int32_t>(size(last_positions_));
   at.logit_rows = b.Place<int32_t>(size(logit_rows_));
-  at.table_entries = b.Place<int64_t>(size(table_entries_));
-  at.table_values = b.Place<int32_t>(size(table_values_));
-  at.copies = b.Place<int32_t>(size(copy_pairs_));
-  at.sample_rows = b.Place<SampleRow>(size(sample_rows_));
-  at.bias_tokens = b.Place<int32_t>(size(bias_tokens_));
-  at.bias_values = b.Place<float>(size(bias_values_));
-  at.ends = b.Place<int32_t>(size(ends_));
   const auto place_units = [&](const std::vector<AttentionPlan>& plans, std::vector<PlacedUnits>* to) {
     for (const AttentionPlan& p : plans) {
       to->push_back({b.Place<AttentionUnit>(size(p.decodes)), b.Place<AttentionUnit>(size(p.chunks)),
@@ -64,12 +58,21 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   };
   place_units(step->all_plans, &at.all_units);
   place_units(step->last_plans, &at.last_units);
+  at.table_entries = b.Place<int64_t>(size(table_entries_));
+  at.table_values = b.Place<int32_t>(size(table_values_));
+  at.copies = b.Place<int32_t>(size(copy_pairs_));
+  at.sample_rows = b.Place<SampleRow>(size(sample_rows_));
+  at.bias_tokens = b.Place<int32_t>(size(bias_tokens_));
+  at.bias_values = b.Place<float>(size(bias_values_));
+  at.ends = b.Place<int32_t>(size(ends_));
   for (const SequenceStart& s : plan.starts) {
     const bool counts = s.sampling.params.NeedsHistory();
     at.prompts.push_back(b.Place<int32_t>(counts ? size(s.sampling.prompt) : 0));
     at.outputs.push_back(b.Place<int32_t>(counts ? size(s.sampling.output) : 0));
   }
-  TACTUS_RETURN_IF_ERROR(b.Reserve());
+  const std::byte* const before = inputs_.as<>();
+  TACTUS_RETURN_IF_ERROR(b.Reserve(&inputs_));
+  if (inputs_.as<>() != before) graphs_.Clear();
   TACTUS_RETURN_IF_ERROR(StartSequences(plan, *step, at));
   // StartSequences has chosen the rows of counts.
   for (size_t i = 0; i < sample_rows_.size(); ++i) {
@@ -122,25 +125,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
     StartCounts(*stream_, counts_.as<uint32_t>(), slot.counts, config_.vocab_size, b.Device<int32_t>(at.prompts[i]),
                 prompts ? size(s.sampling.prompt) : 0, b.Device<int32_t>(at.outputs[i]), size(s.sampling.output));
   }
-  if (!ids_.empty()) {
-    TakeChained(*stream_, b.Device<int32_t>(at.ids), size(ids_), last_tokens_.as<int32_t>());
-    DeviceBatch batch;
-    batch.ids = b.Device<int32_t>(at.ids);
-    batch.kv_slots = b.Device<int64_t>(at.kv_slots);
-    batch.tables = tables_.as<int32_t>();
-    batch.logit_rows = b.Device<int32_t>(at.logit_rows);
-    batch.all.tokens = size(ids_);
-    batch.all.positions = b.Device<int32_t>(at.positions);
-    batch.all.rows = b.Device<AttentionRow>(at.all_rows);
-    batch.last.tokens = size(logit_rows_);
-    batch.last.positions = b.Device<int32_t>(at.last_positions);
-    batch.last.rows = b.Device<AttentionRow>(at.last_rows);
-    for (size_t i = 0; i < step->all_plans.size(); ++i) {
-      batch.all.units.push_back(UnitsOf(b, step->all_plans[i], at.all_units[i]));
-      batch.last.units.push_back(UnitsOf(b, step->last_plans[i], at.last_units[i]));
-    }
-    decoder_->Forward(*stream_, batch, kv_->layers());
-  }
+  if (!ids_.empty()) TACTUS_RETURN_IF_ERROR(Forward(*step, at));
   if (masks > 0) {
     WaitForEarlier();
     TACTUS_RETURN_IF_ERROR(FillMasks(plan, step));
@@ -152,6 +137,52 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   }
   step->done->Record(*stream_);
   return DeviceStatus();
+}
+
+DeviceBatch StepLauncher::BatchOf(const LaunchedStep& step, const Layout& at) const {
+  const StepBuffer& b = step.inputs;
+  DeviceBatch batch;
+  batch.ids = b.Device<int32_t>(at.ids);
+  batch.kv_slots = b.Device<int64_t>(at.kv_slots);
+  batch.tables = tables_.as<int32_t>();
+  batch.logit_rows = b.Device<int32_t>(at.logit_rows);
+  batch.all.tokens = static_cast<int64_t>(ids_.size());
+  batch.all.positions = b.Device<int32_t>(at.positions);
+  batch.all.rows = b.Device<AttentionRow>(at.all_rows);
+  batch.last.tokens = static_cast<int64_t>(logit_rows_.size());
+  batch.last.positions = b.Device<int32_t>(at.last_positions);
+  batch.last.rows = b.Device<AttentionRow>(at.last_rows);
+  for (size_t i = 0; i < step.all_plans.size(); ++i) {
+    batch.all.units.push_back(UnitsOf(b, step.all_plans[i], at.all_units[i]));
+    batch.last.units.push_back(UnitsOf(b, step.last_plans[i], at.last_units[i]));
+  }
+  return batch;
+}
+
+// All on which the arguments of Forward's launches depend, for steps with a graph.
+StepGraphs::Key StepLauncher::KeyOf(const LaunchedStep& step) const {
+  StepGraphs::Key key = {static_cast<int64_t>(ids_.size())};
+  for (const auto* plans : {&step.all_plans, &step.last_plans}) {
+    for (const AttentionPlan& p : *plans) {
+      for (const size_t n : {p.decodes.size(), p.chunks.size(), p.members.size(), p.merges.size()}) {
+        key.push_back(static_cast<int64_t>(n));
+      }
+    }
+  }
+  return key;
+}
+
+// The forward pass. With a graph it includes the logits of all rows.
+Status StepLauncher::Forward(const LaunchedStep& step, const Layout& at) {
+  const DeviceBatch batch = BatchOf(step, at);
+  const auto launch = [&] {
+    TakeChained(*stream_, step.inputs.Device<int32_t>(at.ids), batch.all.tokens, last_tokens_.as<int32_t>());
+    decoder_->Forward(*stream_, batch, kv_->layers());
+    if (has_graph_) decoder_->Logits(*stream_, 0, batch.last.tokens);
+  };
+  if (has_graph_) return graphs_.Run(*stream_, KeyOf(step), launch);
+  launch();
+  return Status();
 }
 
 // Fills the host's tokens of sequences that start, and gives rows of counts to those with penalties.
@@ -191,7 +222,7 @@ Status StepLauncher::FillMasks(const StepPlan& plan, LaunchedStep* step) {
   for (const LaunchedStep::Row& r : step->rows) masks += r.grammar ? 1 : 0;
   step->masks.Clear();
   const int64_t at = step->masks.Place<uint32_t>(masks * words);
-  TACTUS_RETURN_IF_ERROR(step->masks.Reserve());
+  TACTUS_RETURN_IF_ERROR(step->masks.Reserve(&masks_));
   auto* to = step->masks.Host<uint32_t>(at);
   for (LaunchedStep::Row& r : step->rows) {
     if (!r.grammar) continue;
@@ -225,7 +256,7 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
   SampleCall call;
   call.vocab = config_.vocab_size;
   call.counts = counts_.as<uint32_t>();
-  call.masks = step->masks.Device<uint32_t>(0);
+  call.masks = masks_.as<uint32_t>();
   call.bias_tokens = b.Device<int32_t>(at.bias_tokens);
   call.bias_values = b.Device<float>(at.bias_values);
   call.end_tokens = b.Device<int32_t>(at.ends);
@@ -235,7 +266,7 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
   call.scratch = scratch_.as<>();
   for (int64_t first = 0; first < rows; first += decoder_->max_logit_rows()) {
     const int64_t count = std::min(rows - first, decoder_->max_logit_rows());
-    call.logits = decoder_->Logits(*stream_, first, count);
+    call.logits = has_graph_ ? decoder_->logits() : decoder_->Logits(*stream_, first, count);
     if (observer_) Observe(*step, first, count, call.logits);
     call.rows = count;
     call.row = b.Device<SampleRow>(at.sample_rows) + first;

@@ -109,6 +109,7 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
       if (options_.cascade_attention) FindPrefixGroups();
       CollectRows(plan, step);
       PlanStep(step);
+      has_graph_ = PadToGraph(plan, step);
       step->result.status = Enqueue(plan, step);
       step->launched = step->result.status.ok();
     } catch (const std::bad_alloc&) {
@@ -304,6 +305,31 @@ void StepLauncher::PlanStep(LaunchedStep* step) {
     PlanAttention(all_rows_, shapes[i], slots, &step->all_plans[i]);
     PlanAttention(last_rows_, shapes[i], slots, &step->last_plans[i]);
   }
+}
+
+// Pads a step of decodes to the next size that has a graph. Rows that are added have token 0 at position 0, store no K
+// and V and attend to nothing: no other row depends on them. False: the step gets no graph.
+bool StepLauncher::PadToGraph(const StepPlan& plan, LaunchedStep* step) {
+  const bool decodes = std::all_of(plan.items.begin(), plan.items.end(),
+                                   [](const StepItem& item) { return item.count == 1 && item.logit_rows == 1; });
+  if (!options_.graphs || !decodes) return false;
+  const int64_t most = std::min(options_.size.max_step_tokens, decoder_->max_logit_rows());
+  const int64_t rows = StepGraphs::RowsFor(static_cast<int64_t>(plan.items.size()), most);
+  if (rows == 0) return false;
+  const auto n = static_cast<size_t>(rows);
+  ids_.resize(n, 0);
+  positions_.resize(n, 0);
+  last_positions_.resize(n, 0);
+  kv_slots_.resize(n, -1);
+  all_rows_.resize(n);
+  last_rows_.resize(n);
+  while (logit_rows_.size() < n) logit_rows_.push_back(static_cast<int32_t>(logit_rows_.size()));
+  const std::span<const AttentionShape> shapes = decoder_->shapes();
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    PadPlan(shapes[i], rows, &step->all_plans[i]);
+    PadPlan(shapes[i], rows, &step->last_plans[i]);
+  }
+  return true;
 }
 
 }  // namespace tactus::compute::cuda

@@ -1,5 +1,6 @@
 // Runs plans on the device: Launch enqueues a step's work without waiting for the steps before it, Finish waits for its
-// results. Chained inputs stay on the device; the host's part of sampling is only grammars.
+// results. Chained inputs stay on the device; the host's part of sampling is only grammars. The forward pass of a step
+// of decodes runs as a CUDA graph (step_graphs.h).
 //
 // Two threads: one launches, one finishes, both in the order of the steps. A step with a grammar, or one that starts or
 // forgets a sequence that had one, waits in Launch until the steps before it have finished.
@@ -19,6 +20,7 @@
 #include "compute/cuda/device_kv.h"
 #include "compute/cuda/kernels/sample.h"
 #include "compute/cuda/step_buffer.h"
+#include "compute/cuda/step_graphs.h"
 #include "compute/model/sampler.h"
 
 namespace tactus::compute::cuda {
@@ -28,6 +30,7 @@ struct CudaExecutorOptions {
   KvType kv_type = KvType::kBF16;
   bool batch_invariant = true;
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
+  bool graphs = true;             // changes no bit where batch_invariant is true
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -75,6 +78,7 @@ class StepLauncher {
   // As StepRunner's (compute/exec/step_runner.h): the step waits for a copy of the logits. Tests and measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+  const StepGraphs& graphs() const { return graphs_; }
 
   int64_t kv_block_bytes() const { return kv_->block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const { kv_->Read(*copies_, block, to); }
@@ -97,6 +101,10 @@ class StepLauncher {
   void CollectRows(const StepPlan& plan, LaunchedStep* step);
   void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
+  bool PadToGraph(const StepPlan& plan, LaunchedStep* step);
+  DeviceBatch BatchOf(const LaunchedStep& step, const Layout& at) const;
+  StepGraphs::Key KeyOf(const LaunchedStep& step) const;
+  Status Forward(const LaunchedStep& step, const Layout& at);
   Status Enqueue(const StepPlan& plan, LaunchedStep* step);
   Status StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at);
   Status PlaceResults(LaunchedStep* step);
@@ -116,6 +124,7 @@ class StepLauncher {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DeviceKv> kv_;
   std::unique_ptr<Stream> stream_, copies_;
+  DeviceMemory inputs_, masks_;       // those of LaunchedStep
   DeviceMemory tables_;               // [max_slots, blocks_per_slot]
   DeviceMemory last_tokens_;          // [max_slots]
   DeviceMemory counts_;               // [count rows, vocab]
@@ -124,7 +133,10 @@ class StepLauncher {
   std::vector<Slot> slots_;
   std::vector<int32_t> free_counts_;
 
+  StepGraphs graphs_;
+
   // The step that is being launched.
+  bool has_graph_ = false;  // then its arrays are padded, but for rows that are sampled
   std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<AttentionRow> all_rows_, last_rows_;

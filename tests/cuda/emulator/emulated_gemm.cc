@@ -137,7 +137,8 @@ class EmulatedGemm : public Gemm {
     }
     if (call.adds && call.y_type != Real::kF32) ReportCall("Multiply", "adds to values that are not f32");
     if (call.y_stride < call.rows && call.tokens > 1) ReportCall("Multiply", "the rows of y overlap");
-    QueueOf(s).Add({[call] { Product(call).Run(); }, {}, {}});
+    QueueOf(s).Add(
+        {.run = [call] { Product(call).Run(); }, .name = "Multiply", .addresses = {call.x, call.w, call.bias, call.y}});
   }
 
  private:

@@ -1,5 +1,6 @@
 // runtime.h on the emulated device: order of work, late results, graphs, errors.
 #include <cstring>
+#include <optional>
 
 #include "cuda/emulator/device_test.h"
 #include "cuda/emulator/samples/samples.h"
@@ -96,6 +97,38 @@ TEST_P(RuntimeTest, GraphWithForkThatIsNotJoinedFails) {
   EXPECT_EQ(stream().EndCapture(), nullptr);
   EXPECT_FALSE(DeviceStatus().ok());
   emulator::ResetDevice();
+}
+
+// Arguments are those of the recording, also where the memory behind them has been given to others since.
+TEST_P(RuntimeTest, GraphThatRefersToFreedMemoryIsFound) {
+  PinnedMemory pinned = Pinned(8);
+  std::optional<Buffer<float>> weight(std::vector<float>(8, 1.0f));
+  std::optional<Buffer<uint16_t>> copied(8);
+  const Buffer<uint16_t> x(std::vector<uint16_t>(8, 0x3f80)), out(8);
+  stream().BeginCapture();
+  stream().CopyToDevice(copied->data(), pinned.as(), 8);
+  SampleNorm(stream(), x.data(), weight->data(), 1, 8, 0.0f, out.data());
+  const auto graph = stream().EndCapture();
+  ASSERT_NE(graph, nullptr) << DeviceStatus().ToString();
+  stream().Run(*graph);
+  EXPECT_EQ(out.Read()[0], 0x3f80);
+  const auto found_in_run = [&] {
+    stream().Run(*graph);
+    stream().Synchronize();
+    std::string all;
+    for (const std::string& finding : emulator::TakeFindings()) all += finding + "\n";
+    return all;
+  };
+  EXPECT_EQ(found_in_run(), "");
+  weight.emplace(std::vector<float>(8, 1.0f));
+  EXPECT_EQ(found_in_run(), "Run of a graph: Norm has an address of Buffer, which has been freed\n");
+  pinned = PinnedMemory();
+  pinned = Pinned(8);
+  const std::string of_pinned = "Run of a graph: CopyToDevice has an address of pinned memory, which has been freed\n";
+  EXPECT_NE(found_in_run().find(of_pinned), std::string::npos);
+  copied.reset();
+  const std::string of_target = "Run of a graph: CopyToDevice has an address of Buffer, which has been freed\n";
+  EXPECT_NE(found_in_run().find(of_target), std::string::npos);
 }
 
 TEST_P(RuntimeTest, DeviceFailsOnceAndForAll) {
