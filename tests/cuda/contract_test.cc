@@ -27,7 +27,7 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
         test::ExecutorOptionsOf({.type = type, .kv_type = kv_type, .max_in_flight = max_in_flight}, size));
   };
   backend.vocab_size = vocab_size;
-  backend.chains = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
+  backend.chains = backend.drafts = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
   return backend;
 }
 

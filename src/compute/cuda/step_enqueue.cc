@@ -30,7 +30,7 @@ DeviceUnits UnitsOf(const StepBuffer& b, const AttentionPlan& plan, const Placed
 struct StepLauncher::Layout {
   int64_t ids, positions, kv_slots, all_rows, last_rows, last_positions, logit_rows;
   int64_t table_entries, table_values, copies;
-  int64_t sample_rows, bias_tokens, bias_values, ends;
+  int64_t sample_rows, bias_tokens, bias_values, ends, drafts;
   std::vector<PlacedUnits> all_units, last_units;
   std::vector<int64_t> prompts, outputs;  // of plan.starts
 };
@@ -65,6 +65,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   at.bias_tokens = b.Place<int32_t>(size(bias_tokens_));
   at.bias_values = b.Place<float>(size(bias_values_));
   at.ends = b.Place<int32_t>(size(ends_));
+  at.drafts = b.Place<int32_t>(size(drafts_));
   for (const SequenceStart& s : plan.starts) {
     const bool counts = s.sampling.params.NeedsHistory();
     at.prompts.push_back(b.Place<int32_t>(counts ? size(s.sampling.prompt) : 0));
@@ -93,6 +94,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   fill(at.bias_tokens, std::as_const(bias_tokens_));
   fill(at.bias_values, std::as_const(bias_values_));
   fill(at.ends, std::as_const(ends_));
+  fill(at.drafts, std::as_const(drafts_));
   const auto fill_units = [&](const std::vector<AttentionPlan>& plans, const std::vector<PlacedUnits>& to) {
     for (size_t i = 0; i < plans.size(); ++i) {
       fill(to[i].decodes, std::as_const(plans[i].decodes));
@@ -224,14 +226,19 @@ Status StepLauncher::FillMasks(const StepPlan& plan, LaunchedStep* step) {
   const int64_t at = step->masks.Place<uint32_t>(masks * words);
   TACTUS_RETURN_IF_ERROR(step->masks.Reserve(&masks_));
   auto* to = step->masks.Host<uint32_t>(at);
+  const LaunchedStep::Row* before = nullptr;
   for (LaunchedStep::Row& r : step->rows) {
     if (!r.grammar) continue;
-    const SlotId slot = plan.items[static_cast<size_t>(r.item)].slot;
+    Slot& slot = slots_[static_cast<size_t>(plan.items[static_cast<size_t>(r.item)].slot)];
     const std::span<uint32_t> mask(to, static_cast<size_t>(words));
     std::fill(mask.begin(), mask.end(), 0u);
-    r.mask_status = slots_[static_cast<size_t>(slot)].history.FillMask(mask);
-    // Sampling needs a token; the status makes it count for nothing.
-    if (r.mask_status != ItemStatus::kOk) mask[0] = 1;
+    // The row before samples no draft that the grammar forbids, so then this row does not count.
+    const bool counts = before == nullptr || before->item != r.item || before->advanced;
+    if (counts) r.mask_status = slot.history.FillMask(mask);
+    r.advanced = counts && r.mask_status == ItemStatus::kOk && r.draft >= 0 && slot.history.Append(r.draft);
+    // Sampling needs a token, also in a row that does not count.
+    if (!counts || r.mask_status != ItemStatus::kOk) mask[0] = 1;
+    before = &r;
     to += words;
   }
   step->masks.Send(*stream_);
@@ -260,6 +267,7 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
   call.bias_tokens = b.Device<int32_t>(at.bias_tokens);
   call.bias_values = b.Device<float>(at.bias_values);
   call.end_tokens = b.Device<int32_t>(at.ends);
+  call.draft_tokens = b.Device<int32_t>(at.drafts);
   call.last_tokens = last_tokens_.as<int32_t>();
   call.logprob_tokens = out + 2 * rows;
   call.logprob_values = reinterpret_cast<float*>(out + 2 * rows + step->logprobs);
@@ -274,6 +282,10 @@ void StepLauncher::SampleRows(LaunchedStep* step, const Layout& at) {
     call.statuses = out + rows + first;
     Sample(*stream_, call);
   }
+  call.rows = rows;
+  call.row = b.Device<SampleRow>(at.sample_rows);
+  call.tokens = out;
+  KeepSampled(*stream_, call);
   stream_->CopyToHost(step->host_out.as<>(), out, (2 * rows + 2 * step->logprobs) * 4);
 }
 
@@ -312,24 +324,44 @@ void StepLauncher::Commit(LaunchedStep* step) {
   StepResult& result = step->result;
   const auto rows = step->rows.size();
   const auto* const out = step->host_out.as<int32_t>();
+  bool right = true;  // the item's drafts before the row are what was sampled
   for (size_t i = 0; i < rows; ++i) {
     const LaunchedStep::Row& r = step->rows[i];
+    const LaunchedStep::Row* const before = i > 0 && step->rows[i - 1].item == r.item ? &step->rows[i - 1] : nullptr;
+    right = before == nullptr || !before->sample || (right && out[i - 1] == before->draft);
+    if (!right) continue;
     ItemResult& item = result.items[static_cast<size_t>(r.item)];
     const bool counts = r.sample || r.prompt_next >= 0;
     ItemStatus status = counts ? static_cast<ItemStatus>(out[rows + i]) : ItemStatus::kOk;
     if (status == ItemStatus::kOk) status = r.mask_status;
     const TokenId token = out[i];
+    const StepItem& planned = step->plan->items[static_cast<size_t>(r.item)];
     if (status == ItemStatus::kOk && item.status == ItemStatus::kOk && r.grammar) {
-      const SlotId slot = step->plan->items[static_cast<size_t>(r.item)].slot;
-      if (!slots_[static_cast<size_t>(slot)].history.Append(token)) status = ItemStatus::kBadGrammar;
+      if (!AdvanceGrammar(r, token, &slots_[static_cast<size_t>(planned.slot)])) status = ItemStatus::kBadGrammar;
     }
     if (item.status == ItemStatus::kOk) item.status = status;
     if (r.logprobs >= 0 && item.status == ItemStatus::kOk) AddLogprobs(*step, i, &result);
     if (!r.sample || item.status != ItemStatus::kOk) continue;
-    item.num_tokens = 1;
-    item.token_offset = static_cast<int32_t>(result.tokens.size());
+    if (item.num_tokens++ == 0) {
+      item.token_offset = static_cast<int32_t>(result.tokens.size());
+      item.accepted -= planned.draft_tokens;
+    } else {
+      ++item.accepted;
+    }
     result.tokens.push_back(token);
   }
+}
+
+// The row's token is the next of the output. False: the grammar forbids it.
+bool StepLauncher::AdvanceGrammar(const LaunchedStep::Row& row, TokenId token, Slot* slot) const {
+  slot->output.push_back(token);
+  if (!row.advanced) return slot->history.Append(token);
+  if (token == row.draft) return true;
+  // The state is behind a draft that was wrong, and cannot go back.
+  const SamplingSpec rule{
+      .max_tokens = slot->spec.max_tokens, .output = slot->output, .grammar = slot->history.spec().grammar};
+  slot->history.Start(rule, slot->choice, config_.vocab_size);
+  return true;
 }
 
 // The row's logprobs, behind those of earlier rows of its item.

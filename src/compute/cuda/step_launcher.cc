@@ -53,7 +53,8 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
               .blocks_per_slot = blocks_per_slot_,
               .max_slots = options.size.max_slots,
               .max_step_tokens = options.size.max_step_tokens,
-              .max_step_items = options.size.max_step_items},
+              .max_step_items = options.size.max_step_items,
+              .max_draft_tokens = kMaxDraftTokens},
       prefix_groups_(options.size.block_size, options.size.max_step_items) {}
 
 Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& config, DeviceWeights weights,
@@ -150,13 +151,14 @@ void StepLauncher::Apply(const StepPlan& plan) {
                  .ends = spec.ends};
     if (spec.prompt_logprobs) slot.spec.prompt = spec.prompt;
     slot.choice = start.choice;
-    slot.sampled = 0;
+    slot.first_row = -1;
     if (slot.counts >= 0) free_counts_.push_back(slot.counts);
     slot.counts = -1;
     slot.grammar = spec.grammar != nullptr;
     if (!slot.grammar) continue;
     SamplingSpec rule{.max_tokens = spec.max_tokens, .output = spec.output, .grammar = spec.grammar};
     slot.history.Start(rule, start.choice, config_.vocab_size);
+    slot.output = spec.output;
   }
   table_entries_.clear();
   table_values_.clear();
@@ -219,6 +221,7 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
   bias_tokens_.clear();
   bias_values_.clear();
   ends_.clear();
+  drafts_.clear();
   step->rows.clear();
   step->logprobs = 0;
   for (size_t i = 0; i < plan.items.size(); ++i) {
@@ -233,11 +236,14 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
       last.count = item.logit_rows;
       last_rows_.push_back(last);
     }
-    const int32_t end = all.first_token + item.count;
+    const int32_t end = all.first_token + item.count, first_sampled = end - 1 - item.draft_tokens;
+    const auto first_draft = static_cast<int32_t>(drafts_.size());
+    for (int32_t row = first_sampled + 1; row < end; ++row) drafts_.push_back(ids_[static_cast<size_t>(row)]);
     for (int32_t row = end - item.logit_rows; row < end; ++row) {
       const int32_t position = positions_[static_cast<size_t>(row)];
       LaunchedStep::Row r{.item = static_cast<int32_t>(i), .position = position};
-      r.sample = item.sample && row == end - 1;
+      r.sample = item.sample && row >= first_sampled;
+      if (r.sample && row + 1 < end) r.draft = ids_[static_cast<size_t>(row) + 1];
       if (!r.sample && slot.spec.prompt_logprobs && item.logit_rows == item.count &&
           position + 1 < static_cast<int64_t>(slot.spec.prompt.size())) {
         r.prompt_next = std::clamp(slot.spec.prompt[static_cast<size_t>(position) + 1], 0, vocab - 1);
@@ -260,12 +266,14 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
         }
         s.num_biases = static_cast<int32_t>(bias_tokens_.size()) - s.bias;
         s.ends = static_cast<int32_t>(ends_.size());
-        if (slot.sampled < slot.spec.unended_tokens)
+        if (slot.first_row < 0) slot.first_row = position;
+        if (position - slot.first_row < slot.spec.unended_tokens)
           ends_.insert(ends_.end(), slot.spec.ends.begin(), slot.spec.ends.end());
         s.num_ends = static_cast<int32_t>(ends_.size()) - s.ends;
         r.logprobs = params.logprobs;
         r.grammar = slot.grammar;
-        ++slot.sampled;
+        s.draft = first_draft;
+        s.num_drafts = row - first_sampled;
       } else if (r.prompt_next >= 0) {
         r.logprobs = std::max(params.logprobs, 0);
       }

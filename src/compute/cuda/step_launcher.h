@@ -49,7 +49,9 @@ struct LaunchedStep {
     int32_t logprobs = -1;  // as SampleRow's
     int32_t first_logprob = 0;
     int32_t prompt_next = -1;
+    TokenId draft = -1;  // of a sampling row: the next row counts only if this token is sampled; -1: no next row
     bool grammar = false;
+    bool advanced = false;  // the grammar's state is behind `draft`
     ItemStatus mask_status = ItemStatus::kOk;
   };
   StepBuffer inputs;  // before the forward pass
@@ -89,9 +91,10 @@ class StepLauncher {
     SequenceHistory history;  // its grammar changes in Finish; see above
     SamplingSpec spec;        // without prompt and output
     int32_t choice = 0;
-    int32_t counts = -1;  // row of counts_; -1: none
-    int64_t sampled = 0;  // since the start, in launched steps
+    int32_t counts = -1;     // row of counts_; -1: none
+    int32_t first_row = -1;  // position of the first row that was sampled since the start
     bool grammar = false;
+    std::vector<TokenId> output;  // if it has a grammar; changes in Finish
   };
   struct Layout;
   StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options);
@@ -113,6 +116,7 @@ class StepLauncher {
   void Commit(LaunchedStep* step);
   Status FillMasks(const StepPlan& plan, LaunchedStep* step);
   Result<int32_t> TakeCounts();
+  bool AdvanceGrammar(const LaunchedStep::Row& row, TokenId token, Slot* slot) const;
   void AddLogprobs(const LaunchedStep& step, size_t row, StepResult* result) const;
 
   const ModelConfig config_;
@@ -144,7 +148,7 @@ class StepLauncher {
   PrefixGroups prefix_groups_;
   std::vector<SampleRow> sample_rows_;
   std::vector<int64_t> table_entries_;
-  std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_;
+  std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_, drafts_;
   std::vector<float> bias_values_;
 
   LogitsObserver observer_;
