@@ -1,6 +1,7 @@
 // Puts a step's work into the stream: one copy of its data, the forward pass, sampling, one copy of the results.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "compute/cuda/kernels/tables.h"
 #include "compute/cuda/step_launcher.h"
@@ -36,6 +37,7 @@ struct StepLauncher::Layout {
 };
 
 Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
+  AwaitSwapOuts();  // of a step that failed
   StepBuffer& b = step->inputs;
   b.Clear();
   copy_pairs_.clear();
@@ -115,9 +117,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   b.Send(*stream_);
   UpdateTables(*stream_, b.Device<int64_t>(at.table_entries), b.Device<int32_t>(at.table_values), size(table_entries_),
                tables_.as<int32_t>());
-  for (const SwapCopy& c : plan.swap_outs) kv_->SwapOut(*stream_, c.block, c.host_block);
-  kv_->Copy(*stream_, b.Device<int32_t>(at.copies), plan.copies);
-  for (const SwapCopy& c : plan.swap_ins) kv_->SwapIn(*stream_, c.host_block, c.block);
+  Move(plan, at, b);
 
   for (size_t i = 0; i < plan.starts.size(); ++i) {
     const SequenceStart& s = plan.starts[i];
@@ -137,8 +137,40 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   if (step->done == nullptr) {
     TACTUS_ASSIGN_OR_RETURN(step->done, Event::Create());
   }
+  AwaitSwapOuts();  // the step's result says that they are done
   step->done->Record(*stream_);
   return DeviceStatus();
+}
+
+// Enqueues swaps and copies of blocks. Swap-outs run beside the step's items, unless something in the step writes the
+// blocks or reads what they write.
+void StepLauncher::Move(const StepPlan& plan, const Layout& at, const StepBuffer& b) {
+  if (!plan.swap_outs.empty()) {
+    earlier_->Record(*stream_);
+    swaps_->Wait(*earlier_);
+    for (const SwapCopy& c : plan.swap_outs) kv_->SwapOut(*swaps_, c.block, c.host_block);
+    swapped_out_->Record(*swaps_);
+    swapping_out_ = true;
+    if (!plan.swap_ins.empty() || WritesSwappedOut(plan)) AwaitSwapOuts();
+  }
+  kv_->Copy(*stream_, b.Device<int32_t>(at.copies), plan.copies);
+  for (const SwapCopy& c : plan.swap_ins) kv_->SwapIn(*stream_, c.host_block, c.block);
+}
+
+void StepLauncher::AwaitSwapOuts() {
+  if (std::exchange(swapping_out_, false)) stream_->Wait(*swapped_out_);
+}
+
+// Whether the step writes a block that it swaps out.
+bool StepLauncher::WritesSwappedOut(const StepPlan& plan) {
+  const auto leaves = [&](int64_t block) { return leaving_[static_cast<size_t>(block)]; };
+  for (const SwapCopy& c : plan.swap_outs) leaving_[static_cast<size_t>(c.block)] = true;
+  const bool writes =
+      std::any_of(plan.copies.begin(), plan.copies.end(), [&](const BlockCopy& c) { return leaves(c.to); }) ||
+      std::any_of(kv_slots_.begin(), kv_slots_.end(),
+                  [&](int64_t slot) { return slot >= 0 && leaves(slot / options_.size.block_size); });
+  for (const SwapCopy& c : plan.swap_outs) leaving_[static_cast<size_t>(c.block)] = false;
+  return writes;
 }
 
 DeviceBatch StepLauncher::BatchOf(const LaunchedStep& step, const Layout& at) const {

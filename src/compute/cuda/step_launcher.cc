@@ -69,6 +69,9 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   const ExecutorSize& size = options.size;
   TACTUS_ASSIGN_OR_RETURN(r->stream_, Stream::Create());
   TACTUS_ASSIGN_OR_RETURN(r->copies_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->swaps_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->earlier_, Event::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->swapped_out_, Event::Create());
   TACTUS_ASSIGN_OR_RETURN(r->gemm_, Gemm::Create(options.batch_invariant));
   const DecoderOptions decoder = DecoderOptionsOf(r->config_, options);
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, *r->gemm_, decoder));
@@ -85,6 +88,7 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   r->stream_->Synchronize();
   TACTUS_RETURN_IF_ERROR(DeviceStatus());
   r->host_tables_.resize(static_cast<size_t>(entries));
+  r->leaving_.resize(static_cast<size_t>(size.num_blocks));
   r->slots_.resize(static_cast<size_t>(size.max_slots));
   return r;
 }

@@ -104,6 +104,9 @@ class StepLauncher {
   void CollectRows(const StepPlan& plan, LaunchedStep* step);
   void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
+  void Move(const StepPlan& plan, const Layout& at, const StepBuffer& b);
+  bool WritesSwappedOut(const StepPlan& plan);
+  void AwaitSwapOuts();
   bool PadToGraph(const StepPlan& plan, LaunchedStep* step);
   DeviceBatch BatchOf(const LaunchedStep& step, const Layout& at) const;
   StepGraphs::Key KeyOf(const LaunchedStep& step) const;
@@ -127,7 +130,10 @@ class StepLauncher {
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DeviceKv> kv_;
-  std::unique_ptr<Stream> stream_, copies_;
+  std::unique_ptr<Stream> stream_, copies_;  // copies_: of ReadKvBlock
+  std::unique_ptr<Stream> swaps_;            // of swap-outs, beside the step's items
+  std::unique_ptr<Event> earlier_, swapped_out_;
+  bool swapping_out_ = false;         // stream_ has not waited for swapped_out_
   DeviceMemory inputs_, masks_;       // those of LaunchedStep
   DeviceMemory tables_;               // [max_slots, blocks_per_slot]
   DeviceMemory last_tokens_;          // [max_slots]
@@ -138,6 +144,7 @@ class StepLauncher {
   std::vector<int32_t> free_counts_;
 
   StepGraphs graphs_;
+  std::vector<bool> leaving_;  // by block, scratch of WritesSwappedOut
 
   // The step that is being launched.
   bool has_graph_ = false;  // then its arrays are padded, but for rows that are sampled

@@ -123,6 +123,8 @@ class EmulatedStream : public Stream {
   }
   void CopyToDevice(void* to, const void* from, int64_t bytes) override;
   void CopyToHost(void* to, const void* from, int64_t bytes) override;
+  void GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) override;
+  void ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) override;
   void CopyOnDevice(void* to, const void* from, int64_t bytes) override;
   void Fill(void* to, int byte, int64_t bytes) override;
   void Wait(const Event& event) override;
@@ -189,24 +191,39 @@ void EmulatedStream::AddCopy(Work work) {
 }
 
 void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
-  if (bytes <= 0) return;
-  char* source = const_cast<char*>(static_cast<const char*>(from));
-  const auto run = [to, from, bytes] {
-    const auto range = FindRange(to, bytes, "CopyToDevice");
-    if (!range) return;
-    std::memcpy(range->data(), from, static_cast<size_t>(bytes));
-    range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
+  ScatterToDevice(to, bytes, from, bytes, 1);
+}
+
+void EmulatedStream::ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) {
+  if (bytes <= 0 || count <= 0) return;
+  char* const source = const_cast<char*>(static_cast<const char*>(from));
+  const auto run = [to, stride, source, bytes, count] {
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto range = FindRange(static_cast<char*>(to) + i * stride, bytes, "CopyToDevice");
+      if (!range) return;
+      std::memcpy(range->data(), source + i * bytes, static_cast<size_t>(bytes));
+      range->shadow().MarkWritten(range->offset, bytes, stamp);
+    }
   };
-  AddCopy({.run = run, .reads = {source, bytes}, .name = "CopyToDevice", .addresses = {to}});
+  AddCopy({.run = run, .reads = {source, bytes * count}, .name = "CopyToDevice", .addresses = {to}});
 }
 
 void EmulatedStream::CopyToHost(void* to, const void* from, int64_t bytes) {
-  if (bytes <= 0) return;
-  const auto run = [to, from, bytes] {
-    const auto range = FindRange(from, bytes, "CopyToHost");
-    if (range) std::memcpy(to, range->data(), static_cast<size_t>(bytes));
+  GatherToHost(to, from, bytes, bytes, 1);
+}
+
+void EmulatedStream::GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) {
+  if (bytes <= 0 || count <= 0) return;
+  char* const target = static_cast<char*>(to);
+  const auto run = [target, from, stride, bytes, count] {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto range = FindRange(static_cast<const char*>(from) + i * stride, bytes, "CopyToHost");
+      if (!range) return;
+      std::memcpy(target + i * bytes, range->data(), static_cast<size_t>(bytes));
+    }
   };
-  AddCopy({.run = run, .writes = {static_cast<char*>(to), bytes}, .name = "CopyToHost", .addresses = {from}});
+  AddCopy({.run = run, .writes = {target, bytes * count}, .name = "CopyToHost", .addresses = {from}});
 }
 
 void EmulatedStream::CopyOnDevice(void* to, const void* from, int64_t bytes) {

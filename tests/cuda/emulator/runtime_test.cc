@@ -67,6 +67,20 @@ TEST_P(RuntimeTest, StreamWaitsForEventOfAnother) {
   EXPECT_EQ(a.Read()[0], 0x04040404);
 }
 
+TEST_P(RuntimeTest, PiecesAreGatheredAndScattered) {
+  const PinnedMemory host = Pinned(24);
+  const Buffer<int32_t> from(std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const Buffer<int32_t> to(std::vector<int32_t>(12, -1));
+  stream().GatherToHost(host.as(), from.data() + 2, 16, 8, 3);
+  stream().ScatterToDevice(to.data(), 16, host.as(), 8, 3);
+  EXPECT_EQ(to.Read(), (std::vector<int32_t>{2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1}));
+  stream().GatherToHost(host.as(), from.data() + 4, 16, 8, 3);
+  const auto findings = emulator::TakeFindings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].find("CopyToHost: 8 bytes from byte 48 of Buffer, which has 48"), std::string::npos)
+      << findings[0];
+}
+
 TEST_P(RuntimeTest, GraphRepeatsItsWork) {
   const PinnedMemory from = Pinned(4);
   const Buffer<int32_t> a(1), b(1);
