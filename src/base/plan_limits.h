@@ -5,6 +5,8 @@
 
 namespace tactus {
 
+inline constexpr int32_t kMaxDraftTokens = 64;  // per item, of executors that verify drafts; more would be a chunk
+
 struct PlanLimits {
   int64_t num_blocks = 0;
   int64_t swap_blocks = 0;  // 0: no swapping

@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "contract/bed.h"
 #include "contract/checks.h"
+#include "support/listed_grammar.h"
 
 namespace tactus::contract {
 namespace {
@@ -76,6 +77,31 @@ void RejectedDraftsAffectNothing(const Backend& backend) {
   }
 }
 
+// A draft that the grammar allows but that is not sampled must not move the grammar's state.
+void WrongDraftsDoNotMoveAGrammar(const Backend& backend) {
+  if (!backend.grammars) return;
+  constexpr TokenId kEnd = 3;
+  const std::vector<std::vector<TokenId>> answers = {{40, 41, 42, 43}, {40, 51, 52, 53}};
+  Request request = MakeRequest(RandomTokens(backend, 7, 8), Greedy());
+  request.grammar = std::make_shared<test::ListedGrammar>(backend.vocab_size, kEnd, answers);
+  const std::vector<TokenId> expected = Alone(backend, request, 0, 5).tokens;
+  const std::vector<TokenId>& other = answers[expected[1] == 41 ? 1 : 0];
+  for (const size_t right : {0, 1, 3}) {
+    std::vector<TokenId> drafts(expected.begin() + 1, expected.begin() + 1 + static_cast<int64_t>(right));
+    if (right == 0) drafts = {other[1], other[2]};
+    if (right == 1) drafts.insert(drafts.end(), {other[2], other[3]});
+    Bed bed(backend);
+    const int32_t s = bed.driver().Add(request);
+    bed.driver().Generate(s, 1);
+    const StepResult result = bed.driver().Step({{s, 1, drafts}});
+    ASSERT_TRUE(result.status.ok()) << result.status.ToString();
+    EXPECT_EQ(result.items[0].num_tokens, static_cast<int32_t>(right) + 1) << right;
+    bed.driver().Generate(s, 5);
+    EXPECT_EQ(bed.driver().at(s).status, ItemStatus::kOk);
+    EXPECT_EQ(OutputOf(bed.driver().at(s), 5).tokens, expected) << "with " << right << " right drafts";
+  }
+}
+
 void TheMostDraftsOfAnItemAreVerified(const Backend& backend) {
   const Request request = MakeRequest(RandomTokens(backend, 3, 1), Greedy(), 140);
   Bed bed(backend);
@@ -97,6 +123,7 @@ std::span<const Check> DraftChecks() {
   static constexpr Check kChecks[] = {
       {"DraftsAreAcceptedAsFarAsTheyEqualTheSamples", DraftsAreAcceptedAsFarAsTheyEqualTheSamples, &Backend::drafts},
       {"RejectedDraftsAffectNothing", RejectedDraftsAffectNothing, &Backend::drafts},
+      {"WrongDraftsDoNotMoveAGrammar", WrongDraftsDoNotMoveAGrammar, &Backend::drafts},
       {"TheMostDraftsOfAnItemAreVerified", TheMostDraftsOfAnItemAreVerified, &Backend::drafts},
   };
   return kChecks;

@@ -28,7 +28,7 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
                                 size));
   };
   backend.vocab_size = vocab_size;
-  backend.chains = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
+  backend.chains = backend.drafts = backend.logprobs = backend.grammars = backend.swaps = backend.moves = true;
   return backend;
 }
 

@@ -18,6 +18,7 @@ struct CudaModelOptions {
   bool overlap = false;  // of every step that can be cut in two
   compute::PackChoice packing;
   bool fuse = true;
+  bool graphs = true;
 };
 
 // Loads the model's weights to the device.
@@ -39,6 +40,7 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.batch_invariant = model.batch_invariant;
   options.overlap = model.overlap;
   options.overlap_rule.least_tokens = 2;
+  options.graphs = model.graphs;
   options.size = size;
   options.clock = &SystemClock();
   return options;
@@ -64,6 +66,7 @@ class CudaRunner {
   void set_logits_observer(compute::cuda::StepLauncher::LogitsObserver observer) {
     launcher_->set_logits_observer(std::move(observer));
   }
+  const compute::cuda::StepLauncher& launcher() const { return *launcher_; }
 
  private:
   std::unique_ptr<compute::cuda::StepLauncher> launcher_;

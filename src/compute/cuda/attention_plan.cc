@@ -1,6 +1,7 @@
 #include "compute/cuda/attention_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace tactus::compute::cuda {
@@ -11,6 +12,7 @@ namespace {
 constexpr int64_t kDecodesEach = 2, kChunksEach = 1;
 // Partial results of a chunk are about as many bytes as the K and V that it reads, so that a split has to save more.
 constexpr int64_t kChunkSplitGain = 2;
+constexpr int64_t kLeastUnits = 32;  // of a padded list; fewer take as long
 
 int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -257,6 +259,22 @@ class Planner {
 void PlanAttention(std::span<const AttentionRow> rows, const AttentionShape& shape, int64_t max_slots,
                    AttentionPlan* plan) {
   Planner(rows, shape, std::min<int64_t>(max_slots, INT32_MAX), plan).Run();
+}
+
+// Each tile of an item or of a group has a unit per KV head, and splits add at most those that run at once: a share is
+// at least what makes as many. Groups have no more tiles than items.
+void PadPlan(const AttentionShape& shape, int64_t items, AttentionPlan* plan) {
+  const int64_t item_tiles = CeilDiv(shape.heads / shape.kv_heads, ChunkRows(shape.head_dim)) * items;
+  const int64_t tiles = item_tiles + (plan->members.empty() ? 0 : items);
+  const auto pad = [](auto* list, int64_t most) {
+    if (list->empty()) return;
+    const int64_t rounded = std::max<int64_t>(kLeastUnits, std::bit_ceil(list->size()));
+    list->resize(std::max<size_t>(list->size(), static_cast<size_t>(std::min(rounded, most))));
+  };
+  pad(&plan->decodes, shape.kv_heads * tiles + kDecodesEach * shape.multiprocessors);
+  pad(&plan->chunks, shape.kv_heads * tiles + kChunksEach * shape.multiprocessors);
+  if (!plan->members.empty()) plan->members.resize(std::max(plan->members.size(), static_cast<size_t>(items)));
+  if (!plan->merges.empty()) plan->merges.resize(std::max(plan->merges.size(), static_cast<size_t>(items)));
 }
 
 int64_t UsefulSlots(const AttentionShape& shape, int64_t kv_tokens, int64_t items) {

@@ -45,6 +45,10 @@ struct AttentionPlan {
 void PlanAttention(std::span<const AttentionRow> rows, const AttentionShape& shape, int64_t max_slots,
                    AttentionPlan* plan);
 
+// Adds units and merges that do nothing to the plan of at most `items` items of one query each, so that the lengths of
+// its lists take few values: a CUDA graph of the step serves other steps too.
+void PadPlan(const AttentionShape& shape, int64_t items, AttentionPlan* plan);
+
 // The slots that splits of decodes can need while the cache holds `kv_tokens` tokens of at most `items` sequences.
 int64_t UsefulSlots(const AttentionShape& shape, int64_t kv_tokens, int64_t items);
 

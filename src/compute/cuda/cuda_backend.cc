@@ -7,6 +7,7 @@
 
 #include "base/available_memory.h"
 #include "base/check.h"
+#include "base/plan_limits.h"
 #include "compute/cuda/cuda_executor.h"
 #include "compute/cuda/device_plan.h"
 #include "compute/exec/numerics.h"
@@ -137,6 +138,7 @@ class CudaBackend final : public Backend {
     BackendInfo info;
     info.devices = {{device_.name, device_.memory_bytes}};
     info.workers = 1;
+    info.max_draft_tokens = kMaxDraftTokens;
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);

@@ -38,6 +38,7 @@ class CudaExecutor final : public Executor {
     ExecutorTraits traits;
     traits.max_in_flight = static_cast<int32_t>(ring_.size());
     traits.can_chain = true;
+    traits.max_draft_tokens = kMaxDraftTokens;
     traits.name = "cuda";
     return traits;
   }

@@ -182,6 +182,9 @@ Status Decoder::Allocate() {
     if (to != nullptr) stream->CopyToDevice(to, values.data(), bytes);
     return to;
   };
+  // Rows that pad a step are not written by attention, but multiplied.
+  const BufferWidths widths(config_);
+  stream->Fill(mixed_, 0, options_.max_tokens * widths.q * SizeOf(options_.type));
   inv_freq_ = upload("rope", rope_->inv_freq());
   if (local_rope_.has_value()) local_inv_freq_ = upload("local rope", local_rope_->inv_freq());
   std::vector<float> slopes;

@@ -79,6 +79,7 @@ class Decoder {
   void TakeLogitRows(Stream& s, const Decoder& from);
   // Logits [count, vocab] of rows [first, first + count) of the last Forward's logit rows, valid until the next call.
   float* Logits(Stream& s, int64_t first, int64_t count);
+  const float* logits() const { return logits_; }  // of the last call of Logits
   int64_t max_logit_rows() const { return options_.max_logit_rows; }
 
  private:

@@ -27,10 +27,32 @@ int64_t KvBlockBytes(const ModelConfig& config, KvType type, int32_t block_size)
   return bytes;
 }
 
+DeviceKv::Group& DeviceKv::GroupOf(int64_t bytes) {
+  const auto at = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.bytes == bytes; });
+  return at != groups_.end() ? *at : groups_.emplace_back(Group{.bytes = bytes});
+}
+
+// visit(bytes of a part, the address in `layers_` of its pages) for all parts, layer after layer.
+template <class Visit>
+void DeviceKv::ForLayerParts(const ModelConfig& config, Visit visit) {
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    const AttentionBlock* const a = AttentionOf(config.layers[l]);
+    if (a == nullptr || !a->stores_kv()) continue;
+    KvPages& pages = layers_[l];
+    const int64_t half = HalfBytes(*a, pages.type, pages.block_size);
+    const int64_t scales = ScaleBytes(*a, pages.type, pages.block_size);
+    visit(half, &pages.k);
+    if (scales > 0) visit(scales, reinterpret_cast<void**>(&pages.k_scales));
+    visit(half, &pages.v);
+    if (scales > 0) visit(scales, reinterpret_cast<void**>(&pages.v_scales));
+  }
+}
+
 Result<std::unique_ptr<DeviceKv>> DeviceKv::Create(const ModelConfig& config, KvType type, int64_t blocks,
                                                    int64_t host_blocks, int32_t block_size) {
   std::unique_ptr<DeviceKv> kv(new DeviceKv());
   kv->block_bytes_ = KvBlockBytes(config, type, block_size);
+  kv->blocks_ = blocks;
   for (const Layer& layer : config.layers) {
     KvPages& pages = kv->layers_.emplace_back();
     pages.type = type;
@@ -40,49 +62,41 @@ Result<std::unique_ptr<DeviceKv>> DeviceKv::Create(const ModelConfig& config, Kv
     pages.blocks = blocks;
     pages.kv_heads = static_cast<int32_t>(a->kv_heads);
     pages.head_dim = static_cast<int32_t>(a->head_dim);
-    const auto add = [&](int64_t block_part) -> Result<std::byte*> {
-      TACTUS_ASSIGN_OR_RETURN(DeviceMemory memory, DeviceMemory::Allocate(block_part * blocks, "KV"));
-      auto* const base = memory.as<>();
-      kv->memory_.push_back(std::move(memory));
-      kv->parts_.push_back({base, block_part});
-      return base;
-    };
-    const int64_t half = HalfBytes(*a, type, block_size), scales = ScaleBytes(*a, type, block_size);
-    for (const bool is_k : {true, false}) {
-      TACTUS_ASSIGN_OR_RETURN(std::byte* const values, add(half));
-      (is_k ? pages.k : pages.v) = values;
-      if (scales == 0) continue;
-      TACTUS_ASSIGN_OR_RETURN(std::byte* const at, add(scales));
-      (is_k ? pages.k_scales : pages.v_scales) = reinterpret_cast<float*>(at);
-    }
   }
+  kv->ForLayerParts(config, [&](int64_t bytes, void**) { ++kv->GroupOf(bytes).parts; });
+  int64_t offset = 0;
+  for (Group& g : kv->groups_) {
+    g.offset = offset;
+    offset += g.parts * g.bytes;
+    TACTUS_ASSIGN_OR_RETURN(g.memory, DeviceMemory::Allocate(g.parts * blocks * g.bytes, "KV"));
+  }
+  std::vector<int64_t> placed(kv->groups_.size());
+  kv->ForLayerParts(config, [&](int64_t bytes, void** pages) {
+    Group& g = kv->GroupOf(bytes);
+    int64_t& parts = placed[static_cast<size_t>(&g - kv->groups_.data())];
+    *pages = g.memory.as<>() + parts++ * blocks * bytes;
+  });
   if (host_blocks > 0) {
     TACTUS_ASSIGN_OR_RETURN(kv->host_, PinnedMemory::Allocate(host_blocks * kv->block_bytes_));
   }
   return kv;
 }
 
-// visit(part of the block on the device, its offset among the block's bytes)
-template <class Visit>
-void DeviceKv::ForParts(Visit visit) const {
-  int64_t offset = 0;
-  for (const Part& part : parts_) {
-    visit(part, offset);
-    offset += part.bytes;
+void DeviceKv::ToHost(Stream& s, BlockId block, std::byte* to) const {
+  for (const Group& g : groups_) {
+    s.GatherToHost(to + g.offset, g.memory.as<>() + block * g.bytes, blocks_ * g.bytes, g.bytes, g.parts);
   }
 }
 
 void DeviceKv::SwapOut(Stream& s, BlockId block, BlockId host_block) {
-  std::byte* const to = host_.as<>() + host_block * block_bytes_;
-  ForParts(
-      [&](const Part& part, int64_t offset) { s.CopyToHost(to + offset, part.base + block * part.bytes, part.bytes); });
+  ToHost(s, block, host_.as<>() + host_block * block_bytes_);
 }
 
 void DeviceKv::SwapIn(Stream& s, BlockId host_block, BlockId block) {
   const std::byte* const from = host_.as<>() + host_block * block_bytes_;
-  ForParts([&](const Part& part, int64_t offset) {
-    s.CopyToDevice(part.base + block * part.bytes, from + offset, part.bytes);
-  });
+  for (const Group& g : groups_) {
+    s.ScatterToDevice(g.memory.as<>() + block * g.bytes, blocks_ * g.bytes, from + g.offset, g.bytes, g.parts);
+  }
 }
 
 // One launch copies blocks in any order, so a copy that depends on an earlier one begins a new launch.
@@ -104,8 +118,7 @@ void DeviceKv::Copy(Stream& s, const int32_t* pairs, std::span<const BlockCopy> 
 }
 
 void DeviceKv::Read(Stream& s, BlockId block, std::byte* to) const {
-  ForParts(
-      [&](const Part& part, int64_t offset) { s.CopyToHost(to + offset, part.base + block * part.bytes, part.bytes); });
+  ToHost(s, block, to);
   s.Synchronize();
 }
 

@@ -1,7 +1,9 @@
 // The paged K and V of all layers on the device, and the host's memory for blocks of swapped-out sequences. As
 // KvMemory (compute/exec/kv_memory.h) on a CPU.
 //
-// A block as bytes: layer after layer, K, its scales, V, its scales.
+// A block has parts: K of a layer, its scales, V, its scales. Parts of one size are a group, whose memory is one piece:
+// [parts, blocks, bytes]. So a block is swapped by one copy per group; most models have one. A block as bytes has its
+// parts group after group, in a group layer after layer.
 #pragma once
 
 #include <span>
@@ -34,19 +36,22 @@ class DeviceKv {
   void WriteHost(BlockId host_block, const std::byte* from);
 
  private:
-  struct Part {  // of a block: contiguous in a layer's pages
-    std::byte* base = nullptr;
-    int64_t bytes = 0;
+  struct Group {
+    DeviceMemory memory;
+    int64_t bytes = 0, parts = 0;
+    int64_t offset = 0;  // of its parts among a block's bytes
   };
   DeviceKv() = default;
+  Group& GroupOf(int64_t bytes);
   template <class Visit>
-  void ForParts(Visit visit) const;
+  void ForLayerParts(const ModelConfig& config, Visit visit);
+  void ToHost(Stream& s, BlockId block, std::byte* to) const;
 
   std::vector<KvPages> layers_;
-  std::vector<Part> parts_;
-  std::vector<DeviceMemory> memory_;
+  std::vector<Group> groups_;
   PinnedMemory host_;
   int64_t block_bytes_ = 0;
+  int64_t blocks_ = 0;
 };
 
 }  // namespace tactus::compute::cuda

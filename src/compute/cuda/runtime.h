@@ -102,6 +102,10 @@ class Stream {
   // `from` of CopyToDevice and `to` of CopyToHost are in pinned memory, else the call waits for the copy.
   virtual void CopyToDevice(void* to, const void* from, int64_t bytes) = 0;
   virtual void CopyToHost(void* to, const void* from, int64_t bytes) = 0;
+  // As the two above, of `count` pieces of `bytes`: one after another in the host's memory, `stride` apart on the
+  // device. A stride is a multiple of `bytes`.
+  virtual void GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) = 0;
+  virtual void ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) = 0;
   virtual void CopyOnDevice(void* to, const void* from, int64_t bytes) = 0;
   virtual void Fill(void* to, int byte, int64_t bytes) = 0;
   virtual void Wait(const Event& event) = 0;  // later work runs after the event's recorded point

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <mutex>
@@ -67,6 +68,12 @@ class CudaStream final : public Stream {
   void CopyOnDevice(void* to, const void* from, int64_t bytes) override {
     Copy(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the device");
   }
+  void GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) override {
+    CopyPieces(Pieces(to, bytes, bytes), Pieces(from, stride, bytes), bytes, count, cudaMemcpyDeviceToHost, "gather");
+  }
+  void ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) override {
+    CopyPieces(Pieces(to, stride, bytes), Pieces(from, bytes, bytes), bytes, count, cudaMemcpyHostToDevice, "scatter");
+  }
   void Fill(void* to, int byte, int64_t bytes) override {
     if (bytes > 0 && Usable()) Check(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), stream_), "fill");
   }
@@ -85,6 +92,23 @@ class CudaStream final : public Stream {
  private:
   void Copy(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what) {
     if (bytes > 0 && Usable()) Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_), what);
+  }
+
+  // A copy in three dimensions: a piece is the first row of a plane. A pitch must be below 2^31 bytes, the distance of
+  // two planes need not.
+  static cudaPitchedPtr Pieces(const void* at, int64_t stride, int64_t bytes) {
+    const auto row = static_cast<size_t>(bytes);
+    return {const_cast<void*>(at), row, row, static_cast<size_t>(stride / std::max<int64_t>(bytes, 1))};
+  }
+  void CopyPieces(cudaPitchedPtr to, cudaPitchedPtr from, int64_t bytes, int64_t count, cudaMemcpyKind kind,
+                  const char* what) {
+    if (bytes <= 0 || count <= 0 || !Usable()) return;
+    cudaMemcpy3DParms copy{};
+    copy.srcPtr = from;
+    copy.dstPtr = to;
+    copy.extent = {static_cast<size_t>(bytes), 1, static_cast<size_t>(count)};
+    copy.kind = kind;
+    Check(cudaMemcpy3DAsync(&copy, stream_), what);
   }
 
   const cudaStream_t stream_;

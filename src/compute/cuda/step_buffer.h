@@ -1,5 +1,7 @@
-// The data of one step that go to the device: one piece of pinned memory, its copy on the device, one copy between
-// them. A step places its arrays, fills them, and sends all at once.
+// The data of one step that go to the device: one piece of pinned memory, and one copy to the device. A step places its
+// arrays, fills them, and sends all at once.
+//
+// On the device all steps use the same memory: a step's copy follows the work of the step before it in the stream.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +24,17 @@ class StepBuffer {
     used_ += (n * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
     return at;
   }
-  // Memory for all that was placed. Grows if a step is larger than any before.
-  Status Reserve() {
-    if (used_ <= host_.bytes()) return Status();
+  // Memory for all that was placed, here and on the device. Grows if a step is larger than any before, which waits for
+  // the device.
+  Status Reserve(DeviceMemory* device) {
     const int64_t bytes = std::max(used_ + used_ / 2, int64_t{1} << 16);
-    TACTUS_ASSIGN_OR_RETURN(host_, PinnedMemory::Allocate(bytes));
-    TACTUS_ASSIGN_OR_RETURN(device_, DeviceMemory::Allocate(bytes, "data of a step"));
+    if (used_ > host_.bytes()) {
+      TACTUS_ASSIGN_OR_RETURN(host_, PinnedMemory::Allocate(bytes));
+    }
+    if (used_ > device->bytes()) {
+      TACTUS_ASSIGN_OR_RETURN(*device, DeviceMemory::Allocate(bytes, "data of a step"));
+    }
+    device_ = device->as<>();
     return Status();
   }
   template <class T>
@@ -36,7 +43,7 @@ class StepBuffer {
   }
   template <class T>
   T* Device(int64_t at) const {
-    return reinterpret_cast<T*>(device_.as<>() + at);
+    return reinterpret_cast<T*>(device_ + at);
   }
   // Fills an array that has been placed.
   template <class T>
@@ -44,13 +51,13 @@ class StepBuffer {
     if (!values.empty()) std::memcpy(Host<T>(at), values.data(), values.size_bytes());
   }
   void Send(Stream& s) const {
-    if (used_ > 0) s.CopyToDevice(device_.as<>(), host_.as<>(), used_);
+    if (used_ > 0) s.CopyToDevice(device_, host_.as<>(), used_);
   }
   int64_t bytes() const { return used_; }
 
  private:
   PinnedMemory host_;
-  DeviceMemory device_;
+  std::byte* device_ = nullptr;
   int64_t used_ = 0;
 };
 

@@ -54,7 +54,8 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
               .blocks_per_slot = blocks_per_slot_,
               .max_slots = options.size.max_slots,
               .max_step_tokens = options.size.max_step_tokens,
-              .max_step_items = options.size.max_step_items},
+              .max_step_items = options.size.max_step_items,
+              .max_draft_tokens = kMaxDraftTokens},
       split_(options.size.block_size, options.overlap ? options.size.num_blocks : 0),
       prefix_groups_(options.size.block_size, options.size.max_step_items) {}
 
@@ -70,6 +71,9 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   const ExecutorSize& size = options.size;
   TACTUS_ASSIGN_OR_RETURN(r->stream_, Stream::Create());
   TACTUS_ASSIGN_OR_RETURN(r->copies_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->swaps_, Stream::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->earlier_, Event::Create());
+  TACTUS_ASSIGN_OR_RETURN(r->swapped_out_, Event::Create());
   TACTUS_ASSIGN_OR_RETURN(r->gemm_, Gemm::Create(options.batch_invariant));
   const DecoderOptions decoder = DecoderOptionsOf(r->config_, options);
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, *r->gemm_, decoder));
@@ -91,6 +95,7 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   r->stream_->Synchronize();
   TACTUS_RETURN_IF_ERROR(DeviceStatus());
   r->host_tables_.resize(static_cast<size_t>(entries));
+  r->leaving_.resize(static_cast<size_t>(size.num_blocks));
   r->slots_.resize(static_cast<size_t>(size.max_slots));
   return r;
 }
@@ -116,6 +121,7 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
       if (options_.cascade_attention) FindPrefixGroups();
       CollectRows(plan, step);
       PlanStep(step);
+      has_graph_ = PadToGraph(plan, step);
       step->result.status = Enqueue(plan, step);
       step->launched = step->result.status.ok();
     } catch (const std::bad_alloc&) {
@@ -156,13 +162,14 @@ void StepLauncher::Apply(const StepPlan& plan) {
                  .ends = spec.ends};
     if (spec.prompt_logprobs) slot.spec.prompt = spec.prompt;
     slot.choice = start.choice;
-    slot.sampled = 0;
+    slot.first_row = -1;
     if (slot.counts >= 0) free_counts_.push_back(slot.counts);
     slot.counts = -1;
     slot.grammar = spec.grammar != nullptr;
     if (!slot.grammar) continue;
     SamplingSpec rule{.max_tokens = spec.max_tokens, .output = spec.output, .grammar = spec.grammar};
     slot.history.Start(rule, start.choice, config_.vocab_size);
+    slot.output = spec.output;
   }
   table_entries_.clear();
   table_values_.clear();
@@ -225,6 +232,7 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
   bias_tokens_.clear();
   bias_values_.clear();
   ends_.clear();
+  drafts_.clear();
   step->rows.clear();
   step->logprobs = 0;
   for (size_t i = 0; i < plan.items.size(); ++i) {
@@ -239,11 +247,14 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
       last.count = item.logit_rows;
       last_rows_.push_back(last);
     }
-    const int32_t end = all.first_token + item.count;
+    const int32_t end = all.first_token + item.count, first_sampled = end - 1 - item.draft_tokens;
+    const auto first_draft = static_cast<int32_t>(drafts_.size());
+    for (int32_t row = first_sampled + 1; row < end; ++row) drafts_.push_back(ids_[static_cast<size_t>(row)]);
     for (int32_t row = end - item.logit_rows; row < end; ++row) {
       const int32_t position = positions_[static_cast<size_t>(row)];
       LaunchedStep::Row r{.item = static_cast<int32_t>(i), .position = position};
-      r.sample = item.sample && row == end - 1;
+      r.sample = item.sample && row >= first_sampled;
+      if (r.sample && row + 1 < end) r.draft = ids_[static_cast<size_t>(row) + 1];
       if (!r.sample && slot.spec.prompt_logprobs && item.logit_rows == item.count &&
           position + 1 < static_cast<int64_t>(slot.spec.prompt.size())) {
         r.prompt_next = std::clamp(slot.spec.prompt[static_cast<size_t>(position) + 1], 0, vocab - 1);
@@ -266,12 +277,14 @@ void StepLauncher::CollectRows(const StepPlan& plan, LaunchedStep* step) {
         }
         s.num_biases = static_cast<int32_t>(bias_tokens_.size()) - s.bias;
         s.ends = static_cast<int32_t>(ends_.size());
-        if (slot.sampled < slot.spec.unended_tokens)
+        if (slot.first_row < 0) slot.first_row = position;
+        if (position - slot.first_row < slot.spec.unended_tokens)
           ends_.insert(ends_.end(), slot.spec.ends.begin(), slot.spec.ends.end());
         s.num_ends = static_cast<int32_t>(ends_.size()) - s.ends;
         r.logprobs = params.logprobs;
         r.grammar = slot.grammar;
-        ++slot.sampled;
+        s.draft = first_draft;
+        s.num_drafts = row - first_sampled;
       } else if (r.prompt_next >= 0) {
         r.logprobs = std::max(params.logprobs, 0);
       }
@@ -320,6 +333,32 @@ void StepLauncher::PlanWhole(std::span<const AttentionRow> rows, std::span<Atten
   const int64_t slots = Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
   for (size_t i = 0; i < shapes.size(); ++i) PlanAttention(rows, shapes[i], slots, &plans[i]);
+}
+
+// Pads a step of decodes to the next size that has a graph. Rows that are added have token 0 at position 0, store no K
+// and V and attend to nothing: no other row depends on them. False: the step gets no graph.
+bool StepLauncher::PadToGraph(const StepPlan& plan, LaunchedStep* step) {
+  const bool decodes = std::all_of(plan.items.begin(), plan.items.end(),
+                                   [](const StepItem& item) { return item.count == 1 && item.logit_rows == 1; });
+  if (!options_.graphs || !decodes || splits_) return false;
+  const int64_t most = std::min(options_.size.max_step_tokens, decoder_->max_logit_rows());
+  const int64_t rows = StepGraphs::RowsFor(static_cast<int64_t>(plan.items.size()), most);
+  if (rows == 0) return false;
+  decodes_ = plan.items.size();
+  const auto n = static_cast<size_t>(rows);
+  ids_.resize(n, 0);
+  positions_.resize(n, 0);
+  last_positions_.resize(n, 0);
+  kv_slots_.resize(n, -1);
+  all_rows_.resize(n);
+  last_rows_.resize(n);
+  while (logit_rows_.size() < n) logit_rows_.push_back(static_cast<int32_t>(logit_rows_.size()));
+  const std::span<const AttentionShape> shapes = decoder_->shapes();
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    PadPlan(shapes[i], rows, &step->all_plans[i]);
+    PadPlan(shapes[i], rows, &step->last_plans[i]);
+  }
+  return true;
 }
 
 }  // namespace tactus::compute::cuda

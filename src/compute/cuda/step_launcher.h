@@ -1,5 +1,6 @@
 // Runs plans on the device: Launch enqueues a step's work without waiting for the steps before it, Finish waits for its
-// results. Chained inputs stay on the device; the host's part of sampling is only grammars.
+// results. Chained inputs stay on the device; the host's part of sampling is only grammars. The forward pass of a step
+// of decodes runs as a CUDA graph (step_graphs.h).
 //
 // Two threads: one launches, one finishes, both in the order of the steps. A step with a grammar, or one that starts or
 // forgets a sequence that had one, waits in Launch until the steps before it have finished.
@@ -20,6 +21,7 @@
 #include "compute/cuda/device_kv.h"
 #include "compute/cuda/kernels/sample.h"
 #include "compute/cuda/step_buffer.h"
+#include "compute/cuda/step_graphs.h"
 #include "compute/cuda/step_split.h"
 #include "compute/model/sampler.h"
 
@@ -32,6 +34,7 @@ struct CudaExecutorOptions {
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
   bool overlap = false;           // large steps run in two parts; changes no bit, with batch_invariant
   OverlapRule overlap_rule;
+  bool graphs = true;  // changes no bit where batch_invariant is true
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -50,7 +53,9 @@ struct LaunchedStep {
     int32_t logprobs = -1;  // as SampleRow's
     int32_t first_logprob = 0;
     int32_t prompt_next = -1;
+    TokenId draft = -1;  // of a sampling row: the next row counts only if this token is sampled; -1: no next row
     bool grammar = false;
+    bool advanced = false;  // the grammar's state is behind `draft`
     ItemStatus mask_status = ItemStatus::kOk;
   };
   StepBuffer inputs;  // before the forward pass
@@ -79,6 +84,7 @@ class StepLauncher {
   // As StepRunner's (compute/exec/step_runner.h): the step waits for a copy of the logits. Tests and measurements only.
   using LogitsObserver = std::function<void(int32_t item, int32_t position, std::span<const float> logits)>;
   void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+  const StepGraphs& graphs() const { return graphs_; }
 
   // As Executor's. Not beside Launch.
   std::optional<OverlapTimes> MeasureOverlap();
@@ -92,9 +98,10 @@ class StepLauncher {
     SequenceHistory history;  // its grammar changes in Finish; see above
     SamplingSpec spec;        // without prompt and output
     int32_t choice = 0;
-    int32_t counts = -1;  // row of counts_; -1: none
-    int64_t sampled = 0;  // since the start, in launched steps
+    int32_t counts = -1;     // row of counts_; -1: none
+    int32_t first_row = -1;  // position of the first row that was sampled since the start
     bool grammar = false;
+    std::vector<TokenId> output;  // if it has a grammar; changes in Finish
   };
   struct Layout;
   StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options);
@@ -106,6 +113,13 @@ class StepLauncher {
   void PlanStep(LaunchedStep* step);
   void PlanSplit();
   void PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const;
+  void Move(const StepPlan& plan, const Layout& at, const StepBuffer& b);
+  bool WritesSwappedOut(const StepPlan& plan);
+  void AwaitSwapOuts();
+  bool PadToGraph(const StepPlan& plan, LaunchedStep* step);
+  DeviceBatch BatchOf(const LaunchedStep& step, const Layout& at) const;
+  StepGraphs::Key KeyOf(const LaunchedStep& step) const;
+  Status Forward(const LaunchedStep& step, const Layout& at);
   Status Enqueue(const StepPlan& plan, LaunchedStep* step);
   Status StartSequences(const StepPlan& plan, const LaunchedStep& step, const Layout& at);
   Status PlaceResults(LaunchedStep* step);
@@ -114,6 +128,7 @@ class StepLauncher {
   void Commit(LaunchedStep* step);
   Status FillMasks(const StepPlan& plan, LaunchedStep* step);
   Result<int32_t> TakeCounts();
+  bool AdvanceGrammar(const LaunchedStep::Row& row, TokenId token, Slot* slot) const;
   void AddLogprobs(const LaunchedStep& step, size_t row, StepResult* result) const;
 
   const ModelConfig config_;
@@ -126,9 +141,14 @@ class StepLauncher {
   std::unique_ptr<DecoderOverlap> overlap_;  // null: off
   StepSplit split_;
   bool splits_ = false;  // the step that is being launched
+  size_t decodes_ = 0;   // with a graph: its rows without those that pad it
   DeviceBatch batch_;    // its data
   std::unique_ptr<DeviceKv> kv_;
-  std::unique_ptr<Stream> stream_, copies_;
+  std::unique_ptr<Stream> stream_, copies_;  // copies_: of ReadKvBlock
+  std::unique_ptr<Stream> swaps_;            // of swap-outs, beside the step's items
+  std::unique_ptr<Event> earlier_, swapped_out_;
+  bool swapping_out_ = false;         // stream_ has not waited for swapped_out_
+  DeviceMemory inputs_, masks_;       // those of LaunchedStep
   DeviceMemory tables_;               // [max_slots, blocks_per_slot]
   DeviceMemory last_tokens_;          // [max_slots]
   DeviceMemory counts_;               // [count rows, vocab]
@@ -137,7 +157,11 @@ class StepLauncher {
   std::vector<Slot> slots_;
   std::vector<int32_t> free_counts_;
 
+  StepGraphs graphs_;
+  std::vector<bool> leaving_;  // by block, scratch of WritesSwappedOut
+
   // The step that is being launched.
+  bool has_graph_ = false;  // then its arrays are padded, but for rows that are sampled
   std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<AttentionRow> all_rows_, last_rows_;
@@ -145,7 +169,7 @@ class StepLauncher {
   PrefixGroups prefix_groups_;
   std::vector<SampleRow> sample_rows_;
   std::vector<int64_t> table_entries_;
-  std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_;
+  std::vector<int32_t> table_values_, copy_pairs_, bias_tokens_, ends_, drafts_;
   std::vector<float> bias_values_;
 
   LogitsObserver observer_;

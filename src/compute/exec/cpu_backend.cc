@@ -9,6 +9,7 @@
 
 #include "base/available_memory.h"
 #include "base/check.h"
+#include "base/plan_limits.h"
 #include "compute/exec/cpu_executor.h"
 #include "compute/exec/model_numerics.h"
 #include "compute/weights/sigbus_guard.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/plan_limits.h"
 #include "base/shortage.h"
 #include "base/thread_role.h"
 #include "compute/exec/step_runner.h"

@@ -13,8 +13,6 @@
 
 namespace tactus::compute {
 
-inline constexpr int32_t kMaxDraftTokens = 64;  // per item; more tokens would be a prompt chunk
-
 struct CpuExecutorOptions {
   int32_t threads = 0;       // 0: UsableCores()
   const Ops* ops = nullptr;  // null: the fastest

@@ -27,7 +27,8 @@ struct LaunchInfo {
   int shared_bytes = 0;
   uint64_t first_serial = 0;
   LaneOrder order = LaneOrder::kForward;
-  std::function<void()> body;  // the kernel, called by each thread
+  std::function<void()> body;      // the kernel, called by each thread
+  std::vector<const void*> words;  // of its parameters, while the stream is captured
 };
 
 struct AsyncCopy {

@@ -14,6 +14,7 @@
 #include "block.h"
 #include "compute/cuda/runtime.h"
 #include "emulator.h"
+#include "memory.h"
 
 namespace tactus::compute::cuda::emulator {
 
@@ -23,9 +24,20 @@ struct HostBytes {
   bool Overlaps(const HostBytes& other) const { return at < other.at + other.bytes && other.at < at + bytes; }
 };
 
+// Memory that the arguments of a recorded work point into, as it was then.
+struct Referenced {
+  const Allocation* device = nullptr;
+  HostBytes pinned;
+  uint64_t pinned_serial = 0;
+  std::string name;
+};
+
 struct Work {
   std::function<void()> run;
   HostBytes reads, writes;  // memory of the host
+  const char* name = "";
+  std::vector<const void*> addresses = {};  // among its arguments, only while its stream is captured
+  std::vector<Referenced> references = {};  // of a graph's work
 };
 
 class Queue;
@@ -70,6 +82,7 @@ class Device {
   Counts counts;
   int64_t launches_until_failure = -1;  // -1: none is planned
   Status planned_failure;
+  std::string failing_kernel;  // empty: any
   std::vector<std::weak_ptr<Queue>> queues;
   int captures = 0;
   int workers = 0;  // 0: as many as the machine has, two at most
@@ -86,6 +99,7 @@ class Device {
 // The queue behind a Stream.
 Queue& QueueOf(Stream& stream);
 
+bool IsCaptured(Stream& stream);
 // Adds the kernel's run to the stream, or fails the device if the launch's shape is not allowed.
 void Enqueue(Stream& stream, LaunchInfo launch);
 // Runs all blocks now.

@@ -150,7 +150,9 @@ class EmulatedGemm : public Gemm {
     if (call.adds && call.y_type != Real::kF32) ReportCall("Multiply", "adds to values that are not f32");
     if (call.y_stride < call.rows && call.tokens > 1) ReportCall("Multiply", "the rows of y overlap");
     const int64_t middle = batch_invariant_ || call.tokens <= kManyTokens ? call.cols : call.cols / 2;
-    QueueOf(s).Add({[call, middle] { Product(call, middle).Run(); }, {}, {}});
+    QueueOf(s).Add({.run = [call, middle] { Product(call, middle).Run(); },
+                    .name = "Multiply",
+                    .addresses = {call.x, call.w, call.bias, call.y}});
   }
 
  private:

@@ -27,6 +27,40 @@ void Device::RunEverything() {
   }
 }
 
+namespace {
+
+// What the addresses of a work that is recorded point into.
+void NoteReferences(Work* work) {
+  for (const void* address : work->addresses) {
+    const Allocation* const a = FindAllocation(address);
+    if (a == nullptr || address == a->address + a->bytes) continue;
+    const bool known =
+        std::any_of(work->references.begin(), work->references.end(), [&](const auto& r) { return r.device == a; });
+    if (!known) work->references.push_back({.device = a, .name = a->name});
+  }
+  work->addresses.clear();
+  for (const HostBytes& host : {work->reads, work->writes}) {
+    if (host.bytes == 0) continue;
+    work->references.push_back(
+        {.pinned = host, .pinned_serial = PinnedSerial(host.at, host.bytes), .name = "pinned memory"});
+  }
+}
+
+// False, with a finding: memory that a graph's work refers to has been freed since it was recorded.
+bool StillThere(const Work& work) {
+  bool there = true;
+  for (const Referenced& r : work.references) {
+    const bool freed =
+        r.device != nullptr ? r.device->bytes == 0 : PinnedSerial(r.pinned.at, r.pinned.bytes) != r.pinned_serial;
+    if (!freed) continue;
+    ReportCall("Run of a graph", fmt::format("{} has an address of {}, which has been freed", work.name, r.name));
+    there = false;
+  }
+  return there;
+}
+
+}  // namespace
+
 void Queue::Add(Work work) {
   Device& device = Device::The();
   if (!device.status().ok()) return;
@@ -34,6 +68,7 @@ void Queue::Add(Work work) {
     for (Capture::Member& member : capture->members) {
       if (member.queue.get() == this) member.joined = false;
     }
+    NoteReferences(&work);
     capture->works.push_back(std::move(work));
     return;
   }
@@ -88,6 +123,8 @@ class EmulatedStream : public Stream {
   }
   void CopyToDevice(void* to, const void* from, int64_t bytes) override;
   void CopyToHost(void* to, const void* from, int64_t bytes) override;
+  void GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) override;
+  void ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) override;
   void CopyOnDevice(void* to, const void* from, int64_t bytes) override;
   void Fill(void* to, int byte, int64_t bytes) override;
   void Wait(const Event& event) override;
@@ -98,7 +135,7 @@ class EmulatedStream : public Stream {
   const std::shared_ptr<Queue>& queue() const { return queue_; }
 
  private:
-  void AddCopy(std::function<void()> run, HostBytes reads, HostBytes writes, const char* call);
+  void AddCopy(Work work);
   bool Capturing(const char* call) const;
 
   std::shared_ptr<Queue> queue_;
@@ -142,66 +179,77 @@ bool EmulatedStream::Capturing(const char* call) const {
   return true;
 }
 
-void EmulatedStream::AddCopy(std::function<void()> run, HostBytes reads, HostBytes writes, const char* call) {
+void EmulatedStream::AddCopy(Work work) {
   Device& device = Device::The();
   const Lock lock(device.mutex);
   ++device.counts.copies;
-  const HostBytes host = reads.bytes > 0 ? reads : writes;
+  const HostBytes host = work.reads.bytes > 0 ? work.reads : work.writes;
   const bool waits = host.bytes > 0 && !IsPinned(host.at, host.bytes);
-  if (waits && Capturing(call)) return;
-  queue_->Add({std::move(run), reads, writes});
+  if (waits && Capturing("a copy of memory that is not pinned")) return;
+  queue_->Add(std::move(work));
   if (waits) queue_->RunAll();
 }
 
 void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
-  if (bytes <= 0) return;
-  char* source = const_cast<char*>(static_cast<const char*>(from));
-  AddCopy(
-      [to, from, bytes] {
-        const auto range = FindRange(to, bytes, "CopyToDevice");
-        if (!range) return;
-        std::memcpy(range->data(), from, static_cast<size_t>(bytes));
-        range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
-      },
-      {source, bytes}, {}, "CopyToDevice from memory that is not pinned");
+  ScatterToDevice(to, bytes, from, bytes, 1);
+}
+
+void EmulatedStream::ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) {
+  if (bytes <= 0 || count <= 0) return;
+  char* const source = const_cast<char*>(static_cast<const char*>(from));
+  const auto run = [to, stride, source, bytes, count] {
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto range = FindRange(static_cast<char*>(to) + i * stride, bytes, "CopyToDevice");
+      if (!range) return;
+      std::memcpy(range->data(), source + i * bytes, static_cast<size_t>(bytes));
+      range->shadow().MarkWritten(range->offset, bytes, stamp);
+    }
+  };
+  AddCopy({.run = run, .reads = {source, bytes * count}, .name = "CopyToDevice", .addresses = {to}});
 }
 
 void EmulatedStream::CopyToHost(void* to, const void* from, int64_t bytes) {
-  if (bytes <= 0) return;
-  AddCopy(
-      [to, from, bytes] {
-        const auto range = FindRange(from, bytes, "CopyToHost");
-        if (range) std::memcpy(to, range->data(), static_cast<size_t>(bytes));
-      },
-      {}, {static_cast<char*>(to), bytes}, "CopyToHost to memory that is not pinned");
+  GatherToHost(to, from, bytes, bytes, 1);
+}
+
+void EmulatedStream::GatherToHost(void* to, const void* from, int64_t stride, int64_t bytes, int64_t count) {
+  if (bytes <= 0 || count <= 0) return;
+  char* const target = static_cast<char*>(to);
+  const auto run = [target, from, stride, bytes, count] {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto range = FindRange(static_cast<const char*>(from) + i * stride, bytes, "CopyToHost");
+      if (!range) return;
+      std::memcpy(target + i * bytes, range->data(), static_cast<size_t>(bytes));
+    }
+  };
+  AddCopy({.run = run, .writes = {target, bytes * count}, .name = "CopyToHost", .addresses = {from}});
 }
 
 void EmulatedStream::CopyOnDevice(void* to, const void* from, int64_t bytes) {
   if (bytes <= 0) return;
-  AddCopy(
-      [to, from, bytes] {
-        const auto target = FindRange(to, bytes, "CopyOnDevice"), source = FindRange(from, bytes, "CopyOnDevice");
-        if (!target || !source) return;
-        if (target->memory == source->memory && std::abs(target->offset - source->offset) < bytes) {
-          ReportCall("CopyOnDevice", fmt::format("source and target overlap in {}", target->memory->name));
-        }
-        std::memmove(target->data(), source->data(), static_cast<size_t>(bytes));
-        target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes,
-                                     MakeStamp(NewSerials(1), 0, 0));
-      },
-      {}, {}, "CopyOnDevice");
+  const auto run = [to, from, bytes] {
+    const auto target = FindRange(to, bytes, "CopyOnDevice"), source = FindRange(from, bytes, "CopyOnDevice");
+    if (!target || !source) return;
+    if (target->memory == source->memory && std::abs(target->offset - source->offset) < bytes) {
+      ReportCall("CopyOnDevice", fmt::format("source and target overlap in {}", target->memory->name));
+    }
+    std::memmove(target->data(), source->data(), static_cast<size_t>(bytes));
+    target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes,
+                                 MakeStamp(NewSerials(1), 0, 0));
+  };
+  AddCopy({.run = run, .name = "CopyOnDevice", .addresses = {to, from}});
 }
 
 void EmulatedStream::Fill(void* to, int byte, int64_t bytes) {
   if (bytes <= 0) return;
-  AddCopy(
-      [to, byte, bytes] {
-        const auto range = FindRange(to, bytes, "Fill");
-        if (!range) return;
-        std::memset(range->data(), byte, static_cast<size_t>(bytes));
-        range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
-      },
-      {}, {}, "Fill");
+  const auto run = [to, byte, bytes] {
+    const auto range = FindRange(to, bytes, "Fill");
+    if (!range) return;
+    std::memset(range->data(), byte, static_cast<size_t>(bytes));
+    range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
+  };
+  AddCopy({.run = run, .name = "Fill", .addresses = {to}});
 }
 
 void EmulatedStream::Wait(const Event& event) {
@@ -213,7 +261,7 @@ void EmulatedStream::Wait(const Event& event) {
     if (queue_->capture != nullptr) {
       return device.Fail(Internal("a captured stream cannot wait for an event from outside of the capture"));
     }
-    queue_->Add({[from = e.queue(), point = e.point()] { from->RunTo(point); }, {}, {}});
+    queue_->Add({.run = [from = e.queue(), point = e.point()] { from->RunTo(point); }, .name = "Wait"});
     return;
   }
   if (queue_->capture == nullptr) {  // joins the capture
@@ -265,13 +313,20 @@ std::unique_ptr<Graph> EmulatedStream::EndCapture() {
 void EmulatedStream::Run(const Graph& graph) {
   const Lock lock(Device::The().mutex);
   if (Capturing("Run")) return;
-  for (const Work& work : static_cast<const EmulatedGraph&>(graph).works) queue_->Add(work);
+  ++Device::The().counts.graph_runs;
+  for (const Work& work : static_cast<const EmulatedGraph&>(graph).works) {
+    if (StillThere(work)) queue_->Add(work);
+  }
 }
 
 }  // namespace
 
 Queue& QueueOf(Stream& stream) {
   return *static_cast<EmulatedStream&>(stream).queue();
+}
+bool IsCaptured(Stream& stream) {
+  const Lock lock(Device::The().mutex);
+  return QueueOf(stream).capture != nullptr;
 }
 
 void SetLaneOrder(LaneOrder order) {
@@ -288,11 +343,12 @@ std::vector<std::string> TakeFindings() {
   return DrainFindings();
 }
 
-void FailLaunchAfter(int64_t launches, Status error) {
+void FailLaunchAfter(int64_t launches, Status error, const std::string& kernel) {
   Device& device = Device::The();
   const Lock lock(device.mutex);
   device.launches_until_failure = launches;
   device.planned_failure = std::move(error);
+  device.failing_kernel = kernel;
 }
 
 void ResetDevice() {

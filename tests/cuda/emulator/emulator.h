@@ -18,8 +18,9 @@ LaneOrder CurrentLaneOrder();
 // place in one kernel is reported once. First runs all work that streams still hold.
 std::vector<std::string> TakeFindings();
 
-// The next `launches` launches work, the one after them fails with `error`, as does everything after it.
-void FailLaunchAfter(int64_t launches, Status error);
+// The next `launches` launches work, the one after them fails with `error`, as does everything after it. `kernel`: only
+// launches of this name are counted; empty: all.
+void FailLaunchAfter(int64_t launches, Status error, const std::string& kernel = "");
 // Clears the error of the device, drops the work of all streams and the planned failure.
 void ResetDevice();
 
@@ -34,7 +35,7 @@ void SetDeviceShape(const DeviceShape& shape);
 
 // Totals since the program started.
 struct Counts {
-  int64_t launches = 0, blocks = 0, copies = 0, products = 0;
+  int64_t launches = 0, blocks = 0, copies = 0, products = 0, graph_runs = 0;
   int64_t memory_bytes = 0;  // allocated now
 };
 Counts CurrentCounts();

@@ -121,10 +121,14 @@ void Enqueue(Stream& stream, LaunchInfo launch) {
   const std::string error = ShapeError(launch, device.shape);
   if (!error.empty()) return device.Fail(Internal(fmt::format("launch of {}: {}", launch.name, error)));
   Work work;
+  work.name = launch.name;
+  work.addresses = std::move(launch.words);
   work.run = [launch = std::move(launch)]() mutable {
     Device& d = Device::The();
-    if (d.launches_until_failure == 0) return d.Fail(d.planned_failure);
-    if (d.launches_until_failure > 0) --d.launches_until_failure;
+    if (d.failing_kernel.empty() || d.failing_kernel == launch.name) {
+      if (d.launches_until_failure == 0) return d.Fail(d.planned_failure);
+      if (d.launches_until_failure > 0) --d.launches_until_failure;
+    }
     RunLaunch(launch);
   };
   QueueOf(stream).Add(std::move(work));

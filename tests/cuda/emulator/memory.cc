@@ -17,10 +17,14 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
+struct Pinned {
+  int64_t bytes = 0;
+  uint64_t serial = 0;
+};
 struct Registry {
   std::shared_mutex mutex;
   std::map<const char*, Allocation*> live;  // by address
-  std::map<const char*, int64_t> pinned;
+  std::map<const char*, Pinned> pinned;
   std::vector<std::unique_ptr<Allocation>> all;
   int64_t bytes = 0;
 };
@@ -119,7 +123,8 @@ void* AllocatePinned(int64_t bytes) {
   std::memset(p, 0xff, static_cast<size_t>(bytes));
   Registry& r = TheRegistry();
   const std::unique_lock lock(r.mutex);
-  r.pinned[p] = bytes;
+  static uint64_t last_serial = 0;
+  r.pinned[p] = {bytes, ++last_serial};
   return p;
 }
 
@@ -128,18 +133,22 @@ void FreePinned(void* address) {
   const std::unique_lock lock(r.mutex);
   const auto found = r.pinned.find(static_cast<const char*>(address));
   TACTUS_CHECK(found != r.pinned.end());
-  munmap(address, static_cast<size_t>(Mapped(found->second)));
+  munmap(address, static_cast<size_t>(Mapped(found->second.bytes)));
   r.pinned.erase(found);
 }
 
 bool IsPinned(const void* address, int64_t bytes) {
+  return PinnedSerial(address, bytes) != 0;
+}
+
+uint64_t PinnedSerial(const void* address, int64_t bytes) {
   const char* p = static_cast<const char*>(address);
   Registry& r = TheRegistry();
   const std::shared_lock lock(r.mutex);
   const auto next = r.pinned.upper_bound(p);
-  if (next == r.pinned.begin()) return false;
-  const auto& [start, size] = *std::prev(next);
-  return p + bytes <= start + size;
+  if (next == r.pinned.begin()) return 0;
+  const auto& [start, memory] = *std::prev(next);
+  return p + bytes <= start + memory.bytes ? memory.serial : 0;
 }
 
 uint64_t NewSerials(int64_t n) {

@@ -42,6 +42,8 @@ std::optional<Range> FindRange(const void* address, int64_t bytes, const char* c
 void* AllocatePinned(int64_t bytes);
 void FreePinned(void* address);
 bool IsPinned(const void* address, int64_t bytes);
+// The number of the pinned memory with these bytes, different for each that was ever allocated; 0: not in one.
+uint64_t PinnedSerial(const void* address, int64_t bytes);
 
 // Numbers of runs (stamp.h): the first of `n` new ones.
 uint64_t NewSerials(int64_t n);

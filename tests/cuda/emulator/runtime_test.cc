@@ -1,5 +1,6 @@
 // runtime.h on the emulated device: order of work, late results, graphs, errors.
 #include <cstring>
+#include <optional>
 
 #include "cuda/emulator/device_test.h"
 #include "cuda/emulator/samples/samples.h"
@@ -66,6 +67,20 @@ TEST_P(RuntimeTest, StreamWaitsForEventOfAnother) {
   EXPECT_EQ(a.Read()[0], 0x04040404);
 }
 
+TEST_P(RuntimeTest, PiecesAreGatheredAndScattered) {
+  const PinnedMemory host = Pinned(24);
+  const Buffer<int32_t> from(std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  const Buffer<int32_t> to(std::vector<int32_t>(12, -1));
+  stream().GatherToHost(host.as(), from.data() + 2, 16, 8, 3);
+  stream().ScatterToDevice(to.data(), 16, host.as(), 8, 3);
+  EXPECT_EQ(to.Read(), (std::vector<int32_t>{2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1}));
+  stream().GatherToHost(host.as(), from.data() + 4, 16, 8, 3);
+  const auto findings = emulator::TakeFindings();
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].find("CopyToHost: 8 bytes from byte 48 of Buffer, which has 48"), std::string::npos)
+      << findings[0];
+}
+
 TEST_P(RuntimeTest, GraphRepeatsItsWork) {
   const PinnedMemory from = Pinned(4);
   const Buffer<int32_t> a(1), b(1);
@@ -96,6 +111,38 @@ TEST_P(RuntimeTest, GraphWithForkThatIsNotJoinedFails) {
   EXPECT_EQ(stream().EndCapture(), nullptr);
   EXPECT_FALSE(DeviceStatus().ok());
   emulator::ResetDevice();
+}
+
+// Arguments are those of the recording, also where the memory behind them has been given to others since.
+TEST_P(RuntimeTest, GraphThatRefersToFreedMemoryIsFound) {
+  PinnedMemory pinned = Pinned(8);
+  std::optional<Buffer<float>> weight(std::vector<float>(8, 1.0f));
+  std::optional<Buffer<uint16_t>> copied(8);
+  const Buffer<uint16_t> x(std::vector<uint16_t>(8, 0x3f80)), out(8);
+  stream().BeginCapture();
+  stream().CopyToDevice(copied->data(), pinned.as(), 8);
+  SampleNorm(stream(), x.data(), weight->data(), 1, 8, 0.0f, out.data());
+  const auto graph = stream().EndCapture();
+  ASSERT_NE(graph, nullptr) << DeviceStatus().ToString();
+  stream().Run(*graph);
+  EXPECT_EQ(out.Read()[0], 0x3f80);
+  const auto found_in_run = [&] {
+    stream().Run(*graph);
+    stream().Synchronize();
+    std::string all;
+    for (const std::string& finding : emulator::TakeFindings()) all += finding + "\n";
+    return all;
+  };
+  EXPECT_EQ(found_in_run(), "");
+  weight.emplace(std::vector<float>(8, 1.0f));
+  EXPECT_EQ(found_in_run(), "Run of a graph: Norm has an address of Buffer, which has been freed\n");
+  pinned = PinnedMemory();
+  pinned = Pinned(8);
+  const std::string of_pinned = "Run of a graph: CopyToDevice has an address of pinned memory, which has been freed\n";
+  EXPECT_NE(found_in_run().find(of_pinned), std::string::npos);
+  copied.reset();
+  const std::string of_target = "Run of a graph: CopyToDevice has an address of Buffer, which has been freed\n";
+  EXPECT_NE(found_in_run().find(of_target), std::string::npos);
 }
 
 TEST_P(RuntimeTest, DeviceFailsOnceAndForAll) {

@@ -24,10 +24,12 @@ class Batch {
 
   const AttentionPlan& plan() const { return plan_; }
 
-  BatchResult Run(int32_t multiprocessors, int64_t max_slots = 1 << 20) {
+  // `padded` > 0: as many items in the plan's padded lists.
+  BatchResult Run(int32_t multiprocessors, int64_t max_slots = 1 << 20, int64_t padded = 0) {
     const AttentionShape shape{shape_.heads,  shape_.kv_heads, shape_.head_dim,
                                shape_.window, shape_.chunk,    multiprocessors};
     PlanAttention(data_.rows, shape, max_slots, &plan_);
+    if (padded > 0) PadPlan(shape, padded, &plan_);
     if (shape_.type == Real::kF32) return Run<float>();
     return shape_.type == Real::kBF16 ? Run<bf16>() : Run<f16>();
   }

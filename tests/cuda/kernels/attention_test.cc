@@ -1,4 +1,6 @@
 // Attention against a reference in double, and the rule that a token's bits depend on its own q, K and V alone.
+#include <set>
+
 #include "cuda/kernels/attention_batch.h"
 
 namespace tactus::compute::cuda {
@@ -183,6 +185,52 @@ TEST_P(AttentionBitsTest, SharedPrefixesDoNotChangeBits) {
         EXPECT_FALSE(shared.plan().members.empty());
       }
     }
+  }
+}
+
+TEST_P(AttentionBitsTest, PaddedListsDoNotChangeBits) {
+  for (const bool f32 : {false, true}) {
+    BatchShape shape{.heads = 8, .kv_heads = 1};
+    if (f32) shape.type = Real::kF32, shape.kv_type = KvType::kF32, shape.head_dim = 8;
+    std::vector<BatchItem> items = {{.first = 1500, .sequence = 99}};
+    for (int32_t m = 0; m < 3; ++m) {
+      items.push_back({.first = 575 + m * 7, .sequence = m, .prefix = 0, .prefix_tokens = 528});
+    }
+    Batch batch(shape, items);
+    const BatchResult exact = batch.Run(8);
+    const size_t decodes = batch.plan().decodes.size(), merges = batch.plan().merges.size();
+    EXPECT_EQ(batch.Run(8, 1 << 20, 16).bits, exact.bits);
+    EXPECT_GT(batch.plan().decodes.size(), decodes);
+    EXPECT_GT(batch.plan().merges.size(), merges);
+  }
+}
+
+// The lengths of padded lists take few values, so that graphs serve many steps.
+TEST(AttentionPlanTest, PaddedListsHaveFewLengths) {
+  for (const int32_t heads : {8, 32, 71}) {
+    const AttentionShape shape{.heads = heads, .kv_heads = heads == 32 ? 4 : 1, .head_dim = 64, .multiprocessors = 132};
+    std::set<std::vector<size_t>> lengths;
+    uint32_t random = 1;
+    for (int32_t step = 0; step < 400; ++step) {
+      const auto next = [&](uint32_t below) {
+        return static_cast<int32_t>((random = random * 1664525u + 1013904223u) >> 8) % static_cast<int32_t>(below);
+      };
+      std::vector<AttentionRow> rows(24);
+      const int32_t longest = 1 << (4 + next(10));
+      const bool shares = next(2) == 0;
+      for (AttentionRow& row : rows) {
+        row.first_position = next(static_cast<uint32_t>(longest));
+        row.count = 1;
+        if (!shares || row.first_position < 1024) continue;
+        row.prefix_group = next(4);
+        row.prefix_tokens = 1024;
+      }
+      AttentionPlan plan;
+      PlanAttention(rows, shape, 1 << 20, &plan);
+      PadPlan(shape, 24, &plan);
+      lengths.insert({plan.decodes.size(), plan.chunks.size(), plan.members.size(), plan.merges.size()});
+    }
+    EXPECT_LE(lengths.size(), 40u) << heads << " heads";
   }
 }
 

@@ -311,6 +311,32 @@ TEST_P(RopeStoreTest, TokensDoNotDependOnOthers) {
   EXPECT_TRUE(SameBits(k[0], k[1]));
 }
 
+TEST_P(RopeStoreTest, RowsWithoutSlotStoreNothing) {
+  Case c;
+  const Inputs in(c, 0);
+  const Buffer<float> inv_freq(in.inv_freq);
+  const Buffer<int32_t> positions(c.positions);
+  std::vector<std::vector<bf16>> q, pages;
+  for (const int64_t tokens : {5, 2}) {  // the last three have no slot, or are not there
+    const Buffer<bf16> rows(Rounded<bf16>(in.rows));
+    const Buffer<bf16> k(std::vector<bf16>(static_cast<size_t>(6 * 16 * in.kv_width))), v(k.Read());
+    const Buffer<int64_t> slots({in.slots[0], in.slots[1], -1, -1, -1});
+    RopeStore call;
+    call.q = rows.data(), call.k = rows.data() + in.q_width, call.v = rows.data() + in.q_width + in.kv_width;
+    call.q_stride = call.k_stride = call.v_stride = in.width;
+    call.positions = positions.data(), call.slots = slots.data();
+    call.tokens = tokens, call.heads = c.heads;
+    call.inv_freq = inv_freq.data(), call.rotary_dim = c.rotary_dim;
+    RopeAndStore(stream(), call,
+                 {.k = k.data(), .v = v.data(), .blocks = 6, .kv_heads = c.kv_heads, .head_dim = c.head_dim});
+    q.push_back(Part(rows.Read(), 0, 2 * in.width));
+    for (const Buffer<bf16>* part : {&k, &v}) pages.push_back(part->Read());
+  }
+  EXPECT_TRUE(SameBits(q[0], q[1]));
+  EXPECT_TRUE(SameBits(pages[0], pages[2]));
+  EXPECT_TRUE(SameBits(pages[1], pages[3]));
+}
+
 TEST_P(RopeStoreTest, Int8StatesZeroAndNotFiniteHeads) {
   const int32_t dim = 32;
   std::vector<float> heads(3 * dim, 0.0f);

@@ -101,22 +101,24 @@ class DeviceRows {
     const Buffer<int32_t> logprob_tokens(std::vector<int32_t>(static_cast<size_t>(entries_ + 1), -9));
     const Buffer<float> logprob_values(std::vector<float>(static_cast<size_t>(entries_ + 1), -9.0f));
     const Buffer<std::byte> scratch(SampleScratchBytes(n, vocab_));
-    cuda::Sample(s, {.logits = logits.data(),
-                     .rows = n,
-                     .vocab = vocab_,
-                     .row = row.data(),
-                     .counts = counts_->data(),
-                     .masks = masks.data(),
-                     .bias_tokens = bias_tokens.data(),
-                     .bias_values = bias_values.data(),
-                     .end_tokens = ends.data(),
-                     .draft_tokens = drafts.data(),
-                     .tokens = tokens.data(),
-                     .statuses = statuses.data(),
-                     .last_tokens = last.data(),
-                     .logprob_tokens = logprob_tokens.data(),
-                     .logprob_values = logprob_values.data(),
-                     .scratch = scratch.data()});
+    const SampleCall call{.logits = logits.data(),
+                          .rows = n,
+                          .vocab = vocab_,
+                          .row = row.data(),
+                          .counts = counts_->data(),
+                          .masks = masks.data(),
+                          .bias_tokens = bias_tokens.data(),
+                          .bias_values = bias_values.data(),
+                          .end_tokens = ends.data(),
+                          .draft_tokens = drafts.data(),
+                          .tokens = tokens.data(),
+                          .statuses = statuses.data(),
+                          .last_tokens = last.data(),
+                          .logprob_tokens = logprob_tokens.data(),
+                          .logprob_values = logprob_values.data(),
+                          .scratch = scratch.data()};
+    cuda::Sample(s, call);
+    KeepSampled(s, call);
     Take(tokens.Read(), statuses.Read(), logprob_tokens.Read(), logprob_values.Read());
     last_tokens_ = last.Read();
   }

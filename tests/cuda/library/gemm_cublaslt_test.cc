@@ -17,6 +17,8 @@ class NoStream final : public Stream {
  public:
   void CopyToDevice(void*, const void*, int64_t) override {}
   void CopyToHost(void*, const void*, int64_t) override {}
+  void GatherToHost(void*, const void*, int64_t, int64_t, int64_t) override {}
+  void ScatterToDevice(void*, int64_t, const void*, int64_t, int64_t) override {}
   void CopyOnDevice(void*, const void*, int64_t) override {}
   void Fill(void*, int, int64_t) override {}
   void Wait(const Event&) override {}

@@ -178,6 +178,7 @@ class PlainAttention {
 
 __global__ void __launch_bounds__(kPlainThreads, 1) AttendPlainly(AttentionParameters p, const AttentionUnit* units) {
   const AttentionUnit unit = ReadEntry(units, blockIdx.x);
+  if (unit.count == 0) return;
   PlainAttention attention(p, unit);
   for (int32_t index = static_cast<int32_t>(threadIdx.x) / 32; index < unit.count; index += kPlainWarps) {
     attention.Run(index);
@@ -189,6 +190,7 @@ inline constexpr int kMergeThreads = 128;
 // A block has one head of one query, a thread its columns.
 __global__ void __launch_bounds__(kMergeThreads) MergePartials(AttentionParameters p) {
   const AttentionMerge merge = ReadEntry(p.call.merges, blockIdx.x);
+  if (merge.partitions == 0) return;
   const AttentionRow item = ReadEntry(p.call.rows, merge.item);
   const int32_t head = static_cast<int32_t>(blockIdx.y), head_dim = p.kv.head_dim;
   const int32_t kv_head = p.by_group.Quotient(head);

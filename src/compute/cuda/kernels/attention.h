@@ -40,7 +40,8 @@ struct AttentionRow {
   int32_t prefix_tokens = 0;
 };
 
-// What one block of threads computes: q rows against partitions [partition, partition + partitions) of one KV head.
+// What one block of threads computes: q rows against partitions [partition, partition + partitions) of one KV head. A
+// unit without q rows does nothing, nor does a merge without partitions: lists may be padded with them.
 struct AttentionUnit {
   int32_t item = 0;  // of `rows`; its block table is read
   int32_t kv_head = 0;

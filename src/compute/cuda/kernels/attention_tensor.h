@@ -254,6 +254,7 @@ template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
     AttendTiles(AttentionParameters p, const AttentionUnit* units) {
   const AttentionUnit unit = ReadEntry(units, blockIdx.x);
+  if (unit.count == 0) return;
   TileAttention<S>(p, unit).Run();
 }
 

@@ -195,8 +195,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     if (std::is_same_v<Kv, int8_t> && turns_head) head.Spread();
     if (is_q) {
       head.Store(q, at, QueryFactor(shape, position));
-    } else {
-      const int64_t slot = slots[t], block = static_cast<uint32_t>(slot) / shape.block_size;  // 64 bits divide slowly
+    } else if (const int64_t slot = slots[t]; slot >= 0) {
+      const int64_t block = static_cast<uint32_t>(slot) / shape.block_size;  // 64 bits divide slowly
       const int64_t row = slot + (block * (shape.kv_heads - 1) + kv_head) * shape.block_size;
       const Global<Kv> values = is_k ? k_pages.values : v_pages.values;
       if constexpr (std::is_same_v<Kv, int8_t>) {

@@ -19,8 +19,8 @@ struct KvPages {
 };
 
 // As RopeStoreCall (compute/kernels/ops.h) with rows of `type`: q is normed and rotated in place; k and v go to the
-// pages at slots[t] = block * block_size + offset, slots below 2^32. Math in f32. inv_freq null or rotary_dim 0: no
-// rotation.
+// pages at slots[t] = block * block_size + offset, slots below 2^32; -1: nowhere. Math in f32. inv_freq null or
+// rotary_dim 0: no rotation.
 //
 // kInt8: each head of q and k is also multiplied with one orthogonal matrix, at the end, so that no dimension of k
 // dominates its scale (SpreadHead, compute/kernels/attention/kv_layout.h). This changes no score, and attention does

@@ -337,8 +337,12 @@ void Sample(Stream& s, const SampleCall& call) {
   Launch("SegmentMaxima", s, SegmentMaxima, parts, kSegmentThreads, 0, view, scratch);
   Launch("SegmentSums", s, SegmentSums, parts, kSegmentThreads, 0, view, scratch);
   Launch("SampleRows", s, SampleRows, dim3(blocks), kSampleThreads, SharedBytes(view.segments), view, scratch, results);
-  Launch("CountSampled", s, CountSampled, dim3((blocks + kSegmentThreads - 1) / kSegmentThreads), kSegmentThreads, 0,
-         call.row, call.rows, call.vocab, call.tokens, call.draft_tokens, call.counts, call.last_tokens);
+}
+
+void KeepSampled(Stream& s, const SampleCall& call) {
+  const auto blocks = static_cast<unsigned>((call.rows + kSegmentThreads - 1) / kSegmentThreads);
+  Launch("CountSampled", s, CountSampled, dim3(blocks), kSegmentThreads, 0, call.row, call.rows, call.vocab,
+         call.tokens, call.draft_tokens, call.counts, call.last_tokens);
 }
 
 }  // namespace tactus::compute::cuda

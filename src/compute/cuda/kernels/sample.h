@@ -29,8 +29,9 @@ struct SampleRow {
   int32_t logprobs = -1;             // -1: none; k: the sampled token and the k best
   int32_t prompt_next = -1;          // >= 0: nothing is sampled; logprobs of this token and of the k best
   int32_t first_logprob = 0;         // entry of `logprob_tokens`, 1 + k of them; token -1 beyond the vocabulary's size
-  // Of a draft's rows: counts as if these tokens were in the output too. Rows of one item follow one another, each with
-  // one draft more than the row before; the row counts if its drafts are what those before it sampled.
+  // Of a draft's rows: penalties count these tokens as if they were in the output too. Rows of one item follow one
+  // another, each with one draft more than the row before; the row counts if its drafts are what those before it
+  // sampled.
   int32_t draft = 0, num_drafts = 0;  // entries of `draft_tokens`, those before this row's token
 };
 
@@ -44,8 +45,7 @@ struct SampleCall {
   const float* bias_values = nullptr;
   const int32_t* end_tokens = nullptr;
   const int32_t* draft_tokens = nullptr;
-  // Results: per row the token (-1: none) and its status as ItemStatus (base/step.h). Sampled tokens of rows that count
-  // are also counted, and the last of a slot is written to last_tokens[slot].
+  // Results: per row the token (-1: none) and its status as ItemStatus (base/step.h).
   int32_t* tokens = nullptr;       // [rows]
   int32_t* statuses = nullptr;     // [rows]
   int32_t* last_tokens = nullptr;  // [slots]
@@ -55,6 +55,9 @@ struct SampleCall {
 };
 int64_t SampleScratchBytes(int64_t rows, int64_t vocab);
 void Sample(Stream& s, const SampleCall& call);
+// After Sample of all rows of a step, also in several calls: counts the sampled tokens of rows that count, and writes
+// the last of a slot to last_tokens[slot]. Of `call` it reads rows, vocab, row, draft_tokens, tokens.
+void KeepSampled(Stream& s, const SampleCall& call);
 
 // counts[row, :] = 0, then the tokens are added: prompts' as kInPrompt, outputs' one by one.
 void StartCounts(Stream& s, uint32_t* counts, int64_t row, int64_t vocab, const int32_t* prompt, int64_t prompt_tokens,

@@ -1,0 +1,194 @@
+// Steps of decodes as CUDA graphs: the bits of steps without them, graphs that serve several steps, and new ones where
+// memory has moved.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "compute/cuda/step_graphs.h"
+#include "cuda/cuda_runner.h"
+#include "cuda/emulator/emulator.h"
+#include "support/source_path.h"
+
+namespace tactus::test {
+namespace {
+
+using compute::cuda::KvType;
+using compute::cuda::Real;
+using compute::cuda::StepGraphs;
+
+constexpr int32_t kSlots = 12, kBlock = 16, kBlocksEach = 40;
+
+// Sequences with random prompts on one model, each in its own blocks or behind a shared prefix.
+class Sequences {
+ public:
+  Sequences(const std::string& model, const CudaModelOptions& options) {
+    auto description = compute::DescribeModel(SourcePath("tests/golden/data/") + model);
+    ExpectOk(description.status());
+    size_.num_blocks = kSlots * kBlocksEach;
+    size_.block_size = kBlock;
+    size_.max_slots = kSlots;
+    size_.max_step_tokens = 600;
+    size_.max_step_items = kSlots;
+    size_.max_model_len = 600 * kBlock;
+    auto runner = CudaRunner::Create(*description, options, size_);
+    ExpectOk(runner.status());
+    runner_ = std::move(*runner);
+    runner_->set_logits_observer([this](int32_t item, int32_t position, std::span<const float> logits) {
+      auto& to = logits_[{plan_.items[static_cast<size_t>(item)].slot, position}];
+      to.assign(logits.begin(), logits.end());
+    });
+  }
+  ~Sequences() {
+    for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+  }
+
+  // Computes a prompt of `tokens`, of which the first `shared` are in slot 0's blocks.
+  void Start(SlotId slot, int32_t tokens, int32_t shared = 0) {
+    Begin();
+    plan_.starts.emplace_back().slot = slot;
+    plan_.table_updates.push_back({slot, 0, kBlocksEach, 0});
+    for (int32_t b = 0; b < kBlocksEach; ++b) {
+      plan_.table_blocks.push_back(b < shared / kBlock ? b : slot * kBlocksEach + b);
+    }
+    plan_.items.push_back(
+        {.slot = slot, .first_position = shared, .count = tokens - shared, .logit_rows = 1, .sample = true});
+    for (int32_t t = shared; t < tokens; ++t) plan_.tokens.push_back(1 + (t * 7 + slot * 13) % 90);
+    Run();
+  }
+  // A step that writes the block tables of all slots but the first.
+  void WriteTables() {
+    Begin();
+    const auto entries = static_cast<int32_t>(size_.max_model_len / kBlock);
+    plan_.table_blocks.resize(static_cast<size_t>(entries));
+    for (SlotId slot = 1; slot < kSlots; ++slot) plan_.table_updates.push_back({slot, 0, entries, 0});
+    Run();
+  }
+  // One token of each.
+  void Decode(const std::vector<SlotId>& slots) {
+    Begin();
+    for (const SlotId slot : slots) {
+      plan_.items.push_back({.slot = slot,
+                             .first_position = lengths_[slot],
+                             .count = 1,
+                             .logit_rows = 1,
+                             .sample = true,
+                             .token_offset = static_cast<int32_t>(plan_.tokens.size())});
+      plan_.tokens.push_back(last_[slot]);
+    }
+    Run();
+  }
+
+  const StepGraphs& graphs() const { return runner_->launcher().graphs(); }
+  // Of each slot and position.
+  const std::map<std::pair<SlotId, int32_t>, std::vector<float>>& logits() const { return logits_; }
+
+ private:
+  static void ExpectOk(const Status& status) { ASSERT_TRUE(status.ok()) << status.ToString(); }
+  void Begin() {
+    const StepId next = plan_.step + 1;
+    plan_.Clear();
+    plan_.step = next;
+  }
+  void Run() {
+    StepResult result;
+    runner_->Run(plan_, &result);
+    ASSERT_TRUE(result.status.ok()) << result.status.ToString();
+    for (size_t i = 0; i < plan_.items.size(); ++i) {
+      ASSERT_EQ(result.items[i].num_tokens, 1);
+      const StepItem& item = plan_.items[i];
+      lengths_[item.slot] = item.first_position + item.count;
+      last_[item.slot] = result.tokens[static_cast<size_t>(result.items[i].token_offset)];
+    }
+  }
+
+  ExecutorSize size_;
+  std::unique_ptr<CudaRunner> runner_;
+  StepPlan plan_;
+  std::map<SlotId, int32_t> lengths_;
+  std::map<SlotId, TokenId> last_;
+  std::map<std::pair<SlotId, int32_t>, std::vector<float>> logits_;
+};
+
+std::vector<SlotId> FirstSlots(int32_t n) {
+  std::vector<SlotId> slots;
+  for (int32_t s = 0; s < n; ++s) slots.push_back(s);
+  return slots;
+}
+
+// Different lengths, splits of long sequences, a shared prefix, 9 and 11 decodes that are padded to 10 and 12.
+void RunSteps(Sequences* s) {
+  s->Start(0, 300);
+  for (SlotId slot = 1; slot < kSlots; ++slot) s->Start(slot, slot < 4 ? 290 + slot : 5 * slot, slot < 4 ? 272 : 0);
+  for (const int32_t n : {12, 9, 9, 9, 11, 11, 11, 1, 1, 1, 9, 4, 4, 4}) s->Decode(FirstSlots(n));
+  s->Decode({5});  // the graph of one decode of another sequence, with other units
+  s->Decode({5});
+}
+
+struct Form {
+  const char* name;
+  const char* model;
+  Real type;
+  KvType kv_type;
+};
+
+class CudaGraphsTest : public testing::TestWithParam<Form> {};
+
+TEST_P(CudaGraphsTest, GraphsChangeNoBit) {
+  const Form& form = GetParam();
+  CudaModelOptions options{.type = form.type, .kv_type = form.kv_type, .graphs = false};
+  Sequences without(form.model, options);
+  RunSteps(&without);
+  options.graphs = true;
+  Sequences with(form.model, options);
+  RunSteps(&with);
+  EXPECT_EQ(without.graphs().runs(), 0);
+  EXPECT_GT(with.graphs().runs(), with.graphs().recorded()) << "no graph has served two steps";
+  EXPECT_GE(with.graphs().recorded(), 4);
+  ASSERT_EQ(with.logits().size(), without.logits().size());
+  for (const auto& [at, logits] : without.logits()) {
+    EXPECT_EQ(with.logits().at(at), logits) << "slot " << at.first << ", position " << at.second;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, CudaGraphsTest,
+                         testing::Values(Form{"Float", "llama-gqa", Real::kF32, KvType::kF32},
+                                         Form{"Bfloat16", "llama-gqa-bf16", Real::kBF16, KvType::kBF16},
+                                         Form{"Int8Kv", "llama-gqa-bf16", Real::kBF16, KvType::kInt8},
+                                         Form{"Windows", "gemma3", Real::kBF16, KvType::kBF16},
+                                         Form{"Experts", "qwen3-moe", Real::kBF16, KvType::kBF16}),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// A step larger than any before moves the data of steps, to which graphs refer.
+TEST(CudaGraphs, GraphsAreMadeAnewWhereMemoryHasMoved) {
+  Sequences s("llama-gqa", {});
+  s.Start(0, 5);
+  for (int32_t i = 0; i < 4; ++i) s.Decode({0});
+  EXPECT_EQ(s.graphs().recorded(), 1);
+  EXPECT_EQ(s.graphs().runs(), 3);
+  s.WriteTables();  // more data than the first memory of steps has
+  s.Decode({0});
+  EXPECT_EQ(s.graphs().runs(), 3) << "a graph refers to memory that was freed";
+  for (int32_t i = 0; i < 2; ++i) s.Decode({0});
+  EXPECT_EQ(s.graphs().recorded(), 2);
+  EXPECT_EQ(s.graphs().runs(), 5);
+}
+
+TEST(CudaGraphs, RowsAreRoundedUpWithinTheLimit) {
+  int64_t sizes = 0;
+  for (int64_t n = 1, last = 0; n <= 512; ++n) {
+    const int64_t rows = StepGraphs::RowsFor(n, 1 << 20);
+    EXPECT_GE(rows, n);
+    EXPECT_LE(4 * (rows - n), n) << n;
+    EXPECT_GE(rows, last) << n;
+    sizes += rows != last ? 1 : 0;
+    last = rows;
+  }
+  EXPECT_LE(sizes, 32);
+  EXPECT_EQ(StepGraphs::RowsFor(513, 1 << 20), 0);
+  EXPECT_EQ(StepGraphs::RowsFor(33, 35), 35);
+  EXPECT_EQ(StepGraphs::RowsFor(36, 35), 0);
+  EXPECT_EQ(StepGraphs::RowsFor(0, 35), 0);
+}
+
+}  // namespace
+}  // namespace tactus::test
