@@ -236,7 +236,7 @@ TEST_F(CudaWeights, TakeTheBytesOfThePlan) {
   }
 }
 
-// Of the feed-forward block's last matrix, [128, 256].
+// The matrix `down` has [128, 256].
 TEST_F(CudaWeights, CodesTakeTheirBitsAndTheirScales) {
   const auto bytes = [](const quantised::Format& format, const PackChoice& packing) {
     const TempFolder folder;
@@ -335,15 +335,21 @@ std::vector<float> CpuLogits(const ModelDescription& description, PackChoice pac
   return LogitsOf(**runner, size, description.config.vocab_size);
 }
 
-// In the 2-norm, relative.
-double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+// The relative distance of a position's logits in the 2-norm, the median over positions: rounding may change a
+// mixture's choice of experts at some of them.
+double MedianDistance(const std::vector<float>& a, const std::vector<float>& b, int64_t vocab) {
   TACTUS_CHECK(a.size() == b.size() && !a.empty());
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    error += std::pow(double{a[i]} - b[i], 2);
-    norm += std::pow(double{b[i]}, 2);
+  std::vector<double> distances;
+  for (size_t first = 0; first < a.size(); first += static_cast<size_t>(vocab)) {
+    double error = 0, norm = 0;
+    for (size_t i = first; i < first + static_cast<size_t>(vocab); ++i) {
+      error += std::pow(double{a[i]} - b[i], 2);
+      norm += std::pow(double{b[i]}, 2);
+    }
+    distances.push_back(std::sqrt(error / norm));
   }
-  return std::sqrt(error / norm);
+  std::sort(distances.begin(), distances.end());
+  return distances[distances.size() / 2];
 }
 
 TEST_F(CudaWeights, FusedProductsHaveTheBitsOfSingleOnes) {
@@ -381,7 +387,7 @@ TEST_F(CudaWeights, PassesAreNearTheCpusWithTheSameCodes) {
       // The CPU quantises the embedding too.
       const double limit = packing.quantization == Quantization::kNone ? 0.015 : 0.04;
       const std::vector<float> got = DeviceLogits(description, {.type = Real::kBF16, .packing = packing});
-      EXPECT_LT(Distance(got, CpuLogits(description, packing)), limit);
+      EXPECT_LT(MedianDistance(got, CpuLogits(description, packing), description.config.vocab_size), limit);
     }
   }
 }

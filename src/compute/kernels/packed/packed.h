@@ -165,7 +165,7 @@ void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, in
 void UnpackRow(const PackedMatrix& m, int64_t row, float* out);
 // One row of integer codes as stored, without scales: codes[cols up to a multiple of kTokenBlock].
 void UnpackCodes(const PackedMatrix& m, int64_t row, uint8_t* codes);
-// Of a row's block (block == 0: block 0): its scale, its minimum, and what v subtracts: `zero`, or the zero point.
+// A row's block (block == 0: block 0) has a scale, a minimum, and what v subtracts: `zero`, or the zero point.
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block);
 float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block);
 int32_t ZeroAt(const PackedMatrix& m, int64_t row, int64_t block);
