@@ -6,7 +6,6 @@
 #include <atomic>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <optional>
 #include <thread>
 
