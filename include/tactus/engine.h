@@ -85,7 +85,7 @@ struct EngineStats {
   double kv_utilization = 0;        // blocks in use / all, mean over steps
   double step_time_correction = 1;  // measured / predicted by the step-time model, over the last steps with prompts
   uint64_t plan_hash = 0;           // over every plan, in order
-  bool healthy = true;              // false after three executor errors in a row
+  bool healthy = true;              // false after three executor errors in a row, or when the device has failed
 };
 
 class MigrationPort;  // tactus/migration.h
@@ -166,6 +166,8 @@ class Engine {
   virtual std::vector<std::string> TakeWarnings() { return {}; }
 
   virtual EngineStats Stats() const = 0;
+  // Why Stats().healthy is false, with the error of the executor or of the device; ok while it is true.
+  virtual Status Failure() const { return Status(); }
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;
   // The result of the run so far (docs/reference/api.md, "Result").

@@ -165,6 +165,7 @@ struct ItemResult {
 struct StepResult {
   StepId step = -1;
   Status status;                  // not ok: the whole step failed, ignore the items
+  bool device_failed = false;     // then no later step can run either
   std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
   // Short form for executors without tokens: every item ran as planned (kOk, accepted = count except for drafts, one
@@ -189,6 +190,7 @@ struct StepResult {
   void Clear() {
     step = -1;
     status = Status();
+    device_failed = false;
     items.clear();
     tokens.clear();
     logprobs.clear();

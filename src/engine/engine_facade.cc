@@ -6,7 +6,6 @@
 #include <atomic>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <optional>
 #include <thread>
 
@@ -362,6 +361,7 @@ class EngineImpl final : public Engine {
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
+  Status Failure() const override { return loop_->Failure(); }
   std::vector<std::string> TakeWarnings() override {
     return prompt_cache_ != nullptr ? prompt_cache_->TakeWarnings() : std::vector<std::string>();
   }

@@ -105,10 +105,11 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   if (!owned->WaitUntilIdle(kFlushNs)) log("some clients did not receive their answers in time");
   if (result != nullptr) *result = engine->Outcome();
   owned.reset();
+  const Status failure = engine->Failure();
   const Status closed = engine->Close();
   if (!healthy) {
     if (!closed.ok()) log(closed.message());
-    return Internal("the engine failed three steps in a row");
+    return Internal(failure.ok() ? "the engine failed three steps in a row" : failure.message());
   }
   TACTUS_RETURN_IF_ERROR(closed);
   log("stopped");

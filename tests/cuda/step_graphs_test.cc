@@ -79,7 +79,7 @@ class Sequences {
   }
 
   const StepGraphs& graphs() const { return runner_->launcher().graphs(); }
-  // Of each slot and position.
+  // The rows of logits, by slot and position.
   const std::map<std::pair<SlotId, int32_t>, std::vector<float>>& logits() const { return logits_; }
 
  private:

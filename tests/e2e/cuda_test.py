@@ -4,6 +4,7 @@ device and answers as the CPU does. TACTUS_EMULATED_CUDA names the library."""
 import json
 import os
 import pathlib
+import threading
 import unittest
 
 import openai
@@ -15,8 +16,8 @@ PROMPTS = [[5, 6, 7], [1, *range(100, 140)], [9] * 17, [1, 2, 3, 4]]
 SIZES = ["--max-model-len", "128", "--max-num-seqs", "4", "--max-num-batched-tokens", "64", "--threads", "1"]
 
 
-def server(device, *args):
-    environment = {"TACTUS_CUDA_LIBRARY": LIBRARY} if device == "cuda" else {}
+def server(device, *args, environment=None):
+    environment = {"TACTUS_CUDA_LIBRARY": LIBRARY} | (environment or {}) if device == "cuda" else {}
     return ServerProcess(
         "--device", device, *SIZES, *args, real_model=False, kv_cache_memory="4MiB", environment=environment
     )
@@ -204,6 +205,39 @@ class StepTimesTest(Folder):
             self.assertEqual(found, [])
         self.assertEqual(answers[1], answers[0])
         self.assertEqual(answers[2], answers[0], "f32 sums in another order")
+
+
+@unittest.skipUnless(LIBRARY, "TACTUS_EMULATED_CUDA is not set")
+class FailureTest(unittest.TestCase):
+    def test_a_device_that_fails_ends_all_requests_and_the_process(self):
+        running = server("cuda", environment={"TACTUS_EMULATED_STEPS": "40"})
+        with client_of(running) as client:
+            errors = []
+
+            def ask():
+                try:
+                    client.completions.create(
+                        model="test-model", prompt=PROMPTS[0], max_tokens=100, extra_body={"ignore_eos": True}
+                    )
+                except openai.APIStatusError as error:
+                    errors.append((error.status_code, error.message))
+
+            threads = [threading.Thread(target=ask) for _ in range(6)]  # two of them wait
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(120)
+        self.assertEqual(len(errors), 6, errors)
+        failed = [message for status, message in errors if status == 500]
+        self.assertTrue(failed, errors)
+        for message in failed:
+            self.assertIn("an injected error", message)
+        for status, _ in errors:
+            self.assertIn(status, (500, 503))  # 503: it came after the failure
+        self.assertNotEqual(running.stop(send=False), 0)
+        lines = "".join(running.lines)
+        self.assertIn("the device has failed: launch of CountSampled: an injected error", lines)
+        self.assertNotIn("emulated device:", lines)
 
 
 if __name__ == "__main__":

@@ -315,7 +315,8 @@ void FakeExecutor::Verify(const StepPlan& plan, const StepItem& item, StepResult
 }
 
 void FakeExecutor::RunPlan(const StepPlan& plan, StepResult* result) {
-  const bool failed = faults_.Uniform() < config_.step_error_rate;
+  result->device_failed = config_.device_fails_at >= 0 && plan.step >= config_.device_fails_at;
+  const bool failed = faults_.Uniform() < config_.step_error_rate || result->device_failed;
   RunCopies(plan, failed);
   ApplyTables(plan);
   // All items write before any item reads, as in every layer of a real forward pass; items that share blocks within the

@@ -45,10 +45,11 @@ struct FakeExecutorConfig {
   DurationNs step_token_ns = 10 * kMicrosecond;
   // Faults, drawn from a separate random stream.
   uint64_t fault_seed = 1;
-  double step_error_rate = 0;  // the whole step fails and writes garbage
-  double item_error_rate = 0;  // an item's logits are not finite
-  double item_lost_rate = 0;   // an item fails and writes garbage, so that sequences that read it get other tokens
-  double reject_rate = 0;      // of items with several tokens: only the first few positions are accepted
+  double step_error_rate = 0;   // the whole step fails and writes garbage
+  StepId device_fails_at = -1;  // >= 0: from this step on every step fails for good
+  double item_error_rate = 0;   // an item's logits are not finite
+  double item_lost_rate = 0;    // an item fails and writes garbage, so that sequences that read it get other tokens
+  double reject_rate = 0;       // of items with several tokens: only the first few positions are accepted
 };
 
 class FakeExecutor final : public Executor {

@@ -350,6 +350,7 @@ void StepLauncher::Finish(LaunchedStep* step, StepResult* result) {
       step->result.status = status;
     }
   }
+  step->result.device_failed = !step->result.status.ok() && !DeviceStatus().ok();
   std::swap(*result, step->result);
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -112,9 +112,12 @@ void Commit::CommitStep() {
   }
   if (parts_.tap != nullptr) parts_.tap->StepEnded(plan, result_, ok);
   RequeueReadersOfFailedBlocks();
-  if (errors_in_a_row_ >= config_.max_errors_in_a_row && give_up_) {
-    give_up_(Status(StatusCode::kUnavailable, "the executor has failed " + std::to_string(errors_in_a_row_) +
-                                                  " steps in a row: " + result_.status.message()));
+  const bool failed_for_good = !ok && result_.device_failed;
+  if ((failed_for_good || errors_in_a_row_ >= config_.max_errors_in_a_row) && give_up_) {
+    const std::string what = failed_for_good
+                                 ? "the device has failed: "
+                                 : "the executor has failed " + std::to_string(errors_in_a_row_) + " steps in a row: ";
+    give_up_(Status(StatusCode::kUnavailable, what + result_.status.message()));
     give_up_ = nullptr;
     live_.FinishAll(FinishReason::kError, result_.status);
   }

@@ -16,7 +16,8 @@ class Commit {
  public:
   using GiveUp = std::function<void(const Status& why)>;
 
-  // All arguments outlive it. `give_up` is called once, after max_errors_in_a_row executor errors.
+  // All arguments outlive it. `give_up` is called once, after max_errors_in_a_row executor errors, or
+  // when the device has failed.
   Commit(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events,
          GiveUp give_up);
 

@@ -27,6 +27,7 @@ class StepLoop::Impl {
   void Run();
   void Abort(Status why);
   void Stop();
+  Status Failure() const;
 
   Clock& clock() { return *parts_.clock; }
   WakeUp& wake() { return *wake_; }
@@ -68,8 +69,8 @@ class StepLoop::Impl {
   const std::shared_ptr<WakeUp> wake_ = std::make_shared<WakeUp>();
   std::atomic<bool> stopping_{false};
   std::atomic<bool> abort_{false};
-  std::mutex abort_mutex_;
-  Status abort_status_;  // under abort_mutex_
+  mutable std::mutex status_mutex_;
+  Status abort_status_, failure_;  // under status_mutex_
 };
 
 StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, Intake* intake,
@@ -103,8 +104,17 @@ StepLoop::Impl::Impl(const StepLoopConfig& config, const StepLoopParts& parts, I
 }
 
 void StepLoop::Impl::GiveUp(const Status& why) {
+  {
+    std::lock_guard<std::mutex> lock(status_mutex_);
+    failure_ = why;
+  }
   healthy_.store(false, std::memory_order_release);
   intake_.Close(why);
+}
+
+Status StepLoop::Impl::Failure() const {
+  std::lock_guard<std::mutex> lock(status_mutex_);
+  return failure_;
 }
 
 // For the crash report: state and the last steps, oldest first, one per line.
@@ -160,7 +170,7 @@ bool StepLoop::Impl::DrainInput() {
 
 std::optional<Status> StepLoop::Impl::TakeAbort() {
   if (!abort_.load(std::memory_order_acquire)) return std::nullopt;
-  std::lock_guard<std::mutex> lock(abort_mutex_);
+  std::lock_guard<std::mutex> lock(status_mutex_);
   abort_.store(false, std::memory_order_release);
   return abort_status_;
 }
@@ -244,7 +254,7 @@ void StepLoop::Impl::Run() {
 
 void StepLoop::Impl::Abort(Status why) {
   {
-    std::lock_guard<std::mutex> lock(abort_mutex_);
+    std::lock_guard<std::mutex> lock(status_mutex_);
     abort_status_ = std::move(why);
     abort_.store(true, std::memory_order_release);
   }
@@ -291,6 +301,9 @@ void StepLoop::Abort(Status why) {
 }
 void StepLoop::Stop() {
   impl_->Stop();
+}
+Status StepLoop::Failure() const {
+  return impl_->Failure();
 }
 EngineStats StepLoop::Stats() const {
   return impl_->Stats();

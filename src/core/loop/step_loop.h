@@ -31,7 +31,8 @@ namespace tactus::core {
 struct StepLoopConfig {
   IntakeLimits limits;
   int32_t slot_capacity = 0;        // most live sequences; 0: max_queue + max_num_seqs
-  int32_t max_errors_in_a_row = 3;  // executor errors; then healthy() is false and the loop refuses requests
+  int32_t max_errors_in_a_row = 3;  // executor errors; then healthy() is false and the loop refuses requests.
+                                    // So is it at once when the device has failed (StepResult::device_failed)
   int32_t max_draft_tokens = 0;     // most of one sequence in one step; needs StepLoopParts::drafts
   bool guesses = false;             // some drafts are not sure
   bool shared_prefixes = false;     // plans have the prefixes that their decodes share (StepPlan::prefixes)
@@ -83,6 +84,7 @@ class StepLoop {
   void Stop();                     // Run returns after the current pass; live requests stay unfinished
   int64_t live_requests() const { return intake_.live_requests(); }
   bool healthy() const { return healthy_.load(std::memory_order_acquire); }
+  Status Failure() const;                                                    // why it is not healthy; ok while it is
   EngineStats Stats() const;                                                 // a consistent snapshot of the last pass
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const;  // live requests as of the last pass
 

@@ -99,7 +99,9 @@ RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now
   r.step = in->Bounded(0, std::numeric_limits<int64_t>::max());
   r.start_ns = now_ns - ReadApart(in);
   r.end_ns = now_ns - ReadApart(in);
-  r.ok = in->Byte() == 1;
+  const uint8_t outcome = in->Byte();
+  r.ok = outcome == 1;
+  r.device_failed = outcome == 2;
   while (r.ok && in->ok()) {
     const int64_t index = in->Bounded(0, header.slot_capacity);
     if (index == 0) break;

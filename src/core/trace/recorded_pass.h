@@ -25,7 +25,7 @@ struct RecordedItem {
 struct RecordedResult {
   StepId step = 0;
   TimeNs start_ns = 0, end_ns = 0;
-  bool ok = true;
+  bool ok = true, device_failed = false;
   std::vector<RecordedItem> items;
 };
 

@@ -48,6 +48,7 @@ class ReplayExecutor final : public Executor {
     result->start_ns = r.start_ns;
     result->end_ns = r.end_ns;
     if (!r.ok) result->status = Internal("executor error in the recording");
+    result->device_failed = r.device_failed;
     if (r.ok) {
       size_t next = 0;
       for (size_t i = 0; i < plan.items.size(); ++i) {

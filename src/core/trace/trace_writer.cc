@@ -165,7 +165,7 @@ void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool
   PutVarint(static_cast<uint64_t>(plan.step), &buffer_);
   PutSigned(pass_ns_ - result.start_ns, &buffer_);
   PutSigned(pass_ns_ - result.end_ns, &buffer_);
-  buffer_.push_back(ok ? 1 : 0);
+  buffer_.push_back(ok ? 1 : result.device_failed ? 2 : 0);
   const auto put = [this](size_t index, ItemStatus status, int32_t accepted, int32_t tokens, int32_t stopped_at) {
     PutVarint(index + 1, &buffer_);
     buffer_.push_back(static_cast<uint8_t>(status));

@@ -109,8 +109,10 @@ Status Runner::Run() {
       Stop(written, true);
     }
     if (!go_on) Stop(Status(StatusCode::kCancelled, "interrupted"), false);
-    if (!engine_.Stats().healthy)
-      Stop(Status(StatusCode::kUnavailable, "the engine failed three steps in a row"), true);
+    if (!engine_.Stats().healthy) {
+      const Status failure = engine_.Failure();
+      Stop(failure.ok() ? Status(StatusCode::kUnavailable, "the engine failed three steps in a row") : failure, true);
+    }
   }
   reader.join();
   TellOrder();

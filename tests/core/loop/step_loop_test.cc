@@ -222,6 +222,30 @@ TEST(StepLoop, ThreeErrorsInARowEndEverything) {
   EXPECT_EQ(h.Submit(MakeRequest(Tokens(1, 3), 4)).status().code(), StatusCode::kUnavailable);
 }
 
+TEST(StepLoop, AFailedDeviceEndsEverythingAtOnce) {
+  HarnessConfig config;
+  config.executor.device_fails_at = 2;
+  config.executor.max_in_flight = 2;
+  config.max_num_seqs = 1;
+  Harness h(config);
+  for (uint64_t i = 0; i < 5; ++i) h.MustSubmit(MakeRequest(Tokens(i, 3), 8));
+  EXPECT_TRUE(h.loop().Failure().ok());
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_FALSE(h.loop().healthy());
+  EXPECT_FALSE(h.loop().Stats().healthy);
+  EXPECT_LE(h.steps(), 4) << "the failed step, and the one that was in flight behind it";
+  EXPECT_EQ(h.loop().Failure().message(), "the device has failed: injected executor error");
+  for (const auto& [id, out] : h.outputs()) {
+    EXPECT_TRUE(out.done);
+    EXPECT_EQ(out.done_event.finish, FinishReason::kError);
+    EXPECT_EQ(out.error.code(), StatusCode::kInternal) << out.error.ToString();
+    EXPECT_NE(out.error.message().find("injected"), std::string::npos) << out.error.ToString();
+  }
+  const Status refused = h.Submit(MakeRequest(Tokens(1, 3), 4)).status();
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(refused.message(), "the device has failed: injected executor error");
+}
+
 // In a pipeline one step must not take all sequences, or the other stages would be idle.
 TEST(StepLoop, PipelineMicroBatchesShareTheSequences) {
   HarnessConfig config;

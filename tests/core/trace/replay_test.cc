@@ -79,6 +79,24 @@ TEST_F(Replay, LoadedRunsReplayToTheSamePlans) {
 }
 
 // Predictions of a predictor that does not learn are recorded.
+TEST_F(Replay, AFailedDeviceIsRecorded) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload w = MakeWorkload(seed, {});
+    w.config.executor.device_fails_at = 12;
+    w.faults = true;
+    const Outcome recorded = Play(w, {}, false, path_);
+    ASSERT_EQ(recorded.broken, "");
+    EXPECT_FALSE(recorded.stats.healthy);
+    EXPECT_GT(recorded.stats.finished_error, 0);
+    const auto report = ReplayTrace(path_);
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_TRUE(report->identical());
+    EXPECT_EQ(report->stats.finished_error, recorded.stats.finished_error);
+    EXPECT_FALSE(report->stats.healthy);
+  }
+}
+
 TEST_F(Replay, NoisyPredictionsAreRecorded) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const Workload w = MakeWorkload(seed, {.cancels = true});
