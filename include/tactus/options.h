@@ -100,9 +100,10 @@ struct EngineOptions : SchedulingOptions {
     v.Field(
         "kv-cache-memory", kv_cache_memory,
         {.unit = "bytes", .help = "most memory for KV, allocated as needed; 0: half of what is left, at most 8 GiB"});
-    v.Field("kv-cache-dtype", kv_cache_dtype,
-            {.choices = kKvCacheDtypeChoices,
-             .help = "format of K and V; auto: that of --dtype, bfloat16 for auto; float16 and fp8 (e4m3): on GPUs alone"});
+    v.Field(
+        "kv-cache-dtype", kv_cache_dtype,
+        {.choices = kKvCacheDtypeChoices,
+         .help = "format of K and V; auto: that of --dtype, bfloat16 for auto; float16 and fp8 (e4m3): on GPUs alone"});
     v.Field("kv-cache-dir", kv_cache_dir,
             {.help = "folder that keeps the KV of prompts and answers for the next start; one process at a time; "
                      "default: no KV is kept"});

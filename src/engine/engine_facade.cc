@@ -404,18 +404,12 @@ class EngineImpl final : public Engine {
   // Ids index the embedding and the logits: an id out of range is reported here as a client error, before any kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
-    for (TokenId id : *request.prompt) {
-      if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
-                               "prompt");
-      }
-    }
-    for ([[maybe_unused]] const auto& [id, bias] : request.sampling.logit_bias) {
-      if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
-                               "logit_bias");
-      }
-    }
+    const auto check = [this](TokenId id, const char* param) {
+      if (id >= 0 && id < info_.vocab_size) return Status();
+      return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), param);
+    };
+    for (const TokenId id : *request.prompt) TACTUS_RETURN_IF_ERROR(check(id, "prompt"));
+    for (const auto& bias : request.sampling.logit_bias) TACTUS_RETURN_IF_ERROR(check(bias.first, "logit_bias"));
     return Status();
   }
 

@@ -34,7 +34,7 @@ class Reader {
     for (const AttentionUnit& unit : plan.chunks) Add(unit, ChunkRows(shape.head_dim));
   }
 
-  // Every q row sees each of its partitions once, and each result has a place of its own.
+  // Every q row sees each of its partitions once, and no two results have one place.
   void Check(int64_t max_slots) const {
     for (size_t i = 0; i < rows_.size(); ++i) {
       for (int32_t h = 0; h < shape_.kv_heads; ++h) {
