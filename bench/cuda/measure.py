@@ -166,8 +166,9 @@ def free_port():
 
 
 def ready(url):
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        return urllib.request.urlopen(url + "/v1/models", timeout=2).status == 200
+        return direct.open(url + "/v1/models", timeout=2).status == 200
     except OSError:
         return False
 

@@ -7,8 +7,8 @@
 //       SECONDS after the start cells are left out, the later ones in the list
 //
 // `step_ms` is a step alone: launched, run, and its tokens read. `chained_ms` is a decode step of a run in which each
-// step takes its tokens from the one before on the device, so the next is launched before these are known; `gap_us` is
-// the median time from the end of a step to the start of the next in that run.
+// step takes its tokens from the one before on the device, so the next is launched before these are known. `gap_us` is
+// the median time from the end of a step to the launch of the next in that run; 0: it was launched before.
 #include <fmt/format.h>
 
 #include <algorithm>
