@@ -1,8 +1,11 @@
 #include "base/memory_shortage.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <new>
@@ -37,6 +40,16 @@ void OnShortage() {
 }
 
 }  // namespace
+
+int ArenasWithin(uint64_t address_space_bytes) {
+  return static_cast<int>(std::clamp<uint64_t>(address_space_bytes >> 30, 1, 1024));
+}
+
+void LimitArenas() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  mallopt(M_ARENA_MAX, ArenasWithin(limit.rlim_cur));
+}
 
 void WaitForMemoryWhereNeeded(Clock& clock) {
   the_clock.store(&clock);

@@ -3,11 +3,19 @@
 // half-finished change of its state could not be undone.
 #pragma once
 
+#include <cstdint>
 #include <new>
 
 #include "base/clock.h"
 
 namespace tactus {
+
+// Call first in a program, before it has threads. Each arena of malloc reserves 64 MiB of address space, and there may
+// be eight for each core. If the address space is limited (ulimit -v), they are limited to ArenasWithin the limit:
+// otherwise the reservations alone can use it up, and no large allocation succeeds any more.
+void LimitArenas();
+// One for each GiB, at least one.
+int ArenasWithin(uint64_t address_space_bytes);
 
 // Call once in a serving process: from then on threads with a NeedsMemory wait for memory. It reserves 8 MiB of address
 // space, which are released at the first shortage. Installs a new-handler; other threads get std::bad_alloc as before.

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -111,6 +114,42 @@ TEST_F(MemoryShortage, TheReserveIsRestoredOnceThereIsMemory) {
                 std::exit(third == nullptr ? 1 : 0);
               }),
               ::testing::ExitedWithCode(0), "");
+}
+
+// The size of the process's address space.
+size_t AddressSpaceBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// For a child process: starts threads under a limit of 1000 MiB and ends with 0 if they reserve no arenas.
+void RunThreads() {
+  constexpr int kThreads = 6;
+  constexpr size_t kStackBytes = 8 * kMiB, kArenaBytes = 64 * kMiB;
+  const rlimit limit{1000 * kMiB, 1000 * kMiB};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(3);
+  LimitArenas();
+  const size_t before = AddressSpaceBytes();
+  std::atomic<int> started{0};
+  for (int i = 0; i < kThreads; ++i) {
+    std::thread([&started] {
+      const auto block = std::make_unique<char[]>(1000);
+      ++started;
+      while (block != nullptr) std::this_thread::sleep_for(std::chrono::seconds(1));
+    }).detach();
+  }
+  while (started < kThreads) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const size_t grown = AddressSpaceBytes() - before;
+  std::fprintf(stderr, "%d threads take %zu MiB\n", kThreads, grown / kMiB);
+  std::_Exit(grown < kThreads * kStackBytes + kArenaBytes ? 0 : 1);
+}
+
+TEST_F(MemoryShortage, ThreadsReserveNoArenasWhereTheAddressSpaceIsLimited) {
+  EXPECT_EXIT(RunThreads(), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(ArenasWithin(400 * kMiB), 1);
+  EXPECT_EQ(ArenasWithin(5000 * kMiB), 4);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_shortage.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/standard_streams.h"
 
@@ -55,6 +56,7 @@ int RunOrFail(const std::function<int()>& main) {
 }  // namespace
 
 int RunProgram(const std::function<int()>& main) {
+  LimitArenas();
   OpenStandardStreams();
   EndOnSignals("", kExitInterrupted);
   signal(SIGXFSZ, SIG_IGN);  // exceeding 'ulimit -f' becomes an error of the write
