@@ -62,9 +62,12 @@ pack() {
     cp "$toolkit"/bin/{compute-sanitizer,libsanitizer-collection.so} "$dir/sanitizer/bin/"
     cp "$toolkit"/lib/{libInterceptorInjectionTarget,libTreeLauncher*}.so "$dir/sanitizer/lib/"
   fi
-  (cd "$dir" && find . -mindepth 1 -maxdepth 1 -type d ! -name llama-3.1-8b -printf '%f\0' |
-    xargs -0 tar -cJf payload.tar.xz && find . -mindepth 1 -maxdepth 1 -type d ! -name llama-3.1-8b -exec rm -r {} +)
-  git -C "$root" rev-parse --short=12 HEAD > "$dir/commit" 2>/dev/null || echo unknown > "$dir/commit"
+  # The programs share most of their code: the dictionary is larger than all of them.
+  local folders
+  mapfile -t folders < <(cd "$dir" && find . -mindepth 1 -maxdepth 1 -type d ! -name llama-3.1-8b -printf '%f\n' | sort)
+  tar -c -C "$dir" "${folders[@]}" | xz --x86 --lzma2=preset=6,dict=192MiB > "$dir/payload.tar.xz"
+  (cd "$dir" && rm -r "${folders[@]}")
+  git -C "$root" describe --always --dirty --abbrev=12 > "$dir/commit" 2>/dev/null || echo unknown > "$dir/commit"
   local kb
   kb=$(du -sk "$dir" | cut -f1)
   say "$dir has $((kb / 1024)) MB for sm_$arch"
@@ -135,7 +138,7 @@ check() {
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin:$here/sanitizer/bin command -v compute-sanitizer) || sanitizer=
   if [ -n "$sanitizer" ]; then
     part memcheck 60 "$sanitizer" --error-exitcode 9 "$here/bin/device_kernels_test" --gtest_brief=1 \
-      --gtest_filter='*/Forward-*GemmTest.Rows*'
+      --gtest_filter='*/Forward'
     part racecheck 30 "$sanitizer" --tool racecheck --error-exitcode 9 "$here/bin/device_golden_test" --gtest_brief=1 \
       --gtest_filter='*Bf16*llama_gqa_bf16*'
   else

@@ -23,8 +23,8 @@ import aims
 import floors
 
 # Streams, prompt and answer tokens, requests: through a server, with its default objective.
-SERVED = [(128, 1024, 512, 256), (32, 1024, 512, 64), (8, 1024, 512, 16)]
-PEER = (128, 1024, 512)  # requests, prompt and answer tokens: the first load's
+SERVED = [(128, 1024, 512, 256), (32, 1024, 512, 64), (8, 1024, 512, 16), (64, 1024, 256, 64)]
+PEER = (64, 1024, 256)  # requests, all at once, prompt and answer tokens: as the last load
 OFFLINE = [(256, 1000, 1000), (512, 2048, 128)]  # requests, prompt and answer tokens, by `tactus batch`
 SLOTS, MODEL_LEN = 256, 4096
 

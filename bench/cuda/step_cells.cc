@@ -165,7 +165,7 @@ class ChainedRun {
                             .count = 1,
                             .logit_rows = 1,
                             .sample = true,
-                            .input = step == 0 ? InputSource::kHost : InputSource::chain_ed,
+                            .input = step == 0 ? InputSource::kHost : InputSource::kChained,
                             .token_offset = step == 0 ? d : 0});
     }
     plan.num_tokens = plan.num_decodes = decodes_;

@@ -226,7 +226,7 @@ class MeasureTest(PackedFolder):
             [fault.split(" ")[0].strip(":") for fault in result["faults"]], ["served", "offline", "offline"]
         )
         self.assertIn("the server ended: no device", result["faults"][0])
-        self.assertEqual(result["transformers"]["output_tokens"], 128 * 512)
+        self.assertEqual(result["transformers"]["output_tokens"], 64 * 256)
         self.assertIn("decode        0       8    1024      5.000       4.000", text)
         self.assertIn("its KV does not fit", text)
         self.assertEqual(result["products"]["invariance_costs"], {"1": 1.0, "8": 1.1})
@@ -274,7 +274,7 @@ class MeasureTest(PackedFolder):
         self.transformers("no flash attention")
         _, _, result = self.measured()
         self.assertEqual(result["transformers"]["attention"], "paged|sdpa")
-        self.assertEqual(result["transformers"]["seconds"], 128.5)
+        self.assertEqual(result["transformers"]["seconds"], 64.5)
 
 
 @unittest.skipUnless(os.environ.get("TACTUS_EMULATED_CUDA"), "TACTUS_EMULATED_CUDA is not set")
@@ -341,7 +341,7 @@ class DryRunTest(PackedFolder):
     def check_loads(self, result):
         self.assertEqual(
             [(load["streams"], load["prompt_tokens"], load["answer_tokens"]) for load in result["served"]],
-            [(2, 16, 8), (1, 16, 8), (1, 16, 8)],
+            [(2, 16, 8), (1, 16, 8), (1, 16, 8), (1, 16, 4)],
         )
         for load in result["served"]:
             self.assertEqual(load["requests"]["failed"], 0)
@@ -350,9 +350,9 @@ class DryRunTest(PackedFolder):
         for load, count in zip(result["offline"], (4, 8), strict=True):
             self.assertEqual((load["requests"]["completed"], load["lines"]["out"]), (count, count))
             self.assertGreater(load["output_token_throughput"], 0)
-        self.assertEqual(result["transformers"]["output_tokens"], 2 * 8)
+        self.assertEqual(result["transformers"]["output_tokens"], 4)
         kept = {row["what"]: row["kept"] for row in result["aims"]}
-        self.assertIn(kept["served over transformers, 1024/512"], (True, False))
+        self.assertIn(kept["served over transformers, 64 of 1024/256"], (True, False))
         self.assertIn(kept["decode: the worst cell over its floor"], (True, False))
         self.assertIsNone(kept["served, 8 streams: mean time per token"])
 
