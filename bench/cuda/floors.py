@@ -56,6 +56,17 @@ def add_floors(cells, model, bandwidth, rate):
         cell["over_floor"] = cell.get("chained_ms", cell["step_ms"]) / cell["floor_ms"]
 
 
+def costs_of_invariance(cells):
+    """Per number of tokens: the time of a layer's products with one algorithm for all numbers, over that of the best
+    for each (cells of bench/cuda/product_cells.cc)."""
+    layer = [cell for cell in cells if cell["product"] != "lm_head"]
+    costs = {}
+    for tokens in sorted({cell["tokens"] for cell in layer}):
+        same = [cell for cell in layer if cell["tokens"] == tokens]
+        costs[tokens] = sum(c["invariant_us"] for c in same) / sum(c["chosen_us"] for c in same)
+    return costs
+
+
 def table(cells):
     lines = ["kind     prompt decodes context    step ms  chained ms   floor ms  share of the floor  gap us"]
     for c in cells:
@@ -65,7 +76,6 @@ def table(cells):
             continue
         chained = f"{c['chained_ms']:.3f}" if "chained_ms" in c else "-"
         gap = f"{c['gap_us']:.0f}" if "gap_us" in c else "-"
-        lines.append(
-            f"{head} {c['step_ms']:>10.3f} {chained:>11} {c['floor_ms']:>10.3f} {1 / c['over_floor']:>18.1%} {gap:>8}"
-        )
+        floor, share = (f"{c['floor_ms']:.3f}", f"{1 / c['over_floor']:.1%}") if "floor_ms" in c else ("-", "-")
+        lines.append(f"{head} {c['step_ms']:>10.3f} {chained:>11} {floor:>10} {share:>18} {gap:>8}")
     return "\n".join(lines)

@@ -1,12 +1,14 @@
 // Step times of one model in the cells that scripts/gpu.sh reports: decodes by batch and context, prompts by length,
 // and prompts beside decodes. Prints one JSON object.
 //
-//   step_cells MODEL DEVICE [SHRINK]     MODEL: a folder, a GGUF file, or a config.json with dummy weights
-//                                        DEVICE: of --device; SHRINK divides all sizes, for a try on a small model
+//   step_cells MODEL DEVICE [SHRINK [SECONDS]]
+//       MODEL: a folder, a GGUF file, or a config.json with dummy weights; DEVICE: of --device
+//       SHRINK divides all sizes, for a try on a small model
+//       SECONDS after the start cells are left out, the later ones in the list
 //
 // `step_ms` is a step alone: launched, run, and its tokens read. `chained_ms` is a decode step of a run in which each
-// step takes its tokens from the one before on the device, so the next is launched before these are known; `gap_us` is
-// the median time from the end of a step to the start of the next in that run.
+// step takes its tokens from the one before on the device, so the next is launched before these are known. `gap_us` is
+// the median time from the end of a step to the launch of the next in that run; 0: it was launched before.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +28,16 @@ namespace {
 using engine::ProfilePoint;
 
 constexpr int32_t kBlock = 16;
-constexpr int32_t kChain = 40, kChainWarmup = 8;  // steps
 constexpr DurationNs kEnoughNs = 60 * kMillisecond;
+
+// What SHRINK divides.
+struct Sizes {
+  int32_t shrink = 1;
+  int32_t Of(int32_t n) const { return std::max(1, n / shrink); }
+  int32_t chain() const { return std::max(8, 40 / shrink); }  // steps
+  int32_t chain_warmup() const { return chain() / 5; }
+  DurationNs enough_ns() const { return kEnoughNs / shrink; }
+};
 
 template <class T>
 T Must(Result<T> result) {
@@ -41,21 +51,22 @@ struct Cell {
   ProfilePoint point;
 };
 
-std::vector<Cell> Cells(int32_t shrink) {
+// What matters most comes first.
+std::vector<Cell> Cells(const Sizes& sizes) {
   std::vector<Cell> cells;
-  const auto at_least_1 = [shrink](int32_t n) { return std::max(1, n / shrink); };
-  for (const int32_t context : {1024, 4096}) {
-    for (const int32_t decodes : {1, 8, 32, 128, 256}) {
-      cells.push_back({"decode", {0, 0, at_least_1(decodes), at_least_1(context)}});
-    }
-  }
-  for (const int32_t prompt : {512, 1024, 2048, 4096, 8192}) {
-    cells.push_back({"prefill", {at_least_1(prompt), 0, 0, 0}});
-  }
+  const auto add = [&](const char* kind, int32_t prompt, int32_t decodes, int32_t context) {
+    const ProfilePoint point = {prompt, 0, decodes, context};
+    const bool known = std::any_of(cells.begin(), cells.end(), [&](const Cell& c) { return c.point == point; });
+    if (!known) cells.push_back({kind, point});
+  };
+  const auto decodes_with = [&](int32_t context) {
+    for (const int32_t decodes : {1, 8, 32, 128, 256}) add("decode", 0, sizes.Of(decodes), sizes.Of(context));
+  };
+  decodes_with(1024);
+  for (const int32_t prompt : {512, 1024, 2048, 4096, 8192}) add("prefill", sizes.Of(prompt), 0, 0);
+  decodes_with(4096);
   for (const int32_t decodes : {32, 128}) {
-    for (const int32_t prompt : {512, 2048}) {
-      cells.push_back({"hybrid", {at_least_1(prompt), 0, at_least_1(decodes), at_least_1(1024)}});
-    }
+    for (const int32_t prompt : {512, 2048}) add("hybrid", sizes.Of(prompt), sizes.Of(decodes), sizes.Of(1024));
   }
   return cells;
 }
@@ -67,7 +78,7 @@ struct Subject {
   nlohmann::ordered_json facts;
 };
 
-Subject Load(const std::string& model, const std::string& device, int32_t shrink) {
+Subject Load(const std::string& model, const std::string& device, const Sizes& sizes) {
   Subject s;
   EngineOptions options;
   options.model = model;
@@ -75,10 +86,10 @@ Subject Load(const std::string& model, const std::string& device, int32_t shrink
   const auto description = Must(compute::DescribeModel(Must(compute::ResolveModel(model))));
   if (!description.weights_status.ok()) options.load_format = "dummy";
   s.backend = Must(compute::MakeBackend(options, description, SystemClock()));
-  s.limits.max_decodes = std::max(1, 256 / shrink);
+  s.limits.max_decodes = sizes.Of(256);
   s.limits.max_context =
-      static_cast<int32_t>(std::min<int64_t>(description.config.max_position, 8192 / shrink + 2 * kChain));
-  s.limits.max_step_tokens = 8192 / shrink + 256;
+      static_cast<int32_t>(std::min<int64_t>(description.config.max_position, sizes.Of(8192) + sizes.chain()));
+  s.limits.max_step_tokens = sizes.Of(8192) + sizes.Of(256);
   s.limits.vocab_size = description.config.vocab_size;
   MemoryDemand demand;
   demand.max_model_len = s.limits.max_context;
@@ -109,8 +120,13 @@ Subject Load(const std::string& model, const std::string& device, int32_t shrink
 // A run of chained decode steps. The KV of the blocks that it reads is there already (StepProfiler).
 class ChainedRun {
  public:
-  ChainedRun(Executor* executor, int32_t decodes, int32_t context)
-      : executor_(*executor), decodes_(decodes), context_(context), plans_(static_cast<size_t>(kChain)) {}
+  ChainedRun(Executor* executor, const Sizes& sizes, int32_t decodes, int32_t context)
+      : executor_(*executor),
+        chain_(sizes.chain()),
+        warmup_(sizes.chain_warmup()),
+        decodes_(decodes),
+        context_(context),
+        plans_(static_cast<size_t>(chain_)) {}
 
   // Adds chained_ms and gap_us.
   void Measure(nlohmann::ordered_json* cell) {
@@ -118,24 +134,24 @@ class ChainedRun {
     std::vector<DurationNs> gaps;
     TimeNs first_ns = 0, before_ns = 0;
     StepResult result;
-    for (int32_t submitted = 0, polled = 0; polled < kChain; ++polled) {
-      for (; submitted < kChain && submitted - polled < most; ++submitted) executor_.Submit(Plan(submitted));
+    for (int32_t submitted = 0, polled = 0; polled < chain_; ++polled) {
+      for (; submitted < chain_ && submitted - polled < most; ++submitted) executor_.Submit(Plan(submitted));
       while (!executor_.Poll(&result)) std::this_thread::yield();
       if (!result.status.ok()) Must(Result<int>(result.status));
-      if (polled == kChainWarmup) first_ns = SystemClock().NowNs();
-      if (polled > kChainWarmup) gaps.push_back(std::max<DurationNs>(0, result.start_ns - before_ns));
+      if (polled == warmup_) first_ns = SystemClock().NowNs();
+      if (polled > warmup_) gaps.push_back(std::max<DurationNs>(0, result.start_ns - before_ns));
       before_ns = result.end_ns;
     }
     const double all_ns = static_cast<double>(SystemClock().NowNs() - first_ns);
     std::nth_element(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(gaps.size() / 2), gaps.end());
-    (*cell)["chained_ms"] = all_ns * 1e-6 / (kChain - 1 - kChainWarmup);
+    (*cell)["chained_ms"] = all_ns * 1e-6 / (chain_ - 1 - warmup_);
     (*cell)["gap_us"] = static_cast<double>(gaps[gaps.size() / 2]) * 1e-3;
   }
 
  private:
   const StepPlan& Plan(int32_t step) {
     StepPlan& plan = plans_[static_cast<size_t>(step)];
-    const int32_t blocks = (context_ + kChain + kBlock - 1) / kBlock;
+    const int32_t blocks = (context_ + chain_ + kBlock - 1) / kBlock;
     plan.step = 1'000'000 + step;
     for (int32_t d = 0; d < decodes_; ++d) {
       if (step == 0) {
@@ -159,36 +175,40 @@ class ChainedRun {
   }
 
   Executor& executor_;
-  const int32_t decodes_, context_;
+  const int32_t chain_, warmup_, decodes_, context_;
   std::vector<StepPlan> plans_;
 };
 
-bool Fits(const engine::ProfileLimits& limits, const ProfilePoint& p) {
+bool Fits(const engine::ProfileLimits& limits, const Sizes& sizes, const ProfilePoint& p) {
   const auto blocks = [](int64_t tokens) { return (tokens + kBlock - 1) / kBlock; };
   return p.decodes <= limits.max_decodes && p.prefill_tokens <= limits.max_context &&
-         p.decode_context + kChain <= limits.max_context &&
-         blocks(p.prefill_tokens) + p.decodes * blocks(p.decode_context + kChain) <= limits.num_blocks;
+         p.decode_context + sizes.chain() <= limits.max_context &&
+         blocks(p.prefill_tokens) + p.decodes * blocks(p.decode_context + sizes.chain()) <= limits.num_blocks;
 }
 
-int Run(const std::string& model, const std::string& device, int32_t shrink) {
-  Subject s = Load(model, device, shrink);
+int Run(const std::string& model, const std::string& device, const Sizes& sizes, DurationNs limit_ns) {
+  const TimeNs start_ns = SystemClock().NowNs();
+  Subject s = Load(model, device, sizes);
+  s.facts["load_s"] = static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9;
   engine::StepProfiler profiler(s.executor.get(), s.limits);
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
-  for (const auto& [kind, point] : Cells(shrink)) {
+  for (const auto& [kind, point] : Cells(sizes)) {
     nlohmann::ordered_json cell = {{"kind", kind},
                                    {"prompt", point.prefill_tokens},
                                    {"decodes", point.decodes},
                                    {"context", point.decode_context}};
-    if (Fits(s.limits, point)) {
-      cell["step_ms"] = Must(profiler.Measure(point, kEnoughNs)).step_ms;
+    if (SystemClock().NowNs() - start_ns > limit_ns) {
+      cell["left_out"] = "no time was left";
+    } else if (!Fits(s.limits, sizes, point)) {
+      cell["left_out"] = "its KV does not fit";
+    } else {
+      cell["step_ms"] = Must(profiler.Measure(point, sizes.enough_ns())).step_ms;
       if (point.prefill_tokens == 0 && s.executor->traits().can_chain) {
         ProfilePoint longer = point;  // so that all blocks of the run hold KV
-        longer.decode_context += kChain;
+        longer.decode_context += sizes.chain();
         Must(profiler.Measure(longer, 1));
-        ChainedRun(s.executor.get(), point.decodes, point.decode_context).Measure(&cell);
+        ChainedRun(s.executor.get(), sizes, point.decodes, point.decode_context).Measure(&cell);
       }
-    } else {
-      cell["left_out"] = "its KV does not fit";
     }
     std::fprintf(stderr, "step_cells: %s\n", cell.dump().c_str());
     cells.push_back(std::move(cell));
@@ -202,9 +222,11 @@ int Run(const std::string& model, const std::string& device, int32_t shrink) {
 }  // namespace tactus
 
 int main(int argc, char** argv) {
-  if (argc < 3 || argc > 4) {
-    std::fprintf(stderr, "usage: step_cells MODEL DEVICE [SHRINK]\n");
+  if (argc < 3 || argc > 5) {
+    std::fprintf(stderr, "usage: step_cells MODEL DEVICE [SHRINK [SECONDS]]\n");
     return 2;
   }
-  return tactus::Run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 1);
+  const tactus::Sizes sizes = {.shrink = argc > 3 ? std::max(1, std::atoi(argv[3])) : 1};
+  const int seconds = argc > 4 ? std::max(1, std::atoi(argv[4])) : 600;
+  return tactus::Run(argv[1], argv[2], sizes, seconds * tactus::kSecond);
 }

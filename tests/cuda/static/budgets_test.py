@@ -2,8 +2,9 @@
 """What the CUDA compiler made of each kernel: registers, shared memory and stack within the budgets of budgets.txt, and
 the instructions that it must have. Needs no card.
 
-  budgets_test.py ARCHIVE           the static library of the kernels; exit status 77 if nothing can be checked
-  budgets_test.py ARCHIVE --write   adds a row for each kernel that budgets.txt lacks
+  budgets_test.py ARCHIVE [ARCH...]   ARCHIVE: the static library of the kernels; exit status 77 if nothing can be
+                                      checked. ARCH: what it must have code for, as in 90a
+  budgets_test.py ARCHIVE --write     adds a row for each kernel that budgets.txt lacks
 """
 
 import collections
@@ -131,7 +132,7 @@ def tool_path():
 
 
 def read_archive(archive):
-    """The kernels, and the architectures that were read."""
+    """The kernels, the architectures that were read, and those that are there."""
     path = tool_path()
     tool = shutil.which("cuobjdump", path=path)
     if not tool or not shutil.which("nvdisasm", path=path):
@@ -151,14 +152,14 @@ def read_archive(archive):
     if not looked:
         print(f"budgets_test: skipped: {archive} has no code for {', '.join(ARCHITECTURES)}")
         sys.exit(SKIPPED)
-    return kernels, looked
+    return kernels, looked, built
 
 
 def main():
     if len(sys.argv) < 2 or not os.path.exists(sys.argv[1]):
         print("budgets_test: skipped: the CUDA backend is not built (no CUDA compiler, or TACTUS_CUDA is off)")
         return SKIPPED
-    kernels, looked = read_archive(sys.argv[1])
+    kernels, looked, built = read_archive(sys.argv[1])
     budgets = read_table(TABLE.read_text())
     if sys.argv[2:] == ["--write"]:
         rows = [row(name, kernel) for name, kernel in sorted(kernels.items()) if name not in budgets]
@@ -166,6 +167,7 @@ def main():
         print(f"budgets_test: {len(rows)} rows added")
         return 0
     found = faults(kernels, budgets)
+    found += [f"there is no code for sm_{name}" for name in sys.argv[2:] if f"sm_{name}" not in built]
     for fault in found:
         print(f"budgets_test: {fault}")
     print(f"budgets_test: {len(kernels)} kernels on {', '.join(looked)}, {len(found)} faults")
