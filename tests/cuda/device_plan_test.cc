@@ -18,6 +18,7 @@ class DevicePlanTest : public testing::Test {
     EXPECT_TRUE(description.ok()) << description.status().ToString();
     config_ = description->config;
     input_.free_bytes = 64 * kMiB;
+    input_.weight_bytes = kMiB;
     input_.host_free_bytes = 4096 * kMiB;
     input_.demand.max_model_len = 64;
     input_.demand.max_num_seqs = 1000000;
@@ -87,6 +88,8 @@ TEST_F(DevicePlanTest, RefusalsNameWhatIsThereAndTheFlag) {
   ExpectRefusal("max-model-len", {"beyond"});
   input_.demand.max_model_len = 64;
   input_.free_bytes = 1;
+  ExpectRefusal("model", {"weights 1.0 MiB", "--device cpu"});
+  input_.weight_bytes = 0;
   ExpectRefusal("max-num-batched-tokens", {"--device cpu"});
 }
 
