@@ -228,6 +228,8 @@ const Fault kFaults[] = {
      [](StepPlan* p) { ForStarts(p, [](SamplingSpec* s) { s->unended_tokens = 0; }); }},
     {"RejectedRightDraft", "DraftsAreAcceptedAsFarAsTheyEqualTheSamples", "equal the samples", nullptr,
      RejectLastDraft},
+    {"RejectedDraftOfARule", "WrongDraftsDoNotMoveAGrammar", "result.items[0].num_tokens", nullptr, RejectLastDraft},
+    {"ContinuesBehindARejectedDraft", "WrongDraftsDoNotMoveAGrammar", "right drafts", KeepOneDraft},
     {"FewerDraftsThanDeclared", "TheMostDraftsOfAnItemAreVerified", "most + 1", nullptr, RejectLastDraft},
     {"LogprobsOfTheBest", "LogprobsAreThoseOfTheReturnedTokens", "the first logprob is of another token", nullptr,
      [](StepResult* r) {
