@@ -112,7 +112,7 @@ class ServeEqualsSim : public testing::Test {
   // Copies the profile to the default path of the model's server.
   static void Store(const Case& c) {
     setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-    const std::filesystem::path stored = engine::DefaultProfilePath(folder_.string(), 1);
+    const std::filesystem::path stored = engine::DefaultProfilePath(folder_.string(), "1t");
     std::filesystem::create_directories(stored.parent_path());
     std::filesystem::copy_file(Profile(c), stored, std::filesystem::copy_options::overwrite_existing);
   }
