@@ -167,7 +167,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .help = "host time per step that does not overlap with the device; default: the backend's"});
     v.Field("overlap", overlap,
             {.choices = "off|nano",
-             .help = "nano: a step is split in two, and one half reads KV while the other multiplies (NanoFlow)"});
+             .help = "nano: a CUDA device splits large steps in two, and one half reads the KV of its decodes while "
+                     "the other multiplies; does not change tokens"});
     v.Field("overlap-interference", overlap_interference,
             {.min = -1,
              .max = 1,
