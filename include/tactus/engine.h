@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tactus/live.h"
 #include "tactus/options.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
@@ -169,6 +170,9 @@ class Engine {
   virtual std::string MetricsText() const = 0;
   // The result of the run so far (docs/reference/api.md, "Result").
   virtual RunResult Outcome() const = 0;
+
+  // Records of what runs; null: none. Owned by the engine; for one watcher.
+  virtual LiveFeed* live() { return nullptr; }
 };
 
 }  // namespace tactus

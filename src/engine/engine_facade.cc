@@ -36,6 +36,7 @@
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/kv_store/folder.h"
+#include "engine/live_records.h"
 #include "engine/migration_port.h"
 #include "engine/output_rules.h"
 #include "engine/prompt_cache.h"
@@ -182,6 +183,7 @@ class EngineImpl final : public Engine {
     delivery_ = std::make_unique<Delivery>(tokenizer, replica_->limits().model_stop_ids);
     events_.Add(metrics_.get());  // first: the metrics count an answer before its sink receives it
     if (recorder_ != nullptr) events_.Add(&recording_.emplace(recorder_, [this] { return loop_->Stats(); }));
+    events_.Add(&live_);
     events_.Add(delivery_.get());
     rules_ =
         std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids, setup_.rules);
@@ -357,6 +359,7 @@ class EngineImpl final : public Engine {
 
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
   int64_t kept_timelines() const override { return core::Timelines::kKeptSequences; }
+  LiveFeed* live() override { return &live_; }
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
@@ -402,19 +405,13 @@ class EngineImpl final : public Engine {
   // Ids index the embedding and the logits: an id out of range is reported here as a client error, before any kernel.
   Status CheckTokens(const Request& request) const {
     if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
-    for (TokenId id : *request.prompt) {
-      if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
-                               "prompt");
-      }
-    }
-    for ([[maybe_unused]] const auto& [id, bias] : request.sampling.logit_bias) {
-      if (id < 0 || id >= info_.vocab_size) {
-        return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size),
-                               "logit_bias");
-      }
-    }
+    for (TokenId id : *request.prompt) TACTUS_RETURN_IF_ERROR(CheckToken(id, "prompt"));
+    for (const auto& entry : request.sampling.logit_bias) TACTUS_RETURN_IF_ERROR(CheckToken(entry.first, "logit_bias"));
     return Status();
+  }
+  Status CheckToken(TokenId id, const char* param) const {
+    if (id >= 0 && id < info_.vocab_size) return Status();
+    return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), param);
   }
 
   Setup setup_;
@@ -428,7 +425,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies no drafts
   std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
-  core::EventFanOut events_;  // to metrics, recording, delivery
+  LiveRecords live_{[this] { return loop_->Stats(); }};
+  core::EventFanOut events_;  // to metrics, recording, viewers, delivery
   const DurationNs shortest_step_ns_;
   std::unique_ptr<core::Replica> replica_;
   core::StepLoop* loop_ = nullptr;             // owned by the replica

@@ -27,6 +27,7 @@ constexpr Text kTexts[] = {
     {Route::kModels, "The served model, as a list.", "", "object data"},
     {Route::kModel, "The served model.", "", "id object created owned_by"},
     {Route::kExplain, "Why a request was late.", "", "segments totals_ms"},
+    {Route::kEvents, "What the engine does, as it happens.", "", ""},
     {Route::kFiles, "The files of this key.", "Uploads a file.", "object"},
     {Route::kFile, "A file's object.", "", "id object"},
     {Route::kFileContent, "A file's bytes.", "", ""},
@@ -44,7 +45,8 @@ constexpr Text kTexts[] = {
     {Route::kVersion, "Version and build.", "", "version build"},
     {Route::kFleetState, "The state that routers poll.", "", "status"},
     {Route::kOpenApi, "This document.", "", "openapi info paths"},
-    {Route::kPage, "A status page.", "", ""},
+    {Route::kPage, "A page with a chat and a view of the engine.", "", ""},
+    {Route::kPageFile, "A file of that page.", "", ""},
 };
 
 const Text& TextOf(Route route) {
@@ -91,7 +93,9 @@ Json ErrorSchema(bool messages) {
 Json AnswerOf(const RouteEntry& entry, std::string_view members) {
   const bool streams = entry.route <= Route::kMessages && entry.methods == kPost;
   Json content = Json::object();
-  if (members.empty()) {
+  if (entry.route == Route::kEvents) {
+    content["text/event-stream"]["schema"] = {{"description", "Events, each with its data in JSON."}};
+  } else if (members.empty()) {
     content["*/*"] = Json::object();
   } else {
     Json schema = {{"type", "object"}, {"required", Json::array()}};

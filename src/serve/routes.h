@@ -16,6 +16,7 @@ enum class Route {
   kModels,
   kModel,
   kExplain,
+  kEvents,
   kFiles,
   kFile,
   kFileContent,
@@ -33,7 +34,8 @@ enum class Route {
   kVersion,
   kFleetState,
   kOpenApi,
-  kPage
+  kPage,
+  kPageFile
 };
 
 // Bits of methods. HEAD is allowed with GET, OPTIONS with all.

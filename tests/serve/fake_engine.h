@@ -23,6 +23,27 @@ namespace tactus {
 // Far longer than a loaded machine needs; only a failing test waits this long.
 inline constexpr std::chrono::seconds kAwaitLimit{20};
 
+// Gives its watcher what a test has pushed.
+class FakeFeed final : public LiveFeed {
+ public:
+  void Push(const LiveRecord& record) {
+    std::lock_guard lock(mutex_);
+    records_.push_back(record);
+  }
+  void Watch(bool on) override { watched = on; }
+  int64_t Take(std::vector<LiveRecord>* records) override {
+    std::lock_guard lock(mutex_);
+    records->insert(records->end(), records_.begin(), records_.end());
+    records_.clear();
+    return 0;
+  }
+  std::atomic<bool> watched{false};
+
+ private:
+  std::mutex mutex_;
+  std::vector<LiveRecord> records_;
+};
+
 class FakeEngine final : public Engine {
  public:
   static constexpr int64_t kCompleted = 77;  // RunResult::completed of its result
@@ -84,6 +105,7 @@ class FakeEngine final : public Engine {
   }
   // Called inside Submit, after the request was accepted. Set before the first request.
   std::function<void()> on_submit;
+  FakeFeed feed;
   std::function<Result<std::string>(const std::string& variables_json)> on_template;  // replaces the fake template
   std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // in CompileRule
   // --- Results: Await blocks until the condition holds; it throws, which fails the test, after kAwaitLimit.
@@ -129,6 +151,7 @@ class FakeEngine final : public Engine {
   }
 
   // --- Engine ---
+  LiveFeed* live() override { return &feed; }
   MigrationPort* migration() override { return migration_; }
   bool may_refuse() const override { return may_refuse_; }
   const ModelInfo& model() const override { return model_; }

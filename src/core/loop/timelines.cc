@@ -308,6 +308,7 @@ RequestTimeline Timelines::Show(const RequestLine& request) const {
   RequestTimeline shown;
   shown.handle = request.handle;
   shown.id = request.id;
+  shown.owner = request.owner;
   shown.slo_class = request.slo_class;
   shown.ended = request.ended;
   shown.finish = request.finish;
