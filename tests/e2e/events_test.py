@@ -57,7 +57,9 @@ class Viewer:
 
 class EventsTest(unittest.TestCase):
     def serve(self, *options):
-        server = ServerProcess(*options, "--threads", "1", real_model=False)
+        # No step times: every objective is accepted.
+        fixed = ("--threads", "1", "--scheduler", "sarathi-serve", "--tbt-slo", "none")
+        server = ServerProcess(*options, *fixed, real_model=False)
         self.addCleanup(lambda: server.process.poll() is None and server.stop())
         return server
 
@@ -82,7 +84,7 @@ class EventsTest(unittest.TestCase):
             return json.load(answer)
 
     def test_frames_tell_what_the_engine_does(self):
-        server = self.serve("--token-budget", "64", "--tbt-slo", "none")
+        server = self.serve("--token-budget", "64")
         viewer = self.view(server)
         self.assertEqual(viewer.answer.headers["Content-Type"], "text/event-stream; charset=utf-8")
         wait_until(lambda: viewer.of("frame"), "a first frame")

@@ -220,6 +220,8 @@ class ChatTest(PageCase):
 
 
 class EngineTest(PageCase):
+    OPTIONS = ("--scheduler", "sarathi-serve", "--tbt-slo", "none")  # no step times: every objective is accepted
+
     def load(self, requests=4, tokens=400):
         """Starts requests, each with an objective, and returns their threads."""
 
