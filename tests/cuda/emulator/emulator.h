@@ -9,6 +9,8 @@
 
 namespace tactus::compute::cuda::emulator {
 
+inline constexpr bool kEmulated = true;  // false in tests/cuda/device
+
 // In which order ready lanes, warps and blocks run. A kernel that is right gives the same results in all of them.
 enum class LaneOrder { kForward, kReverse, kShuffled };
 void SetLaneOrder(LaneOrder order);

@@ -35,7 +35,7 @@ class BudgetsTest(unittest.TestCase):
         budgets.read_code(CODE, self.kernels)
 
     def faults(self, table):
-        return budgets.faults(self.kernels, budgets.read_table(table))
+        return budgets.faults(self.kernels, budgets.read_table(table), {"rows", "optional"})
 
     def test_usage_is_the_most_of_all_types(self):
         self.assertEqual(list(self.kernels), ["rows/NormKernel"])
@@ -62,10 +62,14 @@ class BudgetsTest(unittest.TestCase):
         self.assertIn("a stack of 8 bytes", self.faults("rows/NormKernel 255 9999")[0])
 
     def test_new_kernel_gets_a_row_to_copy_and_an_old_row_is_named(self):
-        found = self.faults("rows/Gone 8 0")
-        self.assertEqual(len(found), 2)
+        found = self.faults("rows/Gone 8 0\nno_file/Gone 8 0")
+        self.assertEqual(len(found), 3)
         self.assertIn("rows/NormKernel                                    40     128  mma ldmatrix ld.nc", found[0])
-        self.assertIn("rows/Gone, which is no kernel", found[1])
+        self.assertIn("no_file/Gone, which is no kernel", found[1])
+        self.assertIn("rows/Gone, which is no kernel", found[2])
+
+    def test_row_of_a_source_without_kernels_in_this_build_is_no_fault(self):
+        self.assertEqual(self.faults("rows/NormKernel 40 128\noptional/Kernel 8 0"), [])
 
     def test_names_of_functions_outside_namespaces_are_read_too(self):
         self.assertEqual(budgets.name_of("_Z10EmptyStepsPfi"), "EmptySteps")

@@ -103,7 +103,8 @@ def row(name, kernel):
     return f"{name:<43} {registers:>9} {kernel.shared:>7}  {contains}".rstrip()
 
 
-def faults(kernels, budgets):
+def faults(kernels, budgets, sources):
+    """`sources`: the names of all files of kernels, without .cu."""
     found = []
     for name, kernel in sorted(kernels.items()):
         if kernel.stack:
@@ -118,7 +119,12 @@ def faults(kernels, budgets):
             found.append(f"{name} has {kernel.shared} bytes of shared memory, budget {budget.shared}")
         for word in sorted(budget.contains - kernel.contains):
             found.append(f"{name} has no {word}")
-    found += [f"{TABLE.name} has a row for {name}, which is no kernel" for name in sorted(set(budgets) - set(kernels))]
+    # A source of which this build has no kernel at all is one for an option that is off (TACTUS_CUDA_F16).
+    built = {name.split("/")[0] for name in kernels}
+    for name in sorted(set(budgets) - set(kernels)):
+        file = name.split("/")[0]
+        if file in built or file not in sources:
+            found.append(f"{TABLE.name} has a row for {name}, which is no kernel")
     return found
 
 
@@ -166,7 +172,8 @@ def main():
         TABLE.write_text(TABLE.read_text() + "".join(line + "\n" for line in rows))
         print(f"budgets_test: {len(rows)} rows added")
         return 0
-    found = faults(kernels, budgets)
+    sources = {path.stem for path in (ROOT / "src/compute/cuda/kernels").glob("*.cu")}
+    found = faults(kernels, budgets, sources)
     found += [f"there is no code for sm_{name}" for name in sys.argv[2:] if f"sm_{name}" not in built]
     for fault in found:
         print(f"budgets_test: {fault}")

@@ -276,15 +276,19 @@ void AttendHead(Stream& s, const AttentionParameters& p) {
 
 template <class T>
 void AttendTensor(Stream& s, const AttentionParameters& p) {
-  const bool bytes = SizeOf(p.kv.type) == 1;
-  if (p.kv.head_dim <= 64) {
-    bytes ? AttendHead<T, 64, true>(s, p) : AttendHead<T, 64, false>(s, p);
-  } else if (p.kv.head_dim <= 128) {
-    bytes ? AttendHead<T, 128, true>(s, p) : AttendHead<T, 128, false>(s, p);
-  } else if (p.kv.head_dim <= 256) {
-    bytes ? AttendHead<T, 256, true>(s, p) : AttendHead<T, 256, false>(s, p);
+  if constexpr (kHasKernels<T>) {
+    const bool bytes = SizeOf(p.kv.type) == 1;
+    if (p.kv.head_dim <= 64) {
+      bytes ? AttendHead<T, 64, true>(s, p) : AttendHead<T, 64, false>(s, p);
+    } else if (p.kv.head_dim <= 128) {
+      bytes ? AttendHead<T, 128, true>(s, p) : AttendHead<T, 128, false>(s, p);
+    } else if (p.kv.head_dim <= 256) {
+      bytes ? AttendHead<T, 256, true>(s, p) : AttendHead<T, 256, false>(s, p);
+    } else {
+      bytes ? AttendHead<T, 512, true>(s, p) : AttendHead<T, 512, false>(s, p);
+    }
   } else {
-    bytes ? AttendHead<T, 512, true>(s, p) : AttendHead<T, 512, false>(s, p);
+    LaunchMissing("AttendTiles");
   }
 }
 

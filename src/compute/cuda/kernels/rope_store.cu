@@ -234,18 +234,22 @@ void LaunchRopeStore(Stream& s, const RopeStore& call, const Shape& shape, const
 
 template <class T>
 void LaunchForKv(Stream& s, const RopeStore& call, const Shape& shape, const KvPages& kv) {
-  switch (kv.type) {
-    case KvType::kF32:
-      return LaunchRopeStore<T, float>(s, call, shape, kv);
-    case KvType::kBF16:
-      return LaunchRopeStore<T, bf16>(s, call, shape, kv);
-    case KvType::kF16:
-      return LaunchRopeStore<T, f16>(s, call, shape, kv);
-    case KvType::kInt8:
-      return LaunchRopeStore<T, int8_t>(s, call, shape, kv);
-    case KvType::kFp8:
-      return LaunchRopeStore<T, e4m3>(s, call, shape, kv);
+  if constexpr (kHasKernels<T>) {
+    switch (kv.type) {
+      case KvType::kF32:
+        return LaunchRopeStore<T, float>(s, call, shape, kv);
+      case KvType::kBF16:
+        return LaunchRopeStore<T, bf16>(s, call, shape, kv);
+      case KvType::kF16:
+        if constexpr (kHasKernels<f16>) return LaunchRopeStore<T, f16>(s, call, shape, kv);
+        break;
+      case KvType::kInt8:
+        return LaunchRopeStore<T, int8_t>(s, call, shape, kv);
+      case KvType::kFp8:
+        return LaunchRopeStore<T, e4m3>(s, call, shape, kv);
+    }
   }
+  LaunchMissing("RopeAndStore");
 }
 
 // A thread has some words of every page and copies them pair by pair, so no copy needs another thread's.

@@ -28,8 +28,10 @@ void WithType(Real type, const F& f) {
     f(float{});
   } else if (type == Real::kBF16) {
     f(bf16{});
-  } else {
+  } else if constexpr (kHasKernels<f16>) {
     f(f16{});
+  } else {
+    LaunchMissing("a kernel of f16");
   }
 }
 

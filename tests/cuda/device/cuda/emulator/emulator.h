@@ -11,6 +11,8 @@
 
 namespace tactus::compute::cuda::emulator {
 
+inline constexpr bool kEmulated = false;
+
 enum class LaneOrder { kForward, kReverse, kShuffled };  // a device has its own
 inline void SetLaneOrder(LaneOrder) {}
 inline void SetWorkers(int) {}
