@@ -15,6 +15,7 @@
 #include "compute/cuda/runtime.h"
 #include "emulator.h"
 #include "memory.h"
+#include "order.h"
 
 namespace tactus::compute::cuda::emulator {
 
@@ -38,6 +39,13 @@ struct Work {
   const char* name = "";
   std::vector<const void*> addresses = {};  // among its arguments, only while its stream is captured
   std::vector<Referenced> references = {};  // of a graph's work
+  bool waits = false;                       // for another stream; accesses nothing itself
+  // Set by Queue::Add.
+  Clock after = {};          // the works before it
+  uint64_t ordinal = 0;      // in its stream
+  bool reads_noted = false;  // `reads` had this hash, and only the host can change it
+  bool poisoned = false;     // `writes` has all bits 1 until the work runs, unless the host writes it
+  size_t read_hash = 0;
 };
 
 class Queue;
@@ -55,20 +63,31 @@ struct Capture {
 // The work of a stream. Under the device's mutex.
 class Queue {
  public:
+  Queue();
+  ~Queue();
   void Add(Work work);
+  // Later works come after those of `clock`.
+  void Follow(const Clock& clock) { Join(&clock_, clock); }
+  const Clock& clock() const { return clock_; }  // all works so far, and what comes before them
   // Runs the first works of all that the queue ever had.
   void RunTo(uint64_t point);
   void RunAll() { RunTo(added_); }
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
+  const Work* next() const { return works_.empty() ? nullptr : &works_.front(); }
   bool ReadsHost(const HostBytes& bytes) const;
+  bool WritesHost(const HostBytes& bytes) const;
   void Drop();
 
   std::shared_ptr<Capture> capture;
 
  private:
+  void NoteHost(Work* work) const;
+
   std::deque<Work> works_;
   uint64_t added_ = 0, done_ = 0;
+  const int number_;
+  Clock clock_;
 };
 
 class Device {
@@ -91,6 +110,7 @@ class Device {
   void Fail(Status error);
   void ClearStatus() { status_ = Status(); }
   void RunEverything();
+  void PruneOrder();
 
  private:
   Status status_;

@@ -36,6 +36,7 @@ const char* Operand(const void* address, int64_t bytes, const char* what) {
     ReportCall(what, fmt::format("never-written memory in {} bytes from byte {} of {}", bytes, range->offset,
                                  range->memory->name));
   }
+  CheckOrder(*range, false, what);
   return range->data();
 }
 
@@ -65,8 +66,13 @@ class Product {
       for (int64_t t = 0; t < call_.tokens; ++t) Rows(t, first, bias, y->data() + t * call_.y_stride * y_width);
     }
     const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    // That w is read is not remembered: it is large, and not written while products run.
+    if (const auto read = FindRange(call_.x, call_.tokens * call_.cols * width, "Multiply: x")) {
+      read->shadow().MarkRead(read->offset, read->bytes, stamp);
+    }
     for (int64_t t = 0; t < call_.tokens; ++t) {
-      y->shadow().MarkWritten(y->offset + t * call_.y_stride * y_width, call_.rows * y_width, stamp);
+      const int64_t at = y->offset + t * call_.y_stride * y_width;
+      WriteRange({y->memory, at, call_.rows * y_width}, stamp, "Multiply: y");
     }
   }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string_view>
 
 #include "device_state.h"
 #include "memory.h"
@@ -21,10 +23,12 @@ void Device::Fail(Status error) {
   if (status_.ok()) status_ = std::move(error);
 }
 
+// The host waits for all of it.
 void Device::RunEverything() {
   for (const auto& weak : queues) {
     if (const auto queue = weak.lock()) queue->RunAll();
   }
+  Order::The().HostSynchronizes();
 }
 
 namespace {
@@ -59,7 +63,31 @@ bool StillThere(const Work& work) {
   return there;
 }
 
+size_t HashOf(const HostBytes& bytes) {
+  return std::hash<std::string_view>()({bytes.at, static_cast<size_t>(bytes.bytes)});
+}
+
+// What the host did with the memory of the work since it was enqueued.
+void CheckHost(const Work& work) {
+  if (work.reads_noted && HashOf(work.reads) != work.read_hash) {
+    ReportCall("race with the host", fmt::format("pinned memory was changed before {} had read it", work.name));
+  }
+  if (!work.poisoned) return;
+  const auto* const begin = reinterpret_cast<const unsigned char*>(work.writes.at);
+  if (!std::all_of(begin, begin + work.writes.bytes, [](unsigned char c) { return c == 0xff; })) {
+    ReportCall("race with the host", fmt::format("pinned memory was written before {} had written it", work.name));
+  }
+}
+
+constexpr size_t kMostRemembered = 64;
+
 }  // namespace
+
+Queue::Queue() : number_(Order::The().NewStream()) {}
+Queue::~Queue() {
+  const std::lock_guard lock(Device::The().mutex);
+  Order::The().EndStream(number_);
+}
 
 void Queue::Add(Work work) {
   Device& device = Device::The();
@@ -72,30 +100,73 @@ void Queue::Add(Work work) {
     capture->works.push_back(std::move(work));
     return;
   }
-  if (work.writes.bytes > 0) {
-    // From now on the device may write at any time, unless work before it still has to read the old contents.
-    bool read = false;
-    for (const auto& weak : device.queues) {
-      const auto queue = weak.lock();
-      read = read || (queue != nullptr && queue->ReadsHost(work.writes));
-    }
-    if (!read) std::memset(work.writes.at, 0xff, static_cast<size_t>(work.writes.bytes));
-  }
+  NoteHost(&work);
+  Order& order = Order::The();
+  Join(&clock_, order.host());
+  work.after = clock_;
+  work.ordinal = order.NextWork(number_);
+  if (clock_.size() <= static_cast<size_t>(number_)) clock_.resize(static_cast<size_t>(number_) + 1);
+  clock_[static_cast<size_t>(number_)] = work.ordinal;
   works_.push_back(std::move(work));
   ++added_;
+}
+
+// Before the work runs, the host must neither change what it reads nor touch what it writes.
+void Queue::NoteHost(Work* work) const {
+  bool read = false, written = false;  // by works that are still to run
+  for (const auto& weak : Device::The().queues) {
+    const auto queue = weak.lock();
+    if (queue == nullptr) continue;
+    read = read || queue->ReadsHost(work->writes);
+    written = written || queue->WritesHost(work->reads) || queue->WritesHost(work->writes);
+  }
+  if (work->reads.bytes > 0 && !written) {
+    work->reads_noted = true;
+    work->read_hash = HashOf(work->reads);
+  }
+  if (work->writes.bytes > 0 && !read) {
+    // From now on the device may write at any time.
+    std::memset(work->writes.at, 0xff, static_cast<size_t>(work->writes.bytes));
+    work->poisoned = !written;
+  }
 }
 
 void Queue::RunTo(uint64_t point) {
   while (done_ < point && !works_.empty()) {
     Work work = std::move(works_.front());
     works_.pop_front();
-    if (Device::The().status().ok()) work.run();
+    if (!Device::The().status().ok()) {
+    } else if (work.waits) {
+      work.run();
+    } else {
+      CheckHost(work);
+      Order& order = Order::The();
+      order.Begin(work.name, number_, work.ordinal, work.after);
+      work.run();
+      order.End();
+      if (order.remembered() >= kMostRemembered) Device::The().PruneOrder();
+    }
     ++done_;
   }
 }
 
+void Device::PruneOrder() {
+  std::vector<const Clock*> pending;
+  for (const auto& weak : queues) {
+    const auto queue = weak.lock();
+    if (queue != nullptr && queue->next() != nullptr) pending.push_back(&queue->next()->after);
+  }
+  Order::The().Prune(pending);
+}
+
 bool Queue::ReadsHost(const HostBytes& bytes) const {
-  return std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.reads.Overlaps(bytes); });
+  return bytes.bytes > 0 &&
+         std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.reads.Overlaps(bytes); });
+}
+
+bool Queue::WritesHost(const HostBytes& bytes) const {
+  return bytes.bytes > 0 &&
+         std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.writes.Overlaps(bytes); });
 }
 
 void Queue::Drop() {
@@ -149,6 +220,7 @@ class EmulatedEvent : public Event {
     capture_ = queue_->capture;
     point_ = capture_ != nullptr ? capture_->works.size() : queue_->added();
     time_ = static_cast<double>(queue_->added());
+    clock_ = queue_->clock();
   }
   void Synchronize() override {
     Device& device = Device::The();
@@ -156,6 +228,7 @@ class EmulatedEvent : public Event {
     if (queue_ == nullptr) return;
     if (capture_ != nullptr) return device.Fail(Internal("an event that was recorded into a graph cannot be awaited"));
     queue_->RunTo(point_);
+    Join(&Order::The().host(), clock_);
   }
   // The device keeps no time: a work takes a microsecond.
   double SecondsSince(const Event& start) const override {
@@ -165,11 +238,13 @@ class EmulatedEvent : public Event {
   const std::shared_ptr<Queue>& queue() const { return queue_; }
   const std::shared_ptr<Capture>& capture() const { return capture_; }
   uint64_t point() const { return point_; }
+  const Clock& clock() const { return clock_; }
 
  private:
   std::shared_ptr<Queue> queue_;
   std::shared_ptr<Capture> capture_;
   uint64_t point_ = 0;
+  Clock clock_;
   double time_ = 0;
 };
 
@@ -187,7 +262,9 @@ void EmulatedStream::AddCopy(Work work) {
   const bool waits = host.bytes > 0 && !IsPinned(host.at, host.bytes);
   if (waits && Capturing("a copy of memory that is not pinned")) return;
   queue_->Add(std::move(work));
-  if (waits) queue_->RunAll();
+  if (!waits) return;
+  queue_->RunAll();
+  Join(&Order::The().host(), queue_->clock());
 }
 
 void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
@@ -203,7 +280,7 @@ void EmulatedStream::ScatterToDevice(void* to, int64_t stride, const void* from,
       const auto range = FindRange(static_cast<char*>(to) + i * stride, bytes, "CopyToDevice");
       if (!range) return;
       std::memcpy(range->data(), source + i * bytes, static_cast<size_t>(bytes));
-      range->shadow().MarkWritten(range->offset, bytes, stamp);
+      WriteRange(*range, stamp, "CopyToDevice");
     }
   };
   AddCopy({.run = run, .reads = {source, bytes * count}, .name = "CopyToDevice", .addresses = {to}});
@@ -217,9 +294,11 @@ void EmulatedStream::GatherToHost(void* to, const void* from, int64_t stride, in
   if (bytes <= 0 || count <= 0) return;
   char* const target = static_cast<char*>(to);
   const auto run = [target, from, stride, bytes, count] {
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
     for (int64_t i = 0; i < count; ++i) {
       const auto range = FindRange(static_cast<const char*>(from) + i * stride, bytes, "CopyToHost");
       if (!range) return;
+      ReadRange(*range, stamp, "CopyToHost");
       std::memcpy(target + i * bytes, range->data(), static_cast<size_t>(bytes));
     }
   };
@@ -234,9 +313,11 @@ void EmulatedStream::CopyOnDevice(void* to, const void* from, int64_t bytes) {
     if (target->memory == source->memory && std::abs(target->offset - source->offset) < bytes) {
       ReportCall("CopyOnDevice", fmt::format("source and target overlap in {}", target->memory->name));
     }
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    ReadRange(*source, stamp, "CopyOnDevice");
+    CheckOrder(*target, true, "CopyOnDevice");
     std::memmove(target->data(), source->data(), static_cast<size_t>(bytes));
-    target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes,
-                                 MakeStamp(NewSerials(1), 0, 0));
+    target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes, stamp);
   };
   AddCopy({.run = run, .name = "CopyOnDevice", .addresses = {to, from}});
 }
@@ -247,7 +328,7 @@ void EmulatedStream::Fill(void* to, int byte, int64_t bytes) {
     const auto range = FindRange(to, bytes, "Fill");
     if (!range) return;
     std::memset(range->data(), byte, static_cast<size_t>(bytes));
-    range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
+    WriteRange(*range, MakeStamp(NewSerials(1), 0, 0), "Fill");
   };
   AddCopy({.run = run, .name = "Fill", .addresses = {to}});
 }
@@ -261,7 +342,8 @@ void EmulatedStream::Wait(const Event& event) {
     if (queue_->capture != nullptr) {
       return device.Fail(Internal("a captured stream cannot wait for an event from outside of the capture"));
     }
-    queue_->Add({.run = [from = e.queue(), point = e.point()] { from->RunTo(point); }, .name = "Wait"});
+    queue_->Follow(e.clock());
+    queue_->Add({.run = [from = e.queue(), point = e.point()] { from->RunTo(point); }, .name = "Wait", .waits = true});
     return;
   }
   if (queue_->capture == nullptr) {  // joins the capture
@@ -277,7 +359,9 @@ void EmulatedStream::Wait(const Event& event) {
 
 void EmulatedStream::Synchronize() {
   const Lock lock(Device::The().mutex);
-  if (!Capturing("Synchronize")) queue_->RunAll();
+  if (Capturing("Synchronize")) return;
+  queue_->RunAll();
+  Join(&Order::The().host(), queue_->clock());
 }
 
 void EmulatedStream::BeginCapture() {
@@ -357,6 +441,7 @@ void ResetDevice() {
   for (const auto& weak : device.queues) {
     if (const auto queue = weak.lock()) queue->Drop();
   }
+  Order::The().HostSynchronizes();
   std::erase_if(device.queues, [](const auto& weak) { return weak.expired(); });
   device.launches_until_failure = -1;
   device.ClearStatus();

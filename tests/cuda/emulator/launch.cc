@@ -97,6 +97,7 @@ void RunLaunch(LaunchInfo& launch) {
   const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   launch.first_serial = NewSerials(static_cast<int64_t>(blocks));
   launch.order = device.order;
+  launch.first_unordered = FirstUnordered();
   ++device.counts.launches;
   device.counts.blocks += static_cast<int64_t>(blocks);
   const BlockOrder order(launch.order, static_cast<uint32_t>(blocks), launch.first_serial);

@@ -35,13 +35,43 @@ TEST_P(RuntimeTest, ResultsArriveWithTheirEvent) {
   EXPECT_EQ(*to.as<int32_t>(), 7);
 }
 
-TEST_P(RuntimeTest, PinnedMemoryReusedTooEarlyGivesWrongData) {
+// What was found since the last call, in one line each.
+std::string Found() {
+  std::string all;
+  for (const std::string& finding : emulator::TakeFindings()) all += finding + "\n";
+  return all;
+}
+
+TEST_P(RuntimeTest, PinnedMemoryChangedBeforeItIsReadIsFound) {
   const PinnedMemory from = Pinned(4);
   const Buffer<int32_t> device(1);
   *from.as<int32_t>() = 7;
   stream().CopyToDevice(device.data(), from.as(), 4);
   *from.as<int32_t>() = 8;
   EXPECT_EQ(device.Read()[0], 8);
+  EXPECT_EQ(Found(), "race with the host: pinned memory was changed before CopyToDevice had read it\n");
+}
+
+TEST_P(RuntimeTest, PinnedMemoryWrittenBeforeACopyIntoItIsFound) {
+  const PinnedMemory to = Pinned(8);
+  const Buffer<int32_t> device(std::vector<int32_t>{7, 8});
+  stream().CopyToHost(to.as(), device.data(), 8);
+  to.as<int32_t>()[1] = 5;
+  stream().Synchronize();
+  EXPECT_EQ(to.as<int32_t>()[1], 8);
+  EXPECT_EQ(Found(), "race with the host: pinned memory was written before CopyToHost had written it\n");
+}
+
+// Pinned memory that copies write and read in the order of their stream is no race.
+TEST_P(RuntimeTest, PinnedMemoryOfSeveralCopiesIsNoRace) {
+  const PinnedMemory pinned = Pinned(4);
+  const Buffer<int32_t> a(std::vector<int32_t>{7}), b(std::vector<int32_t>{8}), c(1);
+  stream().CopyToHost(pinned.as(), a.data(), 4);
+  stream().CopyToDevice(c.data(), pinned.as(), 4);
+  stream().CopyToHost(pinned.as(), b.data(), 4);
+  stream().Synchronize();
+  EXPECT_EQ(c.Read()[0], 7);
+  EXPECT_EQ(*pinned.as<int32_t>(), 8);
 }
 
 TEST_P(RuntimeTest, CopyOfOrdinaryMemoryIsDoneAtOnce) {
@@ -54,17 +84,70 @@ TEST_P(RuntimeTest, CopyOfOrdinaryMemoryIsDoneAtOnce) {
 
 TEST_P(RuntimeTest, StreamWaitsForEventOfAnother) {
   const auto other = std::move(Stream::Create()).value();
-  const Buffer<int32_t> a(1), b(1);
+  const Buffer<int32_t> a(1), b(1), c(1);
   const auto event = NewEvent();
   other->Fill(a.data(), 3, 4);
   event->Record(*other);
-  other->Fill(a.data(), 4, 4);
+  other->Fill(c.data(), 4, 4);
   stream().Wait(*event);
   stream().CopyOnDevice(b.data(), a.data(), 4);
   stream().Synchronize();
   EXPECT_EQ(b.Read()[0], 0x03030303);
   other->Synchronize();
-  EXPECT_EQ(a.Read()[0], 0x04040404);
+  EXPECT_EQ(c.Read()[0], 0x04040404);
+}
+
+TEST_P(RuntimeTest, RacesBetweenStreamsAreFound) {
+  const auto other = std::move(Stream::Create()).value();
+  const Buffer<uint16_t> x(std::vector<uint16_t>(8, 0x3f80)), out(8), spare(std::vector<uint16_t>(8, 1));
+  const Buffer<float> weight(std::vector<float>(8, 1.0f));
+  const PinnedMemory host = Pinned(16);
+  const auto norm = [&] { SampleNorm(stream(), x.data(), weight.data(), 1, 8, 0.0f, out.data()); };
+  const auto write_x = [&] { other->Fill(x.data(), 0, 16); };
+  const auto write_out = [&] { other->CopyOnDevice(out.data(), spare.data(), 16); };
+  const auto read_out = [&] { other->CopyToHost(host.as(), out.data(), 16); };
+  // The host waits for the first one's stream only when both are enqueued, so that nothing orders them.
+  const auto expect = [&](const auto& first, Stream& of_first, const auto& second, const std::string& finding) {
+    stream().Synchronize();
+    other->Synchronize();
+    first();
+    second();
+    of_first.Synchronize();
+    const std::string found = Found();
+    EXPECT_NE(found.find(finding), std::string::npos) << "not found: " << finding << "\nfound: " << found;
+  };
+  expect(norm, stream(), write_x, "race between streams: Fill writes Buffer, nothing orders it with Norm");
+  expect(norm, stream(), write_out, "race between streams: CopyOnDevice writes Buffer, nothing orders it with Norm");
+  expect(norm, stream(), read_out, "race between streams: CopyToHost reads Buffer, nothing orders it with Norm");
+  expect(write_x, *other, norm,
+         "Buffer, in another stream by Fill");
+  expect(write_out, *other, norm, "Buffer, in another stream by CopyOnDevice");
+  expect(read_out, *other, norm, "Buffer, in another stream by CopyToHost");
+}
+
+TEST_P(RuntimeTest, OrderedStreamsAreNoRace) {
+  const auto other = std::move(Stream::Create()).value();
+  const Buffer<int32_t> a(4), b(4);
+  const auto event = NewEvent(), back = NewEvent();
+  for (int round = 0; round < 100; ++round) {
+    other->Fill(a.data(), round, 16);
+    event->Record(*other);
+    if (round % 2 == 0) {
+      stream().Wait(*event);
+    } else {
+      event->Synchronize();  // by way of the host
+    }
+    stream().CopyOnDevice(b.data(), a.data(), 16);
+    back->Record(stream());
+    other->Wait(*back);
+  }
+  // Different parts of one buffer.
+  other->Synchronize();
+  stream().Fill(a.data(), 1, 8);
+  other->Fill(a.data() + 2, 2, 8);
+  stream().Synchronize();
+  other->Synchronize();
+  EXPECT_EQ(a.Read(), (std::vector<int32_t>{0x01010101, 0x01010101, 0x02020202, 0x02020202}));
 }
 
 TEST_P(RuntimeTest, PiecesAreGatheredAndScattered) {
@@ -75,10 +158,8 @@ TEST_P(RuntimeTest, PiecesAreGatheredAndScattered) {
   stream().ScatterToDevice(to.data(), 16, host.as(), 8, 3);
   EXPECT_EQ(to.Read(), (std::vector<int32_t>{2, 3, -1, -1, 6, 7, -1, -1, 10, 11, -1, -1}));
   stream().GatherToHost(host.as(), from.data() + 4, 16, 8, 3);
-  const auto findings = emulator::TakeFindings();
-  ASSERT_EQ(findings.size(), 1u);
-  EXPECT_NE(findings[0].find("CopyToHost: 8 bytes from byte 48 of Buffer, which has 48"), std::string::npos)
-      << findings[0];
+  stream().Synchronize();
+  EXPECT_NE(Found().find("CopyToHost: 8 bytes from byte 48 of Buffer, which has 48"), std::string::npos);
 }
 
 TEST_P(RuntimeTest, GraphRepeatsItsWork) {
@@ -129,9 +210,7 @@ TEST_P(RuntimeTest, GraphThatRefersToFreedMemoryIsFound) {
   const auto found_in_run = [&] {
     stream().Run(*graph);
     stream().Synchronize();
-    std::string all;
-    for (const std::string& finding : emulator::TakeFindings()) all += finding + "\n";
-    return all;
+    return Found();
   };
   EXPECT_EQ(found_in_run(), "");
   weight.emplace(std::vector<float>(8, 1.0f));

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "order.h"
 
 namespace tactus::compute::cuda::emulator {
 namespace {
@@ -45,7 +46,7 @@ bool KnowsGroup(Stamp s, const Moment& m) {
 
 // Whether all accesses that `s` stands for, by threads of `spread`, come before the thread's next one.
 bool IsBefore(Stamp s, Stamp spread, const Moment& m) {
-  if (s < m.launch_floor) return true;
+  if (s < m.launch_floor) return s < m.order_floor || UnorderedWork(SerialOf(s)) == nullptr;
   if (spread == kManyBlocks || SerialOf(s) != SerialOf(m.now)) return false;
   if (s < m.block_floor) return true;
   if (spread == kOneBlock || !SameWarp(s, m.now)) return false;
@@ -79,6 +80,10 @@ bool IsInFlight(Stamp s) {
 }
 
 std::string By(Stamp s, const Moment& m, const char* name) {
+  if (s < m.launch_floor) {
+    const char* const other = UnorderedWork(SerialOf(s));
+    return fmt::format("{}, in another stream by {}", name, other == nullptr ? "nothing" : other);
+  }
   const char* place = SerialOf(s) == SerialOf(m.now) ? "" : " of another block";
   return fmt::format("{}, {} {}{}", name, (s & kSpread) == kOneThread ? "by thread" : "by several threads, near",
                      ThreadOf(s), place);
@@ -101,6 +106,12 @@ Shadow::~Shadow() {
 }
 
 void Shadow::AddReader(Cell& cell, const Moment& m, Stamp kind) {
+  const Stamp read = Get(cell.read);
+  if (read < m.launch_floor) {
+    // A reader in another stream is kept: a write of this one may follow.
+    if (IsBefore(read, read & kSpread, m)) Set(cell.read, m.now | kind);
+    return;
+  }
   Set(cell.read, Merge(Get(cell.read), m, kind));
 }
 
@@ -118,7 +129,7 @@ void Shadow::ReadCell(Cell& cell, const Moment& m, Stamp kind, const Where& wher
   } else if (!IsBefore(w, w & kSpread, m)) {
     report("race: read after write");
   }
-  if (r < m.launch_floor) {
+  if (r < m.order_floor) {
     Set(cell.read, m.now | kind);
   } else if (!Covers(r, m.now | kind)) {
     AddReader(cell, m, kind);
@@ -236,6 +247,28 @@ void Shadow::MarkWritten(int64_t offset, int64_t size, Stamp stamp) {
 void Shadow::CopyWritten(int64_t offset, const Shadow& from, int64_t from_offset, int64_t size, Stamp stamp) {
   if (from.AllWritten(from_offset, size)) return MarkWritten(offset, size, stamp);
   for (int64_t b = 0; b < size; ++b) MarkWritten(offset + b, 1, from.AllWritten(from_offset + b, 1) ? stamp : 0);
+}
+
+void Shadow::MarkRead(int64_t offset, int64_t size, Stamp stamp) {
+  for (int64_t word = (offset + 3) >> 2; word < (offset + size) >> 2; ++word) {
+    ForCells(0, word, [&](Cell& cell) { Set(cell.read, stamp); });
+  }
+}
+
+const char* Shadow::FindUnordered(int64_t offset, int64_t size, bool writes) const {
+  const Stamp first = FirstUnordered();
+  if (first == ~Stamp{0}) return nullptr;
+  const char* found = nullptr;
+  const auto look = [&](Stamp s) {
+    if (found == nullptr && s >= first) found = UnorderedWork(SerialOf(s));
+  };
+  for (int64_t word = (offset + 3) >> 2; word < (offset + size) >> 2 && found == nullptr; ++word) {
+    ForCells(0, word, [&](const Cell& cell) {
+      look(Get(cell.written));
+      if (writes) look(Get(cell.read));
+    });
+  }
+  return found;
 }
 
 bool Shadow::AllWritten(int64_t offset, int64_t size) const {

@@ -19,7 +19,8 @@ enum class Memory { kGlobal, kShared };
 // What a stamp is compared with: the thread that accesses memory now. Part of Thread.
 struct Moment {
   Stamp now = 0;                    // of the thread
-  Stamp launch_floor = 0;           // stamps below are of earlier launches
+  Stamp launch_floor = 0;           // stamps below are of earlier works
+  Stamp order_floor = 0;            // those below this are of works that come before the launch (order.h)
   Stamp block_floor = 0;            // stamps of this block below are before its last barrier
   Stamp warp_floor = 0;             // likewise of this warp, and the last barrier of all of its lanes
   const uint32_t* known = nullptr;  // [32], ticks of the lanes that barriers of some lanes have ordered before
@@ -67,6 +68,10 @@ class Shadow {
 
   // Outside kernels.
   void MarkWritten(int64_t offset, int64_t size, Stamp stamp);
+  void MarkRead(int64_t offset, int64_t size, Stamp stamp);
+  // The work that wrote, or for a write also read, a word that is wholly in the range, if nothing orders it with the
+  // work that runs; null: none.
+  const char* FindUnordered(int64_t offset, int64_t size, bool writes) const;
   void CopyWritten(int64_t offset, const Shadow& from, int64_t from_offset, int64_t size, Stamp stamp);
   bool AllWritten(int64_t offset, int64_t size) const;
   // Forgets all accesses.
@@ -108,7 +113,7 @@ class Shadow {
     return ThreadOf(read) / 32 == ThreadOf(s) / 32 && ThreadOf(s) % 32 - group.first < group.size;
   }
   [[gnu::always_inline]] Stamp Floor(const Moment& m) const {
-    return memory_ == Memory::kShared ? m.block_floor : m.launch_floor;
+    return memory_ == Memory::kShared ? m.block_floor : m.order_floor;
   }
 
   [[gnu::noinline]] void ReadSlowly(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where,
