@@ -145,6 +145,7 @@ class ScriptedBackend final : public Backend {
     BackendInfo info;
     info.devices = {{"a script", -1}};
     info.kernels = info.arithmetic = info.summary = "scripted";
+    info.profile.name = "1t";  // of the stored step times
     return info;
   }
   Result<MemoryGrant> PlanMemory(const MemoryDemand& demand) const override {
