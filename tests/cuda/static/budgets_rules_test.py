@@ -43,6 +43,12 @@ class BudgetsTest(unittest.TestCase):
         self.assertEqual((kernel.registers, kernel.shared, kernel.stack), (33, 128, 0))
         self.assertEqual(kernel.contains, {"ld.nc", "ldmatrix", "mma"})
 
+    def test_shared_memory_that_the_compiler_keeps_does_not_count(self):
+        for architecture, shared in ("sm_100a", 276), ("sm_90a", 276), ("sm_89", 1300):
+            kernels = collections.defaultdict(budgets.Kernel)
+            budgets.read_usage(USAGE.replace("SHARED:128", "SHARED:1300"), architecture, kernels)
+            self.assertEqual(kernels["rows/NormKernel"].shared, shared, architecture)
+
     def test_kernel_within_its_budget_has_no_fault(self):
         self.assertEqual(self.faults("rows/NormKernel 40 128 mma ld.nc  # a comment"), [])
 
