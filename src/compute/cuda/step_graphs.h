@@ -45,7 +45,7 @@ class StepGraphs {
     ++runs_;
     return Status();
   }
-  // Forgets all graphs: memory that they use has moved. No graph may still run.
+  // Forgets all graphs: memory that they use has moved. One that still runs is freed when it ends.
   void Clear() { entries_.clear(); }
 
   int64_t recorded() const { return recorded_; }
