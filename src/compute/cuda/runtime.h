@@ -34,7 +34,7 @@ Result<DeviceInfo> OpenDevice(int32_t number);
 Status DeviceStatus();
 
 // Memory of the device, and memory of the host that copies can read and write while kernels run. Contents are not
-// initialised. kResourceExhausted: the size, and what is free.
+// initialised. kResourceExhausted: the size, and what is free of the device, or the option to lower for the host.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
