@@ -20,13 +20,20 @@ import aims  # noqa: E402
 import floors  # noqa: E402
 
 CONFORMANCE = ROOT / "tests/cuda/conformance"
-PROGRAMS = ("device_kernels_test", "device_golden_test", "device_executor_test", "compute-sanitizer")
+PROGRAMS = (
+    "device_kernels_test",
+    "device_golden_test",
+    "device_executor_test",
+    "device_graphs_test",
+    "compute-sanitizer",
+)
 # The parts of a check, and the program of each; the sanitizer runs two.
 PARTS = {
     "instructions": "instructions",
     "kernels": "device_kernels_test",
     "golden": "device_golden_test",
     "executor": "device_executor_test",
+    "graphs": "device_graphs_test",
     "memcheck": "compute-sanitizer",
     "racecheck": "compute-sanitizer",
 }
@@ -119,6 +126,17 @@ class PackedFolder(unittest.TestCase):
     def measured(self, *options, timeout=60):
         status, text = self.run_script("measure", "out/result.json", *options, timeout=timeout)
         return status, text, json.loads((self.folder / "out/result.json").read_text())
+
+
+class PackTest(PackedFolder):
+    def test_folder_with_other_files_is_left_alone(self):
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine/notes.txt").write_text("notes\n")
+        (self.folder / "tools/ls").symlink_to(shutil.which("ls"))
+        status, text = self.run_script("pack", str(self.folder / "mine"))
+        self.assertEqual(status, 1)
+        self.assertIn("mine has other files: name an empty folder", text)
+        self.assertTrue((self.folder / "mine/notes.txt").exists())
 
 
 class CheckTest(PackedFolder):
