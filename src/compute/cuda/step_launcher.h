@@ -154,6 +154,9 @@ class StepLauncher {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DecoderOverlap> overlap_;  // null: off
   StepSplit split_;
+  bool splits_ = false;  // the step that is being launched
+  size_t decodes_ = 0;   // with a graph: its rows without those that pad it
+  DeviceBatch batch_;    // its data
   std::unique_ptr<DeviceKv> kv_;
   std::unique_ptr<Stream> stream_, copies_;  // copies_: of ReadKvBlock
   std::unique_ptr<Stream> swaps_;            // of swap-outs, beside the step's items
@@ -172,10 +175,7 @@ class StepLauncher {
   std::vector<bool> leaving_;  // by block, scratch of WritesSwappedOut
 
   // The step that is being launched, and later the last one that was (MeasureOverlap).
-  bool splits_ = false;     // it runs in two parts
-  bool has_graph_ = false;  // its arrays are padded, except sample_rows_
-  size_t decodes_ = 0;      // with a graph: its rows without those that pad it
-  DeviceBatch batch_;       // on the device
+  bool has_graph_ = false;  // then its arrays are padded, except sample_rows_
   std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<AttentionRow> all_rows_, last_rows_;
