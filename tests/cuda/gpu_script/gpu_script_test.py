@@ -139,6 +139,36 @@ class PackTest(PackedFolder):
         self.assertTrue((self.folder / "mine/notes.txt").exists())
 
 
+class DeviceSourcesTest(unittest.TestCase):
+    """The tests that `pack` builds for a card, without a compiler for it."""
+
+    DEVICE = ROOT / "tests/cuda/device"
+    ROOTS = (DEVICE, ROOT / "src", ROOT / "include", ROOT / "tests")
+
+    def sources(self):
+        named = re.findall(r"\$\{cuda\}/(\w+_test\.cc)", (self.DEVICE / "CMakeLists.txt").read_text())
+        return [*(ROOT / "tests/cuda" / name for name in named), *(ROOT / "tests/cuda/kernels").glob("*_test.cc")]
+
+    def included(self, file, found):
+        found.add(file)
+        for name in re.findall(r'^#include "(.+)"', file.read_text(), re.M):
+            places = [place / name for place in (file.parent, *self.ROOTS)]
+            place = next((p.resolve() for p in places if p.exists()), None)
+            if place and place not in found:
+                self.included(place, found)
+        return found
+
+    def test_they_use_no_more_than_a_card_has(self):
+        sources, name = self.sources(), r"\bemulator::(\w+)"
+        self.assertGreater(len(sources), 8)
+        for source in sources:
+            files = self.included(source, set())
+            self.assertFalse(ROOT / "src/compute/cuda/kernels/device.h" in files, f"{source} calls a card's functions")
+            text = "".join(file.read_text() for file in files)
+            declared = set(re.findall(r"\w+", re.sub(name, "", text)))
+            self.assertEqual(set(re.findall(name, text)) - declared, set(), f"{source} uses what {self.DEVICE} lacks")
+
+
 class CheckTest(PackedFolder):
     def test_machine_without_a_driver_is_named(self):
         for command in ("check", "measure"):
