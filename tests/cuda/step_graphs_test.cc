@@ -173,6 +173,39 @@ TEST(CudaGraphs, GraphsAreMadeAnewWhereMemoryHasMoved) {
   EXPECT_EQ(s.graphs().runs(), 5);
 }
 
+// A stream of a device without memory for graphs.
+class FullStream final : public compute::cuda::Stream {
+ public:
+  void CopyToDevice(void*, const void*, int64_t) override {}
+  void CopyToHost(void*, const void*, int64_t) override {}
+  void GatherToHost(void*, const void*, int64_t, int64_t, int64_t) override {}
+  void ScatterToDevice(void*, int64_t, const void*, int64_t, int64_t) override {}
+  void CopyOnDevice(void*, const void*, int64_t) override {}
+  void Fill(void*, int, int64_t) override {}
+  void Wait(const compute::cuda::Event&) override {}
+  void Synchronize() override {}
+  void BeginCapture() override { captured = true, ++captures; }
+  std::unique_ptr<compute::cuda::Graph> EndCapture() override {
+    captured = false;
+    return nullptr;
+  }
+  void Run(const compute::cuda::Graph&) override { ADD_FAILURE() << "there is no graph"; }
+
+  bool captured = false;
+  int captures = 0;
+};
+
+TEST(CudaGraphs, StepsRunWithoutGraphsWhereThereIsNoMemoryForThem) {
+  StepGraphs graphs;
+  FullStream stream;
+  for (int step = 1, runs = 0; step <= 4; ++step) {
+    EXPECT_TRUE(graphs.Run(stream, {7}, [&] { runs += stream.captured ? 0 : 1; }).ok());
+    EXPECT_EQ(runs, step);
+  }
+  EXPECT_EQ(stream.captures, 2) << "recording is tried again, when other graphs have given their memory back";
+  EXPECT_EQ(graphs.recorded(), 0);
+}
+
 TEST(CudaGraphs, RowsAreRoundedUpWithinTheLimit) {
   int64_t sizes = 0;
   for (int64_t n = 1, last = 0; n <= 512; ++n) {

@@ -110,7 +110,8 @@ class Stream {
   virtual void Fill(void* to, int byte, int64_t bytes) = 0;
   virtual void Wait(const Event& event) = 0;  // later work runs after the event's recorded point
   virtual void Synchronize() = 0;
-  // Between the two calls work is recorded, not run. Null: it could not be recorded, see DeviceStatus().
+  // Between the two calls work is recorded, not run. Null: it could not be recorded, see DeviceStatus(); while that is
+  // ok, there is no memory for the graph.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<Graph> EndCapture() = 0;
   virtual void Run(const Graph& graph) = 0;

@@ -165,7 +165,11 @@ std::unique_ptr<Graph> CudaStream::EndCapture() {
   if (recorded == nullptr) return nullptr;
   cudaGraphExec_t graph = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
-  Check(error, "make a graph");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // else a later launch returns this error
+  } else {
+    Check(error, "make a graph");
+  }
   cudaGraphDestroy(recorded);
   return error == cudaSuccess ? std::make_unique<CudaGraph>(graph) : nullptr;
 }
