@@ -225,6 +225,21 @@ TEST(CudaGraphs, RowsAreRoundedUpWithinTheLimit) {
   EXPECT_EQ(StepGraphs::RowsFor(0, 35), 0);
 }
 
+TEST(CudaSteps, BlockTablesOfMoreThan32BitsAreRefused) {
+  const auto description = compute::DescribeModel(SourcePath("tests/golden/data/llama-gqa"));
+  ASSERT_TRUE(description.ok()) << description.status().ToString();
+  ExecutorSize size;
+  size.num_blocks = size.max_step_items = 2;
+  size.block_size = kBlock;
+  size.max_step_tokens = kBlock;
+  size.max_slots = 1 << 20;
+  size.max_model_len = int64_t{kBlock} << 11;
+  const Status refused = CudaRunner::Create(*description, {}, size).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("1048576 sequences need 2147483648 entries"), std::string::npos)
+      << refused.message();
+}
+
 // A rule that allows every token, and has no memory for its next state.
 class FullGrammar final : public TokenGrammar {
  public:

@@ -1,6 +1,7 @@
 #include "compute/cuda/step_launcher.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -27,6 +28,12 @@ Status CheckSize(const CudaExecutorOptions& options) {
                                     {"max_in_flight", options.max_in_flight}}) {
     if (value < 1)
       return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
+  }
+  const int64_t entries = size.max_slots * ((size.max_model_len + size.block_size - 1) / size.block_size);
+  if (entries > INT32_MAX) {  // AttentionRow::table
+    return InvalidArgument("block tables of " + std::to_string(size.max_slots) + " sequences need " +
+                           std::to_string(entries) + " entries, and at most " + std::to_string(INT32_MAX) +
+                           " are possible: lower --max-queue, --max-num-seqs or --max-model-len");
   }
   return Status();
 }
