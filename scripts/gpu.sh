@@ -32,8 +32,12 @@ take() {  # DIR, program...
 pack() {
   local root=$here/.. dir=${1:-$here/../build/gpu} arch=${2:-90a}
   root=$(cd "$root" && pwd)
-  mkdir -p "$root/build" "$dir"
+  mkdir -p "$dir"
   dir=$(cd "$dir" && pwd)
+  # The folder is made anew: what else is in it would be lost.
+  [ -z "$(ls -A "$dir")" ] || [ -e "$dir/payload.tar.xz" ] || [ "$dir" = "$root/build/gpu" ] ||
+    { say "$dir has other files: name an empty folder, or one of an earlier pack"; exit 1; }
+  mkdir -p "$root/build"
   local build=$root/build/gpu_$arch
   local tools=("$root"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13/bin)
   local nvcc
@@ -134,6 +138,7 @@ check() {
     --gtest_filter='-*/Reverse:*/Shuffled'
   part golden 60 "$here/bin/device_golden_test" --gtest_brief=1
   part executor 60 "$here/bin/device_executor_test" --gtest_brief=1
+  part graphs 30 "$here/bin/device_graphs_test" --gtest_brief=1
   local sanitizer
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin:$here/sanitizer/bin command -v compute-sanitizer) || sanitizer=
   if [ -n "$sanitizer" ]; then

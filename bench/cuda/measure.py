@@ -7,7 +7,6 @@ the result. The result is written after every part.
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
@@ -40,7 +39,7 @@ class Run:
         self.end = self.start + args.seconds
         commit = self.folder / "commit"
         self.result = {
-            "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "command": " ".join(["scripts/gpu.sh measure", *sys.argv[2:]]),
             "commit": commit.read_text().strip() if commit.exists() else "unknown",
             "card": card(),

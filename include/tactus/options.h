@@ -99,7 +99,9 @@ struct EngineOptions : SchedulingOptions {
     v.Group("KV cache");
     v.Field(
         "kv-cache-memory", kv_cache_memory,
-        {.unit = "bytes", .help = "most memory for KV, allocated as needed; 0: half of what is left, at most 8 GiB"});
+        {.unit = "bytes",
+         .help = "most memory for KV; 0: on a CPU half of what is left, at most 8 GiB, on a GPU nine tenths of what is "
+                 "left; a CPU allocates it as needed, a GPU at start"});
     v.Field(
         "kv-cache-dtype", kv_cache_dtype,
         {.choices = kKvCacheDtypeChoices,

@@ -93,5 +93,12 @@ TEST_F(DevicePlanTest, RefusalsNameWhatIsThereAndTheFlag) {
   ExpectRefusal("max-num-batched-tokens", {"--device cpu"});
 }
 
+TEST_F(DevicePlanTest, MemoryWithoutRoomForKvIsRefusedWithWhatToLower) {
+  input_.demand.max_model_len = 0;  // the model's
+  const MemoryGrant grant = Plan();
+  input_.free_bytes = grant.total_bytes - grant.kv_bytes + 1;
+  ExpectRefusal("max-model-len", {"the shortest sequence needs", "for 0 tokens", "lower --max-num-batched-tokens"});
+}
+
 }  // namespace
 }  // namespace tactus::compute::cuda

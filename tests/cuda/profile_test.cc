@@ -143,6 +143,11 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
   ASSERT_TRUE(nano.overlap.has_value());
   EXPECT_EQ(nano.overlap->least_split_tokens, 77);
   EXPECT_EQ(nano.overlap->interference, 0.3);
+  const FoundStepTimes damaged = find({{"overlap", "nano"}, {"overlap interference", "much"}});
+  EXPECT_NE(damaged.profile, nullptr) << "a wrong remark prevents a start";
+  EXPECT_FALSE(damaged.overlap.has_value());
+  ASSERT_EQ(damaged.notes.size(), 2u);
+  EXPECT_NE(damaged.notes[0].find("'overlap interference' is 'much'"), std::string::npos) << damaged.notes[0];
   std::filesystem::remove_all(cache);
   unsetenv("TACTUS_CACHE_DIR");
 }

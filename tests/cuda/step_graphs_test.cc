@@ -1,9 +1,11 @@
 // Steps of decodes as CUDA graphs: the bits of steps without them, graphs that serve several steps, and new ones where
-// memory has moved.
+// memory has moved. Steps without enough memory.
 #include <gtest/gtest.h>
 
 #include <map>
+#include <new>
 
+#include "base/token_grammar.h"
 #include "compute/cuda/step_graphs.h"
 #include "cuda/cuda_runner.h"
 #include "cuda/emulator/emulator.h"
@@ -173,6 +175,39 @@ TEST(CudaGraphs, GraphsAreMadeAnewWhereMemoryHasMoved) {
   EXPECT_EQ(s.graphs().runs(), 5);
 }
 
+// A stream of a device without memory for graphs.
+class FullStream final : public compute::cuda::Stream {
+ public:
+  void CopyToDevice(void*, const void*, int64_t) override {}
+  void CopyToHost(void*, const void*, int64_t) override {}
+  void GatherToHost(void*, const void*, int64_t, int64_t, int64_t) override {}
+  void ScatterToDevice(void*, int64_t, const void*, int64_t, int64_t) override {}
+  void CopyOnDevice(void*, const void*, int64_t) override {}
+  void Fill(void*, int, int64_t) override {}
+  void Wait(const compute::cuda::Event&) override {}
+  void Synchronize() override {}
+  void BeginCapture() override { captured = true, ++captures; }
+  std::unique_ptr<compute::cuda::Graph> EndCapture() override {
+    captured = false;
+    return nullptr;
+  }
+  void Run(const compute::cuda::Graph&) override { ADD_FAILURE() << "there is no graph"; }
+
+  bool captured = false;
+  int captures = 0;
+};
+
+TEST(CudaGraphs, StepsRunWithoutGraphsWhereThereIsNoMemoryForThem) {
+  StepGraphs graphs;
+  FullStream stream;
+  for (int step = 1, runs = 0; step <= 4; ++step) {
+    EXPECT_TRUE(graphs.Run(stream, {7}, [&] { runs += stream.captured ? 0 : 1; }).ok());
+    EXPECT_EQ(runs, step);
+  }
+  EXPECT_EQ(stream.captures, 2) << "recording is tried again, when other graphs have given their memory back";
+  EXPECT_EQ(graphs.recorded(), 0);
+}
+
 TEST(CudaGraphs, RowsAreRoundedUpWithinTheLimit) {
   int64_t sizes = 0;
   for (int64_t n = 1, last = 0; n <= 512; ++n) {
@@ -188,6 +223,72 @@ TEST(CudaGraphs, RowsAreRoundedUpWithinTheLimit) {
   EXPECT_EQ(StepGraphs::RowsFor(33, 35), 35);
   EXPECT_EQ(StepGraphs::RowsFor(36, 35), 0);
   EXPECT_EQ(StepGraphs::RowsFor(0, 35), 0);
+}
+
+TEST(CudaSteps, BlockTablesOfMoreThan32BitsAreRefused) {
+  const auto description = compute::DescribeModel(SourcePath("tests/golden/data/llama-gqa"));
+  ASSERT_TRUE(description.ok()) << description.status().ToString();
+  ExecutorSize size;
+  size.num_blocks = size.max_step_items = 2;
+  size.block_size = kBlock;
+  size.max_step_tokens = kBlock;
+  size.max_slots = 1 << 20;
+  size.max_model_len = int64_t{kBlock} << 11;
+  const Status refused = CudaRunner::Create(*description, {}, size).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("1048576 sequences need 2147483648 entries"), std::string::npos)
+      << refused.message();
+}
+
+// A rule that allows every token, and has no memory for its next state.
+class FullGrammar final : public TokenGrammar {
+ public:
+  explicit FullGrammar(int64_t vocab_size) : vocab_size_(vocab_size) {}
+  std::unique_ptr<GrammarState> Start() const override { return std::make_unique<State>(); }
+  int64_t vocab_size() const override { return vocab_size_; }
+
+ private:
+  class State final : public GrammarState {
+    bool FillMask(std::span<uint32_t> mask) override {
+      std::fill(mask.begin(), mask.end(), ~0u);
+      return true;
+    }
+    bool Accept(TokenId) override { throw std::bad_alloc(); }
+    int32_t CountValid(std::span<const TokenId> tokens) override { return static_cast<int32_t>(tokens.size()); }
+    void Forced(int32_t, std::vector<TokenId>* tokens) override { tokens->clear(); }
+  };
+  const int64_t vocab_size_;
+};
+
+TEST(CudaSteps, ShortageWhileAStepFinishesFailsThatStepAlone) {
+  const auto description = compute::DescribeModel(SourcePath("tests/golden/data/llama-gqa"));
+  ASSERT_TRUE(description.ok()) << description.status().ToString();
+  ExecutorSize size;
+  size.num_blocks = size.max_slots = size.max_step_items = 2;
+  size.block_size = kBlock;
+  size.max_step_tokens = size.max_model_len = kBlock;
+  const auto runner = CudaRunner::Create(*description, {}, size);
+  ASSERT_TRUE(runner.ok()) << runner.status().ToString();
+  StepPlan plan;
+  StepResult result;
+  const auto run = [&](SlotId slot, std::shared_ptr<const TokenGrammar> grammar) {
+    plan.Clear();
+    plan.step = slot;
+    SequenceStart& start = plan.starts.emplace_back();
+    start.slot = slot;
+    start.sampling.grammar = std::move(grammar);
+    plan.table_updates.push_back({slot, 0, 1, 0});
+    plan.table_blocks = {slot};
+    plan.items.push_back({.slot = slot, .first_position = 0, .count = 2, .logit_rows = 1, .sample = true});
+    plan.tokens = {5, 6};
+    (*runner)->Run(plan, &result);
+  };
+  run(0, std::make_shared<FullGrammar>(description->config.vocab_size));
+  EXPECT_EQ(result.status.code(), StatusCode::kResourceExhausted) << result.status.ToString();
+  EXPECT_FALSE(result.device_failed);
+  run(1, nullptr);
+  EXPECT_TRUE(result.status.ok()) << result.status.ToString();
+  for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
 }
 
 }  // namespace

@@ -77,9 +77,9 @@ std::string OptionOf(const std::string& started_with, const std::string& name) {
   return "";
 }
 
-// Where `tactus profile` stores the step times of a recorded server, if this is its machine. The CPU's where its model
-// or its device is no longer there.
-std::string DefaultProfileOf(const std::string& started_with) {
+// Where `tactus profile` stores the step times of a recorded server, if this is its machine. Where it chose its device
+// itself and its model is no longer there: the CPU's. kNotFound: it ran on a device that is not here.
+Result<std::string> DefaultProfileOf(const std::string& started_with) {
   EngineOptions options;
   options.model = OptionOf(started_with, "model");
   const std::string threads = OptionOf(started_with, "threads"), device = OptionOf(started_with, "device");
@@ -88,7 +88,13 @@ std::string DefaultProfileOf(const std::string& started_with) {
   if (options.device != "cpu") {
     options.load_format = "dummy";  // any model of a server
     const auto here = engine::DefaultProfilePath(options, SystemClock());
-    if (here.ok()) return *here;
+    if (here.ok()) return here;
+    if (options.device != "auto") {
+      return NotFound(fmt::format("the step times of the recorded device cannot be found here ({}): name a file of "
+                                  "'tactus profile' with --cost",
+                                  here.status().message()),
+                      "cost");
+    }
   }
   const auto count = options.threads > 0 ? options.threads : int64_t{compute::UsableCores()};
   return engine::DefaultProfilePath(options.model, fmt::format("{}t", count));
@@ -118,7 +124,7 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
     TACTUS_RETURN_IF_ERROR(core::ReplayTrace(o.file, hooks).status());
     if (OptionOf(header.started_with, "model").empty())
       return InvalidArgument("--cost FILE is missing: the recording does not name its model", "cost");
-    path = DefaultProfileOf(header.started_with);
+    TACTUS_ASSIGN_OR_RETURN(path, DefaultProfileOf(header.started_with));
   }
   auto profile = cost::LoadStepProfile(path);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound) {

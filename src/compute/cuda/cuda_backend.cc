@@ -33,7 +33,7 @@ const char* NameOf(Real type) {
   return type == Real::kF32 ? "float32" : type == Real::kBF16 ? "bfloat16" : "float16";
 }
 
-constexpr int64_t kProfileTokens = 8192;
+constexpr int64_t kProfileTokens = 8192;  // of the largest step that `tactus profile` measures
 
 // "nvidia-h200" of "NVIDIA H200"
 std::string FileNameOf(const std::string& device) {

@@ -393,6 +393,7 @@ void Decoder::ForwardAttention(Stream& s, const DeviceBatch& batch, std::span<co
   for (pass.layer = 0; pass.layer < config_.layers.size(); ++pass.layer) {
     const AttentionBlock* const a = AttentionOf(config_.layers[pass.layer]);
     if (a == nullptr) continue;
+    if (pass.layer == last_stored_) pass.tokens = &batch.last;  // as KeepLogitRows
     const FusedProduct* const fused = weights_.layers[pass.layer].FusedOf(Fusion::kQkv);
     q_stride_now_ = fused != nullptr ? fused->matrix.rows : a->q_width();
     Attend(pass, *a, kv[a->stores_kv() ? pass.layer : static_cast<size_t>(a->kv_layer)]);

@@ -4,6 +4,7 @@
 // once. Scales and offsets are rounded to the activations' type; codes are not changed. Pure functions: any thread.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>

@@ -29,6 +29,12 @@ int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
   return Decoder::BufferBytes(config, decoder) + second + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
 }
 
+// The part of the device's memory behind weights and buffers that KV may take: scratch of products, data of steps and
+// graphs come out of the rest.
+int64_t UsableOf(int64_t left_bytes) {
+  return left_bytes / 10 * 9;
+}
+
 // What requests outside the engine get of the host's memory.
 Result<int64_t> PlanFrontEnd(const DevicePlanInput& in, int64_t swap_bytes) {
   const MemoryDemand& d = in.demand;
@@ -76,19 +82,24 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
     return InvalidArgument(
         fmt::format("weights {} + activations {}{} + KV {} are more than the {} of the GPU's memory "
                     "that are free: set --kv-cache-memory to at most {}",
-                    Size(weights), Size(buffers), draft, Size(d.kv_bytes), Size(in.free_bytes), Size(left)),
+                    Size(weights), Size(buffers), draft, Size(d.kv_bytes), Size(in.free_bytes), Size(UsableOf(left))),
         "kv-cache-memory");
   }
   MemoryGrant grant;
-  grant.num_blocks = d.kv_bytes > 0 ? d.kv_bytes / block_bytes : std::min(left / 10 * 9 / block_bytes, useful);
+  const int64_t kv_bytes = d.kv_bytes > 0 ? d.kv_bytes : UsableOf(left);
+  grant.num_blocks = kv_bytes / block_bytes;
+  if (d.kv_bytes == 0) grant.num_blocks = std::min(grant.num_blocks, useful);
   grant.num_blocks = std::min<int64_t>(grant.num_blocks, INT32_MAX);
   const int64_t capacity = grant.num_blocks * d.block_size;
   if (grant.num_blocks < 1 || d.max_model_len > capacity) {
+    const int64_t least = std::max<int64_t>(d.max_model_len, 1);
+    const char* const fix = d.kv_bytes > 0 ? "raise --kv-cache-memory"
+                                           : "lower --max-num-batched-tokens or --max-num-seqs, or use a smaller model";
     return InvalidArgument(
-        fmt::format("--max-model-len {} needs {} of KV, but {} of the GPU's memory are left for {} "
-                    "tokens: lower --max-model-len to {}",
-                    d.max_model_len, Size((wanted_len + d.block_size - 1) / d.block_size * block_bytes), Size(left),
-                    capacity, capacity),
+        fmt::format("{} needs {} of KV, but {} for {} tokens are there: {}",
+                    d.max_model_len > 0 ? fmt::format("--max-model-len {}", least) : "the shortest sequence",
+                    Size((least + d.block_size - 1) / d.block_size * block_bytes), Size(kv_bytes), capacity,
+                    capacity > 0 ? fmt::format("lower --max-model-len to {}, or {}", capacity, fix) : fix),
         "max-model-len");
   }
   grant.swap_blocks = std::min<int64_t>(d.swap_bytes / block_bytes, INT32_MAX);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/unit_text.h"
 #include "compute/cuda/kernels/quantized.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/model/calibrate.h"
@@ -152,8 +153,8 @@ class Loader {
     packed_.reset(static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>((plan.bytes + 63) / 64 * 64))));
     if (packed_ == nullptr) {
       return Status(StatusCode::kResourceExhausted,
-                    "int4 by least squares needs " + std::to_string(plan.bytes) +
-                        " bytes of the host's memory while weights are loaded: use --quantization int4_nearest",
+                    "int4 by least squares needs " + FormatBytes(plan.bytes) +
+                        " of the host's memory while weights are loaded: use --quantization int4_nearest",
                     "quantization");
     }
     TACTUS_RETURN_IF_ERROR(PackAll(plan, *opened_.source, pool_, packed_.get(), nullptr));
@@ -201,7 +202,7 @@ class Loader {
 
   Status TooWide(const PackedSlot& slot, int64_t most) const {
     return InvalidArgument("a row of " + slot.name + " has " + std::to_string(slot.source.cols) + " values; at most " +
-                           std::to_string(most) + " are possible on a GPU");
+                           std::to_string(most) + " are possible on a GPU: use --device cpu");
   }
 
   void Report(int64_t bytes) {

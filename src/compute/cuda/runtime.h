@@ -34,7 +34,7 @@ Result<DeviceInfo> OpenDevice(int32_t number);
 Status DeviceStatus();
 
 // Memory of the device, and memory of the host that copies can read and write while kernels run. Contents are not
-// initialised. kResourceExhausted: the size, and what is free.
+// initialised. kResourceExhausted: the size, and what is free of the device, or the option to lower for the host.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -110,7 +110,8 @@ class Stream {
   virtual void Fill(void* to, int byte, int64_t bytes) = 0;
   virtual void Wait(const Event& event) = 0;  // later work runs after the event's recorded point
   virtual void Synchronize() = 0;
-  // Between the two calls work is recorded, not run. Null: it could not be recorded, see DeviceStatus().
+  // Between the two calls work is recorded, not run. Null: it could not be recorded, see DeviceStatus(); while that is
+  // ok, there is no memory for the graph.
   virtual void BeginCapture() = 0;
   virtual std::unique_ptr<Graph> EndCapture() = 0;
   virtual void Run(const Graph& graph) = 0;

@@ -165,7 +165,11 @@ std::unique_ptr<Graph> CudaStream::EndCapture() {
   if (recorded == nullptr) return nullptr;
   cudaGraphExec_t graph = nullptr;
   const cudaError_t error = cudaGraphInstantiate(&graph, recorded, 0);
-  Check(error, "make a graph");
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // else a later launch returns this error
+  } else {
+    Check(error, "make a graph");
+  }
   cudaGraphDestroy(recorded);
   return error == cudaSuccess ? std::make_unique<CudaGraph>(graph) : nullptr;
 }
@@ -174,9 +178,9 @@ void CudaStream::Run(const Graph& graph) {
   if (Usable()) Check(cudaGraphLaunch(static_cast<const CudaGraph&>(graph).native(), stream_), "run a graph");
 }
 
-// Memory of `bytes` from `allocate(void**)`.
-template <class Allocate>
-Result<void*> Get(int64_t bytes, std::string_view name, Allocate allocate) {
+// Memory of `bytes` from `allocate(void**)`. `shortage()`: what to say if there is not enough.
+template <class Allocate, class Shortage>
+Result<void*> Get(int64_t bytes, Allocate allocate, Shortage shortage) {
   if (bytes == 0) return static_cast<void*>(nullptr);
   if (!Usable()) return DeviceStatus();
   void* data = nullptr;
@@ -187,11 +191,7 @@ Result<void*> Get(int64_t bytes, std::string_view name, Allocate allocate) {
     Check(error, "allocate memory");
     return DeviceStatus();
   }
-  size_t free = 0, total = 0;
-  cudaMemGetInfo(&free, &total);
-  return Status(StatusCode::kResourceExhausted,
-                fmt::format("{}: {} could not be allocated; {} of the device's {} are free", name, FormatBytes(bytes),
-                            FormatBytes(static_cast<int64_t>(free)), FormatBytes(static_cast<int64_t>(total))));
+  return Status(StatusCode::kResourceExhausted, shortage());
 }
 
 // "580.159.04" from the kernel module; empty: not there.
@@ -274,8 +274,14 @@ Status DeviceStatus() {
 
 Result<DeviceMemory> DeviceMemory::Allocate(int64_t bytes, const char* name) {
   DeviceMemory memory;
-  TACTUS_ASSIGN_OR_RETURN(void* data,
-                          Get(bytes, name, [&](void** p) { return cudaMalloc(p, static_cast<size_t>(bytes)); }));
+  const auto allocate = [&](void** p) { return cudaMalloc(p, static_cast<size_t>(bytes)); };
+  const auto shortage = [&] {
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    return fmt::format("{}: {} could not be allocated; {} of the device's {} are free", name, FormatBytes(bytes),
+                       FormatBytes(static_cast<int64_t>(free)), FormatBytes(static_cast<int64_t>(total)));
+  };
+  TACTUS_ASSIGN_OR_RETURN(void* data, Get(bytes, allocate, shortage));
   memory.data_.reset(data);
   memory.bytes_ = bytes;
   return memory;
@@ -286,9 +292,12 @@ void DeviceMemory::Free::operator()(void* p) const {
 
 Result<PinnedMemory> PinnedMemory::Allocate(int64_t bytes) {
   PinnedMemory memory;
-  TACTUS_ASSIGN_OR_RETURN(void* data, Get(bytes, "pinned memory of the host", [&](void** p) {
-                            return cudaHostAlloc(p, static_cast<size_t>(bytes), cudaHostAllocPortable);
-                          }));
+  const auto allocate = [&](void** p) { return cudaHostAlloc(p, static_cast<size_t>(bytes), cudaHostAllocPortable); };
+  const auto shortage = [&] {
+    return fmt::format("{} of the host's memory could not be pinned: lower --swap-space, or free memory of the host",
+                       FormatBytes(bytes));
+  };
+  TACTUS_ASSIGN_OR_RETURN(void* data, Get(bytes, allocate, shortage));
   memory.data_.reset(data);
   memory.bytes_ = bytes;
   return memory;

@@ -309,7 +309,7 @@ std::optional<OverlapTimes> StepLauncher::MeasureOverlap() {
   std::vector<AttentionPlan> all(decoder_->shapes().size()), last(all.size());
   PlanWhole(all_rows_, all);
   PlanWhole(last_rows_, last);
-  PlanSplit();
+  split_.Plan(overlap_->shapes(), partial_slots_);
   StepBuffer b;
   DeviceMemory memory;
   PlacedUnits all_units, last_units;
@@ -343,11 +343,12 @@ void StepLauncher::Observe(const LaunchedStep& step, int64_t first, int64_t coun
 void StepLauncher::Finish(LaunchedStep* step, StepResult* result) {
   if (step->launched) {
     step->done->Synchronize();
-    const Status status = DeviceStatus();
-    if (status.ok()) {
-      Commit(step);
-    } else {
-      step->result.status = status;
+    step->result.status = DeviceStatus();
+    if (step->result.status.ok()) {
+      step->result.status = CatchIn(step->result.step, [&] {
+        Commit(step);
+        return Status();
+      });
     }
   }
   step->result.device_failed = !step->result.status.ok() && !DeviceStatus().ok();

@@ -23,7 +23,7 @@ int64_t StepGraphs::RowsFor(int64_t decodes, int64_t most) {
 StepGraphs::Entry& StepGraphs::EntryOf(const Key& key) {
   const auto at = entries_.find(key);
   if (at != entries_.end()) return at->second;
-  if (entries_.size() >= kMostEntries) entries_.clear();
+  if (entries_.size() >= kMostEntries) Clear();
   return entries_[key];
 }
 

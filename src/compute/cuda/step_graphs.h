@@ -2,7 +2,8 @@
 // whose launches have the same arguments share a graph: the arguments are functions of a key, and a step's data are in
 // the same memory of the device as every step's.
 //
-// A key's first step is launched without a graph, which also loads its kernels, the second one is recorded. One thread.
+// A key's first step is launched without a graph, which also loads its kernels, the second one is recorded. Where the
+// device has no memory for a graph, the step runs without it. One thread.
 #pragma once
 
 #include <map>
@@ -38,14 +39,19 @@ class StepGraphs {
         throw;
       }
       entry.graph = s.EndCapture();
-      if (entry.graph == nullptr) return DeviceStatus();
+      if (entry.graph == nullptr) {
+        TACTUS_RETURN_IF_ERROR(DeviceStatus());
+        Clear();  // gives memory back
+        launch();
+        return Status();
+      }
       ++recorded_;
     }
     s.Run(*entry.graph);
     ++runs_;
     return Status();
   }
-  // Forgets all graphs: memory that they use has moved. No graph may still run.
+  // Forgets all graphs: memory that they use has moved. One that still runs is freed when it ends.
   void Clear() { entries_.clear(); }
 
   int64_t recorded() const { return recorded_; }

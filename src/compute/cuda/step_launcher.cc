@@ -1,6 +1,7 @@
 #include "compute/cuda/step_launcher.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -28,6 +29,12 @@ Status CheckSize(const CudaExecutorOptions& options) {
     if (value < 1)
       return InvalidArgument(std::string(name) + " = " + std::to_string(value) + ", but at least 1 is needed");
   }
+  const int64_t entries = size.max_slots * ((size.max_model_len + size.block_size - 1) / size.block_size);
+  if (entries > INT32_MAX) {  // AttentionRow::table
+    return InvalidArgument("block tables of " + std::to_string(size.max_slots) + " sequences need " +
+                           std::to_string(entries) + " entries, and at most " + std::to_string(INT32_MAX) +
+                           " are possible: lower --max-queue, --max-num-seqs or --max-model-len");
+  }
   return Status();
 }
 
@@ -48,6 +55,7 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
       weights_(std::move(weights)),
       options_(options),
       blocks_per_slot_((options.size.max_model_len + options.size.block_size - 1) / options.size.block_size),
+      partial_slots_(Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_))),
       limits_{.num_blocks = options.size.num_blocks,
               .swap_blocks = options.size.swap_blocks,
               .block_size = options.size.block_size,
@@ -115,21 +123,18 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
   step->result.status = CheckPlan(plan, limits_);
   if (step->result.status.ok()) step->result.status = DeviceStatus();
   if (step->result.status.ok()) {
-    try {
+    step->result.status = CatchIn(plan.step, [&] {
       Apply(plan);
       FillItems(plan, step);
       if (options_.cascade_attention) FindPrefixGroups();
       CollectRows(plan, step);
       PlanStep(step);
       has_graph_ = PadToGraph(plan, step);
-      step->result.status = Enqueue(plan, step);
-      step->launched = step->result.status.ok();
-    } catch (const std::bad_alloc&) {
-      step->result.status =
-          Status(StatusCode::kResourceExhausted, "out of memory in step " + std::to_string(plan.step));
-    } catch (const std::exception& e) {
-      step->result.status = Internal("step " + std::to_string(plan.step) + ": " + e.what());
-    }
+      return Enqueue(plan, step);
+    });
+    step->launched = step->result.status.ok();
+    // Finish does not wait for a step that failed, but a part of it may be enqueued and read the step's pinned memory.
+    if (!step->launched) stream_->Synchronize();
   }
   std::lock_guard<std::mutex> lock(mutex_);
   ++launched_steps_;
@@ -320,19 +325,14 @@ void StepLauncher::FindPrefixGroups() {
 void StepLauncher::PlanStep(LaunchedStep* step) {
   splits_ = overlap_ != nullptr && std::ssize(ids_) >= options_.overlap_rule.least_tokens &&
             split_.Cut(all_rows_, last_rows_, host_tables_);
-  if (splits_) PlanSplit();
+  if (splits_) split_.Plan(overlap_->shapes(), partial_slots_);
   PlanWhole(splits_ ? std::span<const AttentionRow>() : all_rows_, step->all_plans);
   PlanWhole(splits_ ? std::span<const AttentionRow>() : last_rows_, step->last_plans);
 }
 
-void StepLauncher::PlanSplit() {
-  split_.Plan(overlap_->shapes(), Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_)));
-}
-
 void StepLauncher::PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const {
-  const int64_t slots = Decoder::PartialSlots(config_, DecoderOptionsOf(config_, options_));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
-  for (size_t i = 0; i < shapes.size(); ++i) PlanAttention(rows, shapes[i], slots, &plans[i]);
+  for (size_t i = 0; i < shapes.size(); ++i) PlanAttention(rows, shapes[i], partial_slots_, &plans[i]);
 }
 
 // Pads a step of decodes to the next size that has a graph. Rows that are added have token 0 at position 0, store no K

@@ -7,9 +7,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "base/backend.h"
@@ -105,13 +108,23 @@ class StepLauncher {
   };
   struct Layout;
   StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options);
+  // The result of work() -> Status, or an error: an exception would end the process with the executor's thread.
+  template <class Work>
+  static Status CatchIn(StepId step, Work work) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      return Status(StatusCode::kResourceExhausted, "out of memory in step " + std::to_string(step));
+    } catch (const std::exception& e) {
+      return Internal("step " + std::to_string(step) + ": " + e.what());
+    }
+  }
   void WaitForEarlier();
   void Apply(const StepPlan& plan);
   void FillItems(const StepPlan& plan, LaunchedStep* step);
   void CollectRows(const StepPlan& plan, LaunchedStep* step);
   void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
-  void PlanSplit();
   void PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const;
   void Move(const StepPlan& plan, const Layout& at, const StepBuffer& b);
   bool WritesSwappedOut(const StepPlan& plan);
@@ -135,6 +148,7 @@ class StepLauncher {
   const DeviceWeights weights_;
   const CudaExecutorOptions options_;
   const int64_t blocks_per_slot_;
+  const int64_t partial_slots_;  // partial results of attention that a plan may use
   const PlanLimits limits_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Decoder> decoder_;
@@ -160,8 +174,8 @@ class StepLauncher {
   StepGraphs graphs_;
   std::vector<bool> leaving_;  // by block, scratch of WritesSwappedOut
 
-  // The step that is being launched.
-  bool has_graph_ = false;  // then its arrays are padded, but for rows that are sampled
+  // The step that is being launched, and later the last one that was (MeasureOverlap).
+  bool has_graph_ = false;  // then its arrays are padded, except sample_rows_
   std::vector<int32_t> ids_, positions_, logit_rows_, last_positions_;
   std::vector<int64_t> kv_slots_;
   std::vector<AttentionRow> all_rows_, last_rows_;

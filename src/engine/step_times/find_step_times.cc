@@ -76,7 +76,16 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
   }
   found.profile = std::move(loaded).value();
   if (o.overlap != "off") {
-    TACTUS_ASSIGN_OR_RETURN(found.overlap, cost::NotedOverlap(found.profile->remarks()));
+    const auto overlap = cost::NotedOverlap(found.profile->remarks());
+    if (overlap.ok()) {
+      found.overlap = *overlap;
+    } else {
+      const std::string what = fmt::format("the step times of '{}': {}", path, overlap.status().message());
+      if (!o.profile.empty()) {
+        return InvalidArgument(what + "; measure again with 'tactus profile', or leave --profile out", "profile");
+      }
+      found.notes.push_back("warning: " + what + "; 'tactus profile' measures and stores new ones");
+    }
   }
   found.notes.push_back(fmt::format("step times {}: {}", path, found.profile->Describe()));
   return found;

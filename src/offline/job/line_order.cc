@@ -188,7 +188,7 @@ std::optional<PlanReport> LineOrder::Report() const {
   report.planning_ns += feed_->planning_ns();
   report.work_share = feed_->done_share();
   report.rated = IsRated(engine_.model());
-  // On CPUs compute-bound work uses the whole machine: nothing overlaps.
+  // 1, nothing overlaps, unless it was measured: on CPUs compute-bound work uses the whole machine.
   report.summary = feed_->Summary({.linear = engine_.model().overlap_interference});
   return report;
 }

@@ -78,7 +78,6 @@ TEST_F(Replay, LoadedRunsReplayToTheSamePlans) {
   EXPECT_GT(drafts, 1000);
 }
 
-// Predictions of a predictor that does not learn are recorded.
 TEST_F(Replay, AFailedDeviceIsRecorded) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -97,6 +96,7 @@ TEST_F(Replay, AFailedDeviceIsRecorded) {
   }
 }
 
+// Predictions of a predictor that does not learn are recorded.
 TEST_F(Replay, NoisyPredictionsAreRecorded) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const Workload w = MakeWorkload(seed, {.cancels = true});

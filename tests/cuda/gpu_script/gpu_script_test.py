@@ -20,13 +20,20 @@ import aims  # noqa: E402
 import floors  # noqa: E402
 
 CONFORMANCE = ROOT / "tests/cuda/conformance"
-PROGRAMS = ("device_kernels_test", "device_golden_test", "device_executor_test", "compute-sanitizer")
+PROGRAMS = (
+    "device_kernels_test",
+    "device_golden_test",
+    "device_executor_test",
+    "device_graphs_test",
+    "compute-sanitizer",
+)
 # The parts of a check, and the program of each; the sanitizer runs two.
 PARTS = {
     "instructions": "instructions",
     "kernels": "device_kernels_test",
     "golden": "device_golden_test",
     "executor": "device_executor_test",
+    "graphs": "device_graphs_test",
     "memcheck": "compute-sanitizer",
     "racecheck": "compute-sanitizer",
 }
@@ -119,6 +126,47 @@ class PackedFolder(unittest.TestCase):
     def measured(self, *options, timeout=60):
         status, text = self.run_script("measure", "out/result.json", *options, timeout=timeout)
         return status, text, json.loads((self.folder / "out/result.json").read_text())
+
+
+class PackTest(PackedFolder):
+    def test_folder_with_other_files_is_left_alone(self):
+        (self.folder / "mine").mkdir()
+        (self.folder / "mine/notes.txt").write_text("notes\n")
+        (self.folder / "tools/ls").symlink_to(shutil.which("ls"))
+        status, text = self.run_script("pack", str(self.folder / "mine"))
+        self.assertEqual(status, 1)
+        self.assertIn("mine has other files: name an empty folder", text)
+        self.assertTrue((self.folder / "mine/notes.txt").exists())
+
+
+class DeviceSourcesTest(unittest.TestCase):
+    """The tests that `pack` builds for a card, without a compiler for it."""
+
+    DEVICE = ROOT / "tests/cuda/device"
+    ROOTS = (DEVICE, ROOT / "src", ROOT / "include", ROOT / "tests")
+
+    def sources(self):
+        named = re.findall(r"\$\{cuda\}/(\w+_test\.cc)", (self.DEVICE / "CMakeLists.txt").read_text())
+        return [*(ROOT / "tests/cuda" / name for name in named), *(ROOT / "tests/cuda/kernels").glob("*_test.cc")]
+
+    def included(self, file, found):
+        found.add(file)
+        for name in re.findall(r'^#include "(.+)"', file.read_text(), re.M):
+            places = [place / name for place in (file.parent, *self.ROOTS)]
+            place = next((p.resolve() for p in places if p.exists()), None)
+            if place and place not in found:
+                self.included(place, found)
+        return found
+
+    def test_they_use_no_more_than_a_card_has(self):
+        sources, name = self.sources(), r"\bemulator::(\w+)"
+        self.assertGreater(len(sources), 8)
+        for source in sources:
+            files = self.included(source, set())
+            self.assertFalse(ROOT / "src/compute/cuda/kernels/device.h" in files, f"{source} calls a card's functions")
+            text = "".join(file.read_text() for file in files)
+            declared = set(re.findall(r"\w+", re.sub(name, "", text)))
+            self.assertEqual(set(re.findall(name, text)) - declared, set(), f"{source} uses what {self.DEVICE} lacks")
 
 
 class CheckTest(PackedFolder):

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "compute/cuda/kernels/experts.h"
-#include "compute/cuda/kernels/router_math.h"
 #include "compute/model/expert_rows.h"
 #include "compute/model/router.h"
 #include "cuda/kernels/product_cases.h"
@@ -132,27 +131,6 @@ TEST_P(RouterTest, EqualAndStrangeLogitsAreChosenAsOnTheCpu) {
 TEST_P(RouterTest, ManyTokensAreGroupedInOrder) {
   Check({.chosen = 3, .score = RouterScore::kChosenSoftmax}, 5, Numbers(11).Take(150 * 5));
   Check({.chosen = 1, .score = RouterScore::kChosenSigmoid}, 130, Numbers(12).Take(40 * 130));
-}
-
-// Every 1,001st f32 from -110 to 95.
-TEST(RouterMath, ExponentialsAreRoundedToNearest) {
-  int64_t all = 0, other = 0;
-  for (const uint32_t sign : {0u, 0x80000000u}) {
-    for (uint32_t bits = 0; bits < 0x42dc0000u; bits += 1001) {
-      const float x = __uint_as_float(bits | sign), got = RoundedExp(x);
-      const auto want = static_cast<float>(std::exp(static_cast<double>(x)));
-      ++all;
-      if (got == want) continue;
-      ++other;
-      ASSERT_TRUE(got == std::nextafter(want, 0.0f) || got == std::nextafter(want, kInfinity)) << x;
-    }
-  }
-  EXPECT_LT(other, all / 10000);
-  EXPECT_TRUE(std::isnan(RoundedExp(kNaN)));
-  EXPECT_EQ(RoundedExp(kInfinity), kInfinity);
-  EXPECT_EQ(RoundedExp(-kInfinity), 0.0f);
-  EXPECT_EQ(RoundedExp(89.5f), kInfinity);
-  EXPECT_EQ(SigmoidOf(0.0f), 0.5f);
 }
 
 // Rows grouped on the host from the experts of each token.

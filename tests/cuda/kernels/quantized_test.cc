@@ -194,19 +194,6 @@ TEST_P(QuantizedTest, TilesFollowTheTokens) {
   EXPECT_EQ(tiles(128 * 50, 128), TokenTiles::k64);  // too few blocks of the large tile
 }
 
-TEST_P(QuantizedTest, FewTokensHaveTheSameBits) {
-  const MatrixCase c = {MatrixFormat::kInt4, 37, 192, 64, true};
-  const TestMatrix w(stream(), c, Real::kBF16, 11);
-  const Buffer<uint8_t> x(BytesOf(Real::kBF16, Numbers(12).Take(kFewTokens * c.cols)));
-  const Buffer<float> few(kFewTokens * c.rows), many(kFewTokens * c.rows);
-  ProductCall call = {.x = x.data(), .tokens = kFewTokens, .w = w.device(), .y_type = Real::kF32, .y_stride = c.rows};
-  call.y = few.data();
-  MultiplyFew(stream(), call);
-  call.y = many.data();
-  MultiplyQuantized(stream(), call);
-  EXPECT_EQ(few.Read(), many.Read());
-}
-
 TEST_P(QuantizedTest, RepackingKeepsWhatNeedsNone) {
   const DeviceMatrix real = {.rows = 3, .cols = 8, .data = &real};
   EXPECT_EQ(RepackedBytes(real), 0);

@@ -162,10 +162,6 @@ void MultiplyQuantized(Stream& s, const ProductCall& call) {
   LaunchProduct(s, ShapeOf(call.w, call.type, args, call.tokens), args);
 }
 
-void MultiplyFew(Stream& s, const ProductCall& call) {
-  MultiplyQuantized(s, call);
-}
-
 int64_t RepackedBytes(const DeviceMatrix& from) {
   if (!IsPacked(from)) return 0;
   return CodeBytes(from) + FactorBytes(from) * (from.offsets != nullptr ? 2 : 1);

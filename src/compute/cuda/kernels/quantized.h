@@ -1,5 +1,4 @@
-// Products with matrices of 8 and 4 bits for any number of tokens, and of few tokens with any matrix. The dense
-// products of many tokens are the library's (gemm.h).
+// Products with matrices of 8 and 4 bits, for any number of tokens. Dense products: gemm.h, few_tokens.h.
 //
 // Layouts that Repack reads. kInt8: codes [rows, cols], one signed byte each. kInt4: codes [rows, cols / 2], the low
 // half of a byte first. Scales and offsets [rows, groups per row] of type `real`. A group has 16, 32 or 64 columns, a
@@ -9,9 +8,9 @@
 // Columns: a multiple of 8, of 16 for kFp8, and of the group. Values of kReal, scales and offsets have the type of the
 // activations. Addresses are multiples of 16 bytes.
 //
-// Batch invariance: the bits of a product's row depend on its token, the matrix and y_type alone. MultiplyQuantized,
-// MultiplyFew and MultiplyGrouped (experts.h) give the same bits for the same matrix, whatever the number of tokens.
-// They differ from the library's bits, also for kReal.
+// Batch invariance: the bits of a product's row depend on its token, the matrix and y_type alone. MultiplyQuantized and
+// MultiplyGrouped (experts.h) give the same bits for the same matrix, whatever the number of tokens. They differ from
+// the library's bits, also for kReal.
 #pragma once
 
 #include "compute/cuda/runtime.h"
@@ -33,9 +32,6 @@ struct ProductCall {
 // Any format and any number of tokens, by tensor cores: codes become exact values of `type`, sums are f32 in an order
 // that depends on the format, the group and cols alone. kF32 activations: plain loops, for tests.
 void MultiplyQuantized(Stream& s, const ProductCall& call);
-// As MultiplyQuantized, with the same bits, for at most kFewTokens tokens.
-inline constexpr int64_t kFewTokens = 4;
-void MultiplyFew(Stream& s, const ProductCall& call);
 
 // Bytes that Repack writes; 0 for formats that are read as they are. Of the addresses only `offsets` matters: whether
 // there are offsets.

@@ -2,6 +2,7 @@
 // finds nothing by itself (compute-sanitizer does).
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -14,6 +15,12 @@ namespace tactus::compute::cuda::emulator {
 enum class LaneOrder { kForward, kReverse, kShuffled };  // a device has its own
 inline void SetLaneOrder(LaneOrder) {}
 inline void SetWorkers(int) {}
+struct Counts {
+  int64_t launches = 0;
+};
+inline Counts CurrentCounts() {  // a device counts nothing
+  return {};
+}
 inline std::vector<std::string> TakeFindings() {
   return {};
 }
