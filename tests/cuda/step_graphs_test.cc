@@ -47,15 +47,26 @@ class Sequences {
   // Computes a prompt of `tokens`, of which the first `shared` are in slot 0's blocks.
   void Start(SlotId slot, int32_t tokens, int32_t shared = 0) {
     Begin();
-    plan_.starts.emplace_back().slot = slot;
-    plan_.table_updates.push_back({slot, 0, kBlocksEach, 0});
-    for (int32_t b = 0; b < kBlocksEach; ++b) {
-      plan_.table_blocks.push_back(b < shared / kBlock ? b : slot * kBlocksEach + b);
-    }
-    plan_.items.push_back(
-        {.slot = slot, .first_position = shared, .count = tokens - shared, .logit_rows = 1, .sample = true});
-    for (int32_t t = shared; t < tokens; ++t) plan_.tokens.push_back(1 + (t * 7 + slot * 13) % 90);
-    Run();
+    AddTable(slot, shared);
+    RunPrompt(slot, tokens, shared);
+  }
+  // The same, where an earlier step wrote the block table.
+  void StartWithTable(SlotId slot, int32_t tokens) {
+    Begin();
+    RunPrompt(slot, tokens, 0);
+  }
+  // A step that writes a slot's block table and fails, since there is no memory for a sequence with penalties.
+  void FailWithTable(SlotId slot) {
+    Begin();
+    AddTable(slot, 0);
+    SequenceStart& start = plan_.starts.emplace_back();
+    start.slot = slot + 1;
+    start.sampling.params.repetition_penalty = 1.5f;
+    compute::cuda::emulator::SetDeviceShape({.memory_bytes = compute::cuda::emulator::CurrentCounts().memory_bytes});
+    StepResult result;
+    runner_->Run(plan_, &result);
+    compute::cuda::emulator::SetDeviceShape({});
+    ASSERT_EQ(result.status.code(), StatusCode::kResourceExhausted) << result.status.ToString();
   }
   // A step that writes the block tables of all slots but the first.
   void WriteTables() {
@@ -90,6 +101,19 @@ class Sequences {
     const StepId next = plan_.step + 1;
     plan_.Clear();
     plan_.step = next;
+  }
+  void AddTable(SlotId slot, int32_t shared) {
+    plan_.table_updates.push_back({slot, 0, kBlocksEach, 0});
+    for (int32_t b = 0; b < kBlocksEach; ++b) {
+      plan_.table_blocks.push_back(b < shared / kBlock ? b : slot * kBlocksEach + b);
+    }
+  }
+  void RunPrompt(SlotId slot, int32_t tokens, int32_t shared) {
+    plan_.starts.emplace_back().slot = slot;
+    plan_.items.push_back(
+        {.slot = slot, .first_position = shared, .count = tokens - shared, .logit_rows = 1, .sample = true});
+    for (int32_t t = shared; t < tokens; ++t) plan_.tokens.push_back(1 + (t * 7 + slot * 13) % 90);
+    Run();
   }
   void Run() {
     StepResult result;
@@ -289,6 +313,15 @@ TEST(CudaSteps, ShortageWhileAStepFinishesFailsThatStepAlone) {
   run(1, nullptr);
   EXPECT_TRUE(result.status.ok()) << result.status.ToString();
   for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+}
+
+TEST(CudaSteps, TablesOfAStepThatFailedReachTheDevice) {
+  Sequences one("llama-gqa", {}), other("llama-gqa", {});
+  for (Sequences* sequences : {&one, &other}) sequences->Start(0, 40);
+  one.Start(1, 40);
+  other.FailWithTable(1);
+  other.StartWithTable(1, 40);
+  EXPECT_EQ(one.logits(), other.logits());
 }
 
 }  // namespace

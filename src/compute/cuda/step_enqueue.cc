@@ -90,6 +90,11 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   }
   fill(at.sample_rows, std::as_const(sample_rows_));
   b.Send(*stream_);
+  if (tables_differ_) {
+    // Waits for the copy, as the memory is not pinned.
+    stream_->CopyToDevice(tables_.as<>(), host_tables_.data(), static_cast<int64_t>(host_tables_.size()) * 4);
+    tables_differ_ = false;
+  }
   UpdateTables(*stream_, b.Device<int64_t>(at.table_entries), b.Device<int32_t>(at.table_values), size(table_entries_),
                tables_.as<int32_t>());
   Move(plan, at, b);

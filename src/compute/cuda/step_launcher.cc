@@ -134,7 +134,10 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
     });
     step->launched = step->result.status.ok();
     // Finish does not wait for a step that failed, but a part of it may be enqueued and read the step's pinned memory.
-    if (!step->launched) stream_->Synchronize();
+    if (!step->launched) {
+      stream_->Synchronize();
+      tables_differ_ = true;
+    }
   }
   std::lock_guard<std::mutex> lock(mutex_);
   ++launched_steps_;

@@ -168,6 +168,7 @@ class StepLauncher {
   DeviceMemory counts_;               // [count rows, vocab]
   DeviceMemory scratch_;              // of sampling
   std::vector<BlockId> host_tables_;  // as tables_
+  bool tables_differ_ = false;        // a step failed whose updates tables_ may lack
   std::vector<Slot> slots_;
   std::vector<int32_t> free_counts_;
 
