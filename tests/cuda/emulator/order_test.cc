@@ -167,6 +167,44 @@ TEST_P(OrderTest, ReadIsKeptBesideALaterOne) {
   EXPECT_NE(found.find("in another stream by Norm"), std::string::npos) << found;
 }
 
+// A word of which two works have written a half each, and a third one reads all.
+TEST_P(OrderTest, HalvesOfAWordKeepTheirOwnWrites) {
+  stream().Fill(weight_.data(), 0, 2);
+  event_->Record(stream());
+  stream().Fill(reinterpret_cast<std::byte*>(weight_.data()) + 2, 0, 2);
+  WriteX(stream());  // reads words of weight_
+  other_->Wait(*event_);
+  other_->CopyToHost(pinned_.as(), weight_.data(), 2);
+  stream().Synchronize();
+  EXPECT_EQ(Found(), "");
+  stream().Fill(weight_.data(), 0, 2);
+  event_->Record(stream());
+  stream().Fill(reinterpret_cast<std::byte*>(weight_.data()) + 2, 0, 2);
+  WriteX(stream());
+  other_->Wait(*event_);
+  other_->CopyToHost(pinned_.as(), weight_.data(), 4);
+  stream().Synchronize();
+  EXPECT_NE(Found(), "");
+}
+
+// Both reads are by several blocks, the first one alone comes before the write.
+TEST_P(OrderTest, LaterReadOfManyBlocksIsSeen) {
+  constexpr int64_t kTokens = 4;
+  const Buffer<uint16_t> x(std::vector<uint16_t>(kTokens * kValues, 0x3f80)), y(kTokens * kValues);
+  const auto read_weight = [&] { SampleNorm(stream(), x.data(), weight_.data(), kTokens, kValues, 0.0f, y.data()); };
+  const auto filled = MakeEvent();
+  other_->Fill(z_.data(), 0, 2);  // nothing orders the reads with it
+  filled->Record(*other_);
+  read_weight();
+  event_->Record(stream());
+  read_weight();
+  other_->Wait(*event_);
+  other_->Fill(weight_.data(), 0, 4);
+  filled->Synchronize();
+  stream().Synchronize();
+  EXPECT_EQ(Found(), "race between streams: Fill writes Buffer, nothing orders it with Norm\n");
+}
+
 TEST_P(OrderTest, OrderedStreamsStayOrderedForManyRounds) {
   const auto back = MakeEvent();
   for (int round = 0; round < 300; ++round) {
