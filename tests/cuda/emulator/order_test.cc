@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "compute/cuda/gemm.h"
+#include "compute/cuda/kernels/launch.h"
 #include "cuda/emulator/device_test.h"
 #include "cuda/emulator/samples/samples.h"
 
@@ -10,6 +11,11 @@ namespace tactus::compute::cuda {
 namespace {
 
 constexpr int64_t kValues = 8;
+
+__global__ void Double(Global<float> a) {
+  const auto i = static_cast<int64_t>(threadIdx.x);
+  a[i] = 2.0f * a[i];
+}
 
 class OrderTest : public DeviceTest {
  protected:
@@ -162,9 +168,14 @@ TEST_P(OrderTest, ReadIsKeptBesideALaterOne) {
   ReadX(stream());
   SampleNorm(*other_, x_.data(), weight_.data(), 1, kValues, 0.0f, x_.data());
   stream().Synchronize();
-  const std::string found = Found();
+  std::string found = Found();
   EXPECT_NE(found.find("race: write after read in Norm"), std::string::npos) << found;
   EXPECT_NE(found.find("in another stream by Norm"), std::string::npos) << found;
+  ReadX(stream());
+  Launch("Double", *other_, Double, dim3(1), static_cast<int>(kValues), 0, weight_.data());
+  stream().Synchronize();
+  found = Found();
+  EXPECT_NE(found.find("race: write after read in Double"), std::string::npos) << found;
 }
 
 // A word of which two works have written a half each, and a third one reads all.
