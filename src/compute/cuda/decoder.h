@@ -88,7 +88,7 @@ class Decoder {
     const DeviceBatch& batch;
     std::span<const KvPages> kv;
     const DeviceTokens* tokens = nullptr;
-    bool attends = true;  // else it stores no K and V either: another pass may read them
+    bool attends = true;          // else it stores no K and V either: another pass may read them
     size_t layer = 0, block = 0;  // of the layer
     bool attended = false;        // the block's attention is enqueued, the rest of the block is not
     const float* in = nullptr;    // the stream that the block reads

@@ -134,7 +134,7 @@ void EmulatedStream::ScatterToDevice(void* to, int64_t stride, const void* from,
   const bool pinned = IsPinned(from, bytes * count);
   if (!pinned && Capturing("a copy of memory that is not pinned")) return;
   char* source = const_cast<char*>(static_cast<const char*>(from));
-  // Of ordinary memory a card's driver makes a copy at the call, and does not wait until it has arrived.
+  // Ordinary memory is copied at the call, as by a card's driver, which does not wait until the copy has arrived.
   std::shared_ptr<const std::vector<char>> staged;
   if (!pinned) staged = std::make_shared<const std::vector<char>>(source, source + bytes * count);
   const auto run = [to, stride, source = pinned ? source : staged->data(), staged, bytes, count] {
