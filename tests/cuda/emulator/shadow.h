@@ -57,16 +57,13 @@ class Shadow {
   template <int64_t kSize>
   [[gnu::always_inline]] void Write(int64_t offset, const Moment& m, const Where& where, const char* name) {
     const Stamp floor = Floor(m);
-    const bool all = Get(newest_kept_) < floor && ForUnits<kSize>(
-                                                      offset,
-                                                      [&](Cell& cell) [[gnu::always_inline]] {
-                                                        const Stamp written = Get(cell.written), read = Get(cell.read);
-                                                        if ((written >= floor && !IsBySame(written, m.now)) ||
-                                                            (read >= floor && !IsBySame(read, m.now)))
-                                                          return false;
-                                                        Set(cell.written, m.now);
-                                                        return true;
-                                                      });
+    if (Get(newest_kept_) >= floor) return WriteSlowly(offset, kSize, m, where, name);
+    const bool all = ForUnits<kSize>(offset, [&](Cell& cell) [[gnu::always_inline]] {
+      const Stamp written = Get(cell.written), read = Get(cell.read);
+      if ((written >= floor && !IsBySame(written, m.now)) || (read >= floor && !IsBySame(read, m.now))) return false;
+      Set(cell.written, m.now);
+      return true;
+    });
     if (!all) WriteSlowly(offset, kSize, m, where, name);
   }
   // By an atomic operation: a read and a write in one.
@@ -157,8 +154,8 @@ class Shadow {
   };
   Bytes BytesOf(const Cell& cell) const;
   [[gnu::noinline, gnu::cold]] void KeepRead(const Cell& cell, Stamp read);
-  [[gnu::noinline, gnu::cold]] Stamp FindKept(const Cell& cell) const;  // one that nothing orders with the work that
-                                                                        // runs; 0: none
+  // A kept read of the cell that nothing orders with the work that runs; 0: none.
+  [[gnu::noinline, gnu::cold]] Stamp FindKept(const Cell& cell) const;
 
   Memory memory_;
   int64_t bytes_;
