@@ -167,7 +167,7 @@ TEST_F(LtGemmTest, OddRowsLowerTheAlignmentThatIsAskedFor) {
 
 TEST_F(LtGemmTest, Fp8ProductIsScaledByRowAndToken) {
   constexpr int64_t kTokens = 3, kRows = 16, kCols = 16;
-  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens, Real::kBF16).ok());
+  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens).ok());
   const auto code = [](float v) { return static_cast<int8_t>(v); };
   const auto x = Matrix<int8_t>(kTokens, kCols, X, code), w = Matrix<int8_t>(kRows, kCols, W, code);
   const std::vector<float> x_scales = {1, 2, 0.5f}, w_scales(kRows, 4), bias(kRows, 7);
@@ -189,7 +189,7 @@ TEST_F(LtGemmTest, Fp8ProductIsScaledByRowAndToken) {
 
 TEST_F(LtGemmTest, Fp8ProductOfManyTokensIsComputedInPieces) {
   constexpr int64_t kRows = 1 << 20, kCols = 16, kTokens = 20;  // sums of 16 tokens fill 64 MiB
-  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens, Real::kBF16).ok());
+  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens).ok());
   const std::vector<int8_t> x(kTokens * kCols, 1), w(kRows * kCols, 1);
   std::vector<float> x_scales(kTokens);
   for (size_t t = 0; t < x_scales.size(); ++t) x_scales[t] = static_cast<float>(t);
@@ -211,7 +211,7 @@ TEST_F(LtGemmTest, Fp8ProductOfManyTokensIsComputedInPieces) {
 
 TEST_F(LtGemmTest, WhatTheLibraryCannotComputeIsRefusedOrFailsTheDevice) {
   EXPECT_EQ(gemm_->Prepare(8, 8, 8, Real::kF32, Real::kBF16).code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(gemm_->PrepareFp8(8, 16, 8, Real::kBF16).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(gemm_->PrepareFp8(8, 16, 8).code(), StatusCode::kUnimplemented);
   GemmCall call;
   call.tokens = 1, call.rows = 16, call.cols = 16;
   const float scale = 1;
