@@ -209,6 +209,31 @@ TEST_F(LtGemmTest, Fp8ProductOfManyTokensIsComputedInPieces) {
   }
 }
 
+TEST_F(LtGemmTest, Fp8ProductsAreBatchInvariantAsOthers) {
+  constexpr int64_t kRows = 48, kCols = 16, kMost = 300;
+  const std::vector<int8_t> x(kMost * kCols, 1), w(kRows * kCols, 1);
+  const std::vector<float> scales(kMost, 1);
+  std::vector<float> y(kMost * kRows);
+  const auto algorithm_of = [&](int64_t tokens) {
+    GemmCall call{x.data(), w.data(), Real::kBF16, tokens, kRows, kCols};
+    call.x_scales = call.w_scales = scales.data();
+    call.y = y.data();
+    call.y_type = Real::kF32;
+    call.y_stride = kRows;
+    gemm_->Multiply(stream_, call);
+    return products_->back().algorithm;
+  };
+  for (const bool batch_invariant : {true, false}) {
+    Make(batch_invariant);
+    ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kMost).ok());
+    EXPECT_EQ(choices_->back().reductions, batch_invariant ? 0u : 7u);
+    const size_t choices = choices_->size();
+    EXPECT_EQ(algorithm_of(1) == algorithm_of(9), batch_invariant);
+    EXPECT_EQ(algorithm_of(3) == algorithm_of(kMost), batch_invariant);
+    EXPECT_EQ(choices_->size(), choices) << "Multiply chose an algorithm again";
+  }
+}
+
 TEST_F(LtGemmTest, WhatTheLibraryCannotComputeIsRefusedOrFailsTheDevice) {
   EXPECT_EQ(gemm_->Prepare(8, 8, 8, Real::kF32, Real::kBF16).code(), StatusCode::kUnimplemented);
   EXPECT_EQ(gemm_->PrepareFp8(8, 16, 8).code(), StatusCode::kUnimplemented);
