@@ -19,7 +19,7 @@ using compute::cuda::KvType;
 using compute::cuda::Real;
 
 constexpr int32_t kPrompt = 70;
-constexpr quantised::Sizes kSizes{.inner = 1152, .positions = 128};
+constexpr quantised::Sizes kSizes{.inner = 640, .positions = 128};
 
 struct Case {
   const char* name;
