@@ -14,7 +14,7 @@ namespace tactus {
 
 // The words of options that `tactus models inspect` has too.
 inline constexpr const char* kDtypeChoices = "auto|float32|bfloat16|float16";
-inline constexpr const char* kActivationDtypeChoices = "auto|float32|bfloat16|mixed|int16|int8";
+inline constexpr const char* kActivationDtypeChoices = "auto|float32|bfloat16|mixed|int16|int8|fp8";
 inline constexpr const char* kQuantizationChoices = "none|q8_0|int8|int4|int4_nearest";
 inline constexpr const char* kKvCacheDtypeChoices = "auto|bfloat16|float32|int8|float16|fp8";
 
@@ -71,7 +71,8 @@ struct EngineOptions : SchedulingOptions {
     v.Field("activation-dtype", activation_dtype,
             {.choices = kActivationDtypeChoices,
              .help = "what the inputs of linear operators are rounded to; auto: mixed for quantised "
-                     "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate"});
+                     "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate; fp8 (e4m3, a scale for "
+                     "each token): on GPUs alone, with FP8 weights"});
     v.Field("quantization", quantization,
             {.choices = kQuantizationChoices,
              .help = "quantise the weights at load; q8_0: 8 bits, a scale per 32; int8: 8 bits, a scale per row; int4: "

@@ -15,6 +15,7 @@ struct CudaModelOptions {
   int32_t multiprocessors = 8;
   int32_t max_in_flight = 1;
   bool batch_invariant = true;
+  bool fp8_tokens = false;
   bool overlap = false;  // of every step that can be cut in two
   compute::PackChoice packing;
   bool fuse = true;
@@ -38,6 +39,7 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.multiprocessors = model.multiprocessors;
   options.max_in_flight = model.max_in_flight;
   options.batch_invariant = model.batch_invariant;
+  options.fp8_tokens = model.fp8_tokens;
   options.overlap = model.overlap;
   options.overlap_rule.least_tokens = 2;
   options.graphs = model.graphs;

@@ -62,6 +62,28 @@ TEST_F(DevicePlanTest, ADraftModelTakesMemoryOfTheDevice) {
   ExpectRefusal("model", {"draft model 100.0 MiB", "64.0 MiB of the GPU's memory are free"});
 }
 
+// The codes of a step's widest input with a scale for each token, and the scratch of the library, for each part.
+TEST_F(DevicePlanTest, TokensInFp8TakeTheirCodesAndSums) {
+  input_.free_bytes = 512 * kMiB;
+  input_.demand.kv_bytes = kMiB;
+  for (const int64_t parts : {1, 2}) {
+    input_.overlap = parts == 2;
+    input_.fp8_tokens = false;
+    const MemoryGrant without = Plan();
+    input_.fp8_tokens = true;
+    const MemoryGrant with = Plan();
+    EXPECT_EQ(with.kv_bytes, without.kv_bytes);
+    const int64_t more = with.total_bytes - without.total_bytes - parts * 64 * kMiB;
+    int64_t inner = 0;
+    for (const LayerBlock& b : config_.layers[0]) {
+      if (const auto* f = std::get_if<GatedFeedForwardBlock>(&b.block)) inner = f->inner;
+    }
+    EXPECT_GT(inner, config_.hidden_size);
+    const int64_t tokens = 64 + (parts == 2 ? 64 / 2 + 1 + input_.demand.block_size : 0);
+    EXPECT_EQ(more, tokens * (inner + 4)) << parts;
+  }
+}
+
 TEST_F(DevicePlanTest, RulesAndSwapSpaceTakeMemoryOfTheHost) {
   const MemoryGrant before = Plan();
   input_.demand.rules_bytes = 3000 * kMiB;

@@ -73,11 +73,19 @@ TEST_P(CudaInvarianceTest, StepsInTwoPartsChangeNoBit) {
 }
 
 constexpr CudaModelOptions kBf16{.type = Real::kBF16, .kv_type = KvType::kBF16};
+// quantised_invariance_test.cc has more forms, of longer rows.
+constexpr CudaModelOptions kInt8Weights{
+    .type = Real::kBF16, .kv_type = KvType::kBF16, .packing = {.quantization = compute::Quantization::kInt8}};
 
 INSTANTIATE_TEST_SUITE_P(Models, CudaInvarianceTest,
                          testing::Values(Case{"f32", "llama-gqa", {}}, Case{"bf16", "llama-gqa-bf16", kBf16},
                                          Case{"int8_kv", "llama-gqa-bf16", {Real::kBF16, KvType::kInt8}},
-                                         Case{"experts", "qwen3-moe", kBf16}),
+                                         Case{"experts", "qwen3-moe", kBf16},
+                                         Case{"int8_weights", "llama-gqa-bf16", kInt8Weights},
+                                         Case{"int8_by_16", "gguf-q6_k/model.gguf", kBf16},
+                                         Case{"int4_with_offsets", "gguf-q4_k/model.gguf", kBf16},
+                                         Case{"experts_in_codes", "gguf-experts-mixed/model.gguf", kBf16},
+                                         Case{"experts_int8", "qwen2-moe", kInt8Weights}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

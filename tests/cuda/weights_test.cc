@@ -251,18 +251,14 @@ TEST_F(CudaWeights, CodesTakeTheirBitsAndTheirScales) {
     }
     return int64_t{0};
   };
-  const auto format = [](std::string_view name) {
-    return *std::find_if(std::begin(quantised::kFormats), std::end(quantised::kFormats),
-                         [&](const quantised::Format& f) { return f.name == name; });
-  };
   constexpr int64_t kRows = 128, kCols = 256;
-  EXPECT_EQ(bytes(format("compressed_w4"), {}), kRows * (kCols / 2 + 2 * kCols / 128));
-  EXPECT_EQ(bytes(format("awq"), {}), kRows * (kCols / 2 + 4 * kCols / 128)) << "with offsets";
-  EXPECT_EQ(bytes(format("gptq_8"), {}), kRows * (kCols + 2 * kCols / 32));
-  EXPECT_EQ(bytes(format("compressed_w8a8"), {}), kRows * (kCols + 2));
-  EXPECT_EQ(bytes(format("compressed_fp8"), {}), kRows * (kCols + 4));
-  EXPECT_EQ(bytes(format("awq"), {.round_to_bf16 = true}), kRows * kCols * 2);
-  EXPECT_EQ(bytes(format("awq"), kInt8), kRows * (kCols + 2));
+  EXPECT_EQ(bytes(quantised::FormatNamed("compressed_w4"), {}), kRows * (kCols / 2 + 2 * kCols / 128));
+  EXPECT_EQ(bytes(quantised::FormatNamed("awq"), {}), kRows * (kCols / 2 + 4 * kCols / 128)) << "with offsets";
+  EXPECT_EQ(bytes(quantised::FormatNamed("gptq_8"), {}), kRows * (kCols + 2 * kCols / 32));
+  EXPECT_EQ(bytes(quantised::FormatNamed("compressed_w8a8"), {}), kRows * (kCols + 2));
+  EXPECT_EQ(bytes(quantised::FormatNamed("compressed_fp8"), {}), kRows * (kCols + 4));
+  EXPECT_EQ(bytes(quantised::FormatNamed("awq"), {.round_to_bf16 = true}), kRows * kCols * 2);
+  EXPECT_EQ(bytes(quantised::FormatNamed("awq"), kInt8), kRows * (kCols + 2));
 }
 
 TEST_F(CudaWeights, TheReferenceIsInF32) {

@@ -26,6 +26,7 @@ struct Chosen {
   int32_t threads = 1;
   bool cascade_attention = true;
   bool batch_invariant = true;
+  bool fp8_tokens = false;
   bool overlap = false;
 };
 
@@ -72,6 +73,46 @@ Result<KvType> ChooseKv(const std::string& word, Real type) {
   return Refuse("kv-cache-dtype", word, "auto, float32, bfloat16, float16, int8 and fp8");
 }
 
+// Options that leave no weights in FP8.
+Status CheckFp8Options(const EngineOptions& o) {
+  const auto contradicts = [](const std::string& other, const char* why, const char* fix) {
+    return InvalidArgument(fmt::format("--activation-dtype fp8 contradicts {}, {}: {}", other, why, fix),
+                           "activation-dtype");
+  };
+  if (o.dtype == "float32") return contradicts("--dtype float32", "the reference mode", "leave one of them out");
+  if (o.dtype == "bfloat16") {
+    return contradicts("--dtype bfloat16", "which rounds FP8 weights to bfloat16", "leave --dtype out");
+  }
+  if (o.quantization != "none" && !o.quantization.empty()) {
+    return contradicts("--quantization " + o.quantization, "whose weights are integers", "leave one of them out");
+  }
+  if (o.load_format == "dummy") {
+    return contradicts("--load-format dummy", "whose weights are of 16 bits", "leave one of them out");
+  }
+  return Status();
+}
+
+// Whether the card and the model have products of FP8 values. Reads the files' headers.
+Status CheckFp8Tokens(const ModelDescription& description, const Chosen& chosen, const DeviceInfo& device) {
+  if (device.capability < kFp8Capability) {
+    return InvalidArgument(fmt::format("--activation-dtype fp8 needs a card of compute capability {}.{} or later, and "
+                                       "{} has {}.{}: use --activation-dtype auto, which multiplies FP8 weights with "
+                                       "tokens of 16 bits",
+                                       kFp8Capability / 10, kFp8Capability % 10, device.name, device.capability / 10,
+                                       device.capability % 10),
+                           "activation-dtype");
+  }
+  TACTUS_ASSIGN_OR_RETURN(const auto opened, OpenWeights(description, MatrixUse::kRows));
+  TACTUS_ASSIGN_OR_RETURN(const DeviceWeightPlan plan, PlanDeviceWeights(description.config, *opened, chosen.weights));
+  if (plan.fp8_products > 0) return Status();
+  return InvalidArgument(
+      fmt::format("--activation-dtype fp8 needs matrices in FP8 with a scale for the tensor or for each row, rows and "
+                  "columns that are multiples of 16, outside of routed experts; this model has {} on a GPU: use a "
+                  "model with such weights, or --activation-dtype auto",
+                  plan.format),
+      "activation-dtype");
+}
+
 // `stored`: ModelConfig::weight_dtype.
 Result<Chosen> Choose(const EngineOptions& o, DType stored) {
   Chosen c;
@@ -83,8 +124,11 @@ Result<Chosen> Choose(const EngineOptions& o, DType stored) {
     return Refuse("dtype", o.dtype, "auto, float32, bfloat16 and float16");
   }
   const std::string activations = NameOf(c.type);
-  if (o.activation_dtype != "auto" && o.activation_dtype != activations) {
-    return Refuse("activation-dtype", o.activation_dtype, "those of --dtype");
+  c.fp8_tokens = o.activation_dtype == "fp8";
+  if (c.fp8_tokens) {
+    TACTUS_RETURN_IF_ERROR(CheckFp8Options(o));
+  } else if (o.activation_dtype != "auto" && o.activation_dtype != activations) {
+    return Refuse("activation-dtype", o.activation_dtype, "those of --dtype, and fp8");
   }
   if (!o.weight_cache.empty()) return Refuse("weight-cache", o.weight_cache, "none");
   if (!o.kernels.empty()) return Refuse("kernels", o.kernels, "one set");
@@ -94,11 +138,12 @@ Result<Chosen> Choose(const EngineOptions& o, DType stored) {
     c.dummy = DummyWeights{.seed = static_cast<uint64_t>(o.seed), .dtype = dtype};
     stored = dtype;
   }
-  // The weights' form is the CPU's choice; tokens are always of `type`.
-  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics({.dtype = o.dtype == "float16" ? "auto" : o.dtype,
-                                                                   .activation_dtype = o.activation_dtype,
-                                                                   .quantization = o.quantization},
-                                                                  stored));
+  // The weights' form is the CPU's choice, for tokens of `type`.
+  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics,
+                          ChooseNumerics({.dtype = o.dtype == "float16" ? "auto" : o.dtype,
+                                          .activation_dtype = c.fp8_tokens ? "auto" : o.activation_dtype,
+                                          .quantization = o.quantization},
+                                         stored));
   c.weights = {.type = c.type, .packing = numerics.packing};
   c.threads = o.threads > 0 ? static_cast<int32_t>(o.threads) : UsableCores();
   c.cascade_attention = o.cascade_attention;
@@ -142,8 +187,8 @@ class CudaBackend final : public Backend {
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);
-    info.arithmetic = fmt::format("{} activations, KV {}{}", activations, info.kv_dtype,
-                                  chosen_.batch_invariant ? "" : ", rounding by the batch");
+    info.arithmetic = fmt::format("{}{} activations, KV {}{}", chosen_.fp8_tokens ? "fp8 and " : "", activations,
+                                  info.kv_dtype, chosen_.batch_invariant ? "" : ", rounding by the batch");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
     info.remarks = {{"device", device_.name},
@@ -165,6 +210,7 @@ class CudaBackend final : public Backend {
                                                   .multiprocessors = device_.multiprocessors,
                                                   .type = chosen_.type,
                                                   .kv_type = chosen_.kv_type,
+                                                  .fp8_tokens = chosen_.fp8_tokens,
                                                   .overlap = chosen_.overlap,
                                                   .demand = demand});
   }
@@ -206,6 +252,7 @@ class CudaBackend final : public Backend {
     options.multiprocessors = device_.multiprocessors;
     options.cascade_attention = chosen_.cascade_attention;
     options.batch_invariant = chosen_.batch_invariant;
+    options.fp8_tokens = chosen_.fp8_tokens;
     options.overlap = chosen_.overlap;
     if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
@@ -229,6 +276,7 @@ Result<std::unique_ptr<Backend>> MakeCudaBackend(const EngineOptions& options, c
                                                  Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config.weight_dtype));
   TACTUS_ASSIGN_OR_RETURN(DeviceInfo device, OpenDevice(0));
+  if (chosen.fp8_tokens) TACTUS_RETURN_IF_ERROR(CheckFp8Tokens(description, chosen, device));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(description, chosen, std::move(device), clock));
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compute/cuda/decoder_buffers.h"
+#include "compute/cuda/kernels/dense.h"
 #include "compute/cuda/kernels/few_tokens.h"
 #include "compute/cuda/kernels/quantized.h"
 #include "compute/cuda/kernels/rows.h"
@@ -57,6 +58,8 @@ void ForBuffers(const ModelConfig& c, const DecoderOptions& o, Visit visit) {
   visit("input", keeps ? t * w.hidden * kF32Bytes : 0);
   visit("spare_input", keeps ? t * w.hidden * kF32Bytes : 0);
   visit("x", t * w.x * real);
+  visit("codes", o.fp8_tokens ? t * w.x : 0);
+  visit("code scales", o.fp8_tokens ? t * kF32Bytes : 0);
   visit("qkv", t * (w.q + 2 * w.kv) * real);
   visit("spare_q", t * w.q * real);
   visit("mixed", t * w.q * real);
@@ -137,6 +140,8 @@ Status Decoder::Allocate() {
                              reinterpret_cast<void**>(&input_),
                              reinterpret_cast<void**>(&spare_input_),
                              &x_,
+                             &codes_,
+                             reinterpret_cast<void**>(&code_scales_),
                              &qkv_,
                              &spare_q_,
                              &mixed_,
@@ -203,6 +208,7 @@ Status Decoder::Allocate() {
 // Every product of a pass that the library computes, so that none of them allocates or searches.
 Status Decoder::PrepareProducts() {
   const auto prepare = [&](const DeviceMatrix& w) {
+    if (options_.fp8_tokens && TakesFp8Tokens(w)) return gemm_.PrepareFp8(w.rows, w.cols, options_.max_tokens);
     if (w.format != MatrixFormat::kReal || w.rows == 0) return Status();  // in a fused product
     TACTUS_RETURN_IF_ERROR(gemm_.Prepare(w.rows, w.cols, options_.max_tokens, w.real, w.real));
     return gemm_.Prepare(w.rows, w.cols, options_.max_tokens, w.real, Real::kF32);
@@ -220,18 +226,26 @@ Status Decoder::PrepareProducts() {
 // y [tokens, w.rows] = or += x [tokens, w.cols] w^T + bias
 void Decoder::Multiply(const Pass& pass, const Product& p) {
   const DeviceMatrix& w = *p.w;
-  if (w.format == MatrixFormat::kReal) {
-    const GemmCall call{.x = p.x,
-                        .w = w.data,
-                        .type = w.real,
-                        .tokens = pass.count(),
-                        .rows = w.rows,
-                        .cols = w.cols,
-                        .bias = p.bias,
-                        .y = p.y,
-                        .y_type = p.y_type,
-                        .y_stride = w.rows,
-                        .adds = p.adds};
+  const bool fp8 = options_.fp8_tokens && TakesFp8Tokens(w);
+  if (w.format == MatrixFormat::kReal || fp8) {
+    GemmCall call{.x = p.x,
+                  .w = w.data,
+                  .type = w.real,
+                  .tokens = pass.count(),
+                  .rows = w.rows,
+                  .cols = w.cols,
+                  .bias = p.bias,
+                  .y = p.y,
+                  .y_type = p.y_type,
+                  .y_stride = w.rows,
+                  .adds = p.adds};
+    if (fp8) {
+      QuantizeToFp8(pass.s, p.x, options_.type, pass.count(), w.cols, codes_, code_scales_);
+      call.x = codes_;
+      call.x_scales = code_scales_;
+      call.w_scales = static_cast<const float*>(w.scales);
+      call.one_w_scale = w.group == 0;
+    }
     const bool few = !options_.batch_invariant && IsFewTokens(call);
     few ? MultiplyFew(pass.s, call) : gemm_.Multiply(pass.s, call);
     return;

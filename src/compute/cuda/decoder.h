@@ -51,6 +51,7 @@ struct DecoderOptions {
   int64_t max_items = 0;       // of a step
   int32_t multiprocessors = 1;
   bool batch_invariant = true;  // else products of few tokens have a kernel of their own
+  bool fp8_tokens = false;      // inputs of matrices that TakesFp8Tokens names are rounded to e4m3
 };
 
 class Decoder {
@@ -160,7 +161,9 @@ class Decoder {
   float* hidden_now_ = nullptr;                        // one of the two
   float *normed_ = nullptr, *branch_ = nullptr;        // [max_tokens, hidden]
   float *input_ = nullptr, *spare_input_ = nullptr, *input_now_ = nullptr;
-  void* x_ = nullptr;  // [max_tokens, widest input], input of products
+  void* x_ = nullptr;             // [max_tokens, widest input], input of products
+  void* codes_ = nullptr;         // likewise in e4m3, of one product
+  float* code_scales_ = nullptr;  // [max_tokens]
   void *qkv_ = nullptr, *spare_q_ = nullptr, *mixed_ = nullptr;
   const void* q_now_ = nullptr;  // rows of q, q_stride_now_ values apart
   int64_t q_stride_now_ = 0;

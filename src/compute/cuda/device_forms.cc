@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "compute/cuda/gemm.h"
 #include "compute/cuda/kernels/quantized.h"
 #include "compute/tensor/float16.h"
 
@@ -142,6 +143,8 @@ class WeightPlanner {
       slot.bytes = m.rows * m.cols * SizeOf(m.real);
     } else if (m.format == MatrixFormat::kFp8) {
       slot.bytes = m.rows * m.cols + (m.rows * 4 + 15) / 16 * 16;
+      const bool routed = plan_.packing.slots[slot.parts[0]].tensor.expert >= 0;
+      if (TakesFp8Tokens(m) && !routed) ++plan_.fp8_products;
     } else {
       DeviceMatrix with = m;
       if (slot.offsets) with.offsets = &slot;  // only that there are some

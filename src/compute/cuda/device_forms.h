@@ -42,8 +42,9 @@ struct DeviceSlot {
 struct DeviceWeightPlan {
   PackPlan packing;
   std::vector<DeviceSlot> slots;
-  int64_t bytes = 0;   // of all weights: matrices, vectors, and the experts' tables
-  std::string format;  // for display: "bf16", "int8 by 32 (14), bf16 (1) from q8_0 (15)"
+  int64_t bytes = 0;         // of all weights: matrices, vectors, and the experts' tables
+  int64_t fp8_products = 0;  // matrices of TakesFp8Tokens, without those of routed experts
+  std::string format;        // for display: "bf16", "int8 by 32 (14), bf16 (1) from q8_0 (15)"
 };
 
 // The form of a packed matrix for activations of `type`: kInt8 or kInt4 for integer codes, kReal for floats and for

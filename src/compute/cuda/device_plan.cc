@@ -20,13 +20,16 @@ int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
   CudaExecutorOptions options;
   options.type = in.type;
   options.multiprocessors = in.multiprocessors;
+  options.fp8_tokens = in.fp8_tokens;
   options.size.max_step_tokens = in.demand.max_step_tokens;
   options.size.max_step_items = static_cast<int32_t>(std::min(in.demand.max_num_seqs, in.demand.max_step_tokens));
   options.size.max_model_len = in.demand.max_model_len > 0 ? in.demand.max_model_len : config.max_position;
   const DecoderOptions decoder = DecoderOptionsOf(config, options);
   const int64_t second =
       in.overlap ? Decoder::BufferBytes(config, DecoderOverlap::SecondOptions(decoder, in.demand.block_size)) : 0;
-  return Decoder::BufferBytes(config, decoder) + second + SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
+  const int64_t sums = in.fp8_tokens ? (in.overlap ? 2 : 1) * kFp8SumBytes : 0;
+  return Decoder::BufferBytes(config, decoder) + second + sums +
+         SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
 }
 
 // The part of the device's memory behind weights and buffers that KV may take: scratch of products, data of steps and

@@ -15,6 +15,7 @@ struct DevicePlanInput {
   int32_t multiprocessors = 1;
   Real type = Real::kBF16;
   KvType kv_type = KvType::kBF16;
+  bool fp8_tokens = false;
   bool overlap = false;
   MemoryDemand demand;
 };

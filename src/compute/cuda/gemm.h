@@ -10,6 +10,17 @@
 
 namespace tactus::compute::cuda {
 
+// The compute capability from which cards multiply codes in e4m3, 10 * major + minor.
+inline constexpr int32_t kFp8Capability = 89;
+// The scratch of these products, at most: sums in f32, which are scaled a piece at a time.
+inline constexpr int64_t kFp8SumBytes = int64_t{64} << 20;
+
+// Whether the library multiplies the matrix with tokens in e4m3. The limit is cuBLASLt's (NVIDIA, "cuBLAS",
+// cublasLtMatmul, on FP8 kernels).
+inline bool TakesFp8Tokens(const DeviceMatrix& w) {
+  return w.format == MatrixFormat::kFp8 && w.rows % 16 == 0 && w.cols % 16 == 0;
+}
+
 struct GemmCall {
   const void* x = nullptr;  // [tokens, cols] of `type`, rows one after another
   const void* w = nullptr;  // [rows, cols] of `type`
@@ -35,11 +46,9 @@ class Gemm {
   // Chooses algorithms and allocates scratch for products of this shape, so that Multiply allocates nothing.
   // kUnimplemented: types that the library cannot combine. y_type is `type` or kF32.
   virtual Status Prepare(int64_t rows, int64_t cols, int64_t max_tokens, Real type, Real y_type) = 0;
-  // The same for products of codes in e4m3; rows and cols are multiples of 16. kUnimplemented: a device before compute
-  // capability 8.9.
-  virtual Status PrepareFp8(int64_t /*rows*/, int64_t /*cols*/, int64_t /*max_tokens*/, Real /*y_type*/) {
-    return Unimplemented("products of FP8 values");
-  }
+  // The same for products of codes in e4m3, with outputs of any type. kUnimplemented: rows or cols that are no multiple
+  // of 16, or a device before compute capability 8.9.
+  virtual Status PrepareFp8(int64_t rows, int64_t cols, int64_t max_tokens) = 0;
   virtual void Multiply(Stream& s, const GemmCall& call) = 0;
 };
 

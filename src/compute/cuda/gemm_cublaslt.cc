@@ -24,7 +24,6 @@ namespace tactus::compute::cuda {
 namespace {
 
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // what NVIDIA recommends from compute capability 9.0
-constexpr int64_t kFp8SumBytes = int64_t{64} << 20;     // f32 sums of products in e4m3, scaled a piece at a time
 constexpr int64_t kInvariantTokens = 256;               // with batch invariance the algorithm is chosen for these
 constexpr int64_t kMostTokens = 65536;                  // and must compute 1 to these
 constexpr int kCandidates = 16;
@@ -102,7 +101,7 @@ class LtGemm final : public Gemm {
     return PrepareShape({rows, cols, LtType(type), LtType(y_type)}, max_tokens);
   }
 
-  Status PrepareFp8(int64_t rows, int64_t cols, int64_t max_tokens, Real /*y_type*/) override {
+  Status PrepareFp8(int64_t rows, int64_t cols, int64_t max_tokens) override {
     if (rows % 16 != 0 || cols % 16 != 0) {
       return Unimplemented(fmt::format("products of FP8 values: {} x {} is no multiple of 16", rows, cols));
     }

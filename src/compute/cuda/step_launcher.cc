@@ -47,7 +47,8 @@ DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOpt
           .max_logit_rows = LogitRows(config, options.size),
           .max_items = options.size.max_step_items,
           .multiprocessors = options.multiprocessors,
-          .batch_invariant = options.batch_invariant};
+          .batch_invariant = options.batch_invariant,
+          .fp8_tokens = options.fp8_tokens};
 }
 
 StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options)

@@ -35,6 +35,7 @@ struct CudaExecutorOptions {
   KvType kv_type = KvType::kBF16;
   bool batch_invariant = true;
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
+  bool fp8_tokens = false;        // DecoderOptions::fp8_tokens
   bool overlap = false;           // large steps run in two parts; changes no bit, with batch_invariant
   OverlapRule overlap_rule;
   bool graphs = true;  // changes no bit where batch_invariant is true

@@ -49,7 +49,8 @@ constexpr Choices<ActivationRow, 6> kActivation{"activation-dtype",
                                                   {"bfloat16", ActivationRow::kBFloat16},
                                                   {"mixed", ActivationRow::kMixed},
                                                   {"int16", ActivationRow::kInt16},
-                                                  {"int8", ActivationRow::kInt8}}}};
+                                                  {"int8", ActivationRow::kInt8}}},
+                                                {"fp8"}};
 
 struct Quantizing {
   Quantization form = Quantization::kNone;
@@ -113,6 +114,7 @@ Status CheckTogether(const Asked& a) {
 
 NumericsOptions WithoutGpuWords(NumericsOptions options) {
   if (kDtype.IsForGpus(options.dtype)) options.dtype = "auto";
+  if (kActivation.IsForGpus(options.activation_dtype)) options.activation_dtype = "auto";
   if (kKv.IsForGpus(options.kv_cache_dtype)) options.kv_cache_dtype = "auto";
   return options;
 }

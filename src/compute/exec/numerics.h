@@ -49,7 +49,7 @@ struct NumericsOptions {
 // flag, its choices and, where flags contradict each other or the file, a remedy.
 Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dtype);
 
-// The options with auto in place of the words that GPUs alone have: float16, and fp8 for KV.
+// The options with auto in place of the words that GPUs alone have: float16, and fp8 for activations and KV.
 NumericsOptions WithoutGpuWords(NumericsOptions options);
 
 // The loader options that follow from the numerics.

@@ -91,11 +91,12 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
       EXPECT_NE(status.message().find(part), std::string::npos) << part << " not in: " << status.message();
   };
   expect({.dtype = "int3"}, DType::kF32, "dtype", {"int3", "auto, float32, bfloat16"});
-  expect({.activation_dtype = "fp8"}, DType::kF32, "activation-dtype", {"fp8", "int16"});
+  expect({.activation_dtype = "int4"}, DType::kF32, "activation-dtype", {"int4", "int16", "fp8"});
   expect({.quantization = "q5"}, DType::kF32, "quantization", {"q5", "q8_0, int8, int4"});
   expect({.kv_cache_dtype = "int4"}, DType::kF32, "kv-cache-dtype", {"int4", "float32, int8, float16, fp8"});
   // Words of GPUs.
   expect({.dtype = "float16"}, DType::kF32, "dtype", {"float16", "needs a GPU", "CPUs have auto, float32, bfloat16"});
+  expect({.activation_dtype = "fp8"}, DType::kF32, "activation-dtype", {"fp8", "needs a GPU", "CPUs have auto"});
   expect({.kv_cache_dtype = "fp8"}, DType::kF32, "kv-cache-dtype", {"fp8", "needs a GPU", "CPUs have auto"});
   // Values that are valid alone.
   expect({.dtype = "float32", .quantization = "int8"}, DType::kF32, "quantization", {"--dtype float32", "leave one"});
@@ -131,6 +132,7 @@ TEST(Numerics, WordsOfGpusCanBeLeftOut) {
   EXPECT_EQ(left.dtype, "auto");
   EXPECT_EQ(left.kv_cache_dtype, "auto");
   EXPECT_EQ(left.activation_dtype, "int8");
+  EXPECT_EQ(WithoutGpuWords({.activation_dtype = "fp8"}).activation_dtype, "auto");
   EXPECT_EQ(WithoutGpuWords({.dtype = "bfloat16", .kv_cache_dtype = "int8"}).dtype, "bfloat16");
   EXPECT_EQ(WithoutGpuWords({.dtype = "bfloat16", .kv_cache_dtype = "int8"}).kv_cache_dtype, "int8");
 }

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -17,6 +19,10 @@
 namespace tactus::test::quantised {
 
 inline constexpr int64_t kHidden = 128, kInner = 256, kHeads = 4, kKvHeads = 2, kVocab = 96;
+struct Sizes {
+  int64_t inner = kInner;  // a multiple of 128
+  int64_t positions = 64;  // of the longest sequence
+};
 
 // The tensors of a folder, alternately in two shards, so that those of one weight are in different files.
 class FolderWriter {
@@ -172,22 +178,27 @@ inline constexpr Format kFormats[] = {
     {"modelopt_nvfp4", R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})", Nvfp4, false},
 };
 
-inline SortedJson ConfigOf(const Format& format) {
+// The format of that name.
+inline const Format& FormatNamed(std::string_view name) {
+  return *std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return f.name == name; });
+}
+
+inline SortedJson ConfigOf(const Format& format, const Sizes& sizes = {}) {
   return {{"architectures", {format.fused ? "Phi3ForCausalLM" : "LlamaForCausalLM"}},
           {"hidden_size", kHidden},
-          {"intermediate_size", kInner},
+          {"intermediate_size", sizes.inner},
           {"num_hidden_layers", 1},
           {"num_attention_heads", kHeads},
           {"num_key_value_heads", kKvHeads},
           {"vocab_size", kVocab},
-          {"max_position_embeddings", 64},
+          {"max_position_embeddings", sizes.positions},
           {"bos_token_id", 1},
           {"eos_token_id", 2},
           {"tie_word_embeddings", false},
           {"torch_dtype", "bfloat16"}};
 }
 
-inline void WriteQuantised(const Format& format, const TempFolder& folder) {
+inline void WriteQuantised(const Format& format, const TempFolder& folder, const Sizes& sizes = {}) {
   FolderWriter writer;
   Rng rng(48);
   const auto plain = [&](const std::string& name, const std::vector<int64_t>& shape, double size) {
@@ -206,17 +217,17 @@ inline void WriteQuantised(const Format& format, const TempFolder& folder) {
   const int64_t kv = kHidden / kHeads * kKvHeads;
   if (format.fused) {
     add("self_attn.qkv_proj", kHidden + 2 * kv, kHidden);
-    add("mlp.gate_up_proj", 2 * kInner, kHidden);
+    add("mlp.gate_up_proj", 2 * sizes.inner, kHidden);
   } else {
     add("self_attn.q_proj", kHidden, kHidden);
     add("self_attn.k_proj", kv, kHidden);
     add("self_attn.v_proj", kv, kHidden);
-    add("mlp.gate_proj", kInner, kHidden);
-    add("mlp.up_proj", kInner, kHidden);
+    add("mlp.gate_proj", sizes.inner, kHidden);
+    add("mlp.up_proj", sizes.inner, kHidden);
   }
   add("self_attn.o_proj", kHidden, kHidden);
-  add("mlp.down_proj", kHidden, kInner);
-  SortedJson config = ConfigOf(format);
+  add("mlp.down_proj", kHidden, sizes.inner);
+  SortedJson config = ConfigOf(format, sizes);
   config["quantization_config"] = SortedJson::parse(format.config);
   writer.Write(folder, config);
 }

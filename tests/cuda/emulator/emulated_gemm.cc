@@ -18,15 +18,20 @@ namespace {
 constexpr int64_t kLanes = 16;       // rows of w whose sums are made together
 constexpr int64_t kManyTokens = 16;  // more than these are multiplied in halves, without batch invariance
 
-void ToFloats(const char* from, Real type, int64_t n, float* to) {
-  if (type == Real::kF32) {
+// n values of a factor.
+void ToFloats(const char* from, const GemmCall& call, int64_t n, float* to) {
+  if (call.x_scales != nullptr) {
+    for (int64_t i = 0; i < n; ++i) to[i] = OfE4m3(static_cast<uint8_t>(from[i]));
+    return;
+  }
+  if (call.type == Real::kF32) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
     uint16_t bits;
     std::memcpy(&bits, from + 2 * i, sizeof bits);
-    to[i] = type == Real::kBF16 ? ToFloat(bf16{bits}) : ToFloat(f16{bits});
+    to[i] = call.type == Real::kBF16 ? ToFloat(bf16{bits}) : ToFloat(f16{bits});
   }
 }
 
@@ -49,9 +54,14 @@ class Product {
       : call_(call), middle_(middle), scratch_(std::move(scratch)) {}
 
   void Run() {
-    const int64_t width = SizeOf(call_.type), y_width = SizeOf(call_.y_type);
-    const char* x = Operand(call_.x, call_.tokens * call_.cols * width, "Multiply: x");
-    const char* w = Operand(call_.w, call_.rows * call_.cols * width, "Multiply: w");
+    const int64_t y_width = SizeOf(call_.y_type);
+    const char* x = Operand(call_.x, call_.tokens * call_.cols * width_, "Multiply: x");
+    const char* w = Operand(call_.w, call_.rows * call_.cols * width_, "Multiply: w");
+    if (call_.x_scales != nullptr) {
+      x_scales_ = Operand(call_.x_scales, call_.tokens * 4, "Multiply: x_scales");
+      w_scales_ = Operand(call_.w_scales, (call_.one_w_scale ? 1 : call_.rows) * 4, "Multiply: w_scales");
+      if (x_scales_ == nullptr || w_scales_ == nullptr) return;
+    }
     const char* bias = call_.bias == nullptr ? nullptr : Operand(call_.bias, call_.rows * 4, "Multiply: bias");
     const int64_t y_bytes = ((call_.tokens - 1) * call_.y_stride + call_.rows) * y_width;
     const auto y = FindRange(call_.y, y_bytes, "Multiply: y");
@@ -63,7 +73,7 @@ class Product {
       }
     }
     x_.resize(static_cast<size_t>(call_.tokens * call_.cols));
-    ToFloats(x, call_.type, call_.tokens * call_.cols, x_.data());
+    ToFloats(x, call_, call_.tokens * call_.cols, x_.data());
     panel_.resize(static_cast<size_t>(call_.cols * kLanes));
     for (int64_t first = 0; first < call_.rows; first += kLanes) {
       MakePanel(w, first);
@@ -92,7 +102,7 @@ class Product {
     row_.resize(static_cast<size_t>(call_.cols));
     const int64_t lanes = std::min(kLanes, call_.rows - first);
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      ToFloats(w + (first + lane) * call_.cols * SizeOf(call_.type), call_.type, call_.cols, row_.data());
+      ToFloats(w + (first + lane) * call_.cols * width_, call_, call_.cols, row_.data());
       for (int64_t k = 0; k < call_.cols; ++k)
         panel_[static_cast<size_t>(k * kLanes + lane)] = row_[static_cast<size_t>(k)];
     }
@@ -109,6 +119,7 @@ class Product {
     for (int64_t lane = 0; lane < lanes; ++lane) {
       float sum = sums[lane];
       const int64_t row = first + lane;
+      if (x_scales_ != nullptr) sum *= Take(x_scales_ + 4 * t) * Take(w_scales_ + (call_.one_w_scale ? 0 : 4 * row));
       if (bias != nullptr) sum += Take(bias + 4 * row);
       if (call_.adds) sum += Take(y + 4 * row);
       Put(y, row, sum);
@@ -137,6 +148,8 @@ class Product {
   GemmCall call_;
   int64_t middle_;
   std::shared_ptr<Shadow> scratch_;
+  int64_t width_ = call_.x_scales != nullptr ? 1 : SizeOf(call_.type);
+  const char *x_scales_ = nullptr, *w_scales_ = nullptr;
   std::vector<float> x_, panel_, row_;
 };
 
@@ -144,7 +157,16 @@ class EmulatedGemm : public Gemm {
  public:
   explicit EmulatedGemm(bool batch_invariant) : batch_invariant_(batch_invariant) {}
   Status Prepare(int64_t rows, int64_t cols, int64_t max_tokens, Real type, Real y_type) override {
-    prepared_.push_back({rows, cols, max_tokens, type, y_type});
+    prepared_.push_back({rows, cols, max_tokens, false, type, y_type});
+    return Status();
+  }
+  Status PrepareFp8(int64_t rows, int64_t cols, int64_t max_tokens) override {
+    if (rows % 16 != 0 || cols % 16 != 0) return Unimplemented("sides of a product of FP8 values are multiples of 16");
+    const int32_t capability = Device::The().shape.capability;
+    if (capability < kFp8Capability) {
+      return Unimplemented(fmt::format("a device of compute capability {} has no products of FP8 values", capability));
+    }
+    prepared_.push_back({.rows = rows, .cols = cols, .max_tokens = max_tokens, .fp8 = true});
     return Status();
   }
   void Multiply(Stream& s, const GemmCall& call) override {
@@ -153,8 +175,8 @@ class EmulatedGemm : public Gemm {
     const std::lock_guard lock(device.mutex);
     ++device.counts.products;
     const bool known = std::any_of(prepared_.begin(), prepared_.end(), [&](const Shape& p) {
-      return p.rows == call.rows && p.cols == call.cols && call.tokens <= p.max_tokens && p.type == call.type &&
-             p.y_type == call.y_type;
+      return p.rows == call.rows && p.cols == call.cols && call.tokens <= p.max_tokens &&
+             p.fp8 == (call.x_scales != nullptr) && (p.fp8 || (p.type == call.type && p.y_type == call.y_type));
     });
     if (!known) {
       ReportCall("Multiply",
@@ -165,13 +187,14 @@ class EmulatedGemm : public Gemm {
     const int64_t middle = batch_invariant_ || call.tokens <= kManyTokens ? call.cols : call.cols / 2;
     QueueOf(s).Add({.run = [call, middle, scratch = scratch_] { Product(call, middle, scratch).Run(); },
                     .name = "Multiply",
-                    .addresses = {call.x, call.w, call.bias, call.y}});
+                    .addresses = {call.x, call.w, call.bias, call.y, call.x_scales, call.w_scales}});
   }
 
  private:
   struct Shape {
-    int64_t rows, cols, max_tokens;
-    Real type, y_type;
+    int64_t rows = 0, cols = 0, max_tokens = 0;
+    bool fp8 = false;
+    Real type = Real::kBF16, y_type = Real::kBF16;  // of those without FP8
   };
   const bool batch_invariant_;
   const std::shared_ptr<Shadow> scratch_ = std::make_shared<Shadow>(Memory::kGlobal, 4);

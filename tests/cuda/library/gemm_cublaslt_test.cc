@@ -167,7 +167,7 @@ TEST_F(LtGemmTest, OddRowsLowerTheAlignmentThatIsAskedFor) {
 
 TEST_F(LtGemmTest, Fp8ProductIsScaledByRowAndToken) {
   constexpr int64_t kTokens = 3, kRows = 16, kCols = 16;
-  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens, Real::kBF16).ok());
+  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens).ok());
   const auto code = [](float v) { return static_cast<int8_t>(v); };
   const auto x = Matrix<int8_t>(kTokens, kCols, X, code), w = Matrix<int8_t>(kRows, kCols, W, code);
   const std::vector<float> x_scales = {1, 2, 0.5f}, w_scales(kRows, 4), bias(kRows, 7);
@@ -189,7 +189,7 @@ TEST_F(LtGemmTest, Fp8ProductIsScaledByRowAndToken) {
 
 TEST_F(LtGemmTest, Fp8ProductOfManyTokensIsComputedInPieces) {
   constexpr int64_t kRows = 1 << 20, kCols = 16, kTokens = 20;  // sums of 16 tokens fill 64 MiB
-  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens, Real::kBF16).ok());
+  ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kTokens).ok());
   const std::vector<int8_t> x(kTokens * kCols, 1), w(kRows * kCols, 1);
   std::vector<float> x_scales(kTokens);
   for (size_t t = 0; t < x_scales.size(); ++t) x_scales[t] = static_cast<float>(t);
@@ -209,9 +209,34 @@ TEST_F(LtGemmTest, Fp8ProductOfManyTokensIsComputedInPieces) {
   }
 }
 
+TEST_F(LtGemmTest, Fp8ProductsAreBatchInvariantAsOthers) {
+  constexpr int64_t kRows = 48, kCols = 16, kMost = 300;
+  const std::vector<int8_t> x(kMost * kCols, 1), w(kRows * kCols, 1);
+  const std::vector<float> scales(kMost, 1);
+  std::vector<float> y(kMost * kRows);
+  const auto algorithm_of = [&](int64_t tokens) {
+    GemmCall call{x.data(), w.data(), Real::kBF16, tokens, kRows, kCols};
+    call.x_scales = call.w_scales = scales.data();
+    call.y = y.data();
+    call.y_type = Real::kF32;
+    call.y_stride = kRows;
+    gemm_->Multiply(stream_, call);
+    return products_->back().algorithm;
+  };
+  for (const bool batch_invariant : {true, false}) {
+    Make(batch_invariant);
+    ASSERT_TRUE(gemm_->PrepareFp8(kRows, kCols, kMost).ok());
+    EXPECT_EQ(choices_->back().reductions, batch_invariant ? 0u : 7u);
+    const size_t choices = choices_->size();
+    EXPECT_EQ(algorithm_of(1) == algorithm_of(9), batch_invariant);
+    EXPECT_EQ(algorithm_of(3) == algorithm_of(kMost), batch_invariant);
+    EXPECT_EQ(choices_->size(), choices) << "Multiply chose an algorithm again";
+  }
+}
+
 TEST_F(LtGemmTest, WhatTheLibraryCannotComputeIsRefusedOrFailsTheDevice) {
   EXPECT_EQ(gemm_->Prepare(8, 8, 8, Real::kF32, Real::kBF16).code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(gemm_->PrepareFp8(8, 16, 8, Real::kBF16).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(gemm_->PrepareFp8(8, 16, 8).code(), StatusCode::kUnimplemented);
   GemmCall call;
   call.tokens = 1, call.rows = 16, call.cols = 16;
   const float scale = 1;
