@@ -16,6 +16,7 @@ struct CudaModelOptions {
   int32_t max_in_flight = 1;
   bool batch_invariant = true;
   bool overlap = false;  // of every step that can be cut in two
+  double attention_share = 0.5;
   compute::PackChoice packing;
   bool fuse = true;
   bool graphs = true;
@@ -39,9 +40,10 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.max_in_flight = model.max_in_flight;
   options.batch_invariant = model.batch_invariant;
   options.overlap = model.overlap;
-  options.overlap_rule.least_tokens = 2;
+  options.attention_share = model.attention_share;
   options.graphs = model.graphs;
   options.size = size;
+  options.size.least_split_tokens = 2;
   options.clock = &SystemClock();
   return options;
 }

@@ -207,7 +207,6 @@ class CudaBackend final : public Backend {
     options.cascade_attention = chosen_.cascade_attention;
     options.batch_invariant = chosen_.batch_invariant;
     options.overlap = chosen_.overlap;
-    if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);
