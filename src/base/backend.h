@@ -75,7 +75,7 @@ struct ExecutorSize {
   int32_t max_slots = 0;  // live sequences, including waiting ones
   int64_t max_step_tokens = 0;
   int32_t max_step_items = 0;
-  int64_t least_split_tokens = 0;  // with --overlap nano: of a step that is split; 0: the executor's own limit
+  int64_t least_split_tokens = kLeastSplitTokens;  // with --overlap nano: of a step that runs in two parts
 };
 
 class Backend {

@@ -53,6 +53,8 @@ class Executor {
   // For `tactus profile`: times of the last step, run again in one part and in two. Nothing: the executor cannot run it
   // in two. Precondition: no step is in flight. Overwrites K and V of the step's tokens.
   virtual std::optional<OverlapTimes> MeasureOverlap() { return std::nullopt; }
+  // Changes ExecutorSize::least_split_tokens for later steps. Precondition: no step is in flight.
+  virtual void SplitStepsFrom(int64_t /*tokens*/) {}
 
   // Virtual-time executors: when the oldest outstanding step will be ready; kNever on real ones.
   virtual TimeNs NextReadyNs() const { return kNever; }

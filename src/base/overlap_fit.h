@@ -2,6 +2,8 @@
 // alone. Plain data, pure functions.
 #pragma once
 
+#include <cstdint>
+
 namespace tactus {
 
 // With x = shorter / longer, both parts take longer * (1 + linear x + quadratic x^2). Zeros mean perfect overlap;
@@ -21,6 +23,11 @@ struct OverlapFit {
 };
 
 inline constexpr OverlapFit kNoOverlap{.linear = 1};
+
+// Tokens of the smallest step that runs in two parts with --overlap nano, where no file of step times names a measured
+// number. An estimate: both parts read the weights, and an H100 computes about as many tokens in the time in which it
+// reads bf16 weights (790 TFLOP/s, 3.0 TB/s).
+inline constexpr int64_t kLeastSplitTokens = 256;
 
 // Measured times of a step, in one unit.
 struct OverlapTimes {

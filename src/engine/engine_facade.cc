@@ -509,6 +509,10 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica
   size.max_step_items = replica->scheduler().max_running();
   if (setup.step_times.overlap) size.least_split_tokens = setup.step_times.overlap->least_split_tokens;
   if (setup.step_times.overlap) info.overlap_interference = setup.step_times.overlap->interference;
+  if (setup.options.overlap != "off") {
+    say(fmt::format("steps of {} tokens or more run in two parts ({})", size.least_split_tokens,
+                    setup.step_times.overlap ? "measured" : "a default: `tactus profile --overlap nano` measures it"));
+  }
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
   if (!setup.step_times.wanted.empty()) {
     const Status measured =

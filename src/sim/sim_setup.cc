@@ -76,6 +76,11 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
     TACTUS_ASSIGN_OR_RETURN(setup->profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = setup->profile->Describe());
     setup->step_time = setup->profile;
+    TACTUS_ASSIGN_OR_RETURN(const auto overlap, cost::NotedOverlap(setup->profile->remarks()));
+    if (overlap) {
+      setup->notes.push_back(fmt::format("steps of {} tokens or more ran in two parts, as in a server with this file",
+                                         overlap->least_split_tokens));
+    }
     if (o.model.empty() && o.device.empty()) {
       if (o.override_context == 0) return Status();
       return InvalidArgument("--override-context needs --model: with only a step profile give --max-model-len",

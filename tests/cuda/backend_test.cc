@@ -27,7 +27,9 @@ std::unique_ptr<tactus::Backend> MakeBackend(const EngineOptions& options, const
 }
 
 // Logprobs of a few tokens after a prompt that is computed in steps of `chunk` tokens.
-std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk, int64_t least_split_tokens = 0,
+// `later`: a limit that is set after the executor was made; 0: none.
+std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk,
+                              int64_t least_split_tokens = kLeastSplitTokens, int64_t later = 0,
                               const std::string& model = {}) {
   const auto backend = MakeBackend(options, model);
   TACTUS_CHECK(backend->LoadWeights({}).ok());
@@ -39,6 +41,7 @@ std::vector<float> LogprobsOf(const EngineOptions& options, int32_t chunk, int64
   size.least_split_tokens = least_split_tokens;
   auto executor = backend->CreateExecutor(size);
   TACTUS_CHECK_MSG(executor.ok(), executor.status().ToString());
+  if (later > 0) (*executor)->SplitStepsFrom(later);
   ResultWaiter waiter(**executor);
   StepDriver driver(
       [&](const StepPlan& plan, StepResult* result) {
@@ -96,10 +99,10 @@ TEST(CudaBackend, RoundingByTheBatchIsNamedInTheArithmetic) {
 TEST(CudaBackend, OverlapRunsStepsOfEnoughTokensInTwoParts) {
   EngineOptions options = FloatModel();
   int64_t products = 0;
-  const auto run = [&](const char* overlap, int64_t least_split_tokens) {
+  const auto run = [&](const char* overlap, int64_t least_split_tokens, int64_t later = 0) {
     options.overlap = overlap;
     const int64_t before = compute::cuda::emulator::CurrentCounts().products;
-    const auto values = LogprobsOf(options, kPrompt, least_split_tokens);
+    const auto values = LogprobsOf(options, kPrompt, least_split_tokens, later);
     products = compute::cuda::emulator::CurrentCounts().products - before;
     return values;
   };
@@ -109,8 +112,10 @@ TEST(CudaBackend, OverlapRunsStepsOfEnoughTokensInTwoParts) {
   EXPECT_EQ(products, in_one_part);
   EXPECT_EQ(run("nano", kPrompt), whole);
   EXPECT_GT(products, in_one_part) << "no step ran in two parts";
-  EXPECT_EQ(run("nano", 0), whole);
+  EXPECT_EQ(run("nano", ExecutorSize().least_split_tokens), whole);
   EXPECT_EQ(products, in_one_part) << "small steps run in one part where no limit is measured";
+  EXPECT_EQ(run("nano", kPrompt + 1, kPrompt), whole);
+  EXPECT_GT(products, in_one_part) << "SplitStepsFrom has not changed the limit";
   for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
 }
 
@@ -150,11 +155,11 @@ class CudaFp8Backend : public testing::Test {
 };
 
 TEST_F(CudaFp8Backend, TokensAreRoundedAndStepsOfAnySizeRoundAlike) {
-  const auto run = [&](int32_t chunk) { return LogprobsOf(options_, chunk, 0, fp8_.path()); };
+  const auto run = [&](int32_t chunk) { return LogprobsOf(options_, chunk, kLeastSplitTokens, 0, fp8_.path()); };
   const auto whole = run(kPrompt);
   EXPECT_EQ(whole, run(7)) << "--batch-invariant is on by default";
   options_.overlap = "nano";
-  EXPECT_EQ(LogprobsOf(options_, kPrompt, 2, fp8_.path()), whole);
+  EXPECT_EQ(LogprobsOf(options_, kPrompt, 2, 0, fp8_.path()), whole);
   options_.overlap = "off";
   options_.batch_invariant = false;
   EXPECT_NE(run(kPrompt), run(7)) << "--batch-invariant off has not reached the products";

@@ -17,6 +17,7 @@ struct CudaModelOptions {
   bool batch_invariant = true;
   bool fp8_tokens = false;
   bool overlap = false;  // of every step that can be cut in two
+  double attention_share = 0.5;
   compute::PackChoice packing;
   bool fuse = true;
   bool graphs = true;
@@ -41,9 +42,10 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.batch_invariant = model.batch_invariant;
   options.fp8_tokens = model.fp8_tokens;
   options.overlap = model.overlap;
-  options.overlap_rule.least_tokens = 2;
+  options.attention_share = model.attention_share;
   options.graphs = model.graphs;
   options.size = size;
+  options.size.least_split_tokens = 2;
   options.clock = &SystemClock();
   return options;
 }

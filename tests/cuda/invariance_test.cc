@@ -72,6 +72,25 @@ TEST_P(CudaInvarianceTest, StepsInTwoPartsChangeNoBit) {
   }
 }
 
+// On one multiprocessor of 8 as on four: an attention has few blocks then, which compute several units each. Contexts
+// are shorter than a partition, so that the units themselves are the same.
+TEST_P(CudaInvarianceTest, AttentionBesideProductsKeepsToItsMultiprocessors) {
+  CudaModelOptions options = GetParam().options;
+  if (options.type == Real::kF32) return;  // the plain form, whose blocks are small: one multiprocessor holds all
+  options.overlap = true;
+  const auto run = [&](double share, int64_t* blocks) {
+    options.attention_share = share;
+    const int64_t before = compute::cuda::emulator::CurrentCounts().blocks;
+    auto sequences = Run(options, Schedule::kMixed, 4, 20);
+    *blocks = compute::cuda::emulator::CurrentCounts().blocks - before;
+    return sequences;
+  };
+  int64_t few = 0, many = 0;
+  const auto on_four = run(0.5, &many);
+  ExpectSameBits(on_four, run(0.01, &few));
+  EXPECT_LT(few, many) << "the attention of a part is not capped";
+}
+
 constexpr CudaModelOptions kBf16{.type = Real::kBF16, .kv_type = KvType::kBF16};
 // quantised_invariance_test.cc has more forms, of longer rows.
 constexpr CudaModelOptions kInt8Weights{

@@ -14,6 +14,7 @@
 #include "compute/exec/make_backend.h"
 #include "engine/step_times/find_step_times.h"
 #include "support/source_path.h"
+#include "tactus/engine.h"
 
 namespace tactus::engine {
 namespace {
@@ -143,11 +144,20 @@ TEST(DeviceProfile, ServerUsesTheStepTimesOfItsDeviceAndArithmetic) {
   ASSERT_TRUE(nano.overlap.has_value());
   EXPECT_EQ(nano.overlap->least_split_tokens, 77);
   EXPECT_EQ(nano.overlap->interference, 0.3);
+  const auto start = [&] {
+    std::string lines;
+    const auto engine = Engine::Create(options, [&](std::string_view line) { lines += std::string(line) + "\n"; });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return lines;
+  };
+  EXPECT_NE(start().find("steps of 77 tokens or more run in two parts (measured)"), std::string::npos) << start();
   const FoundStepTimes damaged = find({{"overlap", "nano"}, {"overlap interference", "much"}});
   EXPECT_NE(damaged.profile, nullptr) << "a wrong remark prevents a start";
   EXPECT_FALSE(damaged.overlap.has_value());
   ASSERT_EQ(damaged.notes.size(), 2u);
   EXPECT_NE(damaged.notes[0].find("'overlap interference' is 'much'"), std::string::npos) << damaged.notes[0];
+  std::filesystem::remove(path);
+  EXPECT_NE(start().find("steps of 256 tokens or more run in two parts (a default"), std::string::npos) << start();
   std::filesystem::remove_all(cache);
   unsetenv("TACTUS_CACHE_DIR");
 }

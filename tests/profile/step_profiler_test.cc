@@ -301,6 +301,89 @@ TEST(ProfileModel, ProfileContainsTheSpreadOfSingleSteps) {
   EXPECT_NEAR((*spread)->decodes_only, 0.485, 0.06);
 }
 
+// Steps of `faster_from` tokens or more take half the time in two parts, others twice.
+class SplittingExecutor final : public Executor {
+ public:
+  explicit SplittingExecutor(int64_t faster_from) : faster_from_(faster_from) {}
+  ExecutorTraits traits() const override { return {}; }
+  void SetWakeup(std::function<void()>) override {}
+  void Submit(const StepPlan& plan) override {
+    plan_ = &plan;
+    tokens_ = plan.num_tokens;
+  }
+  bool Poll(StepResult* result) override {
+    if (plan_ == nullptr) return false;
+    result->Clear();
+    result->step = plan_->step;
+    result->items.resize(plan_->items.size());
+    result->start_ns = 0;
+    result->end_ns = static_cast<DurationNs>(Ms(tokens_, tokens_ >= limit_) * 1e6);
+    plan_ = nullptr;
+    return true;
+  }
+  std::optional<OverlapTimes> MeasureOverlap() override {
+    return OverlapTimes{
+        .compute = 2, .memory = 1, .together = 2.3, .whole = Ms(tokens_, false), .split = Ms(tokens_, true)};
+  }
+  void SplitStepsFrom(int64_t tokens) override { limit_ = tokens; }
+  double Ms(int64_t tokens, bool split) const {
+    const double ms = 1 + 0.01 * static_cast<double>(tokens);
+    return !split ? ms : tokens >= faster_from_ ? ms / 2 : ms * 2;
+  }
+
+ private:
+  const int64_t faster_from_;
+  const StepPlan* plan_ = nullptr;
+  int64_t tokens_ = 0, limit_ = kLeastSplitTokens;
+};
+
+// A server that reads the file cuts the same steps in two as those whose times are in it.
+TEST(ProfileModel, MeasuresStepsAsAServerWithTheMeasuredLimitRunsThem) {
+  for (const int64_t faster_from : {20, 400}) {
+    SplittingExecutor executor(faster_from);
+    ManualClock clock;
+    engine::ProfileOptions options;
+    options.max_points = 60;
+    options.max_rounds = 1;
+    options.overlap = true;
+    auto profile = engine::MeasureSteps(&executor, Limits(), options, clock);
+    ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+    ASSERT_TRUE(profile->overlap.has_value());
+    EXPECT_DOUBLE_EQ(profile->overlap->interference, 0.3);
+    const int64_t limit = profile->overlap->least_split_tokens;
+    EXPECT_LE(limit, faster_from);
+    std::set<bool> split;
+    for (const cost::StepSample& s : profile->samples) {
+      const int64_t tokens = int64_t{s.prefill_tokens} + s.decodes;
+      EXPECT_NEAR(s.step_ms, executor.Ms(tokens, tokens >= limit), 1e-6) << tokens << " tokens, limit " << limit;
+      split.insert(tokens >= limit);
+    }
+    EXPECT_EQ(split.size(), 2u) << "limit " << limit;
+    ASSERT_TRUE(engine::FitMeasured(&*profile).ok());
+    const auto read = cost::ParseStepProfile("profile.csv", engine::ProfileText(*profile));
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    const auto noted = cost::NotedOverlap((*read)->remarks());
+    ASSERT_TRUE(noted.ok() && noted->has_value());
+    EXPECT_EQ((*noted)->least_split_tokens, limit) << "the file names another limit than that of its steps";
+  }
+}
+
+TEST(ProfileModel, InterruptionWhileTheLimitOfSplitStepsIsMeasuredEndsIt) {
+  SplittingExecutor executor(20);
+  ManualClock clock;
+  engine::ProfileOptions options;
+  options.overlap = true;
+  int64_t calls = 0;
+  options.progress = [&](const engine::ProfileProgress&) { return ++calls < 5; };
+  const auto profile = engine::MeasureSteps(&executor, Limits(), options, clock);
+  ASSERT_TRUE(profile.ok()) << profile.status().ToString();
+  EXPECT_TRUE(profile->interrupted);
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(profile->split_steps.size(), 4u);
+  EXPECT_FALSE(profile->overlap.has_value());
+  EXPECT_TRUE(profile->samples.empty());
+}
+
 TEST(ProfileModel, UnknownModelIsRefused) {
   EngineOptions engine = TinyModel();
   engine.model = "no-such-model";

@@ -190,6 +190,35 @@ TEST(SetUp, AMeasuredProfileNeedsNoModel) {
   EXPECT_NE(RunOptions(o)["extrapolation"].dump().find("context"), std::string::npos);
 }
 
+// The file's steps ran in two parts from its limit on, and a server with the file cuts its steps there too.
+TEST(SetUp, ProfileOfStepsInTwoPartsNamesTheirLimit) {
+  std::string text = "# overlap: nano\n# overlap interference: 0.3\n";
+  const std::string rows = "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
+  std::string samples;
+  for (int tokens = 0; tokens <= 512; tokens += 32) {
+    samples += std::to_string(tokens) + ",0,4,400," + std::to_string(2 + tokens / 64) + "\n";
+  }
+  SimOptions o;
+  o.workload = "random:in=128,out=16";
+  o.concurrency = 4;
+  o.requests = 16;
+  o.max_model_len = 1024;
+  o.kv_blocks = 1000;
+  const auto notes = [&](const std::string& limit) {
+    o.cost = WriteFile("profile.csv", text + limit + rows + samples);
+    const auto setup = SetUpSimulation(o, {});
+    EXPECT_TRUE(setup.ok()) << setup.status().ToString();
+    std::string all;
+    for (const std::string& note : setup->notes) all += note + "\n";
+    return all;
+  };
+  EXPECT_NE(notes("# tokens of steps in two parts, least: 77\n").find("steps of 77 tokens or more ran in two parts"),
+            std::string::npos);
+  EXPECT_EQ(notes("").find("in two parts"), std::string::npos) << "no limit was measured";
+  o.cost = WriteFile("profile.csv", text + "# tokens of steps in two parts, least: many\n" + rows + samples);
+  EXPECT_EQ(SetUpSimulation(o, {}).status().code(), StatusCode::kDataLoss);
+}
+
 TEST(SetUp, SmallKvMemoryShortensTheContextWithANote) {
   SimOptions o = Options();
   o.kv_blocks = 100;

@@ -254,7 +254,6 @@ class CudaBackend final : public Backend {
     options.batch_invariant = chosen_.batch_invariant;
     options.fp8_tokens = chosen_.fp8_tokens;
     options.overlap = chosen_.overlap;
-    if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);

@@ -67,6 +67,7 @@ class CudaExecutor final : public Executor {
   }
 
   std::optional<OverlapTimes> MeasureOverlap() override { return launcher_->MeasureOverlap(); }
+  void SplitStepsFrom(int64_t tokens) override { launcher_->SplitStepsFrom(tokens); }
 
   int64_t kv_block_bytes() const override { return launcher_->kv_block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const override { launcher_->ReadKvBlock(block, to); }

@@ -41,6 +41,7 @@ struct DeviceBatch {
   const int32_t* tables = nullptr;      // block tables; AttentionRow::table is an index
   const int32_t* logit_rows = nullptr;  // [last.tokens], ascending rows of `all`
   DeviceTokens all, last;
+  int32_t attention_multiprocessors = 0;  // AttentionCall::max_multiprocessors
 };
 
 struct DecoderOptions {

@@ -124,6 +124,7 @@ void Decoder::Attend(const Pass& pass, const AttentionBlock& a, const KvPages& k
   const int64_t slope = slope_of_layer_[pass.layer];
   call.slopes = slope >= 0 ? slopes_ + slope : nullptr;
   call.sinks = weights_.layers[pass.layer].vector(Role::kSinks);
+  call.max_multiprocessors = pass.batch.attention_multiprocessors;
   Attention(pass.s, call, kv);
 }
 

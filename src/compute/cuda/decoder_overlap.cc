@@ -4,11 +4,9 @@
 
 namespace tactus::compute::cuda {
 
-DecoderOverlap::DecoderOverlap(Decoder& first, const OverlapRule& rule)
-    : first_(first), shapes_(first.shapes().begin(), first.shapes().end()) {
-  for (AttentionShape& shape : shapes_) {
-    shape.multiprocessors = std::max(1, static_cast<int32_t>(shape.multiprocessors * rule.attention_share));
-  }
+DecoderOverlap::DecoderOverlap(Decoder& first, int32_t multiprocessors)
+    : first_(first), multiprocessors_(multiprocessors), shapes_(first.shapes().begin(), first.shapes().end()) {
+  for (AttentionShape& shape : shapes_) shape.multiprocessors = multiprocessors_;
 }
 
 DecoderOptions DecoderOverlap::SecondOptions(DecoderOptions whole, int32_t block_size) {
@@ -20,9 +18,10 @@ DecoderOptions DecoderOverlap::SecondOptions(DecoderOptions whole, int32_t block
 
 Result<std::unique_ptr<DecoderOverlap>> DecoderOverlap::Create(const ModelConfig& config, const DeviceWeights& weights,
                                                                Decoder& first, const DecoderOptions& options,
-                                                               const OverlapRule& rule, int32_t block_size,
+                                                               double attention_share, int32_t block_size,
                                                                bool batch_invariant) {
-  std::unique_ptr<DecoderOverlap> o(new DecoderOverlap(first, rule));
+  const auto multiprocessors = static_cast<int32_t>(options.multiprocessors * attention_share);
+  std::unique_ptr<DecoderOverlap> o(new DecoderOverlap(first, std::max(1, multiprocessors)));
   TACTUS_ASSIGN_OR_RETURN(o->gemm_, Gemm::Create(batch_invariant));
   TACTUS_ASSIGN_OR_RETURN(o->second_, Decoder::Create(config, weights, *o->gemm_, SecondOptions(options, block_size)));
   TACTUS_ASSIGN_OR_RETURN(o->stream_, Stream::Create());

@@ -3,7 +3,8 @@
 // al., "BlendServe", 2024). The values are those of one pass, as long as products are batch invariant.
 //
 // Products never run beside products: a turn waits for the end of the other part's. So part 0 has stored K and V of a
-// layer before part 1 begins it.
+// layer before part 1 begins it. Attention runs on as many blocks as a share of the multiprocessors holds, so that
+// products find room beside it however large the batch is.
 //
 // One thread at a time.
 #pragma once
@@ -18,25 +19,20 @@
 
 namespace tactus::compute::cuda {
 
-// Which steps are split, and how.
-struct OverlapRule {
-  int64_t least_tokens = 256;  // of a step that is split: both parts read all weights
-  // Attention is cut into units for this share of the multiprocessors, so that products find room beside it.
-  double attention_share = 0.5;
-};
-
 class DecoderOverlap {
  public:
-  // `first`: of whole steps; it computes part 0 of split ones. `options` are its own. All outlive the result.
+  // `first`: of whole steps; it computes part 0 of split ones. `options` are its own. `attention_share`: of the
+  // multiprocessors. All outlive the result.
   static Result<std::unique_ptr<DecoderOverlap>> Create(const ModelConfig& config, const DeviceWeights& weights,
                                                         Decoder& first, const DecoderOptions& options,
-                                                        const OverlapRule& rule, int32_t block_size,
+                                                        double attention_share, int32_t block_size,
                                                         bool batch_invariant);
   // Options of the decoder of part 1, also for the memory plan.
   static DecoderOptions SecondOptions(DecoderOptions whole, int32_t block_size);
 
-  // As first.shapes(), for the attention of a part.
+  // As first.shapes(), for the attention of a part: on `multiprocessors()` alone.
   std::span<const AttentionShape> shapes() const { return shapes_; }
+  int32_t multiprocessors() const { return multiprocessors_; }
   // As Decoder::Forward of the whole step: the logit rows are first's.
   void Forward(Stream& s, const std::array<DeviceBatch, 2>& parts, std::span<const KvPages> kv);
   // Seconds of a step that has run. Compute is part 0's products, memory part 1's attention. Waits.
@@ -44,12 +40,13 @@ class DecoderOverlap {
                        std::span<const KvPages> kv);
 
  private:
-  DecoderOverlap(Decoder& first, const OverlapRule& rule);
+  DecoderOverlap(Decoder& first, int32_t multiprocessors);
   void Enqueue(Stream& s, const std::array<DeviceBatch, 2>& parts, std::span<const KvPages> kv);
   template <class Work>
   double Seconds(Stream& s, Work work);
 
   Decoder& first_;
+  const int32_t multiprocessors_;  // of the attention
   std::vector<AttentionShape> shapes_;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Decoder> second_;

@@ -190,7 +190,7 @@ Status StepLauncher::Forward(const LaunchedStep& step, const Layout& at) {
   const auto launch = [&] {
     TakeChained(*stream_, step.inputs.Device<int32_t>(at.ids), batch_.all.tokens, last_tokens_.as<int32_t>());
     if (splits_) {
-      overlap_->Forward(*stream_, split_.Batches(step.inputs, batch_), kv_->layers());
+      overlap_->Forward(*stream_, split_.Batches(step.inputs, batch_, overlap_->multiprocessors()), kv_->layers());
     } else {
       decoder_->Forward(*stream_, batch_, kv_->layers());
     }
@@ -329,7 +329,7 @@ std::optional<OverlapTimes> StepLauncher::MeasureOverlap() {
   DeviceBatch whole = batch_;
   whole.all.units = all_units.Units(b, all);
   whole.last.units = last_units.Units(b, last);
-  return overlap_->Measure(*stream_, whole, split_.Batches(b, whole), kv_->layers());
+  return overlap_->Measure(*stream_, whole, split_.Batches(b, whole, overlap_->multiprocessors()), kv_->layers());
 }
 
 void StepLauncher::Observe(const LaunchedStep& step, int64_t first, int64_t count, const float* logits) {

@@ -66,6 +66,7 @@ StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, con
               .max_step_items = options.size.max_step_items,
               .max_draft_tokens = kMaxDraftTokens},
       split_(options.size.block_size, options.overlap ? options.size.num_blocks : 0),
+      least_split_tokens_(options.size.least_split_tokens),
       prefix_groups_(options.size.block_size, options.size.max_step_items) {}
 
 Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& config, DeviceWeights weights,
@@ -87,9 +88,9 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
   const DecoderOptions decoder = DecoderOptionsOf(r->config_, options);
   TACTUS_ASSIGN_OR_RETURN(r->decoder_, Decoder::Create(r->config_, r->weights_, *r->gemm_, decoder));
   if (options.overlap) {
-    TACTUS_ASSIGN_OR_RETURN(r->overlap_,
-                            DecoderOverlap::Create(r->config_, r->weights_, *r->decoder_, decoder, options.overlap_rule,
-                                                   size.block_size, options.batch_invariant));
+    TACTUS_ASSIGN_OR_RETURN(
+        r->overlap_, DecoderOverlap::Create(r->config_, r->weights_, *r->decoder_, decoder, options.attention_share,
+                                            size.block_size, options.batch_invariant));
   }
   TACTUS_ASSIGN_OR_RETURN(
       r->kv_, DeviceKv::Create(r->config_, options.kv_type, size.num_blocks, size.swap_blocks, size.block_size));
@@ -327,8 +328,8 @@ void StepLauncher::FindPrefixGroups() {
 }
 
 void StepLauncher::PlanStep(LaunchedStep* step) {
-  splits_ = overlap_ != nullptr && std::ssize(ids_) >= options_.overlap_rule.least_tokens &&
-            split_.Cut(all_rows_, last_rows_, host_tables_);
+  splits_ =
+      overlap_ != nullptr && std::ssize(ids_) >= least_split_tokens_ && split_.Cut(all_rows_, last_rows_, host_tables_);
   if (splits_) split_.Plan(overlap_->shapes(), partial_slots_);
   PlanWhole(splits_ ? std::span<const AttentionRow>() : all_rows_, step->all_plans);
   PlanWhole(splits_ ? std::span<const AttentionRow>() : last_rows_, step->last_plans);

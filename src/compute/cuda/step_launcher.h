@@ -37,8 +37,8 @@ struct CudaExecutorOptions {
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
   bool fp8_tokens = false;        // DecoderOptions::fp8_tokens
   bool overlap = false;           // large steps run in two parts; changes no bit, with batch_invariant
-  OverlapRule overlap_rule;
-  bool graphs = true;  // changes no bit where batch_invariant is true
+  double attention_share = 0.5;   // of the multiprocessors, for the attention of a part beside the other's products
+  bool graphs = true;             // changes no bit where batch_invariant is true
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -92,6 +92,7 @@ class StepLauncher {
 
   // As Executor's. Not beside Launch.
   std::optional<OverlapTimes> MeasureOverlap();
+  void SplitStepsFrom(int64_t tokens) { least_split_tokens_ = tokens; }
 
   int64_t kv_block_bytes() const { return kv_->block_bytes(); }
   void ReadKvBlock(BlockId block, std::byte* to) const { kv_->Read(*copies_, block, to); }
@@ -155,9 +156,10 @@ class StepLauncher {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<DecoderOverlap> overlap_;  // null: off
   StepSplit split_;
-  bool splits_ = false;  // the step that is being launched
-  size_t decodes_ = 0;   // with a graph: its rows without those that pad it
-  DeviceBatch batch_;    // its data
+  int64_t least_split_tokens_;  // ExecutorSize's, or SplitStepsFrom's
+  bool splits_ = false;         // the step that is being launched
+  size_t decodes_ = 0;          // with a graph: its rows without those that pad it
+  DeviceBatch batch_;           // its data
   std::unique_ptr<DeviceKv> kv_;
   std::unique_ptr<Stream> stream_, copies_;  // copies_: of ReadKvBlock
   std::unique_ptr<Stream> swaps_;            // of swap-outs, beside the step's items

@@ -103,7 +103,8 @@ void StepSplit::Fill(const StepBuffer& b) const {
   }
 }
 
-std::array<DeviceBatch, 2> StepSplit::Batches(const StepBuffer& b, const DeviceBatch& whole) const {
+std::array<DeviceBatch, 2> StepSplit::Batches(const StepBuffer& b, const DeviceBatch& whole,
+                                              int32_t multiprocessors) const {
   std::array<DeviceBatch, 2> batches;
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
@@ -120,6 +121,7 @@ std::array<DeviceBatch, 2> StepSplit::Batches(const StepBuffer& b, const DeviceB
     batch.last.positions = whole.last.positions + part.first_logit_row;
     batch.last.rows = b.Device<AttentionRow>(part.at_last_rows);
     batch.last.units = part.last_units.Units(b, part.last_plans);
+    batch.attention_multiprocessors = multiprocessors;
   }
   return batches;
 }

@@ -28,7 +28,8 @@ class StepSplit {
   void Plan(std::span<const AttentionShape> shapes, int64_t max_slots);
   void Place(StepBuffer& b);
   void Fill(const StepBuffer& b) const;
-  std::array<DeviceBatch, 2> Batches(const StepBuffer& b, const DeviceBatch& whole) const;
+  // `multiprocessors`: those of the shapes.
+  std::array<DeviceBatch, 2> Batches(const StepBuffer& b, const DeviceBatch& whole, int32_t multiprocessors) const;
   int64_t tokens_of_first() const { return parts_[1].first_token; }
 
  private:

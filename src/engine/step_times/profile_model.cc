@@ -107,6 +107,23 @@ Result<int64_t> LargestStep(StepProfiler* profiler, const ProfileLimits& limits,
   }
 }
 
+// Times steps in one part and in two, and sets the limit on tokens from which two are faster.
+Status FindSplitLimit(Executor* executor, StepProfiler* profiler, const std::vector<ProfilePoint>& points,
+                      const ProfileOptions& options, MeasuredProfile* profile) {
+  const ProfileProgress before{.of = static_cast<int64_t>(points.size())};
+  for (size_t i = 0; i < std::min(points.size(), kSplitPoints); ++i) {
+    profile->interrupted = options.progress && !options.progress(before);
+    if (profile->interrupted) return Status();
+    std::vector<DurationNs> one;
+    TACTUS_RETURN_IF_ERROR(profiler->Visit(points[i], 1, &one));
+    const auto split = executor->MeasureOverlap();
+    if (split) profile->split_steps.push_back({int64_t{points[i].prefill_tokens} + points[i].decodes, *split});
+  }
+  profile->overlap = cost::OverlapOf(profile->split_steps);
+  if (profile->overlap) executor->SplitStepsFrom(profile->overlap->least_split_tokens);
+  return Status();
+}
+
 }  // namespace
 
 ProfileOptions QuickProfile() {
@@ -138,7 +155,7 @@ Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileO
 
 Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
                                      Clock& clock) {
-  const TimeNs start_ns = clock.NowNs();
+  TimeNs start_ns = clock.NowNs();
   const DurationNs most_ns =
       options.longest_step_ns > 0 ? options.longest_step_ns : options.time_limit_ns / kSharePerPoint;
   StepProfiler profiler(executor, limits);
@@ -152,6 +169,11 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
   const std::vector<ProfilePoint> points = DesignProfile(limits, static_cast<int32_t>(options.max_points));
 
   MeasuredProfile profile;
+  if (options.overlap) {
+    const TimeNs before_ns = clock.NowNs();
+    TACTUS_RETURN_IF_ERROR(FindSplitLimit(executor, &profiler, points, options, &profile));
+    start_ns += clock.NowNs() - before_ns;
+  }
   std::vector<std::vector<DurationNs>> times(points.size());
   const DurationNs enough_ns = std::min(options.enough_ns, most_ns);
   ProfileProgress p;
@@ -163,7 +185,7 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
     profile.interrupted = options.progress && !options.progress(p);
     return !profile.interrupted && (p.elapsed_ns < options.time_limit_ns || visits < options.least_points);
   };
-  bool more = true;
+  bool more = !profile.interrupted;
   for (int64_t visits = 0; more && visits < options.max_rounds * p.of;) {
     const auto at = static_cast<size_t>(visits % p.of);
     TACTUS_RETURN_IF_ERROR(profiler.Visit(points[at], enough_ns, &times[at]));
@@ -171,12 +193,6 @@ Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, c
     p.points = std::min(visits, p.of);
     p.round = (visits - 1) / p.of + 1;
     more = go_on(visits);
-  }
-  for (size_t i = 0; options.overlap && !profile.interrupted && i < points.size() && i < kSplitPoints; ++i) {
-    std::vector<DurationNs> one;
-    TACTUS_RETURN_IF_ERROR(profiler.Visit(points[i], 1, &one));
-    const auto split = executor->MeasureOverlap();
-    if (split) profile.split_steps.push_back({int64_t{points[i].prefill_tokens} + points[i].decodes, *split});
   }
   for (size_t i = 0; i < points.size() && !times[i].empty(); ++i) {
     for (const DurationNs took : times[i]) profile.single_steps.push_back(StepProfiler::SampleOf(points[i], {took}));
@@ -189,8 +205,7 @@ Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile)
   TACTUS_ASSIGN_OR_RETURN(auto fitted, cost::FitStepProfile(profile->samples, profile->remarks));
   const auto spread = cost::SpreadAbout(*fitted, profile->single_steps);
   if (spread) cost::NoteSpread(*spread, &profile->remarks);
-  const auto overlap = cost::OverlapOf(profile->split_steps);
-  if (overlap) cost::NoteOverlap(*overlap, &profile->remarks);
+  if (profile->overlap) cost::NoteOverlap(*profile->overlap, &profile->remarks);
   return fitted;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ struct ProfileOptions {
   int64_t least_points = 1;                  // measured even beyond the time limit
   DurationNs longest_step_ns = 0;            // of a measured step; 0: a thirtieth of the time limit
   DurationNs enough_ns = 40 * kMillisecond;  // for a point in one round
-  bool overlap = false;                      // measures steps in two parts too, where the executor runs them
+  bool overlap = false;                      // first finds from which size on steps run in two parts, if any do
   int64_t max_context = 0;                   // of measured sequences; 0: the device's (ProfileDefaults)
   // Called after every point. False: stop and keep the points measured so far.
   std::function<bool(const ProfileProgress&)> progress;
@@ -41,6 +42,7 @@ struct MeasuredProfile {
   std::vector<cost::StepSample> samples;       // the median of each point
   std::vector<cost::StepSample> single_steps;  // the single measurements behind the medians
   std::vector<cost::SplitSample> split_steps;
+  std::optional<cost::MeasuredOverlap> overlap;  // of split_steps; `samples` ran in two parts from its limit on
   bool interrupted = false;
 };
 
@@ -49,7 +51,8 @@ struct MeasuredProfile {
 ProfileOptions QuickProfile();
 
 // Measures the steps of a fresh executor, which may be used for anything afterwards. `limits`: what the executor was
-// created for. Sets no remarks.
+// created for. With `overlap` its limit of steps in two parts is measured first and set, so that the steps are those of
+// a server that reads the limit from the profile; the time limit begins after that. Sets no remarks.
 Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
                                      Clock& clock);
 // The part of the limits that a quick profile measures: extrapolating from few sequences over short contexts is cheaper

@@ -2,6 +2,7 @@
 // pointers become accessors with the bounds of their allocation.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -40,6 +41,13 @@ void Launch(const char* name, Stream& stream, void (*kernel)(P...), dim3 grid, i
   }
   launch.body = [kernel, values] { std::apply(kernel, values); };
   emulator::Enqueue(stream, std::move(launch));
+}
+
+// A multiprocessor has 2048 threads, and the shared memory that one block may ask for.
+template <class... P>
+int BlocksPerMultiprocessor(const char* /*name*/, void (* /*kernel*/)(P...), int threads, int shared_bytes) {
+  const int64_t by_memory = emulator::Device::The().shape.shared_bytes_per_block / std::max(shared_bytes, 1);
+  return static_cast<int>(std::clamp<int64_t>(by_memory, 1, std::max(2048 / threads, 1)));
 }
 
 }  // namespace tactus::compute::cuda

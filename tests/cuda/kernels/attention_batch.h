@@ -23,6 +23,7 @@ class Batch {
   Batch(const BatchShape& shape, const std::vector<BatchItem>& items) : data_(shape, items), shape_(data_.shape) {}
 
   const AttentionPlan& plan() const { return plan_; }
+  void set_max_multiprocessors(int32_t most) { max_multiprocessors_ = most; }
 
   // `padded` > 0: as many items in the plan's padded lists.
   BatchResult Run(int32_t multiprocessors, int64_t max_slots = 1 << 20, int64_t padded = 0) {
@@ -98,6 +99,7 @@ class Batch {
     call.softcap = shape_.softcap;
     call.slopes = shape_.slopes ? slopes.data() : nullptr;
     call.sinks = shape_.sinks ? sinks.data() : nullptr;
+    call.max_multiprocessors = max_multiprocessors_;
     KvPages kv;
     kv.k = k.data();
     kv.v = v.data();
@@ -137,6 +139,7 @@ class Batch {
   const BatchData data_;
   const BatchShape& shape_;
   AttentionPlan plan_;
+  int32_t max_multiprocessors_ = 0;
 };
 
 }  // namespace tactus::compute::cuda

@@ -205,6 +205,67 @@ TEST_P(AttentionBitsTest, PaddedListsDoNotChangeBits) {
   }
 }
 
+// Units of one block follow each other in all orders: long and short ones, with and without slots, decodes, chunks,
+// shared prefixes, and units that do nothing between others.
+TEST_P(AttentionBitsTest, CappedGridsDoNotChangeBits) {
+  std::vector<BatchItem> items = {{.first = 1000, .sequence = 99}, {.first = 250, .count = 20, .sequence = 97}};
+  for (int32_t m = 0; m < 4; ++m) {
+    items.push_back({.first = 330 + m * 7, .sequence = m, .prefix = 0, .prefix_tokens = 288});
+    items.push_back({.first = m * 40, .count = m % 2 == 0 ? 1 : 20, .sequence = 20 + m});
+  }
+  std::vector<BatchShape> shapes(3, {.heads = 8, .kv_heads = 4});
+  shapes[1].kv_type = KvType::kInt8;
+  shapes[2].type = Real::kF32, shapes[2].kv_type = KvType::kF32, shapes[2].head_dim = 8;
+  for (const BatchShape& shape : shapes) {
+    Batch batch(shape, items);
+    const auto blocks_of_run = [&](BatchResult* result) {
+      const int64_t before = emulator::CurrentCounts().blocks;
+      *result = batch.Run(8, 1 << 20, 32);
+      return emulator::CurrentCounts().blocks - before;
+    };
+    BatchResult whole, capped;
+    const int64_t all = blocks_of_run(&whole);
+    const AttentionPlan& plan = batch.plan();
+    const size_t units = plan.decodes.size() + plan.chunks.size() + plan.merges.size() * 8;
+    EXPECT_GT(plan.chunks.size(), 2u);
+    EXPECT_EQ(all, static_cast<int64_t>(units)) << "a block per unit where there is no cap";
+    int64_t fewer = 0;
+    for (const int32_t multiprocessors : {1, 2}) {
+      batch.set_max_multiprocessors(multiprocessors);
+      const int64_t blocks = blocks_of_run(&capped);
+      EXPECT_EQ(capped.bits, whole.bits) << multiprocessors << " multiprocessors, KV "
+                                         << static_cast<int>(shape.kv_type);
+      EXPECT_GT(blocks, fewer);
+      EXPECT_LT(blocks, all) << multiprocessors;
+      fewer = blocks;
+    }
+    batch.set_max_multiprocessors(1000);
+    EXPECT_EQ(blocks_of_run(&capped), all) << "a cap beyond the units starts no more blocks";
+    EXPECT_EQ(capped.bits, whole.bits);
+  }
+}
+
+// Two blocks of decodes and one of chunks on a multiprocessor of the emulated device, which has 99 KiB of shared memory
+// and 2048 threads; a merge has 128 threads.
+TEST(AttentionCap, AllowsTheBlocksThatItsMultiprocessorsHold) {
+  std::vector<BatchItem> items = {{.first = 1500, .sequence = 99}};
+  for (int32_t m = 0; m < 20; ++m) items.push_back({.first = m, .count = m % 4 == 0 ? 40 : 1, .sequence = m});
+  Batch batch({.heads = 8, .kv_heads = 2}, items);
+  for (const int32_t multiprocessors : {1, 3}) {
+    batch.set_max_multiprocessors(multiprocessors);
+    const int64_t before = emulator::CurrentCounts().blocks;
+    batch.Run(8);
+    const AttentionPlan& plan = batch.plan();
+    const auto least = [](int64_t most, size_t count) { return std::min(most, static_cast<int64_t>(count)); };
+    EXPECT_EQ(emulator::CurrentCounts().blocks - before, least(2 * multiprocessors, plan.decodes.size()) +
+                                                             least(multiprocessors, plan.chunks.size()) +
+                                                             least(16 * multiprocessors, plan.merges.size() * 8))
+        << multiprocessors;
+    EXPECT_GT(plan.decodes.size(), 6u);
+    EXPECT_GT(plan.chunks.size(), 3u);
+  }
+}
+
 // The lengths of padded lists take few values, so that graphs serve many steps.
 TEST(AttentionPlanTest, PaddedListsHaveFewLengths) {
   for (const int32_t heads : {8, 32, 71}) {

@@ -176,23 +176,24 @@ class PlainAttention {
   QRow row_;
 };
 
-__global__ void __launch_bounds__(kPlainThreads, 1) AttendPlainly(AttentionParameters p, const AttentionUnit* units) {
-  const AttentionUnit unit = ReadEntry(units, blockIdx.x);
-  if (unit.count == 0) return;
-  PlainAttention attention(p, unit);
-  for (int32_t index = static_cast<int32_t>(threadIdx.x) / 32; index < unit.count; index += kPlainWarps) {
-    attention.Run(index);
+__global__ void __launch_bounds__(kPlainThreads, 1)
+    AttendPlainly(AttentionParameters p, const AttentionUnit* units, int32_t count) {
+  for (int32_t u = static_cast<int32_t>(blockIdx.x); u < count; u += static_cast<int32_t>(gridDim.x)) {
+    const AttentionUnit unit = ReadEntry(units, u);
+    if (unit.count == 0) continue;
+    PlainAttention attention(p, unit);
+    for (int32_t index = static_cast<int32_t>(threadIdx.x) / 32; index < unit.count; index += kPlainWarps) {
+      attention.Run(index);
+    }
   }
 }
 
 inline constexpr int kMergeThreads = 128;
 
-// A block has one head of one query, a thread its columns.
-__global__ void __launch_bounds__(kMergeThreads) MergePartials(AttentionParameters p) {
-  const AttentionMerge merge = ReadEntry(p.call.merges, blockIdx.x);
-  if (merge.partitions == 0) return;
+// One head of one query; a thread has its columns.
+TACTUS_DEVICE void MergeHead(const AttentionParameters& p, const AttentionMerge& merge, int32_t head) {
   const AttentionRow item = ReadEntry(p.call.rows, merge.item);
-  const int32_t head = static_cast<int32_t>(blockIdx.y), head_dim = p.kv.head_dim;
+  const int32_t head_dim = p.kv.head_dim;
   const int32_t kv_head = p.by_group.Quotient(head);
   const int32_t position = item.first_position + merge.query;
   const int32_t first = FirstVisible(p.call, position) / kPartition, last = position / kPartition;
@@ -216,6 +217,15 @@ __global__ void __launch_bounds__(kMergeThreads) MergePartials(AttentionParamete
   }
 }
 
+// The list has all heads of the first merge, then those of the next.
+__global__ void __launch_bounds__(kMergeThreads, 8) MergePartials(AttentionParameters p, int32_t count) {
+  for (int32_t i = static_cast<int32_t>(blockIdx.x); i < count; i += static_cast<int32_t>(gridDim.x)) {
+    const int32_t entry = i / p.call.heads;
+    const AttentionMerge merge = ReadEntry(p.call.merges, entry);
+    if (merge.partitions > 0) MergeHead(p, merge, i - entry * p.call.heads);
+  }
+}
+
 bool HasTensorForm(const AttentionCall& call, const KvPages& kv) {
   if (call.type == Real::kF32 || kv.head_dim % 16 != 0 || kv.head_dim > kMaxHead) return false;
   if (SizeOf(kv.type) == 1) return true;
@@ -223,10 +233,9 @@ bool HasTensorForm(const AttentionCall& call, const KvPages& kv) {
 }
 
 void AttendPlain(Stream& s, const AttentionParameters& p) {
-  Launch("PlainAttention", s, AttendPlainly, dim3(static_cast<unsigned>(p.call.num_decodes)), kPlainThreads, 0, p,
-         p.call.decodes);
-  Launch("PlainAttention", s, AttendPlainly, dim3(static_cast<unsigned>(p.call.num_chunks)), kPlainThreads, 0, p,
-         p.call.chunks);
+  const AttentionCall& c = p.call;
+  LaunchList("PlainAttention", s, p, AttendPlainly, c.num_decodes, kPlainThreads, 0, p, c.decodes, c.num_decodes);
+  LaunchList("PlainAttention", s, p, AttendPlainly, c.num_chunks, kPlainThreads, 0, p, c.chunks, c.num_chunks);
 }
 
 }  // namespace
@@ -247,8 +256,8 @@ void Attention(Stream& s, const AttentionCall& call, const KvPages& kv) {
   } else {
     AttendF16(s, p);
   }
-  const dim3 merges(static_cast<unsigned>(call.num_merges), static_cast<unsigned>(call.heads));
-  Launch("MergeAttention", s, MergePartials, merges, kMergeThreads, 0, p);
+  const int64_t merges = call.num_merges * call.heads;
+  LaunchList("MergeAttention", s, p, MergePartials, merges, kMergeThreads, 0, p, merges);
 }
 
 }  // namespace tactus::compute::cuda

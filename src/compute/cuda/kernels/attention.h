@@ -40,8 +40,8 @@ struct AttentionRow {
   int32_t prefix_tokens = 0;
 };
 
-// What one block of threads computes: q rows against partitions [partition, partition + partitions) of one KV head. A
-// unit without q rows does nothing, nor does a merge without partitions: lists may be padded with them.
+// What one block of threads computes at a time: q rows against partitions [partition, partition + partitions) of one KV
+// head. A unit without q rows does nothing, nor does a merge without partitions: lists may be padded with them.
 struct AttentionUnit {
   int32_t item = 0;  // of `rows`; its block table is read
   int32_t kv_head = 0;
@@ -94,6 +94,9 @@ struct AttentionCall {
   float softcap = 0.0f;
   const float* slopes = nullptr;
   const float* sinks = nullptr;
+  // > 0: a launch has at most the blocks that so many multiprocessors hold, and each computes several units in
+  // ascending order, so that other work runs beside it. 0: a block per unit. Changes no bit.
+  int32_t max_multiprocessors = 0;
 };
 inline constexpr int32_t kDecodeRows = 16;
 constexpr int32_t ChunkRows(int32_t head_dim) {

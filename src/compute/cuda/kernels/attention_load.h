@@ -28,17 +28,27 @@ struct TileShape {
   static constexpr int kColumnBlocks = kHead / 8 / kColumnWarps;  // of 8 columns of values, per warp
   static_assert(kPartition % kTile == 0 && kHead % 64 == 0 && kTile / 8 % kScoreWarps == 0);
 
-  TACTUS_DEVICE static int Lane() { return static_cast<int>(threadIdx.x) % 32; }
-  TACTUS_DEVICE static int RowBegin() { return static_cast<int>(threadIdx.x) / 32 / kColumnWarps * 16; }
-  TACTUS_DEVICE static int ColumnWarp() { return static_cast<int>(threadIdx.x) / 32 % kColumnWarps; }
+  TACTUS_DEVICE static int Lane(int thread) { return thread % 32; }
+  TACTUS_DEVICE static int RowBegin(int thread) { return thread / 32 / kColumnWarps * 16; }
+  TACTUS_DEVICE static int ColumnWarp(int thread) { return thread / 32 % kColumnWarps; }
 };
+
+// threadIdx.x, by a sum with 0 that the compiler does not see through. It computes what follows from the thread once
+// per unit then. Ahead of the loop over units it would keep more of it in registers than there are.
+template <class S>
+TACTUS_DEVICE int ThreadFor(const AttentionUnit& unit) {
+  static_assert((S::kThreads & (S::kThreads - 1)) == 0);
+  return (static_cast<int>(threadIdx.x) + (unit.kv_head >> 31)) & (S::kThreads - 1);
+}
 
 // The positions of a unit that any of its rows sees, by whole tiles.
 struct TileRange {
   int32_t table = 0, kv_head = 0;
   int32_t low = 0, high = 0;    // positions
   int32_t first = 0, last = 0;  // tiles
-  TACTUS_DEVICE int32_t pieces() const { return 2 * (last - first + 1); }
+  // Piece i is of tile i / 2: K where i is even.
+  TACTUS_DEVICE int32_t first_piece() const { return 2 * first; }
+  TACTUS_DEVICE int32_t end_piece() const { return 2 * (last + 1); }
 };
 
 template <int kHead>
@@ -68,8 +78,8 @@ struct ThreadChunks {
   static constexpr int kRowStep = S::kThreads / kChunks;
   static constexpr int kCount = S::kTile / kRowStep;
   static_assert(S::kThreads % kChunks == 0 && S::kTile % kRowStep == 0);
-  TACTUS_DEVICE static int Column() { return static_cast<int>(threadIdx.x) % kChunks; }
-  TACTUS_DEVICE static int Row(int i) { return static_cast<int>(threadIdx.x) / kChunks + i * kRowStep; }
+  TACTUS_DEVICE static int Column(int thread) { return thread % kChunks; }
+  TACTUS_DEVICE static int Row(int thread, int i) { return thread / kChunks + i * kRowStep; }
 };
 
 // Pieces of T by asynchronous copies into a ring.
@@ -77,13 +87,15 @@ template <class S>
 class CopyLoader {
  public:
   using T = typename S::T;
-  TACTUS_DEVICE CopyLoader(const AttentionParameters& p, const TileRange& range, const Shared<T>& ring)
+  TACTUS_DEVICE CopyLoader(const AttentionParameters& p, int thread, const TileRange& range, const Shared<T>& ring)
       : p_(p),
+        thread_(thread),
         range_(range),
         ring_(ring),
         tables_(p.call.tables),
         k_(static_cast<const T*>(p.kv.k)),
-        v_(static_cast<const T*>(p.kv.v)) {}
+        v_(static_cast<const T*>(p.kv.v)),
+        issue_(range.first_piece()) {}
   // The first group of copies includes those that the thread has made before.
   TACTUS_DEVICE void Start() {
     for (int i = 0; i < S::kPieces - 1; ++i) Issue();
@@ -101,14 +113,14 @@ class CopyLoader {
  private:
   using Chunks = ThreadChunks<S>;
   TACTUS_DEVICE void Issue() {
-    if (issued_ < range_.pieces()) {
-      const Global<const T>& from = issued_ % 2 == 0 ? k_ : v_;
-      const int32_t begin = (range_.first + issued_ / 2) * S::kTile;
-      const int column = Chunks::Column();
+    if (issue_ < range_.end_piece()) {
+      const Global<const T>& from = issue_ % 2 == 0 ? k_ : v_;
+      const int32_t begin = issue_ / 2 * S::kTile;
+      const int column = Chunks::Column(thread_);
       const bool in_head = column * 8 < p_.kv.head_dim;
 #pragma unroll
       for (int i = 0; i < Chunks::kCount; ++i) {
-        const int row = Chunks::Row(i);
+        const int row = Chunks::Row(thread_, i);
         const int32_t position = begin + row;
         const bool copies = in_head && position >= range_.low && position <= range_.high;
         int64_t at = 0;
@@ -117,16 +129,17 @@ class CopyLoader {
       }
       free_ = free_ + 1 == S::kPieces ? 0 : free_ + 1;
     }
-    ++issued_;
+    ++issue_;
     CpAsyncCommit();
   }
 
   const AttentionParameters& p_;
+  const int thread_;
   const TileRange& range_;
   const Shared<T>& ring_;
   const Global<const int32_t> tables_;
   const Global<const T> k_, v_;
-  int32_t issued_ = 0;
+  int32_t issue_;            // the next piece to copy
   int slot_ = 0, free_ = 0;  // next piece to use, next place to fill
 };
 
@@ -162,20 +175,22 @@ template <class S>
 class ByteLoader {
  public:
   using T = typename S::T;
-  TACTUS_DEVICE ByteLoader(const AttentionParameters& p, const TileRange& range, const Shared<T>& ring)
+  TACTUS_DEVICE ByteLoader(const AttentionParameters& p, int thread, const TileRange& range, const Shared<T>& ring)
       : p_(p),
+        thread_(thread),
         range_(range),
         ring_(ring),
         tables_(p.call.tables),
         k_(static_cast<const int8_t*>(p.kv.k)),
         v_(static_cast<const int8_t*>(p.kv.v)),
         k_scales_(p.kv.k_scales),
-        v_scales_(p.kv.v_scales) {}
+        v_scales_(p.kv.v_scales),
+        piece_(range.first_piece()) {}
   TACTUS_DEVICE void Start() {
     CpAsyncCommit();
-    Fetch(0);
-    Write(0);
-    Fetch(1);
+    Fetch(piece_);
+    Write(piece_);
+    Fetch(piece_ + 1);
     CpAsyncWait<0>();
   }
   TACTUS_DEVICE int Next() {
@@ -189,16 +204,16 @@ class ByteLoader {
  private:
   using Chunks = ThreadChunks<S>;
   TACTUS_DEVICE void Fetch(int32_t piece) {
-    if (piece >= range_.pieces()) return;
+    if (piece >= range_.end_piece()) return;
     const bool is_k = piece % 2 == 0;
     const Global<const int8_t>& from = is_k ? k_ : v_;
     const Global<const float>& scales = is_k ? k_scales_ : v_scales_;
-    const int32_t begin = (range_.first + piece / 2) * S::kTile;
-    const int column = Chunks::Column();
+    const int32_t begin = piece / 2 * S::kTile;
+    const int column = Chunks::Column(thread_);
     const bool in_head = column * 16 < p_.kv.head_dim;
 #pragma unroll
     for (int i = 0; i < Chunks::kCount; ++i) {
-      const int32_t position = begin + Chunks::Row(i);
+      const int32_t position = begin + Chunks::Row(thread_, i);
       codes_[i] = make_uint4(0, 0, 0, 0);
       scales_[i] = 0.0f;
       if (!in_head || position < range_.low || position > range_.high) continue;
@@ -208,14 +223,14 @@ class ByteLoader {
     }
   }
   TACTUS_DEVICE void Write(int32_t piece) {
-    if (piece >= range_.pieces()) return;
-    const int base = piece % 2 * S::kPieceSize, column = Chunks::Column();
+    if (piece >= range_.end_piece()) return;
+    const int base = piece % 2 * S::kPieceSize, column = Chunks::Column(thread_);
     const int odd = column / 4 % 2;  // these begin with their second half: no bank is met twice
 #pragma unroll
     for (int i = 0; i < Chunks::kCount; ++i) {
       const uint4 low = Values(codes_[i].x, codes_[i].y, scales_[i]);
       const uint4 high = Values(codes_[i].z, codes_[i].w, scales_[i]);
-      const int row = Chunks::Row(i);
+      const int row = Chunks::Row(thread_, i);
       ring_.template Store<uint4>(base + ChunkIndex<S::kHead>(row, 2 * column + odd), odd != 0 ? high : low);
       ring_.template Store<uint4>(base + ChunkIndex<S::kHead>(row, 2 * column + 1 - odd), odd != 0 ? low : high);
     }
@@ -228,12 +243,13 @@ class ByteLoader {
   }
 
   const AttentionParameters& p_;
+  const int thread_;
   const TileRange& range_;
   const Shared<T>& ring_;
   const Global<const int32_t> tables_;
   const Global<const int8_t> k_, v_;
   const Global<const float> k_scales_, v_scales_;
-  int32_t piece_ = 0;
+  int32_t piece_;  // the next piece to use
   uint4 codes_[Chunks::kCount];
   float scales_[Chunks::kCount];
 };

@@ -4,6 +4,9 @@
 // Scores are in units of log2: weights are powers of 2.
 #pragma once
 
+#include <algorithm>
+#include <utility>
+
 #include "compute/cuda/kernels/attention.h"
 #include "compute/cuda/kernels/device.h"
 #include "compute/cuda/kernels/launch.h"
@@ -37,6 +40,20 @@ struct AttentionParameters {
   float factor = 1.0f;
   bool changes_scores = false;
 };
+
+// Launches a kernel over the `count` entries of a list, which its blocks take in strides of the grid. There is a block
+// per entry, or fewer if the call has a cap.
+template <class... P, class... A>
+void LaunchList(const char* name, Stream& s, const AttentionParameters& p, void (*kernel)(P...), int64_t count,
+                int threads, int shared_bytes, A&&... arguments) {
+  if (count == 0) return;
+  int64_t blocks = count;
+  if (p.call.max_multiprocessors > 0) {
+    const int64_t most = BlocksPerMultiprocessor(name, kernel, threads, shared_bytes);
+    blocks = std::min(blocks, most * p.call.max_multiprocessors);
+  }
+  Launch(name, s, kernel, dim3(static_cast<unsigned>(blocks)), threads, shared_bytes, std::forward<A>(arguments)...);
+}
 
 // These two launch the units by tensor cores; attention_bf16.cu and attention_f16.cu.
 void AttendBf16(Stream& s, const AttentionParameters& p);

@@ -63,9 +63,10 @@ class TileRows {
   using Memory = TileMemory<S>;
   static constexpr int kBlocks = S::kColumnBlocks;
 
-  TACTUS_DEVICE TileRows(const AttentionParameters& p, const AttentionUnit& unit)
+  TACTUS_DEVICE TileRows(const AttentionParameters& p, const AttentionUnit& unit, int thread)
       : p_(p),
         unit_(unit),
+        thread_(thread),
         q_(DynamicShared<T>(Memory::kQ, S::kRows * S::kHead)),
         lows_(DynamicShared<int32_t>(Memory::kLows, S::kRows)),
         highs_(DynamicShared<int32_t>(Memory::kHighs, S::kRows)),
@@ -77,10 +78,10 @@ class TileRows {
   TACTUS_DEVICE int32_t Low(int row) const { return lows_[row]; }
   TACTUS_DEVICE int32_t High(int row) const { return highs_[row]; }
   TACTUS_DEVICE int32_t Head(int row) const { return heads_[row]; }
-  TACTUS_DEVICE bool HasSlots() const { return unit_.members >= 0 || unit_.slot >= 0; }
+  TACTUS_DEVICE bool HasSlots() const { return slots_[0] >= 0; }  // all rows have, or none
 
   TACTUS_DEVICE void Find() const {
-    for (int r = static_cast<int>(threadIdx.x); r < S::kRows; r += S::kThreads) {
+    for (int r = thread_; r < S::kRows; r += S::kThreads) {
       int32_t low = INT32_MAX, high = -1, token = 0, head = 0, slot = -1;
       if (r < unit_.count) {
         const QRow row = RowOf(p_, unit_, r);
@@ -99,20 +100,20 @@ class TileRows {
     __syncthreads();
   }
   // The warp's rows. They ascend in position, or see all positions of the unit.
-  TACTUS_DEVICE int LastRow() const { return min(S::RowBegin() + 16, unit_.count) - 1; }
+  TACTUS_DEVICE int LastRow() const { return min(S::RowBegin(thread_) + 16, unit_.count) - 1; }
   TACTUS_DEVICE bool AnySees(int32_t begin) const {
-    const int first = S::RowBegin(), last = LastRow();
+    const int first = S::RowBegin(thread_), last = LastRow();
     return first <= last && begin <= highs_[last] && begin + S::kTile > lows_[first];
   }
   TACTUS_DEVICE bool AllSeeAll(int32_t begin) const {
-    return begin >= lows_[LastRow()] && begin + S::kTile - 1 <= highs_[S::RowBegin()];
+    return begin >= lows_[LastRow()] && begin + S::kTile - 1 <= highs_[S::RowBegin(thread_)];
   }
 
   TACTUS_DEVICE void LoadQ() const {
     constexpr int kChunks = S::kHead / 8;
     const Global<const T> q(static_cast<const T*>(p_.call.q));
-    const int column = static_cast<int>(threadIdx.x) % kChunks;
-    for (int r = static_cast<int>(threadIdx.x) / kChunks; r < S::kRows; r += S::kThreads / kChunks) {
+    const int column = thread_ % kChunks;
+    for (int r = thread_ / kChunks; r < S::kRows; r += S::kThreads / kChunks) {
       const bool copies = r < unit_.count && column * 8 < p_.kv.head_dim;
       int64_t at = 0;
       if (copies) at = tokens_[r] * p_.call.q_stride + heads_[r] * p_.kv.head_dim + column * 8;
@@ -141,15 +142,16 @@ class TileRows {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = ThreadRow() + 8 * i;
-      if (row >= unit_.count) continue;
-      const int64_t at = (slots_[row] + moved) * (head_dim + kPartialStats);
+      const int32_t slot = slots_[row];
+      if (slot < 0) continue;
+      const int64_t at = (slot + moved) * (head_dim + kPartialStats);
 #pragma unroll
       for (int n = 0; n < kBlocks; ++n) {
         if (n >= blocks) continue;
         partials.template Store<float2>(at + FirstColumn() + n * 8,
                                         make_float2(sums.values[n][2 * i], sums.values[n][2 * i + 1]));
       }
-      if (S::ColumnWarp() == 0 && S::Lane() % 4 == 0) {
+      if (S::ColumnWarp(thread_) == 0 && S::Lane(thread_) % 4 == 0) {
         partials.template Store<float2>(at + head_dim, make_float2(sums.maximum[i], sums.weights[i]));
       }
     }
@@ -176,13 +178,14 @@ class TileRows {
 
  private:
   // The warp's blocks of 8 columns that are in the head.
-  TACTUS_DEVICE int HeadBlocks() const { return min(kBlocks, p_.kv.head_dim / 8 - S::ColumnWarp() * kBlocks); }
-  TACTUS_DEVICE static int FirstColumn() { return S::ColumnWarp() * kBlocks * 8 + S::Lane() % 4 * 2; }
+  TACTUS_DEVICE int HeadBlocks() const { return min(kBlocks, p_.kv.head_dim / 8 - S::ColumnWarp(thread_) * kBlocks); }
+  TACTUS_DEVICE int FirstColumn() const { return S::ColumnWarp(thread_) * kBlocks * 8 + S::Lane(thread_) % 4 * 2; }
   // The first of the thread's two rows; the other is 8 further.
-  TACTUS_DEVICE static int ThreadRow() { return S::RowBegin() + S::Lane() / 4; }
+  TACTUS_DEVICE int ThreadRow() const { return S::RowBegin(thread_) + S::Lane(thread_) / 4; }
 
   const AttentionParameters& p_;
   const AttentionUnit& unit_;
+  const int thread_;
   const Shared<T> q_;
   const Shared<int32_t> lows_, highs_, tokens_, heads_, slots_;
 };

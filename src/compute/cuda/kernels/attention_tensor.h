@@ -23,7 +23,8 @@ class TileAttention {
 
   TACTUS_DEVICE TileAttention(const AttentionParameters& p, const AttentionUnit& unit)
       : p_(p),
-        rows_(p, unit),
+        thread_(ThreadFor<S>(unit)),
+        rows_(p, unit, thread_),
         ring_(DynamicShared<T>(Memory::kRing, S::kPieces * S::kPieceSize)),
         weights_(DynamicShared<T>(Memory::kWeights, Memory::kExchanges ? S::kRows * S::kTile : 0)),
         maxima_(DynamicShared<float>(Memory::kMaxima, Memory::kExchanges ? S::kScoreWarps * S::kRows : 0)) {}
@@ -32,7 +33,7 @@ class TileAttention {
     rows_.Find();
     rows_.LoadQ();
     const TileRange range = rows_.Range();
-    Loader loader(p_, range, ring_);
+    Loader loader(p_, thread_, range, ring_);
     loader.Start();
     RowSums<kBlocks> sums, partition;
     sums.Clear();
@@ -65,10 +66,10 @@ class TileAttention {
  private:
   static constexpr int kKeyBlocks = S::kTile / 8 / S::kScoreWarps;  // of scores, per warp
   static constexpr int kBlocks = S::kColumnBlocks;
-  TACTUS_DEVICE static int Lane() { return S::Lane(); }
-  TACTUS_DEVICE static int RowBegin() { return S::RowBegin(); }
-  TACTUS_DEVICE static int ColumnWarp() { return S::ColumnWarp(); }
-  TACTUS_DEVICE static bool HasScores() { return S::kScoreWarps == S::kColumnWarps || ColumnWarp() < S::kScoreWarps; }
+  TACTUS_DEVICE int Lane() const { return S::Lane(thread_); }
+  TACTUS_DEVICE int RowBegin() const { return S::RowBegin(thread_); }
+  TACTUS_DEVICE int ColumnWarp() const { return S::ColumnWarp(thread_); }
+  TACTUS_DEVICE bool HasScores() const { return S::kScoreWarps == S::kColumnWarps || ColumnWarp() < S::kScoreWarps; }
 
   // scores[n]: of the warp's positions 8 n to 8 n + 7, -infinity where a row does not see one.
   TACTUS_DEVICE void Scores(int k_at, int32_t begin, float (&scores)[kKeyBlocks][4]) {
@@ -245,6 +246,7 @@ class TileAttention {
   }
 
   const AttentionParameters& p_;
+  const int thread_;
   const TileRows<S> rows_;
   const Shared<T> ring_, weights_;
   const Shared<float> maxima_;
@@ -252,15 +254,17 @@ class TileAttention {
 
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
-    AttendTiles(AttentionParameters p, const AttentionUnit* units) {
-  const AttentionUnit unit = ReadEntry(units, blockIdx.x);
-  if (unit.count == 0) return;
-  TileAttention<S>(p, unit).Run();
+    AttendTiles(AttentionParameters p, const AttentionUnit* units, int32_t count) {
+  for (int32_t u = static_cast<int32_t>(blockIdx.x); u < count; u += static_cast<int32_t>(gridDim.x)) {
+    const AttentionUnit unit = ReadEntry(units, u);
+    if (unit.count > 0) TileAttention<S>(p, unit).Run();
+    __syncthreads();  // all warps are done with the unit's rows in shared memory
+  }
 }
 
 template <class S>
 void LaunchTiles(const char* name, Stream& s, const AttentionParameters& p, const AttentionUnit* units, int64_t count) {
-  Launch(name, s, AttendTiles<S>, dim3(static_cast<unsigned>(count)), S::kThreads, TileMemory<S>::kBytes, p, units);
+  LaunchList(name, s, p, AttendTiles<S>, count, S::kThreads, TileMemory<S>::kBytes, p, units, count);
 }
 
 template <class T, int kHead, bool kBytes>
