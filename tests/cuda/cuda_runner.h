@@ -19,6 +19,7 @@ struct CudaModelOptions {
   compute::PackChoice packing;
   bool fuse = true;
   bool graphs = true;
+  compute::cuda::AttentionBackend attention = compute::cuda::AttentionBackend::kTactus;
 };
 
 // Loads the model's weights to the device.
@@ -41,6 +42,7 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.overlap = model.overlap;
   options.overlap_rule.least_tokens = 2;
   options.graphs = model.graphs;
+  options.attention = model.attention;
   options.size = size;
   options.clock = &SystemClock();
   return options;

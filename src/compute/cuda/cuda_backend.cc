@@ -10,6 +10,7 @@
 #include "base/plan_limits.h"
 #include "compute/cuda/cuda_executor.h"
 #include "compute/cuda/device_plan.h"
+#include "compute/cuda/flashinfer_plan.h"
 #include "compute/exec/numerics.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/weights/open_weights.h"
@@ -27,6 +28,7 @@ struct Chosen {
   bool cascade_attention = true;
   bool batch_invariant = true;
   bool overlap = false;
+  AttentionBackend attention = AttentionBackend::kTactus;
 };
 
 const char* NameOf(Real type) {
@@ -72,8 +74,8 @@ Result<KvType> ChooseKv(const std::string& word, Real type) {
   return Refuse("kv-cache-dtype", word, "auto, float32, bfloat16, float16, int8 and fp8");
 }
 
-// `stored`: ModelConfig::weight_dtype.
-Result<Chosen> Choose(const EngineOptions& o, DType stored) {
+Result<Chosen> Choose(const EngineOptions& o, const ModelConfig& config) {
+  DType stored = config.weight_dtype;
   Chosen c;
   if (o.dtype == "float32") {
     c.type = Real::kF32;
@@ -104,6 +106,11 @@ Result<Chosen> Choose(const EngineOptions& o, DType stored) {
   c.cascade_attention = o.cascade_attention;
   c.batch_invariant = o.batch_invariant;
   c.overlap = o.overlap == "nano";
+  if (o.attention_backend == "flashinfer") {
+    c.attention = AttentionBackend::kFlashInfer;
+    TACTUS_RETURN_IF_ERROR(CheckFlashInfer(
+        config, {.type = c.type, .kv_type = c.kv_type, .overlap = c.overlap, .built = HasFlashInfer()}));
+  }
   return c;
 }
 
@@ -142,8 +149,9 @@ class CudaBackend final : public Backend {
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);
-    info.arithmetic = fmt::format("{} activations, KV {}{}", activations, info.kv_dtype,
-                                  chosen_.batch_invariant ? "" : ", rounding by the batch");
+    info.arithmetic = fmt::format("{} activations, KV {}{}{}", activations, info.kv_dtype,
+                                  chosen_.batch_invariant ? "" : ", rounding by the batch",
+                                  chosen_.attention == AttentionBackend::kTactus ? "" : ", attention by FlashInfer");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
     info.remarks = {{"device", device_.name},
@@ -207,6 +215,7 @@ class CudaBackend final : public Backend {
     options.cascade_attention = chosen_.cascade_attention;
     options.batch_invariant = chosen_.batch_invariant;
     options.overlap = chosen_.overlap;
+    options.attention = chosen_.attention;
     if (size.least_split_tokens > 0) options.overlap_rule.least_tokens = size.least_split_tokens;
     options.size = size;
     options.clock = &clock_;
@@ -227,7 +236,7 @@ class CudaBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const EngineOptions& options, const ModelDescription& description,
                                                  Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config.weight_dtype));
+  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config));
   TACTUS_ASSIGN_OR_RETURN(DeviceInfo device, OpenDevice(0));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(description, chosen, std::move(device), clock));
 }
