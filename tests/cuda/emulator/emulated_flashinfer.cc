@@ -1,5 +1,5 @@
-// FlashInfer's part of the emulated device: attention over the lists of kernels/flashinfer.h in plain loops, one thread
-// a q row. It reads the lists as FlashInfer 0.7.2's kernels do (BatchPrefillWithPagedKVCacheDevice,
+// FlashInfer's part of the emulated device: attention over the lists of compute/cuda/kernels/flashinfer.h in plain
+// loops, one thread a q row. It reads the lists as FlashInfer 0.7.2's kernels do (BatchPrefillWithPagedKVCacheDevice,
 // BatchDecodeWithPagedKVCacheDevice, VariableLengthMergeStates), with their places of partial results, which have the
 // type of q. Its sums are not theirs.
 #include "compute/cuda/kernels/flashinfer.h"
