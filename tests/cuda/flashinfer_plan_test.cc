@@ -140,12 +140,14 @@ class FlashInferReader {
       next = part.end;
     }
     ASSERT_EQ(next, position + 1);
+    const auto t = static_cast<size_t>(token);
     if (!parts[0].split) {
       ASSERT_EQ(parts.size(), 1u);
       ASSERT_EQ(parts[0].place, token);
+      if (plan_.first_of_token.empty()) return;
+      ASSERT_EQ(plan_.first_of_token[t + 1], plan_.first_of_token[t]) << "a merge would add what no unit computes";
       return;
     }
-    const auto t = static_cast<size_t>(token);
     ASSERT_EQ(std::ssize(parts), plan_.first_of_token[t + 1] - plan_.first_of_token[t]);
     for (size_t i = 0; i < parts.size(); ++i) {
       ASSERT_EQ(parts[i].place, plan_.first_of_token[t] + static_cast<int64_t>(i)) << "part " << i;

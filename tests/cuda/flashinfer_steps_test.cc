@@ -99,8 +99,8 @@ TEST_F(FlashInferSteps, WithBatchInvarianceSchedulingChangesNoBit) {
   }
 }
 
-// Decodes of three sequences: contexts that are split, and after two steps a sequence less.
-FlashInferRun RunLongDecodes(bool batch_invariant, bool graphs) {
+// Decodes of sequences, the last one in the first steps alone.
+FlashInferRun RunDecodes(const std::vector<int32_t>& prompts, bool batch_invariant, bool graphs) {
   CudaModelOptions options = FlashInferModel(Real::kBF16, batch_invariant);
   options.graphs = graphs;
   const auto description = FlashInferDescription("llama-gqa-bf16");
@@ -114,27 +114,31 @@ FlashInferRun RunLongDecodes(bool batch_invariant, bool graphs) {
   StepDriver driver(**runner, size.num_blocks, size.block_size, true);
   SamplingParams sampling;
   sampling.temperature = 0;
-  for (const int32_t tokens : {610, 15, 300}) {
+  for (const int32_t tokens : prompts) {
     std::vector<TokenId> prompt;
     for (int32_t i = 0; i < tokens; ++i) prompt.push_back((tokens + i * 13) % 128);
     const int32_t sequence = driver.Add(MakeRequest(std::move(prompt), sampling));
     TACTUS_CHECK(driver.Step({{sequence, tokens, {}}}).status.ok());
   }
   for (int32_t step = 0; step < 9; ++step) {
-    std::vector<StepDriver::Take> takes = {{0, 1, {}}, {1, 1, {}}, {2, 1, {}}};
-    if (step > 4) takes.pop_back();
+    std::vector<StepDriver::Take> takes;
+    const auto sequences = static_cast<int32_t>(prompts.size());
+    for (int32_t s = 0; s < (step < 5 ? sequences : std::max(1, sequences - 1)); ++s) takes.push_back({s, 1, {}});
     TACTUS_CHECK(driver.Step(takes).status.ok());
   }
   FlashInferRun run;
-  for (int32_t s = 0; s < 3; ++s) run.sequences.push_back(driver.at(s));
+  for (size_t s = 0; s < prompts.size(); ++s) run.sequences.push_back(driver.at(static_cast<int32_t>(s)));
   run.graph_runs = (*runner)->launcher().graphs().runs();
   run.recorded = (*runner)->launcher().graphs().recorded();
   return run;
 }
 
 TEST_F(FlashInferSteps, GraphsChangeNoBit) {
-  for (const bool batch_invariant : {true, false}) {
-    const FlashInferRun without = RunLongDecodes(batch_invariant, false), with = RunLongDecodes(batch_invariant, true);
+  const std::vector<int32_t> split = {610, 15, 300}, grows = {509};  // to 33 pages, a list of another length
+  for (const auto& [prompts, batch_invariant] :
+       {std::pair{split, true}, {split, false}, {grows, true}, {grows, false}}) {
+    const FlashInferRun without = RunDecodes(prompts, batch_invariant, false);
+    const FlashInferRun with = RunDecodes(prompts, batch_invariant, true);
     EXPECT_EQ(without.graph_runs, 0);
     EXPECT_GT(with.graph_runs, with.recorded) << "no graph has served two steps";
     for (size_t s = 0; s < with.sequences.size(); ++s) {
