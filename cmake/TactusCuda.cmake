@@ -18,6 +18,7 @@ endif()
 option(TACTUS_CUDA "Build libtactus_cuda.so, the CUDA backend (needs nvcc 12.8 or later)" ${default})
 set(TACTUS_CUDA_ARCHITECTURES "80;86;89;90a;100a;120a" CACHE STRING
     "Compute capabilities of the cards that libtactus_cuda.so has code for")
+option(TACTUS_FLASHINFER "Compile FlashInfer's attention kernels into libtactus_cuda.so" OFF)
 if(NOT TACTUS_CUDA)
   return()
 endif()
@@ -52,4 +53,22 @@ if(TACTUS_WARNINGS)
     $<$<BOOL:${TACTUS_WERROR}>:-Werror=all-warnings -Xptxas=-Werror>)
 else()
   target_compile_options(tactus_cuda_flags INTERFACE -w)
+endif()
+
+# FlashInfer's headers, which `scripts/setup.sh flashinfer` installs. They need the versions of CCCL that come with them,
+# ahead of the toolkit's.
+add_library(tactus_cuda_flashinfer_flags INTERFACE)
+target_compile_options(tactus_cuda_flashinfer_flags INTERFACE -O3 -w)
+if(TACTUS_FLASHINFER)
+  file(GLOB installed ${CMAKE_SOURCE_DIR}/.venv-flashinfer/lib/python3*/site-packages)
+  find_path(TACTUS_FLASHINFER_DIR flashinfer/data/include/flashinfer/attention/prefill.cuh HINTS ${installed}
+            NO_DEFAULT_PATH DOC "The folder that has the Python package flashinfer")
+  if(NOT TACTUS_FLASHINFER_DIR)
+    message(FATAL_ERROR "TACTUS_FLASHINFER needs FlashInfer's headers: run scripts/setup.sh flashinfer")
+  endif()
+  set(data ${TACTUS_FLASHINFER_DIR}/flashinfer/data)
+  target_include_directories(tactus_cuda_flashinfer_flags SYSTEM BEFORE INTERFACE ${data}/cccl/libcudacxx/include
+    ${data}/cccl/cub ${data}/cccl/thrust ${data}/include)
+  target_compile_definitions(tactus_cuda_flashinfer_flags INTERFACE TACTUS_FLASHINFER)
+  target_compile_options(tactus_cuda_flashinfer_flags INTERFACE --expt-relaxed-constexpr)
 endif()

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Takes the CUDA backend to a machine with an NVIDIA GPU, a driver, CUDA or PyTorch, and no network.
 #   scripts/gpu.sh pack [DIR] [ARCH]     builds for one architecture (default build/gpu, 90a); puts programs, libraries,
-#                                        tiny models and scripts into DIR, under 40 MB; needs nvcc and no card
+#                                        tiny models and scripts into DIR, under 40 MB; needs nvcc and no card;
+#                                        TACTUS_FLASHINFER=ON: with FlashInfer's attention (scripts/setup.sh flashinfer)
 #   DIR/gpu.sh check                     3 minutes: tests of kernels, executor and tiny models, instructions against
 #                                        the record, a sample under compute-sanitizer; logs in DIR/out
 #   DIR/gpu.sh measure [OUT.json [OPTION...]]
@@ -44,6 +45,7 @@ pack() {
   nvcc=$(PATH=$PATH:${tools[0]} command -v nvcc) || { say "no nvcc: scripts/setup.sh cuda installs it"; exit 1; }
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE=-O2 -DTACTUS_WARNINGS=OFF \
     -DTACTUS_BUILD_BENCH=ON -DTACTUS_CUDA=ON -DTACTUS_CUDA_ARCHITECTURES="$arch" \
+    -DTACTUS_FLASHINFER="${TACTUS_FLASHINFER:-OFF}" \
     -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
     > "$root/build/gpu_configure.log"
   cmake --build "$build" -j "${TACTUS_BUILD_JOBS:-$(nproc)}" \
@@ -161,5 +163,5 @@ measure() {
 
 case ${1:-} in
   pack | check | measure) "$@" ;;
-  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,28 +1,35 @@
 #!/usr/bin/env bash
 # Installs the missing Debian packages of the named groups (build, test, python, slow, fuzz). The group cuda is NVIDIA's
-# tools and, if PATH has no nvcc, its compiler, as Python packages in .venv-cuda, where CMake finds them.
+# tools and, if PATH has no nvcc, its compiler, as Python packages in .venv-cuda, where CMake finds them. The group
+# flashinfer is FlashInfer's headers, likewise in .venv-flashinfer (for -DTACTUS_FLASHINFER=ON).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-cuda() {
-  local venv=$root/.venv-cuda lists=$root/scripts/cuda_packages.txt wanted=$root/.venv-cuda/wanted.txt
-  [ "$(uname -m)" = x86_64 ] || { echo "setup: NVIDIA's packages are installed on x86-64 only" >&2; return 1; }
+# Installs groups of scripts/cuda_packages.txt into a virtual environment, without what the packages depend on.
+packages() {  # folder, groups
+  local venv=$root/$1 groups=$2 lists=$root/scripts/cuda_packages.txt wanted=$root/$1/wanted.txt
   [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
-  local groups=tools
-  command -v nvcc >/dev/null || groups="compiler tools"
   awk -v groups=" $groups " '/^# group /{on = index(groups, " " $3 " "); next} /^#/ || NF == 0 {next} on' "$lists" >"$wanted"
   if ! cmp -s "$wanted" "$venv/installed.txt"; then
-    echo "setup: installing $(grep -c . "$wanted") Python packages of NVIDIA ($groups) into .venv-cuda" >&2
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "$wanted" >&2
+    echo "setup: installing $(grep -c . "$wanted") Python packages ($groups) into $1" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile --no-deps -r "$wanted" >&2
     cp "$wanted" "$venv/installed.txt"
   fi
+}
+
+cuda() {
+  [ "$(uname -m)" = x86_64 ] || { echo "setup: NVIDIA's packages are installed on x86-64 only" >&2; return 1; }
+  local groups=tools
+  command -v nvcc >/dev/null || groups="compiler tools"
+  packages .venv-cuda "$groups"
   # The compiler's profile names lib64; the packages have lib.
-  for toolkit in "$venv"/lib/python3*/site-packages/nvidia/cu13; do ln -sfn lib "$toolkit/lib64"; done
+  for toolkit in "$root"/.venv-cuda/lib/python3*/site-packages/nvidia/cu13; do ln -sfn lib "$toolkit/lib64"; done
 }
 
 wanted=()
 for group in "${@:-build}"; do
   if [ "$group" = cuda ]; then cuda; continue; fi
+  if [ "$group" = flashinfer ]; then packages .venv-flashinfer flashinfer; continue; fi
   while read -r package; do wanted+=("$package"); done < <(
     awk -v g="$group" '/^# group /{on = ($3 == g); next} /^#/ || NF == 0 {next} on {print $1}' "$root/scripts/debian_packages.txt")
 done

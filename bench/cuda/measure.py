@@ -3,7 +3,8 @@
 and transformers. What matters most comes first; each part has a limit, and parts for which no time is left are named in
 the result. The result is written after every part.
 
-  measure.py FOLDER OUT.json [--seconds 360] [--shrink N] [--model FOLDER]     FOLDER: of scripts/gpu.sh pack
+  measure.py FOLDER OUT.json [--seconds 360] [--shrink N] [--model FOLDER] [--attention-backend NAME]
+  FOLDER: of scripts/gpu.sh pack
 """
 
 import argparse
@@ -35,6 +36,7 @@ class Run:
     def __init__(self, args):
         self.folder, self.out, self.shrink = args.folder.resolve(), args.out.resolve(), args.shrink
         self.model = (args.model or self.folder / "llama-3.1-8b").resolve()
+        self.attention = args.attention_backend
         self.start = time.monotonic()
         self.end = self.start + args.seconds
         commit = self.folder / "commit"
@@ -130,7 +132,9 @@ def measure_rates(run):
 
 def measure_steps(run):
     limit_s = max(5, int(min(MOST_S["steps"], run.left_s()) - 10))  # the program ends by itself
-    found = run.json_of("steps", "steps", [run.folder / "bin/step_cells", run.model, "cuda", run.shrink, limit_s])
+    found = run.json_of("steps", "steps", [
+        run.folder / "bin/step_cells", run.model, "cuda", run.shrink, limit_s, run.attention,
+    ])  # fmt: skip
     if found is None:
         return
     run.result["steps"] = found
@@ -155,7 +159,7 @@ def measure_products(run):
 
 def engine_options(run):
     return ["--load-format", "dummy", "--device", "cuda", "--max-num-seqs", run.of(SLOTS),
-            "--max-model-len", run.of(MODEL_LEN)]  # fmt: skip
+            "--max-model-len", run.of(MODEL_LEN), "--attention-backend", run.attention]  # fmt: skip
 
 
 def free_port():
@@ -259,6 +263,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=360)
     parser.add_argument("--shrink", type=int, default=1, help="divides all sizes, for a try on a small model")
     parser.add_argument("--model", type=pathlib.Path, help="a folder with config.json")
+    parser.add_argument("--attention-backend", default="tactus", help="as of tactus serve")
     run = Run(parser.parse_args())
     parts = [measure_rates, measure_steps, measure_served, measure_peer, measure_products]
     parts += [lambda run, job=job: measure_offline(run, *map(run.of, job)) for job in OFFLINE]

@@ -1,10 +1,10 @@
 // Step times of one model in the cells that scripts/gpu.sh reports: decodes by batch and context, prompts by length,
 // and prompts beside decodes. Prints one JSON object.
 //
-//   step_cells MODEL DEVICE [SHRINK [SECONDS]]
+//   step_cells MODEL DEVICE [SHRINK [SECONDS [ATTENTION]]]
 //       MODEL: a folder, a GGUF file, or a config.json with dummy weights; DEVICE: of --device
 //       SHRINK divides all sizes, for a try on a small model
-//       SECONDS after the start cells are left out, the later ones in the list
+//       SECONDS after the start cells are left out, the later ones in the list; ATTENTION: of --attention-backend
 //
 // `step_ms` is a step alone: launched, run, and its tokens read. `chained_ms` is a decode step of a run in which each
 // step takes its tokens from the one before on the device, so the next is launched before these are known. `gap_us` is
@@ -78,11 +78,12 @@ struct Subject {
   nlohmann::ordered_json facts;
 };
 
-Subject Load(const std::string& model, const std::string& device, const Sizes& sizes) {
+Subject Load(const std::string& model, const std::string& device, const std::string& attention, const Sizes& sizes) {
   Subject s;
   EngineOptions options;
   options.model = model;
   options.device = device;
+  options.attention_backend = attention;
   const auto description = Must(compute::DescribeModel(Must(compute::ResolveModel(model))));
   if (!description.weights_status.ok()) options.load_format = "dummy";
   s.backend = Must(compute::MakeBackend(options, description, SystemClock()));
@@ -186,9 +187,10 @@ bool Fits(const engine::ProfileLimits& limits, const Sizes& sizes, const Profile
          blocks(p.prefill_tokens) + p.decodes * blocks(p.decode_context + sizes.chain()) <= limits.num_blocks;
 }
 
-int Run(const std::string& model, const std::string& device, const Sizes& sizes, DurationNs limit_ns) {
+int Run(const std::string& model, const std::string& device, const std::string& attention, const Sizes& sizes,
+        DurationNs limit_ns) {
   const TimeNs start_ns = SystemClock().NowNs();
-  Subject s = Load(model, device, sizes);
+  Subject s = Load(model, device, attention, sizes);
   s.facts["load_s"] = static_cast<double>(SystemClock().NowNs() - start_ns) * 1e-9;
   engine::StepProfiler profiler(s.executor.get(), s.limits);
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
@@ -222,11 +224,11 @@ int Run(const std::string& model, const std::string& device, const Sizes& sizes,
 }  // namespace tactus
 
 int main(int argc, char** argv) {
-  if (argc < 3 || argc > 5) {
-    std::fprintf(stderr, "usage: step_cells MODEL DEVICE [SHRINK [SECONDS]]\n");
+  if (argc < 3 || argc > 6) {
+    std::fprintf(stderr, "usage: step_cells MODEL DEVICE [SHRINK [SECONDS [ATTENTION]]]\n");
     return 2;
   }
   const tactus::Sizes sizes = {.shrink = argc > 3 ? std::max(1, std::atoi(argv[3])) : 1};
   const int seconds = argc > 4 ? std::max(1, std::atoi(argv[4])) : 600;
-  return tactus::Run(argv[1], argv[2], sizes, seconds * tactus::kSecond);
+  return tactus::Run(argv[1], argv[2], argc > 5 ? argv[5] : "tactus", sizes, seconds * tactus::kSecond);
 }

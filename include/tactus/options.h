@@ -45,6 +45,7 @@ struct EngineOptions : SchedulingOptions {
   bool cascade_attention = true;
   bool batch_invariant = true;
   std::string overlap = "off";
+  std::string attention_backend = "tactus";
   // Memory for requests outside the engine (bodies, parsing, stream buffers). Not a flag: the front end sets it.
   int64_t front_end_bytes = 0;
   // Loads stored step times of this machine even if no policy needs them. Not a flag.
@@ -137,6 +138,10 @@ struct EngineOptions : SchedulingOptions {
             {.choices = "off|nano",
              .help = "nano: a CUDA device splits large steps in two, and one half reads the KV of its decodes while "
                      "the other multiplies; does not change tokens"});
+    v.Field(
+        "attention-backend", attention_backend,
+        {.choices = "tactus|flashinfer",
+         .help = "whose kernels compute attention on a CUDA device; flashinfer: in builds with it, for some models"});
   }
 };
 

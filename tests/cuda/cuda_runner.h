@@ -21,6 +21,7 @@ struct CudaModelOptions {
   compute::PackChoice packing;
   bool fuse = true;
   bool graphs = true;
+  compute::cuda::AttentionBackend attention = compute::cuda::AttentionBackend::kTactus;
 };
 
 // Loads the model's weights to the device.
@@ -44,6 +45,7 @@ inline compute::cuda::CudaExecutorOptions ExecutorOptionsOf(const CudaModelOptio
   options.overlap = model.overlap;
   options.attention_share = model.attention_share;
   options.graphs = model.graphs;
+  options.attention = model.attention;
   options.size = size;
   options.size.least_split_tokens = 2;
   options.clock = &SystemClock();

@@ -203,6 +203,15 @@ class StepTimesTest(Folder):
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn("--overlap nano is not possible on a CPU", refused.stderr)
 
+    def test_flashinfers_attention_is_refused_by_name_where_it_is_not_served(self):
+        profile = ["profile", self.model, "--load-format", "dummy", "--attention-backend", "flashinfer"]
+        on_cpu = tactus(*profile, "--device", "cpu")
+        self.assertEqual(on_cpu.returncode, 2, on_cpu.stderr)
+        self.assertIn("--attention-backend flashinfer is not possible on a CPU", on_cpu.stderr)
+        on_device = tactus(*profile, "--device", "cuda", TACTUS_CUDA_LIBRARY=LIBRARY)
+        self.assertEqual(on_device.returncode, 2, on_device.stderr)
+        self.assertRegex(on_device.stderr, "the model has heads of [0-9]+ values")
+
     def test_overlap_and_freer_rounding_are_options_of_the_device(self):
         answers = []
         for options in ([], ["--overlap", "nano"], ["--batch-invariant", "off"]):

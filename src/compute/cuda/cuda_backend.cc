@@ -10,6 +10,7 @@
 #include "base/plan_limits.h"
 #include "compute/cuda/cuda_executor.h"
 #include "compute/cuda/device_plan.h"
+#include "compute/cuda/flashinfer_plan.h"
 #include "compute/exec/numerics.h"
 #include "compute/kernels/thread_pool.h"
 #include "compute/weights/open_weights.h"
@@ -28,6 +29,7 @@ struct Chosen {
   bool batch_invariant = true;
   bool fp8_tokens = false;
   bool overlap = false;
+  AttentionBackend attention = AttentionBackend::kTactus;
 };
 
 const char* NameOf(Real type) {
@@ -113,8 +115,8 @@ Status CheckFp8Tokens(const ModelDescription& description, const Chosen& chosen,
       "activation-dtype");
 }
 
-// `stored`: ModelConfig::weight_dtype.
-Result<Chosen> Choose(const EngineOptions& o, DType stored) {
+Result<Chosen> Choose(const EngineOptions& o, const ModelConfig& config) {
+  DType stored = config.weight_dtype;
   Chosen c;
   if (o.dtype == "float32") {
     c.type = Real::kF32;
@@ -149,6 +151,11 @@ Result<Chosen> Choose(const EngineOptions& o, DType stored) {
   c.cascade_attention = o.cascade_attention;
   c.batch_invariant = o.batch_invariant;
   c.overlap = o.overlap == "nano";
+  if (o.attention_backend == "flashinfer") {
+    c.attention = AttentionBackend::kFlashInfer;
+    TACTUS_RETURN_IF_ERROR(CheckFlashInfer(
+        config, {.type = c.type, .kv_type = c.kv_type, .overlap = c.overlap, .built = HasFlashInfer()}));
+  }
   return c;
 }
 
@@ -187,8 +194,9 @@ class CudaBackend final : public Backend {
     info.kernels = fmt::format("cuda sm_{}", device_.capability);
     const char* const activations = chosen_.type == Real::kF32 ? "f32" : chosen_.type == Real::kBF16 ? "bf16" : "f16";
     info.kv_dtype = NameOf(chosen_.kv_type);
-    info.arithmetic = fmt::format("{}{} activations, KV {}{}", chosen_.fp8_tokens ? "fp8 and " : "", activations,
-                                  info.kv_dtype, chosen_.batch_invariant ? "" : ", rounding by the batch");
+    info.arithmetic = fmt::format("{}{} activations, KV {}{}{}", chosen_.fp8_tokens ? "fp8 and " : "", activations,
+                                  info.kv_dtype, chosen_.batch_invariant ? "" : ", rounding by the batch",
+                                  chosen_.attention == AttentionBackend::kTactus ? "" : ", attention by FlashInfer");
     info.summary = fmt::format("numerics {}; {} with {} multiprocessors, driver {}", info.arithmetic, device_.name,
                                device_.multiprocessors, device_.driver);
     info.remarks = {{"device", device_.name},
@@ -254,6 +262,7 @@ class CudaBackend final : public Backend {
     options.batch_invariant = chosen_.batch_invariant;
     options.fp8_tokens = chosen_.fp8_tokens;
     options.overlap = chosen_.overlap;
+    options.attention = chosen_.attention;
     options.size = size;
     options.clock = &clock_;
     DeviceWeights weights = std::move(*weights_);
@@ -273,7 +282,7 @@ class CudaBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> MakeCudaBackend(const EngineOptions& options, const ModelDescription& description,
                                                  Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config.weight_dtype));
+  TACTUS_ASSIGN_OR_RETURN(const Chosen chosen, Choose(options, description.config));
   TACTUS_ASSIGN_OR_RETURN(DeviceInfo device, OpenDevice(0));
   if (chosen.fp8_tokens) TACTUS_RETURN_IF_ERROR(CheckFp8Tokens(description, chosen, device));
   return std::unique_ptr<Backend>(std::make_unique<CudaBackend>(description, chosen, std::move(device), clock));

@@ -14,6 +14,7 @@
 #include "compute/cuda/device_weights.h"
 #include "compute/cuda/gemm.h"
 #include "compute/cuda/kernels/experts.h"
+#include "compute/cuda/kernels/flashinfer.h"
 #include "compute/cuda/kernels/rope_store.h"
 #include "compute/model/rope.h"
 
@@ -32,7 +33,9 @@ struct DeviceTokens {
   int64_t tokens = 0;
   const int32_t* positions = nullptr;  // [tokens]
   const AttentionRow* rows = nullptr;
-  std::vector<DeviceUnits> units;  // by AttentionShapes()
+  // By shapes(): of our attention, or of FlashInfer's.
+  std::vector<DeviceUnits> units;
+  std::vector<FlashInferCall> flashinfer;  // their lists; Attend adds the rest
 };
 // A step as the device sees it; pointers to device memory.
 struct DeviceBatch {
@@ -53,6 +56,7 @@ struct DecoderOptions {
   int32_t multiprocessors = 1;
   bool batch_invariant = true;  // else products of few tokens have a kernel of their own
   bool fp8_tokens = false;      // inputs of matrices that TakesFp8Tokens names are rounded to e4m3
+  AttentionBackend attention = AttentionBackend::kTactus;
 };
 
 class Decoder {
@@ -66,6 +70,10 @@ class Decoder {
   std::span<const AttentionShape> shapes() const { return shapes_; }
   // Partial results of attention that there is memory for.
   static int64_t PartialSlots(const ModelConfig& config, const DecoderOptions& options);
+  // The same memory holds as many of FlashInfer's results, each of all heads of a token: they are smaller than slots.
+  static int64_t FlashInferPartials(const ModelConfig& config, const DecoderOptions& options, int32_t heads) {
+    return PartialSlots(config, options) / heads;
+  }
 
   void Forward(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
   // The same in parts, so that two decoders can take turns (decoder_overlap.h): Begin, then Advance until it is false.
@@ -138,6 +146,7 @@ class Decoder {
   void Run(Pass&, const NormSpec&, const Output&, const StreamsBlock&) {}  // BeginBlock runs it
   Heads MultiplyHeads(const Pass& pass, const AttentionBlock& a, const void* x);
   void Attend(const Pass& pass, const AttentionBlock& a, const KvPages& kv);
+  void AttendFlashInfer(const Pass& pass, const AttentionBlock& a, const KvPages& kv);
   const void* MultiplyGated(const Pass& pass, Fusion fusion, const GatedFeedForwardBlock& f, const void* x,
                             void* gate_up);
   void SplitStreams(const Pass& pass);

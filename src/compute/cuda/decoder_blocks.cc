@@ -14,6 +14,11 @@ void* ValuesAt(void* base, int64_t values, Real type) {
   return static_cast<std::byte*>(base) + values * SizeOf(type);
 }
 
+// The factor of q k^T.
+float ScaleOf(const AttentionBlock& a) {
+  return a.scale > 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+}
+
 }  // namespace
 
 // q, and k and v where the layer stores them, of x: one product where their matrices are fused.
@@ -98,7 +103,25 @@ void Decoder::Run(Pass& pass, const NormSpec& /*norm*/, const Output& out, const
   Multiply(pass, {.x = mixed_, .w = &w[Role::kO], .bias = w.vector(Role::kOBias), .y = out.y, .adds = out.adds});
 }
 
+void Decoder::AttendFlashInfer(const Pass& pass, const AttentionBlock& a, const KvPages& kv) {
+  FlashInferCall call = pass.tokens->flashinfer[shape_of_layer_[pass.layer]];
+  call.q = q_now_;
+  call.out = mixed_;
+  call.q_stride = q_stride_now_;
+  call.type = options_.type;
+  call.heads = static_cast<int32_t>(a.heads);
+  call.scale = ScaleOf(a);
+  call.tokens = pass.count();
+  call.partials = partials_;
+  call.max_partials = FlashInferPartials(config_, options_, call.heads);
+  AttendByFlashInfer(pass.s, call, kv);
+}
+
 void Decoder::Attend(const Pass& pass, const AttentionBlock& a, const KvPages& kv) {
+  if (options_.attention == AttentionBackend::kFlashInfer) {
+    AttendFlashInfer(pass, a, kv);
+    return;
+  }
   const DeviceUnits& units = pass.tokens->units[shape_of_layer_[pass.layer]];
   AttentionCall call;
   call.q = q_now_;
@@ -117,7 +140,7 @@ void Decoder::Attend(const Pass& pass, const AttentionBlock& a, const KvPages& k
   call.merges = units.merges;
   call.num_merges = units.num_merges;
   call.partials = partials_;
-  call.scale = a.scale > 0.0f ? a.scale : 1.0f / std::sqrt(static_cast<float>(a.head_dim));
+  call.scale = ScaleOf(a);
   call.window = a.window;
   call.chunk = a.chunk;
   call.softcap = a.softcap;

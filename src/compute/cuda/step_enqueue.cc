@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "compute/cuda/flashinfer_lists.h"
 #include "compute/cuda/kernels/tables.h"
 #include "compute/cuda/step_launcher.h"
 #include "compute/cuda/step_units.h"
@@ -20,6 +21,7 @@ struct StepLauncher::Layout {
   int64_t table_entries, table_values, copies;
   int64_t sample_rows, bias_tokens, bias_values, ends, drafts;
   PlacedUnits all_units, last_units;
+  PlacedFlashInfer all_flashinfer, last_flashinfer;
   std::vector<int64_t> prompts, outputs;  // of plan.starts
 };
 
@@ -41,6 +43,8 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   at.logit_rows = b.Place<int32_t>(size(logit_rows_));
   at.all_units.Place(b, step->all_plans);
   at.last_units.Place(b, step->last_plans);
+  at.all_flashinfer.Place(b, step->all_flashinfer);
+  at.last_flashinfer.Place(b, step->last_flashinfer);
   at.table_entries = b.Place<int64_t>(size(table_entries_));
   at.table_values = b.Place<int32_t>(size(table_values_));
   at.copies = b.Place<int32_t>(size(copy_pairs_));
@@ -81,6 +85,8 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   fill(at.drafts, std::as_const(drafts_));
   at.all_units.Fill(b, step->all_plans);
   at.last_units.Fill(b, step->last_plans);
+  at.all_flashinfer.Fill(b, step->all_flashinfer);
+  at.last_flashinfer.Fill(b, step->last_flashinfer);
   if (splits_) split_.Fill(b);
 
   // The masks of grammars need the tokens of the steps before this one, which the forward pass does not.
@@ -168,6 +174,8 @@ DeviceBatch StepLauncher::BatchOf(const LaunchedStep& step, const Layout& at) co
   batch.last.rows = b.Device<AttentionRow>(at.last_rows);
   batch.all.units = at.all_units.Units(b, step.all_plans);
   batch.last.units = at.last_units.Units(b, step.last_plans);
+  batch.all.flashinfer = at.all_flashinfer.Calls(b, step.all_flashinfer);
+  batch.last.flashinfer = at.last_flashinfer.Calls(b, step.last_flashinfer);
   return batch;
 }
 
@@ -181,6 +189,8 @@ StepGraphs::Key StepLauncher::KeyOf(const LaunchedStep& step) const {
       }
     }
   }
+  PlacedFlashInfer::AddLengths(step.all_flashinfer, &key);
+  PlacedFlashInfer::AddLengths(step.last_flashinfer, &key);
   return key;
 }
 

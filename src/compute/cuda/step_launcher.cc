@@ -48,7 +48,8 @@ DecoderOptions DecoderOptionsOf(const ModelConfig& config, const CudaExecutorOpt
           .max_items = options.size.max_step_items,
           .multiprocessors = options.multiprocessors,
           .batch_invariant = options.batch_invariant,
-          .fp8_tokens = options.fp8_tokens};
+          .fp8_tokens = options.fp8_tokens,
+          .attention = options.attention};
 }
 
 StepLauncher::StepLauncher(const ModelConfig& config, DeviceWeights weights, const CudaExecutorOptions& options)
@@ -73,6 +74,11 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
                                                            const CudaExecutorOptions& options) {
   TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");
   TACTUS_RETURN_IF_ERROR(CheckSize(options));
+  if (options.attention == AttentionBackend::kFlashInfer) {
+    TACTUS_CHECK_MSG(!options.overlap, "FlashInfer's attention runs steps in one part");
+    TACTUS_RETURN_IF_ERROR(
+        CheckFlashInferSize(options.size.max_step_items, options.size.max_model_len, options.size.block_size));
+  }
   if (weights.layers.size() != config.layers.size()) {
     return InvalidArgument("weights of " + std::to_string(weights.layers.size()) + " layers for a configuration of " +
                            std::to_string(config.num_layers()));
@@ -112,8 +118,12 @@ Result<std::unique_ptr<StepLauncher>> StepLauncher::Create(const ModelConfig& co
 
 std::unique_ptr<LaunchedStep> StepLauncher::NewStep() {
   auto step = std::make_unique<LaunchedStep>();
-  step->all_plans.resize(decoder_->shapes().size());
-  step->last_plans.resize(decoder_->shapes().size());
+  const size_t shapes = decoder_->shapes().size();
+  const bool flashinfer = options_.attention == AttentionBackend::kFlashInfer;
+  step->all_plans.resize(flashinfer ? 0 : shapes);
+  step->last_plans.resize(flashinfer ? 0 : shapes);
+  step->all_flashinfer.resize(flashinfer ? shapes : 0);
+  step->last_flashinfer.resize(flashinfer ? shapes : 0);
   return step;
 }
 
@@ -128,7 +138,7 @@ void StepLauncher::Launch(const StepPlan& plan, LaunchedStep* step) {
     step->result.status = CatchIn(plan.step, [&] {
       Apply(plan);
       FillItems(plan, step);
-      if (options_.cascade_attention) FindPrefixGroups();
+      if (options_.cascade_attention && options_.attention == AttentionBackend::kTactus) FindPrefixGroups();
       CollectRows(plan, step);
       PlanStep(step);
       has_graph_ = PadToGraph(plan, step);
@@ -328,6 +338,12 @@ void StepLauncher::FindPrefixGroups() {
 }
 
 void StepLauncher::PlanStep(LaunchedStep* step) {
+  if (options_.attention == AttentionBackend::kFlashInfer) {
+    splits_ = false;
+    PlanForFlashInfer(all_rows_, step->all_flashinfer);
+    PlanForFlashInfer(last_rows_, step->last_flashinfer);
+    return;
+  }
   splits_ =
       overlap_ != nullptr && std::ssize(ids_) >= least_split_tokens_ && split_.Cut(all_rows_, last_rows_, host_tables_);
   if (splits_) split_.Plan(overlap_->shapes(), partial_slots_);
@@ -338,6 +354,22 @@ void StepLauncher::PlanStep(LaunchedStep* step) {
 void StepLauncher::PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const {
   const std::span<const AttentionShape> shapes = decoder_->shapes();
   for (size_t i = 0; i < shapes.size(); ++i) PlanAttention(rows, shapes[i], partial_slots_, &plans[i]);
+}
+
+void StepLauncher::PlanForFlashInfer(std::span<const AttentionRow> rows, std::span<FlashInferPlan> plans) const {
+  const DecoderOptions options = DecoderOptionsOf(config_, options_);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const AttentionShape& shape = decoder_->shapes()[i];
+    PlanFlashInfer(rows, host_tables_,
+                   {.heads = shape.heads,
+                    .kv_heads = shape.kv_heads,
+                    .head_dim = shape.head_dim,
+                    .block_size = options_.size.block_size,
+                    .multiprocessors = shape.multiprocessors,
+                    .batch_invariant = options_.batch_invariant,
+                    .max_partials = Decoder::FlashInferPartials(config_, options, shape.heads)},
+                   &plans[i]);
+  }
 }
 
 // Pads a step of decodes to the next size that has a graph. Rows that are added have token 0 at position 0, store no K
@@ -359,9 +391,12 @@ bool StepLauncher::PadToGraph(const StepPlan& plan, LaunchedStep* step) {
   last_rows_.resize(n);
   while (logit_rows_.size() < n) logit_rows_.push_back(static_cast<int32_t>(logit_rows_.size()));
   const std::span<const AttentionShape> shapes = decoder_->shapes();
-  for (size_t i = 0; i < shapes.size(); ++i) {
+  for (size_t i = 0; i < step->all_plans.size(); ++i) {
     PadPlan(shapes[i], rows, &step->all_plans[i]);
     PadPlan(shapes[i], rows, &step->last_plans[i]);
+  }
+  for (auto* plans : {&step->all_flashinfer, &step->last_flashinfer}) {
+    for (FlashInferPlan& plan : *plans) PadFlashInferPlan(rows, &plan);
   }
   return true;
 }

@@ -22,6 +22,7 @@
 #include "compute/cuda/decoder.h"
 #include "compute/cuda/decoder_overlap.h"
 #include "compute/cuda/device_kv.h"
+#include "compute/cuda/flashinfer_plan.h"
 #include "compute/cuda/kernels/sample.h"
 #include "compute/cuda/step_buffer.h"
 #include "compute/cuda/step_graphs.h"
@@ -35,10 +36,11 @@ struct CudaExecutorOptions {
   KvType kv_type = KvType::kBF16;
   bool batch_invariant = true;
   bool cascade_attention = true;  // reads a prefix that decodes share once for all of them; changes no bit
-  bool fp8_tokens = false;        // DecoderOptions::fp8_tokens
-  bool overlap = false;           // large steps run in two parts; changes no bit, with batch_invariant
-  double attention_share = 0.5;   // of the multiprocessors, for the attention of a part beside the other's products
-  bool graphs = true;             // changes no bit where batch_invariant is true
+  AttentionBackend attention = AttentionBackend::kTactus;  // kFlashInfer: CheckFlashInfer, no cascade
+  bool fp8_tokens = false;                                 // DecoderOptions::fp8_tokens
+  bool overlap = false;          // large steps run in two parts; changes no bit, with batch_invariant
+  double attention_share = 0.5;  // of the multiprocessors, for the attention of a part beside the other's products
+  bool graphs = true;            // changes no bit where batch_invariant is true
   int32_t multiprocessors = 1;
   int32_t max_in_flight = 2;
   ExecutorSize size;
@@ -67,7 +69,9 @@ struct LaunchedStep {
   DeviceMemory out;   // tokens, statuses, logprobs
   PinnedMemory host_out;
   std::vector<Row> rows;
-  std::vector<AttentionPlan> all_plans, last_plans;  // by Decoder::shapes()
+  // By Decoder::shapes(); those of the other attention are empty.
+  std::vector<AttentionPlan> all_plans, last_plans;
+  std::vector<FlashInferPlan> all_flashinfer, last_flashinfer;
   std::unique_ptr<Event> done;
   StepResult result;  // without tokens
   const StepPlan* plan = nullptr;
@@ -128,6 +132,7 @@ class StepLauncher {
   void FindPrefixGroups();
   void PlanStep(LaunchedStep* step);
   void PlanWhole(std::span<const AttentionRow> rows, std::span<AttentionPlan> plans) const;
+  void PlanForFlashInfer(std::span<const AttentionRow> rows, std::span<FlashInferPlan> plans) const;
   void Move(const StepPlan& plan, const Layout& at, const StepBuffer& b);
   bool WritesSwappedOut(const StepPlan& plan);
   void AwaitSwapOuts();

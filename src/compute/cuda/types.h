@@ -18,6 +18,9 @@ inline int32_t SizeOf(KvType type) {
   return type == KvType::kF32 ? 4 : type == KvType::kBF16 || type == KvType::kF16 ? 2 : 1;
 }
 
+// Whose attention runs (--attention-backend): ours (kernels/attention.h) or FlashInfer's (kernels/flashinfer.h).
+enum class AttentionBackend : uint8_t { kTactus, kFlashInfer };
+
 // A matrix on the device, [rows, cols] = [outputs, inputs].
 enum class MatrixFormat : uint8_t {
   kReal,  // rows one after another, of type `real`

@@ -134,6 +134,13 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, co
                     options.overlap, hint.empty() ? "" : " (" + hint + ")"),
         "overlap");
   }
+  if (options.attention_backend != "tactus") {
+    return InvalidArgument(
+        fmt::format("--attention-backend {} is not possible on a CPU, it is kernels for GPUs{}: leave it out, or use "
+                    "--device cuda",
+                    options.attention_backend, hint.empty() ? "" : " (" + hint + ")"),
+        "attention-backend");
+  }
   TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description));
   if (!hint.empty()) chosen.hint = chosen.hint.empty() ? hint : hint + "; " + chosen.hint;
   return std::unique_ptr<Backend>(
