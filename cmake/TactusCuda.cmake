@@ -58,7 +58,7 @@ endif()
 # FlashInfer's headers, which `scripts/setup.sh flashinfer` installs. They need the versions of CCCL that come with them,
 # ahead of the toolkit's.
 add_library(tactus_cuda_flashinfer_flags INTERFACE)
-target_compile_options(tactus_cuda_flashinfer_flags INTERFACE -O3 -w)
+target_compile_options(tactus_cuda_flashinfer_flags INTERFACE ${codes} -O3 -w)
 if(TACTUS_FLASHINFER)
   file(GLOB installed ${CMAKE_SOURCE_DIR}/.venv-flashinfer/lib/python3*/site-packages)
   find_path(TACTUS_FLASHINFER_DIR flashinfer/data/include/flashinfer/attention/prefill.cuh HINTS ${installed}
