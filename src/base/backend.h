@@ -51,6 +51,7 @@ inline constexpr int64_t kLeastFrontEndBytes = int64_t{48} << 20;
 struct MemoryDemand {
   int64_t max_model_len = 0;    // tokens; 0: the model's limit, or as many as fit the KV memory
   int64_t max_num_seqs = 0;     // sequences with KV at the same time
+  int32_t max_slots = 0;        // live sequences, including waiting ones; 0: max_num_seqs
   int64_t max_step_tokens = 0;  // of the largest step
   int32_t block_size = 16;      // tokens
   int64_t kv_bytes = 0;         // 0: the backend's share of the remaining memory

@@ -127,6 +127,7 @@ Status PlanEverything(Setup* s) {
   MemoryDemand demand;
   demand.max_model_len = o.max_model_len;
   demand.max_num_seqs = o.max_num_seqs;
+  demand.max_slots = s->replica.slots();
   demand.max_step_tokens = asked->scheduler().max_step_tokens();
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;

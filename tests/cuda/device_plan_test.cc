@@ -17,7 +17,8 @@ class DevicePlanTest : public testing::Test {
     auto description = DescribeModel(test::SourcePath("tests/golden/data/llama-gqa-bf16"));
     EXPECT_TRUE(description.ok()) << description.status().ToString();
     config_ = description->config;
-    input_.free_bytes = 64 * kMiB;
+    input_.free_bytes = 96 * kMiB;
+    input_.demand.max_slots = 10;
     input_.weight_bytes = kMiB;
     input_.host_free_bytes = 4096 * kMiB;
     input_.demand.max_model_len = 64;
@@ -59,7 +60,7 @@ TEST_F(DevicePlanTest, ADraftModelTakesMemoryOfTheDevice) {
   EXPECT_LE(with.total_bytes, input_.free_bytes);
   EXPECT_NE(with.text.find("draft model         16.0 MiB"), std::string::npos) << with.text;
   input_.demand.draft_bytes = 100 * kMiB;
-  ExpectRefusal("model", {"draft model 100.0 MiB", "64.0 MiB of the GPU's memory are free"});
+  ExpectRefusal("model", {"draft model 100.0 MiB", "96.0 MiB of the GPU's memory are free"});
 }
 
 // The codes of a step's widest input with a scale for each token, and the scratch of the library, for each part.
@@ -84,6 +85,17 @@ TEST_F(DevicePlanTest, TokensInFp8TakeTheirCodesAndSums) {
   }
 }
 
+TEST_F(DevicePlanTest, BlockTablesOfAllSlotsTakeMemoryOfTheDevice) {
+  const MemoryGrant before = Plan();
+  input_.demand.max_slots += 1 << 20;  // 4 entries of 4 bytes each
+  const MemoryGrant grant = Plan();
+  EXPECT_NE(grant.text.find("scratch             48.0 MiB"), std::string::npos) << grant.text;
+  EXPECT_LT(grant.kv_bytes, before.kv_bytes - 14 * kMiB);
+  input_.demand.max_slots = 0;
+  input_.demand.max_num_seqs = 2 << 20;
+  EXPECT_NE(Plan().text.find("scratch             64.0 MiB"), std::string::npos) << Plan().text;
+}
+
 TEST_F(DevicePlanTest, RulesAndSwapSpaceTakeMemoryOfTheHost) {
   const MemoryGrant before = Plan();
   input_.demand.rules_bytes = 3000 * kMiB;
@@ -101,8 +113,8 @@ TEST_F(DevicePlanTest, RulesAndSwapSpaceTakeMemoryOfTheHost) {
 }
 
 TEST_F(DevicePlanTest, RefusalsNameWhatIsThereAndTheFlag) {
-  input_.demand.kv_bytes = 65 * kMiB;
-  ExpectRefusal("kv-cache-memory", {"KV 65.0 MiB", "set --kv-cache-memory to at most"});
+  input_.demand.kv_bytes = 63 * kMiB;
+  ExpectRefusal("kv-cache-memory", {"scratch 32.0 MiB", "KV 63.0 MiB", "set --kv-cache-memory to at most"});
   input_.demand.kv_bytes = 1;
   ExpectRefusal("max-model-len", {"--max-model-len 64 needs"});
   input_.demand.kv_bytes = 0;

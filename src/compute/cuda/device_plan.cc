@@ -32,8 +32,15 @@ int64_t BufferBytes(const ModelConfig& config, const DevicePlanInput& in) {
          SampleScratchBytes(decoder.max_logit_rows, config.vocab_size);
 }
 
-// The part of the device's memory behind weights and buffers that KV may take: scratch of products, data of steps and
-// graphs come out of the rest.
+// Scratch of products, and the block tables of all live sequences.
+int64_t ScratchBytes(const ModelConfig& config, const DevicePlanInput& in) {
+  const MemoryDemand& d = in.demand;
+  const int64_t slots = d.max_slots > 0 ? d.max_slots : d.max_num_seqs;
+  const int64_t blocks = ((d.max_model_len > 0 ? d.max_model_len : config.max_position) - 1) / d.block_size + 1;
+  return (in.overlap ? 2 : 1) * kGemmScratchBytes + slots * blocks * int64_t{sizeof(BlockId)};
+}
+
+// The part of the device's memory behind all this that KV may take: data of steps and graphs come out of the rest.
 int64_t UsableOf(int64_t left_bytes) {
   return left_bytes / 10 * 9;
 }
@@ -66,16 +73,17 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
                     d.max_model_len, c.max_position, c.max_position),
         "max-model-len");
   }
-  const int64_t weights = in.weight_bytes, buffers = BufferBytes(c, in);
-  const int64_t left = in.free_bytes - weights - buffers - d.draft_bytes;
+  const int64_t weights = in.weight_bytes, buffers = BufferBytes(c, in), scratch = ScratchBytes(c, in);
+  const int64_t left = in.free_bytes - weights - buffers - scratch - d.draft_bytes;
   const std::string draft = d.draft_bytes > 0 ? fmt::format(" + draft model {}", Size(d.draft_bytes)) : "";
   if (left <= 0) {
     return InvalidArgument(
         fmt::format(
-            "weights {} + activations {}{} = {}, but {} of the GPU's memory are free: use a "
+            "weights {} + activations {} + scratch {}{} = {}, but {} of the GPU's memory are free: use a "
             "smaller model or --quantization int8 or int4, lower --max-num-batched-tokens or --max-num-seqs, or run on "
             "the CPU with --device cpu",
-            Size(weights), Size(buffers), draft, Size(weights + buffers + d.draft_bytes), Size(in.free_bytes)),
+            Size(weights), Size(buffers), Size(scratch), draft, Size(weights + buffers + scratch + d.draft_bytes),
+            Size(in.free_bytes)),
         buffers > weights ? "max-num-batched-tokens" : "model");
   }
   const int64_t block_bytes = KvBlockBytes(c, in.kv_type, d.block_size);
@@ -83,9 +91,10 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
   const int64_t useful = d.max_num_seqs * ((wanted_len + d.block_size - 1) / d.block_size);
   if (d.kv_bytes > left) {
     return InvalidArgument(
-        fmt::format("weights {} + activations {}{} + KV {} are more than the {} of the GPU's memory "
+        fmt::format("weights {} + activations {} + scratch {}{} + KV {} are more than the {} of the GPU's memory "
                     "that are free: set --kv-cache-memory to at most {}",
-                    Size(weights), Size(buffers), draft, Size(d.kv_bytes), Size(in.free_bytes), Size(UsableOf(left))),
+                    Size(weights), Size(buffers), Size(scratch), draft, Size(d.kv_bytes), Size(in.free_bytes),
+                    Size(UsableOf(left))),
         "kv-cache-memory");
   }
   MemoryGrant grant;
@@ -109,17 +118,17 @@ Result<MemoryGrant> PlanDeviceMemory(const ModelConfig& c, const DevicePlanInput
   grant.max_model_len = std::min(wanted_len, capacity);
   TACTUS_ASSIGN_OR_RETURN(grant.front_end_bytes, PlanFrontEnd(in, grant.swap_blocks * block_bytes));
   grant.kv_bytes = grant.num_blocks * block_bytes;
-  grant.total_bytes = weights + buffers + d.draft_bytes + grant.kv_bytes;
+  grant.total_bytes = weights + buffers + scratch + d.draft_bytes + grant.kv_bytes;
   const std::string swap = grant.swap_blocks > 0 ? fmt::format("  swap space         {:>9} of the host, {} blocks\n",
                                                                Size(grant.swap_blocks * block_bytes), grant.swap_blocks)
                                                  : "";
   const std::string beside = d.draft_bytes > 0 ? fmt::format("  draft model        {:>9}\n", Size(d.draft_bytes)) : "";
   grant.text = fmt::format(
-      "memory plan of the GPU\n  weights            {:>9}\n  activations        {:>9}\n"
+      "memory plan of the GPU\n  weights            {:>9}\n  activations        {:>9}\n  scratch            {:>9}\n"
       "  KV cache           {:>9}, {} blocks\n{}{}  total              {:>9} of the {} that are free\n"
       "  context      {:>15} tokens\n",
-      Size(weights), Size(buffers), Size(grant.kv_bytes), grant.num_blocks, beside, swap, Size(grant.total_bytes),
-      Size(in.free_bytes), grant.max_model_len);
+      Size(weights), Size(buffers), Size(scratch), Size(grant.kv_bytes), grant.num_blocks, beside, swap,
+      Size(grant.total_bytes), Size(in.free_bytes), grant.max_model_len);
   return grant;
 }
 

@@ -10,6 +10,9 @@
 
 namespace tactus::compute::cuda {
 
+// Scratch of all products of an object. 32 MiB is what NVIDIA recommends from compute capability 9.0.
+inline constexpr int64_t kGemmScratchBytes = int64_t{32} << 20;
+
 // The compute capability from which cards multiply codes in e4m3, 10 * major + minor.
 inline constexpr int32_t kFp8Capability = 89;
 // The scratch of these products, at most: sums in f32, which are scaled a piece at a time.

@@ -23,7 +23,6 @@ namespace tactus::compute::cuda {
 
 namespace {
 
-constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;  // what NVIDIA recommends from compute capability 9.0
 constexpr int64_t kInvariantTokens = 256;               // with batch invariance the algorithm is chosen for these
 constexpr int64_t kMostTokens = 65536;                  // and must compute 1 to these
 constexpr int kCandidates = 16;
@@ -124,7 +123,7 @@ class LtGemm final : public Gemm {
 
   Status AllocateWorkspace() {
     if (workspace_.bytes() > 0) return Status();
-    TACTUS_ASSIGN_OR_RETURN(workspace_, DeviceMemory::Allocate(kWorkspaceBytes, "scratch of products"));
+    TACTUS_ASSIGN_OR_RETURN(workspace_, DeviceMemory::Allocate(kGemmScratchBytes, "scratch of products"));
     return Status();
   }
 
@@ -239,7 +238,7 @@ class LtGemm final : public Gemm {
       Lt::Found checked{};
       if (lt_.MatmulAlgoCheck(handle_, product.operation.object, product.w.object, product.x.object, product.y.object,
                               product.y.object, &algorithm, &checked) != Lt::kSuccess ||
-          checked.workspace_bytes > static_cast<size_t>(kWorkspaceBytes)) {
+          checked.workspace_bytes > static_cast<size_t>(kGemmScratchBytes)) {
         return false;
       }
     }
@@ -272,7 +271,7 @@ class LtGemm final : public Gemm {
     TACTUS_RETURN_IF_ERROR(Checked(lt_.MatrixLayoutCreate(&p->y.object, shape.y_type, rows, 1, shape.rows), shape));
 
     TACTUS_RETURN_IF_ERROR(Checked(lt_.MatmulPreferenceCreate(&p->preference.object), shape));
-    TACTUS_RETURN_IF_ERROR(Prefer(*p, Lt::kMaxWorkspace, static_cast<uint64_t>(kWorkspaceBytes)));
+    TACTUS_RETURN_IF_ERROR(Prefer(*p, Lt::kMaxWorkspace, static_cast<uint64_t>(kGemmScratchBytes)));
     const auto alignment = static_cast<uint32_t>(shape.alignment);
     for (int operand = 0; operand < 4; ++operand) {
       TACTUS_RETURN_IF_ERROR(Prefer(*p, Lt::kMinAlignmentA + operand, alignment));

@@ -61,6 +61,7 @@ Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock
   MemoryDemand demand;
   demand.max_model_len = limits.max_context;
   demand.max_num_seqs = o.max_num_seqs;
+  demand.max_slots = limits.max_decodes + 1;
   demand.max_step_tokens = limits.max_step_tokens;
   demand.block_size = limits.block_size;
   demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : info.profile.kv_bytes;
