@@ -260,10 +260,11 @@ TEST_P(CudaFp8Tokens, PassIsThatOfF64WithTokensRoundedBeforeEachMatrix) {
     const CudaModelOptions options{.type = Real::kBF16, .kv_type = KvType::kF32};
     CudaModelOptions fp8 = options;
     fp8.fp8_tokens = true;
-    // Sums in f32 change some roundings to bf16 and to e4m3.
-    EXPECT_LT(Distance(LogitsOf(model.description, fp8, {token}), want), 0.004);
-    EXPECT_GT(Distance(LogitsOf(model.description, options, {token}), want), 0.008)
-        << "tokens in bf16 are as near: the reference shows nothing";
+    // The embedding is most of the logits. So the limit is a part of what the rounding of tokens changes: sums in f32
+    // change some roundings to bf16 and to e4m3.
+    const double rounding = Distance(LogitsOf(model.description, options, {token}), want);
+    EXPECT_GT(rounding, 2e-4) << "tokens in bf16 are as near: the reference shows nothing";
+    EXPECT_LT(Distance(LogitsOf(model.description, fp8, {token}), want), 0.2 * rounding);
   }
 }
 
@@ -280,8 +281,8 @@ TEST_P(CudaFp8Tokens, PassesAreNearThoseOfUnroundedTokens) {
     const std::vector<float> unrounded = LogitsOf(model.description, options, Prompt());
     options.fp8_tokens = true;
     const std::vector<float> got = LogitsOf(model.description, options, Prompt());
-    EXPECT_LT(Distance(got, unrounded), 0.1);
-    EXPECT_GT(Distance(got, unrounded), 0.005) << "tokens were not rounded";
+    EXPECT_LT(Distance(got, unrounded), 0.002);
+    EXPECT_GT(Distance(got, unrounded), 1e-4) << "tokens were not rounded";
   }
 }
 

@@ -6,10 +6,10 @@
 namespace tactus::compute::cuda {
 namespace {
 
-// Values of q and K are those of attention_data.h, so weights of 16 bits err as in attention_test.cc. Partial results
-// have 16 bits too.
+// As ToleranceOf in attention_test.cc. Partial results have 16 bits too, so a value below 4 is rounded once more, by at
+// most 2^-7 in bf16.
 double FlashInferTolerance(Real type) {
-  return (type == Real::kBF16 ? 0x1p-8 : 0x1p-11) * 4.0;
+  return (type == Real::kBF16 ? 0x1p-8 : 0x1p-11) * 5.0;
 }
 
 class FlashInferTest : public DeviceTest {
