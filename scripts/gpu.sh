@@ -35,7 +35,7 @@ pack() {
   root=$(cd "$root" && pwd)
   mkdir -p "$dir"
   dir=$(cd "$dir" && pwd)
-  # The folder is made anew: what else is in it would be lost.
+  # The folder is replaced: what else is in it would be lost.
   [ -z "$(ls -A "$dir")" ] || [ -e "$dir/payload.tar.xz" ] || [ "$dir" = "$root/build/gpu" ] ||
     { say "$dir has other files: name an empty folder, or one of an earlier pack"; exit 1; }
   mkdir -p "$root/build"

@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, CudaGraphsTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 // A step larger than any before moves the data of steps, to which graphs refer.
-TEST(CudaGraphs, GraphsAreMadeAnewWhereMemoryHasMoved) {
+TEST(CudaGraphs, GraphsAreRecordedAgainWhereMemoryHasMoved) {
   Sequences s("llama-gqa", {});
   s.Start(0, 5);
   for (int32_t i = 0; i < 4; ++i) s.Decode({0});
