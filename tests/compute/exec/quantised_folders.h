@@ -20,8 +20,9 @@ namespace tactus::test::quantised {
 
 inline constexpr int64_t kHidden = 128, kInner = 256, kHeads = 4, kKvHeads = 2, kVocab = 96;
 struct Sizes {
-  int64_t inner = kInner;  // a multiple of 128
-  int64_t positions = 64;  // of the longest sequence
+  int64_t hidden = kHidden, inner = kInner;  // multiples of 128
+  int64_t positions = 64;                    // of the longest sequence
+  bool quantised_head = false;               // lm_head too
 };
 
 // The tensors of a folder, alternately in two shards, so that those of one weight are in different files.
@@ -185,7 +186,7 @@ inline const Format& FormatNamed(std::string_view name) {
 
 inline SortedJson ConfigOf(const Format& format, const Sizes& sizes = {}) {
   return {{"architectures", {format.fused ? "Phi3ForCausalLM" : "LlamaForCausalLM"}},
-          {"hidden_size", kHidden},
+          {"hidden_size", sizes.hidden},
           {"intermediate_size", sizes.inner},
           {"num_hidden_layers", 1},
           {"num_attention_heads", kHeads},
@@ -204,29 +205,33 @@ inline void WriteQuantised(const Format& format, const TempFolder& folder, const
   const auto plain = [&](const std::string& name, const std::vector<int64_t>& shape, double size) {
     Module(writer, rng, name).Scales("", "BF16", shape, size);
   };
-  plain("model.embed_tokens.weight", {kVocab, kHidden}, 1);
-  plain("lm_head.weight", {kVocab, kHidden}, 0.1);
-  plain("model.norm.weight", {kHidden}, 1);
+  plain("model.embed_tokens.weight", {kVocab, sizes.hidden}, 1);
+  if (!sizes.quantised_head) plain("lm_head.weight", {kVocab, sizes.hidden}, 0.1);
+  plain("model.norm.weight", {sizes.hidden}, 1);
   const std::string layer = "model.layers.0.";
-  plain(layer + "input_layernorm.weight", {kHidden}, 1);
-  plain(layer + "post_attention_layernorm.weight", {kHidden}, 1);
+  plain(layer + "input_layernorm.weight", {sizes.hidden}, 1);
+  plain(layer + "post_attention_layernorm.weight", {sizes.hidden}, 1);
   const auto add = [&](const std::string& name, int64_t rows, int64_t cols) {
     Module module(writer, rng, layer + name, rows, cols);
     format.add(module);
   };
-  const int64_t kv = kHidden / kHeads * kKvHeads;
+  const int64_t kv = sizes.hidden / kHeads * kKvHeads;
   if (format.fused) {
-    add("self_attn.qkv_proj", kHidden + 2 * kv, kHidden);
-    add("mlp.gate_up_proj", 2 * sizes.inner, kHidden);
+    add("self_attn.qkv_proj", sizes.hidden + 2 * kv, sizes.hidden);
+    add("mlp.gate_up_proj", 2 * sizes.inner, sizes.hidden);
   } else {
-    add("self_attn.q_proj", kHidden, kHidden);
-    add("self_attn.k_proj", kv, kHidden);
-    add("self_attn.v_proj", kv, kHidden);
-    add("mlp.gate_proj", sizes.inner, kHidden);
-    add("mlp.up_proj", sizes.inner, kHidden);
+    add("self_attn.q_proj", sizes.hidden, sizes.hidden);
+    add("self_attn.k_proj", kv, sizes.hidden);
+    add("self_attn.v_proj", kv, sizes.hidden);
+    add("mlp.gate_proj", sizes.inner, sizes.hidden);
+    add("mlp.up_proj", sizes.inner, sizes.hidden);
   }
-  add("self_attn.o_proj", kHidden, kHidden);
-  add("mlp.down_proj", kHidden, sizes.inner);
+  add("self_attn.o_proj", sizes.hidden, sizes.hidden);
+  add("mlp.down_proj", sizes.hidden, sizes.inner);
+  if (sizes.quantised_head) {
+    Module head(writer, rng, "lm_head", kVocab, sizes.hidden);
+    format.add(head);
+  }
   SortedJson config = ConfigOf(format, sizes);
   config["quantization_config"] = SortedJson::parse(format.config);
   writer.Write(folder, config);
