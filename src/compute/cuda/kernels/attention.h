@@ -94,8 +94,8 @@ struct AttentionCall {
   float softcap = 0.0f;
   const float* slopes = nullptr;
   const float* sinks = nullptr;
-  // > 0: a launch has at most the blocks that so many multiprocessors hold, and each computes several units in
-  // ascending order, so that other work runs beside it. 0: a block per unit. Changes no bit.
+  // > 0: a launch has at most the blocks that this number of multiprocessors holds, and each block computes several
+  // units in ascending order, so that other work runs beside it. 0: a block per unit. Changes no bit.
   int32_t max_multiprocessors = 0;
 };
 inline constexpr int32_t kDecodeRows = 16;
