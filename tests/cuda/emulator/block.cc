@@ -99,6 +99,7 @@ void Block::Start(const LaunchInfo& launch, uint32_t number) {
     t.group = 0;
     t.moment.now = MakeStamp(serial_, tick_, static_cast<uint32_t>(i));
     t.moment.launch_floor = MakeStamp(launch.first_serial, 0, 0);
+    t.moment.order_floor = launch.order_floor;
     t.moment.block_floor = t.moment.warp_floor = MakeStamp(serial_, 0, 0);
     t.moment.known = t.warp->known[t.lane];
     if (t.fibre.context == nullptr) t.fibre = stacks_[static_cast<size_t>(i)].Start(&Block::Enter);

@@ -26,6 +26,7 @@ struct LaunchInfo {
   int threads = 0;
   int shared_bytes = 0;
   uint64_t first_serial = 0;
+  Stamp order_floor = 0;  // as Moment's
   LaneOrder order = LaneOrder::kForward;
   std::function<void()> body;      // the kernel, called by each thread
   std::vector<const void*> words;  // of its parameters, while the stream is captured

@@ -15,6 +15,7 @@
 #include "compute/cuda/runtime.h"
 #include "emulator.h"
 #include "memory.h"
+#include "order.h"
 
 namespace tactus::compute::cuda::emulator {
 
@@ -38,6 +39,21 @@ struct Work {
   const char* name = "";
   std::vector<const void*> addresses = {};  // among its arguments, only while its stream is captured
   std::vector<Referenced> references = {};  // of a graph's work
+  bool waits = false;                       // for another stream; it accesses nothing itself
+  WorkPoint point = {};                     // while it is recorded: by Capture::members instead of by stream
+  // What the host must leave alone until the work has run.
+  size_t read_hash = 0;
+  bool keeps_read = false;     // `reads` has read_hash
+  bool keeps_written = false;  // `writes` has all bits 1
+};
+
+// Memory of the host that a work accesses, until the host has waited for the work.
+struct HostAccess {
+  HostBytes memory;
+  bool writes = false;
+  const char* name = "";
+  int stream = 0;
+  uint64_t ordinal = 0;
 };
 
 class Queue;
@@ -47,7 +63,10 @@ struct Capture {
   struct Member {
     std::shared_ptr<Queue> queue;
     bool joined = true;  // the first member waits for its last work
+    Clock clock = {};    // by member: the works so far, and those before them
   };
+  Member& Of(const Queue* queue);
+
   std::vector<Member> members;  // the stream that began first
   std::vector<Work> works;
 };
@@ -55,20 +74,34 @@ struct Capture {
 // The work of a stream. Under the device's mutex.
 class Queue {
  public:
+  Queue();
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
   void Add(Work work);
+  // `streams`: of the order, for Capture::members but the first. `ends`: works of each member.
+  void AddGraph(const std::vector<Work>& works, std::vector<int> streams, const Clock& ends);
+  // Later works come after those of `clock`.
+  void Follow(const Clock& clock) { Join(&clock_, clock); }
+  const Clock& clock() const { return clock_; }  // all works so far, and those before them
   // Runs the first works of all that the queue ever had.
   void RunTo(uint64_t point);
   void RunAll() { RunTo(added_); }
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
-  bool ReadsHost(const HostBytes& bytes) const;
+  const Work* next() const { return works_.empty() ? nullptr : &works_.front(); }
   void Drop();
 
   std::shared_ptr<Capture> capture;
 
  private:
+  void Push(Work work);
+
   std::deque<Work> works_;
   uint64_t added_ = 0, done_ = 0;
+  const int number_;  // in the order of works
+  Clock clock_;
 };
 
 class Device {
@@ -84,6 +117,8 @@ class Device {
   Status planned_failure;
   std::string failing_kernel;  // empty: any
   std::vector<std::weak_ptr<Queue>> queues;
+  std::vector<HostAccess> host_accesses;
+  int64_t waits_until_drop = -1;  // -1: none is dropped
   int captures = 0;
   int workers = 0;  // 0: as many as the machine has, two at most
 
@@ -91,6 +126,10 @@ class Device {
   void Fail(Status error);
   void ClearStatus() { status_ = Status(); }
   void RunEverything();
+  // Whether a test wants this wait to do nothing.
+  bool DropsWait();
+  // The works that come before all that has not run yet.
+  Clock Known() const;
 
  private:
   Status status_;

@@ -70,6 +70,7 @@ class Buffer {
   int64_t size() const { return n_; }
   void Write(const std::vector<T>& values) {
     TestStream().CopyToDevice(data(), values.data(), static_cast<int64_t>(values.size() * sizeof(T)));
+    TestStream().Synchronize();
   }
   // After all work of the test's stream. What was never written has all bits 1.
   std::vector<T> Read() const {

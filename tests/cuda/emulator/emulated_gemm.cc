@@ -38,13 +38,15 @@ const char* Operand(const void* address, int64_t bytes, const char* what) {
     ReportCall(what, fmt::format("never-written memory in {} bytes from byte {} of {}", bytes, range->offset,
                                  range->memory->name));
   }
+  CheckOrder(*range, false, what);
   return range->data();
 }
 
 class Product {
  public:
   // `middle`: where the second sum begins; the end of k: one sum.
-  Product(const GemmCall& call, int64_t middle) : call_(call), middle_(middle) {}
+  Product(const GemmCall& call, int64_t middle, std::shared_ptr<Shadow> scratch)
+      : call_(call), middle_(middle), scratch_(std::move(scratch)) {}
 
   void Run() {
     const int64_t width = SizeOf(call_.type), y_width = SizeOf(call_.y_type);
@@ -67,13 +69,23 @@ class Product {
       MakePanel(w, first);
       for (int64_t t = 0; t < call_.tokens; ++t) Rows(t, first, bias, y->data() + t * call_.y_stride * y_width);
     }
-    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
-    for (int64_t t = 0; t < call_.tokens; ++t) {
-      y->shadow().MarkWritten(y->offset + t * call_.y_stride * y_width, call_.rows * y_width, stamp);
-    }
+    Note(*y, y_width);
   }
 
  private:
+  // What the product has accessed, but for w: it is large, and constant while products run.
+  void Note(const Range& y, int64_t y_width) {
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    const auto x = FindRange(call_.x, call_.tokens * call_.cols * SizeOf(call_.type), "Multiply: x");
+    x->shadow().MarkRead(x->offset, x->bytes, stamp);
+    for (int64_t t = 0; t < call_.tokens; ++t) {
+      WriteRange({y.memory, y.offset + t * call_.y_stride * y_width, call_.rows * y_width}, stamp, "Multiply: y");
+    }
+    if (const char* const other = scratch_->FindUnordered(0, 4, true)) {
+      ReportCall("race between streams", fmt::format("products share scratch, nothing orders one with {}", other));
+    }
+    scratch_->MarkWritten(0, 4, stamp);
+  }
   // panel_[k][lane] of rows [first, first + kLanes) of w, 0 beyond the last.
   void MakePanel(const char* w, int64_t first) {
     std::fill(panel_.begin(), panel_.end(), 0.0f);
@@ -124,6 +136,7 @@ class Product {
 
   GemmCall call_;
   int64_t middle_;
+  std::shared_ptr<Shadow> scratch_;
   std::vector<float> x_, panel_, row_;
 };
 
@@ -150,7 +163,7 @@ class EmulatedGemm : public Gemm {
     if (call.adds && call.y_type != Real::kF32) ReportCall("Multiply", "adds to values that are not f32");
     if (call.y_stride < call.rows && call.tokens > 1) ReportCall("Multiply", "the rows of y overlap");
     const int64_t middle = batch_invariant_ || call.tokens <= kManyTokens ? call.cols : call.cols / 2;
-    QueueOf(s).Add({.run = [call, middle] { Product(call, middle).Run(); },
+    QueueOf(s).Add({.run = [call, middle, scratch = scratch_] { Product(call, middle, scratch).Run(); },
                     .name = "Multiply",
                     .addresses = {call.x, call.w, call.bias, call.y}});
   }
@@ -161,6 +174,7 @@ class EmulatedGemm : public Gemm {
     Real type, y_type;
   };
   const bool batch_invariant_;
+  const std::shared_ptr<Shadow> scratch_ = std::make_shared<Shadow>(Memory::kGlobal, 4);
   std::vector<Shape> prepared_;
 };
 

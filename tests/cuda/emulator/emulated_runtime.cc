@@ -12,111 +12,40 @@
 namespace tactus::compute::cuda {
 namespace emulator {
 
-Device& Device::The() {
-  static Device* device = new Device;  // memory of static objects is freed after it would be destroyed
-  return *device;
-}
-
-void Device::Fail(Status error) {
-  if (status_.ok()) status_ = std::move(error);
-}
-
-void Device::RunEverything() {
-  for (const auto& weak : queues) {
-    if (const auto queue = weak.lock()) queue->RunAll();
-  }
-}
-
-namespace {
-
-// What the addresses of a work that is recorded point into.
-void NoteReferences(Work* work) {
-  for (const void* address : work->addresses) {
-    const Allocation* const a = FindAllocation(address);
-    if (a == nullptr || address == a->address + a->bytes) continue;
-    const bool known =
-        std::any_of(work->references.begin(), work->references.end(), [&](const auto& r) { return r.device == a; });
-    if (!known) work->references.push_back({.device = a, .name = a->name});
-  }
-  work->addresses.clear();
-  for (const HostBytes& host : {work->reads, work->writes}) {
-    if (host.bytes == 0) continue;
-    work->references.push_back(
-        {.pinned = host, .pinned_serial = PinnedSerial(host.at, host.bytes), .name = "pinned memory"});
-  }
-}
-
-// False, with a finding: memory that a graph's work refers to has been freed since it was recorded.
-bool StillThere(const Work& work) {
-  bool there = true;
-  for (const Referenced& r : work.references) {
-    const bool freed =
-        r.device != nullptr ? r.device->bytes == 0 : PinnedSerial(r.pinned.at, r.pinned.bytes) != r.pinned_serial;
-    if (!freed) continue;
-    ReportCall("Run of a graph", fmt::format("{} has an address of {}, which has been freed", work.name, r.name));
-    there = false;
-  }
-  return there;
-}
-
-}  // namespace
-
-void Queue::Add(Work work) {
-  Device& device = Device::The();
-  if (!device.status().ok()) return;
-  if (capture != nullptr) {
-    for (Capture::Member& member : capture->members) {
-      if (member.queue.get() == this) member.joined = false;
-    }
-    NoteReferences(&work);
-    capture->works.push_back(std::move(work));
-    return;
-  }
-  if (work.writes.bytes > 0) {
-    // From now on the device may write at any time, unless work before it still has to read the old contents.
-    bool read = false;
-    for (const auto& weak : device.queues) {
-      const auto queue = weak.lock();
-      read = read || (queue != nullptr && queue->ReadsHost(work.writes));
-    }
-    if (!read) std::memset(work.writes.at, 0xff, static_cast<size_t>(work.writes.bytes));
-  }
-  works_.push_back(std::move(work));
-  ++added_;
-}
-
-void Queue::RunTo(uint64_t point) {
-  while (done_ < point && !works_.empty()) {
-    Work work = std::move(works_.front());
-    works_.pop_front();
-    if (Device::The().status().ok()) work.run();
-    ++done_;
-  }
-}
-
-bool Queue::ReadsHost(const HostBytes& bytes) const {
-  return std::any_of(works_.begin(), works_.end(), [&](const Work& w) { return w.reads.Overlaps(bytes); });
-}
-
-void Queue::Drop() {
-  works_.clear();
-  done_ = added_;
-}
-
 namespace {
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
 class EmulatedGraph : public Graph {
  public:
+  explicit EmulatedGraph(Capture& capture) : works(std::move(capture.works)), streams{0} {
+    for (size_t m = 0; m < capture.members.size(); ++m) {
+      if (m > 0) streams.push_back(Order::The().NewStream());
+      Join(&ends, capture.members[m].clock);
+    }
+  }
+  ~EmulatedGraph() override {
+    const std::lock_guard lock(Device::The().mutex);
+    for (size_t m = 1; m < streams.size(); ++m) Order::The().EndStream(streams[m]);
+  }
+  EmulatedGraph(const EmulatedGraph&) = delete;
+  EmulatedGraph& operator=(const EmulatedGraph&) = delete;
+
   std::vector<Work> works;
+  // As Queue::AddGraph's.
+  std::vector<int> streams;
+  Clock ends;
 };
 
 class EmulatedEvent;
 
 class EmulatedStream : public Stream {
  public:
-  EmulatedStream() : queue_(std::make_shared<Queue>()) { Device::The().queues.push_back(queue_); }
+  EmulatedStream() : queue_(std::make_shared<Queue>()) {
+    auto& queues = Device::The().queues;
+    std::erase_if(queues, [](const auto& weak) { return weak.expired(); });
+    queues.push_back(queue_);
+  }
   ~EmulatedStream() override {
     const Lock lock(Device::The().mutex);
     queue_->RunAll();
@@ -149,13 +78,15 @@ class EmulatedEvent : public Event {
     capture_ = queue_->capture;
     point_ = capture_ != nullptr ? capture_->works.size() : queue_->added();
     time_ = static_cast<double>(queue_->added());
+    clock_ = capture_ != nullptr ? capture_->Of(queue_.get()).clock : queue_->clock();
   }
   void Synchronize() override {
     Device& device = Device::The();
     const Lock lock(device.mutex);
-    if (queue_ == nullptr) return;
+    if (device.DropsWait() || queue_ == nullptr) return;
     if (capture_ != nullptr) return device.Fail(Internal("an event that was recorded into a graph cannot be awaited"));
     queue_->RunTo(point_);
+    Order::The().HostWaits(clock_);
   }
   // The device keeps no time: a work takes a microsecond.
   double SecondsSince(const Event& start) const override {
@@ -165,11 +96,13 @@ class EmulatedEvent : public Event {
   const std::shared_ptr<Queue>& queue() const { return queue_; }
   const std::shared_ptr<Capture>& capture() const { return capture_; }
   uint64_t point() const { return point_; }
+  const Clock& clock() const { return clock_; }
 
  private:
   std::shared_ptr<Queue> queue_;
   std::shared_ptr<Capture> capture_;
   uint64_t point_ = 0;
+  Clock clock_;
   double time_ = 0;
 };
 
@@ -183,11 +116,12 @@ void EmulatedStream::AddCopy(Work work) {
   Device& device = Device::The();
   const Lock lock(device.mutex);
   ++device.counts.copies;
-  const HostBytes host = work.reads.bytes > 0 ? work.reads : work.writes;
-  const bool waits = host.bytes > 0 && !IsPinned(host.at, host.bytes);
+  const bool waits = work.writes.bytes > 0 && !IsPinned(work.writes.at, work.writes.bytes);
   if (waits && Capturing("a copy of memory that is not pinned")) return;
   queue_->Add(std::move(work));
-  if (waits) queue_->RunAll();
+  if (!waits) return;
+  queue_->RunAll();
+  Order::The().HostWaits(queue_->clock());
 }
 
 void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
@@ -196,17 +130,24 @@ void EmulatedStream::CopyToDevice(void* to, const void* from, int64_t bytes) {
 
 void EmulatedStream::ScatterToDevice(void* to, int64_t stride, const void* from, int64_t bytes, int64_t count) {
   if (bytes <= 0 || count <= 0) return;
-  char* const source = const_cast<char*>(static_cast<const char*>(from));
-  const auto run = [to, stride, source, bytes, count] {
+  const Lock lock(Device::The().mutex);
+  const bool pinned = IsPinned(from, bytes * count);
+  if (!pinned && Capturing("a copy of memory that is not pinned")) return;
+  char* source = const_cast<char*>(static_cast<const char*>(from));
+  // Ordinary memory is copied at the call, as by a card's driver, which does not wait until the copy has arrived.
+  std::shared_ptr<const std::vector<char>> staged;
+  if (!pinned) staged = std::make_shared<const std::vector<char>>(source, source + bytes * count);
+  const auto run = [to, stride, source = pinned ? source : staged->data(), staged, bytes, count] {
     const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
     for (int64_t i = 0; i < count; ++i) {
       const auto range = FindRange(static_cast<char*>(to) + i * stride, bytes, "CopyToDevice");
       if (!range) return;
+      WriteRange(*range, stamp, "CopyToDevice");
       std::memcpy(range->data(), source + i * bytes, static_cast<size_t>(bytes));
-      range->shadow().MarkWritten(range->offset, bytes, stamp);
     }
   };
-  AddCopy({.run = run, .reads = {source, bytes * count}, .name = "CopyToDevice", .addresses = {to}});
+  const HostBytes reads = pinned ? HostBytes{source, bytes * count} : HostBytes();
+  AddCopy({.run = run, .reads = reads, .name = "CopyToDevice", .addresses = {to}});
 }
 
 void EmulatedStream::CopyToHost(void* to, const void* from, int64_t bytes) {
@@ -217,9 +158,11 @@ void EmulatedStream::GatherToHost(void* to, const void* from, int64_t stride, in
   if (bytes <= 0 || count <= 0) return;
   char* const target = static_cast<char*>(to);
   const auto run = [target, from, stride, bytes, count] {
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
     for (int64_t i = 0; i < count; ++i) {
       const auto range = FindRange(static_cast<const char*>(from) + i * stride, bytes, "CopyToHost");
       if (!range) return;
+      ReadRange(*range, stamp, "CopyToHost");
       std::memcpy(target + i * bytes, range->data(), static_cast<size_t>(bytes));
     }
   };
@@ -234,9 +177,11 @@ void EmulatedStream::CopyOnDevice(void* to, const void* from, int64_t bytes) {
     if (target->memory == source->memory && std::abs(target->offset - source->offset) < bytes) {
       ReportCall("CopyOnDevice", fmt::format("source and target overlap in {}", target->memory->name));
     }
+    const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
+    ReadRange(*source, stamp, "CopyOnDevice");
+    CheckOrder(*target, true, "CopyOnDevice");
     std::memmove(target->data(), source->data(), static_cast<size_t>(bytes));
-    target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes,
-                                 MakeStamp(NewSerials(1), 0, 0));
+    target->shadow().CopyWritten(target->offset, source->shadow(), source->offset, bytes, stamp);
   };
   AddCopy({.run = run, .name = "CopyOnDevice", .addresses = {to, from}});
 }
@@ -246,8 +191,8 @@ void EmulatedStream::Fill(void* to, int byte, int64_t bytes) {
   const auto run = [to, byte, bytes] {
     const auto range = FindRange(to, bytes, "Fill");
     if (!range) return;
+    WriteRange(*range, MakeStamp(NewSerials(1), 0, 0), "Fill");
     std::memset(range->data(), byte, static_cast<size_t>(bytes));
-    range->shadow().MarkWritten(range->offset, bytes, MakeStamp(NewSerials(1), 0, 0));
   };
   AddCopy({.run = run, .name = "Fill", .addresses = {to}});
 }
@@ -256,19 +201,21 @@ void EmulatedStream::Wait(const Event& event) {
   Device& device = Device::The();
   const Lock lock(device.mutex);
   const auto& e = static_cast<const EmulatedEvent&>(event);
-  if (e.queue() == nullptr) return;
+  if (device.DropsWait() || e.queue() == nullptr) return;
   if (e.capture() == nullptr) {
     if (queue_->capture != nullptr) {
       return device.Fail(Internal("a captured stream cannot wait for an event from outside of the capture"));
     }
-    queue_->Add({.run = [from = e.queue(), point = e.point()] { from->RunTo(point); }, .name = "Wait"});
+    queue_->Follow(e.clock());
+    queue_->Add({.run = [from = e.queue(), point = e.point()] { from->RunTo(point); }, .name = "Wait", .waits = true});
     return;
   }
   if (queue_->capture == nullptr) {  // joins the capture
     queue_->capture = e.capture();
-    e.capture()->members.push_back({queue_, false});
+    e.capture()->members.push_back({queue_, false, e.clock()});
     return;
   }
+  Join(&queue_->capture->Of(queue_.get()).clock, e.clock());
   // All that the event's stream has recorded so far is before its point.
   for (Capture::Member& member : queue_->capture->members) {
     if (member.queue == e.queue()) member.joined = true;
@@ -277,7 +224,9 @@ void EmulatedStream::Wait(const Event& event) {
 
 void EmulatedStream::Synchronize() {
   const Lock lock(Device::The().mutex);
-  if (!Capturing("Synchronize")) queue_->RunAll();
+  if (Capturing("Synchronize")) return;
+  queue_->RunAll();
+  Order::The().HostWaits(queue_->clock());
 }
 
 void EmulatedStream::BeginCapture() {
@@ -305,18 +254,15 @@ std::unique_ptr<Graph> EmulatedStream::EndCapture() {
     }
   }
   if (!device.status().ok()) return nullptr;
-  auto graph = std::make_unique<EmulatedGraph>();
-  graph->works = std::move(capture->works);
-  return graph;
+  return std::make_unique<EmulatedGraph>(*capture);
 }
 
 void EmulatedStream::Run(const Graph& graph) {
   const Lock lock(Device::The().mutex);
   if (Capturing("Run")) return;
   ++Device::The().counts.graph_runs;
-  for (const Work& work : static_cast<const EmulatedGraph&>(graph).works) {
-    if (StillThere(work)) queue_->Add(work);
-  }
+  const auto& g = static_cast<const EmulatedGraph&>(graph);
+  queue_->AddGraph(g.works, g.streams, g.ends);
 }
 
 }  // namespace
@@ -357,9 +303,15 @@ void ResetDevice() {
   for (const auto& weak : device.queues) {
     if (const auto queue = weak.lock()) queue->Drop();
   }
-  std::erase_if(device.queues, [](const auto& weak) { return weak.expired(); });
+  Order::The().HostWaitsForAll();
   device.launches_until_failure = -1;
+  device.waits_until_drop = -1;
   device.ClearStatus();
+}
+
+void DropWaitAfter(int64_t waits) {
+  const Lock lock(Device::The().mutex);
+  Device::The().waits_until_drop = waits;
 }
 
 void SetDeviceShape(const DeviceShape& shape) {

@@ -21,8 +21,12 @@ std::vector<std::string> TakeFindings();
 // The next `launches` launches work, the one after them fails with `error`, as does everything after it. `kernel`: only
 // launches of this name are counted; empty: all.
 void FailLaunchAfter(int64_t launches, Status error, const std::string& kernel = "");
-// Clears the error of the device, drops the work of all streams and the planned failure.
+// Clears the error of the device, drops the work of all streams and what is planned.
 void ResetDevice();
+
+// The next `waits` calls of Stream::Wait and Event::Synchronize work, the one after them does nothing: a test of an
+// order that is missing. -1: none, as after ResetDevice.
+void DropWaitAfter(int64_t waits);
 
 // What OpenDevice() states. Memory beyond `memory_bytes` is refused.
 struct DeviceShape {
@@ -36,6 +40,7 @@ void SetDeviceShape(const DeviceShape& shape);
 // Totals since the program started.
 struct Counts {
   int64_t launches = 0, blocks = 0, copies = 0, products = 0, graph_runs = 0;
+  int64_t waits = 0;         // Stream::Wait and Event::Synchronize
   int64_t memory_bytes = 0;  // allocated now
 };
 Counts CurrentCounts();

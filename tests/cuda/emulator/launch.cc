@@ -96,6 +96,7 @@ void RunLaunch(LaunchInfo& launch) {
   Device& device = Device::The();
   const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   launch.first_serial = NewSerials(static_cast<int64_t>(blocks));
+  launch.order_floor = std::min(MakeStamp(launch.first_serial, 0, 0), FirstUnordered());
   launch.order = device.order;
   ++device.counts.launches;
   device.counts.blocks += static_cast<int64_t>(blocks);

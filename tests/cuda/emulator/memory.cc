@@ -33,6 +33,7 @@ Registry& TheRegistry() {
   return *registry;
 }
 std::atomic<uint64_t> changes{1};  // of Registry::live
+std::atomic<uint64_t> next_serial{2};
 
 char* Map(int64_t bytes, int protection) {
   void* p = mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -118,6 +119,21 @@ std::optional<Range> FindRange(const void* address, int64_t bytes, const char* c
   return Range{a, offset, bytes};
 }
 
+void CheckOrder(const Range& range, bool writes, const char* call) {
+  const char* const other = range.shadow().FindUnordered(range.offset, range.bytes, writes);
+  if (other == nullptr) return;
+  ReportCall("race between streams", fmt::format("{} {} {}, nothing orders it with {}", call,
+                                                 writes ? "writes" : "reads", range.memory->name, other));
+}
+void ReadRange(const Range& range, Stamp stamp, const char* call) {
+  CheckOrder(range, false, call);
+  range.shadow().MarkRead(range.offset, range.bytes, stamp);
+}
+void WriteRange(const Range& range, Stamp stamp, const char* call) {
+  CheckOrder(range, true, call);
+  range.shadow().MarkWritten(range.offset, range.bytes, stamp);
+}
+
 void* AllocatePinned(int64_t bytes) {
   char* p = Map(Mapped(bytes), PROT_READ | PROT_WRITE);
   std::memset(p, 0xff, static_cast<size_t>(bytes));
@@ -151,9 +167,11 @@ uint64_t PinnedSerial(const void* address, int64_t bytes) {
   return p + bytes <= start + memory.bytes ? memory.serial : 0;
 }
 
+uint64_t NextSerial() {
+  return next_serial;
+}
 uint64_t NewSerials(int64_t n) {
-  static std::atomic<uint64_t> next{2};
-  const uint64_t first = next.fetch_add(static_cast<uint64_t>(n));
+  const uint64_t first = next_serial.fetch_add(static_cast<uint64_t>(n));
   TACTUS_CHECK_MSG(first + static_cast<uint64_t>(n) < kMostSerials, "more blocks than the emulator can count");
   return first;
 }

@@ -39,6 +39,11 @@ struct Range {
 // Null, with a finding that names `call`: [address, address + bytes) is not all in one allocation.
 std::optional<Range> FindRange(const void* address, int64_t bytes, const char* call);
 
+// Accesses of copies and products. One that nothing orders with an access of another stream is a finding.
+void CheckOrder(const Range& range, bool writes, const char* call);
+void ReadRange(const Range& range, Stamp stamp, const char* call);
+void WriteRange(const Range& range, Stamp stamp, const char* call);
+
 void* AllocatePinned(int64_t bytes);
 void FreePinned(void* address);
 bool IsPinned(const void* address, int64_t bytes);
@@ -47,5 +52,6 @@ uint64_t PinnedSerial(const void* address, int64_t bytes);
 
 // Numbers of runs (stamp.h): the first of `n` new ones.
 uint64_t NewSerials(int64_t n);
+uint64_t NextSerial();  // that NewSerials will return
 
 }  // namespace tactus::compute::cuda::emulator

@@ -42,9 +42,10 @@ TEST_P(RuntimeTest, PinnedMemoryReusedTooEarlyGivesWrongData) {
   stream().CopyToDevice(device.data(), from.as(), 4);
   *from.as<int32_t>() = 8;
   EXPECT_EQ(device.Read()[0], 8);
+  EXPECT_EQ(emulator::TakeFindings().size(), 1u);
 }
 
-TEST_P(RuntimeTest, CopyOfOrdinaryMemoryIsDoneAtOnce) {
+TEST_P(RuntimeTest, CopyOfOrdinaryMemoryReadsItAtOnce) {
   const Buffer<int32_t> device(1);
   int32_t value = 7;
   stream().CopyToDevice(device.data(), &value, 4);
@@ -54,17 +55,17 @@ TEST_P(RuntimeTest, CopyOfOrdinaryMemoryIsDoneAtOnce) {
 
 TEST_P(RuntimeTest, StreamWaitsForEventOfAnother) {
   const auto other = std::move(Stream::Create()).value();
-  const Buffer<int32_t> a(1), b(1);
+  const Buffer<int32_t> a(1), b(1), c(1);
   const auto event = NewEvent();
   other->Fill(a.data(), 3, 4);
   event->Record(*other);
-  other->Fill(a.data(), 4, 4);
+  other->Fill(c.data(), 4, 4);
   stream().Wait(*event);
   stream().CopyOnDevice(b.data(), a.data(), 4);
   stream().Synchronize();
   EXPECT_EQ(b.Read()[0], 0x03030303);
   other->Synchronize();
-  EXPECT_EQ(a.Read()[0], 0x04040404);
+  EXPECT_EQ(c.Read()[0], 0x04040404);
 }
 
 TEST_P(RuntimeTest, PiecesAreGatheredAndScattered) {

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "order.h"
 
 namespace tactus::compute::cuda::emulator {
 namespace {
@@ -45,7 +46,7 @@ bool KnowsGroup(Stamp s, const Moment& m) {
 
 // Whether all accesses that `s` stands for, by threads of `spread`, come before the thread's next one.
 bool IsBefore(Stamp s, Stamp spread, const Moment& m) {
-  if (s < m.launch_floor) return true;
+  if (s < m.launch_floor) return s < m.order_floor || UnorderedWork(SerialOf(s)) == nullptr;
   if (spread == kManyBlocks || SerialOf(s) != SerialOf(m.now)) return false;
   if (s < m.block_floor) return true;
   if (spread == kOneBlock || !SameWarp(s, m.now)) return false;
@@ -79,6 +80,10 @@ bool IsInFlight(Stamp s) {
 }
 
 std::string By(Stamp s, const Moment& m, const char* name) {
+  if (s < m.launch_floor) {
+    const char* const other = UnorderedWork(SerialOf(s));
+    return fmt::format("{}, in another stream by {}", name, other == nullptr ? "an earlier work" : other);
+  }
   const char* place = SerialOf(s) == SerialOf(m.now) ? "" : " of another block";
   return fmt::format("{}, {} {}{}", name, (s & kSpread) == kOneThread ? "by thread" : "by several threads, near",
                      ThreadOf(s), place);
@@ -101,7 +106,47 @@ Shadow::~Shadow() {
 }
 
 void Shadow::AddReader(Cell& cell, const Moment& m, Stamp kind) {
-  Set(cell.read, Merge(Get(cell.read), m, kind));
+  const Stamp read = Get(cell.read);
+  if (read >= m.launch_floor) return Set(cell.read, Merge(read, m, kind));
+  KeepRead(cell, read);
+  Set(cell.read, m.now | kind);
+}
+
+Shadow::Bytes Shadow::BytesOf(const Cell& cell) const {
+  const auto at = reinterpret_cast<uintptr_t>(&cell);
+  for (int level = kLevels - 1;; --level) {
+    const auto first = reinterpret_cast<uintptr_t>(cells_[level]);
+    const auto units = static_cast<uintptr_t>(Words(bytes_) << level);
+    const uintptr_t unit = (at - first) / sizeof(Cell);
+    if (level > 0 && (at < first || unit >= units)) continue;
+    const int size = 4 >> level, in_word = static_cast<int>(unit & ((uintptr_t{1} << level) - 1));
+    return {static_cast<int64_t>(unit >> level), ((1u << size) - 1) << (size * in_word)};
+  }
+}
+
+void Shadow::KeepRead(const Cell& cell, Stamp read) {
+  if (UnorderedWork(SerialOf(read)) == nullptr) return;
+  const Bytes at = BytesOf(cell);
+  const std::lock_guard lock(kept_mutex_);
+  std::vector<KeptRead>& kept = kept_[at.word];
+  // The reads that come before the one that runs are as good as that one.
+  std::erase_if(kept, [&](const KeptRead& k) {
+    return (k.bytes & ~at.bytes) == 0 &&
+           (IsSameWork(SerialOf(k.stamp), SerialOf(read)) || UnorderedWork(SerialOf(k.stamp)) == nullptr);
+  });
+  kept.push_back({read, at.bytes});
+  Set(newest_kept_, std::max(Get(newest_kept_), read));
+}
+
+Stamp Shadow::FindKept(const Cell& cell) const {
+  const Bytes at = BytesOf(cell);
+  const std::lock_guard lock(kept_mutex_);
+  const auto kept = kept_.find(at.word);
+  if (kept == kept_.end()) return 0;
+  for (const KeptRead& k : kept->second) {
+    if ((k.bytes & at.bytes) != 0 && UnorderedWork(SerialOf(k.stamp)) != nullptr) return k.stamp;
+  }
+  return 0;
 }
 
 void Shadow::ReadCell(Cell& cell, const Moment& m, Stamp kind, const Where& where, const char* name) {
@@ -118,9 +163,9 @@ void Shadow::ReadCell(Cell& cell, const Moment& m, Stamp kind, const Where& wher
   } else if (!IsBefore(w, w & kSpread, m)) {
     report("race: read after write");
   }
-  if (r < m.launch_floor) {
+  if (r < Floor(m)) {
     Set(cell.read, m.now | kind);
-  } else if (!Covers(r, m.now | kind)) {
+  } else if (r < m.launch_floor || !Covers(r, m.now | kind)) {
     AddReader(cell, m, kind);
   }
 }
@@ -142,6 +187,10 @@ void Shadow::WriteCell(Cell& cell, const Moment& m, Stamp stamp, const Where& wh
   } else if (!IsBefore(r, r & kSpread, m)) {
     report("race: write after read", r);
   }
+  if (Get(newest_kept_) >= Floor(m)) {
+    const Stamp kept = FindKept(cell);
+    if (kept != 0) report("race: write after read", kept);
+  }
   Set(cell.written, joins ? Merge(w, m, kAtomic) : stamp);
 }
 
@@ -151,6 +200,19 @@ void Shadow::ForCells(int level, int64_t unit, const F& f) const {
   if (Get(cell.written) != kSplit) return f(cell);
   ForCells(level + 1, 2 * unit, f);
   ForCells(level + 1, 2 * unit + 1, f);
+}
+
+template <class F>
+void Shadow::ForCellsOf(int64_t offset, int64_t size, const F& f) const {
+  for (const int64_t end = offset + size; offset < end;) {
+    int level = 0;
+    while (((offset & 3) != 0 || end - offset < 4) && level + 1 < kLevels &&
+           Get(cells_[level][offset >> (2 - level)].written) == kSplit) {
+      ++level;
+    }
+    ForCells(level, offset >> (2 - level), f);
+    offset = std::min(end, ((offset >> (2 - level)) + 1) << (2 - level));
+  }
 }
 
 template <class F>
@@ -167,7 +229,7 @@ void Shadow::ForPart(int64_t offset, int64_t size, const F& f) {
 void Shadow::ReadSlowly(int64_t offset, int64_t size, const Moment& m, Stamp kind, const Where& where,
                         const char* name) {
   if (size >= 4) {
-    for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
+    for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, JoinFloor(m));
   }
   ForPart(offset, size, [&](Cell& cell) { ReadCell(cell, m, kind, where, name); });
 }
@@ -175,11 +237,11 @@ void Shadow::ReadSlowly(int64_t offset, int64_t size, const Moment& m, Stamp kin
 void Shadow::WriteSlowly(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name) {
   ForPart(offset, size, [&](Cell& cell) { WriteCell(cell, m, m.now, where, name); });
   if (size < 4) return;
-  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
+  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, JoinFloor(m));
 }
 
 void Shadow::Atomic(int64_t offset, int64_t size, const Moment& m, const Where& where, const char* name) {
-  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, Floor(m));
+  for (int64_t i = offset >> 2; i < (offset + size) >> 2; ++i) Join(0, i, JoinFloor(m));
   ForPart(offset, size, [&](Cell& cell) {
     if (Get(cell.written) == 0) Report("atomic operation on never-written memory", where, name);
     WriteCell(cell, m, m.now | kAtomic, where, name);
@@ -189,7 +251,7 @@ void Shadow::Atomic(int64_t offset, int64_t size, const Moment& m, const Where& 
 void Shadow::Issue(int64_t offset, const Moment& m, const Where& where) {
   const Stamp stamp = MakeStamp(kInFlightSerial, TickOf(m.now), ThreadOf(m.now));
   ForPart(offset, 16, [&](Cell& cell) { WriteCell(cell, m, stamp, where, "shared memory"); });
-  for (int64_t i = offset >> 2; i < (offset + 16) >> 2; ++i) Join(0, i, Floor(m));
+  for (int64_t i = offset >> 2; i < (offset + 16) >> 2; ++i) Join(0, i, JoinFloor(m));
 }
 
 void Shadow::Land(int64_t offset, const Moment& m) {
@@ -209,7 +271,7 @@ void Shadow::Split(int level, int64_t unit) {
   __atomic_store_n(&cell.written, kSplit, __ATOMIC_RELEASE);
 }
 
-// Stamps below the floor mean the same: all later accesses come after them.
+// Stamps of one earlier work mean the same.
 void Shadow::Join(int level, int64_t unit, Stamp floor) {
   Cell& cell = cells_[level][unit];
   if (Get(cell.written) != kSplit) return;
@@ -222,8 +284,10 @@ void Shadow::Join(int level, int64_t unit, Stamp floor) {
   if (Get(cell.written) != kSplit) return;
   const Stamp w[2] = {Get(parts[0].written), Get(parts[1].written)}, r[2] = {Get(parts[0].read), Get(parts[1].read)};
   const Stamp written = std::max(w[0], w[1]), read = std::max(r[0], r[1]);
-  if (w[0] == 0 || w[1] == 0 || (w[0] != w[1] && written >= floor) || (r[0] != r[1] && read >= floor)) return;
-  if (written == kSplit) return;
+  const auto same = [&](const Stamp* s, Stamp last) {
+    return s[0] == s[1] || (last < floor && (memory_ == Memory::kShared || IsSameWork(SerialOf(s[0]), SerialOf(s[1]))));
+  };
+  if (w[0] == 0 || w[1] == 0 || written == kSplit || !same(w, written) || !same(r, read)) return;
   Set(cell.read, read);
   Set(cell.written, written);
 }
@@ -233,6 +297,32 @@ void Shadow::MarkWritten(int64_t offset, int64_t size, Stamp stamp) {
   for (int64_t i = (offset + 3) >> 2; i < (offset + size) >> 2; ++i) Join(0, i, stamp);
 }
 
+void Shadow::MarkRead(int64_t offset, int64_t size, Stamp stamp) {
+  const Stamp first = FirstUnordered();
+  ForPart(offset, size, [&](Cell& cell) {
+    const Stamp read = Get(cell.read);
+    if (read >= first) KeepRead(cell, read);
+    Set(cell.read, stamp);
+  });
+  for (int64_t i = (offset + 3) >> 2; i < (offset + size) >> 2; ++i) Join(0, i, stamp);
+}
+
+const char* Shadow::FindUnordered(int64_t offset, int64_t size, bool writes) const {
+  const Stamp first = FirstUnordered();
+  if (first == ~Stamp{0}) return nullptr;
+  const bool kept = writes && Get(newest_kept_) >= first;
+  const char* found = nullptr;
+  const auto look = [&](Stamp s) {
+    if (found == nullptr && s >= first) found = UnorderedWork(SerialOf(s));
+  };
+  ForCellsOf(offset, size, [&](const Cell& cell) {
+    look(Get(cell.written));
+    if (writes) look(Get(cell.read));
+    if (kept) look(FindKept(cell));
+  });
+  return found;
+}
+
 void Shadow::CopyWritten(int64_t offset, const Shadow& from, int64_t from_offset, int64_t size, Stamp stamp) {
   if (from.AllWritten(from_offset, size)) return MarkWritten(offset, size, stamp);
   for (int64_t b = 0; b < size; ++b) MarkWritten(offset + b, 1, from.AllWritten(from_offset + b, 1) ? stamp : 0);
@@ -240,16 +330,7 @@ void Shadow::CopyWritten(int64_t offset, const Shadow& from, int64_t from_offset
 
 bool Shadow::AllWritten(int64_t offset, int64_t size) const {
   bool all = true;
-  const auto add = [&](const Cell& cell) { all = all && Get(cell.written) != 0; };
-  for (const int64_t end = offset + size; offset < end && all;) {
-    int level = 0;
-    while (((offset & 3) != 0 || end - offset < 4) && level + 1 < kLevels &&
-           Get(cells_[level][offset >> (2 - level)].written) == kSplit) {
-      ++level;
-    }
-    ForCells(level, offset >> (2 - level), add);
-    offset = std::min(end, ((offset >> (2 - level)) + 1) << (2 - level));
-  }
+  ForCellsOf(offset, size, [&](const Cell& cell) { all = all && Get(cell.written) != 0; });
   return all;
 }
 
