@@ -1,10 +1,13 @@
 // The contract of executors over the CUDA executor on the emulated device.
+#include <gtest/gtest.h>
+
 #include <optional>
 
 #include "base/check.h"
 #include "compute/cuda/cuda_executor.h"
 #include "contract/contract.h"
 #include "cuda/cuda_runner.h"
+#include "cuda/emulator/emulator.h"
 #include "support/source_path.h"
 
 namespace tactus::contract {
@@ -39,6 +42,17 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
     Register(CudaBackend("CudaExecutorInt8Kv", "llama-gqa-bf16", 128, Real::kBF16, KvType::kInt8));
 [[maybe_unused]] const bool kOverlap =
     Register(CudaBackend("CudaExecutorOverlap", "llama-gqa-bf16", 128, Real::kBF16, KvType::kBF16, true));
+
+// What the device finds fails the test in which it happens.
+class FindingsFail : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo& /*test*/) override {
+    for (const std::string& finding : compute::cuda::emulator::TakeFindings()) ADD_FAILURE() << finding;
+  }
+};
+[[maybe_unused]] const bool kFindingsFail = [] {
+  testing::UnitTest::GetInstance()->listeners().Append(new FindingsFail);
+  return true;
+}();
 
 }  // namespace
 }  // namespace tactus::contract

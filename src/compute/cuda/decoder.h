@@ -71,8 +71,8 @@ class Decoder {
   // the attention, or at the end of the pass. `batch` outlives the pass.
   void Begin(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
   bool Advance(Event* products_end);
-  // For measurements, over the values of an earlier pass with this batch: all but the attention, and the attention
-  // alone.
+  // For measurements, over the values of an earlier pass with this batch: all but the attention and the write of K and
+  // V, and the attention alone.
   void ForwardProducts(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
   void ForwardAttention(Stream& s, const DeviceBatch& batch, std::span<const KvPages> kv);
   // Puts the logit rows of another decoder's pass, which has ended in `s`, behind those of this one's.
@@ -88,7 +88,7 @@ class Decoder {
     const DeviceBatch& batch;
     std::span<const KvPages> kv;
     const DeviceTokens* tokens = nullptr;
-    bool attends = true;
+    bool attends = true;          // else it stores no K and V either: another pass may read them
     size_t layer = 0, block = 0;  // of the layer
     bool attended = false;        // the block's attention is enqueued, the rest of the block is not
     const float* in = nullptr;    // the stream that the block reads

@@ -60,7 +60,7 @@ void Decoder::StartAttention(Pass& pass, const NormSpec& norm, const AttentionBl
                                                           : nullptr;
   RopeStore call;
   call.q = h.q;
-  call.k = h.k;
+  call.k = pass.attends ? h.k : nullptr;
   call.v = h.v;
   call.q_stride = h.q_stride;
   call.k_stride = call.v_stride = h.kv_stride;
