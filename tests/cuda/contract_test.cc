@@ -1,4 +1,6 @@
 // The contract of executors over the CUDA executor on the emulated device.
+#include <gtest/gtest.h>
+
 #include <optional>
 
 #include "base/check.h"

@@ -99,7 +99,8 @@ class Stream {
  public:
   static Result<std::unique_ptr<Stream>> Create();
   virtual ~Stream() = default;
-  // `from` of CopyToDevice and `to` of CopyToHost are in pinned memory, else the call waits for the copy.
+  // `to` of CopyToHost is in pinned memory, else the call waits for the copy. `from` of CopyToDevice too, else the call
+  // reads it, and may return before the copy has arrived.
   virtual void CopyToDevice(void* to, const void* from, int64_t bytes) = 0;
   virtual void CopyToHost(void* to, const void* from, int64_t bytes) = 0;
   // As the two above, of `count` pieces of `bytes`: one after another in the host's memory, `stride` apart on the
