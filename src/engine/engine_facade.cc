@@ -124,13 +124,12 @@ Status PlanEverything(Setup* s) {
         "step-limit");
   }
 
-  MemoryDemand demand;
-  demand.max_model_len = o.max_model_len;
-  demand.max_num_seqs = o.max_num_seqs;
-  demand.max_slots = s->replica.slots();
-  demand.max_step_tokens = asked->scheduler().max_step_tokens();
-  demand.block_size = static_cast<int32_t>(o.block_size);
-  demand.kv_bytes = o.kv_cache_memory.bytes;
+  MemoryDemand demand{.max_model_len = o.max_model_len,
+                      .max_num_seqs = o.max_num_seqs,
+                      .max_slots = s->replica.slots(),
+                      .max_step_tokens = asked->scheduler().max_step_tokens(),
+                      .block_size = static_cast<int32_t>(o.block_size),
+                      .kv_bytes = o.kv_cache_memory.bytes};
   // A swap space that is unused is reported at start.
   const bool on_disk = s->kv_folder != nullptr;
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
