@@ -24,8 +24,8 @@ if(NOT TACTUS_CUDA)
 endif()
 
 # Machine code of one architecture may come from the intermediate code of an earlier one, which takes two thirds of a
-# kernel's compile time. Shared where no kernel's registers spill: 8.6 has 8.0's, 10.0 has 9.0's. 8.9 has instructions
-# of its own for FP8.
+# kernel's compile time. Shared where no kernel's registers spill: 8.6 has 8.0's, 10.0 has 9.0's. 8.9 has none, since it
+# has instructions for FP8 that 8.0 lacks.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 set(codes)
 foreach(architecture IN LISTS TACTUS_CUDA_ARCHITECTURES)

@@ -23,8 +23,8 @@ namespace tactus::compute::cuda {
 
 namespace {
 
-constexpr int64_t kInvariantTokens = 256;               // with batch invariance the algorithm is chosen for these
-constexpr int64_t kMostTokens = 65536;                  // and must compute 1 to these
+constexpr int64_t kInvariantTokens = 256;  // with batch invariance the algorithm is chosen for these
+constexpr int64_t kMostTokens = 65536;     // and must compute 1 to these
 constexpr int kCandidates = 16;
 constexpr int64_t kAlignment = 16;  // bytes, of full vectors
 
