@@ -23,17 +23,14 @@ if(NOT TACTUS_CUDA)
   return()
 endif()
 
-# Machine code of one architecture may come from the intermediate code of an earlier one, which takes two thirds of a
-# kernel's compile time. Shared where no kernel's registers spill: 8.6 has 8.0's, 10.0 has 9.0's. 8.9 has none, since it
-# has instructions for FP8 that 8.0 lacks.
+# Two thirds of a kernel's compile time go to intermediate code. 8.6 takes 8.0's, which it would get itself; with the code
+# of another architecture the registers of some kernel spill on each of the later ones.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 set(codes)
 foreach(architecture IN LISTS TACTUS_CUDA_ARCHITECTURES)
   set(intermediate ${architecture})
   if(architecture STREQUAL 86 AND 80 IN_LIST TACTUS_CUDA_ARCHITECTURES)
     set(intermediate 80)
-  elseif(architecture MATCHES "^(90a|100a)$" AND 90a IN_LIST TACTUS_CUDA_ARCHITECTURES)
-    set(intermediate 90)
   endif()
   list(APPEND codes "-gencode=arch=compute_${intermediate},code=sm_${architecture}")
 endforeach()

@@ -396,7 +396,7 @@ bool StepLauncher::PadToGraph(const StepPlan& plan, LaunchedStep* step) {
     PadPlan(shapes[i], rows, &step->last_plans[i]);
   }
   for (auto* plans : {&step->all_flashinfer, &step->last_flashinfer}) {
-    for (FlashInferPlan& plan : *plans) PadFlashInferPlan(rows, &plan);
+    for (FlashInferPlan& padded : *plans) PadFlashInferPlan(rows, &padded);
   }
   return true;
 }

@@ -218,7 +218,7 @@ TACTUS_DEVICE void MergeHead(const AttentionParameters& p, const AttentionMerge&
 }
 
 // The list has all heads of the first merge, then those of the next.
-__global__ void __launch_bounds__(kMergeThreads, 8) MergePartials(AttentionParameters p, int32_t count) {
+__global__ void __launch_bounds__(kMergeThreads, 7) MergePartials(AttentionParameters p, int32_t count) {
   for (int32_t i = static_cast<int32_t>(blockIdx.x); i < count; i += static_cast<int32_t>(gridDim.x)) {
     const int32_t entry = i / p.call.heads;
     const AttentionMerge merge = ReadEntry(p.call.merges, entry);
