@@ -86,7 +86,7 @@ class Product {
   // What the product has accessed, but for w: it is large, and constant while products run.
   void Note(const Range& y, int64_t y_width) {
     const Stamp stamp = MakeStamp(NewSerials(1), 0, 0);
-    const auto x = FindRange(call_.x, call_.tokens * call_.cols * SizeOf(call_.type), "Multiply: x");
+    const auto x = FindRange(call_.x, call_.tokens * call_.cols * width_, "Multiply: x");
     x->shadow().MarkRead(x->offset, x->bytes, stamp);
     for (int64_t t = 0; t < call_.tokens; ++t) {
       WriteRange({y.memory, y.offset + t * call_.y_stride * y_width, call_.rows * y_width}, stamp, "Multiply: y");
