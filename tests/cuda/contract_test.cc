@@ -43,8 +43,8 @@ Backend CudaBackend(const std::string& name, const std::string& model_name, int3
 [[maybe_unused]] const bool kOverlap =
     Register(CudaBackend("CudaExecutorOverlap", "llama-gqa-bf16", 128, Real::kBF16, KvType::kBF16, true));
 
-// What the device finds fails the test in which it happens. Reads of KV that no step wrote do not: a block is copied whole,
-// and the plans at the limits begin behind positions that were never computed.
+// What the device finds fails the test in which it happens. Reads of KV that no step wrote do not: a block is copied
+// whole, and the plans at the limits begin behind positions that were never computed.
 class FindingsFail : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& /*test*/) override {
     for (const std::string& finding : compute::cuda::emulator::TakeFindings()) {
