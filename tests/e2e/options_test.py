@@ -241,6 +241,11 @@ class OrderOfChecksTest(Folder):
         self.check(["serve", "no-such-model", "--port", 0, "--run-out", older], 1, "no-such-model")
         self.assertEqual(older.read_text(), "an older run")
 
+    def test_a_missing_library_of_a_device_is_named_once(self):
+        done = tactus("serve", *self.dummy, "--device", "cuda", TACTUS_CUDA_LIBRARY=str(self.nowhere))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("TACTUS_CUDA_LIBRARY"), 1, done.stderr)
+
     def test_route_flags_and_files_before_the_port(self):
         with TakenPort() as port:
             for flags in (

@@ -98,7 +98,8 @@ int ServeCommand(const Args& args) {
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is detected before anything slow. A faulty model is reported first because another port
     // would not help.
-    if (const Status model = CheckModelOf(engine); !model.ok())
+    const Status model = CheckModelOf(engine);
+    if (!model.ok() && model.message() != status.message())
       status = Status(model.code(), fmt::format("{}; also, {}", model.message(), status.message()), model.param());
   }
   if (result && recorder != nullptr) {

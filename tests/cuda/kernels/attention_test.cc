@@ -228,13 +228,17 @@ TEST_P(AttentionBitsTest, CappedGridsDoNotChangeBits) {
     const AttentionPlan& plan = batch.plan();
     const size_t units = plan.decodes.size() + plan.chunks.size() + plan.merges.size() * 8;
     EXPECT_GT(plan.chunks.size(), 2u);
-    EXPECT_EQ(all, static_cast<int64_t>(units)) << "a block per unit where there is no cap";
+    const bool counts = all > 0;  // a real device counts no blocks
+    if (counts) {
+      EXPECT_EQ(all, static_cast<int64_t>(units)) << "a block per unit where there is no cap";
+    }
     int64_t fewer = 0;
     for (const int32_t multiprocessors : {1, 2}) {
       batch.set_max_multiprocessors(multiprocessors);
       const int64_t blocks = blocks_of_run(&capped);
       EXPECT_EQ(capped.bits, whole.bits) << multiprocessors << " multiprocessors, KV "
                                          << static_cast<int>(shape.kv_type);
+      if (!counts) continue;
       EXPECT_GT(blocks, fewer);
       EXPECT_LT(blocks, all) << multiprocessors;
       fewer = blocks;
@@ -255,6 +259,7 @@ TEST(AttentionCap, AllowsTheBlocksThatItsMultiprocessorsHold) {
     batch.set_max_multiprocessors(multiprocessors);
     const int64_t before = emulator::CurrentCounts().blocks;
     batch.Run(8);
+    if (emulator::CurrentCounts().launches == 0) GTEST_SKIP() << "a real device counts no blocks";
     const AttentionPlan& plan = batch.plan();
     const auto least = [](int64_t most, size_t count) { return std::min(most, static_cast<int64_t>(count)); };
     EXPECT_EQ(emulator::CurrentCounts().blocks - before, least(2 * multiprocessors, plan.decodes.size()) +

@@ -16,7 +16,7 @@ enum class LaneOrder { kForward, kReverse, kShuffled };  // a device has its own
 inline void SetLaneOrder(LaneOrder) {}
 inline void SetWorkers(int) {}
 struct Counts {
-  int64_t launches = 0;
+  int64_t launches = 0, blocks = 0;
 };
 inline Counts CurrentCounts() {  // a device counts nothing
   return {};
