@@ -16,7 +16,7 @@ enum class LaneOrder { kForward, kReverse, kShuffled };  // a device has its own
 inline void SetLaneOrder(LaneOrder) {}
 inline void SetWorkers(int) {}
 struct Counts {
-  int64_t launches = 0, blocks = 0;
+  int64_t launches = 0, blocks = 0, memory_bytes = 0;
 };
 inline Counts CurrentCounts() {  // a device counts nothing
   return {};
@@ -27,6 +27,7 @@ inline std::vector<std::string> TakeFindings() {
 
 struct DeviceShape {
   int32_t capability = 80;
+  int64_t memory_bytes = 0;
 };
 inline void SetDeviceShape(const DeviceShape&) {}  // likewise
 
