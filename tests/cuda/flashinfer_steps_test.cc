@@ -69,12 +69,7 @@ struct FlashInferRun {
 
 FlashInferRun RunScheduled(const CudaModelOptions& options, Schedule schedule, int32_t block_size) {
   const auto description = FlashInferDescription("llama-gqa-bf16");
-  ExecutorSize size;
-  size.num_blocks = kScheduleTokens / block_size;
-  size.block_size = block_size;
-  size.max_slots = size.max_step_items = 8;
-  size.max_step_tokens = 256;
-  size.max_model_len = 160;
+  const ExecutorSize size = ScheduleSize(block_size);
   const auto runner = CudaRunner::Create(description, options, size);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   StepDriver driver(**runner, size.num_blocks, block_size, true);

@@ -25,12 +25,7 @@ class CudaInvarianceTest : public testing::TestWithParam<Case> {
                                                uint64_t seed) {
     const auto description = compute::DescribeModel(SourcePath("tests/golden/data/") + GetParam().model);
     TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
-    ExecutorSize size;
-    size.num_blocks = kScheduleTokens / block_size;
-    size.block_size = block_size;
-    size.max_slots = size.max_step_items = 8;
-    size.max_step_tokens = 256;
-    size.max_model_len = 160;
+    const ExecutorSize size = ScheduleSize(block_size);
     const auto runner = CudaRunner::Create(*description, options, size);
     TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
     StepDriver driver(**runner, size.num_blocks, block_size, true);

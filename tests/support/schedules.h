@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/backend.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "support/mixed_steps.h"
@@ -18,6 +19,17 @@ namespace tactus::test {
 
 inline constexpr int32_t kScheduleOutput = 10;
 inline constexpr int64_t kScheduleTokens = 2048;  // of KV that RunSchedule needs
+
+// An executor that RunSchedule fits.
+inline ExecutorSize ScheduleSize(int32_t block_size) {
+  ExecutorSize size;
+  size.num_blocks = kScheduleTokens / block_size;
+  size.block_size = block_size;
+  size.max_slots = size.max_step_items = 8;
+  size.max_step_tokens = 256;
+  size.max_model_len = 160;
+  return size;
+}
 
 // Prompts of 1 to 75 tokens; the last three share a prefix of 40. Greedy and sampled, with and without penalties.
 inline std::vector<Request> ScheduleRequests(int64_t vocab_size) {
