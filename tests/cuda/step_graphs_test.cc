@@ -317,7 +317,8 @@ TEST(CudaSteps, ShortageWhileAStepFinishesFailsThatStepAlone) {
 
 TEST(CudaSteps, TablesOfAStepThatFailedReachTheDevice) {
   Sequences one("llama-gqa", {}), other("llama-gqa", {});
-  if (compute::cuda::emulator::CurrentCounts().memory_bytes == 0) GTEST_SKIP() << "a real device has memory left";
+  if (compute::cuda::emulator::CurrentCounts().memory_bytes == 0)
+    GTEST_SKIP() << "tests cannot limit the memory of a real device";
   for (Sequences* sequences : {&one, &other}) sequences->Start(0, 40);
   one.Start(1, 40);
   other.FailWithTable(1);

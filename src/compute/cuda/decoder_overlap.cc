@@ -88,7 +88,6 @@ OverlapTimes DecoderOverlap::Measure(Stream& s, const DeviceBatch& whole, const 
     products();
     attention();
   });
-  // Last: products without their attention have stored wrong K and V.
   times.whole = Seconds(s, [&] { first_.Forward(s, whole, kv); });
   return times;
 }

@@ -97,7 +97,7 @@ Status StepLauncher::Enqueue(const StepPlan& plan, LaunchedStep* step) {
   fill(at.sample_rows, std::as_const(sample_rows_));
   b.Send(*stream_);
   if (tables_differ_) {
-    // Waits for the copy, as the memory is not pinned.
+    // The memory is not pinned, so the call has read it when it returns.
     stream_->CopyToDevice(tables_.as<>(), host_tables_.data(), static_cast<int64_t>(host_tables_.size()) * 4);
     tables_differ_ = false;
   }
