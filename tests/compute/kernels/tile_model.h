@@ -1,5 +1,5 @@
 // A software model of Intel's matrix tiles, written from the Software Developer's Manual (volume 2, ldtilecfg,
-// tileloadd, tilestored, tilezero, tdpbsud, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16
+// tileloadd, tilestored, tilezero, tdpbssd, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16
 // rows of 64 bytes. The processor's exceptions are counted in `faults` here.
 #pragma once
 
@@ -97,13 +97,13 @@ struct ModelTiles {
   static void Set(Tile& t, int64_t row, int64_t index, T value) {
     std::memcpy(t.data[row] + index * static_cast<int64_t>(sizeof value), &value, sizeof value);
   }
-  // tdpbsud: signed bytes of a, unsigned ones of b, into 32 bits without saturation
+  // tdpbssd: signed bytes of both, into 32 bits without saturation
   static void DotIntegers(Tile& c, const Tile& a, const Tile& b, int64_t m) {
     for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
       for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
         auto sum = static_cast<uint32_t>(At<int32_t>(c, m, n));
         for (int64_t i = 0; i < 4; ++i)
-          sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<uint8_t>(b, k, 4 * n + i));
+          sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<int8_t>(b, k, 4 * n + i));
         Set(c, m, n, static_cast<int32_t>(sum));
       }
     }
@@ -123,6 +123,72 @@ struct ModelTiles {
       }
       Set(c, m, n, Flush(At<float>(c, m, n) + Flush(even + odd)));
     }
+  }
+};
+
+// Sixteen lanes of 32 bits, as loops: the class Lanes of amx/tile.h.
+struct ModelLanes {
+  struct Bytes {
+    uint8_t at[64];
+  };
+  struct F {
+    float at[16];
+  };
+  struct I {
+    int32_t at[16];
+  };
+  template <class V, class T, class Function>
+  static V Each(T count, Function value) {
+    V out;
+    for (T i = 0; i < count; ++i) out.at[i] = value(i);
+    return out;
+  }
+  template <class V, class P>
+  static V Copy(const P* p) {
+    V out;
+    std::memcpy(out.at, p, sizeof out.at);
+    return out;
+  }
+  static Bytes LoadBytes(const std::byte* p) { return Copy<Bytes>(p); }
+  static void StoreBytes(std::byte* p, const Bytes& v) { std::memcpy(p, v.at, sizeof v.at); }
+  static Bytes Spread(int8_t v) {
+    return Each<Bytes>(64, [&](int) { return static_cast<uint8_t>(v); });
+  }
+  static Bytes FourTimes(const std::byte* p) {
+    return Each<Bytes>(64, [&](int i) { return static_cast<uint8_t>(p[i / 4]); });
+  }
+  static Bytes LowNibbles(const Bytes& v) {
+    return Each<Bytes>(64, [&](int i) { return static_cast<uint8_t>(v.at[i] & 15); });
+  }
+  static Bytes HighNibbles(const Bytes& v) {
+    return Each<Bytes>(64, [&](int i) { return static_cast<uint8_t>(v.at[i] >> 4); });
+  }
+  static Bytes TimesFour(const Bytes& v) {
+    return Each<Bytes>(64, [&](int i) { return static_cast<uint8_t>(v.at[i] * 4); });
+  }
+  static Bytes SubBytes(const Bytes& a, const Bytes& b) {
+    return Each<Bytes>(64, [&](int i) { return static_cast<uint8_t>(a.at[i] - b.at[i]); });
+  }
+  static I LoadInt(const int32_t* p) { return Copy<I>(p); }
+  static I AddInt(const I& a, const I& b) {
+    return Each<I>(16, [&](int i) { return a.at[i] + b.at[i]; });
+  }
+  static I ShiftLeft8(const I& v) {
+    return Each<I>(16, [&](int i) { return v.at[i] * 256; });
+  }
+  static F ToFloat(const I& v) {
+    return Each<F>(16, [&](int i) { return static_cast<float>(v.at[i]); });
+  }
+  static F Set1(float v) {
+    return Each<F>(16, [&](int) { return v; });
+  }
+  static F Load(const float* p) { return Copy<F>(p); }
+  static void Store(float* p, const F& v) { std::memcpy(p, v.at, sizeof v.at); }
+  static F Mul(const F& a, const F& b) {
+    return Each<F>(16, [&](int i) { return a.at[i] * b.at[i]; });
+  }
+  static F MulAdd(const F& a, const F& b, const F& c) {
+    return Each<F>(16, [&](int i) { return std::fma(a.at[i], b.at[i], c.at[i]); });
   }
 };
 

@@ -35,19 +35,22 @@ void SumPanel(const PanelRun& run) {
   run.x->format.integer() ? SumPanelVnni(run) : SumPanelBf16(run);
 }
 
+constexpr Multiplier kVectors = {SumPanel};
+
 // How a product is divided: groups of `panels_each` panels times token blocks.
 struct Cut {
   int64_t token_blocks = 1, panels_each = 1;
 };
 
 // `panel_ns`: approximate time of one panel for all rows; only limits the length of tasks.
-Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
+Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads, int64_t tile_rows) {
   Cut cut;
   cut.token_blocks = CeilDiv(rows, kTaskRows);
   const auto by_time = static_cast<int64_t>(panel_ns / kTaskMaxNs) + 1;
   const int64_t by_threads = panels > 0 ? CeilDiv(int64_t{4} * threads, panels) : 1;
   // More blocks only while each has a few full tiles.
-  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, rows / (4 * kTileTokens)));
+  const int64_t most = MinOf(MaxOf(1, rows / (4 * kTileTokens)), CeilDiv(rows, tile_rows));
+  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), most);
   cut.token_blocks = MaxOf(cut.token_blocks, wanted);
   if (cut.token_blocks == 1) {
     const auto small = static_cast<int64_t>(kTaskMinNs / panel_ns);
@@ -63,9 +66,11 @@ class TaskOrder {
   struct Place {
     int64_t group, block;  // group: groups() for tasks beyond the last
   };
-  TaskOrder(const PackedTokens& x, int64_t groups, int64_t blocks) : groups_(groups), blocks_(blocks) {
-    const int64_t bytes = CeilDiv(x.rows(), blocks) * x.stride;
-    blocks_each_ = MinOf(blocks, MaxOf(1, kPassBytes / bytes));
+  TaskOrder(const Multiplier& by, const PackedTokens& x, int64_t groups, int64_t blocks)
+      : groups_(groups), blocks_(blocks) {
+    const bool upper = by.reads_upper != nullptr && x.format.wide > 0;
+    const int64_t bytes = CeilDiv(x.rows(), blocks) * x.stride * (upper ? 2 : 1);
+    blocks_each_ = MinOf(blocks, MaxOf(1, by.pass_bytes / bytes));
   }
   int64_t tasks() const { return groups_ * blocks_; }
   Place At(int64_t task) const {
@@ -76,7 +81,6 @@ class TaskOrder {
   }
 
  private:
-  static constexpr int64_t kPassBytes = int64_t{4} << 20;  // bytes of tokens: well within a shared cache
   int64_t groups_, blocks_, blocks_each_ = 1;
 };
 
@@ -90,10 +94,20 @@ double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   return arithmetic > reading ? arithmetic : reading;
 }
 
+// The upper bytes of a row's wide groups in their columns.
+void SpreadUpper(const PackedTokens& x, int64_t row, std::byte* to) {
+  const WideGroup* wide = x.wide + row * x.wide_count();
+  const int64_t padded = PackedTokens::PaddedCols(x.cols);
+  for (int64_t c = 0; c < padded; c += 64) _mm512_store_si512(to + c, _mm512_setzero_si512());
+  for (int64_t c = 0; c < padded; c += x.format.wide, ++wide)
+    std::memcpy(to + c + wide->first, wide->upper, kWideColumns);
+}
+
 // The terms of every matrix of a product (one set where their blocks and zeros agree), in the caller's workspace.
 class ProductTerms {
  public:
-  ProductTerms(ThreadPool& pool, const PackedTokens& x, Workspace scratch) : pool_(pool), x_(x), scratch_(scratch) {}
+  ProductTerms(const Multiplier& by, ThreadPool& pool, const PackedTokens& x, Workspace scratch)
+      : by_(by), pool_(pool), x_(x), scratch_(scratch) {}
 
   TokenTerms Of(const PackedMatrix& w) {
     if (!x_.format.integer()) return {};
@@ -102,9 +116,8 @@ class ProductTerms {
       if (m.block == w.block && m.zero == w.zero && m.has_minimum == w.has_minimum && m.has_zeros == w.has_zeros)
         return terms_[i];
     }
-    std::byte* memory = AlignedWorkspace(scratch_, used_ + TermBytes(x_, w)) + used_;
-    used_ += TermBytes(x_, w);
-    const TokenTerms terms = PlaceTerms(memory, x_, w);
+    TokenTerms terms = PlaceTerms(Take(TermBytes(x_, w)), x_, w);
+    if (by_.reads_upper != nullptr && by_.reads_upper(x_, w)) terms.upper = Upper();
     constexpr int64_t kSumsPerTask = 32768;
     const int64_t per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
     const int64_t rows = x_.rows();
@@ -117,23 +130,43 @@ class ProductTerms {
   }
 
  private:
+  std::byte* Take(int64_t bytes) {
+    std::byte* at = AlignedWorkspace(scratch_, used_ + bytes) + used_;
+    used_ += bytes;
+    return at;
+  }
+  std::byte* Upper() {
+    if (upper_ != nullptr) return upper_;
+    upper_ = Take(x_.rows() * x_.stride);
+    pool_.ParallelFor(x_.rows(), [&](int64_t row, int32_t) { SpreadUpper(x_, row, upper_ + row * x_.stride); });
+    return upper_;
+  }
+
+  const Multiplier& by_;
   ThreadPool& pool_;
   const PackedTokens& x_;
   const Workspace scratch_;
   int64_t used_ = 0;
+  std::byte* upper_ = nullptr;
   size_t made_ = 0;
   const PackedMatrix* matrices_[kOutputsMax] = {};
   TokenTerms terms_[kOutputsMax];
 };
 
-// A task's tokens, and their rows.
+// A task's tokens, and their rows. Blocks begin at multiples of `whole` rows, which divides kTaskRows and kGatedRows.
 struct TaskTokens {
   int64_t first, end, first_row, rows;
-  TaskTokens(const PackedTokens& x, int64_t block, int64_t blocks)
-      : first(x.tokens * block / blocks),
-        end(x.tokens * (block + 1) / blocks),
+  TaskTokens(const PackedTokens& x, int64_t block, int64_t blocks, int64_t whole)
+      : first(Start(x, block, blocks, whole)),
+        end(Start(x, block + 1, blocks, whole)),
         first_row(first * x.format.parts),
         rows((end - first) * x.format.parts) {}
+
+ private:
+  static int64_t Start(const PackedTokens& x, int64_t block, int64_t blocks, int64_t whole) {
+    const int64_t tile = MaxOf(1, whole / x.format.parts), tiles = CeilDiv(x.tokens, tile);
+    return MinOf(x.tokens, tiles * block / blocks * tile);
+  }
 };
 
 // Converts a panel's sums to values: the scale of rows with one block, bias.
@@ -203,13 +236,13 @@ const std::byte* PanelData(std::span<const LinearOutput> outputs, int64_t index)
 
 }  // namespace
 
-void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
-                        Workspace scratch) {
+void LinearPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens& x,
+                       std::span<const LinearOutput> outputs, Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return FallbackOps().linear_packed(pool, x, outputs, scratch);
   if (outputs.size() > kOutputsMax) {
-    LinearPackedAvx512(pool, x, outputs.first(kOutputsMax), scratch);
-    return LinearPackedAvx512(pool, x, outputs.subspan(kOutputsMax), scratch);
+    LinearPackedBy512(by, pool, x, outputs.first(kOutputsMax), scratch);
+    return LinearPackedBy512(by, pool, x, outputs.subspan(kOutputsMax), scratch);
   }
   int64_t panels = 0;
   double ns = 0;
@@ -217,15 +250,15 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
     panels += o.w->panels();
     ns = PanelNs(*o.w, x);
   }
-  const Cut cut = CutWork(panels, x.rows(), ns, pool.threads());
-  ProductTerms product_terms(pool, x, scratch);
+  const Cut cut = CutWork(panels, x.rows(), ns, pool.threads(), by.tile_rows);
+  ProductTerms product_terms(by, pool, x, scratch);
   TokenTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
-  const TaskOrder order(x, CeilDiv(panels, cut.panels_each), cut.token_blocks);
+  const TaskOrder order(by, x, CeilDiv(panels, cut.panels_each), cut.token_blocks);
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     alignas(64) float sums[kTaskRows * kPanelRows];
     const auto [group, block] = order.At(task);
-    const TaskTokens tokens(x, block, cut.token_blocks);
+    const TaskTokens tokens(x, block, cut.token_blocks, by.tile_rows);
     // Threads take tasks roughly in turn: this thread's next task.
     const int64_t next_group = order.At(task + pool.threads()).group;
     const int64_t last = MinOf(panels, (group + 1) * cut.panels_each) - 1;
@@ -243,7 +276,7 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
       run.out_tokens = tokens.end - tokens.first;
       run.next = PanelData(outputs, p < last ? p + 1 : next_group * cut.panels_each);
       run.sums = sums;
-      SumPanel(run);
+      by.sum_panel(run);
       StoreOutput(*at.output, run, tokens);
     }
   });
@@ -256,6 +289,7 @@ constexpr int64_t kGatedRows = kTaskRows / 2;
 // One task of the gated product computes whole blocks of `out`: one panel each of gate and up, or two where a token
 // block spans two panels.
 struct Gated {
+  const Multiplier& by;
   const PackedTokens& x;
   const PackedMatrix& gate;
   const float* gate_bias;
@@ -278,13 +312,13 @@ struct Gated {
     run.terms = gate_terms;
     run.next = up.data + panel * up.panel_bytes;
     run.sums = gate_sums;
-    SumPanel(run);
+    by.sum_panel(run);
     const Finish gates(run, gate_bias);
     run.w = &up;
     run.terms = up_terms;
     run.next = after < gate.panels() ? gate.data + after * gate.panel_bytes : nullptr;
     run.sums = up_sums;
-    SumPanel(run);
+    by.sum_panel(run);
     const Finish ups(run, up_bias);
     for (int64_t t = 0; t < tokens.end - tokens.first; ++t) {
 #pragma GCC unroll 4
@@ -328,23 +362,34 @@ struct Gated {
 
 }  // namespace
 
-void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
-                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
-                       Workspace scratch) {
+void GatedPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate,
+                      const float* gate_bias, const PackedMatrix& up, const float* up_bias, float* inner,
+                      const PackedTokens& out, Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return FallbackOps().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
   const int64_t each = out.format.integer() ? kTokenBlock / kPanelRows : 1;
   const int64_t groups = CeilDiv(gate.panels(), each);
   const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
   const int64_t token_blocks =
-      MaxOf(CutWork(groups, x.rows(), ns, pool.threads()).token_blocks, CeilDiv(x.rows(), kGatedRows));
-  ProductTerms terms(pool, x, scratch);
-  const Gated gated = {x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
-  const TaskOrder order(x, groups, token_blocks);
+      MaxOf(CutWork(groups, x.rows(), ns, pool.threads(), by.tile_rows).token_blocks, CeilDiv(x.rows(), kGatedRows));
+  ProductTerms terms(by, pool, x, scratch);
+  const Gated gated = {by, x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
+  const TaskOrder order(by, x, groups, token_blocks);
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     const auto [group, block] = order.At(task);
-    gated.Task(group, order.At(task + pool.threads()).group, TaskTokens(x, block, token_blocks));
+    gated.Task(group, order.At(task + pool.threads()).group, TaskTokens(x, block, token_blocks, by.tile_rows));
   });
+}
+
+void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                        Workspace scratch) {
+  LinearPackedBy512(kVectors, pool, x, outputs, scratch);
+}
+
+void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                       Workspace scratch) {
+  GatedPackedBy512(kVectors, pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "compute/kernels/ops.h"
 
@@ -21,6 +22,8 @@ struct TokenTerms {
   float* scale = nullptr;    // [rows][stride]: the block's scale
   float* total = nullptr;    // [rows][stride], with minima: sum of the block's values * scale
   int64_t stride = 0;        // blocks per row, padding included
+  // [rows][PackedTokens::stride]: the upper bytes of wide groups in their columns, zeros elsewhere; null: not made.
+  std::byte* upper = nullptr;
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
 TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
@@ -40,6 +43,22 @@ struct PanelRun {
   int64_t out_stride = 0, out_tokens = 0;  // elements; rows
   float* sums = nullptr;                   // out: [rows][64], 64-byte aligned
 };
+
+// What multiplies a panel.
+struct Multiplier {
+  void (*sum_panel)(const PanelRun& run);
+  bool (*reads_upper)(const PackedTokens& x, const PackedMatrix& w) = nullptr;  // TokenTerms::upper; null: never
+  int64_t tile_rows = 1;  // a task's rows are a multiple of this where there are more
+  // Bytes of tokens that are multiplied with every panel before the next tokens: well within the cache from which they
+  // are read again for each panel.
+  int64_t pass_bytes = int64_t{4} << 20;
+};
+// The linear operators (compute/kernels/ops.h) of sets with AVX-512.
+void LinearPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens& x,
+                       std::span<const LinearOutput> outputs, Workspace scratch);
+void GatedPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate,
+                      const float* gate_bias, const PackedMatrix& up, const float* up_bias, float* inner,
+                      const PackedTokens& out, Workspace scratch);
 
 // Integer codes: with block > 0 the sums are y of packed/packed.h; with block == 0 y without the row's scale.
 // Precondition: CpuHasAvx512Vnni().
