@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -87,22 +88,23 @@ int64_t AllocatedBytes() {
 }
 
 Allocation* FindAllocation(const void* address) {
-  thread_local Allocation* last = nullptr;
-  thread_local uint64_t last_changes = 0;
+  // Each thread keeps what it found, by page: a kernel's accessors take turns, and the lock is shared by all threads.
+  constexpr size_t kKept = 64;
+  thread_local std::array<Allocation*, kKept> kept = {};
+  thread_local uint64_t kept_changes = 0;
   const char* p = static_cast<const char*>(address);
-  if (last != nullptr && last_changes == changes.load(std::memory_order_relaxed) && p >= last->address &&
-      p <= last->address + last->bytes) {
-    return last;
-  }
+  const uint64_t now = changes.load(std::memory_order_relaxed);
+  if (kept_changes != now) kept.fill(nullptr);
+  kept_changes = now;
+  Allocation*& last = kept[reinterpret_cast<uintptr_t>(p) / static_cast<uintptr_t>(kPage) % kKept];
+  if (last != nullptr && p >= last->address && p <= last->address + last->bytes) return last;
   Registry& r = TheRegistry();
   const std::shared_lock lock(r.mutex);
   auto next = r.live.upper_bound(p);
   if (next == r.live.begin()) return nullptr;
   Allocation* a = std::prev(next)->second;
   if (p > a->address + a->bytes) return nullptr;
-  last = a;
-  last_changes = changes.load(std::memory_order_relaxed);
-  return a;
+  return last = a;
 }
 
 std::optional<Range> FindRange(const void* address, int64_t bytes, const char* call) {
