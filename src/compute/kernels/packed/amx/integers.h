@@ -1,12 +1,11 @@
 // Multiplies a panel of integer codes with matrix tiles (tiles.h).
 //
 // A chunk's codes are stored as signed bytes in the order of the tiles, 1 KiB of which are one operand. Tiles hold the
-// sums of one block, which are exact; scales are applied between blocks, in packed/packed.h's order. The second tile of
-// tokens has 16 more token rows, or with wide groups the upper bytes of the same 16.
+// sums of one block, which are exact; scales are applied between blocks, in packed/packed.h's order.
 //
 // The tiles' unit and the vector units work at the same time only if their instructions alternate: a tile instruction
-// waits for a free tile register, and everything after it waits too. So a few rows of the last sums are scaled after
-// each product and each store.
+// waits for a free tile register, and everything after it waits too. So sums are stored one item after they are
+// complete, and a few rows of older sums are scaled after each product and each store.
 #pragma once
 
 #include <cstring>
@@ -76,196 +75,182 @@ inline void OpenChunk(const PanelRun& run, int64_t column, AmxChunk* out) {
   }
 }
 
-using AmxSums = int32_t[2 * kAmxRows][kAmxSlice];  // of 32 token rows; wide: of 16, then of their upper bytes
+// An item: the sums of one block, of 16 token rows by 32 weight rows, or with wide groups by 16, of the values and of
+// their upper bytes beside each other.
+using AmxSums = int32_t[kAmxRows][2 * kAmxRows];
 
-// The sums of a block that have not been added to y.
-struct AmxSummed {
-  const AmxSums* sums = nullptr;
-  const float *scales = nullptr, *minima = nullptr;    // [32]
-  const float *x_scale = nullptr, *x_total = nullptr;  // of the first row
-  int64_t term_stride = 0;
+struct AmxItem {
+  const std::byte* codes[2];                           // of two slices; wide: of one
+  const std::byte* x[2];                               // values; upper bytes
+  const float *scales = nullptr, *minima = nullptr;    // of the weight rows
+  const float *x_scale = nullptr, *x_total = nullptr;  // of the first token row
   float* y = nullptr;
-};
 
-// y of packed/packed.h after a block, for kRows token rows from `first` on.
-template <class Lanes, bool kWide, AmxScales kScales, int kRows>
-inline __attribute__((always_inline)) void ScaleRows(const AmxSummed& block, int64_t first) {
-  typename Lanes::F scale[2], minimum[2];
-  for (int h = 0; h < 2; ++h) {
-    if constexpr (kScales != AmxScales::kNone) scale[h] = Lanes::Load(block.scales + 16 * h);
-    if constexpr (kScales == AmxScales::kMinimum) minimum[h] = Lanes::Load(block.minima + 16 * h);
-  }
-#pragma GCC unroll 4
-  for (int64_t row = first; row < first + kRows; ++row) {
-    const int32_t* sums = (*block.sums)[row];
-    const auto x_scale = Lanes::Set1(block.x_scale[row * block.term_stride]);
-    float* y = block.y + row * kPanelRows;
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      auto sum = Lanes::LoadInt(sums + 16 * h);
-      if constexpr (kWide) {
-        sum = Lanes::AddInt(sum, Lanes::ShiftLeft8(Lanes::LoadInt(sums + kAmxRows * kAmxSlice + 16 * h)));
-      }
-      auto next = Lanes::Load(y + 16 * h);
-      if constexpr (kScales == AmxScales::kNone) {
-        next = Lanes::MulAdd(Lanes::ToFloat(sum), x_scale, next);
-      } else {
-        next = Lanes::MulAdd(Lanes::Mul(Lanes::ToFloat(sum), x_scale), scale[h], next);
-      }
-      if constexpr (kScales == AmxScales::kMinimum) {
-        next = Lanes::MulAdd(minimum[h], Lanes::Set1(block.x_total[row * block.term_stride]), next);
-      }
-      Lanes::Store(y + 16 * h, next);
-    }
-  }
-}
-
-// The operands of block b for the token rows from `first` of the run on, and weight rows from `slice` on.
-struct AmxBlock {
-  const std::byte *codes[2], *x[2];
-
-  AmxBlock(const AmxChunk& chunk, const PanelRun& run, bool wide, int64_t first, int64_t slice, int64_t b) {
+  AmxItem() = default;
+  AmxItem(const AmxChunk& chunk, const PanelRun& run, int64_t first, int64_t slice, int64_t b) {
     const PackedTokens& tokens = *run.x;
-    const int64_t at = (run.first_row + first) * tokens.stride + chunk.column + b * chunk.block;
+    const int64_t row = run.first_row + first, at = row * tokens.stride + chunk.column + b * chunk.block;
+    const int64_t term = row * run.terms.stride + chunk.column / chunk.block + b;
     codes[0] = chunk.codes + (b * kPanelRows + slice) * chunk.block;
     codes[1] = codes[0] + kAmxRows * chunk.block;
     x[0] = tokens.values + at;
-    x[1] = wide ? run.terms.upper + at : x[0] + kAmxRows * tokens.stride;
+    x[1] = run.terms.upper != nullptr ? run.terms.upper + at : nullptr;
+    scales = chunk.scales[b] + slice;
+    minima = chunk.minima[b] + slice;
+    x_scale = run.terms.scale + term;
+    x_total = run.terms.total != nullptr ? run.terms.total + term : nullptr;
+    y = run.sums + first * kPanelRows + slice;
   }
 };
 
-inline AmxSummed SummedBlock(const AmxChunk& chunk, const PanelRun& run, int64_t first, int64_t slice, int64_t b,
-                             const AmxSums* sums) {
-  AmxSummed done;
-  const int64_t term = (run.first_row + first) * run.terms.stride + chunk.column / chunk.block + b;
-  done.sums = sums;
-  done.scales = chunk.scales[b] + slice;
-  done.minima = chunk.minima[b] + slice;
-  done.x_scale = run.terms.scale + term;
-  if (run.terms.total != nullptr) done.x_total = run.terms.total + term;
-  done.term_stride = run.terms.stride;
-  done.y = run.sums + first * kPanelRows + slice;
-  return done;
-}
-
-// The chunk's products with the first `rows` rows of the run, a multiple of 32, or of 16 with wide groups. kSteps:
-// products per block.
-template <class Tiles, class Lanes, int kSteps, bool kWide, AmxScales kScales>
-void SumWholeTiles(const AmxChunk& chunk, const PanelRun& run, int64_t rows, AmxAhead ahead) {
-  constexpr int64_t kRows = kWide ? kAmxRows : 2 * kAmxRows;
-  constexpr int kPieces = kSteps == 1 ? 8 : 4 * kSteps, kEach = kRows / kPieces;
-  static_assert(kEach * kPieces == kRows);
-  alignas(64) AmxSums sums[2];
-  AmxSummed last;
-  const auto scale = [&last](int piece) __attribute__((always_inline)) {
-    if (last.y != nullptr) ScaleRows<Lanes, kWide, kScales, kEach>(last, piece * kEach);
-  };
-  int turn = 0;
-  for (int64_t first = 0; first < rows; first += kRows) {
-    for (int64_t slice = 0; slice < kPanelRows; slice += kAmxSlice) {
-      for (int64_t b = 0; b < chunk.blocks; ++b, turn ^= 1) {
-        const AmxBlock at(chunk, run, kWide, first, slice, b);
-        Tiles::template Zero<0>();
-        Tiles::template Zero<1>();
-        Tiles::template Zero<2>();
-        Tiles::template Zero<3>();
+// y of packed/packed.h after an item's block, for kRows token rows from `first` on.
+template <class Lanes, bool kWide, AmxScales kScales, int kRows>
+inline __attribute__((always_inline)) void ScaleRows(const AmxItem& item, const AmxSums& sums, int64_t term_stride,
+                                                     int64_t first) {
+  constexpr int kVectors = kWide ? 1 : 2;
+  typename Lanes::F scale[kVectors], minimum[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    if constexpr (kScales != AmxScales::kNone) scale[v] = Lanes::Load(item.scales + 16 * v);
+    if constexpr (kScales == AmxScales::kMinimum) minimum[v] = Lanes::Load(item.minima + 16 * v);
+  }
+#pragma GCC unroll 4
+  for (int64_t row = first; row < first + kRows; ++row) {
+    const auto x_scale = Lanes::Set1(item.x_scale[row * term_stride]);
+    float* y = item.y + row * kPanelRows;
 #pragma GCC unroll 2
-        for (int k = 0; k < kSteps; ++k) {
-          Tiles::template Load<6>(at.codes[0] + k * kAmxTileBytes, kAmxRowBytes);
-          Tiles::template Load<4>(at.x[0] + k * kAmxRowBytes, run.x->stride);
-          Tiles::template Dot<true, 0, 4, 6>();
-          scale(4 * k);
-          Tiles::template Load<7>(at.codes[1] + k * kAmxTileBytes, kAmxRowBytes);
-          Tiles::template Dot<true, 1, 4, 7>();
-          scale(4 * k + 1);
-          Tiles::template Load<5>(at.x[1] + k * kAmxRowBytes, run.x->stride);
-          Tiles::template Dot<true, 2, 5, 6>();
-          scale(4 * k + 2);
-          Tiles::template Dot<true, 3, 5, 7>();
-          scale(4 * k + 3);
-        }
-        ahead.Step();
-        auto* to = reinterpret_cast<std::byte*>(sums[turn]);
-        constexpr int64_t kStride = kAmxSlice * 4;
-        Tiles::template Store<0>(to, kStride);
-        if constexpr (kSteps == 1) scale(4);
-        Tiles::template Store<1>(to + kAmxRowBytes, kStride);
-        if constexpr (kSteps == 1) scale(5);
-        Tiles::template Store<2>(to + kAmxRows * kStride, kStride);
-        if constexpr (kSteps == 1) scale(6);
-        Tiles::template Store<3>(to + kAmxRows * kStride + kAmxRowBytes, kStride);
-        if constexpr (kSteps == 1) scale(7);
-        last = SummedBlock(chunk, run, first, slice, b, &sums[turn]);
+    for (int v = 0; v < kVectors; ++v) {
+      auto sum = Lanes::LoadInt(sums[row] + 16 * v);
+      if constexpr (kWide) sum = Lanes::AddInt(sum, Lanes::ShiftLeft8(Lanes::LoadInt(sums[row] + kAmxRows)));
+      auto next = Lanes::Load(y + 16 * v);
+      if constexpr (kScales == AmxScales::kNone) {
+        next = Lanes::MulAdd(Lanes::ToFloat(sum), x_scale, next);
+      } else {
+        next = Lanes::MulAdd(Lanes::Mul(Lanes::ToFloat(sum), x_scale), scale[v], next);
       }
+      if constexpr (kScales == AmxScales::kMinimum) {
+        next = Lanes::MulAdd(minimum[v], Lanes::Set1(item.x_total[row * term_stride]), next);
+      }
+      Lanes::Store(y + 16 * v, next);
     }
   }
-#pragma GCC unroll 1
-  for (int piece = 0; piece < kPieces; ++piece) scale(piece);
 }
 
-// The same for fewer rows than that, the run's from `first` on; rows1: of the second tile.
+// Multiplies items one after the other. While one is multiplied, the sums of the one before it are stored, and those of
+// the one before that are scaled. Items alternate between tiles 0, 1 and tiles 2, 3.
 template <class Tiles, class Lanes, int kSteps, bool kWide, AmxScales kScales>
-void SumPartOfTiles(const AmxChunk& chunk, const PanelRun& run, int64_t first, int64_t rows, bool pair,
-                    AmxAhead ahead) {
-  alignas(64) AmxSums sums;
-  auto* to = reinterpret_cast<std::byte*>(sums);
-  constexpr int64_t kStride = kAmxSlice * 4;
-  for (int64_t slice = 0; slice < kPanelRows; slice += kAmxSlice) {
-    for (int64_t b = 0; b < chunk.blocks; ++b) {
-      const AmxBlock at(chunk, run, kWide, first, slice, b);
-      Tiles::template Zero<0>();
-      Tiles::template Zero<1>();
-      if (pair) Tiles::template Zero<2>(), Tiles::template Zero<3>();
-      for (int k = 0; k < kSteps; ++k) {
-        Tiles::template Load<6>(at.codes[0] + k * kAmxTileBytes, kAmxRowBytes);
-        Tiles::template Load<4>(at.x[0] + k * kAmxRowBytes, run.x->stride);
-        Tiles::template Dot<true, 0, 4, 6>();
-        Tiles::template Load<7>(at.codes[1] + k * kAmxTileBytes, kAmxRowBytes);
-        Tiles::template Dot<true, 1, 4, 7>();
-        if (!pair) continue;
-        Tiles::template Load<5>(at.x[1] + k * kAmxRowBytes, run.x->stride);
-        Tiles::template Dot<true, 2, 5, 6>();
-        Tiles::template Dot<true, 3, 5, 7>();
-      }
-      ahead.Step();
-      Tiles::template Store<0>(to, kStride);
-      Tiles::template Store<1>(to + kAmxRowBytes, kStride);
-      if (pair) {
-        Tiles::template Store<2>(to + kAmxRows * kStride, kStride);
-        Tiles::template Store<3>(to + kAmxRows * kStride + kAmxRowBytes, kStride);
-      }
-      const AmxSummed done = SummedBlock(chunk, run, first, slice, b, &sums);
-      for (int64_t row = 0; row < rows; ++row) ScaleRows<Lanes, kWide, kScales, 1>(done, row);
+class AmxItems {
+ public:
+  AmxItems(int64_t x_stride, int64_t term_stride, int64_t rows, AmxSums* sums)
+      : sums_(sums), x_stride_(x_stride), term_stride_(term_stride), rows_(rows) {}
+
+  __attribute__((always_inline)) void Add(const AmxItem& item, AmxAhead* ahead) {
+    turn_ == 0 ? AddTo<0>(item, ahead) : AddTo<1>(item, ahead);
+    turn_ ^= 1;
+  }
+  // After the last one.
+  __attribute__((always_inline)) void Finish() {
+    if (turn_ == 0) {
+      FinishFrom<0>();
+    } else {
+      FinishFrom<1>();
     }
   }
+
+ private:
+  static constexpr int kPiece = 4;  // rows that are scaled between two tile instructions
+
+  template <int kTurn>
+  __attribute__((always_inline)) void AddTo(const AmxItem& item, AmxAhead* ahead) {
+    constexpr int kFirst = 2 * kTurn;
+    const AmxSums& from = sums_[kTurn ^ 1];
+    Tiles::template Zero<kFirst>();
+    Tiles::template Zero<kFirst + 1>();
+#pragma GCC unroll 2
+    for (int k = 0; k < kSteps; ++k) {
+      Tiles::template Load<6>(item.codes[0] + k * kAmxTileBytes, kAmxRowBytes);
+      Tiles::template Load<4>(item.x[0] + k * kAmxRowBytes, x_stride_);
+      Tiles::template Dot<true, kFirst, 4, 6>();
+      Scale(2 * k, from);
+      if constexpr (kWide) {
+        Tiles::template Load<5>(item.x[1] + k * kAmxRowBytes, x_stride_);
+        Tiles::template Dot<true, kFirst + 1, 5, 6>();
+      } else {
+        Tiles::template Load<7>(item.codes[1] + k * kAmxTileBytes, kAmxRowBytes);
+        Tiles::template Dot<true, kFirst + 1, 4, 7>();
+      }
+      Scale(2 * k + 1, from);
+    }
+    ahead->Step();
+    Store<kTurn ^ 1, 0>();
+    if constexpr (kSteps == 1) Scale(2, from);
+    Store<kTurn ^ 1, 1>();
+    if constexpr (kSteps == 1) Scale(3, from);
+    to_scale_ = to_store_;
+    to_store_ = item;
+  }
+  template <int kTurn>  // the next item's
+  __attribute__((always_inline)) void FinishFrom() {
+    for (int piece = 0; piece < kAmxRows / kPiece; ++piece) Scale(piece, sums_[kTurn ^ 1]);
+    Store<kTurn ^ 1, 0>();
+    Store<kTurn ^ 1, 1>();
+    to_scale_ = to_store_;
+    for (int piece = 0; piece < kAmxRows / kPiece; ++piece) Scale(piece, sums_[kTurn]);
+  }
+  // Sums of the turn's tiles go to the other turn's memory, whose sums have been scaled by then.
+  template <int kTurn, int kHalf>
+  __attribute__((always_inline)) void Store() {
+    auto* to = reinterpret_cast<std::byte*>(sums_[kTurn ^ 1]);
+    Tiles::template Store<2 * kTurn + kHalf>(to + kHalf * kAmxRowBytes, sizeof(sums_[0][0]));
+  }
+  __attribute__((always_inline)) void Scale(int piece, const AmxSums& sums) {
+    if (to_scale_.y == nullptr) return;
+    const int64_t first = piece * kPiece;
+    if (rows_ == kAmxRows) return ScaleRows<Lanes, kWide, kScales, kPiece>(to_scale_, sums, term_stride_, first);
+    for (int64_t row = first; row < AmxLeast(first + kPiece, rows_); ++row) {
+      ScaleRows<Lanes, kWide, kScales, 1>(to_scale_, sums, term_stride_, row);
+    }
+  }
+
+  AmxSums* const sums_;
+  AmxItem to_store_, to_scale_;
+  const int64_t x_stride_, term_stride_, rows_;
+  int turn_ = 0;
+};
+
+// The chunk's products with token rows [first, end) of the run in tiles of `rows`, which divides them.
+template <class Tiles, class Lanes, int kSteps, bool kWide, AmxScales kScales>
+void SumTiles(const AmxChunk& chunk, const PanelRun& run, int64_t first, int64_t end, int64_t rows, AmxAhead* ahead) {
+  alignas(64) AmxSums sums[2];
+  AmxItems<Tiles, Lanes, kSteps, kWide, kScales> items(run.x->stride, run.terms.stride, rows, sums);
+  for (; first < end; first += rows) {
+    for (int64_t slice = 0; slice < kPanelRows; slice += (kWide ? 1 : 2) * kAmxRows) {
+      for (int64_t b = 0; b < chunk.blocks; ++b) items.Add(AmxItem(chunk, run, first, slice, b), ahead);
+    }
+  }
+  items.Finish();
 }
 
 template <class Tiles, class Lanes, int kSteps, bool kWide, AmxScales kScales>
 void SumIntegers(const PanelRun& run) {
   const PackedMatrix& w = *run.w;
-  constexpr int64_t kRows = kWide ? kAmxRows : 2 * kAmxRows;
-  const int64_t whole = run.rows / kRows * kRows, left = run.rows - whole;
-  const int64_t left0 = AmxLeast(left, kAmxRows), left1 = kWide ? left0 : left - left0;
+  const int64_t whole = run.rows / kAmxRows * kAmxRows, left = run.rows - whole;
   const int64_t block = w.block > 0 ? w.block : kTokenBlock, depth = AmxLeast(block, kAmxRowBytes);
   const int64_t bytes = block * kPanelRows / (w.code == PackedCode::kU4 ? 2 : 1);
   const int64_t column_bytes = (w.block > 0 ? w.block_bytes() : bytes) / block;  // about, with the scales
   std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   AmxChunk chunk;
-  const TileConfig full = ConfigOf(kAmxRows, kAmxRows, depth), part = ConfigOf(left0, left1, depth);
+  const TileConfig full = ConfigOf(kAmxRows, kAmxRows, depth), part = ConfigOf(left, left, depth);
   Tiles::Configure(whole > 0 ? full : part);
   for (int64_t column = 0; column < w.cols; column += kAmxChunkColumns) {
     OpenChunk<Lanes>(run, column, &chunk);
-    const int64_t tiles = (run.rows + kRows - 1) / kRows;
+    const int64_t tiles = (run.rows + kAmxRows - 1) / kAmxRows;
     AmxAhead ahead(run, (column + kAmxChunkColumns) * column_bytes, kAmxChunkColumns * column_bytes,
-                   tiles * (kPanelRows / kAmxSlice) * chunk.blocks);
-    if (whole > 0) {
-      if (left > 0 && column > 0) Tiles::Configure(full);
-      SumWholeTiles<Tiles, Lanes, kSteps, kWide, kScales>(chunk, run, whole, ahead);
-    }
+                   tiles * (kPanelRows / kAmxRows) / (kWide ? 1 : 2) * chunk.blocks);
+    if (whole > 0 && left > 0 && column > 0) Tiles::Configure(full);
+    if (whole > 0) SumTiles<Tiles, Lanes, kSteps, kWide, kScales>(chunk, run, 0, whole, kAmxRows, &ahead);
     if (left == 0) continue;
     if (whole > 0) Tiles::Configure(part);
-    if (whole > 0) ahead.at = nullptr;
-    SumPartOfTiles<Tiles, Lanes, kSteps, kWide, kScales>(chunk, run, whole, left, left1 > 0, ahead);
+    SumTiles<Tiles, Lanes, kSteps, kWide, kScales>(chunk, run, whole, run.rows, left, &ahead);
   }
 }
 
