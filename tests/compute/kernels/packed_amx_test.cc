@@ -15,7 +15,7 @@ using namespace testing;
 
 constexpr int64_t kMostTokens = 70;
 
-// The terms that AVX-512's driver computes (avx512/packed.h).
+// The terms that AVX-512's driver computes (compute/kernels/packed/avx512/packed.h).
 struct ModelTerms {
   std::vector<float> scale, total;
   std::vector<std::byte> upper;

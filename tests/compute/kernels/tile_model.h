@@ -126,7 +126,7 @@ struct ModelTiles {
   }
 };
 
-// Sixteen lanes of 32 bits, as loops: the class Lanes of amx/tile.h.
+// Sixteen lanes of 32 bits, as loops: the class Lanes of packed/amx/tiles.h.
 struct ModelLanes {
   struct Bytes {
     uint8_t at[64];

@@ -1,0 +1,117 @@
+// What bounds products by matrix tiles (Intel AMX): the time of tile instructions alone and together, and bf16 products
+// of 32 token rows with a panel of weights that lies in the first cache, the second, or memory. One thread; each figure
+// is the best of many turns.
+//
+//   amx_bench
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+#include "compute/kernels/ops.h"
+#include "measure.h"
+
+namespace tactus::bench {
+namespace {
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+template <int kTile>
+void Load(const std::byte* p, int64_t stride) {
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(p), "r"(stride), "i"(kTile) : "memory");
+}
+template <int kTile>
+void Store(std::byte* p, int64_t stride) {
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(p), "r"(stride), "i"(kTile) : "memory");
+}
+template <int kSum, int kA, int kB>
+void Dot() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+}
+
+constexpr int64_t kTileBytes = 1024, kRowBytes = 64;
+
+void FourDots() {
+  Dot<0, 4, 6>();
+  Dot<1, 4, 7>();
+  Dot<2, 5, 6>();
+  Dot<3, 5, 7>();
+}
+void FourStores(std::byte* to) {
+  Store<0>(to, kRowBytes);
+  Store<1>(to + kTileBytes, kRowBytes);
+  Store<2>(to + 2 * kTileBytes, kRowBytes);
+  Store<3>(to + 3 * kTileBytes, kRowBytes);
+}
+// Tokens: tiles one after the other; weights: rows 256 bytes apart, as in a panel.
+void LoadsAndDots(const std::byte* x, const std::byte* w) {
+  Load<6>(w, 256);
+  Load<4>(x, kRowBytes);
+  Dot<0, 4, 6>();
+  Load<7>(w + kRowBytes, 256);
+  Dot<1, 4, 7>();
+  Load<5>(x + kTileBytes, kRowBytes);
+  Dot<2, 5, 6>();
+  Dot<3, 5, 7>();
+}
+
+// Nanoseconds of one call of `turn`, which is repeated `count` times per sample.
+template <class Turn>
+double Best(int64_t count, Turn turn) {
+  double best = 1e9;
+  for (int sample = 0; sample < 20; ++sample) {
+    const double start = Now(true);
+    for (int64_t i = 0; i < count; ++i) turn(i);
+    best = std::min(best, (Now(true) - start) * 1e9 / static_cast<double>(count));
+  }
+  return best;
+}
+
+int Main() {
+  if (std::strcmp(compute::SelectOps()->name, "amx") != 0) {
+    std::fprintf(stderr, "amx_bench: the kernel set here is '%s'; this needs AMX\n", compute::SelectOps()->name);
+    return 2;
+  }
+  const TileConfig config;
+  __asm__ volatile("ldtilecfg %0" : : "m"(config));
+  Mapping near(1 << 16, 1);
+  std::byte *x = near.data, *w = x + 4 * kTileBytes, *to = x + 32 * kTileBytes;
+  const double dots = Best(200'000, [](int64_t) { FourDots(); });
+  const auto print = [dots](const char* what, double ns) {
+    std::printf("%-64s %7.2f ns, %3.0f %% of the tiles' rate\n", what, ns, 100 * dots / ns);
+  };
+  print("4 products", dots);
+  print("4 products with 4 loads from the first cache", Best(200'000, [&](int64_t) { LoadsAndDots(x, w); }));
+  std::printf("%-64s %7.2f ns\n", "4 stores", Best(200'000, [&](int64_t) { FourStores(to); }));
+  print("4 products with 4 loads, and 4 stores", Best(200'000, [&](int64_t) {
+          LoadsAndDots(x, w);
+          FourStores(to);
+        }));
+  // 2,048 columns of bf16: 64 steps of 4 products. Tokens 128 KiB, half a panel's weights at a time.
+  constexpr int64_t kSteps = 64, kPanel = kSteps * 16 * 256;
+  Mapping tokens(kSteps * 2 * kTileBytes, 1), weights(int64_t{256} << 20, 1);
+  const auto steps = [&](int64_t panel, int64_t step) {
+    LoadsAndDots(tokens.data + step * 2 * kTileBytes, weights.data + panel * kPanel + step * 16 * 256);
+  };
+  print("a step, tokens and weights in the first cache", Best(10'000, [&](int64_t i) { steps(0, i % 4); }));
+  print("a step, tokens and weights in the second cache", Best(64 * 64, [&](int64_t i) { steps(0, i % kSteps); }));
+  const int64_t panels = static_cast<int64_t>(weights.bytes) / kPanel;
+  print("a step, tokens in the second cache and weights in memory",
+        Best(64 * 64, [&, at = int64_t{0}](int64_t i) mutable {
+          if (i % kSteps == 0) at = (at + 1) % panels;
+          steps(at, i % kSteps);
+        }));
+  __asm__ volatile("tilerelease");
+  return 0;
+}
+
+}  // namespace
+}  // namespace tactus::bench
+
+int main() {
+  return tactus::bench::Main();
+}
