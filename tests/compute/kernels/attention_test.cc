@@ -200,9 +200,9 @@ TEST(Attention, AgreesWithRef) {
     const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 1), MakeSequence(shape, 37, 5)};
     const std::vector<Cache::Piece> pieces = {{0, 299, 1}, {1, 0, 37}, {0, 240, 30}, {1, 36, 1}};
     for (const Ops* ops : RunnableOps()) {
+      const Expected want = Expect(shape, sequences, pieces, ops, pool);
       for (const int32_t block_size : {16, 6, 5}) {
         Cache cache(shape, block_size, sequences, *ops, pool);
-        const Expected want = Expect(shape, sequences, pieces, ops, pool);
         const std::vector<float> got = cache.Run(*ops, pool, sequences, pieces);
         for (size_t i = 0; i < got.size(); ++i) {
           ASSERT_NEAR(got[i], want.value[i], want.tolerance[i]) << NameOf(ops, shape) << " at " << i;
