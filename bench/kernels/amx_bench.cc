@@ -72,8 +72,10 @@ double Best(int64_t count, Turn turn) {
 }
 
 int Main() {
-  if (std::strcmp(compute::SelectOps()->name, "amx") != 0) {
-    std::fprintf(stderr, "amx_bench: the kernel set here is '%s'; this needs AMX\n", compute::SelectOps()->name);
+  const compute::Ops* ops = compute::SelectOps();
+  if (ops == nullptr || std::strcmp(ops->name, "amx") != 0) {
+    std::fprintf(stderr, "amx_bench: the kernel set here is '%s'; this needs AMX\n",
+                 ops == nullptr ? "none" : ops->name);
     return 2;
   }
   const TileConfig config;
@@ -91,7 +93,7 @@ int Main() {
           LoadsAndDots(x, w);
           FourStores(to);
         }));
-  // 2,048 columns of bf16: 64 steps of 4 products. Tokens 128 KiB, half a panel's weights at a time.
+  // 2,048 columns of bf16: 64 steps of 4 products. Tokens 128 KiB, 32 of a panel's 64 rows, that is half of its lines.
   constexpr int64_t kSteps = 64, kPanel = kSteps * 16 * 256;
   Mapping tokens(kSteps * 2 * kTileBytes, 1), weights(int64_t{256} << 20, 1);
   const auto steps = [&](int64_t panel, int64_t step) {

@@ -139,7 +139,10 @@ constexpr int64_t kCacheLine = 64;
 
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads) {
   const int64_t padded_cols = (max_cols + 2 * kMaxWidth - 1) / (2 * kMaxWidth) * (2 * kMaxWidth);
-  const int64_t linear = tokens * padded_cols * int64_t{sizeof(float)} + 64 + threads * LinearThreadBytes();
+  // Products of integer codes need a byte per column of rows padded to kTokenBlock, and terms of the blocks.
+  constexpr int64_t kPadding = kTokenBlock + kCacheLine;
+  const int64_t linear =
+      tokens * (padded_cols * int64_t{sizeof(float)} + kPadding) + 64 + threads * LinearThreadBytes();
   const int64_t attention = AttentionWorkspaceBytes(tokens, heads, head_dim, threads);
   return (linear > attention ? linear : attention) + kCacheLine;
 }

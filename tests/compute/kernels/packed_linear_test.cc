@@ -262,6 +262,30 @@ TEST(PackedLinear, BitsAreEqualOnEveryMachine) {
   }
 }
 
+// Tasks of many tokens: several per panel, with a rest, in several passes; and narrow rows, whose padding is the
+// largest part of the workspace.
+TEST(PackedLinear, ManyTokensHaveRefsBits) {
+  ThreadPool pool(1, SystemClock());
+  const Form forms[] = {
+      {DType::kQ8_0}, {DType::kQ4_1}, {DType::kF32, Quantization::kInt8}, {DType::kF32, Quantization::kInt4}};
+  for (const auto [cols, about] : {std::pair<int64_t, int64_t>{32, 1300}, {192, 523}, {2048, 390}}) {
+    const int64_t rows = cols > 1000 ? 40 : 150, tokens = MostTokens(about);
+    for (const Form& form : forms) {
+      const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 171);
+      const OwnedPacked packed(w.view, form.at(rows, cols));
+      const std::vector<float> x = RandomTokens(tokens, cols, 172);
+      for (const Rounding rounding : {Rounding::kMixed, Rounding::kInt16}) {
+        const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding);
+        for (const Ops* ops : OwnSets()) {
+          const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, rounding);
+          ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
+              << ops->name << " " << form.name() << " " << NameOf(rounding) << " " << tokens << " x " << cols;
+        }
+      }
+    }
+  }
+}
+
 TEST(PackedLinear, NoTokensIsNoWork) {
   ThreadPool pool(1, SystemClock());
   const OwnedMatrix w = RandomMatrix(compute::DType::kQ4_0, 64, 64, 96);

@@ -25,7 +25,8 @@ TACTUS_PACKED_OPS(Avx2);
 TACTUS_PACKED_OPS(AvxVnni);
 // Products without their instruction on this CPU run on the AVX2 set.
 TACTUS_PACKED_OPS(Avx512);
-// Products of many tokens use matrix tiles, those of few the AVX-512 set's code, as do packing and embedding.
+// Products use matrix tiles where these are faster (bf16: always), else the AVX-512 set's code, as do packing and
+// embedding.
 void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
 void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
                     const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,

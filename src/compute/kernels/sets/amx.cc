@@ -1,4 +1,4 @@
-// The kernel set "amx": the AVX-512 set, with products of many tokens by matrix tiles.
+// The kernel set "amx": the AVX-512 set, with products by matrix tiles where these are faster.
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/packed/operators.h"
 

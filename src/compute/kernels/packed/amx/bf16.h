@@ -34,6 +34,8 @@ inline __attribute__((always_inline)) void MoveSums(bool store, float* sums) {
   }
 }
 
+inline constexpr int64_t kAmxChunkPairs = 64;  // 128 columns
+
 // Pairs [begin, end) of a panel's columns.
 struct AmxPairs {
   int64_t begin, end;
@@ -86,8 +88,8 @@ void SumBf16(const PanelRun& run) {
   alignas(64) std::byte tail[kAmxRows * kAmxGroupBytes] = {};
   std::memcpy(tail, pairs.panel + whole * kAmxGroupBytes, static_cast<size_t>((count - whole) * kAmxGroupBytes));
   pairs.tail = tail;
-  // A chunk's weights stay in the first-level cache while all tokens use them. One tile of tokens needs no chunks.
-  const int64_t each = run.rows > kRows ? kAmxChunkColumns / 4 : count;
+  // A chunk's weights stay in the first-level cache while all tokens use them. Up to 32 rows need no chunks.
+  const int64_t each = run.rows > kRows ? kAmxChunkPairs : count;
   const TileConfig most = ConfigOf(kAmxRows, kAmxRows, kAmxRowBytes);
   const TileConfig rest = ConfigOf(AmxLeast(left, kAmxRows), left > kAmxRows ? left - kAmxRows : 0, kAmxRowBytes);
   Tiles::Configure(full > 0 ? most : rest);
@@ -95,8 +97,8 @@ void SumBf16(const PanelRun& run) {
     pairs.begin = begin;
     pairs.end = AmxLeast(count, begin + each);
     const int64_t steps = (run.rows + kRows - 1) / kRows * 2 * ((pairs.end - begin + kAmxRows - 1) / kAmxRows);
-    // One chunk: the panel's own memory, some steps ahead, is read in the order of the hardware's prefetcher.
-    AmxAhead ahead(run, pairs.end * kAmxGroupBytes, (pairs.end - begin) * kAmxGroupBytes, steps);
+    // A panel of one chunk is read in order, which the hardware's prefetcher follows; the next one is prefetched here.
+    AmxAhead ahead(run, pairs.end >= count, pairs.end * kAmxGroupBytes, (pairs.end - begin) * kAmxGroupBytes, steps);
     if (full > 0 && left > 0 && begin > 0) Tiles::Configure(most);
     for (int64_t first = 0; first < full; first += kRows) SumPairs<Tiles, true>(run, pairs, first, &ahead);
     if (left == 0) continue;

@@ -5,7 +5,7 @@
 //
 // The tiles' unit and the vector units work at the same time only if their instructions alternate: a tile instruction
 // waits for a free tile register, and everything after it waits too. So sums are stored one item after they are
-// complete, and a few rows of older sums are scaled after each product and each store.
+// complete, and a few rows of older sums are scaled after each product, and after each store if a block is one product.
 #pragma once
 
 #include <cstring>
@@ -80,8 +80,8 @@ inline void OpenChunk(const PanelRun& run, int64_t column, AmxChunk* out) {
 using AmxSums = int32_t[kAmxRows][2 * kAmxRows];
 
 struct AmxItem {
-  const std::byte* codes[2];                           // of two slices; wide: of one
-  const std::byte* x[2];                               // values; upper bytes
+  const std::byte* codes[2] = {};                      // of two slices; wide: of one
+  const std::byte* x[2] = {};                          // values; upper bytes
   const float *scales = nullptr, *minima = nullptr;    // of the weight rows
   const float *x_scale = nullptr, *x_total = nullptr;  // of the first token row
   float* y = nullptr;
@@ -244,8 +244,8 @@ void SumIntegers(const PanelRun& run) {
   for (int64_t column = 0; column < w.cols; column += kAmxChunkColumns) {
     OpenChunk<Lanes>(run, column, &chunk);
     const int64_t tiles = (run.rows + kAmxRows - 1) / kAmxRows;
-    AmxAhead ahead(run, (column + kAmxChunkColumns) * column_bytes, kAmxChunkColumns * column_bytes,
-                   tiles * (kPanelRows / kAmxRows) / (kWide ? 1 : 2) * chunk.blocks);
+    AmxAhead ahead(run, column + kAmxChunkColumns >= w.cols, (column + kAmxChunkColumns) * column_bytes,
+                   kAmxChunkColumns * column_bytes, tiles * (kPanelRows / kAmxRows) / (kWide ? 1 : 2) * chunk.blocks);
     if (whole > 0 && left > 0 && column > 0) Tiles::Configure(full);
     if (whole > 0) SumTiles<Tiles, Lanes, kSteps, kWide, kScales>(chunk, run, 0, whole, kAmxRows, &ahead);
     if (left == 0) continue;

@@ -23,10 +23,6 @@ bool TakesTiles(const PackedTokens& x, const PackedMatrix& w) {
   return x.rows() >= LeastTileRows(w, x.format.wide > 0);
 }
 
-bool ReadsUpper(const PackedTokens& x, const PackedMatrix& w) {
-  return x.format.wide > 0 && TakesTiles(x, w);
-}
-
 // GCC's intrinsics paste the tile's number as text, which fails for a template parameter, so the instructions are
 // written out. Volatile and with memory as an operand, they keep their order.
 struct AmxTiles {
@@ -89,8 +85,8 @@ void SumPanelAmx(const PanelRun& run) {
   x.format.values == TokenValues::kF32 ? SumPanelUnrounded(run) : SumPanelVnni(run);
 }
 
-// Tiles are fast enough to wait for the shared cache, so a pass's tokens fit the core's own, beside weights and sums.
-constexpr Multiplier kTiles = {SumPanelAmx, ReadsUpper, 2 * kAmxRows, int64_t{1} << 20};
+// Tiles multiply faster than the shared cache delivers, so a pass's tokens fit the core's own, beside weights and sums.
+constexpr Multiplier kTiles = {SumPanelAmx, TakesTiles, 2 * kAmxRows, int64_t{1} << 20};
 
 }  // namespace
 

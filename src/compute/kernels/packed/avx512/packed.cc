@@ -1,5 +1,5 @@
-// The operators over packed weights of the AVX-512 set: distributes panels, finishes their sums and rounds the next
-// operator's input. The products themselves: vnni.cc, bf16.cc, unrounded.cc.
+// The operators over packed weights of sets with AVX-512: distributes panels, finishes their sums and rounds the next
+// operator's input. The products themselves: vnni.cc, bf16.cc, unrounded.cc, ../amx/packed.cc.
 //
 // A task is a panel, or a few small ones, times up to kTaskRows rows of tokens; its sums are on its stack. Tasks of one
 // panel are adjacent, so that its weights are read from memory once.
@@ -37,6 +37,19 @@ void SumPanel(const PanelRun& run) {
 
 constexpr Multiplier kVectors = {SumPanel};
 
+bool ByTiles(const Multiplier& by, const PackedTokens& x, const PackedMatrix& w) {
+  return by.by_tiles != nullptr && by.by_tiles(x, w);
+}
+int64_t TileRows(const Multiplier& by, const PackedTokens& x, const PackedMatrix& w) {
+  return ByTiles(by, x, w) ? by.tile_rows : 1;
+}
+// Bytes of tokens per pass (TaskOrder). Of vectors: well within a shared cache. With wide groups tiles read twice as
+// many.
+int64_t PassBytes(const Multiplier& by, const PackedTokens& x, const PackedMatrix& w) {
+  if (!ByTiles(by, x, w)) return int64_t{4} << 20;
+  return by.tile_pass_bytes / (x.format.wide > 0 ? 2 : 1);
+}
+
 // How a product is divided: groups of `panels_each` panels times token blocks.
 struct Cut {
   int64_t token_blocks = 1, panels_each = 1;
@@ -49,7 +62,7 @@ Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads, int6
   const auto by_time = static_cast<int64_t>(panel_ns / kTaskMaxNs) + 1;
   const int64_t by_threads = panels > 0 ? CeilDiv(int64_t{4} * threads, panels) : 1;
   // More blocks only while each has a few full tiles.
-  const int64_t most = MinOf(MaxOf(1, rows / (4 * kTileTokens)), CeilDiv(rows, tile_rows));
+  const int64_t most = MaxOf(1, MinOf(rows / (4 * kTileTokens), rows / tile_rows));
   const int64_t wanted = MinOf(MaxOf(by_time, by_threads), most);
   cut.token_blocks = MaxOf(cut.token_blocks, wanted);
   if (cut.token_blocks == 1) {
@@ -66,11 +79,10 @@ class TaskOrder {
   struct Place {
     int64_t group, block;  // group: groups() for tasks beyond the last
   };
-  TaskOrder(const Multiplier& by, const PackedTokens& x, int64_t groups, int64_t blocks)
+  TaskOrder(const PackedTokens& x, int64_t groups, int64_t blocks, int64_t pass_bytes)
       : groups_(groups), blocks_(blocks) {
-    const bool upper = by.reads_upper != nullptr && x.format.wide > 0;
-    const int64_t bytes = CeilDiv(x.rows(), blocks) * x.stride * (upper ? 2 : 1);
-    blocks_each_ = MinOf(blocks, MaxOf(1, by.pass_bytes / bytes));
+    const int64_t bytes = CeilDiv(x.rows(), blocks) * x.stride;
+    blocks_each_ = MinOf(blocks, MaxOf(1, pass_bytes / bytes));
   }
   int64_t tasks() const { return groups_ * blocks_; }
   Place At(int64_t task) const {
@@ -117,7 +129,7 @@ class ProductTerms {
         return terms_[i];
     }
     TokenTerms terms = PlaceTerms(Take(TermBytes(x_, w)), x_, w);
-    if (by_.reads_upper != nullptr && by_.reads_upper(x_, w)) terms.upper = Upper();
+    if (x_.format.wide > 0 && ByTiles(by_, x_, w)) terms.upper = Upper();
     constexpr int64_t kSumsPerTask = 32768;
     const int64_t per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
     const int64_t rows = x_.rows();
@@ -240,6 +252,7 @@ void LinearPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedToken
                        std::span<const LinearOutput> outputs, Workspace scratch) {
   if (x.tokens <= 0) return;
   if (!Multiplies(x)) return FallbackOps().linear_packed(pool, x, outputs, scratch);
+  if (outputs.empty()) return;
   if (outputs.size() > kOutputsMax) {
     LinearPackedBy512(by, pool, x, outputs.first(kOutputsMax), scratch);
     return LinearPackedBy512(by, pool, x, outputs.subspan(kOutputsMax), scratch);
@@ -250,15 +263,16 @@ void LinearPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedToken
     panels += o.w->panels();
     ns = PanelNs(*o.w, x);
   }
-  const Cut cut = CutWork(panels, x.rows(), ns, pool.threads(), by.tile_rows);
+  const int64_t tile_rows = TileRows(by, x, *outputs.front().w);
+  const Cut cut = CutWork(panels, x.rows(), ns, pool.threads(), tile_rows);
   ProductTerms product_terms(by, pool, x, scratch);
   TokenTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
-  const TaskOrder order(by, x, CeilDiv(panels, cut.panels_each), cut.token_blocks);
+  const TaskOrder order(x, CeilDiv(panels, cut.panels_each), cut.token_blocks, PassBytes(by, x, *outputs.front().w));
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     alignas(64) float sums[kTaskRows * kPanelRows];
     const auto [group, block] = order.At(task);
-    const TaskTokens tokens(x, block, cut.token_blocks, by.tile_rows);
+    const TaskTokens tokens(x, block, cut.token_blocks, tile_rows);
     // Threads take tasks roughly in turn: this thread's next task.
     const int64_t next_group = order.At(task + pool.threads()).group;
     const int64_t last = MinOf(panels, (group + 1) * cut.panels_each) - 1;
@@ -370,14 +384,15 @@ void GatedPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens
   const int64_t each = out.format.integer() ? kTokenBlock / kPanelRows : 1;
   const int64_t groups = CeilDiv(gate.panels(), each);
   const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
+  const int64_t tile_rows = TileRows(by, x, gate);
   const int64_t token_blocks =
-      MaxOf(CutWork(groups, x.rows(), ns, pool.threads(), by.tile_rows).token_blocks, CeilDiv(x.rows(), kGatedRows));
+      MaxOf(CutWork(groups, x.rows(), ns, pool.threads(), tile_rows).token_blocks, CeilDiv(x.rows(), kGatedRows));
   ProductTerms terms(by, pool, x, scratch);
   const Gated gated = {by, x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
-  const TaskOrder order(by, x, groups, token_blocks);
+  const TaskOrder order(x, groups, token_blocks, PassBytes(by, x, gate));
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     const auto [group, block] = order.At(task);
-    gated.Task(group, order.At(task + pool.threads()).group, TaskTokens(x, block, token_blocks, by.tile_rows));
+    gated.Task(group, order.At(task + pool.threads()).group, TaskTokens(x, block, token_blocks, tile_rows));
   });
 }
 

@@ -1,6 +1,6 @@
 // Products of packed weights with packed tokens (compute/kernels/packed/packed.h) in AVX-512: the interface between
-// packed.cc, which distributes and finishes the work, and the three files that multiply, each compiled for its
-// instruction. Stateless; any thread.
+// packed.cc, which distributes and finishes the work, and the files that multiply, each compiled for its instruction:
+// vnni.cc, bf16.cc and unrounded.cc here, and ../amx/packed.cc. Stateless; any thread.
 //
 // A panel of 64 rows is multiplied with the token rows in tiles of up to 6 x 64: 24 accumulators, 4 vectors of weights,
 // one broadcast. The panel is read in chunks that stay in the L1 cache while all tiles use them, so every weight is
@@ -22,7 +22,8 @@ struct TokenTerms {
   float* scale = nullptr;    // [rows][stride]: the block's scale
   float* total = nullptr;    // [rows][stride], with minima: sum of the block's values * scale
   int64_t stride = 0;        // blocks per row, padding included
-  // [rows][PackedTokens::stride]: the upper bytes of wide groups in their columns, zeros elsewhere; null: not made.
+  // [rows][PackedTokens::stride]: the upper bytes of wide groups in their columns, zeros elsewhere. For tiles; null:
+  // not made.
   std::byte* upper = nullptr;
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
@@ -44,14 +45,13 @@ struct PanelRun {
   float* sums = nullptr;                   // out: [rows][64], 64-byte aligned
 };
 
-// What multiplies a panel.
+// How panels are multiplied, and the work divided for it.
 struct Multiplier {
   void (*sum_panel)(const PanelRun& run);
-  bool (*reads_upper)(const PackedTokens& x, const PackedMatrix& w) = nullptr;  // TokenTerms::upper; null: never
-  int64_t tile_rows = 1;  // a task's rows are a multiple of this where there are more
-  // Bytes of tokens that are multiplied with every panel before the next tokens: well within the cache from which they
-  // are read again for each panel.
-  int64_t pass_bytes = int64_t{4} << 20;
+  bool (*by_tiles)(const PackedTokens& x, const PackedMatrix& w) = nullptr;  // matrix tiles multiply them; null: never
+  int64_t tile_rows = 1;  // by tiles every task but the one with the last tokens has a multiple of this many token rows
+  // By tiles: bytes of tokens that are multiplied with every panel before the next tokens, or one task's, if more.
+  int64_t tile_pass_bytes = 0;
 };
 // The linear operators (compute/kernels/ops.h) of sets with AVX-512.
 void LinearPackedBy512(const Multiplier& by, ThreadPool& pool, const PackedTokens& x,
