@@ -268,7 +268,8 @@ TEST(PackedLinear, ManyTokensHaveRefsBits) {
   ThreadPool pool(1, SystemClock());
   const Form forms[] = {
       {DType::kQ8_0}, {DType::kQ4_1}, {DType::kF32, Quantization::kInt8}, {DType::kF32, Quantization::kInt4}};
-  for (const auto [cols, about] : {std::pair<int64_t, int64_t>{32, 1300}, {192, 523}, {2048, 390}}) {
+  constexpr int64_t kSizes[][2] = {{32, 1300}, {192, 523}, {2048, 390}};  // columns, tokens
+  for (const auto& [cols, about] : kSizes) {
     const int64_t rows = cols > 1000 ? 40 : 150, tokens = MostTokens(about);
     for (const Form& form : forms) {
       const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 171);
