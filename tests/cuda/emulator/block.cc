@@ -30,7 +30,12 @@ FibreStack::FibreStack(int colour) : colour_(colour) {
   mprotect(base_, kPage, PROT_NONE);
 }
 FibreStack::~FibreStack() {
-  if (base_ != nullptr) munmap(base_, kPage + kStackBytes);
+  if (base_ == nullptr) return;
+#if defined(__SANITIZE_ADDRESS__)
+  // Functions of the last fibre have not returned, and other memory may be mapped here.
+  __asan_unpoison_memory_region(static_cast<char*>(base_) + kPage, kStackBytes);
+#endif
+  munmap(base_, kPage + kStackBytes);
 }
 Fibre FibreStack::Start(void (*entry)(boost::context::detail::transfer_t)) const {
   const size_t shift = static_cast<size_t>(colour_ % 32) * 320 % kPage;
