@@ -144,7 +144,7 @@ std::string NameOf(const Ops* ops, const Shape& s) {
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
 bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
 #if defined(__x86_64__)
-  const std::string_view name = ops->name;  // "amx" uses the attention of "avx512"
+  const std::string_view name = ops->name;
   return (name == "avx512" || name == "amx") && shape.kv_dtype == DType::kBF16 && !shape.changes_scores() &&
          CpuHasAvx512Bf16();
 #else
@@ -155,7 +155,8 @@ bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape&
 // Whether it rounds them to 16 bits (attention/avx512/int8.cc) and approximates 2^x to 1e-4.
 bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
 #if defined(__x86_64__)
-  return ops->attention == Avx512Ops().attention && shape.kv_dtype == DType::kInt8 && !shape.changes_scores() &&
+  const std::string_view name = ops->name;
+  return (name == "avx512" || name == "amx") && shape.kv_dtype == DType::kInt8 && !shape.changes_scores() &&
          CpuHasAvx512Vnni();
 #else
   return false;

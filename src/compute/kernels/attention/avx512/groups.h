@@ -42,9 +42,9 @@ template <class Format>
 void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t* const* chunks, int32_t n, int32_t from,
                 int32_t to, bool resume, const uint16_t* weights, const std::byte* const* ahead, bool fetch,
                 float* out) {
-  WeighCall weigh = {weights, chunks, from, to, p.value_stride, 0, resume, ahead, out, call.padded};
+  WeighCall weigh = {0, weights, chunks, from, to, p.value_stride, 0, resume, ahead, out, call.padded};
   for (int32_t r = 0, rows; r < n; r += rows) {
-    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    weigh.rows = rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
     weigh.weights = weights + r * kPartition;
     weigh.out = out + r * call.padded;
     const int vecs = Format::VecsFor(rows);
@@ -58,7 +58,7 @@ void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t*
 template <class Format>
 void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
   for (int32_t r = 0, rows; r < n; r += rows) {
-    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    call.rows = rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
     Format::Score(rows, vecs, fetch && r == 0)(call);
     call.q += rows * call.q_stride;
     call.q_offset += rows;
@@ -79,13 +79,13 @@ struct Sums {
   }
 };
 
-// Scores of the first `n` rows of b to weights. Lanes are reduced for all rows together: a single row would wait for
-// each step.
+// Scores of the first `n` rows of b to weights, n at most kSoftmaxRows. Lanes are reduced for all rows together: a
+// single row would wait for each step.
 template <class Format>
-void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b,
-                  int32_t first, Sums* sums) {
-  __m512 lanes[kGroupRows];
-  float maximum[kGroupRows] = {};
+void SoftmaxFew(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b, int32_t first,
+                Sums* sums) {
+  __m512 lanes[kSoftmaxRows];
+  float maximum[kSoftmaxRows] = {};
   for (int32_t r = 0; r < n; ++r) {
     if (own[r].from < own[r].to) lanes[r] = RowMaximum(b.scores + r * kPartition, own[r]);
   }
@@ -100,6 +100,16 @@ void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float lo
     const bool sees = own[r].from < own[r].to;
     sums->maximum[first + r] = maximum[r];
     sums->sum[first + r] = sees ? SumLanes(lanes[r]) * sums->unit[first + r] : -1.0f;
+  }
+}
+
+// As SoftmaxFew, for any number of rows.
+template <class Format>
+void SoftmaxGroup(const AttentionCall& call, const ColumnRange* own, ColumnRange group, int32_t n, const Buffers& b,
+                  int32_t first, Sums* sums) {
+  for (int32_t r = 0; r < n; r += kSoftmaxRows) {
+    SoftmaxFew<Format>(own + r, group, n - r < kSoftmaxRows ? n - r : kSoftmaxRows, call.spec->scale * kLog2E,
+                       b.FromRow(r, call.padded), first + r, sums);
   }
 }
 
@@ -125,8 +135,10 @@ template <class Format>
 void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, ColumnRange group,
                 const FetchStream& stream, bool fetch, const Buffers& b) {
   const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
+  Format::BeginScores(n);
   for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
-    const ScoreCall score = {b.q,
+    const ScoreCall score = {n,
+                             b.q,
                              call.padded / 2,
                              b.q_offset,
                              p.keys + v,
@@ -143,7 +155,7 @@ void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, Colu
 template <class Format>
 void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
               const FetchStream& stream, const Buffers& b, Sums* sums) {
-  ColumnRange own[kGroupRows];
+  ColumnRange own[Format::kGroupRows];
   const ColumnRange group = RangesOf(rows, first, n, p.base, own);
   for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
   if (group.from >= group.to) return;
@@ -153,10 +165,11 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   at.q_scale += first;
   at.q_offset += first;
   ScoreGroup<Format>(call, p, n, group, stream, fetch, at);
-  SoftmaxGroup<Format>(own, group, n, call.spec->scale * kLog2E, at, first, sums);
+  SoftmaxGroup<Format>(call, own, group, n, at, first, sums);
   const int32_t word = KvGroup(*call.kv), from = group.from / word, to = (group.to + word - 1) / word;
   const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
   const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
+  Format::BeginValues(n);
   WeighGroup<Format>(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
 }
 

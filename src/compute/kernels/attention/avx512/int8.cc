@@ -13,8 +13,11 @@ namespace tactus::compute {
 namespace {
 
 struct Int8 {
-  static constexpr int32_t kTileRows = 4;
-  static constexpr bool kCodes = true;
+  static constexpr int32_t kGroupRows = kSoftmaxRows, kTileRows = 4;
+  static constexpr bool kCodes = true, kWholeChunks = false;
+  static void BeginScores(int32_t) {}
+  static void BeginValues(int32_t) {}
+  static void End() {}
 
   // Each row and vector has two sums.
   static int VecsFor(int32_t rows) { return rows <= 2 ? 4 : 2; }

@@ -160,31 +160,37 @@ inline void CopyValues(const AttentionCall& call, const AttentionTile& tile, con
   }
 }
 
-// Chunk c of V, in place at `from`; where only half of a bf16 pair is read, copied to b.values.
-inline const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
-                                     const Buffers& b) {
+// Chunk c of V, in place at `from`; copied to b.values where it is read in part: kWhole: all of it is read, otherwise
+// whole pairs of bf16.
+template <bool kWhole>
+const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
+                              const Buffers& b) {
   if (call.kv->dtype == DType::kInt8) return from;  // any code is a number; its weight is zero
   const int32_t position = p.base + 16 * c;
-  const bool half_first = p.begin > position && p.begin % 2 != 0;
-  const bool half_last = p.end < position + 16 && p.end % 2 != 0;
-  if (!half_first && !half_last) return from;
+  const bool part_first = p.begin > position && (kWhole || p.begin % 2 != 0);
+  const bool part_last = p.end < position + 16 && (kWhole || p.end % 2 != 0);
+  if (!part_first && !part_last) return from;
   uint32_t* to = b.values + 8 * c * call.padded;
+  if (kWhole) std::memset(to, 0, static_cast<size_t>(8 * call.padded) * sizeof(uint32_t));
   CopyWrittenValues(from, call.kv->head_dim, p.begin > position ? p.begin - position : 0,
                     p.end < position + 16 ? p.end - position : 16, to);
   return to;
 }
 
-inline void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+template <bool kWhole>
+void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
   const bool in_place = InChunks(kv);
   p->value_stride = in_place ? kv.head_dim : call.padded;
   const int32_t group = KvGroup(kv);
   for (int32_t c = p->first_chunk(); c <= p->last_chunk(); ++c) {
-    p->values[c] =
-        in_place ? ValuesInPlace(call, *p, c, p->chunks[c].Values(kv), b) : b.values + 16 / group * c * call.padded;
+    p->values[c] = in_place ? ValuesInPlace<kWhole>(call, *p, c, p->chunks[c].Values(kv), b)
+                            : b.values + 16 / group * c * call.padded;
   }
   if (in_place) return;
-  for (int32_t i = (p->begin - p->base) / group; i <= (p->end - 1 - p->base) / group; ++i) {
+  const int32_t words = kWhole ? 16 / group : 1;  // copied together, with zeros where no position is read
+  const int32_t first = (p->begin - p->base) / group / words * words, last = (p->end - 1 - p->base) / group;
+  for (int32_t i = first; i < (last + words) / words * words; ++i) {
     CopyValues(call, tile, *p, i, b.values + i * call.padded);
   }
 }

@@ -1,10 +1,13 @@
 // How a tile of attention runs over its partitions, for any format of K and V; bf16.cc and int8.cc define the
 // arithmetic as a Format:
-//   kTileRows, VecsFor(rows): the most rows of its loops, and the vectors of K or V that they process at a time
+//   kGroupRows: the most rows whose scores, weights and values are computed in turn; kTileRows: the most of its loops
+//   VecsFor(rows): the vectors of K or V that the loops process at a time
 //   Score(rows, vecs, fetch), Weigh(rows, vecs, fetch): its loops (rows.h)
 //   RoundQuery(call, head, b): one row of q to the front of b
 //   Weights(...): scores to weights (SoftmaxGroup)
 //   kCodes: whether K and V have scales and sums of values are whole numbers
+//   kWholeChunks: whether its loops read all 16 positions of a chunk of V; the row's weights outside its columns are 0
+//   BeginScores(rows), BeginValues(rows), End(): called before loops of `rows` rows, and behind a tile
 //
 // A row is one (query, head). Its result depends on the row and its K and V alone:
 // - a score is one sum over head_dim in a fixed order;
@@ -124,6 +127,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
     MergeRows(call.spec->scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum,
               b.state);
   }
+  Format::End();
   ForRowsOf(call, tile, call.out_stride, [&](int32_t r, int64_t at) {
     const float inverse = InverseSum(call, HeadOf(call, tile, r), maximum[r] * call.spec->scale, sum[r]);
     WriteRow(b.state + r * call.padded, inverse, call.kv->head_dim, call.out + at);
@@ -138,6 +142,7 @@ void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int3
   RoundQueries<Format>(call, tile, b);
   Sums sums;
   RunAnyPartition<Format>(call, tile, nullptr, rows, index, b, &sums);
+  Format::End();
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
