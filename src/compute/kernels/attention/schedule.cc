@@ -73,24 +73,24 @@ AttentionTile GroupTileAt(const AttentionCall& call, const Unit& unit, int64_t t
   return t;
 }
 
-// The last queries attend to the most positions; they run first, so that long tasks do not end the step.
+// Tiles of one KV head are adjacent: they read the same blocks. The last queries attend to the most positions; they run
+// first, so that long tasks do not end the step.
 AttentionTile TileAt(const AttentionCall& call, const Unit& unit, int64_t tile) {
   if (unit.members != nullptr) return GroupTileAt(call, unit, tile);
-  const int64_t head_tiles = CeilDiv(call.group, call.tile_heads);
+  const int64_t query_tiles = QueryTiles(call, unit), head_tiles = CeilDiv(call.group, call.tile_heads);
   AttentionTile t;
   t.item = unit.item;
   t.members = nullptr;
   t.shared = 0;
+  t.first_query = static_cast<int32_t>(query_tiles - 1 - tile % query_tiles) * call.tile_queries;
+  t.queries = std::min(call.tile_queries, unit.queries - t.first_query);
+  tile /= query_tiles;
   const int32_t at_once = KvHeadsPerTile(call, unit);
-  const int64_t kv_tiles = CeilDiv(call.kv->kv_heads, at_once);
-  t.kv_head = static_cast<int32_t>(tile % kv_tiles) * at_once;
+  t.kv_head = static_cast<int32_t>(tile / head_tiles) * at_once;
   t.kv_heads = std::min(at_once, call.kv->kv_heads - t.kv_head);
-  tile /= kv_tiles;
   const auto in_group = static_cast<int32_t>(tile % head_tiles) * call.tile_heads;
   t.first_head = t.kv_head * call.group + in_group;
   t.heads = std::min(call.tile_heads, call.group - in_group);
-  t.first_query = static_cast<int32_t>(QueryTiles(call, unit) - 1 - tile / head_tiles) * call.tile_queries;
-  t.queries = std::min(call.tile_queries, unit.queries - t.first_query);
   return t;
 }
 
@@ -294,15 +294,12 @@ int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units
   for (int64_t i = 0; i < num_units; ++i) {
     order[i] = static_cast<int32_t>(i);
     const Unit& unit = units[i];
-    const int64_t tiles = TilesOf(call, unit);
-    const int64_t per_query_tile = unit.queries > 0 ? tiles / QueryTiles(call, unit) : 0;
-    // Step between tiles that differ in their queries alone: adjacent in a group, not in an item.
-    const int64_t step = unit.members != nullptr ? 1 : per_query_tile;
+    const int64_t query_tiles = QueryTiles(call, unit);
     costs[i] = 0;
-    for (int64_t q = 0; q < (tiles > 0 ? tiles / per_query_tile : 0); ++q) {
-      const int64_t cost = CostOf(call, TileAt(call, unit, q * step));
+    for (int64_t q = 0; q < query_tiles; ++q) {  // the tiles of the first heads; those of others cost the same
+      const int64_t cost = CostOf(call, TileAt(call, unit, q));
       costs[i] = std::max(costs[i], cost);
-      total += per_query_tile * cost;
+      total += TilesOf(call, unit) / query_tiles * cost;
     }
   }
   std::sort(order, order + num_units,

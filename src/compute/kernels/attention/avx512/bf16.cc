@@ -11,7 +11,7 @@ namespace tactus::compute {
 namespace {
 
 struct Bf16 : Bf16Rows {
-  static constexpr int32_t kGroupRows = kSoftmaxRows, kTileRows = kGroupRows;
+  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = kGroupRows;
   static constexpr bool kWholeChunks = false;
   static void BeginScores(int32_t) {}
   static void BeginValues(int32_t) {}

@@ -151,26 +151,42 @@ void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, Colu
   }
 }
 
-// Rows [first, first + n) over the partition, into b.part.
+// Rows [first, first + n), n at most Format::kBlockRows, over the partition, into b.part: scores of all, then weights,
+// then values. A group's scores are read when its stores have left the store buffer.
 template <class Format>
-void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
+void RunBlock(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
               const FetchStream& stream, const Buffers& b, Sums* sums) {
-  ColumnRange own[Format::kGroupRows];
-  const ColumnRange group = RangesOf(rows, first, n, p.base, own);
-  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
-  if (group.from >= group.to) return;
-  const bool fetch = first == 0 && stream.active();
-  Buffers at = b;  // each group reuses scores and weights
+  constexpr int32_t kGroups = Format::kBlockRows / Format::kGroupRows;
+  ColumnRange own[Format::kBlockRows], groups[kGroups];
+  const int32_t word = KvGroup(*call.kv);
+  Buffers at = b;  // each block reuses scores and weights
   at.q += first * call.padded / 2;
   at.q_scale += first;
   at.q_offset += first;
-  ScoreGroup<Format>(call, p, n, group, stream, fetch, at);
-  SoftmaxGroup<Format>(call, own, group, n, at, first, sums);
-  const int32_t word = KvGroup(*call.kv), from = group.from / word, to = (group.to + word - 1) / word;
-  const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
-  const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
-  Format::BeginValues(n);
-  WeighGroup<Format>(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
+  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
+  const auto for_groups = [&](auto f) {
+    for (int32_t r = 0; r < n; r += Format::kGroupRows) {
+      f(r, n - r < Format::kGroupRows ? n - r : Format::kGroupRows, groups[r / Format::kGroupRows]);
+    }
+  };
+  const auto fetches = [&](int32_t r) { return first == 0 && r == 0 && stream.active(); };
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    group = RangesOf(rows, first + r, count, p.base, own + r);
+    if (group.from < group.to)
+      ScoreGroup<Format>(call, p, count, group, stream, fetches(r), at.FromRow(r, call.padded));
+  });
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    if (group.from >= group.to) return;
+    SoftmaxGroup<Format>(call, own + r, group, count, at.FromRow(r, call.padded), first + r, sums);
+  });
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    if (group.from >= group.to) return;
+    const int32_t vecs = Format::VecsFor(count), first_vector = group.from / 16 / vecs * vecs;
+    const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
+    Format::BeginValues(count);
+    WeighGroup<Format>(call, p, p.values, count, group.from / word, (group.to + word - 1) / word, false,
+                       at.weights + r * kPartition, ahead, fetches(r), b.part + (first + r) * call.padded);
+  });
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace tactus::compute {
 namespace {
 
 struct Int8 {
-  static constexpr int32_t kGroupRows = kSoftmaxRows, kTileRows = 4;
+  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = 4;
   static constexpr bool kCodes = true, kWholeChunks = false;
   static void BeginScores(int32_t) {}
   static void BeginValues(int32_t) {}

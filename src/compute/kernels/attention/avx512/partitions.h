@@ -68,9 +68,9 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
   }
   PlaceValues<Format::kWholeChunks>(call, tile, b, &p);
   if (Format::kCodes) PlaceValueScales(call, tile, 0, p, b);
-  for (int32_t r = 0; r < rows.count; r += Format::kGroupRows) {
-    RunGroup<Format>(call, rows, p, r, rows.count - r < Format::kGroupRows ? rows.count - r : Format::kGroupRows,
-                     stream, b, sums);
+  for (int32_t r = 0; r < rows.count; r += Format::kBlockRows) {
+    const int32_t n = rows.count - r < Format::kBlockRows ? rows.count - r : Format::kBlockRows;
+    RunBlock<Format>(call, rows, p, r, n, stream, b, sums);
   }
 }
 

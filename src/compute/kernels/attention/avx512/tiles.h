@@ -1,6 +1,7 @@
 // How a tile of attention runs over its partitions, for any format of K and V; bf16.cc and int8.cc define the
 // arithmetic as a Format:
-//   kGroupRows: the most rows whose scores, weights and values are computed in turn; kTileRows: the most of its loops
+//   kTileRows, kGroupRows, kBlockRows: the most rows of its loops; rows with common columns; rows whose scores, then
+//   weights, then values are computed
 //   VecsFor(rows): the vectors of K or V that the loops process at a time
 //   Score(rows, vecs, fetch), Weigh(rows, vecs, fetch): its loops (rows.h)
 //   RoundQuery(call, head, b): one row of q to the front of b
