@@ -48,6 +48,7 @@ int32_t KvHeadsPerTile(const AttentionCall& call, const Unit& unit) {
 }
 
 int64_t QueryTiles(const AttentionCall& call, const Unit& unit) {
+  if (unit.members != nullptr) return CeilDiv(unit.queries, kAttentionTileRows / call.tile_heads);
   return CeilDiv(unit.queries, call.tile_queries);
 }
 
@@ -194,7 +195,7 @@ struct Pieces {
   SplitTask* tasks;
   MergeTask* merges;
   float* results;  // [ResultRows][ResultFloats]
-  float* carries;  // [2][kAttentionTileRows][ResultFloats]
+  float* carries;  // [2][kMostTileRows][ResultFloats]
   std::byte* threads;
 };
 
@@ -207,7 +208,7 @@ struct Sizes {
     tasks = Aligned(ResultRows(threads) * static_cast<int64_t>(sizeof(SplitTask)));
     merges = Aligned(ResultRows(threads) * static_cast<int64_t>(sizeof(MergeTask)));
     results = ResultRows(threads) * ResultFloats(head_dim) * 4;
-    carries = 2 * kAttentionTileRows * ResultFloats(head_dim) * 4;
+    carries = 2 * kMostTileRows * ResultFloats(head_dim) * 4;
     all_threads = threads * AttentionThreadBytes(head_dim);
   }
   int64_t Total() const {
@@ -286,6 +287,18 @@ int32_t KvHeadsAtOnce(const AttentionCall& call, const Unit* units, int64_t num_
   return static_cast<int32_t>(std::clamp<int64_t>(call.kv->kv_heads / tiles, 1, kMostKvHeads));
 }
 
+// The queries of an item's tile of at most `most_rows` rows that leave several tiles for each thread.
+int32_t TileQueries(const AttentionCall& call, int32_t most_rows, int32_t threads) {
+  const int64_t head_tiles = CeilDiv(call.group, call.tile_heads) * call.kv->kv_heads;
+  int32_t rows = most_rows;
+  for (; rows > kAttentionTileRows; rows /= 2) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < call.num_items; ++i) tiles += CeilDiv(call.items[i].count, rows / call.tile_heads);
+    if (tiles * head_tiles >= int64_t{8} * threads) break;
+  }
+  return rows / call.tile_heads;
+}
+
 // Sorts the units; returns the number of split ones, at the front: those with a tile that would occupy one thread long
 // after the others have finished. `costs`: scratch of num_units.
 int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units, int64_t num_units, int32_t* order,
@@ -322,7 +335,7 @@ void MergeWave(ThreadPool& pool, const AttentionKernel& kernel, const AttentionC
     const AttentionTile tile = TileAt(call, *first.unit, first.tile);
     for (int32_t r = 0; r < tile.rows(); ++r) {
       float* state = merge.begins && merge.ends ? reinterpret_cast<float*>(c.threads + thread * thread_bytes)
-                                                : c.carries + (merge.carry * kAttentionTileRows + r) * stride;
+                                                : c.carries + (merge.carry * kMostTileRows + r) * stride;
       if (merge.begins) {
         std::memset(state, 0, static_cast<size_t>(stride) * sizeof(float));
         state[call.padded] = -std::numeric_limits<float>::infinity();
@@ -386,7 +399,7 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   call.heads = heads;
   call.group = heads / kv.kv_heads;
   call.tile_heads = std::min(call.group, kAttentionTileRows);
-  call.tile_queries = kAttentionTileRows / call.tile_heads;
+  call.tile_queries = TileQueries(call, kernel.tile_rows, pool.threads());
   call.padded = PaddedHead(kv.head_dim);
   const Sizes sizes(call.num_items, kv.head_dim, pool.threads());
   const Pieces c = Carve(AlignedWorkspace(scratch, sizes.Total()), sizes);
@@ -436,8 +449,8 @@ int64_t AttentionThreadBytes(int32_t head_dim) {
   const int64_t vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
   const int64_t f32 = (vectors * padded + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
   // bf16: q, a partition's result, the state; K and V of a partition where they cannot be read in place; scores (f32)
-  // and weights (bf16) of all rows; scales.
-  const int64_t vectors_bf16 = (3 * kAttentionTileRows + kPartition + 4) * padded;
+  // and weights (bf16) of kAttentionTileRows rows; scales.
+  const int64_t vectors_bf16 = (3 * kMostTileRows + kPartition + 4) * padded;
   const int64_t bf16 = (vectors_bf16 + (3 * kAttentionTileRows / 2 + 2) * kPartition) * int64_t{sizeof(float)};
   return Aligned(std::max(f32, bf16));
 }

@@ -15,6 +15,7 @@ namespace {
 
 struct AmxBf16 : Bf16Rows {
   static constexpr int32_t kGroupRows = 2 * kAmxRows, kBlockRows = 2 * kGroupRows, kTileRows = kGroupRows;
+  static constexpr int32_t kTaskRows = kMostTileRows;
   static constexpr bool kWholeChunks = true;
   static void BeginScores(int32_t rows) { ConfigureScores<AmxTiles>(rows); }
   static void BeginValues(int32_t rows) { ConfigureValues<AmxTiles>(rows); }

@@ -12,6 +12,7 @@ namespace {
 
 struct Bf16 : Bf16Rows {
   static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = kGroupRows;
+  static constexpr int32_t kTaskRows = kAttentionTileRows;
   static constexpr bool kWholeChunks = false;
   static void BeginScores(int32_t) {}
   static void BeginValues(int32_t) {}

@@ -33,8 +33,8 @@ struct Rows {
     return {from, to < kPartition ? to : kPartition};
   }
   int32_t count;
-  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending within a KV head of an item
-  int32_t last = 0;                                           // of all rows
+  int32_t low[kMostTileRows], high[kMostTileRows];  // both ascending within a KV head of an item
+  int32_t last = 0;                                 // of all rows
 };
 
 // Weighted values of words [from, to) for `n` rows; arguments as in WeighCall.
@@ -67,8 +67,8 @@ void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
 }
 
 struct Sums {
-  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row attends to no position here
-  float unit[kAttentionTileRows];                              // int8: the value of 1 in its integer results
+  float maximum[kMostTileRows], sum[kMostTileRows];  // sum -1: the row attends to no position here
+  float unit[kMostTileRows];                         // int8: the value of 1 in its integer results
 
   void CopyFrom(const Sums& other, int32_t first, int32_t n) {
     for (int32_t r = 0; r < n; ++r) {

@@ -14,6 +14,7 @@ namespace {
 
 struct Int8 {
   static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = 4;
+  static constexpr int32_t kTaskRows = kAttentionTileRows;
   static constexpr bool kCodes = true, kWholeChunks = false;
   static void BeginScores(int32_t) {}
   static void BeginValues(int32_t) {}

@@ -23,17 +23,17 @@ struct Buffers {
       p += words;
       return at;
     };
-    q = reinterpret_cast<uint32_t*>(take(kAttentionTileRows * padded / 2));
+    q = reinterpret_cast<uint32_t*>(take(kMostTileRows * padded / 2));
     scores = take(kAttentionTileRows * kPartition);
     weights = reinterpret_cast<uint16_t*>(take(kAttentionTileRows * kPartition / 2));
-    part = take(kAttentionTileRows * padded);
-    state = take(kAttentionTileRows * padded);
+    part = take(kMostTileRows * padded);
+    state = take(kMostTileRows * padded);
     keys = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
     values = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
     key_scales = take(kPartition);
     value_scales = take(kPartition);
-    q_scale = take(kAttentionTileRows);
-    q_offset = reinterpret_cast<int32_t*>(take(kAttentionTileRows));
+    q_scale = take(kMostTileRows);
+    q_offset = reinterpret_cast<int32_t*>(take(kMostTileRows));
   }
   // The buffers from row `row` on.
   Buffers FromRow(int32_t row, int64_t padded) const {
@@ -48,8 +48,8 @@ struct Buffers {
     return b;
   }
   uint32_t* q;        // [rows, padded / 2] words
-  float* scores;      // [rows, kPartition]
-  uint16_t* weights;  // [rows, kPartition]
+  float* scores;      // [kAttentionTileRows, kPartition]
+  uint16_t* weights;  // [kAttentionTileRows, kPartition]
   float* part;        // [rows, padded]: a partition's result
   float* state;       // [rows, padded]: merged so far
   uint32_t* keys;     // [words, kPartition], where K cannot be read in place

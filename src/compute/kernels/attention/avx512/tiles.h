@@ -1,7 +1,7 @@
 // How a tile of attention runs over its partitions, for any format of K and V; bf16.cc and int8.cc define the
 // arithmetic as a Format:
 //   kTileRows, kGroupRows, kBlockRows: the most rows of its loops; rows with common columns; rows whose scores, then
-//   weights, then values are computed
+//   weights, then values are computed; kTaskRows: the most rows of a tile
 //   VecsFor(rows): the vectors of K or V that the loops process at a time
 //   Score(rows, vecs, fetch), Weigh(rows, vecs, fetch): its loops (rows.h)
 //   RoundQuery(call, head, b): one row of q to the front of b
@@ -108,7 +108,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   const Rows rows(call, tile);
   RoundQueries<Format>(call, tile, b);
   Sums sums;
-  float maximum[kAttentionTileRows], sum[kAttentionTileRows];
+  float maximum[kMostTileRows], sum[kMostTileRows];
   // The first partition becomes the state, which equals merging it into an empty state (except for the sign of zeros:
   // see WriteRow).
   const int32_t first = rows.low[0] / kPartition, last = rows.last / kPartition;
@@ -169,6 +169,7 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
                  int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
                  Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
+      .tile_rows = Format::kTaskRows,
       .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
       .takes_members = [](const AttentionCall& call) { return InChunks(*call.kv); },
       .run_tile = RunTile<Format>,
