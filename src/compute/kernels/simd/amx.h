@@ -31,6 +31,11 @@ struct AmxTiles {
       __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
     }
   }
+  // Unsigned bytes of kA by signed ones of kB.
+  template <int kSum, int kA, int kB>
+  static void DotUnsigned() {
+    __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+  }
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 struct AmxBf16 : Bf16Rows {
   static constexpr int32_t kGroupRows = 2 * kAmxRows, kBlockRows = 2 * kGroupRows, kTileRows = kGroupRows;
   static constexpr int32_t kTaskRows = kMostTileRows;
-  static constexpr bool kWholeChunks = true;
+  static constexpr int32_t kColumns = 1;
+  static constexpr ValueUse kValues = ValueUse::kChunks;
   static void BeginScores(int32_t rows) { ConfigureScores<AmxTiles>(rows); }
   static void BeginValues(int32_t rows) { ConfigureValues<AmxTiles>(rows); }
   static void End() { AmxTiles::Release(); }
@@ -34,7 +35,7 @@ struct AmxBf16 : Bf16Rows {
 
 }  // namespace
 
-bool AmxReads(const KvLayer& kv) {
+bool AmxReadsBf16(const KvLayer& kv) {
   return kv.dtype == DType::kBF16 && kv.head_dim % (2 * kTileWords) == 0;
 }
 

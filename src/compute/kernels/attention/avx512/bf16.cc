@@ -13,7 +13,8 @@ namespace {
 struct Bf16 : Bf16Rows {
   static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = kGroupRows;
   static constexpr int32_t kTaskRows = kAttentionTileRows;
-  static constexpr bool kWholeChunks = false;
+  static constexpr int32_t kColumns = 1;
+  static constexpr ValueUse kValues = ValueUse::kWords;
   static void BeginScores(int32_t) {}
   static void BeginValues(int32_t) {}
   static void End() {}

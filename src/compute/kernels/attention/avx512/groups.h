@@ -172,8 +172,10 @@ void RunBlock(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
   const auto fetches = [&](int32_t r) { return first == 0 && r == 0 && stream.active(); };
   for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
     group = RangesOf(rows, first + r, count, p.base, own + r);
-    if (group.from < group.to)
-      ScoreGroup<Format>(call, p, count, group, stream, fetches(r), at.FromRow(r, call.padded));
+    if (group.from >= group.to) return;
+    group.from = group.from / Format::kColumns * Format::kColumns;
+    group.to = (group.to + Format::kColumns - 1) / Format::kColumns * Format::kColumns;
+    ScoreGroup<Format>(call, p, count, group, stream, fetches(r), at.FromRow(r, call.padded));
   });
   for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
     if (group.from >= group.to) return;

@@ -69,7 +69,7 @@ void WeighNarrow(const AttentionCall& call, const AttentionTile& tile, const Par
       for (int32_t i = 0; i < chunks; ++i) {
         if (Format::kCodes) stream.FetchScales(piece + i);
         values[c + i] =
-            ValuesInPlace<Format::kWholeChunks>(call, p, c + i, p.chunks[c + i].Values(kv) + h * head_bytes / 4, b);
+            ValuesInPlace<Format::kValues>(call, p, c + i, p.chunks[c + i].Values(kv) + h * head_bytes / 4, b);
       }
       for (int32_t r = h * rows, n; r < (h + 1) * rows; r += n) {
         n = (h + 1) * rows - r < Format::kGroupRows ? (h + 1) * rows - r : Format::kGroupRows;

@@ -66,7 +66,7 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
     const int32_t pieces_of_keys = (p.last_chunk() + 1 - p.first_chunk()) * tile.kv_heads;
     return WeighNarrow<Format>(call, tile, p, ranges.groups, stream, pieces_of_keys, b);
   }
-  PlaceValues<Format::kWholeChunks>(call, tile, b, &p);
+  PlaceValues<Format::kValues>(call, tile, b, &p);
   if (Format::kCodes) PlaceValueScales(call, tile, 0, p, b);
   for (int32_t r = 0; r < rows.count; r += Format::kBlockRows) {
     const int32_t n = rows.count - r < Format::kBlockRows ? rows.count - r : Format::kBlockRows;
@@ -170,7 +170,7 @@ void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcom
   FetchMembers(call, tile, p, true, &values);
   FetchAfter(call, next, &values);
   values.Close();
-  PlaceValues<Format::kWholeChunks>(call, tile, b, &p);
+  PlaceValues<Format::kValues>(call, tile, b, &p);
   for (int32_t r = 0; r < rows.count; r += Format::kGroupRows) {
     const int32_t n = rows.count - r < Format::kGroupRows ? rows.count - r : Format::kGroupRows;
     Format::BeginValues(n);

@@ -7,7 +7,8 @@
 //   RoundQuery(call, head, b): one row of q to the front of b
 //   Weights(...): scores to weights (SoftmaxGroup)
 //   kCodes: whether K and V have scales and sums of values are whole numbers
-//   kWholeChunks: whether its loops read all 16 positions of a chunk of V; the row's weights outside its columns are 0
+//   kValues: how its loops read V (ValueUse)
+//   kColumns: the columns of a group of rows begin and end at multiples of it; a row's weights are 0 outside its own
 //   BeginScores(rows), BeginValues(rows), End(): called before loops of `rows` rows, and behind a tile
 //
 // A row is one (query, head). Its result depends on the row and its K and V alone:
@@ -164,18 +165,13 @@ void MergeResults(const AttentionCall& call, int32_t head, float* state, const f
   WriteRow(state, InverseSum(call, head, maximum, state[call.padded + 1]), call.kv->head_dim, out);
 }
 
-template <class Format>
-void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
-                 Workspace scratch) {
-  static constexpr AttentionKernel kKernel = {
-      .tile_rows = Format::kTaskRows,
-      .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
-      .takes_members = [](const AttentionCall& call) { return InChunks(*call.kv); },
-      .run_tile = RunTile<Format>,
-      .run_partition = RunTilePartition<Format>,
-      .merge = MergeResults,
-  };
+inline bool ReadsInChunks(const AttentionCall& call) {
+  return InChunks(*call.kv);
+}
+
+inline void RunWith(const AttentionKernel& kernel, ThreadPool& pool, const float* q, int64_t q_stride,
+                    std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, const AttentionSpec& spec,
+                    float* out, int64_t out_stride, Workspace scratch) {
   AttentionCall call = {};
   call.q = q;
   call.q_stride = q_stride;
@@ -183,7 +179,22 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
   call.spec = &spec;
   call.out = out;
   call.out_stride = out_stride;
-  RunAttention(pool, kKernel, items, heads, call, scratch);
+  RunAttention(pool, kernel, items, heads, call, scratch);
+}
+
+template <class Format>
+void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
+                 Workspace scratch) {
+  static constexpr AttentionKernel kKernel = {
+      .tile_rows = Format::kTaskRows,
+      .takes_kv_heads = ReadsInChunks,
+      .takes_members = ReadsInChunks,
+      .run_tile = RunTile<Format>,
+      .run_partition = RunTilePartition<Format>,
+      .merge = MergeResults,
+  };
+  RunWith(kKernel, pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace
