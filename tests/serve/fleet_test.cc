@@ -128,6 +128,10 @@ class FleetTest : public testing::Test {
     EXPECT_EQ(response.status, 200) << response.body;
     return response.status == 200 ? Json::parse(response.body) : Json::object();
   }
+  static void MoveOne(const Replica& from, const Json& what) {
+    const Json answer = Migrate(from, what);
+    ASSERT_EQ(answer.value("moved", Json::array()).size(), 1u) << answer;
+  }
   // The rest of a moved answer.
   static std::string GoOn(const Replica& at, const std::string& ticket) {
     const std::string path = "/fleet/streams/" + ticket;
@@ -235,7 +239,7 @@ TEST_F(FleetTest, AStreamMayMoveThereAndBack) {
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", body, Routed("same-id")));
   std::string whole = client.ReadUntil("data: ", 10);
-  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  ASSERT_NO_FATAL_FAILURE(MoveOne(a, {{"all", true}, {"to", b.url()}}));
   whole = BodyOf(whole + client.ReadAll());
   const Json first = Marker(whole);
   whole.resize(whole.rfind(": migrated "));
@@ -243,7 +247,7 @@ TEST_F(FleetTest, AStreamMayMoveThereAndBack) {
   RawSocket second(b.server->port());
   second.Send(Head(path, "", fmt::format("{}: {}\r\n", kFleetHeader, Sign(path, ""))));
   std::string more = second.ReadUntil("data: ", 10);
-  ASSERT_EQ(Migrate(b, {{"request_id", "same-id"}, {"to", a.url()}})["moved"].size(), 1u);
+  ASSERT_NO_FATAL_FAILURE(MoveOne(b, {{"request_id", "same-id"}, {"to", a.url()}}));
   more = BodyOf(more + second.ReadAll());
   const Json back = Marker(more);
   ASSERT_EQ(back.value("to", ""), a.url());
@@ -469,7 +473,7 @@ TEST_F(FleetTest, AStreamThatNoRouterRequestsEnds) {
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", Body(3000, true), Routed("same-id")));
   std::string first = client.ReadUntil("data: ", 5);
-  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  ASSERT_NO_FATAL_FAILURE(MoveOne(a, {{"all", true}, {"to", b.url()}}));
   first += client.ReadAll();
   for (int i = 0; i < 1000 && b.engine->Stats().finished_cancelled == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -485,7 +489,7 @@ TEST_F(FleetTest, ADisconnectAfterAMoveEndsTheStream) {
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", Body(3000, true), Routed("same-id")));
   std::string first = client.ReadUntil("data: ", 5);
-  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  ASSERT_NO_FATAL_FAILURE(MoveOne(a, {{"all", true}, {"to", b.url()}}));
   first += client.ReadAll();
   const std::string path = "/fleet/streams/" + Marker(BodyOf(first))["ticket"].get<std::string>();
   {
@@ -507,7 +511,7 @@ TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", Body(1000, true), Routed("same-id")));
   std::string first = client.ReadUntil("data: ", 5);
-  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  ASSERT_NO_FATAL_FAILURE(MoveOne(a, {{"all", true}, {"to", b.url()}}));
   first += client.ReadAll();
   std::this_thread::sleep_for(std::chrono::seconds(4));
   const std::string late = GoOn(b, Marker(BodyOf(first))["ticket"]);
