@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kMostOutput = size_t{8} << 20;
 constexpr int kPollMs = 100;
+constexpr int kNice = 10;  // as service threads (base/thread_role.h)
 
 // A descriptor that closes itself.
 class OwnFd {
@@ -108,7 +109,7 @@ void Limit(pid_t child, const ChildRun& run) {
   const auto bytes = static_cast<rlim_t>(run.memory_bytes);
   const auto seconds = static_cast<rlim_t>(run.cpu_s);
   const rlimit memory{bytes, bytes}, cpu{seconds, seconds + 1}, core{0, 0};
-  setpriority(PRIO_PROCESS, static_cast<id_t>(child), 19);
+  setpriority(PRIO_PROCESS, static_cast<id_t>(child), kNice);
   prlimit(child, RLIMIT_AS, &memory, nullptr);
   prlimit(child, RLIMIT_CPU, &cpu, nullptr);
   prlimit(child, RLIMIT_CORE, &core, nullptr);

@@ -1,4 +1,4 @@
-// Runs a program in a child process at the lowest priority and collects what it prints. Any thread.
+// Runs a program in a child process at a low priority and collects what it prints. Any thread.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// POST /simulate and POST /capacity: questions about this server, answered by `tactus sim` in a child process of the
-// lowest priority (child_program.h). One runs at a time, and few wait.
+// POST /simulate and POST /capacity: questions about this server, answered by `tactus sim` in a child process of a
+// low priority (child_program.h). One runs at a time, and few wait.
 //
 // Thread rule: Start once, before Ask; Ask, Answer and Stop on any thread.
 #pragma once
