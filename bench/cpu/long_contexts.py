@@ -20,7 +20,7 @@ class Shape:
     prompt_box_s: int  # time limit of a whole prompt; 0: none
 
 
-SHAPES = [Shape(8192, [4, 1], 0), Shape(32768, [1], 60)]
+SHAPES = [Shape(8192, [4, 1], 0), Shape(32768, [1], 300)]
 
 
 def shapes(quick: bool) -> list[Shape]:

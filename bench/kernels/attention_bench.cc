@@ -5,8 +5,8 @@
 //
 // Decodes read a cache far larger than the processor's. Ceilings: a sequential read ("reading"), impossible with a
 // paged cache, and a read of the same blocks in the same order, prefetched by software ("blocks"). A prefill of n
-// tokens is measured as chunks of 16 queries spread over it. One thread is measured in thread CPU time, several threads
-// in wall-clock time.
+// tokens is measured as chunks of 512 queries, at most four, spread over it. One thread is measured in thread CPU time,
+// several threads in wall-clock time.
 #include <sys/mman.h>
 #include <time.h>
 
@@ -152,7 +152,7 @@ class Bench {
     Rng rng(3);
     for (size_t i = table.size(); i > 1; --i)
       std::swap(table[i - 1], table[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
-    const int32_t chunk = prefill ? 16 : 1, pieces = prefill ? 8 : 1;
+    const int32_t chunk = prefill ? std::min(512, context) : 1, pieces = std::min(4, prefill ? context / chunk : 1);
     const std::vector<float> q = RandomFloats(int64_t{items} * chunk * row);
     std::vector<float> out(q.size());
     std::vector<std::byte> scratch(

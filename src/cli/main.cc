@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"batch", BatchCommand, "answer a file of requests at full throughput"},
     {"epp", ExecEpp, "pick replicas for a gateway (Envoy, Kubernetes)"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
+    {"doctor", DoctorCommand, "measure this machine, and say what costs speed"},
     {"pull", PullCommand, "download a model, or its newest version"},
     {"models", ModelsCommand, "list, inspect, convert or remove the models on this machine"},
     {"tokenize", TokenizeCommand, "print the tokens of a text"},

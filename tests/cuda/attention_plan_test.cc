@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <random>
 #include <set>
 #include <tuple>
@@ -29,7 +28,15 @@ AttentionRow Chunk(int32_t first, int32_t count) {
 class Reader {
  public:
   Reader(const std::vector<AttentionRow>& rows, const AttentionShape& shape, const AttentionPlan& plan)
-      : rows_(rows), shape_(shape), group_(shape.heads / shape.kv_heads), plan_(plan) {
+      : rows_(rows),
+        shape_(shape),
+        group_(shape.heads / shape.kv_heads),
+        plan_(plan),
+        slots_(static_cast<size_t>(std::max<int64_t>(0, plan.slots))) {
+    computed_.reserve(rows.size());
+    for (const AttentionRow& row : rows) {
+      computed_.emplace_back(static_cast<size_t>(int64_t{shape.kv_heads} * row.count * group_ * Partitions(row)));
+    }
     for (const AttentionUnit& unit : plan.decodes) Add(unit, kDecodeRows);
     for (const AttentionUnit& unit : plan.chunks) Add(unit, ChunkRows(shape.head_dim));
   }
@@ -41,8 +48,7 @@ class Reader {
         for (int32_t r = 0; r < rows_[i].count * group_; ++r) {
           const int32_t position = rows_[i].first_position + r / group_;
           for (int32_t p = First(position) / kPartition; p <= position / kPartition; ++p) {
-            const auto at = computed_.find({static_cast<int32_t>(i), h, r, p});
-            ASSERT_EQ(at == computed_.end() ? 0 : at->second, 1)
+            ASSERT_EQ(computed_[i][Place(i, h, r, p)], 1)
                 << "item " << i << ", KV head " << h << ", q row " << r << ", partition " << p;
           }
         }
@@ -61,9 +67,10 @@ class Reader {
         }
       }
     }
-    for (const auto& [slot, writes] : slots_) {
-      EXPECT_EQ(writes, 1) << "slot " << slot;
-      EXPECT_TRUE(merged.contains(slot)) << "no merge reads slot " << slot;
+    for (size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (slots_[slot] == 0) continue;
+      EXPECT_EQ(slots_[slot], 1) << "slot " << slot;
+      EXPECT_TRUE(merged.contains(static_cast<int64_t>(slot))) << "no merge reads slot " << slot;
     }
   }
 
@@ -73,6 +80,14 @@ class Reader {
   int32_t First(int32_t position) const {
     if (shape_.chunk > 0) return position / shape_.chunk * shape_.chunk;
     return shape_.window > 0 ? std::max(0, position - shape_.window + 1) : 0;
+  }
+
+  static int32_t Partitions(const AttentionRow& row) {  // of the last q row's positions
+    return (row.first_position + row.count - 1) / kPartition + 1;
+  }
+  // Where computed_[item] counts a partition's results.
+  size_t Place(size_t item, int32_t kv_head, int32_t row, int32_t partition) const {
+    return (static_cast<size_t>(kv_head) * rows_[item].count * group_ + row) * Partitions(rows_[item]) + partition;
   }
 
   void Add(const AttentionUnit& unit, int32_t most_rows) {
@@ -87,14 +102,19 @@ class Reader {
       const int32_t row = member != nullptr ? r % group_ : unit.first + r;
       const AttentionRow& rows = rows_[static_cast<size_t>(item)];
       for (int32_t p = unit.partition; p < unit.partition + unit.partitions; ++p) {
-        ++computed_[{item, unit.kv_head, row, p}];
+        ASSERT_TRUE(unit.kv_head >= 0 && unit.kv_head < shape_.kv_heads && row >= 0 && row < rows.count * group_ &&
+                    p >= 0 && p < Partitions(rows))
+            << "item " << item << " has no KV head " << unit.kv_head << ", q row " << row << ", partition " << p;
+        ++computed_[static_cast<size_t>(item)][Place(static_cast<size_t>(item), unit.kv_head, row, p)];
         int64_t slot = -1;
         if (member != nullptr) {
           slot = member->slot + int64_t{unit.kv_head * member->partitions + p} * group_ + row;
         } else if (unit.slot >= 0) {
           slot = unit.slot + r + int64_t{p - unit.partition} * rows.count * group_;
         }
-        if (slot >= 0) ++slots_[slot];
+        if (slot < 0) continue;
+        ASSERT_LT(slot, plan_.slots);
+        ++slots_[static_cast<size_t>(slot)];
       }
     }
   }
@@ -103,8 +123,8 @@ class Reader {
   const AttentionShape& shape_;
   const int32_t group_;
   const AttentionPlan& plan_;
-  std::map<std::tuple<int32_t, int32_t, int32_t, int32_t>, int> computed_;  // item, KV head, q row, partition
-  std::map<int64_t, int> slots_;
+  std::vector<std::vector<int>> computed_;  // per item: results of each KV head, q row and partition
+  std::vector<int> slots_;                  // writes
   int64_t most_partitions_ = 0;
 };
 

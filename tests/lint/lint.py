@@ -248,6 +248,8 @@ def is_defined(name, source):
     """Whether the source defines the class or function `name`; for a member: its definition, or its class with a
     declaration of it."""
     *scope, last = name.split("::")
+    if last not in source:  # most sources, at a tenth of the expressions' time
+        return False
     if not scope:
         return re.search(rf"\b{last}\b", source)
     if re.search(rf"\b{scope[-1]}::{last}\b", source):

@@ -12,6 +12,7 @@ std::vector<const char*> CommandNames();
 
 int BatchCommand(const Args& args);
 int CompletionCommand(const Args& args);
+int DoctorCommand(const Args& args);
 int EppCommand(const Args& args);
 int ServeCommand(const Args& args);
 int RouteCommand(const Args& args);

@@ -57,7 +57,8 @@ Status Inspect(const ModelsOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(compute::ModelDescription description, compute::DescribeModel(path));
   EngineOptions engine = options.engine;
   if (!description.weights_status.ok()) engine.load_format = "dummy";
-  TACTUS_ASSIGN_OR_RETURN(const compute::ModelNumerics numerics, compute::ChooseModelNumerics(engine, description));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelNumerics numerics,
+                          compute::ChooseModelNumerics(engine, description, SystemClock()));
   compute::InspectOptions inspect;
   inspect.load = numerics.load;
   inspect.kv_dtype = numerics.numerics.kv_dtype;

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <utility>
 
 #include "base/available_memory.h"
 #include "base/check.h"
+#include "base/machine_facts.h"
 #include "base/plan_limits.h"
 #include "compute/exec/cpu_executor.h"
 #include "compute/exec/model_numerics.h"
@@ -17,23 +17,15 @@
 namespace tactus::compute {
 namespace {
 
-std::string ProcessorName() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos && colon + 2 < line.size()) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
-
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(ModelDescription description, ModelNumerics chosen, bool cascade_attention, Clock& clock)
+  CpuBackend(ModelDescription description, ModelNumerics chosen, bool cascade_attention, Clock& clock,
+             OperatorProfile* profile)
       : description_(std::move(description)),
         chosen_(std::move(chosen)),
         cascade_attention_(cascade_attention),
-        clock_(clock) {
+        clock_(clock),
+        profile_(profile) {
     // The tokeniser's data, possibly megabytes, are not used here.
     description_.tokenizer_json.clear();
     description_.tokenizer_config_json.clear();
@@ -43,12 +35,15 @@ class CpuBackend final : public Backend {
 
   BackendInfo Info() const override {
     BackendInfo info;
-    info.devices = {{fmt::format("cpu ({})", ProcessorName()), AvailableMemoryBytes()}};
+    const std::string processor = ProcessorName();
+    info.devices = {
+        {fmt::format("cpu ({})", processor.empty() ? "unknown processor" : processor), AvailableMemoryBytes()}};
     info.workers = chosen_.threads;
     info.kernels = chosen_.ops->name;
     info.arithmetic = NumericsText(chosen_.numerics);
     info.kv_dtype = InfoOf(chosen_.numerics.kv_dtype).name;
-    info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
+    info.summary = fmt::format("numerics {}; kernels {}, {} threads ({})", info.arithmetic, info.kernels, info.workers,
+                               chosen_.threads_why);
     info.max_draft_tokens = kMaxDraftTokens;
     info.hint = chosen_.hint;
     info.profile.name = fmt::format("{}t", info.workers);
@@ -110,6 +105,7 @@ class CpuBackend final : public Backend {
     exec.max_model_len = size.max_model_len;
     exec.cascade_attention = cascade_attention_;
     exec.clock = &clock_;
+    exec.profile = profile_;
     CpuWeights weights = std::move(*weights_);
     weights_.reset();
     return MakeCpuExecutor(description_.config, std::move(weights), exec);
@@ -120,13 +116,14 @@ class CpuBackend final : public Backend {
   const ModelNumerics chosen_;
   const bool cascade_attention_;
   Clock& clock_;
+  OperatorProfile* const profile_;
   std::optional<CpuWeights> weights_;  // set from LoadWeights to CreateExecutor
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
-                                                Clock& clock, const std::string& hint) {
+                                                Clock& clock, const std::string& hint, OperatorProfile* profile) {
   if (options.overlap != "off") {
     return InvalidArgument(
         fmt::format("--overlap {} is not possible on a CPU, which computes one operator after the other{}: leave it "
@@ -141,10 +138,10 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, co
                     options.attention_backend, hint.empty() ? "" : " (" + hint + ")"),
         "attention-backend");
   }
-  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description));
+  TACTUS_ASSIGN_OR_RETURN(ModelNumerics chosen, ChooseModelNumerics(options, description, clock));
   if (!hint.empty()) chosen.hint = chosen.hint.empty() ? hint : hint + "; " + chosen.hint;
   return std::unique_ptr<Backend>(
-      std::make_unique<CpuBackend>(description, std::move(chosen), options.cascade_attention, clock));
+      std::make_unique<CpuBackend>(description, std::move(chosen), options.cascade_attention, clock, profile));
 }
 
 }  // namespace tactus::compute

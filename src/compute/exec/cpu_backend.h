@@ -7,14 +7,16 @@
 
 #include "base/backend.h"
 #include "base/clock.h"
+#include "compute/model/operator_profile.h"
 #include "compute/weights/model_description.h"
 #include "tactus/options.h"
 
 namespace tactus::compute {
 
 // As MakeBackend (compute/exec/make_backend.h), which code outside compute/exec uses. `hint`: the first part of its
-// advice for better options.
+// advice for better options. `profile`: CpuExecutorOptions::profile of its executor.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
-                                                Clock& clock, const std::string& hint = {});
+                                                Clock& clock, const std::string& hint = {},
+                                                OperatorProfile* profile = nullptr);
 
 }  // namespace tactus::compute

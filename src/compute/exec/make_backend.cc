@@ -26,6 +26,11 @@ Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const
   return MakeBackendOf({kDeviceFile, DeviceLibraryPaths()}, options, description, clock);
 }
 
+Result<std::unique_ptr<Backend>> MakeCountingBackend(const EngineOptions& options, const ModelDescription& description,
+                                                     Clock& clock, OperatorProfile* profile) {
+  return MakeCpuBackend(options, description, clock, {}, profile);
+}
+
 Result<std::unique_ptr<Backend>> MakeBackendOf(const DevicePlaces& places, const EngineOptions& options,
                                                const ModelDescription& description, Clock& clock) {
   if (options.device == "cuda") {

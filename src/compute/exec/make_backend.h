@@ -7,6 +7,7 @@
 
 #include "base/backend.h"
 #include "base/clock.h"
+#include "compute/model/operator_profile.h"
 #include "compute/weights/model_description.h"
 #include "tactus/options.h"
 
@@ -17,6 +18,11 @@ namespace tactus::compute {
 // what --device cuda lacks here. `description` is copied. `clock` measures steps and loading and outlives the backend.
 Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
                                              Clock& clock);
+
+// The CPU's backend for these options, whose executor counts and times every step's operators in *profile, which
+// outlives it and is read only while no step runs.
+Result<std::unique_ptr<Backend>> MakeCountingBackend(const EngineOptions& options, const ModelDescription& description,
+                                                     Clock& clock, OperatorProfile* profile);
 
 // Where MakeBackend looks for a device and the library of its backend (device_library.h).
 struct DevicePlaces {

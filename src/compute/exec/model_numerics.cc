@@ -1,20 +1,11 @@
 #include "compute/exec/model_numerics.h"
 
-#include <cstdlib>
-
 namespace tactus::compute {
 namespace {
 
-Result<const Ops*> ChooseKernels(const std::string& name) {
-  if (const Ops* ops = SelectOps(name); ops != nullptr) return ops;
-  const char* forced = std::getenv("TACTUS_KERNELS");
-  std::string runnable;
-  for (const Ops* ops : RunnableOps()) runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
-  return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) +
-                             ": this program runs " + runnable +
-                             " here; leave --kernels and TACTUS_KERNELS out to get the fastest; a first build has this "
-                             "machine's sets only, and `scripts/build.sh release programs` builds all",
-                         "kernels");
+// Adds a sentence to the advice of a start.
+void AddHint(const std::string& sentence, std::string* hint) {
+  *hint += (hint->empty() ? "" : "; ") + sentence;
 }
 
 }  // namespace
@@ -23,7 +14,8 @@ Status CheckKernels(const EngineOptions& options) {
   return ChooseKernels(options.kernels).status();
 }
 
-Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description) {
+Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description,
+                                          Clock& clock) {
   ModelNumerics m;
   std::optional<DummyWeights> dummy;
   if (options.load_format == "dummy") dummy = {.seed = static_cast<uint64_t>(options.seed)};
@@ -31,8 +23,10 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   TACTUS_ASSIGN_OR_RETURN(
       m.numerics,
       ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype}, stored));
-  TACTUS_ASSIGN_OR_RETURN(m.ops, ChooseKernels(options.kernels));
-  m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : UsableCores();
+  TACTUS_ASSIGN_OR_RETURN(const MachineChoice machine, ChooseForMachine(options, clock));
+  m.ops = machine.kernels.ops;
+  m.threads = machine.threads.threads;
+  m.threads_why = machine.threads.why;
   m.load = LoadOptionsFor(m.numerics);
   m.load.dummy = dummy;
   m.load.threads = m.threads;
@@ -47,6 +41,8 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
     m.hint = std::string("the weights are ") + InfoOf(stored).name +
              " already and are quantised again, at a loss: without --quantization they are used as they are";
   }
+  if (!machine.pages.advice.empty())
+    AddHint(machine.pages.why + ", so that weights and KV are read more slowly: " + machine.pages.advice, &m.hint);
   return m;
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "compute/exec/machine_choice.h"
 #include "compute/exec/numerics.h"
 #include "compute/kernels/ops.h"
 #include "tactus/options.h"
@@ -14,13 +15,15 @@ struct ModelNumerics {
   LoadWeightsOptions load;  // without `say`
   const Ops* ops = nullptr;
   int32_t threads = 1;
-  std::string hint;  // a better choice than the current one; empty: none
+  std::string threads_why;  // ThreadChoice::why
+  std::string hint;         // a better choice than the current one; empty: none
 };
 
 // kInvalidArgument: this machine cannot run the kernels.
 Status CheckKernels(const EngineOptions& options);
 
 // kInvalidArgument names the flag, its choices and a remedy.
-Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description);
+Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description,
+                                          Clock& clock);
 
 }  // namespace tactus::compute

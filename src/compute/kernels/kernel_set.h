@@ -40,10 +40,11 @@ inline constexpr int64_t kLinearChunk = 1024;     // columns per pass over K (a 
 inline constexpr int64_t kLinearTokenBlock = 96;  // tokens per task
 inline constexpr int64_t kLinearRowBlock = 16;    // weight rows whose partial sums are kept at a time
 inline constexpr int64_t kMaxWidth = 16;          // lanes of the widest set
-// Attention: positions per partition, positions per transposed tile of K, rows (queries x heads) per task.
+// Attention: positions per partition, positions per transposed tile of K, rows (queries x heads) per tile: of most
+// kernels, and the most of any.
 inline constexpr int32_t kPartition = 256;
 inline constexpr int32_t kKeyTile = 64;
-inline constexpr int32_t kAttentionTileRows = 64;
+inline constexpr int32_t kAttentionTileRows = 64, kMostTileRows = 256;
 inline constexpr int32_t kMaxHeadDim = 512;
 inline constexpr int32_t kSplitPerThread = 4;  // when tiles are split: their partitions in flight per thread
 

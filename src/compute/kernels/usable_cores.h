@@ -6,7 +6,8 @@
 
 namespace tactus::compute {
 
-// The cgroup quota in whole cores, of this process's group and all above it; 0: none. `root` replaces "/" in tests.
+// The cgroup quota (base/cpu_limits.h) in whole cores, at least one, since a step's threads wait for each other; 0:
+// none. `root` replaces "/" in tests.
 int32_t QuotaCores(const std::string& root = "");
 
 }  // namespace tactus::compute

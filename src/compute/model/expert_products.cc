@@ -39,8 +39,9 @@ void ExpertProducts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) 
   cost_ = {};
   for (const Product& p : products_) {
     panels += p.output.w->panels() * TokenBlocks(p.x.tokens);
+    cost_.memory_bytes += p.output.w->bytes();
     cost_.bytes += p.output.w->bytes() + p.x.tokens * p.output.w->rows * 4;
-    cost_.operations += 2 * p.x.tokens * p.x.format.multiplies(p.x.cols) * p.output.w->rows;
+    cost_.AddProducts(p.x.format.values, 2 * p.x.tokens * p.x.format.multiplies(p.x.cols) * p.output.w->rows);
   }
   const int64_t each = std::clamp<int64_t>(panels / (kUnitsPerThread * pool.threads()), 1, kMostPanels);
   int64_t units = 0;

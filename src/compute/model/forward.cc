@@ -24,9 +24,11 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
   const int64_t multiplies = x.tokens * x.format.multiplies(x.cols);
   cost.bytes = PackedBytes(x);
   for (const LinearOutput& out : outputs) {
-    cost.bytes += out.w->bytes() + x.tokens * out.w->rows * (out.add ? 8 : 4);
-    cost.operations += 2 * multiplies * out.w->rows;
+    cost.memory_bytes += out.w->bytes();
+    cost.bytes += x.tokens * out.w->rows * (out.add ? 8 : 4);
+    cost.AddProducts(x.format.values, 2 * multiplies * out.w->rows);
   }
+  cost.bytes += cost.memory_bytes;
   return cost;
 }
 
@@ -43,16 +45,17 @@ OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, 
       seen += p + 1 - spec.FirstVisible(p);
     }
     const int64_t end = item.first_position + item.count;
-    cost.bytes += (end - spec.FirstVisible(item.first_position)) * position_bytes;
+    cost.memory_bytes += (end - spec.FirstVisible(item.first_position)) * position_bytes;
     if (item.prefix_group >= 0 && spec.sees_all()) {
       const auto group = static_cast<size_t>(item.prefix_group);
       if (read.size() <= group) read.resize(group + 1);
-      if (read[group]) cost.bytes -= item.prefix_tokens * position_bytes;
+      if (read[group]) cost.memory_bytes -= item.prefix_tokens * position_bytes;
       read[group] = true;
     }
     cost.bytes += int64_t{item.count} * heads * kv.head_dim * 8;
-    cost.operations += 4 * seen * heads * kv.head_dim;
+    cost.AddProducts(kv.dtype == DType::kF32 ? TokenValues::kF32 : TokenValues::kBF16, 4 * seen * heads * kv.head_dim);
   }
+  cost.bytes += cost.memory_bytes;
   return cost;
 }
 

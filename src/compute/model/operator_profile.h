@@ -1,12 +1,13 @@
 // Time of a forward pass per operator, with the bytes it must move and the arithmetic it must do, counted from shapes,
-// so that a measurement can report each operator's share of the machine's limits. Only benchmarks enable it; one thread
-// (the decoder's).
+// so that a measurement can report each operator's share of the machine's limits. Only `tactus doctor` and benchmarks
+// enable it; one thread (the decoder's).
 #pragma once
 
 #include <array>
 #include <cstdint>
 
 #include "base/clock.h"
+#include "compute/kernels/packed/packed.h"
 
 namespace tactus::compute {
 
@@ -29,8 +30,26 @@ inline constexpr std::array<const char*, kDecoderOperators> kDecoderOperatorName
     "router", "experts",      "gate + up", "down",         "logits"};
 
 struct OperatorCost {
-  int64_t bytes = 0;       // weights, KV and activations, each read or written once
-  int64_t operations = 0;  // multiplications and additions
+  int64_t bytes = 0;         // weights, KV and activations, each read or written once
+  int64_t operations = 0;    // multiplications and additions
+  int64_t memory_bytes = 0;  // of `bytes`: weights and KV alone; activations stay in the caches
+  // Of `operations`, products by the values that they multiply.
+  int64_t integer_products = 0, bf16_products = 0, f32_products = 0;
+
+  void AddProducts(TokenValues values, int64_t count) {
+    operations += count;
+    (values == TokenValues::kInt8   ? integer_products
+     : values == TokenValues::kBF16 ? bf16_products
+                                    : f32_products) += count;
+  }
+  void Add(const OperatorCost& other) {
+    bytes += other.bytes;
+    operations += other.operations;
+    memory_bytes += other.memory_bytes;
+    integer_products += other.integer_products;
+    bf16_products += other.bf16_products;
+    f32_products += other.f32_products;
+  }
 };
 
 class OperatorProfile {
@@ -48,8 +67,7 @@ class OperatorProfile {
     Totals& t = totals_[static_cast<size_t>(op)];
     ++t.calls;
     t.time_ns += time_ns;
-    t.cost.bytes += cost.bytes;
-    t.cost.operations += cost.operations;
+    t.cost.Add(cost);
   }
   const Totals& totals(DecoderOperator op) const { return totals_[static_cast<size_t>(op)]; }
 

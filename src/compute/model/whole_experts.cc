@@ -62,10 +62,11 @@ void WholeExperts::Run(const Ops& ops, ThreadPool& pool, Workspace workspace) {
     cols = std::max(cols, e.x.cols);
     inner = std::max(inner, e.gate->rows);
     tokens = std::max(tokens, std::min(e.count, kUnitTokens));
-    cost_.bytes += e.gate->bytes() + e.up->bytes() + e.down->bytes() + e.count * (e.x.stride + e.down->rows * 4);
-    cost_.operations +=
-        2 * e.count *
-        (2 * e.x.format.multiplies(e.x.cols) * e.gate->rows + e.inner.multiplies(e.down->cols) * e.down->rows);
+    const int64_t weights = e.gate->bytes() + e.up->bytes() + e.down->bytes();
+    cost_.memory_bytes += weights;
+    cost_.bytes += weights + e.count * (e.x.stride + e.down->rows * 4);
+    cost_.AddProducts(e.x.format.values, 4 * e.count * e.x.format.multiplies(e.x.cols) * e.gate->rows);
+    cost_.AddProducts(e.inner.values, 2 * e.count * e.inner.multiplies(e.down->cols) * e.down->rows);
   }
   const UnitScratch sizes(cols, inner, tokens);
   auto* const memory = workspace.data + (64 - reinterpret_cast<uintptr_t>(workspace.data) % 64) % 64;

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "base/shortage.h"
 #include "compute/exec/make_backend.h"
 #include "compute/model/catalog.h"
 #include "compute/weights/model_description.h"
 #include "cost/step_tables/step_spread.h"
+#include "engine/step_times/loaded_model.h"
 #include "engine/step_times/step_profiler.h"
-#include "tactus/version.h"
 
 namespace tactus::engine {
 namespace {
@@ -22,74 +20,6 @@ constexpr size_t kSplitPoints = 16;     // that are measured in two parts too
 constexpr DurationNs kQuickNs = 2 * kSecond;
 constexpr int64_t kQuickPoints = 16;
 constexpr int32_t kQuickDecodes = 16, kQuickContext = 512, kQuickSeedTokens = 32;
-
-struct Loaded {
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Executor> executor;
-  ProfileLimits limits;
-  std::map<std::string, std::string> remarks;
-};
-
-// max_context is 0 where neither options nor the device limit it: the KV memory does.
-ProfileLimits LimitsOf(const EngineOptions& o, const compute::ModelConfig& config, const ProfileDefaults& device,
-                       int64_t max_context) {
-  ProfileLimits limits;
-  limits.block_size = static_cast<int32_t>(o.block_size);
-  limits.vocab_size = config.vocab_size;
-  limits.max_decodes = static_cast<int32_t>(o.max_num_seqs);
-  limits.max_step_tokens = o.token_budget > 0 ? o.token_budget : device.max_step_tokens;
-  int64_t longest = config.max_position;
-  bool limited = false;
-  for (const int64_t limit : {o.max_model_len, max_context > 0 ? max_context : device.max_context}) {
-    if (limit > 0) longest = std::min(longest, limit), limited = true;
-  }
-  limits.max_context = limited ? static_cast<int32_t>(longest) : 0;
-  return limits;
-}
-
-Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.model));
-  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
-  const compute::ModelConfig& config = description.config;
-  TACTUS_RETURN_IF_ERROR(compute::ValidateConfig(config));
-  Loaded loaded;
-  TACTUS_ASSIGN_OR_RETURN(loaded.backend, compute::MakeBackend(o, description, clock));
-  const BackendInfo info = loaded.backend->Info();
-  ProfileLimits& limits = loaded.limits;
-  limits = LimitsOf(o, config, info.profile, options.max_context);
-
-  MemoryDemand demand;
-  demand.max_model_len = limits.max_context;
-  demand.max_num_seqs = o.max_num_seqs;
-  demand.max_slots = limits.max_decodes + 1;
-  demand.max_step_tokens = limits.max_step_tokens;
-  demand.block_size = limits.block_size;
-  demand.kv_bytes = o.kv_cache_memory.bytes > 0 ? o.kv_cache_memory.bytes : info.profile.kv_bytes;
-  TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, loaded.backend->PlanMemory(demand));
-  limits.num_blocks = memory.num_blocks;
-  limits.max_context = static_cast<int32_t>(memory.max_model_len);
-  TACTUS_ASSIGN_OR_RETURN(const std::string format, loaded.backend->LoadWeights(options.say));
-
-  loaded.remarks = info.remarks;
-  loaded.remarks["model"] = std::filesystem::path(path).filename().string();
-  loaded.remarks["dtype"] = fmt::format("weights {}, {}", format, info.arithmetic);
-  loaded.remarks["version"] = Version();
-  loaded.remarks["seconds since 1970"] = fmt::format("{}", UnixSeconds());
-  if (options.say) {
-    options.say(fmt::format("model {} ({:.1f} M parameters), weights {}; {}", config.name,
-                            static_cast<double>(config.NumParameters()) * 1e-6, format, info.summary));
-  }
-
-  ExecutorSize size;
-  size.num_blocks = limits.num_blocks;
-  size.block_size = limits.block_size;
-  size.max_model_len = limits.max_context;
-  size.max_slots = limits.max_decodes + 1;
-  size.max_step_tokens = limits.max_step_tokens;
-  size.max_step_items = limits.max_decodes + 1;
-  TACTUS_ASSIGN_OR_RETURN(loaded.executor, loaded.backend->CreateExecutor(size));
-  return loaded;
-}
 
 // The most tokens of a step that takes at most `most_ns`, found by doubling: step time grows at least linearly with
 // them. Uses the faster of two runs, because the first run of a size is cold.
@@ -146,7 +76,7 @@ ProfileLimits QuickLimits(ProfileLimits limits) {
 }
 
 Result<MeasuredProfile> ProfileModel(const EngineOptions& engine, const ProfileOptions& options, Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(Loaded loaded, CatchShortage([&] { return Load(engine, options, clock); }));
+  TACTUS_ASSIGN_OR_RETURN(LoadedModel loaded, LoadForSteps(engine, options.max_context, options.say, clock));
   ProfileOptions what = options;
   what.overlap = engine.overlap != "off";
   TACTUS_ASSIGN_OR_RETURN(MeasuredProfile profile, MeasureSteps(loaded.executor.get(), loaded.limits, what, clock));

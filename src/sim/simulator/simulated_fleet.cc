@@ -62,8 +62,9 @@ TimeNs Simulation::Impl::MayPlanNs(size_t replica) {
 // step varies as a whole, by the draw of the replica that has most tokens.
 void Simulation::Impl::BeginTogether() {
   const TimeNs now_ns = clock.NowNs();
+  const auto index_of = [&](const SimReplica& r) { return static_cast<size_t>(&r - replicas.data()); };
   const auto blocks = [&](const SimReplica& r) {
-    return r.next_ns <= now_ns || (r.executor->busy() && !r.executor->waits());
+    return next_pass[index_of(r)] <= now_ns || (r.executor->busy() && !r.executor->waits());
   };
   for (size_t first = 0; first < replicas.size(); first += GroupOf(first).size()) {
     const std::span<SimReplica> members = GroupOf(first);
@@ -80,7 +81,7 @@ void Simulation::Impl::BeginTogether() {
     for (SimReplica& r : members) {
       if (!r.executor->waits()) continue;
       r.executor->Begin(now_ns, std::llround(took_ns));
-      r.next_ns = r.executor->NextReadyNs();
+      next_pass.Set(index_of(r), r.executor->NextReadyNs());
     }
   }
 }
@@ -110,10 +111,7 @@ void Simulation::Impl::MakeMigrations() {
   if (!config.migration || replicas.size() < 2 || config.job) return;
   Migrations::Host host;
   host.loop = [this](int32_t i) -> core::StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
-  host.wake = [this](int32_t i) {
-    SimReplica& r = replicas[static_cast<size_t>(i)];
-    r.next_ns = std::min(r.next_ns, clock.NowNs());
-  };
+  host.wake = [this](int32_t i) { Wake(i); };
   host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, core::ImportedSequence imported) {
     return Arrive(from, handle, to, std::move(imported));
   };

@@ -92,6 +92,7 @@ Status Simulation::Impl::MakeReplicas() {
   }
   capacity = static_cast<int32_t>(waiting + l.max_num_seqs);
   replicas.resize(static_cast<size_t>(config.replicas));
+  next_pass = DueTimes(replicas.size());
   try {
     for (int32_t i = 0; i < config.replicas; ++i) TACTUS_RETURN_IF_ERROR(MakeReplica(i));
   } catch (const std::bad_alloc&) {
@@ -327,7 +328,7 @@ void Simulation::Impl::Enter(Live* live) {
   if (migrations != nullptr) live->request = request;
   r.executor->Expect(*handle, *request);
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
-  r.next_ns = std::min(r.next_ns, clock.NowNs());  // a pass admits it even while a step runs, as in the server's loop
+  Wake(live->replica);  // a pass admits it even while a step runs, as in the server's loop
 }
 
 void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why) {
@@ -384,11 +385,20 @@ void Simulation::Impl::OnStep(int32_t index, const core::StepEvents& events) {
 }
 
 TimeNs Simulation::Impl::NextEventNs() const {
-  TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
-  for (const SimReplica& r : replicas) next = std::min(next, r.next_ns);
+  TimeNs next = has_arriving ? std::min(arriving.arrival_ns, next_pass.least()) : next_pass.least();
   if (!later.empty()) next = std::min(next, later.top().at_ns);
   if (migrations != nullptr) next = std::min(next, migrations->NextNs());
   return next == kNever ? kNever : std::min(next, next_poll_ns);
+}
+
+void Simulation::Impl::RunPass(size_t index) {
+  SimReplica& r = replicas[index];
+  const int64_t before = r.executor->figures().steps;
+  r.loop().RunOnce();
+  ++passes;
+  steps += r.executor->figures().steps - before;
+  next_pass.Set(index, r.executor->NextReadyNs());
+  if (job != nullptr) FillQueue(static_cast<int32_t>(index));
 }
 
 void Simulation::Impl::AdvanceTo(TimeNs t) {
@@ -404,14 +414,12 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
     Place(work, t);
   }
   if (migrations != nullptr) migrations->AdvanceTo(t);
-  for (size_t i = 0; i < replicas.size(); ++i) {
-    SimReplica& r = replicas[i];
-    if (r.next_ns <= t) r.next_ns = std::max(r.next_ns, MayPlanNs(i));
-    if (r.next_ns > t) continue;
-    r.loop().RunOnce();
-    ++passes;
-    r.next_ns = r.executor->NextReadyNs();
-    if (job != nullptr) FillQueue(static_cast<int32_t>(i));
+  for (size_t i = next_pass.FirstDue(0, t); i != DueTimes::kNone; i = next_pass.FirstDue(i + 1, t)) {
+    if (const TimeNs may_ns = MayPlanNs(i); may_ns > t) {
+      next_pass.Set(i, may_ns);
+    } else {
+      RunPass(i);
+    }
   }
   // Follow-ups may be rejected at once and cause further ones.
   while (!due.empty()) {
@@ -465,7 +473,7 @@ SimProgress Simulation::progress() const {
   p.ended = impl_->ended;
   p.total = impl_->workload.count();
   p.now_ns = impl_->clock.NowNs();
-  for (const auto& r : impl_->replicas) p.steps += r.loop().Stats().steps;
+  p.steps = impl_->steps;
   return p;
 }
 

@@ -14,6 +14,7 @@
 #include "sim/executor/sim_drafts.h"
 #include "sim/logs/request_log.h"
 #include "sim/logs/step_log.h"
+#include "sim/simulator/due_times.h"
 #include "sim/simulator/migrations.h"
 #include "sim/simulator/simulator.h"
 #include "sim/workload/prompt_keys.h"
@@ -48,7 +49,6 @@ struct Simulation::Impl {
     std::unique_ptr<core::Replica> core;
     core::StepLoop& loop() const { return core->loop(); }
     OwnerTable owners;          // with prefix caching
-    TimeNs next_ns = kNever;    // time of the next pass
     int32_t high_priority = 0;  // number of high-priority requests present
   };
 
@@ -61,6 +61,11 @@ struct Simulation::Impl {
   void AdvanceTo(TimeNs t);
   std::span<SimReplica> GroupOf(size_t replica);
   TimeNs MayPlanNs(size_t replica);
+  void RunPass(size_t replica);
+  void Wake(int32_t replica) {  // schedules its next pass now at the latest
+    const auto i = static_cast<size_t>(replica);
+    next_pass.Set(i, std::min(next_pass[i], clock.NowNs()));
+  }
   void BeginTogether();
   bool FetchArrival();
   void FillQueue(int32_t replica);
@@ -104,6 +109,7 @@ struct Simulation::Impl {
   TimeNs next_poll_ns = kNever;            // time of the next poll of the replicas
   std::vector<Hash128> placement_keys;     // of the request being placed, if the balancer uses them
   std::vector<SimReplica> replicas;
+  DueTimes next_pass;            // of each replica
   std::vector<JointStep> joint;  // scratch
 
   WorkloadRequest arriving;  // the next arrival
@@ -130,7 +136,7 @@ struct Simulation::Impl {
   int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0, objectives_below_a_step = 0;
   DurationNs shortest_step_ns = 0;
   TimeNs first_arrival_ns = kNever, last_end_ns = 0;
-  int64_t passes = 0;
+  int64_t passes = 0, steps = 0;  // of all replicas
   bool done = false;
 };
 

@@ -53,6 +53,7 @@ struct Recorder {
     ++wave;
   }
   int32_t carry_rows = 0;  // rows of a tile in this scene
+  int32_t most_rows = 0;   // of a tile
 };
 Recorder* recorder = nullptr;
 
@@ -74,6 +75,7 @@ void NoteMembers(const AttentionTile& tile, int32_t first_partition, int32_t las
 void RunTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte*) {
   std::lock_guard<std::mutex> lock(recorder->mutex);
   recorder->NewWave();
+  recorder->most_rows = std::max(recorder->most_rows, tile.rows());
   int32_t& most = recorder->kv_heads[tile.item->count];
   most = std::max(most, tile.kv_heads);
   NoteMembers(tile, 0, QueryOf(call, tile, 0).position / kPartition);
@@ -126,7 +128,8 @@ struct Scene {
   int32_t chunk = 0;
 };
 
-void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* log) {
+void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* log,
+              int32_t tile_rows = kAttentionTileRows) {
   recorder = log;
   int32_t tokens = 0;
   const std::vector<int32_t> table(1, 0);
@@ -147,6 +150,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   ThreadPool pool(threads, SystemClock());
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
   const AttentionKernel kernel = {
+      .tile_rows = tile_rows,
       .takes_kv_heads = kv_heads_together ? TakesKvHeads : nullptr,
       .takes_members = kv_heads_together ? TakesKvHeads : nullptr,
       .run_tile = RunTile,
@@ -240,12 +244,27 @@ TEST(AttentionSchedule, EveryRowIsComputedOnceInAnyMix) {
   for (size_t i = 0; i < scenes.size(); ++i) {
     for (const int32_t threads : {1, 2, 5}) {
       for (const bool together : {false, true}) {
-        Recorder log;
-        Schedule(scenes[i], threads, together, &log);
-        CheckRows(scenes[i], log, "scene " + std::to_string(i) + ", " + std::to_string(threads) + " threads");
-        if (HasFailure()) return;
+        for (const int32_t tile_rows : {kAttentionTileRows, kMostTileRows}) {
+          Recorder log;
+          Schedule(scenes[i], threads, together, &log, tile_rows);
+          CheckRows(scenes[i], log,
+                    "scene " + std::to_string(i) + ", " + std::to_string(threads) + " threads, tiles of " +
+                        std::to_string(tile_rows) + " rows");
+          if (HasFailure()) return;
+        }
       }
     }
+  }
+}
+
+// A long prompt's tiles have as many rows as the kernel takes, and fewer where threads would have too few tiles.
+TEST(AttentionSchedule, TilesShrinkForManyThreads) {
+  const Scene scene{8, 2, 16, 0, {{0, 1000, 512, nullptr}}};
+  for (const auto& [threads, rows] : {std::pair(1, 256), {2, 256}, {3, 128}, {4, 128}, {5, 64}, {8, 64}}) {
+    Recorder log;
+    Schedule(scene, threads, false, &log, kMostTileRows);
+    EXPECT_EQ(log.most_rows, rows) << threads << " threads";
+    CheckRows(scene, log, std::to_string(threads) + " threads");
   }
 }
 

@@ -124,6 +124,7 @@ TEST(PackedAmx, Bf16HasTheSameBitsInEveryBatch) {
 
 // The model itself, against results derived by hand from the manual.
 TEST(TileModel, FaultsWhereTheProcessorWould) {
+  ModelTiles::Release();
   ModelTiles::faults = 0;
   ModelTiles::Zero<0>();
   EXPECT_EQ(ModelTiles::faults, 1) << "no configuration";

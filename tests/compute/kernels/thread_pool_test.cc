@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "compute/kernels/usable_cores.h"
+#include "support/fake_root.h"
 #include "time_limit.h"
 
 namespace tactus::compute {
@@ -203,21 +204,6 @@ TEST(ThreadPool, TooManyThreadsThrowInsteadOfTerminating) {
   EXPECT_EQ(sum.load(), 5);
 }
 #endif
-
-// A file system of a few small files.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tactus_cores_XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~FakeRoot() { std::filesystem::remove_all(path); }
-  void Write(const std::string& name, const std::string& content) const {
-    std::filesystem::create_directories(std::filesystem::path(path + "/" + name).parent_path());
-    std::ofstream(path + "/" + name) << content;
-  }
-  std::string path;
-};
 
 TEST(QuotaCores, TheSmallestQuotaOfAllParentsApplies) {
   FakeRoot root;

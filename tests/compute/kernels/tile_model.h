@@ -83,7 +83,20 @@ struct ModelTiles {
       return;
     }
     ++products;
-    for (int64_t m = 0; m < c.rows; ++m) kInteger ? DotIntegers(c, a, b, m) : DotPairs(c, a, b, m);
+    for (int64_t m = 0; m < c.rows; ++m) kInteger ? DotIntegers<int8_t>(c, a, b, m) : DotPairs(c, a, b, m);
+  }
+
+  template <int kSum, int kA, int kB>
+  static void DotUnsigned() {
+    Tile& c = tiles[kSum];
+    const Tile &a = tiles[kA], &b = tiles[kB];
+    if (!Valid(c) || !Valid(a) || !Valid(b) || a.rows != c.rows || b.row_bytes != c.row_bytes ||
+        a.row_bytes / 4 != b.rows) {
+      ++faults;
+      return;
+    }
+    ++products;
+    for (int64_t m = 0; m < c.rows; ++m) DotIntegers<uint8_t>(c, a, b, m);
   }
 
  private:
@@ -97,13 +110,14 @@ struct ModelTiles {
   static void Set(Tile& t, int64_t row, int64_t index, T value) {
     std::memcpy(t.data[row] + index * static_cast<int64_t>(sizeof value), &value, sizeof value);
   }
-  // tdpbssd: signed bytes of both, into 32 bits without saturation
+  // tdpbssd and tdpbusd: signed or unsigned bytes by signed ones, into 32 bits without saturation
+  template <class Byte>
   static void DotIntegers(Tile& c, const Tile& a, const Tile& b, int64_t m) {
     for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
       for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
         auto sum = static_cast<uint32_t>(At<int32_t>(c, m, n));
         for (int64_t i = 0; i < 4; ++i)
-          sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<int8_t>(b, k, 4 * n + i));
+          sum += static_cast<uint32_t>(At<Byte>(a, m, 4 * k + i) * At<int8_t>(b, k, 4 * n + i));
         Set(c, m, n, static_cast<int32_t>(sum));
       }
     }

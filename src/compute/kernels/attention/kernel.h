@@ -86,6 +86,7 @@ void MergeAttention(const AttentionCall& call, int32_t head, float* state, const
 void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
                const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride, Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
+      .tile_rows = kAttentionTileRows,
       .takes_kv_heads = nullptr,
       .takes_members = [](const AttentionCall&) { return true; },
       .run_tile = RunAttentionTile,

@@ -48,6 +48,7 @@ int32_t KvHeadsPerTile(const AttentionCall& call, const Unit& unit) {
 }
 
 int64_t QueryTiles(const AttentionCall& call, const Unit& unit) {
+  if (unit.members != nullptr) return CeilDiv(unit.queries, kAttentionTileRows / call.tile_heads);
   return CeilDiv(unit.queries, call.tile_queries);
 }
 
@@ -73,24 +74,24 @@ AttentionTile GroupTileAt(const AttentionCall& call, const Unit& unit, int64_t t
   return t;
 }
 
-// The last queries attend to the most positions; they run first, so that long tasks do not end the step.
+// Tiles of one KV head are adjacent: they read the same blocks. The last queries attend to the most positions; they run
+// first, so that long tasks do not end the step.
 AttentionTile TileAt(const AttentionCall& call, const Unit& unit, int64_t tile) {
   if (unit.members != nullptr) return GroupTileAt(call, unit, tile);
-  const int64_t head_tiles = CeilDiv(call.group, call.tile_heads);
+  const int64_t query_tiles = QueryTiles(call, unit), head_tiles = CeilDiv(call.group, call.tile_heads);
   AttentionTile t;
   t.item = unit.item;
   t.members = nullptr;
   t.shared = 0;
+  t.first_query = static_cast<int32_t>(query_tiles - 1 - tile % query_tiles) * call.tile_queries;
+  t.queries = std::min(call.tile_queries, unit.queries - t.first_query);
+  tile /= query_tiles;
   const int32_t at_once = KvHeadsPerTile(call, unit);
-  const int64_t kv_tiles = CeilDiv(call.kv->kv_heads, at_once);
-  t.kv_head = static_cast<int32_t>(tile % kv_tiles) * at_once;
+  t.kv_head = static_cast<int32_t>(tile / head_tiles) * at_once;
   t.kv_heads = std::min(at_once, call.kv->kv_heads - t.kv_head);
-  tile /= kv_tiles;
   const auto in_group = static_cast<int32_t>(tile % head_tiles) * call.tile_heads;
   t.first_head = t.kv_head * call.group + in_group;
   t.heads = std::min(call.tile_heads, call.group - in_group);
-  t.first_query = static_cast<int32_t>(QueryTiles(call, unit) - 1 - tile / head_tiles) * call.tile_queries;
-  t.queries = std::min(call.tile_queries, unit.queries - t.first_query);
   return t;
 }
 
@@ -194,7 +195,7 @@ struct Pieces {
   SplitTask* tasks;
   MergeTask* merges;
   float* results;  // [ResultRows][ResultFloats]
-  float* carries;  // [2][kAttentionTileRows][ResultFloats]
+  float* carries;  // [2][kMostTileRows][ResultFloats]
   std::byte* threads;
 };
 
@@ -207,7 +208,7 @@ struct Sizes {
     tasks = Aligned(ResultRows(threads) * static_cast<int64_t>(sizeof(SplitTask)));
     merges = Aligned(ResultRows(threads) * static_cast<int64_t>(sizeof(MergeTask)));
     results = ResultRows(threads) * ResultFloats(head_dim) * 4;
-    carries = 2 * kAttentionTileRows * ResultFloats(head_dim) * 4;
+    carries = 2 * kMostTileRows * ResultFloats(head_dim) * 4;
     all_threads = threads * AttentionThreadBytes(head_dim);
   }
   int64_t Total() const {
@@ -286,6 +287,18 @@ int32_t KvHeadsAtOnce(const AttentionCall& call, const Unit* units, int64_t num_
   return static_cast<int32_t>(std::clamp<int64_t>(call.kv->kv_heads / tiles, 1, kMostKvHeads));
 }
 
+// The queries of an item's tile of at most `most_rows` rows that leave several tiles for each thread.
+int32_t TileQueries(const AttentionCall& call, int32_t most_rows, int32_t threads) {
+  const int64_t head_tiles = CeilDiv(call.group, call.tile_heads) * call.kv->kv_heads;
+  int32_t rows = most_rows;
+  for (; rows > kAttentionTileRows; rows /= 2) {
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < call.num_items; ++i) tiles += CeilDiv(call.items[i].count, rows / call.tile_heads);
+    if (tiles * head_tiles >= int64_t{8} * threads) break;
+  }
+  return rows / call.tile_heads;
+}
+
 // Sorts the units; returns the number of split ones, at the front: those with a tile that would occupy one thread long
 // after the others have finished. `costs`: scratch of num_units.
 int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units, int64_t num_units, int32_t* order,
@@ -294,15 +307,12 @@ int64_t OrderUnits(const AttentionCall& call, int32_t threads, const Unit* units
   for (int64_t i = 0; i < num_units; ++i) {
     order[i] = static_cast<int32_t>(i);
     const Unit& unit = units[i];
-    const int64_t tiles = TilesOf(call, unit);
-    const int64_t per_query_tile = unit.queries > 0 ? tiles / QueryTiles(call, unit) : 0;
-    // Step between tiles that differ in their queries alone: adjacent in a group, not in an item.
-    const int64_t step = unit.members != nullptr ? 1 : per_query_tile;
+    const int64_t query_tiles = QueryTiles(call, unit);
     costs[i] = 0;
-    for (int64_t q = 0; q < (tiles > 0 ? tiles / per_query_tile : 0); ++q) {
-      const int64_t cost = CostOf(call, TileAt(call, unit, q * step));
+    for (int64_t q = 0; q < query_tiles; ++q) {  // the tiles of the first heads; those of others cost the same
+      const int64_t cost = CostOf(call, TileAt(call, unit, q));
       costs[i] = std::max(costs[i], cost);
-      total += per_query_tile * cost;
+      total += TilesOf(call, unit) / query_tiles * cost;
     }
   }
   std::sort(order, order + num_units,
@@ -325,7 +335,7 @@ void MergeWave(ThreadPool& pool, const AttentionKernel& kernel, const AttentionC
     const AttentionTile tile = TileAt(call, *first.unit, first.tile);
     for (int32_t r = 0; r < tile.rows(); ++r) {
       float* state = merge.begins && merge.ends ? reinterpret_cast<float*>(c.threads + thread * thread_bytes)
-                                                : c.carries + (merge.carry * kAttentionTileRows + r) * stride;
+                                                : c.carries + (merge.carry * kMostTileRows + r) * stride;
       if (merge.begins) {
         std::memset(state, 0, static_cast<size_t>(stride) * sizeof(float));
         state[call.padded] = -std::numeric_limits<float>::infinity();
@@ -389,7 +399,7 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
   call.heads = heads;
   call.group = heads / kv.kv_heads;
   call.tile_heads = std::min(call.group, kAttentionTileRows);
-  call.tile_queries = kAttentionTileRows / call.tile_heads;
+  call.tile_queries = TileQueries(call, kernel.tile_rows, pool.threads());
   call.padded = PaddedHead(kv.head_dim);
   const Sizes sizes(call.num_items, kv.head_dim, pool.threads());
   const Pieces c = Carve(AlignedWorkspace(scratch, sizes.Total()), sizes);
@@ -439,8 +449,8 @@ int64_t AttentionThreadBytes(int32_t head_dim) {
   const int64_t vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
   const int64_t f32 = (vectors * padded + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
   // bf16: q, a partition's result, the state; K and V of a partition where they cannot be read in place; scores (f32)
-  // and weights (bf16) of all rows; scales.
-  const int64_t vectors_bf16 = (3 * kAttentionTileRows + kPartition + 4) * padded;
+  // and weights (bf16) of kAttentionTileRows rows; scales.
+  const int64_t vectors_bf16 = (3 * kMostTileRows + kPartition + 4) * padded;
   const int64_t bf16 = (vectors_bf16 + (3 * kAttentionTileRows / 2 + 2) * kPartition) * int64_t{sizeof(float)};
   return Aligned(std::max(f32, bf16));
 }

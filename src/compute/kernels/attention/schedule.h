@@ -1,11 +1,11 @@
 // How the work of one attention call is cut and distributed to threads, for every kernel set; compiled once, without
 // flags of an instruction set. A set provides its functions (AttentionKernel).
 //
-// A tile is up to kAttentionTileRows rows, each one (query, head), that share one KV head, so that K and V are read
-// once for all query heads of the group. Where there are enough tiles, a decode's tile holds several KV heads, so that
-// whole blocks are read in order. Partitions of kPartition positions are fixed in absolute position. A row's partitions
-// are merged in ascending order, in one task or, for a tile too long for one, through results in scratch. The longest
-// tiles run first.
+// A tile is up to AttentionKernel::tile_rows rows, each one (query, head), that share one KV head, so that K and V are
+// read once for all query heads of the group. Where there are enough tiles, a decode's tile holds several KV heads, so
+// that whole blocks are read in order. Partitions of kPartition positions are fixed in absolute position. A row's
+// partitions are merged in ascending order, in one task or, for a tile too long for one, through results in scratch.
+// The longest tiles run first.
 //
 // Decodes that share a prefix (AttentionItem::prefix_group) form common tiles: a tile of one KV head whose queries are
 // the last tokens of several sequences. A partition within the prefix is read once for all rows of the tile, one behind
@@ -26,9 +26,9 @@ struct AttentionCall {
   int64_t q_stride, out_stride;  // elements between tokens
   const AttentionItem* items;
   int64_t num_items;
-  int32_t heads, group;  // group: heads per KV head
-  int32_t tile_heads;    // heads of a group per tile
-  int32_t tile_queries;
+  int32_t heads, group;      // group: heads per KV head
+  int32_t tile_heads;        // heads of a group per tile
+  int32_t tile_queries;      // of an item
   int32_t kv_heads_at_once;  // for items of few queries: the most KV heads per tile
   const KvLayer* kv;
   int64_t padded;  // head_dim rounded up to kMaxWidth
@@ -63,6 +63,9 @@ struct AttentionQuery {
 
 // A row's result over some partitions: `padded` values, then maximum and sum (of weights relative to the maximum).
 struct AttentionKernel {
+  // The most rows of a tile of one item, kAttentionTileRows to kMostTileRows: fewer where there would be too few tiles.
+  // Tiles of several KV heads or with members have at most kAttentionTileRows.
+  int32_t tile_rows;
   // Whether tiles of few rows per KV head may have several KV heads, whose K and V are adjacent in a block; null: no.
   bool (*takes_kv_heads)(const AttentionCall& call);
   // Whether tiles may have members; null: no.

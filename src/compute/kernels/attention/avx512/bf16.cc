@@ -10,9 +10,14 @@
 namespace tactus::compute {
 namespace {
 
-struct Bf16 {
-  static constexpr int32_t kTileRows = kGroupRows;
-  static constexpr bool kCodes = false;
+struct Bf16 : Bf16Rows {
+  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = kGroupRows;
+  static constexpr int32_t kTaskRows = kAttentionTileRows;
+  static constexpr int32_t kColumns = 1;
+  static constexpr ValueUse kValues = ValueUse::kWords;
+  static void BeginScores(int32_t) {}
+  static void BeginValues(int32_t) {}
+  static void End() {}
 
   // Fewer rows use more vectors at a time: about 16 sums are in flight either way.
   static int VecsFor(int32_t rows) { return rows <= 4 ? 4 : 2; }
@@ -46,29 +51,6 @@ struct Bf16 {
     if (vecs == 1) return kWeigh<1, false>[rows];
     if (vecs == 4) return fetch ? kWeigh<4, true>[rows] : kWeigh<4, false>[rows];
     return fetch ? kWeigh<2, true>[rows] : kWeigh<2, false>[rows];
-  }
-
-  static void RoundQuery(const AttentionCall& call, const float* from, const Buffers& b) {
-    const int32_t head_dim = call.kv->head_dim;
-    int32_t d = 0;
-    for (; d + 32 <= head_dim; d += 32) {
-      const __m512bh pair = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + d + 16), _mm512_loadu_ps(from + d));
-      _mm512_storeu_si512(b.q + d / 2, reinterpret_cast<__m512i>(pair));
-    }
-    for (; d < call.padded; d += 16) {
-      const __m512 x = _mm512_maskz_loadu_ps(Within(d, 0, head_dim), from + d);
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.q + d / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
-    }
-  }
-
-  static void Weights(const Buffers& b, const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale,
-                      float* maximum, __m512* sums, float* unit) {
-    for (int32_t r = 0; r < n; ++r) {
-      unit[r] = 1.0f;
-      if (own[r].from >= own[r].to) continue;
-      sums[r] =
-          SoftmaxRow(b.scores + r * kPartition, own[r], group, log2_scale, maximum[r], b.weights + r * kPartition);
-    }
   }
 };
 

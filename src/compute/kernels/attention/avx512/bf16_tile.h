@@ -1,5 +1,5 @@
-// The arithmetic of attention with vdpbf16ps: scores, softmax weights and weighted values of a few rows at a time.
-// bf16.cc states the order of every sum.
+// The arithmetic of attention with vdpbf16ps: scores and weighted values of a few rows at a time. bf16.cc states the
+// order of every sum.
 #pragma once
 
 #include <immintrin.h>
@@ -7,16 +7,12 @@
 #include <cstdint>
 #include <cstring>
 
-#include "compute/kernels/attention/avx512/rows.h"
+#include "compute/kernels/attention/avx512/bf16_rows.h"
 
 namespace tactus::compute {
 namespace {
 
 constexpr int32_t kPairs = kPartition / 2;  // pairs of positions per partition
-
-inline __m512 Dot(__m512 sum, __m512i a, __m512i b) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-}
 
 // kFetch: prefetches call.ahead.
 template <int kRows, int kVecs, bool kFetch>
@@ -54,26 +50,6 @@ void ScoreRows(const ScoreCall& call) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) _mm512_storeu_ps(call.scores + r * kPartition + 16 * v, acc[r][v]);
   }
-}
-
-// One row's scores to bf16 weights 2^(log2_scale * (score - maximum)); columns of the group that the row does not
-// attend to become 0. Returns, in lanes, the sum of the rounded weights.
-inline __m512 SoftmaxRow(const float* scores, ColumnRange row, ColumnRange group, float log2_scale, float maximum,
-                         uint16_t* weights) {
-  const __m512 factor = _mm512_set1_ps(log2_scale), shift = _mm512_set1_ps(-maximum * log2_scale);
-  const __m512i ones = _mm512_set1_epi32(0x3f803f80);  // pairs of 1.0
-  __m512 total = _mm512_setzero_ps();
-  ForColumns(
-      row, group,
-      [&](int32_t c, auto keep0, auto keep1) {
-        const __m512 w0 = keep0(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c), factor, shift)));
-        const __m512 w1 = keep1(RoughExp2(_mm512_fmadd_ps(_mm512_loadu_ps(scores + c + 16), factor, shift)));
-        const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(w1, w0));
-        total = Dot(total, rounded, ones);
-        _mm512_storeu_si512(weights + c, rounded);
-      },
-      [&](int32_t c) { _mm512_storeu_si512(weights + c, _mm512_setzero_si512()); });
-  return total;
 }
 
 template <int kRows, int kVecs, bool kFetch>

@@ -33,8 +33,8 @@ struct Rows {
     return {from, to < kPartition ? to : kPartition};
   }
   int32_t count;
-  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending within a KV head of an item
-  int32_t last = 0;                                           // of all rows
+  int32_t low[kMostTileRows], high[kMostTileRows];  // both ascending within a KV head of an item
+  int32_t last = 0;                                 // of all rows
 };
 
 // Weighted values of words [from, to) for `n` rows; arguments as in WeighCall.
@@ -42,9 +42,9 @@ template <class Format>
 void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t* const* chunks, int32_t n, int32_t from,
                 int32_t to, bool resume, const uint16_t* weights, const std::byte* const* ahead, bool fetch,
                 float* out) {
-  WeighCall weigh = {weights, chunks, from, to, p.value_stride, 0, resume, ahead, out, call.padded};
+  WeighCall weigh = {0, weights, chunks, from, to, p.value_stride, 0, resume, ahead, out, call.padded};
   for (int32_t r = 0, rows; r < n; r += rows) {
-    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    weigh.rows = rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
     weigh.weights = weights + r * kPartition;
     weigh.out = out + r * call.padded;
     const int vecs = Format::VecsFor(rows);
@@ -58,7 +58,7 @@ void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t*
 template <class Format>
 void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
   for (int32_t r = 0, rows; r < n; r += rows) {
-    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    call.rows = rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
     Format::Score(rows, vecs, fetch && r == 0)(call);
     call.q += rows * call.q_stride;
     call.q_offset += rows;
@@ -67,8 +67,8 @@ void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
 }
 
 struct Sums {
-  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row attends to no position here
-  float unit[kAttentionTileRows];                              // int8: the value of 1 in its integer results
+  float maximum[kMostTileRows], sum[kMostTileRows];  // sum -1: the row attends to no position here
+  float unit[kMostTileRows];                         // int8: the value of 1 in its integer results
 
   void CopyFrom(const Sums& other, int32_t first, int32_t n) {
     for (int32_t r = 0; r < n; ++r) {
@@ -79,13 +79,13 @@ struct Sums {
   }
 };
 
-// Scores of the first `n` rows of b to weights. Lanes are reduced for all rows together: a single row would wait for
-// each step.
+// Scores of the first `n` rows of b to weights, n at most kSoftmaxRows. Lanes are reduced for all rows together: a
+// single row would wait for each step.
 template <class Format>
-void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b,
-                  int32_t first, Sums* sums) {
-  __m512 lanes[kGroupRows];
-  float maximum[kGroupRows] = {};
+void SoftmaxFew(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b, int32_t first,
+                Sums* sums) {
+  __m512 lanes[kSoftmaxRows];
+  float maximum[kSoftmaxRows] = {};
   for (int32_t r = 0; r < n; ++r) {
     if (own[r].from < own[r].to) lanes[r] = RowMaximum(b.scores + r * kPartition, own[r]);
   }
@@ -100,6 +100,16 @@ void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float lo
     const bool sees = own[r].from < own[r].to;
     sums->maximum[first + r] = maximum[r];
     sums->sum[first + r] = sees ? SumLanes(lanes[r]) * sums->unit[first + r] : -1.0f;
+  }
+}
+
+// As SoftmaxFew, for any number of rows.
+template <class Format>
+void SoftmaxGroup(const AttentionCall& call, const ColumnRange* own, ColumnRange group, int32_t n, const Buffers& b,
+                  int32_t first, Sums* sums) {
+  for (int32_t r = 0; r < n; r += kSoftmaxRows) {
+    SoftmaxFew<Format>(own + r, group, n - r < kSoftmaxRows ? n - r : kSoftmaxRows, call.spec->scale * kLog2E,
+                       b.FromRow(r, call.padded), first + r, sums);
   }
 }
 
@@ -125,8 +135,10 @@ template <class Format>
 void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, ColumnRange group,
                 const FetchStream& stream, bool fetch, const Buffers& b) {
   const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
+  Format::BeginScores(n);
   for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
-    const ScoreCall score = {b.q,
+    const ScoreCall score = {n,
+                             b.q,
                              call.padded / 2,
                              b.q_offset,
                              p.keys + v,
@@ -139,25 +151,44 @@ void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, Colu
   }
 }
 
-// Rows [first, first + n) over the partition, into b.part.
+// Rows [first, first + n), n at most Format::kBlockRows, over the partition, into b.part: scores of all, then weights,
+// then values. A group's scores are read when its stores have left the store buffer.
 template <class Format>
-void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
+void RunBlock(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
               const FetchStream& stream, const Buffers& b, Sums* sums) {
-  ColumnRange own[kGroupRows];
-  const ColumnRange group = RangesOf(rows, first, n, p.base, own);
-  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
-  if (group.from >= group.to) return;
-  const bool fetch = first == 0 && stream.active();
-  Buffers at = b;  // each group reuses scores and weights
+  constexpr int32_t kGroups = Format::kBlockRows / Format::kGroupRows;
+  ColumnRange own[Format::kBlockRows], groups[kGroups];
+  const int32_t word = KvGroup(*call.kv);
+  Buffers at = b;  // each block reuses scores and weights
   at.q += first * call.padded / 2;
   at.q_scale += first;
   at.q_offset += first;
-  ScoreGroup<Format>(call, p, n, group, stream, fetch, at);
-  SoftmaxGroup<Format>(own, group, n, call.spec->scale * kLog2E, at, first, sums);
-  const int32_t word = KvGroup(*call.kv), from = group.from / word, to = (group.to + word - 1) / word;
-  const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
-  const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
-  WeighGroup<Format>(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
+  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until computed
+  const auto for_groups = [&](auto f) {
+    for (int32_t r = 0; r < n; r += Format::kGroupRows) {
+      f(r, n - r < Format::kGroupRows ? n - r : Format::kGroupRows, groups[r / Format::kGroupRows]);
+    }
+  };
+  const auto fetches = [&](int32_t r) { return first == 0 && r == 0 && stream.active(); };
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    group = RangesOf(rows, first + r, count, p.base, own + r);
+    if (group.from >= group.to) return;
+    group.from = group.from / Format::kColumns * Format::kColumns;
+    group.to = (group.to + Format::kColumns - 1) / Format::kColumns * Format::kColumns;
+    ScoreGroup<Format>(call, p, count, group, stream, fetches(r), at.FromRow(r, call.padded));
+  });
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    if (group.from >= group.to) return;
+    SoftmaxGroup<Format>(call, own + r, group, count, at.FromRow(r, call.padded), first + r, sums);
+  });
+  for_groups([&](int32_t r, int32_t count, ColumnRange& group) {
+    if (group.from >= group.to) return;
+    const int32_t vecs = Format::VecsFor(count), first_vector = group.from / 16 / vecs * vecs;
+    const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
+    Format::BeginValues(count);
+    WeighGroup<Format>(call, p, p.values, count, group.from / word, (group.to + word - 1) / word, false,
+                       at.weights + r * kPartition, ahead, fetches(r), b.part + (first + r) * call.padded);
+  });
 }
 
 }  // namespace

@@ -66,10 +66,11 @@ void RunPartition(const AttentionCall& call, const AttentionTile& tile, const Up
     const int32_t pieces_of_keys = (p.last_chunk() + 1 - p.first_chunk()) * tile.kv_heads;
     return WeighNarrow<Format>(call, tile, p, ranges.groups, stream, pieces_of_keys, b);
   }
-  PlaceValues(call, tile, b, &p);
+  PlaceValues<Format::kValues>(call, tile, b, &p);
   if (Format::kCodes) PlaceValueScales(call, tile, 0, p, b);
-  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    RunGroup<Format>(call, rows, p, r, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, stream, b, sums);
+  for (int32_t r = 0; r < rows.count; r += Format::kBlockRows) {
+    const int32_t n = rows.count - r < Format::kBlockRows ? rows.count - r : Format::kBlockRows;
+    RunBlock<Format>(call, rows, p, r, n, stream, b, sums);
   }
 }
 
@@ -148,9 +149,9 @@ void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcom
   FetchMembers(call, tile, p, false, &keys);
   keys.Close();
   PlaceKeys(call, tile, b, &p);
-  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    ScoreGroup<Format>(call, p, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, common, keys, r == 0,
-                       b.FromRow(r, call.padded));
+  for (int32_t r = 0; r < rows.count; r += Format::kGroupRows) {
+    ScoreGroup<Format>(call, p, rows.count - r < Format::kGroupRows ? rows.count - r : Format::kGroupRows, common, keys,
+                       r == 0, b.FromRow(r, call.padded));
   }
   if (Format::kCodes) PlaceValueScales(call, tile, 0, p, b);
   NarrowRanges ranges;
@@ -169,17 +170,19 @@ void RunAcross(const AttentionCall& call, const AttentionTile& tile, const Upcom
   FetchMembers(call, tile, p, true, &values);
   FetchAfter(call, next, &values);
   values.Close();
-  PlaceValues(call, tile, b, &p);
-  for (int32_t r = 0; r < rows.count; r += kGroupRows) {
-    WeighGroup<Format>(call, p, p.values, rows.count - r < kGroupRows ? rows.count - r : kGroupRows, 0,
-                       shared / KvGroup(kv), false, b.weights + r * kPartition, values.Ahead(0), r == 0,
-                       b.part + r * call.padded);
+  PlaceValues<Format::kValues>(call, tile, b, &p);
+  for (int32_t r = 0; r < rows.count; r += Format::kGroupRows) {
+    const int32_t n = rows.count - r < Format::kGroupRows ? rows.count - r : Format::kGroupRows;
+    Format::BeginValues(n);
+    WeighGroup<Format>(call, p, p.values, n, 0, shared / KvGroup(kv), false, b.weights + r * kPartition,
+                       values.Ahead(0), r == 0, b.part + r * call.padded);
   }
   for (int32_t q = 0, piece = shared / 16; q < tile.queries; ++q) {
     Member m(call, tile, q, base, shared, b);
     if (!m.sees()) continue;
     PlaceChunks(kv, *m.tile.item, tile.kv_head, m.p.begin, m.p.end, m.p.chunks + m.p.first_chunk());
-    for (int32_t r = 0; r < tile.heads; r += kGroupRows) ranges.groups[r / kGroupRows] = {shared, m.p.end - base};
+    for (int32_t r = 0; r < tile.heads; r += Format::kGroupRows)
+      ranges.groups[r / Format::kGroupRows] = {shared, m.p.end - base};
     WeighNarrow<Format>(call, m.tile, m.p, ranges.groups, values, piece, m.at);
     piece += m.pieces();
   }

@@ -23,17 +23,17 @@ struct Buffers {
       p += words;
       return at;
     };
-    q = reinterpret_cast<uint32_t*>(take(kAttentionTileRows * padded / 2));
+    q = reinterpret_cast<uint32_t*>(take(kMostTileRows * padded / 2));
     scores = take(kAttentionTileRows * kPartition);
     weights = reinterpret_cast<uint16_t*>(take(kAttentionTileRows * kPartition / 2));
-    part = take(kAttentionTileRows * padded);
-    state = take(kAttentionTileRows * padded);
+    part = take(kMostTileRows * padded);
+    state = take(kMostTileRows * padded);
     keys = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
     values = reinterpret_cast<uint32_t*>(take(kPartition * padded / 2));
     key_scales = take(kPartition);
     value_scales = take(kPartition);
-    q_scale = take(kAttentionTileRows);
-    q_offset = reinterpret_cast<int32_t*>(take(kAttentionTileRows));
+    q_scale = take(kMostTileRows);
+    q_offset = reinterpret_cast<int32_t*>(take(kMostTileRows));
   }
   // The buffers from row `row` on.
   Buffers FromRow(int32_t row, int64_t padded) const {
@@ -48,8 +48,8 @@ struct Buffers {
     return b;
   }
   uint32_t* q;        // [rows, padded / 2] words
-  float* scores;      // [rows, kPartition]
-  uint16_t* weights;  // [rows, kPartition]
+  float* scores;      // [kAttentionTileRows, kPartition]
+  uint16_t* weights;  // [kAttentionTileRows, kPartition]
   float* part;        // [rows, padded]: a partition's result
   float* state;       // [rows, padded]: merged so far
   uint32_t* keys;     // [words, kPartition], where K cannot be read in place
@@ -160,31 +160,65 @@ inline void CopyValues(const AttentionCall& call, const AttentionTile& tile, con
   }
 }
 
-// Chunk c of V, in place at `from`; where only half of a bf16 pair is read, copied to b.values.
-inline const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
-                                     const Buffers& b) {
+// How a Format's loops read V: words of positions that are read; all of a chunk; all of four chunks, which are
+// adjacent.
+enum class ValueUse { kWords, kChunks, kTiles };
+
+// Chunk c of V, in place at `from`; copied to b.values where it is read in part, with zeros elsewhere.
+template <ValueUse kUse>
+const uint32_t* ValuesInPlace(const AttentionCall& call, const PartitionKv& p, int32_t c, const uint32_t* from,
+                              const Buffers& b) {
   if (call.kv->dtype == DType::kInt8) return from;  // any code is a number; its weight is zero
   const int32_t position = p.base + 16 * c;
-  const bool half_first = p.begin > position && p.begin % 2 != 0;
-  const bool half_last = p.end < position + 16 && p.end % 2 != 0;
-  if (!half_first && !half_last) return from;
+  const bool part_first = p.begin > position && (kUse == ValueUse::kChunks || p.begin % 2 != 0);
+  const bool part_last = p.end < position + 16 && (kUse == ValueUse::kChunks || p.end % 2 != 0);
+  if (!part_first && !part_last) return from;
   uint32_t* to = b.values + 8 * c * call.padded;
+  if (kUse == ValueUse::kChunks) std::memset(to, 0, static_cast<size_t>(8 * call.padded) * sizeof(uint32_t));
   CopyWrittenValues(from, call.kv->head_dim, p.begin > position ? p.begin - position : 0,
                     p.end < position + 16 ? p.end - position : 16, to);
   return to;
 }
 
-inline void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+// Copies chunks [first / 4 * 4, last / 4 * 4 + 4) of V to b.values, with zeros where none is read.
+inline void CopyTiles(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+  const KvLayer& kv = *call.kv;
+  const bool in_place = InChunks(kv);
+  const int32_t words = 16 / KvGroup(kv), first = p->first_chunk(), last = p->last_chunk();
+  const size_t row_bytes = static_cast<size_t>(kv.head_dim) * sizeof(uint32_t);
+  p->value_stride = call.padded;
+  for (int32_t c = first / 4 * 4; c < last / 4 * 4 + 4; ++c) {
+    uint32_t* to = b.values + words * c * call.padded;
+    p->values[c] = to;
+    const uint32_t* from = in_place && c >= first && c <= last ? p->chunks[c].Values(kv) : nullptr;
+    for (int32_t i = 0; i < words; ++i, to += call.padded) {
+      if (from != nullptr) {
+        std::memcpy(to, from + int64_t{i} * kv.head_dim, row_bytes);
+      } else {
+        CopyValues(call, tile, *p, words * c + i, to);
+      }
+    }
+  }
+}
+
+template <ValueUse kUse>
+void PlaceValues(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
+  if constexpr (kUse == ValueUse::kTiles) {
+    CopyTiles(call, tile, b, p);
+    return;
+  }
   const KvLayer& kv = *call.kv;
   const bool in_place = InChunks(kv);
   p->value_stride = in_place ? kv.head_dim : call.padded;
   const int32_t group = KvGroup(kv);
   for (int32_t c = p->first_chunk(); c <= p->last_chunk(); ++c) {
-    p->values[c] =
-        in_place ? ValuesInPlace(call, *p, c, p->chunks[c].Values(kv), b) : b.values + 16 / group * c * call.padded;
+    p->values[c] = in_place ? ValuesInPlace<kUse>(call, *p, c, p->chunks[c].Values(kv), b)
+                            : b.values + 16 / group * c * call.padded;
   }
   if (in_place) return;
-  for (int32_t i = (p->begin - p->base) / group; i <= (p->end - 1 - p->base) / group; ++i) {
+  const int32_t words = kUse == ValueUse::kChunks ? 16 / group : 1;  // copied together
+  const int32_t first = (p->begin - p->base) / group / words * words, last = (p->end - 1 - p->base) / group;
+  for (int32_t i = first; i < (last + words) / words * words; ++i) {
     CopyValues(call, tile, *p, i, b.values + i * call.padded);
   }
 }

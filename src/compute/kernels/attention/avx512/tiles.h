@@ -1,10 +1,15 @@
 // How a tile of attention runs over its partitions, for any format of K and V; bf16.cc and int8.cc define the
 // arithmetic as a Format:
-//   kTileRows, VecsFor(rows): the most rows of its loops, and the vectors of K or V that they process at a time
+//   kTileRows, kGroupRows, kBlockRows: the most rows of its loops; rows with common columns; rows whose scores, then
+//   weights, then values are computed; kTaskRows: the most rows of a tile
+//   VecsFor(rows): the vectors of K or V that the loops process at a time
 //   Score(rows, vecs, fetch), Weigh(rows, vecs, fetch): its loops (rows.h)
 //   RoundQuery(call, head, b): one row of q to the front of b
 //   Weights(...): scores to weights (SoftmaxGroup)
 //   kCodes: whether K and V have scales and sums of values are whole numbers
+//   kValues: how its loops read V (ValueUse)
+//   kColumns: the columns of a group of rows begin and end at multiples of it; a row's weights are 0 outside its own
+//   BeginScores(rows), BeginValues(rows), End(): called before loops of `rows` rows, and behind a tile
 //
 // A row is one (query, head). Its result depends on the row and its K and V alone:
 // - a score is one sum over head_dim in a fixed order;
@@ -104,7 +109,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
   const Rows rows(call, tile);
   RoundQueries<Format>(call, tile, b);
   Sums sums;
-  float maximum[kAttentionTileRows], sum[kAttentionTileRows];
+  float maximum[kMostTileRows], sum[kMostTileRows];
   // The first partition becomes the state, which equals merging it into an empty state (except for the sign of zeros:
   // see WriteRow).
   const int32_t first = rows.low[0] / kPartition, last = rows.last / kPartition;
@@ -124,6 +129,7 @@ void RunTile(const AttentionCall& call, const AttentionTile& tile, const Attenti
     MergeRows(call.spec->scale * kLog2E, rows.count, sums.maximum, sums.sum, b.part, call.padded, maximum, sum,
               b.state);
   }
+  Format::End();
   ForRowsOf(call, tile, call.out_stride, [&](int32_t r, int64_t at) {
     const float inverse = InverseSum(call, HeadOf(call, tile, r), maximum[r] * call.spec->scale, sum[r]);
     WriteRow(b.state + r * call.padded, inverse, call.kv->head_dim, call.out + at);
@@ -138,6 +144,7 @@ void RunTilePartition(const AttentionCall& call, const AttentionTile& tile, int3
   RoundQueries<Format>(call, tile, b);
   Sums sums;
   RunAnyPartition<Format>(call, tile, nullptr, rows, index, b, &sums);
+  Format::End();
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
@@ -158,17 +165,13 @@ void MergeResults(const AttentionCall& call, int32_t head, float* state, const f
   WriteRow(state, InverseSum(call, head, maximum, state[call.padded + 1]), call.kv->head_dim, out);
 }
 
-template <class Format>
-void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
-                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
-                 Workspace scratch) {
-  static constexpr AttentionKernel kKernel = {
-      .takes_kv_heads = [](const AttentionCall& call) { return InChunks(*call.kv); },
-      .takes_members = [](const AttentionCall& call) { return InChunks(*call.kv); },
-      .run_tile = RunTile<Format>,
-      .run_partition = RunTilePartition<Format>,
-      .merge = MergeResults,
-  };
+inline bool ReadsInChunks(const AttentionCall& call) {
+  return InChunks(*call.kv);
+}
+
+inline void RunWith(const AttentionKernel& kernel, ThreadPool& pool, const float* q, int64_t q_stride,
+                    std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, const AttentionSpec& spec,
+                    float* out, int64_t out_stride, Workspace scratch) {
   AttentionCall call = {};
   call.q = q;
   call.q_stride = q_stride;
@@ -176,7 +179,22 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
   call.spec = &spec;
   call.out = out;
   call.out_stride = out_stride;
-  RunAttention(pool, kKernel, items, heads, call, scratch);
+  RunAttention(pool, kernel, items, heads, call, scratch);
+}
+
+template <class Format>
+void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
+                 Workspace scratch) {
+  static constexpr AttentionKernel kKernel = {
+      .tile_rows = Format::kTaskRows,
+      .takes_kv_heads = ReadsInChunks,
+      .takes_members = ReadsInChunks,
+      .run_tile = RunTile<Format>,
+      .run_partition = RunTilePartition<Format>,
+      .merge = MergeResults,
+  };
+  RunWith(kKernel, pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace

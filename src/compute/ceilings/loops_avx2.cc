@@ -1,8 +1,10 @@
 #include <immintrin.h>
 
-#include "ceiling.h"
+#include <initializer_list>
 
-namespace tactus::bench {
+#include "compute/ceilings/loops.h"
+
+namespace tactus::compute {
 namespace {
 struct Vec {
   using F = __m256;
@@ -76,7 +78,7 @@ float VnniLoop(int64_t rounds) {
   return FirstOf(s0);
 }
 }  // namespace
-#include "ceiling_read.inc"
+#include "compute/ceilings/read_loop.inc"
 
 CeilingLoops Avx2Loops() {
   CeilingLoops loops = {F32Fused, 2 * kSums * 8, nullptr, 0, ReadLoop, WideLoop, 2 * kAddedSums * 16};
@@ -90,4 +92,4 @@ CeilingLoops AvxVnniLoops() {
   return {F32Fused, 2 * kSums * 8, nullptr, 0, ReadLoop, VnniLoop, 2 * kSums * 32};
 }
 
-}  // namespace tactus::bench
+}  // namespace tactus::compute

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "ceiling.h"
+#include "compute/ceilings/loops.h"
 
-namespace tactus::bench {
+namespace tactus::compute {
 namespace {
 struct Vec {
   typedef float F __attribute__((vector_size(16)));
@@ -18,11 +18,11 @@ struct Vec {
   static float First(F v) { return v[0]; }
 };
 }  // namespace
-#include "ceiling_loops.inc"
-#include "ceiling_read.inc"
+#include "compute/ceilings/f32_loop.inc"
+#include "compute/ceilings/read_loop.inc"
 
 CeilingLoops PortableLoops() {
   return {F32Loop, 2 * kChains * Vec::kWidth, nullptr, 0, ReadLoop};
 }
 
-}  // namespace tactus::bench
+}  // namespace tactus::compute

@@ -1,9 +1,9 @@
 // Matrix tiles: four tiles of sums, as in the kernels. Other arithmetic and reads use AVX-512's loops.
 #include <cstdint>
 
-#include "ceiling.h"
+#include "compute/ceilings/loops.h"
 
-namespace tactus::bench {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kSums = 4, kRows = 16, kColumns = 16;
@@ -54,4 +54,4 @@ CeilingLoops AmxLoops() {
   return loops;
 }
 
-}  // namespace tactus::bench
+}  // namespace tactus::compute

@@ -1,9 +1,11 @@
 #include <immintrin.h>
 
-#include "ceiling.h"
+#include <initializer_list>
+
+#include "compute/ceilings/loops.h"
 #include "compute/kernels/kernel_set.h"
 
-namespace tactus::bench {
+namespace tactus::compute {
 namespace {
 struct Vec {
   using F = __m512;
@@ -15,8 +17,8 @@ struct Vec {
   static float First(F v) { return _mm512_cvtss_f32(v); }
 };
 }  // namespace
-#include "ceiling_loops.inc"
-#include "ceiling_read.inc"
+#include "compute/ceilings/f32_loop.inc"
+#include "compute/ceilings/read_loop.inc"
 namespace {
 
 float Bf16Loop(int64_t rounds) {
@@ -58,9 +60,9 @@ float Int8Loop(int64_t rounds) {
 }  // namespace
 
 CeilingLoops Avx512Loops() {
-  const bool bf16 = compute::CpuHasAvx512Bf16(), vnni = compute::CpuHasAvx512Vnni();
+  const bool bf16 = CpuHasAvx512Bf16(), vnni = CpuHasAvx512Vnni();
   return {F32Loop,  2 * kChains * Vec::kWidth, bf16 ? Bf16Loop : nullptr,    4 * kChains * Vec::kWidth,
           ReadLoop, vnni ? Int8Loop : nullptr, 8 * kInt8Chains * Vec::kWidth};
 }
 
-}  // namespace tactus::bench
+}  // namespace tactus::compute
