@@ -11,6 +11,7 @@ namespace tactus {
 class FakeRoot {
  public:
   FakeRoot() {
+    // mkdtemp replaces the six X by a name that no other folder has.
     std::string pattern = (std::filesystem::temp_directory_path() / "tactus_root_XXXXXX").string();
     path = mkdtemp(pattern.data());
   }

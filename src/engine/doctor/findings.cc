@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "engine/doctor/diagnosis.h"
 
@@ -127,12 +128,17 @@ void Others(const Diagnosis& d, Findings* found) {
 
 void Steps(const Diagnosis& d, Findings* found) {
   const bool explained = !found->empty();
+  const compute::Ops* const ops = d.choice.kernels.ops;
+  const bool tiles = ops != nullptr && std::string_view(ops->name) == "amx";
   // The advice for pages is a finding already.
   if (!d.model->hint.empty() && d.choice.pages.advice.empty()) {
     found->push_back({"weights", d.model->hint, "integer or bfloat16 products", "the options named there"});
   }
   for (const StepSpeed& step : d.model->steps) {
-    const double floor_ms = FloorOf(step, d.all, d.machine.cache_bytes).floor_ms();
+    const StepFloor floor = FloorOf(step, d.all, d.machine.cache_bytes);
+    const double floor_ms = floor.floor_ms();
+    // Products of quantised blocks and attention reach a small part of the tiles' rate on any machine (arm_amx.md).
+    if (tiles && floor.arithmetic_ms >= floor.memory_ms) continue;
     if (floor_ms <= 0 || step.step_ms <= 0 || floor_ms >= kStepShare * step.step_ms) continue;
     const std::string what =
         step.decodes > 0 ? fmt::format("decode of {}", step.decodes) : fmt::format("prompt of {}", step.prompt_tokens);

@@ -177,6 +177,19 @@ TEST(Findings, NameAStepFarFromItsFloor) {
   EXPECT_TRUE(Has(both[1].advice, "mend the findings above")) << both[1].advice;
 }
 
+TEST(Findings, ExpectNoShareOfTheRateOfMatrixTiles) {
+  Diagnosis d = Healthy();
+  compute::Ops tiles = *d.choice.kernels.ops;
+  tiles.name = "amx";
+  d.choice.kernels.ops = &tiles;
+  d.choice.kernels.fastest = "amx";
+  d.model->steps[0].work = {.integer_products = 4'000'000'000};  // 2.5 of the 125 ms
+  EXPECT_TRUE(FindingsOf(d).empty()) << DiagnosisText(d);
+  d.choice.kernels.ops = compute::SelectOps("ref");
+  d.choice.kernels.fastest = "ref";
+  EXPECT_EQ(Only(d, "decode of 1").value, "2 % of its floor");
+}
+
 TEST(Floor, IsTheLargerOfReadingAndProductsByTheirArithmetic) {
   const compute::Ceilings all = {.f32_flops = 1e11, .bf16_flops = 2e11, .int8_ops = 4e11, .read_bytes = 1e10};
   StepSpeed step;
