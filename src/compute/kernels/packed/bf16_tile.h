@@ -19,7 +19,6 @@ inline constexpr int64_t kBf16Pairs = 64, kBf16XStride = 2 * kBf16Pairs;  // per
 template <class D, int kTokens, int kVectors>
 inline __attribute__((always_inline)) void AddPairs(const std::byte* at, int64_t pairs, const float* x,
                                                     Simd::F (&sum)[kTokens][kVectors]) {
-  if constexpr (D::HasLoop(kTokens)) return D::LoopBf16(at, at + pairs * kGroupBytes, x, sum);
 #pragma GCC unroll 1
   for (int64_t p = 0; p < pairs; ++p, at += kGroupBytes, x += 2) {
 #pragma GCC unroll 2
@@ -45,9 +44,16 @@ __attribute__((noinline)) void RunBf16Tile(const std::byte* w, int64_t pairs, co
                                            const std::byte* ahead, int64_t ahead_bytes) {
   constexpr int kVectors = D::VectorsOf(kTokens);
   constexpr int64_t kTileRows = kVectors * Simd::kWidth;
-  const int64_t steps = kPanelRows / kTileRows * ((pairs + kBf16StepPairs - 1) / kBf16StepPairs);
+  constexpr bool kHasLoop = D::HasLoop(kTokens);
+  const int64_t step = kHasLoop ? kBf16Pairs : kBf16StepPairs;
+  const int64_t steps = kPanelRows / kTileRows * ((pairs + step - 1) / step);
   Ahead fetch = {ahead, (ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    if constexpr (kHasLoop) {
+      fetch.Step();
+      D::template LoopBf16<kTokens>(w + r * 4, w + r * 4 + pairs * kGroupBytes, x_first, y_first + r);
+      continue;
+    }
     Simd::F sum[kTokens][kVectors];
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {

@@ -23,6 +23,21 @@ void OpenNibbles(const std::byte* from, int64_t bytes, std::byte* to) {
   }
 }
 
+// zeros: [64] of the block.
+template <class D>
+void OpenZeroed(const std::byte* from, int64_t bytes, const uint8_t* zeros, std::byte* to) {
+  alignas(64) uint32_t centres[kPanelRows];  // in all four bytes
+  for (int64_t i = 0; i < kPanelRows; ++i) centres[i] = 0x1010101u * static_cast<uint32_t>(kZeroedCentre - zeros[i]);
+  const auto* centre = reinterpret_cast<const std::byte*>(centres);
+  for (int64_t i = 0; i < bytes; i += kGroupBytes, to += 2 * kGroupBytes) {
+    for (int64_t j = 0; j < kGroupBytes; j += 4 * D::kWidth) {
+      const auto pair = D::LoadBytes(from + i + j), middle = D::LoadBytes(centre + j);
+      D::StoreBytes(to + j, D::Zeroed(D::Low(pair), middle));
+      D::StoreBytes(to + kGroupBytes + j, D::Zeroed(D::High(pair), middle));
+    }
+  }
+}
+
 // Codes to v in 16 bits. zeros: [64] of the block, for 4-bit codes; or null, then `zero` applies to all.
 template <class D, bool kU4, bool kZeros>
 void OpenWide(const std::byte* from, int64_t bytes, const uint8_t* zeros, int32_t zero, std::byte* to) {
@@ -69,21 +84,30 @@ void OpenCodes(const PackedMatrix& w, const PanelLayout& layout, const std::byte
                ChunkOfWeights* chunk) {
   for (int64_t b = 0; b < chunk->blocks; ++b, at += layout.block_bytes) {
     const int64_t codes = layout.block * kPanelRows;
+    const auto* zeros = reinterpret_cast<const uint8_t*>(at + layout.code_bytes + layout.scale_bytes);
     if constexpr (D::kOpened == Opened::kWide) {
-      const auto* zeros = reinterpret_cast<const uint8_t*>(at + layout.code_bytes + layout.scale_bytes);
       std::byte* to = memory->opened + b * 2 * codes;
       const auto open = w.has_zeros ? OpenWide<D, true, true>
                         : layout.u4 ? OpenWide<D, true, false>
                                     : OpenWide<D, false, false>;
       open(at, layout.code_bytes, zeros, w.zero, to);
     } else {
+      if constexpr (D::kOpensZeros) {
+        if (w.has_zeros) {
+          OpenZeroed<D>(at, layout.code_bytes, zeros, memory->opened + b * codes);
+          continue;
+        }
+      }
       OpenNibbles<D>(at, layout.code_bytes, memory->opened + b * codes);
     }
   }
   chunk->codes = memory->opened;
   chunk->codes_each = layout.block * kPanelRows * (D::kOpened == Opened::kWide ? 2 : 1);
   if (D::kOpened == Opened::kWide) {
-    chunk->centred = true;
+    chunk->zero = 0;
+    chunk->zeros = nullptr;
+  } else if (D::kOpensZeros && w.has_zeros) {
+    chunk->zero = kZeroedCentre;
     chunk->zeros = nullptr;
   }
 }
@@ -105,6 +129,7 @@ void SumPanelInt(const PanelSums& run) {
     chunk.codes_each = layout.block_bytes;
     chunk.blocks = per_chunk < layout.blocks - b ? per_chunk : layout.blocks - b;
     chunk.block = layout.block;
+    chunk.zero = w.zero;
     const std::byte* scales = at + layout.code_bytes;
     if (layout.scaled) {
       LoadScales(w, scales, chunk.blocks, 0, memory.scales);

@@ -12,9 +12,12 @@
 //   kMerged                      values have 16 bits; else the upper bytes of wide groups are separate (AddWide)
 //   PrepareX, kXBytes, LoadX     a row's values in D's order; bytes per group; one group's values in every lane
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, a divisor of 32: Dot of kPartColumns
-//   Part, Widen                  columns into a Part, whose lanes are then widened and added
+//   Part, Widen, WidenUpper      columns into a Part, whose lanes are then widened and added; times 256
 //   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, and their start and total
-//   HasLoop(rows), Loop          D's own loop for the sums of columns with codes at [w, end)
+//   HasLoop(rows), Loop          D's own loop, which adds the products of columns with codes at [w, end) to sums
+//   HasPass(rows), Pass          D's own code for all blocks of a chunk, from bytes or opened codes without zeros:
+//                                Pass<kRows, BlockScales, groups per block>(BlockPass)
+//   kOpensZeros, Zeroed          OpenCodes subtracts zero points: 4 * code + (kZeroedCentre - z)
 //   kCodeOffset                  subtracted from a code by Prepare
 //   kOwnTile, DotTile            D's own code for a block's sums:
 //                                DotTile<kU4, kRows>(codes, x, x_stride, columns, start, sums)
@@ -55,8 +58,10 @@ struct ChunkOfWeights {
   const float* scales;     // [blocks][64]; null: the row's one scale is applied at the end
   const float* minima;     // [blocks][64]; null: none
   const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or already subtracted
-  bool centred;            // codes are v
+  int32_t zero;            // subtracted from every code; without zeros
 };
+
+inline constexpr int32_t kZeroedCentre = 64;  // makes 4 * code + (kZeroedCentre - z) a byte without sign
 
 // One tile of a chunk.
 struct TileRun {
@@ -83,6 +88,25 @@ struct Ahead {
 };
 inline constexpr int64_t kStepColumns = 32;
 
+// A block's scales: none (the row's is applied at the end), scales, or also minima.
+enum class BlockScales : uint8_t { kNone, kScale, kMinimum };
+
+// Blocks of a chunk by rows of tokens, for two vectors of weight rows.
+struct BlockPass {
+  const std::byte* codes;
+  int64_t turns, gap;  // groups of columns per block; bytes from the end of a block's codes to the next block's
+  int64_t blocks;
+  const std::byte* x;  // prepared
+  const TileTerms* terms;
+  const float *scales, *minima;  // [blocks][64]
+  const WideGroup* wide;         // the first row's
+  int64_t wide_stride;           // bytes per row
+  int64_t groups_at[4];          // bytes from a block's codes to those of the columns of its wide groups
+  float* y;                      // [rows][64]
+  Ahead* ahead;
+  int64_t lines;  // to prefetch at each block
+};
+
 template <class D>
 inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns * D::kXBytes;
 
@@ -91,9 +115,6 @@ template <class D, bool kU4, int kRows, int kVectors, class Sum>
 inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* x, int64_t columns,
                                                       Sum (&sums)[kRows][kVectors]) {
   constexpr int64_t kStep = (kU4 ? 2 : 1) * D::kGroupColumns;
-  if constexpr (D::HasLoop(kRows)) {
-    return D::template Loop<kU4, kRows>(codes, codes + columns / kStep * kGroupBytes, x, sums);
-  }
 #pragma GCC unroll 1
   for (int64_t c = 0; c < columns; c += kStep, codes += kGroupBytes) {
 #pragma GCC unroll 2
@@ -193,13 +214,38 @@ inline __attribute__((always_inline)) void AddWide(const std::byte* codes, const
         const auto bytes = D::LoadBytes(at + v * D::kWidth * 4);
         const typename D::Codes ready = D::Prepare(!kU4 ? bytes : high ? D::High(bytes) : D::Low(bytes));
         if constexpr (D::kPartColumns > 0) {
-          const auto part = D::Widen(D::Dot(D::ZeroPart(), ready, values));
-          total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(part));
+          total[t][v] = D::Add(total[t][v], D::WidenUpper(D::Dot(D::ZeroPart(), ready, values)));
         } else {
           total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(D::Dot(D::Spread(0), ready, values)));
         }
       }
     }
+  }
+}
+
+// The sums of block b by D's own loop. wide: the first row's first group of the block; null: none, or D::kMerged.
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void LoopBlock(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                     const TileRun& run, const WideGroup* wide, int64_t b, Ahead* ahead,
+                                                     typename D::Int (&total)[kRows][kVectors]) {
+  constexpr int64_t kCodeColumns = (kU4 ? 2 : 1) * D::kGroupColumns;
+#pragma GCC unroll 8
+  for (int t = 0; t < kRows; ++t) {
+    const typename D::Int start = D::Spread(run.weights->zeros != nullptr ? 0 : run.terms->start[t][b]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) total[t][v] = start;
+  }
+  if constexpr (!D::kMerged) {
+    if (wide != nullptr) AddWide<D, kU4, kRows, kVectors>(codes, wide, run, total);
+  }
+  const int64_t each = D::kPartColumns > 0 && D::kPartColumns < columns ? D::kPartColumns : columns;
+  ahead->Step();
+#pragma GCC unroll 1
+  for (int64_t c = 0; c < columns; c += each) {
+    const std::byte* end = codes + each / kCodeColumns * kGroupBytes;
+    D::template Loop<kU4, kRows>(codes, end, x, total);
+    codes = end;
+    x += each / D::kGroupColumns * D::kXBytes;
   }
 }
 
@@ -244,18 +290,79 @@ inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64
   }
 }
 
+// Whole vectors: a vector that is read after a copy in smaller parts waits until they are in the cache.
+template <int kRows, int64_t kTileRows>
+inline __attribute__((always_inline)) void CopyRows(const float* from, int64_t from_each, float* to, int64_t to_each) {
+#pragma GCC unroll 8
+  for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kTileRows; i += Simd::kWidth) {
+      Simd::Store(to + k * to_each + i, Simd::Load(from + k * from_each + i));
+    }
+  }
+}
+
+template <class D, int kRows, BlockScales kScales>
+void PassOf(const BlockPass& pass, int64_t groups) {
+  if (groups == 0) return D::template Pass<kRows, kScales, 0>(pass);
+  if constexpr (!D::kMerged) {
+    if (groups == 1) return D::template Pass<kRows, kScales, 1>(pass);
+    if (groups == 2) return D::template Pass<kRows, kScales, 2>(pass);
+    return D::template Pass<kRows, kScales, 4>(pass);
+  }
+}
+
+// The tile by D's own passes.
+template <class D, int kRows>
+__attribute__((noinline)) void RunPasses(const TileRun& run) {
+  constexpr int64_t kTileRows = 2 * D::kWidth;
+  const ChunkOfWeights& w = *run.weights;
+  const int64_t groups = run.wide == nullptr ? 0 : w.block / run.wide_columns;
+  Ahead ahead = {run.ahead, 0};
+  BlockPass pass = {};
+  pass.turns = w.block / D::kGroupColumns;
+  pass.gap = w.codes_each - pass.turns * kGroupBytes;
+  pass.blocks = w.blocks;
+  pass.x = run.x;
+  pass.terms = run.terms;
+  pass.wide = run.wide;
+  pass.wide_stride = run.wide_stride * static_cast<int64_t>(sizeof(WideGroup));
+  for (int64_t g = 0; g < groups; ++g) pass.groups_at[g] = g * run.wide_columns / D::kGroupColumns * kGroupBytes;
+  pass.ahead = &ahead;
+  pass.lines = (run.ahead_bytes / (kPanelRows / kTileRows * w.blocks) + 63) / 64;
+  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    pass.codes = w.codes + r * 4;
+    pass.y = run.y + r;
+    if (w.scales == nullptr) {
+      PassOf<D, kRows, BlockScales::kNone>(pass, groups);
+      continue;
+    }
+    pass.scales = w.scales + r;
+    if (w.minima == nullptr) {
+      PassOf<D, kRows, BlockScales::kScale>(pass, groups);
+      continue;
+    }
+    pass.minima = w.minima + r;
+    PassOf<D, kRows, BlockScales::kMinimum>(pass, groups);
+  }
+}
+
 template <class D, bool kU4, bool kLong, int kRows>
 __attribute__((noinline)) void RunIntTile(const TileRun& run) {
+  if constexpr (!kU4 && D::HasPass(kRows)) {
+    if (run.weights->zeros == nullptr) return RunPasses<D, kRows>(run);
+  }
   constexpr int kVectors = D::VectorsOf(kRows);
   constexpr int64_t kTileRows = kVectors * D::kWidth;
   static_assert(kPanelRows % kTileRows == 0);
   const ChunkOfWeights& w = *run.weights;
-  const int64_t block_steps = kLong && !D::kOwnTile ? w.block / kEach<D> : 1;
+  constexpr bool kHasLoop = D::HasLoop(kRows);
+  const int64_t block_steps = kLong && !D::kOwnTile && !kHasLoop ? w.block / kEach<D> : 1;
   const int64_t steps = kPanelRows / kTileRows * w.blocks * block_steps;
   Ahead ahead = {run.ahead, (run.ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
     alignas(64) float y[kRows * kTileRows];
-    for (int k = 0; k < kRows; ++k) __builtin_memcpy(y + k * kTileRows, run.y + k * kPanelRows + r, kTileRows * 4);
+    CopyRows<kRows, kTileRows>(run.y + r, kPanelRows, y, kTileRows);
     const std::byte *codes = w.codes + r * 4, *x = run.x;
     const WideGroup* wide = run.wide;
     for (int64_t b = 0; b < w.blocks; ++b) {
@@ -269,12 +376,14 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
         for (int i = 0; i < kRows; ++i) {
           for (int v = 0; v < kVectors; ++v) sums[i][v] = D::LoadInt(out + i * kTileRows + v * D::kWidth);
         }
+      } else if constexpr (kHasLoop) {
+        LoopBlock<D, kU4, kRows, kVectors>(codes, x, w.block, run, wide, b, &ahead, sums);
       } else {
         DotBlock<D, kU4, kLong, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, &ahead, sums);
       }
       if constexpr (!D::kMerged) {
         if (wide != nullptr) {
-          AddWide<D, kU4, kRows, kVectors>(codes, wide, run, sums);
+          if constexpr (!kHasLoop) AddWide<D, kU4, kRows, kVectors>(codes, wide, run, sums);
           wide += w.block / run.wide_columns;
         }
       }
@@ -282,7 +391,7 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
       codes += w.codes_each;
       x += w.block / D::kGroupColumns * D::kXBytes;
     }
-    for (int k = 0; k < kRows; ++k) __builtin_memcpy(run.y + k * kPanelRows + r, y + k * kTileRows, kTileRows * 4);
+    CopyRows<kRows, kTileRows>(y, kTileRows, run.y + r, kPanelRows);
   }
 }
 

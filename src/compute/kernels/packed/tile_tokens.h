@@ -32,38 +32,61 @@ void RunIntTileOf(int64_t rows, const TileRun& run) {
   }
 }
 
+// The chunk's columns of all tokens. Made once per chunk, because it divides.
+struct ChunkOfTokens {
+  const std::byte* values;
+  const float* scales;
+  const int32_t* sums;
+  const WideGroup* wide;                                   // null: none
+  int64_t values_each, scales_each, sums_each, wide_each;  // from one row to the next
+
+  ChunkOfTokens(const PackedTokens& x, int64_t column)
+      : values(x.values + column),
+        scales(x.scales + column / x.format.block),
+        sums(x.sums + column / 16),
+        wide(x.wide == nullptr ? nullptr : x.wide + column / x.format.wide),
+        values_each(x.stride),
+        scales_each(x.scale_count()),
+        sums_each(x.sum_count()),
+        wide_each(x.wide_count()) {}
+};
+
 // Terms of `row`, the tile's k-th; a block has kSums entries of PackedTokens::sums.
 template <class D, int kSums>
-inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
-                                                     int64_t column, const ChunkOfWeights& chunk, int64_t k,
-                                                     TileTerms* terms) {
-  const float* scales = x.scales + row * x.scale_count() + column / x.format.block;
-  for (int64_t b = 0; b < kChunkBlocks / kSums; ++b) terms->scale[k][b] = scales[b * kSums * 16 / x.format.block];
-  if (chunk.centred && chunk.minima == nullptr) return;
-  const int32_t* from = x.sums + row * x.sum_count() + column / 16;
+inline __attribute__((always_inline)) void FillTerms(const ChunkOfTokens& x, int64_t row, const ChunkOfWeights& chunk,
+                                                     int64_t k, TileTerms* terms) {
+  constexpr int kBlocks = kChunkBlocks / kSums;
+  const float* from_scales = x.scales + row * x.scales_each;
+  float scales[kBlocks];  // the source of both uses below: a load of what was just stored in parts would wait
+#pragma GCC unroll 8
+  for (int b = 0; b < kBlocks; ++b) scales[b] = from_scales[kSums == 1 ? b / 2 : b];  // TokensFor
+#pragma GCC unroll 8
+  for (int b = 0; b < kBlocks; ++b) terms->scale[k][b] = scales[b];
+  if (chunk.zero == 0 && chunk.zeros == nullptr && chunk.minima == nullptr && D::kCodeOffset == 0) return;
+  const int32_t* from = x.sums + row * x.sums_each;
   int32_t* start = terms->start[k];
-  const int32_t factor = chunk.centred ? 0 : D::kCodeOffset - w.zero;
+  const int32_t factor = D::kCodeOffset - chunk.zero;
   if constexpr (D::kVectorTerms) {
     D::template Terms<kSums>(from, factor, chunk.zeros != nullptr, start, terms->total[k]);
   } else {
-    for (int b = 0; b < kChunkBlocks / kSums; ++b) {
+    for (int b = 0; b < kBlocks; ++b) {
       int32_t sum = 0;
       for (int i = 0; i < kSums; ++i) sum += from[b * kSums + i];
       start[b] = chunk.zeros != nullptr ? D::PackSum(-sum) : factor * sum;
       terms->total[k][b] = static_cast<float>(sum);
     }
   }
-  for (int64_t b = 0; b < kChunkBlocks / kSums; ++b) terms->total[k][b] *= terms->scale[k][b];
+#pragma GCC unroll 8
+  for (int b = 0; b < kBlocks; ++b) terms->total[k][b] *= scales[b];
 }
 
 // Terms of a tile's rows, [row, row + count).
 template <class D>
-inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
-                                                         int64_t count, int64_t column, const ChunkOfWeights& chunk,
-                                                         TileTerms* terms) {
+inline __attribute__((always_inline)) void FillTileTerms(const ChunkOfTokens& x, int64_t row, int64_t count,
+                                                         const ChunkOfWeights& chunk, TileTerms* terms) {
   const auto fill = [&](auto sums) {
 #pragma GCC unroll 1
-    for (int64_t k = 0; k < count; ++k) FillTerms<D, sums.value>(w, x, row + k, column, chunk, k, terms);
+    for (int64_t k = 0; k < count; ++k) FillTerms<D, sums.value>(x, row + k, chunk, k, terms);
   };
   switch (chunk.block) {
     case 16:
@@ -78,14 +101,14 @@ inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, 
 }
 
 // Prefetches what the next tile reads of its rows.
-inline void FetchTokens(const PackedTokens& x, int64_t row, int64_t count, int64_t column) {
+inline void FetchTokens(const ChunkOfTokens& x, int64_t row, int64_t count) {
 #pragma GCC unroll 1
   for (int64_t r = row; r < row + count; ++r) {
-    __builtin_prefetch(x.sums + r * x.sum_count() + column / 16);
-    __builtin_prefetch(x.scales + r * x.scale_count() + column / x.format.block);
-    if (x.wide != nullptr) __builtin_prefetch(x.wide + r * x.wide_count() + column / x.format.wide);
-    __builtin_prefetch(x.values + r * x.stride + column);
-    __builtin_prefetch(x.values + r * x.stride + column + kChunkColumns / 2);
+    __builtin_prefetch(x.sums + r * x.sums_each);
+    __builtin_prefetch(x.scales + r * x.scales_each);
+    if (x.wide != nullptr) __builtin_prefetch(x.wide + r * x.wide_each);
+    __builtin_prefetch(x.values + r * x.values_each);
+    __builtin_prefetch(x.values + r * x.values_each + kChunkColumns / 2);
   }
 }
 
@@ -118,7 +141,8 @@ inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, c
 template <class D, bool kU4>
 void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column, const std::byte* next,
               int64_t next_bytes) {
-  const PackedTokens& x = *run.x;
+  const int32_t wide_columns = run.x->format.wide;
+  const ChunkOfTokens x(*run.x, column);
   const int64_t tiles = (run.rows + D::kRows - 1) / D::kRows;
   alignas(64) std::byte prepared[D::kRows * kXStride<D>];
   TileTerms terms;
@@ -128,24 +152,24 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
   TileRun tile_run = {};
   tile_run.weights = &chunk;
   tile_run.x = prepared;
-  tile_run.wide_stride = x.wide_count();
-  tile_run.wide_columns = x.format.wide;
+  tile_run.wide_stride = x.wide_each;
+  tile_run.wide_columns = wide_columns;
   tile_run.terms = &terms;
   tile_run.ahead = next;
   tile_run.ahead_bytes = (next_bytes / tiles + 63) / 64 * 64;
   for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
     const int64_t first = tile * run.rows / tiles, count = (tile + 1) * run.rows / tiles - first;
-    FillTileTerms<D>(*run.w, x, run.first + first, count, column, chunk, &terms);
+    FillTileTerms<D>(x, run.first + first, count, chunk, &terms);
 #pragma GCC unroll 1
     for (int64_t k = 0; k < count; ++k) {
       const int64_t row = run.first + first + k;
-      const WideGroup* wide = x.wide == nullptr ? nullptr : x.wide + row * x.wide_count() + column / x.format.wide;
+      const WideGroup* wide = x.wide == nullptr ? nullptr : x.wide + row * x.wide_each;
       if (k == 0) tile_run.wide = D::kMerged ? nullptr : wide;
-      PrepareRow<D>(x.values + row * x.stride + column, wide, x.format.wide, prepared + k * kXStride<D>);
+      PrepareRow<D>(x.values + row * x.values_each, wide, wide_columns, prepared + k * kXStride<D>);
     }
     tile_run.y = run.sums + first * kPanelRows;
     const int64_t after = run.rows - first - count;
-    FetchTokens(x, run.first + first + count, after < D::kRows ? after : D::kRows, column);
+    FetchTokens(x, run.first + first + count, after < D::kRows ? after : D::kRows);
     if (chunk.block > kEach<D>) {
       RunIntTileOf<D, kU4, true>(count, tile_run);
     } else {

@@ -63,27 +63,29 @@ __attribute__((noinline)) void RunFloatTile(FloatTile tile) {
   constexpr int kVectors = D::VectorsOf(kTokens);
   constexpr int64_t kTileRows = kVectors * Simd::kWidth, kColumnBytes = kPanelRows * Floats::kBytes;
   constexpr bool kHasLoop = D::HasLoop(kTokens) && Floats::kBytes == 4;
-  const int64_t steps = kPanelRows / kTileRows * ((tile.columns + kFloatStep - 1) / kFloatStep);
+  const int64_t step = kHasLoop ? tile.columns : kFloatStep;
+  const int64_t steps = kPanelRows / kTileRows * ((tile.columns + step - 1) / step);
   Ahead fetch = {tile.ahead, (tile.ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    const std::byte* at = tile.w + r * Floats::kBytes;
+    if constexpr (kHasLoop) {
+      fetch.Step();
+      D::template LoopF32<kTokens>(at, at + tile.columns * kColumnBytes, tile.x, tile.y + r);
+      continue;
+    }
     Simd::F sum[kTokens][kVectors];
 #pragma GCC unroll 8
     for (int t = 0; t < kTokens; ++t) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sum[t][v] = Simd::Load(tile.y + t * kPanelRows + r + v * Simd::kWidth);
     }
-    const std::byte* at = tile.w + r * Floats::kBytes;
     const float *x0 = tile.x, *x3 = tile.x + 3 * tile.x_stride;
     int64_t c = 0;
     for (; c + kFloatStep <= tile.columns; c += kFloatStep, at += kFloatStep * kColumnBytes) {
       fetch.Step();
-      if constexpr (kHasLoop) {
-        D::LoopF32(at, at + kFloatStep * kColumnBytes, x0, sum);
-      } else {
 #pragma GCC unroll 8
-        for (int64_t i = 0; i < kFloatStep; ++i) {
-          AddColumn<Floats>(at + i * kColumnBytes, x0 + i, x3 + i, tile.x_stride, sum);
-        }
+      for (int64_t i = 0; i < kFloatStep; ++i) {
+        AddColumn<Floats>(at + i * kColumnBytes, x0 + i, x3 + i, tile.x_stride, sum);
       }
       x0 += kFloatStep;
       x3 += kFloatStep;

@@ -23,12 +23,21 @@ struct DotsVnni : BaseAvx2 {
   template <bool kU4, int kRows>
   static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
     if constexpr (kU4) {
-      VnniNibbleLoop::Run(w, end, x, _mm256_set1_epi8(0xf), sums);
+      VnniNibbleLoop::Run<kRows>(w, end, x, _mm256_set1_epi8(0xf), sums);
     } else {
-      VnniByteLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+      VnniByteLoop::Run<kRows>(w, end, x, _mm256_setzero_si256(), sums);
     }
   }
   static Int Dot(Int sum, Codes w, X x) { return _mm256_dpbusd_avx_epi32(sum, w, x); }
+  static constexpr bool kOpensZeros = true;
+  static __m256i Zeroed(__m256i codes, __m256i centre) {
+    return _mm256_add_epi8(_mm256_slli_epi16(codes, 2), centre);  // codes below 16: no bit leaves its byte
+  }
+  static constexpr bool HasPass(int rows) { return rows >= 4; }
+  template <int kTokens, BlockScales kScales, int kGroups>
+  static void Pass(const BlockPass& pass) {
+    VnniPass::Run<kTokens, kScales, kGroups>(pass);
+  }
 };
 
 SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {

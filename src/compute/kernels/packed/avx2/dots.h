@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/packed/avx2/block_pass.h"
 #include "compute/kernels/packed/avx2/loops.h"
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/avx2.h"
@@ -25,7 +26,9 @@ struct BaseAvx2 {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
   static constexpr bool kVectorTerms = true;
+  static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int rows) { return rows >= 4; }
+  static constexpr bool HasPass(int) { return false; }
   // Sums, two vectors of codes and a value: 15 of 16 registers.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
   static __m256i LoadBytes(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -69,14 +72,15 @@ struct BaseAvx2 {
     _mm256_store_si256(reinterpret_cast<__m256i*>(start), v);
   }
   static Int MulZero(Int zeros, int32_t sum) { return _mm256_madd_epi16(zeros, Spread(sum)); }
+  // Add the products of columns with weights at [w, end) to y, [kTokens][64].
   template <int kTokens>
-  static void LoopBf16(const std::byte* w, const std::byte* end, const float* x, Simd::F (&sums)[kTokens][2]) {
-    Bf16Loop::Run(w, end, reinterpret_cast<const std::byte*>(x), _mm256_set1_epi32(static_cast<int>(0xffff0000u)),
-                  sums);
+  static void LoopBf16(const std::byte* w, const std::byte* end, const float* x, float* y) {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+    Bf16Loop::Run<kTokens>(w, end, reinterpret_cast<const std::byte*>(x), mask, y);
   }
   template <int kTokens>
-  static void LoopF32(const std::byte* w, const std::byte* end, const float* x, Simd::F (&sums)[kTokens][2]) {
-    FloatLoop::Run(w, end, reinterpret_cast<const std::byte*>(x), _mm256_setzero_si256(), sums);
+  static void LoopF32(const std::byte* w, const std::byte* end, const float* x, float* y) {
+    FloatLoop::Run<kTokens>(w, end, reinterpret_cast<const std::byte*>(x), _mm256_setzero_si256(), y);
   }
   static Simd::F FirstBf16(__m256i v) { return _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)); }
   static Simd::F SecondBf16(__m256i v) {
@@ -107,9 +111,9 @@ struct WideDotsAvx2 : BaseAvx2 {
   template <bool kU4, int kRows>
   static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
     if constexpr (kU4) {
-      SplitNibbleLoop::Run(w, end, x, _mm256_set1_epi16(0xf), sums);
+      SplitNibbleLoop::Run<kRows>(w, end, x, _mm256_set1_epi16(0xf), sums);
     } else {
-      SplitByteLoop::Run(w, end, x, _mm256_set1_epi16(0xff), sums);
+      SplitByteLoop::Run<kRows>(w, end, x, _mm256_set1_epi16(0xff), sums);
     }
   }
   static X LoadX(const std::byte* p) { return {Spread4(p), Spread4(p + 4)}; }
@@ -133,9 +137,14 @@ struct OpenedDotsAvx2 : WideDotsAvx2 {
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
   static Int Dot(Int sum, Codes w, X x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x)); }
+  static constexpr bool HasPass(int rows) { return rows >= 4; }
+  template <int kTokens, BlockScales kScales, int kGroups>
+  static void Pass(const BlockPass& pass) {
+    WordPass::Run<kTokens, kScales, kGroups>(pass);
+  }
   template <bool kU4, int kRows>
   static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
-    WordLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+    WordLoop::Run<kRows>(w, end, x, _mm256_setzero_si256(), sums);
   }
 };
 
@@ -155,14 +164,15 @@ struct ByteDotsAvx2 : BaseAvx2 {
   static Part ZeroPart() { return _mm256_setzero_si256(); }
   static Part Dot(Part sum, Codes w, X x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)); }
   template <bool kU4, int kRows>
-  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Part (&sums)[kRows][2]) {
+  static void Loop(const std::byte* w, const std::byte* end, const std::byte* x, Int (&sums)[kRows][2]) {
     if constexpr (kU4) {
-      NibbleLoop::Run(w, end, x, _mm256_set1_epi8(0xf), sums);
+      NibbleLoop::Run<kRows>(w, end, x, _mm256_set1_epi8(0xf), sums);
     } else {
-      ByteLoop::Run(w, end, x, _mm256_setzero_si256(), sums);
+      ByteLoop::Run<kRows>(w, end, x, _mm256_setzero_si256(), sums);
     }
   }
   static Int Widen(Part sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+  static Int WidenUpper(Part sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(256)); }
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 // The inner loops of AVX2's widest tiles in assembly: two vectors of weight rows by four to six rows of tokens. Their
-// sums, two vectors of weights, one value and one product fill all 16 registers. Compilers keep the sums there, but
-// copy them to memory in every iteration (docs/measurements/assembly_against_intrinsics.md).
+// sums, two vectors of weights, one value and one product fill all 16 registers. Compilers copy sums to memory in every
+// iteration, or around every loop (docs/measurements/assembly_against_intrinsics.md).
 //
 // A loop runs from w to end by kGroupBytes and advances x too. Rows of x are kXStride of packed/tile.h apart: 128
-// bytes, or 256 for 16-bit values, or 512 for f32.
+// bytes, or 256 for 16-bit values, or 512 for f32. Sums are in memory before and after it: [rows][2] vectors, or in
+// y, whose rows are 256 bytes apart.
 #pragma once
 
 #include <immintrin.h>
@@ -18,34 +19,37 @@ namespace {
 #define TACTUS_LOAD(at) "vmovdqa " at "(%[w]), %%ymm12\n\tvmovdqa " at "+32(%[w]), %%ymm13\n\t"
 #define TACTUS_LOAD_LOW \
   "vmovdqa %[mask], %%ymm15\n\tvpand (%[w]), %%ymm15, %%ymm12\n\tvpand 32(%[w]), %%ymm15, %%ymm13\n\t"
-#define TACTUS_LOAD_HIGH                                                                                 \
+#define TACTUS_LOAD_HIGH \
   "vmovdqa %[mask], %%ymm15\n\t" TACTUS_LOAD("0") "vpsrlw $4, %%ymm12, %%ymm12\n\tvpsrlw $4, %%ymm13, "  \
                                                   "%%ymm13\n\tvpand %%ymm15, %%ymm12, %%ymm12\n\tvpand " \
                                                   "%%ymm15, %%ymm13, %%ymm13\n\t"
-#define TACTUS_MULTIPLY(mul, add, at, m)                                                                            \
-  "vpbroadcastd " at "(%[x]), %%ymm14\n\t" mul " %%ymm14, %%ymm12, %%ymm15\n\t" mul                                 \
-  " %%ymm14, %%ymm13, %%ymm14\n\t" add " %%ymm15, %[a" #m "0], %[a" #m "0]\n\t" add " %%ymm14, %[a" #m "1], %[a" #m \
-  "1]\n\t"
-#define TACTUS_BYTES(at, m) TACTUS_MULTIPLY("vpmaddubsw", "vpaddw", at, m)
-#define TACTUS_WORDS(at, m) TACTUS_MULTIPLY("vpmaddwd", "vpaddd", at, m)
-#define TACTUS_VNNI(at, m)                                                          \
-  "vpbroadcastd " at "(%[x]), %%ymm14\n\t%{vex%} vpdpbusd %%ymm14, %%ymm12, %[a" #m \
-  "0]\n\t%{vex%} vpdpbusd %%ymm14, %%ymm13, %[a" #m "1]\n\t"
-#define TACTUS_FLOATS(at, m)                                                                        \
-  "vbroadcastss " at "(%[x]), %%ymm14\n\tvfmadd231ps %%ymm14, %%ymm12, %[a" #m "0]\n\tvfmadd231ps " \
-  "%%ymm14, %%ymm13, %[a" #m "1]\n\t"
-// Even columns by the value at `at`, odd columns by the next, added to vector v.
-#define TACTUS_PAIR(at, m, v)                                                                             \
-  "vpbroadcastd " at "(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm12, %%ymm14\n\tvpaddd %%ymm14, %[a" #m #v \
-  "], %[a" #m #v "]\n\tvpbroadcastd " at                                                                  \
-  "+4(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm13, %%ymm14\n\tvpaddd %%ymm14, %[a" #m #v "], %[a" #m #v "]\n\t"
+#define TACTUS_MULTIPLY(mul, add, at, a, b)                                                                           \
+  "vpbroadcastd " at "(%[x]), %%ymm14\n\t" mul " %%ymm14, %%ymm12, %%ymm15\n\t" mul                                   \
+  " %%ymm14, %%ymm13, %%ymm14\n\t" add " %%ymm15, %%ymm" #a ", %%ymm" #a "\n\t" add " %%ymm14, %%ymm" #b ", %%ymm" #b \
+  "\n\t"
+#define TACTUS_BYTES(at, a, b) TACTUS_MULTIPLY("vpmaddubsw", "vpaddw", at, a, b)
+#define TACTUS_WORDS(at, a, b) TACTUS_MULTIPLY("vpmaddwd", "vpaddd", at, a, b)
+#define TACTUS_VNNI(at, a, b)                                                         \
+  "vpbroadcastd " at "(%[x]), %%ymm14\n\t%{vex%} vpdpbusd %%ymm14, %%ymm12, %%ymm" #a \
+  "\n\t%{vex%} vpdpbusd %%ymm14, %%ymm13, %%ymm" #b "\n\t"
+#define TACTUS_FLOATS(at, a, b)                                                  \
+  "vbroadcastss " at "(%[x]), %%ymm14\n\tvfmadd231ps %%ymm14, %%ymm12, %%ymm" #a \
+  "\n\tvfmadd231ps "                                                             \
+  "%%ymm14, %%ymm13, %%ymm" #b "\n\t"
+// Even columns by the value at `at`, odd columns by the next.
+#define TACTUS_PAIR(at, a)                                                                                            \
+  "vpbroadcastd " at "(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm12, %%ymm14\n\tvpaddd %%ymm14, %%ymm" #a ", %%ymm" #a \
+  "\n\tvpbroadcastd " at                                                                                              \
+  "+4(%[x]), %%ymm14\n\tvpmaddwd %%ymm14, %%ymm13, %%ymm14\n\tvpaddd "                                                \
+  "%%ymm14, %%ymm" #a ", %%ymm" #a "\n\t"
 
-// ROW for every row, with its address from `at`; rows are `stride` apart.
-#define TACTUS_ROWS4(ROW, at, stride) ROW(at, 0) ROW(at "+" stride, 1) ROW(at "+2*" stride, 2) ROW(at "+3*" stride, 3)
-#define TACTUS_ROWS5(ROW, at, stride) TACTUS_ROWS4(ROW, at, stride) ROW(at "+4*" stride, 4)
-#define TACTUS_ROWS6(ROW, at, stride) TACTUS_ROWS5(ROW, at, stride) ROW(at "+5*" stride, 5)
-#define TACTUS_FIRST(at, m) TACTUS_PAIR(at, m, 0)
-#define TACTUS_SECOND(at, m) TACTUS_PAIR(at, m, 1)
+// ROW for every row, with its address from `at`, and the registers of its sums; rows are `stride` apart.
+#define TACTUS_ROWS4(ROW, at, stride) \
+  ROW(at, 0, 1) ROW(at "+" stride, 2, 3) ROW(at "+2*" stride, 4, 5) ROW(at "+3*" stride, 6, 7)
+#define TACTUS_ROWS5(ROW, at, stride) TACTUS_ROWS4(ROW, at, stride) ROW(at "+4*" stride, 8, 9)
+#define TACTUS_ROWS6(ROW, at, stride) TACTUS_ROWS5(ROW, at, stride) ROW(at "+5*" stride, 10, 11)
+#define TACTUS_FIRST(at, a, b) TACTUS_PAIR(at, a)
+#define TACTUS_SECOND(at, a, b) TACTUS_PAIR(at, b)
 
 #define TACTUS_BODY_BYTES(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_BYTES, "0", "128") "add $4, %[x]\n\t"
 #define TACTUS_BODY_VNNI(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_VNNI, "0", "128") "add $4, %[x]\n\t"
@@ -60,14 +64,15 @@ namespace {
   "vmovdqa %[mask], %%ymm15\n\t" TACTUS_SPLIT8("0") ROWS(TACTUS_FIRST, "0", "256") TACTUS_SPLIT8("32") \
       ROWS(TACTUS_SECOND, "0", "256") "add $8, %[x]\n\t"
 #define TACTUS_SPLIT_LOW(at) TACTUS_SPLIT8(at) "vpand %%ymm15, %%ymm13, %%ymm13\n\t"
-#define TACTUS_SPLIT_HIGH(at)                                                                              \
-  "vmovdqa " at "(%[w]), %%ymm13\n\tvpsrlw $4, %%ymm13, %%ymm12\n\tvpsrlw $12, %%ymm13, %%ymm13\n\tvpand " \
+#define TACTUS_SPLIT_HIGH(at)                                                                \
+  "vmovdqa " at                                                                              \
+  "(%[w]), %%ymm13\n\tvpsrlw $4, %%ymm13, %%ymm12\n\tvpsrlw $12, %%ymm13, %%ymm13\n\tvpand " \
   "%%ymm15, %%ymm12, %%ymm12\n\t"
 #define TACTUS_BODY_SPLIT4(ROWS)                                                                                    \
   "vmovdqa %[mask], %%ymm15\n\t" TACTUS_SPLIT_LOW("0") ROWS(TACTUS_FIRST, "0", "256") TACTUS_SPLIT_LOW("32")        \
       ROWS(TACTUS_SECOND, "0", "256") TACTUS_SPLIT_HIGH("0") ROWS(TACTUS_FIRST, "8", "256") TACTUS_SPLIT_HIGH("32") \
           ROWS(TACTUS_SECOND, "8", "256") "add $16, %[x]\n\t"
-#define TACTUS_BODY_BF16(ROWS)                                                                                   \
+#define TACTUS_BODY_BF16(ROWS) \
   "vmovdqa %[mask], %%ymm15\n\t" TACTUS_LOAD(                                                                    \
       "0") "vpslld $16, %%ymm12, %%ymm12\n\tvpslld $16, %%ymm13, "                                               \
            "%%ymm13\n\t" ROWS(TACTUS_FLOATS, "0", "512") "vpand (%[w]), %%ymm15, "                               \
@@ -76,42 +81,60 @@ namespace {
 
 #define TACTUS_BODY_F32(ROWS) TACTUS_LOAD("0") ROWS(TACTUS_FLOATS, "0", "512") "add $4, %[x]\n\t"
 
-#define TACTUS_SUM(m) [a##m##0] "+x"(a[m][0]), [a##m##1] "+x"(a[m][1])
-#define TACTUS_LOOP(BODY, ROWS, ...)                                              \
-  asm volatile("1:\n\t" BODY(ROWS) "add $256, %[w]\n\tcmp %[end], %[w]\n\tjne 1b" \
-               : [w] "+r"(w), [x] "+r"(x), __VA_ARGS__                            \
-               : [end] "r"(end), [mask] "m"(mask)                                 \
-               : "memory", "cc", "ymm12", "ymm13", "ymm14", "ymm15")
+// Sums of a row, in memory at `at`: loaded and stored; or cleared, and at the end widened from 16 bits and added.
+#define TACTUS_LOAD_SUMS(at, a, b) "vmovdqa " at "(%[sums]), %%ymm" #a "\n\tvmovdqa " at "+32(%[sums]), %%ymm" #b "\n\t"
+#define TACTUS_STORE_SUMS(at, a, b) \
+  "vmovdqa %%ymm" #a ", " at "(%[sums])\n\tvmovdqa %%ymm" #b ", " at "+32(%[sums])\n\t"
+#define TACTUS_CLEAR_SUMS(at, a, b) \
+  "vpxor %%ymm" #a ", %%ymm" #a ", %%ymm" #a "\n\tvpxor %%ymm" #b ", %%ymm" #b ", %%ymm" #b "\n\t"
+#define TACTUS_WIDEN_SUMS(at, a, b)                                                                        \
+  "vpmaddwd %%ymm15, %%ymm" #a ", %%ymm" #a "\n\tvpmaddwd %%ymm15, %%ymm" #b ", %%ymm" #b "\n\tvpaddd " at \
+  "(%[sums]), %%ymm" #a ", %%ymm" #a "\n\tvpaddd " at "+32(%[sums]), %%ymm" #b ", %%ymm" #b                \
+  "\n\t" TACTUS_STORE_SUMS(at, a, b)
+#define TACTUS_BEGIN_WHOLE(ROWS) ROWS(TACTUS_LOAD_SUMS, "0", "64")
+#define TACTUS_END_WHOLE(ROWS) ROWS(TACTUS_STORE_SUMS, "0", "64")
+#define TACTUS_BEGIN_PLACE(ROWS) ROWS(TACTUS_LOAD_SUMS, "0", "256")
+#define TACTUS_END_PLACE(ROWS) ROWS(TACTUS_STORE_SUMS, "0", "256")
+#define TACTUS_BEGIN_PART(ROWS) ROWS(TACTUS_CLEAR_SUMS, "0", "64")
+#define TACTUS_END_PART(ROWS) \
+  "vpcmpeqw %%ymm15, %%ymm15, %%ymm15\n\tvpsrlw $15, %%ymm15, %%ymm15\n\t" ROWS(TACTUS_WIDEN_SUMS, "0", "64")
 
-// A class with Run<kRows>(w, end, x, mask, sums): the loop body for each 256 bytes of weights.
-#define TACTUS_DEFINE_LOOP(Name, BODY)                                                                              \
-  struct Name {                                                                                                     \
-    template <int kRows, class Vector>                                                                              \
-    static inline __attribute__((always_inline)) void Run(const std::byte* w, const std::byte* end,                 \
-                                                          const std::byte* x, const __m256i& mask,                  \
-                                                          Vector (&a)[kRows][2]) {                                  \
-      static_assert(kRows >= 4 && kRows <= 6);                                                                      \
-      if constexpr (kRows == 4) {                                                                                   \
-        TACTUS_LOOP(BODY, TACTUS_ROWS4, TACTUS_SUM(0), TACTUS_SUM(1), TACTUS_SUM(2), TACTUS_SUM(3));                \
-      } else if constexpr (kRows == 5) {                                                                            \
-        TACTUS_LOOP(BODY, TACTUS_ROWS5, TACTUS_SUM(0), TACTUS_SUM(1), TACTUS_SUM(2), TACTUS_SUM(3), TACTUS_SUM(4)); \
-      } else {                                                                                                      \
-        TACTUS_LOOP(BODY, TACTUS_ROWS6, TACTUS_SUM(0), TACTUS_SUM(1), TACTUS_SUM(2), TACTUS_SUM(3), TACTUS_SUM(4),  \
-                    TACTUS_SUM(5));                                                                                 \
-      }                                                                                                             \
-    }                                                                                                               \
+#define TACTUS_LOOP(BODY, SUMS, ROWS)                                                                            \
+  asm volatile(TACTUS_BEGIN_##SUMS(ROWS) "1:\n\t" BODY(                                                          \
+                   ROWS) "add $256, %[w]\n\tcmp %[end], %[w]\n\tjne 1b\n\t" TACTUS_END_##SUMS(ROWS)              \
+               : [w] "+r"(w), [x] "+r"(x)                                                                        \
+               : [end] "r"(end), [sums] "r"(sums), [mask] "m"(mask)                                              \
+               : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8", "ymm9", \
+                 "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15")
+
+// A class with Run<kRows>(w, end, x, mask, sums): the loop body for each 256 bytes of weights. SUMS: WHOLE; PART for
+// 16-bit sums that are widened and added to 32-bit ones; PLACE for sums in y.
+#define TACTUS_DEFINE_LOOP(Name, BODY, SUMS)                                                                     \
+  struct Name {                                                                                                  \
+    template <int kRows>                                                                                         \
+    static inline __attribute__((always_inline)) void Run(const std::byte* w, const std::byte* end,              \
+                                                          const std::byte* x, const __m256i& mask, void* sums) { \
+      static_assert(kRows >= 4 && kRows <= 6);                                                                   \
+      if constexpr (kRows == 4) {                                                                                \
+        TACTUS_LOOP(BODY, SUMS, TACTUS_ROWS4);                                                                   \
+      } else if constexpr (kRows == 5) {                                                                         \
+        TACTUS_LOOP(BODY, SUMS, TACTUS_ROWS5);                                                                   \
+      } else {                                                                                                   \
+        TACTUS_LOOP(BODY, SUMS, TACTUS_ROWS6);                                                                   \
+      }                                                                                                          \
+    }                                                                                                            \
   }
 
-TACTUS_DEFINE_LOOP(ByteLoop, TACTUS_BODY_BYTES);          // 4 columns; mask: any
-TACTUS_DEFINE_LOOP(NibbleLoop, TACTUS_BODY_NIBBLES);      // 8; mask: bytes of 0x0f
-TACTUS_DEFINE_LOOP(WordLoop, TACTUS_BODY_WORDS);          // 2; any
-TACTUS_DEFINE_LOOP(SplitByteLoop, TACTUS_BODY_SPLIT8);    // 4; words of 0x00ff
-TACTUS_DEFINE_LOOP(SplitNibbleLoop, TACTUS_BODY_SPLIT4);  // 8; words of 0x000f
-TACTUS_DEFINE_LOOP(VnniByteLoop, TACTUS_BODY_VNNI);       // as ByteLoop; needs AVX-VNNI
-TACTUS_DEFINE_LOOP(VnniNibbleLoop, TACTUS_BODY_VNNI_NIBBLES);
-TACTUS_DEFINE_LOOP(Bf16Loop, TACTUS_BODY_BF16);  // 2; mask: the upper half of each 32 bits
+TACTUS_DEFINE_LOOP(ByteLoop, TACTUS_BODY_BYTES, PART);           // 4 columns; mask: any
+TACTUS_DEFINE_LOOP(NibbleLoop, TACTUS_BODY_NIBBLES, PART);       // 8; mask: bytes of 0x0f
+TACTUS_DEFINE_LOOP(WordLoop, TACTUS_BODY_WORDS, WHOLE);          // 2; any
+TACTUS_DEFINE_LOOP(SplitByteLoop, TACTUS_BODY_SPLIT8, WHOLE);    // 4; words of 0x00ff
+TACTUS_DEFINE_LOOP(SplitNibbleLoop, TACTUS_BODY_SPLIT4, WHOLE);  // 8; words of 0x000f
+TACTUS_DEFINE_LOOP(VnniByteLoop, TACTUS_BODY_VNNI, WHOLE);       // as ByteLoop; needs AVX-VNNI
+TACTUS_DEFINE_LOOP(VnniNibbleLoop, TACTUS_BODY_VNNI_NIBBLES, WHOLE);
+TACTUS_DEFINE_LOOP(Bf16Loop, TACTUS_BODY_BF16, PLACE);  // 2; mask: the upper half of each 32 bits
 
-TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32);  // 1 column of f32; any
+TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32, PLACE);  // 1 column of f32; any
 
 #undef TACTUS_LOAD
 #undef TACTUS_LOAD_LOW
@@ -139,7 +162,16 @@ TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32);  // 1 column of f32; any
 #undef TACTUS_BODY_SPLIT4
 #undef TACTUS_BODY_BF16
 #undef TACTUS_BODY_F32
-#undef TACTUS_SUM
+#undef TACTUS_LOAD_SUMS
+#undef TACTUS_STORE_SUMS
+#undef TACTUS_CLEAR_SUMS
+#undef TACTUS_WIDEN_SUMS
+#undef TACTUS_BEGIN_WHOLE
+#undef TACTUS_END_WHOLE
+#undef TACTUS_BEGIN_PLACE
+#undef TACTUS_END_PLACE
+#undef TACTUS_BEGIN_PART
+#undef TACTUS_END_PART
 #undef TACTUS_LOOP
 #undef TACTUS_DEFINE_LOOP
 

@@ -25,7 +25,9 @@ struct NeonBase {
   static constexpr int VectorsOf(int) { return 4; }
   static constexpr bool kOwnTile = false;
   static constexpr bool kVectorTerms = false;
+  static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int) { return false; }
+  static constexpr bool HasPass(int) { return false; }
   static uint8x16_t LoadBytes(const std::byte* p) { return vld1q_u8(reinterpret_cast<const uint8_t*>(p)); }
   static void StoreBytes(std::byte* p, uint8x16_t v) { vst1q_u8(reinterpret_cast<uint8_t*>(p), v); }
   static uint8x16_t Low(uint8x16_t v) { return vandq_u8(v, vdupq_n_u8(0x0f)); }

@@ -31,7 +31,9 @@ struct DotsPortable {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
   static constexpr bool kVectorTerms = false;
+  static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int) { return false; }
+  static constexpr bool HasPass(int) { return false; }
   static constexpr int VectorsOf(int rows) { return rows <= 2 ? 4 : 2; }
   // Two 16-bit numbers per lane.
   struct Codes {
