@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "support/fake_root.h"
+#include "support/temp_folder.h"
 
 namespace tactus {
 namespace {
@@ -21,77 +21,77 @@ TEST(ParseCpuList, ReadsRangesAndEndsAtWhatIsNoNumber) {
 }
 
 TEST(CpuQuota, V2HasFractionsAndTheThrottlingOfTheSmallestGroup) {
-  FakeRoot root;
-  EXPECT_EQ(ReadCpuQuota(root.path).cores, 0) << "nothing to read is no quota";
+  test::TempFolder root;
+  EXPECT_EQ(ReadCpuQuota(root.path()).cores, 0) << "nothing to read is no quota";
   root.Write("proc/self/cgroup", "0::/a/b\n");
   root.Write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   root.Write("sys/fs/cgroup/a/cpu.max", "250000 100000\n");
   root.Write("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_periods 8\nnr_throttled 3\nthrottled_usec 1500\n");
-  const CpuQuota quota = ReadCpuQuota(root.path);
+  const CpuQuota quota = ReadCpuQuota(root.path());
   EXPECT_DOUBLE_EQ(quota.cores, 2.5);
   EXPECT_EQ(quota.throttled_times, 3);
   EXPECT_EQ(quota.throttled_ns, 1500 * kMicrosecond) << "v2 counts microseconds";
 }
 
 TEST(CpuQuota, V1CountsNanoseconds) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/self/cgroup", "5:cpu,cpuacct:/x\n");
   root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "150000\n");
   root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
   root.Write("sys/fs/cgroup/cpu/x/cpu.stat", "nr_periods 8\nnr_throttled 2\nthrottled_time 77\n");
-  const CpuQuota quota = ReadCpuQuota(root.path);
+  const CpuQuota quota = ReadCpuQuota(root.path());
   EXPECT_DOUBLE_EQ(quota.cores, 1.5);
   EXPECT_EQ(quota.throttled_times, 2);
   EXPECT_EQ(quota.throttled_ns, 77);
 }
 
 TEST(CpuQuota, OfAGroupOutsideTheMountIsThatOfTheMount) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/self/cgroup", "0::/../other\n");
   root.Write("sys/fs/other/cpu.max", "100000 100000\n");
   root.Write("sys/fs/cgroup/cpu.max", "300000 100000\n");
-  EXPECT_DOUBLE_EQ(ReadCpuQuota(root.path).cores, 3);
+  EXPECT_DOUBLE_EQ(ReadCpuQuota(root.path()).cores, 3);
 }
 
 TEST(AllowedCpus, AreThoseOfTheMaskThatAreOnline) {
-  FakeRoot root;
-  EXPECT_EQ(AllowedCpus(root.path), Cpus{});
+  test::TempFolder root;
+  EXPECT_EQ(AllowedCpus(root.path()), Cpus{});
   root.Write("proc/self/status", "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-7\n");
-  EXPECT_EQ(AllowedCpus(root.path), (Cpus{0, 1, 2, 3, 4, 5, 6, 7})) << "online CPUs are unknown";
+  EXPECT_EQ(AllowedCpus(root.path()), (Cpus{0, 1, 2, 3, 4, 5, 6, 7})) << "online CPUs are unknown";
   root.Write("sys/devices/system/cpu/online", "0-1,3\n");
-  EXPECT_EQ(AllowedCpus(root.path), (Cpus{0, 1, 3}));
-  EXPECT_EQ(OnlineCpus(root.path), 3);
+  EXPECT_EQ(AllowedCpus(root.path()), (Cpus{0, 1, 3}));
+  EXPECT_EQ(OnlineCpus(root.path()), 3);
 }
 
 TEST(PhysicalCores, CountHyperthreadsOfACoreOnce) {
-  FakeRoot root;
+  test::TempFolder root;
   const auto siblings = [&](int cpu, const char* file, const char* list) {
     root.Write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/" + file, list);
   };
   siblings(0, "core_cpus_list", "0,2");
   siblings(2, "core_cpus_list", "0,2");
   siblings(1, "thread_siblings_list", "1,3");  // the older name
-  EXPECT_EQ(PhysicalCores({0, 1, 2}, root.path), 2);
-  EXPECT_EQ(PhysicalCores({0, 2}, root.path), 1);
-  EXPECT_EQ(PhysicalCores({0, 3}, root.path), 0) << "a CPU without topology: unknown";
-  EXPECT_EQ(PhysicalCores({}, root.path), 0);
+  EXPECT_EQ(PhysicalCores({0, 1, 2}, root.path()), 2);
+  EXPECT_EQ(PhysicalCores({0, 2}, root.path()), 1);
+  EXPECT_EQ(PhysicalCores({0, 3}, root.path()), 0) << "a CPU without topology: unknown";
+  EXPECT_EQ(PhysicalCores({}, root.path()), 0);
 }
 
 TEST(PageFacts, AreTheWordsInBracketsAndTheProcessesOwnLimit) {
-  FakeRoot root;
-  EXPECT_EQ(ReadPageFacts(root.path).huge, "");
-  EXPECT_FALSE(ReadPageFacts(root.path).forbidden) << "an old kernel does not say";
+  test::TempFolder root;
+  EXPECT_EQ(ReadPageFacts(root.path()).huge, "");
+  EXPECT_FALSE(ReadPageFacts(root.path()).forbidden) << "an old kernel does not say";
   root.Write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
   root.Write("sys/kernel/mm/transparent_hugepage/defrag", "always defer defer+madvise [madvise] never\n");
   root.Write("proc/self/status", "THP_enabled:\t0\n");
-  const PageFacts facts = ReadPageFacts(root.path);
+  const PageFacts facts = ReadPageFacts(root.path());
   EXPECT_EQ(facts.huge, "never");
   EXPECT_EQ(facts.defrag, "madvise");
   EXPECT_TRUE(facts.forbidden);
 }
 
 TEST(MachineFacts, AreReadFromProcAndSys) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/cpuinfo",
              "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu hypervisor sse\nmodel name\t: Other\n");
   root.Write("proc/self/status", "Cpus_allowed_list:\t0-1\n");
@@ -110,7 +110,7 @@ TEST(MachineFacts, AreReadFromProcAndSys) {
   root.Write("sys/devices/system/node/node1/cpulist", "1,3\n");
   root.Write("proc/meminfo", "MemTotal:  4096 kB\nSwapTotal:  300 kB\nSwapFree:  100 kB\n");
   root.Write("proc/sys/kernel/osrelease", "6.1.0-x\n");
-  const MachineFacts facts = ReadMachineFacts(root.path);
+  const MachineFacts facts = ReadMachineFacts(root.path());
   EXPECT_EQ(facts.processor, "Some CPU @ 2 GHz");
   EXPECT_TRUE(facts.virtual_machine);
   EXPECT_EQ(facts.kernel, "6.1.0-x");
@@ -130,25 +130,25 @@ TEST(MachineFacts, AreReadFromProcAndSys) {
 }
 
 TEST(MachineFacts, OfAnEmptySystemAreUnknown) {
-  FakeRoot root;
-  const MachineFacts facts = ReadMachineFacts(root.path);
+  test::TempFolder root;
+  const MachineFacts facts = ReadMachineFacts(root.path());
   EXPECT_EQ(facts.processor, "");
   EXPECT_EQ(facts.online_cpus, 0);
   EXPECT_TRUE(facts.cpus.empty());
   EXPECT_EQ(facts.cores, 0);
   EXPECT_EQ(facts.cache_bytes, 0);
   EXPECT_TRUE(facts.nodes.empty());
-  EXPECT_EQ(ReadResidentMemory(root.path).bytes, -1);
+  EXPECT_EQ(ReadResidentMemory(root.path()).bytes, -1);
 }
 
 TEST(MachineCounters, AddTheAllowedCpusAndSeparateStolenTime) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/stat",
              "cpu  999 999 999 999 999 999 999 999 0 0\n"
              "cpu0 1 2 3 1000 50 4 5 6 0 0\ncpu1 10 0 0 1000 0 0 0 7 0 0\ncpu2 100 0 0 0 0 0 0 100 0 0\nintr 3\n");
   root.Write("proc/self/stat", "7 (a) b (c)) S 1 1 1 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0\n");
   root.Write("proc/vmstat", "nr_free_pages 5\npswpin 3\npswpout 4\n");
-  const MachineCounters counters = ReadMachineCounters({0, 1}, root.path);
+  const MachineCounters counters = ReadMachineCounters({0, 1}, root.path());
   const DurationNs tick = kSecond / sysconf(_SC_CLK_TCK);
   EXPECT_EQ(counters.busy_ns, 25 * tick) << "without idle, waiting and stolen time, and without CPU 2";
   EXPECT_EQ(counters.stolen_ns, 13 * tick);
@@ -157,11 +157,11 @@ TEST(MachineCounters, AddTheAllowedCpusAndSeparateStolenTime) {
 }
 
 TEST(ResidentMemory, HasHugePagesOfEveryKind) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/self/smaps_rollup",
              "5555-7fff ---p 00000000 00:00 0    [rollup]\nRss:    100 kB\nPss:  90 kB\nAnonHugePages:  64 kB\n"
              "ShmemPmdMapped:  2 kB\nFilePmdMapped:  4 kB\n");
-  const ResidentMemory memory = ReadResidentMemory(root.path);
+  const ResidentMemory memory = ReadResidentMemory(root.path());
   EXPECT_EQ(memory.bytes, 100 * 1024);
   EXPECT_EQ(memory.huge_bytes, 70 * 1024);
 }

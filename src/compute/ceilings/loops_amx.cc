@@ -2,21 +2,15 @@
 #include <cstdint>
 
 #include "compute/ceilings/loops.h"
+#include "compute/kernels/simd/tiles.h"
 
 namespace tactus::compute {
 namespace {
 
-constexpr int64_t kSums = 4, kRows = 16, kColumns = 16;
-
-// The format of ldtilecfg.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
-};
+constexpr int64_t kSums = 4, kColumns = kAmxRowBytes / 4;
 
 void Configure() {
-  const TileConfig config;
+  const TileConfig config = ConfigOf(kAmxRows, kAmxRows, kAmxRowBytes);
   __asm__ volatile(
       "ldtilecfg %0\n\t"
       "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t"
@@ -48,9 +42,9 @@ float Loop(int64_t rounds) {
 CeilingLoops AmxLoops() {
   CeilingLoops loops = Avx512Loops();
   loops.int8 = Loop<true>;
-  loops.int8_ops_per_round = kSums * kRows * kColumns * 64 * 2;
+  loops.int8_ops_per_round = kSums * kAmxRows * kColumns * 64 * 2;
   loops.bf16 = Loop<false>;
-  loops.bf16_flops_per_round = kSums * kRows * kColumns * 32 * 2;
+  loops.bf16_flops_per_round = kSums * kAmxRows * kColumns * 32 * 2;
   return loops;
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "support/fake_root.h"
+#include "support/temp_folder.h"
 
 namespace tactus::compute {
 namespace {
@@ -50,13 +50,13 @@ TEST(ChooseThreads, HyperthreadsAreUsedIfTheyAreFaster) {
 }
 
 TEST(CpuBounds, AreReadFromTheSystem) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/self/status", "Cpus_allowed_list:\t0-1\n");
   root.Write("proc/self/cgroup", "0::/\n");
   root.Write("sys/fs/cgroup/cpu.max", "150000 100000\n");
   for (const char* cpu : {"cpu0", "cpu1"})
     root.Write(std::string("sys/devices/system/cpu/") + cpu + "/topology/core_cpus_list", "0-1\n");
-  const CpuBounds bounds = ReadCpuBounds(root.path);
+  const CpuBounds bounds = ReadCpuBounds(root.path());
   EXPECT_EQ(bounds.cpus, 2);
   EXPECT_EQ(bounds.cores, 1);
   EXPECT_DOUBLE_EQ(bounds.quota_cores, 1.5);

@@ -140,12 +140,8 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
   }
   KvLayer kv{nullptr, nullptr, compute::DType::kBF16, 16, scene.kv_heads, scene.head_dim};
   std::vector<float> out(static_cast<size_t>(int64_t{tokens} * scene.heads * scene.head_dim));
-  AttentionCall call{};
-  call.kv = &kv;
   const AttentionSpec spec{.window = scene.window, .chunk = scene.chunk};
-  call.spec = &spec;
-  call.out = out.data();
-  call.q_stride = call.out_stride = int64_t{scene.heads} * scene.head_dim;
+  const int64_t stride = int64_t{scene.heads} * scene.head_dim;
   log->carry_rows = scene.heads / scene.kv_heads;
   ThreadPool pool(threads, SystemClock());
   testing::OwnedWorkspace scratch(tokens, 64, scene.heads, scene.head_dim, threads);
@@ -157,7 +153,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
       .run_partition = RunPartition,
       .merge = Merge,
   };
-  RunAttention(pool, kernel, scene.items, scene.heads, call, scratch.view());
+  RunAttention(pool, kernel, nullptr, stride, scene.items, scene.heads, kv, spec, out.data(), stride, scratch.view());
 }
 
 void CheckRows(const Scene& scene, const Recorder& log, const std::string& where) {

@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "compute/kernels/usable_cores.h"
-#include "support/fake_root.h"
+#include "support/temp_folder.h"
 #include "time_limit.h"
 
 namespace tactus::compute {
@@ -206,39 +206,39 @@ TEST(ThreadPool, TooManyThreadsThrowInsteadOfTerminating) {
 #endif
 
 TEST(QuotaCores, TheSmallestQuotaOfAllParentsApplies) {
-  FakeRoot root;
-  EXPECT_EQ(QuotaCores(root.path), 0) << "nothing to read is no quota";
+  test::TempFolder root;
+  EXPECT_EQ(QuotaCores(root.path()), 0) << "nothing to read is no quota";
   root.Write("proc/self/cgroup", "0::/a/b\n");
-  EXPECT_EQ(QuotaCores(root.path), 0);
+  EXPECT_EQ(QuotaCores(root.path()), 0);
   root.Write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 0);
+  EXPECT_EQ(QuotaCores(root.path()), 0);
   root.Write("sys/fs/cgroup/a/b/cpu.max", "600000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 6);
+  EXPECT_EQ(QuotaCores(root.path()), 6);
   root.Write("sys/fs/cgroup/a/cpu.max", "400000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent's quota also applies";
+  EXPECT_EQ(QuotaCores(root.path()), 4) << "a parent's quota also applies";
   root.Write("sys/fs/cgroup/cpu.max", "250000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 2) << "whole cores, of the mount itself too";
+  EXPECT_EQ(QuotaCores(root.path()), 2) << "whole cores, of the mount itself too";
   root.Write("sys/fs/cgroup/cpu.max", "900000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 4) << "a parent that allows more changes nothing";
+  EXPECT_EQ(QuotaCores(root.path()), 4) << "a parent that allows more changes nothing";
   root.Write("sys/fs/cgroup/a/b/cpu.max", "50000 100000\n");
-  EXPECT_EQ(QuotaCores(root.path), 1) << "half a core is one";
+  EXPECT_EQ(QuotaCores(root.path()), 1) << "half a core is one";
   root.Write("sys/fs/cgroup/a/b/cpu.max", "30000 10000\n");
-  EXPECT_EQ(QuotaCores(root.path), 3) << "in the period that is written";
+  EXPECT_EQ(QuotaCores(root.path()), 3) << "in the period that is written";
 }
 
 TEST(QuotaCores, CgroupV1ReadsTheCpuController) {
-  FakeRoot root;
+  test::TempFolder root;
   root.Write("proc/self/cgroup", "7:memory:/m\n5:cpu,cpuacct:/x\n3:cpuset:/y\nbroken\n");
   root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_quota_us", "100000");
   root.Write("sys/fs/cgroup/cpu/m/cpu.cfs_period_us", "100000");
   root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "100000");
   root.Write("sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(QuotaCores(root.path), 0) << "quotas of other controllers' groups";
+  EXPECT_EQ(QuotaCores(root.path()), 0) << "quotas of other controllers' groups";
   root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1");
   root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000");
-  EXPECT_EQ(QuotaCores(root.path), 0) << "-1 is none";
+  EXPECT_EQ(QuotaCores(root.path()), 0) << "-1 is none";
   root.Write("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "300000");
-  EXPECT_EQ(QuotaCores(root.path), 3);
+  EXPECT_EQ(QuotaCores(root.path()), 3);
 }
 
 TEST(UsableCores, ObeyAffinityAndQuota) {

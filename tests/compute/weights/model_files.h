@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "support/source_path.h"
+#include "support/temp_folder.h"
 
 namespace tactus::test {
 
@@ -26,29 +27,6 @@ void Append(std::string* out, T value) {
   std::memcpy(raw, &value, sizeof(T));
   out->append(raw, sizeof(T));
 }
-
-// A folder that is removed when the test ends.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tactus_model_XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TempFolder() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& name, const std::string& content) const {
-    const std::string file = path_ + "/" + name;
-    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
-    std::ofstream(file, std::ios::binary) << content;
-    return file;
-  }
-
- private:
-  std::string path_;
-};
 
 // GGUF bytes, field by field; every method appends, so that a test can break any field.
 class GgufBuilder {

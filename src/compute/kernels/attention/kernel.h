@@ -93,14 +93,7 @@ void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<con
       .run_partition = RunAttentionPartition,
       .merge = MergeAttention,
   };
-  AttentionCall call = {};
-  call.q = q;
-  call.q_stride = q_stride;
-  call.kv = &kv;
-  call.spec = &spec;
-  call.out = out;
-  call.out_stride = out_stride;
-  RunAttention(pool, kKernel, items, heads, call, scratch);
+  RunAttention(pool, kKernel, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace

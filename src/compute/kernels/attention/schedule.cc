@@ -390,10 +390,17 @@ int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile,
   return token * stride + int64_t{HeadOf(call, tile, row)} * call.kv->head_dim;
 }
 
-void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
-                  AttentionCall call, Workspace scratch) {
-  const KvLayer& kv = *call.kv;
+void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, const float* q, int64_t q_stride,
+                  std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, const AttentionSpec& spec,
+                  float* out, int64_t out_stride, Workspace scratch) {
   CheckHeadDim(kv.head_dim, 0);
+  AttentionCall call = {};
+  call.q = q;
+  call.q_stride = q_stride;
+  call.kv = &kv;
+  call.spec = &spec;
+  call.out = out;
+  call.out_stride = out_stride;
   call.items = items.data();
   call.num_items = static_cast<int64_t>(items.size());
   call.heads = heads;

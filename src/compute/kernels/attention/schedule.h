@@ -104,9 +104,10 @@ inline float InverseSum(const AttentionCall& call, int32_t head, float maximum, 
 // Offset of a tile's row `row` in a buffer whose tokens are `stride` elements apart.
 int64_t AttentionRowOffset(const AttentionCall& call, const AttentionTile& tile, int32_t row, int64_t stride);
 
-// Fills in `call` except q, kv, spec and out with their strides, and runs it.
-void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<const AttentionItem> items, int32_t heads,
-                  AttentionCall call, Workspace scratch);
+// Runs Ops::attention, whose arguments these are, by `kernel`.
+void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, const float* q, int64_t q_stride,
+                  std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, const AttentionSpec& spec,
+                  float* out, int64_t out_stride, Workspace scratch);
 
 int64_t AttentionThreadBytes(int32_t head_dim);
 int64_t AttentionWorkspaceBytes(int64_t tokens, int32_t heads, int32_t head_dim, int32_t threads);

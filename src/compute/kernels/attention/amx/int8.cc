@@ -68,7 +68,7 @@ void AttentionAmxInt8(ThreadPool& pool, const float* q, int64_t q_stride, std::s
       .run_partition = RunInt8Partition,
       .merge = MergeResults,
   };
-  RunWith(kKernel, pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
+  RunAttention(pool, kKernel, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace tactus::compute

@@ -10,14 +10,8 @@
 namespace tactus::compute {
 namespace {
 
-struct Bf16 : Bf16Rows {
-  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = kGroupRows;
-  static constexpr int32_t kTaskRows = kAttentionTileRows;
-  static constexpr int32_t kColumns = 1;
-  static constexpr ValueUse kValues = ValueUse::kWords;
-  static void BeginScores(int32_t) {}
-  static void BeginValues(int32_t) {}
-  static void End() {}
+struct Bf16 : VectorFormat<Bf16Rows> {
+  static constexpr int32_t kTileRows = kGroupRows;
 
   // Fewer rows use more vectors at a time: about 16 sums are in flight either way.
   static int VecsFor(int32_t rows) { return rows <= 4 ? 4 : 2; }

@@ -7,14 +7,8 @@
 namespace tactus::compute {
 namespace {
 
-struct Int8 : Int8Rows {
-  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows, kTileRows = 4;
-  static constexpr int32_t kTaskRows = kAttentionTileRows;
-  static constexpr int32_t kColumns = 1;
-  static constexpr ValueUse kValues = ValueUse::kWords;
-  static void BeginScores(int32_t) {}
-  static void BeginValues(int32_t) {}
-  static void End() {}
+struct Int8 : VectorFormat<Int8Rows> {
+  static constexpr int32_t kTileRows = 4;
 
   // Each row and vector has two sums.
   static int VecsFor(int32_t rows) { return rows <= 2 ? 4 : 2; }

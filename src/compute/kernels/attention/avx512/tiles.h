@@ -169,18 +169,17 @@ inline bool ReadsInChunks(const AttentionCall& call) {
   return InChunks(*call.kv);
 }
 
-inline void RunWith(const AttentionKernel& kernel, ThreadPool& pool, const float* q, int64_t q_stride,
-                    std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, const AttentionSpec& spec,
-                    float* out, int64_t out_stride, Workspace scratch) {
-  AttentionCall call = {};
-  call.q = q;
-  call.q_stride = q_stride;
-  call.kv = &kv;
-  call.spec = &spec;
-  call.out = out;
-  call.out_stride = out_stride;
-  RunAttention(pool, kernel, items, heads, call, scratch);
-}
+// The part of a Format whose loops use vector instructions.
+template <class Rows>
+struct VectorFormat : Rows {
+  static constexpr int32_t kGroupRows = kSoftmaxRows, kBlockRows = kGroupRows;
+  static constexpr int32_t kTaskRows = kAttentionTileRows;
+  static constexpr int32_t kColumns = 1;
+  static constexpr ValueUse kValues = ValueUse::kWords;
+  static void BeginScores(int32_t) {}
+  static void BeginValues(int32_t) {}
+  static void End() {}
+};
 
 template <class Format>
 void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
@@ -194,7 +193,7 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
       .run_partition = RunTilePartition<Format>,
       .merge = MergeResults,
   };
-  RunWith(kKernel, pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
+  RunAttention(pool, kKernel, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace
