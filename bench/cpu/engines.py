@@ -247,13 +247,26 @@ def versions(places: Places) -> dict[str, str]:
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
             note = folder / "version.txt"
-            text = subprocess.run([str(folder / "bin/llama-server"), "--version"], capture_output=True, text=True)
-            line = re.search(r"version: .*", text.stderr + text.stdout)
+            server, line = folder / "bin/llama-server", None
+            if server.exists():
+                text = subprocess.run([str(server), "--version"], capture_output=True, text=True)
+                line = re.search(r"version: .*", text.stderr + text.stdout)
             found[label] = (note.read_text().strip() + " " if note.exists() else "") + (line.group(0) if line else "")
     return found
 
 
-def machine() -> dict:
+# Instruction sets that a machine can be limited to: the names of our kernel set and of oneDNN's, which OpenVINO uses.
+# Its own code generators obey the latter too.
+ISAS = {"avx2": "AVX2", "avxvnni": "AVX2_VNNI", "avx512": "AVX512_CORE_BF16"}
+
+
+def limit(isa: str | None) -> None:
+    """Limits the engines that start from now on. llama.cpp is limited when it is built."""
+    if isa:
+        os.environ.update({"TACTUS_KERNELS": isa, "ONEDNN_MAX_CPU_ISA": ISAS[isa]})
+
+
+def machine(isa: str | None = None) -> dict:
     text = pathlib.Path("/proc/cpuinfo").read_text()
     name = re.search(r"model name\s*:\s*(.*)", text)
     flags = set((re.search(r"flags\s*:\s*(.*)", text) or [None, ""])[1].split())
@@ -263,6 +276,7 @@ def machine() -> dict:
         "cores": os.cpu_count(),
         "memory_gib": round(int(memory.group(1)) / 2**20, 1),
         "isa": sorted(flags & {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8"}),
+        **({"limited_to": isa} if isa else {}),
         "load_average": os.getloadavg()[0],
     }
 

@@ -65,7 +65,7 @@ class Run(ResultFile):
         this = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "command": " ".join(["bench/cpu/run.py", *args.public]),
-            "machine": engines.machine(),
+            "machine": engines.machine(args.isa),
             "versions": engines.versions(places),
         }
         self.result = {
@@ -178,6 +178,12 @@ def parse() -> argparse.Namespace:
         default=2,
         help="number of our variants per format (listed in engines.py); 0: all",
     )
+    parser.add_argument(
+        "--isa",
+        choices=list(engines.ISAS),
+        help="all engines without newer instructions than these, in the parts cells, operators, hybrid and long;"
+        " llama.cpp needs ISA=... of setup.sh",
+    )
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(
         "--rounds",
@@ -196,6 +202,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--plan", action="store_true", help="print the plan and its estimated time without running it")
     args = parser.parse_args()
     args.parts = chosen(parser, "--parts", args.parts, NAMES)
+    served = sorted(set(args.parts) - {"cells", "operators", "hybrid", "long"})
+    if args.isa and served:
+        parser.error(f"--isa {args.isa}: the part {served[0]} needs servers; give --parts cells,operators,hybrid,long")
     args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
     args.engines = chosen(
         parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k)
@@ -297,10 +306,11 @@ def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
     cache = args.cache.resolve()
     folder = {
         "OpenVINO GenAI": cache / "venv",
-        "llama.cpp": cache / "llama.cpp",
+        "llama.cpp": cache / (f"llama.cpp-{args.isa}" if args.isa else "llama.cpp"),
         "ik_llama.cpp": args.ik or cache / "ik_llama.cpp",
     }[name]
-    probes = ["bin/python"] if name.startswith("OpenVINO") else ["llama_driver", "bin/llama-server"]
+    probes = ["llama_driver"] if args.isa else ["llama_driver", "bin/llama-server"]
+    probes = ["bin/python"] if name.startswith("OpenVINO") else probes
     if not all((folder / p).exists() for p in probes):
         return None
     return folder / "bin/python" if name.startswith("OpenVINO") else folder.resolve()
@@ -308,6 +318,7 @@ def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
 
 def main() -> None:
     args = parse()
+    engines.limit(args.isa)
     places = engines.Places(
         args.cache.resolve() / "models",
         args.build.resolve(),

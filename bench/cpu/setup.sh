@@ -11,10 +11,11 @@
 #
 # SHARED_SITE_PACKAGES=DIR: uses packages of this folder, such as torch. JOBS=N: number of parallel compilers (default:
 # all cores). SERVING=on: only the parts for bench/slo, without torch and with one model file (3 GB). MIXTURE=on: also
-# the mixture of experts for run.py --model mixture (20 GB, 6 more while it works).
+# the mixture of experts for run.py --model mixture (20 GB, 6 more while it works). ISA=avx2 or avxvnni: also llama.cpp
+# without newer instructions, for run.py --isa, in CACHE/llama.cpp-ISA.
 set -euo pipefail
 if [ $# -lt 1 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 say() { echo "setup: $*" >&2; }
@@ -26,6 +27,7 @@ jobs=${JOBS:-$(nproc)}
 shared=${SHARED_SITE_PACKAGES:-}
 serving=${SERVING:-}
 mixture=${MIXTURE:-}
+isa=${ISA:-}
 done_mark=.done
 [ -z "$serving" ] || done_mark=.serving
 llama_package=llama_cpp_python==0.3.36
@@ -36,6 +38,7 @@ for tool in python3 cmake c++ make tar; do
 done
 python3 -c 'import ensurepip, venv' 2> /dev/null || fail "Python cannot make virtual environments: install python3-venv"
 case $jobs in '' | *[!0-9]* | 0) fail "JOBS='$jobs' is not a number of compilers; use for example JOBS=2" ;; esac
+case $isa in '' | avx2 | avxvnni) ;; *) fail "ISA='$isa' is not avx2 or avxvnni" ;; esac
 if [ -n "$ik" ]; then
   [ -f "$ik/CMakeLists.txt" ] || fail "IK_SOURCE '$ik' is not a checkout of ik_llama.cpp: it has no CMakeLists.txt"
   ik=$(cd "$ik" && pwd)
@@ -79,18 +82,20 @@ fi
 no_amx=
 grep -qw amx_int8 /proc/cpuinfo && no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
-# build NAME SOURCE [compiler flag]: the server, and our driver against its library.
+# build NAME SOURCE [compiler flag [CMake options [target]]]: the server, or another target, and our driver against its
+# library.
 build() {
-  local name=$1 source=$2 flag=${3:-} out=$cache/$1
+  local name=$1 source=$2 flag=${3:-} options=${4:--DGGML_NATIVE=ON} target=${5:-llama-server} out=$cache/$1
   mkdir -p "$out"
-  if [ ! -x "$out/bin/llama-server" ]; then
+  if [ ! -e "$out/bin/$target" ]; then
     step="building $name"
     say "$step with $jobs compilers at once (minutes)"
-    cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF \
+    # shellcheck disable=SC2086
+    cmake -S "$source" -B "$out/build" -DCMAKE_BUILD_TYPE=Release $options -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DBUILD_SHARED_LIBS=OFF \
       -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DGGML_IQK_FA_ALL_QUANTS=OFF -DCMAKE_C_FLAGS="$no_amx" -DCMAKE_CXX_FLAGS="$no_amx" >> "$log" 2>&1
-    cmake --build "$out/build" --target llama-server -j "$jobs" >> "$log" 2>&1
+    cmake --build "$out/build" --target "$target" -j "$jobs" >> "$log" 2>&1
     mkdir -p "$out/bin"
-    cp "$out/build/bin/llama-server" "$out/bin/" >> "$log" 2>&1
+    if [ "$target" = llama-server ]; then cp "$out/build/bin/$target" "$out/bin/" >> "$log" 2>&1; else touch "$out/bin/$target"; fi
   fi
   if [ ! -x "$out/llama_driver" ] || [ "$here/llama_driver.cc" -nt "$out/llama_driver" ]; then
     step="building $name's driver"
@@ -113,6 +118,13 @@ if [ ! -x "$cache/llama.cpp/llama_driver" ] || [ ! -x "$cache/llama.cpp/bin/llam
   fi
   build llama.cpp "$source"
   echo "source package $llama_package${no_amx:+, without AMX}" > "$cache/llama.cpp/version.txt"
+fi
+
+if [ -n "$isa" ]; then
+  options="-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
+  [ "$isa" = avx2 ] || options="$options -DGGML_AVX_VNNI=ON"
+  build "llama.cpp-$isa" "$cache/llama.cpp/source" "" "$options" llama # the library: run.py --isa needs no server
+  echo "source package $llama_package, for $isa" > "$cache/llama.cpp-$isa/version.txt"
 fi
 
 if [ -n "$ik" ]; then
