@@ -38,6 +38,7 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
   kv.import_blocks = c.import_blocks;
   kv.list_entered = c.list_entered;
   kv.remember_evicted = c.remember_evicted;
+  kv.lean = c.lean;
   return kv;
 }
 
@@ -77,6 +78,7 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
                             MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
                                                  .max_model_len = sc.limits.max_model_len,
                                                  .seed = r->config_.seed,
+                                                 .lean = r->config_.lean,
                                                  .true_lengths_known = r->config_.true_lengths_known}));
     r->predictor_ = r->own_predictor_.get();
   }
@@ -128,6 +130,8 @@ Status Replica::Connect(ReplicaParts parts) {
                                                     .max_errors_in_a_row = config_.max_errors_in_a_row,
                                                     .max_draft_tokens = config_.max_draft_tokens,
                                                     .guesses = config_.guesses,
+                                                    .keep_timelines = config_.keep_timelines,
+                                                    .lean = config_.lean,
                                                     .shared_prefixes = config_.shared_prefixes},
                                      std::move(loop));
   return Status();
