@@ -55,7 +55,7 @@ template <class Vector>
 Vector RoomFor(size_t count, bool lean = false) {
   Vector vector;
   vector.reserve(count);
-  if (lean) AvoidHugePages(vector.data(), count * sizeof(typename Vector::value_type));
+  if (lean) AvoidHugePages(vector.data(), count);
   return vector;
 }
 

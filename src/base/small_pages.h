@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <sys/mman.h>
 
@@ -10,12 +9,11 @@
 
 namespace tactus {
 
-// Takes back the advice of MapHugePages for memory that has not been touched. Only advice to the system.
-inline void AvoidHugePages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+// Takes back the advice of MapHugePages for the untouched memory of a HugePageAllocator. Only advice to the system.
+template <class T>
+void AvoidHugePages([[maybe_unused]] T* data, [[maybe_unused]] size_t count) {
 #ifdef MADV_NOHUGEPAGE
-  // Smaller memory is not mapped by itself and has no such advice. A mapping of MapHugePages begins at a huge page.
-  if (bytes < kHugePageBytes / 2 || reinterpret_cast<uintptr_t>(data) % kHugePageBytes != 0) return;
-  (void)madvise(data, (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes, MADV_NOHUGEPAGE);
+  if (HugePageAllocator<T>::Maps(count)) (void)madvise(data, count * sizeof(T), MADV_NOHUGEPAGE);
 #endif
 }
 

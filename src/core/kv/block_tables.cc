@@ -10,9 +10,7 @@ BlockTables::BlockTables(int32_t num_slots, int32_t stride, bool lean)
       tables_(static_cast<size_t>(num_slots) * static_cast<size_t>(stride)),
       first_table_(tables_.data()),
       free_tables_(static_cast<size_t>(num_slots)) {
-  if (lean) {
-    AvoidHugePages(first_table_, static_cast<size_t>(num_slots) * static_cast<size_t>(stride) * sizeof(BlockId));
-  }
+  if (lean) AvoidHugePages(first_table_, static_cast<size_t>(num_slots) * static_cast<size_t>(stride));
 }
 
 void BlockTables::TakeTable(SlotKv* slot) {

@@ -113,8 +113,7 @@ class EvictionOrder {
   }
 
   const size_t places_;
-  std::unique_ptr<BlockId[]>
-      ring_;  // `used_` entries from begin_ on, cyclic; kNoBlock: a hole. The rest is not written
+  std::unique_ptr<BlockId[]> ring_;  // `used_` entries from begin_ on, cyclic; kNoBlock: a hole; others not written
   PlaceOf place_of_;
   size_t begin_ = 0, used_ = 0;
   uint64_t passed_ = 0;  // places before begin_, counted since construction

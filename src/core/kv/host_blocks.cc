@@ -5,22 +5,23 @@
 namespace tactus::core {
 
 HostBlocks::HostBlocks(int64_t num_blocks, int64_t import_blocks, int32_t block_size)
-    : import_blocks_(import_blocks), block_size_(block_size), free_(static_cast<size_t>(num_blocks)) {
+    : import_blocks_(import_blocks), block_size_(block_size) {
   TACTUS_CHECK(num_blocks >= 0 && num_blocks < (int64_t{1} << 30));
-  next_.reserve(free_.count());
-  read_.reserve(free_.count());
-  reserved_.reserve(free_.count());
+  next_.assign(static_cast<size_t>(num_blocks), kNoBlock);
+  free_.reserve(next_.size());
+  read_.reserve(next_.size());
+  reserved_.assign(next_.size(), 0);
+  for (size_t h = next_.size(); h > 0; --h) free_.push_back(static_cast<BlockId>(h - 1));
 }
 
 BlockId HostBlocks::TakeFree() {
-  const BlockId h = free_.Take();
-  MakeUpTo(&next_, static_cast<size_t>(h));
-  MakeUpTo(&reserved_, static_cast<size_t>(h));
+  const BlockId h = free_.back();
+  free_.pop_back();
   return h;
 }
 
 void HostBlocks::FreeRead() {
-  for (const BlockId h : read_) free_.Return(h);
+  free_.insert(free_.end(), read_.begin(), read_.end());
   read_.clear();
 }
 
@@ -54,7 +55,7 @@ void HostBlocks::Restore(const BlockId* table, int32_t first, SavedKv* saved, St
   for (int32_t i = 0; i < end; ++i) {
     const BlockId next = next_[static_cast<size_t>(h)];
     if (i < first) {
-      free_.Return(h);  // found in the cache: shared again
+      free_.push_back(h);  // found in the cache: shared again
     } else {
       plan->swap_ins.push_back({table[i], h, std::min(block_size_, saved->tokens - i * block_size_)});
       read_.push_back(h);
@@ -73,7 +74,7 @@ void HostBlocks::Drop(SavedKv* saved) {
   while (saved->first_host != kNoBlock) {
     const BlockId h = saved->first_host;
     saved->first_host = next_[static_cast<size_t>(h)];
-    free_.Return(h);
+    free_.push_back(h);
   }
   saved->tokens = 0;
 }
@@ -100,7 +101,7 @@ void HostBlocks::EndReservation(BlockId h) {
 void HostBlocks::Return(std::span<const BlockId> blocks) {
   for (const BlockId h : blocks) {
     EndReservation(h);
-    free_.Return(h);
+    free_.push_back(h);
   }
 }
 

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "base/free_ids.h"
 #include "base/step.h"
 #include "base/units.h"
 #include "core/kv/block_tables.h"
@@ -26,7 +25,7 @@ class HostBlocks {
   // `import_blocks`: blocks that swap-outs leave to imports. `block_size`: tokens per block.
   HostBlocks(int64_t num_blocks, int64_t import_blocks, int32_t block_size);
 
-  int64_t size() const { return static_cast<int64_t>(free_.count()); }
+  int64_t size() const { return static_cast<int64_t>(next_.size()); }
   // Including the blocks that the current plan reads: only the next plan can use these.
   int64_t num_free() const { return static_cast<int64_t>(free_.size() + read_.size()); }
   // Counters: sequences saved, and the blocks copied in each direction.
@@ -60,10 +59,10 @@ class HostBlocks {
 
   const int64_t import_blocks_;
   const int32_t block_size_;
-  FreeIds free_;
-  std::vector<BlockId> next_;      // links of the chains, by block up to the highest that was ever taken
+  std::vector<BlockId> next_;  // [num_blocks]: links of the chains
+  std::vector<BlockId> free_;
   std::vector<BlockId> read_;      // by the swap-ins of step `read_by_`, free after it
-  std::vector<uint8_t> reserved_;  // by block as next_; 1: of an import in progress
+  std::vector<uint8_t> reserved_;  // [num_blocks] 1: of an import in progress
   int64_t num_reserved_ = 0;
   StepId read_by_ = -1;
   int64_t saves_ = 0, saved_blocks_ = 0, restored_blocks_ = 0;

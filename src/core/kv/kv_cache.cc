@@ -138,6 +138,7 @@ int64_t KvCache::blocks_in_use() const {
   return impl_->blocks.pool().num_in_use();
 }
 std::span<const BlockId> KvCache::Table(SlotId slot) const {
+  if (slot >= impl_->tables.size()) return {};  // never bound
   return impl_->tables[slot].held();
 }
 

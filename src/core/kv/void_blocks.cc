@@ -4,7 +4,8 @@
 
 namespace tactus::core {
 
-VoidBlocks::VoidBlocks(PrefixBlocks* blocks, const BlockTables* tables) : blocks_(*blocks), tables_(*tables) {}
+VoidBlocks::VoidBlocks(PrefixBlocks* blocks, const BlockTables* tables)
+    : blocks_(*blocks), tables_(*tables), marked_(static_cast<size_t>(blocks->pool().size())) {}
 
 void VoidBlocks::MarkBlocksOf(StepId step) {
   for (BlockId b = 0; b < blocks_.pool().used(); ++b) {

@@ -18,10 +18,7 @@ class VoidBlocks {
   // Both arguments outlive it.
   VoidBlocks(PrefixBlocks* blocks, const BlockTables* tables);
 
-  void Mark(BlockId b) {
-    if (marked_.size() <= static_cast<size_t>(b)) marked_.resize(static_cast<size_t>(blocks_.pool().size()));
-    marked_[static_cast<size_t>(b)] = 1;
-  }
+  void Mark(BlockId b) { marked_[static_cast<size_t>(b)] = 1; }
   // Marks the blocks that the step should have filled.
   void MarkBlocksOf(StepId step);
   // Marks the blocks that were restored from KV which the step should have saved.
@@ -36,16 +33,14 @@ class VoidBlocks {
   std::string CheckIntegrity() const;
 
  private:
-  bool Marked(BlockId b) const {
-    return static_cast<size_t>(b) < marked_.size() && marked_[static_cast<size_t>(b)] != 0;
-  }
+  bool Marked(BlockId b) const { return marked_[static_cast<size_t>(b)] != 0; }
   void MarkDependants(StepId step);
   void DropFromTree();
   std::vector<uint8_t> NodesToRemove() const;
 
   PrefixBlocks& blocks_;
   const BlockTables& tables_;
-  std::vector<uint8_t> marked_;  // by block, from the first mark on; all zero between calls
+  std::vector<uint8_t> marked_;  // by block; all zero between calls
 };
 
 }  // namespace tactus::core

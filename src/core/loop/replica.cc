@@ -78,7 +78,6 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
                             MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
                                                  .max_model_len = sc.limits.max_model_len,
                                                  .seed = r->config_.seed,
-                                                 .lean = r->config_.lean,
                                                  .true_lengths_known = r->config_.true_lengths_known}));
     r->predictor_ = r->own_predictor_.get();
   }

@@ -47,9 +47,8 @@ struct Average {
 // backward-shift deletion, at most half full) answers these without reading the entries.
 class Table {
  public:
-  // `lean`: begins small.
-  Table(size_t size, bool lean) : most_(size) {
-    MakeTags(std::bit_ceil(2 * (lean ? kLeanOwners : size)));
+  explicit Table(size_t size) : most_(size) {
+    MakeTags(kFirstTags);
     places_.reserve(size);
   }
   void Add(uint64_t owner, double tokens) {
@@ -75,8 +74,7 @@ class Table {
 
  private:
   static constexpr uint16_t kEmpty = 0;
-
-  static constexpr size_t kLeanOwners = 64;
+  static constexpr size_t kFirstTags = 128;  // a power of two; they double as owners come
 
   void MakeTags(size_t count) {
     tags_.assign(count, kEmpty);
@@ -137,8 +135,8 @@ class History final : public LengthPredictor {
   explicit History(const PredictorOptions& options)
       : slots_(RoomFor<std::vector<Features>>(static_cast<size_t>(options.slot_capacity))),
         by_length_(kLengthClasses),
-        clients_(kClients, options.lean),
-        prefixes_(kPrefixes, options.lean) {}
+        clients_(kClients),
+        prefixes_(kPrefixes) {}
   const char* name() const override { return kUsualPredictor; }
   bool learns() const override { return true; }
 

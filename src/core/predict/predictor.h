@@ -26,7 +26,6 @@ struct PredictorOptions {
   int32_t slot_capacity = 0;        // most live sequences
   int32_t max_model_len = 0;        // L_max: no answer is longer
   uint64_t seed = 0;                // of the noise
-  bool lean = false;                // as in KvCacheConfig
   bool true_lengths_known = false;  // requests are SimRequests: oracle, noisy and stated are allowed
 };
 

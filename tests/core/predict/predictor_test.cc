@@ -46,24 +46,6 @@ int32_t Ask(LengthPredictor* p, const PredictionFeatures& features, int32_t atte
   return p->PredictOutputTokens(1, attempt);
 }
 
-// Its tables begin small and grow: 500 clients and 3,000 prefixes, which no other average tells apart.
-TEST(Predictors, ALeanHistoryPredictsTheSame) {
-  PredictorOptions lean_options = Options();
-  lean_options.lean = true;
-  const auto lean = MakeHistory(lean_options), full = MakeHistory(Options());
-  Rng rng(1);
-  for (int i = 0; i < 6000; ++i) {
-    const auto client = static_cast<uint64_t>(rng.UniformInt(1, 500));
-    std::vector<Hash128> keys(4);
-    for (Hash128& key : keys) key.low = static_cast<uint64_t>(rng.UniformInt(1, 3000)) << 20;
-    const PredictionFeatures features = Features(100, 4000, client, keys);
-    ASSERT_EQ(Ask(lean.get(), features), Ask(full.get(), features)) << "answer " << i;
-    const auto tokens = static_cast<int32_t>(rng.UniformInt(1, 2000));
-    Observe(lean.get(), features, tokens);
-    Observe(full.get(), features, tokens);
-  }
-}
-
 TEST(Predictors, StatedReturnsWorkloadPredictionOrMaximum) {
   const auto stated = Make("stated");
   SimRequest request;
@@ -268,6 +250,17 @@ TEST(History, ClientsHaveSeparateAverages) {
   EXPECT_LT(Ask(p.get(), Features(100, 4000, 7)), 60);
   EXPECT_GT(Ask(p.get(), Features(100, 4000, 9)), 900);
   EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 505, 60);
+}
+
+TEST(History, TablesKeepEveryClientWhileTheyGrow) {
+  auto p = Make("history");
+  constexpr uint64_t kClients = 3000;
+  for (uint64_t client = 1; client <= kClients; ++client)
+    Observe(p.get(), Features(100, 4000, client), client % 2 == 0 ? 10 : 1000, 60);
+  for (uint64_t client = 1; client <= kClients; ++client) {
+    const int32_t answer = Ask(p.get(), Features(100, 4000, client));
+    ASSERT_TRUE(client % 2 == 0 ? answer < 60 : answer > 900) << "client " << client << " is predicted " << answer;
+  }
 }
 
 // Two system prompts of two blocks each, with another continuation every time.
