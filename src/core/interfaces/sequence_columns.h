@@ -84,8 +84,8 @@ class SequenceColumn {
   const T* first_;
 };
 
-struct SequenceColumns {  // each [capacity]; described in SequenceRow
-  int32_t capacity = 0;
+struct SequenceColumns {  // each [slots]; described in SequenceRow
+  int32_t slots = 0;      // those that were ever taken: the rows of the others do not exist yet
   const SequenceRow* rows = nullptr;
   SequenceColumn<SeqState> state{rows, &SequenceRow::state};
   SequenceColumn<FlightState> flight{rows, &SequenceRow::flight};

@@ -2,11 +2,11 @@
 
 namespace tactus::core {
 
-BlockPool::BlockPool(int64_t num_blocks)
-    : blocks_(static_cast<size_t>(num_blocks)), cached_(num_blocks, {blocks_.data()}) {
+BlockPool::BlockPool(int64_t num_blocks, bool lean)
+    : free_(static_cast<size_t>(num_blocks)),
+      blocks_(RoomFor<HugePageVector<KvBlock>>(static_cast<size_t>(num_blocks), lean)),
+      cached_(num_blocks, {blocks_.data()}) {
   static_assert(KvBlock::kNotEvictable == CachedBlocks::kNowhere);
-  free_.reserve(blocks_.size());
-  for (size_t b = blocks_.size(); b > 0; --b) free_.push_back(static_cast<BlockId>(b - 1));  // the lowest is used first
 }
 
 void BlockPool::Push(List* list, BlockId b) {

@@ -3,7 +3,7 @@
 //   cached    has a key; no user, no step                        (order of eviction)
 //   in use    in the table of at least one live sequence         (users > 0)
 //   draining  no user, but a step in flight still touches it     (list of that step)
-// Nothing allocates after construction. Thread rule: engine thread only.
+// Nothing allocates after construction; a record is made when its block is first used. Thread rule: engine thread only.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/free_ids.h"
 #include "base/huge_pages.h"
 #include "core/kv/eviction_order.h"
 #include "core/kv/prefix_tree.h"
@@ -52,11 +53,14 @@ class BlockPool {
   // Most steps in flight at once; far more than any pipeline has.
   static constexpr size_t kMostStepsInFlight = 256;
 
-  explicit BlockPool(int64_t num_blocks);
+  // `lean`: as in KvCacheConfig.
+  explicit BlockPool(int64_t num_blocks, bool lean = false);
 
   KvBlock& operator[](BlockId b) { return blocks_[static_cast<size_t>(b)]; }
   const KvBlock& operator[](BlockId b) const { return blocks_[static_cast<size_t>(b)]; }
-  int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t size() const { return static_cast<int64_t>(free_.count()); }
+  // Blocks from here on were never taken and have no record yet.
+  int64_t used() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t num_draining() const { return num_draining_; }
   int64_t num_in_use() const { return size() - num_free() - cached_.size() - num_draining_; }
@@ -73,8 +77,8 @@ class BlockPool {
   // Remove a block from its place; kNoBlock: none is free, or none cached. The caller resets its record.
   BlockId TakeFree() {
     if (free_.empty()) return kNoBlock;
-    const BlockId b = free_.back();
-    free_.pop_back();
+    const BlockId b = free_.Take();
+    MakeUpTo(&blocks_, static_cast<size_t>(b));
     TACTUS_DCHECK((*this)[b].users == 0 && !(*this)[b].keyed());
     return b;
   }
@@ -108,12 +112,12 @@ class BlockPool {
   void PutUnused(BlockId b);
   void Free(BlockId b) {
     (*this)[b] = KvBlock{};
-    free_.push_back(b);
+    free_.Return(b);
   }
   std::string CheckDraining(size_t list) const;
 
-  HugePageVector<KvBlock> blocks_;
-  HugePageVector<BlockId> free_;
+  FreeIds free_;
+  HugePageVector<KvBlock> blocks_;  // [used], room for all
   CachedBlocks cached_;
   std::array<List, kMostStepsInFlight> draining_;
   int64_t num_draining_ = 0;

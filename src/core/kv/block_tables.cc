@@ -4,23 +4,23 @@
 
 namespace tactus::core {
 
-BlockTables::BlockTables(int32_t num_slots, int32_t stride)
-    : stride_(stride), slots_(static_cast<size_t>(num_slots)), tables_(slots_.size() * static_cast<size_t>(stride)) {
-  free_tables_.reserve(slots_.size());
-  for (size_t t = slots_.size(); t > 0; --t) {
-    free_tables_.push_back(tables_.data() + (t - 1) * static_cast<size_t>(stride_));
-  }
+BlockTables::BlockTables(int32_t num_slots, int32_t stride, bool lean)
+    : stride_(stride),
+      slots_(RoomFor<HugePageVector<SlotKv>>(static_cast<size_t>(num_slots), lean)),
+      tables_(static_cast<size_t>(num_slots) * static_cast<size_t>(stride)),
+      first_table_(tables_.data()),
+      free_tables_(static_cast<size_t>(num_slots)) {
+  if (lean) AvoidHugePages(first_table_, static_cast<size_t>(num_slots) * static_cast<size_t>(stride));
 }
 
 void BlockTables::TakeTable(SlotKv* slot) {
   TACTUS_DCHECK(slot->table == nullptr);
-  slot->table = free_tables_.back();
-  free_tables_.pop_back();
+  slot->table = first_table_ + static_cast<size_t>(free_tables_.Take()) * static_cast<size_t>(stride_);
 }
 
 void BlockTables::FreeTable(SlotKv* slot) {
   if (slot->table == nullptr) return;
-  free_tables_.push_back(slot->table);
+  free_tables_.Return(static_cast<int32_t>((slot->table - first_table_) / stride_));
   slot->table = nullptr;
 }
 

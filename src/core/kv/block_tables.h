@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "base/hash.h"
 #include "base/huge_pages.h"
 #include "base/step.h"
@@ -49,12 +50,18 @@ struct alignas(64) SlotKv {  // a step reads the first cache line only
 
 class BlockTables {
  public:
-  // `stride`: most entries of a table.
-  BlockTables(int32_t num_slots, int32_t stride);
+  // `stride`: most entries of a table. `lean`: as in KvCacheConfig.
+  BlockTables(int32_t num_slots, int32_t stride, bool lean);
 
   SlotKv& operator[](SlotId s) { return slots_[static_cast<size_t>(s)]; }
   const SlotKv& operator[](SlotId s) const { return slots_[static_cast<size_t>(s)]; }
+  // Slots from here on were never bound.
   SlotId size() const { return static_cast<SlotId>(slots_.size()); }
+  // The slot's record, made on its first use.
+  SlotKv& Make(SlotId s) {
+    MakeUpTo(&slots_, static_cast<size_t>(s));
+    return (*this)[s];
+  }
   int32_t stride() const { return stride_; }
 
   // Gives the slot an empty table. Precondition: it has none.
@@ -62,7 +69,8 @@ class BlockTables {
   void FreeTable(SlotKv* slot);  // no effect without a table
   // The table that the second TakeTable from now takes. Null: fewer than two are free.
   const BlockId* SecondFree() const {
-    return free_tables_.size() > 1 ? free_tables_[free_tables_.size() - 2] : nullptr;
+    const int32_t table = free_tables_.Second();
+    return table < 0 ? nullptr : first_table_ + static_cast<size_t>(table) * static_cast<size_t>(stride_);
   }
   // Appends the entries of the slot's table from `first` on to the plan, which may be null.
   void Report(SlotId s, int32_t first, StepPlan* plan) const;
@@ -76,9 +84,10 @@ class BlockTables {
   std::string CheckUsers(const PrefixBlocks& blocks) const;
 
   const int32_t stride_;
-  HugePageVector<SlotKv> slots_;
-  HugePageArray<BlockId> tables_;      // [num_slots, stride], not written before use
-  std::vector<BlockId*> free_tables_;  // a stack: few tables are ever touched, and those often
+  HugePageVector<SlotKv> slots_;   // [the highest slot that was ever bound], room for all
+  HugePageArray<BlockId> tables_;  // [num_slots, stride], not written before use
+  BlockId* const first_table_;
+  FreeIds free_tables_;  // few tables are ever touched, and those often
 };
 
 }  // namespace tactus::core

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <vector>
+#include <memory>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -27,7 +27,9 @@ class EvictionOrder {
   static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
 
   EvictionOrder(int64_t num_blocks, PlaceOf place_of)
-      : ring_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8), kNoBlock), place_of_(place_of) {}
+      : places_(static_cast<size_t>(num_blocks + num_blocks / 4 + 8)),
+        ring_(std::make_unique_for_overwrite<BlockId[]>(places_)),
+        place_of_(place_of) {}
 
   int64_t size() const { return size_; }
   bool Has(BlockId b) const { return place_of_(b) != kNowhere; }
@@ -35,7 +37,7 @@ class EvictionOrder {
   // Adds the block as the newest. Precondition: not in the ring.
   void Push(BlockId b) {
     TACTUS_DCHECK(!Has(b));
-    if (used_ == ring_.size()) CloseHoles();
+    if (used_ == places_) CloseHoles();
     Put(b);
     ++size_;
   }
@@ -88,13 +90,13 @@ class EvictionOrder {
   }
 
  private:
-  size_t After(size_t place) const { return place + 1 == ring_.size() ? 0 : place + 1; }
+  size_t After(size_t place) const { return place + 1 == places_ ? 0 : place + 1; }
   void Pass() {
     begin_ = After(begin_);
     --used_;
     ++passed_;
   }
-  size_t At(size_t i) const { return begin_ + i < ring_.size() ? begin_ + i : begin_ + i - ring_.size(); }
+  size_t At(size_t i) const { return begin_ + i < places_ ? begin_ + i : begin_ + i - places_; }
   void Put(BlockId b) {
     const size_t place = At(used_++);
     ring_[place] = b;
@@ -110,7 +112,8 @@ class EvictionOrder {
     }
   }
 
-  std::vector<BlockId> ring_;  // `used_` entries from begin_ on, cyclic; kNoBlock: a hole
+  const size_t places_;
+  std::unique_ptr<BlockId[]> ring_;  // `used_` entries from begin_ on, cyclic; kNoBlock: a hole; others not written
   PlaceOf place_of_;
   size_t begin_ = 0, used_ = 0;
   uint64_t passed_ = 0;  // places before begin_, counted since construction

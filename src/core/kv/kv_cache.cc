@@ -60,8 +60,9 @@ struct KvCache::Impl {
 
 KvCache::Impl::Impl(const KvCacheConfig& c)
     : config(Checked(c)),
-      tables(c.max_slots, static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks))),
-      blocks(c.num_blocks, c.list_entered, c.remember_evicted),
+      tables(c.max_slots, static_cast<int32_t>(std::min<int64_t>(std::max(c.max_blocks_per_slot, 1), c.num_blocks)),
+             c.lean),
+      blocks(c.num_blocks, c.list_entered, c.remember_evicted, c.lean),
       matcher(&blocks, c.block_size),
       entering(&blocks),
       host(c.swap_blocks, c.import_blocks, c.block_size),
@@ -101,7 +102,7 @@ KvCache::KvCache(const KvCacheConfig& config) : impl_(std::make_unique<Impl>(con
 KvCache::~KvCache() = default;
 
 void KvCache::Bind(SlotId s, const std::vector<Hash128>* keys, OwnKeys* own) {
-  SlotKv& slot = impl_->tables[s];
+  SlotKv& slot = impl_->tables.Make(s);
   TACTUS_CHECK(!slot.bound && slot.blocks == 0);
   impl_->Change();
   slot = SlotKv{};
@@ -137,6 +138,7 @@ int64_t KvCache::blocks_in_use() const {
   return impl_->blocks.pool().num_in_use();
 }
 std::span<const BlockId> KvCache::Table(SlotId slot) const {
+  if (slot >= impl_->tables.size()) return {};  // never bound
   return impl_->tables[slot].held();
 }
 

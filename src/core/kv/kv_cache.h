@@ -5,7 +5,8 @@
 // core/kv/block_key.h. The caller keeps each live sequence's keys in a vector that grows as blocks fill up. A sequence
 // whose keys no other sequence can have needs none before it has lost its KV: see OwnKeys.
 //
-// Thread rule: engine thread only. No call allocates memory in the steady state: pools are sized at construction.
+// Thread rule: engine thread only. No call allocates memory in the steady state: pools are sized at construction, and
+// their memory becomes resident as it is used.
 #pragma once
 
 #include <span>
@@ -27,6 +28,9 @@ struct KvCacheConfig {
   int64_t import_blocks = 0;      // of them: reserved for imports from other replicas (ReserveHost)
   bool list_entered = false;      // record the blocks that enter the prefix tree (TakeEntered)
   bool remember_evicted = false;  // record evicted keys (WasEvicted)
+  // One of many caches in a process: small pages, and a table of the tree that grows with use. Allocates, and takes
+  // longer where the cache is large.
+  bool lean = false;
 };
 
 struct KvCacheStats {

@@ -67,16 +67,16 @@ std::string BlockTables::CheckBlock(SlotId s, int32_t i, const PrefixBlocks& blo
 }
 
 std::string BlockTables::CheckUsers(const PrefixBlocks& blocks) const {
-  std::vector<int32_t> users(static_cast<size_t>(blocks.pool().size()), 0);
+  std::vector<int32_t> users(static_cast<size_t>(blocks.pool().used()), 0);
   for (SlotId s = 0; s < size(); ++s) {
     std::set<BlockId> seen;
     for (const BlockId b : (*this)[s].held()) {
-      if (b < 0 || b >= blocks.pool().size()) return Say("slot ", s, " names block ", b);
+      if (b < 0 || b >= blocks.pool().used()) return Say("slot ", s, " names block ", b);
       if (!seen.insert(b).second) return Say("slot ", s, " holds block ", b, " twice");
       ++users[static_cast<size_t>(b)];
     }
   }
-  for (BlockId b = 0; b < blocks.pool().size(); ++b) {
+  for (BlockId b = 0; b < blocks.pool().used(); ++b) {
     const int32_t held = users[static_cast<size_t>(b)];
     if (held != blocks[b].users) return Say("block ", b, " counts ", blocks[b].users, " users, tables have ", held);
   }
@@ -84,8 +84,10 @@ std::string BlockTables::CheckUsers(const PrefixBlocks& blocks) const {
 }
 
 std::string BlockTables::CheckIntegrity(const PrefixBlocks& blocks) const {
-  std::set<const BlockId*> handed_out(free_tables_.begin(), free_tables_.end());
-  if (handed_out.size() != free_tables_.size()) return "a table is free twice";
+  std::set<const BlockId*> handed_out;
+  for (const int32_t t : free_tables_.returned()) {
+    if (!handed_out.insert(first_table_ + static_cast<ptrdiff_t>(t) * stride_).second) return "a table is free twice";
+  }
   int64_t set_aside = 0;
   for (SlotId s = 0; s < size(); ++s) {
     if (std::string error = CheckSlot(s); !error.empty()) return error;
@@ -94,7 +96,8 @@ std::string BlockTables::CheckIntegrity(const PrefixBlocks& blocks) const {
       return Say("slot ", s, " has a table that is free or belongs to another slot");
     set_aside += (*this)[s].reserved;
   }
-  if (handed_out.size() != slots_.size()) return Say(slots_.size() - handed_out.size(), " tables belong to no slot");
+  if (handed_out.size() != free_tables_.taken())
+    return Say(free_tables_.taken() - handed_out.size(), " tables belong to no slot");
   if (std::string error = CheckUsers(blocks); !error.empty()) return error;
   for (SlotId s = 0; s < size(); ++s) {
     for (int32_t i = 0; i < (*this)[s].blocks; ++i) {
@@ -127,10 +130,11 @@ std::string BlockPool::CheckDraining(size_t index) const {
 std::string BlockPool::CheckIntegrity() const {
   std::vector<int32_t> places(blocks_.size(), 0);
   const auto in_place = [&places](BlockId b) { ++places[static_cast<size_t>(b)]; };
-  for (BlockId b = 0; b < size(); ++b) {
+  for (BlockId b = 0; b < used(); ++b) {
     if ((*this)[b].users > 0) in_place(b);
   }
-  for (const BlockId b : free_) {
+  if (blocks_.size() != free_.taken()) return Say(blocks_.size(), " records for ", free_.taken(), " blocks used");
+  for (const BlockId b : free_.returned()) {
     in_place(b);
     if ((*this)[b].keyed() || (*this)[b].users != 0) return Say("free block ", b, " is in use or in the tree");
   }
@@ -195,14 +199,14 @@ std::string PrefixBlocks::CheckDuplicates(NodeId n) const {
 }
 
 std::string PrefixBlocks::CheckFiled() const {
-  std::vector<int32_t> filed(static_cast<size_t>(pool_.size()), 0);
-  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+  std::vector<int32_t> filed(static_cast<size_t>(pool_.used()), 0);
+  for (NodeId n = 0; n < tree_.ids_used(); ++n) {
     const BlockId owner = tree_.node(n).owner;
     if (owner == kNoBlock) continue;
     ++filed[static_cast<size_t>(owner)];
     for (BlockId b = pool_[owner].first_duplicate; b != kNoBlock; b = pool_[b].next) ++filed[static_cast<size_t>(b)];
   }
-  for (BlockId b = 0; b < pool_.size(); ++b) {
+  for (BlockId b = 0; b < pool_.used(); ++b) {
     const KvBlock& block = pool_[b];
     const int32_t lists = filed[static_cast<size_t>(b)];
     if (lists > 1) return Say("block ", b, " is filed twice");
@@ -217,7 +221,7 @@ std::string PrefixBlocks::CheckFiled() const {
 }
 
 std::string PrefixBlocks::CheckCached() const {
-  std::vector<uint8_t> seen(static_cast<size_t>(pool_.size()), 0);
+  std::vector<uint8_t> seen(static_cast<size_t>(pool_.used()), 0);
   std::string error;
   pool_.cached().ForEach([&](BlockId b) {
     const KvBlock& block = pool_[b];
@@ -232,9 +236,9 @@ std::string PrefixBlocks::CheckCached() const {
 }
 
 std::string PrefixBlocks::CheckIntegrity() const {
-  std::vector<int32_t> children(static_cast<size_t>(tree_.capacity()), 0);
+  std::vector<int32_t> children(static_cast<size_t>(tree_.ids_used()), 0);
   int32_t used = 0;
-  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+  for (NodeId n = 0; n < tree_.ids_used(); ++n) {
     const PrefixTree::Node& node = tree_.node(n);
     if (node.owner == kNoBlock) continue;
     ++used;
@@ -242,7 +246,7 @@ std::string PrefixBlocks::CheckIntegrity() const {
     if (node.parent != kNoNode) ++children[static_cast<size_t>(node.parent)];
   }
   if (used != tree_.size()) return Say("tree size ", tree_.size(), ", nodes in use ", used);
-  for (NodeId n = 0; n < tree_.capacity(); ++n) {
+  for (NodeId n = 0; n < tree_.ids_used(); ++n) {
     if (tree_.node(n).children != children[static_cast<size_t>(n)]) return Say("node ", n, " miscounts its children");
   }
   if (std::string error = CheckFiled(); !error.empty()) return error;

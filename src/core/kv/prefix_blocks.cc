@@ -2,9 +2,9 @@
 
 namespace tactus::core {
 
-PrefixBlocks::PrefixBlocks(int64_t num_blocks, bool list_entered, bool remember_evicted)
-    : pool_(num_blocks),
-      tree_(num_blocks),
+PrefixBlocks::PrefixBlocks(int64_t num_blocks, bool list_entered, bool remember_evicted, bool lean)
+    : pool_(num_blocks, lean),
+      tree_(num_blocks, lean),
       entered_keys_(list_entered ? static_cast<size_t>(num_blocks) : 0),
       evicted_keys_(remember_evicted ? std::max(size_t{1} << 16, 4 * static_cast<size_t>(num_blocks)) : 0) {}
 

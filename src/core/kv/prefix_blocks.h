@@ -29,8 +29,8 @@ namespace tactus::core {
 
 class PrefixBlocks {
  public:
-  // `list_entered`, `remember_evicted`: as in KvCacheConfig.
-  PrefixBlocks(int64_t num_blocks, bool list_entered, bool remember_evicted);
+  // `list_entered`, `remember_evicted`, `lean`: as in KvCacheConfig.
+  PrefixBlocks(int64_t num_blocks, bool list_entered, bool remember_evicted, bool lean = false);
 
   const KvBlock& operator[](BlockId b) const { return pool_[b]; }
   const BlockPool& pool() const { return pool_; }

@@ -1,18 +1,42 @@
 #include "core/kv/prefix_tree.h"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
 namespace tactus::core {
 
-PrefixTree::PrefixTree(int64_t num_blocks) {
-  const auto n = static_cast<size_t>(num_blocks);
-  nodes_.resize(n);
-  free_.reserve(n);
-  for (size_t i = n; i > 0; --i) free_.push_back(static_cast<NodeId>(i - 1));
-  table_.assign(std::bit_ceil(4 * n + 2), Place());
+namespace {
+
+constexpr size_t kLeanNodes = 8;  // for which a lean tree has room at first
+
+// Places of a table for `nodes` nodes.
+size_t PlacesFor(size_t nodes) {
+  return std::bit_ceil(4 * nodes + 2);
+}
+
+}  // namespace
+
+PrefixTree::PrefixTree(int64_t num_blocks, bool lean)
+    : free_(static_cast<size_t>(num_blocks)),
+      nodes_(RoomFor<HugePageVector<Node>>(free_.count(), lean)),
+      table_(PlacesFor(lean ? std::min(free_.count(), kLeanNodes) : free_.count())),
+      mask_(table_.size() - 1) {}
+
+void PrefixTree::FileAt(NodeId id, uint32_t part) {
+  size_t i = Home(part);
+  while (table_[i].node != kNoNode) i = (i + 1) & mask_;
+  table_[i] = {id, part};
+}
+
+void PrefixTree::Grow() {
+  const HugePageVector<Place> old = std::exchange(table_, HugePageVector<Place>(2 * table_.size()));
   mask_ = table_.size() - 1;
+  for (const Place& place : old) {
+    if (place.node != kNoNode) FileAt(place.node, place.key);
+  }
 }
 
 NodeId PrefixTree::Find(const Hash128& key) const {
@@ -28,9 +52,14 @@ PrefixTree::Entered PrefixTree::FindOrInsert(const Hash128& key, NodeId parent, 
     if (table_[i].key == PartOf(key) && node(table_[i].node).key == key) return {table_[i].node, false};
   }
   TACTUS_CHECK(!free_.empty());
-  const NodeId id = free_.back();
-  free_.pop_back();
-  table_[i] = {id, PartOf(key)};
+  const NodeId id = free_.Take();
+  MakeUpTo(&nodes_, static_cast<size_t>(id));
+  if (PlacesFor(static_cast<size_t>(size())) > table_.size()) [[unlikely]] {
+    Grow();
+    FileAt(id, PartOf(key));
+  } else {
+    table_[i] = {id, PartOf(key)};
+  }
   const int32_t depth = parent != kNoNode ? node(parent).depth + 1 : 0;
   if (parent != kNoNode) ++node(parent).children;
   node(id) = Node{.key = key, .owner = owner, .parent = parent, .depth = depth};
@@ -53,7 +82,7 @@ void PrefixTree::Erase(NodeId id) {
   table_[hole] = Place();
   if (gone.parent != kNoNode) --node(gone.parent).children;
   gone = Node{};
-  free_.push_back(id);
+  free_.Return(id);
 }
 
 }  // namespace tactus::core

@@ -2,12 +2,14 @@
 // which matches return. Blocks without a user can be dropped leaf by leaf.
 //
 // A flat open-addressing table (linear probing, backward-shift deletion) over a node pool: all operations are O(1)
-// expected, nothing allocates after construction. The table stores a part of each key, so that a probe reads only the
-// node it looks for: in a large cache every node read is a cache miss. Thread rule: engine thread only.
+// expected, nothing allocates after construction unless the tree is lean. The table stores a part of each key, so that
+// a probe reads only the node it looks for: in a large cache every node read is a cache miss. Thread rule: engine
+// thread only.
 #pragma once
 
 #include <cstdint>
 
+#include "base/free_ids.h"
 #include "base/hash.h"
 #include "base/huge_pages.h"
 #include "base/prefetch.h"
@@ -28,7 +30,8 @@ class PrefixTree {
     int32_t depth = 0;  // 0: no parent
   };
 
-  explicit PrefixTree(int64_t num_blocks);
+  // `lean`: as in KvCacheConfig; the table then grows with the number of nodes.
+  explicit PrefixTree(int64_t num_blocks, bool lean = false);
 
   NodeId Find(const Hash128& key) const;
   // The node of the key if it is at `depth` of its chain. Then all blocks before it are in the tree as well. A key
@@ -59,8 +62,9 @@ class PrefixTree {
 
   Node& node(NodeId id) { return nodes_[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
-  int32_t capacity() const { return static_cast<int32_t>(nodes_.size()); }
-  int32_t size() const { return capacity() - static_cast<int32_t>(free_.size()); }
+  // Ids from here on were never in use.
+  int32_t ids_used() const { return static_cast<int32_t>(nodes_.size()); }
+  int32_t size() const { return static_cast<int32_t>(free_.count() - free_.size()); }
 
  private:
   struct Place {
@@ -68,11 +72,13 @@ class PrefixTree {
     uint32_t key = 0;  // PartOf the node's key, which determines Home
   };
   static uint32_t PartOf(const Hash128& key) { return static_cast<uint32_t>(key.low); }
+  void Grow();
+  void FileAt(NodeId id, uint32_t part);
   size_t Home(uint32_t part) const { return part & mask_; }
   size_t Home(const Hash128& key) const { return Home(PartOf(key)); }
 
-  HugePageVector<Node> nodes_;
-  HugePageVector<NodeId> free_;
+  FreeIds free_;
+  HugePageVector<Node> nodes_;   // [ids_used], room for all
   HugePageVector<Place> table_;  // power of two, at most a quarter full: few probes, and few moves in Erase
   size_t mask_ = 0;
 };

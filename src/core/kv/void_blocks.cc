@@ -8,7 +8,7 @@ VoidBlocks::VoidBlocks(PrefixBlocks* blocks, const BlockTables* tables)
     : blocks_(*blocks), tables_(*tables), marked_(static_cast<size_t>(blocks->pool().size())) {}
 
 void VoidBlocks::MarkBlocksOf(StepId step) {
-  for (BlockId b = 0; b < blocks_.pool().size(); ++b) {
+  for (BlockId b = 0; b < blocks_.pool().used(); ++b) {
     // Chunks and decodes of several steps may fill one block; the failure of any makes it void.
     if (blocks_[b].begun_by <= step && step <= blocks_[b].computed_by) Mark(b);
   }
@@ -27,7 +27,7 @@ void VoidBlocks::MarkRestored(StepId saved_by) {
 void VoidBlocks::MarkDependants(StepId step) {
   for (bool changed = true; changed;) {
     changed = false;
-    for (BlockId b = 0; b < blocks_.pool().size(); ++b) {
+    for (BlockId b = 0; b < blocks_.pool().used(); ++b) {
       const BlockId after = blocks_[b].after;
       if (Marked(b) || blocks_[b].computed_by < step || after == kNoBlock || !Marked(after)) continue;
       Mark(b);
@@ -61,13 +61,13 @@ void VoidBlocks::Rollback(std::span<const BlockId> blocks) {
 // The nodes of marked blocks, and their descendants, which could never be found again.
 std::vector<uint8_t> VoidBlocks::NodesToRemove() const {
   const PrefixTree& tree = blocks_.tree();
-  std::vector<uint8_t> removed(static_cast<size_t>(tree.capacity()), 0);
-  for (BlockId b = 0; b < blocks_.pool().size(); ++b) {
+  std::vector<uint8_t> removed(static_cast<size_t>(tree.ids_used()), 0);
+  for (BlockId b = 0; b < blocks_.pool().used(); ++b) {
     if (Marked(b) && blocks_[b].filed()) removed[static_cast<size_t>(blocks_[b].node)] = 1;
   }
   for (bool changed = true; changed;) {
     changed = false;
-    for (NodeId n = 0; n < tree.capacity(); ++n) {
+    for (NodeId n = 0; n < tree.ids_used(); ++n) {
       const PrefixTree::Node& node = tree.node(n);
       if (node.owner == kNoBlock || node.parent == kNoNode || removed[static_cast<size_t>(n)] != 0) continue;
       if (removed[static_cast<size_t>(node.parent)] == 0) continue;
@@ -79,14 +79,14 @@ std::vector<uint8_t> VoidBlocks::NodesToRemove() const {
 }
 
 void VoidBlocks::DropFromTree() {
-  for (BlockId b = 0; b < blocks_.pool().size(); ++b) {
+  for (BlockId b = 0; b < blocks_.pool().used(); ++b) {
     if (Marked(b)) blocks_.Separate(b);  // blocks after an unlisted one are void as well
   }
   // No duplicate becomes the owner: a sequence that holds the void block may hold good children of the node, and their
   // parent would then become free before them.
   std::vector<uint8_t> removed = NodesToRemove();
   const PrefixTree& tree = blocks_.tree();
-  for (NodeId start = 0; start < tree.capacity(); ++start) {
+  for (NodeId start = 0; start < tree.ids_used(); ++start) {
     // Leaves first, then upwards.
     for (NodeId n = start; n != kNoNode && removed[static_cast<size_t>(n)] != 0 && tree.node(n).children == 0;) {
       const NodeId parent = tree.node(n).parent;

@@ -23,10 +23,11 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
       intake_(*intake),
       events_(*events),
       reservations_(*reservations),
-      sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride()),
+      sequences_(config_.slots(), parts_.scheduler->notes().stride(), parts_.scheduler->client_notes().stride(),
+                 config_.lean),
       requests_(config_.slots()),
-      slots_(static_cast<size_t>(config_.slots())),
-      timelines_(config_.slots(), this),
+      slots_(RoomFor<std::vector<SlotEntry>>(static_cast<size_t>(config_.slots()))),
+      timelines_(config_.slots(), config_.keep_timelines ? Timelines::kKeptSequences : 0, this),
       gate_asks_(parts_.scheduler->gate_asks()),
       key_tokens_(static_cast<size_t>(block_size_)) {}
 
@@ -75,6 +76,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
     timelines_.SequenceArrived(request->line, s, choice, choice > 0 || waits_for_kv, others_ahead);
     if (waits_for_kv) timelines_.WaitsForDisk(s);
     if (parts_.drafts != nullptr) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
+    MakeUpTo(&slots_, static_cast<size_t>(s));
     SlotEntry& entry = slot(s);
     entry = SlotEntry();
     entry.request = request;
@@ -481,7 +483,7 @@ void LiveRequests::FinishAll(FinishReason reason, const Status& why) {
   const int32_t error = events_.Error(why);
   const SequenceColumns& seq = sequences_.columns();
   // Choice 0 releases held siblings when it ends; the loop ends them too, whether still held or waiting.
-  for (SlotId s = 0; s < seq.capacity; ++s) {
+  for (SlotId s = 0; s < seq.slots; ++s) {
     if (seq.state[s] != SeqState::kFree && seq.state[s] != SeqState::kFinished) Finish(s, reason, nullptr, error);
   }
 }
@@ -506,7 +508,7 @@ void LiveRequests::FreeSlot(SlotId s) {
 std::string LiveRequests::CheckIntegrity() const {
   if (std::string broken = sequences_.CheckIntegrity(); !broken.empty()) return "sequences: " + broken;
   const SequenceColumns& seq = sequences_.columns();
-  for (SlotId s = 0; s < seq.capacity; ++s) {
+  for (SlotId s = 0; s < seq.slots; ++s) {
     const int64_t held = parts_.kv->blocks_held(s);
     if (!sequences_.holds_kv(s)) {
       if (held != 0) return "slot " + std::to_string(s) + " holds blocks but does not run";

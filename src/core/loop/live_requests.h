@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "core/loop/import_reservations.h"
 #include "core/loop/measured_ratio.h"
 #include "core/loop/pass_events.h"
@@ -142,7 +143,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   ImportReservations& reservations_;
   SequenceTable sequences_;
   RequestTable requests_;
-  std::vector<SlotEntry> slots_;
+  std::vector<SlotEntry> slots_;  // up to the highest slot that was ever taken, with room for all
   Timelines timelines_;
   MeasuredRatio first_token_ratio_;
   TimeNs ratio_changed_ns_ = 0;  // last change of first_token_ratio_

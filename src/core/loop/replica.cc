@@ -38,6 +38,7 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
   kv.import_blocks = c.import_blocks;
   kv.list_entered = c.list_entered;
   kv.remember_evicted = c.remember_evicted;
+  kv.lean = c.lean;
   return kv;
 }
 
@@ -128,6 +129,8 @@ Status Replica::Connect(ReplicaParts parts) {
                                                     .max_errors_in_a_row = config_.max_errors_in_a_row,
                                                     .max_draft_tokens = config_.max_draft_tokens,
                                                     .guesses = config_.guesses,
+                                                    .keep_timelines = config_.keep_timelines,
+                                                    .lean = config_.lean,
                                                     .shared_prefixes = config_.shared_prefixes},
                                      std::move(loop));
   return Status();

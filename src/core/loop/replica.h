@@ -27,9 +27,11 @@ struct ReplicaConfig {
   int64_t import_blocks = 0;  // host blocks for imports alone, besides limits.swap_blocks
   bool list_entered = false;  // these two: as in KvCacheConfig
   bool remember_evicted = false;
-  bool shared_prefixes = false;  // as in StepLoopConfig
-  Hash128 secret;                // of the block keys
-  std::string model;             // part of every key
+  bool shared_prefixes = false;  // these two: as in StepLoopConfig
+  bool keep_timelines = true;
+  bool lean = false;  // one of many replicas in a process, as in KvCacheConfig
+  Hash128 secret;     // of the block keys
+  std::string model;  // part of every key
   std::vector<TokenId> model_stop_ids;
   std::vector<std::string> adapters;
   int32_t max_errors_in_a_row = 3;

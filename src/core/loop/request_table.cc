@@ -1,28 +1,40 @@
 #include "core/loop/request_table.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace tactus::core {
 
-RequestTable::RequestTable(int32_t capacity) {
-  records_.resize(static_cast<size_t>(capacity));
-  free_.reserve(records_.size());
-  for (size_t i = records_.size(); i-- > 0;) free_.push_back(&records_[i]);
-  size_t buckets = 16;
-  while (buckets < 2 * records_.size()) buckets *= 2;
-  buckets_.assign(buckets, nullptr);
-  mask_ = buckets - 1;
+RequestTable::RequestTable(int32_t capacity)
+    : free_(static_cast<size_t>(capacity)),
+      records_(RoomFor<std::vector<RequestRecord>>(free_.count())),
+      buckets_(kFewestBuckets),
+      mask_(buckets_.size() - 1) {}
+
+void RequestTable::Grow() {
+  const std::vector<RequestRecord*> old = std::exchange(buckets_, std::vector<RequestRecord*>(2 * buckets_.size()));
+  mask_ = buckets_.size() - 1;
+  for (RequestRecord* record : old) {
+    if (record != nullptr) File(record);
+  }
+}
+
+void RequestTable::File(RequestRecord* record) {
+  size_t at = Home(record->in.handle);
+  while (buckets_[at] != nullptr) at = (at + 1) & mask_;
+  buckets_[at] = record;
 }
 
 RequestRecord* RequestTable::Add(PreparedRequest request) {
   TACTUS_CHECK(!free_.empty());
-  RequestRecord* record = free_.back();
-  free_.pop_back();
+  const auto id = static_cast<size_t>(free_.Take());
+  MakeUpTo(&records_, id);
+  RequestRecord* record = &records_[id];
   *record = RequestRecord();
   record->in = std::move(request);
-  size_t at = Home(record->in.handle);
-  while (buckets_[at] != nullptr) at = (at + 1) & mask_;
-  buckets_[at] = record;
+  if (2 * (free_.count() - free_.size()) > buckets_.size()) Grow();  // the bound counts forgotten ones too
+  File(record);
   return record;
 }
 
@@ -50,7 +62,7 @@ void RequestTable::Forget(RequestHandle handle) {
 
 void RequestTable::Release(RequestRecord* record) {
   record->in = PreparedRequest();
-  free_.push_back(record);
+  free_.Return(static_cast<int32_t>(record - records_.data()));
 }
 
 }  // namespace tactus::core

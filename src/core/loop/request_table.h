@@ -1,10 +1,11 @@
 // The step loop's accepted requests, and its data per slot besides the lengths: tokens, keys, stop state. Records do
-// not move while they live. Thread rule: engine thread only.
+// not move while they live. Only arrivals allocate. Thread rule: engine thread only.
 #pragma once
 
 #include <limits>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "core/interfaces/draft_source.h"
 #include "core/loop/intake.h"
 
@@ -76,10 +77,13 @@ class RequestTable {
   void Release(RequestRecord* record);
 
  private:
+  static constexpr size_t kFewestBuckets = 16;
+  void Grow();
+  void File(RequestRecord* record);
   size_t Home(RequestHandle handle) const { return (handle * 0x9e3779b97f4a7c15ULL >> 20) & mask_; }
 
-  std::vector<RequestRecord> records_;
-  std::vector<RequestRecord*> free_;
+  FreeIds free_;
+  std::vector<RequestRecord> records_;   // up to the highest id that was ever taken, with room for all
   std::vector<RequestRecord*> buckets_;  // open addressing, linear probing, at most half full
   size_t mask_ = 0;
 };

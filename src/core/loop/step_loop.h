@@ -35,6 +35,8 @@ struct StepLoopConfig {
                                     // So is it at once when the device has failed (StepResult::device_failed)
   int32_t max_draft_tokens = 0;     // most of one sequence in one step; needs StepLoopParts::drafts
   bool guesses = false;             // some drafts are not sure
+  bool keep_timelines = true;       // those of ended sequences can be read (Timelines::kKeptSequences)
+  bool lean = false;                // as in KvCacheConfig
   bool shared_prefixes = false;     // plans have the prefixes that their decodes share (StepPlan::prefixes)
 
   int32_t slots() const { return slot_capacity > 0 ? slot_capacity : limits.max_queue + limits.max_num_seqs; }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/free_ids.h"
 #include "core/loop/sequence_line.h"
 
 namespace tactus::core {
@@ -34,8 +35,10 @@ T* Take(std::deque<T>* pool, std::vector<T*>* free) {
 
 }  // namespace
 
-Timelines::Timelines(int32_t slot_capacity, const Sequences* sequences)
-    : sequences_(*sequences), by_slot_(static_cast<size_t>(slot_capacity)) {}
+Timelines::Timelines(int32_t slot_capacity, int32_t kept, const Sequences* sequences)
+    : sequences_(*sequences),
+      most_kept_(kept),
+      by_slot_(RoomFor<std::vector<SequenceLine*>>(static_cast<size_t>(slot_capacity))) {}
 Timelines::~Timelines() = default;
 
 // Holds the flag for the duration of a Find.
@@ -74,6 +77,7 @@ RequestLine* Timelines::Arrived(const PreparedRequest& in) {
 
 void Timelines::SequenceArrived(RequestLine* request, SlotId slot, int32_t choice, bool held, bool others_ahead) {
   SequenceLine* s = Take(&sequence_pool_, &free_sequences_);
+  MakeUpTo(&by_slot_, static_cast<size_t>(slot));
   by_slot_[static_cast<size_t>(slot)] = s;
   (request->first == nullptr ? request->first : request->last->next) = s;
   request->last = s;
@@ -233,7 +237,8 @@ std::array<Miss, kNumObjectives> Timelines::RequestEnded(RequestLine* request, F
   live_.pop_back();
   ended_.push_back(request);
   kept_sequences_ += request->sequences;
-  while (kept_sequences_ > kKeptSequences && ended_.size() > 1) {
+  // The one that has just ended is kept: its misses are read below.
+  while (kept_sequences_ > most_kept_ && ended_.size() > 1) {
     kept_sequences_ -= ended_.front()->sequences;
     Recycle(ended_.front());
     ended_.pop_front();

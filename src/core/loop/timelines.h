@@ -51,8 +51,8 @@ class Timelines {
     ~Sequences() = default;
   };
 
-  // `sequences` outlives it.
-  Timelines(int32_t slot_capacity, const Sequences* sequences);
+  // `kept`: ended sequences that Find finds, kKeptSequences at most. `sequences` outlives it.
+  Timelines(int32_t slot_capacity, int32_t kept, const Sequences* sequences);
   ~Timelines();
 
   // Scope of one pass of the loop, until End.
@@ -138,6 +138,7 @@ class Timelines {
   RequestTimeline Show(const RequestLine& request) const;
 
   const Sequences& sequences_;
+  const int32_t most_kept_;
   mutable std::atomic<bool> busy_{false};
   TimeNs now_ns_ = 0;
   StepId next_step_ = 0;
@@ -146,7 +147,7 @@ class Timelines {
   size_t num_doors_ = 1;
   bool started_ = false;  // the current plan starts a sequence
 
-  std::vector<SequenceLine*> by_slot_;  // [slot_capacity]
+  std::vector<SequenceLine*> by_slot_;  // up to the highest slot that was ever taken, with room for all
   std::deque<SequenceLine> sequence_pool_;
   std::deque<RequestLine> request_pool_;
   std::vector<SequenceLine*> free_sequences_;

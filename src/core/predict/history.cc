@@ -7,15 +7,17 @@
 // an average follows changes. Prefix nodes are those at depths 1, 2, 4, ... blocks: the node of a system prompt is
 // found for any continuation, and a request updates at most kDepths nodes.
 //
-// Clients and prefixes are stored in tables of fixed size. Each has its own entry while there is room. In a full table
-// every output of a new owner halves the weight of one entry, round robin, and replaces the entry when its weight
+// Clients and prefixes are stored in tables of limited size. Each has its own entry while there is room. In a full
+// table every output of a new owner halves the weight of one entry, round robin, and replaces the entry when its weight
 // reaches 0. The replaced entry follows from the order of outputs and not from the keys, whose secret a server draws at
 // each start: equal runs give equal predictions. Outputs that were cut off (cancel, error) say little about the length
 // and are ignored.
 #include <bit>
 #include <cmath>
+#include <memory>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "core/predict/predictor.h"
 
 namespace tactus::core {
@@ -45,8 +47,8 @@ struct Average {
 // backward-shift deletion, at most half full) answers these without reading the entries.
 class Table {
  public:
-  explicit Table(size_t size)
-      : most_(size), mask_(std::bit_ceil(2 * size) - 1), tags_(mask_ + 1, kEmpty), place_at_(mask_ + 1) {
+  explicit Table(size_t size) : most_(size) {
+    MakeTags(kFirstTags);
     places_.reserve(size);
   }
   void Add(uint64_t owner, double tokens) {
@@ -54,6 +56,7 @@ class Table {
     size_t place = places_.size();
     if (place < most_) {
       places_.emplace_back();
+      if (2 * places_.size() > tags_.size()) Grow();
     } else {
       place = hand_;
       hand_ = hand_ + 1 == most_ ? 0 : hand_ + 1;
@@ -62,9 +65,7 @@ class Table {
     }
     places_[place] = {.owner = owner, .mean = 0, .count = 0};
     places_[place].Add(tokens);
-    const size_t at = Find(owner);
-    tags_[at] = TagOf(owner);
-    place_at_[at] = static_cast<uint32_t>(place);
+    File(place);
   }
   double Pull(uint64_t owner, double estimate) const {
     const size_t at = Find(owner);
@@ -73,7 +74,24 @@ class Table {
 
  private:
   static constexpr uint16_t kEmpty = 0;
+  static constexpr size_t kFirstTags = 128;  // a power of two; they double as owners come
 
+  void MakeTags(size_t count) {
+    tags_.assign(count, kEmpty);
+    place_at_ = std::make_unique_for_overwrite<uint32_t[]>(count);
+    mask_ = count - 1;
+  }
+  void File(size_t place) {
+    const uint64_t owner = places_[place].owner;
+    const size_t at = Find(owner);
+    tags_[at] = TagOf(owner);
+    place_at_[at] = static_cast<uint32_t>(place);
+  }
+  // Doubles the table of tags. The last of places_ is not filed yet.
+  void Grow() {
+    MakeTags(2 * tags_.size());
+    for (size_t place = 0; place + 1 < places_.size(); ++place) File(place);
+  }
   static uint64_t Mixed(uint64_t owner) { return owner * 0x9e3779b97f4a7c15; }
   static uint16_t TagOf(uint64_t owner) { return static_cast<uint16_t>(Mixed(owner) >> 48) | 1; }
   size_t Home(uint64_t owner) const { return static_cast<size_t>(Mixed(owner) >> 20) & mask_; }
@@ -96,11 +114,12 @@ class Table {
     tags_[hole] = kEmpty;
   }
 
-  const size_t most_, mask_;
+  const size_t most_;
+  size_t mask_ = 0;
   size_t hand_ = 0;  // the next entry to halve
   std::vector<Average> places_;
-  std::vector<uint16_t> tags_;      // kEmpty: none
-  std::vector<uint32_t> place_at_;  // index in places_, where there is a tag
+  std::vector<uint16_t> tags_;            // kEmpty: none
+  std::unique_ptr<uint32_t[]> place_at_;  // index in places_, where there is a tag
 };
 
 int LengthClass(int32_t prompt_tokens) {
@@ -114,7 +133,7 @@ int LengthClass(int32_t prompt_tokens) {
 class History final : public LengthPredictor {
  public:
   explicit History(const PredictorOptions& options)
-      : slots_(static_cast<size_t>(options.slot_capacity)),
+      : slots_(RoomFor<std::vector<Features>>(static_cast<size_t>(options.slot_capacity))),
         by_length_(kLengthClasses),
         clients_(kClients),
         prefixes_(kPrefixes) {}
@@ -122,6 +141,7 @@ class History final : public LengthPredictor {
   bool learns() const override { return true; }
 
   void Bind(SlotId slot, const PredictionFeatures& features) override {
+    MakeUpTo(&slots_, static_cast<size_t>(slot));
     Features& f = slots_[static_cast<size_t>(slot)];
     f.length_class = LengthClass(features.prompt_tokens);
     f.most = features.max_output_tokens;
@@ -171,7 +191,7 @@ class History final : public LengthPredictor {
     return estimate;
   }
 
-  std::vector<Features> slots_;  // [capacity]
+  std::vector<Features> slots_;  // up to the highest slot that was ever bound, with room for all
   int64_t answers_ = 0;          // counted so far
   Average all_;
   std::vector<Average> by_length_;  // [kLengthClasses]

@@ -8,12 +8,13 @@ namespace tactus::core {
 
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
     : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
-  planned_.resize(static_cast<size_t>(limits.slot_capacity));
+  planned_.reserve(static_cast<size_t>(limits.slot_capacity));
   growing_.reserve(kMostGrowing);
 }
 
 void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
   view_ = &view;
+  MakeRows(view);
   plan_ = plan;
   plan->budget_tokens = budget_tokens_ = tokens_left_ = budget.tokens;
   prefill_left_ = budget.prefill_tokens;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "base/prefetch.h"
 #include "core/sched/policy.h"
 
@@ -119,7 +120,7 @@ class PlanBuilder {
   int32_t starts_left() const { return max_running_ - running_; }
   int32_t places_left() const { return max_items_ - num_items(); }
   // Prefetches the builder's row of the sequence.
-  void PrefetchSlot(SlotId slot) const { Prefetch(&At(slot)); }
+  void PrefetchSlot(SlotId slot) const { Prefetch(planned_.data() + slot); }
   // Prefetch what Start of a waiting sequence, or preempting a running one, reads, also in the ledger: kLooks calls,
   // the first with `look` 0.
   static constexpr int32_t kLooks = KvLedger::kLooks;
@@ -163,9 +164,12 @@ class PlanBuilder {
     int32_t covered = 0;      // positions that its blocks cover
     int32_t next_mark = 0;    // length at which its next block can enter the prefix tree
   };
+  void MakeRows(const StepView& view) {
+    if (view.seq.slots > 0) MakeUpTo(&planned_, static_cast<size_t>(view.seq.slots) - 1);
+  }
   Planned& At(SlotId slot) { return planned_[static_cast<size_t>(slot)]; }
   const Planned& At(SlotId slot) const { return planned_[static_cast<size_t>(slot)]; }
-  std::vector<Planned> planned_;  // [capacity]
+  std::vector<Planned> planned_;  // [SequenceColumns::slots], with room for all
 };
 
 }  // namespace tactus::core

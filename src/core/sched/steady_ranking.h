@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "core/sched/index/steady_sort.h"
 #include "core/sched/policy.h"
 #include "core/sched/running_by_rank.h"
@@ -15,7 +16,8 @@ namespace tactus::core {
 
 class SteadyRanking {
  public:
-  SteadyRanking(int32_t slot_capacity, int32_t most_running) : mark_(static_cast<size_t>(slot_capacity), 0) {
+  SteadyRanking(int32_t slot_capacity, int32_t most_running) {
+    mark_.reserve(static_cast<size_t>(slot_capacity));
     ranked_.reserve(static_cast<size_t>(most_running));
   }
 
@@ -36,6 +38,7 @@ class SteadyRanking {
   // Appends the slots that are not in ranked_ yet.
   void Append(const StepView& view, const Order& order, std::span<const SlotId> slots, SequenceColumn<int64_t> tie) {
     const int64_t there = ++marks_;
+    MakeUpTo(&mark_, static_cast<size_t>(view.seq.slots) - 1);
     for (const RankedSlot& r : ranked_) mark_[static_cast<size_t>(r.slot)] = there;
     for (const SlotId slot : slots) {
       if (mark_[static_cast<size_t>(slot)] != there) ranked_.push_back({order.RankOf(view, slot), tie[slot], slot});
@@ -43,7 +46,7 @@ class SteadyRanking {
   }
 
   std::vector<RankedSlot> ranked_;
-  std::vector<int64_t> mark_;  // [slot_capacity]
+  std::vector<int64_t> mark_;  // [SequenceColumns::slots], with room for all
   int64_t marks_ = 0;
 };
 

@@ -7,16 +7,22 @@
 
 namespace tactus::core {
 
-ClientTable::ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes) : note_bytes_(note_bytes) {
+ClientTable::ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes)
+    : note_bytes_(note_bytes),
+      free_(1 + (note_bytes > 0 ? static_cast<size_t>(most_live) + static_cast<size_t>(most_idle) : 0)) {
   TACTUS_CHECK(most_live >= 1 && most_idle >= 0);
-  const size_t n = 1 + (note_bytes > 0 ? static_cast<size_t>(most_live) + static_cast<size_t>(most_idle) : 0);
-  records_.resize(n);
-  notes_.assign(n * note_bytes_, std::byte{0});
+  records_.reserve(free_.count());
+  notes_.reserve(free_.count() * note_bytes_);
+  MakeRecord(free_.Take());  // client 0
   if (note_bytes == 0) return;
-  free_.reserve(n);
-  for (size_t c = n - 1; c > 0; --c) free_.push_back(static_cast<ClientId>(c));
-  buckets_.assign(std::bit_ceil(n), kNoClient);
+  buckets_.assign(std::bit_ceil(free_.count()), kNoClient);
   mask_ = buckets_.size() - 1;
+}
+
+void ClientTable::MakeRecord(ClientId client) {
+  const auto at = static_cast<size_t>(client);
+  MakeUpTo(&records_, at);
+  if (note_bytes_ > 0) MakeUpTo(&notes_, (at + 1) * note_bytes_ - 1);
 }
 
 ClientId ClientTable::Acquire(uint64_t hash) {
@@ -47,8 +53,8 @@ ClientId ClientTable::Find(uint64_t hash) {
 
 ClientId ClientTable::Make(uint64_t hash) {
   if (free_.empty()) Forget(oldest_);
-  const ClientId client = free_.back();
-  free_.pop_back();
+  const ClientId client = free_.Take();
+  MakeRecord(client);
   ClientId& head = BucketOf(hash);
   At(client) = {.hash = hash, .next_in_bucket = head};
   head = client;
@@ -63,7 +69,7 @@ void ClientTable::Forget(ClientId client) {
   ClientId* link = &BucketOf(At(client).hash);
   while (*link != client) link = &At(*link).next_in_bucket;
   *link = At(client).next_in_bucket;
-  free_.push_back(client);
+  free_.Return(client);
 }
 
 void ClientTable::PushIdle(ClientId client) {

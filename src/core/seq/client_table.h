@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/free_ids.h"
 #include "base/units.h"
 #include "core/interfaces/sequence_notes.h"
 
@@ -38,6 +39,7 @@ class ClientTable {
 
   Record& At(ClientId c) { return records_[static_cast<size_t>(c)]; }
   ClientId& BucketOf(uint64_t hash) { return buckets_[(hash * 0x9e3779b97f4a7c15ULL >> 20) & mask_]; }
+  void MakeRecord(ClientId client);
   ClientId Find(uint64_t hash);
   ClientId Make(uint64_t hash);
   void Forget(ClientId client);
@@ -45,10 +47,10 @@ class ClientTable {
   void TakeFromIdle(ClientId client);
 
   size_t note_bytes_;
-  std::vector<Record> records_;
+  FreeIds free_;
+  std::vector<Record> records_;    // up to the highest client that was ever live, like notes_; room for all
   std::vector<ClientId> buckets_;  // heads of chains
   size_t mask_ = 0;
-  std::vector<ClientId> free_;
   ClientId oldest_ = kNoClient, newest_ = kNoClient;
   int32_t live_ = 0;
   std::vector<std::byte> notes_;  // blocks of note_bytes_

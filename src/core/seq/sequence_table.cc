@@ -7,27 +7,37 @@
 
 namespace tactus::core {
 
-SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_note_bytes)
-    : rows_(static_cast<size_t>(std::max(1, capacity))),
-      columns_{capacity, rows_.data()},
-      planned_(rows_.size()),
-      recomputed_(rows_.size(), 0),
-      lost_(rows_.size(), 0),
+SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_note_bytes, bool lean)
+    : free_(static_cast<size_t>(std::max(1, capacity))),
+      rows_(RoomFor<HugePageVector<SequenceRow>>(free_.count(), lean)),
+      planned_(RoomFor<std::vector<PlannedPlace>>(free_.count())),
+      recomputed_(RoomFor<std::vector<int32_t>>(free_.count())),
+      lost_(RoomFor<std::vector<int32_t>>(free_.count())),
+      notes_(RoomFor<HugePageVector<NoteLine>>(NoteLines(free_.count(), note_bytes), lean)),
       note_bytes_(note_bytes),
-      notes_((rows_.size() * note_bytes + sizeof(NoteLine) - 1) / sizeof(NoteLine) + 1),
+      columns_{0, rows_.data()},
       clients_(std::max(1, capacity), kIdleClients, client_note_bytes) {
   TACTUS_CHECK(capacity >= 1);
-  const size_t n = rows_.size();
   columns_.planned = planned_.data();
-  for (auto* list : {&free_, &waiting_, &running_, &by_arrival_}) list->reserve(n);
-  changes_.reserve(4 * n);
-  for (SlotId s = capacity - 1; s >= 0; --s) free_.push_back(s);  // the lowest slot is used first
+  for (auto* list : {&waiting_, &running_, &by_arrival_}) list->reserve(free_.count());
+  changes_.reserve(4 * free_.count());
+}
+
+void SequenceTable::MakeRow(SlotId s) {
+  const auto at = static_cast<size_t>(s);
+  if (at < rows_.size()) return;
+  MakeUpTo(&rows_, at);
+  columns_.slots = s + 1;
+  MakeUpTo(&planned_, at);
+  MakeUpTo(&recomputed_, at);
+  MakeUpTo(&lost_, at);
+  MakeUpTo(&notes_, NoteLines(at + 1, note_bytes_) - 1);
 }
 
 SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   TACTUS_CHECK(!free_.empty() && spec.prompt_tokens >= 1 && spec.max_output_tokens >= 1);
-  const SlotId s = free_.back();
-  free_.pop_back();
+  const SlotId s = free_.Take();
+  MakeRow(s);
   SequenceRow& r = At(s);
   TACTUS_CHECK(r.state == SeqState::kFree && r.in_flight == 0);
   const uint32_t epoch = r.epoch + 1;
@@ -146,7 +156,7 @@ void SequenceTable::Free(SlotId s) {
   TACTUS_CHECK(r.state == SeqState::kFinished && r.in_flight == 0);
   r.state = SeqState::kFree;
   clients_.Release(r.client);
-  free_.push_back(s);
+  free_.Return(s);
   // Until Compact a freed slot may still be in the running lists; it must not be reused before.
 }
 
@@ -185,7 +195,7 @@ std::string SequenceTable::CheckIntegrity() const {
   size_t waiting = 0, running = 0, unused = 0;
   int64_t waiting_tokens = 0;
   int32_t prefilling = 0, held = 0;
-  for (SlotId s = 0; s < columns_.capacity; ++s) {
+  for (SlotId s = 0; s < columns_.slots; ++s) {
     const SequenceRow& r = At(s);
     if (r.in_flight < 0) return fail(s, "negative items in flight");
     if ((r.flight == FlightState::kIdle) != (r.in_flight == 0))
@@ -225,7 +235,7 @@ std::string SequenceTable::CheckIntegrity() const {
   }
   if (waiting != waiting_.size()) return "waiting list has the wrong size";
   if (waiting_tokens != waiting_tokens_) return "count of waiting tokens is off";
-  if (unused != free_.size()) return "free list has the wrong size";
+  if (unused != free_.returned().size() || rows_.size() != free_.taken()) return "free list has the wrong size";
   if (held != num_held_) return "count of held sequences is off";
   if (prefilling != num_prefilling_) return "count of prefilling sequences is off";
   if (!running_dirty_) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/free_ids.h"
 #include "base/huge_pages.h"
 #include "base/units.h"
 #include "core/interfaces/sequence_columns.h"
@@ -44,7 +45,8 @@ struct SequenceSpec {
 class SequenceTable {
  public:
   // `note_bytes`, `client_note_bytes`: per sequence and per client, for the policies' notes (NoteLayout::stride).
-  explicit SequenceTable(int32_t capacity, size_t note_bytes = 0, size_t client_note_bytes = 0);
+  // `lean`: as in KvCacheConfig.
+  explicit SequenceTable(int32_t capacity, size_t note_bytes = 0, size_t client_note_bytes = 0, bool lean = false);
 
   const SequenceColumns& columns() const { return columns_; }
   SequenceNotes notes() { return {notes_.data()->bytes, note_bytes_}; }
@@ -149,23 +151,30 @@ class SequenceTable {
     std::byte bytes[64];
   };
 
+  // Lines of the notes of `slots` slots, and one more: a reader may prefetch behind the last.
+  static size_t NoteLines(size_t slots, size_t note_bytes) {
+    return (slots * note_bytes + sizeof(NoteLine) - 1) / sizeof(NoteLine) + 1;
+  }
   SequenceRow& At(SlotId s) { return rows_[static_cast<size_t>(s)]; }
   const SequenceRow& At(SlotId s) const { return rows_[static_cast<size_t>(s)]; }
   static bool HoldsKv(const SequenceRow& r) { return r.state == SeqState::kPrefill || r.state == SeqState::kDecode; }
+  void MakeRow(SlotId s);
   void Enqueue(SlotId s, TimeNs now_ns);
   void Dequeue(SlotId s);
   void LeaveRunning(SlotId s);
 
-  HugePageVector<SequenceRow> rows_;  // [capacity]
-  SequenceColumns columns_;
-  std::vector<PlannedPlace> planned_;  // [capacity]
-  std::vector<int32_t> recomputed_;    // [capacity]
-  std::vector<int32_t> lost_;  // [capacity] tokens whose KV was lost in the last preemption and not restored since
+  FreeIds free_;
+  // These have room for all slots, and elements up to the highest slot that was ever taken.
+  HugePageVector<SequenceRow> rows_;
+  std::vector<PlannedPlace> planned_;
+  std::vector<int32_t> recomputed_;
+  std::vector<int32_t> lost_;       // tokens whose KV was lost in the last preemption and not restored since
+  HugePageVector<NoteLine> notes_;  // blocks of note_bytes_
   size_t note_bytes_;
-  HugePageVector<NoteLine> notes_;  // [capacity] blocks of note_bytes_
+  SequenceColumns columns_;
   ClientTable clients_;
 
-  std::vector<SlotId> free_, waiting_, running_, by_arrival_;
+  std::vector<SlotId> waiting_, running_, by_arrival_;
   std::vector<SequenceChange> changes_;
   int64_t next_arrival_ = 0, next_admit_ = 0, waiting_tokens_ = 0;
   int32_t num_prefilling_ = 0, num_held_ = 0;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/free_ids.h"
 #include "base/rng.h"
 #include "base/step_shape.h"
 #include "cost/cost_model.h"
@@ -34,13 +35,14 @@ SimExecutor::SimExecutor(const SimExecutorConfig& config)
     : config_(config),
       num_stages_(static_cast<size_t>(config.step_time->stages())),
       ring_(std::max(num_stages_, static_cast<size_t>(config.max_in_flight))),
-      slots_(static_cast<size_t>(config.max_slots)),
+      slots_(RoomFor<std::vector<SlotState>>(static_cast<size_t>(config.max_slots))),
       stage_free_ns_(num_stages_),
       stage_took_ns_(num_stages_),
       loads_(num_stages_) {
   TACTUS_CHECK(num_stages_ >= 1 && config_.clock != nullptr);
   chunks_.reserve(256);
   figures_.stages.resize(num_stages_);
+  if (num_stages_ > 1) figures_.request_bubble_ns.emplace();
 }
 
 ExecutorTraits SimExecutor::traits() const {
@@ -60,11 +62,12 @@ void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
 
 void SimExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
+    MakeUpTo(&slots_, static_cast<size_t>(start.slot));
     SlotState& slot = slots_[static_cast<size_t>(start.slot)];
     const auto known = known_.find(start.request);
     slot.known = known != known_.end() ? known->second : Known{.text = start.request};
     if (num_stages_ > 1 && slot.request != start.request) {
-      if (slot.request != 0) figures_.request_bubble_ns.Add(slot.bubble_ns);
+      if (slot.request != 0) figures_.request_bubble_ns->Add(slot.bubble_ns);
       slot.request = start.request;
       slot.bubble_ns = 0;
     }
@@ -269,7 +272,7 @@ bool SimExecutor::Poll(StepResult* result) {
 
 void SimExecutor::Close() {
   for (SlotState& slot : slots_) {
-    if (slot.request != 0) figures_.request_bubble_ns.Add(slot.bubble_ns);
+    if (slot.request != 0) figures_.request_bubble_ns->Add(slot.bubble_ns);
     slot.request = 0;
   }
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -46,8 +47,8 @@ struct StageFigures {
 struct SimExecutorFigures {
   std::vector<StageFigures> stages;
   // Per sequence (pp > 1): idle time of all stages before the steps that contained it, without kStarved; summed by
-  // cause.
-  results::Histogram request_bubble_ns;
+  // cause. None with one stage: a histogram is large, and a fleet has many executors.
+  std::optional<results::Histogram> request_bubble_ns;
   IdleByCause request_bubble_sum_ns{};
   DurationNs step_ns = 0;  // sum over all steps, like the next two
   int64_t steps = 0, items = 0;
@@ -143,7 +144,7 @@ class SimExecutor final : public Executor {
   std::vector<ChunkShape> chunks_;
   StepShape shape_;                                 // of the last step
   std::unordered_map<RequestHandle, Known> known_;  // looked up, never iterated
-  std::vector<SlotState> slots_;                    // [max_slots]
+  std::vector<SlotState> slots_;                    // up to the highest slot ever started, with room for all
   std::vector<TimeNs> stage_free_ns_;               // [stages]
   std::vector<DurationNs> stage_took_ns_;           // [stages], of the previous step
   std::vector<Load> loads_;                         // of the last `stages` steps, a ring indexed by step

@@ -26,7 +26,7 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   results::Histogram per_request;
   IdleByCause sums{};
   for (const SimExecutorFigures* f : all) {
-    per_request.Merge(f->request_bubble_ns);
+    per_request.Merge(*f->request_bubble_ns);
     for (size_t c = 0; c < kNumBubbleCauses; ++c) sums[c] += f->request_bubble_sum_ns[c];
   }
   out.per_request_ms = per_request.Summarize(kToMs);

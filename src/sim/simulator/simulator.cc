@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kGapStream = uint64_t{0x9a9} << 32;  // random stream, apart from those of workloads and steps
 constexpr int32_t kDecisionSample = 16;                 // one plan in this number is timed
 constexpr int64_t kProgressEvery = 4096;                // passes
+constexpr int32_t kLeanReplicas = 8;                    // fewer replicas gain more by huge pages
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
 Status CheckBlocks(const SimulationConfig& c) {
@@ -140,6 +141,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;
   rc.shared_prefixes = config.cascade_attention;
+  rc.keep_timelines = false;  // none is shown
+  rc.lean = config.replicas >= kLeanReplicas;
   if (config.draft_acceptance > 0) rc.max_draft_tokens = config.draft_tokens;
   rc.guesses = config.draft_acceptance > 0;
   rc.secret = {1, 2};  // a simulation needs no secret

@@ -53,7 +53,7 @@ void AppendPromptKeys(const WorkloadRequest& r, int32_t prompt_tokens, int32_t b
   }
 }
 
-OwnerTable::OwnerTable() : entries_(1024) {}
+OwnerTable::OwnerTable() : entries_(64) {}
 
 void OwnerTable::Add(RequestHandle handle, const TextOwner& owner) {
   if (2 * (size_ + 1) > entries_.size()) Grow();

@@ -59,17 +59,25 @@ struct World : core::OwnKeys {
         block_size(static_cast<int32_t>(rng.UniformInt(1, 5))),
         total(rng.UniformInt(6, 40)),
         host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
-        kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}),
+        kv(ConfigOf(seed % 2 == 1)),
         twin(has_twin),
-        listed(twin != Twin::kNone ? std::make_unique<core::KvCache>(core::KvCacheConfig{
-                                         total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total})
-                                   : nullptr),
+        listed(twin != Twin::kNone ? std::make_unique<core::KvCache>(ConfigOf(false)) : nullptr),
         naive(total, block_size, caching, host_total),
         sequences(kSlots),
         memory(static_cast<size_t>(total * block_size), kGarbage),
         host(static_cast<size_t>(host_total * block_size), kGarbage) {}
 
   static constexpr int kSlots = 8;
+
+  core::KvCacheConfig ConfigOf(bool lean) const {
+    return {.num_blocks = total,
+            .block_size = block_size,
+            .max_slots = kSlots,
+            .max_blocks_per_slot = static_cast<int32_t>(total),
+            .prefix_caching = caching,
+            .swap_blocks = host_total,
+            .lean = lean};
+  }
 
   int32_t KeysKnown(SlotId s) const override { return static_cast<int32_t>(sequences[s].keys.size()); }
   void MakeKeys(SlotId s) override {

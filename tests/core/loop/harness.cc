@@ -47,6 +47,8 @@ Harness::Harness(const HarnessConfig& config, core::InjectedChoices injected) : 
   rc.list_entered = config.list_entered;
   rc.max_queue = config.max_queue;
   rc.prefix_caching = config.prefix_caching;
+  rc.keep_timelines = config.keep_timelines;
+  rc.lean = config.lean;
   rc.secret = {1, 2};
   rc.model = "fake";
   rc.model_stop_ids = config.model_stop_ids;

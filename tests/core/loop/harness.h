@@ -29,6 +29,8 @@ struct HarnessConfig {
   int32_t max_num_seqs = 8;
   int32_t max_queue = 64;
   bool prefix_caching = true;
+  bool keep_timelines = true;  // as in ReplicaConfig, like the next
+  bool lean = false;
   bool check_every_pass = true;
   bool fresh_policies = false;                 // clear all indexes of policies before each pass
   core::LengthPredictor* predictor = nullptr;  // null: the scheduler's, by name

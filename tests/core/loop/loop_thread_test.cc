@@ -197,7 +197,7 @@ TEST(SteadyState, TimelinesDoNotAllocateWithoutArrivalsAndEnds) {
     Timelines::Running RunningOf(SlotId) const override { return running; }
     Timelines::Running running;
   } sequences;
-  Timelines timelines(4, &sequences);
+  Timelines timelines(4, Timelines::kKeptSequences, &sequences);
   PreparedRequest request;
   request.request = std::make_shared<const Request>();
   request.handle = 1;

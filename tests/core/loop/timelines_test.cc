@@ -257,6 +257,18 @@ TEST_F(TimelinesTest, LastEndedSequencesAreKept) {
   EXPECT_EQ(h.loop().Timelines({.handle = h.handles().back()}).size(), 1u);
 }
 
+TEST_F(TimelinesTest, OnlyTheLastEndedRequestIsKeptWhereNoneIsShown) {
+  HarnessConfig config = Config();
+  config.keep_timelines = false;
+  Harness h(config);
+  for (int32_t i = 0; i < 3; ++i) {
+    Submit(&h, 4, 1);
+    ASSERT_EQ(h.Run(), "");
+  }
+  EXPECT_EQ(h.loop().Timelines({.handle = h.handles()[1]}).size(), 0u);
+  EXPECT_EQ(h.loop().Timelines({.handle = h.handles()[2]}).size(), 1u);
+}
+
 TEST_F(TimelinesTest, IdsAreFoundByOwner) {
   Harness h(Config());
   for (const char* owner : {"a", "b", "a"}) {

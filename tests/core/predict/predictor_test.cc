@@ -252,6 +252,17 @@ TEST(History, ClientsHaveSeparateAverages) {
   EXPECT_NEAR(Ask(p.get(), Features(100, 4000)), 505, 60);
 }
 
+TEST(History, TablesKeepEveryClientWhileTheyGrow) {
+  auto p = Make("history");
+  constexpr uint64_t kClients = 3000;
+  for (uint64_t client = 1; client <= kClients; ++client)
+    Observe(p.get(), Features(100, 4000, client), client % 2 == 0 ? 10 : 1000, 60);
+  for (uint64_t client = 1; client <= kClients; ++client) {
+    const int32_t answer = Ask(p.get(), Features(100, 4000, client));
+    ASSERT_TRUE(client % 2 == 0 ? answer < 60 : answer > 900) << "client " << client << " is predicted " << answer;
+  }
+}
+
 // Two system prompts of two blocks each, with another continuation every time.
 TEST(History, KnownPrefixDecidesForAnyContinuation) {
   auto p = Make("history");

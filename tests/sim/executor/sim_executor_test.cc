@@ -276,7 +276,7 @@ TEST(SimExecutor, BubblesAndCausesMatchValuesComputedByHand) {
   EXPECT_EQ(Bubble(mixed->executor_, 1, BubbleCause::kPrefillDecode), 2 * kMillisecond);
   EXPECT_EQ(Bubble(mixed->executor_, 0, BubbleCause::kPrefillDecode), 2 * kMillisecond);
   // Sequences 1 and 4 waited 2 ms each, 0 and 3 not at all.
-  const results::Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
+  const results::Histogram& per_request = *prefills->executor_.figures().request_bubble_ns;
   EXPECT_EQ(per_request.count(), 5);  // slot 2 started and never ran
   EXPECT_NEAR(per_request.sum(), 4e6, 10);
   EXPECT_EQ(prefills->executor_.figures().request_bubble_sum_ns[0], 4'000'000);
@@ -371,7 +371,7 @@ TEST(SimExecutor, APipelineThatIsNotFullStarves) {
     EXPECT_EQ(d.executor_.figures().stages[k].bubbles(), 1'100'000) << k;
   }
   d.executor_.Close();
-  EXPECT_LE(d.executor_.figures().request_bubble_ns.max(), 1);  // lack of work is no bubble of a request
+  EXPECT_LE(d.executor_.figures().request_bubble_ns->max(), 1);  // lack of work is no bubble of a request
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/free_ids.h"
 
 namespace tactus::core {
 
@@ -20,10 +21,9 @@ class SortedBlocks {
  public:
   explicit SortedBlocks(int32_t capacity) {
     const size_t most = 2 * (static_cast<size_t>(capacity) / kSparse) + 3;
-    blocks_.resize(most);
+    blocks_.reserve(most);
     order_.reserve(most);
-    unused_.reserve(most);
-    Clear();
+    unused_ = FreeIds(most);
   }
 
   // Valid until the next change. A default one is at the beginning.
@@ -53,9 +53,8 @@ class SortedBlocks {
   }
 
   void Clear() {
+    for (const Place& place : order_) unused_.Return(place.block);
     order_.clear();
-    unused_.clear();
-    for (size_t i = blocks_.size(); i > 0; --i) unused_.push_back(static_cast<int32_t>(i - 1));
   }
 
   void Insert(const Entry& entry) {
@@ -105,8 +104,8 @@ class SortedBlocks {
   }
   int32_t TakeUnused() {
     TACTUS_CHECK_MSG(!unused_.empty(), "more entries than the capacity");
-    const int32_t block = unused_.back();
-    unused_.pop_back();
+    const int32_t block = unused_.Take();
+    MakeUpTo(&blocks_, static_cast<size_t>(block));
     return block;
   }
   // The last block whose first entry is not after `entry`, else the first block. Bulk insertions often hit the same
@@ -157,7 +156,7 @@ class SortedBlocks {
   }
 
   void Drop(size_t at) {
-    unused_.push_back(order_[at].block);
+    unused_.Return(order_[at].block);
     order_.erase(order_.begin() + static_cast<ptrdiff_t>(at));
     if (at > 0 && at < order_.size()) JoinIfSparse(at - 1);
   }
@@ -171,13 +170,13 @@ class SortedBlocks {
     std::copy(EntryAt(next, next.begin), EntryAt(next, next.end), EntryAt(place, kept));
     place.begin = 0;
     place.end = kept + more;
-    unused_.push_back(next.block);
+    unused_.Return(next.block);
     order_.erase(order_.begin() + static_cast<ptrdiff_t>(at + 1));
   }
 
-  std::vector<Block> blocks_;
-  std::vector<Place> order_;  // the blocks in use, none of them empty
-  std::vector<int32_t> unused_;
+  std::vector<Block> blocks_;  // up to the last that was ever used, with room for all
+  std::vector<Place> order_;   // the blocks in use, none of them empty
+  FreeIds unused_{0};
   size_t last_ = 0;  // index in order_ of the last block found; a guess
 };
 

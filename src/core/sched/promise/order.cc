@@ -36,8 +36,8 @@ class PromiseOrder final : public Order {
         rest_(limits.slot_capacity) {
     const auto n = static_cast<size_t>(limits.slot_capacity);
     for (const ServiceClass& c : limits.classes) weights_.push_back(c.weight);
-    filed_.resize(n);
-    put_off_.resize(n, -1);
+    filed_.reserve(n);
+    put_off_.reserve(n);
     prompts_.reserve(2 * n);
     longest_.reserve(2 * n);
     chosen_.reserve(n);
@@ -59,8 +59,9 @@ class PromiseOrder final : public Order {
     due_.Clear();
     broken_.Clear();
     rest_.Clear();
-    std::fill(filed_.begin(), filed_.end(), Filed());
+    filed_.clear();
     missed_.clear();
+    MakeUpTo(&put_off_, static_cast<size_t>(std::max(1, view.seq.slots)) - 1);
     for (const SlotId slot : view.waiting) File(view, slot);
     walked_ = false;
   }
@@ -182,6 +183,8 @@ class PromiseOrder final : public Order {
   }
 
   void File(const StepView& view, SlotId slot) {
+    MakeUpTo(&filed_, static_cast<size_t>(slot));
+    MakeUpTo(&put_off_, static_cast<size_t>(slot));
     Filed& f = filed_[static_cast<size_t>(slot)];
     TACTUS_CHECK(f.queue == nullptr);
     f.entry = {0, view.seq.arrival_order[slot], slot, view.seq.known_committed[slot], kNever};
@@ -322,12 +325,12 @@ class PromiseOrder final : public Order {
   const std::shared_ptr<PromiseModel> model_;
   Queue turn_, due_, broken_, rest_;
   std::vector<double> weights_{1};  // by class; [0]: no class
-  std::vector<Filed> filed_;        // [capacity]
+  std::vector<Filed> filed_;        // up to the highest slot that was ever filed, with room for all; so is put_off_
   // Results of the walk, which runs once per plan.
   bool walked_ = false;
   TimeNs walked_ns_ = 0;
   int64_t walk_ = 0;
-  std::vector<int64_t> put_off_;  // [capacity] last walk that put the slot off
+  std::vector<int64_t> put_off_;  // the last walk that put the slot off; 0: none
   std::vector<Prompt> prompts_;   // by due time
   std::vector<Work> longest_;     // a heap
   std::pair<int64_t, int64_t> horizon_;
