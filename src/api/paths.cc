@@ -103,7 +103,8 @@ constexpr Missing kMissing[] = {
 };
 
 constexpr std::string_view kOfRouters[] = {"/fleet/replicas", "/fleet/drain", "/fleet/undrain"};
-constexpr std::string_view kOfServers[] = {"/fleet/state", "/fleet/migrate", "/fleet/import", "/fleet/streams"};
+constexpr std::string_view kOfServers[] = {"/fleet/state",   "/fleet/migrate", "/fleet/import",
+                                           "/fleet/streams", "/events",        "/page"};
 
 bool IsOrIsBelow(std::string_view path, std::string_view root) {
   return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/');
