@@ -81,3 +81,24 @@ export async function* eventsOf(response) {
     reader.cancel().catch(() => {});
   }
 }
+
+/**
+ * Follows a stream of JSON events until `signal` aborts: take(event, data) for each. When the stream ends or fails,
+ * said(why) is called and the connection is made again, after a pause that grows.
+ */
+export async function follow(path, signal, take, said) {
+  for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 8000)) {
+    try {
+      const response = await send(path, { signal });
+      for await (const { event, data } of eventsOf(response)) {
+        wait = 500;
+        take(event, JSON.parse(data));
+      }
+      if (!signal.aborted) said("The server has ended the stream. Connecting again.");
+    } catch (error) {
+      if (signal.aborted) return;
+      said(error.status ? error.message : "The server does not answer. Connecting again.");
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+}

@@ -60,6 +60,7 @@ function stepLine({ context, x, y }, values, style, dash = []) {
 
 const tokensOf = (s) => s.decodes + s.prompt_tokens;
 
+/** Draws the composition. Returns a function: the chunk of a step at a height of the canvas, or null. */
 export function drawSteps(canvas, steps) {
   const top = (seen) => {
     const most = Math.max(0, ...seen.map(tokensOf));
@@ -89,6 +90,28 @@ export function drawSteps(canvas, steps) {
     f.context.textAlign = "left";
     f.context.fillText(`budget ${count(last.budget_tokens)}, above this scale`, LEFT_PX + 4, TOP_PX + 8);
   }
+  return (step, event) => {
+    const at = event.clientY - canvas.getBoundingClientRect().top;
+    let base = step.decodes;
+    for (const chunk of step.chunks) {
+      base += chunk.tokens;
+      if (at >= f.y(base) && at < f.y(base - chunk.tokens)) return chunk;
+    }
+    return null;
+  };
+}
+
+/** A column behind the step that is described. */
+export function markStep(canvas, steps, step) {
+  const fromRight = steps.length - 1 - steps.indexOf(step);
+  const { width, height } = canvas.getBoundingClientRect();
+  const x = width - (fromRight + 1) * BAR_PX;
+  if (x < LEFT_PX) return;
+  const context = canvas.getContext("2d");
+  context.globalAlpha = 0.12;
+  context.fillStyle = colour("--ink");
+  context.fillRect(x - 0.75, TOP_PX, BAR_PX, height - TOP_PX);
+  context.globalAlpha = 1;
 }
 
 export function drawTimes(canvas, steps, objective) {
@@ -109,6 +132,21 @@ export function drawQueue(canvas, steps) {
   f.seen.forEach((s, i) => f.context.fillRect(f.x(i), f.y(s.running), BAR_PX, f.bottom - f.y(s.running)));
   stepLine(f, f.seen.map((s) => s.running), colour("--bar"));
   stepLine(f, f.seen.map((s) => s.waiting), colour("--late"));
+}
+
+/** Bars of parts on top of each other; partsOf(frame): [{value, colour: number}]. */
+export function drawStacked(canvas, frames, partsOf) {
+  const total = (f) => partsOf(f).reduce((sum, part) => sum + part.value, 0);
+  const f = frameOf(canvas, frames, (seen) => Math.max(1, ...seen.map(total)), count);
+  f.seen.forEach((frame, i) => {
+    let base = 0;
+    for (const part of partsOf(frame)) {
+      const from = f.y(base);
+      base += part.value;
+      f.context.fillStyle = requestColour(part.colour);
+      f.context.fillRect(f.x(i), f.y(base), BAR_PX - 1, from - f.y(base));
+    }
+  });
 }
 
 /** Blocks in use, and above them the cached ones, as shares of all. */

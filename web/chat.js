@@ -5,9 +5,12 @@ import { byId, copyButton, count, el, ms, setText } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { showRequest, startRequestDialog } from "./request.js";
 import { deleteChat, listChats, loadChat, newChat, renameChat, saveChat } from "./store.js";
-import { drawGaps } from "./strip.js";
+import { drawGaps, gapAt } from "./strip.js";
 
-const NUMBERS = ["temperature", "top_p", "max_tokens", "seed"];
+// Parameters of a conversation. Each has a field with its name as id.
+const NUMBERS = ["temperature", "top_p", "max_tokens", "seed", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"];
+const OBJECTIVES = ["ttft_ms", "tbt_ms"];
+const FIELDS = ["system", ...NUMBERS, ...OBJECTIVES, "stop_strings", "tools"];
 const MOST_GAPS = 4000; // kept of an answer
 const NEAR_END_PX = 80;
 
@@ -30,8 +33,11 @@ class AnswerView {
     this.reasoning = el("div", { class: "folded-text" });
     this.reasoningBox = el("details", { class: "fold", hidden: true }, el("summary", { text: "Reasoning" }), this.reasoning);
     this.tools = el("div", {});
+    this.results = el("form", { class: "results", hidden: true, onsubmit: (event) => sendResults(event, turn, answer) });
     this.problem = el("p", { class: "error", role: "alert", hidden: true });
     this.strip = el("canvas", { class: "strip", role: "img", hidden: true });
+    this.strip.addEventListener("pointermove", (event) => this.point(event));
+    this.strip.addEventListener("pointerleave", () => this.changed());
     this.figures = el("span", { class: "figures" });
     this.why = el("button", { type: "button", class: "quiet", text: "Timeline", title: "What the request waited for", onclick: () => showRequest(answer.requestId) });
     this.again = el("button", { type: "button", class: "quiet", text: "Regenerate", onclick: () => regenerate(turn, answer) });
@@ -42,6 +48,7 @@ class AnswerView {
       this.reasoningBox,
       this.text,
       this.tools,
+      this.results,
       this.problem,
       this.strip,
       el("div", { class: "under" }, this.figures, el("span", { class: "grow" }), copyButton(() => answer.text, { "aria-label": "Copy the answer" }), this.why, this.again),
@@ -76,6 +83,7 @@ class AnswerView {
       setText(this.tools.children[i].querySelector("summary"), `Tool call: ${tool.name}`);
       setText(this.tools.children[i].querySelector("code"), tool.arguments);
     });
+    this.drawResults(busy);
     this.problem.hidden = !a.error;
     setText(this.problem, a.error);
     this.again.hidden = busy || this.turn !== chat.turns.at(-1);
@@ -83,11 +91,28 @@ class AnswerView {
     this.drawFigures(busy);
   }
 
+  // Fields for what the called tools give, under the last answer.
+  drawResults(busy) {
+    const a = this.answer;
+    const wanted = !busy && a.state === "tool_calls" && this.turn === chat.turns.at(-1);
+    this.results.hidden = !wanted;
+    if (!wanted || this.results.childElementCount > 0) return;
+    this.results.append(
+      ...a.tools.map((tool) => el("label", {}, `Result of ${tool.name}`, el("textarea", { rows: "2", required: true }))),
+      el("button", { type: "submit", text: a.tools.length > 1 ? "Send the results" : "Send the result" }),
+    );
+  }
+
+  point(event) {
+    const gap = gapAt(this.strip, this.answer.figures.gaps, event);
+    if (gap) setText(this.figures, `${gap.first === gap.last ? `gap ${gap.first}` : `longest of gaps ${gap.first} to ${gap.last}`}: ${ms(gap.ms)}`);
+  }
+
   drawFigures(busy) {
     const f = this.answer.figures;
     const gaps = f.gaps;
     this.strip.hidden = gaps.length < 2;
-    if (gaps.length >= 2) drawGaps(this.strip, gaps);
+    if (gaps.length >= 2) drawGaps(this.strip, gaps, f.objective ?? null);
     const parts = [];
     if (f.ttft !== null) parts.push(`first token ${ms(f.ttft)}`);
     const time = gaps.reduce((sum, gap) => sum + gap, 0);
@@ -95,6 +120,7 @@ class AnswerView {
     if (gaps.length > 0 && time > 0) {
       parts.push(`${((1000 * (tokens - 1)) / time).toFixed(1)} tokens/s`);
       parts.push(`longest gap ${ms(Math.max(...gaps))}`);
+      if (f.objective) parts.push(`${count(gaps.filter((gap) => gap > f.objective).length)} above ${ms(f.objective)}`);
     }
     if (f.tokens !== null) parts.push(`${count(f.tokens)} tokens`);
     if (!busy && this.answer.state === "length") parts.push("cut at the most tokens");
@@ -105,7 +131,8 @@ class AnswerView {
 }
 
 function newAnswer(model) {
-  return { model, text: "", reasoning: "", tools: [], state: "running", error: "", requestId: null, figures: { ttft: null, gaps: [], tokens: null } };
+  const objective = Number(chat.settings.tbt_ms) || null;
+  return { model, text: "", reasoning: "", tools: [], state: "running", error: "", requestId: null, figures: { ttft: null, gaps: [], tokens: null, objective } };
 }
 
 // ---- Asking ----
@@ -114,20 +141,47 @@ function newAnswer(model) {
 function messagesFor(model, upTo) {
   const messages = [];
   if (chat.settings.system) messages.push({ role: "system", content: chat.settings.system });
-  for (const turn of chat.turns.slice(0, chat.turns.indexOf(upTo) + 1)) {
-    messages.push({ role: "user", content: turn.text });
-    if (turn === upTo) break;
+  const turns = chat.turns.slice(0, chat.turns.indexOf(upTo) + 1).filter((turn) => !turn.results || turn.model === model);
+  turns.forEach((turn, i) => {
+    if (turn.results) for (const { id, content } of turn.results) messages.push({ role: "tool", tool_call_id: id, content });
+    else messages.push({ role: "user", content: turn.text });
+    if (turn === upTo) return;
+    if (turns[i + 1].results) {
+      const { text, tools } = turn.answers.find((a) => a.model === model);
+      messages.push({ role: "assistant", content: text, tool_calls: tools.map(toolCall) });
+      return;
+    }
     const answer = turn.answers.find((a) => a.model === model && a.text) ?? turn.answers.find((a) => a.text);
     if (answer) messages.push({ role: "assistant", content: answer.text });
-  }
+  });
   return messages;
 }
+
+const toolCall = (tool) => ({ id: tool.id, type: "function", function: { name: tool.name, arguments: tool.arguments } });
+
+/** The tools as the API takes them; bare descriptions of functions are wrapped. */
+function toolsOf(text) {
+  let list;
+  try {
+    list = [JSON.parse(text)].flat();
+  } catch (error) {
+    throw new Error(`Tools (parameters): no valid JSON: ${error.message}`);
+  }
+  return list.map((tool) => (tool?.function ? tool : { type: "function", function: tool }));
+}
+
+const isSet = (name) => (chat.settings[name] ?? "") !== "";
 
 function bodyFor(model, turn) {
   const body = { model, messages: messagesFor(model, turn), stream: true, stream_options: { include_usage: true } };
   for (const name of NUMBERS) {
-    if (chat.settings[name] !== undefined && chat.settings[name] !== "") body[name] = Number(chat.settings[name]);
+    if (isSet(name)) body[name] = Number(chat.settings[name]);
   }
+  const stated = OBJECTIVES.filter(isSet);
+  if (stated.length > 0) body.slo = Object.fromEntries(stated.map((name) => [name, Number(chat.settings[name])]));
+  const stops = (chat.settings.stop_strings ?? "").split("\n").filter(Boolean);
+  if (stops.length > 0) body.stop = stops;
+  if (chat.settings.tools?.trim()) body.tools = toolsOf(chat.settings.tools);
   return body;
 }
 
@@ -136,7 +190,8 @@ function addDelta(answer, delta) {
   answer.reasoning += delta.reasoning_content ?? delta.reasoning ?? "";
   for (const call of delta.tool_calls ?? []) {
     const at = call.index ?? 0;
-    answer.tools[at] ??= { name: "", arguments: "" };
+    answer.tools[at] ??= { id: "", name: "", arguments: "" };
+    answer.tools[at].id ||= call.id ?? "";
     answer.tools[at].name += call.function?.name ?? "";
     answer.tools[at].arguments += call.function?.arguments ?? "";
   }
@@ -200,7 +255,7 @@ async function run(turn, answer) {
 }
 
 function ask(turn) {
-  const asked = chat.models.filter((name) => models.includes(name));
+  const asked = turn.results ? [turn.model] : chat.models.filter((name) => models.includes(name));
   turn.answers = (asked.length > 0 ? asked : models.slice(0, 1)).map(newAnswer);
   if (turn.answers.length === 0) turn.answers = [newAnswer("")];
   turn.answers.forEach(begin);
@@ -225,6 +280,16 @@ function submit(text) {
   if (!chat.title) chat.title = text.trim().split("\n")[0].slice(0, 60);
   ask(turn);
   return true;
+}
+
+// The answer's tools have been run by the user; the model goes on with what they gave.
+function sendResults(event, turn, answer) {
+  event.preventDefault();
+  if (busyHere() || turn !== chat.turns.at(-1)) return;
+  const contents = [...event.target.querySelectorAll("textarea")].map((area) => area.value);
+  const next = { text: "", model: answer.model, results: answer.tools.map(({ id, name }, i) => ({ id, name, content: contents[i] })), answers: [] };
+  chat.turns.push(next);
+  ask(next);
 }
 
 const answersOf = (of) => of.turns.flatMap((turn) => turn.answers);
@@ -273,15 +338,13 @@ function editing(turn, box) {
 
 function drawTurn(turn) {
   const box = el("div", { class: "question" });
-  box.append(
-    el("div", { class: "bubble", text: turn.text }),
-    el(
-      "div",
-      { class: "under" },
-      copyButton(() => turn.text, { "aria-label": "Copy the message" }),
-      el("button", { type: "button", class: "quiet", text: "Edit", onclick: () => busyHere() || editing(turn, box) }),
-    ),
-  );
+  if (turn.results) {
+    box.append(...turn.results.map(({ name, content }) => el("details", { class: "fold" }, el("summary", { text: `Result of ${name}` }), el("pre", {}, el("code", { text: content })))));
+  } else {
+    const edit = el("button", { type: "button", class: "quiet", text: "Edit", onclick: () => busyHere() || editing(turn, box) });
+    const copy = copyButton(() => turn.text, { "aria-label": "Copy the message" });
+    box.append(el("div", { class: "bubble", text: turn.text }), el("div", { class: "under" }, copy, edit));
+  }
   const answers = turn.answers.map((answer) => new AnswerView(turn, answer));
   const grid = el("div", { class: answers.length > 1 ? "answers several" : "answers" }, ...answers.map((view) => view.node));
   return [el("section", { class: "turn" }, box, grid), answers];
@@ -394,7 +457,7 @@ function drawModels() {
 }
 
 function drawSettings() {
-  for (const name of ["system", ...NUMBERS]) byId(name).value = chat.settings[name] ?? "";
+  for (const name of FIELDS) byId(name).value = chat.settings[name] ?? "";
 }
 
 function drawAll() {
@@ -454,7 +517,7 @@ export function startChat() {
   byId("open-chats").addEventListener("click", () => narrowList(!byId("chats").classList.contains("open")));
   byId("open-settings").addEventListener("click", () => toggleSettings(byId("settings").hidden));
   byId("close-settings").addEventListener("click", () => toggleSettings(false));
-  for (const name of ["system", ...NUMBERS]) {
+  for (const name of FIELDS) {
     byId(name).addEventListener("change", () => {
       chat.settings[name] = byId(name).value;
       keep(chat);

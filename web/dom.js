@@ -38,6 +38,14 @@ export function count(value) {
 
 export const percent = (share) => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 0 : 1)} %`;
 
+/** Fills a list with tiles: [name, value, note]. */
+export function tiles(box, all) {
+  if (box.childElementCount !== all.length) {
+    box.replaceChildren(...all.map(() => el("div", { class: "tile" }, el("dt"), el("dd", { class: "value" }), el("dd", { class: "note" }))));
+  }
+  all.forEach((texts, i) => texts.forEach((text, j) => setText(box.children[i].children[j], text)));
+}
+
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   // Pages of plain HTTP from another machine have no clipboard object.

@@ -1,8 +1,8 @@
 // The view of the engine, from GET /events. Connected only while it is seen.
 
-import { eventsOf, send } from "./api.js";
-import { boxAt, drawKv, drawQueue, drawSteps, drawTimes, drawTree, requestColour, stepAt } from "./charts.js";
-import { byId, count, el, ms, percent, setText } from "./dom.js";
+import { follow, send } from "./api.js";
+import { boxAt, drawKv, drawQueue, drawSteps, drawTimes, drawTree, markStep, requestColour, stepAt } from "./charts.js";
+import { byId, count, el, ms, percent, setText, tiles } from "./dom.js";
 import { showRequest } from "./request.js";
 import { drawGaps } from "./strip.js";
 
@@ -13,6 +13,7 @@ const MOST_ENDED = 40;
 const KEEP_ENDED_MS = 2500; // a row stays for that time after its request
 const RATE_MS = 3000; // tokens per second are over this time
 const SAY_MS = 3000; // between two descriptions of the charts
+const MISSES_MS = 5000; // between two readings of the misses
 
 let hello = null;
 let frame = null; // the newest
@@ -25,7 +26,9 @@ let totals = []; // {at, prompt, generated} of the last frames
 let ended = [];
 let lost = { frames: 0, records: 0 };
 const streams = new Map(); // request: {request, id, class, ..., choices, endedAt}
-const causes = new Map(); // "ttft: queue": misses
+let causes = new Map(); // "tbt: passed_over": misses since the server's start
+let causesAt = -Infinity;
+let chunkAt = () => null; // of the drawn composition
 const rows = new Map(); // "request/choice": row
 let paused = false;
 let pointed = null; // the step under the pointer
@@ -60,19 +63,28 @@ function take(f) {
     const s = streams.get(e.request);
     if (s) s.endedAt = now;
     ended.unshift(e);
-    for (const objective of Object.keys(e.objectives_ms)) {
-      const failed = ["cancelled", "error"].includes(e.finish_reason) ? e.finish_reason : null;
-      const cause = e.misses[objective] ?? (e.refused ? "refused" : failed);
-      if (cause) causes.set(`${objective}: ${cause}`, (causes.get(`${objective}: ${cause}`) ?? 0) + 1);
-    }
   }
   ended = ended.slice(0, MOST_ENDED);
   for (const [request, s] of streams) if (s.endedAt && s.endedAt < now - KEEP_ENDED_MS) streams.delete(request);
 }
 
-// ---- Drawing ----
+// The causes of misses are counted by the server (/metrics), so that they are complete.
+async function readCauses() {
+  if (performance.now() < causesAt + MISSES_MS) return;
+  causesAt = performance.now();
+  try {
+    const text = await (await send("/metrics")).text();
+    const found = new Map();
+    for (const [, objective, cause, n] of text.matchAll(/^tactus_slo_misses_total\{.*?objective="(\w+)",cause="(\w+)"\} (\S+)$/gm)) {
+      found.set(`${objective}: ${cause}`, (found.get(`${objective}: ${cause}`) ?? 0) + Number(n));
+    }
+    causes = found;
+  } catch {
+    // the next reading may succeed
+  }
+}
 
-const tile = (name, value, note) => [name, value, note ?? ""];
+// ---- Drawing ----
 
 function drawTiles() {
   const first = totals[0];
@@ -86,39 +98,36 @@ function drawTiles() {
   const accepted = drafts.reduce((sum, d) => sum + d.accepted_tokens, 0);
   const kv = frame.kv_blocks;
   const all = [
-    tile("running", String(frame.running)),
-    tile("waiting", String(frame.waiting), frame.waiting_tokens > 0 ? `${count(frame.waiting_tokens)} tokens` : ""),
-    tile("output", count(rate("generated")), "tokens/s"),
-    tile("prompts", count(rate("prompt")), "tokens/s"),
-    tile("step", times.length > 0 ? ms(times[times.length >> 1]) : "-", "median of 100"),
-    tile("KV cache", percent(kv.in_use / Math.max(kv.total, 1)), `${count(kv.cached)} cached`),
-    tile("prefix hits", t.prefix_query_tokens > 0 ? percent(t.prefix_hit_tokens / t.prefix_query_tokens) : "-", "of prompts"),
-    tile("speculation", drafted > 0 ? percent(accepted / drafted) : "-", drafted > 0 ? "of guesses right" : "no guesses"),
-    tile("preemptions", count(t.preemptions), `of ${count(t.steps)} steps`),
+    ["running", String(frame.running)],
+    ["waiting", String(frame.waiting), frame.waiting_tokens > 0 ? `${count(frame.waiting_tokens)} tokens` : ""],
+    ["output", count(rate("generated")), "tokens/s"],
+    ["prompts", count(rate("prompt")), "tokens/s"],
+    ["step", times.length > 0 ? ms(times[times.length >> 1]) : "-", "median of 100"],
+    ["KV cache", percent(kv.in_use / Math.max(kv.total, 1)), `${count(kv.cached)} cached`],
+    ["prefix hits", t.prefix_query_tokens > 0 ? percent(t.prefix_hit_tokens / t.prefix_query_tokens) : "-", "of prompts"],
+    ["speculation", drafted > 0 ? percent(accepted / drafted) : "-", drafted > 0 ? "of guesses right" : "no guesses"],
+    ["preemptions", count(t.preemptions), `of ${count(t.steps)} steps`],
   ];
-  const box = byId("tiles");
-  if (box.childElementCount !== all.length) {
-    box.replaceChildren(...all.map(() => el("div", { class: "tile" }, el("dt"), el("dd", { class: "value" }), el("dd", { class: "note" }))));
-  }
-  all.forEach(([name, value, note], i) => {
-    setText(box.children[i].children[0], name);
-    setText(box.children[i].children[1], value);
-    setText(box.children[i].children[2], note);
-  });
+  tiles(byId("tiles"), all);
 }
 
 function describe(s) {
   const parts = [`${s.decodes} ${s.decodes === 1 ? "decode" : "decodes"}`];
-  for (const c of s.chunks) parts.push(`${c.tokens} of the prompt of #${c.request}`);
+  for (const c of s.chunks) parts.push(`${c.tokens} of the prompt of ${idOf(c.request) ?? `#${c.request}`}`);
   return parts.join(" + ");
 }
+
+/** The id of a request that is or was on this view; undefined: it was not. */
+const idOf = (request) => (streams.get(request) ?? ended.find((e) => e.request === request))?.id;
 
 function drawCharts() {
   const running = [...streams.values()].filter((s) => !s.endedAt);
   const objectives = running.map((s) => s.objectives_ms.tbt).filter((value) => value !== undefined);
   const objective = objectives.length > 0 ? Math.min(...objectives) : null;
-  drawSteps(byId("steps"), steps);
+  if (pointed && !steps.includes(pointed)) pointed = null;
+  chunkAt = drawSteps(byId("steps"), steps);
   drawTimes(byId("times"), steps, objective);
+  if (pointed) for (const id of ["steps", "times"]) markStep(byId(id), steps, pointed);
   drawQueue(byId("queue"), steps);
   drawKv(byId("kv"), steps, Math.max(hello.kv_blocks_total, 1));
   const s = pointed ?? steps.at(-1);
@@ -229,6 +238,31 @@ function bars(box, entries, empty) {
   );
 }
 
+const OBJECTIVES = { all: "all objectives", ttft: "first token", tbt: "longest gap", jct: "whole answer", gaps: "single gaps" };
+
+// A row per class, a column per stated objective: the share that was kept.
+function drawClasses(box) {
+  const stated = Object.keys(OBJECTIVES).filter((objective) => Object.values(classes).some((c) => c[objective]));
+  if (stated.length === 0) {
+    box.replaceChildren(el("p", { class: "empty", text: "No request has stated an objective." }));
+    return;
+  }
+  const share = (kept) => {
+    if (!kept) return el("td", { class: "num soft", text: "-" });
+    const part = kept.kept / kept.stated;
+    const fill = el("span", { class: part >= 0.99 ? "fill" : part >= 0.9 ? "fill near" : "fill late" });
+    fill.style.width = `${100 * part}%`;
+    return el("td", { class: "num share" }, `${percent(part)} `, el("span", { class: "bar-track", "aria-hidden": "true" }, fill));
+  };
+  const head = ["class", "requests", ...stated.map((objective) => OBJECTIVES[objective])];
+  const rows = Object.entries(classes).map(([name, c]) => {
+    const requests = c.completed + c.failed + c.rejected;
+    const refused = c.rejected > 0 ? ` (${count(c.rejected)} refused)` : "";
+    return el("tr", {}, el("th", { scope: "row", text: name || "no class" }), el("td", { class: "num", text: `${count(requests)}${refused}` }), ...stated.map((objective) => share(c[objective])));
+  });
+  box.replaceChildren(el("table", { class: "classes" }, el("thead", {}, el("tr", {}, ...head.map((text, i) => el("th", { scope: "col", class: i > 0 ? "num" : null, text })))), el("tbody", {}, ...rows)));
+}
+
 const SOURCES = { forced: "forced by a grammar", ngram: "repeated text", model: "draft model" };
 
 function drawServer() {
@@ -258,18 +292,10 @@ function drawSummaries() {
   if (summary === drawnSummary) return;
   drawnSummary = summary;
   drawServer();
-  const kept = [];
-  for (const [name, c] of Object.entries(classes)) {
-    for (const objective of ["all", "ttft", "tbt", "jct", "gaps"]) {
-      if (!c[objective]) continue;
-      const { stated, kept: number } = c[objective];
-      kept.push({ name: `${name || "no class"}${objective === "all" ? "" : `: ${objective}`}`, share: number / stated, text: `${percent(number / stated)} of ${count(stated)}` });
-    }
-  }
-  bars(byId("classes"), kept, "No request has stated an objective.");
+  drawClasses(byId("classes"));
   const most = Math.max(1, ...causes.values());
   const misses = [...causes].sort((a, b) => b[1] - a[1]);
-  bars(byId("causes"), misses.map(([name, n]) => ({ name: name.replaceAll("_", " "), share: n / most, text: count(n), late: true })), "None since this view was opened.");
+  bars(byId("causes"), misses.map(([name, n]) => ({ name: name.replaceAll("_", " "), share: n / most, text: count(n), late: true })), "None.");
   byId("no-ended").hidden = ended.length > 0;
   byId("ended-rows").replaceChildren(
     ...ended.map((e) =>
@@ -311,29 +337,16 @@ function note(text, bad) {
 
 // ---- The connection ----
 
-async function connect(mine) {
-  for (let wait = 500; !mine.signal.aborted; wait = Math.min(2 * wait, 8000)) {
-    try {
-      const response = await send("/events", { signal: mine.signal });
-      lost = { frames: 0, records: 0 };
-      for await (const { event, data } of eventsOf(response)) {
-        wait = 500;
-        if (event === "hello") {
-          const known = JSON.parse(data);
-          if (hello && known.model !== hello.model) steps = [];
-          hello = known;
-          totals = [];
-        } else if (event === "frame") {
-          take(JSON.parse(data));
-          draw();
-        }
-      }
-      if (!mine.signal.aborted) note("The server has ended the stream. Connecting again.", true);
-    } catch (error) {
-      if (mine.signal.aborted) return;
-      note(error.status ? error.message : "The server does not answer. Connecting again.", true);
-    }
-    await new Promise((resolve) => setTimeout(resolve, wait));
+function onEvent(event, data) {
+  if (event === "hello") {
+    if (hello && data.model !== hello.model) steps = [];
+    hello = data;
+    totals = [];
+    lost = { frames: 0, records: 0 };
+  } else if (event === "frame") {
+    take(data);
+    if (data.classes) readCauses();
+    draw();
   }
 }
 
@@ -349,11 +362,28 @@ export function startEngine() {
       pointed = stepAt(byId(id), steps, event);
       draw();
     });
-    byId(id).addEventListener("pointerleave", () => {
-      pointed = null;
+    for (const kind of ["pointerleave", "blur"]) {
+      byId(id).addEventListener(kind, () => {
+        pointed = null;
+        draw();
+      });
+    }
+    byId(id).addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      const from = pointed ? steps.indexOf(pointed) : steps.length - (by < 0 ? 0 : 1);
+      pointed = steps[Math.min(Math.max(from + by, 0), steps.length - 1)] ?? null;
+      saidAt = -Infinity; // the step is described at once
       draw();
     });
   }
+  byId("steps").addEventListener("click", (event) => {
+    const step = stepAt(byId("steps"), steps, event);
+    const chunk = step ? chunkAt(step, event) : null;
+    const id = chunk ? idOf(chunk.request) : undefined;
+    if (id !== undefined) showRequest(id);
+  });
   byId("tree").addEventListener("pointermove", (event) => {
     pointedBox = boxAt(byId("tree"), boxes, event);
     draw();
@@ -374,7 +404,7 @@ export function startEngine() {
       if (seen === (control !== null)) return;
       if (seen) {
         control = new AbortController();
-        connect(control);
+        follow("/events", control.signal, onEvent, (why) => note(why, true));
         draw();
       } else {
         control.abort();

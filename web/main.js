@@ -4,24 +4,29 @@ import { apiKey, setKeyDialog } from "./api.js";
 import { byId, setText } from "./dom.js";
 import { startChat } from "./chat.js";
 import { startEngine } from "./engine.js";
+import { startFleet } from "./fleet.js";
 import { startPlan } from "./plan.js";
 
-const VIEWS = ["chat", "engine", "plan"];
+const VIEWS = ["chat", "engine", "fleet", "plan"];
 const CHECK_MS = 5000;
 
-const views = { chat: startChat(), engine: startEngine() };
+const views = { chat: startChat(), engine: startEngine(), fleet: startFleet() };
+let router = null; // whether this is a router (tactus route); null: not known yet
 startPlan();
 
 function show() {
   const asked = location.hash.slice(2); // "#/engine": no element has this id, so the browser scrolls nowhere
-  const name = VIEWS.includes(asked) ? asked : "chat";
+  const shown = router ? ["chat", "fleet"] : ["chat", "engine", "plan"];
+  const name = shown.includes(asked) ? asked : "chat";
   for (const view of VIEWS) {
     byId(view).hidden = view !== name;
+    byId(`tab-${view}`).hidden = !shown.includes(view);
     if (view === name) byId(`tab-${view}`).setAttribute("aria-current", "page");
     else byId(`tab-${view}`).removeAttribute("aria-current");
   }
   const seen = document.visibilityState === "visible";
   views.engine.show(name === "engine" && seen);
+  views.fleet.show(name === "fleet" && seen);
   views.chat.show(name === "chat");
 }
 
@@ -57,11 +62,17 @@ async function check() {
   let now = "unreachable";
   try {
     const response = await fetch("/ready", { cache: "no-store" });
-    now = (await response.json()).status;
+    const answer = await response.json();
+    now = answer.status;
+    const known = router;
+    router = "replicas" in answer;
+    if (router !== known) show();
   } catch {
     // no answer
   }
   byId("server").dataset.state = now;
+  byId("server").title = now;
+  if (router === null) show();
   if (now !== "ready" || state !== "ready") setText(byId("server-text"), now);
   const became = now === "ready" && state !== "ready";
   state = now;
@@ -72,5 +83,4 @@ async function check() {
 startKeyDialog();
 addEventListener("hashchange", show);
 document.addEventListener("visibilitychange", show);
-show();
 check();

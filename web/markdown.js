@@ -56,7 +56,8 @@ const cellsOf = (line) =>
     .map((cell) => cell.trim().replaceAll("\\|", "|"));
 
 function table(lines) {
-  const row = (line, tag) => el("tr", {}, ...cellsOf(line).map((cell) => el(tag, {}, ...inline(cell))));
+  const aligned = cellsOf(lines[1]).map((rule) => (!rule.endsWith(":") ? null : rule.startsWith(":") ? "middle" : "num"));
+  const row = (line, tag) => el("tr", {}, ...cellsOf(line).map((cell, i) => el(tag, { class: aligned[i] }, ...inline(cell))));
   return el(
     "div",
     { class: "scroll" },

@@ -58,7 +58,8 @@ function cell(value, text, same, moreIsBetter) {
   if (value === null || value === undefined) return el("td", { class: "num soft", text: "-" });
   const apart = same === undefined || same === null ? 0 : (value - same) / Math.max(Math.abs(same), 1e-9);
   const better = Math.abs(apart) < CLEAR ? null : apart > 0 === moreIsBetter;
-  return el("td", { class: `num${better === null ? "" : better ? " better" : " worse"}`, text: text(value) });
+  const change = better === null || !same ? null : el("span", { class: "change", text: `${apart > 0 ? "+" : "−"}${Math.round(100 * Math.abs(apart))} %` });
+  return el("td", { class: `num${better === null ? "" : better ? " better" : " worse"}` }, change, text(value));
 }
 
 function comparison({ happened, same, changed, command: line }) {
@@ -124,7 +125,7 @@ function verdict(answer) {
   requestAnimationFrame(() => drawRange(canvas, answer));
   return [
     el("p", { class: "verdict answer-box", text: VERDICTS[holds] }),
-    el("p", { text: `It holds ${rate(capacity.mean)} requests/s (${rate(capacity.low)} to ${rate(capacity.high)}, 95 % of chance), at ${until}.` }),
+    el("p", {}, `It holds ${rate(capacity.mean)} requests/s (${rate(capacity.low)} to ${rate(capacity.high)}, with 95 % confidence), as long as `, el("code", { text: until }), "."),
     canvas,
     command(answer.command),
   ];

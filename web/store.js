@@ -1,7 +1,8 @@
 // Conversations in this browser's localStorage: a list of {id, title, changed}, and each conversation under its own name.
 //
-// A conversation: {id, title, settings: {system, temperature, ...}, models: [name], turns: [{text, answers: [answer]}]}.
-// An answer: {model, text, reasoning, tools: [{name, arguments}], state, error, requestId, figures}.
+// A conversation: {id, title, settings: {system, temperature, ...}, models: [name], turns: [turn]}.
+// A turn: {text, answers: [answer]}, or with the results of tools {model, results: [{id, name, content}], answers}.
+// An answer: {model, text, reasoning, tools: [{id, name, arguments}], state, error, requestId, figures}.
 
 const LIST = "tactus.chats";
 const nameOf = (id) => `tactus.chat.${id}`;

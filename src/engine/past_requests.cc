@@ -55,15 +55,19 @@ void PastRequests::Forget(const Request& request) {
 }
 
 void PastRequests::OnStep(const core::StepEvents& events) {
-  if (events.done.empty()) return;
-  const std::lock_guard lock(mutex_);
   for (const core::RequestDoneEvent& done : events.done) {
-    Ended& ended = ended_.emplace_back(Ended{done.done_ns, PastOf(done)});
-    if (auto ids = text_ids_.extract(done.request.get()); !ids.empty()) {
-      ended.request.text_ids = std::move(ids.mapped());
-    }
+    unadded_.push_back({done.request, {done.done_ns, PastOf(done)}});
   }
-  while (ended_.size() > kMost || ended_.front().at_ns < events.now_ns - kKeptNs) ended_.pop_front();
+  if (unadded_.empty()) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (Unadded& u : unadded_) {
+    Ended& ended = ended_.emplace_back(std::move(u.ended));
+    if (auto ids = text_ids_.extract(u.request.get()); !ids.empty()) ended.request.text_ids = std::move(ids.mapped());
+  }
+  unadded_.clear();
+  const TimeNs oldest_ns = events.now_ns - kKeptNs;
+  while (!ended_.empty() && (ended_.size() > kMost || ended_.front().at_ns < oldest_ns)) ended_.pop_front();
 }
 
 std::vector<PastRequest> PastRequests::Since(TimeNs now_ns) const {

@@ -1,10 +1,12 @@
 // The requests of the last ten minutes, for simulations of this engine's own load.
 //
-// Thread rule: OnStep on the engine thread, the others on any. Memory is bounded by kMost requests.
+// Thread rule: OnStep on the engine thread, the others on any. OnStep waits for none of them: what ended while another
+// thread reads is added at a later call. Memory is bounded by kMost requests.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -32,6 +34,12 @@ class PastRequests final : public core::EventSink {
     TimeNs at_ns = 0;
     PastRequest request;
   };
+  struct Unadded {
+    std::shared_ptr<const Request> request;
+    Ended ended;
+  };
+
+  std::vector<Unadded> unadded_;  // engine thread
   mutable std::mutex mutex_;
   std::map<const Request*, std::vector<int64_t>> text_ids_;  // of requests that have not ended
   std::deque<Ended> ended_;

@@ -16,6 +16,7 @@
 #include "base/worker_pool.h"
 #include "http/access.h"
 #include "http/client_counts.h"
+#include "http/page.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
 #include "results/obs/prometheus_text.h"
@@ -26,7 +27,6 @@
 #include "serve/fleet_api.h"
 #include "serve/live_viewers.h"
 #include "serve/openapi.h"
-#include "serve/page.h"
 #include "serve/routes.h"
 #include "serve/simulations.h"
 #include "tactus/version.h"
@@ -411,10 +411,10 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       response.body = openapi_;
       break;
     case Route::kPage:
-      AnswerPageFile(request, "index.html", &response);
+      http::AnswerPageFile(request, "index.html", &response);
       break;
     case Route::kPageFile:
-      if (!AnswerPageFile(request, id, &response))
+      if (!http::AnswerPageFile(request, id, &response))
         return Error(request, 404, api::NoRouteText(request.path, api::Asked::kServer));
       break;
     case Route::kModels:

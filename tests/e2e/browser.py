@@ -12,7 +12,7 @@ import time
 
 CHROMIUM = shutil.which("chromium")
 LIMIT_S = 150  # of one call or wait; a busy machine draws slowly
-KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowDown": (40, "")}
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "ArrowDown": (40, ""), "ArrowLeft": (37, "")}
 SHIFT = 8
 
 
@@ -143,6 +143,13 @@ class Browser:
         )
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", buttons=1, clickCount=1)
+
+    def hover(self, selector, across):
+        """Moves the pointer over an element, to that share of its width."""
+        box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()"
+        at = self.eval(box)
+        x, y = at["x"] + across * at["width"], at["y"] + at["height"] / 2
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def type(self, text):
         self.call("Input.insertText", text=text)

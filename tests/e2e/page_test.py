@@ -10,6 +10,7 @@ import unittest
 import urllib.request
 
 from browser import CHROMIUM, Browser
+from router_process import Router
 from server_process import ServerProcess
 
 PICTURES = os.environ.get("TACTUS_PICTURES")
@@ -213,6 +214,90 @@ class ChatTest(PageCase):
         self.assertEqual(self.browser.eval("document.querySelector('.fold').open"), False)
         self.picture("markdown")
 
+    def script(self, *answers):
+        """Answers of the server that the page gets instead, in order; `asked` gets the bodies it sent."""
+        lines = [[*[json.dumps({"choices": [{"index": 0, **c}]}) for c in answer], "[DONE]"] for answer in answers]
+        self.browser.eval(
+            f"""(() => {{
+              const answers = {json.dumps(lines)}, real = window.fetch;
+              window.asked = [];
+              window.fetch = (path, options) => {{
+                if (path !== "/v1/chat/completions") return real(path, options);
+                asked.push(JSON.parse(options.body));
+                const text = answers[asked.length - 1].map((line) => `data: ${{line}}\n\n`).join("");
+                return Promise.resolve(new Response(text, {{ headers: {{ "X-Request-Id": "r" }} }}));
+              }};
+            }})()"""
+        )
+
+    def test_parameters_are_sent_and_kept(self):
+        wanted = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7, "seed": 3, "top_k": 4, "min_p": 0.1}
+        wanted |= {"repetition_penalty": 1.1, "presence_penalty": 0.2, "frequency_penalty": -0.2}
+        given = {name: str(value) for name, value in wanted.items()}
+        function = {"name": "look", "parameters": {"type": "object"}}
+        given |= {"system": "Be short.", "stop_strings": "one\ntwo", "ttft_ms": "900", "tbt_ms": "80"}
+        self.open_chat(**given, tools=json.dumps(function))
+        self.script([{"delta": {"content": "a"}, "finish_reason": "stop"}], [{"delta": {}, "finish_reason": "stop"}])
+        self.ask("hello")
+        self.answered()
+        body = self.browser.eval("asked[0]")
+        self.assertEqual({name: body[name] for name in wanted}, wanted)
+        self.assertEqual(body["stop"], ["one", "two"])
+        self.assertEqual(body["slo"], {"ttft_ms": 900, "tbt_ms": 80})
+        self.assertEqual(body["tools"], [{"type": "function", "function": function}])
+        self.assertEqual(body["messages"][0], {"role": "system", "content": "Be short."})
+        self.open_chat()
+        self.assertEqual(self.browser.eval("document.querySelector('#stop_strings').value"), "one\ntwo")
+        self.open_chat(tools="{nonsense")
+        self.ask("again")
+        self.answered(2)
+        self.assertIn("no valid JSON", self.browser.text(".turn:last-child .answer .error"))
+
+    def test_reasoning_and_calls_of_tools_are_folded_and_results_go_back(self):
+        self.open_chat()
+        call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": '}}
+        rest = {"function": {"arguments": '"Oslo"}'}}
+        self.script(
+            [
+                {"delta": {"reasoning_content": "It asks for weather."}},
+                {"delta": {"tool_calls": [{"index": 0, **call}]}},
+                {"delta": {"tool_calls": [{"index": 0, **rest}]}, "finish_reason": "tool_calls"},
+            ],
+            [{"delta": {"content": "Cold."}, "finish_reason": "stop"}],
+            [{"delta": {"content": "Bye."}, "finish_reason": "stop"}],
+        )
+        self.ask("How is it in Oslo?")
+        self.browser.wait("document.querySelector('.results textarea')", "a field for the result")
+        folds = "[...document.querySelectorAll('.answer .fold')].map(f => [f.open, f.querySelector('summary').innerText])"
+        self.assertEqual(self.browser.eval(folds), [[False, "Reasoning"], [False, "Tool call: weather"]])
+        self.browser.click(".answer .fold:nth-of-type(1) summary")
+        self.assertIn("It asks for weather.", self.browser.text(".answer"))
+        self.browser.click(".results textarea")
+        self.browser.type("4 degrees")
+        self.browser.click(".results button")
+        self.browser.wait("document.querySelector('.turn:last-child .text')?.innerText === 'Cold.'", "it goes on")
+        whole = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+        expected = [
+            {"role": "user", "content": "How is it in Oslo?"},
+            {"role": "assistant", "content": "", "tool_calls": [whole]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "4 degrees"},
+        ]
+        self.assertEqual(self.browser.eval("asked[1].messages"), expected)
+        self.ask("Thanks")
+        self.browser.wait("document.querySelector('.turn:last-child .text')?.innerText === 'Bye.'", "a third answer")
+        expected += [{"role": "assistant", "content": "Cold."}, {"role": "user", "content": "Thanks"}]
+        self.assertEqual(self.browser.eval("asked[2].messages"), expected)
+        self.assertEqual(self.browser.eval("document.querySelectorAll('.results:not([hidden])').length"), 0)
+
+    def test_the_strip_names_the_gap_under_the_pointer(self):
+        self.open_chat(max_tokens="40", tbt_ms="60000")
+        self.ask("Go on")
+        self.answered()
+        self.assertRegex(self.browser.text(".figures"), "0 above 60.00 s")
+        self.browser.eval("document.querySelector('.strip').scrollIntoView()")
+        self.browser.hover(".strip", 0.004)
+        self.browser.wait("/^gap 1: /.test(document.querySelector('.figures').innerText)", "the first gap is named")
+
     def test_an_error_of_the_server_is_shown(self):
         self.open_chat(temperature="9")
         self.ask("hot")
@@ -260,8 +345,24 @@ class EngineTest(PageCase):
             thread.join(200)
         self.browser.wait("document.querySelectorAll('#ended-rows tr').length === 4", "the ended requests are shown")
         classes = "document.querySelector('#classes').innerText"
-        self.browser.wait(f"{classes}.includes('class-1: ttft')", "the classes are shown")
-        self.assertIn("ttft: ", self.browser.text("#causes"))
+        self.browser.wait(f"{classes}.includes('class-1')", "the classes are shown")
+        row = "[...document.querySelectorAll('#classes tbody tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
+        kept = "[...document.querySelectorAll('#classes thead th')].map(c => c.innerText)"
+        self.assertEqual(self.browser.eval(kept), ["class", "requests", "all objectives", "first token", "longest gap"])
+        whole = [[f"class-{i}", "2", "0 %", "0 %", "100 %"] for i in range(2)]
+        self.browser.wait(f"JSON.stringify({row}) === JSON.stringify({json.dumps(whole)})", "each class has two requests")
+        self.browser.wait("/ttft: /.test(document.querySelector('#causes').innerText)", "the misses are shown by cause")
+        counts = self.browser.eval("[...document.querySelectorAll('#causes .num')].map(c => Number(c.innerText))")
+        self.assertEqual(sum(counts), 4, "each request has missed its time to the first token")
+        self.browser.eval("document.querySelector('#steps').focus()")
+        newest = self.browser.text("#steps-now")
+        for _ in range(3):
+            self.browser.press("ArrowLeft")
+        self.browser.wait(
+            f"document.querySelector('#steps-now').innerText !== {json.dumps(newest)}", "an arrow key goes to a step"
+        )
+        described = self.browser.eval("document.querySelector('#steps').ariaLabel")
+        self.assertIn(self.browser.text("#steps-now").split(": ")[1], described, "and it is read out")
         self.browser.click("#ended-rows button")
         self.browser.wait("document.querySelector('#request-body .timeline span')", "the timeline of the request")
         self.assertRegex(self.browser.text("#h-request"), "load-")
@@ -426,6 +527,47 @@ class KeyTest(PageCase):
         self.assertIsNone(kept, "a key is kept if the user asks for that")
         self.browser.click("#tab-engine")
         self.browser.wait("document.querySelector('#tiles').childElementCount > 0", "the engine is shown with the key")
+
+
+class FleetTest(PageCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.replicas = [ServerProcess("--threads", "1", real_model=False) for _ in range(2)]
+        for replica in cls.replicas:
+            cls.addClassCleanup(lambda r=replica: r.process.poll() is None and r.stop())
+        cls.server = Router([r.url for r in cls.replicas], "--slow-start", "0", "--dead-after", "1s")
+        cls.addClassCleanup(cls.server.stop)
+        cls.server.await_ready(2)
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.close)
+
+    def test_1_a_chat_goes_through_the_router(self):
+        self.open_chat(max_tokens="5")
+        self.ask("hello")
+        self.answered()
+        self.assertEqual(self.browser.text(".answer .from"), "test-model")
+        tabs = "[...document.querySelectorAll('.tabs a')].filter(a => !a.hidden).map(a => a.innerText)"
+        self.assertEqual(self.browser.eval(tabs), ["Chat", "Fleet"])
+
+    def test_2_the_replicas_are_shown_as_they_change(self):
+        self.open("fleet")
+        rows = "[...document.querySelectorAll('#replica-rows tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
+        self.browser.wait(f"{rows}.length === 2", "both replicas are shown")
+        self.assertEqual(
+            sorted(cells[0] for cells in self.browser.eval(rows)),
+            sorted(r.url.removeprefix("http://") for r in self.replicas),
+        )
+        body = json.dumps({"prompt": "hello", "max_tokens": 4}).encode()
+        for _ in range(3):
+            request = urllib.request.Request(
+                self.server.url + "/v1/completions", body, {"Content-Type": "application/json"}
+            )
+            urllib.request.urlopen(request, timeout=200).read()
+        self.browser.wait(f"{rows}.reduce((sum, cells) => sum + Number(cells[7]), 0) >= 3", "the requests are counted")
+        self.picture("fleet")
+        self.replicas[1].process.kill()
+        self.browser.wait(f"{rows}.some(cells => cells[1].startsWith('unreachable'))", "the lost replica is shown")
+        self.assertIn("1 of 2", self.browser.text("#fleet-tiles"))
 
 
 class SizeTest(unittest.TestCase):

@@ -1,4 +1,4 @@
-#include "serve/page.h"
+#include "http/page.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 
-namespace tactus::serve {
+namespace tactus::http {
 namespace {
 
 // The browser runs the server's own scripts only, and asks this server only.
@@ -23,7 +23,7 @@ const char* TypeOf(std::string_view name) {
 
 }  // namespace
 
-bool AnswerPageFile(const http::HttpRequest& request, std::string_view name, http::HttpResponse* response) {
+bool AnswerPageFile(const HttpRequest& request, std::string_view name, HttpResponse* response) {
   const auto files = PageFiles();
   const auto file = std::find_if(files.begin(), files.end(), [name](const PageFile& f) { return f.name == name; });
   if (file == files.end()) return false;
@@ -44,4 +44,4 @@ bool AnswerPageFile(const http::HttpRequest& request, std::string_view name, htt
   return true;
 }
 
-}  // namespace tactus::serve
+}  // namespace tactus::http

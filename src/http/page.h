@@ -1,4 +1,4 @@
-// The page at "/": the files of web/, embedded in the binary. Any thread.
+// The page at "/" of servers and routers: the files of web/, embedded in the binary. Any thread.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 #include "http/message.h"
 
-namespace tactus::serve {
+namespace tactus::http {
 
 struct PageFile {
   std::string_view name;  // "index.html", "chat.js"
@@ -17,6 +17,6 @@ struct PageFile {
 std::span<const PageFile> PageFiles();
 
 // Fills in the answer to a request for a file: its text, or 304 if the client has it. False: there is no such file.
-bool AnswerPageFile(const http::HttpRequest& request, std::string_view name, http::HttpResponse* response);
+bool AnswerPageFile(const HttpRequest& request, std::string_view name, HttpResponse* response);
 
-}  // namespace tactus::serve
+}  // namespace tactus::http
