@@ -119,12 +119,17 @@ const VERDICTS = {
 };
 
 function verdict(answer) {
-  const { capacity, holds, why_none: none, until } = answer;
-  if (!capacity) return [el("p", { class: "verdict answer-box", text: "No load was found that it holds." }), el("p", { text: none ?? "" }), command(answer.command)];
+  const { capacity, holds, at_least: least, below, why_none: none, until } = answer;
+  const head = el("p", { class: "verdict answer-box", text: VERDICTS[holds] ?? "No load was found that it holds." });
+  if (!capacity) {
+    const asked = `Asked: ${rate(answer.rate)} requests/s. `;
+    const limit = least !== null ? `It holds ${rate(least)} requests/s and more` : below !== null ? `It does not hold ${rate(below)} requests/s either` : (none ?? "");
+    return [head, el("p", {}, `${asked}${limit}; the condition: `, el("code", { text: until }), "."), command(answer.command)];
+  }
   const canvas = el("canvas", { class: "range", role: "img", "aria-label": `It holds ${rate(capacity.low)} to ${rate(capacity.high)} requests/s; asked: ${rate(answer.rate)}` });
   requestAnimationFrame(() => drawRange(canvas, answer));
   return [
-    el("p", { class: "verdict answer-box", text: VERDICTS[holds] }),
+    head,
     el("p", {}, `It holds ${rate(capacity.mean)} requests/s (${rate(capacity.low)} to ${rate(capacity.high)}, with 95 % confidence), as long as `, el("code", { text: until }), "."),
     canvas,
     command(answer.command),

@@ -171,6 +171,7 @@ Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::funct
   }
   if (!ended.ok()) return ended;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return printed;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && run.negative_result && !printed.empty()) return printed;
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
     return Status(StatusCode::kDeadlineExceeded,
                   fmt::format("the simulation took more than {} s of CPU time; ask about fewer requests", run.cpu_s));

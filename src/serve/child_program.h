@@ -17,6 +17,7 @@ struct ChildRun {
   int64_t cpu_s = 60;                       // of its CPU time: on a busy machine it may wait long for a core
   DurationNs limit_ns = 540 * kSecond;      // of time
   int64_t memory_bytes = int64_t{4} << 30;  // of address space
+  bool negative_result = false;             // status 1 with something on stdout is a result too
 
   static constexpr const char* kInput = "/proc/self/fd/3";
 };

@@ -69,6 +69,12 @@ std::vector<std::string> ArgsOf(const char* command, const SimBasis& basis, cons
   return args;
 }
 
+// The search is within this factor of the rate in question.
+constexpr double kCapacityRange = 20;
+// Requests of stated lengths: as many as arrive in this time, so that queues can grow.
+constexpr double kLoadS = 60;
+constexpr double kLeastRequests = 300, kMostRequests = 20'000;
+
 // A cell of a CSV file.
 std::string Cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -208,6 +214,18 @@ Json PercentilesOf(std::vector<double> values) {
   return object;
 }
 
+// The end of a search range at which every seed did one thing and that never did the other; null: some did both.
+Json EndOf(const Json& found, const char* did, const char* never) {
+  Json end;
+  const auto seeds = found.find("seeds");
+  if (seeds == found.end() || !seeds->is_array()) return end;
+  for (const Json& seed : *seeds) {
+    if (!seed.value(never, Json()).is_null() || !seed.value(did, Json()).is_object()) return nullptr;
+    end = seed[did].value("value", Json());
+  }
+  return end;
+}
+
 }  // namespace
 
 std::span<const SimField> SimFields(bool capacity) {
@@ -259,8 +277,9 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
   if (prompt) {
     args.push_back(
         fmt::format("--workload=random:in={},out={}", static_cast<int64_t>(*prompt), static_cast<int64_t>(*output)));
-    args.emplace_back("--requests=300");
     if (!rate) return InvalidArgument("rate is missing: how many requests per second", "rate");
+    args.push_back(fmt::format(
+        "--requests={}", static_cast<int64_t>(std::clamp(std::ceil(*rate * kLoadS), kLeastRequests, kMostRequests))));
   } else {
     question.command.load = trace ? *trace : TraceOf(basis.past);
     if (question.command.load.empty()) return NoRequests();
@@ -281,6 +300,11 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
   if (!slo.empty()) args.push_back("--slo=" + slo);
   args.push_back(fmt::format("--until=attainment>={}% and rejected==0", 100 * share));
   args.emplace_back("--tolerance=5");
+  if (question.rate > 0) {
+    args.push_back(fmt::format("--from={:.6g}", question.rate / kCapacityRange));
+    args.push_back(fmt::format("--to={:.6g}", question.rate * kCapacityRange));
+  }
+  question.command.negative_result = true;
   AddReplicas(replicas, &question.command);
   return question;
 }
@@ -339,6 +363,14 @@ Result<std::string> CapacityText(std::string_view result, const CapacityQuestion
   answer["why_none"] = found.value("why_none", Json());
   answer["until"] = (*parsed).value("until", Json());
   answer["holds"] = nullptr;
+  answer["at_least"] = EndOf(found, "held", "broke");
+  answer["below"] = EndOf(found, "broke", "held");
+  if (answer["capacity"].is_null()) {
+    if (answer["at_least"].is_null() && answer["below"].is_null()) {
+      return InvalidArgument(answer["why_none"].is_string() ? answer["why_none"].get<std::string>() : "no result");
+    }
+    answer["holds"] = answer["below"].is_null() ? "yes" : "no";
+  }
   if (const Json& capacity = answer["capacity"]; capacity.is_object()) {
     const double low = capacity.value("low", 0.0), high = capacity.value("high", 0.0);
     answer["holds"] = question.rate <= low ? "yes" : question.rate > high ? "no" : "uncertain";

@@ -27,6 +27,7 @@ struct SimBasis {
 struct SimCommand {
   std::vector<std::string> args;  // as after `tactus`
   std::string load;               // the text of the file ChildRun::kInput; empty: none is read
+  bool negative_result = false;   // ChildRun::negative_result
 };
 
 // A field of a question.
@@ -58,7 +59,8 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
 std::string HappenedText(const std::vector<PastRequest>& past);
 // The figures of a result object that /simulate shows. kDataLoss: not one.
 Result<std::string> FiguresText(std::string_view result);
-// The answer of /capacity from what `tactus sim capacity --json` prints.
+// The answer of /capacity from what `tactus sim capacity --json` prints. kDataLoss: no result. kInvalidArgument:
+// nothing could be simulated.
 Result<std::string> CapacityText(std::string_view result, const CapacityQuestion& question);
 // The command as a user would type it.
 std::string CommandText(const SimCommand& command);

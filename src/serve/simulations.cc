@@ -49,6 +49,7 @@ Result<std::string> Simulations::Run(const SimCommand& command, const std::funct
   run.program = program_;
   run.args = command.args;
   run.input = command.load;
+  run.negative_result = command.negative_result;
   return RunChild(run, clock_, [this, &stop] { return stopping_.load() || stop(); });
 }
 

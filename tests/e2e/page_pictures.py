@@ -78,7 +78,9 @@ class Load:
         self.pool.shutdown(cancel_futures=True)
 
 
-@unittest.skipUnless(CHROMIUM and FOLDER and default_model(), "TACTUS_PICTURES, TACTUS_DEFAULT_MODEL or chromium is missing")
+@unittest.skipUnless(
+    CHROMIUM and FOLDER and default_model(), "TACTUS_PICTURES, TACTUS_DEFAULT_MODEL or chromium is missing"
+)
 class Pictures(unittest.TestCase):
     def start(self, url, load_url=None):
         self.browser = Browser()
@@ -144,7 +146,9 @@ class Pictures(unittest.TestCase):
                 self.browser.eval("document.getElementById('max_tokens').value = '220'")
                 self.browser.eval("document.getElementById('max_tokens').dispatchEvent(new Event('change'))")
                 self.browser.click("#prompt")
-                self.browser.type("Write a Python function that sums the even numbers of a list, and explain it in a list.")
+                self.browser.type(
+                    "Write a Python function that sums the even numbers of a list, and explain it in a list."
+                )
                 self.browser.press("Enter")
                 self.browser.wait("document.querySelector('.answer[aria-busy=\"false\"]')", "the answer is complete")
             self.save("page_chat" if window == "light" else f"chat_{window}")

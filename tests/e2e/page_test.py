@@ -98,9 +98,17 @@ class ChatTest(PageCase):
 
     def test_an_answer_streams_and_the_conversation_stays(self):
         self.open_chat(max_tokens="60")
+        self.browser.eval(
+            """(() => {
+              window.lengths = new Set();
+              const busy = () => document.querySelector('.answer[aria-busy="true"] .text');
+              const look = () => lengths.add(busy()?.innerText.length);
+              new MutationObserver(look).observe(document.querySelector("#turns"), {subtree: true, childList: true});
+            })()"""
+        )
         self.ask("Tell me something")
-        self.browser.wait("document.querySelector('.answer[aria-busy=\"true\"]')", "an answer has begun")
         self.answered()
+        self.assertGreater(self.browser.eval("lengths.size"), 2, "the text of a busy answer grows")
         self.assertEqual(self.browser.text(".bubble"), "Tell me something")
         figures = self.browser.text(".figures")
         self.assertRegex(figures, r"first token .* tokens/s · longest gap .* · \d+ tokens")
@@ -117,9 +125,16 @@ class ChatTest(PageCase):
 
     def test_escape_and_the_button_stop_an_answer(self):
         self.open_chat(max_tokens="1800")
+        self.browser.eval(  # a random model may end its answer early
+            """(() => {
+              const real = window.fetch;
+              window.fetch = (path, options) => real(path, !options?.body ? options :
+                {...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})});
+            })()"""
+        )
         for number, stop in enumerate((lambda: self.browser.press("Escape"), lambda: self.browser.click("#stop")), 1):
             self.ask("Go on for long")
-            self.browser.wait("document.querySelector('.answer[aria-busy=\"true\"] .text').innerText", "text has come")
+            self.browser.wait("document.querySelector('.answer[aria-busy=\"true\"] .text')?.innerText", "text has come")
             stop()
             self.answered(number)
             self.browser.wait(
@@ -268,7 +283,9 @@ class ChatTest(PageCase):
         )
         self.ask("How is it in Oslo?")
         self.browser.wait("document.querySelector('.results textarea')", "a field for the result")
-        folds = "[...document.querySelectorAll('.answer .fold')].map(f => [f.open, f.querySelector('summary').innerText])"
+        folds = (
+            "[...document.querySelectorAll('.answer .fold')].map(f => [f.open, f.querySelector('summary').innerText])"
+        )
         self.assertEqual(self.browser.eval(folds), [[False, "Reasoning"], [False, "Tool call: weather"]])
         self.browser.click(".answer .fold:nth-of-type(1) summary")
         self.assertIn("It asks for weather.", self.browser.text(".answer"))
@@ -348,9 +365,14 @@ class EngineTest(PageCase):
         self.browser.wait(f"{classes}.includes('class-1')", "the classes are shown")
         row = "[...document.querySelectorAll('#classes tbody tr')].map(r => [...r.cells].map(c => c.innerText.trim()))"
         kept = "[...document.querySelectorAll('#classes thead th')].map(c => c.innerText)"
-        self.assertEqual(self.browser.eval(kept), ["class", "requests", "all objectives", "first token", "longest gap"])
-        whole = [[f"class-{i}", "2", "0 %", "0 %", "100 %"] for i in range(2)]
-        self.browser.wait(f"JSON.stringify({row}) === JSON.stringify({json.dumps(whole)})", "each class has two requests")
+        self.assertEqual(
+            self.browser.eval(kept),
+            ["class", "requests", "all objectives", "first token", "longest gap", "single gaps"],
+        )
+        whole = [[f"class-{i}", "2", "0 %", "0 %", "100 %", "100 %"] for i in range(2)]
+        self.browser.wait(
+            f"JSON.stringify({row}) === JSON.stringify({json.dumps(whole)})", "each class has two requests"
+        )
         self.browser.wait("/ttft: /.test(document.querySelector('#causes').innerText)", "the misses are shown by cause")
         counts = self.browser.eval("[...document.querySelectorAll('#causes .num')].map(c => Number(c.innerText))")
         self.assertEqual(sum(counts), 4, "each request has missed its time to the first token")
@@ -494,7 +516,11 @@ class PlanTest(PageCase):
         self.browser.click("#hold-form button")
         self.browser.wait("document.querySelector('#hold-answer .verdict')", "the verdict is shown")
         self.assertEqual(self.browser.text("#hold-answer .verdict"), "Yes, this machine holds it.")
-        self.assertRegex(self.browser.text("#hold-answer"), r"It holds [\d.]+ requests/s \([\d.]+ to [\d.]+")
+        self.assertRegex(
+            self.browser.text("#hold-answer"),
+            r"It holds [\d.]+ requests/s (\([\d.]+ to [\d.]+|and more)",
+            "a range, or more than twenty times the rate",
+        )
 
     def test_4_an_unknown_scheduler_is_refused_with_its_name(self):
         self.answer_some()

@@ -32,6 +32,19 @@ TEST(ChildProgram, AnErrorIsTheLastLineOfItsErrors) {
   EXPECT_EQ(failed.status().message(), "no such scheduler");
 }
 
+TEST(ChildProgram, ANegativeResultIsReadWhereOneIsExpected) {
+  ChildRun run;
+  run.program = "/bin/sh";
+  run.args = {"-c", "echo none; echo why >&2; exit 1"};
+  EXPECT_EQ(RunChild(run, SystemClock(), [] { return false; }).status().message(), "why");
+  run.negative_result = true;
+  const auto printed = RunChild(run, SystemClock(), [] { return false; });
+  ASSERT_TRUE(printed.ok()) << printed.status().message();
+  EXPECT_EQ(*printed, "none\n");
+  run.args[1] = "echo none; echo wrong usage >&2; exit 2";
+  EXPECT_EQ(RunChild(run, SystemClock(), [] { return false; }).status().message(), "wrong usage");
+}
+
 TEST(ChildProgram, ACrashIsAnInternalError) {
   const auto failed = Shell("kill -SEGV $$");
   EXPECT_EQ(failed.status().code(), StatusCode::kInternal);

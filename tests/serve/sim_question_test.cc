@@ -115,9 +115,15 @@ TEST_F(SimQuestionTest, CapacityOfStatedLengthsNeedsNoPast) {
   EXPECT_EQ(question->rate, 2);
   EXPECT_EQ(question->command.load, "");
   for (const char* arg : {"capacity", "--workload=random:in=500,out=100", "--slo=ttft=800ms",
-                          "--until=attainment>=90% and rejected==0"}) {
+                          "--until=attainment>=90% and rejected==0", "--requests=300", "--from=0.1", "--to=40"}) {
     EXPECT_TRUE(Has(question->command, arg)) << arg << " is not in " << CommandText(question->command);
   }
+}
+
+TEST_F(SimQuestionTest, ALoadOfStatedLengthsLastsAMinuteAtItsRate) {
+  const auto question = ParseCapacity(R"({"rate": 20, "prompt_tokens": 5, "output_tokens": 5})", basis_);
+  ASSERT_TRUE(question.ok()) << question.status().message();
+  EXPECT_TRUE(Has(question->command, "--requests=1200")) << CommandText(question->command);
 }
 
 TEST_F(SimQuestionTest, CapacityOfThePastTakesItsRate) {
@@ -145,11 +151,28 @@ TEST_F(SimQuestionTest, AnAnswerSaysWhetherTheRateIsHeld) {
     ASSERT_TRUE(answer.ok()) << answer.status().message();
     EXPECT_EQ(Json::parse(*answer)["holds"], holds) << rate;
   }
-  const auto none = CapacityText(R"({"configurations": [{"capacity": null, "why_none": "too slow"}]})", {});
-  ASSERT_TRUE(none.ok());
-  EXPECT_EQ(Json::parse(*none)["holds"], nullptr);
-  EXPECT_EQ(Json::parse(*none)["why_none"], "too slow");
+  const auto none = CapacityText(R"({"configurations": [{"capacity": null, "why_none": "no such metric"}]})", {});
+  EXPECT_EQ(none.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(none.status().message(), "no such metric");
   EXPECT_EQ(CapacityText("Segmentation fault", {}).status().code(), StatusCode::kDataLoss);
+}
+
+TEST_F(SimQuestionTest, ASearchThatEndsAtItsRangeSaysAtWhichSide) {
+  const auto at = [](const char* held, const char* broke) {
+    const auto answer = CapacityText(fmt::format(R"({{"configurations": [{{"capacity": null, "why_none": "w", "seeds": [
+                    {{"held": {}, "broke": {}}}, {{"held": {}, "broke": {}}}]}}]}})",
+                                                 held, broke, held, broke),
+                                     {});
+    EXPECT_TRUE(answer.ok()) << answer.status().message();
+    return Json::parse(*answer);
+  };
+  const Json all = at(R"({"value": 40})", "null"), nothing = at("null", R"({"value": 0.1})");
+  EXPECT_EQ(all["holds"], "yes");
+  EXPECT_EQ(all["at_least"], 40);
+  EXPECT_EQ(all["below"], nullptr);
+  EXPECT_EQ(nothing["holds"], "no");
+  EXPECT_EQ(nothing["below"], 0.1);
+  EXPECT_EQ(nothing["at_least"], nullptr);
 }
 
 TEST_F(SimQuestionTest, WhatHappenedHasTheNamesOfAResult) {

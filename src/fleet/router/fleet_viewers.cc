@@ -33,8 +33,8 @@ void FleetViewers::Publish(std::string_view members) {
       ++v.lost_frames;
       continue;
     }
-    v.exchange->Write(fmt::format("event: frame\ndata: {{\"frame\":{},\"lost_frames\":{},{}}}\n\n", v.frame,
-                                  v.lost_frames, members));
+    v.exchange->Write(
+        fmt::format("event: frame\ndata: {{\"frame\":{},\"lost_frames\":{},{}}}\n\n", v.frame, v.lost_frames, members));
     v.lost_frames = 0;
   }
 }

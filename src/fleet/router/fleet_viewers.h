@@ -25,7 +25,8 @@ class FleetViewers {
   // `hello`: the data of each viewer's first event.
   explicit FleetViewers(std::string hello) : hello_(std::move(hello)) {}
 
-  // Answers the request with a stream. False, and the exchange is untouched: there are kMostViewers, or Stop was called.
+  // Answers the request with a stream. False, and the exchange is untouched: there are kMostViewers, or Stop was
+  // called.
   bool Join(const std::shared_ptr<http::Exchange>& exchange, http::Headers headers);
   bool empty() const { return viewers_.empty(); }
   // Writes a frame to every viewer. `members`: of a JSON object, without its braces.

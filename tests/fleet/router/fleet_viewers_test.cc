@@ -40,8 +40,7 @@ TEST(FleetViewersTest, ASlowViewerLosesWholeFramesAndIsGivenTheirNumber) {
   viewers.Publish("\"n\":2");
   slow->unsent_bytes = FleetViewers::kMostUnsentBytes;
   viewers.Publish("\"n\":3");
-  EXPECT_EQ(slow->text,
-            "event: hello\ndata: {}\n\nevent: frame\ndata: {\"frame\":3,\"lost_frames\":2,\"n\":3}\n\n");
+  EXPECT_EQ(slow->text, "event: hello\ndata: {}\n\nevent: frame\ndata: {\"frame\":3,\"lost_frames\":2,\"n\":3}\n\n");
   EXPECT_NE(quick->text.find("{\"frame\":1,\"lost_frames\":0,\"n\":1}"), std::string::npos) << quick->text;
 }
 
