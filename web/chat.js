@@ -13,6 +13,7 @@ const OBJECTIVES = ["ttft_ms", "tbt_ms"];
 const FIELDS = ["system", ...NUMBERS, ...OBJECTIVES, "stop_strings", "tools"];
 const MOST_GAPS = 4000; // kept of an answer
 const NEAR_END_PX = 80;
+const REST = 3; // a drawing is followed by a pause this many times as long: long answers take long to draw
 
 let models = []; // names that the server serves
 let chat = newChat();
@@ -51,21 +52,28 @@ class AnswerView {
       this.results,
       this.problem,
       this.strip,
-      el("div", { class: "under" }, this.figures, el("span", { class: "grow" }), copyButton(() => answer.text, { "aria-label": "Copy the answer" }), this.why, this.again),
+      el("div", { class: "under" }, this.figures, copyButton(() => answer.text, { "aria-label": "Copy the answer" }), this.why, this.again),
     );
     this.asked = false;
+    this.notBefore = 0;
     shown.set(answer, this);
   }
 
   changed() {
     if (this.asked) return;
     this.asked = true;
-    requestAnimationFrame(() => {
+    const draw = () => {
       this.asked = false;
+      const began = performance.now();
       const atEnd = turnsBox.scrollHeight - turnsBox.scrollTop - turnsBox.clientHeight < NEAR_END_PX;
       this.draw();
       if (atEnd) turnsBox.scrollTop = turnsBox.scrollHeight;
-    });
+      const now = performance.now();
+      this.notBefore = now + REST * (now - began);
+    };
+    const wait = this.notBefore - performance.now();
+    if (wait > 0) setTimeout(() => requestAnimationFrame(draw), wait);
+    else requestAnimationFrame(draw);
   }
 
   draw() {

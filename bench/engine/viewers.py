@@ -62,8 +62,8 @@ class Viewers:
 def steps(url):
     """The number of steps so far and the seconds they took."""
     text = urllib.request.urlopen(url + "/metrics").read().decode()
-    value = lambda name: float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
-    return value("tactus_step_seconds_count"), value("tactus_step_seconds_sum")
+    found = [re.search(rf"^tactus_step_seconds_{part}(?:{{.*}})? (\S+)$", text, re.M) for part in ("count", "sum")]
+    return tuple(float(match[1]) for match in found)
 
 
 def measure(args, server, url, number):

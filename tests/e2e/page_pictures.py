@@ -1,7 +1,7 @@
 """Pictures of the page for the documents, from a server with the default model and a mixed load:
 
     TACTUS_PICTURES=docs/images TACTUS_DEFAULT_MODEL=$(scripts/get_default_model.sh) \\
-      python3 tests/e2e/run.py build/release/tactus page_pictures.py
+      python3 tests/e2e/run.py "$PWD/build/release/tactus" page_pictures.py
 
 page_chat.png, page_engine.png, page_plan.png, page_fleet.png and page_phone.png are those that documents show. With
 TACTUS_ALL_PICTURES=1 every view is also saved in light, dark and phone width.
@@ -25,20 +25,21 @@ from server_process import ServerProcess, default_model
 FOLDER = os.environ.get("TACTUS_PICTURES")
 ALL = os.environ.get("TACTUS_ALL_PICTURES") == "1"
 NAME = "smollm2-135m"
-SHARED = "You answer questions about a railway museum. Be short and name the hall of each exhibit. " * 12
+SHARED = "You answer questions about a railway museum. Be short and name the hall of each exhibit. " * 30
 TOPICS = ("steam engines", "the signal box", "sleeping cars", "rack railways", "the turntable", "freight wagons")
+WORDS = "wheel rail signal boiler track bridge station coal lamp brake whistle ticket gauge tender axle bell".split()
 LOAD_S = 30  # before the first picture
 WINDOWS = {"light": (1280, 860, False), "dark": (1280, 860, False), "phone": (390, 844, True)}
 
 
 def post(url, path, body):
     request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=300) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return json.load(answer)
 
 
 class Load:
-    """Chats of three classes, some with a long prompt, a new one about each second."""
+    """Chats of three classes, some with a long prompt, one about every two seconds."""
 
     def __init__(self, url):
         self.url = url
@@ -50,13 +51,14 @@ class Load:
 
     def _run(self):
         number = 0
-        while not self.ends.wait(self.random.expovariate(1.1)):
+        while not self.ends.wait(self.random.expovariate(0.5)):
             number += 1
             self.pool.submit(self._ask, number)
 
     def _ask(self, number):
         kind = self.random.choice(("chat", "chat", "agents", "documents"))
-        text = {"chat": "", "agents": SHARED[:700], "documents": "A page of the museum's catalogue. " * 90}[kind]
+        words = {"chat": 0, "agents": 60, "documents": 400}[kind]
+        text = " ".join(self.random.choice(WORDS) for _ in range(words))
         topic = TOPICS[number % len(TOPICS)]
         body = {
             "model": NAME,
@@ -64,7 +66,7 @@ class Load:
                 {"role": "system", "content": SHARED},
                 {"role": "user", "content": f"{text}Question {number}: tell me about {topic}."},
             ],
-            "max_tokens": self.random.randint(40, 160),
+            "max_tokens": self.random.randint(40, 120),
             "slo": {"class": kind, "ttft_ms": 4000, "tbt_ms": {"chat": 150, "agents": 250, "documents": 500}[kind]},
         }
         try:
@@ -75,7 +77,7 @@ class Load:
     def stop(self):
         self.ends.set()
         self.thread.join()
-        self.pool.shutdown(cancel_futures=True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
 
 @unittest.skipUnless(
@@ -109,10 +111,10 @@ class Pictures(unittest.TestCase):
         server = ServerProcess(*options, name=NAME)
         self.addCleanup(server.stop)
         self.start(server.url)
+        self.chat()
         load = Load(server.url)
         self.addCleanup(load.stop)
         time.sleep(LOAD_S)
-        self.chat()
         for window in WINDOWS:
             if window != "light" and not ALL:
                 continue
@@ -143,7 +145,7 @@ class Pictures(unittest.TestCase):
             self.open("chat", window)
             self.browser.wait("document.querySelectorAll('#models label').length > 0", "the models are listed")
             if i == 0:
-                self.browser.eval("document.getElementById('max_tokens').value = '220'")
+                self.browser.eval("document.getElementById('max_tokens').value = '160'")
                 self.browser.eval("document.getElementById('max_tokens').dispatchEvent(new Event('change'))")
                 self.browser.click("#prompt")
                 self.browser.type(

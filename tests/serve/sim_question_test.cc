@@ -1,6 +1,7 @@
 // Questions to the simulator: the commands and loads that they become, and their answers.
 #include "serve/sim_question.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

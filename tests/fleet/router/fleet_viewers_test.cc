@@ -73,7 +73,8 @@ TEST(FleetViewersTest, ARoutersFramesHaveItsReplicasAndEndWithIt) {
   fleet.AwaitReady(1);
   const auto viewer = fleet.Send({"GET", "/events", {}, ""});
   const auto holds = [&](const std::string& text) { return viewer->text().find(text) != std::string::npos; };
-  Until("the first event of the router; so far: " + viewer->text(), [&] { return holds("{\"balancer\":\"sal\""); });
+  Until("the first event of the router; so far: " + viewer->text(),
+        [&] { return holds("event: hello\ndata: {\"fleet\":true,"); });
   Until("a frame with the replica; so far: " + viewer->text(),
         [&] { return holds("\"url\":\"" + replica.url() + "\"") && holds("\"ready\":1"); });
   fleet.server().StopAdmission();
