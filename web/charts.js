@@ -31,7 +31,7 @@ function frameOf(canvas, steps, topOf, label) {
     context.fillStyle = colour("--line");
     context.fillRect(LEFT_PX, Math.round(y(top * share)), width - LEFT_PX, 1);
     context.fillStyle = colour("--ink-soft");
-    if (share === 0.5 && label(top * share) === label(top)) continue; // one sequence has no half
+    if (label === count && !Number.isInteger(top * share)) continue; // there is no half of a sequence
     if (share > 0) context.fillText(label(top * share), LEFT_PX - 6, y(top * share) + (share === 1 ? 2 : 0));
   }
   const x = (i) => width - (seen.length - i) * BAR_PX;

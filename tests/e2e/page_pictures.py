@@ -39,7 +39,7 @@ def post(url, path, body):
 
 
 class Load:
-    """Chats of three classes, some with a long prompt, one about every two seconds."""
+    """Chats of three classes, some with a long prompt, about one a second."""
 
     def __init__(self, url):
         self.url = url
@@ -51,7 +51,7 @@ class Load:
 
     def _run(self):
         number = 0
-        while not self.ends.wait(self.random.expovariate(0.5)):
+        while not self.ends.wait(self.random.expovariate(0.9)):
             number += 1
             self.pool.submit(self._ask, number)
 
@@ -131,7 +131,8 @@ class Pictures(unittest.TestCase):
         self.save("page_phone")
         self.browser.click("#ended-rows button")
         self.browser.wait("document.querySelector('#request-body .timeline span')", "the timeline of the request")
-        self.save("timeline_phone" if ALL else "page_phone_timeline")
+        if ALL:
+            self.save("timeline_phone")
         load.stop()
         self.plan()
 
