@@ -61,7 +61,7 @@ function stepLine({ context, x, y }, values, style, dash = []) {
 
 const tokensOf = (s) => s.decodes + s.prompt_tokens;
 
-/** Draws the composition. Returns a function: the chunk of a step at a height of the canvas, or null. */
+/** Draws the composition. Returns the top of the scale, and chunkAt(step, event): the chunk under the pointer, or null. */
 export function drawSteps(canvas, steps) {
   const top = (seen) => {
     const most = Math.max(0, ...seen.map(tokensOf));
@@ -85,13 +85,7 @@ export function drawSteps(canvas, steps) {
     if (named < s.prompt_tokens) part(s.prompt_tokens - named, colour("--ink-soft"));
   });
   stepLine(f, f.seen.map((s) => (s.budget_tokens !== null && s.budget_tokens <= f.top ? s.budget_tokens : null)), colour("--ink"), [5, 3]);
-  const last = f.seen.at(-1);
-  if (last && last.budget_tokens !== null && last.budget_tokens > f.top) {
-    f.context.fillStyle = colour("--ink-soft");
-    f.context.textAlign = "left";
-    f.context.fillText(`budget ${count(last.budget_tokens)}, above this scale`, LEFT_PX + 4, TOP_PX + 8);
-  }
-  return (step, event) => {
+  const chunkAt = (step, event) => {
     const at = event.clientY - canvas.getBoundingClientRect().top;
     let base = step.decodes;
     for (const chunk of step.chunks) {
@@ -100,6 +94,7 @@ export function drawSteps(canvas, steps) {
     }
     return null;
   };
+  return { top: f.top, chunkAt };
 }
 
 /** A column behind the step that is described. */

@@ -28,7 +28,7 @@ let lost = { frames: 0, records: 0 };
 const streams = new Map(); // request: {request, id, class, ..., choices, endedAt}
 let causes = new Map(); // "tbt: passed_over": misses since the server's start
 let causesAt = -Infinity;
-let chunkAt = () => null; // of the drawn composition
+let composition = { top: 0, chunkAt: () => null }; // as drawn
 const rows = new Map(); // "request/choice": row
 let paused = false;
 let pointed = null; // the step under the pointer
@@ -125,12 +125,14 @@ function drawCharts() {
   const objectives = running.map((s) => s.objectives_ms.tbt).filter((value) => value !== undefined);
   const objective = objectives.length > 0 ? Math.min(...objectives) : null;
   if (pointed && !steps.includes(pointed)) pointed = null;
-  chunkAt = drawSteps(byId("steps"), steps);
+  composition = drawSteps(byId("steps"), steps);
   drawTimes(byId("times"), steps, objective);
   if (pointed) for (const id of ["steps", "times"]) markStep(byId(id), steps, pointed);
   drawQueue(byId("queue"), steps);
   drawKv(byId("kv"), steps, Math.max(hello.kv_blocks_total, 1));
   const s = pointed ?? steps.at(-1);
+  const above = s && s.budget_tokens !== null && s.budget_tokens > composition.top;
+  setText(byId("budget-now"), above ? `token budget: ${count(s.budget_tokens)}, above this scale` : "token budget");
   setText(byId("steps-now"), s ? `step ${s.step}: ${describe(s)}` : "");
   setText(byId("times-now"), s ? `${ms(s.ms)}, ${s.predicted_ms === null ? "not predicted" : `predicted ${ms(s.predicted_ms)}`}` : "");
   setText(byId("queue-now"), s ? `${s.running} running, ${s.waiting} waiting` : "");
@@ -380,7 +382,7 @@ export function startEngine() {
   }
   byId("steps").addEventListener("click", (event) => {
     const step = stepAt(byId("steps"), steps, event);
-    const chunk = step ? chunkAt(step, event) : null;
+    const chunk = step ? composition.chunkAt(step, event) : null;
     const id = chunk ? idOf(chunk.request) : undefined;
     if (id !== undefined) showRequest(id);
   });
