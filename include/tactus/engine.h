@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tactus/options.h"
+#include "tactus/past_request.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 #include "tactus/stop_token.h"
@@ -88,6 +89,7 @@ struct EngineStats {
   bool healthy = true;              // false after three executor errors in a row, or when the device has failed
 };
 
+class LiveFeed;       // tactus/live.h
 class MigrationPort;  // tactus/migration.h
 
 class Engine {
@@ -172,6 +174,13 @@ class Engine {
   virtual std::string MetricsText() const = 0;
   // The result of the run so far (docs/reference/api.md, "Result").
   virtual RunResult Outcome() const = 0;
+
+  // Records of what runs; null: none. Owned by the engine; for one watcher.
+  virtual LiveFeed* live() { return nullptr; }
+  // The requests that ended within the last ten minutes, in the order of their arrival; the newest if they are many.
+  virtual std::vector<PastRequest> PastRequests() const { return {}; }
+  // The file with the step times in use; empty: there is none.
+  virtual std::string StepTimesFile() const { return {}; }
 };
 
 }  // namespace tactus

@@ -92,6 +92,7 @@ struct SequenceTimeline {
 struct RequestTimeline {
   RequestHandle handle = 0;
   std::string id;
+  std::string owner;  // Request::owner
   std::string slo_class;
   bool ended = false;
   FinishReason finish = FinishReason::kNone;  // the worst of the choices

@@ -103,7 +103,8 @@ constexpr Missing kMissing[] = {
 };
 
 constexpr std::string_view kOfRouters[] = {"/fleet/replicas", "/fleet/drain", "/fleet/undrain"};
-constexpr std::string_view kOfServers[] = {"/fleet/state", "/fleet/migrate", "/fleet/import", "/fleet/streams"};
+constexpr std::string_view kOfServers[] = {"/fleet/state",   "/fleet/migrate", "/fleet/import",
+                                           "/fleet/streams", "/simulate",      "/capacity"};
 
 bool IsOrIsBelow(std::string_view path, std::string_view root) {
   return path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/');
@@ -134,7 +135,7 @@ std::string NoRouteText(std::string_view path, Asked asked) {
     return fmt::format(
         "{} does not exist here: it is a router's (tactus route), and this is a server; send it to the router", shown);
   }
-  if (router && (canonical == "/" || AnyHolds(kOfServers, canonical))) {
+  if (router && AnyHolds(kOfServers, canonical)) {
     return fmt::format(
         "{} does not exist here: it is a server's (tactus serve), and this is a router; send it to a replica "
         "(/fleet/replicas lists them)",

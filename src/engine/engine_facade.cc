@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <thread>
@@ -36,11 +35,14 @@
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/kv_store/folder.h"
+#include "engine/live_records.h"
 #include "engine/migration_port.h"
 #include "engine/output_rules.h"
+#include "engine/past_requests.h"
 #include "engine/prompt_cache.h"
 #include "engine/start/check_model.h"
 #include "engine/start/check_options.h"
+#include "engine/start/default_name.h"
 #include "engine/start/options_text.h"
 #include "engine/start/start_drafts.h"
 #include "engine/start/start_texts.h"
@@ -49,6 +51,7 @@
 #include "engine/step_times/fingerprint.h"
 #include "engine/step_times/kept_step_times.h"
 #include "engine/step_times/profile_model.h"
+#include "engine/token_ids.h"
 #include "tactus/engine.h"
 
 namespace tactus::engine {
@@ -183,6 +186,8 @@ class EngineImpl final : public Engine {
     delivery_ = std::make_unique<Delivery>(tokenizer, replica_->limits().model_stop_ids);
     events_.Add(metrics_.get());  // first: the metrics count an answer before its sink receives it
     if (recorder_ != nullptr) events_.Add(&recording_.emplace(recorder_, [this] { return loop_->Stats(); }));
+    events_.Add(&live_);
+    events_.Add(&past_);
     events_.Add(delivery_.get());
     rules_ =
         std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids, setup_.rules);
@@ -277,7 +282,7 @@ class EngineImpl final : public Engine {
     return rules_->Compile(rule, stop, wait);
   }
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
-    TACTUS_RETURN_IF_ERROR(CheckTokens(request));
+    TACTUS_RETURN_IF_ERROR(CheckTokenIds(request, info_.vocab_size));
     const TimeNs arrival_ns = ArrivalOf(request);
     CountArrival(arrival_ns);
     if (!request.sampling.has_seed) {
@@ -300,6 +305,7 @@ class EngineImpl final : public Engine {
       CountRejected(*shared, shared->slo_class, prepared.status().message(), arrival_ns);
       return prepared.status();
     }
+    past_.Arriving(*shared);
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
     prepared->arrival_ns = arrival_ns;
@@ -308,11 +314,13 @@ class EngineImpl final : public Engine {
         return prompt_cache_ != nullptr ? prompt_cache_->Submit(std::move(prepared).value())
                                         : loop_->Submit(std::move(prepared).value());
       } catch (...) {  // out of memory: the request will have no done event
+        past_.Forget(*shared);
         delivery_->Forget(user);
         throw;
       }
     }();
     if (!handle.ok()) {
+      past_.Forget(*shared);
       delivery_->Forget(user);
       CountRejected(*shared, shared->slo_class, handle.status().message(), arrival_ns);
     }
@@ -358,6 +366,9 @@ class EngineImpl final : public Engine {
 
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
   int64_t kept_timelines() const override { return core::Timelines::kKeptSequences; }
+  LiveFeed* live() override { return &live_; }
+  std::vector<PastRequest> PastRequests() const override { return past_.Since(clock_.NowNs()); }
+  std::string StepTimesFile() const override { return setup_.step_times.file; }
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
@@ -401,17 +412,6 @@ class EngineImpl final : public Engine {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
   }
-  // Ids index the embedding and the logits: an id out of range is reported here as a client error, before any kernel.
-  Status CheckTokens(const Request& request) const {
-    if (!request.prompt) return InvalidArgument("the prompt is empty; it needs at least 1 token", "prompt");
-    const auto check = [this](TokenId id, const char* param) {
-      if (id >= 0 && id < info_.vocab_size) return Status();
-      return InvalidArgument(fmt::format("token id {} is outside the vocabulary [0, {})", id, info_.vocab_size), param);
-    };
-    for (const TokenId id : *request.prompt) TACTUS_RETURN_IF_ERROR(check(id, "prompt"));
-    for (const auto& bias : request.sampling.logit_bias) TACTUS_RETURN_IF_ERROR(check(bias.first, "logit_bias"));
-    return Status();
-  }
 
   Setup setup_;
   std::unique_ptr<OutputRules> rules_;
@@ -424,7 +424,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies no drafts
   std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
-  core::EventFanOut events_;  // to metrics, recording, delivery
+  LiveRecords live_{[this] { return loop_->Stats(); }, [this](size_t most) { return replica_->kv().Outline(most); }};
+  engine::PastRequests past_;
+  core::EventFanOut events_;  // to all of them
   const DurationNs shortest_step_ns_;
   std::unique_ptr<core::Replica> replica_;
   core::StepLoop* loop_ = nullptr;             // owned by the replica
@@ -434,16 +436,6 @@ class EngineImpl final : public Engine {
   std::atomic<uint32_t> seeds_drawn_{0};
   std::thread thread_;
 };
-
-// The default --served-model-name: the catalogue's name for a model in the catalogue, otherwise the file's or folder's.
-std::string ServedName(const std::string& asked, const std::string& path) {
-  for (const compute::CatalogEntry& entry : compute::ListModels()) {
-    if (entry.name == asked || entry.path == path) return entry.name;
-  }
-  const std::filesystem::path p(path);
-  if (p.filename() == "config.json" || p.filename().empty()) return p.parent_path().filename().string();
-  return compute::ModelNameOf(path);
-}
 
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   const compute::ModelConfig& config = s.description.config;
@@ -479,8 +471,10 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
   limits.block_size = size.block_size;
   limits.vocab_size = s->description.config.vocab_size;
   const auto remarks = StepTimeRemarks(s->description, weight_format, s->computes, QuickLimits(limits));
-  TACTUS_ASSIGN_OR_RETURN(s->step_times.profile, QuickStepTimes(executor, QuickLimits(limits), remarks, s->options,
-                                                                s->step_times.wanted, clock, say));
+  TACTUS_ASSIGN_OR_RETURN(QuickTimes quick, QuickStepTimes(executor, QuickLimits(limits), remarks, s->options,
+                                                           s->step_times.wanted, clock, say));
+  s->step_times.profile = std::move(quick.profile);
+  s->step_times.file = std::move(quick.file);
   TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
   if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
     return InvalidArgument(
@@ -569,7 +563,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   say(setup.rules.Text());
   SayCutContext(config, setup.memory, options, say);
   TACTUS_ASSIGN_OR_RETURN(setup.names, ServedNames(options));
-  if (setup.names.empty()) setup.names.push_back(ServedName(options.model, setup.description.path));
+  if (setup.names.empty()) setup.names.push_back(DefaultServedName(options.model, setup.description.path));
   setup.replica.model = setup.names[0];
   if (!options.kv_secret.empty()) {
     setup.replica.secret = FleetKeysOf(options.kv_secret).blocks;

@@ -34,11 +34,12 @@ std::string SafeHeaderText(std::string text) {
 
 std::string HeadText(const HttpResponse& head, bool chunked, size_t body_bytes, bool close, bool http10) {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nServer: tactus\r\n", head.status, ReasonPhrase(head.status));
-  if (!head.content_type.empty() && head.status != 204) text += fmt::format("Content-Type: {}\r\n", head.content_type);
+  const bool bodiless = head.status == 204 || head.status == 304;
+  if (!head.content_type.empty() && !bodiless) text += fmt::format("Content-Type: {}\r\n", head.content_type);
   for (const auto& [name, value] : head.headers) text += fmt::format("{}: {}\r\n", name, SafeHeaderText(value));
   if (chunked)
     text += "Transfer-Encoding: chunked\r\n";
-  else if (head.status != 204 && (body_bytes > 0 || !close))
+  else if (!bodiless && (body_bytes > 0 || !close))
     text += fmt::format("Content-Length: {}\r\n", body_bytes);
   text += close ? "Connection: close\r\n\r\n" : (http10 ? "Connection: keep-alive\r\n\r\n" : "\r\n");
   return text;

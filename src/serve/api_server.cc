@@ -16,6 +16,7 @@
 #include "base/worker_pool.h"
 #include "http/access.h"
 #include "http/client_counts.h"
+#include "http/page.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
 #include "results/obs/prometheus_text.h"
@@ -24,8 +25,10 @@
 #include "serve/calls/text_call.h"
 #include "serve/file_api.h"
 #include "serve/fleet_api.h"
+#include "serve/live_viewers.h"
 #include "serve/openapi.h"
 #include "serve/routes.h"
+#include "serve/simulations.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {
@@ -50,10 +53,14 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
         keys_(options.api_key, options.api_key_class, fleet_keys_),
         origins_(options.allowed_origins),
         created_(UnixSeconds()),
+        viewers_(clock),
+        simulations_(clock),
         pool_(static_cast<int>(options.http_workers)) {}
 
   ~ApiServerImpl() override {
     server_.reset();  // ends handler calls; every open exchange loses its client, which cancels its request
+    viewers_.Stop();
+    simulations_.Stop();
     pool_.Stop();
     if (fleet_) fleet_->Stop();
     files_.reset();
@@ -77,6 +84,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     if (files_) files_->StopBeginning();
   }
   void FinishParsing(DurationNs timeout_ns) override {
+    viewers_.Stop();  // they have seen the engine drain
+    simulations_.Stop();
     pool_.WaitUntilIdle(timeout_ns);
     if (files_) files_->WaitUntilIdle(timeout_ns);
     ending_.store(true);
@@ -138,6 +147,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route, const std::string& id);
   void Generate(std::shared_ptr<http::Exchange> exchange, const api::Api& api);
   void AnswerText(std::shared_ptr<http::Exchange> exchange, TextCall::Answer answer);
+  void AnswerEvents(std::shared_ptr<http::Exchange> exchange);
+  void Simulate(std::shared_ptr<http::Exchange> exchange, bool capacity);
   void Post(std::shared_ptr<Call> call);
   std::string HttpMetrics() const;
 
@@ -149,8 +160,9 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const http::Origins origins_;
   std::optional<const http::AllowedHosts> hosts_;  // set before the server starts
   const int64_t created_;
+  LiveViewers viewers_;
+  Simulations simulations_;
   // Filled by SetEngine, before engine_ is set.
-  std::string scheduler_;
   std::string openapi_;
   std::optional<http::ClientCounts> clients_;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
@@ -169,7 +181,6 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   const BodyLimits bodies = options_.BodiesWithin(model.front_end_bytes);
   server_->LimitBodies(bodies.max_body_bytes, bodies.max_body_total_bytes);
   context_->kept_bodies->SetLimit(bodies.kept_bytes);
-  scheduler_ = engine_options.scheduler;
   clients_.emplace(http::ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
   context_->clock = &clock_;
@@ -184,6 +195,8 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits.strict_fields = options_.strict_fields;
   context_->fingerprint = api::Fingerprint(model);
   openapi_ = OpenApiText(context_->limits);
+  simulations_.Start(engine, engine_options);
+  viewers_.Start(engine, api::LiveHello(model, engine->Stats(), engine_options.scheduler));
   if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
   if (files_) {
     const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
@@ -353,6 +366,11 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
       return AnswerText(std::move(exchange), api::AnswerTokenize);
     case Route::kDetokenize:
       return AnswerText(std::move(exchange), api::AnswerDetokenize);
+    case Route::kEvents:
+      return AnswerEvents(std::move(exchange));
+    case Route::kSimulate:
+    case Route::kCapacity:
+      return Simulate(std::move(exchange), route.route == Route::kCapacity);
     default:
       exchange->Respond(Immediate(request, route, id));
   }
@@ -393,9 +411,11 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       response.body = openapi_;
       break;
     case Route::kPage:
-      response.content_type = "text/html; charset=utf-8";
-      response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
-      response.body = StatusPage(engine, scheduler_);
+      http::AnswerPageFile(request, "index.html", &response);
+      break;
+    case Route::kPageFile:
+      if (!http::AnswerPageFile(request, id, &response))
+        return Error(request, 404, api::NoRouteText(request.path, api::Asked::kServer));
       break;
     case Route::kModels:
       response.body = api::ModelsText(engine->model(), created_);
@@ -473,6 +493,36 @@ void ApiServerImpl::AnswerText(std::shared_ptr<http::Exchange> exchange, TextCal
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
   Post(
       std::make_shared<TextCall>(context_, std::move(exchange), answer, std::move(headers), std::move(caller->places)));
+}
+
+void ApiServerImpl::AnswerEvents(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  std::string request_id;
+  http::Headers headers = CommonHeaders(request, &request_id);
+  if (request.method == "HEAD") {
+    http::HttpResponse response;
+    response.headers = std::move(headers);
+    response.content_type = "text/event-stream; charset=utf-8";
+    return exchange->Respond(std::move(response));
+  }
+  if (!viewers_.Join(exchange, std::move(headers), OwnerOf(request))) {
+    exchange->Respond(Error(request, 503,
+                            fmt::format("/events has {} viewers, the most at once; close one, or try again later",
+                                        LiveViewers::kMostViewers)));
+  }
+}
+
+void ApiServerImpl::Simulate(std::shared_ptr<http::Exchange> exchange, bool capacity) {
+  std::string request_id;
+  http::Headers headers = CommonHeaders(exchange->request(), &request_id);
+  auto call = std::make_shared<StoredCall>(exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
+                                           [this, capacity, asked = exchange.get()](const http::Body& body) {
+                                             return simulations_.Answer(capacity, body.text(),
+                                                                        [asked] { return asked->closed(); });
+                                           });
+  active_.push_back(call);
+  call->Watch();
+  if (!simulations_.Ask([call] { call->Run(); })) call->Fail(Simulations::TooMany());
 }
 
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {

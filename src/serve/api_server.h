@@ -38,8 +38,6 @@ class ApiServer {
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
 };
 
-// The page at "/": the served model, the load, and links.
-std::string StatusPage(const Engine* engine, const std::string& scheduler);
 // The state that routers poll, several times a second (docs/how-to/routing.md). `engine`: used if the state is "ready";
 // may be null otherwise.
 std::string FleetStateText(const Engine* engine, std::string_view state);

@@ -4,6 +4,7 @@
 #include "api/field_table.h"
 #include "base/json.h"
 #include "serve/routes.h"
+#include "serve/sim_question.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {
@@ -27,6 +28,10 @@ constexpr Text kTexts[] = {
     {Route::kModels, "The served model, as a list.", "", "object data"},
     {Route::kModel, "The served model.", "", "id object created owned_by"},
     {Route::kExplain, "Why a request was late.", "", "segments totals_ms"},
+    {Route::kEvents, "What the engine does, as it happens.", "", ""},
+    {Route::kSimulate, "", "The load of the last ten minutes, simulated with other settings.",
+     "happened same changed command"},
+    {Route::kCapacity, "", "The load that this server can hold, by simulation.", "rate capacity holds command"},
     {Route::kFiles, "The files of this key.", "Uploads a file.", "object"},
     {Route::kFile, "A file's object.", "", "id object"},
     {Route::kFileContent, "A file's bytes.", "", ""},
@@ -44,7 +49,8 @@ constexpr Text kTexts[] = {
     {Route::kVersion, "Version and build.", "", "version build"},
     {Route::kFleetState, "The state that routers poll.", "", "status"},
     {Route::kOpenApi, "This document.", "", "openapi info paths"},
-    {Route::kPage, "A status page.", "", ""},
+    {Route::kPage, "A page with a chat and a view of the engine.", "", ""},
+    {Route::kPageFile, "A file of that page.", "", ""},
 };
 
 const Text& TextOf(Route route) {
@@ -91,7 +97,9 @@ Json ErrorSchema(bool messages) {
 Json AnswerOf(const RouteEntry& entry, std::string_view members) {
   const bool streams = entry.route <= Route::kMessages && entry.methods == kPost;
   Json content = Json::object();
-  if (members.empty()) {
+  if (entry.route == Route::kEvents) {
+    content["text/event-stream"]["schema"] = {{"description", "Events, each with its data in JSON."}};
+  } else if (members.empty()) {
     content["*/*"] = Json::object();
   } else {
     Json schema = {{"type", "object"}, {"required", Json::array()}};
@@ -127,6 +135,13 @@ Json BodyOf(const RouteEntry& entry, const api::RequestLimits& limits) {
                 {"completion_window", text("\"24h\", or another time up to 30 days.")},
                 {"metadata", {{"type", {"object", "null"}}}},
                 {"output_expires_after", {{"type", {"object", "null"}}}}}}};
+  } else if (entry.route == Route::kSimulate || entry.route == Route::kCapacity) {
+    schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
+    for (const SimField& field : SimFields(entry.route == Route::kCapacity)) {
+      Json& property = schema["properties"][field.name];
+      property = {{"type", {field.text ? "string" : "number", "null"}}, {"description", field.what}};
+      if (!field.text) property["minimum"] = field.least, property["maximum"] = field.most;
+    }
   } else if (entry.fleet()) {
     schema = Json::object();
   }

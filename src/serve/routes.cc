@@ -16,6 +16,9 @@ constexpr RouteEntry kRoutes[] = {
     {"/v1/models", Route::kModels, kGet, false},
     {"/v1/models/{id}", Route::kModel, kGet, false},
     {"/v1/requests/{id}/explain", Route::kExplain, kGet, false},
+    {"/events", Route::kEvents, kGet, false},
+    {"/simulate", Route::kSimulate, kPost, false},
+    {"/capacity", Route::kCapacity, kPost, false},
     {"/v1/files", Route::kFiles, kGet | kPost, false},
     {"/v1/files/{id}", Route::kFile, kGet | kDelete, false},
     {"/v1/files/{id}/content", Route::kFileContent, kGet, false},
@@ -34,6 +37,7 @@ constexpr RouteEntry kRoutes[] = {
     {"/fleet/state", Route::kFleetState, kGet, true},
     {"/openapi.json", Route::kOpenApi, kGet, true},
     {"/", Route::kPage, kGet, true},
+    {"/page/{id}", Route::kPageFile, kGet, true},
 };
 
 // Decodes escapes such as %2F in a model's name.

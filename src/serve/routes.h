@@ -16,6 +16,9 @@ enum class Route {
   kModels,
   kModel,
   kExplain,
+  kEvents,
+  kSimulate,
+  kCapacity,
   kFiles,
   kFile,
   kFileContent,
@@ -33,7 +36,8 @@ enum class Route {
   kVersion,
   kFleetState,
   kOpenApi,
-  kPage
+  kPage,
+  kPageFile
 };
 
 // Bits of methods. HEAD is allowed with GET, OPTIONS with all.

@@ -52,7 +52,7 @@ TEST(Paths, ErrorsNameTheProcessThatHasTheRoute) {
   for (const char* path : {"/fleet/replicas", "/fleet/drain", "/fleet/undrain/"}) {
     EXPECT_NE(NoRouteText(path, Asked::kServer).find("it is a router's"), std::string::npos);
   }
-  for (const char* path : {"/fleet/state", "/fleet/streams/x", "/"}) {
+  for (const char* path : {"/fleet/state", "/fleet/streams/x", "/simulate"}) {
     EXPECT_NE(NoRouteText(path, Asked::kRouter).find("it is a server's"), std::string::npos);
   }
 }

@@ -15,11 +15,13 @@ std::vector<RequestTimeline> FakeEngine::Timelines(const TimelineQuery& query) c
   std::vector<RequestTimeline> found;
   for (size_t i = 0; i < submitted_.size(); ++i) {
     const Request& r = submitted_[i];
-    if ((r.id != query.id && !IsPromptOf(r.id, query.id)) || r.owner != query.owner) continue;
+    const bool found_by_id = (r.id == query.id || IsPromptOf(r.id, query.id)) && r.owner == query.owner;
+    if (query.handle != 0 ? query.handle != i + 1 : !found_by_id) continue;
     if (query.arrival_ns >= 0 && r.arrival_ns != query.arrival_ns) continue;
     RequestTimeline& t = found.emplace_back();
     t.handle = i + 1;
     t.id = r.id;
+    t.owner = r.owner;
     t.ended = live_.count(t.handle) == 0;
     t.finish = t.ended ? FinishReason::kLength : FinishReason::kNone;
     t.slo = r.slo;

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "fake_feed.h"
 #include "tactus/engine.h"
 
 namespace tactus {
@@ -84,6 +85,7 @@ class FakeEngine final : public Engine {
   }
   // Called inside Submit, after the request was accepted. Set before the first request.
   std::function<void()> on_submit;
+  FakeFeed feed;
   std::function<Result<std::string>(const std::string& variables_json)> on_template;  // replaces the fake template
   std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // in CompileRule
   // --- Results: Await blocks until the condition holds; it throws, which fails the test, after kAwaitLimit.
@@ -129,6 +131,7 @@ class FakeEngine final : public Engine {
   }
 
   // --- Engine ---
+  LiveFeed* live() override { return &feed; }
   MigrationPort* migration() override { return migration_; }
   bool may_refuse() const override { return may_refuse_; }
   const ModelInfo& model() const override { return model_; }

@@ -1,6 +1,7 @@
 // An HTTP exchange without a connection: records a Generation's answer, with a client that can disconnect.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -82,7 +83,8 @@ class FakeExchange final : public http::Exchange {
     Answered();
   }
   void Abort() override { End(); }
-  int64_t unsent() const override { return 0; }
+  int64_t unsent() const override { return unsent_bytes; }
+  std::atomic<int64_t> unsent_bytes{0};
   void WhenSent(std::function<void()> callback) override { callback(); }
   void OnClosed(std::function<void()> callback) override {
     {

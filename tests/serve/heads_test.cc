@@ -154,7 +154,9 @@ TEST_F(HeadsTest, ContentTypesOfAnswers) {
   StartServer();
   const auto page = Call("GET", "/");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
-  EXPECT_EQ(*page.Find("Content-Security-Policy"), "default-src 'none'; style-src 'unsafe-inline'");
+  EXPECT_EQ(page.Find("Content-Security-Policy")->rfind("default-src 'none'; script-src 'self'; style-src 'self'", 0),
+            0u)
+      << *page.Find("Content-Security-Policy");
   const auto version = Call("GET", "/version");
   EXPECT_EQ(version.content_type, "application/json");
   EXPECT_EQ(json::parse(version.body)["batch_invariant"], true);
@@ -198,10 +200,27 @@ TEST_F(HeadsTest, TheEnginesDefaultsReachTheRequests) {
   EXPECT_EQ(request.sampling.temperature, 0.25f);
 }
 
-TEST_F(HeadsTest, TheStatusPageEscapesNames) {
-  engine_.mutable_model().name = "<b>\"&\"</b>";
+TEST_F(HeadsTest, ThePagesFilesAreServedWithTheirTypesAndTags) {
   StartServer();
-  EXPECT_NE(Call("GET", "/").body.find("<th>model<td>&lt;b&gt;&#34;&amp;&#34;&lt;/b&gt;<tr>"), std::string::npos);
+  const std::string page = Call("GET", "/").body;
+  for (const auto& [name, type] : {std::pair("page.css", "text/css; charset=utf-8"),
+                                   {"main.js", "text/javascript; charset=utf-8"},
+                                   {"icon.svg", "image/svg+xml"}}) {
+    const std::string path = std::string("/page/") + name;
+    EXPECT_NE(page.find('"' + path + '"'), std::string::npos) << "index.html does not use " << path;
+    const auto file = Call("GET", path);
+    EXPECT_EQ(file.status, 200) << path;
+    EXPECT_EQ(file.content_type, type) << path;
+    EXPECT_FALSE(file.body.empty()) << path;
+    const std::string tag = *file.Find("ETag");
+    const auto again = Call("GET", path, {}, {{"If-None-Match", tag}});
+    EXPECT_EQ(again.status, 304) << path;
+    EXPECT_EQ(again.body, "") << path;
+    EXPECT_EQ(*again.Find("ETag"), tag) << path;
+    EXPECT_EQ(Call("GET", path, {}, {{"If-None-Match", "\"other\""}}).status, 200) << path;
+  }
+  EXPECT_EQ(Call("GET", "/page/other.js").status, 404);
+  EXPECT_EQ(Call("GET", "/page/../routes.cc").status, 404);
 }
 
 TEST_F(HeadsTest, CreatedStaysTheSame) {

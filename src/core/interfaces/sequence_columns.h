@@ -154,6 +154,7 @@ struct StepRecord {
   int32_t preemptions = 0;
   DurationNs longest_preemption_ns = 0;  // longest time without KV of the sequences restarted in it
   bool ok = true;
+  int32_t budget_tokens = 0;  // size limit set by the budget; the largest number: none
 };
 
 }  // namespace tactus::core

@@ -9,6 +9,7 @@
 #include "core/kv/host_blocks.h"
 #include "core/kv/prefix_blocks.h"
 #include "core/kv/prefix_matcher.h"
+#include "core/kv/prefix_outline.h"
 #include "core/kv/void_blocks.h"
 
 namespace tactus::core {
@@ -468,6 +469,10 @@ KvCacheStats KvCache::Stats() const {
   stats.swapped_out_blocks = host.saved_blocks();
   stats.swapped_in_blocks = host.restored_blocks();
   return stats;
+}
+
+PrefixOutline KvCache::Outline(size_t most) const {
+  return OutlineOf(impl_->blocks, most);
 }
 
 std::string KvCache::CheckIntegrity() const {

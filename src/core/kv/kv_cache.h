@@ -15,6 +15,7 @@
 
 #include "core/interfaces/kv_ledger.h"
 #include "core/kv/own_keys.h"
+#include "tactus/prefix_outline.h"
 
 namespace tactus::core {
 
@@ -142,6 +143,7 @@ class KvCache final : public KvLedger {
   int64_t blocks_in_use() const;  // as in Stats, but O(1)
   std::span<const BlockId> Table(SlotId slot) const;
   KvCacheStats Stats() const;
+  PrefixOutline Outline(size_t most) const;  // the `most` largest branches of the prefix tree
 
   // Checks every invariant, slowly: reference counts against tables, the tree's links, the order of eviction, free +
   // cached + in use + draining == total, reservations, no partial or shared-and-writable block in the tree. Empty: all

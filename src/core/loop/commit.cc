@@ -1,6 +1,7 @@
 #include "core/loop/commit.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -76,6 +77,8 @@ StepRecord Commit::RecordOf(const StepPlan& plan, bool ok) const {
   record.preemptions = static_cast<int32_t>(plan.preempts.size());
   record.longest_preemption_ns = plan.longest_preemption_ns;
   record.ok = ok;
+  constexpr int64_t kNoLimit = std::numeric_limits<int32_t>::max();
+  record.budget_tokens = static_cast<int32_t>(std::min(plan.budget_tokens, kNoLimit));
   return record;
 }
 
@@ -97,8 +100,11 @@ void Commit::CommitStep() {
   steps_.Ended(record);
   for (const int32_t i : plan.prompt_items) {
     const StepItem& item = plan.items[static_cast<size_t>(i)];
-    if (!Stale(live_.sequences(), item.slot, f.epochs[static_cast<size_t>(i)]))
-      live_.timelines().ChunkEnded(item.slot, item, plan.num_tokens);
+    if (Stale(live_.sequences(), item.slot, f.epochs[static_cast<size_t>(i)])) continue;
+    live_.timelines().ChunkEnded(item.slot, item, plan.num_tokens);
+    if (!events_.wants_chunks()) continue;
+    const SlotEntry& slot = live_.slot(item.slot);
+    events_.Chunk({plan.step, slot.handle, slot.choice, item.first_position, item.count});
   }
   if (!ok) {
     FailStep(f);
@@ -350,6 +356,7 @@ TokenEvent* Commit::AddTokenEvent(const SlotEntry& slot, TokenId token, Duration
   event->choice = slot.choice;
   event->token = token;
   event->first_token = slot.generated == 1;
+  event->number = slot.generated;
   event->gap_ns = gap_ns;
   return event;
 }

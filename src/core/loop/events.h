@@ -32,6 +32,7 @@ struct TokenEvent {
   int32_t logprobs = -1;     // index in StepEvents::logprobs
   int32_t error = -1;        // index in StepEvents::errors, with kError and kCancelled
   DurationNs gap_ns = 0;     // since this choice's previous token; for its first token: since arrival
+  int32_t number = 0;        // of the token in its choice, from 1; 0: an end without a token
 };
 
 // `count` tokens, each `gap_ns` after its sequence's previous token (first: after arrival). Consecutive equal gaps are
@@ -40,6 +41,15 @@ struct GapEvent {
   DurationNs gap_ns = 0;
   int32_t count = 0;
   bool first = false;
+};
+
+// A part of a prompt that a step has computed: positions [first_position, first_position + tokens).
+struct ChunkEvent {
+  StepId step = 0;
+  RequestHandle handle = 0;
+  int32_t choice = 0;
+  int32_t first_position = 0;
+  int32_t tokens = 0;
 };
 
 // A request's first choice has its first item in a step.
@@ -84,8 +94,9 @@ struct RequestDoneEvent {
 
 struct StepEvents {
   TimeNs now_ns = 0;
-  DurationNs decision_ns = -1;        // of the plan made in this pass; -1: none was made
-  std::span<const StepRecord> steps;  // that ended in this pass, oldest first
+  DurationNs decision_ns = -1;         // of the plan made in this pass; -1: none was made
+  std::span<const StepRecord> steps;   // that ended in this pass, oldest first
+  std::span<const ChunkEvent> chunks;  // of those steps; empty unless wants_chunks()
   std::span<const ScheduledEvent> scheduled;
   std::span<const GapEvent> gaps;      // of every token of this pass
   std::span<const TokenEvent> tokens;  // empty unless wants_tokens()
@@ -100,6 +111,8 @@ class EventSink {
   virtual ~EventSink() = default;
   // False: `tokens` stays empty (simulations: no token is read). Called once, when the loop is created.
   virtual bool wants_tokens() const { return true; }
+  // The same for `chunks`.
+  virtual bool wants_chunks() const { return false; }
   virtual void OnStep(const StepEvents& events) = 0;
 };
 
@@ -109,6 +122,9 @@ class EventFanOut final : public EventSink {
   void Add(EventSink* sink) { sinks_.push_back(sink); }  // before the loop is created; outlives the loop's last pass
   bool wants_tokens() const override {
     return std::any_of(sinks_.begin(), sinks_.end(), [](const EventSink* sink) { return sink->wants_tokens(); });
+  }
+  bool wants_chunks() const override {
+    return std::any_of(sinks_.begin(), sinks_.end(), [](const EventSink* sink) { return sink->wants_chunks(); });
   }
   void OnStep(const StepEvents& events) override {
     for (EventSink* sink : sinks_) sink->OnStep(events);

@@ -3,8 +3,9 @@
 namespace tactus::core {
 
 PassEvents::PassEvents(EventSink* sink, size_t max_sequences, size_t max_steps)
-    : sink_(*sink), wants_tokens_(sink->wants_tokens()) {
+    : sink_(*sink), wants_tokens_(sink->wants_tokens()), wants_chunks_(sink->wants_chunks()) {
   steps_.reserve(max_steps);
+  if (wants_chunks_) chunks_.reserve(max_sequences);
   gaps_.reserve(max_sequences);
   tokens_.reserve(4 * max_sequences);
 }
@@ -26,6 +27,7 @@ void PassEvents::Deliver() {
     events.now_ns = now_ns_;
     events.decision_ns = decision_ns_;
     events.steps = steps_;
+    events.chunks = chunks_;
     events.scheduled = scheduled_;
     events.gaps = gaps_;
     events.tokens = tokens_;
@@ -37,6 +39,7 @@ void PassEvents::Deliver() {
   }
   decision_ns_ = -1;
   steps_.clear();
+  chunks_.clear();
   scheduled_.clear();
   gaps_.clear();
   open_gap_ = &no_gap_;

@@ -19,8 +19,10 @@ class PassEvents {
   void Begin(TimeNs now_ns) { now_ns_ = now_ns; }
   TimeNs now_ns() const { return now_ns_; }  // the only time that decisions of this pass use
   bool wants_tokens() const { return wants_tokens_; }
+  bool wants_chunks() const { return wants_chunks_; }
 
   void Step(const StepRecord& record) { steps_.push_back(record); }
+  void Chunk(const ChunkEvent& event) { chunks_.push_back(event); }  // precondition: wants_chunks()
   void Scheduled(const ScheduledEvent& event) { scheduled_.push_back(event); }
   void PromptLogprobs(PromptLogprobsEvent event) { prompt_logprobs_.push_back(std::move(event)); }
   void Done(const RequestDoneEvent& event) { done_.push_back(event); }
@@ -52,10 +54,11 @@ class PassEvents {
   void OpenGap(DurationNs gap_ns);
 
   EventSink& sink_;
-  const bool wants_tokens_;
+  const bool wants_tokens_, wants_chunks_;
   TimeNs now_ns_ = 0;
   DurationNs decision_ns_ = -1;
   std::vector<StepRecord> steps_;
+  std::vector<ChunkEvent> chunks_;
   std::vector<ScheduledEvent> scheduled_;
   std::vector<GapEvent> gaps_;
   GapEvent no_gap_{.gap_ns = std::numeric_limits<DurationNs>::min()};

@@ -290,15 +290,19 @@ std::vector<RequestTimeline> Timelines::Find(const TimelineQuery& query) const {
   const Turn turn(*this);
   std::vector<const RequestLine*> found, prompts;
   const auto consider = [&](const RequestLine* r) {
-    if (query.handle != 0) {
-      if (r->handle == query.handle) found.push_back(r);
-    } else if (r->owner == query.owner && (query.arrival_ns < 0 || r->arrival_ns == query.arrival_ns)) {
-      if (r->id == query.id) found.push_back(r);
-      if (IsPromptOf(r->id, query.id)) prompts.push_back(r);
-    }
+    if (r->owner != query.owner || (query.arrival_ns >= 0 && r->arrival_ns != query.arrival_ns)) return;
+    if (r->id == query.id) found.push_back(r);
+    if (IsPromptOf(r->id, query.id)) prompts.push_back(r);
   };
-  for (const RequestLine* r : ended_) consider(r);
-  for (const RequestLine* r : live_) consider(r);
+  const auto is_asked = [&](const RequestLine* r) { return r->handle == query.handle; };
+  if (query.handle == 0) {
+    for (const RequestLine* r : ended_) consider(r);
+    for (const RequestLine* r : live_) consider(r);
+  } else if (const auto live = std::find_if(live_.begin(), live_.end(), is_asked); live != live_.end()) {
+    found.push_back(*live);
+  } else if (const auto ended = std::find_if(ended_.begin(), ended_.end(), is_asked); ended != ended_.end()) {
+    found.push_back(*ended);
+  }
   if (found.empty()) found = std::move(prompts);
   TimeNs newest_ns = std::numeric_limits<TimeNs>::min();
   for (const RequestLine* r : found) newest_ns = std::max(newest_ns, r->arrival_ns);
@@ -313,6 +317,7 @@ RequestTimeline Timelines::Show(const RequestLine& request) const {
   RequestTimeline shown;
   shown.handle = request.handle;
   shown.id = request.id;
+  shown.owner = request.owner;
   shown.slo_class = request.slo_class;
   shown.ended = request.ended;
   shown.finish = request.finish;

@@ -75,6 +75,7 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::Mode
     return found;
   }
   found.profile = std::move(loaded).value();
+  found.file = path;
   if (o.overlap != "off") {
     const auto overlap = cost::NotedOverlap(found.profile->remarks());
     if (overlap.ok()) {

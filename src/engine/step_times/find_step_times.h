@@ -17,6 +17,7 @@ namespace tactus::engine {
 
 struct FoundStepTimes {
   std::unique_ptr<cost::StepProfile> profile;    // may be null
+  std::string file;                              // where the profile is stored
   std::optional<cost::MeasuredOverlap> overlap;  // of the profile, with --overlap nano
   std::string wanted;                            // where wanted but missing step times would be stored; otherwise empty
   std::vector<std::string> notes;                // for people

@@ -105,10 +105,9 @@ std::map<std::string, std::string> StepTimeRemarks(const compute::ModelDescripti
   return remarks;
 }
 
-Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, const ProfileLimits& limits,
-                                                          const std::map<std::string, std::string>& remarks,
-                                                          const EngineOptions& options, const std::string& wanted,
-                                                          Clock& clock, const Backend::Say& say) {
+Result<QuickTimes> QuickStepTimes(Executor* executor, const ProfileLimits& limits,
+                                  const std::map<std::string, std::string>& remarks, const EngineOptions& options,
+                                  const std::string& wanted, Clock& clock, const Backend::Say& say) {
   const bool asked = !options.weight_cache.empty();
   const std::string place = PlaceOf(asked ? options.weight_cache : CacheFolder() + "/step_times", remarks);
   if (!options.measure_step_times) {
@@ -116,7 +115,7 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
     if (kept.ok()) {
       say(fmt::format("step times of an earlier start, {}: {}; --measure-step-times measures again", place,
                       (*kept)->Describe()));
-      return kept;
+      return QuickTimes{std::move(kept).value(), place};
     }
     if (kept.status().code() != StatusCode::kNotFound)
       say(fmt::format("step times of an earlier start, {}, are not used: {}", place, kept.status().message()));
@@ -134,7 +133,7 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
   const Status kept = Keep(place, measured, asked ? "weight-cache" : "step-times");
   // A read-only cache folder is not an error of the start.
   if (!kept.ok()) say(asked ? "warning: " + kept.message() : "the next start measures again: cannot write " + place);
-  return fitted;
+  return QuickTimes{std::move(fitted), kept.ok() ? place : std::string()};
 }
 
 }  // namespace tactus::engine

@@ -22,12 +22,16 @@ std::map<std::string, std::string> StepTimeRemarks(const compute::ModelDescripti
                                                    const std::string& weight_format, const BackendInfo& computes,
                                                    const ProfileLimits& limits);
 
+struct QuickTimes {
+  std::unique_ptr<cost::StepProfile> profile;
+  std::string file;  // where they are stored; empty: the folder cannot be written
+};
+
 // Uses two of `options`: --weight-cache, and --measure-step-times, which measures although a file is stored. `wanted`:
 // where `tactus profile` would store better ones. A stored file that cannot be used and a folder that cannot be written
 // are reported to `say`; errors are those of measuring.
-Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, const ProfileLimits& limits,
-                                                          const std::map<std::string, std::string>& remarks,
-                                                          const EngineOptions& options, const std::string& wanted,
-                                                          Clock& clock, const Backend::Say& say);
+Result<QuickTimes> QuickStepTimes(Executor* executor, const ProfileLimits& limits,
+                                  const std::map<std::string, std::string>& remarks, const EngineOptions& options,
+                                  const std::string& wanted, Clock& clock, const Backend::Say& say);
 
 }  // namespace tactus::engine

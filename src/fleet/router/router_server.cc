@@ -16,11 +16,13 @@
 #include "base/worker_pool.h"
 #include "fleet/router/discovery.h"
 #include "fleet/router/fleet_json.h"
+#include "fleet/router/fleet_viewers.h"
 #include "fleet/router/fleet_watch.h"
 #include "fleet/router/forward.h"
 #include "fleet/router/mover.h"
 #include "http/access.h"
 #include "http/client_counts.h"
+#include "http/page.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
 #include "results/obs/prometheus_text.h"
@@ -35,13 +37,17 @@ constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // larger
 
 constexpr const char* kNoMemory = "the router has no memory left for this request; try again";
 constexpr std::string_view kOpenApi = "/openapi.json";  // replicas serve it without a key
+constexpr std::string_view kEvents = "/events";
 
 bool IsAdmin(const std::string& path) {
   return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
 }
 
+constexpr std::string_view kPage = "/page/";  // the files of the page at "/"
+
 bool IsOpen(const std::string& path) {
-  return path == "/health" || path == "/ready" || path == "/metrics" || path == "/version";
+  return path == "/health" || path == "/ready" || path == "/metrics" || path == "/version" || path == "/" ||
+         path.starts_with(kPage);
 }
 
 // Routes whose data is on one replica only.
@@ -77,7 +83,8 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
         admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
         origins_(options.allowed_origins),
         places_(options.max_streams_per_client),
-        secret_(http::RandomBits()) {}
+        secret_(http::RandomBits()),
+        viewers_(FleetHello(options.fleet.balancer)) {}
 
   ~RouterServerImpl() override {
     reader_.Stop();
@@ -100,6 +107,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   void StopAdmission() override {
     draining_.store(true);
     server_->SetDraining();
+    server_->loop().Post([this] { viewers_.Stop(); });
   }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
   void CutOff() override {
@@ -133,6 +141,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head, const std::string& path) const;
   std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head, const std::string& path) const;
   http::HttpResponse Own(const http::HttpRequest& request, const std::string& path) const;
+  void AnswerEvents(const std::shared_ptr<http::Exchange>& exchange);
   http::HttpResponse Admin(const http::HttpRequest& request, const std::string& path, const http::Body& body);
   void ForwardOn(std::shared_ptr<http::Exchange> exchange);
   void Refused(const http::HttpRequest& request);
@@ -162,6 +171,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
   std::vector<std::weak_ptr<Forward>> active_;
   TimeNs prune_ns_ = 0;
+  FleetViewers viewers_;
 };
 
 Status RouterServerImpl::Bind() {
@@ -238,7 +248,7 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRe
 
 std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head,
                                                                 const std::string& path) const {
-  if (!IsForwarded(path)) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
+  if (!IsForwarded(path) && path != kEvents) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
   if (!keys_.empty() && path != kOpenApi && !keys_.Find(head))
     return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
@@ -250,6 +260,8 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
   }
   if (head.method != "GET" && head.method != "HEAD" && head.method != "POST")
     return Error(head, 405, fmt::format("{} takes GET and POST, not {}", head.path, head.method));
+  if (path == kEvents && head.method == "POST")
+    return Error(head, 405, fmt::format("{} takes GET, not POST", head.path));
   if (draining_.load()) return Error(head, 503, "the router is stopping");
   return std::nullopt;
 }
@@ -280,7 +292,23 @@ void RouterServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
     const http::Body body = exchange->TakeBody();
     return exchange->Respond(Admin(request, path, body));
   }
+  if (path == kEvents) return AnswerEvents(exchange);
   ForwardOn(std::move(exchange));
+}
+
+void RouterServerImpl::AnswerEvents(const std::shared_ptr<http::Exchange>& exchange) {
+  const http::HttpRequest& request = exchange->request();
+  if (request.method == "HEAD") {
+    http::HttpResponse response;
+    response.headers = CommonHeaders(request);
+    response.content_type = "text/event-stream; charset=utf-8";
+    return exchange->Respond(std::move(response));
+  }
+  if (!viewers_.Join(exchange, CommonHeaders(request))) {
+    exchange->Respond(Error(request, 503,
+                            fmt::format("/events has {} viewers, the most at once; close one, or try again later",
+                                        FleetViewers::kMostViewers)));
+  }
 }
 
 http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const std::string& path) const {
@@ -297,6 +325,10 @@ http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const
   } else if (path == "/metrics") {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     response.body = Metrics();
+  } else if (path == "/" || path.starts_with(kPage)) {
+    const std::string_view file = path == "/" ? "index.html" : std::string_view(path).substr(kPage.size());
+    if (!http::AnswerPageFile(request, file, &response))
+      return Error(request, 404, api::NoRouteText(request.path, api::Asked::kRouter));
   } else {
     response.body = fmt::format("{{\"version\":\"{}\",\"build\":\"{}\"}}", Version(), BuildInfo());
   }
@@ -408,6 +440,7 @@ void RouterServerImpl::OnTick(TimeNs now_ns) {
     if (forward) forward->Tick(now_ns);
     return !forward || forward->over();
   });
+  if (!viewers_.empty()) viewers_.Publish(FleetFrame(*watch_, context_->counts, now_ns));
   if (now_ns < prune_ns_) return;
   prune_ns_ = now_ns + kPruneNs;
   for (const auto& [url, client] : clients_) client->CloseIdle(kIdleNs);

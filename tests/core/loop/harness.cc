@@ -84,7 +84,9 @@ Harness::Harness(const HarnessConfig& config, core::InjectedChoices injected) : 
   core::ReplicaParts parts;
   parts.executor = faulty_.get();
   parts.clock = &clock_;
-  parts.sink = this;
+  sinks_.Add(this);
+  if (config.further_sink != nullptr) sinks_.Add(config.further_sink);
+  parts.sink = &sinks_;
   if (ec.max_draft_tokens > 0) parts.drafts = drafts_.get();
   parts.about = config.about;
   parts.stopwatch = parts.clock;

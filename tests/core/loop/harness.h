@@ -38,9 +38,10 @@ struct HarnessConfig {
   double draft_accuracy = 0;    // with executor.max_draft_tokens: share of right guesses
   bool tokens_on_host = false;  // for every other request
   int32_t stopwatch_every = 1;
-  bool corrected = false;  // scheduler.limits.step_time is corrected by the results
-  std::string trace_path;  // where to record; CloseTrace ends the recording
-  std::string about;       // for crash reports
+  bool corrected = false;                   // scheduler.limits.step_time is corrected by the results
+  std::string trace_path;                   // where to record; CloseTrace ends the recording
+  std::string about;                        // for crash reports
+  core::EventSink* further_sink = nullptr;  // receives the events too
 };
 
 // The output of one choice.
@@ -143,6 +144,7 @@ class Harness final : public core::EventSink {
 
   HarnessConfig config_;
   ManualClock clock_;
+  core::EventFanOut sinks_;
   Status scheduler_error_;
   std::unique_ptr<FakeExecutor> executor_;
   std::unique_ptr<GuessingDrafts> drafts_;

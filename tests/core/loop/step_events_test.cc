@@ -54,6 +54,39 @@ TEST(StepEvents, RecordHasTheItemsAndTimesOfItsStep) {
   EXPECT_EQ(h.scheduled()[1].prompt_tokens, 5);
 }
 
+// Collects the chunks and the numbers of tokens of a loop.
+class ChunkSink final : public EventSink {
+ public:
+  bool wants_chunks() const override { return true; }
+  void OnStep(const StepEvents& events) override {
+    chunks.insert(chunks.end(), events.chunks.begin(), events.chunks.end());
+    for (const TokenEvent& t : events.tokens) numbers.push_back(t.number);
+    for (const StepRecord& s : events.steps) budgets.push_back(s.budget_tokens);
+  }
+  std::vector<ChunkEvent> chunks;
+  std::vector<int32_t> numbers;
+  std::vector<int32_t> budgets;
+};
+
+TEST(StepEvents, ChunksNameTheirRequestStepAndPositions) {
+  ChunkSink sink;
+  HarnessConfig config;
+  config.scheduler.limits.token_budget = 6;
+  config.further_sink = &sink;
+  Harness h(config);
+  const RequestHandle id = h.MustSubmit(MakeRequest(Tokens(1, 10), 3));
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_EQ(sink.chunks.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(sink.chunks[i].handle, id);
+    EXPECT_EQ(sink.chunks[i].step, static_cast<StepId>(i));
+    EXPECT_EQ(sink.chunks[i].first_position, i == 0 ? 0 : 6);
+    EXPECT_EQ(sink.chunks[i].tokens, i == 0 ? 6 : 4);
+  }
+  EXPECT_EQ(sink.numbers, (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_EQ(sink.budgets.at(0), 6);
+}
+
 // A sink that notes its name when it receives events.
 class NamedSink final : public EventSink {
  public:

@@ -1,0 +1,82 @@
+#include "serve/simulations.h"
+
+#include <fmt/format.h>
+
+#include "base/json_text.h"
+#include "serve/child_program.h"
+
+namespace tactus::serve {
+
+void Simulations::Start(const Engine* engine, const EngineOptions& options) {
+  engine_ = engine;
+  options_ = options;
+}
+
+bool Simulations::Ask(std::function<void()> task) {
+  if (asked_.fetch_add(1) >= kMostAsked) {
+    asked_.fetch_sub(1);
+    return false;
+  }
+  pool_.Post([this, task = std::move(task)] {
+    task();
+    asked_.fetch_sub(1);
+  });
+  return true;
+}
+
+Status Simulations::TooMany() {
+  return Status(StatusCode::kResourceExhausted,
+                fmt::format("{} simulations run or wait, the most at once; try again later", kMostAsked));
+}
+
+void Simulations::Stop() {
+  stopping_.store(true);
+  pool_.Stop();
+}
+
+SimBasis Simulations::Basis() const {
+  SimBasis basis;
+  basis.step_times = engine_->StepTimesFile();
+  basis.max_model_len = engine_->model().max_model_len;
+  basis.kv_blocks = engine_->Stats().kv_blocks_total;
+  basis.options = options_;
+  basis.past = engine_->PastRequests();
+  return basis;
+}
+
+Result<std::string> Simulations::Run(const SimCommand& command, const std::function<bool()>& stop) const {
+  ChildRun run;
+  run.program = program_;
+  run.args = command.args;
+  run.input = command.load;
+  run.negative_result = command.negative_result;
+  return RunChild(run, clock_, [this, &stop] { return stopping_.load() || stop(); });
+}
+
+Result<std::string> Simulations::WhatIf(std::string_view body, const std::function<bool()>& stop) const {
+  const SimBasis basis = Basis();
+  TACTUS_ASSIGN_OR_RETURN(const WhatIfQuestion question, ParseWhatIf(body, basis));
+  TACTUS_ASSIGN_OR_RETURN(const std::string same, Run(question.same, stop));
+  TACTUS_ASSIGN_OR_RETURN(const std::string changed, Run(question.changed, stop));
+  TACTUS_ASSIGN_OR_RETURN(const std::string same_figures, FiguresText(same));
+  TACTUS_ASSIGN_OR_RETURN(const std::string changed_figures, FiguresText(changed));
+  std::string command;
+  json_text::AppendJsonString(&command, CommandText(question.changed));
+  return fmt::format(R"({{"happened":{},"same":{},"changed":{},"command":{}}})", HappenedText(basis.past), same_figures,
+                     changed_figures, command);
+}
+
+Result<std::string> Simulations::Capacity(std::string_view body, const std::function<bool()>& stop) const {
+  TACTUS_ASSIGN_OR_RETURN(const CapacityQuestion question, ParseCapacity(body, Basis()));
+  TACTUS_ASSIGN_OR_RETURN(const std::string found, Run(question.command, stop));
+  return CapacityText(found, question);
+}
+
+Result<http::HttpResponse> Simulations::Answer(bool capacity, std::string_view body,
+                                               const std::function<bool()>& stop) const {
+  http::HttpResponse response;
+  TACTUS_ASSIGN_OR_RETURN(response.body, capacity ? Capacity(body, stop) : WhatIf(body, stop));
+  return response;
+}
+
+}  // namespace tactus::serve
