@@ -31,81 +31,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "compute/kernels/packed/panel.h"
+#include "compute/kernels/packed/passes.h"
+#include "compute/kernels/packed/tile_run.h"
 #include "compute/kernels/simd/simd.h"
 
 namespace tactus::compute {
 namespace {
 
-inline constexpr int64_t kChunkColumns = kTokenBlock, kChunkBlocks = kChunkColumns / 16;
-inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of 8-bit codes, or 8 of 4-bit codes
-inline constexpr int kMostTileRows = 6;
-
 enum class Opened : uint8_t { kNot, kWide };
 
-// Terms of a tile's rows for the blocks of a chunk.
-struct TileTerms {
-  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // start of a block's sum; has_zeros: PackSum(-sum of q)
-  alignas(32) float total[kMostTileRows][kChunkBlocks];    // with minima: the sum of q times scale
-  float scale[kMostTileRows][kChunkBlocks];
-};
-
-// The codes and scales of a chunk, for all of its tiles.
-struct ChunkOfWeights {
-  const std::byte* codes;  // of the first block
-  int64_t codes_each;      // bytes from one block's codes to the next block's
-  int64_t blocks, block;   // number, and columns of each
-  const float* scales;     // [blocks][64]; null: the row's one scale is applied at the end
-  const float* minima;     // [blocks][64]; null: none
-  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or already subtracted
-  int32_t zero;            // subtracted from every code; without zeros
-};
-
-inline constexpr int32_t kZeroedCentre = 64;  // makes 4 * code + (kZeroedCentre - z) a byte without sign
-
-// One tile of a chunk.
-struct TileRun {
-  const ChunkOfWeights* weights;
-  const std::byte* x;     // prepared rows
-  const WideGroup* wide;  // the first row's first group of the chunk; null: none, or D::kMerged
-  int64_t wide_stride;    // groups per row
-  int32_t wide_columns;   // TokenFormat::wide
-  const TileTerms* terms;
-  float* y;                // [rows][64]
-  const std::byte* ahead;  // memory to prefetch, an even share at each block of each vector
-  int64_t ahead_bytes;
-};
-
-// Prefetches the lines of [at, ...) a few at a time: more at once would delay each other.
-struct Ahead {
-  const std::byte* at;
-  int64_t each;  // bytes, whole lines
-
-  __attribute__((always_inline)) void Step() {
-#pragma GCC unroll 1
-    for (const std::byte* end = at + each; at < end; at += 64) __builtin_prefetch(at);
-  }
-};
 inline constexpr int64_t kStepColumns = 32;
-
-// A block's scales: none (the row's is applied at the end), scales, or also minima.
-enum class BlockScales : uint8_t { kNone, kScale, kMinimum };
-
-// Blocks of a chunk by rows of tokens, for two vectors of weight rows.
-struct BlockPass {
-  const std::byte* codes;
-  int64_t turns, gap;  // groups of columns per block; bytes from the end of a block's codes to the next block's
-  int64_t blocks;
-  const std::byte* x;  // prepared
-  const TileTerms* terms;
-  const float *scales, *minima;  // [blocks][64]
-  const WideGroup* wide;         // the first row's
-  int64_t wide_stride;           // bytes per row
-  int64_t groups_at[4];          // bytes from a block's codes to those of the columns of its wide groups
-  float* y;                      // [rows][64]
-  Ahead* ahead;
-  int64_t lines;  // to prefetch at each block
-};
 
 template <class D>
 inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns * D::kXBytes;
@@ -299,51 +234,6 @@ inline __attribute__((always_inline)) void CopyRows(const float* from, int64_t f
     for (int64_t i = 0; i < kTileRows; i += Simd::kWidth) {
       Simd::Store(to + k * to_each + i, Simd::Load(from + k * from_each + i));
     }
-  }
-}
-
-template <class D, int kRows, BlockScales kScales>
-void PassOf(const BlockPass& pass, int64_t groups) {
-  if (groups == 0) return D::template Pass<kRows, kScales, 0>(pass);
-  if constexpr (!D::kMerged) {
-    if (groups == 1) return D::template Pass<kRows, kScales, 1>(pass);
-    if (groups == 2) return D::template Pass<kRows, kScales, 2>(pass);
-    return D::template Pass<kRows, kScales, 4>(pass);
-  }
-}
-
-// The tile by D's own passes.
-template <class D, int kRows>
-__attribute__((noinline)) void RunPasses(const TileRun& run) {
-  constexpr int64_t kTileRows = 2 * D::kWidth;
-  const ChunkOfWeights& w = *run.weights;
-  const int64_t groups = run.wide == nullptr ? 0 : w.block / run.wide_columns;
-  Ahead ahead = {run.ahead, 0};
-  BlockPass pass = {};
-  pass.turns = w.block / D::kGroupColumns;
-  pass.gap = w.codes_each - pass.turns * kGroupBytes;
-  pass.blocks = w.blocks;
-  pass.x = run.x;
-  pass.terms = run.terms;
-  pass.wide = run.wide;
-  pass.wide_stride = run.wide_stride * static_cast<int64_t>(sizeof(WideGroup));
-  for (int64_t g = 0; g < groups; ++g) pass.groups_at[g] = g * run.wide_columns / D::kGroupColumns * kGroupBytes;
-  pass.ahead = &ahead;
-  pass.lines = (run.ahead_bytes / (kPanelRows / kTileRows * w.blocks) + 63) / 64;
-  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
-    pass.codes = w.codes + r * 4;
-    pass.y = run.y + r;
-    if (w.scales == nullptr) {
-      PassOf<D, kRows, BlockScales::kNone>(pass, groups);
-      continue;
-    }
-    pass.scales = w.scales + r;
-    if (w.minima == nullptr) {
-      PassOf<D, kRows, BlockScales::kScale>(pass, groups);
-      continue;
-    }
-    pass.minima = w.minima + r;
-    PassOf<D, kRows, BlockScales::kMinimum>(pass, groups);
   }
 }
 
