@@ -1,5 +1,5 @@
-// All blocks of a chunk times four to six rows of tokens, for two vectors of weight rows, in assembly: from the start of
-// each block's sums to the addition to y. The sums stay in registers. Compilers store and load the sums of a loop
+// All blocks of a chunk times four to six rows of tokens, for two vectors of weight rows, in assembly: from the start
+// of each block's sums to the addition to y. The sums stay in registers. Compilers store and load the sums of a loop
 // (loops.h) several times per block, which costs as much as 32 columns of products.
 //
 // ymm0-11: sums, two for each row; ymm12, ymm13: weights, at a block's end scales; ymm14: a value; ymm15: a product.
