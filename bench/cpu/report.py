@@ -77,8 +77,8 @@ def head(result: dict) -> list[str]:
         limited = f", limited to {m['limited_to']}" if "limited_to" in m else ""
         out.append(
             f"- {run['date']}, commit {run['versions'].get('tactus', '?')}, {run.get('seconds', 0) / 60:.1f} minutes,"
-            f" {m['cpu']}{limited}, {result['threads']} threads of {m['cores']} cores, {m['memory_gib']} GiB, load average"
-            f" {m['load_average']:.1f} at the start: `{run['command']}`"
+            f" {m['cpu']}{limited}, {result['threads']} threads of {m['cores']} cores, {m['memory_gib']} GiB,"
+            f" load average {m['load_average']:.1f} at the start: `{run['command']}`"
         )
     shapes = {"mixture": "- The model is the mixture of bench/cpu/shape.py: 3.1B parameters, 0.6B for each token"}
     out += [shapes[result["model"]]] if result.get("model") in shapes else []
