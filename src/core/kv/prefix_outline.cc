@@ -34,8 +34,8 @@ PrefixOutline OutlineOf(const PrefixBlocks& blocks, size_t most) {
 
   std::vector<PrefixBranch> found;
   std::vector<NodeId> above;                                                 // of each, the node before its first
-  std::vector<int32_t> ending_at(static_cast<size_t>(tree.capacity()), -1);  // the branch that ends at a node
-  for (NodeId n = 0; n < tree.capacity(); ++n) {
+  std::vector<int32_t> ending_at(static_cast<size_t>(tree.ids_used()), -1);  // the branch that ends at a node
+  for (NodeId n = 0; n < tree.ids_used(); ++n) {
     const PrefixTree::Node& node = tree.node(n);
     if (node.owner == kNoBlock || node.children == 1) continue;
     ending_at[static_cast<size_t>(n)] = static_cast<int32_t>(found.size());
