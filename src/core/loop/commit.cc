@@ -77,8 +77,8 @@ StepRecord Commit::RecordOf(const StepPlan& plan, bool ok) const {
   record.preemptions = static_cast<int32_t>(plan.preempts.size());
   record.longest_preemption_ns = plan.longest_preemption_ns;
   record.ok = ok;
-  constexpr int64_t kNoLimit = std::numeric_limits<int32_t>::max();
-  record.budget_tokens = static_cast<int32_t>(std::min(plan.budget_tokens, kNoLimit));
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  record.budget_tokens = static_cast<int32_t>(std::min(plan.budget_tokens, kMost));
   return record;
 }
 
