@@ -98,6 +98,7 @@ export async function follow(path, signal, take, said) {
     } catch (error) {
       if (signal.aborted) return;
       said(error.status ? error.message : "The server does not answer. Connecting again.");
+      if (error.status === 401 || error.status === 403) return; // asking again would bring the same answer
     }
     await new Promise((resolve) => setTimeout(resolve, wait));
   }

@@ -104,7 +104,7 @@ function blocks(lines, depth, tight = false) {
   for (let at = 0; at < lines.length; ) {
     const line = lines[at];
     const fence = line.match(FENCE);
-    const heading = line.match(/^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/);
+    const heading = line.match(/^ {0,3}(#{1,6})\s(.*)$/);
     if (line.trim() === "") {
       ++at;
     } else if (fence) {
@@ -114,7 +114,7 @@ function blocks(lines, depth, tight = false) {
       ++at;
       out.push(codeBlock(inside.join("\n"), fence[3]));
     } else if (heading) {
-      out.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, ...inline(heading[2])));
+      out.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, ...inline(heading[2].trim().replace(/#+$/, "").trimEnd())));
       ++at;
     } else if (/^ {0,3}([-*_])(\s*\1){2,}\s*$/.test(line)) {
       out.push(el("hr"));

@@ -30,6 +30,8 @@ void LiveRecords::Watch(bool on) {
     if (ring_.empty()) ring_.resize(capacity_);
     taken_.store(pushed_.load(std::memory_order_acquire), std::memory_order_release);
     lost_.store(0, std::memory_order_relaxed);
+    std::lock_guard lock(outline_mutex_);
+    outline_.reset();  // the last viewer's
   }
   watched_.store(on, std::memory_order_release);
 }

@@ -282,9 +282,10 @@ void ApiServerImpl::AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route 
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
   if (route == Route::kFleetStream) return fleet_->Attach(std::move(exchange), id, headers);
   const http::HttpRequest& request = exchange->request();
-  auto call = std::make_shared<StoredCall>(
-      exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-      [this, &request, route](const http::Body& body) { return fleet_->Answer(route, request, body.text()); });
+  auto call = std::make_shared<StoredCall>(exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
+                                           [this, &request, route](const http::Body& body, StopToken) {
+                                             return fleet_->Answer(route, request, body.text());
+                                           });
   active_.push_back(call);
   call->Watch();
   fleet_->Post(route, [call = std::move(call)] { call->Run(); });
@@ -337,7 +338,7 @@ void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route
   // `request` stays valid: the call owns its exchange.
   auto call = std::make_shared<StoredCall>(
       exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](const http::Body& body) {
+      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](const http::Body& body, StopToken) {
         return files_->Answer(stored, request, id, key, body.text());
       });
   active_.push_back(call);
@@ -516,9 +517,9 @@ void ApiServerImpl::Simulate(std::shared_ptr<http::Exchange> exchange, bool capa
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
   auto call = std::make_shared<StoredCall>(exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-                                           [this, capacity, asked = exchange.get()](const http::Body& body) {
+                                           [this, capacity](const http::Body& body, StopToken stop) {
                                              return simulations_.Answer(capacity, body.text(),
-                                                                        [asked] { return asked->closed(); });
+                                                                        [stop] { return stop.stopped(); });
                                            });
   active_.push_back(call);
   call->Watch();

@@ -15,6 +15,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/on_exit.h"
+
 namespace tactus::serve {
 namespace {
 
@@ -87,19 +89,23 @@ int Spawn(const ChildRun& run, int input, int out, int err, pid_t* child) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, out, 1);
-  posix_spawn_file_actions_adddup2(&files, err, 2);
-  posix_spawn_file_actions_adddup2(&files, input, 3);
+  int error = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  error |= posix_spawn_file_actions_adddup2(&files, out, 1);
+  error |= posix_spawn_file_actions_adddup2(&files, err, 2);
+  error |= posix_spawn_file_actions_adddup2(&files, input, 3);
+  // Sockets of the server and its clients among them: a child that keeps them open keeps connections and the port open.
+  error |= posix_spawn_file_actions_addclosefrom_np(&files, 4);
   sigset_t none, pipe;
   sigemptyset(&none);
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &pipe);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(child, run.program.c_str(), &files, &attributes, argv.data(), no_environment);
+  error |= posix_spawnattr_setsigmask(&attributes, &none);
+  error |= posix_spawnattr_setsigdefault(&attributes, &pipe);
+  error |= posix_spawnattr_setpgroup(&attributes, 0);
+  error |=
+      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  error =
+      error != 0 ? ENOMEM : posix_spawn(child, run.program.c_str(), &files, &attributes, argv.data(), no_environment);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return error;
@@ -142,6 +148,14 @@ Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::funct
     errno = error;
     return NoChild(run.program.c_str());
   }
+  const auto reap = [child](int signal) {
+    if (signal != 0) kill(child, signal);
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  };
+  OnExit abandoned([&reap] { reap(SIGKILL); });  // after an exception
   Limit(child, run);
   out.write.Close();
   err.write.Close();
@@ -165,10 +179,8 @@ Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::funct
     if (fds[0].revents != 0) out_open = Drain(out.read.get(), &printed);
     if (fds[1].revents != 0) err_open = Drain(err.read.get(), &said);
   }
-  if (!ended.ok()) kill(child, SIGKILL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  abandoned.Cancel();
+  const int status = reap(ended.ok() ? 0 : SIGKILL);
   if (!ended.ok()) return ended;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return printed;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && run.negative_result && !printed.empty()) return printed;

@@ -66,9 +66,25 @@ void LiveViewers::Run() {
     if (stopping_) return;
     engine_->live()->Watch(true);
     prefix_tree_.clear();
-    Watch(&lock);
+    try {
+      Watch(&lock);
+    } catch (const std::bad_alloc&) {  // ends the views alone
+      if (!lock.owns_lock()) lock.lock();
+      EndAll(&lock);
+    }
     engine_->live()->Watch(false);
   }
+}
+
+void LiveViewers::EndAll(std::unique_lock<std::mutex>* lock) {
+  std::vector<Viewer> ended;
+  ended.swap(viewers_);
+  lock->unlock();
+  for (const Viewer& v : ended) {
+    v.exchange->OnClosed({});
+    v.exchange->End();
+  }
+  lock->lock();
 }
 
 // While there are viewers. The lock is held except while it waits and reads the engine.
@@ -82,6 +98,9 @@ void LiveViewers::Watch(std::unique_lock<std::mutex>* lock) {
     const int64_t lost = engine_->live()->Take(&records);
     frames.Add(records, lost);
     lock->lock();
+    if (lost > 0) {  // the end of a stream may be among them
+      for (Viewer& v : viewers_) v.whole = true;
+    }
     const bool joined = std::any_of(viewers_.begin(), viewers_.end(), [](const Viewer& v) { return v.whole; });
     if (!frames.empty() || joined || since_frame >= kIdleEvery) {
       const bool classes = joined || since_classes >= kClassesEvery;

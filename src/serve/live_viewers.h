@@ -62,6 +62,7 @@ class LiveViewers {
   };
   void Run();
   void Watch(std::unique_lock<std::mutex>* lock);
+  void EndAll(std::unique_lock<std::mutex>* lock);  // the lock is held, except while it ends them
   void Publish(api::LiveFrames* frames, bool classes);
   void Leave(const http::Exchange* exchange);
 

@@ -385,7 +385,14 @@ std::string CommandText(const SimCommand& command) {
     if (const size_t at = arg.find(ChildRun::kInput); at != std::string::npos) {
       arg.replace(at, std::string_view(ChildRun::kInput).size(), "load.csv");
     }
-    text += arg.find_first_of(" '\"<>&|;*?$()") == std::string::npos ? " " + arg : fmt::format(" '{}'", arg);
+    constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,@%+-";
+    if (arg.find_first_not_of(kPlain) == std::string::npos) {
+      text += " " + arg;
+      continue;
+    }
+    text += " '";
+    for (const char c : arg) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += "'";
   }
   return text;
 }

@@ -6,6 +6,11 @@
 #include "serve/child_program.h"
 
 namespace tactus::serve {
+namespace {
+
+constexpr DurationNs kStopNs = 5 * kSecond;  // a child ends within milliseconds
+
+}  // namespace
 
 void Simulations::Start(const Engine* engine, const EngineOptions& options) {
   engine_ = engine;
@@ -13,6 +18,7 @@ void Simulations::Start(const Engine* engine, const EngineOptions& options) {
 }
 
 bool Simulations::Ask(std::function<void()> task) {
+  if (stopping_.load()) return false;
   if (asked_.fetch_add(1) >= kMostAsked) {
     asked_.fetch_sub(1);
     return false;
@@ -30,7 +36,8 @@ Status Simulations::TooMany() {
 }
 
 void Simulations::Stop() {
-  stopping_.store(true);
+  stopping_.store(true);  // tasks that wait end at once, each with an answer
+  pool_.WaitUntilIdle(kStopNs);
   pool_.Stop();
 }
 
@@ -45,12 +52,15 @@ SimBasis Simulations::Basis() const {
 }
 
 Result<std::string> Simulations::Run(const SimCommand& command, const std::function<bool()>& stop) const {
+  const Status stopping(StatusCode::kUnavailable, "the server is stopping");
+  if (stopping_.load()) return stopping;
   ChildRun run;
   run.program = program_;
   run.args = command.args;
   run.input = command.load;
   run.negative_result = command.negative_result;
-  return RunChild(run, clock_, [this, &stop] { return stopping_.load() || stop(); });
+  auto printed = RunChild(run, clock_, [this, &stop] { return stopping_.load() || stop(); });
+  return stopping_.load() && !printed.ok() ? Result<std::string>(stopping) : std::move(printed);
 }
 
 Result<std::string> Simulations::WhatIf(std::string_view body, const std::function<bool()>& stop) const {

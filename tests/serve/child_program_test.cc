@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdlib>
 
 namespace tactus::serve {
@@ -24,6 +27,17 @@ TEST(ChildProgram, ReadsItsInputAsAFileAndPrints) {
   const auto printed = Shell(std::string("cat ") + ChildRun::kInput + "; echo noise >&2", large);
   ASSERT_TRUE(printed.ok()) << printed.status().message();
   EXPECT_EQ(*printed, large);
+}
+
+// A socket that stays open in the child keeps its client waiting, and the port taken.
+TEST(ChildProgram, InheritsNoOtherDescriptors) {
+  constexpr int kOpen = 177;
+  ASSERT_EQ(dup2(STDERR_FILENO, kOpen), kOpen);
+  const auto printed = Shell("for f in /proc/self/fd/*; do echo ${f##*/}; done");
+  close(kOpen);
+  ASSERT_TRUE(printed.ok()) << printed.status().message();
+  EXPECT_NE(printed->find("3\n"), std::string::npos) << *printed;
+  EXPECT_EQ(printed->find("177"), std::string::npos) << *printed;
 }
 
 TEST(ChildProgram, AnErrorIsTheLastLineOfItsErrors) {

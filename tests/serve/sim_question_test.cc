@@ -191,6 +191,7 @@ TEST_F(SimQuestionTest, WhatHappenedHasTheNamesOfAResult) {
 TEST_F(SimQuestionTest, ACommandCanBeTyped) {
   const SimCommand command{{"sim", "--until=a>=9% and b==0", std::string("--workload=trace:") + ChildRun::kInput}, "x"};
   EXPECT_EQ(CommandText(command), "tactus sim '--until=a>=9% and b==0' --workload=trace:load.csv");
+  EXPECT_EQ(CommandText({{"sim", "--model=it's `x`"}, ""}), R"(tactus sim '--model=it'\''s `x`')");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void Commit::CommitStep() {
     const StepItem& item = plan.items[static_cast<size_t>(i)];
     if (Stale(live_.sequences(), item.slot, f.epochs[static_cast<size_t>(i)])) continue;
     live_.timelines().ChunkEnded(item.slot, item, plan.num_tokens);
-    if (!events_.wants_chunks()) continue;
+    if (!ok || !events_.wants_chunks()) continue;
     const SlotEntry& slot = live_.slot(item.slot);
     events_.Chunk({plan.step, slot.handle, slot.choice, item.first_position, item.count});
   }

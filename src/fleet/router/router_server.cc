@@ -139,6 +139,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
                            const std::string& param = {}) const;
   // `path`: the path of the head, normalised as in api/paths.h.
   std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head, const std::string& path) const;
+  std::optional<http::HttpResponse> CheckAdminRights(const http::HttpRequest& head) const;
   std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head, const std::string& path) const;
   http::HttpResponse Own(const http::HttpRequest& request, const std::string& path) const;
   void AnswerEvents(const std::shared_ptr<http::Exchange>& exchange);
@@ -249,8 +250,11 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRe
 std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head,
                                                                 const std::string& path) const {
   if (!IsForwarded(path) && path != kEvents) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
-  if (!keys_.empty() && path != kOpenApi && !keys_.Find(head))
+  if (path == kEvents) {  // it shows what /fleet/replicas shows
+    if (auto refused = CheckAdminRights(head)) return refused;
+  } else if (!keys_.empty() && path != kOpenApi && !keys_.Find(head)) {
     return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
+  }
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
@@ -266,12 +270,17 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
   return std::nullopt;
 }
 
-std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head,
-                                                               const std::string& path) const {
+std::optional<http::HttpResponse> RouterServerImpl::CheckAdminRights(const http::HttpRequest& head) const {
   if (admin_.empty() && (!IsLoopbackPeer(head.peer) || IsProxied(head)))
-    return Error(head, 403, "only this machine may change the fleet; set --admin-key to permit others");
+    return Error(head, 403, "only this machine may see and change the fleet; set --admin-key to permit others");
   if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
     return Error(head, 401, "missing or wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
+  return std::nullopt;
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head,
+                                                               const std::string& path) const {
+  if (auto refused = CheckAdminRights(head)) return refused;
   const bool list = path == "/fleet/replicas";
   const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
   if (!takes)

@@ -11,14 +11,15 @@ namespace tactus::serve {
 
 class StoredCall final : public Call {
  public:
-  using Answer = std::function<Result<http::HttpResponse>(const http::Body& body)>;
+  // `stop`: the call has been answered, or its client has left.
+  using Answer = std::function<Result<http::HttpResponse>(const http::Body& body, StopToken stop)>;
   StoredCall(std::shared_ptr<http::Exchange> exchange, http::Headers headers, TimeNs arrival_ns, DurationNs timeout_ns,
              Answer answer)
       : Call(std::move(exchange), std::move(headers), arrival_ns, timeout_ns, {}), answer_(std::move(answer)) {}
 
  private:
   void Work() override {
-    auto response = answer_(exchange_->TakeBody());
+    auto response = answer_(exchange_->TakeBody(), stop());
     if (!response.ok()) return Fail(response.status());
     response->headers.insert(response->headers.begin(), headers_.begin(), headers_.end());
     Respond(std::move(*response));

@@ -87,6 +87,18 @@ TEST(StepEvents, ChunksNameTheirRequestStepAndPositions) {
   EXPECT_EQ(sink.budgets.at(0), 6);
 }
 
+TEST(StepEvents, AFailedStepHasComputedNoChunk) {
+  ChunkSink sink;
+  HarnessConfig config;
+  config.faults = {{0}};
+  config.further_sink = &sink;
+  Harness h(config);
+  h.MustSubmit(MakeRequest(Tokens(1, 10), 3));
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(sink.budgets.size(), 1u) << "the step itself is reported";
+  EXPECT_TRUE(sink.chunks.empty());
+}
+
 // A sink that notes its name when it receives events.
 class NamedSink final : public EventSink {
  public:

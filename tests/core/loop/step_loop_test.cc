@@ -373,5 +373,26 @@ TEST(StepLoop, PreemptedSequencesCountInTheQueue) {
   EXPECT_EQ(h.Run(), "");
 }
 
+// ReplicaConfig::lean: tables that grow with use, as simulated fleets have them.
+TEST(StepLoop, TablesThatGrowWithUseChangeNoPlan) {
+  uint64_t hashes[2];
+  for (const bool lean : {false, true}) {
+    HarnessConfig config;
+    config.lean = lean;
+    config.num_blocks = 24;
+    config.swap_blocks = 8;
+    config.faults = {{9}};
+    Harness h(config);
+    for (uint64_t i = 0; i < 24; ++i) {
+      Request r = MakeRequest(Tokens(i % 5, static_cast<int32_t>(6 + i % 11)), 3 + static_cast<int64_t>(i % 7));
+      r.n = i % 4 == 0 ? 2 : 1;
+      h.MustSubmit(std::move(r));
+    }
+    ASSERT_EQ(h.Run(), "") << "lean " << lean;
+    hashes[lean ? 1 : 0] = h.loop().plan_hash();
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
 }  // namespace
 }  // namespace tactus::core

@@ -82,14 +82,23 @@ TEST(FleetViewersTest, ARoutersFramesHaveItsReplicasAndEndWithIt) {
   EXPECT_TRUE(holds("event: end\n"));
 }
 
-TEST(FleetViewersTest, TheirKeyIsTheClients) {
+TEST(FleetViewersTest, EventsNeedTheRightsOfTheListOfReplicas) {
   FakeReplica replica;
   RouterOptions options;
   options.api_key = {"k"};
+  options.admin_key = "a";
   RoutedFleet fleet({&replica}, options);
   EXPECT_EQ(fleet.Fetch("GET", "/events").status, 401);
-  EXPECT_EQ(fleet.Fetch("HEAD", "/events", "", {{"Authorization", "Bearer k"}}).status, 200);
+  EXPECT_EQ(fleet.Fetch("GET", "/events", "", {{"Authorization", "Bearer k"}}).status, 401) << "a client's key";
+  EXPECT_EQ(fleet.Fetch("HEAD", "/events", "", {{"Authorization", "Bearer a"}}).status, 200);
   EXPECT_EQ(fleet.Fetch("GET", "/").status, 200) << "the page asks for the key itself";
+}
+
+TEST(FleetViewersTest, EventsAreForThisMachineWithoutAnAdminKey) {
+  FakeReplica replica;
+  RoutedFleet fleet({&replica});
+  EXPECT_EQ(fleet.Fetch("HEAD", "/events").status, 200);
+  EXPECT_EQ(fleet.Fetch("HEAD", "/events", "", {{"X-Forwarded-For", "192.0.2.1"}}).status, 403);
 }
 
 TEST(FleetViewersTest, TheRouterServesTheFilesOfThePage) {

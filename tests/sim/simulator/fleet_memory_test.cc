@@ -1,5 +1,5 @@
-// The memory of a large fleet: a replica takes what it uses, not what it could use at most; and the tables that grow
-// with use change no plan.
+// The memory of a large fleet: a replica takes what it uses, not what it could use at most. That this changes no plan
+// is tested with the loop (tests/core/loop/step_loop_test.cc).
 #include <gtest/gtest.h>
 
 #include <fstream>
