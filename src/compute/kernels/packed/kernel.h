@@ -16,14 +16,18 @@ namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kTaskTokens = 96;
-inline constexpr int64_t kTaskMultiplies = 4'000'000;  // about 100 us of AVX2
+inline constexpr int64_t kTaskMultiplies = 4'000'000;  // about 40 us of AVX2
+// The fewest rows of a task, if there are more: whole tiles, which share opened codes; fewer where threads have no
+// task.
+inline constexpr int64_t kTaskRows = 24, kTaskRowsForThreads = 8;
 
 // Token blocks per panel, of at most `most` rows each, so that tasks are short and every thread has some.
 inline int64_t CutTokens(const PackedTokens& x, int64_t most, int64_t panels, int64_t columns, int32_t threads) {
-  const int64_t by_time = CeilDiv(x.rows() * columns * kPanelRows, kTaskMultiplies);
-  const int64_t by_threads = CeilDiv(int64_t{4} * threads, MaxOf(1, panels));
-  const int64_t useful = MaxOf(1, x.rows() / 8);  // a few full tiles each
-  return MinOf(x.tokens, MaxOf(CeilDiv(x.tokens, most / x.format.parts), MinOf(useful, MaxOf(by_time, by_threads))));
+  const int64_t rows = x.rows();
+  const int64_t by_time = MinOf(rows / kTaskRows, CeilDiv(rows * columns * kPanelRows, kTaskMultiplies));
+  const int64_t by_threads = MinOf(rows / kTaskRowsForThreads, CeilDiv(int64_t{4} * threads, MaxOf(1, panels)));
+  const int64_t by_memory = CeilDiv(x.tokens, most / x.format.parts);
+  return MinOf(x.tokens, MaxOf(by_memory, MaxOf(by_time, by_threads)));
 }
 
 // The tokens of one block.
