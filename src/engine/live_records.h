@@ -3,8 +3,7 @@
 //
 // Thread rule: OnStep on the engine thread; Watch and Take on any one thread at a time. OnStep is one load while there
 // is no watcher. With one it copies without waiting; it allocates only for an outline of the prefix tree, which the
-// watcher asks for. A record that finds the ring full is lost and
-// counted.
+// watcher asks for. A record that finds the ring full is lost and counted.
 #pragma once
 
 #include <atomic>

@@ -29,8 +29,8 @@ struct KvCacheConfig {
   int64_t import_blocks = 0;      // of them: reserved for imports from other replicas (ReserveHost)
   bool list_entered = false;      // record the blocks that enter the prefix tree (TakeEntered)
   bool remember_evicted = false;  // record evicted keys (WasEvicted)
-  // One of many caches in a process: small pages, and a table of the tree that grows with use. Allocates, and takes
-  // longer where the cache is large.
+  // One of many caches in a process: small pages, and a table of the tree that grows with use. Entering a block may
+  // then allocate, and a large cache is slower.
   bool lean = false;
 };
 

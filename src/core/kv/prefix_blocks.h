@@ -12,7 +12,7 @@
 //
 // An unlisted block has a key that is not computed yet (OwnKeys): cached when it has no user, but never found.
 //
-// Nothing allocates after construction. Thread rule: engine thread only.
+// Nothing allocates after construction, except in a lean cache (KvCacheConfig). Thread rule: engine thread only.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 //
 // Thread rule: Find on any thread; all else on the engine thread, within a Pass. A spin flag, held for a whole pass,
 // serialises them, so that Find waits for a pass and never for a step. A flag instead of a mutex, because a pass takes
-// a microsecond and Find is rare.
+// a microsecond. Find is rare except for viewers of live events, who ask once for each new request.
 #pragma once
 
 #include <array>

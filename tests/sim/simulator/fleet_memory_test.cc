@@ -28,7 +28,7 @@ double ResidentMib() {
 
 // An 8B model on an H100: 28,408 blocks of KV memory and room for 2,304 sequences at each replica.
 TEST(FleetMemory, AReplicaTakesWhatItUses) {
-  if (kSanitized) GTEST_SKIP() << "counts memory";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory would be counted too";
   constexpr int64_t kReplicas = 128;
   sim::SimOptions o;
   o.model = "llama-3.1-8b";
