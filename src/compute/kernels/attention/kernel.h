@@ -11,6 +11,8 @@
 // Positions that a row does not attend to are skipped or add an exact zero to a sum of non-negative numbers. So block
 // size, chunking, neighbours, threads and the splitting below change no bit.
 //
+// K of int8 is rotated (kv_layout.h), so q is too, and the scores are the same.
+//
 // A tile is up to kAttentionTileRows rows that share one KV head; its K is converted and transposed once, its V
 // converted once. For a tile with members that holds for the shared columns.
 #pragma once
@@ -23,26 +25,33 @@
 namespace tactus::compute {
 namespace {
 
-inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile) {
+inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile, const AttentionBuffers& b) {
   AttentionRows rows;
   rows.count = tile.rows();
   for (int32_t r = 0; r < rows.count; ++r) {
     const VisibleRange seen = VisibleFrom(call, QueryOf(call, tile, r / tile.heads).position);
     rows.q[r] = call.q + AttentionRowOffset(call, tile, r, call.q_stride);
+    if (call.kv->dtype == DType::kInt8) {
+      float* turned = b.queries + r * call.padded;
+      std::memcpy(turned, rows.q[r], static_cast<size_t>(call.kv->head_dim) * sizeof(float));
+      SpreadHead(turned, call.kv->head_dim);
+      rows.q[r] = turned;
+    }
     rows.low[r] = seen.low;
     rows.high[r] = seen.high;
   }
   return rows;
 }
 
-void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte* scratch) {
+void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next,
+                      std::byte* scratch) {
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
-  const AttentionRows rows = RowsOf(call, tile);
+  const AttentionRows rows = RowsOf(call, tile, b);
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
   bool seen[kAttentionTileRows] = {};
   PartitionSums part;
   for (int32_t index = rows.low[0] / kPartition; index <= rows.last() / kPartition; ++index) {
-    RunPartition(call, tile, rows, index, b, &part);
+    RunPartition(call, tile, next, rows, index, b, &part);
     for (int32_t r = 0; r < rows.count; ++r) {
       if (part.sum[r] < 0) continue;
       Merge(seen[r], part.maximum[r], part.sum[r], b.part + r * call.padded, call.padded, &maximum[r], &sum[r],
@@ -60,9 +69,9 @@ void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, cons
 void RunAttentionPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
                            float* results, int64_t stride) {
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
-  const AttentionRows rows = RowsOf(call, tile);
+  const AttentionRows rows = RowsOf(call, tile, b);
   PartitionSums sums;
-  RunPartition(call, tile, rows, index, b, &sums);
+  RunPartition(call, tile, nullptr, rows, index, b, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));

@@ -11,15 +11,19 @@
 namespace tactus::compute {
 namespace {
 
+inline constexpr int32_t kStep = 8;  // dimensions or positions per step of LinesAhead
+
 // Scores of kRows rows against kAttentionVecs vectors of positions.
 template <int kRows>
-void ScoreTile(const float* const* q, int32_t head_dim, const float* keys, float scale, float* scores) {
+void ScoreTile(const float* const* q, int32_t head_dim, const float* keys, float scale, LinesAhead* ahead,
+               float* scores) {
   constexpr int kVecs = Simd::kAttentionVecs, kW = Simd::kWidth;
   Simd::F acc[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVecs; ++v) acc[r][v] = Simd::Zero();
   }
   for (int32_t d = 0; d < head_dim; ++d) {
+    if (d % kStep == 0) ahead->Step();
     Simd::F k[kVecs];
     for (int v = 0; v < kVecs; ++v) k[v] = Simd::Load(keys + d * kKeyTile + v * kW);
     for (int r = 0; r < kRows; ++r) {
@@ -34,10 +38,12 @@ void ScoreTile(const float* const* q, int32_t head_dim, const float* keys, float
 }
 
 inline void Scores(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, const AttentionRows& rows,
-                   int32_t base, int32_t begin, int32_t end, const AttentionBuffers& b) {
+                   int32_t base, int32_t begin, int32_t end, const KvRange& next, const AttentionBuffers& b) {
   constexpr int kColumns = Simd::kAttentionVecs * Simd::kWidth;
   constexpr int kRows = Simd::kAttentionRows;
   const int32_t head_dim = call.kv->head_dim;
+  LinesAhead ahead(*call.kv, next,
+                   CeilDiv(end - begin, kColumns) * CeilDiv(rows.count, kRows) * CeilDiv(head_dim, kStep));
   for (int32_t tile = base; tile < end; tile += kKeyTile) {
     for (int32_t c = 0; c < kKeyTile; c += kColumns) {
       const int32_t first = tile + c, last = first + kColumns - 1;
@@ -48,9 +54,9 @@ inline void Scores(const AttentionCall& call, const AttentionItem& item, int32_t
         if (rows.high[r + n - 1] < first || rows.low[r] > last) continue;
         float* to = b.weights + r * kPartition + (first - base);
         if (n == kRows) {
-          ScoreTile<kRows>(rows.q + r, head_dim, b.keys + c, call.spec->scale, to);
+          ScoreTile<kRows>(rows.q + r, head_dim, b.keys + c, call.spec->scale, &ahead, to);
         } else {
-          ScoreTile<1>(rows.q + r, head_dim, b.keys + c, call.spec->scale, to);
+          ScoreTile<1>(rows.q + r, head_dim, b.keys + c, call.spec->scale, &ahead, to);
         }
       }
     }
@@ -100,13 +106,14 @@ inline void SoftmaxRow(float* scores, int32_t begin, int32_t end, float* maximum
 // out[r, :] (+)= weights[r, from..to) * values, position by position. `fresh`: starts from zero.
 template <int kRows, int kVecs>
 void WeighVectors(const float* weights, const float* values, int64_t padded, int32_t from, int32_t to, bool fresh,
-                  float* out) {
+                  LinesAhead* ahead, float* out) {
   constexpr int kW = Simd::kWidth;
   Simd::F acc[kRows][kVecs];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVecs; ++v) acc[r][v] = fresh ? Simd::Zero() : Simd::Load(out + r * padded + v * kW);
   }
   for (int32_t s = from; s < to; ++s) {
+    if (s % kStep == 0) ahead->Step();
     Simd::F x[kVecs];
     for (int v = 0; v < kVecs; ++v) x[v] = Simd::Load(values + s * padded + v * kW);
     for (int r = 0; r < kRows; ++r) {
@@ -121,19 +128,19 @@ void WeighVectors(const float* weights, const float* values, int64_t padded, int
 
 template <int kRows>
 void Weigh(const float* weights, const float* values, int64_t padded, int32_t from, int32_t to, bool fresh,
-           float* out) {
+           LinesAhead* ahead, float* out) {
   constexpr int kVecs = Simd::kAttentionVecs, kW = Simd::kWidth;
   int64_t d = 0;
   for (; d + kVecs * kW <= padded; d += kVecs * kW) {
-    WeighVectors<kRows, kVecs>(weights, values + d, padded, from, to, fresh, out + d);
+    WeighVectors<kRows, kVecs>(weights, values + d, padded, from, to, fresh, ahead, out + d);
   }
-  for (; d < padded; d += kW) WeighVectors<kRows, 1>(weights, values + d, padded, from, to, fresh, out + d);
+  for (; d < padded; d += kW) WeighVectors<kRows, 1>(weights, values + d, padded, from, to, fresh, ahead, out + d);
 }
 
 // Rows [r, r + n) whose visible columns are [begin[i], end[i]): together where all attend to a column, separately at
 // the edges. `fresh`: as in WeighVectors.
 inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const float* weights, const float* values,
-                      int64_t padded, bool fresh, float* out) {
+                      int64_t padded, bool fresh, LinesAhead* ahead, float* out) {
   int32_t common_begin = begin[0], common_end = end[0];
   for (int32_t i = 1; i < n; ++i) {
     common_begin = begin[i] > common_begin ? begin[i] : common_begin;
@@ -143,13 +150,13 @@ inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const
   for (int32_t i = 0; i < n; ++i) {
     if (begin[i] >= end[i]) continue;
     const int32_t stop = together ? common_begin : end[i];
-    Weigh<1>(weights + i * kPartition, values, padded, begin[i], stop, fresh, out + i * padded);
+    Weigh<1>(weights + i * kPartition, values, padded, begin[i], stop, fresh, ahead, out + i * padded);
   }
   if (!together) return;
-  Weigh<Simd::kAttentionRows>(weights, values, padded, common_begin, common_end, false, out);
+  Weigh<Simd::kAttentionRows>(weights, values, padded, common_begin, common_end, false, ahead, out);
   for (int32_t i = 0; i < n; ++i) {
     if (common_end < end[i]) {
-      Weigh<1>(weights + i * kPartition, values, padded, common_end, end[i], false, out + i * padded);
+      Weigh<1>(weights + i * kPartition, values, padded, common_end, end[i], false, ahead, out + i * padded);
     }
   }
 }
@@ -157,11 +164,15 @@ inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const
 // Weighted values of rows [first, first + count) from columns [from[r], to[r]) of the item.
 inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t base,
                       int32_t begin, int32_t end, int32_t first, int32_t count, const int32_t* from, const int32_t* to,
-                      bool fresh, const AttentionBuffers& b) {
+                      bool fresh, const KvRange& next, const AttentionBuffers& b) {
   LoadValues(call, item, kv_head, base, begin, end, b);
+  constexpr int kColumns = Simd::kAttentionVecs * Simd::kWidth;
+  LinesAhead ahead(*call.kv, next,
+                   CeilDiv(count, Simd::kAttentionRows) * CeilDiv(call.padded, kColumns) * CeilDiv(end - begin, kStep));
   for (int32_t r = first; r < first + count; r += Simd::kAttentionRows) {
     const auto n = static_cast<int32_t>(MinOf(Simd::kAttentionRows, first + count - r));
-    WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, fresh, b.part + r * call.padded);
+    WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, fresh, &ahead,
+              b.part + r * call.padded);
   }
 }
 
@@ -190,38 +201,63 @@ inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, con
     const int32_t end = rows.high[q * heads] + 1;
     return end < base + kPartition ? end : base + kPartition;
   };
-  if (shared > 0) Scores(call, *tile.item, tile.kv_head, rows, base, base, mid, b);
+  // K or V of a member's own columns; of the members in turn, to be prefetched.
+  auto own_of = [&](const void* kv, int32_t q) {
+    if (q >= tile.queries) return KvRange{};
+    return KvRange{kv, QueryOf(call, tile, q).item, tile.kv_head, mid, end_of(q)};
+  };
+  const KvLayer& kv = *call.kv;
+  if (shared > 0) {
+    const KvRange next = {kv.v, tile.item, tile.kv_head, base, mid};
+    Scores(call, *tile.item, tile.kv_head, rows, base, base, mid, next, b);
+  }
   for (int32_t q = 0; q < tile.queries; ++q) {
     if (end_of(q) <= mid) continue;
     AttentionBuffers own = b;
     own.weights += q * heads * kPartition;
-    Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), own);
+    const KvRange next = own_of(q + 1 < tile.queries ? kv.k : kv.v, (q + 1) % tile.queries);
+    Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), next,
+           own);
   }
   int32_t from[kAttentionTileRows], to[kAttentionTileRows], middle[kAttentionTileRows];
   SoftmaxRows(call, tile, rows, base, b, from, to, sums);
   for (int32_t r = 0; r < rows.count; ++r) middle[r] = shared;
   if (shared > 0) {
-    WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, b);
+    WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, {}, b);
   }
   for (int32_t q = 0; q < tile.queries; ++q) {
     if (end_of(q) <= mid) continue;
     WeighItem(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads, middle, to,
-              shared == 0, b);
+              shared == 0, own_of(kv.v, q + 1), b);
   }
 }
 
-// All rows over partition `index`. Rows without a visible column there leave b.part unchanged and get sum < 0.
-inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t index,
-                         const AttentionBuffers& b, PartitionSums* sums) {
+// K of the positions that are read after column `end` of a tile: its own, or the next tile's first partition.
+inline KvRange KeysAfter(const AttentionCall& call, const AttentionTile& tile, int32_t end, int32_t last,
+                         const AttentionTile* next) {
+  auto range = [&](const AttentionTile& of, int32_t begin, int32_t stop) {
+    return KvRange{call.kv->k, of.item, of.kv_head, begin, begin + kPartition < stop ? begin + kPartition : stop};
+  };
+  if (end < last) return range(tile, end, last);
+  if (next == nullptr) return {};
+  const VisibleRange seen = VisibleFrom(call, QueryOf(call, *next, 0).position);
+  return range(*next, seen.low, seen.high + 1);
+}
+
+// All rows over partition `index`. Rows without a visible column there leave b.part unchanged and get sum < 0. `next`:
+// the tile that follows, to be prefetched; null: none.
+inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next,
+                         const AttentionRows& rows, int32_t index, const AttentionBuffers& b, PartitionSums* sums) {
   const int32_t base = index * kPartition, shared = SharedColumns(tile, index);
   if (shared < kPartition) return RunMembers(call, tile, rows, base, shared, b, sums);
   const int32_t begin = rows.low[0] > base ? rows.low[0] : base;
   const int32_t last = rows.high[rows.count - 1];
   const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
-  Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, b);
+  Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, {call.kv->v, tile.item, tile.kv_head, begin, end}, b);
   int32_t from[kAttentionTileRows], to[kAttentionTileRows];
   SoftmaxRows(call, tile, rows, base, b, from, to, sums);
-  WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true, b);
+  WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true,
+            KeysAfter(call, tile, end, last + 1, next), b);
 }
 
 inline float ExpOne(float x) {

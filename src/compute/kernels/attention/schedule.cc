@@ -452,8 +452,8 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, const float* 
 
 int64_t AttentionThreadBytes(int32_t head_dim) {
   const int64_t padded = PaddedHead(head_dim);
-  // f32: K transposed by tiles, V, a partition's result and the state; weights of all rows.
-  const int64_t vectors = kKeyTile + kMaxWidth + kPartition + 2 * kAttentionTileRows;
+  // f32: q, K transposed by tiles, V, a partition's result and the state; weights of all rows.
+  const int64_t vectors = kKeyTile + kMaxWidth + kPartition + 3 * kAttentionTileRows;
   const int64_t f32 = (vectors * padded + kAttentionTileRows * kPartition) * int64_t{sizeof(float)};
   // bf16: q, a partition's result, the state; K and V of a partition where they cannot be read in place; scores (f32)
   // and weights (bf16) of kAttentionTileRows rows; scales.
