@@ -152,14 +152,18 @@ bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape&
 #endif
 }
 
-// Whether it rounds them to 16 bits (attention/avx512/int8.cc) and approximates 2^x to 1e-4.
-bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
+// Whether it rounds them to 16 bits. Roughly: also approximates 2^x to 1e-4 (attention/avx512/int8.cc); finely: does
+// not (attention/avx2/int8_products.h).
+enum class Rounds16 { kNot, kFinely, kRoughly };
+Rounds16 RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] const Shape& shape) {
 #if defined(__x86_64__)
   const std::string_view name = ops->name;
-  return (name == "avx512" || name == "amx") && shape.kv_dtype == DType::kInt8 && !shape.changes_scores() &&
-         CpuHasAvx512Vnni();
+  if (shape.kv_dtype != DType::kInt8) return Rounds16::kNot;
+  if (name == "avx2" || name == "avxvnni") return Rounds16::kFinely;
+  const bool has = (name == "avx512" || name == "amx") && !shape.changes_scores() && CpuHasAvx512Vnni();
+  return has ? Rounds16::kRoughly : Rounds16::kNot;
 #else
-  return false;
+  return Rounds16::kNot;
 #endif
 }
 
@@ -181,11 +185,14 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
   }
   Expected e;
   e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
-  const bool rounds_less = RoundsTo16Bits(ops, shape);
-  // Weights have at least 15 bits relative to the largest: each is off by at most 2^-15. Sums grow with head_dim.
+  const Rounds16 rounds_less = RoundsTo16Bits(ops, shape);
+  // Weights have at least 15 bits relative to the largest: each is off by at most 2^-15. So is q. Sums grow with
+  // head_dim.
   const float sums = 4e-6f * std::max(1.0f, static_cast<float>(shape.head_dim) / 256.0f);
-  e.tolerance.assign(e.value.size(), rounds_less ? 1e-4f : sums);
-  if (!rounds && !rounds_less) return e;
+  e.tolerance.assign(e.value.size(), rounds_less == Rounds16::kRoughly  ? 1e-4f
+                                     : rounds_less == Rounds16::kFinely ? 3e-5f
+                                                                        : sums);
+  if (!rounds && rounds_less == Rounds16::kNot) return e;
   for (Sequence& s : sequences) {
     for (float& v : s.v) v = std::fabs(v);
   }
@@ -200,7 +207,7 @@ TEST(Attention, AgreesWithRef) {
   for (const Shape& shape : kShapes) {
     const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 1), MakeSequence(shape, 37, 5)};
     const std::vector<Cache::Piece> pieces = {{0, 299, 1}, {1, 0, 37}, {0, 240, 30}, {1, 36, 1}};
-    std::map<std::pair<bool, bool>, Expected> by_rounding;  // the only thing in which sets' expectations differ
+    std::map<std::pair<bool, Rounds16>, Expected> by_rounding;  // the only thing in which sets' expectations differ
     for (const Ops* ops : RunnableOps()) {
       const std::pair rounding(RoundsToBF16(ops, shape), RoundsTo16Bits(ops, shape));
       if (!by_rounding.contains(rounding)) by_rounding[rounding] = Expect(shape, sequences, pieces, ops, pool);

@@ -25,7 +25,8 @@
 namespace tactus::compute {
 namespace {
 
-inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile, const AttentionBuffers& b) {
+template <class Products>
+AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile, const AttentionBuffers& b) {
   AttentionRows rows;
   rows.count = tile.rows();
   for (int32_t r = 0; r < rows.count; ++r) {
@@ -40,18 +41,20 @@ inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile
     rows.low[r] = seen.low;
     rows.high[r] = seen.high;
   }
+  Products::RoundQueries(call, b, &rows);
   return rows;
 }
 
+template <class Products>
 void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next,
                       std::byte* scratch) {
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
-  const AttentionRows rows = RowsOf(call, tile, b);
+  const AttentionRows rows = RowsOf<Products>(call, tile, b);
   float maximum[kAttentionTileRows], sum[kAttentionTileRows];
   bool seen[kAttentionTileRows] = {};
   PartitionSums part;
   for (int32_t index = rows.low[0] / kPartition; index <= rows.last() / kPartition; ++index) {
-    RunPartition(call, tile, next, rows, index, b, &part);
+    RunPartition<Products>(call, tile, next, rows, index, b, &part);
     for (int32_t r = 0; r < rows.count; ++r) {
       if (part.sum[r] < 0) continue;
       Merge(seen[r], part.maximum[r], part.sum[r], b.part + r * call.padded, call.padded, &maximum[r], &sum[r],
@@ -66,12 +69,13 @@ void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, cons
   }
 }
 
+template <class Products>
 void RunAttentionPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
                            float* results, int64_t stride) {
   const AttentionBuffers b = CarveBuffers(scratch, call.padded);
-  const AttentionRows rows = RowsOf(call, tile, b);
+  const AttentionRows rows = RowsOf<Products>(call, tile, b);
   PartitionSums sums;
-  RunPartition(call, tile, nullptr, rows, index, b, &sums);
+  RunPartition<Products>(call, tile, nullptr, rows, index, b, &sums);
   for (int32_t r = 0; r < rows.count; ++r) {
     float* to = results + r * stride;
     std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
@@ -92,17 +96,25 @@ void MergeAttention(const AttentionCall& call, int32_t head, float* state, const
   WriteRow(state, InverseSum(call, head, state[padded], state[padded + 1]), call.kv->head_dim, out);
 }
 
-void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
-               const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride, Workspace scratch) {
+template <class Products>
+void AttentionBy(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                 int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
+                 Workspace scratch) {
   static constexpr AttentionKernel kKernel = {
       .tile_rows = kAttentionTileRows,
       .takes_kv_heads = nullptr,
       .takes_members = [](const AttentionCall&) { return true; },
-      .run_tile = RunAttentionTile,
-      .run_partition = RunAttentionPartition,
+      .run_tile = RunAttentionTile<Products>,
+      .run_partition = RunAttentionPartition<Products>,
       .merge = MergeAttention,
   };
   RunAttention(pool, kKernel, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
+}
+
+inline void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                      int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
+                      Workspace scratch) {
+  AttentionBy<FloatProducts>(pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 
 struct AttentionRows {
   int32_t count = 0;
-  const float* q[kAttentionTileRows];
+  const float* q[kAttentionTileRows];  // rounded to integers: those, two per element
+  float q_scale[kAttentionTileRows];   // of rounded ones, with AttentionSpec::scale
   int32_t
       low[kAttentionTileRows];  // first and last position that the row attends to; both ascending over an item's rows
   int32_t high[kAttentionTileRows];
@@ -27,6 +28,7 @@ struct AttentionRows {
     part.count = n;
     for (int32_t r = 0; r < n; ++r) {
       part.q[r] = q[first + r];
+      part.q_scale[r] = q_scale[first + r];
       part.low[r] = low[first + r];
       part.high[r] = high[first + r];
     }

@@ -176,6 +176,26 @@ inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int3
   }
 }
 
+// Products in f32, of any K and V: the arithmetic above. Other classes have the same functions (avx2/int8.h).
+struct FloatProducts {
+  static constexpr bool kTurnsQueries = true;  // where K is rotated
+  static void RoundQueries(const AttentionCall&, const AttentionBuffers&, AttentionRows*) {}
+  static void ScoreItem(const AttentionCall& call, const AttentionItem& item, int32_t kv_head,
+                        const AttentionRows& rows, int32_t base, int32_t begin, int32_t end, const KvRange& next,
+                        const AttentionBuffers& b) {
+    Scores(call, item, kv_head, rows, base, begin, end, next, b);
+  }
+  static void ScaleWeights(const AttentionCall&, const AttentionItem&, int32_t, int32_t, int32_t, int32_t, int32_t,
+                           int32_t, const int32_t*, const int32_t*, const AttentionBuffers&) {}
+  static void RoundWeights(int32_t, int32_t, const int32_t*, const int32_t*, const AttentionBuffers&) {}
+  static void Weigh(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t base, int32_t begin,
+                    int32_t end, int32_t first, int32_t count, const int32_t* from, const int32_t* to, bool fresh,
+                    const KvRange& next, const AttentionBuffers& b) {
+    WeighItem(call, item, kv_head, base, begin, end, first, count, from, to, fresh, next, b);
+  }
+  static void Finish(const AttentionCall&, int32_t, const AttentionBuffers&) {}
+};
+
 // Scores of all rows to weights; row r attends to columns [from[r], to[r]), to none where its sum is < 0.
 inline void SoftmaxRows(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
                         const AttentionBuffers& b, int32_t* from, int32_t* to, PartitionSums* sums) {
@@ -194,8 +214,9 @@ inline void SoftmaxRows(const AttentionCall& call, const AttentionTile& tile, co
 
 // The partition at `base` for members that share at most its first `shared` columns: those once, then each member's
 // own.
-inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
-                       int32_t shared, const AttentionBuffers& b, PartitionSums* sums) {
+template <class Products>
+void RunMembers(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
+                int32_t shared, const AttentionBuffers& b, PartitionSums* sums) {
   const int32_t heads = tile.heads, mid = base + shared;
   auto end_of = [&](int32_t q) {
     const int32_t end = rows.high[q * heads] + 1;
@@ -209,27 +230,37 @@ inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, con
   const KvLayer& kv = *call.kv;
   if (shared > 0) {
     const KvRange next = {kv.v, tile.item, tile.kv_head, base, mid};
-    Scores(call, *tile.item, tile.kv_head, rows, base, base, mid, next, b);
+    Products::ScoreItem(call, *tile.item, tile.kv_head, rows, base, base, mid, next, b);
   }
   for (int32_t q = 0; q < tile.queries; ++q) {
     if (end_of(q) <= mid) continue;
     AttentionBuffers own = b;
     own.weights += q * heads * kPartition;
     const KvRange next = own_of(q + 1 < tile.queries ? kv.k : kv.v, (q + 1) % tile.queries);
-    Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), next,
-           own);
+    Products::ScoreItem(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid,
+                        end_of(q), next, own);
   }
   int32_t from[kAttentionTileRows], to[kAttentionTileRows], middle[kAttentionTileRows];
   SoftmaxRows(call, tile, rows, base, b, from, to, sums);
   for (int32_t r = 0; r < rows.count; ++r) middle[r] = shared;
   if (shared > 0) {
-    WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, {}, b);
+    Products::ScaleWeights(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, b);
   }
   for (int32_t q = 0; q < tile.queries; ++q) {
     if (end_of(q) <= mid) continue;
-    WeighItem(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads, middle, to,
-              shared == 0, own_of(kv.v, q + 1), b);
+    Products::ScaleWeights(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads,
+                           middle, to, b);
   }
+  Products::RoundWeights(rows.count, kPartition, from, to, b);
+  if (shared > 0) {
+    Products::Weigh(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, {}, b);
+  }
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    if (end_of(q) <= mid) continue;
+    Products::Weigh(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads, middle,
+                    to, shared == 0, own_of(kv.v, q + 1), b);
+  }
+  Products::Finish(call, rows.count, b);
 }
 
 // K of the positions that are read after column `end` of a tile: its own, or the next tile's first partition.
@@ -246,18 +277,23 @@ inline KvRange KeysAfter(const AttentionCall& call, const AttentionTile& tile, i
 
 // All rows over partition `index`. Rows without a visible column there leave b.part unchanged and get sum < 0. `next`:
 // the tile that follows, to be prefetched; null: none.
-inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next,
-                         const AttentionRows& rows, int32_t index, const AttentionBuffers& b, PartitionSums* sums) {
+template <class Products>
+void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionTile* next,
+                  const AttentionRows& rows, int32_t index, const AttentionBuffers& b, PartitionSums* sums) {
   const int32_t base = index * kPartition, shared = SharedColumns(tile, index);
-  if (shared < kPartition) return RunMembers(call, tile, rows, base, shared, b, sums);
+  if (shared < kPartition) return RunMembers<Products>(call, tile, rows, base, shared, b, sums);
   const int32_t begin = rows.low[0] > base ? rows.low[0] : base;
   const int32_t last = rows.high[rows.count - 1];
   const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
-  Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, {call.kv->v, tile.item, tile.kv_head, begin, end}, b);
+  Products::ScoreItem(call, *tile.item, tile.kv_head, rows, base, begin, end,
+                      {call.kv->v, tile.item, tile.kv_head, begin, end}, b);
   int32_t from[kAttentionTileRows], to[kAttentionTileRows];
   SoftmaxRows(call, tile, rows, base, b, from, to, sums);
-  WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true,
-            KeysAfter(call, tile, end, last + 1, next), b);
+  Products::ScaleWeights(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, b);
+  Products::RoundWeights(rows.count, end - base, from, to, b);
+  Products::Weigh(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true,
+                  KeysAfter(call, tile, end, last + 1, next), b);
+  Products::Finish(call, rows.count, b);
 }
 
 inline float ExpOne(float x) {

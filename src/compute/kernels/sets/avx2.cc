@@ -8,9 +8,22 @@
 
 #include "compute/kernels/packed/operators.h"
 
+#include "compute/kernels/attention/avx2/int8_products.h"
 #include "compute/kernels/attention/kernel.h"
 
 namespace tactus::compute {
+namespace {
+
+void AttentionAvx2(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                   int32_t heads, const KvLayer& kv, const AttentionSpec& spec, float* out, int64_t out_stride,
+                   Workspace scratch) {
+  if (kv.dtype != DType::kInt8) {
+    return Attention(pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
+  }
+  AttentionBy<Int8Products<Avx2Pairs>>(pool, q, q_stride, items, heads, kv, spec, out, out_stride, scratch);
+}
+
+}  // namespace
 
 const Ops& Avx2Ops() {
   static constexpr Ops kOps = {
@@ -21,7 +34,7 @@ const Ops& Avx2Ops() {
       .embed = Embed,
       .rope = Rope,
       .store_kv = StoreKv,
-      .attention = Attention,
+      .attention = AttentionAvx2,
       .activate = Activate,
       .add = AddTo,
       .scale = Scale,
