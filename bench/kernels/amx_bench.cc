@@ -59,6 +59,27 @@ void LoadsAndDots(const std::byte* x, const std::byte* w) {
   Dot<3, 5, 7>();
 }
 
+// LoadsAndDots, and kLines lines from `ahead` on are prefetched, a quarter between every two products.
+template <int kLines>
+void LoadsDotsAndLines(const std::byte* x, const std::byte* w, const std::byte* ahead) {
+  const auto fetch = [&ahead] {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLines / 4; ++i, ahead += kRowBytes) __builtin_prefetch(ahead);
+  };
+  Load<6>(w, kRowBytes);
+  fetch();
+  Load<4>(x, kRowBytes);
+  Dot<0, 4, 6>();
+  fetch();
+  Load<7>(w + kTileBytes, kRowBytes);
+  Dot<1, 4, 7>();
+  fetch();
+  Load<5>(x + kTileBytes, kRowBytes);
+  Dot<2, 5, 6>();
+  fetch();
+  Dot<3, 5, 7>();
+}
+
 // Nanoseconds of one call of `turn`, which is repeated `count` times per sample.
 template <class Turn>
 double Best(int64_t count, Turn turn) {
@@ -93,6 +114,15 @@ int Main() {
           LoadsAndDots(x, w);
           FourStores(to);
         }));
+  // Lines that come from the second cache while operands are in the first: what a step costs in any order of loops that
+  // brings so many.
+  Mapping second(1 << 19, 1);
+  const auto lines = [&](int64_t i, int64_t count) { return second.data + i % 64 * count * kRowBytes; };
+  print("a step from the first cache while 16 lines arrive from the second",
+        Best(8192, [&](int64_t i) { LoadsDotsAndLines<16>(x, w, lines(i, 16)); }));
+  print("while 32 do", Best(8192, [&](int64_t i) { LoadsDotsAndLines<32>(x, w, lines(i, 32)); }));
+  print("while 48 do", Best(8192, [&](int64_t i) { LoadsDotsAndLines<48>(x, w, lines(i, 48)); }));
+  print("while 64 do: all of its operands", Best(8192, [&](int64_t i) { LoadsDotsAndLines<64>(x, w, lines(i, 64)); }));
   // 2,048 columns of bf16: 64 steps of 4 products. Tokens 128 KiB, 32 of a panel's 64 rows, that is half of its lines.
   constexpr int64_t kSteps = 64, kPanel = kSteps * 16 * 256;
   Mapping tokens(kSteps * 2 * kTileBytes, 1), weights(int64_t{256} << 20, 1);
