@@ -1,8 +1,9 @@
 // Attention against the machine's ceilings: its share of the bf16 arithmetic and of the read bandwidth. The ceilings
 // are measured between the calls; both are the best of many short turns, which excludes other load on the machine.
 //
-//   attention_bench [THREADS] [NAME_PART]      NAME_PART: only rows whose name contains it
+//   attention_bench [THREADS] [NAME_PART] [cached]
 //
+// NAME_PART: only rows whose name contains it. cached: all sequences share eight blocks, which stay in the caches.
 // Decodes read a cache far larger than the processor's. Ceilings: a sequential read ("reading"), impossible with a
 // paged cache, and a read of the same blocks in the same order, prefetched by software ("blocks"). A prefill of n
 // tokens is measured as chunks of 512 queries, at most four, spread over it. One thread is measured in thread CPU time,
@@ -122,7 +123,8 @@ class Ceiling {
 
 class Bench {
  public:
-  Bench(int32_t threads, std::string part) : pool_(threads, SystemClock()), ceiling_(pool_), part_(std::move(part)) {}
+  Bench(int32_t threads, std::string part, bool cached)
+      : pool_(threads, SystemClock()), ceiling_(pool_), part_(std::move(part)), cached_(cached) {}
 
   // `items` sequences of `context`, with queries in the last `count` positions; a prefill uses chunks at several
   // depths.
@@ -148,7 +150,7 @@ class Bench {
       ops.store_kv(pool_, one.data(), one.data(), slots.data(), kBlock, kv);
     }
     std::vector<int32_t> table(static_cast<size_t>(blocks));
-    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(cached_ ? i % 8 : i);
     Rng rng(3);
     for (size_t i = table.size(); i > 1; --i)
       std::swap(table[i - 1], table[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
@@ -208,6 +210,7 @@ class Bench {
   compute::ThreadPool pool_;
   Ceiling ceiling_;
   std::string part_;
+  const bool cached_;
 };
 
 }  // namespace
@@ -216,7 +219,8 @@ class Bench {
 int main(int argc, char** argv) {
   using namespace tactus;
   using namespace tactus::bench;
-  Bench bench(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? argv[2] : "");
+  const bool cached = argc > 3 && std::strcmp(argv[3], "cached") == 0;
+  Bench bench(argc > 1 ? std::atoi(argv[1]) : 1, argc > 2 ? argv[2] : "", cached);
   std::printf(
       "| attention | us | GFLOP/s | of bf16 | GB/s | of reading | of blocks | bf16 GFLOP/s | reading | blocks GB/s "
       "|\n|---|---|---|---|---|---|---|---|---|---|\n");

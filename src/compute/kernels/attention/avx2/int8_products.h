@@ -48,6 +48,25 @@ inline __m256i SpreadPair(const void* pair) {
   return _mm256_set1_epi32(both);
 }
 
+// Adds the products of one group: kVecs vectors of codes with two pairs of each row. A row's pairs serve all vectors,
+// so the codes, opened once, stay in registers.
+template <class Lanes, int kRows, int kVecs, class PairsOf>
+inline __attribute__((always_inline)) void AddGroup(const std::byte* const* codes, int64_t offset, PairsOf pairs_of,
+                                                    __m256i (&sum)[kRows][kVecs]) {
+  __m256i even[kVecs], odd[kVecs];
+  for (int v = 0; v < kVecs; ++v) {
+    const WideCodes wide(codes[v] + offset);
+    even[v] = wide.even;
+    odd[v] = wide.odd;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    const int16_t* pairs = pairs_of(r);
+    const __m256i first = SpreadPair(pairs), second = SpreadPair(pairs + 2);
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = Lanes::MulAddPairs(sum[r][v], even[v], first);
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = Lanes::MulAddPairs(sum[r][v], odd[v], second);
+  }
+}
+
 // K of kVecs vectors of 8 positions; group g of 4 dimensions is at from[v] + g * stride.
 struct KeyVectors {
   const std::byte* from[2];
@@ -66,13 +85,7 @@ void ScoreInts(const AttentionRows& rows, int32_t first, int64_t groups, const K
   }
   for (int64_t g = 0; g < groups; ++g) {
     if (g % 4 == 0) ahead->Step();
-    for (int v = 0; v < kVecs; ++v) {
-      const WideCodes k(keys.from[v] + g * keys.stride);
-      for (int r = 0; r < kRows; ++r) {
-        sum[r][v] = Lanes::MulAddPairs(sum[r][v], k.even, SpreadPair(q[r] + 4 * g));
-        sum[r][v] = Lanes::MulAddPairs(sum[r][v], k.odd, SpreadPair(q[r] + 4 * g + 2));
-      }
-    }
+    AddGroup<Lanes, kRows, kVecs>(keys.from, g * keys.stride, [&](int r) { return q[r] + 4 * g; }, sum);
   }
   for (int v = 0; v < kVecs; ++v) {
     const __m256 scale = _mm256_loadu_ps(keys.scales[v]);
@@ -97,15 +110,8 @@ void WeighInts(const std::byte* const* values, int32_t first, int32_t last, int6
   }
   for (int32_t g = first; g < last; ++g) {
     if (g % 4 == 0) ahead->Step();
-    const std::byte* from = values[g] + offset;
-    for (int v = 0; v < kVecs; ++v) {
-      const WideCodes x(from + v * 32);
-      for (int r = 0; r < kRows; ++r) {
-        const int16_t* pairs = weights + r * 2 * kPartition + g * 4;
-        sum[r][v] = Lanes::MulAddPairs(sum[r][v], x.even, SpreadPair(pairs));
-        sum[r][v] = Lanes::MulAddPairs(sum[r][v], x.odd, SpreadPair(pairs + 2));
-      }
-    }
+    const std::byte* from[2] = {values[g], values[g] + 32};
+    AddGroup<Lanes, kRows, kVecs>(from, offset, [&](int r) { return weights + r * 2 * kPartition + g * 4; }, sum);
   }
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVecs; ++v)
