@@ -146,8 +146,8 @@ int Main() {
           LoadsAndDots(x, w);
           FourStores(to);
         }));
-  // Lines that come from the second cache while operands are in the first: what a step costs in any order of loops that
-  // brings so many.
+  // Lines that come from the second cache while operands are in the first: the cost of a step in any order of loops
+  // that brings that number of lines.
   Mapping second(1 << 19, 1);
   const auto lines = [&](int64_t i, int64_t count) { return second.data + i % 64 * count * kRowBytes; };
   print("a step from the first cache while 16 lines arrive from the second",

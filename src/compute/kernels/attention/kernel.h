@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "compute/kernels/attention/float_products.h"
 #include "compute/kernels/attention/partition.h"
 
 namespace tactus::compute {
