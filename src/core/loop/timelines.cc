@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "core/loop/sequence_line.h"
 
 namespace tactus::core {

@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "core/predict/predictor.h"
 
 namespace tactus::core {
