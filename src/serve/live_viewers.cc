@@ -39,7 +39,8 @@ void LiveViewers::Run() {
 
 // While there are viewers.
 void LiveViewers::Watch() {
-  api::LiveFrames frames([this](RequestHandle request) { return engine_->Timelines({.handle = request}); });
+  api::LiveFrames frames([this](RequestHandle request) { return engine_->Timelines({.handle = request}); },
+                         [this] { return engine_->live()->LiveRequests(); });
   std::vector<LiveRecord> records;
   int since_frame = kIdleEvery, since_classes = kClassesEvery;
   while (!viewers_.empty()) {
