@@ -518,7 +518,8 @@ void ApiServerImpl::Simulate(std::shared_ptr<http::Exchange> exchange, bool capa
                                            });
   active_.push_back(call);
   call->Watch();
-  if (!simulations_.Ask([call] { call->Run(); })) call->Fail(Simulations::TooMany());
+  const std::string client = ClientOf(exchange->request(), keys_.Find(exchange->request()));
+  if (const Status asked = simulations_.Ask(client, [call] { call->Run(); }); !asked.ok()) call->Fail(asked);
 }
 
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {
