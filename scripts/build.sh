@@ -15,6 +15,12 @@ shift
 cd "$root"
 log=build/$preset/configure.log
 mkdir -p "build/$preset"
+# Two builds must not share a folder: scripts/serve.sh has one in the background.
+exec 9> "build/$preset/build.lock"
+if command -v flock > /dev/null && ! flock --nonblock 9; then
+  echo "build: waiting for another build in build/$preset" >&2
+  flock 9
+fi
 
 tests=OFF
 [ $# -gt 0 ] || tests=ON

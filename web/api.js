@@ -18,6 +18,12 @@ export function setKeyDialog(ask) {
   keyDialog = ask;
 }
 
+/** Asks for a key, once for all that want one meanwhile: a promise of true, or of false if the user declines. */
+export function askForKey(why) {
+  asking ??= keyDialog(why).finally(() => (asking = null));
+  return asking;
+}
+
 /** An answer other than 2xx; `message` is the server's. */
 export class HttpError extends Error {
   constructor(status, message) {
@@ -46,10 +52,7 @@ export async function send(path, options = {}) {
     const error = await errorOf(response);
     if (response.status !== 401 || !keyDialog) throw error;
     if (used !== apiKey.get()) continue; // another request has asked meanwhile
-    asking ??= keyDialog(used ? "The server does not know this key." : "This server asks for a key (--api-key).").finally(
-      () => (asking = null),
-    );
-    if (!(await asking)) throw error;
+    if (!(await askForKey(used ? "The server does not know this key." : "This server asks for a key (--api-key)."))) throw error;
   }
 }
 

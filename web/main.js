@@ -1,6 +1,6 @@
 // The frame of the page: which view is shown, the server's state, the key.
 
-import { apiKey, setKeyDialog } from "./api.js";
+import { apiKey, askForKey, setKeyDialog } from "./api.js";
 import { byId, setText } from "./dom.js";
 import { startChat } from "./chat.js";
 import { startEngine } from "./engine.js";
@@ -30,7 +30,7 @@ function show() {
   views.chat.show(name === "chat");
 }
 
-function askForKey(why) {
+function showKeyDialog(why) {
   const dialog = byId("key-dialog");
   setText(byId("key-why"), why);
   byId("key").value = "";
@@ -43,7 +43,7 @@ function askForKey(why) {
 
 function startKeyDialog() {
   const dialog = byId("key-dialog");
-  setKeyDialog(askForKey);
+  setKeyDialog(showKeyDialog);
   byId("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     apiKey.set(byId("key").value.trim(), byId("key-keep").checked);

@@ -8,7 +8,7 @@ const numberOf = (id) => (byId(id).value === "" ? null : Number(byId(id).value))
 const rate = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
 
 async function ask(path, question) {
-  const known = Object.fromEntries(Object.entries(question).filter(([, value]) => value !== null && value !== ""));
+  const known = Object.fromEntries(Object.entries(question).filter(([, value]) => value !== null));
   const response = await send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(known) });
   return response.json();
 }
@@ -140,7 +140,7 @@ export function startPlan() {
   onSubmit(byId("what-form"), byId("what-answer"), async () =>
     comparison(
       await ask("/simulate", {
-        scheduler: byId("what-scheduler").value.trim(),
+        scheduler: byId("what-scheduler").value.trim() || null,
         rate_factor: Number(byId("what-load").value),
         token_budget: numberOf("what-budget"),
         tbt_slo_ms: numberOf("what-tbt"),

@@ -76,6 +76,8 @@ class LiveFeed {
   // The prefix tree after the first step that ended since the call before; nothing: no step has. Each call asks for the
   // next one.
   virtual std::optional<PrefixOutline> TakePrefixes() = 0;
+  // The requests that have not ended, as of the last pass; waits for no step.
+  virtual std::vector<RequestHandle> LiveRequests() const { return {}; }
 };
 
 }  // namespace tactus

@@ -89,10 +89,10 @@ void LiveFrames::Add(std::span<const LiveRecord> records, int64_t lost) {
 
 // The end of a request may be among the lost records.
 void LiveFrames::DropWhatHasEnded() {
-  std::erase_if(streams_, [this](const auto& entry) {
-    const auto found = find_(entry.first);
-    return found.empty() || found.front().ended;
-  });
+  std::vector<RequestHandle> live = live_();
+  std::sort(live.begin(), live.end());
+  std::erase_if(streams_,
+                [&live](const auto& entry) { return !std::binary_search(live.begin(), live.end(), entry.first); });
   std::erase_if(touched_, [this](RequestHandle request) { return !streams_.contains(request); });
 }
 
@@ -177,6 +177,11 @@ void LiveFrames::Next() {
 std::string LiveFrames::Members(const EngineStats& stats, int64_t now_ns, std::string_view owner, bool whole) const {
   std::string out = fmt::format("\"now_ms\":{},\"lost_records\":{},", LiveMs(now_ns), lost_);
   const auto to = std::back_inserter(out);
+  const auto comma = [&out] { return out.back() == '[' ? "" : ","; };  // between the elements of a list
+  const auto begin = [&](RequestHandle request, const Stream& s) {
+    fmt::format_to(to, "{}{{\"request\":{},\"id\":{},\"class\":{}", comma(), request, IdFor(s.owner, s.id, owner),
+                   Quoted(s.slo_class));
+  };
   AppendStats(&out, stats);
   out += ",\"steps\":[";
   for (const Step& s : steps_) {
@@ -185,34 +190,31 @@ std::string LiveFrames::Members(const EngineStats& stats, int64_t now_ns, std::s
                    "{}{{\"step\":{},\"begin_ms\":{},\"ms\":{},\"predicted_ms\":{},\"budget_tokens\":{},\"decodes\":{},"
                    "\"prompt_tokens\":{},\"preemptions\":{},\"ok\":{},\"running\":{},\"waiting\":{},"
                    "\"kv_blocks_in_use\":{},\"kv_blocks_cached\":{},\"chunks\":[",
-                   &s == steps_.data() ? "" : ",", r.step, LiveMs(r.begin_ns), LiveMs(r.end_ns - r.begin_ns),
+                   comma(), r.step, LiveMs(r.begin_ns), LiveMs(r.end_ns - r.begin_ns),
                    r.predicted_ns > 0 ? LiveMs(r.predicted_ns) : "null",
                    r.budget_tokens < kMostBudgetTokens ? fmt::to_string(r.budget_tokens) : "null", r.decodes,
                    r.prompt_tokens, r.preemptions, r.ok, r.running, r.waiting, r.kv_blocks_in_use, r.kv_blocks_cached);
     for (const LiveChunk& c : s.chunks) {
-      fmt::format_to(to, "{}{{\"request\":{},\"choice\":{},\"from\":{},\"tokens\":{}}}",
-                     &c == s.chunks.data() ? "" : ",", c.request, c.choice, c.first_position, c.tokens);
+      fmt::format_to(to, "{}{{\"request\":{},\"choice\":{},\"from\":{},\"tokens\":{}}}", comma(), c.request, c.choice,
+                     c.first_position, c.tokens);
     }
     out += "]}";
   }
   out += fmt::format("],\"whole\":{},\"streams\":[", whole);
-  bool first = true;
   for (const auto& [request, stream] : streams_) {
     if (!whole && !stream.touched) continue;
-    fmt::format_to(to, "{}{{\"request\":{},\"id\":{},\"class\":{},\"prompt_tokens\":{},\"cached_tokens\":{}",
-                   first ? "" : ",", request, IdFor(stream.owner, stream.id, owner), Quoted(stream.slo_class),
-                   stream.prompt_tokens, stream.cached_tokens);
-    first = false;
+    begin(request, stream);
+    fmt::format_to(to, ",\"prompt_tokens\":{},\"cached_tokens\":{}", stream.prompt_tokens, stream.cached_tokens);
     AppendStated(&out, stream.slo);
     out += ",\"choices\":[";
     for (const auto& [number, c] : stream.choices) {
       fmt::format_to(to,
                      "{}{{\"choice\":{},\"computed_tokens\":{},\"completion_tokens\":{},\"ttft_ms\":{},"
                      "\"longest_gap_ms\":{},\"late_gaps\":{},\"gaps_ms\":[",
-                     number == stream.choices.begin()->first ? "" : ",", number, c.computed, c.tokens,
-                     LiveMsOrNull(c.ttft_ns), LiveMsOrNull(c.longest_gap_ns), c.late_gaps);
+                     comma(), number, c.computed, c.tokens, LiveMsOrNull(c.ttft_ns), LiveMsOrNull(c.longest_gap_ns),
+                     c.late_gaps);
       for (const int64_t& gap_ns : c.gaps_ns) {
-        if (&gap_ns != c.gaps_ns.data()) out += ',';
+        out += comma();
         out += LiveMs(gap_ns);
       }
       out += "]}";
@@ -222,13 +224,13 @@ std::string LiveFrames::Members(const EngineStats& stats, int64_t now_ns, std::s
   out += "],\"finished\":[";
   for (const Ended& e : ended_) {
     const LiveEnd& r = e.end;
+    begin(r.request, e.stream);
     fmt::format_to(to,
-                   "{}{{\"request\":{},\"id\":{},\"class\":{},\"finish_reason\":{},\"refused\":{},\"prompt_tokens\":{},"
+                   ",\"finish_reason\":{},\"refused\":{},\"prompt_tokens\":{},"
                    "\"cached_tokens\":{},\"completion_tokens\":{},\"preemptions\":{},\"ttft_ms\":{},\"e2e_ms\":{},"
                    "\"longest_gap_ms\":{},\"gaps\":{},\"late_gaps\":{}",
-                   &e == ended_.data() ? "" : ",", r.request, IdFor(e.stream.owner, e.stream.id, owner),
-                   Quoted(e.stream.slo_class), Quoted(FinishReasonName(r.finish)), r.refused, r.prompt_tokens,
-                   r.cached_tokens, r.completion_tokens, r.preemptions, LiveMsOrNull(r.ttft_ns), LiveMs(r.e2e_ns),
+                   Quoted(FinishReasonName(r.finish)), r.refused, r.prompt_tokens, r.cached_tokens, r.completion_tokens,
+                   r.preemptions, LiveMsOrNull(r.ttft_ns), LiveMs(r.e2e_ns),
                    r.gaps > 0 ? LiveMs(r.longest_gap_ns) : "null", r.gaps, r.late_gaps);
     AppendStated(&out, e.stream.slo);
     AppendMisses(&out, r);

@@ -18,9 +18,10 @@ namespace tactus::api {
 
 class LiveFrames {
  public:
-  // Engine::Timelines; called for requests that started before the watch, and once for each other.
+  // `find`: Engine::Timelines of a request, called for each once. `live`: LiveFeed::LiveRequests, called after a loss.
   using Find = std::function<std::vector<RequestTimeline>(RequestHandle)>;
-  explicit LiveFrames(Find find) : find_(std::move(find)) {}
+  using Live = std::function<std::vector<RequestHandle>()>;
+  LiveFrames(Find find, Live live) : find_(std::move(find)), live_(std::move(live)) {}
 
   // Adds records to the next frame; `lost` of them are missing.
   void Add(std::span<const LiveRecord> records, int64_t lost);
@@ -62,6 +63,7 @@ class LiveFrames {
   void DropWhatHasEnded();
 
   const Find find_;
+  const Live live_;
   std::map<RequestHandle, Stream> streams_;
   std::vector<RequestHandle> touched_;
   std::vector<LiveChunk> chunks_;  // of the step whose record comes next

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/huge_pages.h"
-#include "base/small_pages.h"
 
 namespace tactus {
 
@@ -41,31 +39,12 @@ class FreeIds {
     const size_t id = taken_ + (returned_.empty() ? 1 : 0);
     return id < count_ ? static_cast<int32_t>(id) : -1;
   }
-  const HugePageVector<int32_t>& returned() const { return returned_; }
+  const std::vector<int32_t>& returned() const { return returned_; }
 
  private:
   size_t count_;
   size_t taken_ = 0;
-  HugePageVector<int32_t> returned_;
+  std::vector<int32_t> returned_;
 };
-
-// An empty vector with room for `count` elements. `lean`: in small pages even if it is large, so that it takes memory
-// only where it is used.
-template <class Vector>
-Vector RoomFor(size_t count, bool lean = false) {
-  Vector vector;
-  vector.reserve(count);
-  if (lean) AvoidHugePages(vector.data(), count);
-  return vector;
-}
-
-// Makes the elements up to `index` of a vector that has reserved enough for all: memory is used as indices are.
-template <class Vector>
-void MakeUpTo(Vector* vector, size_t index) {
-  if (index < vector->size()) [[likely]]
-    return;
-  TACTUS_DCHECK(index < vector->capacity());
-  vector->resize(index + 1);
-}
 
 }  // namespace tactus

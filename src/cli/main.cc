@@ -34,6 +34,7 @@ constexpr Command kCommands[] = {
     {"bench", nullptr, "load-test an OpenAI-compatible server"},
     {"sim", nullptr, "simulate a workload on given devices under a given scheduler"},
     {"fit", nullptr, "find how many concurrent requests a device serves within objectives"},
+    {"top", nullptr, "show what a server or a router does, as it happens"},
     {"explain", nullptr, "explain the latency of a recorded request"},
     {"report", nullptr, "show recorded runs as a page with pictures"},
     {"completion", CompletionCommand, "print a script that completes commands and options in a shell"},

@@ -14,8 +14,8 @@ struct Tool {
 };
 
 constexpr Tool kTools[] = {
-    {"route", RouteCommand}, {"bench", BenchCommand},     {"sim", SimCommand},
-    {"fit", FitCommand},     {"explain", ExplainCommand}, {"report", ReportCommand},
+    {"route", RouteCommand},     {"bench", BenchCommand},   {"sim", SimCommand}, {"fit", FitCommand},
+    {"explain", ExplainCommand}, {"report", ReportCommand}, {"top", TopCommand},
 };
 
 int Main(int argc, char** argv) {

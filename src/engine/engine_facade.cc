@@ -424,7 +424,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies no drafts
   std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
-  LiveRecords live_{[this] { return loop_->Stats(); }, [this](size_t most) { return replica_->kv().Outline(most); }};
+  LiveRecords live_{[this] { return loop_->Stats(); }, [this](size_t most) { return replica_->kv().Outline(most); },
+                    [this] { return loop_->LiveHandles(); }};
   engine::PastRequests past_;
   core::EventFanOut events_;  // to all of them
   const DurationNs shortest_step_ns_;

@@ -22,11 +22,13 @@ class LiveRecords final : public core::EventSink, public LiveFeed {
   // At a thousand streams the events of eight steps, about a megabyte. Allocated by the first Watch.
   static constexpr size_t kRecords = 8192;
   static constexpr size_t kMostBranches = 48;  // of an outline
-  // Both are called on the engine thread, for passes in which a step has ended. `capacity`: a power of two.
+  // The first two are called on the engine thread, for passes in which a step has ended; the third by LiveRequests.
+  // `capacity`: a power of two.
   using StatsNow = std::function<EngineStats()>;
   using PrefixesNow = std::function<PrefixOutline(size_t most)>;
-  LiveRecords(StatsNow stats, PrefixesNow prefixes, size_t capacity = kRecords)
-      : stats_(std::move(stats)), prefixes_(std::move(prefixes)), capacity_(capacity) {}
+  using LiveNow = std::function<std::vector<RequestHandle>()>;
+  LiveRecords(StatsNow stats, PrefixesNow prefixes, LiveNow live, size_t capacity = kRecords)
+      : stats_(std::move(stats)), prefixes_(std::move(prefixes)), live_(std::move(live)), capacity_(capacity) {}
 
   bool wants_chunks() const override { return true; }
   void OnStep(const core::StepEvents& events) override {
@@ -36,6 +38,7 @@ class LiveRecords final : public core::EventSink, public LiveFeed {
   void Watch(bool on) override;
   int64_t Take(std::vector<LiveRecord>* records) override;
   std::optional<PrefixOutline> TakePrefixes() override;
+  std::vector<RequestHandle> LiveRequests() const override { return live_(); }
 
  private:
   void Copy(const core::StepEvents& events);
@@ -45,6 +48,7 @@ class LiveRecords final : public core::EventSink, public LiveFeed {
 
   const StatsNow stats_;
   const PrefixesNow prefixes_;
+  const LiveNow live_;
   const size_t capacity_;
   std::vector<LiveRecord> ring_;  // [capacity_] once watched
   std::atomic<bool> watched_{false};

@@ -56,14 +56,14 @@ void PastRequests::Forget(const Request& request) {
 
 void PastRequests::OnStep(const core::StepEvents& events) {
   for (const core::RequestDoneEvent& done : events.done) {
-    unadded_.push_back({done.request, {done.done_ns, PastOf(done)}});
+    unadded_.push_back({done.request, done.done_ns, PastOf(done)});
   }
   if (unadded_.empty()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   for (Unadded& u : unadded_) {
-    Ended& ended = ended_.emplace_back(std::move(u.ended));
-    if (auto ids = text_ids_.extract(u.request.get()); !ids.empty()) ended.request.text_ids = std::move(ids.mapped());
+    if (auto ids = text_ids_.extract(u.asked.get()); !ids.empty()) u.request.text_ids = std::move(ids.mapped());
+    ended_.push_back({u.at_ns, std::make_shared<const PastRequest>(std::move(u.request))});
   }
   unadded_.clear();
   const TimeNs oldest_ns = events.now_ns - kKeptNs;
@@ -71,13 +71,17 @@ void PastRequests::OnStep(const core::StepEvents& events) {
 }
 
 std::vector<PastRequest> PastRequests::Since(TimeNs now_ns) const {
-  std::vector<PastRequest> found;
+  std::vector<std::shared_ptr<const PastRequest>> kept;
   {
     const std::lock_guard lock(mutex_);
+    kept.reserve(ended_.size());
     for (const Ended& e : ended_) {
-      if (e.at_ns >= now_ns - kKeptNs) found.push_back(e.request);
+      if (e.at_ns >= now_ns - kKeptNs) kept.push_back(e.request);
     }
   }
+  std::vector<PastRequest> found;
+  found.reserve(kept.size());
+  for (const auto& request : kept) found.push_back(*request);
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.arrival_ns < b.arrival_ns; });
   return found;

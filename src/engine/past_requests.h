@@ -32,11 +32,12 @@ class PastRequests final : public core::EventSink {
  private:
   struct Ended {
     TimeNs at_ns = 0;
-    PastRequest request;
+    std::shared_ptr<const PastRequest> request;  // readers copy it without the lock
   };
   struct Unadded {
-    std::shared_ptr<const Request> request;
-    Ended ended;
+    std::shared_ptr<const Request> asked;
+    TimeNs at_ns = 0;
+    PastRequest request;
   };
 
   std::vector<Unadded> unadded_;  // engine thread

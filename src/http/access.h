@@ -87,7 +87,8 @@ class AllowedHosts {
 class Origins {
  public:
   explicit Origins(std::vector<std::string> allowed) : allowed_(std::move(allowed)) {}
-  // Whether a web page with this Origin may call; requests without Origin come from no page and are allowed.
+  // Whether a web page with this Origin may call. Requests without Origin come from no page and are allowed, and so are
+  // those of this server's own page.
   bool Allow(const HttpRequest& request) const;
   // Appends the CORS headers for this request's Origin; `preflight` adds methods and headers.
   void AppendHeaders(const HttpRequest& request, bool preflight, Headers* headers) const;

@@ -254,6 +254,9 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   if (!route->open && !keys_.empty() && !keys_.Find(head)) {
     return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   }
+  // Pages of other sites cannot read the stream, but would take the places of viewers.
+  if (route->route == Route::kEvents && !origins_.Allow(head))
+    return Error(head, 403, "Origin: not allowed to watch (--allowed-origins)", "Origin");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
@@ -500,17 +503,9 @@ void ApiServerImpl::AnswerEvents(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
   std::string request_id;
   http::Headers headers = CommonHeaders(request, &request_id);
-  if (request.method == "HEAD") {
-    http::HttpResponse response;
-    response.headers = std::move(headers);
-    response.content_type = "text/event-stream; charset=utf-8";
-    return exchange->Respond(std::move(response));
-  }
-  if (!viewers_.Join(exchange, std::move(headers), OwnerOf(request))) {
-    exchange->Respond(Error(request, 503,
-                            fmt::format("/events has {} viewers, the most at once; close one, or try again later",
-                                        LiveViewers::kMostViewers)));
-  }
+  const std::string client = ClientOf(request, keys_.Find(request));
+  const Status answered = viewers_.Answer(exchange, std::move(headers), client, OwnerOf(request));
+  if (!answered.ok()) exchange->Respond(Error(request, answered));
 }
 
 void ApiServerImpl::Simulate(std::shared_ptr<http::Exchange> exchange, bool capacity) {
@@ -523,7 +518,8 @@ void ApiServerImpl::Simulate(std::shared_ptr<http::Exchange> exchange, bool capa
                                            });
   active_.push_back(call);
   call->Watch();
-  if (!simulations_.Ask([call] { call->Run(); })) call->Fail(Simulations::TooMany());
+  const std::string client = ClientOf(exchange->request(), keys_.Find(exchange->request()));
+  if (const Status asked = simulations_.Ask(client, [call] { call->Run(); }); !asked.ok()) call->Fail(asked);
 }
 
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {

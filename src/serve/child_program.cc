@@ -145,6 +145,7 @@ Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::funct
   if (!out.Open() || !err.Open()) return NoChild("pipe");
   pid_t child = 0;
   if (const int error = Spawn(run, input.get(), out.write.get(), err.write.get(), &child); error != 0) {
+    if (error == ENOENT) return Status(StatusCode::kUnavailable, fmt::format("{} is missing", run.program));
     errno = error;
     return NoChild(run.program.c_str());
   }
@@ -188,10 +189,13 @@ Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::funct
     return Status(StatusCode::kDeadlineExceeded,
                   fmt::format("the simulation took more than {} s of CPU time; ask about fewer requests", run.cpu_s));
   }
-  if (WIFEXITED(status) && !said.empty()) return InvalidArgument(LastLine(std::move(said)));
-  return Status(StatusCode::kInternal, WIFSIGNALED(status)
-                                           ? fmt::format("the simulation was ended by signal {}", WTERMSIG(status))
-                                           : fmt::format("the simulation ended with status {}", WEXITSTATUS(status)));
+  const std::string line = LastLine(std::move(said));
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  if ((code == 1 || code == 2) && !line.empty() && line.starts_with(run.refusal)) return InvalidArgument(line);
+  std::string why = WIFSIGNALED(status) ? fmt::format("the simulation was ended by signal {}", WTERMSIG(status))
+                                        : fmt::format("the simulation ended with status {}", code);
+  if (!WIFSIGNALED(status) && !line.empty()) why += ": " + line;
+  return Status(StatusCode::kInternal, std::move(why));
 }
 
 }  // namespace tactus::serve

@@ -18,11 +18,13 @@ struct ChildRun {
   DurationNs limit_ns = 540 * kSecond;      // of time
   int64_t memory_bytes = int64_t{4} << 30;  // of address space
   bool negative_result = false;             // status 1 with something on stdout is a result too
+  std::string refusal = {};                 // how the errors begin that are about `args` or `input`
 
   static constexpr const char* kInput = "/proc/self/fd/3";
 };
 
-// What it printed to stdout. kInvalidArgument: it exited with an error; the message is the last line of stderr.
+// What it printed to stdout. kInvalidArgument: it exited with status 1 or 2, and the last line of its stderr, which is
+// the message, begins with `refusal`. kInternal: it failed otherwise. kUnavailable: there is no such program.
 // kDeadlineExceeded: it was ended after a limit. kCancelled: `stop` became true; it is called a few times a second.
 // The environment is empty, so that no TACTUS_* of this process applies.
 Result<std::string> RunChild(const ChildRun& run, Clock& clock, const std::function<bool()>& stop);

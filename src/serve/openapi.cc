@@ -139,8 +139,13 @@ Json BodyOf(const RouteEntry& entry, const api::RequestLimits& limits) {
     schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
     for (const SimField& field : SimFields(entry.route == Route::kCapacity)) {
       Json& property = schema["properties"][field.name];
-      property = {{"type", {field.text ? "string" : "number", "null"}}, {"description", field.what}};
-      if (!field.text) property["minimum"] = field.least, property["maximum"] = field.most;
+      const bool text = field.kind == SimField::Kind::kText, whole = field.kind == SimField::Kind::kWhole;
+      property = {{"type", {text ? "string" : whole ? "integer" : "number", "null"}}, {"description", field.what}};
+      if (text) {
+        property["minLength"] = 1;
+      } else {
+        property["minimum"] = field.least, property["maximum"] = field.most;
+      }
     }
   } else if (entry.fleet()) {
     schema = Json::object();

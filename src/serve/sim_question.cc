@@ -111,24 +111,47 @@ double SecondsOf(const std::vector<PastRequest>& past) {
   return static_cast<double>(end_ns - past.front().arrival_ns) * 1e-9;
 }
 
+using Kind = SimField::Kind;
 constexpr SimField kWhatIfFields[] = {
-    {"scheduler", "A preset; this server's by default.", true},
-    {"token_budget", "Most tokens in one step; 0: the preset's.", false, 0, 1 << 20},
-    {"tbt_slo_ms", "The gap between tokens that steps are sized for; 0: none.", false, 0, 1e9},
-    {"rate_factor", "How many times as fast requests arrive.", false, 0.01, 100},
-    {"replicas", "Servers like this one behind a router.", false, 1, 64},
+    {"scheduler", "A preset; this server's by default.", Kind::kText},
+    {"token_budget", "Most tokens in one step; 0: the preset's.", Kind::kWhole, 0, 1 << 20},
+    {"tbt_slo_ms", "The gap between tokens that steps are sized for; 0: none.", Kind::kNumber, 0, 1e9},
+    {"rate_factor", "How many times as fast requests arrive.", Kind::kNumber, 0.01, 100},
+    {"replicas", "Servers like this one behind a router.", Kind::kWhole, 1, 64},
 };
 constexpr SimField kCapacityFields[] = {
-    {"rate", "Requests per second; by default those of the last ten minutes.", false, 1e-6, 1e6},
-    {"prompt_tokens", "Of each request; with output_tokens.", false, 1, 1 << 24},
-    {"output_tokens", "Of each request; with prompt_tokens.", false, 1, 1 << 24},
-    {"trace", "A CSV with prompt_tokens and output_tokens, instead of lengths.", true},
-    {"ttft_ms", "Objective of requests that state none: time to the first token.", false, 1e-3, 1e9},
-    {"tbt_ms", "Objective of requests that state none: time between tokens.", false, 1e-3, 1e9},
-    {"share", "Share of the requests that must keep their objectives; 0.99 by default.", false, 0.01, 1},
-    {"replicas", "Servers like this one behind a router.", false, 1, 64},
-    {"scheduler", "A preset; this server's by default.", true},
+    {"rate", "Requests per second; by default those of the last ten minutes.", Kind::kNumber, 1e-6, 1e6},
+    {"prompt_tokens", "Of each request; with output_tokens.", Kind::kWhole, 1, 1 << 24},
+    {"output_tokens", "Of each request; with prompt_tokens.", Kind::kWhole, 1, 1 << 24},
+    {"trace", "A CSV with prompt_tokens and output_tokens, instead of lengths.", Kind::kText},
+    {"ttft_ms", "Objective of requests that state none: time to the first token.", Kind::kNumber, 1e-3, 1e9},
+    {"tbt_ms", "Objective of requests that state none: time between tokens.", Kind::kNumber, 1e-3, 1e9},
+    {"share", "Share of the requests that must keep their objectives; 0.99 by default.", Kind::kNumber, 0.01, 1},
+    {"replicas", "Servers like this one behind a router.", Kind::kWhole, 1, 64},
+    {"scheduler", "A preset; this server's by default.", Kind::kText},
 };
+
+// A limit of a field, in full: 1048576, 0.001.
+std::string LimitText(double value) {
+  return fmt::format("{:.10g}", value);
+}
+
+// The value is there and not null.
+Status CheckField(const SimField& field, const Json& value) {
+  const auto wrong = [&](const std::string& wanted) {
+    return InvalidArgument(
+        fmt::format("{} is {}; it must be {}", field.name, Printable(json_text::JsonText(value)), wanted), field.name);
+  };
+  if (field.kind == Kind::kText) {
+    if (!value.is_string()) return wrong("a string");
+    return value.get_ref<const std::string&>().empty() ? wrong("a string that is not empty") : Status();
+  }
+  const bool whole = field.kind == Kind::kWhole;
+  const double number = value.is_number() ? value.get<double>() : field.least - 1;
+  if (number >= field.least && number <= field.most && (!whole || number == std::floor(number))) return Status();
+  return wrong(fmt::format("a {} from {} to {}", whole ? "whole number" : "number", LimitText(field.least),
+                           LimitText(field.most)));
+}
 
 // The members of a question, checked against its fields.
 class Fields {
@@ -147,11 +170,7 @@ class Fields {
         return InvalidArgument(fmt::format("unknown field '{}'; the fields are {}", Printable(name), names), name);
       }
       if (value.is_null()) continue;
-      if (field->text && !value.is_string()) return InvalidArgument(fmt::format("{} must be a string", name), name);
-      if (field->text) continue;
-      if (!value.is_number() || value.get<double>() < field->least || value.get<double>() > field->most) {
-        return InvalidArgument(fmt::format("{} must be a number from {} to {}", name, field->least, field->most), name);
-      }
+      TACTUS_RETURN_IF_ERROR(CheckField(*field, value));
     }
     return Status();
   }
@@ -214,7 +233,8 @@ Json PercentilesOf(std::vector<double> values) {
   return object;
 }
 
-// The end of a search range at which every seed did one thing and that never did the other; null: some did both.
+// The value of an end of the search range: the last seed's, if every seed did only the one thing (held the condition,
+// or broke it) and never the other; null: some did both.
 Json EndOf(const Json& found, const char* did, const char* never) {
   Json end;
   const auto seeds = found.find("seeds");
@@ -246,9 +266,9 @@ Result<WhatIfQuestion> ParseWhatIf(std::string_view body, const SimBasis& basis)
   const std::string load = TraceOf(basis.past);
   if (load.empty()) return NoRequests();
   WhatIfQuestion question;
-  question.same = {ArgsOf("", basis, basis.options), load};
+  question.same = {ArgsOf("", basis, basis.options), load, false, basis.step_times};
   question.same.args.push_back(TraceWorkload(1));
-  question.changed = {ArgsOf("", basis, changed), load};
+  question.changed = {ArgsOf("", basis, changed), load, false, basis.step_times};
   question.changed.args.push_back(TraceWorkload(factor));
   AddReplicas(replicas, &question.changed);
   return question;
@@ -272,6 +292,7 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
 
   CapacityQuestion question;
   question.command.args = ArgsOf("capacity", basis, options);
+  question.command.step_times = basis.step_times;
   std::vector<std::string>& args = question.command.args;
   bool stated = ttft || tbt;
   if (prompt) {
@@ -379,12 +400,32 @@ Result<std::string> CapacityText(std::string_view result, const CapacityQuestion
   return json_text::JsonText(answer);
 }
 
+namespace {
+
+void ReplaceAll(std::string_view from, std::string_view to, std::string* text) {
+  for (size_t at = 0; !from.empty() && (at = text->find(from, at)) != std::string::npos; at += to.size())
+    text->replace(at, from.size(), to);
+}
+
+// The text with the names of files as a user would see them.
+std::string WithoutFolders(std::string text, const SimCommand& command) {
+  ReplaceAll(ChildRun::kInput, "load.csv", &text);
+  ReplaceAll(command.step_times, command.step_times.substr(command.step_times.rfind('/') + 1), &text);
+  return text;
+}
+
+}  // namespace
+
+Status ErrorOf(const Status& failed, const SimCommand& command) {
+  const bool of_server = !command.step_times.empty() && failed.message().find(command.step_times) != std::string::npos;
+  return Status(of_server ? StatusCode::kInternal : failed.code(), WithoutFolders(failed.message(), command),
+                failed.param());
+}
+
 std::string CommandText(const SimCommand& command) {
   std::string text = "tactus";
   for (std::string arg : command.args) {
-    if (const size_t at = arg.find(ChildRun::kInput); at != std::string::npos) {
-      arg.replace(at, std::string_view(ChildRun::kInput).size(), "load.csv");
-    }
+    arg = WithoutFolders(std::move(arg), command);
     constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,@%+-";
     if (arg.find_first_not_of(kPlain) == std::string::npos) {
       text += " " + arg;

@@ -28,13 +28,14 @@ struct SimCommand {
   std::vector<std::string> args;  // as after `tactus`
   std::string load;               // the text of the file ChildRun::kInput; empty: none is read
   bool negative_result = false;   // ChildRun::negative_result
+  std::string step_times = {};    // the server's file among `args`
 };
 
 // A field of a question.
 struct SimField {
   const char* name;
   const char* what;
-  bool text = false;
+  enum class Kind { kText, kNumber, kWhole } kind = Kind::kNumber;
   double least = 0, most = 0;  // of a number
 };
 // Those of POST /capacity, or of POST /simulate.
@@ -62,7 +63,10 @@ Result<std::string> FiguresText(std::string_view result);
 // The answer of /capacity from what `tactus sim capacity --json` prints. kDataLoss: no result. kInvalidArgument:
 // nothing could be simulated.
 Result<std::string> CapacityText(std::string_view result, const CapacityQuestion& question);
-// The command as a user would type it.
+// The command as a user would type it. Files of the server have their names without the folder, which may name a user.
 std::string CommandText(const SimCommand& command);
+// The error of a child that ran this command, with the same names of files. Trouble with the server's step times is
+// kInternal: no other question would help.
+Status ErrorOf(const Status& failed, const SimCommand& command);
 
 }  // namespace tactus::serve

@@ -1,6 +1,12 @@
 #include "serve/simulations.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <memory>
+#include <utility>
 
 #include "base/json_text.h"
 #include "serve/child_program.h"
@@ -10,29 +16,43 @@ namespace {
 
 constexpr DurationNs kStopNs = 5 * kSecond;  // a child ends within milliseconds
 
+Status Stopping() {
+  return Status(StatusCode::kUnavailable, "the server is stopping");
+}
+
 }  // namespace
+
+std::string Simulations::ToolsProgram() {
+  std::array<char, PATH_MAX> self;
+  const ssize_t length = readlink("/proc/self/exe", self.data(), self.size());
+  return (length > 0 ? std::string(self.data(), static_cast<size_t>(length)) : "tactus") + "-tools";
+}
 
 void Simulations::Start(const Engine* engine, const EngineOptions& options) {
   engine_ = engine;
   options_ = options;
 }
 
-bool Simulations::Ask(std::function<void()> task) {
-  if (stopping_.load()) return false;
+Status Simulations::Ask(const std::string& client, std::function<void()> task) {
+  if (stopping_.load()) return Stopping();
+  auto place = clients_.Enter(client);
+  if (!place.ok()) {
+    return Status(
+        StatusCode::kTooManyRequests,
+        fmt::format("{} simulations of this client run or wait, the most of one client; try again later", kMostOfOne));
+  }
   if (asked_.fetch_add(1) >= kMostAsked) {
     asked_.fetch_sub(1);
-    return false;
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} simulations run or wait, the most at once; try again later", kMostAsked));
   }
-  pool_.Post([this, task = std::move(task)] {
+  auto held = std::make_shared<http::ClientCounts::Places>(std::move(*place));  // a task is copied
+  pool_.Post([this, task = std::move(task), held = std::move(held)] {
     task();
+    held->ReleaseAll();
     asked_.fetch_sub(1);
   });
-  return true;
-}
-
-Status Simulations::TooMany() {
-  return Status(StatusCode::kResourceExhausted,
-                fmt::format("{} simulations run or wait, the most at once; try again later", kMostAsked));
+  return Status();
 }
 
 void Simulations::Stop() {
@@ -52,15 +72,22 @@ SimBasis Simulations::Basis() const {
 }
 
 Result<std::string> Simulations::Run(const SimCommand& command, const std::function<bool()>& stop) const {
-  const Status stopping(StatusCode::kUnavailable, "the server is stopping");
-  if (stopping_.load()) return stopping;
+  if (stopping_.load()) return Stopping();
   ChildRun run;
   run.program = program_;
   run.args = command.args;
   run.input = command.load;
   run.negative_result = command.negative_result;
+  run.refusal = "tactus sim";
   auto printed = RunChild(run, clock_, [this, &stop] { return stopping_.load() || stop(); });
-  return stopping_.load() && !printed.ok() ? Result<std::string>(stopping) : std::move(printed);
+  if (printed.ok()) return printed;
+  if (stopping_.load()) return Stopping();
+  if (printed.status().code() == StatusCode::kUnavailable) {
+    return Status(StatusCode::kUnavailable,
+                  "tactus-tools is missing beside tactus: it is being built, or `scripts/build.sh release programs` "
+                  "builds it");
+  }
+  return ErrorOf(printed.status(), command);
 }
 
 Result<std::string> Simulations::WhatIf(std::string_view body, const std::function<bool()>& stop) const {

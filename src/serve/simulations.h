@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/worker_pool.h"
+#include "http/client_counts.h"
 #include "http/message.h"
 #include "serve/sim_question.h"
 #include "tactus/engine.h"
@@ -19,24 +20,26 @@ namespace tactus::serve {
 
 class Simulations {
  public:
-  static constexpr int kMostAsked = 4;  // running and waiting
+  static constexpr int kMostAsked = 4;      // running and waiting
+  static constexpr int64_t kMostOfOne = 2;  // of one client
 
-  // `program`: tactus itself.
-  explicit Simulations(Clock& clock, std::string program = "/proc/self/exe")
+  // `program`: tactus-tools.
+  explicit Simulations(Clock& clock, std::string program = ToolsProgram())
       : clock_(clock), program_(std::move(program)), pool_(1, "tactus-sims") {}
   ~Simulations() { Stop(); }
 
   // `engine` outlives this or its Stop.
   void Start(const Engine* engine, const EngineOptions& options);
-  // Runs `task`, which calls Answer once, on the thread for simulations. False: too many wait.
-  bool Ask(std::function<void()> task);
-  static Status TooMany();
+  // Runs `task`, which calls Answer once, on the thread for simulations. An error: too many wait, or too many of this
+  // client.
+  Status Ask(const std::string& client, std::function<void()> task);
   // The answer to a body. `stop` ends the child.
   Result<http::HttpResponse> Answer(bool capacity, std::string_view body, const std::function<bool()>& stop) const;
   // Ends a running child and joins.
   void Stop();
 
  private:
+  static std::string ToolsProgram();  // the one beside this program
   Result<std::string> WhatIf(std::string_view body, const std::function<bool()>& stop) const;
   Result<std::string> Capacity(std::string_view body, const std::function<bool()>& stop) const;
   Result<std::string> Run(const SimCommand& command, const std::function<bool()>& stop) const;
@@ -47,6 +50,7 @@ class Simulations {
   const Engine* engine_ = nullptr;
   SchedulingOptions options_;
   std::atomic<int> asked_{0};
+  http::ClientCounts clients_{kMostOfOne};
   std::atomic<bool> stopping_{false};
   WorkerPool pool_;
 };

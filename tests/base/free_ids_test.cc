@@ -1,4 +1,4 @@
-// Free ids against the stack that they stand for, and vectors that grow within their room.
+// Free ids against the stack that they stand for.
 #include "base/free_ids.h"
 
 #include <gtest/gtest.h>
@@ -46,18 +46,6 @@ TEST(FreeIds, CountWhichIdsWereEverTaken) {
   EXPECT_EQ(ids.Take(), first) << "a returned id comes before one that was never taken";
   EXPECT_EQ(ids.taken(), 2u);
   EXPECT_EQ(ids.count(), 10u);
-}
-
-TEST(FreeIds, AVectorGrowsWithinItsRoomAndDoesNotMove) {
-  auto vector = RoomFor<HugePageVector<int64_t>>(1000, true);
-  const int64_t* const data = vector.data();
-  MakeUpTo(&vector, 7);
-  EXPECT_EQ(vector.size(), 8u);
-  MakeUpTo(&vector, 3);
-  EXPECT_EQ(vector.size(), 8u) << "an element was dropped";
-  MakeUpTo(&vector, 999);
-  EXPECT_EQ(vector.size(), 1000u);
-  EXPECT_EQ(vector.data(), data) << "pointers to elements would dangle";
 }
 
 }  // namespace

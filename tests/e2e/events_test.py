@@ -167,18 +167,28 @@ class EventsTest(unittest.TestCase):
             self.assertEqual(ended[0]["id"], shown)
 
     def test_a_viewer_that_does_not_read_costs_no_answer(self):
-        server = self.serve()
-        viewers = [self.view(server, reads=False) for _ in range(16)]
+        keys = ("one", "two", "three")
+        server = self.serve(*(option for key in keys for option in ("--api-key", key)))
+        viewers = [self.view(server, key, reads=False) for key in keys[:2] for _ in range(8)]
         self.assertEqual({viewer.answer.status for viewer in viewers}, {200})
-        further = self.view(server)
-        self.assertEqual(further.answer.status, 503)
-        self.assertIn("16 viewers", json.loads(further.answer.read())["error"]["message"])
+        for key, status, why in (("one", 503, "16 viewers"), ("three", 503, "16 viewers")):
+            further = self.view(server, key)
+            self.assertEqual(further.answer.status, status)
+            self.assertIn(why, json.loads(further.answer.read())["error"]["message"])
         with ThreadPoolExecutor(4) as pool:
-            for answer in pool.map(lambda i: self.complete(server, i, tokens=100), range(8)):
+            for answer in pool.map(lambda i: self.complete(server, i, "one", tokens=100), range(8)):
                 self.assertEqual(answer["choices"][0]["finish_reason"], "length")
-        for viewer in viewers:
-            viewer.close()
-        wait_until(lambda: self.view(server).answer.status == 200, "a place for a viewer")
+        viewers[-1].close()
+        wait_until(lambda: self.view(server, "three").answer.status == 200, "a place for a viewer")
+
+    def test_one_client_does_not_take_every_place(self):
+        server = self.serve("--api-key", "greedy", "--api-key", "modest")
+        viewers = [self.view(server, "greedy") for _ in range(8)]
+        self.assertEqual({viewer.answer.status for viewer in viewers}, {200})
+        further = self.view(server, "greedy")
+        self.assertEqual(further.answer.status, 429)
+        self.assertIn("this client has 8 views", json.loads(further.answer.read())["error"]["message"])
+        self.assertEqual(self.view(server, "modest").answer.status, 200)
 
     def test_the_stream_ends_with_the_server(self):
         server = self.serve()

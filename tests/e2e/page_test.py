@@ -226,6 +226,18 @@ class PlanTest(PageCase):
 class KeyTest(PageCase):
     OPTIONS = ("--api-key", "right")
 
+    def test_the_button_for_the_key_shares_the_dialog_of_requests(self):
+        self.open()
+        opened = "document.querySelector('#key-dialog').open"
+        self.browser.wait(opened, "the page asks for a key")
+        self.browser.eval("document.querySelector('#open-key').click()")  # a second dialog would be an exception
+        self.assertIn("asks for a key", self.browser.eval("document.querySelector('#key-why').innerText"))
+        self.browser.click("#key-cancel")
+        self.browser.wait(f"!{opened}", "the dialog is closed")
+        self.browser.click("#open-key")
+        self.browser.wait(opened, "the button opens the dialog again")
+        self.assertIn("No key is set", self.browser.eval("document.querySelector('#key-why').innerText"))
+
     def test_a_key_is_asked_for_and_used(self):
         self.open()
         self.browser.wait("document.querySelector('#key-dialog').open", "the page asks for a key")

@@ -50,7 +50,7 @@ class TerminalTest(unittest.TestCase):
             input=stdin.encode(),
             capture_output=True,
             timeout=120,
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, "TACTUS_CACHE_DIR": str(self.folder / "cache")},
         )
 
     def test_chat_answers_equal_the_servers(self):
@@ -116,6 +116,71 @@ class TerminalTest(unittest.TestCase):
         for line in ("model ", "scheduler ", "ready after "):
             self.assertNotIn(f"\n{line}", "\n" + quiet)
             self.assertIn(f"\n{line}", "\n" + loud)
+
+    def test_a_session_continues_where_it_was_left(self):
+        options = ("--max-tokens", "6", "--system", "be brief")
+        whole = self.run_tactus(*options, stdin="\n".join(QUESTIONS))
+        first = self.run_tactus(*options, "--session", "mine", stdin=QUESTIONS[0])
+        second = self.run_tactus("--max-tokens", "6", "--session", "mine", "-p", QUESTIONS[1])
+        self.assertEqual((first.returncode, second.returncode), (0, 0), second.stderr)
+        self.assertEqual((first.stdout + second.stdout).decode(), whole.stdout.decode())
+        file = self.folder / "cache" / "sessions" / "mine.json"
+        kept = json.loads(file.read_text())["messages"]
+        self.assertEqual([m["role"] for m in kept], ["system", "user", "assistant", "user", "assistant"])
+        self.assertEqual([m["content"] for m in kept if m["role"] == "user"], QUESTIONS)
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600, "others could read the conversation")
+
+    def test_sessions_are_saved_loaded_and_listed_within_a_chat(self):
+        path = self.folder / "elsewhere.json"
+        done = self.run_tactus(
+            "--max-tokens",
+            "2",
+            stdin=f"x\n/save one\ny\n/clear\n/save {path}\n/load one\n/sessions\n/load none\n/save a b\n",
+        )
+        said = done.stderr.decode()
+        self.assertEqual(done.returncode, 0, said)
+        for line in ("one.json has 2 messages", "elsewhere.json has 0 messages", "one.json has 0 messages", "\none\n"):
+            self.assertIn(line, said)
+        self.assertIn("none.json", said, "a session that is not there is named")
+        self.assertIn("'a b' is not a name of a session", said)
+        self.assertEqual(json.loads(path.read_text()), {"messages": []})
+
+    def test_wrong_sessions_and_files_are_named_before_the_model_is_loaded(self):
+        bad = self.folder / "bad.json"
+        binary = self.folder / "binary"
+        binary.write_bytes(b"\xff\x00")
+        for text, why in (
+            ("{", "is not a session of tactus run"),
+            ('{"messages": [{"role": "assistant", "content": "x"}]}', "'assistant' where 'user' is due"),
+            ('{"messages": [{"role": "user", "content": "x"}]}', "the last message has no answer"),
+        ):
+            bad.write_text(text)
+            done = self.run_tactus("--session", str(bad), "-p", "x")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(why, done.stderr.decode())
+            self.assertEqual(bad.read_text(), text, "a file that is not a session was replaced")
+        for options, status, why in (
+            (("--session", ".x"), 2, "'.x' is not a name of a session"),
+            (("--session", "x", "--raw"), 2, "--raw has no messages"),
+            (("--file", str(self.folder / "none")), 1, "none"),
+            (("--file", str(binary)), 1, "is not a text file in UTF-8"),
+        ):
+            done = self.run_tactus(*options, "-p", "x")
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(why, done.stderr.decode())
+
+    def test_files_go_before_the_next_message_only(self):
+        (self.folder / "note.txt").write_text("a note")
+        session = self.folder / "session.json"
+        for how, stdin in (
+            (("--file", str(self.folder / "note.txt")), "what?\nand?\n"),
+            ((), f"/file {self.folder / 'note.txt'}\nwhat?\nand?\n"),
+        ):
+            session.unlink(missing_ok=True)
+            done = self.run_tactus("--max-tokens", "2", "--session", str(session), *how, stdin=stdin)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            asked = [m["content"] for m in json.loads(session.read_text())["messages"] if m["role"] == "user"]
+            self.assertEqual(asked, ["note.txt:\n\na note\n\nwhat?", "and?"])
 
     def test_a_pipe_has_commands_too(self):
         done = self.run_tactus(

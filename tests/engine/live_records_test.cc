@@ -47,7 +47,7 @@ class LiveRecordsTest : public testing::Test {
                       outline.blocks = ++outlined_;
                       return outline;
                     },
-                    4};
+                    [] { return std::vector<RequestHandle>{}; }, 4};
 };
 
 TEST_F(LiveRecordsTest, WithoutAWatcherNothingIsReadOrKept) {

@@ -104,6 +104,22 @@ Headers Cors(const Origins& origins, Headers request, bool preflight) {
   return headers;
 }
 
+TEST(OriginsTest, ThisServersOwnPageMayCall) {
+  HttpRequest request;
+  request.authority = "host.example:8000";
+  const Origins none({});
+  for (const auto& [origin, allowed] : {std::pair("http://host.example:8000", true),
+                                        {"https://host.example:8000", true},
+                                        {"http://host.example", false},
+                                        {"http://other.example:8000", false},
+                                        {"null", false}}) {
+    request.headers = {{"Origin", origin}};
+    EXPECT_EQ(none.Allow(request), allowed) << origin;
+  }
+  request.headers.clear();
+  EXPECT_TRUE(none.Allow(request)) << "a request of no page";
+}
+
 TEST(OriginsTest, NoHeadersWithoutAnAllowedOrigin) {
   EXPECT_TRUE(Cors(Origins({}), {{"Origin", "https://a"}}, true).empty());
   EXPECT_TRUE(Cors(Origins({"https://a"}), {}, true).empty());

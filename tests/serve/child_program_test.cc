@@ -59,6 +59,32 @@ TEST(ChildProgram, ANegativeResultIsReadWhereOneIsExpected) {
   EXPECT_EQ(RunChild(run, SystemClock(), [] { return false; }).status().message(), "wrong usage");
 }
 
+// A child without a library it needs, for example, ends with status 127 and a line of the loader.
+TEST(ChildProgram, OnlyARefusalIsTheCallersFault) {
+  ChildRun run;
+  run.program = "/bin/sh";
+  run.refusal = "tactus sim";
+  for (const auto& [script, code] :
+       {std::pair("echo 'tactus sim: no such preset' >&2; exit 2", StatusCode::kInvalidArgument),
+        {"echo 'tactus sim: line 3' >&2; exit 1", StatusCode::kInvalidArgument},
+        {"echo 'tactus: out of memory' >&2; exit 1", StatusCode::kInternal},
+        {"echo 'tactus sim: odd' >&2; exit 127", StatusCode::kInternal},
+        {"exit 1", StatusCode::kInternal}}) {
+    run.args = {"-c", script};
+    const Status failed = RunChild(run, SystemClock(), [] { return false; }).status();
+    EXPECT_EQ(failed.code(), code) << script << ": " << failed.message();
+  }
+  run.args = {"-c", "echo 'cannot open shared object file' >&2; exit 127"};
+  EXPECT_EQ(RunChild(run, SystemClock(), [] { return false; }).status().message(),
+            "the simulation ended with status 127: cannot open shared object file");
+}
+
+TEST(ChildProgram, AMissingProgramIsUnavailable) {
+  ChildRun run;
+  run.program = "/no/such/program";
+  EXPECT_EQ(RunChild(run, SystemClock(), [] { return false; }).status().code(), StatusCode::kUnavailable);
+}
+
 TEST(ChildProgram, ACrashIsAnInternalError) {
   const auto failed = Shell("kill -SEGV $$");
   EXPECT_EQ(failed.status().code(), StatusCode::kInternal);

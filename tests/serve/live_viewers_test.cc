@@ -25,7 +25,7 @@ class LiveViewersTest : public testing::Test {
  protected:
   std::shared_ptr<FakeExchange> Join() {
     auto exchange = std::make_shared<FakeExchange>("");
-    EXPECT_TRUE(viewers_.Join(exchange, {}, ""));
+    EXPECT_TRUE(viewers_.Answer(exchange, {}, "a client", "").ok());
     return exchange;
   }
   // Waits for a frame that fulfils the condition; throws after kAwaitLimit.
@@ -85,7 +85,7 @@ TEST_F(LiveViewersTest, ASlowViewerLosesWholeFramesAndHearsHowMany) {
   viewers_.Start(&engine_, "{}");
   const auto slow = Join(), fast = Join();
   Await(*slow, [](const Json&) { return true; });
-  slow->unsent_bytes = LiveViewers::kMostUnsentBytes + 1;
+  slow->unsent_bytes = http::EventViewers::kMostUnsentBytes + 1;
   engine_.feed.Push(LiveStep{.step = 1, .end_ns = 1000});
   Await(*fast, [](const Json& f) { return HasStep(f, 1); });
   slow->unsent_bytes = 0;
@@ -97,28 +97,13 @@ TEST_F(LiveViewersTest, ASlowViewerLosesWholeFramesAndHearsHowMany) {
   EXPECT_EQ(Await(*fast, [](const Json& f) { return HasStep(f, 2); })["lost_frames"], 0);
 }
 
-TEST_F(LiveViewersTest, ViewersBeyondTheMostAreRefusedUntilOneLeaves) {
-  viewers_.Start(&engine_, "{}");
-  std::vector<std::shared_ptr<FakeExchange>> all;
-  for (size_t i = 0; i < LiveViewers::kMostViewers; ++i) all.push_back(Join());
-  const auto further = std::make_shared<FakeExchange>("");
-  EXPECT_FALSE(viewers_.Join(further, {}, ""));
-  EXPECT_FALSE(further->streaming()) << "a refused exchange is untouched";
-  all[3]->Leave();
-  Join();
-}
-
 TEST_F(LiveViewersTest, StopEndsEveryStreamAndRefusesFurtherOnes) {
   viewers_.Start(&engine_, "{}");
   const auto viewer = Join();
   viewers_.Stop();
   EXPECT_EQ(EventsOf(viewer->Answer().body, "end").size(), 1u);
-  EXPECT_FALSE(viewers_.Join(std::make_shared<FakeExchange>(""), {}, ""));
+  EXPECT_FALSE(viewers_.Answer(std::make_shared<FakeExchange>(""), {}, "a client", "").ok());
   viewers_.Stop();
-}
-
-TEST_F(LiveViewersTest, BeforeStartThereAreNone) {
-  EXPECT_FALSE(viewers_.Join(std::make_shared<FakeExchange>(""), {}, ""));
 }
 
 class EventsRouteTest : public ServerTest {};
@@ -130,6 +115,15 @@ TEST_F(EventsRouteTest, EventsNeedAKeyWhereKeysAreSet) {
   EXPECT_EQ(Call("GET", "/events").status, 401);
   EXPECT_EQ(Call("HEAD", "/events", {}, {{"Authorization", "Bearer k"}}).status, 200);
   EXPECT_EQ(Call("GET", "/").status, 200) << "the page asks for the key";
+}
+
+TEST_F(EventsRouteTest, PagesOfOtherSitesTakeNoPlaces) {
+  ServeOptions options;
+  options.allowed_origins = {"https://friend.example"};
+  StartServer(options);
+  EXPECT_EQ(Call("HEAD", "/events", {}, {{"Origin", "https://other.example"}}).status, 403);
+  EXPECT_EQ(Call("HEAD", "/events", {}, {{"Origin", "https://friend.example"}}).status, 200);
+  EXPECT_EQ(Call("HEAD", "/events").status, 200);
 }
 
 }  // namespace

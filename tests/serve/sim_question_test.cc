@@ -89,14 +89,47 @@ TEST_F(SimQuestionTest, WrongFieldsAreNamed) {
   for (const auto& [body, param, part] :
        {std::tuple(R"({"rate": 2})", "rate", "the fields are scheduler, token_budget"),
         {R"({"replicas": 65})", "replicas", "from 1 to 64"},
-        {R"({"replicas": "2"})", "replicas", "must be a number"},
-        {R"({"scheduler": 3})", "scheduler", "must be a string"}}) {
+        {R"({"replicas": "2"})", "replicas", "replicas is \"2\"; it must be a whole number from 1 to 64"},
+        {R"({"replicas": 1.5})", "replicas", "replicas is 1.5; it must be a whole number"},
+        {R"({"token_budget": 0.5})", "token_budget",
+         "token_budget is 0.5; it must be a whole number from 0 to 1048576"},
+        {R"({"rate_factor": 101})", "rate_factor", "rate_factor is 101; it must be a number from 0.01 to 100"},
+        {R"({"scheduler": ""})", "scheduler", "scheduler is \"\"; it must be a string that is not empty"},
+        {R"({"scheduler": 3})", "scheduler", "scheduler is 3; it must be a string"}}) {
     const Status status = ParseWhatIf(body, basis_).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << body;
     EXPECT_EQ(status.param(), param) << body;
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   }
   EXPECT_EQ(ParseWhatIf("[]", basis_).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(SimQuestionTest, LengthsAreWholeAndATraceIsNotEmpty) {
+  for (const auto& [body, part] :
+       {std::pair(R"({"rate": 1, "prompt_tokens": 5.5, "output_tokens": 5})", "prompt_tokens is 5.5"),
+        {R"({"rate": 1, "prompt_tokens": 5, "output_tokens": 0.5})", "output_tokens is 0.5"},
+        {R"({"rate": 1, "trace": ""})", "trace is \"\"; it must be a string that is not empty"}}) {
+    const Status status = ParseCapacity(body, basis_).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << body;
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+  }
+  EXPECT_TRUE(ParseCapacity(R"({"rate": 1, "prompt_tokens": 5.0, "output_tokens": 1e2})", basis_).ok());
+}
+
+TEST_F(SimQuestionTest, FoldersOfTheServerAreInNoAnswer) {
+  basis_.step_times = "/home/someone/.cache/tactus/times.csv";
+  const auto question = ParseWhatIf("{}", basis_);
+  ASSERT_TRUE(question.ok()) << question.status().message();
+  EXPECT_TRUE(Has(question->changed, "--cost=/home/someone/.cache/tactus/times.csv")) << "the child needs the folder";
+  EXPECT_NE(CommandText(question->changed).find("--cost=times.csv"), std::string::npos);
+  EXPECT_EQ(CommandText(question->changed).find("someone"), std::string::npos);
+  const Status unreadable =
+      ErrorOf(InvalidArgument("tactus sim: /home/someone/.cache/tactus/times.csv:3: no time"), question->changed);
+  EXPECT_EQ(unreadable.code(), StatusCode::kInternal) << "no other question would help";
+  EXPECT_EQ(unreadable.message(), "tactus sim: times.csv:3: no time");
+  const Status trace = ErrorOf(InvalidArgument("tactus sim: /proc/self/fd/3:2: 3 cells"), question->changed);
+  EXPECT_EQ(trace.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(trace.message(), "tactus sim: load.csv:2: 3 cells");
 }
 
 TEST_F(SimQuestionTest, WithoutStepTimesOrLoadThereIsAReason) {

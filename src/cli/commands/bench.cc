@@ -1,6 +1,5 @@
 // `tactus bench`: load-tests any OpenAI-compatible endpoint and reports latency and throughput.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "cli/commands/commands.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
+#include "cli/options/progress_line.h"
 #include "cli/options/run_length_text.h"
 #include "cli/options/run_out.h"
 #include "cli/options/slo_text.h"
@@ -105,15 +105,10 @@ Result<std::string> FirstModel(const LoadOptions& load) {
   return InvalidArgument(fmt::format("{}/v1/models lists no model; name one with --model", load.url));
 }
 
-void DrawProgress(const LoadProgress& p) {
-  constexpr int kWidth = 30;
-  const int filled = static_cast<int>(kWidth * p.done / std::max<int64_t>(p.total, 1));
+std::string LoadText(const LoadProgress& p) {
   const double seconds = static_cast<double>(p.elapsed_ns) * 1e-9;
-  std::fprintf(stderr, "\r[%.*s%*s] %lld/%lld done, %lld in flight, %lld failed, %lld rejected, %.1f tokens/s, %.0f s ",
-               filled, "##############################", kWidth - filled, "", static_cast<long long>(p.done),
-               static_cast<long long>(p.total), static_cast<long long>(p.sent - p.done),
-               static_cast<long long>(p.failed), static_cast<long long>(p.rejected),
-               seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0, seconds);
+  return fmt::format("{} in flight, {} failed, {} rejected, {:.0f} tokens/s", p.sent - p.done, p.failed, p.rejected,
+                     seconds > 0 ? static_cast<double>(p.tokens) / seconds : 0.0);
 }
 
 constexpr int64_t kMostWarmup = 10000;
@@ -208,12 +203,12 @@ struct Bench {
 Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, results::RunFileWriter* file,
                      results::KeptSeries* series) {
   TACTUS_RETURN_IF_ERROR(GiveObjectives(options, &work));
-  const bool bar = isatty(STDERR_FILENO) != 0;
-  auto result = RunLoad(options.load, work.requests, SystemClock(), [bar](const LoadProgress& p) {
-    if (bar) DrawProgress(p);
+  ProgressLine progress(SystemClock());
+  auto result = RunLoad(options.load, work.requests, SystemClock(), [&progress](const LoadProgress& p) {
+    progress.Show(p.done, p.total, "requests", LoadText(p));
     return InterruptCount() == 0;
   });
-  if (bar) std::fprintf(stderr, "\n");
+  progress.End();
   if (!result.ok()) return result.status();
   Bench bench;
   bench.code = ExitStatus(*result);

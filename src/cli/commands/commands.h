@@ -27,6 +27,7 @@ int ExplainCommand(const Args& args);
 int FitCommand(const Args& args);
 int ReportCommand(const Args& args);
 int SimCommand(const Args& args);
+int TopCommand(const Args& args);
 int VersionCommand(const Args& args);
 
 }  // namespace tactus::cli

@@ -15,6 +15,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/line_editor.h"
 #include "cli/commands/remote_model.h"
+#include "cli/commands/sessions.h"
 #include "cli/commands/talk.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
@@ -30,7 +31,8 @@ constexpr int kLastInterrupt = 8;                      // Ctrl-C presses that en
 constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // longest chat message
 
 struct RunOptions {
-  std::string prompt, system;
+  std::string prompt, system, session;
+  std::vector<std::string> files;
   int64_t max_tokens = 0;
   bool raw = false, history = true, verbose = false;
   EngineOptions engine;
@@ -41,6 +43,12 @@ struct RunOptions {
     v.Field("prompt", prompt,
             {.alias = "p", .help = "one prompt: print the answer and exit; without it a chat starts"});
     v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
+    v.Field("file", files,
+            {.help = "a text file that goes before the first message, below its name; may be given several times"});
+    v.Field(
+        "session", session,
+        {.help = "continue the conversation of this name, or begin it, and keep it after every answer; a name with a "
+                 "'/' is a path"});
     v.Field("raw", raw, {.help = "with --prompt: continue the text without a chat template"});
     v.Field("max-tokens", max_tokens,
             {.unit = "tokens",
@@ -63,6 +71,8 @@ std::string ValidText(const std::string& text, const char* what) {
 Status CheckAnswerOptions(const RunOptions& o) {
   if (o.raw && o.prompt.empty())
     return InvalidArgument("--raw needs --prompt, the text to continue; a chat needs the template");
+  if (o.raw && (!o.session.empty() || !o.files.empty()))
+    return InvalidArgument("--raw has no messages; leave --session and --file out");
   return Status();
 }
 
@@ -71,19 +81,49 @@ int FailRun(const Status& status) {
   return kExitFailed;
 }
 
+// The texts of files, for the beginning of a message.
+Result<std::string> FilesForMessage(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string part, FileForMessage(path));
+    text += part;
+  }
+  return text;
+}
+
+// Keeps the conversation in `file`; without a file nothing.
+Status Keep(const Talk& talk, const std::string& file) {
+  return file.empty() ? Status() : WriteSession(file, {talk.system(), talk.messages()});
+}
+
+// Continues the conversation of `file`, if there is one. A system message that is set already stays.
+Status Resume(const std::string& file, Talk* talk) {
+  auto session = ReadSession(file);
+  if (session.status().code() == StatusCode::kNotFound) return Status();
+  if (!session.ok()) return session.status();
+  if (talk->system().empty()) talk->SetSystem(session->system);
+  talk->SetMessages(std::move(session->messages));
+  return Status();
+}
+
 void Prepare(const RunOptions& options, Talk* talk) {
   talk->SetSystem(options.system);
   talk->settings().max_tokens = options.max_tokens;
   if (options.engine.seed != 0) talk->settings().seed = options.engine.seed;
 }
 
-int AnswerOnce(Engine& engine, const RunOptions& options) {
+// `files`: the texts of --file. `session_file`: of --session.
+int AnswerOnce(Engine& engine, const RunOptions& options, const std::string& files, const std::string& session_file) {
   Talk talk(engine, options.engine.default_max_tokens, false);
   Prepare(options, &talk);
-  const Asked asked = options.raw ? talk.Continue(options.prompt) : talk.Ask(options.prompt);
+  if (!session_file.empty()) {
+    if (const Status resumed = Resume(session_file, &talk); !resumed.ok()) return FailRun(resumed);
+  }
+  const Asked asked = options.raw ? talk.Continue(options.prompt) : talk.Ask(files + options.prompt);
   if (!asked.status.ok()) return FailRun(asked.status);
   std::printf("\n");
   std::fprintf(stderr, "%s\n", asked.summary.c_str());
+  if (const Status kept = Keep(talk, session_file); !kept.ok()) return FailRun(kept);
   return asked.interrupted ? kExitInterrupted : kExitOk;
 }
 
@@ -94,6 +134,10 @@ constexpr std::string_view kHelp =
     "                seed, max_tokens; VALUE `default` resets it\n"
     "/system TEXT    sets the system message; without TEXT removes it\n"
     "/clear          forgets the conversation; the system message stays\n"
+    "/file PATH      puts a text file before the next message\n"
+    "/save NAME      keeps the conversation as a session, from now on after every answer; a NAME with a '/' is a path\n"
+    "/load NAME      continues a session\n"
+    "/sessions       lists the sessions\n"
     "/exit, /quit    ends the chat, like Ctrl-D\n"
     "Ctrl-C stops an answer, discards typed text, and ends the chat if there is none. A message that begins "
     "with\n"
@@ -104,8 +148,10 @@ constexpr std::string_view kHelp =
 // A chat: reads messages, runs commands, prints answers.
 class Chat {
  public:
-  Chat(Engine& engine, const RunOptions& options)
+  Chat(Engine& engine, const RunOptions& options, std::string files, std::string session_file)
       : options_(options),
+        files_(std::move(files)),
+        session_file_(std::move(session_file)),
         terminal_(isatty(STDIN_FILENO) != 0),
         talk_(engine, options.engine.default_max_tokens, terminal_),
         input_(InputFile::StandardInput(std::numeric_limits<int64_t>::max())) {
@@ -118,6 +164,10 @@ class Chat {
 
   int Run() {
     std::string line;
+    if (!session_file_.empty()) {
+      if (const Status resumed = Resume(session_file_, &talk_); !resumed.ok()) return FailRun(resumed);
+      SayMessages();
+    }
     while (std::ferror(stdout) == 0) {
       ClearInterrupt();
       if (terminal_) std::fputs("\n", stderr);
@@ -175,7 +225,8 @@ class Chat {
   }
 
   void Answer(const std::string& question) {
-    const Asked asked = talk_.Ask(question);
+    const Asked asked = talk_.Ask(files_ + question);
+    if (asked.status.ok()) files_.clear();
     std::printf("\n");
     std::fflush(stdout);
     if (!asked.status.ok()) {
@@ -187,6 +238,41 @@ class Chat {
                    static_cast<long long>(asked.left_out));
     }
     if (terminal_) std::fprintf(stderr, "[%s%s]\n", asked.summary.c_str(), asked.interrupted ? ", stopped" : "");
+    Warn(Keep(talk_, session_file_));
+  }
+
+  static void Warn(const Status& status) {
+    if (!status.ok()) std::fprintf(stderr, "%s\n", status.message().c_str());
+  }
+  void SayMessages() const {
+    std::fprintf(stderr, "the conversation in %s has %zu messages\n", session_file_.c_str(), talk_.messages().size());
+  }
+
+  // The next message begins with the file.
+  void AddFile(const std::string& path) {
+    const auto text = FileForMessage(path);
+    if (!text.ok()) return Warn(text.status());
+    files_ += *text;
+    std::fprintf(stderr, "%zu characters of files go before the next message\n", files_.size());
+  }
+
+  void Save(const std::string& name) {
+    const auto file = SessionFile(name);
+    if (!file.ok()) return Warn(file.status());
+    const Status kept = Keep(talk_, *file);
+    if (!kept.ok()) return Warn(kept);
+    session_file_ = *file;
+    SayMessages();
+  }
+  void Load(const std::string& name) {
+    const auto file = SessionFile(name);
+    if (!file.ok()) return Warn(file.status());
+    auto session = ReadSession(*file);
+    if (!session.ok()) return Warn(session.status());
+    talk_.SetSystem(session->system);
+    talk_.SetMessages(std::move(session->messages));
+    session_file_ = *file;
+    SayMessages();
   }
 
   // Returns false if the chat ends.
@@ -201,8 +287,19 @@ class Chat {
       std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
     } else if (name == "/clear") {
       talk_.Clear();
+      files_.clear();
+      Warn(Keep(talk_, session_file_));
     } else if (name == "/system") {
       talk_.SetSystem(rest);
+      Warn(Keep(talk_, session_file_));
+    } else if (name == "/file") {
+      AddFile(rest);
+    } else if (name == "/save") {
+      Save(rest);
+    } else if (name == "/load") {
+      Load(rest);
+    } else if (name == "/sessions") {
+      for (const std::string& session : SessionNames()) std::fprintf(stderr, "%s\n", session.c_str());
     } else if (name == "/set") {
       Set(rest);
     } else {
@@ -271,6 +368,8 @@ class Chat {
   }
 
   const RunOptions& options_;
+  std::string files_;         // texts of files, for the next message
+  std::string session_file_;  // where the conversation is kept; empty: nowhere
   const bool terminal_;
   Talk talk_;
   InputFile input_;
@@ -289,8 +388,8 @@ int RunCommand(const Args& args) {
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
                    "Chats with a model in the terminal, or answers one prompt.");
   line.Add(options);
-  line.Common(
-      EngineCommon({"prompt", "system", "raw", "max-tokens", "history", "verbose", "temperature", "top-p", "seed"}));
+  line.Common(EngineCommon({"prompt", "system", "file", "session", "raw", "max-tokens", "history", "verbose",
+                            "temperature", "top-p", "seed"}));
   line.Positional(
       "MODEL", &options.engine.model, false,
       "a GGUF file, a Hugging Face folder, a name of `tactus models list`, or a model to download: hf:org/name, "
@@ -304,6 +403,20 @@ int RunCommand(const Args& args) {
     const int code = FailRun(status);
     return status.code() == StatusCode::kInvalidArgument ? kExitUsage : code;
   }
+  // Before the model is loaded, which takes longer.
+  std::string session_file;
+  if (!options.session.empty()) {
+    auto file = SessionFile(options.session);
+    if (!file.ok()) {
+      FailRun(file.status());
+      return kExitUsage;
+    }
+    session_file = std::move(*file);
+    const auto session = ReadSession(session_file);
+    if (!session.ok() && session.status().code() != StatusCode::kNotFound) return FailRun(session.status());
+  }
+  const auto files = FilesForMessage(options.files);
+  if (!files.ok()) return FailRun(files.status());
   options.prompt = ValidText(options.prompt, "--prompt");
   options.system = ValidText(options.system, "--system");
   StartLog log(options.verbose);
@@ -318,7 +431,8 @@ int RunCommand(const Args& args) {
   const bool chats = options.prompt.empty();
   // Users may press Ctrl-C repeatedly to stop an answer, which must not end the chat.
   CatchInterrupt(chats && isatty(STDIN_FILENO) != 0 ? kLastInterrupt : 2);
-  const int code = chats ? Chat(**engine, options).Run() : AnswerOnce(**engine, options);
+  const int code =
+      chats ? Chat(**engine, options, *files, session_file).Run() : AnswerOnce(**engine, options, *files, session_file);
   const Status closed = (*engine)->Close();
   return closed.ok() ? code : FailRun(closed);
 }

@@ -1,6 +1,5 @@
 // `tactus sim`: simulates a workload on a model, devices and a scheduler, with the real engine on a virtual clock.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "cli/commands/sim_replay.h"
 #include "cli/options/command_options.h"
 #include "cli/options/interrupt.h"
+#include "cli/options/progress_line.h"
 #include "cli/search/sim_cases.h"
 #include "core/predict/predictor.h"
 #include "cost/cost_model.h"
@@ -74,49 +74,6 @@ int PrintList(bool json) {
   return kExitOk;
 }
 
-// A progress bar on a terminal; elsewhere a line every ten seconds.
-class Progress {
- public:
-  explicit Progress(bool terminal)
-      : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
-
-  bool Show(const sim::SimProgress& p) {
-    const TimeNs now = SystemClock().NowNs();
-    if (now >= next_ns_) {
-      next_ns_ = now + (terminal_ ? kSecond / 5 : 10 * kSecond);
-      Draw(p, now);
-    }
-    return InterruptCount() == 0;
-  }
-  void End(const sim::SimProgress& p) {
-    if (drawn_ && terminal_) {
-      Draw(p, SystemClock().NowNs());
-      std::fprintf(stderr, "\n");
-    }
-  }
-
- private:
-  void Draw(const sim::SimProgress& p, TimeNs now) {
-    const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
-    const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total,
-                                         p.steps, static_cast<double>(p.now_ns) * 1e-9, seconds);
-    drawn_ = true;
-    if (!terminal_) {
-      std::fprintf(stderr, "%s\n", text.c_str());
-      return;
-    }
-    constexpr int kWidth = 30;
-    const int filled = p.total > 0 ? static_cast<int>(kWidth * p.ended / p.total) : 0;
-    std::fprintf(stderr, "\r[%.*s%*s] %s ", filled, "##############################", kWidth - filled, "",
-                 text.c_str());
-  }
-
-  const bool terminal_;
-  const TimeNs begin_ns_;
-  TimeNs next_ns_;
-  bool drawn_ = false;
-};
-
 int Write(const SimCommandOptions& options, const sim::SimReport& report, const results::KeptSeries* series) {
   if (!options.json) std::printf("%s%s", results::RunTable(report.run).c_str(), report.text.c_str());
   if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
@@ -138,17 +95,21 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, sim::SimSe
   std::optional<core::RunRecorder> recorder;
   if (*file != nullptr || *series != nullptr)
     setup->config.recorder = &recorder.emplace(std::move(*file), 0, series->get());
-  std::optional<Progress> progress;
+  std::optional<ProgressLine> progress;
   sim::SimWatch watch;
   watch.begun = [&progress](const std::string& scheduler) {
     std::fprintf(stderr, "scheduler %s\n", scheduler.c_str());
-    progress.emplace(isatty(STDERR_FILENO) != 0);
+    progress.emplace(SystemClock());
   };
-  watch.run = [&progress](const sim::SimProgress& p) { return progress->Show(p); };
+  watch.run = [&progress](const sim::SimProgress& p) {
+    progress->Show(p.ended, p.total, "requests",
+                   fmt::format("{} steps, {:.0f} s simulated", p.steps, static_cast<double>(p.now_ns) * 1e-9));
+    return InterruptCount() == 0;
+  };
   auto report = sim::RunSetup(options.sim, setup, SystemClock(), watch);
   if (!report.ok()) return FailSim(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
   const sim::SimProgress& p = report->progress;
-  progress->End(p);
+  progress->End();
   if (recorder) {
     const std::string result = report->json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (const Status written = recorder->Close(result); !written.ok()) return FailSim(written, kExitFailed);
@@ -162,23 +123,17 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, sim::SimSe
 }
 
 int RunSearch(const SimCommandOptions& options, sim::SimSetup* setup) {
-  const bool terminal = isatty(STDERR_FILENO) != 0;
-  TimeNs next = SystemClock().NowNs() + kSecond;
+  ProgressLine progress(SystemClock());
   sim::SimWatch watch;
   watch.search = [&](const sim::OracleProgress& p) {
-    if (const TimeNs now = SystemClock().NowNs(); now >= next) {
-      next = now + (terminal ? kSecond : 10 * kSecond);
-      std::string bound;
-      if (p.bound.most_rounds > 0)
-        bound = fmt::format(", upper bound: round {} of at most {}", p.bound.round + 1, p.bound.most_rounds);
-      std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s%s", terminal ? "\r" : "",
-                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput, bound.c_str(),
-                   terminal ? " " : "\n");
-    }
+    std::string more = fmt::format("best goodput {:.3f} requests/s", p.best_goodput);
+    if (p.bound.most_rounds > 0)
+      more += fmt::format(", upper bound: round {} of at most {}", p.bound.round + 1, p.bound.most_rounds);
+    progress.Show(p.runs, p.total, "runs of the oracle", more);
     return InterruptCount() == 0;
   };
   const auto report = sim::RunSetup(options.sim, setup, SystemClock(), watch);
-  if (terminal) std::fprintf(stderr, "\n");
+  progress.End();
   if (!report.ok())
     return FailSim(report.status(),
                    report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));

@@ -1,6 +1,5 @@
 // `tactus sim sweep`: simulates every combination of options with several seeds and writes one table.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +14,7 @@
 #include "cli/commands/sim_commands.h"
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
+#include "cli/options/progress_line.h"
 #include "cli/search/sim_cases.h"
 #include "cli/search/sweep_table.h"
 #include "results/obs/run_metric.h"
@@ -62,7 +62,7 @@ class Sweep {
       if (!Done(run)) left.push_back(&run);
     }
     Announce(left);
-    begin_ns_ = next_ns_ = SystemClock().NowNs();
+    progress_.emplace(SystemClock());
     sim::ForEachOnThreads(left.size(), ThreadsOf(o_), [&](size_t i) { RunOne(*left[i], left.size()); });
     return status_;
   }
@@ -122,16 +122,8 @@ class Sweep {
       failed_ = true;
     }
     ++done_;
-    if (const TimeNs now = SystemClock().NowNs(); now >= next_ns_ && done_ < left) {
-      const bool terminal = isatty(STDERR_FILENO) != 0;
-      next_ns_ = now + (terminal ? kSecond : 10 * kSecond);
-      const double left_s =
-          static_cast<double>(now - begin_ns_) * 1e-9 * static_cast<double>(left - done_) / static_cast<double>(done_);
-      std::fprintf(stderr, "%s%zu of %zu runs, about %.0f s left%s", terminal ? "\r" : "", done_, left, left_s,
-                   terminal ? "  " : "\n");
-      drawn_ = terminal;
-    }
-    if (done_ == left && drawn_) std::fprintf(stderr, "\n");
+    progress_->Show(static_cast<int64_t>(done_), static_cast<int64_t>(left), "runs");
+    if (done_ == left) progress_->End();
   }
 
   const SweepOptions& o_;
@@ -143,8 +135,7 @@ class Sweep {
   std::atomic<bool> failed_ = false;
   Status status_;
   size_t done_ = 0;
-  TimeNs begin_ns_ = 0, next_ns_ = 0;
-  bool drawn_ = false;
+  std::optional<ProgressLine> progress_;  // while runs are made
 };
 
 // The rows of one configuration and their summary.

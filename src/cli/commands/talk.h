@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "api/chat/conversation.h"
@@ -46,11 +47,11 @@ class Talk {
   void Clear();  // the system message stays
   void SetSystem(const std::string& text);
   const std::string& system() const { return system_; }
+  const std::vector<api::ChatMessage>& messages() const { return messages_; }
+  void SetMessages(std::vector<api::ChatMessage> messages) { messages_ = std::move(messages); }
   AnswerSettings& settings() { return settings_; }
-  int64_t context() const {
-    return limits_.max_model_len;
-  }  // tokens of the earlier messages, the question and the
-     // answer
+  // Tokens of the earlier messages, the question and the answer.
+  int64_t context() const { return limits_.max_model_len; }
   // The current sampling parameters.
   SamplingParams Sampling() const;
 

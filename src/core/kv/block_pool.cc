@@ -1,5 +1,6 @@
 #include "core/kv/block_pool.h"
 
+#include "base/growing_vector.h"
 namespace tactus::core {
 
 BlockPool::BlockPool(int64_t num_blocks, bool lean)

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "base/huge_pages.h"
 #include "core/kv/eviction_order.h"
 #include "core/kv/prefix_tree.h"

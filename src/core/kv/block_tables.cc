@@ -1,6 +1,7 @@
 #include "core/kv/block_tables.h"
 
 #include "base/check.h"
+#include "base/growing_vector.h"
 
 namespace tactus::core {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "base/hash.h"
 #include "base/huge_pages.h"
 #include "base/step.h"

@@ -29,7 +29,8 @@ PrefixOutline OutlineOf(const PrefixBlocks& blocks, size_t most) {
   const PrefixTree& tree = blocks.tree();
   PrefixOutline outline;
   outline.blocks = tree.size();
-  outline.too_large = tree.size() > kMostOutlinedBlocks;
+  // The work goes with the nodes that the tree has or had.
+  outline.too_large = tree.ids_used() > kMostOutlinedBlocks;
   if (outline.too_large || tree.size() == 0) return outline;
 
   std::vector<PrefixBranch> found;

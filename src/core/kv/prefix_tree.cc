@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/growing_vector.h"
 
 namespace tactus::core {
 

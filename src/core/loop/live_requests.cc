@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "base/growing_vector.h"
 #include "core/kv/block_key.h"
 
 namespace tactus::core {

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "base/free_ids.h"
 #include "core/loop/import_reservations.h"
 #include "core/loop/measured_ratio.h"
 #include "core/loop/pass_events.h"

@@ -74,11 +74,11 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
   r->predictor_ = services.predictor;
   if (services.predictor == nullptr) {
     TACTUS_ASSIGN_OR_RETURN(const std::string name, Scheduler::PredictorFor(sc));
-    TACTUS_ASSIGN_OR_RETURN(r->own_predictor_,
-                            MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
-                                                 .max_model_len = sc.limits.max_model_len,
-                                                 .seed = r->config_.seed,
-                                                 .true_lengths_known = r->config_.true_lengths_known}));
+    TACTUS_ASSIGN_OR_RETURN(r->own_predictor_, MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
+                                                                    .max_model_len = sc.limits.max_model_len,
+                                                                    .seed = r->config_.seed,
+                                                                    .true_lengths_known = r->config_.true_lengths_known,
+                                                                    .lean = r->config_.lean}));
     r->predictor_ = r->own_predictor_.get();
   }
   sc.limits.predictor = r->predictor_;

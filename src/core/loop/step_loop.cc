@@ -35,6 +35,7 @@ class StepLoop::Impl {
   Transfers& transfers() { return transfers_; }
   EngineStats Stats() const { return published_.Read(); }
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const { return live_.timelines().Find(query); }
+  std::vector<RequestHandle> LiveHandles() const { return live_.timelines().Live(); }
   bool idle() const { return steps_.empty() && live_.empty(); }
   void Movable(std::vector<RunningSequence>* sequences) const;
   std::string CheckIntegrity() const;
@@ -310,6 +311,9 @@ EngineStats StepLoop::Stats() const {
 }
 std::vector<RequestTimeline> StepLoop::Timelines(const TimelineQuery& query) const {
   return impl_->Timelines(query);
+}
+std::vector<RequestHandle> StepLoop::LiveHandles() const {
+  return impl_->LiveHandles();
 }
 bool StepLoop::RunOnce() {
   return impl_->RunOnce();

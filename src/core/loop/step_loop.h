@@ -89,6 +89,7 @@ class StepLoop {
   Status Failure() const;                                                    // why it is not healthy; ok while it is
   EngineStats Stats() const;                                                 // a consistent snapshot of the last pass
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const;  // live requests as of the last pass
+  std::vector<RequestHandle> LiveHandles() const;                            // as of the last pass
 
   // --- Engine thread ---
   // One pass. True: it did something; false: nothing to do until input arrives or the executor signals.

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "core/loop/sequence_line.h"
 
 namespace tactus::core {
@@ -298,9 +298,10 @@ std::vector<RequestTimeline> Timelines::Find(const TimelineQuery& query) const {
   if (query.handle == 0) {
     for (const RequestLine* r : ended_) consider(r);
     for (const RequestLine* r : live_) consider(r);
-  } else if (const auto live = std::find_if(live_.begin(), live_.end(), is_asked); live != live_.end()) {
+    // From the newest: viewers ask for requests that have just started or ended, and a pass waits meanwhile.
+  } else if (const auto live = std::find_if(live_.rbegin(), live_.rend(), is_asked); live != live_.rend()) {
     found.push_back(*live);
-  } else if (const auto ended = std::find_if(ended_.begin(), ended_.end(), is_asked); ended != ended_.end()) {
+  } else if (const auto ended = std::find_if(ended_.rbegin(), ended_.rend(), is_asked); ended != ended_.rend()) {
     found.push_back(*ended);
   }
   if (found.empty()) found = std::move(prompts);
@@ -311,6 +312,14 @@ std::vector<RequestTimeline> Timelines::Find(const TimelineQuery& query) const {
   std::vector<RequestTimeline> shown;
   for (const RequestLine* r : found) shown.push_back(Show(*r));
   return shown;
+}
+
+std::vector<RequestHandle> Timelines::Live() const {
+  const Turn turn(*this);
+  std::vector<RequestHandle> handles;
+  handles.reserve(live_.size());
+  for (const RequestLine* r : live_) handles.push_back(r->handle);
+  return handles;
 }
 
 RequestTimeline Timelines::Show(const RequestLine& request) const {

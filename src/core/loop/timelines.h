@@ -5,9 +5,9 @@
 // step costs nothing: its time is accounted for when something changes. Only arrivals of requests allocate. Memory is
 // bounded: at most kMostSegments segments per sequence, and kKeptSequences ended sequences.
 //
-// Thread rule: Find on any thread; all else on the engine thread, within a Pass. A spin flag, held for a whole pass,
-// serialises them, so that Find waits for a pass and never for a step. A flag instead of a mutex, because a pass takes
-// a microsecond. Find is rare except for viewers of live events, who ask once for each new request.
+// Thread rule: Find and Live on any thread; all else on the engine thread, within a Pass. A spin flag, held for a whole
+// pass, serialises them, so that Find waits for a pass and never for a step. A flag instead of a mutex, because a pass
+// takes a microsecond. Find is rare except for viewers of live events, who ask once for each new request.
 #pragma once
 
 #include <array>
@@ -110,6 +110,7 @@ class Timelines {
   std::array<Miss, kNumObjectives> RequestEnded(RequestLine* request, FinishReason finish);
 
   std::vector<RequestTimeline> Find(const TimelineQuery& query) const;
+  std::vector<RequestHandle> Live() const;  // the requests that have not ended
 
  private:
   class Turn;

@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "core/predict/predictor.h"
 
 namespace tactus::core {
@@ -47,8 +47,9 @@ struct Average {
 // backward-shift deletion, at most half full) answers these without reading the entries.
 class Table {
  public:
-  explicit Table(size_t size) : most_(size) {
-    MakeTags(kFirstTags);
+  // `lean`: the tags grow with the owners; else nothing allocates after construction.
+  Table(size_t size, bool lean) : most_(size) {
+    MakeTags(lean ? kFirstTags : std::bit_ceil(2 * size));
     places_.reserve(size);
   }
   void Add(uint64_t owner, double tokens) {
@@ -74,7 +75,7 @@ class Table {
 
  private:
   static constexpr uint16_t kEmpty = 0;
-  static constexpr size_t kFirstTags = 128;  // a power of two; they double as owners come
+  static constexpr size_t kFirstTags = 128;  // of a lean table; a power of two, which doubles as owners come
 
   void MakeTags(size_t count) {
     tags_.assign(count, kEmpty);
@@ -135,8 +136,8 @@ class History final : public LengthPredictor {
   explicit History(const PredictorOptions& options)
       : slots_(RoomFor<std::vector<Features>>(static_cast<size_t>(options.slot_capacity))),
         by_length_(kLengthClasses),
-        clients_(kClients),
-        prefixes_(kPrefixes) {}
+        clients_(kClients, options.lean),
+        prefixes_(kPrefixes, options.lean) {}
   const char* name() const override { return kUsualPredictor; }
   bool learns() const override { return true; }
 

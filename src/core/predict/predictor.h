@@ -27,6 +27,7 @@ struct PredictorOptions {
   int32_t max_model_len = 0;        // L_max: no answer is longer
   uint64_t seed = 0;                // of the noise
   bool true_lengths_known = false;  // requests are SimRequests: oracle, noisy and stated are allowed
+  bool lean = false;                // as in KvCacheConfig: tables grow with what is learnt
 };
 
 // A value of --predictor and its help in `tactus sim --list`.

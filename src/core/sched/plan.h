@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "base/prefetch.h"
 #include "core/sched/policy.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "core/sched/index/steady_sort.h"
 #include "core/sched/policy.h"
 #include "core/sched/running_by_rank.h"

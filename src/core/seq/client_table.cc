@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/growing_vector.h"
 
 namespace tactus::core {
 

@@ -15,13 +15,14 @@
 #include "base/json_text.h"
 #include "base/worker_pool.h"
 #include "fleet/router/discovery.h"
+#include "fleet/router/fleet_events.h"
 #include "fleet/router/fleet_json.h"
-#include "fleet/router/fleet_viewers.h"
 #include "fleet/router/fleet_watch.h"
 #include "fleet/router/forward.h"
 #include "fleet/router/mover.h"
 #include "http/access.h"
 #include "http/client_counts.h"
+#include "http/event_viewers.h"
 #include "http/page.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
@@ -83,8 +84,9 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
         admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
         origins_(options.allowed_origins),
         places_(options.max_streams_per_client),
-        secret_(http::RandomBits()),
-        viewers_(FleetHello(options.fleet.balancer)) {}
+        secret_(http::RandomBits()) {
+    viewers_.Start(FleetHello(options.fleet.balancer));
+  }
 
   ~RouterServerImpl() override {
     reader_.Stop();
@@ -107,7 +109,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   void StopAdmission() override {
     draining_.store(true);
     server_->SetDraining();
-    server_->loop().Post([this] { viewers_.Stop(); });
+    server_->loop().Post([this] { viewers_.Stop("the router stops"); });
   }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
   void CutOff() override {
@@ -172,7 +174,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
   std::vector<std::weak_ptr<Forward>> active_;
   TimeNs prune_ns_ = 0;
-  FleetViewers viewers_;
+  http::EventViewers viewers_;
 };
 
 Status RouterServerImpl::Bind() {
@@ -252,6 +254,8 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
   if (!IsForwarded(path) && path != kEvents) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
   if (path == kEvents) {  // it shows what /fleet/replicas shows
     if (auto refused = CheckAdminRights(head)) return refused;
+    // Pages of other sites cannot read the stream, but would take the places of viewers.
+    if (!origins_.Allow(head)) return Error(head, 403, "Origin: not allowed to watch (--allowed-origins)", "Origin");
   } else if (!keys_.empty() && path != kOpenApi && !keys_.Find(head)) {
     return Error(head, 401, "missing or wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   }
@@ -307,17 +311,8 @@ void RouterServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
 
 void RouterServerImpl::AnswerEvents(const std::shared_ptr<http::Exchange>& exchange) {
   const http::HttpRequest& request = exchange->request();
-  if (request.method == "HEAD") {
-    http::HttpResponse response;
-    response.headers = CommonHeaders(request);
-    response.content_type = "text/event-stream; charset=utf-8";
-    return exchange->Respond(std::move(response));
-  }
-  if (!viewers_.Join(exchange, CommonHeaders(request))) {
-    exchange->Respond(Error(request, 503,
-                            fmt::format("/events has {} viewers, the most at once; close one, or try again later",
-                                        FleetViewers::kMostViewers)));
-  }
+  const Status answered = viewers_.Answer(exchange, CommonHeaders(request), request.peer, {});
+  if (!answered.ok()) exchange->Respond(Error(request, api::HttpStatusOf(answered.code()), answered.message()));
 }
 
 http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const std::string& path) const {
@@ -449,7 +444,10 @@ void RouterServerImpl::OnTick(TimeNs now_ns) {
     if (forward) forward->Tick(now_ns);
     return !forward || forward->over();
   });
-  if (!viewers_.empty()) viewers_.Publish(FleetFrame(*watch_, context_->counts, now_ns));
+  if (!viewers_.BeginFrame().empty()) {
+    const std::string frame = FleetFrame(*watch_, context_->counts, now_ns);
+    viewers_.EndFrame([&frame](const auto&) -> std::string_view { return frame; });
+  }
   if (now_ns < prune_ns_) return;
   prune_ns_ = now_ns + kPruneNs;
   for (const auto& [url, client] : clients_) client->CloseIdle(kIdleNs);

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/free_ids.h"
+#include "base/growing_vector.h"
 #include "base/rng.h"
 #include "base/step_shape.h"
 #include "cost/cost_model.h"

@@ -76,6 +76,36 @@ TEST_F(PrefixOutlineTest, PromptsThatShareABeginningAreBranchesOfIt) {
   EXPECT_EQ(own, 1) << "the third prompt shares nothing";
 }
 
+// Making an outline takes time for every node that the tree ever had, on the engine thread.
+TEST(PrefixOutlineOfALargeTree, IsNotMadeAlsoAfterTheTreeHasShrunk) {
+  constexpr int32_t kBlocks = core::kMostOutlinedBlocks + 100, kTokens = (kBlocks - 10) * kBlock;
+  core::KvCache kv({kBlocks, kBlock, 2, kBlocks, true});
+  StepPlan plan;
+  std::vector<SlotId> recompute;
+  std::vector<Hash128> keys;
+  const auto start = [&](SlotId slot, StepId step) {
+    kv.Bind(slot, &keys);
+    plan.Clear();
+    plan.step = step;
+    ASSERT_TRUE(kv.Start(slot, kTokens, kTokens, kTokens, kNoSlot, &plan).ok);
+    kv.MarkPending(slot, kTokens, step);
+    kv.StepEnded(step, true, &recompute);
+    kv.Stats();
+  };
+  core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, 7), kBlock, &keys);
+  start(0, 0);
+  PrefixOutline outline = kv.Outline(8);
+  EXPECT_TRUE(outline.too_large) << outline.blocks << " blocks";
+  EXPECT_TRUE(outline.branches.empty());
+  kv.Release(0, -1);
+  keys.clear();  // the second sequence enters nothing in the tree, and evicts the first one's blocks
+  start(1, 1);
+  outline = kv.Outline(8);
+  EXPECT_LT(outline.blocks, 100) << "the test needs a tree that has shrunk";
+  EXPECT_TRUE(outline.too_large);
+  EXPECT_TRUE(outline.branches.empty());
+}
+
 TEST_F(PrefixOutlineTest, TheLargestBranchesAreKeptWithTheirParents) {
   Start(0, {1, 1, 2, 2, 2});
   Start(1, {1, 1, 3});

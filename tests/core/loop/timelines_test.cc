@@ -180,11 +180,13 @@ TEST_F(TimelinesTest, LiveTimelineEndsAtTheLastPass) {
   ASSERT_EQ(h.Settle(), "");
   EXPECT_EQ(Of(&h, a), "prefill 1100 decode 1010");
   EXPECT_FALSE(h.loop().Timelines({.handle = a})[0].ended);
+  EXPECT_EQ(h.loop().LiveHandles(), std::vector<RequestHandle>{a});
   h.Cancel(a);
   h.clock().AdvanceTo(h.clock().NowNs() + 500 * kMicrosecond);
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(Of(&h, a), "prefill 1100 decode 1510") << "cancelled in its third step";
   EXPECT_EQ(h.loop().Timelines({.handle = a})[0].finish, FinishReason::kCancelled);
+  EXPECT_TRUE(h.loop().LiveHandles().empty()) << "it has ended";
 }
 
 TEST_F(TimelinesTest, MissHasTheMostCostlyCause) {

@@ -1,6 +1,8 @@
 // Predictions of all predictors, and that only simulations may use true lengths.
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
 #include <cmath>
 
 #include "base/hash.h"
@@ -189,6 +191,29 @@ TEST(History, NewClientReplacesEntryOfExhaustedWeight) {
   EXPECT_GT(Ask(p.get(), newcomer), Ask(p.get(), anybody));
   EXPECT_EQ(Ask(p.get(), second), Ask(p.get(), anybody)) << "it has lost its entry";
   EXPECT_LT(Ask(p.get(), third), Ask(p.get(), anybody));
+}
+
+// An allocation at the end of a request would be one on the engine thread.
+TEST(History, OnlyALeanOneGrowsWithItsOwners) {
+  std::vector<int32_t> predictions;
+  for (const bool lean : {false, true}) {
+    PredictorOptions options = Options();
+    options.lean = lean;
+    const auto p = MakeHistory(options);
+    p->Bind(1, Features(100, 4000, 1));  // the highest slot of this test
+    const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    if (before == 0) GTEST_SKIP() << "this build has another allocator";
+    for (uint64_t client = 1; client <= 5000; ++client)
+      Observe(p.get(), Features(100, 4000, client), static_cast<int32_t>(client % 97) + 1);
+    const size_t after = mallinfo2().uordblks + mallinfo2().hblkhd;
+    if (lean) {
+      EXPECT_GT(after, before) << "a lean one has all its memory from the start";
+    } else {
+      EXPECT_EQ(after, before) << "it allocates at the ends of requests";
+    }
+    predictions.push_back(Ask(p.get(), Features(100, 4000, 4000)));
+  }
+  EXPECT_EQ(predictions[0], predictions[1]);
 }
 
 // A server draws the secret of client and block keys at each start. Equal requests still have equal predictions, also

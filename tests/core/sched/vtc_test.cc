@@ -153,12 +153,16 @@ TEST(Vtc, AgreesWithTheNaiveModelAlsoFromAFreshInstance) {
     core::SequenceTable t(limits.slot_capacity, layouts.notes.stride(), layouts.clients.stride());
     NaiveVtc naive;
     naive.credit = kPrompt * 20 * static_cast<int64_t>(seed % 3);
+    size_t clients_made = 1;
     for (int step = 0; step < 150; ++step) {
       Churn(&t, &rng, step);
       StepView view = ViewOf(&t, step, step);
       const core::SequenceNotes kept = view.client_notes;
-      std::vector<std::byte> clients(kept.bytes,
-                                     kept.bytes + kept.stride * static_cast<size_t>(limits.client_capacity()));
+      std::vector<std::byte> clients(kept.stride * static_cast<size_t>(limits.client_capacity()));
+      for (const auto& slots : {view.waiting, view.running}) {
+        for (const SlotId s : slots) clients_made = std::max(clients_made, 1 + static_cast<size_t>(view.seq.client[s]));
+      }
+      std::copy_n(kept.bytes, kept.stride * clients_made, clients.begin());  // beyond them there are no notes yet
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       for (const core::SequenceChange& change : view.changes) {
         if (change.kind == core::ChangeKind::kQueued) naive.Queued(view, change.slot);

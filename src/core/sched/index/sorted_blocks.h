@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/free_ids.h"
+#include "base/growing_vector.h"
 
 namespace tactus::core {
 

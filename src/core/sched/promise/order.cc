@@ -17,6 +17,7 @@
 
 #include "base/background.h"
 #include "base/check.h"
+#include "base/growing_vector.h"
 #include "core/sched/choices.h"
 #include "core/sched/index/sorted_blocks.h"
 #include "core/sched/promise/promise.h"

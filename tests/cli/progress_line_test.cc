@@ -1,0 +1,24 @@
+// The line that shows how far a long command is.
+#include "cli/options/progress_line.h"
+
+#include <gtest/gtest.h>
+
+namespace tactus::cli {
+namespace {
+
+TEST(ProgressText, HasRateAndTimeLeft) {
+  EXPECT_EQ(ProgressText(15, 60, "requests", 5, "2 failed"),
+            "[#####               ] 15/60 requests, 3.00/s, 15 s left; 2 failed");
+  EXPECT_EQ(ProgressText(100, 100'000, "runs", 1, ""), "[                    ] 100/100000 runs, 100/s, 17 min left");
+  EXPECT_EQ(ProgressText(1, 1000, "runs", 60, ""), "[                    ] 1/1000 runs, 0.02/s, 16.6 h left");
+}
+
+TEST(ProgressText, HasNeitherBeforeTheFirstAndNoTimeLeftAtTheEnd) {
+  EXPECT_EQ(ProgressText(0, 4, "runs", 3, ""), "[                    ] 0/4 runs");
+  EXPECT_EQ(ProgressText(4, 4, "runs", 8, ""), "[####################] 4/4 runs, 0.50/s");
+  EXPECT_EQ(ProgressText(0, 0, "runs", 0, ""), "[                    ] 0/1 runs");
+  EXPECT_EQ(ProgressText(5, 4, "runs", 5, ""), "[####################] 5/5 runs, 1.00/s") << "more than announced";
+}
+
+}  // namespace
+}  // namespace tactus::cli

@@ -1,0 +1,42 @@
+"""Long commands show how far they are: one line on a terminal, nothing in a pipe."""
+
+import unittest
+
+from command_case import BINARY, ENVIRONMENT, tactus
+from pseudo_terminal import PseudoTerminal
+
+SIM = ["--model", "llama-3-8b", "--device", "a100", "--workload", "chat", "--rate", "4"]
+
+
+class ProgressTest(unittest.TestCase):
+    def terminal(self, *args):
+        terminal = PseudoTerminal(BINARY, *args, columns=120, environment={**ENVIRONMENT, "TERM": "xterm"})
+        self.addCleanup(terminal.close)
+        return terminal
+
+    def test_a_simulation_has_rate_and_time_left_and_ends_on_ctrl_c(self):
+        terminal = self.terminal("sim", *SIM, "--requests", "1000000")
+        terminal.wait_for(lambda text: "/1000000 requests, " in text and " left; " in text, "rate and time left")
+        terminal.type("\x03")
+        self.assertEqual(terminal.exit_status(), 130)
+        lines = terminal.screen.text().split("\n")
+        self.assertEqual(sum("/1000000 requests" in line for line in lines), 1, "the progress is one line")
+        self.assertIn("interrupted after", terminal.screen.text())
+
+    def test_a_sweep_counts_its_runs(self):
+        terminal = self.terminal(
+            "sim", "sweep", *SIM, "--requests", "3000", "--seeds", "1000", "--vary", "scheduler=vllm"
+        )
+        terminal.wait_for(lambda text: " left" in text and " runs, " in text, "rate and time left")
+        terminal.type("\x03")
+        self.assertEqual(terminal.exit_status(), 130)
+
+    def test_a_pipe_gets_no_progress(self):
+        done = tactus("sim", *SIM, "--requests", "3000")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("\r", done.stderr)
+        self.assertNotIn("requests, ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
