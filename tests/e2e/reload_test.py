@@ -13,6 +13,9 @@ from fake_endpoint import FakeEndpoint
 from router_process import Router
 from server_process import ServerProcess, wait_until
 
+# A model whose stream of 2,000 tokens takes seconds on any machine.
+SLOW = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "max_position_embeddings": 4096}
+
 
 def status_of(url, path, key=None, body=None):
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -46,7 +49,7 @@ class ReloadTest(Folder):
             config.write_text(f"api-key = {keys}\napi-key-class = {classes}\nslo-class = {slo}\n{more}")
 
         write(["one", "two"], ["chat", "none"], ["chat:jct=100s", "bulk:jct=100s"])
-        server = ServerProcess("--config", config, real_model=False)
+        server = ServerProcess("--config", config, real_model=False, config=SLOW)
         url = server.url
 
         def ask(key):
@@ -58,21 +61,22 @@ class ReloadTest(Folder):
         )
         request = urllib.request.Request(
             url + "/v1/completions",
-            json.dumps({"prompt": "x", "max_tokens": 1500, "stream": True, "ignore_eos": True}).encode(),
+            json.dumps({"prompt": "x", "max_tokens": 2000, "stream": True, "ignore_eos": True}).encode(),
             {"Content-Type": "application/json", "Authorization": "Bearer one"},
         )
         with urllib.request.urlopen(request, timeout=120) as stream:
             stream.readline()
             # The first key is gone, the order is another, and the objectives are tighter.
-            write(["three", "two"], ["bulk", "chat"], ["chat:jct=3ms", "bulk:jct=100s"])
+            write(["three", "two"], ["bulk", "chat"], ["chat:jct=50ms", "bulk:jct=100s"])
             self.reload(server, "reloaded: the log, certificates, keys, classes")
             self.assertEqual([ask(key) for key in ("one", "two", "three")], [401, 200, 200])
+            self.assertEqual(self.metric(url, "vllm:num_requests_running"), 1, "the stream had ended before the reload")
             self.assertIn(b"[DONE]", stream.read(), "the stream of the key that is gone broke off")
         missed = 'tactus_slo_requests_total{model_name="test-model",engine="0",class="chat",kept="false"}'
         wait_until(lambda: self.metric(url, missed) == 1, "a miss of the new objective", about=server.last_lines)
         for bad, reason in (
-            (lambda: write(["four"], ["other"], ["chat:jct=3ms", "bulk:jct=100s"]), "declared by no --slo-class"),
-            (lambda: write(["four"], ["none", "none"], ["chat:jct=3ms", "bulk:jct=100s"]), "2 classes for 1 keys"),
+            (lambda: write(["four"], ["other"], ["chat:jct=50ms", "bulk:jct=100s"]), "declared by no --slo-class"),
+            (lambda: write(["four"], ["none", "none"], ["chat:jct=50ms", "bulk:jct=100s"]), "2 classes for 1 keys"),
             (lambda: config.write_text("api-key = ['four'"), "serve.toml"),
             (lambda: config.write_text("api-kee = 5\n"), "api-kee"),
             (lambda: config.unlink(), "serve.toml"),
@@ -81,7 +85,7 @@ class ReloadTest(Folder):
             bad()
             self.reload(server, "error: reload:", reason)
             self.assertEqual([ask(key) for key in ("two", "three", "four")], [200, 200, 401], reason)
-        write(["two"], ["none"], ["chat:jct=3ms,weight=3", "bulk:jct=100s"], "max-queue = 5\n")
+        write(["two"], ["none"], ["chat:jct=50ms,weight=3", "bulk:jct=100s"], "max-queue = 5\n")
         self.reload(server, "only objectives", "--max-queue changed; a restart applies that")
         self.assertEqual([ask(key) for key in ("two", "three")], [200, 401], "keys are applied beside a bad class")
         self.assertEqual(server.stop(), 0, server.last_lines())

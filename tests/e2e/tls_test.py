@@ -19,7 +19,15 @@ from command_case import Folder, tactus
 from router_process import Router
 from server_process import ServerProcess, wait_until
 
+# A model whose stream of LONG tokens takes seconds on any machine.
+SLOW = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "max_position_embeddings": 4096}
+LONG = 2000
 PROMPT = {"prompt": "to be", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+
+
+def running(url, context):
+    text = answer(url, "/metrics", context=context)[1]
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_running"))
 
 
 def setUpModule():
@@ -69,9 +77,7 @@ class ServerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cert, cls.key = AUTHORITY.sign(kind="rsa")
-        cls.server = ServerProcess(
-            "--tls-cert", cls.cert, "--ssl-keyfile", cls.key, "--read-timeout", "2s", real_model=False
-        )
+        cls.server = ServerProcess("--tls-cert", cls.cert, "--ssl-keyfile", cls.key, real_model=False)
         cls.url = cls.server.url.replace("127.0.0.1", "localhost")
         cls.context = AUTHORITY.context()
 
@@ -173,35 +179,6 @@ class ServerTest(unittest.TestCase):
             self.assertNotIn(b"HTTP/1.1 200", text, noise)
         self.assertEqual(answer(self.url, "/health", context=self.context)[0], 200)
 
-    def failures(self):
-        text = answer(self.url, "/metrics", context=self.context)[1]
-        return sum(
-            float(line.split()[-1]) for line in text.splitlines() if line.startswith("tactus_tls_failures_total")
-        )
-
-    def test_handshakes_that_do_not_end_are_cut_off_and_hold_nothing_up(self):
-        before = self.failures()
-        silent = [raw(port_of(self.url)) for _ in range(20)]
-        slow = raw(port_of(self.url))
-        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500
-        try:
-            for i in range(1, 400):
-                try:
-                    slow.sendall(hello[i - 1 : i])
-                except OSError:
-                    break
-                if i == 3:  # the others are open
-                    self.assertEqual(answer(self.url, "/v1/completions", PROMPT, self.context)[0], 200)
-                time.sleep(0.05)
-            else:
-                self.fail("a handshake of single bytes was not cut off")
-            for connection in silent:
-                self.assertEqual(connection.recv(1), b"", "a handshake without a byte was not cut off")
-        finally:
-            for connection in [*silent, slow]:
-                connection.close()
-        wait_until(lambda: self.failures() >= before + 21, "failures counted", about=self.server.last_lines)
-
     def test_a_client_of_another_authority_refuses_the_server(self):
         with self.assertRaises(ssl.SSLCertVerificationError):
             raw(port_of(self.url), OTHER.context())
@@ -212,23 +189,44 @@ class ServerTest(unittest.TestCase):
         stated = openssl("x509", "-enddate", "-noout", "-in", self.cert).split("=", 1)[1].strip()
         self.assertEqual(float(line.split()[-1]), ssl.cert_time_to_seconds(stated))
 
-    def test_a_client_that_leaves_ends_its_request(self):
-        connection = raw(port_of(self.url), self.context)
-        connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=1900)))
-        self.assertIn(b"200 OK", connection.recv(4096))
-        connection.close()
 
-        def idle():
-            text = answer(self.url, "/metrics", context=self.context)[1]
-            return any(
-                line.startswith("vllm:num_requests_running") and line.endswith(" 0") for line in text.splitlines()
-            )
+class HandshakeTest(unittest.TestCase):
+    def failures(self, url, context):
+        text = answer(url, "/metrics", context=context)[1]
+        return sum(
+            float(line.split()[-1]) for line in text.splitlines() if line.startswith("tactus_tls_failures_total")
+        )
 
-        wait_until(idle, "the request of a client that left to end", about=self.server.last_lines)
+    def test_handshakes_that_do_not_end_are_cut_off_and_hold_nothing_up(self):
+        cert, key = AUTHORITY.sign()
+        server = ServerProcess("--tls-cert", cert, "--tls-key", key, "--read-timeout", "2s", real_model=False)
+        url, context = server.url, AUTHORITY.context()
+        before = self.failures(url, context)
+        silent = [raw(port_of(url)) for _ in range(20)]
+        slow = raw(port_of(url))
+        hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 500
+        try:
+            for i in range(1, 400):
+                try:
+                    slow.sendall(hello[i - 1 : i])
+                except OSError:
+                    break
+                if i == 3:  # the others are open
+                    self.assertEqual(answer(url, "/v1/completions", PROMPT, context)[0], 200)
+                time.sleep(0.05)
+            else:
+                self.fail("a handshake of single bytes was not cut off")
+            for connection in silent:
+                self.assertEqual(connection.recv(1), b"", "a handshake without a byte was not cut off")
+        finally:
+            for connection in [*silent, slow]:
+                connection.close()
+        wait_until(lambda: self.failures(url, context) >= before + 21, "failures counted", about=server.last_lines)
+        self.assertEqual(server.stop(), 0, server.last_lines())
 
 
-class ReloadTest(unittest.TestCase):
-    def test_a_stream_survives_a_reload_and_new_connections_get_the_new_certificate(self):
+class LongStreamTest(unittest.TestCase):
+    def test_a_stream_survives_a_reload_and_a_client_that_leaves_ends_its_own(self):
         folder = AUTHORITY.folder
         cert, key = folder / "live.pem", folder / "live.key"
 
@@ -238,7 +236,7 @@ class ReloadTest(unittest.TestCase):
 
         first, second = AUTHORITY.sign(), AUTHORITY.sign()
         place(first)
-        server = ServerProcess("--tls-cert", cert, "--tls-key", key, real_model=False)
+        server = ServerProcess("--tls-cert", cert, "--tls-key", key, real_model=False, config=SLOW)
         context = AUTHORITY.context()
         port = port_of(server.url)
 
@@ -249,14 +247,24 @@ class ReloadTest(unittest.TestCase):
 
         old = serial_of(port, context)
         with raw(port, context) as connection:
-            connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=1800), "Connection: close"))
+            connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=LONG), "Connection: close"))
             text = connection.recv(4096)
             place(second)
             reload("certificates")
             new = serial_of(port, context)
             self.assertNotEqual(new, old, "new connections get the new certificate")
+            self.assertEqual(running(server.url, context), 1, "the stream had ended before the reload")
             text += read_all(connection)
         self.assertIn(b"data: [DONE]", text, "the stream broke off at the reload")
+        with raw(port, context) as connection:
+            connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=LONG)))
+            connection.recv(4096)
+            self.assertEqual(running(server.url, context), 1)
+        wait_until(lambda: running(server.url, context) == 0, "the request of a client that left to end")
+        aborted = [
+            line for line in answer(server.url, "/metrics", context=context)[1].splitlines() if '"abort"' in line
+        ]
+        self.assertEqual([line.split()[-1] for line in aborted], ["1"], "it ran to its end")
         for damage, reason in ((b"no certificate", "not a PEM file"), (first[1].read_bytes(), "no certificate")):
             cert.write_bytes(damage)
             reload("error: reload: --tls-cert")
@@ -407,14 +415,18 @@ class MoveTest(unittest.TestCase):
         joins += ["--kv-secret-file", secret]
         replicas = [
             ServerProcess(
-                *("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", AUTHORITY.file, *joins), real_model=False
+                *("--tls-cert", cert, "--tls-key", key, "--tls-client-ca", AUTHORITY.file, *joins),
+                real_model=False,
+                config=SLOW,
             )
             for _ in range(2)
         ]
-        router = Router([r.url for r in replicas], *map(str, joins), "--slow-start", "0")
+        router = Router(
+            [r.url for r in replicas], *map(str, joins), "--slow-start", "0", "--rebalance-interval", "20ms"
+        )
         router.await_ready(2)
         with raw(port_of(router.url)) as connection:
-            connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=1800), "Connection: close"))
+            connection.sendall(request_text(dict(PROMPT, stream=True, max_tokens=LONG), "Connection: close"))
             text = connection.recv(4096)
             at = text.split(b"x-tactus-replica: ")[1].split(b"\r\n")[0].decode()
             self.assertEqual(router.post("/fleet/drain", {"url": "https://" + at})[0], 200)
