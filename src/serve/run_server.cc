@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <new>
 #include <sstream>
 
 #include "api/chat/chat_style.h"
@@ -143,13 +144,18 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   manager.Ready(state);
 
   serve::StepWatchdog watchdog(options.step_watchdog, options.step_watchdog_least.ns);
-  bool healthy = true;
+  bool healthy = true, reload = false;
   while (healthy && !signals.WaitFor(100 * kMillisecond)) {
     KeepMemoryInReserve();
-    if (signals.TakeReload()) {
-      manager.Reloading();
-      Reload(engine_options, parts, engine.get(), owned.get(), log);
-      manager.Ready(state);
+    reload = signals.TakeReload() || reload;
+    if (reload) {
+      try {
+        manager.Reloading();
+        Reload(engine_options, parts, engine.get(), owned.get(), log);
+        manager.Ready(state);
+        reload = false;
+      } catch (const std::bad_alloc&) {  // again in the next round
+      }
     }
     healthy = engine->Stats().healthy;
     LookAtSteps(*engine, options, clock.NowNs(), &watchdog, owned.get(), log);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <new>
+
 #include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/memory_shortage.h"
@@ -70,14 +72,20 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   start.End();
   const std::string state = "routing on " + url;
   manager.Ready(state);
+  bool reload = false;
   while (!stop) {
     stop = signals.WaitFor(100 * kMillisecond);
     KeepMemoryInReserve();
     manager.Alive();
-    if (signals.TakeReload()) {
-      manager.Reloading();
-      Reload(parts, server.get(), log);
-      manager.Ready(state);
+    reload = signals.TakeReload() || reload;
+    if (reload) {
+      try {
+        manager.Reloading();
+        Reload(parts, server.get(), log);
+        manager.Ready(state);
+        reload = false;
+      } catch (const std::bad_alloc&) {  // again in the next round
+      }
     }
     if (traces != nullptr) {
       if (const std::string line = traces->TakeWarning(); !line.empty()) log("warning: " + line);
