@@ -57,7 +57,7 @@ def port_of(url):
 
 def raw(port, context=None):
     plain = socket.create_connection(("127.0.0.1", port), timeout=60)
-    return context.wrap_socket(plain, server_hostname="localhost") if context else plain
+    return context.wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False) if context else plain
 
 
 def read_all(connection):
