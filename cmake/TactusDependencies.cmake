@@ -16,6 +16,7 @@ pkg_check_modules(libarchive REQUIRED IMPORTED_TARGET libarchive>=3.6)   # run f
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.40)
 pkg_check_modules(libcurl REQUIRED IMPORTED_TARGET libcurl>=7.85)       # downloads of models
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto>=3.0)   # their hashes
+pkg_check_modules(libssl REQUIRED IMPORTED_TARGET libssl>=3.0)         # TLS of listeners and clients
 # For the prompt of `tactus run`. Optional: without it `run` reads plain lines.
 pkg_check_modules(libedit IMPORTED_TARGET libedit>=3.1)
 if(NOT libedit_FOUND)

@@ -51,8 +51,19 @@ SERVER = [
             ("Time in the queue", "s", quantiles("vllm:request_queue_time_seconds", 0.5, 0.9, 0.99)),
             ("Prompt", "s", quantiles("vllm:request_prefill_time_seconds", 0.5, 0.9, 0.99)),
             ("Answer", "s", quantiles("vllm:request_decode_time_seconds", 0.5, 0.9, 0.99)),
+            ("Prompt and answer", "s", quantiles("vllm:request_inference_time_seconds", 0.5, 0.9, 0.99)),
             ("Prompt length", "short", quantiles("vllm:request_prompt_tokens", 0.5, 0.99)),
-            ("Answer length", "short", quantiles("vllm:request_generation_tokens", 0.5, 0.99)),
+            (
+                "Answer length",
+                "short",
+                [
+                    *quantiles("vllm:request_generation_tokens", 0.5, 0.99),
+                    *(
+                        (expression, f"{legend} allowed")
+                        for expression, legend in quantiles("vllm:request_params_max_tokens", 0.5, 0.99)
+                    ),
+                ],
+            ),
         ],
     ),
     (
@@ -116,7 +127,14 @@ SERVER = [
                     (rate("tactus_accepted_draft_tokens_total", "source"), "{{source}} accepted"),
                 ],
             ),
-            ("Failed steps", "short", [(f"increase(tactus_executor_errors_total{{{OF}}}{RATE})", "{{instance}}")]),
+            (
+                "Failed and stuck steps",
+                "short",
+                [
+                    (f"increase(tactus_executor_errors_total{{{OF}}}{RATE})", "{{instance}} failed"),
+                    (f"tactus_step_stuck{{{AT}}}", "{{instance}} stuck"),
+                ],
+            ),
         ],
     ),
     (
@@ -240,6 +258,8 @@ SERVER = [
 ]
 NOT_SHOWN = {
     "vllm:cache_config_info": "settings, for gateways",
+    "vllm:lora_requests_info": "constant; for vLLM's dashboards and gateways",
+    "vllm:request_params_n": "1 for almost all requests; for vLLM's dashboards",
     "tactus_token_budget": "a setting",
     "tactus_kv_utilization": "a mean since the start; vllm:kv_cache_usage_perc is the current value",
     "tactus_slo_attainment": "since the start; tactus_slo_requests_total has a rate",

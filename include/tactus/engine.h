@@ -86,7 +86,10 @@ struct EngineStats {
   double kv_utilization = 0;        // blocks in use / all, mean over steps
   double step_time_correction = 1;  // measured / predicted by the step-time model, over the last steps with prompts
   uint64_t plan_hash = 0;           // over every plan, in order
-  bool healthy = true;              // false after three executor errors in a row, or when the device has failed
+  // The oldest step without a result (-1: none), since when the executor has had it as the next one, by the engine's
+  // clock, and the time that it was predicted to take (0: not known).
+  int64_t step_in_flight = -1, step_since_ns = 0, step_predicted_ns = 0;
+  bool healthy = true;  // false after three executor errors in a row, or when the device has failed
 };
 
 class LiveFeed;       // tactus/live.h
@@ -172,8 +175,16 @@ class Engine {
   virtual Status Failure() const { return Status(); }
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;
+  // The last steps that have ended, oldest first, a line each: for the log of a step that does not end.
+  virtual std::string LastSteps() const { return {}; }
   // The result of the run so far (docs/reference/api.md, "Result").
   virtual RunResult Outcome() const = 0;
+
+  // Replaces the objectives of the service classes (--slo-class as typed) for requests that are submitted from now on.
+  // kInvalidArgument, and nothing changes: a text is wrong, or something else than an objective differs from the start.
+  virtual Status SetServiceClasses(const std::vector<std::string>& /*slo_class*/) {
+    return Unimplemented("this engine has no service classes");
+  }
 
   // Records of what runs; null: none. Owned by the engine; for one watcher.
   virtual LiveFeed* live() { return nullptr; }

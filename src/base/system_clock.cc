@@ -1,9 +1,12 @@
 // The only file that reads the machine's clocks (tests/lint checks that).
+#include <fmt/format.h>
+
 #include <chrono>
 #include <ctime>
 
 #include "base/clock.h"
 #include "base/thread_cpu.h"
+#include "base/unix_time.h"
 
 namespace tactus {
 namespace {
@@ -25,6 +28,19 @@ Clock& SystemClock() {
 
 int64_t UnixSeconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+TimeNs UnixNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string UtcText(TimeNs unix_ns) {
+  const std::time_t seconds = unix_ns / kSecond;
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, unix_ns % kSecond / kMillisecond);
 }
 
 DurationNs ThreadCpuNs() {

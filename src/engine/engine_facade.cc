@@ -32,6 +32,7 @@
 #include "core/sched/scheduler.h"
 #include "core/trace/trace_writer.h"
 #include "cost/step_tables/step_table.h"
+#include "engine/class_objectives.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/kv_store/folder.h"
@@ -169,7 +170,8 @@ class EngineImpl final : public Engine {
         executor_(std::move(executor)),
         drafts_(std::move(drafts)),
         shortest_step_ns_(setup_.step_times.profile != nullptr ? ShortestStepNs(*setup_.step_times.profile) : 0),
-        replica_(std::move(replica)) {}
+        replica_(std::move(replica)),
+        classes_(replica_->limits().classes) {}
 
   // Connects the replica to the executor and starts the engine thread.
   Status Start(const Backend::Say& say) {
@@ -290,12 +292,13 @@ class EngineImpl final : public Engine {
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
       request.sampling.seed = static_cast<uint64_t>(bits[1]) << 32 | bits[0];
     }
-    Status classed = ApplyServiceClass(replica_->limits().classes, &request);
+    const auto declared = classes_.Get();
+    Status classed = ApplyServiceClass(*declared, &request);
     if (classed.ok()) classed = CheckObjectives(request.slo, FloorNs());
     if (classed.ok()) classed = CheckRuleRoom(request);
     auto shared = std::make_shared<const Request>(std::move(request));
     if (!classed.ok()) {
-      const auto& classes = replica_->limits().classes;
+      const auto& classes = *declared;
       const bool known = classes.empty() || FindServiceClass(classes, shared->slo_class) != 0;
       CountRejected(*shared, known ? shared->slo_class : "", classed.message(), arrival_ns);
       return classed;
@@ -369,6 +372,7 @@ class EngineImpl final : public Engine {
   LiveFeed* live() override { return &live_; }
   std::vector<PastRequest> PastRequests() const override { return past_.Since(clock_.NowNs()); }
   std::string StepTimesFile() const override { return setup_.step_times.file; }
+  Status SetServiceClasses(const std::vector<std::string>& slo_class) override { return classes_.Set(slo_class); }
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
@@ -381,6 +385,7 @@ class EngineImpl final : public Engine {
     if (prompt_cache_ != nullptr) text += prompt_cache_->MetricsText({{"model_name", info_.name}, {"engine", "0"}});
     return text;
   }
+  std::string LastSteps() const override { return metrics_->LastSteps(); }
   RunResult Outcome() const override {
     RunResult result = metrics_->Outcome(loop_->Stats());
     result.unfinished = loop_->live_requests();
@@ -430,6 +435,7 @@ class EngineImpl final : public Engine {
   core::EventFanOut events_;  // to all of them
   const DurationNs shortest_step_ns_;
   std::unique_ptr<core::Replica> replica_;
+  ClassObjectives classes_;
   core::StepLoop* loop_ = nullptr;             // owned by the replica
   std::unique_ptr<MigrationPort> port_;        // null: sequences do not move
   std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk

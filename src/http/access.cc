@@ -114,14 +114,32 @@ std::string SaltOf(const std::string& key, const std::optional<Hash128>& fleet_d
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                  const std::optional<FleetKeys>& fleet)
-    : secret_(fleet ? fleet->blocks : RandomBits()) {
+    : secret_(fleet ? fleet->blocks : RandomBits()), fleet_(fleet.has_value()) {
+  Replace(keys, classes);
+}
+
+void ApiKeys::Replace(const std::vector<std::string>& keys, const std::vector<std::string>& classes) {
+  auto next = std::make_shared<Table>(*table());
+  next->matches.assign(next->digests.size(), 0);
+  next->valid = 0;
   for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i].empty()) continue;
     const Hash128 digest = SipHash128(secret_, keys[i].data(), keys[i].size());
-    if (keys[i].empty() || std::find(digests_.begin(), digests_.end(), digest) != digests_.end()) continue;
-    digests_.push_back(digest);
-    salts_.push_back(SaltOf(keys[i], fleet ? std::optional(digest) : std::nullopt));
-    classes_.push_back(i < classes.size() && classes[i] != kNoClass ? classes[i] : "");
+    const auto at =
+        static_cast<size_t>(std::find(next->digests.begin(), next->digests.end(), digest) - next->digests.begin());
+    if (at == next->digests.size()) {
+      next->digests.push_back(digest);
+      next->matches.push_back(0);
+      next->salts.push_back(SaltOf(keys[i], fleet_ ? std::optional(digest) : std::nullopt));
+      next->classes.emplace_back();
+    }
+    if (next->matches[at] == 1) continue;  // repeated: its first class counts
+    next->matches[at] = 1;
+    next->classes[at] = i < classes.size() && classes[i] != kNoClass ? classes[i] : "";
+    ++next->valid;
   }
+  std::lock_guard lock(mutex_);
+  table_ = std::move(next);
 }
 
 std::string KeyName(size_t key) {
@@ -146,16 +164,17 @@ std::optional<size_t> ApiKeys::Find(const HttpRequest& request) const {
 std::optional<size_t> ApiKeys::FindToken(std::string_view token) const {
   // Keyed digests have one length and do not show how much of a wrong key was right.
   const Hash128 digest = SipHash128(secret_, token.data(), token.size());
+  const std::shared_ptr<const Table> keys = table();
   uint64_t found = 0;  // 1 + the key's index, without a branch
-  for (size_t i = 0; i < digests_.size(); ++i) {
-    const uint64_t difference = (digests_[i].low ^ digest.low) | (digests_[i].high ^ digest.high);
-    found |= (i + 1) * static_cast<uint64_t>(difference == 0);
+  for (size_t i = 0; i < keys->digests.size(); ++i) {
+    const uint64_t difference = (keys->digests[i].low ^ digest.low) | (keys->digests[i].high ^ digest.high);
+    found |= (i + 1) * static_cast<uint64_t>(difference == 0) * keys->matches[i];
   }
   return found == 0 ? std::nullopt : std::optional<size_t>(found - 1);
 }
 
 std::string ApiKeys::Salt(size_t key) const {
-  return salts_[key];
+  return table()->salts[key];
 }
 
 bool ValidRequestId(std::string_view id) {

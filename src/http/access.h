@@ -1,7 +1,9 @@
-// Access checks: API keys (compared in constant time, never logged), request ids, web origins, host names. Immutable:
-// any thread.
+// Access checks: API keys (compared in constant time, never logged), request ids, web origins, host names. Any thread.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,14 +37,18 @@ Status CheckBodyLimits(int64_t one, int64_t all);
 // The name under which a key's clients are counted, "key 1".
 std::string KeyName(size_t key);
 
+// The keys of the clients. Replace changes them while requests are served: a key that stays has the index, and so the
+// name, that it had; a key that is gone matches no longer, and its index is not used again.
 class ApiKeys {
  public:
   // Empty and repeated keys are ignored. `classes`: one for each key, or empty. With `fleet` a key's salt is the same
   // on all members of the fleet.
   explicit ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes = {},
                    const std::optional<FleetKeys>& fleet = std::nullopt);
-  size_t size() const { return digests_.size(); }
-  bool empty() const { return digests_.empty(); }
+  void Replace(const std::vector<std::string>& keys, const std::vector<std::string>& classes);
+  size_t size() const { return table()->valid; }              // keys that match
+  size_t indexes() const { return table()->digests.size(); }  // also those of keys that are gone
+  bool empty() const { return size() == 0; }
   // The index of the key in the header's bearer token; nothing: not a key. The time depends only on the token's length.
   std::optional<size_t> Find(const std::string* authorization) const;
   // The same for the request's Authorization header, or without one its x-api-key header.
@@ -51,15 +57,26 @@ class ApiKeys {
   // Secret: a short key could be guessed from them.
   std::string Salt(size_t key) const;
   // Empty: the key has no class.
-  const std::string& ClassOf(size_t key) const { return classes_[key]; }
+  std::string ClassOf(size_t key) const { return table()->classes[key]; }
 
  private:
+  // By index.
+  struct Table {
+    std::vector<Hash128> digests;
+    std::vector<uint64_t> matches;  // 1, or 0 once the key is gone
+    std::vector<std::string> salts, classes;
+    size_t valid = 0;
+  };
   std::optional<size_t> FindToken(std::string_view token) const;
+  std::shared_ptr<const Table> table() const {
+    std::lock_guard lock(mutex_);
+    return table_;
+  }
 
-  Hash128 secret_;
-  std::vector<Hash128> digests_;
-  std::vector<std::string> salts_;
-  std::vector<std::string> classes_;
+  const Hash128 secret_;
+  const bool fleet_;  // salts are the fleet's
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Table> table_ = std::make_shared<const Table>();
 };
 
 // 1 to 256 visible ASCII characters.

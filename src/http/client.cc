@@ -13,10 +13,10 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <cerrno>
@@ -32,6 +32,7 @@
 #include "http/framing_limit.h"
 #include "http/head_check.h"
 #include "http/loop_impl.h"
+#include "http/transport.h"
 
 namespace tactus::http {
 namespace asio = boost::asio;
@@ -72,8 +73,9 @@ bool IsShortage(error_code ec) {
 }
 
 struct ClientConnection {
-  explicit ClientConnection(asio::io_context& io) : socket(io) {}
-  tcp::socket socket;
+  explicit ClientConnection(asio::io_context& io) : transport(tcp::socket(io)) {}
+  tcp::socket& socket() { return transport.socket(); }
+  Transport transport;
   beast::flat_buffer buffer;
   TimeNs spare_since_ns = 0;
 };
@@ -117,7 +119,7 @@ struct Call {
 
   void Drop() {
     error_code ignored;
-    if (connection) connection->socket.close(ignored);
+    if (connection) connection->socket().close(ignored);
     if (resolving != nullptr) resolving->cancel();
     resumed.cancel();
   }
@@ -133,6 +135,7 @@ struct Client::Impl {
   asio::awaitable<Status> Ask(std::shared_ptr<Call> call);
   asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, std::shared_ptr<ClientConnection> kept);
   asio::awaitable<error_code> Connect(std::shared_ptr<Call> call);
+  asio::awaitable<error_code> BeginTls(std::shared_ptr<ClientConnection> connection);
   asio::awaitable<error_code> Resolve(std::shared_ptr<Call> call);
   asio::awaitable<error_code> ReadHead(std::shared_ptr<ClientConnection> connection, AnswerParser* parser);
   asio::awaitable<Status> ReadAnswer(std::shared_ptr<Call> call);
@@ -232,13 +235,25 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   call->connection = std::make_shared<ClientConnection>(io);
   std::shared_ptr<ClientConnection> connection = call->connection;
   const std::vector<tcp::endpoint> tried = endpoints;  // another call may change `endpoints` meanwhile
-  co_await asio::async_connect(connection->socket, tried, asio::redirect_error(asio::use_awaitable, ec));
-  limit.cancel();
+  co_await asio::async_connect(connection->socket(), tried, asio::redirect_error(asio::use_awaitable, ec));
   if (IsShortage(ec)) spare.clear();  // frees the kept connections' resources
   if (ec) endpoints.clear();          // the name may have another address by now
-  if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
-  if (!ec) NoticeDeadPeer(connection->socket.native_handle());
+  if (!ec) connection->socket().set_option(tcp::no_delay(true), ec);
+  if (!ec) NoticeDeadPeer(connection->socket().native_handle());
+  if (!ec && base.tls) ec = co_await BeginTls(connection);
+  limit.cancel();
   co_return ec;
+}
+
+asio::awaitable<error_code> Client::Impl::BeginTls(std::shared_ptr<ClientConnection> connection) {
+  std::shared_ptr<TlsContext> context = options.tls;
+  if (context == nullptr) {
+    auto system = TlsContext::SystemClient();
+    if (system.ok()) context = *system;
+  }
+  if (context == nullptr || !connection->transport.BeginTls(*context, base.host))
+    co_return make_error_code(boost::system::errc::not_enough_memory);
+  co_return co_await connection->transport.Handshake();
 }
 
 // Does not use Beast's own operation, because an exception of the parser there bypasses the coroutine and ends the
@@ -251,8 +266,7 @@ asio::awaitable<error_code> Client::Impl::ReadHead(std::shared_ptr<ClientConnect
       buffer.consume(parser->put(buffer.data(), ec));
       if (parser->is_header_done() || (ec && ec != beast::http::error::need_more)) co_return ec;
     }
-    const size_t size = co_await connection->socket.async_read_some(buffer.prepare(kAnswerReadBytes),
-                                                                    asio::redirect_error(asio::use_awaitable, ec));
+    const size_t size = co_await connection->transport.ReadSome(buffer.prepare(kAnswerReadBytes), &ec);
     buffer.commit(size);
     if (!ec) continue;
     if (ec == asio::error::eof) ec = beast::http::error::end_of_stream;
@@ -338,8 +352,7 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
     }
     const size_t wanted = framing.Room(buffer.size(), kAnswerReadBytes);
     if (wanted == 0) co_return Failed(*call, "reading the answer", beast::http::error::header_limit);
-    const size_t size = co_await connection->socket.async_read_some(buffer.prepare(wanted),
-                                                                    asio::redirect_error(asio::use_awaitable, ec));
+    const size_t size = co_await connection->transport.ReadSome(buffer.prepare(wanted), &ec);
     now_ns = clock.NowNs();
     buffer.commit(size);
     if (ec == asio::error::eof) parser.put_eof(ec);
@@ -362,7 +375,7 @@ std::shared_ptr<ClientConnection> Client::Impl::TakeSpare() {
   while (!spare.empty()) {
     std::shared_ptr<ClientConnection> kept = std::move(spare.back());
     spare.pop_back();
-    if (IsQuiet(kept->socket.native_handle())) return kept;
+    if (IsQuiet(kept->socket().native_handle())) return kept;
   }
   return nullptr;
 }
@@ -378,8 +391,7 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, std::s
   std::shared_ptr<ClientConnection> connection = call->connection;
   const std::string head = HeadText(call->request);
   const std::string_view body = call->request.text();
-  const std::array<asio::const_buffer, 2> text = {asio::buffer(head), asio::buffer(body.data(), body.size())};
-  co_await asio::async_write(connection->socket, text, asio::redirect_error(asio::use_awaitable, ec));
+  co_await connection->transport.WriteAll(head, body, &ec);
   // The server may refuse before it has read the whole body: read the answer even then.
   const bool write_failed = static_cast<bool>(ec);
   Status status = co_await ReadAnswer(call);
@@ -421,6 +433,8 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
   const Ending ending{self, call};
   Status status;
   try {
+    // TLS may write and read without a wait, and no handler is called within Send.
+    if (base.tls) co_await asio::post(io, asio::use_awaitable);
     status = co_await Ask(call);
   } catch (const std::bad_alloc&) {
     Ended(call, no_memory);
@@ -428,7 +442,7 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
   } catch (const std::exception& e) {
     status = Status(StatusCode::kUnavailable, fmt::format("reading the answer: {}", Printable(e.what())));
   }
-  if (status.ok() && call->keep && call->connection->socket.is_open()) {
+  if (status.ok() && call->keep && call->connection->socket().is_open()) {
     call->connection->spare_since_ns = clock.NowNs();
     spare.push_back(call->connection);
     call->connection = nullptr;

@@ -3,7 +3,7 @@
 // in pieces, no faster than the handler accepts them.
 //
 // Thread rule: Send, At and the callbacks run on the thread that runs the loop, or before it runs. Stop is for any
-// thread. http:// only.
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "http/body.h"
 #include "http/loop.h"
 #include "http/message.h"
+#include "http/tls.h"
 #include "tactus/status.h"
 
 namespace tactus::http {
@@ -24,8 +25,9 @@ struct Url {
   std::string host;
   uint16_t port = 80;
   std::string path;  // with a leading '/', never empty
+  bool tls = false;  // https
 };
-// "http://host[:port][/path]"; IPv6 hosts in brackets. kInvalidArgument names the error (also for https).
+// "http://host[:port][/path]" or https; IPv6 hosts in brackets. kInvalidArgument names the error.
 Result<Url> ParseUrl(std::string_view text);
 
 // Splits a text/event-stream body into events, for any cuts between its pieces. Comments are dropped; an event's data
@@ -77,6 +79,7 @@ struct ClientOptions {
   DurationNs connect_timeout_ns = 30 * kSecond;     // includes name resolution
   DurationNs timeout_ns = 0;                        // whole request; 0: none
   int64_t max_response_bytes = int64_t{256} << 20;  // limit for an answer in memory: no event stream, no pieces
+  std::shared_ptr<TlsContext> tls;                  // for https; null: trusts the system's authorities
   bool pieces = false;                              // pass the answer, of any length, to OnPiece
 };
 

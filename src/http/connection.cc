@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -47,7 +48,7 @@ std::string HeadText(const HttpResponse& head, bool chunked, size_t body_bytes, 
 
 Connection::Connection(Server::Impl* server, tcp::socket socket, std::string peer, std::string client, Place place)
     : server_(*server),
-      socket_(std::move(socket)),
+      transport_(std::move(socket)),
       wake_(server_.io),
       peer_(std::move(peer)),
       client_(std::move(client)),
@@ -55,8 +56,8 @@ Connection::Connection(Server::Impl* server, tcp::socket socket, std::string pee
   server_.connections.insert(this);
   server_.open.fetch_add(1, std::memory_order_relaxed);
   error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-  socket_.non_blocking(true, ignored);
+  transport_.socket().set_option(tcp::no_delay(true), ignored);
+  transport_.socket().non_blocking(true, ignored);
 }
 
 Connection::~Connection() {
@@ -68,9 +69,13 @@ Connection::~Connection() {
 asio::awaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
   (void)self;  // kept alive by this frame
   try {
-    bool again = true;
+    bool again = server_.options.tls == nullptr;
+    if (!again) again = co_await Handshake();
     while (again) again = co_await ServeOne();
-    if (linger_) co_await Linger();
+    if (linger_)
+      co_await Linger();
+    else if (!gone_ && !aborted_)
+      transport_.ShutDownSend();  // without it a client cannot tell an end from a cut
   } catch (const std::exception&) {
     // A failed allocation or a handler's exception ends only this connection.
     if (exchange_) {
@@ -83,16 +88,52 @@ asio::awaitable<void> Connection::Run(std::shared_ptr<Connection> self) {
   Close();
 }
 
+asio::awaitable<bool> Connection::Handshake() {
+  SetPhase(Phase::kHeader, place_ == Place::kProbeOnly ? std::min(kProbeHeadNs, server_.options.header_timeout_ns)
+                                                       : server_.options.header_timeout_ns);
+  if (!transport_.BeginTls(*server_.options.tls, {})) co_return false;
+  const error_code ec = co_await transport_.Handshake();
+  SetPhase(Phase::kNone, 0);
+  if (!ec && !timed_out_) co_return true;
+  server_.tls_failures.fetch_add(1, std::memory_order_relaxed);
+  if (!transport_.DropTlsIfHttp()) co_return false;
+  keep_alive_ = false;
+  HttpResponse response =
+      server_.handler->ErrorResponse(400, "this port serves HTTPS alone; use https:// in the address");
+  linger_ = co_await WriteResponse(std::move(response));
+  co_return false;
+}
+
+// Does not use Beast's own operation, because an exception of the parser there bypasses the coroutine.
+asio::awaitable<error_code> Connection::ReadHeader(Parser* parser) {
+  error_code ec;
+  for (;;) {
+    if (buffer_.size() > 0) {
+      buffer_.consume(parser->put(buffer_.data(), ec));
+      if (parser->is_header_done() || (ec && ec != bh::error::need_more)) co_return ec;
+    }
+    const size_t size = co_await transport_.ReadSome(buffer_.prepare(kSmallReadBytes), &ec);
+    buffer_.commit(size);
+    if (!ec) continue;
+    if (ec == asio::error::eof) ec = parser->got_some() ? bh::error::partial_message : bh::error::end_of_stream;
+    co_return ec;
+  }
+}
+
 asio::awaitable<bool> Connection::ServeOne() {
   error_code ec;
   timed_out_ = false;
+  answer_bytes_ = first_byte_ns_ = 0;
+  answer_id_.clear();
   if (place_ == Place::kProbeOnly) {
     SetPhase(Phase::kHeader, std::min(kProbeHeadNs, server_.options.header_timeout_ns));
   } else {
     if (buffer_.size() == 0) {
       if (served_ && server_.draining.load(std::memory_order_relaxed)) co_return false;
       SetPhase(Phase::kIdle, server_.options.idle_timeout_ns);
-      co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
+      if (!transport_.has_decrypted()) {
+        co_await transport_.socket().async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
+      }
       if (ec) co_return false;
     }
     SetPhase(Phase::kHeader, server_.options.header_timeout_ns);
@@ -101,13 +142,18 @@ asio::awaitable<bool> Connection::ServeOne() {
   parser.header_limit(static_cast<uint32_t>(server_.options.max_header_bytes));
   parser.body_limit(boost::none);  // depends on the head
   parser.get().body() = Body(server_.bodies);
-  co_await bh::async_read_header(socket_, buffer_, parser, asio::redirect_error(asio::use_awaitable, ec));
+  head_ = HttpRequest();
+  started_ns_ = server_.clock.NowNs();
+  ec = co_await ReadHeader(&parser);
   if (ec) co_return co_await ReadFailed(ec);
+  started_ns_ = server_.clock.NowNs();
   ReadHead(parser);
   served_ = true;
   std::optional<HttpResponse> early = EarlyAnswer(parser);
   if (early) {
+    const int status = early->status;
     const bool written = co_await WriteResponse(std::move(*early));
+    Report(head_, status, written, nullptr);
     if (!written) co_return false;
     co_return keep_alive_;
   }
@@ -121,6 +167,7 @@ asio::awaitable<bool> Connection::ServeOne() {
     if (head_.Find("Expect") != nullptr && !http10_) {
       const bool written = co_await WriteAll("HTTP/1.1 100 Continue\r\n\r\n");
       if (!written) co_return false;
+      answer_bytes_ = first_byte_ns_ = 0;
     }
     SetPhase(Phase::kBody, server_.options.body_timeout_ns);
     ec = co_await ReadBody(&parser, receiver.get());
@@ -171,8 +218,7 @@ asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* r
     const size_t wanted =
         framing.Room(buffer_.size(), static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes)));
     if (wanted == 0) co_return make_error_code(bh::error::header_limit);
-    const size_t size =
-        co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
+    const size_t size = co_await transport_.ReadSome(buffer_.prepare(wanted), &ec);
     // Bytes that arrive at the moment of the time-out do not extend it.
     if (!ec && timed_out_) ec = asio::error::operation_aborted;
     if (ec) co_return ec;
@@ -236,6 +282,11 @@ std::optional<HttpResponse> Connection::EarlyAnswer(const Parser& parser) {
     server_.refused.fetch_add(1, std::memory_order_relaxed);
     return last(server_.NoPlace(client_));
   }
+  if (server_.options.tls != nullptr && server_.options.tls->asks_clients() && !transport_.has_peer_certificate() &&
+      !handler.IsProbe(head_)) {
+    return last(handler.ErrorResponse(
+        403, "this server needs a client certificate of its authority (--tls-client-ca), except for probes"));
+  }
   std::optional<HttpResponse> answer = handler.CheckHead(head_);
   const std::string* expect = head_.Find("Expect");
   if (!answer && expect != nullptr && !EqualsIgnoreCase(*expect, "100-continue")) {
@@ -247,7 +298,6 @@ std::optional<HttpResponse> Connection::EarlyAnswer(const Parser& parser) {
 
 void Connection::ReadHead(const Parser& parser) {
   const auto& message = parser.get();
-  head_ = HttpRequest();
   head_.method = std::string(message.method_string());
   head_.target = std::string(message.target());
   for (const auto& field : message)
@@ -296,7 +346,10 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
     status = 400;
     message = fmt::format("malformed HTTP request: {}", ec.message());
   }
-  if (status == 0) co_return false;  // the client has gone
+  if (status == 0) {  // the client has gone
+    if (!head_.method.empty()) Report(head_, status, false, nullptr);
+    co_return false;
+  }
   keep_alive_ = false;
   head_only_ = false;
   HttpResponse response = refusal_ ? std::move(*refusal_) : server_.handler->ErrorResponse(status, message);
@@ -304,7 +357,9 @@ asio::awaitable<bool> Connection::ReadFailed(error_code ec) {
     server_.refused.fetch_add(1, std::memory_order_relaxed);
     response = server_.NoPlace(client_);
   }
+  const int answered = response.status;
   linger_ = co_await WriteResponse(std::move(response));
+  Report(head_, answered, linger_, nullptr);
   co_return false;
 }
 
@@ -321,6 +376,7 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
     server_.handler->Handle(exchange);
   receiver.reset();
   bool chunked = false;
+  int status = 0;
   ExchangeBuffer::Output output;
   while (!gone_) {
     exchange->Take(&output);
@@ -328,8 +384,10 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
     if (output.has_head) {
       chunked = output.streaming && !http10_;
       if (output.streaming && http10_) keep_alive_ = false;  // the end of the body is the end of the connection
-      server_.Count(output.head.status);
+      status = output.head.status;
+      server_.Count(status);
       const BodySource* source = output.head.source.get();
+      if (const std::string* id = output.head.Find("X-Request-Id")) answer_id_ = *id;
       text = Head(output.head, chunked, source ? static_cast<size_t>(source->bytes()) : output.head.body.size());
       if (!head_only_) text += output.head.body;
     }
@@ -338,7 +396,10 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
       text += output.bytes;
       if (chunked) text += "\r\n";
     }
-    if (output.aborted) keep_alive_ = false;
+    if (output.aborted) {
+      keep_alive_ = false;
+      aborted_ = true;
+    }
     if (output.ended && !output.aborted && chunked && !head_only_) text += "0\r\n\r\n";
     if (!text.empty()) {
       const bool written = co_await WriteAll(std::move(text));
@@ -356,12 +417,13 @@ asio::awaitable<bool> Connection::Answer(std::shared_ptr<ExchangeBuffer> exchang
     }
   }
   exchange->on_ready = nullptr;
+  Report(exchange->request(), status, !gone_ && !aborted_, exchange->facts().get());
   exchange_.reset();
   ++watch_;
   full_since_ns_ = kNever;
   linger_ = dropping_ && !gone_;
   error_code ignored;
-  if (socket_.is_open()) socket_.cancel(ignored);
+  if (transport_.socket().is_open()) transport_.socket().cancel(ignored);
   server_.ExchangeEnded();
   co_return !gone_ && keep_alive_ && !server_.draining.load(std::memory_order_relaxed);
 }
@@ -388,21 +450,25 @@ void Connection::Watch() {
     full_since_ns_ = server_.clock.NowNs();
     return;
   }
-  socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), generation = ++watch_](error_code ec) {
+  auto readable = [self = shared_from_this(), generation = ++watch_](error_code ec) {
     if (ec || generation != self->watch_ || !self->exchange_) return;
     self->ReadAhead(&ec);
     if (ec && ec != asio::error::would_block && ec != asio::error::try_again) return self->MarkGone();
     self->Watch();
-  });
+  };
+  if (transport_.has_decrypted())
+    asio::post(server_.io, [readable = std::move(readable)] { readable(error_code()); });
+  else
+    transport_.socket().async_wait(tcp::socket::wait_read, std::move(readable));
 }
 
 void Connection::ReadAhead(error_code* ec) {
   if (!dropping_) {
-    buffer_.commit(socket_.read_some(buffer_.prepare(kSmallReadBytes), *ec));
+    buffer_.commit(transport_.ReadNow(buffer_.prepare(kSmallReadBytes), ec));
     return;
   }
   std::array<char, 16384> sink;
-  dropped_bytes_ += static_cast<int64_t>(socket_.read_some(asio::buffer(sink), *ec));
+  dropped_bytes_ += static_cast<int64_t>(transport_.ReadNow(asio::buffer(sink), ec));
   if (dropped_bytes_ > kLingerBytes) *ec = asio::error::no_buffer_space;
 }
 
@@ -433,6 +499,7 @@ std::string Connection::Head(const HttpResponse& head, bool chunked, size_t body
 
 asio::awaitable<bool> Connection::WriteResponse(HttpResponse response) {
   server_.Count(response.status);
+  if (const std::string* id = response.Find("X-Request-Id")) answer_id_ = *id;
   std::string text = Head(response, false, response.body.size());
   if (!head_only_) text += response.body;
   const bool written = co_await WriteAll(std::move(text));
@@ -444,11 +511,13 @@ asio::awaitable<bool> Connection::WriteAll(std::string bytes) {
   error_code ec;
   while (done < bytes.size() && !gone_) {
     SetPhase(Phase::kWrite, server_.options.write_timeout_ns);
-    done += co_await socket_.async_write_some(asio::buffer(bytes.data() + done, bytes.size() - done),
-                                              asio::redirect_error(asio::use_awaitable, ec));
+    const asio::const_buffer left(bytes.data() + done, bytes.size() - done);
+    done += co_await transport_.WriteSome(left, &ec);
     if (ec) break;
   }
   SetPhase(Phase::kNone, 0);
+  answer_bytes_ += static_cast<int64_t>(done);
+  if (first_byte_ns_ == 0 && done > 0) first_byte_ns_ = server_.clock.NowNs();
   co_return done == bytes.size();
 }
 
@@ -456,13 +525,29 @@ asio::awaitable<bool> Connection::WriteAll(std::string bytes) {
 // read and drop the client's bytes, within limits.
 asio::awaitable<void> Connection::Linger() {
   error_code ec;
-  socket_.shutdown(tcp::socket::shutdown_send, ec);
+  transport_.ShutDownSend();
   SetPhase(Phase::kLinger, kLingerNs);
   std::array<char, 16384> sink;
   int64_t total = 0;
   while (!ec && total < kLingerBytes) {
-    total += static_cast<int64_t>(
-        co_await socket_.async_read_some(asio::buffer(sink), asio::redirect_error(asio::use_awaitable, ec)));
+    total += static_cast<int64_t>(co_await transport_.socket().async_read_some(
+        asio::buffer(sink), asio::redirect_error(asio::use_awaitable, ec)));
+  }
+}
+
+void Connection::Report(const HttpRequest& request, int status, bool complete, const RequestFacts* facts) {
+  try {
+    server_.handler->OnAnswered({.request = request,
+                                 .request_id = answer_id_,
+                                 .status = status,
+                                 .complete = complete,
+                                 .request_bytes = request.body_bytes,
+                                 .answer_bytes = answer_bytes_,
+                                 .start_ns = started_ns_,
+                                 .first_byte_ns = first_byte_ns_,
+                                 .end_ns = server_.clock.NowNs(),
+                                 .facts = facts});
+  } catch (const std::exception&) {  // no memory for the report
   }
 }
 
@@ -475,7 +560,7 @@ void Connection::CheckDeadline(TimeNs now_ns) {
     case Phase::kHeader:
     case Phase::kBody:
       timed_out_ = true;
-      socket_.cancel(ignored);
+      transport_.socket().cancel(ignored);
       return;
     case Phase::kWrite:
       return MarkGone();

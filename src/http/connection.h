@@ -16,6 +16,7 @@
 
 #include "http/body_stream.h"
 #include "http/server_impl.h"
+#include "http/transport.h"
 
 namespace tactus::http {
 
@@ -74,7 +75,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   enum class Phase { kNone, kIdle, kHeader, kBody, kWrite, kLinger };
   using Parser = boost::beast::http::request_parser<CountedBody>;
 
+  // False: no request can be read.
+  asio::awaitable<bool> Handshake();
   asio::awaitable<bool> ServeOne();
+  asio::awaitable<error_code> ReadHeader(Parser* parser);
   // Reads the body into the receiver, or without one into the parser's message.
   asio::awaitable<error_code> ReadBody(Parser* parser, BodyReceiver* receiver);
   asio::awaitable<error_code> HandOver(Parser* parser, BodyReceiver* receiver);
@@ -103,11 +107,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   void Close() {
     error_code ignored;
-    socket_.close(ignored);
+    transport_.socket().close(ignored);
   }
+  void Report(const HttpRequest& request, int status, bool complete, const RequestFacts* facts);
 
   Server::Impl& server_;
-  tcp::socket socket_;
+  Transport transport_;
   asio::steady_timer wake_;  // never expires; cancelled to wake the coroutine
   boost::beast::flat_buffer buffer_;
   const std::string peer_, client_;  // the client's address; the key under which it is counted
@@ -119,7 +124,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<ExchangeBuffer> exchange_;
   Phase phase_ = Phase::kNone;
   TimeNs deadline_ns_ = kNever;
-  bool timed_out_ = false, gone_ = false, linger_ = false, served_ = false;
+  TimeNs started_ns_ = 0, first_byte_ns_ = 0;  // the request's head has arrived; its answer was begun
+  int64_t answer_bytes_ = 0;
+  std::string answer_id_;  // X-Request-Id of the answer
+  bool timed_out_ = false, gone_ = false, aborted_ = false, linger_ = false, served_ = false;
   bool keep_alive_ = true, http10_ = false, head_only_ = false;
   uint64_t watch_ = 0;             // generation; completions of older watchers are ignored
   TimeNs full_since_ns_ = kNever;  // when the read-ahead became full

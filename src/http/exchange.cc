@@ -93,6 +93,17 @@ bool ExchangeBuffer::closed() const {
   return closed_;
 }
 
+void ExchangeBuffer::Note(RequestFacts facts) {
+  auto noted = std::make_shared<const RequestFacts>(std::move(facts));
+  std::lock_guard lock(mutex_);
+  facts_.swap(noted);
+}
+
+std::shared_ptr<const RequestFacts> ExchangeBuffer::facts() const {
+  std::lock_guard lock(mutex_);
+  return facts_;
+}
+
 bool WakeList::Call(std::function<void()> call) {
   std::lock_guard lock(mutex);
   if (!wake) return false;

@@ -42,6 +42,8 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   void WhenSent(std::function<void()> callback) override;
   void OnClosed(std::function<void()> callback) override;
   bool closed() const override;
+  void Note(RequestFacts facts) override;
+  std::shared_ptr<const RequestFacts> facts() const;  // null: none
 
   // --- Io thread, by the connection ---
   struct Output {
@@ -66,6 +68,7 @@ class ExchangeBuffer final : public Exchange, public std::enable_shared_from_thi
   HttpResponse head_;
   std::string pending_;
   std::function<void()> on_closed_, when_sent_;
+  std::shared_ptr<const RequestFacts> facts_;
   int64_t taken_bytes_ = 0;  // being written
   bool aborted_ = false;
   bool started_ = false, head_taken_ = false, streaming_ = false, ended_ = false, closed_ = false, dirty_ = false;

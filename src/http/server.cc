@@ -115,7 +115,8 @@ void Server::Impl::SayNo(tcp::socket& socket, const HttpResponse& response) {
   const std::string text = HeadText(response, false, response.body.size(), true, false) + response.body;
   error_code ignored;
   socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(text), ignored);  // fits into the buffer of a new connection
+  // Fits into the buffer of a new connection. A client that expects TLS could not read it.
+  if (options.tls == nullptr) socket.write_some(asio::buffer(text), ignored);
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
@@ -279,6 +280,11 @@ ServerStats Server::Stats() const {
   stats.body_bytes = impl_->bodies->held();
   stats.body_bytes_limit = impl_->bodies->limit();
   stats.bodies_refused = impl_->bodies_refused.load(std::memory_order_relaxed);
+  if (const TlsContext* tls = impl_->options.tls.get(); tls != nullptr) {
+    stats.tls = true;
+    stats.tls_not_after_s = tls->not_after_s();
+  }
+  stats.tls_failures = impl_->tls_failures.load(std::memory_order_relaxed);
   stats.exchanges = impl_->exchanges.load(std::memory_order_relaxed);
   stats.client_gone = impl_->client_gone.load(std::memory_order_relaxed);
   for (int status = 0; status < kMaxStatus; ++status) {

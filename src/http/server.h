@@ -16,10 +16,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "http/answered.h"
 #include "http/body.h"
 #include "http/body_stream.h"
 #include "http/loop.h"
 #include "http/message.h"
+#include "http/tls.h"
 #include "tactus/status.h"
 
 namespace tactus::http {
@@ -40,6 +42,7 @@ struct ServerOptions {
   DurationNs header_timeout_ns = 15 * kSecond;        // first byte of a request to the end of its headers: 408
   DurationNs body_timeout_ns = 60 * kSecond;          // end of headers to end of body: 408; per MiB with a receiver
   DurationNs write_timeout_ns = 30 * kSecond;         // without progress; then the client counts as gone
+  std::shared_ptr<TlsContext> tls;                    // null: without TLS
   DurationNs tick_ns = 0;  // interval of time-out checks; 0: a quarter of the shortest time-out, at most 250 ms
 };
 
@@ -68,6 +71,9 @@ class Exchange {
   // on the calling thread, if that has already happened. An empty function frees the captures of the previous one.
   virtual void OnClosed(std::function<void()> callback) = 0;
   virtual bool closed() const = 0;
+  // What the handler knows of the request, for Handler::OnAnswered; replaces earlier facts. Call before the answer's
+  // end.
+  virtual void Note(RequestFacts /*facts*/) {}
 };
 
 // A separate limit for the body of one request.
@@ -93,6 +99,8 @@ class Handler {
   // Io thread.
   virtual HttpResponse ErrorResponse(int status, const std::string& message) = 0;
   virtual void OnTick(TimeNs /*now_ns*/) {}  // io thread, a few times a second
+  // A request has been answered, or its client has gone. Io thread.
+  virtual void OnAnswered(const Answered& /*answered*/) {}
 };
 
 struct ServerStats {
@@ -103,6 +111,9 @@ struct ServerStats {
   int64_t body_bytes_limit = 0;                    // max_body_total_bytes, or the limit set by LimitBodies
   int64_t bodies_refused = 0;                      // bodies beyond body_bytes_limit
   int64_t exchanges = 0;                           // being answered
+  bool tls = false;                                // it has a certificate
+  int64_t tls_not_after_s = 0;                     // the end of its validity, Unix seconds
+  int64_t tls_failures = 0;                        // handshakes that failed
   int64_t client_gone = 0;                         // exchanges whose client disconnected before the end
   std::vector<std::pair<int, int64_t>> responses;  // HTTP status, count
 };

@@ -82,7 +82,7 @@ struct Server::Impl {
   const std::shared_ptr<BodyTotal> bodies;
   std::shared_ptr<WakeList> wake_list = std::make_shared<WakeList>();
   std::atomic<bool> draining{false};
-  std::atomic<int64_t> open{0}, opened{0}, refused{0}, exchanges{0}, client_gone{0}, bodies_refused{0};
+  std::atomic<int64_t> open{0}, opened{0}, refused{0}, exchanges{0}, client_gone{0}, bodies_refused{0}, tls_failures{0};
   std::array<std::atomic<int64_t>, kMaxStatus> responses{};
   std::mutex idle_mutex;
   std::condition_variable idle;

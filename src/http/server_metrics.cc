@@ -14,6 +14,12 @@ void AppendServerMetrics(const ServerStats& stats, results::PrometheusText* text
   text->Gauge("tactus_http_exchanges", "HTTP requests being answered.", value(stats.exchanges));
   text->Counter("tactus_http_client_gone_total", "Requests whose client left before the end.",
                 value(stats.client_gone));
+  if (stats.tls) {
+    text->Gauge("tactus_tls_not_after_seconds", "End of the validity of the listener's certificate, Unix time.",
+                value(stats.tls_not_after_s));
+    text->Counter("tactus_tls_failures_total", "TLS handshakes that failed or did not end in time.",
+                  value(stats.tls_failures));
+  }
   text->Gauge("tactus_http_body_bytes", "Bytes of request bodies received and not yet parsed.",
               value(stats.body_bytes));
   text->Gauge("tactus_http_body_bytes_limit",

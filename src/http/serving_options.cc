@@ -6,6 +6,7 @@
 
 #include "base/fleet_secret.h"
 #include "http/access.h"
+#include "http/traces.h"
 
 namespace tactus::http {
 
@@ -17,6 +18,8 @@ Status CheckServingOptions(const ServingOptions& options) {
   TACTUS_RETURN_IF_ERROR(CheckApiKeys(options.api_key));
   TACTUS_RETURN_IF_ERROR(CheckAllowedHosts(options.allowed_hosts));
   TACTUS_RETURN_IF_ERROR(CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  TACTUS_RETURN_IF_ERROR(ListenerTls(options).status());
+  if (!options.otlp_traces_endpoint.empty()) TACTUS_RETURN_IF_ERROR(TraceExporter::Check(options.otlp_traces_endpoint));
   return options.kv_secret_file.empty() ? Status() : ReadFleetSecret(options.kv_secret_file).status();
 }
 
@@ -34,6 +37,21 @@ ServerOptions ServerOptionsOf(const ServingOptions& options, int64_t files_per_c
   server.header_timeout_ns = std::min(server.header_timeout_ns, options.read_timeout.ns);
   server.write_timeout_ns = options.write_timeout.ns;
   return server;
+}
+
+Result<std::shared_ptr<TlsContext>> ListenerTls(const ServingOptions& options) {
+  if (options.tls_cert.empty() && options.tls_key.empty()) {
+    if (options.tls_client_ca.empty()) return std::shared_ptr<TlsContext>();
+    return InvalidArgument("--tls-client-ca: client certificates need TLS; give --tls-cert and --tls-key too",
+                           "tls-client-ca");
+  }
+  return TlsContext::ForServer({"tls-cert", options.tls_cert}, {"tls-key", options.tls_key},
+                               {"tls-client-ca", options.tls_client_ca});
+}
+
+Result<std::shared_ptr<TlsContext>> ReplicaTlsOptions::Context() const {
+  return TlsContext::ForClient({"replica-ca", replica_ca}, {"replica-cert", replica_cert}, {"replica-key", replica_key},
+                               replica_tls_name);
 }
 
 void WarnIfOpen(const ServingOptions& options, const std::string& url, const Log& log) {

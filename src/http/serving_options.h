@@ -3,19 +3,43 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/body_limits.h"
 #include "http/server.h"
+#include "http/server_log.h"
 #include "http/serving_process.h"
+#include "http/tls.h"
 #include "tactus/option_fields.h"
 #include "tactus/status.h"
 
 namespace tactus::http {
 
+// The client's side of TLS between the members of a fleet.
+struct ReplicaTlsOptions {
+  std::string replica_ca, replica_cert, replica_key, replica_tls_name;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Fleet");
+    v.Field("replica-ca", replica_ca,
+            {.help = "PEM file with the authorities that sign the certificates of replicas with https URLs; default: "
+                     "those of the system"});
+    v.Field("replica-cert", replica_cert,
+            {.help = "PEM file with the certificate that is shown to replicas that ask for one (--tls-client-ca)"});
+    v.Field("replica-key", replica_key, {.help = "PEM file with its private key"});
+    v.Field("replica-tls-name", replica_tls_name,
+            {.help = "name that the certificates of replicas must have; default: the host of each URL"});
+  }
+  // kInvalidArgument names the option.
+  Result<std::shared_ptr<TlsContext>> Context() const;
+};
+
 struct ListenOptions {
   std::string host = "127.0.0.1";
+  LogOptions log;
   bool verbose = false;
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens).
@@ -34,6 +58,8 @@ struct ListenOptions {
             {.unit = "bytes", .help = "total size of the request bodies in memory; further ones get 503"});
     v.Field("shutdown-timeout", shutdown_timeout,
             {.unit = "duration", .help = "time for running requests to finish after SIGTERM"});
+    log.VisitFields(v);
+    v.Group("Server");
   }
 };
 
@@ -45,6 +71,9 @@ struct ServingOptions : ListenOptions {
   DurationText request_timeout{600'000'000'000};
   DurationText read_timeout{60'000'000'000}, write_timeout{30'000'000'000}, idle_timeout{75'000'000'000};
   std::string kv_secret_file;  // empty: no fleet
+  std::string tls_cert, tls_key, tls_client_ca;
+  bool access_log = false;
+  std::string otlp_traces_endpoint;
 
   template <class V>
   void VisitFields(V& v) {
@@ -75,6 +104,23 @@ struct ServingOptions : ListenOptions {
             {.unit = "duration", .help = "a client that accepts no bytes for this time counts as gone"});
     v.Field("idle-timeout", idle_timeout,
             {.unit = "duration", .help = "time that a connection stays open between requests"});
+    v.Field(
+        "tls-cert", tls_cert,
+        {.alias = "ssl-certfile",
+         .help = "PEM file with the listener's certificate, followed by its chain; read again at SIGHUP; default: no "
+                 "TLS"});
+    v.Field("tls-key", tls_key, {.alias = "ssl-keyfile", .help = "PEM file with its private key"});
+    v.Field("tls-client-ca", tls_client_ca,
+            {.alias = "ssl-ca-certs",
+             .help = "PEM file with authorities: every request but /health and /ready needs a client certificate that "
+                     "one of them has signed; default: none is asked for"});
+    v.Group("Log");
+    v.Field("access-log", access_log,
+            {.help = "log a line for each request, with its latencies and their cause, without texts"});
+    v.Field(
+        "otlp-traces-endpoint", otlp_traces_endpoint,
+        {.help = "URL of an OpenTelemetry collector (OTLP over HTTP, such as http://127.0.0.1:4318) that gets a trace "
+                 "of each request; default: no traces"});
     v.Group("Fleet");
     v.Field("kv-secret-file", kv_secret_file,
             {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, which no "
@@ -87,6 +133,8 @@ struct ServingOptions : ListenOptions {
 Status CheckServingOptions(const ServingOptions& options);
 // The server that the options describe; `files_per_connection` as in ServerOptions.
 ServerOptions ServerOptionsOf(const ServingOptions& options, int64_t files_per_connection);
+// The listener's certificate; null: no TLS. kInvalidArgument names the option.
+Result<std::shared_ptr<TlsContext>> ListenerTls(const ServingOptions& options);
 // Logs a warning if other machines can reach the server and it needs no key.
 void WarnIfOpen(const ServingOptions& options, const std::string& url, const Log& log);
 

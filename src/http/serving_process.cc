@@ -1,5 +1,6 @@
 #include "http/serving_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,9 +19,17 @@ const char* NameOf(int signal) {
   return signal == SIGINT ? "Ctrl-C" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
+// Whether the process has a terminal that controls it, and that is open.
+bool HasTerminal() {
+  const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+  if (terminal >= 0) close(terminal);
+  return terminal >= 0;
+}
+
 }  // namespace
 
-StopSignals::StopSignals(std::function<void(std::string_view line)> log) : log_(std::move(log)) {
+StopSignals::StopSignals(std::function<void(std::string_view line)> log)
+    : log_(std::move(log)), had_terminal_(HasTerminal()) {
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
   sigaddset(&set_, SIGINT);
@@ -38,7 +47,12 @@ StopSignals::~StopSignals() {
 
 bool StopSignals::WaitFor(DurationNs time_ns) {
   std::unique_lock lock(mutex_);
-  return came_.wait_for(lock, std::chrono::nanoseconds(time_ns), [this] { return stop_; });
+  return came_.wait_for(lock, std::chrono::nanoseconds(time_ns), [this] { return stop_ || reload_; }) && stop_;
+}
+
+bool StopSignals::TakeReload() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(reload_, false);
 }
 
 void StopSignals::Watch() {
@@ -47,6 +61,12 @@ void StopSignals::Watch() {
     const timespec pause{0, 100'000'000};
     const int came = sigtimedwait(&set_, nullptr, &pause);
     if (came < 0) continue;  // EAGAIN, EINTR
+    if (came == SIGHUP && (!had_terminal_ || HasTerminal())) {
+      std::lock_guard lock(mutex_);
+      reload_ = true;
+      came_.notify_all();
+      continue;
+    }
     if (!serving_.load()) {
       try {
         log_(fmt::format("stopped by {} before it was ready", NameOf(came)));
@@ -63,6 +83,26 @@ void StopSignals::Watch() {
     stop_ = true;
     came_.notify_all();
   }
+}
+
+void LogReload(const std::vector<std::pair<const char*, Status>>& parts, const std::vector<std::string>& restart,
+               const Log& log) {
+  std::string done;
+  for (const auto& [name, status] : parts) {
+    if (status.ok())
+      done += (done.empty() ? "" : ", ") + std::string(name);
+    else
+      log(fmt::format("error: reload: {}; {} as before", status.message(), name));
+  }
+  if (!done.empty()) log("reloaded: " + done);
+  std::string waits;
+  for (const std::string& option : restart) waits += (waits.empty() ? "--" : ", --") + option;
+  if (!waits.empty()) log(fmt::format("warning: reload: {} changed; a restart applies that", waits));
+}
+
+void EndNow() {
+  RemoveUnfinishedFiles();
+  _exit(1);
 }
 
 int64_t MostOpenFiles() {
@@ -91,9 +131,9 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
-std::string UrlOf(const std::string& host, uint16_t port) {
+std::string UrlOf(const std::string& host, uint16_t port, bool tls) {
   const bool v6 = host.find(':') != std::string::npos;
-  return fmt::format("http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
+  return fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
 }  // namespace tactus::http

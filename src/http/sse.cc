@@ -9,13 +9,14 @@ namespace tactus::http {
 
 Result<Url> ParseUrl(std::string_view text) {
   auto bad = [&](const char* why) {
-    return InvalidArgument(fmt::format("'{}': {}; give http://host:port", text, why), "url");
+    return InvalidArgument(fmt::format("'{}': {}; give http://host:port or https://host:port", text, why), "url");
   };
-  constexpr std::string_view kScheme = "http://";
-  if (text.substr(0, 8) == "https://") return bad("TLS is not built in, put a proxy before it");
-  if (text.substr(0, kScheme.size()) != kScheme) return bad("not an http:// URL");
-  std::string_view rest = text.substr(kScheme.size());
+  constexpr std::string_view kScheme = "http://", kTlsScheme = "https://";
   Url url;
+  url.tls = text.starts_with(kTlsScheme);
+  if (url.tls) url.port = 443;
+  if (!url.tls && !text.starts_with(kScheme)) return bad("not an http:// or https:// URL");
+  std::string_view rest = text.substr(url.tls ? kTlsScheme.size() : kScheme.size());
   const size_t slash = rest.find('/');
   std::string_view authority = rest.substr(0, slash);
   url.path = slash == std::string_view::npos ? "/" : std::string(rest.substr(slash));

@@ -20,6 +20,7 @@
 #include "http/server.h"
 #include "http/server_metrics.h"
 #include "results/obs/prometheus_text.h"
+#include "serve/body_type.h"
 #include "serve/calls/generation.h"
 #include "serve/calls/stored_call.h"
 #include "serve/calls/text_call.h"
@@ -37,16 +38,12 @@ namespace {
 // Larger bodies occupy a parse thread for long; an ordinary request has a few KiB.
 constexpr int64_t kHeavyBodyBytes = 256 << 10;
 
-bool IsJson(const std::string& content_type) {
-  const std::string_view type = std::string_view(content_type).substr(0, content_type.find(';'));
-  const size_t end = type.find_last_not_of(' ');
-  return end != std::string_view::npos && http::EqualsIgnoreCase(type.substr(0, end + 1), "application/json");
-}
-
 class ApiServerImpl final : public ApiServer, public http::Handler {
  public:
-  ApiServerImpl(const ServeOptions& options, Clock& clock, Log log, std::optional<FleetKeys> fleet_keys)
+  ApiServerImpl(const ServeOptions& options, Clock& clock, Log log, std::optional<FleetKeys> fleet_keys,
+                const http::RequestReports* reports)
       : options_(options),
+        reports_(reports),
         log_(log ? std::move(log) : [](std::string_view) {}),
         clock_(clock),
         fleet_keys_(fleet_keys),
@@ -71,13 +68,19 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     if (fleet_keys_) {
       TACTUS_ASSIGN_OR_RETURN(fleet_, FleetApi::Make(options_, *fleet_keys_, clock_, log_));
     }
-    TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http::ServerOptionsOf(options_, 1), this, clock_));
+    TACTUS_ASSIGN_OR_RETURN(tls_, http::ListenerTls(options_));
+    http::ServerOptions listening = http::ServerOptionsOf(options_, 1);
+    listening.tls = tls_;
+    TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(listening, this, clock_));
     hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
     server_->Start();
     return Status();
   }
 
   uint16_t port() const override { return server_->port(); }
+  Status ReloadTls() override;
+  Status SetKeys(std::vector<std::string> api_keys, std::vector<std::string> classes) override;
+  void SetStuck(bool stuck) override { stuck_.store(stuck); }
   void StopAdmission() override {
     draining_.store(true);
     server_->SetDraining();
@@ -112,6 +115,11 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
     return response;
   }
   void OnTick(TimeNs now_ns) override;
+  void OnAnswered(const http::Answered& answered) override {
+    if (reports_ == nullptr) return;
+    const RouteEntry* route = FindRoute(answered.request.path);
+    reports_->Report(answered, route != nullptr && route->open);
+  }
 
  private:
   // Null before SetEngine, and after the engine has failed.
@@ -122,6 +130,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const char* StateName() const {
     if (engine_.load(std::memory_order_acquire) == nullptr) return "loading";
     if (ready_engine() == nullptr) return "unhealthy";
+    if (stuck_.load()) return "stuck";
     return draining_.load() ? "draining" : "ready";
   }
   http::Headers CommonHeaders(const http::HttpRequest& request, std::string* request_id) const;
@@ -139,7 +148,6 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::string ClientOf(const http::HttpRequest& request, std::optional<size_t> key) const {
     return key ? http::KeyName(*key) : request.peer;
   }
-  std::optional<http::HttpResponse> CheckBodyType(const http::HttpRequest& head, Route route);
   std::optional<http::HttpResponse> CheckStored(const http::HttpRequest& head, Route route);
   void AnswerStored(std::shared_ptr<http::Exchange> exchange, Route route, std::string id);
   std::optional<http::HttpResponse> CheckFleet(const http::HttpRequest& head, Route route);
@@ -156,7 +164,9 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const Log log_;
   Clock& clock_;
   const std::optional<FleetKeys> fleet_keys_;  // nothing: no fleet
-  const http::ApiKeys keys_;
+  const http::RequestReports* const reports_;  // null: none
+  std::shared_ptr<http::TlsContext> tls_;      // null: no TLS; set before the server starts
+  http::ApiKeys keys_;
   const http::Origins origins_;
   std::optional<const http::AllowedHosts> hosts_;  // set before the server starts
   const int64_t created_;
@@ -167,7 +177,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::optional<http::ClientCounts> clients_;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> draining_{false}, stuck_{false};
   std::atomic<bool> ending_{false};          // parse threads are no longer waited for
   std::vector<std::weak_ptr<Call>> active_;  // io thread
   std::unique_ptr<FileApi> files_;           // null: no --files-dir
@@ -175,6 +185,24 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   WorkerPool pool_;
   std::unique_ptr<http::Server> server_;
 };
+
+Status ApiServerImpl::ReloadTls() {
+  const Status listener = tls_ ? tls_->Reload() : Status();
+  const Status replicas = fleet_ ? fleet_->tls()->Reload() : Status();
+  if (tls_ && !tls_->Warning().empty()) log_("warning: " + tls_->Warning());
+  return listener.ok() ? replicas : listener;
+}
+
+Status ApiServerImpl::SetKeys(std::vector<std::string> api_keys, std::vector<std::string> classes) {
+  if (api_keys.empty() && !keys_.empty())
+    return InvalidArgument("--api-key: no key is left; restart the server to serve all clients", "api-key");
+  // On the io thread, on which keys of requests are looked up, so that no request meets half of the change.
+  server_->loop().Post([this, api_keys = std::move(api_keys), classes = std::move(classes)] {
+    keys_.Replace(api_keys, classes);
+    if (files_) files_->SetOwners(api_keys);
+  });
+  return Status();
+}
 
 void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_options) {
   const ModelInfo& model = engine->model();
@@ -184,6 +212,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   clients_.emplace(http::ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
   context_->clock = &clock_;
+  context_->noted = reports_ != nullptr;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
   context_->post_rule = [this](const std::string& client, std::function<void()> task) {
@@ -262,7 +291,8 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
                  "X-Request-Id");
   }
   if (head.method == "POST") {
-    if (auto refusal = CheckBodyType(head, route->route)) return refusal;
+    if (const auto fault = CheckBodyType(head, route->route, origins_))
+      return Error(head, fault->status, fault->message, fault->header);
   }
   const char* state = StateName();
   if (!route->open && std::string_view(state) != "ready") {
@@ -292,25 +322,6 @@ void ApiServerImpl::AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route 
   active_.push_back(call);
   call->Watch();
   fleet_->Post(route, [call = std::move(call)] { call->Run(); });
-}
-
-std::optional<http::HttpResponse> ApiServerImpl::CheckBodyType(const http::HttpRequest& head, Route route) {
-  if (const std::string* encoding = head.Find("Content-Encoding");
-      encoding != nullptr && !http::EqualsIgnoreCase(*encoding, "identity")) {
-    return Error(head, 415, "Content-Encoding: compressed bodies are not supported", "Content-Encoding");
-  }
-  const std::string* type = head.Find("Content-Type");
-  if (route == Route::kFiles) {
-    const auto boundary = http::MultipartBoundary(type == nullptr ? "" : *type);
-    if (!boundary.ok()) return Error(head, 415, boundary.status().message(), "Content-Type");
-    // A browser sends a form to any site without a preflight, but with its Origin.
-    if (!origins_.Allow(head)) return Error(head, 403, "Origin: not allowed to upload (--allowed-origins)", "Origin");
-    return std::nullopt;
-  }
-  if (route == Route::kBatchCancel && type == nullptr) return std::nullopt;  // it needs no body
-  // A browser sends most other types to any site without a preflight.
-  if (type == nullptr || !IsJson(*type)) return Error(head, 415, "Content-Type: give application/json", "Content-Type");
-  return std::nullopt;
 }
 
 std::optional<http::HttpResponse> ApiServerImpl::CheckStored(const http::HttpRequest& head, Route route) {
@@ -390,8 +401,8 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
   const std::string state = StateName();
   switch (route.route) {
     case Route::kHealth:
-      response.status = state == "unhealthy" ? 503 : 200;
-      response.body = fmt::format("{{\"status\":\"{}\"}}", state == "unhealthy" ? "unhealthy" : "ok");
+      response.status = state == "unhealthy" || state == "stuck" ? 503 : 200;
+      response.body = fmt::format("{{\"status\":\"{}\"}}", response.status == 503 ? state : "ok");
       break;
     case Route::kReady:
       response.status = state == "ready" ? 200 : 503;
@@ -543,6 +554,8 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 std::string ApiServerImpl::HttpMetrics() const {
   results::PrometheusText t({});
   http::AppendServerMetrics(server_->Stats(), &t);
+  t.Gauge("tactus_step_stuck", "1 while a step has no result for too long (--step-watchdog).", stuck_.load() ? 1 : 0);
+  if (reports_ != nullptr && reports_->traces() != nullptr) reports_->traces()->AppendMetrics(&t);
   if (files_) files_->AppendMetrics(&t);
   if (fleet_) fleet_->AppendMetrics(&t);
   return t.Take();
@@ -553,18 +566,20 @@ std::string ApiServerImpl::HttpMetrics() const {
 Status ApiServer::Check(const ServeOptions& options) {
   TACTUS_RETURN_IF_ERROR(http::CheckServingOptions(options));
   TACTUS_RETURN_IF_ERROR(FileApi::Check(options));
+  TACTUS_RETURN_IF_ERROR(options.replica_tls.Context().status());
   if (options.hand_over_to.empty() || !options.kv_secret_file.empty()) return Status();
   return InvalidArgument("--hand-over-to needs the fleet's secret; give --kv-secret-file too", "hand-over-to");
 }
 
-Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock, Log log) {
+Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock, Log log,
+                                                     const http::RequestReports* reports) {
   TACTUS_RETURN_IF_ERROR(Check(options));
   std::optional<FleetKeys> fleet_keys;
   if (!options.kv_secret_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options.kv_secret_file));
     fleet_keys = FleetKeysOf(secret);
   }
-  auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log), fleet_keys);
+  auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log), fleet_keys, reports);
   TACTUS_RETURN_IF_ERROR(server->Bind());
   return std::unique_ptr<ApiServer>(std::move(server));
 }

@@ -114,11 +114,16 @@ FileApi::FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::un
       store_(std::move(store)),
       files_(store_.get(), LimitsOf(options, keys.size()), UnixSeconds),
       batches_(store_.get(), &files_, BatchLimitsOf(options), UnixSeconds, log_),
-      owners_(keys.size()),
       disk_(kDiskThreads, "tactus-disk") {
-  for (const std::string& key : options.api_key) {
+  SetOwners(options.api_key);
+}
+
+void FileApi::SetOwners(const std::vector<std::string>& api_keys) {
+  std::lock_guard lock(owners_mutex_);
+  owners_.resize(keys_.indexes());
+  for (const std::string& key : api_keys) {
     const std::string header = "Bearer " + key;
-    const auto index = keys.Find(&header);
+    const auto index = keys_.Find(&header);
     const Hash128 digest = SipHash128(store_->secret(), key.data(), key.size());
     if (index) owners_[*index] = fmt::format("{:016x}{:016x}", digest.high, digest.low);
   }
@@ -131,6 +136,7 @@ FileApi::~FileApi() {
 // The client of an owner's batches. Batches of a removed key still run, and no other client shares their prefixes or
 // reads their schedules.
 offline::BatchClient FileApi::ClientOf(const std::string& owner) const {
+  std::lock_guard lock(owners_mutex_);
   const auto found = std::find(owners_.begin(), owners_.end(), owner);
   if (owner.empty()) return {"batch", "", ""};
   if (found == owners_.end()) return {"batch " + owner, "batch " + owner, owner};
@@ -182,7 +188,7 @@ std::shared_ptr<http::BodyReceiver> FileApi::Receive(const http::HttpRequest& he
 
 Result<http::HttpResponse> FileApi::Answer(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                            std::optional<size_t> key, std::string_view body) {
-  const std::string& owner = OwnerOf(key);
+  const std::string owner = OwnerOf(key);
   if (route == StoredRoute::kContent) return Content(id, owner);
   http::HttpResponse response;
   const bool files = route == StoredRoute::kFiles || route == StoredRoute::kFile;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,10 +61,15 @@ class FileApi {
   Result<http::HttpResponse> Answer(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                     std::optional<size_t> key, std::string_view body);
   void AppendMetrics(results::PrometheusText* text) const;
+  // The keys of the ApiKeys have been replaced by these; call before a request with one of them.
+  void SetOwners(const std::vector<std::string>& api_keys);
 
  private:
   FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<offline::Store> store, Log log);
-  const std::string& OwnerOf(std::optional<size_t> key) const { return key ? owners_[*key] : no_owner_; }
+  std::string OwnerOf(std::optional<size_t> key) const {
+    std::lock_guard lock(owners_mutex_);
+    return key ? owners_[*key] : std::string();
+  }
   offline::BatchClient ClientOf(const std::string& owner) const;
   offline::BackgroundShare ShareOf(const Engine& engine, const EngineOptions& options) const;
   Result<std::string> AnswerFiles(StoredRoute route, const http::HttpRequest& request, const std::string& id,
@@ -78,9 +84,9 @@ class FileApi {
   const std::unique_ptr<offline::Store> store_;
   offline::Files files_;
   offline::Batches batches_;
+  mutable std::mutex owners_mutex_;
   std::vector<std::string> owners_;  // by index in keys_: digests of the keys, equal after a restart
-  const std::string no_owner_;
-  std::string model_;  // set by Start
+  std::string model_;                // set by Start
   UploadPlaces places_;
   WorkerPool disk_;  // last: its threads use all of the above
 };

@@ -37,11 +37,14 @@ Status CheckUrl(const std::string& url, const char* param) {
 Result<std::unique_ptr<FleetApi>> FleetApi::Make(const ServeOptions& options, const FleetKeys& keys, Clock& clock,
                                                  Log log) {
   if (!options.hand_over_to.empty()) TACTUS_RETURN_IF_ERROR(CheckUrl(options.hand_over_to, "hand-over-to"));
-  return std::unique_ptr<FleetApi>(new FleetApi(options, keys, clock, std::move(log)));
+  TACTUS_ASSIGN_OR_RETURN(auto tls, options.replica_tls.Context());
+  return std::unique_ptr<FleetApi>(new FleetApi(options, keys, std::move(tls), clock, std::move(log)));
 }
 
-FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log)
+FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, std::shared_ptr<http::TlsContext> tls,
+                   Clock& clock, Log log)
     : keys_(keys),
+      tls_(std::move(tls)),
       clock_(clock),
       log_(std::move(log)),
       timeout_ns_(options.migration_timeout.ns),
@@ -458,7 +461,7 @@ Result<Json> FleetApi::Migrate(std::string_view body) {
 
 Status FleetApi::MoveOne(Generation& generation, const std::string& to, Moved* moved) {
   TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(to));
-  FleetPeer peer(to, std::move(url), keys_, timeout_ns_, clock_);
+  FleetPeer peer(to, std::move(url), keys_, tls_, timeout_ns_, clock_);
   auto done = MoveAway(generation, *port_, peer, timeout_ns_, clock_);
   std::lock_guard lock(mutex_);
   if (!done.ok()) {

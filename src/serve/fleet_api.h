@@ -42,6 +42,8 @@ class FleetApi {
   // kInvalidArgument if `hand_over_to` of the options is not a URL.
   static Result<std::unique_ptr<FleetApi>> Make(const ServeOptions& options, const FleetKeys& keys, Clock& clock,
                                                 Log log);
+  // For connections to other replicas.
+  const std::shared_ptr<http::TlsContext>& tls() const { return tls_; }
   ~FleetApi() { Stop(); }
 
   // Call once; all arguments outlive this. Sets the members of `context` for moving. `bodies`: limits of the server.
@@ -88,7 +90,8 @@ class FleetApi {
     FleetApi* api = nullptr;  // null: stopped
   };
 
-  FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log);
+  FleetApi(const ServeOptions& options, const FleetKeys& keys, std::shared_ptr<http::TlsContext> tls, Clock& clock,
+           Log log);
   Result<Json> Take(std::string_view body);
   Result<Json> TakeBegin(const Json& head);
   Result<Json> TakeBlocks(const Message& message);
@@ -106,6 +109,7 @@ class FleetApi {
   void HandOver(const std::shared_ptr<Generation>& generation);
 
   const FleetKeys keys_;
+  const std::shared_ptr<http::TlsContext> tls_;
   Clock& clock_;
   const Log log_;
   const DurationNs timeout_ns_, ticket_timeout_ns_;

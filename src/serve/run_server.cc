@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <new>
+#include <sstream>
 
 #include "api/chat/chat_style.h"
 #include "base/clock.h"
@@ -11,8 +13,13 @@
 #include "base/memory_shortage.h"
 #include "base/shortage.h"
 #include "http/access.h"
+#include "http/request_reports.h"
+#include "http/server_log.h"
+#include "http/service_manager.h"
 #include "http/serving_process.h"
+#include "http/traces.h"
 #include "serve/api_server.h"
+#include "serve/step_watchdog.h"
 
 namespace tactus {
 namespace {
@@ -48,8 +55,48 @@ void LogFacts(const Engine& engine, const EngineOptions& options, const Engine::
   log(fmt::format("scheduler: {}, at most {} tokens per step", options.scheduler, stats.step_tokens));
 }
 
+// Applies what may change while the server runs.
+void Reload(const EngineOptions& engine_options, const http::ProcessParts& parts, Engine* engine,
+            serve::ApiServer* server, const http::Log& log) {
+  std::vector<std::pair<const char*, Status>> done;
+  if (parts.log != nullptr) done.emplace_back("the log", parts.log->Reopen());
+  done.emplace_back("certificates", server->ReloadTls());
+  std::vector<std::string> restart;
+  if (parts.reread) {
+    const auto fresh = parts.reread();
+    Status keys = fresh.status(), classes = fresh.status();
+    if (fresh.ok()) {
+      classes = fresh->slo_class.empty() && engine_options.slo_class.empty()
+                    ? Status()
+                    : engine->SetServiceClasses(fresh->slo_class);
+      keys = http::CheckApiKeys(fresh->api_key);
+      if (keys.ok()) keys = http::CheckKeyClasses(fresh->api_key, fresh->api_key_class, engine_options.slo_class);
+      if (keys.ok()) keys = server->SetKeys(fresh->api_key, fresh->api_key_class);
+      restart = fresh->restart;
+    }
+    done.emplace_back("keys", keys);
+    done.emplace_back("classes", classes);
+  }
+  http::LogReload(done, restart, log);
+}
+
+// Looks for a stuck step, and tells server and log.
+void LookAtSteps(const Engine& engine, const ServeOptions& options, TimeNs now_ns, serve::StepWatchdog* watchdog,
+                 serve::ApiServer* server, const http::Log& log) {
+  const auto line = watchdog->Look(engine.Stats(), now_ns);
+  if (!line) return;
+  log(*line);
+  server->SetStuck(watchdog->stuck());
+  if (!watchdog->stuck()) return;
+  std::istringstream steps(engine.LastSteps());
+  for (std::string step; std::getline(steps, step);) log("ended before: " + step);
+  if (!options.step_watchdog_exit) return;
+  log("error: the process ends (--step-watchdog-exit)");
+  http::EndNow();
+}
+
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-           const Engine::Progress& progress, std::optional<RunResult>* result) {
+           const Engine::Progress& progress, std::optional<RunResult>* result, const http::ProcessParts& parts) {
   TACTUS_RETURN_IF_ERROR(CheckServeOptions(engine_options, options));
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   const auto detail = [&](std::string_view text) {
@@ -59,8 +106,15 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   http::StopSignals signals(log);
   http::RaiseFileLimit(options.max_connections, 1, log);
   Clock& clock = SystemClock();
-  TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
-  const std::string url = http::UrlOf(options.host, server->port());
+  http::ServiceManager manager(clock);
+  std::unique_ptr<http::TraceExporter> traces;
+  if (!options.otlp_traces_endpoint.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(traces, http::TraceExporter::Start(options.otlp_traces_endpoint, "tactus-serve", clock));
+  }
+  const http::RequestReports reports(options.access_log ? parts.log : nullptr, traces.get());
+  TACTUS_ASSIGN_OR_RETURN(auto server,
+                          serve::ApiServer::Listen(options, clock, log, reports.any() ? &reports : nullptr));
+  const std::string url = http::UrlOf(options.host, server->port(), !options.tls_cert.empty());
   http::WarnIfOpen(options, url, log);
   detail(fmt::format("listening on {} (loading)", url));
   EngineOptions planned = engine_options;
@@ -86,14 +140,37 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   signals.Serving();
   LogFacts(*engine, engine_options, log);
   log(ReadyLine(*engine, options, url));
+  const std::string state = fmt::format("serving {} on {}", engine->model().name, url);
+  manager.Ready(state);
 
-  bool healthy = true;
+  serve::StepWatchdog watchdog(options.step_watchdog, options.step_watchdog_least.ns);
+  bool healthy = true, reload = false;
   while (healthy && !signals.WaitFor(100 * kMillisecond)) {
     KeepMemoryInReserve();
+    reload = signals.TakeReload() || reload;
+    if (reload) {
+      try {
+        manager.Reloading();
+        Reload(engine_options, parts, engine.get(), owned.get(), log);
+        manager.Ready(state);
+        reload = false;
+      } catch (const std::bad_alloc&) {  // again in the next round
+      }
+    }
     healthy = engine->Stats().healthy;
+    LookAtSteps(*engine, options, clock.NowNs(), &watchdog, owned.get(), log);
+    if (!watchdog.stuck()) manager.Alive();
     for (const std::string& line : engine->TakeWarnings()) log("warning: " + line);
+    if (traces != nullptr) {
+      if (const std::string line = traces->TakeWarning(); !line.empty()) log("warning: " + line);
+    }
   }
+  manager.Stopping();
   owned->StopAdmission();
+  if (watchdog.stuck()) {
+    log("error: a step is stuck, so that no running request can end: the process ends at once");
+    http::EndNow();
+  }
   const int64_t running = engine->Stats().running + engine->Stats().waiting;
   log(fmt::format("{}: no new requests; {} to finish within {} ms", healthy ? "stopping" : "the engine failed", running,
                   options.shutdown_timeout.ns / kMillisecond));
@@ -125,8 +202,8 @@ Status CheckServeOptions(const EngineOptions& engine_options, const ServeOptions
 }
 
 Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-                 const Engine::Progress& progress, std::optional<RunResult>* result) {
-  return CatchShortage([&] { return Run(engine_options, options, factory, progress, result); });
+                 const Engine::Progress& progress, std::optional<RunResult>* result, const http::ProcessParts& parts) {
+  return CatchShortage([&] { return Run(engine_options, options, factory, progress, result, parts); });
 }
 
 }  // namespace tactus

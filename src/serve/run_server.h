@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "http/serving_process.h"
 #include "serve/serve_options.h"
 #include "tactus/engine.h"
 #include "tactus/options.h"
@@ -22,7 +23,10 @@ Status CheckServeOptions(const EngineOptions& engine_options, const ServeOptions
 // unhealthy. A second signal ends the process at once; so does the first while the model is loading. `log` gets
 // start-up and shutdown lines. `result` (may be null) gets Engine::Outcome() at the end. Call from the main thread
 // before other threads start: it blocks the signals for all later threads.
+//
+// SIGHUP opens the log again, and applies certificates, keys and classes as they are in their files then.
 Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
-                 const Engine::Progress& log, std::optional<RunResult>* result = nullptr);
+                 const Engine::Progress& log, std::optional<RunResult>* result = nullptr,
+                 const http::ProcessParts& parts = {});
 
 }  // namespace tactus

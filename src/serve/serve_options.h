@@ -18,6 +18,10 @@ struct ServeOptions : http::ServingOptions {
   DurationText migration_timeout{10'000'000'000};
   DurationText ticket_timeout{60'000'000'000};
   std::string hand_over_to;  // empty: no hand-over
+  http::ReplicaTlsOptions replica_tls;
+  double step_watchdog = 100;  // 0: none
+  DurationText step_watchdog_least{30'000'000'000};
+  bool step_watchdog_exit = false;
   int64_t max_choices = 128;
   bool strict_fields = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
@@ -89,6 +93,18 @@ struct ServeOptions : http::ServingOptions {
     v.Field("hand-over-to", hand_over_to,
             {.help = "URL of a replica to which requests move after their first token: this one computes "
                      "prompts, that one generates answers; default: none"});
+    replica_tls.VisitFields(v);
+    v.Group("Server");
+    v.Field(
+        "step-watchdog", step_watchdog,
+        {.min = 0,
+         .max = 1e6,
+         .help = "a step without a result for this many times its predicted time is stuck: /health fails, and the log "
+                 "has the last steps; 0: never"});
+    v.Field("step-watchdog-least", step_watchdog_least,
+            {.unit = "duration", .help = "shortest time after which a step is stuck (--step-watchdog)"});
+    v.Field("step-watchdog-exit", step_watchdog_exit,
+            {.help = "end the process with status 1 when a step is stuck, so that it is started again"});
     v.Group("Files and batches");
     v.Field("files-dir", files_dir,
             {.help = "folder that keeps uploaded files and batches (/v1/files, /v1/batches); a server that starts with "

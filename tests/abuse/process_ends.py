@@ -77,7 +77,8 @@ def greets(port):
 
 
 def hang_ups(tally):
-    """SIGHUP, as from a closed terminal, once or often: running work ends in order, and no process by a signal."""
+    """SIGHUP, once or often: a server reloads and loses no stream, other running work ends in order, and no process
+    ends by a signal. (tests/e2e/reload_test.py closes a server's terminal.)"""
     slow = hostile.twice(
         hostile.events(hostile.token(), last=b""), hostile.chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n", 1.0
     )
@@ -114,7 +115,8 @@ def hang_ups(tally):
                             about, whole = lost, False
                         tally.check(f"{command}, {times} x SIGHUP: its stream is whole", whole, repr(about))
                         wire.close()
-                    status = door.wait()
+                    tally.check(f"{command}, {times} x SIGHUP: it goes on", door.alive(), door.last_lines())
+                    status = door.stop()
                     tally.check(f"{command}, {times} x SIGHUP: it ends in order", status == 0, f"exit status {status}")
         with Watched(*serve, nohup=True) as door:
             door.process.send_signal(signal.SIGHUP)

@@ -44,7 +44,9 @@ class SystemdTest(unittest.TestCase):
         for path in [*UNITS.glob("*.service"), *UNITS.glob("*.target"), *SYSTEM_UNITS.glob("*.target")]:
             shutil.copy(path, units / path.name, follow_symlinks=True)
         (self.root / "usr/bin").mkdir(parents=True)
-        shutil.copy("/bin/true", self.root / "usr/bin/tactus")
+        (self.root / "bin").mkdir()
+        for program in ("usr/bin/tactus", "bin/kill"):
+            shutil.copy("/bin/true", self.root / program)
 
     def test_systemd_accepts_the_units(self):
         done = run(
@@ -152,6 +154,16 @@ class SystemdTest(unittest.TestCase):
 
 
 class UnitsTest(unittest.TestCase):
+    def test_units_use_what_the_program_tells_systemd(self):
+        """tests/e2e/notify_test.py checks the messages: READY, WATCHDOG and the reload at SIGHUP."""
+        for unit in SERVICES.values():
+            with self.subTest(unit=unit):
+                self.assertEqual(values(unit, "Type"), ["notify"])
+                self.assertEqual(values(unit, "ExecReload"), ["/bin/kill -HUP $MAINPID"])
+                self.assertGreaterEqual(int(values(unit, "WatchdogSec")[0]), 10)
+                families = values(unit, "RestrictAddressFamilies")[0].split()
+                self.assertIn("AF_UNIX", families, "the program could not send to NOTIFY_SOCKET")
+
     def test_the_program_accepts_configurations_and_flags(self):
         missing = []
         for unit in SERVICES.values():

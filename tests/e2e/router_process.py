@@ -15,7 +15,8 @@ from server_process import wait_until
 class Router:
     """`tactus route` on a free port."""
 
-    def __init__(self, replicas, *args):
+    def __init__(self, replicas, *args, ready=None):
+        """`ready()` returns the router's address once it listens, if standard error does not say so."""
         command = [os.environ["TACTUS_BINARY"], "route", "--port", "0", "--replicas", ",".join(replicas), *args]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
         self.process = subprocess.Popen(
@@ -24,14 +25,19 @@ class Router:
         self.lines, self.url = [], None
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        wait_until(lambda: self.url or self.process.poll() is not None, "the router to listen", about=self.last_lines)
+
+        def listens():
+            self.url = self.url or (ready and ready())
+            return self.url or self.process.poll() is not None
+
+        wait_until(listens, "the router to listen", about=self.last_lines)
         if self.url is None:
             raise RuntimeError("the router did not start" + self.last_lines())
 
     def _read(self):
         for line in self.process.stderr:
             self.lines.append(line)
-            if match := re.match(r"routing on (http://\S+)", line):
+            if match := re.match(r"routing on (https?://\S+)", line):
                 self.url = match.group(1)
 
     def last_lines(self):

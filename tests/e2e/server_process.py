@@ -75,7 +75,7 @@ class TakenPort:
 
 class ServerProcess:
     """`config` changes the tiny model's configuration; `environment` adds variables to the server's, which has no other
-    TACTUS_ variables."""
+    TACTUS_ variables. `ready()` returns the server's address once it is ready, if standard error does not say so."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class ServerProcess:
         config=None,
         kv_cache_memory="256MiB",
         environment=None,
+        ready=None,
     ):
         self.folder = tempfile.TemporaryDirectory()
         self.real = real_model and default_model() is not None
@@ -127,7 +128,10 @@ class ServerProcess:
         ]
         for reader in self.readers:
             reader.start()
-        in_time = self.heard.wait(START_LIMIT_S)
+        end = time.monotonic() + START_LIMIT_S
+        while ready and not self.heard.wait(0.05) and time.monotonic() < end and self.url is None:
+            self.url = ready()
+        in_time = self.url is not None or self.heard.wait(START_LIMIT_S)
         if self.url is None:
             self._end(
                 "the server did not start" if in_time else f"the server was not ready within {START_LIMIT_S} s",
@@ -137,7 +141,7 @@ class ServerProcess:
     def _read_lines(self):
         for line in self.process.stderr:
             self.lines.append(line)
-            if self.url is None and (match := re.match(r"ready: .* on (http://\S+)", line)):
+            if self.url is None and (match := re.match(r"ready: .* on (https?://\S+)", line)):
                 self.url = match.group(1)
                 self.heard.set()
         self.heard.set()

@@ -92,10 +92,30 @@ class SignalsTest(Folder):
     def test_loading_a_model_does_not_delay_the_end(self):
         for name in ("run", "serve"):
             for by in SPOKEN:
+                if (name, by) == ("serve", signal.SIGHUP):
+                    continue  # without a terminal it requests a reload
                 with self.subTest(name, by=by):
                     process = self.start(*self.commands()[name], "--chat-template", self.pipe)
                     self.held(process)
                     self.assert_stops(process, by, 0 if name == "serve" else 130)
+
+    def test_a_reload_of_a_server_that_loads_waits_until_it_is_ready(self):
+        process = self.start(*self.commands()["serve"], "--chat-template", self.pipe)
+        self.held(process)
+        process.send_signal(signal.SIGHUP)
+        with self.assertRaises(subprocess.TimeoutExpired, msg="it ended"):
+            process.wait(0.5)
+        os.write(self.writer, b"{{ messages[0].content }}")
+        os.close(self.writer)
+        self.writer = None
+        lines = []
+        while not lines or not lines[-1].startswith("reloaded: "):
+            lines.append(process.stderr.readline())
+            self.assertTrue(lines[-1], "it ended: " + "".join(lines))
+        self.assertTrue(any(line.startswith("ready: ") for line in lines), lines)
+        process.terminate()
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0)
 
     # While its model loads it already counts Ctrl-C, to end the reading of its input in order.
     def test_a_batch_ends_while_its_model_loads_and_resumes(self):

@@ -35,6 +35,26 @@ TEST(ApiKeysTest, KeysHaveTheClassesInTheirOrder) {
   EXPECT_EQ(ApiKeys({"one"}).ClassOf(0), "");
 }
 
+// The index is the key's name in quotas, files and schedules: another key must never get it.
+TEST(ApiKeysTest, AReplacedKeyMatchesNoLongerAndItsIndexIsNotUsedAgain) {
+  ApiKeys keys({"one", "two"}, {"chat", "none"});
+  const std::string salt = keys.Salt(1);
+  keys.Replace({"three", "two"}, {"batch", "chat"});
+  EXPECT_EQ(Find(keys, "Bearer one"), std::nullopt);
+  EXPECT_EQ(Find(keys, "Bearer two"), 1u);
+  EXPECT_EQ(Find(keys, "Bearer three"), 2u);
+  EXPECT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys.indexes(), 3u);
+  EXPECT_EQ(keys.ClassOf(1), "chat");
+  EXPECT_EQ(keys.ClassOf(2), "batch");
+  EXPECT_EQ(keys.Salt(1), salt);
+  keys.Replace({"one"}, {});
+  EXPECT_EQ(Find(keys, "Bearer one"), 0u) << "a key that returns has its own index";
+  EXPECT_EQ(keys.ClassOf(0), "");
+  EXPECT_EQ(Find(keys, "Bearer two"), std::nullopt);
+  EXPECT_EQ(keys.size(), 1u);
+}
+
 TEST(ApiKeysTest, ClassesOfKeysAreDeclaredAndAsManyAsKeys) {
   const std::vector<std::string> declared = {"chat:ttft=1s", "batch"};
   EXPECT_TRUE(CheckKeyClasses({"a", "b", "c"}, {"chat", "none", "batch"}, declared).ok());

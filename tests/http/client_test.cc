@@ -22,8 +22,12 @@ TEST(UrlTest, PartsAndFaults) {
   EXPECT_EQ(ParseUrl("http://host")->port, 80);
   EXPECT_EQ(ParseUrl("http://host")->path, "/");
   EXPECT_EQ(ParseUrl("http://[::1]:9/")->host, "::1");
-  for (const char* bad : {"https://host", "host:80", "http://", "http://h:0", "http://h:65536", "http://h:8x",
-                          "http://[::1", "http://u:p@h"}) {
+  EXPECT_FALSE(url->tls);
+  EXPECT_TRUE(ParseUrl("https://host")->tls);
+  EXPECT_EQ(ParseUrl("https://host")->port, 443);
+  EXPECT_EQ(ParseUrl("https://host:8/x")->port, 8);
+  for (const char* bad : {"ftp://host", "https://", "https:/host", "host:80", "http://", "http://h:0", "http://h:65536",
+                          "http://h:8x", "http://[::1", "http://u:p@h"}) {
     EXPECT_FALSE(ParseUrl(bad).ok()) << bad;
   }
 }

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "fake_feed.h"
@@ -79,6 +80,10 @@ class FakeEngine final : public Engine {
   void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
     Set([=, this] { healthy_ = healthy; });
+  }
+  // The oldest step without a result; -1: none.
+  void SetStep(int64_t step, TimeNs since_ns = 0, DurationNs predicted_ns = 0) {
+    Set([=, this] { step_ = {step, since_ns, predicted_ns}; });
   }
   void SetPieces(std::vector<std::string> pieces) {
     Set([&] { pieces_ = std::move(pieces); });
@@ -216,8 +221,10 @@ class FakeEngine final : public Engine {
     EngineStats stats;
     stats.running = static_cast<int64_t>(live_.size());
     stats.healthy = healthy_;
+    std::tie(stats.step_in_flight, stats.step_since_ns, stats.step_predicted_ns) = step_;
     return stats;
   }
+  std::string LastSteps() const override { return "step 40: fine\nstep 41: slow\n"; }
   // Every submitted request has waited 1 ms in the queue and computed for 2.5 ms.
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override;
   int64_t kept_timelines() const override { return kKeptTimelines; }
@@ -271,6 +278,7 @@ class FakeEngine final : public Engine {
   std::condition_variable changed_;
   static constexpr int64_t kNoHold = int64_t{1} << 40;
   bool quit_ = false, draining_ = false, cut_off_ = false, healthy_ = true, deaf_ = false;
+  std::tuple<int64_t, TimeNs, DurationNs> step_{-1, 0, 0};
   int64_t hold_after_ = kNoHold, queue_limit_ = 100000, fail_after_ = -1, found_full_ = 0;
   Status fail_status_;
   size_t refuse_after_ = SIZE_MAX;

@@ -1,4 +1,5 @@
 // Many streams, disconnects, time limits, shutdown.
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -282,6 +283,45 @@ TEST_F(RunServerTest, AnEngineThatFailedEndsTheServer) {
   engine_->SetHealthy(false);
   Join();
   EXPECT_EQ(status_.code(), StatusCode::kInternal);
+}
+
+TEST_F(RunServerTest, AStuckStepFailsHealthAndIsLoggedWithTheStepsBeforeIt) {
+  const auto status_of = [this](const char* path) {
+    const auto response = http::Fetch(url_, {"GET", path, {}, ""}, 30 * kSecond, SystemClock());
+    return response.ok() ? fmt::format("{} {}", response->status, response->body) : response.status().ToString();
+  };
+  Start();
+  EXPECT_TRUE(status_of("/health").starts_with("200"));
+  engine_->SetStep(42, SystemClock().NowNs() - 100 * kSecond, kMillisecond);
+  AwaitLine("ended before: step 41: slow");
+  EXPECT_NE(Said().find("error: step 42 has no result after 10"), std::string::npos) << Said();
+  EXPECT_NE(Said().find("ended before: step 40: fine"), std::string::npos) << Said();
+  EXPECT_EQ(status_of("/health"), "503 {\"status\":\"stuck\"}");
+  EXPECT_EQ(status_of("/ready"), "503 {\"status\":\"stuck\"}");
+  EXPECT_TRUE(status_of("/v1/models").starts_with("503"));
+  EXPECT_NE(status_of("/metrics").find("\ntactus_step_stuck 1\n"), std::string::npos);
+  engine_->SetStep(-1);
+  AwaitLine("warning: the result of step 42 came");
+  EXPECT_TRUE(status_of("/health").starts_with("200"));
+  EXPECT_TRUE(status_of("/ready").starts_with("200"));
+  kill(getpid(), SIGTERM);
+  Join();
+  EXPECT_TRUE(status_.ok());
+}
+
+// A process whose step hangs cannot end its threads.
+TEST_F(RunServerTest, AStuckStepDelaysNoEndOfTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto run = [this](bool exits) {
+    options_.step_watchdog_exit = exits;
+    Start();
+    engine_->SetStep(42, SystemClock().NowNs() - 100 * kSecond, kMillisecond);
+    AwaitLine("error: step 42");
+    if (!exits) kill(getpid(), SIGTERM);
+    AwaitLine("nothing that is ever logged", false);
+  };
+  EXPECT_EXIT(run(true), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(run(false), testing::ExitedWithCode(1), "");
 }
 
 TEST_F(RunServerTest, WarnsAboutAnOpenServerAndReportsAPortInUse) {

@@ -103,4 +103,9 @@ RequestHandle ConversationRunner::handle(size_t prompt) const {
   return prompts_[prompt].handle;
 }
 
+RequestHandle ConversationRunner::accepted_handle(size_t prompt) const {
+  std::lock_guard lock(mutex_);
+  return prompt < prompts_.size() ? prompts_[prompt].handle : 0;
+}
+
 }  // namespace tactus::api

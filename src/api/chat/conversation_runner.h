@@ -47,8 +47,9 @@ class ConversationRunner {
   // Cancels the requests that run; the user still receives their events. Allocates nothing itself.
   void Cancel();
   bool cancelled() const;
-  bool submitted() const;                     // every prompt has been accepted by the engine
-  RequestHandle handle(size_t prompt) const;  // 0: not accepted yet, or ended
+  bool submitted() const;                              // every prompt has been accepted by the engine
+  RequestHandle handle(size_t prompt) const;           // 0: not accepted yet, or ended
+  RequestHandle accepted_handle(size_t prompt) const;  // 0: not accepted yet
 
  private:
   class PromptSink;

@@ -6,6 +6,7 @@
 #include "cli/options/option_binding.h"
 #include "fleet/balance/balancer.h"
 #include "fleet/picker/run_epp.h"
+#include "http/server_log.h"
 
 namespace tactus::cli {
 namespace {
@@ -29,9 +30,9 @@ int EppCommand(const Args& args) {
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const Status status = fleet::RunEpp(options, [](std::string_view text) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-  });
+  auto log = http::ServerLog::Open(options.log);
+  const Status status =
+      log.ok() ? fleet::RunEpp(options, [&](std::string_view text) { (*log)->Line(text); }, log->get()) : log.status();
   if (status.ok()) return kExitOk;
   std::fprintf(stderr, "tactus epp: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;

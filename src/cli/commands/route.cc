@@ -13,12 +13,14 @@
 #include "base/one_line.h"
 #include "base/printable.h"
 #include "cli/commands/commands.h"
+#include "cli/options/changed_options.h"
 #include "cli/options/option_binding.h"
 #include "cli/options/program.h"
 #include "cli/options/run_out.h"
 #include "fleet/balance/balancer.h"
 #include "fleet/router/router_server.h"
 #include "http/client.h"
+#include "http/server_log.h"
 
 namespace tactus::cli {
 namespace {
@@ -46,7 +48,9 @@ struct AskOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Router");
-    v.Field("router", router, {.help = "where `tactus route` listens"});
+    v.Field("router", router,
+            {.help = "where `tactus route` listens; the authorities for https are those of the system, or the file in "
+                     "SSL_CERT_FILE"});
     v.Field("admin-key", admin_key, {.help = "its --admin-key", .secret = true});
   }
 };
@@ -137,6 +141,26 @@ std::string BalancerHelp() {
   return text;
 }
 
+CommandLine RouteLine(RouteOptions* options) {
+  CommandLine line("route", "--replicas URL,... [options]",
+                   "Balances requests over replicas of a model by their reported queues and memory.");
+  line.Add(*options);
+  return line;
+}
+
+// The options of a reload, from the arguments of the command.
+Result<http::ProcessParts::Reread> Reread(const Args& args, const std::string& before) {
+  RouteOptions fresh;
+  CommandLine line = RouteLine(&fresh);
+  TACTUS_RETURN_IF_ERROR(line.Read(args));
+  TACTUS_ASSIGN_OR_RETURN(const std::string after, line.ConfigText());
+  http::ProcessParts::Reread reread;
+  reread.api_key = fresh.router.api_key;
+  reread.admin_key = fresh.router.admin_key;
+  reread.restart = ChangedOptions(before, after, {});
+  return reread;
+}
+
 }  // namespace
 
 int RouteCommand(const Args& args) {
@@ -144,23 +168,30 @@ int RouteCommand(const Args& args) {
     if (!args.empty() && args[0] == action.name) return Ask(action, Args(args.begin() + 1, args.end()));
   }
   RouteOptions options;
-  CommandLine line("route", "--replicas URL,... [options]",
-                   "Balances requests over replicas of a model by their reported queues and memory.");
-  line.Add(options);
+  CommandLine line = RouteLine(&options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   Status status = fleet::RouterServer::Check(options.router);
   auto file = status.ok() ? OpenRunFile(options.run_out, line, results::RunFileWriter::WhenBehind::kGiveUp)
                           : Result<std::unique_ptr<results::RunFileWriter>>(status);
   status = file.status();
-  if (file.ok()) {
+  const auto before = line.ConfigText();
+  if (status.ok()) status = before.status();
+  std::unique_ptr<http::ServerLog> log;
+  if (status.ok()) {
+    auto opened = http::ServerLog::Open(options.router.log);
+    status = opened.status();
+    if (opened.ok()) log = std::move(*opened);
+  }
+  if (status.ok()) {
+    options.router.verbose = options.router.verbose || log->shows(http::LogLevel::kDebug);
     std::optional<fleet::RouteRecorder> recorder;
     if (*file != nullptr) recorder.emplace(std::move(*file), SystemClock().NowNs());
-    status = fleet::RunRouter(
-        options.router,
-        [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
-        recorder ? &*recorder : nullptr);
+    status = fleet::RunRouter(options.router, [&](std::string_view text) { log->Line(text); },
+                              recorder ? &*recorder : nullptr,
+                              {.log = log.get(), .reread = [&] { return Reread(args, *before); }});
     if (status.ok() && recorder) status = recorder->Close();
+    if (!status.ok() && log->to_file()) log->Write(http::LogLevel::kError, status.message());
   }
   if (status.ok()) return kExitOk;
   std::fprintf(stderr, "tactus route: %s\n", status.message().c_str());

@@ -9,6 +9,7 @@
 #include "base/output_file.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/remote_model.h"
+#include "cli/options/changed_options.h"
 #include "cli/options/command_options.h"
 #include "cli/options/start_log.h"
 #include "compute/model/catalog.h"
@@ -16,6 +17,7 @@
 #include "engine/create_engine.h"
 #include "engine/start/check_model.h"
 #include "engine/start/check_options.h"
+#include "http/server_log.h"
 #include "serve/run_server.h"
 
 namespace tactus::cli {
@@ -59,6 +61,19 @@ Status CheckBeforeModel(const ServeCommandOptions& options) {
   return CheckRunOut(options.run_out);
 }
 
+// The options of a reload, from the arguments of the command.
+Result<http::ProcessParts::Reread> Reread(const Args& args, const std::string& before) {
+  ServeCommandOptions fresh;
+  CommandLine line = ServeLine(&fresh);
+  TACTUS_RETURN_IF_ERROR(line.Read(args));
+  TACTUS_ASSIGN_OR_RETURN(const std::string after, line.ConfigText());
+  return http::ProcessParts::Reread{.api_key = fresh.serve.api_key,
+                                    .api_key_class = fresh.serve.api_key_class,
+                                    .slo_class = fresh.engine.slo_class,
+                                    .admin_key = {},
+                                    .restart = ChangedOptions(before, after, {"api-key-class", "slo-class"})};
+}
+
 int FailServe(const Status& status) {
   std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as in `tactus sim`
@@ -82,7 +97,14 @@ int ServeCommand(const Args& args) {
   if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
   std::unique_ptr<core::RunRecorder> recorder;  // opened late: a start that fails on port or model keeps an older file
   std::optional<RunResult> result;
-  StartLog log(options.serve.verbose);
+  const auto before = line.ConfigText();
+  auto opened = before.ok() ? http::ServerLog::Open(options.serve.log)
+                            : Result<std::unique_ptr<http::ServerLog>>(before.status());
+  if (!opened.ok()) return FailServe(opened.status());
+  http::ServerLog& file = **opened;
+  options.serve.verbose = options.serve.verbose || file.shows(http::LogLevel::kDebug);
+  StartLog log(options.serve.verbose, &file);
+  const http::ProcessParts parts{.log = &file, .reread = [&] { return Reread(args, *before); }};
   Status status = RunServer(
       engine, options.serve,
       [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
@@ -94,7 +116,7 @@ int ServeCommand(const Args& args) {
                                     {.clock = &SystemClock(), .recorder = recorder.get()});
       },
       [&log](std::string_view text) { log.Line(text); },
-      options.json || !options.run_out.path.empty() ? &result : nullptr);
+      options.json || !options.run_out.path.empty() ? &result : nullptr, parts);
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is detected before anything slow. A faulty model is reported first because another port
     // would not help.
@@ -107,7 +129,9 @@ int ServeCommand(const Args& args) {
     if (status.ok()) status = written;
   }
   if (result && options.json) std::printf("%s\n", ToJson(*result).c_str());
-  return status.ok() ? kExitOk : FailServe(status);
+  if (status.ok()) return kExitOk;
+  if (file.to_file()) file.Write(http::LogLevel::kError, status.message());
+  return FailServe(status);
 }
 
 }  // namespace tactus::cli

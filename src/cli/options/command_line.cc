@@ -277,6 +277,12 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
   return Outcome::kRun;
 }
 
+Status CommandLine::Read(const std::vector<std::string>& args) {
+  Given given;
+  TACTUS_RETURN_IF_ERROR(Split(args, &given));
+  return ApplyAll(given);
+}
+
 std::optional<int> CommandLine::ParseOrExit(const std::vector<std::string>& args) {
   switch (Parse(args)) {
     case Outcome::kDone:

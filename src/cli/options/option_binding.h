@@ -70,7 +70,9 @@ class CommandLine {
   enum class Outcome { kRun, kDone, kBadUsage };
   // `args` without program and command. Prints help or the effective configuration to stdout, errors to stderr.
   Outcome Parse(const std::vector<std::string>& args);
-  // The same for a command: returns the exit status if the command must not run.
+  // Reads the options again, for a command that runs: prints nothing. The words that print something are ignored.
+  Status Read(const std::vector<std::string>& args);
+  // As Parse, for a command: returns the exit status if the command must not run.
   std::optional<int> ParseOrExit(const std::vector<std::string>& args);
   // Sets fields by name or alias and what they imply, without command line, environment or file. The name of a list may
   // occur several times. kNotFound: no such field, its name as param.

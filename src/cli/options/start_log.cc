@@ -17,7 +17,8 @@ size_t Columns() {
 
 }  // namespace
 
-StartLog::StartLog(bool verbose) : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1) {}
+StartLog::StartLog(bool verbose, http::ServerLog* log)
+    : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1), log_(log) {}
 
 void StartLog::Clear() {
   std::lock_guard lock(mutex_);
@@ -27,6 +28,7 @@ void StartLog::Clear() {
 
 void StartLog::Line(std::string_view text) {
   Clear();
+  if (log_ != nullptr) return log_->Line(text);
   std::lock_guard lock(mutex_);
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }

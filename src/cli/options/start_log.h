@@ -5,11 +5,14 @@
 #include <mutex>
 #include <string_view>
 
+#include "http/server_log.h"
+
 namespace tactus::cli {
 
 class StartLog {
  public:
-  explicit StartLog(bool verbose);
+  // `log`: gets the lines; null: standard error. Outlives this.
+  explicit StartLog(bool verbose, http::ServerLog* log = nullptr);
   ~StartLog() { Clear(); }
 
   // Always shown.
@@ -25,6 +28,7 @@ class StartLog {
 
  private:
   const bool verbose_, terminal_;
+  http::ServerLog* const log_;
   std::mutex mutex_;
   bool passing_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -22,6 +23,7 @@ const std::vector<double> kRequestBuckets = {0.3, 0.5, 0.8, 1,  1.5, 2,   2.5, 5
 const std::vector<double> kIterationBuckets = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 const std::vector<double> kLengthBuckets = {1,   2,    5,    10,   20,    50,    100,   200,
                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+const std::vector<double> kChoicesBuckets = {1, 2, 5, 10, 20};
 const std::vector<double> kStepBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 const std::vector<double> kRatioBuckets = {0.5, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.3, 1.5, 2, 4};
 
@@ -40,6 +42,9 @@ void AddLoad(const EngineStats& s, const KvCacheConfig& kv, PrometheusText* t) {
   t->Sample(1, {{"block_size", fmt::format("{}", kv.block_size)},
                 {"num_gpu_blocks", fmt::format("{}", kv.num_blocks)},
                 {"enable_prefix_caching", kv.prefix_caching ? "True" : "False"}});
+  // vLLM's dashboards and gateways read its labels.
+  t->Family("vllm:lora_requests_info", Type::kGauge, "LoRA adapters in use: none, as no backend computes them.");
+  t->Sample(1, {{"max_lora", "0"}, {"running_lora_adapters", ""}, {"waiting_lora_adapters", ""}});
 }
 
 void AddTotals(const EngineStats& s, PrometheusText* t) {
@@ -121,8 +126,11 @@ EngineMetrics::Counts::Counts()
       queue_s(kRequestBuckets),
       prefill_s(kRequestBuckets),
       decode_s(kRequestBuckets),
+      inference_s(kRequestBuckets),
       prompt_tokens(kLengthBuckets),
       generation_tokens(kLengthBuckets),
+      params_max_tokens(kLengthBuckets),
+      params_n(kChoicesBuckets),
       iteration_tokens(kIterationBuckets),
       step_s(kStepBuckets),
       step_ratio(kRatioBuckets),
@@ -137,6 +145,7 @@ void EngineMetrics::OnStep(const StepEvents& events) {
   Counts& c = counts_;
   if (events.decision_ns >= 0) run_.Decision(events.decision_ns);
   for (const StepRecord& s : events.steps) {
+    last_steps_[steps_ended_++ % last_steps_.size()] = s;
     c.iteration_tokens.Observe(s.prefill_tokens + s.decode_tokens);
     if (!s.ok) {
       ++c.executor_errors;
@@ -204,7 +213,10 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
   if (!r.ok) return;
   c.prompt_tokens.Observe(d.prompt_tokens);
   c.generation_tokens.Observe(d.completion_tokens);
+  c.params_max_tokens.Observe(static_cast<double>(d.request->stop.max_tokens));
+  c.params_n.Observe(d.request->n);
   c.e2e_s.Observe(static_cast<double>(d.done_ns - d.arrival_ns) * kToSeconds);
+  if (r.delay_ns >= 0) c.inference_s.Observe(static_cast<double>(d.done_ns - d.scheduled_ns) * kToSeconds);
   if (r.ttft_ns < 0) return;
   c.prefill_s.Observe(static_cast<double>(d.first_token_ns - d.scheduled_ns) * kToSeconds);
   c.decode_s.Observe(static_cast<double>(d.done_ns - d.first_token_ns) * kToSeconds);
@@ -217,8 +229,12 @@ void EngineMetrics::Counts::AddLatencies(PrometheusText* t) const {
   t->Histogram("vllm:request_queue_time_seconds", "Arrival to the first item in a step.", queue_s);
   t->Histogram("vllm:request_prefill_time_seconds", "First item in a step to first token.", prefill_s);
   t->Histogram("vllm:request_decode_time_seconds", "First token to last.", decode_s);
+  t->Histogram("vllm:request_inference_time_seconds", "First item in a step to last token.", inference_s);
   t->Histogram("vllm:request_prompt_tokens", "Prompt length.", prompt_tokens);
   t->Histogram("vllm:request_generation_tokens", "Tokens generated.", generation_tokens);
+  t->Histogram("vllm:request_params_max_tokens", "Most tokens that a request allows for each choice (max_tokens).",
+               params_max_tokens);
+  t->Histogram("vllm:request_params_n", "Choices that a request asks for (n).", params_n);
   t->Histogram("vllm:iteration_tokens_total", "Tokens of a step.", iteration_tokens);
 }
 
@@ -260,6 +276,23 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   AddObjectives(rejected, classes, &t);
   objectives.AppendTo(&t);
   return t.Take();
+}
+
+std::string EngineMetrics::LastSteps() const {
+  std::unique_lock lock(mutex_);
+  const auto records = last_steps_;
+  const size_t ended = steps_ended_;
+  lock.unlock();
+  std::string text;
+  const auto ms = [](DurationNs ns) { return static_cast<double>(ns) * 1e-6; };
+  for (size_t i = ended - std::min(ended, records.size()); i < ended; ++i) {
+    const StepRecord& s = records[i % records.size()];
+    text += fmt::format("step {}: {:.3f} ms (predicted {}), {} prompt tokens, {} decodes, {} preemptions{}\n", s.step,
+                        ms(s.end_ns - s.start_ns),
+                        s.predicted_ns > 0 ? fmt::format("{:.3f} ms", ms(s.predicted_ns)) : "nothing", s.prefill_tokens,
+                        s.decode_tokens, s.preemptions, s.ok ? "" : ", failed");
+  }
+  return text;
 }
 
 RunResult EngineMetrics::Outcome(const EngineStats& s) const {

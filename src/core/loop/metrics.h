@@ -3,6 +3,7 @@
 // so a scrape never waits for compute.
 #pragma once
 
+#include <array>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -29,6 +30,7 @@ class EngineMetrics final : public EventSink {
   void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns = 0);
   std::string Text(const EngineStats& stats) const;
   RunResult Outcome(const EngineStats& stats) const;
+  std::string LastSteps() const;  // as Engine::LastSteps
 
  private:
   // The data of a scrape, copied under the mutex (a few kilobytes).
@@ -37,8 +39,8 @@ class EngineMetrics final : public EventSink {
     void AddLatencies(results::PrometheusText* text) const;
     void AddSteps(const EngineStats& stats, results::PrometheusText* text) const;
 
-    results::BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
-        iteration_tokens, step_s, step_ratio, ttft_ratio;
+    results::BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, inference_s, prompt_tokens,
+        generation_tokens, params_max_tokens, params_n, iteration_tokens, step_s, step_ratio, ttft_ratio;
     double predicted_s = 0, measured_s = 0;  // of the steps with a prediction
     int64_t executor_errors = 0;
   };
@@ -51,6 +53,8 @@ class EngineMetrics final : public EventSink {
   Counts counts_;
   results::RunAccumulator run_;
   results::ObjectiveMetrics objectives_;
+  std::array<StepRecord, 16> last_steps_{};  // a ring
+  size_t steps_ended_ = 0;
 };
 
 // Converts the event.

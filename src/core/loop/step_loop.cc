@@ -229,6 +229,12 @@ void StepLoop::Impl::PublishStats() {
   stats.kv_utilization = planning_.kv_utilization();
   if (parts_.corrected != nullptr) stats.step_time_correction = parts_.corrected->factor();
   stats.plan_hash = planning_.plan_hash();
+  if (!steps_.empty()) {
+    const InFlight& oldest = steps_.Oldest();
+    stats.step_in_flight = oldest.plan.step;
+    stats.step_since_ns = steps_.oldest_since_ns();
+    stats.step_predicted_ns = oldest.predicted.corrected_ns;
+  }
   stats.healthy = healthy_.load(std::memory_order_relaxed);
   published_.Write(stats);
 }

@@ -47,11 +47,18 @@ class StepsInFlight {
   }
   // The oldest step, whose result is polled next. Precondition: not empty.
   InFlight& Oldest() { return ring_[head_]; }
+  const InFlight& Oldest() const { return ring_[head_]; }
   // The oldest step has ended. Its plan stays readable until another step is planned.
   void Ended(const StepRecord& record) {
     recent_[ended_++ % recent_.size()] = record;
     head_ = head_ + 1 == ring_.size() ? 0 : head_ + 1;
     --count_;
+  }
+
+  // Since when the executor has had the oldest step as its next one. Precondition: not empty.
+  TimeNs oldest_since_ns() const {
+    const TimeNs last_end_ns = ended_ == 0 ? 0 : recent_[(ended_ - 1) % recent_.size()].end_ns;
+    return std::max(ring_[head_].plan.planned_ns, last_end_ns);
   }
 
   // Records of the last ended steps: a ring whose oldest entry is at recent_begin().

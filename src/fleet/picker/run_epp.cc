@@ -13,16 +13,27 @@
 #include "fleet/picker/watched_fleet.h"
 #include "fleet/router/quiet_start.h"
 #include "http/access.h"
+#include "http/service_manager.h"
 #include "http/serving_process.h"
 
 namespace tactus::fleet {
 namespace {
 
-Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
+void Reload(const EppOptions& options, http::ServerLog* file, WatchedFleet* fleet, const http::Log& log) {
+  std::vector<std::pair<const char*, Status>> done;
+  if (file != nullptr) done.emplace_back("the log", file->Reopen());
+  done.emplace_back("certificates for replicas", fleet->ReloadTls());
+  http::LogReload(done, {}, log);
+  if (!options.tls_cert.empty())
+    log("warning: reload: gRPC keeps the certificate of the start (--tls-cert); a restart applies another one");
+}
+
+Status Run(const EppOptions& options, const WatchedFleet::Log& log, http::ServerLog* file) {
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals(log);
   http::RaiseFileLimit(PickerServer::kMostConnections, 1, log);
   Clock& clock = SystemClock();
+  http::ServiceManager manager(clock);
   TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());
   QuietStart start(options.verbose, clock, log);
   TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock,
@@ -45,10 +56,18 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
                   options.fleet.balancer, options.host, server->grpc_port(), server->health_port(),
                   server->metrics_port(), fleet->ready(), replicas()));
   start.End();
+  const std::string state = fmt::format("picking on {}: grpc {}", options.host, server->grpc_port());
+  manager.Ready(state);
   while (!stop) {
     stop = signals.WaitFor(kSecond);
     KeepMemoryInReserve();
+    manager.Alive();
+    if (!signals.TakeReload()) continue;
+    manager.Reloading();
+    Reload(options, file, fleet.get(), log);
+    manager.Ready(state);
   }
+  manager.Stopping();
   log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
                   options.shutdown_timeout.ns / kMillisecond));
   if (!server->Stop(options.shutdown_timeout.ns)) log("the remaining streams were cut off by --shutdown-timeout");
@@ -58,10 +77,10 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
 
 }  // namespace
 
-Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
+Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log, http::ServerLog* file) {
   TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   const EppOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
-  return CatchShortage([&] { return Run(fitted, log); }, "--max-body-total", nullptr);
+  return CatchShortage([&] { return Run(fitted, log, file); }, "--max-body-total", nullptr);
 }
 
 }  // namespace tactus::fleet

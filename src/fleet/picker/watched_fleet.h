@@ -30,6 +30,7 @@ class WatchedFleet final : public EndpointSource {
   void Answered(int32_t replica, bool well) override;
   std::vector<Endpoint> Endpoints() const override;
   int64_t ready() const override { return watch_->ready(); }
+  Status ReloadTls() { return watch_->tls()->Reload(); }  // the certificates for replicas
   void AppendMetrics(results::PrometheusText* text) const override { watch_->AppendMetrics(text); }
 
  private:

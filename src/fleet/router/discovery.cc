@@ -50,6 +50,12 @@ Status OfFile(const Status& status) {
   return status.ok() ? status : InvalidArgument("--replicas-file: " + status.message(), "replicas-file");
 }
 
+// HOST:PORT, or https://HOST:PORT.
+Result<http::Url> DnsUrl(const FleetOptions& options) {
+  const std::string& text = options.replicas_dns;
+  return http::ParseUrl(text.starts_with("https://") ? text : "http://" + text);
+}
+
 }  // namespace
 
 Status Discovery::Check(const FleetOptions& options) {
@@ -59,10 +65,11 @@ Status Discovery::Check(const FleetOptions& options) {
     TACTUS_RETURN_IF_ERROR(OfFile(UrlsOf(*text).status()));
   }
   if (options.replicas_dns.empty()) return Status();
-  const auto url = http::ParseUrl("http://" + options.replicas_dns);
+  const auto url = DnsUrl(options);
   const size_t colon = options.replicas_dns.rfind(':');
   if (url.ok() && url->path == "/" && colon != std::string::npos && options.replicas_dns.back() != ':') return Status();
-  return InvalidArgument(fmt::format("--replicas-dns: '{}' is not HOST:PORT", options.replicas_dns), "replicas-dns");
+  return InvalidArgument(
+      fmt::format("--replicas-dns: '{}' is not HOST:PORT or https://HOST:PORT", options.replicas_dns), "replicas-dns");
 }
 
 Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options, http::Loop& loop, FleetWatch& watch,
@@ -74,8 +81,9 @@ Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options
     made->Later(kFileNs, &Discovery::ReadFileAgain);
   }
   if (!options.replicas_dns.empty()) {
-    const auto url = http::ParseUrl("http://" + options.replicas_dns);
+    const auto url = DnsUrl(options);
     made->dns_host_ = url->host;
+    made->dns_scheme_ = url->tls ? "https" : "http";
     made->dns_port_ = fmt::format("{}", url->port);
     made->Later(0, &Discovery::AskDns);
   }
@@ -129,7 +137,7 @@ void Discovery::AskDns() {
       std::vector<std::string> urls;
       for (const std::string& address : *found) {
         const bool v6 = address.find(':') != std::string::npos;
-        urls.push_back(fmt::format("http://{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", dns_port_));
+        urls.push_back(fmt::format("{}://{}{}{}:{}", dns_scheme_, v6 ? "[" : "", address, v6 ? "]" : "", dns_port_));
       }
       Follow(&from_dns_, std::move(urls));
     }

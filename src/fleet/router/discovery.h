@@ -42,7 +42,7 @@ class Discovery {
   FleetWatch& watch_;
   const FleetWatch::Log log_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::string file_text_, read_text_, dns_host_, dns_port_;  // in effect, read last
+  std::string file_text_, read_text_, dns_scheme_, dns_host_, dns_port_;  // in effect, read last
   bool read_once_ = false;
   std::map<std::string, std::string> said_;  // by option: the last fault logged
   std::vector<std::string> from_file_, from_dns_;

@@ -12,7 +12,7 @@ namespace tactus::fleet {
 struct Picked {
   uint64_t pick = 0;         // its number, for Ended
   int32_t replica = 0;       // its number, which is never reused
-  std::string url, address;  // "http://host:port", "host:port"
+  std::string url, address;  // "http://host:port" or https, "host:port"
 };
 
 // State of a replica, for people.

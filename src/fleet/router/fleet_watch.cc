@@ -106,6 +106,7 @@ Status FleetWatch::Check(const FleetOptions& options) {
         std::pair(options.dead_after, "dead-after")}) {
     if (time.ns < kMillisecond) return InvalidArgument(fmt::format("--{} is below 1 ms", name), name);
   }
+  TACTUS_RETURN_IF_ERROR(options.tls.Context().status());
   if (!options.replica_api_key.empty())
     TACTUS_RETURN_IF_ERROR(http::CheckKey("replica-api-key", options.replica_api_key));
   TACTUS_RETURN_IF_ERROR(Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)).status());
@@ -120,17 +121,20 @@ Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& optio
                                                        Log log) {
   TACTUS_RETURN_IF_ERROR(Check(options));
   TACTUS_ASSIGN_OR_RETURN(auto fleet, Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
-  std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
+  TACTUS_ASSIGN_OR_RETURN(auto tls, options.tls.Context());
+  std::unique_ptr<FleetWatch> watch(
+      new FleetWatch(options, clock, loop, std::move(log), std::move(fleet), std::move(tls)));
   for (const std::string& url : NamedReplicas(options)) TACTUS_RETURN_IF_ERROR(watch->Add(url));
   return watch;
 }
 
 FleetWatch::FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log,
-                       std::unique_ptr<Fleet> fleet)
+                       std::unique_ptr<Fleet> fleet, std::shared_ptr<http::TlsContext> tls)
     : options_(options),
       clock_(clock),
       loop_(loop),
       log_(log ? std::move(log) : [](std::string_view) {}),
+      tls_(std::move(tls)),
       fleet_(std::move(fleet)),
       model_(options.model),
       decision_s_(DecisionBuckets()) {}
@@ -139,7 +143,7 @@ FleetWatch::~FleetWatch() = default;
 
 Status FleetWatch::Add(const std::string& given) {
   TACTUS_ASSIGN_OR_RETURN(const ReplicaPlace named, PlaceOf(given));
-  const std::string url = "http://" + named.address;
+  const std::string url = (named.url.tls ? "https://" : "http://") + named.address;
   std::lock_guard lock(mutex_);
   if (Replica* known = FindLocked(url); known != nullptr) {
     known->draining = false;
@@ -163,6 +167,7 @@ Status FleetWatch::Add(const std::string& given) {
   http::ClientOptions client;
   client.connect_timeout_ns = client.timeout_ns = options_.poll_timeout.ns;
   client.max_response_bytes = kPollBytes;
+  client.tls = tls_;
   replica.client = std::make_unique<http::Client>(named.url, client, clock_, loop_);
   fleet_->Reset(at);
   fleet_->SetReady(at, false);

@@ -64,7 +64,8 @@ class FleetWatch {
   std::vector<Move> Moves() const;
 
   std::vector<Endpoint> Endpoints() const;
-  int64_t ready() const;  // replicas that accept requests
+  const std::shared_ptr<http::TlsContext>& tls() const { return tls_; }  // for clients of the replicas
+  int64_t ready() const;                                                 // replicas that accept requests
   int64_t size() const;
   std::string model() const;  // empty: not known yet
   void AppendMetrics(results::PrometheusText* text) const;
@@ -86,7 +87,8 @@ class FleetWatch {
   };
   struct Reply;
 
-  FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log, std::unique_ptr<Fleet> fleet);
+  FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log, std::unique_ptr<Fleet> fleet,
+             std::shared_ptr<http::TlsContext> tls);
   Picked CountLocked(Replica* replica, const RouteRequest& request);
   Replica* FindLocked(const std::string& url);
   Replica* FindLocked(int32_t number);
@@ -107,6 +109,7 @@ class FleetWatch {
   Clock& clock_;
   http::Loop& loop_;
   const Log log_;
+  const std::shared_ptr<http::TlsContext> tls_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // checked by later callbacks
   std::function<void(int32_t)> lost_;
 

@@ -131,6 +131,7 @@ class Forward::Attempt final : public http::ResponseHandler {
   bool followed = false;  // a request for the rest of an answer
   int64_t before = 0;     // events of that answer that came from other replicas
   int64_t noted = 0;      // events that have been recorded
+  size_t tried = 0;       // its number in the report
   TimeNs heard_ns = 0;
 };
 
@@ -146,7 +147,8 @@ Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchan
       body_(std::make_shared<const http::Body>(std::move(body))),
       headers_(std::move(headers)),
       places_(std::move(places)),
-      arrival_ns_(context.clock.NowNs()) {
+      arrival_ns_(context.clock.NowNs()),
+      facts_(context.noted, exchange_.get()) {
   ++context_.counts.in_flight;
   if (context_.recorder != nullptr && IsRecorded(exchange_->request())) seen_ = context_.recorder->Arrived(arrival_ns_);
 }
@@ -185,6 +187,7 @@ bool Forward::Try() {
 void Forward::Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request) {
   http::Client& client = context_.client(url);
   attempt->heard_ns = context_.clock.NowNs();
+  attempt->tried = facts_.Try(attempt->at.address, attempt->heard_ns, &request);
   attempts_.push_back(attempt);
   attempt->client = &client;
   attempt->call = client.Send(std::move(request), attempt);
@@ -299,6 +302,7 @@ void Forward::NoteEvents(Attempt& attempt) {
 
 void Forward::NoteEnd(const Attempt& attempt, RouteRecorder::End::How how) {
   end_ = {how, attempt.at.replica, attempt.scan.prompt_tokens(), attempt.scan.output_tokens(attempt.before)};
+  facts_.Answer(attempt.streams, end_.prompt_tokens, end_.output_tokens);
 }
 
 // False: the client must read more first.
@@ -496,6 +500,7 @@ void Forward::Answer(Attempt& attempt) {
 
 void Forward::Count(Attempt& attempt, int status) {
   context_.counts.answers[{attempt.at.address, status}]++;
+  facts_.Ended(attempt.tried, status, context_.clock.NowNs());
 }
 
 void Forward::EndPick(Attempt& attempt) {
@@ -516,6 +521,7 @@ void Forward::ForgetPick(Attempt& attempt) {
 
 void Forward::Fail(int status, const std::string& message) {
   if (over_) return;
+  facts_.Note();
   end_.how = stream_begun_ ? RouteRecorder::End::How::kFailed : HowOf(status);
   const api::Api& api = api::ApiOfPath(exchange_->request().path);
   if (!stream_begun_) {

@@ -22,6 +22,7 @@
 #include "base/fleet_secret.h"
 #include "fleet/router/answer_scan.h"
 #include "fleet/router/fleet_watch.h"
+#include "fleet/router/forward_facts.h"
 #include "fleet/router/request_view.h"
 #include "fleet/router/route_recorder.h"
 #include "fleet/router/router_options.h"
@@ -50,6 +51,7 @@ struct ForwardContext {
   double bytes_per_token = kBytesPerToken;
   std::optional<FleetKeys> keys = {};  // of the fleet's secret
   RouteRecorder* recorder = nullptr;   // null: nothing is recorded
+  bool noted = false;                  // answered requests are reported
 };
 
 // Whether a request is recorded in a run file.
@@ -121,6 +123,7 @@ class Forward : public std::enable_shared_from_this<Forward> {
   int64_t told_events_ = 0, told_finishes_ = 0;  // by attempts that have ended
   RouteRecorder::Seen seen_;
   RouteRecorder::End end_;
+  ForwardFacts facts_;
 };
 
 }  // namespace tactus::fleet

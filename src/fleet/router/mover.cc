@@ -59,6 +59,7 @@ void Mover::Look() {
     std::unique_ptr<http::Client>& client = busy_[move.from];
     if (client) continue;
     http::ClientOptions options;
+    options.tls = watch_.tls();
     options.timeout_ns = kMostNs;
     options.max_response_bytes = kAnswerBytes;
     client = std::make_unique<http::Client>(*http::ParseUrl(move.from), options, clock_, loop_);

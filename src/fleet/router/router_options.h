@@ -18,6 +18,7 @@ struct FleetOptions {
   std::string balancer = "sal";
   std::string model;  // empty: that of the first replica that reports one
   std::string replica_api_key;
+  http::ReplicaTlsOptions tls;
   int64_t seed = 1;
   DurationText poll_interval{100'000'000};
   DurationText poll_timeout{1'000'000'000};
@@ -29,15 +30,17 @@ struct FleetOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Fleet");
-    v.Field("replicas", replicas,
-            {.help = "URLs of replicas, http://host:port, separated by commas; may be repeated; more can be added and "
-                     "removed at run time (POST and DELETE /fleet/replicas)"});
+    v.Field(
+        "replicas", replicas,
+        {.help =
+             "URLs of replicas, http://host:port or https, separated by commas; may be repeated; more can be added and "
+             "removed at run time (POST and DELETE /fleet/replicas)"});
     v.Field("replicas-file", replicas_file,
             {.help = "file with a replica's URL on each line; read again when it changes: replicas of removed lines "
                      "are removed; '#' begins a comment"});
     v.Field("replicas-dns", replicas_dns,
             {.help = "HOST:PORT whose addresses are the replicas, as of a headless Kubernetes service; looked up every "
-                     "5 s"});
+                     "5 s; https://HOST:PORT for replicas with TLS"});
     v.Field("balancer", balancer,
             {.help = "policy that chooses replicas: round-robin, random, p2c, least-outstanding, prefix-affinity, sal, "
                      "llumnix"});
@@ -49,6 +52,7 @@ struct FleetOptions {
         {.help = "key that is sent to the replicas, with polls too; without --api-key, every client of the router can "
                  "use them; without either key, the router passes on the keys of its clients",
          .secret = true});
+    tls.VisitFields(v);
     v.Field("seed", seed, {.min = 0, .help = "seed of randomized balancers"});
     v.Field("poll-interval", poll_interval,
             {.unit = "duration", .help = "interval of polls of a replica's queue, memory and health"});

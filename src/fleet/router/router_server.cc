@@ -75,10 +75,12 @@ bool IsProxied(const http::HttpRequest& request) {
 
 class RouterServerImpl final : public RouterServer, public http::Handler {
  public:
-  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log, RouteRecorder* recorder)
+  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log, RouteRecorder* recorder,
+                   const http::RequestReports* reports)
       : options_(options),
         clock_(clock),
         recorder_(recorder),
+        reports_(reports),
         log_(log ? std::move(log) : [](std::string_view) {}),
         keys_(options.api_key),
         admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
@@ -112,6 +114,8 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
     server_->loop().Post([this] { viewers_.Stop("the router stops"); });
   }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
+  Status ReloadTls() override;
+  Status SetKeys(std::vector<std::string> api_keys, std::string admin_key) override;
   void CutOff() override {
     server_->loop().Post([this] {
       for (const auto& weak : std::vector(active_)) {
@@ -134,6 +138,18 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
     return response;
   }
   void OnTick(TimeNs now_ns) override;
+  void OnAnswered(const http::Answered& answered) override {
+    if (reports_ == nullptr) return;
+    const std::string path = api::CanonicalPath(answered.request.path);
+    http::Answered named = answered;
+    http::RequestFacts facts;
+    if (answered.facts != nullptr) {
+      facts = *answered.facts;
+      if (const auto key = keys_.Find(answered.request)) facts.client = http::KeyName(*key);
+      named.facts = &facts;
+    }
+    reports_->Report(named, IsOpen(path) || path == kOpenApi);
+  }
 
  private:
   http::Headers CommonHeaders(const http::HttpRequest& request) const;
@@ -157,8 +173,10 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   const RouterOptions options_;
   Clock& clock_;
   RouteRecorder* const recorder_;
+  const http::RequestReports* const reports_;  // null: none
   const Log log_;
-  const http::ApiKeys keys_, admin_;
+  std::shared_ptr<http::TlsContext> tls_;  // null: no TLS; set before the server starts
+  http::ApiKeys keys_, admin_;
   const http::Origins origins_;
   http::ClientCounts places_;
   const Hash128 secret_;
@@ -184,7 +202,9 @@ Status RouterServerImpl::Bind() {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));
     keys = FleetKeysOf(secret);
   }
-  const http::ServerOptions server = http::ServerOptionsOf(options_, kFilesPerConnection);
+  http::ServerOptions server = http::ServerOptionsOf(options_, kFilesPerConnection);
+  TACTUS_ASSIGN_OR_RETURN(tls_, http::ListenerTls(options_));
+  server.tls = tls_;
   TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(server, this, clock_));
   hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
   TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
@@ -197,12 +217,32 @@ Status RouterServerImpl::Bind() {
                                     .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
                                     .counts = {}});
   context_->recorder = recorder_;
+  context_->noted = reports_ != nullptr;
   if (keys) {
     context_->keys = *keys;
     mover_ = std::make_unique<Mover>(*keys, options_.rebalance_interval.ns, *watch_, clock_, server_->loop(), log_,
                                      context_->counts.migrations);
   }
   server_->Start();
+  return Status();
+}
+
+Status RouterServerImpl::ReloadTls() {
+  const Status listener = tls_ ? tls_->Reload() : Status();
+  const Status replicas = watch_->tls()->Reload();
+  if (tls_ && !tls_->Warning().empty()) log_("warning: " + tls_->Warning());
+  return listener.ok() ? replicas : listener;
+}
+
+Status RouterServerImpl::SetKeys(std::vector<std::string> api_keys, std::string admin_key) {
+  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(api_keys));
+  if (!admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", admin_key));
+  if (api_keys.empty() && !keys_.empty())
+    return InvalidArgument("--api-key: no key is left; restart the router to serve all clients", "api-key");
+  if (admin_key.empty() && !admin_.empty())
+    return InvalidArgument("--admin-key: no key is left; restart the router to serve without", "admin-key");
+  keys_.Replace(api_keys, {});
+  admin_.Replace({std::move(admin_key)}, {});
   return Status();
 }
 
@@ -425,6 +465,7 @@ http::Client& RouterServerImpl::ClientOf(const std::string& url) {
   if (!client) {
     http::ClientOptions options;
     options.connect_timeout_ns = kConnectNs;
+    options.tls = watch_->tls();
     options.pieces = true;
     client = std::make_unique<http::Client>(*http::ParseUrl(url), options, clock_, server_->loop());
   }
@@ -475,6 +516,7 @@ std::string RouterServerImpl::Metrics() const {
   t.Family("tactus_route_migrations_total", Type::kCounter, "Sequences that moved between replicas, by result.");
   for (const auto& [result, count] : counts.migrations) t.Sample(static_cast<double>(count), {{"result", result}});
   http::AppendServerMetrics(server_->Stats(), &t);
+  if (reports_ != nullptr && reports_->traces() != nullptr) reports_->traces()->AppendMetrics(&t);
   return t.Take();
 }
 
@@ -488,8 +530,9 @@ Status RouterServer::Check(const RouterOptions& options) {
 }
 
 Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log,
-                                                           RouteRecorder* recorder) {
-  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log), recorder);
+                                                           RouteRecorder* recorder,
+                                                           const http::RequestReports* reports) {
+  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log), recorder, reports);
   TACTUS_RETURN_IF_ERROR(server->Bind());
   return std::unique_ptr<RouterServer>(std::move(server));
 }

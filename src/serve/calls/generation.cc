@@ -9,6 +9,7 @@
 #include "api/chat/request_fields.h"
 #include "api/explain_text.h"
 #include "api/fields/json.h"
+#include "serve/calls/timeline_facts.h"
 
 namespace tactus::serve {
 
@@ -119,6 +120,7 @@ Result<std::vector<Request>> Generation::Prepare(api::ParsedRequest parsed) {
   else if (stream_ && api_.numbers_events)
     cannot_move_ = "the events of its stream have numbers";
   if (!cannot_move_.empty()) body_ = http::Body();
+  if (context_->noted) NoteBegin(prepared.requests);
   extent_ = {first.priority, first.prompt->size(), false};
   in_engine_.resize(prepared.requests.size());
   auto writer =
@@ -305,8 +307,10 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
 void Generation::Finish(size_t prompt, const Usage& usage) {
   // Calls the engine before taking the mutex. With several prompts, the last OnDone has the schedules of all.
   std::string schedule = Schedule();
+  const std::optional<RequestTimeline> timeline = ReportedTimeline(prompt);
   std::unique_lock lock(mutex_);
   if (over()) return;
+  if (context_->noted) NoteUsage(usage, timeline);
   std::string chunks;
   if (answer_->done_but(prompt)) answer_->Explain(std::move(schedule));
   answer_->OnDone(prompt, usage, &chunks);
@@ -327,6 +331,42 @@ void Generation::Finish(size_t prompt, const Usage& usage) {
   End(std::move(lock));
 }
 
+std::optional<RequestTimeline> Generation::ReportedTimeline(size_t prompt) const {
+  if (!context_->noted) return std::nullopt;
+  const RequestHandle handle = runner_.accepted_handle(prompt);
+  // The engine may answer before the thread that submits has stored the handle.
+  const TimelineQuery by_id{.id = request_id_, .owner = owner_, .arrival_ns = came_ ? -1 : arrival_ns_};
+  auto timelines = context_->engine->Timelines(handle != 0 ? TimelineQuery{.handle = handle} : by_id);
+  return timelines.empty() ? std::nullopt : std::optional(std::move(timelines.front()));
+}
+
+void Generation::NoteBegin(const std::vector<Request>& requests) {
+  const Request& first = requests.front();
+  facts_.client = owner_;
+  facts_.model = context_->engine->model().name;
+  facts_.stream = stream_;
+  facts_.max_tokens = first.stop.max_tokens;
+  facts_.choices = first.n;
+  facts_.prompt_tokens = facts_.cached_tokens = facts_.output_tokens = 0;
+  for (const Request& request : requests) facts_.prompt_tokens += static_cast<int64_t>(request.prompt->size());
+  facts_.trace = http::BeginTrace(exchange_->request());
+  exchange_->Note(facts_);
+}
+
+// With several prompts the times are those of the prompt that ends last.
+void Generation::NoteUsage(const Usage& usage, const std::optional<RequestTimeline>& timeline) {
+  facts_.cached_tokens += usage.cached_tokens;
+  facts_.output_tokens += usage.completion_tokens;
+  if (timeline) {
+    http::RequestFacts timed = facts_;
+    timed.missed.clear();
+    timed.queue_ns = timed.ttft_ns = timed.longest_gap_ns = -1;
+    AddTimeline(*timeline, &timed);
+    facts_ = std::move(timed);
+  }
+  exchange_->Note(facts_);
+}
+
 std::string Generation::Schedule() const {
   if (!explained_) return {};
   // The arrival of a request from another replica is derived from its age, so it is not exact to the nanosecond.
@@ -336,6 +376,11 @@ std::string Generation::Schedule() const {
 }
 
 void Generation::AnswerError(const Status& status) {
+  if (context_->noted) {
+    facts_.finish = "error";
+    facts_.cause = StatusCodeName(status.code());
+    exchange_->Note(facts_);
+  }
   if (!stream_begun_) return Call::AnswerError(status);
   std::string chunk;
   answer_->AppendError(&chunk, status);

@@ -42,6 +42,7 @@ struct GenerationContext {
   DurationNs request_timeout_ns = 0;  // 0: none
   DurationNs ping_interval_ns = 0;
   std::string fingerprint;
+  bool noted = false;    // answered requests are reported with what is known of them
   bool movable = false;  // requests from a router may move to other replicas
   // The total of kept bodies of running requests. A body beyond its limit is not kept, so its request cannot move.
   std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(BodyLimits::kMostKeptBytes);
@@ -125,6 +126,11 @@ class Generation final : public Call, public api::ConversationRunner::User {
   void Write(size_t prompt, const TokenDelta& delta);
   void Finish(size_t prompt, const Usage& usage);
   std::string Schedule() const;  // JSON; empty: not requested
+  // The schedule of the prompt; nothing: requests are not reported. Call without the mutex.
+  std::optional<RequestTimeline> ReportedTimeline(size_t prompt) const;
+  // Notes what is known of the request. Call with the mutex held.
+  void NoteBegin(const std::vector<Request>& requests);
+  void NoteUsage(const Usage& usage, const std::optional<RequestTimeline>& timeline);
   void Left();
   // Call with the mutex held.
   void BeginStream();
@@ -149,6 +155,7 @@ class Generation final : public Call, public api::ConversationRunner::User {
   std::string cannot_move_;           // the reason; empty: it can move
   http::Body body_;                   // kept for a move
   std::vector<std::string> ignored_;  // unknown fields of the body
+  http::RequestFacts facts_;          // if they are reported
   Extent extent_;
   size_t heard_ = 0;            // tokens delivered by the engine
   size_t heard_elsewhere_ = 0;  // of them, sent to the client by another replica

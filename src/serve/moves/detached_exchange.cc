@@ -16,6 +16,7 @@ bool DetachedExchange::Attach(std::shared_ptr<http::Exchange> client) {
     std::lock_guard lock(mutex_);
     if (client_ || given_up_) return false;
     client_ = std::move(client);
+    if (facts_) to->Note(*std::exchange(facts_, std::nullopt));
     if (started_ && !streaming_) {
       to->Respond(std::move(head_));
     } else if (started_) {
@@ -46,6 +47,14 @@ void DetachedExchange::GiveUp() {
 bool DetachedExchange::attached() const {
   std::lock_guard lock(mutex_);
   return client_ != nullptr;
+}
+
+void DetachedExchange::Note(http::RequestFacts facts) {
+  std::lock_guard lock(mutex_);
+  if (client_)
+    client_->Note(std::move(facts));
+  else
+    facts_ = std::move(facts);
 }
 
 http::Body DetachedExchange::TakeBody() {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "http/server.h"
@@ -35,6 +36,7 @@ class DetachedExchange final : public http::Exchange {
   void WhenSent(std::function<void()> callback) override;  // at once if no client is attached
   void OnClosed(std::function<void()> callback) override;
   bool closed() const override;
+  void Note(http::RequestFacts facts) override;
 
  private:
   const http::HttpRequest request_;
@@ -42,6 +44,7 @@ class DetachedExchange final : public http::Exchange {
   http::Body body_;
   std::shared_ptr<http::Exchange> client_;  // null: none attached
   http::HttpResponse head_;
+  std::optional<http::RequestFacts> facts_;  // for the client
   std::string pending_;
   std::function<void()> on_closed_;
   bool started_ = false, streaming_ = false, ended_ = false, given_up_ = false;

@@ -49,12 +49,17 @@ std::string WhyOf(const http::HttpResponse& response) {
 
 }  // namespace
 
-FleetPeer::FleetPeer(std::string url, http::Url base, const FleetKeys& keys, DurationNs timeout_ns, Clock& clock)
+FleetPeer::FleetPeer(std::string url, http::Url base, const FleetKeys& keys, std::shared_ptr<http::TlsContext> tls,
+                     DurationNs timeout_ns, Clock& clock)
     : url_(std::move(url)),
       keys_(keys),
       clock_(clock),
       client_(std::move(base),
-              {.connect_timeout_ns = timeout_ns, .timeout_ns = timeout_ns, .max_response_bytes = 1 << 20}, clock) {}
+              {.connect_timeout_ns = timeout_ns,
+               .timeout_ns = timeout_ns,
+               .max_response_bytes = 1 << 20,
+               .tls = std::move(tls)},
+              clock) {}
 
 Result<Json> FleetPeer::Send(const std::string& message) {
   const Hash128 nonce = http::RandomBits();

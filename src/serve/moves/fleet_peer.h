@@ -2,6 +2,7 @@
 // time-out. One thread.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
@@ -14,8 +15,9 @@ namespace tactus::serve {
 
 class FleetPeer {
  public:
-  // `url` as the router wrote it.
-  FleetPeer(std::string url, http::Url base, const FleetKeys& keys, DurationNs timeout_ns, Clock& clock);
+  // `url` as the router wrote it; `tls` for https.
+  FleetPeer(std::string url, http::Url base, const FleetKeys& keys, std::shared_ptr<http::TlsContext> tls,
+            DurationNs timeout_ns, Clock& clock);
 
   const std::string& url() const { return url_; }
   // POST /fleet/import. Returns the peer's answer, or its error with the peer's name. kUnauthenticated: one side does

@@ -178,7 +178,7 @@ TEST(Metrics, TextIsValidAndHasEveryName) {
   const StrictReader read(text);
   ASSERT_EQ(read.error, "") << text;
   for (const char* name : {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc",
-                           "vllm:cache_config_info"}) {
+                           "vllm:cache_config_info", "vllm:lora_requests_info"}) {
     ASSERT_TRUE(read.families.count(name)) << name;
     EXPECT_EQ(read.families.at(name).type, "gauge") << name;
   }
@@ -191,6 +191,7 @@ TEST(Metrics, TextIsValidAndHasEveryName) {
   for (const char* name :
        {"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds", "vllm:e2e_request_latency_seconds",
         "vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds", "vllm:request_decode_time_seconds",
+        "vllm:request_inference_time_seconds", "vllm:request_params_max_tokens", "vllm:request_params_n",
         "vllm:request_prompt_tokens", "vllm:request_generation_tokens", "vllm:iteration_tokens_total"}) {
     ASSERT_TRUE(read.families.count(name)) << name;
     EXPECT_EQ(read.families.at(name).type, "histogram") << name;

@@ -90,6 +90,7 @@ TEST(MetricsValues, EachStatisticHasItsOwnMetric) {
   EXPECT_EQ(f.Of("vllm:request_success_total", "\"error\""), 71);
   EXPECT_EQ(f.Of("vllm:cache_config_info", "block_size=\"16\",num_gpu_blocks=\"1000\",enable_prefix_caching=\"True\""),
             1);
+  EXPECT_EQ(f.Of("vllm:lora_requests_info", "max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\""), 1);
   const auto result = f.Result();
   EXPECT_EQ(result["preemptions"], 19);
   EXPECT_EQ(result["recomputed_tokens"], 23);
@@ -117,6 +118,8 @@ core::RequestDoneEvent Done(const std::shared_ptr<const Request>& request) {
 TEST(MetricsValues, RequestTimesAreBetweenTheRightEvents) {
   Figures f;
   const auto request = std::make_shared<Request>();
+  request->stop.max_tokens = 40;
+  request->n = 3;
   const core::RequestDoneEvent done[] = {Done(request), Done(request)};
   core::StepEvents events;
   events.done = done;
@@ -127,6 +130,9 @@ TEST(MetricsValues, RequestTimesAreBetweenTheRightEvents) {
   near("vllm:request_queue_time_seconds", 2 * 0.4);
   near("vllm:request_prefill_time_seconds", 2 * 0.6);
   near("vllm:request_decode_time_seconds", 2 * 9);
+  near("vllm:request_inference_time_seconds", 2 * 9.6);
+  near("vllm:request_params_max_tokens", 2 * 40);
+  near("vllm:request_params_n", 2 * 3);
   near("vllm:e2e_request_latency_seconds", 2 * 10);
   near("vllm:request_prompt_tokens", 2 * 3);
   near("vllm:request_generation_tokens", 2 * 7);
@@ -156,6 +162,7 @@ TEST(MetricsValues, MissingEventsAreNotMeasured) {
   f.metrics.OnStep(events);
   EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 3) << "one was never scheduled, one failed later";
   EXPECT_EQ(f.Of("vllm:e2e_request_latency_seconds_count"), 2);
+  EXPECT_EQ(f.Of("vllm:request_inference_time_seconds_count"), 2);
   const auto result = f.Result();
   EXPECT_EQ(result["requests"]["completed"], 2);
   EXPECT_EQ(result["requests"]["failed"], 2);
@@ -225,6 +232,33 @@ TEST(MetricsValues, StepsGapsAndDecisionsAreCounted) {
   EXPECT_EQ(f.Of("tactus_requests_rejected_total"), 2);
   EXPECT_EQ(f.Result()["requests"]["rejected"], 2);
   EXPECT_NEAR(f.Result()["decision_us"]["p50"].get<double>(), 0.2, 1e-9);
+}
+
+TEST(MetricsValues, TheLastSixteenStepsAreListedOldestFirst) {
+  Figures f;
+  EXPECT_EQ(f.metrics.LastSteps(), "");
+  for (int i = 1; i <= 18; ++i) {
+    core::StepRecord record;
+    record.step = i;
+    record.start_ns = 5 * kMs;
+    record.end_ns = 12 * kMs;
+    record.predicted_ns = i == 18 ? 10 * kMs : 0;
+    record.prefill_tokens = 30;
+    record.decode_tokens = 4;
+    record.preemptions = 2;
+    record.ok = i != 17;
+    core::StepEvents events;
+    events.steps = {&record, 1};
+    f.metrics.OnStep(events);
+  }
+  const std::string text = f.metrics.LastSteps();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 16) << text;
+  EXPECT_TRUE(text.starts_with("step 3: 7.000 ms (predicted nothing), 30 prompt tokens, 4 decodes, 2 preemptions\n"))
+      << text;
+  EXPECT_TRUE(
+      text.ends_with("2 preemptions, failed\nstep 18: 7.000 ms (predicted 10.000 ms), 30 prompt tokens, 4 decodes, "
+                     "2 preemptions\n"))
+      << text;
 }
 
 TEST(MetricsValues, SlosAreCountedByClassAndResult) {

@@ -302,6 +302,23 @@ TEST(StepLoop, AbortEndsRequestsSubmittedInTheSamePass) {
   EXPECT_LE(h.steps(), 3) << "steps were computed for aborted requests";
 }
 
+TEST(StepLoop, StatsHaveTheOldestStepWithoutAResult) {
+  Harness h(HarnessConfig{});
+  EXPECT_EQ(h.loop().Stats().step_in_flight, -1) << "no step was submitted";
+  h.MustSubmit(MakeRequest(Tokens(1, 8), 3));
+  ASSERT_EQ(h.Settle(), "");
+  EngineStats stats = h.loop().Stats();
+  EXPECT_EQ(stats.step_in_flight, 0);
+  EXPECT_EQ(stats.step_since_ns, h.clock().NowNs()) << "it was planned now";
+  ASSERT_TRUE(h.Advance());
+  ASSERT_EQ(h.Settle(), "");
+  stats = h.loop().Stats();
+  EXPECT_EQ(stats.step_in_flight, 1);
+  EXPECT_EQ(stats.step_since_ns, h.clock().NowNs()) << "the time of the first step counts for it too";
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.loop().Stats().step_in_flight, -1) << "every step has ended";
+}
+
 // A step in flight may still read those host blocks.
 TEST(StepLoop, ReserveIsAnsweredAfterTheStepsInFlight) {
   HarnessConfig config;

@@ -157,7 +157,8 @@ TEST(FleetWatchTest, InvalidReplicaCommandsAreRefused) {
   RoutedFleet fleet({&replica});
   for (const auto& [body, text] :
        {std::pair("{}", "url: give"), std::pair("{\"url\":5}", "url: give"), std::pair("[", "line 1"),
-        std::pair("{\"url\":\"https://x\"}", "https"), std::pair("{\"url\":\"http://x/v1\"}", "without a path")}) {
+        std::pair("{\"url\":\"ftp://x\"}", "not an http:// or https:// URL"),
+        std::pair("{\"url\":\"http://x/v1\"}", "without a path")}) {
     const auto answer = fleet.Fetch("POST", "/fleet/replicas", body);
     EXPECT_EQ(answer.status, 400) << body;
     EXPECT_NE(answer.body.find(text), std::string::npos) << answer.body;
