@@ -298,8 +298,7 @@ class EngineImpl final : public Engine {
     if (classed.ok()) classed = CheckRuleRoom(request);
     auto shared = std::make_shared<const Request>(std::move(request));
     if (!classed.ok()) {
-      const auto& classes = *declared;
-      const bool known = classes.empty() || FindServiceClass(classes, shared->slo_class) != 0;
+      const bool known = declared->empty() || FindServiceClass(*declared, shared->slo_class) != 0;
       CountRejected(*shared, known ? shared->slo_class : "", classed.message(), arrival_ns);
       return classed;
     }
