@@ -16,6 +16,9 @@ namespace {
 
 namespace asio = boost::asio;
 
+// Boost's base class has a destructor that is not virtual; these objects are static and never deleted.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-virtual-dtor"
 // Errors of TLS by their OpenSSL codes.
 class TlsErrors final : public boost::system::error_category {
  public:
@@ -34,6 +37,8 @@ class CertificateErrors final : public boost::system::error_category {
     return std::string("the certificate is refused: ") + X509_verify_cert_error_string(code);
   }
 };
+
+#pragma GCC diagnostic pop
 
 int Bytes(size_t size) {
   return static_cast<int>(std::min<size_t>(size, INT_MAX));
