@@ -6,6 +6,7 @@
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; also part names and --seed N)
+#   scripts/test.sh packages   makes the packages of scripts/package.sh, and installs and runs each in a clean Debian (root only)
 #   scripts/test.sh mutants    how many small bugs, inserted one at a time, the fast tests detect (tools/mutants; passes further options)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 4 s
 set -euo pipefail
@@ -75,6 +76,12 @@ fuzz() {  # preset, seconds per fuzzer, further targets; one fuzzer per core in 
     xargs -0 -P "$(nproc)" -I{} bash -c "run_fuzzer $1 {} $2"
 }
 
+packages() {  # build folder: its programs are packed
+  scripts/setup.sh build package_test
+  TACTUS_PACKAGE_BUILD=$1 scripts/package.sh all build/packages
+  python3 tests/packages/packages_test.py build/packages
+}
+
 run_ctest() {  # preset, further arguments
   local preset=$1
   shift
@@ -125,6 +132,7 @@ case $mode in
     echo "test: verdicts on 3,000 instances of 309 schemas against jsonschema and xgrammar" >&2
     .venv-xgrammar/bin/python tests/language/grammar/compare_grammars.py build/release/tests/language/grammar/grammar_lines
     run_ctest release -L slow
+    packages build/release
     ;;
   asan)
     scripts/setup.sh build test
@@ -151,6 +159,10 @@ case $mode in
     grammars
     venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
+    ;;
+  packages)
+    default_model
+    packages build/package
     ;;
   mutants)
     shift

@@ -1,0 +1,266 @@
+"""The packages of scripts/package.sh in roots that debootstrap makes: each is installed with nothing else, serves a
+model, answers a chat and shows the page.
+
+    packages_test.py DIST [Test.name ...]    DIST: a folder that `scripts/package.sh all DIST` has filled
+
+Needs root, debootstrap and Debian's mirror. TACTUS_DEFAULT_MODEL is a model file; without it
+scripts/get_default_model.sh fetches one. TACTUS_ROOTS keeps the roots of debootstrap between runs.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+import urllib.request
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+DIST = pathlib.Path()
+SUITE = "bookworm"
+READY_S = 120
+
+
+def run(*command, limit_s=600):
+    """The output of a command; AssertionError with all of it if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def model_file():
+    path = os.environ.get("TACTUS_DEFAULT_MODEL") or run(SOURCE / "scripts/get_default_model.sh").splitlines()[-1]
+    return pathlib.Path(path)
+
+
+def clean_root(to):
+    """A copy of a minimal Debian. Debootstrap runs once."""
+    kept = pathlib.Path(os.environ.get("TACTUS_ROOTS") or pathlib.Path(tempfile.gettempdir()) / "tactus-roots")
+    base = kept / f"{SUITE}.tar"
+    if not base.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept) as made:
+            root = pathlib.Path(made) / "root"
+            run("debootstrap", "--variant=minbase", SUITE, root, limit_s=1200)
+            part = base.with_suffix(".part")
+            run("tar", "--numeric-owner", "--one-file-system", "-C", root, "-cf", part, ".")
+            part.rename(base)
+    to.mkdir()
+    run("tar", "--numeric-owner", "-C", to, "-xpf", base)
+
+
+@contextlib.contextmanager
+def mounted(root):
+    """/proc and a few devices, as a container has; /etc/resolv.conf for apt."""
+    mounts = []
+    try:
+        for kind, where in (("proc", "proc"), ("tmpfs", "dev/shm")):
+            (root / where).mkdir(parents=True, exist_ok=True)
+            run("mount", "-t", kind, kind, root / where)
+            mounts.append(root / where)
+        for device in ("null", "zero", "urandom", "random"):
+            node = root / "dev" / device
+            if not node.exists():
+                node.touch()
+            run("mount", "--bind", f"/dev/{device}", node)
+            mounts.append(node)
+        shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+        yield
+    finally:
+        for where in reversed(mounts):
+            subprocess.run(["umount", "-l", where], check=False)
+
+
+@contextlib.contextmanager
+def served(root, program, *options, user=None, env=None):
+    """The address of `program serve` in the root, once it is ready."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    identity = [f"--userspec={user}"] if user else []
+    command = ["chroot", *identity, str(root), program, "serve", *options, "--host", "127.0.0.1", "--port", str(port)]
+    began = time.monotonic()
+    with tempfile.TemporaryFile(mode="w+") as log:
+        variables = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", **(env or {})}
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+        def output():
+            log.seek(0)
+            return log.read()[-3000:]
+
+        try:
+            while True:
+                if process.poll() is not None:
+                    raise AssertionError(f"{' '.join(command)} ended with {process.returncode}:\n{output()}")
+                with contextlib.suppress(OSError):
+                    if urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=2).status == 200:
+                        break
+                if time.monotonic() - began > READY_S:
+                    raise AssertionError(f"{' '.join(command)} was not ready in {READY_S} s:\n{output()}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def chat(url):
+    body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
+    request = urllib.request.Request(
+        url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    answer = json.loads(urllib.request.urlopen(request, timeout=120).read())
+    return answer["choices"][0]["message"]["content"]
+
+
+def page(url):
+    return urllib.request.urlopen(url + "/", timeout=30).read().decode()
+
+
+def package(pattern):
+    found = sorted(DIST.glob(pattern))
+    if len(found) != 1:
+        raise AssertionError(f"{DIST} has {len(found)} files {pattern}; run: scripts/package.sh all {DIST}")
+    return found[0]
+
+
+class PackageCase(unittest.TestCase):
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("chroot needs root")
+        if shutil.which("debootstrap") is None:
+            self.skipTest("debootstrap is not installed: scripts/setup.sh slow")
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.folder.chmod(0o755)  # the server's user must reach the root
+        self.root = self.folder / "root"
+
+    def put_model(self, where):
+        to = self.root / where
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(model_file(), to)
+        to.chmod(0o644)
+
+    def assert_serves(self, url):
+        self.assertIn("Paris", chat(url))
+        self.assertIn("<title>", page(url))
+
+
+class DebianPackage(PackageCase):
+    def test_installs_serves_and_leaves_nothing_secret_when_purged(self):
+        clean_root(self.root)
+        deb = package("tactus_*.deb")
+        shutil.copy(deb, self.root / "tmp" / deb.name)
+        self.put_model("var/lib/tactus/models/model.gguf")
+        with mounted(self.root):
+            run("chroot", self.root, "apt-get", "update", "-qq", limit_s=900)
+            run("chroot", self.root, "apt-get", "install", "-y", "-qq", f"/tmp/{deb.name}", limit_s=900)
+            self.assertIn("tactus", run("chroot", self.root, "getent", "passwd", "tactus"))
+            secret = self.root / "etc/tactus/kv-secret"
+            self.assertEqual(secret.stat().st_mode & 0o777, 0o600, "others can read the fleet's secret")
+            owner = run("chroot", self.root, "stat", "-c", "%U %a", "/var/lib/tactus/state").split()
+            self.assertEqual(owner, ["tactus", "750"], "/var/lib/tactus/state: wrong owner or mode")
+            for file in (
+                "lib/systemd/system/tactus-serve@.service",
+                "lib/systemd/system/tactus-route.service",
+                "usr/share/man/man1/tactus.1",
+                "usr/share/bash-completion/completions/tactus",
+            ):
+                self.assertTrue((self.root / file).exists(), f"the package has no {file}")
+            # The configuration of the units, with the threads of this machine.
+            options = ("/var/lib/tactus/models/model.gguf", "--config", "/etc/tactus/serve.toml", "--threads", "2")
+            with served(self.root, "/usr/bin/tactus", *options, user="tactus:tactus") as url:
+                self.assert_serves(url)
+            run("chroot", self.root, "dpkg", "--verify", "tactus")
+            run("chroot", self.root, "apt-get", "purge", "-y", "-qq", "tactus", limit_s=300)
+            self.assertFalse(secret.exists(), "the secret stays after a purge")
+            self.assertFalse((self.root / "var/lib/tactus/state").exists(), "the state stays after a purge")
+            self.assertTrue((self.root / "var/lib/tactus/models/model.gguf").exists(), "a purge removed a model")
+
+
+class Archive(PackageCase):
+    def test_serves_from_any_folder_without_other_packages(self):
+        clean_root(self.root)
+        with tarfile.open(package("tactus-*.tar.gz")) as tar:
+            tar.extractall(self.root / "opt", filter="data")
+        (folder,) = (self.root / "opt").iterdir()
+        moved = self.root / "srv/elsewhere"
+        moved.parent.mkdir(exist_ok=True)
+        folder.rename(moved)
+        self.put_model("srv/model.gguf")
+        with mounted(self.root):
+            listed = run("chroot", self.root, "/srv/elsewhere/bin/tactus", "--version")
+            self.assertRegex(listed, r"\d+\.\d+\.\d+")
+            with served(self.root, "/srv/elsewhere/bin/tactus", "/srv/model.gguf", user="65534:65534") as url:
+                self.assert_serves(url)
+
+    def test_lists_every_library_that_it_ships(self):
+        with tarfile.open(package("tactus-*.tar.gz")) as tar:
+            names = tar.getnames()
+            folder = names[0]
+            listed = json.loads(tar.extractfile(f"{folder}/share/doc/tactus/tactus.spdx.json").read())
+            self.assertEqual(listed["spdxVersion"], "SPDX-2.3")
+            shipped = {n.rsplit("/", 1)[1] for n in names if f"{folder}/lib/tactus/" in n}
+            # Tactus's own libraries and the grammar library come from no Debian package.
+            foreign = {name for name in shipped if not name.startswith(("libtactus", "libllguidance"))}
+            self.assertEqual(foreign - {p["name"] for p in listed["packages"]}, set())
+            for entry in listed["packages"]:
+                for checksum in entry.get("checksums", []):
+                    content = tar.extractfile(f"{folder}/lib/tactus/{entry['name']}").read()
+                    digest = hashlib.sha256(content).hexdigest()
+                    self.assertEqual(digest, checksum["checksumValue"], f"{entry['name']}: another checksum listed")
+
+
+class Image(PackageCase):
+    def test_has_valid_digests_and_serves_as_its_user(self):
+        with tarfile.open(package("tactus-*.oci.tar")) as tar:
+            blobs = {m.name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
+        for name, content in blobs.items():
+            if name.startswith("blobs/sha256/"):
+                self.assertEqual(hashlib.sha256(content).hexdigest(), name.rsplit("/", 1)[1], f"{name}: wrong digest")
+
+        def blob(entry):
+            content = blobs["blobs/sha256/" + entry["digest"].removeprefix("sha256:")]
+            self.assertEqual(len(content), entry["size"], f"{entry['digest']}: wrong size")
+            return content
+
+        manifest = json.loads(blob(json.loads(blobs["index.json"])["manifests"][0]))
+        config = json.loads(blob(manifest["config"]))
+        self.root.mkdir()
+        for entry, digest in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
+            plain = gzip.decompress(blob(entry))
+            self.assertEqual("sha256:" + hashlib.sha256(plain).hexdigest(), digest, "wrong digest of a layer")
+            with tarfile.open(fileobj=io.BytesIO(plain)) as layer:
+                layer.extractall(self.root, filter="fully_trusted")
+        self.put_model("models/model.gguf")
+        env = dict(pair.split("=", 1) for pair in config["config"]["Env"])
+        program, *_ = config["config"]["Entrypoint"]
+        serve, *options = config["config"]["Cmd"]
+        self.assertEqual(serve, "serve")
+        with mounted(self.root), served(self.root, program, *options, user=config["config"]["User"], env=env) as url:
+            self.assert_serves(url)
+
+
+if __name__ == "__main__":
+    DIST = pathlib.Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else SOURCE / "dist"
+    unittest.main(verbosity=2)
