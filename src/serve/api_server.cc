@@ -43,10 +43,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   ApiServerImpl(const ServeOptions& options, Clock& clock, Log log, std::optional<FleetKeys> fleet_keys,
                 const http::RequestReports* reports)
       : options_(options),
-        reports_(reports),
         log_(log ? std::move(log) : [](std::string_view) {}),
         clock_(clock),
         fleet_keys_(fleet_keys),
+        reports_(reports),
         keys_(options.api_key, options.api_key_class, fleet_keys_),
         origins_(options.allowed_origins),
         created_(UnixSeconds()),

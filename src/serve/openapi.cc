@@ -139,9 +139,9 @@ Json BodyOf(const RouteEntry& entry, const api::RequestLimits& limits) {
     schema = {{"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
     for (const SimField& field : SimFields(entry.route == Route::kCapacity)) {
       Json& property = schema["properties"][field.name];
-      const bool text = field.kind == SimField::Kind::kText, whole = field.kind == SimField::Kind::kWhole;
-      property = {{"type", {text ? "string" : whole ? "integer" : "number", "null"}}, {"description", field.what}};
-      if (text) {
+      const bool is_text = field.kind == SimField::Kind::kText, whole = field.kind == SimField::Kind::kWhole;
+      property = {{"type", {is_text ? "string" : whole ? "integer" : "number", "null"}}, {"description", field.what}};
+      if (is_text) {
         property["minLength"] = 1;
       } else {
         property["minimum"] = field.least, property["maximum"] = field.most;

@@ -17,6 +17,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
 #include "fake_feed.h"
 #include "tactus/engine.h"
 
