@@ -95,7 +95,18 @@ def served(root, program, *options, user=None, env=None):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     identity = [f"--userspec={user}"] if user else []
-    command = ["chroot", *identity, str(root), program, "serve", *options, "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        shutil.which("chroot"),
+        *identity,
+        str(root),
+        program,
+        "serve",
+        *options,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     began = time.monotonic()
     with tempfile.TemporaryFile(mode="w+") as log:
         variables = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", **(env or {})}
