@@ -31,6 +31,7 @@ name=tactus-$version-linux-$(uname -m)
 
 stage=
 if [ "$kind" != deb ]; then
+  echo "package: archive" >&2
   stage=$(mktemp -d)
   trap 'rm -rf "$stage"' EXIT
   cmake --install "$build" --component program --strip --prefix "$stage" > /dev/null
@@ -38,9 +39,11 @@ if [ "$kind" != deb ]; then
   python3 tools/package/archive.py "$stage" "$out/$name.tar.gz" --version "$version" --time "$SOURCE_DATE_EPOCH"
 fi
 if [ "$kind" = image ] || [ "$kind" = all ]; then
+  echo "package: image" >&2
   python3 tools/package/image.py "$stage" "$out/$name.oci.tar" --version "$version" --time "$SOURCE_DATE_EPOCH"
 fi
 if [ "$kind" = deb ] || [ "$kind" = all ]; then
+  echo "package: deb" >&2
   log=$build/cpack.log
   cpack --config "$build/CPackConfig.cmake" -G DEB -B "$out/cpack" > "$log" 2>&1 || { cat "$log" >&2; exit 1; }
   mv "$out"/cpack/*.deb "$out/"

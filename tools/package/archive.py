@@ -58,7 +58,7 @@ def pack(stage: Path, out: Path, folder: str, time_s: int) -> str:
                     tar.addfile(info, content)
             else:
                 tar.addfile(info)
-    packed = gzip.compress(plain.getvalue(), 9, mtime=0)
+    packed = gzip.compress(plain.getvalue(), 6, mtime=0)
     out.write_bytes(packed)
     return hashlib.sha256(packed).hexdigest()
 
