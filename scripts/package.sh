@@ -14,6 +14,7 @@ case $kind in
 esac
 out=$(mkdir -p "${2:-$root/dist}" && cd "${2:-$root/dist}" && pwd)
 "$root/scripts/setup.sh" build package
+"$root/scripts/get_llguidance.sh" > /dev/null || echo "package: without the library for structured output" >&2
 cd "$root"
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || date +%s)}"
 export SOURCE_DATE_EPOCH
