@@ -53,7 +53,7 @@ class UsageTest(Folder):
             (["version", "now"], "unexpected argument 'now'"),
             (["models", "list", "x"], "unexpected argument 'x'"),
             (["template", "x.jinja"], "--messages"),
-            (["bench", "--url", "https://x", "--rate", "1"], "https://x"),
+            (["bench", "--url", "ftp://x", "--rate", "1"], "ftp://x"),
             (
                 "sim --steps-out /no/such/folder/x --model llama-3.1-8b --device h100 --workload chat --rate 1".split(),
                 "--steps-out",
