@@ -277,7 +277,9 @@ class ErrorsTest(TopCase):
         self.assertNotIn("\x1b[?1049h", terminal.shown, "the error is on the alternate screen")
 
     def test_addresses_that_are_wrong_are_named(self):
-        self.assert_fails(2, r"'localhost:8000': not an http:// or https:// URL; give http://host:port", "localhost:8000")
+        self.assert_fails(
+            2, r"'localhost:8000': not an http:// or https:// URL; give http://host:port", "localhost:8000"
+        )
         self.assert_fails(
             2, r"--interval 1ms is too short; give at least 50ms", "http://localhost:1", "--interval", "1ms"
         )
