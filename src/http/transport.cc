@@ -131,18 +131,14 @@ size_t Transport::ReadNow(asio::mutable_buffer to, Error* ec) {
   return result > 0 ? static_cast<size_t>(result) : 0;
 }
 
-asio::awaitable<size_t> Transport::ReadSome(asio::mutable_buffer to, Error* ec) {
-  if (ssl_ == nullptr) {
-    const size_t size = co_await socket_.async_read_some(to, asio::redirect_error(asio::use_awaitable, *ec));
-    co_return size;
-  }
+asio::awaitable<size_t> Transport::TlsSome(bool writes, void* bytes, size_t size, Error* ec) {
   co_await TakeTurn();
   for (;;) {
     *ec = asio::error::bad_descriptor;
     if (!socket_.is_open()) co_return 0;
     ERR_clear_error();
     errno = 0;
-    const int result = SSL_read(ssl_.get(), to.data(), Bytes(to.size()));
+    const int result = writes ? SSL_write(ssl_.get(), bytes, Bytes(size)) : SSL_read(ssl_.get(), bytes, Bytes(size));
     *ec = Error();
     if (result > 0) co_return static_cast<size_t>(result);
     const bool again = co_await Waited(result, ec);
@@ -150,23 +146,24 @@ asio::awaitable<size_t> Transport::ReadSome(asio::mutable_buffer to, Error* ec) 
   }
 }
 
-asio::awaitable<size_t> Transport::WriteSome(asio::const_buffer from, Error* ec) {
+asio::awaitable<size_t> Transport::ReadSome(asio::mutable_buffer to, Error* ec) {
+  size_t size = 0;
   if (ssl_ == nullptr) {
-    const size_t size = co_await socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, *ec));
-    co_return size;
+    size = co_await socket_.async_read_some(to, asio::redirect_error(asio::use_awaitable, *ec));
+  } else {
+    size = co_await TlsSome(false, to.data(), to.size(), ec);
   }
-  co_await TakeTurn();
-  for (;;) {
-    *ec = asio::error::bad_descriptor;
-    if (!socket_.is_open()) co_return 0;
-    ERR_clear_error();
-    errno = 0;
-    const int result = SSL_write(ssl_.get(), from.data(), Bytes(from.size()));
-    *ec = Error();
-    if (result > 0) co_return static_cast<size_t>(result);
-    const bool again = co_await Waited(result, ec);
-    if (!again) co_return 0;
+  co_return size;
+}
+
+asio::awaitable<size_t> Transport::WriteSome(asio::const_buffer from, Error* ec) {
+  size_t size = 0;
+  if (ssl_ == nullptr) {
+    size = co_await socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, *ec));
+  } else {
+    size = co_await TlsSome(true, const_cast<void*>(from.data()), from.size(), ec);  // only read
   }
+  co_return size;
 }
 
 asio::awaitable<void> Transport::WriteAll(std::string_view head, std::string_view body, Error* ec) {

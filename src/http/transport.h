@@ -58,6 +58,8 @@ class Transport {
   // What a TLS operation with this result is waiting for; ok: nothing, it has ended with *ec.
   boost::asio::awaitable<bool> Waited(int result, Error* ec);
   Error ErrorOf(int result);
+  // SSL_write or SSL_read of some of `size` bytes; waits for the socket. 0: it has ended with *ec.
+  boost::asio::awaitable<size_t> TlsSome(bool writes, void* bytes, size_t size, Error* ec);
 
   Socket socket_;
   std::unique_ptr<ssl_st, Free> ssl_;

@@ -284,13 +284,13 @@ class ClientCertificateTest(unittest.TestCase):
             real_model=False,
         )
         url = server.url.replace("127.0.0.1", "localhost")
-        nobody = AUTHORITY.context()
+        without_certificate = AUTHORITY.context()
         member = AUTHORITY.context(AUTHORITY.sign("client", alternatives=""))
         stranger = AUTHORITY.context(OTHER.sign("stranger", alternatives=""))
         for path in ("/health", "/ready"):
-            self.assertEqual(answer(url, path, context=nobody)[0], 200, path)
+            self.assertEqual(answer(url, path, context=without_certificate)[0], 200, path)
         for path, body in (("/metrics", None), ("/v1/models", None), ("/v1/completions", PROMPT), ("/", None)):
-            status, text = answer(url, path, body, nobody)
+            status, text = answer(url, path, body, without_certificate)
             self.assertEqual((status, "--tls-client-ca" in text), (403, True), f"{path}: {text}")
             self.assertEqual(answer(url, path, body, member)[0], 200, path)
         with self.assertRaises((ssl.SSLError, ConnectionError, urllib.error.URLError)):
@@ -380,10 +380,10 @@ class FleetTest(unittest.TestCase):
             with self.subTest(args=args):
                 router = Router(urls, *args, "--verbose")
 
-                def told(router=router, reason=reason):
+                def has_reason(router=router, reason=reason):
                     return reason in router.get("/fleet/replicas")[1]
 
-                wait_until(told, f"the reason '{reason}'", about=lambda: router.get("/fleet/replicas")[1])
+                wait_until(has_reason, f"the reason '{reason}'", about=lambda: router.get("/fleet/replicas")[1])
                 self.assertEqual(json.loads(router.get("/ready")[1])["replicas"], 0)
                 self.assertEqual(router.stop(), 0)
         # Certificates with the fleet's name, reached by addresses.

@@ -13,6 +13,7 @@ namespace {
 
 inline constexpr float kMost16 = 32767.0f;
 
+// MinOf, MaxOf and CeilDiv (rows/row_kernel.h) for positions, which have 32 bits.
 inline int32_t Least(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
