@@ -8,14 +8,10 @@ import unittest
 import urllib.error
 import urllib.request
 
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from router_process import Router
 from server_process import ServerProcess, wait_until
-
-try:
-    from google.protobuf import json_format
-    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
-except ImportError as error:
-    raise unittest.SkipTest(f"tests/requirements.txt: {error}") from error
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 IDS = ("traceId", "spanId", "parentSpanId")
