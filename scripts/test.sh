@@ -17,8 +17,9 @@ mode=${1:-fast}
 venv() {  # folder, requirements, further options of pip: a Python environment with these packages, updated when they change
   if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
     echo "test: installing the Python packages of $2 into $1" >&2
-    python3 -m venv "$1"
+    python3 -m venv --clear "$1"
     "$1/bin/pip" install --quiet --disable-pip-version-check "${@:3}" -r "$2"
+    "$1/bin/python" tests/lint/shared_files.py
     cp "$2" "$1/requirements.installed"
   fi
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The lint rules find what they claim to find: each rule is tested with a line that breaks it and one that does not."""
 
+import importlib.metadata
 import importlib.util
 import pathlib
 import shutil
@@ -8,9 +9,16 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
-spec = importlib.util.spec_from_file_location("lint", HERE / "lint.py")
-lint = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(lint)
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+lint, shared_files = load("lint"), load("shared_files")
 
 
 class Rules(unittest.TestCase):
@@ -212,6 +220,18 @@ class Rules(unittest.TestCase):
 
     def test_comments_are_not_code(self):
         self.assertNotIn("steady_clock", lint.strip_comments('// steady_clock\n"steady_clock" /* steady_clock */'))
+
+    def test_a_file_that_two_packages_carry_with_different_contents_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, digest in (("one", "sha256=aa"), ("two", "sha256=bb"), ("three", "sha256=aa")):
+                info = pathlib.Path(folder, f"{name}-1.dist-info")
+                info.mkdir()
+                (info / "METADATA").write_text(f"Name: {name}\nVersion: 1\n")
+                (info / "RECORD").write_text(
+                    f"common/same.py,sha256=cc,1\ncommon/m.py,{digest},1\n{name}.py,{digest},1\n"
+                )
+            found = shared_files.shared_files(importlib.metadata.distributions(path=[folder]))
+        self.assertEqual(found, {"common/m.py": ["one", "three", "two"]})
 
 
 if __name__ == "__main__":
