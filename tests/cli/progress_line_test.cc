@@ -20,5 +20,11 @@ TEST(ProgressText, HasNeitherBeforeTheFirstAndNoTimeLeftAtTheEnd) {
   EXPECT_EQ(ProgressText(5, 4, "runs", 5, ""), "[####################] 5/5 runs, 1.00/s") << "more than announced";
 }
 
+TEST(ShareText, HasTheTimeLeftOfWorkThatEndsAtATime) {
+  EXPECT_EQ(ShareText(0.25, "3 of 12 steps", 10), "[#####               ] 3 of 12 steps, 30 s left");
+  EXPECT_EQ(ShareText(0, "0 of 12 steps", 10), "[                    ] 0 of 12 steps");
+  EXPECT_EQ(ShareText(1, "12 of 12 steps", 10), "[####################] 12 of 12 steps");
+}
+
 }  // namespace
 }  // namespace tactus::cli

@@ -2,13 +2,13 @@
 
 import unittest
 
-from command_case import BINARY, ENVIRONMENT, tactus
+from command_case import BINARY, ENVIRONMENT, Folder, tactus
 from pseudo_terminal import PseudoTerminal
 
 SIM = ["--model", "llama-3-8b", "--device", "a100", "--workload", "chat", "--rate", "4"]
 
 
-class ProgressTest(unittest.TestCase):
+class ProgressTest(Folder):
     def terminal(self, *args):
         terminal = PseudoTerminal(BINARY, *args, columns=120, environment={**ENVIRONMENT, "TERM": "xterm"})
         self.addCleanup(terminal.close)
@@ -30,6 +30,23 @@ class ProgressTest(unittest.TestCase):
         terminal.wait_for(lambda text: " left" in text and " runs, " in text, "rate and time left")
         terminal.type("\x03")
         self.assertEqual(terminal.exit_status(), 130)
+
+    def test_a_search_for_the_capacity_counts_its_runs_beside_its_results(self):
+        terminal = self.terminal(
+            "sim", "capacity", *SIM[:-2], "--requests", "20000", "--until", "p99(tbt) < 100ms", "--jobs", "1"
+        )
+        terminal.wait_for(lambda text: " runs, " in text and " left" in text, "rate and time left")
+        terminal.wait_for(lambda text: "seed 0: " in text, "the verdict of a run")
+        terminal.type("\x03")
+        self.assertEqual(terminal.exit_status(), 130)
+        lines = terminal.screen.text().split("\n")
+        self.assertEqual([line for line in lines if "seed 0" in line and "[" in line], [], "results have own lines")
+
+    def test_a_profile_has_the_time_left(self):
+        terminal = self.terminal("profile", *map(str, self.dummy), "--time-limit", "60s", "-o", str(self.folder / "profile.csv"))
+        terminal.wait_for(lambda text: " steps, round " in text and " left" in text, "the time left")
+        terminal.type("\x03")
+        self.assertNotEqual(terminal.exit_status(), 0)
 
     def test_a_pipe_gets_no_progress(self):
         done = tactus("sim", *SIM, "--requests", "3000")

@@ -1,10 +1,10 @@
 // `tactus profile`: measures a model's step times on this machine into a CSV file that `tactus serve` and `tactus sim`
 // read.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -14,6 +14,7 @@
 #include "cli/options/common_options.h"
 #include "cli/options/interrupt.h"
 #include "cli/options/option_binding.h"
+#include "cli/options/progress_line.h"
 #include "cli/options/start_log.h"
 #include "cost/step_tables/step_spread.h"
 #include "engine/start/check_options.h"
@@ -48,31 +49,6 @@ struct ProfileCommandOptions {
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     engine.VisitFields(v);
   }
-};
-
-// A progress bar on a terminal; elsewhere a line for every tenth of the work.
-class ProfileProgressBar {
- public:
-  void Show(const engine::ProfileProgress& p) {
-    const int percent = static_cast<int>(100 * p.share);
-    const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round,
-                                         static_cast<double>(p.elapsed_ns) * 1e-9);
-    if (terminal_) {
-      const auto filled = static_cast<size_t>(percent / 4);
-      std::fprintf(stderr, "\r[%s%s] %3d %%  %s ", std::string(filled, '#').c_str(),
-                   std::string(25 - filled, ' ').c_str(), percent, text.c_str());
-    } else if (percent / 10 > shown_) {
-      shown_ = percent / 10;
-      std::fprintf(stderr, "%3d %%: %s\n", percent, text.c_str());
-    }
-  }
-  void End() const {
-    if (terminal_) std::fprintf(stderr, "\n");
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  int shown_ = 0;
 };
 
 // An interrupted run must not replace a complete profile: `file` stays unchanged. Its rows go to FILE.partial if the
@@ -120,20 +96,22 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
     TACTUS_ASSIGN_OR_RETURN(file, engine::DefaultProfilePath(o.engine, SystemClock()));
   }
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
-  ProfileProgressBar bar;
+  std::optional<ProgressLine> line;  // while steps are measured
   engine::ProfileOptions options;
   options.time_limit_ns = o.time_limit.ns;
   options.max_points = o.max_points;
   options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  options.progress = [&bar, begun = false](const engine::ProfileProgress& p) mutable {
-    if (!begun) CatchInterrupt();  // until here the model was loading
-    begun = true;
-    bar.Show(p);
+  options.progress = [&line](const engine::ProfileProgress& p) {
+    if (!line) {
+      CatchInterrupt();  // until here the model was loading
+      line.emplace(SystemClock());
+    }
+    line->ShowShare(p.share, fmt::format("{} of {} steps, round {}", p.points, p.of, p.round));
     return InterruptCount() == 0;
   };
   auto measured = engine::ProfileModel(o.engine, options, SystemClock());
-  bar.End();
+  line.reset();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
   // A profile that cannot be fitted never replaces a valid one.

@@ -14,6 +14,9 @@ namespace tactus::cli {
 // rate so far; without anything done, and at the end, there is none.
 std::string ProgressText(int64_t done, int64_t total, std::string_view unit, double seconds, std::string_view more);
 
+// The same for work whose end is a time: share, 0 to 1, of it is done. "[###       ] `done`, 15 s left".
+std::string ShareText(double share, std::string_view done, double seconds);
+
 class ProgressLine {
  public:
   explicit ProgressLine(Clock& clock);
@@ -23,10 +26,17 @@ class ProgressLine {
 
   // Draws the line, at most five times a second.
   void Show(int64_t done, int64_t total, std::string_view unit, std::string_view more = {});
+  void ShowShare(double share, std::string_view done);
+  // Erases the line before other output; the next Show draws it again.
+  void Clear();
   // Ends the line, if one was drawn.
   void End();
 
  private:
+  double Seconds() const;
+  bool Due(bool last);
+  void Draw(const std::string& text);
+
   Clock& clock_;
   const bool terminal_;
   const TimeNs begin_ns_;

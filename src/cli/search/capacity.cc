@@ -11,6 +11,7 @@
 
 #include "base/output_file.h"
 #include "cli/options/interrupt.h"
+#include "cli/options/progress_line.h"
 #include "cli/search/sweep_table.h"
 #include "results/report/seed_interval.h"
 #include "sim/simulator/run_many.h"
@@ -170,10 +171,15 @@ class CapacityTable {
   std::vector<results::RunMetric> metrics_;
 };
 
+// About, see FindLargest.
+double RunsPerSearch(const CapacityOptions& o) {
+  return 5 + std::log2(70 / o.tolerance);
+}
+
 class CapacitySearch {
  public:
   CapacitySearch(const CapacityOptions& options, std::vector<CapacityCase>* cases, CapacityTable* table)
-      : o_(options), cases_(*cases), table_(*table) {}
+      : o_(options), cases_(*cases), table_(*table), line_(SystemClock()) {}
 
   // Returns the number of results that the table already has; they are not searched again.
   size_t Begin() {
@@ -182,6 +188,8 @@ class CapacitySearch {
       c.seeds.resize(static_cast<size_t>(o_.seeds));
       for (size_t seed = 0; seed < c.seeds.size(); ++seed) found += table_.Find(c, seed, &c.seeds[seed]);
     }
+    const auto searches = static_cast<double>(cases_.size() * static_cast<size_t>(o_.seeds) - found);
+    expected_runs_ = static_cast<int64_t>(std::ceil(RunsPerSearch(o_) * searches));
     return found;
   }
   // Not ok: the table could not be written.
@@ -189,6 +197,7 @@ class CapacitySearch {
     const auto seeds = static_cast<size_t>(o_.seeds);
     sim::ForEachOnThreads(cases_.size() * seeds, ThreadsOf(o_),
                           [&](size_t i) { RunSeed(&cases_[i / seeds], i % seeds); });
+    line_.End();
     return unwritten_.ok() ? table_.Finish(cases_) : unwritten_;
   }
 
@@ -254,15 +263,20 @@ class CapacitySearch {
       break;
     }
     const std::lock_guard lock(say_);
+    ++runs_;
+    line_.Clear();
     std::fprintf(stderr, "%s%sseed %lld: %s %s\n", c.name.c_str(), c.name.empty() ? "" : " ",
                  static_cast<long long>(c.of.options.seed + static_cast<int64_t>(seed)),
                  ValueText(o_, probe.value).c_str(), text.c_str());
+    line_.Show(runs_, std::max(expected_runs_, runs_ + 1), "runs");
   }
 
   const CapacityOptions& o_;
   std::vector<CapacityCase>& cases_;
   CapacityTable& table_;
   std::mutex say_;
+  ProgressLine line_;  // with say_
+  int64_t runs_ = 0, expected_runs_ = 0;
   Status unwritten_;
 };
 
@@ -301,7 +315,7 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
 
 // Prints the number of runs and their estimated time.
 void Announce(const CapacityOptions& o, const std::vector<CapacityCase>& cases, size_t before) {
-  const double runs = 5 + std::log2(70 / o.tolerance);  // per search, see FindLargest
+  const double runs = RunsPerSearch(o);
   const CapacityCase* first = nullptr;
   size_t left = 0;
   for (const CapacityCase& c : cases) {

@@ -28,12 +28,18 @@ class PackReport {
       : say_(say), total_bytes_(total_bytes), clock_(clock) {}
   void Progress(int64_t done_bytes) {
     Say([&] {
-      return fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) /
-                                                       static_cast<double>(std::max<int64_t>(total_bytes_, 1)));
+      const double total = static_cast<double>(std::max<int64_t>(total_bytes_, 1)),
+                   done = static_cast<double>(done_bytes);
+      return fmt::format("weights: {:.0f} % read, {:.2f} GB/s{}", 100 * done / total, done * 1e-9 / seconds(),
+                         Left(done / total, start_ns_));
     });
   }
   void Rounded(double part) {
-    Say([&] { return fmt::format("weights: {:.0f} % rounded to int4 by least squares", 100.0 * part); });
+    if (rounding_ns_ == 0) rounding_ns_ = clock_.NowNs();
+    Say([&] {
+      return fmt::format("weights: {:.0f} % rounded to int4 by least squares{}", 100.0 * part,
+                         Left(part, rounding_ns_));
+    });
   }
   double seconds() const { return std::max(static_cast<double>(clock_.NowNs() - start_ns_) * 1e-9, 1e-6); }
 
@@ -45,11 +51,16 @@ class PackReport {
     said_ns_ = now_ns;
     say_(text());
   }
+  std::string Left(double part, TimeNs since_ns) const {
+    if (part <= 0 || part >= 1) return "";
+    const double passed_s = static_cast<double>(clock_.NowNs() - since_ns) * 1e-9;
+    return fmt::format(", {:.0f} s left", passed_s * (1 - part) / part);
+  }
   const std::function<void(const std::string&)>& say_;
   const int64_t total_bytes_;
   Clock& clock_;
   const TimeNs start_ns_ = clock_.NowNs();
-  TimeNs said_ns_ = start_ns_;
+  TimeNs said_ns_ = start_ns_, rounding_ns_ = 0;
 };
 
 // Norms and biases of the source, and the packed matrices.
