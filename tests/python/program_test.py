@@ -1,5 +1,6 @@
 """`python -m tactus`: a program beside the package replaces the interpreter. The program here is a script."""
 
+import importlib.util
 import pathlib
 import re
 import shutil
@@ -9,9 +10,7 @@ import sys
 import tempfile
 import unittest
 
-import tactus
-
-MAIN = pathlib.Path(tactus.__file__).with_name("__main__.py")
+MAIN = pathlib.Path(importlib.util.find_spec("tactus").origin).with_name("__main__.py")
 
 
 class Program(unittest.TestCase):
