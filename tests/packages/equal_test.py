@@ -16,9 +16,9 @@ import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path()
-# A program with its libraries, a library with generated code, and an object of a kernel.
+# A program with its libraries, and an object of a kernel.
 KERNELS = "src/compute/kernels/CMakeFiles/tactus_compute_kernels.dir"
-TARGETS = ["tactus-grammar", "tactus_cost", f"{KERNELS}/packed/portable/packed.cc.o"]
+TARGETS = ["tactus-grammar", f"{KERNELS}/packed/portable/packed.cc.o"]
 
 
 def run(*command, cwd=SOURCE, env=None, umask=-1, limit_s=1800):
