@@ -23,7 +23,7 @@ def deb(root):
     file = f"/tmp/{package('tactus_*.deb').name}"
     run("chroot", root, "apt-get", "update", "-qq", limit_s=900)
     run("chroot", root, "apt-get", "install", "-y", "-qq", "--download-only", file, limit_s=900)
-    return ["apt-get", "install", "-y", "-qq", "--no-download", file], ["/usr/bin/tactus"]
+    return ["apt-get", "install", "-y", "-qq", file], ["/usr/bin/tactus"]
 
 
 def archive(root):

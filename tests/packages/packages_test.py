@@ -44,6 +44,7 @@ def run(*command, limit_s=600):
         text=True,
         timeout=limit_s,
         check=False,
+        env={k: v for k, v in os.environ.items() if k != "TMPDIR"},  # a folder that a root does not have
     )
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
