@@ -99,8 +99,8 @@ class Compilations(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             clones = [pathlib.Path(folder) / "a", pathlib.Path(folder) / "another folder/with/a/clone"]
             made = []
-            for clone in clones:
-                run("git", "clone", "--quiet", "--no-hardlinks", SOURCE, clone)
+            for clone, origin in zip(clones, [SOURCE, clones[0]], strict=True):  # a commit may come in between
+                run("git", "clone", "--quiet", "--no-hardlinks", origin, clone)
                 run("cmake", "--preset", "package", cwd=clone)
                 run("cmake", "--build", "build/package", "-j", os.cpu_count(), "--target", *TARGETS, cwd=clone,
                     env={"CCACHE_DISABLE": "1"})  # fmt: skip
