@@ -7,17 +7,23 @@ install(FILES ${systemd}/tactus-serve@.service ${systemd}/tactus-route.service $
 install(FILES ${systemd}/serve.toml ${systemd}/route.toml DESTINATION /etc/tactus COMPONENT service EXCLUDE_FROM_ALL)
 install(FILES ${systemd}/sysusers.conf DESTINATION /usr/lib/sysusers.d RENAME tactus.conf COMPONENT service EXCLUDE_FROM_ALL)
 install(FILES ${systemd}/tmpfiles.conf DESTINATION /usr/lib/tmpfiles.d RENAME tactus.conf COMPONENT service EXCLUDE_FROM_ALL)
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION /usr/share/doc/tactus RENAME copyright COMPONENT service EXCLUDE_FROM_ALL)
+install(FILES ${CMAKE_SOURCE_DIR}/deploy/debian/copyright DESTINATION /usr/share/doc/tactus COMPONENT service EXCLUDE_FROM_ALL)
+install(FILES ${CMAKE_SOURCE_DIR}/CHANGELOG.md DESTINATION /usr/share/doc/tactus COMPONENT service EXCLUDE_FROM_ALL)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tactus)
 set(CPACK_PACKAGE_VENDOR "Tactus")
 set(CPACK_PACKAGE_CONTACT "The Tactus authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "LLM serving engine, router and simulator")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Serves language models on CPUs by OpenAI's and Anthropic's APIs, with
+schedulers that keep objectives for latency. Has a router for many replicas,
+and a simulator with the same schedulers. Units of systemd are installed but
+not started.")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/DebianFiles.cmake)
 set(CPACK_COMPONENTS_ALL program service)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

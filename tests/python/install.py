@@ -33,7 +33,13 @@ def main():
         done = subprocess.run(
             [python, "-c", program], capture_output=True, text=True, timeout=120, cwd=folder, env=environment
         )
-    print(done.stdout + done.stderr)
+        command = subprocess.run(
+            [str(pathlib.Path(folder) / "bin/tactus"), "--version"], capture_output=True, text=True, timeout=120
+        )
+    print(done.stdout + done.stderr + command.stderr)
+    if "has no program" not in command.stderr:
+        print("install: the command `tactus` does not say that only a wheel has the program")
+        return 1
     return 0 if done.returncode == 0 and done.stdout == "4 tokens\n" else 1
 
 

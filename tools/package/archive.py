@@ -15,7 +15,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from closure import OF_GLIBC, needed, package_of
+from closure import OF_GLIBC, copy_licences, needed
 from sbom import document
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,15 +27,10 @@ def bundle(stage: Path) -> dict[str, Path]:
     libraries = {name: path for name, path in needed(programs).items() if not OF_GLIBC.match(name)}
     to = stage / "lib" / "tactus"
     to.mkdir(parents=True, exist_ok=True)
-    licences = stage / "share" / "doc" / "tactus" / "licences"
-    licences.mkdir(parents=True, exist_ok=True)
     for name, path in libraries.items():
         shutil.copy(path.resolve(), to / name)
         (to / name).chmod(0o755)
-        package, _ = package_of(path)
-        copyright_file = Path("/usr/share/doc") / package / "copyright"
-        if package and copyright_file.exists():
-            shutil.copy(copyright_file, licences / f"{package}.txt")
+    copy_licences(libraries, stage / "share" / "doc" / "tactus" / "licences")
     for program in programs:
         # A path that holds for the libraries' own libraries too (DT_RPATH, not DT_RUNPATH).
         subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib/tactus", program], check=True)
@@ -76,7 +71,9 @@ def main() -> None:
         digest.update(path.relative_to(args.stage).as_posix().encode() + b"\0" + path.read_bytes())
     doc = args.stage / "share" / "doc" / "tactus"
     shutil.copy(ROOT / "LICENSE", doc / "LICENSE")
-    text = document(args.version, libraries, ROOT / "docs/reference/third_party.md", args.time, digest.hexdigest()[:32])
+    page = ROOT / "docs/reference/third_party.md"
+    shipped = args.stage / "lib" / "tactus"
+    text = document(args.version, libraries, shipped, page, args.time, digest.hexdigest()[:32])
     (doc / "tactus.spdx.json").write_text(text)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     folder = args.out.name.removesuffix(".tar.gz")

@@ -1,8 +1,10 @@
-"""Shared libraries of programs: which files a program needs, and which Debian package each comes from."""
+"""Shared libraries of programs: which files a program needs, which Debian package each comes from, and its licence."""
 
 from __future__ import annotations
 
+import functools
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,6 +27,7 @@ def needed(programs: list[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+@functools.cache
 def package_of(library: Path) -> tuple[str, str]:
     """Name and version of the Debian package that owns a library; empty if none does."""
     for path in (library, library.resolve(), Path("/usr") / library.relative_to("/")):
@@ -36,3 +39,13 @@ def package_of(library: Path) -> tuple[str, str]:
             ).stdout
             return package.split(":")[0], version
     return "", ""
+
+
+def copy_licences(libraries: dict[str, Path], to: Path) -> None:
+    """Copies the copyright files of the libraries' Debian packages into a folder."""
+    to.mkdir(parents=True, exist_ok=True)
+    for library in libraries.values():
+        package, _ = package_of(library)
+        copyright_file = Path("/usr/share/doc") / package / "copyright"
+        if package and copyright_file.exists():
+            shutil.copy(copyright_file, to / f"{package}.txt")

@@ -28,8 +28,18 @@ def spdx_id(name: str) -> str:
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 
-def document(version: str, libraries: dict[str, Path], page: Path, time_s: int, content: str) -> str:
-    """The document. `libraries`: shared libraries by name; `content`: a digest of what the package has."""
+def document(
+    version: str,
+    libraries: dict[str, Path],
+    shipped: Path,
+    page: Path,
+    time_s: int,
+    content: str,
+    more: dict[str, str] | None = None,
+) -> str:
+    """The document. `libraries`: the machine's shared libraries by their names in the package, where they lie in the
+    folder `shipped`; `content`: a digest of what the package has; `more`: further rows of the page that are compiled
+    in, and their licences."""
     packages = [
         {
             "SPDXID": "SPDXRef-tactus",
@@ -70,13 +80,13 @@ def document(version: str, libraries: dict[str, Path], page: Path, time_s: int, 
         )
 
     versions = versions_of_page(page)
-    for name, licence in COMPILED_IN.items():
+    for name, licence in (COMPILED_IN | (more or {})).items():
         if name not in versions:
             raise SystemExit(f"package: {page} has no row '{name}'; sbom.py and the page must agree")
         add(name, versions[name], licence, "STATIC_LINK")
     for name, path in libraries.items():
         package, package_version = package_of(path)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256((shipped / name).read_bytes()).hexdigest()
         purl = f"pkg:deb/debian/{package}@{package_version}" if package else ""
         # Debian's copyright file of the package is shipped beside the library: it has several licences for most.
         add(name, package_version or "NOASSERTION", "NOASSERTION", "DYNAMIC_LINK", digest, purl)
