@@ -14,15 +14,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 mode=${1:-fast}
 
-venv() {  # folder, requirements, further options of pip: a Python environment with these packages, updated when they change
-  if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
-    echo "test: installing the Python packages of $2 into $1" >&2
-    python3 -m venv --clear "$1"
-    "$1/bin/pip" install --quiet --disable-pip-version-check "${@:3}" -r "$2"
-    "$1/bin/python" tests/lint/shared_files.py
-    cp "$2" "$1/requirements.installed"
-  fi
-}
+venv() { scripts/venv.sh "$@"; }  # folder, requirements, further options of pip
 
 python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, build requirements of the Python package
 
@@ -49,6 +41,10 @@ default_model() {  # if it cannot be fetched, tests that need it are skipped wit
 
 gemma3() {  # likewise
   if model=$(scripts/get_gemma3.sh); then export TACTUS_GEMMA3=$model; fi
+}
+
+site_packages() {  # likewise
+  scripts/site.sh --packages || true
 }
 
 grammars() {  # likewise
@@ -99,6 +95,7 @@ case $mode in
     clients_venv & installs=$!  # downloads while the build computes
     scripts/build.sh "$preset"
     wait "$installs"
+    site_packages
     default_model
     grammars
     test_data
