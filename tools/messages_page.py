@@ -53,6 +53,7 @@ MEMBERS = (
 SIMPLE = re.compile(
     r"^(?:Printable|Shown|Quoted|std::string|std::string_view|std::move|Escaped|std::to_string)\((.*)\)$", re.S
 )
+PASSED_ON = re.compile(r"^(?:\{[^{}]*\}|[\s:.])*$")  # words of another message alone
 INTRODUCTION = """\
 # Messages
 
@@ -218,6 +219,20 @@ def made(text: str, begin: int = 0, end: int | None = None) -> list[tuple[int, s
     return found
 
 
+CONSTANT = re.compile(
+    r'\bconstexpr\s+[\w:*\s]+?\s\*?(k[A-Z]\w*)(?:\[\])?\s*=\s*((?:"(?:[^"\\]|\\.)*"\s*)+|[\d\'.]+);', flags=re.S
+)
+
+
+def with_constants(message: str, text: str) -> str:
+    """The message with the values of the constants that its file defines by a literal."""
+    for name, given in CONSTANT.findall(text) if "{k" in message else ():
+        message = message.replace(
+            "{" + name + "}", given.replace("'", ",") if (words := literal(given.strip())) is None else words
+        )
+    return message
+
+
 class Helper:
     """A function of a file that adds words around a text of its callers."""
 
@@ -254,10 +269,9 @@ def helpers(text: str) -> list[Helper]:
     return found
 
 
-def messages_of(path: pathlib.Path) -> list[tuple[int, str, str]]:
-    """(line, kind, message) of a source file."""
-    text = without_comments(path.read_text(encoding="utf-8"))
-    name = path.relative_to(ROOT / "src").as_posix()
+def messages_of(text: str, name: str) -> list[tuple[int, str, str]]:
+    """(line, kind, message) of a source's text. `name`: its path below src/."""
+    text = without_comments(text)
     own = helpers(text)
     own = [helper for helper in own if called(text, helper)]
     found = [item for item in made(text) if not any(helper.begin <= item[0] < helper.end for helper in own)]
@@ -273,7 +287,8 @@ def messages_of(path: pathlib.Path) -> list[tuple[int, str, str]]:
                 key = shown(arguments[0])
                 whole = message.replace("{1}", shown(arguments[1])).replace("{field}", key)
                 found.append((match.start(), kind, whole))
-    return [(text[:at].count("\n") + 1, kind, message) for at, kind, message in sorted(found)]
+    found = [(at, kind, with_constants(message, text)) for at, kind, message in sorted(found)]
+    return [(text[:at].count("\n") + 1, kind, message) for at, kind, message in found if not PASSED_ON.match(message)]
 
 
 def called(text: str, helper: Helper) -> list[tuple[int, list[str]]]:
@@ -325,7 +340,7 @@ def collected() -> dict[str, list[tuple[str, int, str, str]]]:
         name = path.relative_to(ROOT / "src").as_posix()
         parts = name.split("/")
         heading = "/".join(parts[:2]) if len(parts) > 2 else parts[0]
-        for line, kind, message in messages_of(path):
+        for line, kind, message in messages_of(path.read_text(encoding="utf-8"), name):
             found.setdefault(heading, []).append((f"src/{name}", line, kind, message))
     for path in sorted((ROOT / "python/tactus").glob("*.py")):
         for line, kind, message in python_messages(path):
