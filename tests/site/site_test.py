@@ -132,6 +132,14 @@ class SiteTest(unittest.TestCase):
                     rest.append(f"{name}: {text[:80]!r}")
         self.assertEqual(rest, [], "put an empty line before these")
 
+    def test_a_bar_in_a_cell_has_no_backslash(self):
+        for name in ("reference/messages.html", "reference/options.html"):
+            with self.subTest(page=name):
+                text = (self.site / name).read_text(encoding="utf-8")
+                cells = re.findall(r"<td[^>]*>.*?</td>", text, flags=re.S)
+                self.assertTrue(any("|" in cell for cell in cells), "no cell has a bar")
+                self.assertEqual([cell for cell in cells if "\\|" in cell], [])
+
     def test_public_headers_have_pages_that_the_reference_links_to(self):
         page = (self.site / "reference/cpp_api.html").read_text(encoding="utf-8")
         for header in (ROOT / "include/tactus").glob("*.h"):
@@ -193,7 +201,8 @@ class HeaderCommentsTest(unittest.TestCase):
         sys.path.insert(0, str(ROOT / "tools/site"))
         import doxygen_comments
 
-        text = '// Head <a>.\n#pragma once\n\n// Above --x.\nint a;  // behind\n        // more\nauto b = "//";\n'
+        text = "// Head <a>.\n#pragma once\n\nclass B;  // b.h\n// Above --x.\nint a;  // behind\n        // more\n"
+        text += 'auto b = "//";\n'
         self.assertEqual(
             doxygen_comments.in_doxygens_form(text, "h.h"),
             [
@@ -201,6 +210,7 @@ class HeaderCommentsTest(unittest.TestCase):
                 "/// Head \\<a\\>.",
                 "#pragma once",
                 "",
+                "class B;  // b.h",
                 "/// Above \\--x.",
                 "int a;  ///< behind",
                 "        ///< more",

@@ -8,6 +8,7 @@ import re
 import sys
 
 BEHIND = re.compile(r'^(\s*(?:[^\s/"]|"(?:[^"\\]|\\.)*"|/(?!/)|\s)*?[;,{}])(\s+)//\s?(.*)$')
+FORWARD = re.compile(r"^\s*(?:class|struct) \w+;")  # a comment behind it would go to the next class
 ABOVE = re.compile(r"^(\s*)//\s?(.*)$")
 
 
@@ -36,7 +37,7 @@ def in_doxygens_form(text, name):
         if is_code:
             lines.append("/// @endcode")
             is_code = False
-        match = BEHIND.match(line)
+        match = None if FORWARD.match(line) else BEHIND.match(line)
         behind_at = len(match.group(1) + match.group(2)) if match else -1
         lines.append(f"{match.group(1)}{match.group(2)}///< {escaped(match.group(3))}" if match else line)
     return lines

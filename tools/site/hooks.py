@@ -30,6 +30,7 @@ FENCED = re.compile(r"(^[ \t]*```.*?^[ \t]*```[ \t]*$)", flags=re.M | re.S)
 NOTED_FENCE = re.compile(
     r"^([ \t]*```\w+) .*$", flags=re.M
 )  # a note for tests/e2e/tutorial_page.py behind the language
+CELL = re.compile(r"<td[^>]*>.*?</td>", flags=re.S)
 LANGUAGES = {".cc": "cpp", ".h": "cpp", ".def": "cpp", ".py": "python", ".sh": "bash", ".yaml": "yaml", ".json": "json"}
 PICTURES = (".png", ".svg")
 LONGEST_SHOWN = 100_000  # bytes; a longer file is copied and not shown as a page
@@ -166,6 +167,11 @@ def on_page_markdown(markdown, page, config, files):
     markdown = NOTED_FENCE.sub(r"\1", markdown)
     parts = FENCED.split(markdown)
     return "".join(part if at % 2 else LINK.sub(place, part) for at, part in enumerate(parts))
+
+
+def on_page_content(html, page, config, files):
+    """A bar within code in a table's cell loses its escape, as on code hosts."""
+    return CELL.sub(lambda match: match.group().replace("\\|", "|"), html)
 
 
 def on_post_page(output, page, config):
