@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the missing Debian packages of the named groups (build, test, python, slow, fuzz, package, package_test). The group cuda is NVIDIA's
+# Installs the missing Debian packages of the named groups (build, test, python, site, slow, fuzz, package, package_test). The group cuda is NVIDIA's
 # tools and, if PATH has no nvcc, its compiler, as Python packages in .venv-cuda, where CMake finds them. The group
 # flashinfer is FlashInfer's headers, likewise in .venv-flashinfer (for -DTACTUS_FLASHINFER=ON).
 set -euo pipefail

@@ -41,6 +41,10 @@ gemma3() {  # likewise
   if model=$(scripts/get_gemma3.sh); then export TACTUS_GEMMA3=$model; fi
 }
 
+site_packages() {  # likewise
+  scripts/site.sh --packages || true
+}
+
 grammars() {  # likewise
   scripts/get_llguidance.sh > /dev/null || true
 }
@@ -90,6 +94,7 @@ case $mode in
     clients_venv & installs=$!  # downloads while the build computes
     scripts/build.sh "$preset"
     wait "$installs"
+    site_packages
     default_model
     grammars
     test_data

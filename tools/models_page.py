@@ -4,7 +4,7 @@
     tools/models_page.py           prints the page
     tools/models_page.py --write   writes it
 
-The rule `models-page` of tests/lint/lint.py fails while the page differs.
+The rule `generated-pages` of tests/lint/lint.py fails while the page differs.
 """
 
 from __future__ import annotations

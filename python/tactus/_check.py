@@ -19,7 +19,7 @@ _BYTES = (bytes, bytearray, memoryview)
 _PLAIN = frozenset((str, int, float, bool, list, tuple, dict, type(None)))
 
 Whole = Union[SupportsIndex, SupportsFloat]  # a whole number: int, numpy's integers, 4.0
-Number = Union[SupportsFloat, SupportsIndex]
+Number = Union[SupportsFloat, SupportsIndex]  # int, float, numpy's numbers
 
 
 @runtime_checkable

@@ -16,9 +16,9 @@ from .sampling_params import SamplingParams
 Prompt = Union[str, Sequence[Whole], Array, Mapping[str, Any]]
 Message = Mapping[str, Any]  # {"role": ..., "content": ...}
 Messages = Iterable[Message]  # a conversation
-Params = Union[SamplingParams, Iterable[SamplingParams], None]
+Params = Union[SamplingParams, Iterable[SamplingParams], None]  # for all requests, or one for each
 Places = Union[Iterable[tuple[Whole, Whole]], Iterable[Sequence[Whole]], Array]  # Plan.places
-Wholes = Union[Iterable[Whole], Array]
+Wholes = Union[Iterable[Whole], Array]  # one for each request
 
 _PROMPT = "a string, a list of token ids, or a dict with prompt or prompt_token_ids"
 _MESSAGES = 'a list of messages, each a dict such as {"role": "user", "content": "text"}'

@@ -105,7 +105,7 @@ class AsyncLLM:
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AsyncAnswerStream:
         """Continues one text, piece by piece: ``async for piece in llm.stream(...)``. The request starts when the first
-        piece is awaited. Errors of arguments are raised at once."""
+        piece is awaited. Errors of arguments are raised at once; see :meth:`LLM.stream`."""
         return AsyncAnswerStream(self, completion("prompt", prompt, one_params(sampling_params)))
 
     def stream_chat(
@@ -116,14 +116,14 @@ class AsyncLLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AsyncAnswerStream:
-        """Answers one conversation, piece by piece; see :meth:`stream`."""
+        """Answers one conversation, piece by piece; see :meth:`stream` and :meth:`LLM.stream_chat`."""
         params = one_params(sampling_params)
         return AsyncAnswerStream(self, chat("messages", messages, params, add_generation_prompt, chat_template_kwargs))
 
     # --- Other methods of LLM, which do not wait for the engine ---
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """The token ids of a text."""
+        """The token ids of a text; see :meth:`LLM.encode`."""
         return self._llm.encode(text, add_special_tokens=add_special_tokens)
 
     def encode_chat(
@@ -133,13 +133,13 @@ class AsyncLLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a conversation, through the model's chat template."""
+        """Token ids of a conversation, through the model's chat template; see :meth:`LLM.encode_chat`."""
         return self._llm.encode_chat(
             messages, add_generation_prompt=add_generation_prompt, chat_template_kwargs=chat_template_kwargs
         )
 
     def decode(self, token_ids: Wholes | Ids) -> str:
-        """The text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
+        """The text of token ids; see :meth:`LLM.decode`."""
         return self._llm.decode(token_ids)
 
     @property

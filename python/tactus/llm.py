@@ -210,7 +210,18 @@ class LLM:
         places: Places | None = None,
     ) -> list[RequestOutput | TactusError]:
         """Like :meth:`generate`, or :meth:`chat` with ``chat``, but a failing prompt has its error in the list of
-        answers, and the others run. ``prompts`` must be a list."""
+        answers, and the others run.
+
+        Args:
+            prompts: a list of prompts, as in :meth:`generate`, or with ``chat`` of conversations.
+            sampling_params: for all prompts, or one per prompt; None: SamplingParams().
+            chat: the prompts are conversations.
+            places: as in :meth:`generate`.
+
+        Raises:
+            InvalidArgumentError: ``prompts`` is no list, or ``places`` do not fit.
+            UnavailableError: the LLM is closed.
+        """
         as_chat = flag("chat", chat)
         listed = items("prompts", prompts, "a list of conversations" if as_chat else "a list of prompts")
         params = params_of(sampling_params, len(listed))
@@ -238,6 +249,10 @@ class LLM:
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AnswerStream:
         """Continues one text, piece by piece. Leaving the loop (or ``close()``) cancels the request.
 
+        Args:
+            prompt: text, token ids, or a dict, as in :meth:`generate`.
+            sampling_params: None: SamplingParams().
+
         Raises:
             As :meth:`generate`, at once; errors of the engine while reading.
         """
@@ -251,14 +266,32 @@ class LLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AnswerStream:
-        """Answers one conversation, piece by piece; see :meth:`stream`."""
+        """Answers one conversation, piece by piece; see :meth:`stream`.
+
+        Args:
+            messages: a list of ``{"role": ..., "content": ...}``.
+            sampling_params: None: SamplingParams().
+            add_generation_prompt: whether the template adds the start of the answer.
+            chat_template_kwargs: further variables of the template.
+
+        Raises:
+            As :meth:`chat`, at once; errors of the engine while reading.
+        """
         params = one_params(sampling_params)
         return self._stream(_chat("messages", messages, params, add_generation_prompt, chat_template_kwargs))
 
     # --- Text and tokens ---
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """The token ids of a text."""
+        """The token ids of a text.
+
+        Args:
+            text: the text.
+            add_special_tokens: add the tokens that the model's tokeniser puts around a text.
+
+        Raises:
+            ArgumentTypeError: ``text`` is no string.
+        """
         if not isinstance(text, str):
             raise wrong("text", text, "a string")
         return self._engine.tokenize(utf8("text", text), flag("add_special_tokens", add_special_tokens))
@@ -270,13 +303,29 @@ class LLM:
         add_generation_prompt: bool = True,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Token ids of a conversation, through the model's chat template."""
+        """Token ids of a conversation, through the model's chat template.
+
+        Args:
+            messages: a list of ``{"role": ..., "content": ...}``.
+            add_generation_prompt: whether the template adds the start of the answer.
+            chat_template_kwargs: further variables of the template.
+
+        Raises:
+            As :meth:`chat`.
+        """
         params = SamplingParams(max_tokens=None)
         asked = _chat("messages", messages, params, add_generation_prompt, chat_template_kwargs)
         return asked.prepare(self._engine).prompt_token_ids
 
     def decode(self, token_ids: Wholes | Ids) -> str:
-        """The text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
+        """The text of token ids, special tokens included; bytes that are not UTF-8 are replaced.
+
+        Args:
+            token_ids: ids of the model's vocabulary.
+
+        Raises:
+            InvalidArgumentError: an id that the vocabulary does not have.
+        """
         if type(token_ids) is list and set(map(type, token_ids)) == {int}:  # the common case
             try:
                 return self._engine.detokenize(token_ids)

@@ -132,6 +132,13 @@ def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
 
     Map it with ``batch_size=None`` and ``ActorPoolStrategy(size=shards, max_tasks_in_flight_per_actor=1)``, and pass
     the plan's ``order`` to the workers' LLM. Column ROW_COLUMN has each row's index in the job.
+
+    Args:
+        rows: the rows of the job, in the order in which the plan numbers them.
+        planned: a plan of as many requests.
+
+    Raises:
+        InvalidArgumentError: the plan has another number of requests.
     """
     import pyarrow
     import ray.data
@@ -179,7 +186,9 @@ def generate(
         costs: costs of a token on a worker, for the plan.
         llm: arguments of each worker's LLM.
         order: of the plan and the workers' engines: "blend", "balance" or "dfs".
+        chat: the prompts are conversations.
         output_lengths: expected tokens of each answer; otherwise max_tokens.
+        cpus_per_worker: Ray's CPUs that each worker reserves.
 
     Returns:
         Rows in the order of the prompts, with the columns of BatchWorker.
@@ -218,6 +227,10 @@ class Answerer:
 
     The answer is ``{"outputs": [{"index", "text", "token_ids", "finish_reason", "stop_reason"}], "usage": {...}}``, or
     with ``stream`` one JSON line per piece. A client that disconnects cancels its request.
+
+    Args:
+        llm: arguments of LLM.
+        threads: most concurrent requests.
     """
 
     def __init__(self, llm: Mapping[str, Any] | None = None, threads: int = 64) -> None:

@@ -165,7 +165,11 @@ class SamplingParams:
         return self.structured_outputs is not None or self.response_format is not None or self.tools is not None
 
     def fields(self, chat: bool) -> dict[str, Any]:
-        """The equivalent fields of an HTTP API request."""
+        """The equivalent fields of an HTTP API request.
+
+        Args:
+            chat: for the API's chats, else for its completions.
+        """
         if not chat and (name := self._for_chats()) is not None:
             raise InvalidArgumentError(f"{name}: only in chats; use chat() or stream_chat(), or leave {name} out", name)
         fields = {name: value for name, value in self.__dict__.items() if value is not None}

@@ -30,7 +30,9 @@ Status TooMany(size_t count, int64_t limit) {
 // `prompt` may be a string, a list of strings, a list of token ids, or a list of such lists.
 void ReadPrompts(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
   const Json* prompt = fields->Find("prompt");
-  if (prompt == nullptr) return fields->Fail(InvalidArgument("prompt: missing", "prompt"));
+  if (prompt == nullptr) {
+    return fields->Fail(InvalidArgument("prompt: missing; give a text, a list of texts or token ids", "prompt"));
+  }
   if (prompt->is_string()) {
     out->prompts.emplace_back(prompt->get<std::string>());
     return;
@@ -222,7 +224,7 @@ Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const
   if (const Json* list = fields.Find("tokens"))
     ReadTokens(&fields, "tokens", *list, limits.vocab_size, &tokens);
   else
-    fields.Fail(InvalidArgument("tokens: missing", "tokens"));
+    fields.Fail(InvalidArgument("tokens: missing; give a list of token ids", "tokens"));
   if (!fields.ok()) return fields.status();
   std::vector<std::string> others;
   TACTUS_RETURN_IF_ERROR(ReadOtherFields(doc, kDetokenizePath, limits, &others));

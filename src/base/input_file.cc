@@ -105,8 +105,8 @@ Result<bool> InputFile::FillUnpacked() {
 }
 
 Status InputFile::TooLarge() const {
-  return Status(StatusCode::kTooLarge,
-                "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes allowed");
+  return Status(StatusCode::kTooLarge, "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) +
+                                           " bytes allowed; shorten or split it");
 }
 
 Result<bool> InputFile::FillPacked() {

@@ -27,7 +27,9 @@ Status CheckHeads(const Deployment& d, const ModelSpec& m, const compute::Attent
   }
   if (a.kv_heads % d.tp != 0 && d.tp % a.kv_heads != 0) {
     return InvalidArgument(
-        fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}", d.tp, a.kv_heads, m.name),
+        fmt::format("--tp {} neither divides nor is a multiple of the {} KV heads of {}; give such a "
+                    "number, for example {}",
+                    d.tp, a.kv_heads, m.name, a.kv_heads),
         "tp");
   }
   return Status();
@@ -49,7 +51,7 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   }
   if (d.ep < 1 || d.ep > 1024) return InvalidArgument(fmt::format("--ep {} must be between 1 and 1024", d.ep), "ep");
   if (d.ep > 1 && !HasExperts(m)) {
-    return InvalidArgument(fmt::format("--ep {}: {} has no experts", d.ep, m.name), "ep");
+    return InvalidArgument(fmt::format("--ep {}: {} has no experts; leave it out", d.ep, m.name), "ep");
   }
   if (d.attention_kernels != "auto" && d.attention_kernels != "one" && d.attention_kernels != "two") {
     return InvalidArgument(

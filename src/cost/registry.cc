@@ -210,11 +210,13 @@ Result<ModelSpec> FindModel(const std::string& name) {
   const std::filesystem::path path(name);
   if (std::filesystem::is_directory(path, error)) {
     if (std::filesystem::exists(path / "config.json", error)) return ReadConfigFile(path / "config.json");
-    return NotFound(fmt::format("folder '{}' has no config.json", name), "model");
+    return NotFound(fmt::format("folder '{}' has no config.json; name a folder that has one", name), "model");
   }
   if (std::filesystem::exists(path, error)) return ReadConfigFile(path);
   if (name.find('/') != std::string::npos || path.extension() == ".json") {
-    return NotFound(fmt::format("there is no model folder or config.json at '{}'", name), "model");
+    return NotFound(
+        fmt::format("there is no model folder or config.json at '{}'; 'tactus sim --list' has the known models", name),
+        "model");
   }
   return InvalidArgument(fmt::format("model '{}' is not known; known are {}; or name a folder with a config.json", name,
                                      Names(KnownModels())),

@@ -186,7 +186,9 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& wanted, Hand
   const auto found = resolver.resolve(options.host, fmt::format("{}", options.port), tcp::resolver::passive, ec);
   if (ec || found.empty()) {
     return InvalidArgument(
-        fmt::format("--host: '{}' is not an address of this machine ({})", options.host, ec.message()), "host");
+        fmt::format("--host: '{}' is not an address of this machine ({}); give one that is, or 0.0.0.0 for all",
+                    options.host, ec.message()),
+        "host");
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   impl->acceptor.open(endpoint.protocol(), ec);
@@ -202,7 +204,9 @@ Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& wanted, Hand
   }
   if (ec) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("cannot listen on {} port {}: {}", options.host, options.port, ec.message()), "port");
+                  fmt::format("cannot listen on {} port {}: {}; choose another --host or --port", options.host,
+                              options.port, ec.message()),
+                  "port");
   }
   const DurationNs shortest =
       std::min({options.idle_timeout_ns, options.header_timeout_ns, options.body_timeout_ns, options.write_timeout_ns});

@@ -68,6 +68,12 @@ void AddSnapshot(const RepositoryFolder& folder, const std::string& commit, std:
   models->push_back(std::move(other));
 }
 
+Status NotInCache(const std::string& name, const Settings& settings) {
+  return NotFound(
+      fmt::format("{} is not in the cache {}; 'tactus models list' shows the models there", name, settings.cache),
+      "model");
+}
+
 // The locks of all files of a repository, so that no other process is downloading one.
 Result<std::vector<std::unique_ptr<FileLock>>> LockAll(const RepositoryFolder& folder) {
   std::vector<std::unique_ptr<FileLock>> locks;
@@ -166,15 +172,13 @@ Result<int64_t> RemoveCached(const RemoteName& name, const Settings& settings) {
   }
   const RepositoryFolder folder(settings.cache, name.repository);
   std::error_code error;
-  if (!fs::exists(folder.path(), error))
-    return NotFound(fmt::format("hf:{} is not in the cache {}", name.repository, settings.cache), "model");
+  if (!fs::exists(folder.path(), error)) return NotInCache("hf:" + name.repository, settings);
   TACTUS_ASSIGN_OR_RETURN(const auto locks, LockAll(folder));
   const bool whole = name.selector.empty() && name.revision == "main";
   const std::string commit = folder.CommitOf(name.revision);
   int64_t bytes = 0;
   if (!whole) {
-    if (commit.empty() || !fs::exists(folder.Snapshot(commit), error))
-      return NotFound(fmt::format("{} is not in the cache {}", name.Text(), settings.cache), "model");
+    if (commit.empty() || !fs::exists(folder.Snapshot(commit), error)) return NotInCache(name.Text(), settings);
     if (!name.selector.empty()) {
       TACTUS_ASSIGN_OR_RETURN(const ModelFiles model, ChooseFiles(folder.Files(commit), name.selector, name.Text()));
       for (const std::string& file : model.weights) fs::remove(folder.File(commit, file), error);

@@ -53,13 +53,19 @@ Parsed OfRepository(std::string_view rest, std::string_view text) {
   if (colon != std::string_view::npos) {
     name.selector = rest.substr(colon + 1);
     if (name.selector.empty())
-      return InvalidArgument(fmt::format("'{}': after ':' nothing follows", Printable(text)), "model");
+      return InvalidArgument(
+          fmt::format("'{}': after ':' nothing follows; name a quantisation such as Q4_K_M, or leave ':' out",
+                      Printable(text)),
+          "model");
     rest = rest.substr(0, colon);
   }
   if (const size_t at = rest.find('@'); at != std::string_view::npos) {
     name.revision = rest.substr(at + 1);
     if (name.revision.empty())
-      return InvalidArgument(fmt::format("'{}': after '@' nothing follows", Printable(text)), "model");
+      return InvalidArgument(
+          fmt::format("'{}': after '@' nothing follows; name a branch, tag or commit, or leave '@' out",
+                      Printable(text)),
+          "model");
     rest = rest.substr(0, at);
   }
   name.repository = rest;
@@ -81,7 +87,8 @@ Parsed OfPage(std::string_view path, std::string_view text) {
   }
   if (parts.size() < 3) return OfRepository(path, text);
   if (parts[2] != "tree" && parts[2] != "blob" && parts[2] != "resolve")
-    return InvalidArgument(fmt::format("'{}' is no page of a model's repository", Printable(text)), "model");
+    return InvalidArgument(
+        fmt::format("'{}' is no page of a model's repository; give hf:ORGANISATION/NAME", Printable(text)), "model");
   RemoteName name;
   name.repository = parts[0] + "/" + parts[1];
   if (parts.size() > 3) name.revision = parts[3];

@@ -287,7 +287,9 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
   const auto replicas = fields.Number("replicas");
   if (const auto name = fields.Text("scheduler")) options.scheduler = *name;
   if (prompt.has_value() != output.has_value())
-    return InvalidArgument("prompt_tokens and output_tokens belong together; one is missing", "prompt_tokens");
+    return InvalidArgument(fmt::format("{} is missing; give both prompt_tokens and output_tokens, or neither",
+                                       prompt ? "output_tokens" : "prompt_tokens"),
+                           "prompt_tokens");
   if (trace && prompt) return InvalidArgument("a trace states its own lengths; leave prompt_tokens out", "trace");
 
   CapacityQuestion question;
@@ -298,7 +300,7 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
   if (prompt) {
     args.push_back(
         fmt::format("--workload=random:in={},out={}", static_cast<int64_t>(*prompt), static_cast<int64_t>(*output)));
-    if (!rate) return InvalidArgument("rate is missing: how many requests per second", "rate");
+    if (!rate) return InvalidArgument("rate is missing; give the requests per second", "rate");
     args.push_back(fmt::format(
         "--requests={}", static_cast<int64_t>(std::clamp(std::ceil(*rate * kLoadS), kLeastRequests, kMostRequests))));
   } else {
@@ -310,7 +312,7 @@ Result<CapacityQuestion> ParseCapacity(std::string_view body, const SimBasis& ba
                  return r.slo.ttft_ns > 0 || r.slo.tbt_ns > 0 || r.slo.jct_ns > 0;
                });
     }
-    if (!rate && trace) return InvalidArgument("rate is missing: how many requests per second", "rate");
+    if (!rate && trace) return InvalidArgument("rate is missing; give the requests per second", "rate");
   }
   const double seconds = SecondsOf(basis.past);
   question.rate = rate ? *rate : (seconds > 0 ? static_cast<double>(basis.past.size()) / seconds : 0);

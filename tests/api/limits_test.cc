@@ -353,7 +353,7 @@ TEST(LimitsTest, ContextErrorsNameTheFieldThatWasSent) {
       place(ParseMessagesRequest(R"({"messages":[{"role":"user","content":"x"}],"max_tokens":51})", Limits()), 50),
       refusal("max_tokens"));
   EXPECT_EQ(Chat(R"("max_completion_tokens":5,"min_tokens":6)").status().message(),
-            "min_tokens: 6 is more than the answer may have, 5");
+            "min_tokens: 6 is more than the answer may have, 5; lower it, or raise max_completion_tokens");
 }
 
 TEST(LimitsTest, SloHeaders) {
@@ -398,7 +398,7 @@ TEST(LimitsTest, TokenizeAndDetokenize) {
   const auto detokenize = [](const char* body) { return ParseDetokenizeRequest(body, Limits()); };
   EXPECT_EQ(*detokenize(R"({"tokens":[0,999]})"), (std::vector<TokenId>{0, 999}));
   EXPECT_EQ(*detokenize(R"({"tokens":[]})"), std::vector<TokenId>());
-  EXPECT_EQ(detokenize("{}").status().message(), "tokens: missing");
+  EXPECT_EQ(detokenize("{}").status().message(), "tokens: missing; give a list of token ids");
   EXPECT_EQ(detokenize(R"({"tokens":[1000]})").status().message(), "tokens: 1000 is no token id from 0 to 999");
   EXPECT_EQ(detokenize(R"({"tokens":"x"})").status().message(),
             "tokens: expected a list of token ids, got a string (\"x\")");

@@ -195,11 +195,12 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
         Case{R"("logit_bias":{"x":1})", "logit_bias: 'x' is no token id from 0 to 999"},
         Case{R"("logit_bias":{"1000":1})", "logit_bias: '1000' is no token id from 0 to 999"},
         Case{R"("logit_bias":{"1":101})", "logit_bias: 101 of token 1 is no number from -100 to 100"},
-        Case{R"("logit_bias":{"1":1,"01":2})", "logit_bias: token 1 appears twice"},
+        Case{R"("logit_bias":{"1":1,"01":2})", "logit_bias: token 1 appears twice; give each once"},
         Case{R"("logprobs":21)", "logprobs: 21 is out of range; give a whole number from 0 to 20"},
         Case{R"("slo":{"ttft_ms":0})", "slo.ttft_ms: 0 is out of range; give a number above 0 and up to 1000000000"},
         Case{R"("stream_options":{"include_usage":true})", "stream_options: only with \"stream\": true"},
-        Case{R"("min_tokens":9,"max_tokens":8)", "min_tokens: 9 is more than the answer may have, 8"},
+        Case{R"("min_tokens":9,"max_tokens":8)",
+             "min_tokens: 9 is more than the answer may have, 8; lower it, or raise max_tokens"},
         Case{R"("stream":"yes")", "stream: expected true or false, got a string (\"yes\")"}}) {
     EXPECT_EQ(Completion(c.text).status().message(), c.message);
   }

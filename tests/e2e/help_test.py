@@ -9,6 +9,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 from fcntl import ioctl
@@ -93,6 +94,23 @@ class HelpTest(unittest.TestCase):
             done = tactus(*args)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--port: the value is missing; give --port=VALUE", done.stderr)
+
+
+class OptionsPageTest(unittest.TestCase):
+    """docs/reference/options.md."""
+
+    def test_every_command_is_on_it_as_the_program_describes_it(self):
+        sys.path.insert(0, str(ROOT / "tools"))
+        import options_page
+
+        _, *parts = re.split(r"(?m)^## tactus ", options_page.PAGE.read_text(encoding="utf-8"))
+        on_page = {part.partition("\n")[0]: part.strip() for part in parts}
+        made = {words: text.removeprefix("## tactus ").strip() for words, text in options_page.sections(BINARY).items()}
+        fix = "run tools/options_page.py build/release/tactus --write"
+        self.assertLessEqual(set(on_page) - set(made), {"epp"}, fix)  # its program may not be built
+        for words, text in made.items():
+            with self.subTest(command=words):
+                self.assertMultiLineEqual(on_page.get(words, ""), text, fix)
 
 
 class CompletionTest(unittest.TestCase):

@@ -1,11 +1,15 @@
 """The pages of docs/tutorials, and pages with a worked example, do what they show (tutorial_page.py). Pages that only
 simulate are fast; the others need the default model, whose answers they show."""
 
+import os
 import pathlib
 import shutil
+import subprocess
+import tempfile
 import unittest
 
 from server_process import default_model
+from shown_commands_test import commands_of
 from tutorial_page import ROOT, PageRun, blocks_of
 
 DOCS = ROOT / "docs"
@@ -45,6 +49,24 @@ def add_tests(case, pages):
 
 add_tests(Simulated, SIMULATED)
 add_tests(Served, SERVED)
+
+
+class Readme(unittest.TestCase):
+    """The simulations that README.md shows. What it serves is in the tutorials; other lines of it need files."""
+
+    def test_its_simulations_run(self):
+        ran = 0
+        for line, words in commands_of((ROOT / "README.md").read_text(encoding="utf-8")):
+            if words[0] != "sim" or "--replay" in words:
+                continue
+            ran += 1
+            with self.subTest(line=line), tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    [os.environ["TACTUS_BINARY"], *words], cwd=folder, capture_output=True, text=True, timeout=500
+                )
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(done.stdout.strip(), "it printed nothing")
+        self.assertEqual(ran, 4)
 
 
 class Pages(unittest.TestCase):

@@ -23,7 +23,7 @@ doc-paths          a file or folder that a document names in the repository exis
 doc-links          a document's link to a file or heading of the repository has a target
 doc-names          a class or function that docs/ARCHITECTURE.md locates exists
 doc-options        every option is named in README.md or in a page below docs/
-models-page        docs/reference/models.md is what tools/models_page.py makes of families, golden data and models
+generated-pages    the pages that a script of tools/ makes from sources and data are what it makes of them
 doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
 executable         a script that begins with #! can be started by its name, as documents do
 plain-words        words that make texts hard to read do not become more (tests/lint/plain_words.py lists them)
@@ -40,7 +40,10 @@ import plain_words
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import cpp_page  # noqa: E402
+import messages_page  # noqa: E402
 import models_page  # noqa: E402
+import python_page  # noqa: E402
 
 
 def read_layers(text):
@@ -58,6 +61,8 @@ def read_layers(text):
         rooms[room] = [f"{own}/{name}" if f"{own}/{name}" in rooms else name for name in below]
     return rooms, districts
 
+
+GENERATED = (cpp_page, messages_page, models_page, python_page)  # scripts with a PAGE and its text, page()
 
 ROOMS, DISTRICTS = read_layers((ROOT / "src/layers.txt").read_text())
 
@@ -293,6 +298,16 @@ def too_wide(text):
     return found
 
 
+def fault_of_page(made):
+    """Why a generated page is not what its script makes; empty: it is."""
+    try:
+        text = made.page()
+    except ValueError as error:
+        return str(error)
+    same = made.PAGE.exists() and made.PAGE.read_text(encoding="utf-8") == text
+    return "" if same else f"run tools/{made.__name__}.py --write"
+
+
 def unformatted(paths, formatter):
     """(path, line) of the first place in each file that .clang-format would change; the formatter must have the stated
     version."""
@@ -468,8 +483,9 @@ def main():
     ):
         report(page, number, "doc-names", f"no source file has {name}")
 
-    if not models_page.PAGE.exists() or models_page.PAGE.read_text() != models_page.page():
-        report(models_page.PAGE, 1, "models-page", "run tools/models_page.py --write")
+    for made in GENERATED:
+        if fault := fault_of_page(made):
+            report(made.PAGE, 1, "generated-pages", fault)
 
     for path in not_executable(tracked("*.py", "*.sh", ".ci/*")):
         report(path, 1, "executable", "it begins with #!: chmod +x, or take that line out")

@@ -37,6 +37,35 @@ class Rules(unittest.TestCase):
         ):
             self.assertIn(row, page)
 
+    def test_messages_page_finds_whole_messages(self):
+        source = """
+constexpr int kMost = 1'000;
+Status Bad(const std::string& path, const std::string& what) {
+  return DataLoss(fmt::format("{}: {}", path, what));
+}
+Status F() {
+  // InvalidArgument("a comment")
+  if (a) return InvalidArgument("--n " + std::to_string(n) + (big ? " is large" : " is small") + "; give 2", "n");
+  if (b) return Status(StatusCode::kTooLarge, fmt::format("{0} of {1}: \\"{0}\\" {{}}", x.size(), kMost));
+  if (c) return Bad(file, "it is empty");
+  return Internal(status.message());
+}
+"""
+        self.assertEqual(
+            [(kind, message) for _, kind, message in lint.messages_page.messages_of(source, "cli/a.cc")],
+            [
+                ("invalid", "--n {n}[ is large |  is small]; give 2"),
+                ("too large", '{number of x} of 1,000: "{number of x}" {}'),
+                ("damaged", "{file}: it is empty"),
+            ],
+        )
+
+    def test_python_page_reads_sections_of_docstrings(self):
+        text, sections = lint.python_page.parsed("Does x.\n\nArgs:\n    a: one\n        more.\n    b: two.\n")
+        self.assertEqual(
+            (text, lint.python_page.entries(sections["Args"])), ("Does x.", [("a", "one more."), ("b", "two.")])
+        )
+
     def test_models_page_finds_refusals(self):
         text = 'constexpr FieldKey kA{"a.b"}; const FieldKey c{"c"}, d{nullptr, "d"};'
         calls = 'f.Refuse(kA, "is odd"); f.Refuse({"e", "g"}, "is 1"); f.Refuse(c, "has " + n); f.Refuse(d, "is 2");'

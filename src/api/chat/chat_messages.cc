@@ -428,7 +428,7 @@ std::string NotShown(std::string_view type) {
 std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools) {
   const Json* messages = fields->Find("messages");
   if (messages == nullptr) {
-    fields->Fail(InvalidArgument("messages: missing", "messages"));
+    fields->Fail(InvalidArgument("messages: missing; give a list of messages", "messages"));
     return {};
   }
   if (!messages->is_array() || messages->empty() || messages->size() > kMaxMessages) {

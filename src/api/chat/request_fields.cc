@@ -38,7 +38,8 @@ void ReadLogitBias(Fields* fields, const RequestLimits& limits, SamplingParams* 
   const auto twice =
       std::adjacent_find(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != list.end()) {
-    fields->Fail(InvalidArgument(fmt::format("logit_bias: token {} appears twice", twice->first), "logit_bias"));
+    fields->Fail(
+        InvalidArgument(fmt::format("logit_bias: token {} appears twice; give each once", twice->first), "logit_bias"));
   }
 }
 
@@ -164,9 +165,10 @@ void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, Parsed
   else
     out->max_tokens = older_name;
   if (out->max_tokens && stop.min_tokens > *out->max_tokens) {
-    fields->Fail(InvalidArgument(
-        fmt::format("min_tokens: {} is more than the answer may have, {}", stop.min_tokens, *out->max_tokens),
-        "min_tokens"));
+    fields->Fail(
+        InvalidArgument(fmt::format("min_tokens: {} is more than the answer may have, {}; lower it, or raise {}",
+                                    stop.min_tokens, *out->max_tokens, out->max_tokens_field),
+                        "min_tokens"));
   }
 }
 

@@ -80,7 +80,7 @@ class MessagesTranslator {
 
   Status ReadMessages() {
     const Json* messages = fields_.Find("messages");
-    if (messages == nullptr) return InvalidArgument("messages: missing", "messages");
+    if (messages == nullptr) return InvalidArgument("messages: missing; give a list of messages", "messages");
     TACTUS_RETURN_IF_ERROR(CheckList(*messages, "messages", kMaxMessages));
     if (messages->empty()) return InvalidArgument("messages: none; give at least one", "messages");
     for (size_t i = 0; i < messages->size(); ++i)
@@ -273,7 +273,7 @@ class MessagesTranslator {
     } else if (type == "tool") {
       const auto name = fields.String("name", kMaxNameBytes);
       if (!fields.ok()) return fields.status();
-      if (!name) return InvalidArgument("tool_choice.name: missing", "tool_choice.name");
+      if (!name) return InvalidArgument("tool_choice.name: missing; name one of the tools", "tool_choice.name");
       out_.chat["tool_choice"] = {{"type", "function"}, {"function", {{"name", *name}}}};
       out_.names.Add("tool_choice.function", "tool_choice");
     } else {
@@ -371,7 +371,7 @@ class MessagesTranslator {
     if (auto v = fields_.Integer("max_tokens", 1, std::numeric_limits<int64_t>::max()))
       out_.chat["max_tokens"] = *v;
     else if (!counting_ && fields_.ok())
-      fields_.Fail(InvalidArgument("max_tokens: missing", "max_tokens"));
+      fields_.Fail(InvalidArgument("max_tokens: missing; give the most tokens of the answer", "max_tokens"));
     if (const Json* stops = fields_.Find("stop_sequences")) {
       if (stops->is_array())
         out_.Set("stop", "stop_sequences", *stops);

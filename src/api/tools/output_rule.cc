@@ -154,7 +154,8 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
     const Json* schema = json_schema.Find("schema");
     if (schema == nullptr) {
       json_schema.Fail(
-          InvalidArgument("response_format.json_schema.schema: missing", "response_format.json_schema.schema"));
+          InvalidArgument("response_format.json_schema.schema: missing; give the JSON schema of the answer",
+                          "response_format.json_schema.schema"));
     }
     if (!json_schema.ok()) return fields->Fail(json_schema.status());
     Take(fields, read, "response_format.json_schema.schema",

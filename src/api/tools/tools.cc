@@ -191,7 +191,8 @@ Status ReadChoice(const Json& choice, ToolSet* set, bool* none) {
   }
   const Json* function = Member(choice, "function");
   const Json* name = function == nullptr ? nullptr : Member(*function, "name");
-  if (name == nullptr || !name->is_string()) return Bad("tool_choice.function.name", "missing");
+  if (name == nullptr || !name->is_string())
+    return Bad("tool_choice.function.name", "missing; name one of the request's tools");
   const Tool* tool = set->Find(name->get_ref<const std::string&>());
   if (tool == nullptr)
     return Bad("tool_choice.function.name", fmt::format("{} is none of the request's tools", Shown(*name)));
@@ -231,7 +232,7 @@ Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body, const ToolLim
       Tool tool;
       TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, limits, &left, &tool));
       if (set->Find(tool.name) != nullptr)
-        return Bad(where + ".function.name", fmt::format("\"{}\" appears twice", tool.name));
+        return Bad(where + ".function.name", fmt::format("\"{}\" appears twice; give each name once", tool.name));
       set->tools.push_back(std::move(tool));
     }
   }

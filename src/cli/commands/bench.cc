@@ -122,7 +122,8 @@ Status ReadWindow(BenchOptions* options, ReportInput* input) {
         fmt::format("--warmup is {} requests; it must be between 0 and {}", warmup.requests, kMostWarmup), "warmup");
   }
   if (input->measure.ns == 0 || input->measure.requests == 0) {
-    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
+    return InvalidArgument(
+        "--measure is 0, so nothing would be measured; give a time such as 60s, or a number of requests", "measure");
   }
   if (warmup.ns >= 0) input->warmup = warmup;
   options->load.warmup = std::max<int64_t>(warmup.requests, 0);
@@ -274,8 +275,11 @@ Status CheckOutputs(const BenchOptions& options) {
           fmt::format("--{} describes a single load, and --seeds {} runs several: leave one out", flag, options.seeds),
           flag);
     }
-    if (options.seed > std::numeric_limits<int64_t>::max() - options.seeds)
-      return InvalidArgument(fmt::format("--seed {} is too large for --seeds {}", options.seed, options.seeds), "seed");
+    if (const int64_t most = std::numeric_limits<int64_t>::max() - options.seeds; options.seed > most) {
+      return InvalidArgument(
+          fmt::format("--seed {} is too large for --seeds {}; give at most {}", options.seed, options.seeds, most),
+          "seed");
+    }
   }
   TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"output", options.output}}));
   return options.output.empty() ? Status() : CheckWritable(options.output, "output");

@@ -97,7 +97,7 @@ Result<std::string> FileForMessage(const std::string& path) {
   if (const char* home = std::getenv("HOME"); home != nullptr && file.starts_with("~/")) file = home + file.substr(1);
   TACTUS_ASSIGN_OR_RETURN(std::string text, ReadInputFile(file, kMostAttachedBytes));
   if (!IsValidUtf8(text) || text.find('\0') != std::string::npos)
-    return InvalidArgument(fmt::format("{} is not a text file in UTF-8", path));
+    return InvalidArgument(fmt::format("{} is not a text file in UTF-8; convert it, for example with iconv", path));
   if (!text.ends_with('\n')) text += '\n';
   return fmt::format("{}:\n\n{}\n", fs::path(file).filename().string(), text);
 }

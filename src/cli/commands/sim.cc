@@ -217,8 +217,8 @@ int SimCommand(const Args& args) {
     std::error_code error;
     const auto folder = std::filesystem::absolute(*path, error).parent_path();
     if (path != &options.output && !std::filesystem::is_directory(folder, error)) {
-      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is not a folder", option,
-                                                 Printable(*path), Printable(folder.string())),
+      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is not a folder; create it first",
+                                                 option, Printable(*path), Printable(folder.string())),
                                      option),
                      kExitUsage);
     }

@@ -61,7 +61,11 @@ Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks)
           "decodes");
     }
     shape.decodes += pair->first;
-    if (shape.decodes > kMost) return InvalidArgument(fmt::format("more than {} decodes in a step", kMost), "decodes");
+    if (shape.decodes > kMost) {
+      return InvalidArgument(
+          fmt::format("--decodes '{}' makes {} decodes in a step; give at most {}", text, shape.decodes, kMost),
+          "decodes");
+    }
     shape.decode_context_tokens += pair->first * (pair->second + 1);
   }
   for (const std::string& text : o.chunks) {

@@ -51,7 +51,9 @@ Result<engine::ModelText> LoadTemplate(const std::string& name) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, LocalModel(name));
   TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   TACTUS_ASSIGN_OR_RETURN(engine::ModelText text, engine::LoadModelText(description, {}));
-  if (!text.chat_template) return NotFound(fmt::format("{} has no chat template", path));
+  if (!text.chat_template) {
+    return NotFound(fmt::format("{} has no chat template; name a .jinja file, or a model that has one", path));
+  }
   return text;
 }
 
@@ -62,16 +64,22 @@ Result<std::string> Render(const TemplateOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(Json variables, ReadJson(options.messages));
   if (variables.is_array()) variables = Json{{"messages", variables}};
   if (!variables.is_object() || !variables.contains("messages")) {
-    return InvalidArgument(fmt::format("{} is not a list of messages or an object with one", options.messages));
+    return InvalidArgument(fmt::format(
+        "{} is not a list of messages or an object with one; write [{{\"role\": \"user\", \"content\": \"...\"}}]",
+        options.messages));
   }
   if (!options.tools.empty()) {
     TACTUS_ASSIGN_OR_RETURN(variables["tools"], ReadJson(options.tools));
-    if (!variables["tools"].is_array()) return InvalidArgument(fmt::format("{} is not a list of tools", options.tools));
+    if (!variables["tools"].is_array()) {
+      return InvalidArgument(
+          fmt::format("{} is not a list of tools; write it as the field tools of a request", options.tools));
+    }
   }
   if (!options.kwargs.empty()) {
     const Result<Json> extra = json_text::ParseJson(options.kwargs);
     if (!extra.ok() || !extra->is_object())
-      return InvalidArgument("--chat-template-kwargs is not a JSON object", kKwargs);
+      return InvalidArgument(
+          "--chat-template-kwargs is not a JSON object; write one such as {\"enable_thinking\": false}", kKwargs);
     variables.update(*extra);
   }
   if (options.add_generation_prompt || !variables.contains("add_generation_prompt")) {

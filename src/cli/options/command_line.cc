@@ -219,7 +219,10 @@ Status CommandLine::Apply(const std::vector<std::pair<std::string, std::string>>
   std::vector<std::string> set;
   for (const auto& [name, text] : values) {
     const FieldBinding* field = Find(name);
-    if (field == nullptr) return NotFound(fmt::format("'{}' is not an option", name), name);
+    if (field == nullptr) {
+      return NotFound(fmt::format("'{}' is not an option; 'tactus {} --help-all' lists all options", name, command_),
+                      name);
+    }
     const bool again = std::find(set.begin(), set.end(), field->name) != set.end();
     if (again && !std::holds_alternative<std::vector<std::string>*>(field->target))
       return InvalidArgument(fmt::format("--{} is given twice; give it once", field->name), field->name);

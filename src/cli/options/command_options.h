@@ -115,7 +115,8 @@ inline Result<sim::SimTexts> TextsOf(const sim::SimOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(texts.warmup, ParseRunLength("warmup", options.warmup));
   TACTUS_ASSIGN_OR_RETURN(texts.measure, ParseRunLength("measure", options.measure));
   if (texts.measure.ns == 0 || texts.measure.requests == 0) {
-    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
+    return InvalidArgument(
+        "--measure is 0, so nothing would be measured; give a time such as 60s, or a number of requests", "measure");
   }
   return texts;
 }

@@ -400,7 +400,7 @@ Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& va
     return InvalidArgument("--from and --to must be whole numbers with --over concurrency", "from");
   const sim::LargestRange range = RangeOf(o);
   if (range.low > range.high)
-    return InvalidArgument(fmt::format("--from {:g} is above --to {:g}", range.low, range.high), "from");
+    return InvalidArgument(fmt::format("--from {:g} is above --to {:g}; exchange them", range.low, range.high), "from");
   TACTUS_RETURN_IF_ERROR(CheckForMany(o));
   TACTUS_RETURN_IF_ERROR(CheckApart({{"csv", o.csv}, {"output", o.output}}));
   // Invalid text is reported before any model is built.

@@ -81,18 +81,19 @@ Result<std::unique_ptr<NewOutput>> NewOutput::Create(const std::string& out, boo
   if (fs::exists(path, error)) {
     if (!overwrite) return InvalidArgument(fmt::format("{} exists; --overwrite replaces it", path), "OUT");
     if (fs::is_directory(path, error) != folder) {
-      return InvalidArgument(fmt::format("{} is {}, and a {} would be written", path, folder ? "a file" : "a folder",
-                                         folder ? "folder" : "file"),
+      return InvalidArgument(fmt::format("{} is {}, and a {} would be written; name another OUT", path,
+                                         folder ? "a file" : "a folder", folder ? "folder" : "file"),
                              "OUT");
     }
     if (folder && !fs::exists(path + "/config.json", error)) {
-      return InvalidArgument(fmt::format("{} is a folder without config.json, so no model: it is not replaced", path),
-                             "OUT");
+      return InvalidArgument(
+          fmt::format("{} is a folder without config.json, so no model: it is not replaced; name another OUT", path),
+          "OUT");
     }
   }
   const std::string parent = fs::path(path).parent_path().string();
   if (!fs::is_directory(parent.empty() ? "." : parent, error))
-    return InvalidArgument(fmt::format("the folder {} for {} does not exist", parent, path), "OUT");
+    return InvalidArgument(fmt::format("the folder {} for {} does not exist; create it first", parent, path), "OUT");
   const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
   if (folder && !fs::create_directory(temporary, error) && error)
     return DataLoss(fmt::format("cannot create {}: {}", temporary, error.message()));

@@ -206,7 +206,8 @@ Result<ModelDescription> DescribeFolder(const std::string& folder) {
   if (error) return InvalidArgument("cannot read folder " + folder + ": " + error.message());
   if (gguf_files.size() == 1) return DescribeModel(gguf_files[0]);
   if (gguf_files.empty() && !later_part.empty()) return DescribeModel(later_part);  // names the first part
-  if (gguf_files.empty()) return NotFound(folder + " holds neither config.json nor a .gguf file");
+  if (gguf_files.empty())
+    return NotFound(folder + " holds neither config.json nor a .gguf file; name the folder or the file of a model");
   return InvalidArgument(folder + " holds " + std::to_string(gguf_files.size()) + " .gguf files; name one of them");
 }
 
@@ -214,7 +215,8 @@ Result<ModelDescription> DescribeFolder(const std::string& folder) {
 
 Result<ModelDescription> DescribeModel(const std::string& path) {
   std::error_code error;
-  if (path.empty()) return InvalidArgument("the model's path is empty", "model");
+  if (path.empty())
+    return InvalidArgument("the model's path is empty; name a .gguf file or a Hugging Face folder", "model");
   if (fs::is_directory(path, error)) {
     std::string folder = path;
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -227,7 +229,8 @@ Result<ModelDescription> DescribeModel(const std::string& path) {
     return DescribeHuggingFace(parent.empty() ? "." : parent, path);
   }
   if (path.ends_with(".gguf")) return DescribeGguf(path, file);  // reports the error in the file
-  return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder", "model");
+  return InvalidArgument(path + " is neither a GGUF file, a config.json nor a Hugging Face folder; name one of these",
+                         "model");
 }
 
 }  // namespace tactus::compute

@@ -38,7 +38,7 @@ Result<std::vector<std::string>> UrlsOf(const std::string& text) {
 Result<std::string> TextOf(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    return InvalidArgument(fmt::format("'{}' is not a readable file", path));
+    return InvalidArgument(fmt::format("'{}' is not a readable file; name one with a URL on each line", path));
   std::ifstream file(path, std::ios::binary);
   if (!file) return InvalidArgument(fmt::format("cannot read '{}'", path));
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -110,7 +110,8 @@ Status Discovery::ReadFile() {
   if (text == file_text_ || (!first && !settled)) return Status();
   TACTUS_ASSIGN_OR_RETURN(std::vector<std::string> urls, UrlsOf(text));
   if (urls.empty() && !from_file_.empty())
-    return InvalidArgument(fmt::format("'{}' no longer names any replica", options_.replicas_file));
+    return InvalidArgument(fmt::format("'{}' no longer names any replica; the former ones are kept until it does",
+                                       options_.replicas_file));
   file_text_ = text;
   Follow(&from_file_, std::move(urls));
   return Status();

@@ -98,13 +98,18 @@ Result<ReplicaPlace> PlaceOf(const std::string& given) {
   return ReplicaPlace{parsed, fmt::format("{}{}{}:{}", v6 ? "[" : "", parsed.host, v6 ? "]" : "", parsed.port)};
 }
 
+Status NoReplica(const std::string& url) {
+  return NotFound(fmt::format("'{}' is not a replica of this fleet; GET /fleet/replicas lists them", url));
+}
+
 }  // namespace
 
 Status FleetWatch::Check(const FleetOptions& options) {
   for (const auto& [time, name] :
        {std::pair(options.poll_interval, "poll-interval"), std::pair(options.poll_timeout, "poll-timeout"),
         std::pair(options.dead_after, "dead-after")}) {
-    if (time.ns < kMillisecond) return InvalidArgument(fmt::format("--{} is below 1 ms", name), name);
+    if (time.ns < kMillisecond)
+      return InvalidArgument(fmt::format("--{} is {}ns; give at least 1ms", name, time.ns), name);
   }
   TACTUS_RETURN_IF_ERROR(options.tls.Context().status());
   if (!options.replica_api_key.empty())
@@ -178,7 +183,7 @@ Status FleetWatch::Add(const std::string& given) {
 Status FleetWatch::Remove(const std::string& url) {
   std::lock_guard lock(mutex_);
   Replica* replica = FindLocked(url);
-  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is not a replica of this fleet", url));
+  if (replica == nullptr) return NoReplica(url);
   log_(fmt::format("replica {}: removed", replica->url));
   const int32_t gone = replica->place;
   std::erase_if(picks_, [gone](const auto& entry) { return entry.second.place == gone; });
@@ -192,7 +197,7 @@ Status FleetWatch::Remove(const std::string& url) {
 Status FleetWatch::SetDraining(const std::string& url, bool draining) {
   std::lock_guard lock(mutex_);
   Replica* replica = FindLocked(url);
-  if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
+  if (replica == nullptr) return NoReplica(url);
   if (replica->draining != draining)
     log_(fmt::format("replica {}: {}", replica->url,
                      draining ? "receives no more requests (drained)" : "receives requests again"));

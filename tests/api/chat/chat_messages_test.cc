@@ -176,7 +176,7 @@ TEST(ChatMessages, UnknownRolesAreRefused) {
   EXPECT_EQ(Message(R"({"role":"user","content":"c"},"x")"),
             "messages[1]|messages[1]: expected an object, got a string");
   EXPECT_EQ(Variables(R"("messages":{})"), "messages|messages: expected a list, got an object (an object)");
-  EXPECT_EQ(Variables(""), "messages|messages: missing");
+  EXPECT_EQ(Variables(""), "messages|messages: missing; give a list of messages");
 }
 
 TEST(ChatMessages, OtherTemplateVariablesAreChecked) {

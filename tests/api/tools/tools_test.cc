@@ -105,7 +105,8 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
     EXPECT_NE(function("\"name\":\"" + bad + "\"").find("is no name of 1 to 64 letters, digits, _ and -"),
               std::string::npos)
         << bad;
-  EXPECT_EQ(function(R"("name":"f")"), R"(tools[1].function.name|tools[1].function.name: "f" appears twice)");
+  EXPECT_EQ(function(R"("name":"f")"),
+            R"(tools[1].function.name|tools[1].function.name: "f" appears twice; give each name once)");
   EXPECT_EQ(function(R"("name":"g","description":5)"),
             "tools[1].function.description|tools[1].function.description: expected a string, got a number");
   EXPECT_EQ(function(R"("name":"g","strict":1)"),
@@ -125,7 +126,8 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
   EXPECT_NE(choice("5").find("tool_choice|tool_choice: 5 is none of"), std::string::npos);
   EXPECT_EQ(choice(R"({"type":"allowed_tools"})"),
             R"(tool_choice.type|tool_choice.type: "allowed_tools" is not supported; give "function")");
-  EXPECT_EQ(choice(R"({"type":"function"})"), "tool_choice.function.name|tool_choice.function.name: missing");
+  EXPECT_EQ(choice(R"({"type":"function"})"),
+            "tool_choice.function.name|tool_choice.function.name: missing; name one of the request's tools");
   EXPECT_EQ(choice(R"({"type":"function","function":{"name":"h"}})"),
             R"(tool_choice.function.name|tool_choice.function.name: "h" is none of the request's tools)");
   EXPECT_EQ(Error(R"("tool_choice":"required")"), R"(tool_choice|tool_choice: "required" without tools; give tools)");
