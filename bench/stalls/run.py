@@ -49,11 +49,11 @@ class Completions(HttpServer):
             "temperature": 0,
             "stream": True,
             "ignore_eos": True,
-            "cache_prompt": False,  # llama.cpp's; ours has --prefix-caching off
         }
 
     def count(self, event: dict) -> int:
-        return 1 if event.get("choices") and event["choices"][0].get("finish_reason") is None else 0
+        choice = (event.get("choices") or [{"finish_reason": "none"}])[0]
+        return int(bool(choice.get("text")) or choice.get("finish_reason") is None)
 
 
 def contenders(options: argparse.Namespace, folder: pathlib.Path) -> list[HttpServer]:
@@ -115,7 +115,7 @@ async def measure(server: HttpServer, options: argparse.Namespace) -> dict:
             await asyncio.sleep(options.quiet_s)
             from_s, prompts = time.monotonic(), []
             for _ in range(options.prompts):
-                prompts.append(await asyncio.wait_for(server.send(request(options.prompt_tokens, 1)), 600))
+                prompts.append(await asyncio.wait_for(server.send(request(options.prompt_tokens, 2)), 600))
                 if prompts[-1].error or not prompts[-1].token_times:
                     raise CellError(f"{server.name}: the long prompt failed: {prompts[-1].error or 'no token'}")
                 await asyncio.sleep(options.pause_s)

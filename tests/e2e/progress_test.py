@@ -43,7 +43,9 @@ class ProgressTest(Folder):
         self.assertEqual([line for line in lines if "seed 0" in line and "[" in line], [], "results have own lines")
 
     def test_a_profile_has_the_time_left(self):
-        terminal = self.terminal("profile", *map(str, self.dummy), "--time-limit", "60s", "-o", str(self.folder / "profile.csv"))
+        terminal = self.terminal(
+            "profile", *map(str, self.dummy), "--time-limit", "60s", "-o", str(self.folder / "profile.csv")
+        )
         terminal.wait_for(lambda text: " steps, round " in text and " left" in text, "the time left")
         terminal.type("\x03")
         self.assertNotEqual(terminal.exit_status(), 0)

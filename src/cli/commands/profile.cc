@@ -96,22 +96,22 @@ Status Profile(ProfileCommandOptions& o, bool* interrupted) {
     TACTUS_ASSIGN_OR_RETURN(file, engine::DefaultProfilePath(o.engine, SystemClock()));
   }
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
-  std::optional<ProgressLine> line;  // while steps are measured
+  std::optional<ProgressLine> progress;  // while steps are measured
   engine::ProfileOptions options;
   options.time_limit_ns = o.time_limit.ns;
   options.max_points = o.max_points;
   options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  options.progress = [&line](const engine::ProfileProgress& p) {
-    if (!line) {
+  options.progress = [&progress](const engine::ProfileProgress& p) {
+    if (!progress) {
       CatchInterrupt();  // until here the model was loading
-      line.emplace(SystemClock());
+      progress.emplace(SystemClock());
     }
-    line->ShowShare(p.share, fmt::format("{} of {} steps, round {}", p.points, p.of, p.round));
+    progress->ShowShare(p.share, fmt::format("{} of {} steps, round {}", p.points, p.of, p.round));
     return InterruptCount() == 0;
   };
   auto measured = engine::ProfileModel(o.engine, options, SystemClock());
-  line.reset();
+  progress.reset();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
   // A profile that cannot be fitted never replaces a valid one.
