@@ -7,7 +7,7 @@ from __future__ import annotations
 import html
 
 LEFT, RIGHT, TOP, WIDTH = 118, 16, 30, 860  # margins of a panel; of the time axis
-ROW, BAR, BETWEEN = 13, 9, 26  # heights: of a stream, of a prompt's bar, between panels
+ROW, BAR, BETWEEN = 13, 13, 26  # heights: of a stream, of a prompt's bar, between panels
 TOKEN, PROMPT, HOLE, GREY = "#1f78b4", "#e69f00", "#fbdcd3", "#555"
 
 
@@ -41,11 +41,10 @@ def panel(run: dict, end_s: float, stall_s: float, y: float) -> tuple[list[str],
         marks = "".join(f"M{x(at):.1f} {y + 2:.0f}v{ROW - 4}" for at in shown)
         out.append(f'<path d="{marks}" stroke="{TOKEN}" stroke-width="0.8"/>')
         y += ROW
-    out.append(text(LEFT - 8, y + 12, "long prompts", "end"))
+    out.append(text(LEFT - 8, y + 14, "long prompts", "end"))
     for arrived, first in run["prompts"]:
         out.append(rectangle(x(arrived), y + 4, max(1.0, x(first) - x(arrived)), BAR, PROMPT))
-        if arrived < end_s:
-            out.append(text(x(first) + 4, y + 12, seconds(first - arrived), more=f'fill="{GREY}"'))
+        out.append(text(x(arrived) + 3, y + 14, seconds(first - arrived), more='font-size="10"'))
     return out, y + ROW + 6
 
 

@@ -3,6 +3,7 @@
 other, with one model file and one load, and a picture of every token.
 
     bench/stalls/run.py --llama-server PROGRAM [-o stalls.svg] [--json stalls.json]
+    bench/stalls/run.py --draw stalls.json [-o stalls.svg]      only draws the picture and the table again
 
 The load: some streams with short prompts run; then long prompts arrive, each a while after the first token of the one
 before. llama.cpp runs with its defaults and with small batches, its own remedy. Nothing else should run on the machine.
@@ -84,8 +85,8 @@ def summary(name: str, streams: list[Served], prompts: list[Served], start_s: fl
         "gap_p99_s": percentile(gaps, 0.99),
         "longest_gap_s": max(gaps),
         "ttft_s": [prompt.ttft_s for prompt in prompts],
-        "streams": [[at - start_s for at in served.token_times] for served in streams],
-        "prompts": [[prompt.sent_s - start_s, prompt.token_times[0] - start_s] for prompt in prompts],
+        "streams": [[round(at - start_s, 4) for at in served.token_times] for served in streams],
+        "prompts": [[round(at - start_s, 4) for at in (p.sent_s, p.token_times[0])] for p in prompts],
     }
 
 
@@ -152,7 +153,8 @@ def default_model() -> pathlib.Path:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--llama-server", type=pathlib.Path, required=True, help="llama.cpp's server")
+    parser.add_argument("--llama-server", type=pathlib.Path, help="llama.cpp's server")
+    parser.add_argument("--draw", type=pathlib.Path, metavar="JSON", help="a file of --json, in place of a run")
     parser.add_argument("--tactus", type=pathlib.Path, default=ROOT / "build/release/tactus")
     parser.add_argument("--model", type=pathlib.Path, help="a GGUF file; default: that of scripts/serve.sh")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -166,6 +168,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("stalls.svg"), help="the picture")
     parser.add_argument("--json", type=pathlib.Path, help="every time, as JSON")
     options = parser.parse_args()
+    if (options.llama_server is None) == (options.draw is None):
+        parser.error("give either --llama-server or --draw")
+    if options.draw:
+        return options
     for name in ("threads", "streams", "short_prompt_tokens", "stream_tokens", "prompts", "prompt_tokens"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}: at least 1")
@@ -192,23 +198,28 @@ async def run(options: argparse.Namespace) -> list[dict]:
 
 def main() -> int:
     options = arguments()
-    try:
-        options.model = options.model or default_model()
-        runs = asyncio.run(run(options))
-    except CellError as error:
-        print(f"stalls: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    ends = [r["prompts"][-1][1] + options.pause_s for r in runs]
+    if options.draw:
+        result = json.loads(options.draw.read_text())
+    else:
+        try:
+            options.model = options.model or default_model()
+            runs = asyncio.run(run(options))
+        except CellError as error:
+            print(f"stalls: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            return 130
+        kept = ("streams", "prompts", "prompt_tokens", "short_prompt_tokens", "quiet_s", "pause_s", "threads")
+        result = {"model": options.model.name, **{name: getattr(options, name) for name in kept}, "runs": runs}
     title = (
-        f"{options.streams} streams; {options.prompts} prompts of {options.prompt_tokens} tokens arrive."
-        f" {options.model.name}, {options.threads} threads. Every mark is a token."
+        f"{result['streams']} streams; {result['prompts']} prompts of {result['prompt_tokens']} tokens arrive."
+        f" {result['model']}, {result['threads']} threads. Every mark is a token."
     )
-    options.output.write_text(picture.svg(title, runs, float(math.ceil(max(ends))), stall_s=0.25))
+    end_s = max(run["prompts"][-1][1] for run in result["runs"]) + result["pause_s"]
+    options.output.write_text(picture.svg(title, result["runs"], float(math.ceil(end_s)), stall_s=0.25))
     if options.json:
-        options.json.write_text(json.dumps({"model": options.model.name, "threads": options.threads, "runs": runs}))
-    print(table(runs))
+        options.json.write_text(json.dumps(result) + "\n")
+    print(table(result["runs"]))
     return 0
 
 
