@@ -85,8 +85,8 @@ void LookAtSteps(const Engine& engine, const ServeOptions& options, TimeNs now_n
                  serve::ApiServer* server, const http::Log& log) {
   const auto line = watchdog->Look(engine.Stats(), now_ns);
   if (!line) return;
+  server->SetStuck(watchdog->stuck());  // before the line, whose readers may ask /health
   log(*line);
-  server->SetStuck(watchdog->stuck());
   if (!watchdog->stuck()) return;
   std::istringstream steps(engine.LastSteps());
   for (std::string step; std::getline(steps, step);) log("ended before: " + step);
