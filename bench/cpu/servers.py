@@ -162,7 +162,24 @@ class HttpServer(Server):
                 await self.process.wait()
 
 
-class Tactus(HttpServer):
+class Completions(HttpServer):
+    """A server with OpenAI's completions, prompts as token ids."""
+
+    def body(self, request: Request) -> dict:
+        return {
+            "model": "x",
+            "prompt": request.prompt,
+            "max_tokens": request.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "ignore_eos": True,
+        }
+
+    def count(self, event: dict) -> int:
+        return 1 if event.get("choices") and event["choices"][0].get("text") else 0
+
+
+class Tactus(Completions):
     ready_path = "/ready"
 
     def __init__(
@@ -186,19 +203,6 @@ class Tactus(HttpServer):
             "tactus serve " + " ".join([pathlib.Path(model[0]).name, *model[1:], *flags]),
             log,
         )
-
-    def body(self, request: Request) -> dict:
-        return {
-            "model": "x",
-            "prompt": request.prompt,
-            "max_tokens": request.max_tokens,
-            "temperature": 0,
-            "stream": True,
-            "ignore_eos": True,
-        }
-
-    def count(self, event: dict) -> int:
-        return 1 if event.get("choices") and event["choices"][0].get("text") else 0
 
 
 class Llama(HttpServer):

@@ -31,26 +31,17 @@ sys.path.append(str(ROOT / "bench/cpu"))
 import picture  # noqa: E402
 from engines import CellError  # noqa: E402
 from load import percentile  # noqa: E402
-from servers import HttpServer, Request, Served  # noqa: E402
+from servers import Completions, HttpServer, Request, Served  # noqa: E402
 
 SMALL_BATCHES = ["--batch-size", "128", "--ubatch-size", "128"]
 
 
-class Completions(HttpServer):
-    """A server with OpenAI's completions, prompts as token ids."""
+class Contender(Completions):
+    """One of the servers that are compared. Its tokens without text count too, such as a part of a character."""
 
     def __init__(self, name: str, ready_path: str, command: list, folder: pathlib.Path):
         super().__init__(name, [str(part) for part in command], "", folder / f"{name.replace(' ', '_')}.log")
         self.ready_path = ready_path
-
-    def body(self, request: Request) -> dict:
-        return {
-            "prompt": request.prompt,
-            "max_tokens": request.max_tokens,
-            "temperature": 0,
-            "stream": True,
-            "ignore_eos": True,
-        }
 
     def count(self, event: dict) -> int:
         choice = (event.get("choices") or [{"finish_reason": "none"}])[0]
@@ -63,14 +54,14 @@ def contenders(options: argparse.Namespace, folder: pathlib.Path) -> list[HttpSe
     theirs = ["--threads", threads, "--threads-batch", threads, "--parallel", str(slots), "--flash-attn", "on"]
     theirs += ["--ctx-size", str(slots * context), "--cache-ram", "0", "--no-kv-unified"]
     ours = ["--threads", threads, "--max-num-seqs", str(slots), "--max-model-len", str(context)]
-    ours += ["--prefix-caching", "off"]
+    ours += ["--prefix-caching", "off", "--served-model-name", "x"]
 
     llama = [options.llama_server, "--model", options.model, *theirs]
     tactus = [options.tactus, "serve", options.model, *ours]
     return [
-        Completions("llama.cpp", "/health", llama, folder),
-        Completions("llama.cpp, batches of 128", "/health", [*llama, *SMALL_BATCHES], folder),
-        Completions("Tactus", "/ready", tactus, folder),
+        Contender("llama.cpp", "/health", llama, folder),
+        Contender("llama.cpp, batches of 128", "/health", [*llama, *SMALL_BATCHES], folder),
+        Contender("Tactus", "/ready", tactus, folder),
     ]
 
 
@@ -100,7 +91,7 @@ async def measure(server: HttpServer, options: argparse.Namespace) -> dict:
     try:
         warm = await server.send(request(32, 4))
         if warm.error or not warm.token_times:
-            raise CellError(f"{server.name}: {warm.error or 'no token'}; see {server.log}")
+            raise CellError(f"{server.name}: {warm.error or 'no token'}")
         started: list[Served] = []
 
         def note(served: Served) -> None:
@@ -115,19 +106,30 @@ async def measure(server: HttpServer, options: argparse.Namespace) -> dict:
         try:
             await asyncio.sleep(options.quiet_s)
             from_s, prompts = time.monotonic(), []
+            if len(started) < options.streams:
+                raise CellError(
+                    f"{server.name}: {len(started)} of {options.streams} streams had a token after {options.quiet_s:g} s,"
+                    " when the first long prompt arrives; give them longer by --quiet-s"
+                )
             for _ in range(options.prompts):
                 prompts.append(await asyncio.wait_for(server.send(request(options.prompt_tokens, 2)), 600))
                 if prompts[-1].error or not prompts[-1].token_times:
                     raise CellError(f"{server.name}: the long prompt failed: {prompts[-1].error or 'no token'}")
                 await asyncio.sleep(options.pause_s)
+            ended = sum(task.done() and not task.result().error for task in tasks)
+            if ended:
+                raise CellError(
+                    f"{server.name}: {ended} streams ended before the last long prompt's first token; make their answers"
+                    f" longer than {options.stream_tokens} by --stream-tokens"
+                )
         finally:
             for task in tasks:
                 task.cancel()
             answers = await asyncio.gather(*tasks, return_exceptions=True)
         streams = [a for a in answers if isinstance(a, Served)]
         failed = [a.error for a in streams if a.error not in ("", "cancelled")]
-        if failed or len(started) < options.streams:
-            raise CellError(f"{server.name}: {len(started)} of {options.streams} streams had a token: {failed}")
+        if failed:
+            raise CellError(f"{server.name}: {len(failed)} of {options.streams} streams failed: {failed[0]}")
         return summary(server.name, streams, prompts, start_s, from_s)
     finally:
         await server.stop()
@@ -140,6 +142,16 @@ def table(runs: list[dict]) -> str:
         first = ", ".join(picture.seconds(value) for value in run["ttft_s"])
         lines.append(f"| {run['name']} | {' | '.join(picture.seconds(value) for value in figures)} | {first} |")
     return "\n".join(lines)
+
+
+def draw(result: dict) -> tuple[str, str]:
+    """The picture (SVG) and the table (Markdown) of a result."""
+    title = (
+        f"{result['streams']} streams; {result['prompts']} prompts of {result['prompt_tokens']} tokens arrive."
+        f" {result['model']}, {result['threads']} threads. Every mark is a token."
+    )
+    end_s = max(run["prompts"][-1][1] for run in result["runs"]) + result["pause_s"]
+    return picture.svg(title, result["runs"], float(math.ceil(end_s)), stall_s=0.25), table(result["runs"])
 
 
 def default_model() -> pathlib.Path:
@@ -170,8 +182,14 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if (options.llama_server is None) == (options.draw is None):
         parser.error("give either --llama-server or --draw")
+    for file in (options.output, options.json):
+        if file and not os.access(file if file.exists() else file.resolve().parent, os.W_OK):
+            parser.error(f"{file} cannot be written: give a file in a folder that exists and can be written")
     if options.draw:
         return options
+    for name in ("quiet_s", "pause_s"):
+        if not getattr(options, name) >= 0:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(options, name):g}: at least 0 seconds")
     for name in ("threads", "streams", "short_prompt_tokens", "stream_tokens", "prompts", "prompt_tokens"):
         if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}: at least 1")
@@ -199,7 +217,12 @@ async def run(options: argparse.Namespace) -> list[dict]:
 def main() -> int:
     options = arguments()
     if options.draw:
-        result = json.loads(options.draw.read_text())
+        try:
+            result = json.loads(options.draw.read_text())
+            drawn = draw(result)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            print(f"stalls: {options.draw} is no file of --json: {type(error).__name__}: {error}", file=sys.stderr)
+            return 2
     else:
         try:
             options.model = options.model or default_model()
@@ -211,15 +234,12 @@ def main() -> int:
             return 130
         kept = ("streams", "prompts", "prompt_tokens", "short_prompt_tokens", "quiet_s", "pause_s", "threads")
         result = {"model": options.model.name, **{name: getattr(options, name) for name in kept}, "runs": runs}
-    title = (
-        f"{result['streams']} streams; {result['prompts']} prompts of {result['prompt_tokens']} tokens arrive."
-        f" {result['model']}, {result['threads']} threads. Every mark is a token."
-    )
-    end_s = max(run["prompts"][-1][1] for run in result["runs"]) + result["pause_s"]
-    options.output.write_text(picture.svg(title, result["runs"], float(math.ceil(end_s)), stall_s=0.25))
+        drawn = draw(result)
     if options.json:
         options.json.write_text(json.dumps(result) + "\n")
-    print(table(result["runs"]))
+    drawing, figures = drawn
+    options.output.write_text(drawing)
+    print(figures)
     return 0
 
 

@@ -32,9 +32,9 @@ class StallsTest(unittest.TestCase):
             env=dict(os.environ, **environment),
         )
 
-    def compare(self, **environment):
+    def compare(self, *args, **environment):
         servers = ["--llama-server", FAKE, "--tactus", FAKE, "--model", "m.gguf", "--json", self.json]
-        return self.run_it(*servers, *SMALL, **environment)
+        return self.run_it(*servers, *SMALL, *args, **environment)
 
     def test_gaps_beside_the_long_prompt_are_measured_and_shaded(self):
         done = self.compare(STALL_S="0.6")
@@ -64,11 +64,33 @@ class StallsTest(unittest.TestCase):
         self.assertIn("llama.cpp: the long prompt failed: HTTP 500", done.stderr)
         self.assertFalse(self.svg.exists())
 
+    def test_a_stream_that_ends_before_the_long_prompts_first_token_ends_the_run(self):
+        done = self.compare("--stream-tokens", "25", STALL_S="0.6")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("2 streams ended before the last long prompt's first token", done.stderr)
+        self.assertIn("longer than 25 by --stream-tokens", done.stderr)
+
+    def test_a_stream_without_a_token_when_the_long_prompt_arrives_ends_the_run(self):
+        done = self.compare("--quiet-s", "0")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("0 of 2 streams had a token after 0 s", done.stderr)
+        self.assertIn("--quiet-s", done.stderr)
+
+    def test_a_file_that_is_no_result_is_not_drawn(self):
+        for text in ("{", "[]", '{"streams": 1}', '{"streams": 1, "runs": []}'):
+            self.json.write_text(text)
+            done = self.run_it("--draw", self.json)
+            self.assertEqual(done.returncode, 2, text)
+            self.assertIn("stalls.json is no file of --json", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+
     def test_wrong_options_are_refused(self):
         for args, words in (
             ([], "give either --llama-server or --draw"),
             (["--llama-server", "/none"], "/none is no program"),
             (["--llama-server", FAKE, "--tactus", FAKE, "--streams", "0"], "--streams is 0: at least 1"),
+            (["--llama-server", FAKE, "--tactus", FAKE, "--quiet-s", "-1"], "--quiet-s is -1: at least 0 seconds"),
+            (["--llama-server", FAKE, "--tactus", FAKE, "--json", "/none/x.json"], "/none/x.json cannot be written"),
         ):
             done = self.run_it(*args)
             self.assertEqual(done.returncode, 2)
