@@ -41,7 +41,6 @@ cmake --build "$build" -j "${TACTUS_BUILD_JOBS:-$(nproc)}" --target $targets >&2
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
 name=tactus-$version-linux-$(uname -m)
 
-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 install() {  # component

@@ -14,28 +14,13 @@ import tempfile
 import unittest
 import zipfile
 
+from command import run
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path()
 # A kernel, and what names the build; both with the precompiled header. A whole program takes minutes.
 KERNELS = "src/compute/kernels/CMakeFiles/tactus_compute_kernels.dir"
 TARGETS = [f"{KERNELS}/packed/portable/packed.cc.o", "src/base/CMakeFiles/tactus_base.dir/version.cc.o"]
-
-
-def run(*command, cwd=SOURCE, env=None, umask=-1, limit_s=1800):
-    done = subprocess.run(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=limit_s,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **(env or {})},
-        umask=umask,
-    )
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
-    return done.stdout
 
 
 def parts(file):
@@ -82,7 +67,7 @@ class Packings(unittest.TestCase):
                 (second, {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "TMPDIR": str(temporary)}, 0o077),
             ]
             for out, env, umask in surroundings:
-                run(SOURCE / "scripts/package.sh", "all", out, env={**build, **env}, umask=umask)
+                run(SOURCE / "scripts/package.sh", "all", out, env={**build, **env}, umask=umask, limit_s=1800)
             names = sorted(p.name for p in pathlib.Path(first).iterdir())
             self.assertEqual(names, sorted(p.name for p in second.iterdir()))
             self.assertEqual(
@@ -103,14 +88,9 @@ class Compilations(unittest.TestCase):
                 run("git", "clone", "--quiet", "--no-hardlinks", origin, clone)
                 run("cmake", "--preset", "package", cwd=clone)
                 run("cmake", "--build", "build/package", "-j", os.cpu_count(), "--target", *TARGETS, cwd=clone,
-                    env={"CCACHE_DISABLE": "1"})  # fmt: skip
-                built = [
-                    p for p in (clone / "build/package").rglob("*") if p.suffix in (".o", ".a") or p.name in TARGETS
-                ]
-                digests = {
-                    p.relative_to(clone): hashlib.sha256(p.read_bytes()).hexdigest() for p in built if p.is_file()
-                }
-                made.append(digests)
+                    env={"CCACHE_DISABLE": "1"}, limit_s=1800)  # fmt: skip
+                built = [p for p in (clone / "build/package").rglob("*") if p.suffix in (".o", ".a") and p.is_file()]
+                made.append({p.relative_to(clone): hashlib.sha256(p.read_bytes()).hexdigest() for p in built})
             self.assertLessEqual({pathlib.Path(target).name for target in TARGETS}, {path.name for path in made[0]})
             self.assertEqual(made[0].keys(), made[1].keys())
             unequal = [str(path) for path in made[0] if made[0][path] != made[1][path]]

@@ -14,7 +14,8 @@ import tempfile
 import time
 
 import packages_test
-from packages_test import chat, clean_root, model_file, mounted, package, run, served
+from command import run
+from packages_test import chat, clean_root, model_file, mounted, package, served
 
 MODEL = "/srv/model.gguf"
 

@@ -29,26 +29,11 @@ import zipfile
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools/package"))
 from closure import OF_GLIBC  # noqa: E402
+from command import run  # noqa: E402
 
 DIST = pathlib.Path()
 SUITE = "bookworm"
 READY_S = 120
-
-
-def run(*command, limit_s=600):
-    """The output of a command; AssertionError with all of it if it fails."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=limit_s,
-        check=False,
-        env={k: v for k, v in os.environ.items() if k != "TMPDIR"},  # a folder that a root does not have
-    )
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
-    return done.stdout
 
 
 def model_file():

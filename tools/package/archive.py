@@ -6,7 +6,6 @@ contents (SPDX), packed so that equal files give an equal archive.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -16,7 +15,8 @@ import tarfile
 from pathlib import Path
 
 from closure import OF_GLIBC, copy_licences, needed
-from sbom import document
+from options import arguments
+from sbom import digest_of, document
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,21 +59,14 @@ def pack(stage: Path, out: Path, folder: str, time_s: int) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("stage", type=Path)
-    options.add_argument("out", type=Path)
-    options.add_argument("--version", required=True)
-    options.add_argument("--time", type=int, required=True, help="of every file, seconds since 1970")
-    args = options.parse_args()
+    args = arguments(__doc__.splitlines()[0])
     libraries = bundle(args.stage)
-    digest = hashlib.sha256()
-    for path in sorted(p for p in args.stage.rglob("*") if p.is_file()):
-        digest.update(path.relative_to(args.stage).as_posix().encode() + b"\0" + path.read_bytes())
+    content = digest_of(args.stage)
     doc = args.stage / "share" / "doc" / "tactus"
     shutil.copy(ROOT / "LICENSE", doc / "LICENSE")
     page = ROOT / "docs/reference/third_party.md"
     shipped = args.stage / "lib" / "tactus"
-    text = document(args.version, libraries, shipped, page, args.time, digest.hexdigest()[:32])
+    text = document(args.version, libraries, shipped, page, args.time, content)
     (doc / "tactus.spdx.json").write_text(text)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     folder = args.out.name.removesuffix(".tar.gz")

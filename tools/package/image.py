@@ -6,7 +6,6 @@ certificates of authorities, and a user. `docker load`, `podman load` and `skope
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from closure import OF_GLIBC, needed
+from options import arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -89,12 +89,7 @@ def layer_of(stage: Path, time_s: int) -> bytes:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("stage", type=Path)
-    options.add_argument("out", type=Path)
-    options.add_argument("--version", required=True)
-    options.add_argument("--time", type=int, required=True)
-    args = options.parse_args()
+    args = arguments(__doc__.splitlines()[0])
     if not CERTIFICATES.exists():
         raise SystemExit(f"package: {CERTIFICATES} is missing; install the package ca-certificates")
     plain = layer_of(args.stage, args.time)

@@ -9,7 +9,6 @@ same name, such as its own OpenSSL.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import re
@@ -23,7 +22,8 @@ from importlib.metadata import files
 from pathlib import Path
 
 from closure import copy_licences, needed
-from sbom import document
+from options import arguments
+from sbom import digest_of, document
 from scikit_build_core.build import prepare_metadata_for_build_wheel
 from wheel.wheelfile import WheelFile
 
@@ -104,12 +104,7 @@ def grafted(tree: Path, programs: list[Path]) -> dict[str, Path]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("stage", type=Path)
-    options.add_argument("out", type=Path)
-    options.add_argument("--version", required=True)
-    options.add_argument("--time", type=int, required=True, help="of every file, seconds since 1970")
-    args = options.parse_args()
+    args = arguments(__doc__.splitlines()[0])
     os.environ["SOURCE_DATE_EPOCH"] = str(args.time)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -132,12 +127,9 @@ def main() -> None:
         shutil.copy(licence.locate(), info / "licenses" / "libraries" / "nanobind.txt")
         shutil.rmtree(info / "sboms", ignore_errors=True)  # auditwheel's, which lists the copied libraries alone
         (info / "sboms").mkdir()
-        digest = hashlib.sha256()
-        for path in sorted(p for p in tree.rglob("*") if p.is_file() and p.name != "RECORD"):
-            digest.update(path.relative_to(tree).as_posix().encode() + b"\0" + path.read_bytes())
         page = ROOT / "docs/reference/third_party.md"
         more = {"nanobind (PyPI)": "BSD-3-Clause"}
-        text = document(args.version, libraries, tree / "tactus.libs", page, args.time, digest.hexdigest()[:32], more)
+        text = document(args.version, libraries, tree / "tactus.libs", page, args.time, digest_of(tree), more)
         (info / "sboms" / "tactus.spdx.json").write_text(text)
         args.out.mkdir(parents=True, exist_ok=True)
         wheel = args.out / repaired.name

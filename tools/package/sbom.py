@@ -28,6 +28,15 @@ def spdx_id(name: str) -> str:
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 
+def digest_of(tree: Path) -> str:
+    """32 hexadecimal digits that depend on the names and contents of a package's files. A wheel's RECORD, which lists
+    the others, is left out: it is written again later."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in tree.rglob("*") if p.is_file() and p.name != "RECORD"):
+        digest.update(path.relative_to(tree).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
 def document(
     version: str,
     libraries: dict[str, Path],
@@ -38,7 +47,7 @@ def document(
     more: dict[str, str] | None = None,
 ) -> str:
     """The document. `libraries`: the machine's shared libraries by their names in the package, where they lie in the
-    folder `shipped`; `content`: a digest of what the package has; `more`: further rows of the page that are compiled
+    folder `shipped`; `content`: digest_of its files; `more`: further rows of the page that are compiled
     in, and their licences."""
     packages = [
         {

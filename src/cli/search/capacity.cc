@@ -268,6 +268,7 @@ class CapacitySearch {
     std::fprintf(stderr, "%s%sseed %lld: %s %s\n", c.name.c_str(), c.name.empty() ? "" : " ",
                  static_cast<long long>(c.of.options.seed + static_cast<int64_t>(seed)),
                  ValueText(o_, probe.value).c_str(), text.c_str());
+    // The number is an estimate: a search may need more runs. The line never shows that none is left.
     line_.Show(runs_, std::max(expected_runs_, runs_ + 1), "runs");
   }
 
