@@ -108,8 +108,8 @@ async def measure(server: HttpServer, options: argparse.Namespace) -> dict:
             from_s, prompts = time.monotonic(), []
             if len(started) < options.streams:
                 raise CellError(
-                    f"{server.name}: {len(started)} of {options.streams} streams had a token after {options.quiet_s:g} s,"
-                    " when the first long prompt arrives; give them longer by --quiet-s"
+                    f"{server.name}: {len(started)} of {options.streams} streams had a token after"
+                    f" {options.quiet_s:g} s, when the first long prompt arrives; give them longer by --quiet-s"
                 )
             for _ in range(options.prompts):
                 prompts.append(await asyncio.wait_for(server.send(request(options.prompt_tokens, 2)), 600))
@@ -119,8 +119,8 @@ async def measure(server: HttpServer, options: argparse.Namespace) -> dict:
             ended = sum(task.done() and not task.result().error for task in tasks)
             if ended:
                 raise CellError(
-                    f"{server.name}: {ended} streams ended before the last long prompt's first token; make their answers"
-                    f" longer than {options.stream_tokens} by --stream-tokens"
+                    f"{server.name}: {ended} streams ended before the last long prompt's first token; make their"
+                    f" answers longer than {options.stream_tokens} by --stream-tokens"
                 )
         finally:
             for task in tasks:

@@ -119,7 +119,8 @@ void SumPanelInt(const PanelSums& run) {
   const PackedMatrix& w = *run.w;
   const PanelLayout layout(w);
   const int64_t per_chunk = kChunkColumns / layout.block;
-  const bool open = (layout.u4 || D::kOpened == Opened::kWide) && run.rows > 2 * D::kRows;
+  const bool open =
+      (layout.u4 || D::kOpened == Opened::kWide) && run.rows >= (layout.u4 ? D4::kOpenedRows : D::kOpenedRows);
   std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   ChunkMemory memory;
   for (int64_t b = 0; b < layout.blocks; b += per_chunk) {

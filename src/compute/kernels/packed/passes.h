@@ -21,6 +21,7 @@ struct BlockPass {
   const std::byte* x;  // prepared
   const TileTerms* terms;
   const float *scales, *minima;  // [blocks][64]
+  const int32_t* zeros;          // [blocks][64] of PackZero; null: none
   const WideGroup* wide;         // the first row's
   int64_t wide_stride;           // bytes per row
   int64_t groups_at[4];          // bytes from a block's codes to those of the columns of its wide groups
@@ -65,6 +66,7 @@ __attribute__((noinline)) void RunPasses(const TileRun& run) {
       continue;
     }
     pass.scales = w.scales + r;
+    pass.zeros = w.zeros == nullptr ? nullptr : w.zeros + r;
     if (w.minima == nullptr) {
       PassOf<D, kRows, BlockScales::kScale>(pass, groups);
       continue;

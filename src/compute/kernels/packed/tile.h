@@ -9,6 +9,7 @@
 //   Codes, Prepare(bytes)        a lane's codes, prepared once for all rows of a tile
 //   Low(bytes), High(bytes)      nibbles
 //   kRows, VectorsOf(rows)       the largest tile, and the width of one: sums should fit the registers
+//   kOpenedRows                  from this number of rows on, codes are widened once per chunk; by measurement
 //   kMerged                      values have 16 bits; else the upper bytes of wide groups are separate (AddWide)
 //   PrepareX, kXBytes, LoadX     a row's values in D's order; bytes per group; one group's values in every lane
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, a divisor of 32: Dot of kPartColumns
@@ -17,6 +18,7 @@
 //   HasLoop(rows), Loop          D's own loop, which adds the products of columns with codes at [w, end) to sums
 //   HasPass(rows), Pass          D's own code for all blocks of a chunk, from bytes or opened codes without zeros:
 //                                Pass<kRows, BlockScales, groups per block>(BlockPass)
+//   kPassesZeros                 Pass multiplies zero points too
 //   kOpensZeros, Zeroed          OpenCodes subtracts zero points: 4 * code + (kZeroedCentre - z)
 //   kCodeOffset                  subtracted from a code by Prepare
 //   kOwnTile, DotTile            D's own code for a block's sums:
@@ -240,7 +242,7 @@ inline __attribute__((always_inline)) void CopyRows(const float* from, int64_t f
 template <class D, bool kU4, bool kLong, int kRows>
 __attribute__((noinline)) void RunIntTile(const TileRun& run) {
   if constexpr (!kU4 && D::HasPass(kRows)) {
-    if (run.weights->zeros == nullptr) return RunPasses<D, kRows>(run);
+    if (D::kPassesZeros || run.weights->zeros == nullptr) return RunPasses<D, kRows>(run);
   }
   constexpr int kVectors = D::VectorsOf(kRows);
   constexpr int64_t kTileRows = kVectors * D::kWidth;

@@ -10,17 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/packed/avx2/pass_macros.h"
 #include "compute/kernels/packed/passes.h"
 
 namespace tactus::compute {
 namespace {
 
 // clang-format off
-// DO for each row: its number, and the registers of its sums.
-#define TACTUS_EACH4(DO) DO(0, 0, 1) DO(1, 2, 3) DO(2, 4, 5) DO(3, 6, 7)
-#define TACTUS_EACH5(DO) TACTUS_EACH4(DO) DO(4, 8, 9)
-#define TACTUS_EACH6(DO) TACTUS_EACH5(DO) DO(5, 10, 11)
-#define TACTUS_TWO(at, from) "vmovdqa " at from ", %%ymm12\n\tvmovdqa " at "+32" from ", %%ymm13\n\t"
 #define TACTUS_DOT(value, a, b) \
   "%{vex%} vpdpbusd " value ", %%ymm12, %%ymm" #a "\n\t%{vex%} vpdpbusd " value ", %%ymm13, %%ymm" #b "\n\t"
 
@@ -55,29 +51,6 @@ namespace {
 #define TACTUS_BEGIN1(N) TACTUS_BEGIN_WIDE(N, 1)
 #define TACTUS_BEGIN2(N) TACTUS_BEGIN_WIDE(N, 2)
 #define TACTUS_BEGIN4(N) TACTUS_BEGIN_WIDE(N, 4)
-
-// ---- a block's end: y = fma(float(sum) * x_scale, scale, y), without scales fma(float(sum), x_scale, y) ----
-#define TACTUS_CONVERT(m, a, b) \
-  "vbroadcastss %c[scale_at]+32*" #m "(%[t]), %%ymm14\n\t" \
-  "vcvtdq2ps %%ymm" #a ", %%ymm" #a "\n\tvcvtdq2ps %%ymm" #b ", %%ymm" #b "\n\t"
-#define TACTUS_ADD_Y(m, a, b, c, d) \
-  "vfmadd213ps 256*" #m "(%[y]), %%ymm" #c ", %%ymm" #a "\n\tvfmadd213ps 256*" #m "+32(%[y]), %%ymm" #d ", %%ymm" #b \
-  "\n\t"
-#define TACTUS_STORE(m, a, b) "vmovaps %%ymm" #a ", 256*" #m "(%[y])\n\tvmovaps %%ymm" #b ", 256*" #m "+32(%[y])\n\t"
-#define TACTUS_SCALED(m, a, b) \
-  TACTUS_CONVERT(m, a, b) "vmulps %%ymm14, %%ymm" #a ", %%ymm" #a "\n\tvmulps %%ymm14, %%ymm" #b ", %%ymm" #b "\n\t" \
-  TACTUS_ADD_Y(m, a, b, 12, 13)
-#define TACTUS_MINIMUM(m, a, b) \
-  "vbroadcastss %c[total_at]+32*" #m "(%[t]), %%ymm14\n\t" \
-  "vfmadd231ps %%ymm14, %%ymm12, %%ymm" #a "\n\tvfmadd231ps %%ymm14, %%ymm13, %%ymm" #b "\n\t" TACTUS_STORE(m, a, b)
-#define TACTUS_NONE_ROW(m, a, b) TACTUS_CONVERT(m, a, b) TACTUS_ADD_Y(m, a, b, 14, 14) TACTUS_STORE(m, a, b)
-#define TACTUS_SCALE_ROW(m, a, b) TACTUS_SCALED(m, a, b) TACTUS_STORE(m, a, b)
-#define TACTUS_END_NONE(N) TACTUS_EACH##N(TACTUS_NONE_ROW)
-#define TACTUS_END_SCALE(N) \
-  "mov %[scales], %[i]\n\t" TACTUS_TWO("0", "(%[i])") "addq $256, %[scales]\n\t" TACTUS_EACH##N(TACTUS_SCALE_ROW)
-#define TACTUS_END_MINIMUM(N) \
-  "mov %[scales], %[i]\n\t" TACTUS_TWO("0", "(%[i])") "addq $256, %[scales]\n\t" TACTUS_EACH##N(TACTUS_SCALED) \
-  "mov %[minima], %[i]\n\t" TACTUS_TWO("0", "(%[i])") "addq $256, %[minima]\n\t" TACTUS_EACH##N(TACTUS_MINIMUM)
 
 #define TACTUS_PASS(ROW, GROUPS, END, N) \
   asm volatile( \
@@ -152,10 +125,6 @@ namespace {
 TACTUS_DEFINE_PASS(VnniPass, TACTUS_ROW_VNNI);   // needs AVX-VNNI
 TACTUS_DEFINE_PASS(WordPass, TACTUS_ROW_WORDS);  // 16-bit codes and values, so without wide groups
 
-#undef TACTUS_EACH4
-#undef TACTUS_EACH5
-#undef TACTUS_EACH6
-#undef TACTUS_TWO
 #undef TACTUS_DOT
 #undef TACTUS_ROW_VNNI
 #undef TACTUS_ROW_WORDS
@@ -172,16 +141,6 @@ TACTUS_DEFINE_PASS(WordPass, TACTUS_ROW_WORDS);  // 16-bit codes and values, so 
 #undef TACTUS_BEGIN1
 #undef TACTUS_BEGIN2
 #undef TACTUS_BEGIN4
-#undef TACTUS_CONVERT
-#undef TACTUS_ADD_Y
-#undef TACTUS_STORE
-#undef TACTUS_SCALED
-#undef TACTUS_MINIMUM
-#undef TACTUS_NONE_ROW
-#undef TACTUS_SCALE_ROW
-#undef TACTUS_END_NONE
-#undef TACTUS_END_SCALE
-#undef TACTUS_END_MINIMUM
 #undef TACTUS_PASS
 #undef TACTUS_BY_ROWS
 #undef TACTUS_BY_SCALES

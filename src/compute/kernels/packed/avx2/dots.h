@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "compute/kernels/packed/avx2/block_pass.h"
+#include "compute/kernels/packed/avx2/byte_pass.h"
 #include "compute/kernels/packed/avx2/loops.h"
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/avx2.h"
@@ -22,6 +23,7 @@ struct BaseAvx2 {
   using Int = __m256i;
   static constexpr int kWidth = 8;
   static constexpr int kRows = 6;
+  static constexpr int64_t kOpenedRows = 13;
   static constexpr int64_t kPartColumns = 0;
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = false;
@@ -29,6 +31,7 @@ struct BaseAvx2 {
   static constexpr bool kOpensZeros = false;
   static constexpr bool HasLoop(int rows) { return rows >= 4; }
   static constexpr bool HasPass(int) { return false; }
+  static constexpr bool kPassesZeros = false;
   // Sums, two vectors of codes and a value: 15 of 16 registers.
   static constexpr int VectorsOf(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
   static __m256i LoadBytes(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
@@ -89,6 +92,7 @@ struct BaseAvx2 {
 };
 
 struct WideDotsAvx2 : BaseAvx2 {
+  static constexpr int64_t kOpenedRows = 7;
   static constexpr bool kMerged = true;
   static constexpr int64_t kGroupColumns = 4, kXBytes = 8;
   static constexpr Opened kOpened = Opened::kWide;
@@ -151,6 +155,7 @@ struct OpenedDotsAvx2 : WideDotsAvx2 {
 // kBits: most bits of a code.
 template <int kBits>
 struct ByteDotsAvx2 : BaseAvx2 {
+  static constexpr int64_t kOpenedRows = 4;
   static constexpr bool kMerged = false;
   static constexpr int64_t kGroupColumns = 4, kXBytes = 4;
   static constexpr Opened kOpened = Opened::kNot;
@@ -161,6 +166,12 @@ struct ByteDotsAvx2 : BaseAvx2 {
   using Part = __m256i;
   static Codes Prepare(__m256i v) { return v; }
   static X LoadX(const std::byte* p) { return Spread4(p); }
+  static constexpr bool HasPass(int rows) { return rows >= 4; }
+  static constexpr bool kPassesZeros = true;
+  template <int kTokens, BlockScales kScales, int kGroups>
+  static void Pass(const BlockPass& pass) {
+    if constexpr (kScales != BlockScales::kNone) BytePass<kPartColumns>::template Run<kTokens, kScales, kGroups>(pass);
+  }
   static Part ZeroPart() { return _mm256_setzero_si256(); }
   static Part Dot(Part sum, Codes w, X x) { return _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x)); }
   template <bool kU4, int kRows>

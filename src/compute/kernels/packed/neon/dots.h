@@ -18,6 +18,7 @@ struct NeonBase {
   using X = int8x16_t;
   static constexpr int kWidth = 4;
   static constexpr int kRows = 4;
+  static constexpr int64_t kOpenedRows = 9;
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kMerged = false;
   static constexpr int64_t kGroupColumns = 4, kXBytes = 4;

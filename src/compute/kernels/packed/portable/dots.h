@@ -24,6 +24,7 @@ struct DotsPortable {
   typedef int32_t Int __attribute__((vector_size(16)));
   static constexpr int kWidth = 4;
   static constexpr int kRows = 4;
+  static constexpr int64_t kOpenedRows = 9;
   static constexpr int64_t kPartColumns = 0;
   static constexpr bool kMerged = true;
   static constexpr int64_t kGroupColumns = 4, kXBytes = 8;
